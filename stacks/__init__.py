@@ -1,0 +1,1 @@
+"""What is deployed: one module a stack, and in `constructs` one module a capability."""

@@ -1,0 +1,1 @@
+"""The capabilities that stacks are made of."""

@@ -1,0 +1,47 @@
+"""The delivery stage that installs charts and manifests in a Kubernetes cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import aws_cdk as cdk
+from constructs import Construct
+
+from stacks.constructs.build_stage import BuildStage
+from stacks.constructs.control_plane import ControlPlane
+from stacks.constructs.permissions import Permission
+from stacks.constructs.registry import registry_permissions
+from stacks.image import ImageStack
+from stacks.storage import StorageStack
+
+
+def cluster_stage(
+    scope: Construct, *, control_plane: ControlPlane, storage: StorageStack, image: ImageStack, wait_for_pods: bool
+) -> BuildStage:
+    """A stage that administers the cluster and reads the mirror; `wait_for_pods` where nodes for them exist already."""
+    lustre = storage.lustre.file_system
+    facts: Mapping[str, str] = {
+        "TRAINWAY_FSX_ID": lustre.ref,
+        "TRAINWAY_FSX_DNS_NAME": lustre.attr_dns_name,
+        "TRAINWAY_FSX_MOUNT_NAME": lustre.attr_lustre_mount_name,
+        "TRAINWAY_IMAGE": image.image_uri,
+    }
+    stage = BuildStage(
+        scope,
+        "ClusterStage",
+        name="cluster",
+        environment={
+            **image.mirror_environment,
+            **facts,
+            "CLUSTER_NAME": control_plane.name,
+            **({} if wait_for_pods else {"ROLLOUT_TIMEOUT_SECONDS": "0"}),
+        },
+        permissions=[
+            Permission(("eks:DescribeCluster",), (control_plane.cluster.attr_arn,)),
+            image.keep_tools,
+            *registry_permissions(image.mirrored, push=False),
+        ],
+        timeout=cdk.Duration.minutes(45),
+    )
+    control_plane.ready.append(control_plane.grant_admin("Delivery", stage.role.role_arn))
+    return stage

@@ -1,0 +1,185 @@
+"""An EKS control plane with its add-ons and the nodes that carry the cluster's own pods."""
+
+from __future__ import annotations
+
+import json
+
+import aws_cdk as cdk
+from aws_cdk import aws_eks as eks
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
+from constructs import Construct
+
+from stacks.constructs.acknowledge import acknowledge
+from stacks.constructs.permissions import Permission, grant
+from stacks.manifests.chart_values import NODES_LABEL
+from trainway.spec.platform import Kubernetes
+
+CLUSTER_ADMIN = "cluster-access-policy/AmazonEKSClusterAdminPolicy"
+
+# Add-ons that AWS keeps current and compatible; each runs before nodes exist unless it is in the second list.
+ADDONS_BEFORE_NODES = ("vpc-cni", "kube-proxy", "eks-pod-identity-agent")
+ADDONS_ON_NODES = ("coredns", "metrics-server", "eks-node-monitoring-agent", "aws-fsx-csi-driver")
+
+
+class ControlPlane(Construct):
+    """The cluster: private and IAM-guarded public endpoint, encrypted secrets, all logs, access entries only."""
+
+    def __init__(self, scope: Construct, id: str, *, name: str, kubernetes: Kubernetes, subnet_ids: list[str]) -> None:
+        super().__init__(scope, id)
+        self.name = name
+        role = iam.Role(
+            self,
+            "Role",
+            assumed_by=iam.ServicePrincipal("eks.amazonaws.com"),
+            managed_policies=[iam.ManagedPolicy.from_aws_managed_policy_name("AmazonEKSClusterPolicy")],
+        )
+        acknowledge(role, "The policy that EKS requires of a cluster role.", _managed("AmazonEKSClusterPolicy"))
+        secrets = kms.Key(self, "Secrets", description=f"Kubernetes secrets of {name}", enable_key_rotation=True)
+        self.cluster = eks.CfnCluster(
+            self,
+            "Cluster",
+            name=name,
+            version=kubernetes.version,
+            role_arn=role.role_arn,
+            resources_vpc_config=eks.CfnCluster.ResourcesVpcConfigProperty(
+                subnet_ids=subnet_ids, endpoint_private_access=True, endpoint_public_access=True
+            ),
+            access_config=eks.CfnCluster.AccessConfigProperty(
+                authentication_mode="API", bootstrap_cluster_creator_admin_permissions=False
+            ),
+            encryption_config=[
+                eks.CfnCluster.EncryptionConfigProperty(
+                    provider=eks.CfnCluster.ProviderProperty(key_arn=secrets.key_arn), resources=["secrets"]
+                )
+            ],
+            logging=eks.CfnCluster.LoggingProperty(
+                cluster_logging=eks.CfnCluster.ClusterLoggingProperty(
+                    enabled_types=[
+                        eks.CfnCluster.LoggingTypeConfigProperty(type=kind)
+                        for kind in ("api", "audit", "authenticator", "controllerManager", "scheduler")
+                    ]
+                )
+            ),
+            # The add-ons below install these three; the cluster's own copies would never be updated.
+            bootstrap_self_managed_addons=False,
+        )
+        acknowledge(
+            self.cluster,
+            "Jobs are launched from laptops; every call to the endpoint is authenticated by IAM.",
+            "AwsSolutions-EKS1",
+        )
+        self.security_group_id = self.cluster.attr_cluster_security_group_id
+        for index, admin in enumerate(kubernetes.admins):
+            self.grant_admin(f"Admin{index}", admin)
+        networking = [self._addon(addon) for addon in ADDONS_BEFORE_NODES]
+        self.node_role = self._node_role()
+        system = self._system_nodes(kubernetes, subnet_ids)
+        for addon in networking:
+            system.add_resource_dependency(addon)
+        self.ready: list[cdk.CfnResource] = [system]
+        for name_on_nodes in ADDONS_ON_NODES:
+            addon = self._addon(name_on_nodes)
+            addon.add_resource_dependency(system)
+            self.ready.append(addon)
+
+    def grant_admin(self, id: str, principal_arn: str) -> eks.CfnAccessEntry:
+        """Lets an IAM role or user administer the cluster."""
+        return eks.CfnAccessEntry(
+            self,
+            id,
+            cluster_name=self.cluster.ref,
+            principal_arn=principal_arn,
+            access_policies=[
+                eks.CfnAccessEntry.AccessPolicyProperty(
+                    policy_arn=f"arn:{cdk.Aws.PARTITION}:eks::aws:{CLUSTER_ADMIN}",
+                    access_scope=eks.CfnAccessEntry.AccessScopeProperty(type="cluster"),
+                )
+            ],
+        )
+
+    def pod_identity(self, id: str, *, namespace: str, service_account: str, role: iam.IRole) -> None:
+        """Gives the pods of a service account an IAM role."""
+        eks.CfnPodIdentityAssociation(
+            self,
+            id,
+            cluster_name=self.cluster.ref,
+            namespace=namespace,
+            service_account=service_account,
+            role_arn=role.role_arn,
+        )
+
+    def _addon(self, addon: str) -> eks.CfnAddon:
+        settings: dict[str, dict[str, str]] = {}
+        if addon == "vpc-cni":
+            # Whole /28 prefixes instead of single addresses: a node carries as many pods as Kubernetes allows.
+            settings = {"env": {"ENABLE_PREFIX_DELEGATION": "true", "WARM_PREFIX_TARGET": "1"}}
+        association = None
+        if addon == "aws-fsx-csi-driver":
+            association = [
+                eks.CfnAddon.PodIdentityAssociationProperty(
+                    service_account="fsx-csi-controller-sa", role_arn=self._fsx_driver_role().role_arn
+                )
+            ]
+        return eks.CfnAddon(
+            self,
+            "".join(part.capitalize() for part in addon.split("-")),
+            addon_name=addon,
+            cluster_name=self.cluster.ref,
+            configuration_values=json.dumps(settings, sort_keys=True) if settings else None,
+            pod_identity_associations=association,
+            resolve_conflicts="OVERWRITE",
+        )
+
+    def _fsx_driver_role(self) -> iam.Role:
+        """The driver mounts an existing file system; it needs to describe it, and to create nothing."""
+        role = iam.Role(self, "FsxDriverRole", assumed_by=pod_principal())
+        listing = "fsx:DescribeFileSystems lists, and a list has no resource type."
+        grant(role, Permission(("fsx:DescribeFileSystems",), ("*",), because=listing))
+        return role
+
+    def _node_role(self) -> iam.Role:
+        policies = (
+            "AmazonEKSWorkerNodePolicy",
+            "AmazonEKS_CNI_Policy",
+            "AmazonEC2ContainerRegistryPullOnly",
+            "AmazonSSMManagedInstanceCore",
+        )
+        role = iam.Role(
+            self,
+            "NodeRole",
+            assumed_by=iam.ServicePrincipal("ec2.amazonaws.com"),
+            managed_policies=[iam.ManagedPolicy.from_aws_managed_policy_name(policy) for policy in policies],
+        )
+        acknowledge(
+            role, "The policies that EKS requires of a node role, and SSM's for a shell.", *map(_managed, policies)
+        )
+        return role
+
+    def _system_nodes(self, kubernetes: Kubernetes, subnet_ids: list[str]) -> eks.CfnNodegroup:
+        nodes = kubernetes.system_nodes
+        return eks.CfnNodegroup(
+            self,
+            "SystemNodes",
+            cluster_name=self.cluster.ref,
+            nodegroup_name="system",
+            node_role=self.node_role.role_arn,
+            subnets=subnet_ids,
+            instance_types=[nodes.instance_type],
+            ami_type="AL2023_x86_64_STANDARD",
+            disk_size=100,
+            scaling_config=eks.CfnNodegroup.ScalingConfigProperty(
+                min_size=nodes.count, desired_size=nodes.count, max_size=nodes.count + 1
+            ),
+            node_repair_config=eks.CfnNodegroup.NodeRepairConfigProperty(enabled=True),
+            labels={NODES_LABEL: "system"},
+        )
+
+
+def pod_principal() -> iam.SessionTagsPrincipal:
+    """Who assumes a role for a pod: EKS Pod Identity, which also tags the session with namespace and account."""
+    return iam.SessionTagsPrincipal(iam.ServicePrincipal("pods.eks.amazonaws.com"))
+
+
+def _managed(policy: str) -> str:
+    return f"AwsSolutions-IAM4[Policy::arn:<AWS::Partition>:iam::aws:policy/{policy}]"

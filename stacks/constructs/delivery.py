@@ -1,0 +1,161 @@
+"""Delivery without Lambdas: a pipeline that `cdk deploy` starts and waits for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import aws_cdk as cdk
+from aws_cdk import aws_codepipeline as codepipeline
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_s3 as s3
+from aws_cdk import aws_s3_assets as assets
+from constructs import Construct
+
+from stacks.constructs.build_stage import BuildStage
+from stacks.constructs.bundle import Bundle
+from stacks.constructs.permissions import Permission, grant
+
+Pipeline = codepipeline.CfnPipeline
+ARTIFACT_NAMES = "Each run names its own artifacts, below the pipeline's prefix."
+
+
+class Delivery(Construct):
+    """Runs build stages on the bundle, in order, and makes CloudFormation wait for each.
+
+    CloudFormation starts the pipeline by creating or updating it (`RestartExecutionOnUpdate`). Every stage signals a
+    WaitCondition whose logical id carries the bundle's hash: new content means a new condition, so a deploy waits for
+    its own build; a stage that fails sends the last lines of its log, and the deploy fails with them. A resource that
+    needs a stage depends on `stage_done[name]`.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        name: str,
+        bundle: Bundle,
+        bucket: s3.IBucket,
+        steps: Sequence[Sequence[BuildStage]],
+        after: Sequence[cdk.CfnResource] = (),
+    ) -> None:
+        super().__init__(scope, id)
+        source = assets.Asset(self, "Bundle", path=str(bundle.directory))
+        self.stage_done: dict[str, cdk.CfnWaitCondition] = {}
+        stages = [stage for step in steps for stage in step]
+        handles = {
+            stage.name: cdk.CfnWaitConditionHandle(self, f"{stage.name.capitalize()}Handle{bundle.content}")
+            for stage in stages
+        }
+        # CodePipeline keeps artifacts below the first twenty characters of its name.
+        artifacts = f"{bucket.bucket_arn}/{name[:20]}/*"
+        role = _role(self, source=source, bucket=bucket, artifacts=artifacts, stages=stages)
+        self.pipeline = Pipeline(
+            self,
+            "Pipeline",
+            name=name,
+            pipeline_type="V2",
+            role_arn=role.role_arn,
+            restart_execution_on_update=True,
+            artifact_store=Pipeline.ArtifactStoreProperty(type="S3", location=bucket.bucket_name),
+            stages=[
+                _source_stage(source),
+                *(_build_stage(f"Step{number}", step, handles) for number, step in enumerate(steps, start=1)),
+            ],
+        )
+        for resource in after:
+            self.pipeline.add_resource_dependency(resource)
+        # A first run that starts before its role may do anything fails, and nothing would start a second one.
+        needs_policies(self.pipeline, role, *(stage.role for stage in stages))
+        for stage in stages:
+            _grant_artifacts(stage, artifacts)
+            done = cdk.CfnWaitCondition(
+                self,
+                f"{stage.name.capitalize()}Done{bundle.content}",
+                handle=handles[stage.name].ref,
+                count=1,
+                timeout=str(_wait_seconds(steps, stage)),
+            )
+            done.add_resource_dependency(self.pipeline)
+            self.stage_done[stage.name] = done
+
+
+def needs_policies(resource: cdk.CfnResource, *roles: iam.Role) -> None:
+    """Makes a resource wait for what its roles may do, and not only for the roles, which are empty when they appear."""
+    resource.node.add_dependency(*(role.node.find_child("DefaultPolicy") for role in roles))
+
+
+def _wait_seconds(steps: Sequence[Sequence[BuildStage]], stage: BuildStage) -> int:
+    """A stage's own time limit after those of the steps before it, and a quarter of an hour to be scheduled."""
+    seconds = 900
+    for step in steps:
+        if stage in step:
+            return seconds + int(stage.timeout.to_seconds())
+        seconds += max(int(earlier.timeout.to_seconds()) for earlier in step)
+    raise ValueError(f"the stage {stage.name} is in no step")
+
+
+def _role(
+    scope: Construct, *, source: assets.Asset, bucket: s3.IBucket, artifacts: str, stages: Sequence[BuildStage]
+) -> iam.Role:
+    role = iam.Role(scope, "Role", assumed_by=iam.ServicePrincipal("codepipeline.amazonaws.com"))
+    inspect = ("s3:GetBucketVersioning", "s3:GetBucketAcl", "s3:GetBucketLocation")
+    read = ("s3:GetObject", "s3:GetObjectVersion")
+    grant(
+        role,
+        Permission(inspect, (source.bucket.bucket_arn, bucket.bucket_arn)),
+        Permission(read, (source.bucket.arn_for_objects(source.s3_object_key),)),
+        Permission((*read, "s3:PutObject"), (artifacts,), because=ARTIFACT_NAMES),
+        Permission(
+            ("codebuild:StartBuild", "codebuild:BatchGetBuilds"), tuple(stage.project.attr_arn for stage in stages)
+        ),
+    )
+    return role
+
+
+def _grant_artifacts(stage: BuildStage, artifacts: str) -> None:
+    grant(stage.role, Permission(("s3:GetObject", "s3:GetObjectVersion"), (artifacts,), because=ARTIFACT_NAMES))
+
+
+def _source_stage(source: assets.Asset) -> Pipeline.StageDeclarationProperty:
+    return Pipeline.StageDeclarationProperty(
+        name="Source",
+        actions=[
+            Pipeline.ActionDeclarationProperty(
+                name="Bundle",
+                action_type_id=_action_type("Source", "S3"),
+                configuration={
+                    "S3Bucket": source.s3_bucket_name,
+                    "S3ObjectKey": source.s3_object_key,
+                    "PollForSourceChanges": "false",
+                },
+                output_artifacts=[Pipeline.OutputArtifactProperty(name="Bundle")],
+            )
+        ],
+    )
+
+
+def _build_stage(
+    name: str, step: Sequence[BuildStage], handles: dict[str, cdk.CfnWaitConditionHandle]
+) -> Pipeline.StageDeclarationProperty:
+    return Pipeline.StageDeclarationProperty(
+        name=name,
+        actions=[
+            Pipeline.ActionDeclarationProperty(
+                name=stage.name.capitalize(),
+                action_type_id=_action_type("Build", "CodeBuild"),
+                configuration={
+                    "ProjectName": stage.project.ref,
+                    "EnvironmentVariables": cdk.Stack.of(stage).to_json_string(
+                        [{"name": "WAIT_HANDLE_URL", "type": "PLAINTEXT", "value": handles[stage.name].ref}]
+                    ),
+                },
+                input_artifacts=[Pipeline.InputArtifactProperty(name="Bundle")],
+            )
+            for stage in step
+        ],
+    )
+
+
+def _action_type(category: str, provider: str) -> Pipeline.ActionTypeIdProperty:
+    return Pipeline.ActionTypeIdProperty(category=category, owner="AWS", provider=provider, version="1")

@@ -1,0 +1,59 @@
+"""The hand-off: what a launcher needs to know, in one SSM parameter."""
+
+from __future__ import annotations
+
+import aws_cdk as cdk
+from aws_cdk import aws_ssm as ssm
+from constructs import Construct
+
+from stacks.constructs.lustre import MOUNT_PATH
+from stacks.image import ImageStack
+from stacks.storage import StorageStack
+from trainway.spec import handoff
+from trainway.spec.platform import Platform
+
+
+def write_hand_off(
+    scope: Construct,
+    *,
+    platform: Platform,
+    storage: StorageStack,
+    image: ImageStack,
+    cluster: handoff.Cluster,
+) -> None:
+    """Puts the hand-off document at the platform's parameter, and its name into the stack's outputs."""
+    lustre = storage.lustre
+    document = handoff.HandOff(
+        platform=platform.name,
+        orchestrator=platform.orchestrator.value,
+        region=platform.region,
+        bucket=storage.bucket.bucket_name,
+        file_system=handoff.FileSystem(
+            file_system_id=lustre.file_system.ref,
+            dns_name=lustre.file_system.attr_dns_name,
+            mount_name=lustre.file_system.attr_lustre_mount_name,
+            mount_path=MOUNT_PATH,
+            associations=tuple(lustre.associations),
+        ),
+        image_uri=image.image_uri,
+        cluster=cluster,
+        node_groups=tuple(
+            handoff.Nodes(
+                name=group.name, instance_type=group.instance_type, count=group.count, max_count=group.largest
+            )
+            for group in platform.node_groups
+        ),
+        teams=tuple(team.name for team in platform.teams),
+    )
+    name = handoff.parameter_name(platform.name)
+    ssm.CfnParameter(
+        scope,
+        "HandOff",
+        name=name,
+        type="String",
+        # A standard parameter holds 4 KiB; a platform with many node groups says more.
+        tier="Intelligent-Tiering",
+        description="Written by the deploy, read by `trainway launch`.",
+        value=cdk.Stack.of(scope).to_json_string(document.model_dump(mode="json")),
+    )
+    cdk.CfnOutput(scope, "HandOffParameter", value=name, description="The SSM parameter that launchers read")

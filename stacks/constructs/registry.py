@@ -1,0 +1,58 @@
+"""ECR repositories: for the training image, and for the copies of what the cluster runs."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import aws_cdk as cdk
+import yaml
+from aws_cdk import aws_ecr as ecr
+from constructs import Construct
+
+from stacks.constructs.bundle import REPOSITORY
+from stacks.constructs.permissions import Permission
+from trainway.spec.platform import Orchestrator
+
+PULL = ("ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:DescribeImages", "ecr:GetDownloadUrlForLayer")
+LOG_IN = Permission(("ecr:GetAuthorizationToken",), ("*",), because="ecr:GetAuthorizationToken has no resource type.")
+PUSH = ("ecr:CompleteLayerUpload", "ecr:InitiateLayerUpload", "ecr:PutImage", "ecr:UploadLayerPart")
+
+
+def repository(scope: Construct, id: str, *, name: str, keep: int | None) -> ecr.Repository:
+    """A repository whose tags never move and whose images are scanned; `keep` None keeps every image."""
+    return ecr.Repository(
+        scope,
+        id,
+        repository_name=name,
+        image_scan_on_push=True,
+        image_tag_mutability=ecr.TagMutability.IMMUTABLE,
+        lifecycle_rules=[ecr.LifecycleRule(max_image_count=keep)] if keep else None,
+        # Images are rebuilt from this repository by the next deploy; nothing is lost with them.
+        empty_on_delete=True,
+        removal_policy=cdk.RemovalPolicy.DESTROY,
+    )
+
+
+def mirrored_names(orchestrator: Orchestrator) -> list[str]:
+    """The repositories, below the platform's prefix, that delivery/mirror.sh copies into."""
+    if not orchestrator.is_kubernetes:
+        return []
+    mirror = _mirror_list()
+    charts = [chart["chart"] for chart in mirror["charts"] if orchestrator.value in chart["orchestrators"]]
+    return [image["name"] for image in mirror["images"]] + [f"charts/{chart}" for chart in charts]
+
+
+def registry_permissions(repositories: list[ecr.Repository], *, push: bool) -> list[Permission]:
+    """What a role needs to pull from the repositories, or to push to them as well.
+
+    https://docs.aws.amazon.com/service-authorization/latest/reference/list_amazonelasticcontainerregistry.html
+    """
+    arns = tuple(each.repository_arn for each in repositories)
+    return [LOG_IN, Permission(PULL + (PUSH if push else ()), arns)]
+
+
+@functools.cache
+def _mirror_list() -> dict[str, Any]:
+    loaded: dict[str, Any] = yaml.safe_load((REPOSITORY / "delivery" / "mirror.yaml").read_text(encoding="utf-8"))
+    return loaded

@@ -1,0 +1,61 @@
+"""The delivery stage that puts lifecycle scripts where HyperPod nodes read them."""
+
+from __future__ import annotations
+
+import aws_cdk as cdk
+from constructs import Construct
+
+from stacks.constructs.build_stage import BuildStage
+from stacks.constructs.hyperpod import LifeCycleScripts
+from stacks.constructs.lustre import MOUNT_PATH
+from stacks.constructs.permissions import Permission
+from stacks.storage import StorageStack
+from trainway.spec.platform import Orchestrator, Platform
+
+SCRIPTS_PREFIX = "lifecycle_scripts"
+CONTROLLER_GROUP, LOGIN_GROUP = "controller", "login"
+
+
+def life_cycle_scripts(storage: StorageStack, content: str) -> LifeCycleScripts:
+    """Where one version of the scripts lies: a node replaced a month later runs what its cluster was made with."""
+    return LifeCycleScripts(f"s3://{storage.bucket.bucket_name}/{SCRIPTS_PREFIX}/{content}")
+
+
+def scripts_stage(
+    scope: Construct, *, platform: Platform, storage: StorageStack, scripts: LifeCycleScripts
+) -> BuildStage:
+    """A stage that may write below the scripts' prefix and nowhere else."""
+    slurm = platform.orchestrator is Orchestrator.HYPERPOD_SLURM
+    lustre = storage.lustre.file_system
+    environment = {
+        "LIFECYCLE_S3_URI": scripts.source_s3_uri,
+        "ORCHESTRATOR": platform.orchestrator.value,
+        # Under Slurm the service mounts the file system itself; under Kubernetes the CSI driver does, in each pod.
+        **(
+            {
+                "FSX_DNS_NAME": lustre.attr_dns_name,
+                "FSX_MOUNT_NAME": lustre.attr_lustre_mount_name,
+                "FSX_MOUNT_PATH": MOUNT_PATH,
+                "FSX_MOUNTED_BY": "service",
+                "CONTROLLER_GROUP": CONTROLLER_GROUP,
+                **({"LOGIN_GROUP": LOGIN_GROUP} if platform.slurm_or_default.login else {}),
+            }
+            if slurm
+            else {}
+        ),
+    }
+    return BuildStage(
+        scope,
+        "ScriptsStage",
+        name="scripts",
+        environment=environment,
+        permissions=[
+            Permission(("s3:ListBucket",), (storage.bucket.bucket_arn,)),
+            Permission(
+                ("s3:GetObject", "s3:PutObject", "s3:DeleteObject"),
+                (storage.bucket.arn_for_objects(f"{SCRIPTS_PREFIX}/*"),),
+                because="Scripts lie below a prefix of their own, each version below its hash.",
+            ),
+        ],
+        timeout=cdk.Duration.minutes(15),
+    )

@@ -1,0 +1,75 @@
+"""EKS managed node groups for training."""
+
+from __future__ import annotations
+
+from aws_cdk import aws_eks as eks
+from constructs import Construct
+
+from stacks.constructs.control_plane import ControlPlane
+from stacks.constructs.launch_template import training_launch_template
+from stacks.manifests.chart_values import NODES_LABEL
+from trainway.spec.catalogue import Instance
+from trainway.spec.platform import CapacityBlock, NodeGroup
+
+# The label and taint that the vendors' device plugins and every job manifest agree on.
+ACCELERATOR_TAINTS = {"nvidia": "nvidia.com/gpu", "neuron": "aws.amazon.com/neuron"}
+
+
+def training_node_group(
+    scope: Construct,
+    *,
+    control_plane: ControlPlane,
+    group: NodeGroup,
+    instance: Instance,
+    subnet_id: str,
+    efa_group_id: str,
+) -> eks.CfnNodegroup:
+    """One node group of the platform file as an EKS managed node group."""
+    id = "".join(part.capitalize() for part in group.name.split("-"))
+    template = training_launch_template(
+        scope,
+        f"{id}Template",
+        name=control_plane.name,
+        group=group,
+        instance=instance,
+        # An interface's groups replace the node group's default, so the cluster's own group has to be named too.
+        security_group_ids=[efa_group_id, control_plane.security_group_id],
+    )
+    block = isinstance(group.capacity, CapacityBlock)
+    return eks.CfnNodegroup(
+        scope,
+        f"{id}Nodes",
+        cluster_name=control_plane.cluster.ref,
+        nodegroup_name=group.name,
+        node_role=control_plane.node_role.role_arn,
+        subnets=[subnet_id],
+        instance_types=None if block else [group.instance_type],
+        ami_type=_ami_type(instance),
+        capacity_type="CAPACITY_BLOCK" if block else "SPOT" if group.capacity == "spot" else "ON_DEMAND",
+        scaling_config=eks.CfnNodegroup.ScalingConfigProperty(
+            min_size=0, desired_size=group.count, max_size=group.largest
+        ),
+        launch_template=eks.CfnNodegroup.LaunchTemplateSpecificationProperty(
+            id=template.ref, version=template.attr_latest_version_number
+        ),
+        labels={NODES_LABEL: group.name},
+        taints=_taints(instance),
+        node_repair_config=eks.CfnNodegroup.NodeRepairConfigProperty(enabled=True),
+    )
+
+
+def _ami_type(instance: Instance) -> str:
+    """https://docs.aws.amazon.com/eks/latest/APIReference/API_Nodegroup.html (read 2026-11-21)"""
+    architecture = "ARM_64" if instance.architecture == "arm64" else "x86_64"
+    variant = "STANDARD"
+    if instance.accelerator is not None:
+        variant = "NEURON" if instance.accelerator.vendor == "neuron" else "NVIDIA"
+    return f"AL2023_{architecture}_{variant}"
+
+
+def _taints(instance: Instance) -> list[eks.CfnNodegroup.TaintProperty] | None:
+    """Keeps pods that use no accelerator off the nodes that are paid for theirs."""
+    if instance.accelerator is None:
+        return None
+    key = ACCELERATOR_TAINTS[instance.accelerator.vendor]
+    return [eks.CfnNodegroup.TaintProperty(key=key, value="present", effect="NO_SCHEDULE")]

@@ -1,0 +1,275 @@
+"""The catalogue says what AWS publishes: its layouts, its API's own answers, its SDK's lists of types."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import time
+from collections.abc import Callable
+from importlib.resources import files
+from typing import Any
+
+import pytest
+from botocore.loaders import Loader
+
+from trainway.spec.catalogue import FACT_GROUPS, CapacityKind, Instance, load_catalogue
+
+CATALOGUE = load_catalogue()
+Data = dict[str, Any]
+
+
+def recorded_api_answers() -> Data:
+    """EC2's DescribeInstanceTypes by instance type, as moto recorded it."""
+    packed = files("moto").joinpath("ec2/resources/instance_types.json.gz").read_bytes()
+    answers: Data = json.loads(gzip.decompress(packed))
+    return answers
+
+
+API = recorded_api_answers()
+RECORDED = sorted(set(CATALOGUE) & set(API))
+
+
+@pytest.fixture(scope="session")
+def sagemaker_enum() -> Callable[[str], set[str]]:
+    shapes = Loader().load_service_model("sagemaker", "service-2")["shapes"]
+    return lambda shape: set(shapes[shape]["enum"])
+
+
+def layout(name: str) -> list[tuple[int, int, str]]:
+    return [(i.network_card_index, i.device_index, i.kind.value) for i in CATALOGUE[name].interfaces]
+
+
+def on_cards(*cards: int) -> list[tuple[int, int, str]]:
+    return [(card, 0, "efa-only") for card in cards]
+
+
+ENA = (0, 0, "interface")
+EFA_BESIDE_ENA = (0, 1, "efa-only")
+
+
+# --- published layouts: https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/efa-acc-inst-types.html, read 2026-11-21
+
+
+def test_p5_has_the_documented_layout_of_32_efa_devices_and_one_ena_device() -> None:
+    assert layout("p5.48xlarge") == [ENA, EFA_BESIDE_ENA, *on_cards(*range(1, 32))]
+    assert CATALOGUE["p5.48xlarge"].network_cards == CATALOGUE["p5.48xlarge"].efa_interfaces == 32
+
+
+def test_p6_b200_has_an_efa_device_on_each_of_its_eight_cards() -> None:
+    assert layout("p6-b200.48xlarge") == [ENA, EFA_BESIDE_ENA, *on_cards(*range(1, 8))]
+    assert CATALOGUE["p6-b200.48xlarge"].efa_interfaces == 8
+
+
+def test_p6_b300_has_no_efa_on_card_0() -> None:
+    assert layout("p6-b300.48xlarge") == [ENA, *on_cards(*range(1, 17))]
+    assert CATALOGUE["p6-b300.48xlarge"].network_cards == 17
+    assert CATALOGUE["p6-b300.48xlarge"].efa_interfaces == 16
+
+
+def test_p6e_gb200_has_one_efa_device_for_each_gpu() -> None:
+    assert layout("p6e-gb200.36xlarge") == [ENA, *on_cards(1, 5, 9, 13)]
+
+
+@pytest.mark.parametrize(
+    ("name", "cards"),
+    [("p4d.24xlarge", 4), ("p5e.48xlarge", 32), ("p5en.48xlarge", 16), ("trn1.32xlarge", 8), ("trn2.48xlarge", 16)],
+)
+def test_every_card_has_one_efa_device_and_only_the_primary_interface_has_an_address(name: str, cards: int) -> None:
+    assert layout(name) == [ENA, EFA_BESIDE_ENA, *on_cards(*range(1, cards))]
+
+
+def test_p5_4xlarge_has_a_single_efa_device() -> None:
+    assert layout("p5.4xlarge") == [ENA, EFA_BESIDE_ENA]
+
+
+def test_system_nodes_have_no_efa() -> None:
+    assert layout("m7i.2xlarge") == [ENA]
+
+
+# --- EC2's own answers
+
+
+def test_only_p6e_gb200_is_absent_from_the_recorded_api_answers() -> None:
+    assert set(CATALOGUE) - set(API) == {"p6e-gb200.36xlarge"}
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_compute_and_storage_are_what_the_api_answers(name: str) -> None:
+    instance, answer = CATALOGUE[name], API[name]
+    assert [instance.architecture] == answer["ProcessorInfo"]["SupportedArchitectures"]
+    assert instance.vcpus == answer["VCpuInfo"]["DefaultVCpus"]
+    assert instance.memory_gib * 1024 == answer["MemoryInfo"]["SizeInMiB"]
+    store = instance.instance_store
+    disks = [(disk["Count"], disk["SizeInGB"]) for disk in answer.get("InstanceStorageInfo", {}).get("Disks", [])]
+    assert disks == ([(store.disks, store.gb_each)] if store else [])
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_accelerators_are_what_the_api_answers(name: str) -> None:
+    accelerator, answer = CATALOGUE[name].accelerator, API[name]
+    chips = answer.get("GpuInfo", {}).get("Gpus", []) + answer.get("NeuronInfo", {}).get("NeuronDevices", [])
+    if accelerator is None:
+        assert chips == []
+        return
+    (chip,) = chips
+    assert (accelerator.name, accelerator.count) == (chip["Name"], chip["Count"])
+    assert accelerator.vendor == ("nvidia" if "GpuInfo" in answer else "neuron")
+    if chip["Name"] != "Trainium2":  # there the chip's own page says 96 GiB, and the API five times as much
+        assert accelerator.memory_gib == chip["MemoryInfo"]["SizeInMiB"] // 1024
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_network_limits_are_what_the_api_answers(name: str) -> None:
+    instance, network = CATALOGUE[name], API[name]["NetworkInfo"]
+    cards = network["NetworkCards"]
+    assert instance.network_cards == network["MaximumNetworkCards"]
+    assert instance.efa_interfaces == network.get("EfaInfo", {}).get("MaximumEfaInterfaces", 0)
+    assert instance.ipv4_addresses_per_interface == network["Ipv4AddressesPerInterface"]
+    assert instance.primary_card_interfaces == cards[network["DefaultNetworkCardIndex"]]["MaximumNetworkInterfaces"]
+    if "Up to" in network["NetworkPerformance"]:
+        assert instance.network_gbps == cards[0]["BaselineBandwidthInGbps"]
+    else:
+        cards_of, _, each = network["NetworkPerformance"].removesuffix(" Gigabit").rpartition("x ")
+        assert instance.network_gbps == float(cards_of or 1) * float(each)
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_each_card_takes_the_interfaces_that_the_layout_puts_on_it(name: str) -> None:
+    cards = {card["NetworkCardIndex"]: card for card in API[name]["NetworkInfo"]["NetworkCards"]}
+    for card, device, kind in layout(name):
+        assert kind in cards[card]["InterfaceTypes"]
+        assert device < cards[card]["MaximumNetworkInterfaces"]
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_markets_are_what_the_api_answers(name: str) -> None:
+    markets = {CapacityKind.ON_DEMAND, CapacityKind.SPOT, CapacityKind.CAPACITY_BLOCK}
+    assert markets & set(CATALOGUE[name].capacity_kinds) == set(API[name]["SupportedUsageClasses"])
+
+
+def test_the_efa_devices_never_outnumber_the_cards() -> None:
+    assert [i.name for i in CATALOGUE.values() if i.efa_interfaces > i.network_cards] == []
+
+
+# --- SageMaker's own lists
+
+
+def test_hyperpod_names_are_the_ones_that_hyperpod_accepts(sagemaker_enum: Callable[[str], set[str]]) -> None:
+    accepted = sagemaker_enum("ClusterInstanceType")
+    assert {i.name: i.hyperpod_name for i in CATALOGUE.values()} == {
+        name: f"ml.{name}" if f"ml.{name}" in accepted else None for name in CATALOGUE
+    }
+
+
+def test_training_plans_are_sold_for_the_types_that_sagemaker_lists(sagemaker_enum: Callable[[str], set[str]]) -> None:
+    listed = sagemaker_enum("ReservedCapacityInstanceType")
+    offered = {f"ml.{i.name}" for i in CATALOGUE.values() if CapacityKind.TRAINING_PLAN in i.capacity_kinds}
+    assert offered == listed
+
+
+def test_the_hyperpod_quota_is_named_after_the_type() -> None:
+    assert CATALOGUE["p5.48xlarge"].hyperpod_quota_name == "ml.p5.48xlarge for cluster usage"
+    assert CATALOGUE["c7i.4xlarge"].hyperpod_quota_name is None
+
+
+# https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/ec2-on-demand-instances.html, read 2026-11-21
+@pytest.mark.parametrize(
+    ("letter", "code"),
+    [("p", "L-417A185B"), ("g", "L-DB2E81BA"), ("trn", "L-2C3B7624"), ("m", "L-1216C47A"), ("c", "L-1216C47A")],
+)
+def test_on_demand_quota_is_the_one_of_the_family(letter: str, code: str) -> None:
+    codes = {i.on_demand_quota_code for i in CATALOGUE.values() if i.name.startswith(letter)} - {None}
+    assert codes == {code}
+
+
+def test_a_type_has_an_on_demand_quota_if_it_is_sold_on_demand() -> None:
+    for instance in CATALOGUE.values():
+        assert (instance.on_demand_quota_code is not None) == (CapacityKind.ON_DEMAND in instance.capacity_kinds)
+
+
+# --- pods
+
+
+# https://github.com/aws/amazon-vpc-cni-k8s/blob/master/misc/eni-max-pods.txt, read 2026-11-21
+@pytest.mark.parametrize(
+    ("name", "pods"),
+    [
+        ("p4d.24xlarge", 737),
+        ("p5.4xlarge", 118),
+        ("p5.48xlarge", 100),
+        ("p5en.48xlarge", 198),
+        ("p6-b200.48xlarge", 198),
+        ("p6-b300.48xlarge", 198),
+        ("trn1.32xlarge", 247),
+        ("trn2.48xlarge", 100),
+        ("g4dn.8xlarge", 58),
+        ("g5.48xlarge", 345),
+        ("g6e.12xlarge", 292),
+        ("g6e.48xlarge", 492),
+        ("m7i.large", 29),
+        ("m7i.xlarge", 58),
+        ("m7i.8xlarge", 234),
+        ("m6i.16xlarge", 737),
+    ],
+)
+def test_published_max_pods(name: str, pods: int) -> None:
+    assert CATALOGUE[name].published_max_pods == pods
+
+
+def test_an_efa_only_interface_on_the_primary_card_takes_the_place_of_pods() -> None:
+    # Card 0 of a P5 holds two interfaces, of which one is EFA-only: 1 * 49 + 2.
+    assert CATALOGUE["p5.48xlarge"].pod_capacity(prefix_delegation=False) == 51
+    # Card 0 of a P6-B300 has no EFA: all four interfaces serve pods.
+    assert CATALOGUE["p6-b300.48xlarge"].pod_capacity(prefix_delegation=False) == 198
+
+
+def test_prefix_delegation_gives_more_pods_up_to_the_limits_of_eks() -> None:
+    assert CATALOGUE["m7i.xlarge"].pod_capacity(prefix_delegation=False) == 58
+    assert CATALOGUE["m7i.xlarge"].pod_capacity(prefix_delegation=True) == 110
+    assert CATALOGUE["p5.48xlarge"].pod_capacity(prefix_delegation=True) == 250
+    assert CATALOGUE["m7i.4xlarge"].pod_capacity(prefix_delegation=False) == 110
+
+
+# --- sources
+
+
+def test_every_fact_belongs_to_one_group_of_sources() -> None:
+    grouped = [fact for facts in FACT_GROUPS.values() for fact in facts]
+    assert sorted(grouped) == sorted(set(Instance.model_fields) - {"name", "sources"})
+
+
+def test_every_fact_of_every_type_names_a_page_and_a_day() -> None:
+    for instance in CATALOGUE.values():
+        assert set(instance.sources) == set(FACT_GROUPS)
+        for group, sources in instance.sources.items():
+            assert sources, f"{instance.name}: {group}"
+            assert all(source.url.startswith("https://") and source.title and source.read for source in sources)
+
+
+# --- the catalogue as a mapping
+
+
+@pytest.mark.parametrize(
+    ("wrong", "meant"),
+    [("p5.48xl", "p5.48xlarge"), ("ml.p5.48xlarge", "p5.48xlarge"), ("P5EN.48XLARGE", "p5en.48xlarge")],
+)
+def test_a_wrong_name_suggests_what_was_meant(wrong: str, meant: str) -> None:
+    assert wrong not in CATALOGUE
+    assert CATALOGUE.suggest(wrong)[0] == meant
+
+
+def test_nonsense_suggests_nothing() -> None:
+    assert CATALOGUE.suggest("quantum") == []
+
+
+def test_the_catalogue_is_read_once() -> None:
+    assert load_catalogue() is load_catalogue()
+
+
+def test_loading_takes_less_than_30_ms() -> None:
+    def seconds() -> float:
+        start = time.perf_counter()
+        load_catalogue.__wrapped__()
+        return time.perf_counter() - start
+
+    assert min(seconds() for _ in range(5)) < 0.030

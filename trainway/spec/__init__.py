@@ -1,0 +1,1 @@
+"""What a platform is: typed models, the instance catalogue, and pure functions of the two."""

@@ -1,0 +1,168 @@
+"""What there is to know about one EC2 instance type, and what follows from it alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import date
+from enum import StrEnum
+from typing import Literal, Self
+
+from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
+
+
+class InterfaceKind(StrEnum):
+    """EC2's names for what a network interface carries: IP, IP and EFA, or EFA alone (which takes no address)."""
+
+    INTERFACE = "interface"
+    EFA = "efa"
+    EFA_ONLY = "efa-only"
+
+    @property
+    def carries_efa(self) -> bool:
+        """True of the two kinds that are EFA devices."""
+        return self is not InterfaceKind.INTERFACE
+
+
+class CapacityKind(StrEnum):
+    """The ways an instance type can be bought; `reservation` is an On-Demand Capacity Reservation."""
+
+    ON_DEMAND = "on-demand"
+    SPOT = "spot"
+    RESERVATION = "reservation"
+    CAPACITY_BLOCK = "capacity-block"
+    TRAINING_PLAN = "training-plan"
+
+
+class _Facts(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Source(_Facts):
+    """A published page and the day it was read."""
+
+    url: str
+    title: str
+    read: date
+
+
+class NetworkInterface(_Facts):
+    """One network interface that a node is launched with, by EC2's own indexes."""
+
+    network_card_index: NonNegativeInt
+    device_index: NonNegativeInt
+    kind: InterfaceKind
+
+
+class Accelerator(_Facts):
+    """The accelerators of one instance; memory (GiB) and peak rates (TFLOP/s, dense) are of one of them.
+
+    A rate is None where the chip has no such arithmetic. `nvlink_domain` counts the GPUs that reach each other over
+    NVLink, across instances too; it is None where there is no NVLink.
+    """
+
+    vendor: Literal["nvidia", "neuron"]
+    name: str
+    count: PositiveInt
+    memory_gib: PositiveInt
+    bf16_tflops: PositiveFloat | None
+    fp8_tflops: PositiveFloat | None
+    nvlink_domain: PositiveInt | None = None
+
+
+class InstanceStore(_Facts):
+    """Local NVMe disks; GB is 10^9 bytes."""
+
+    disks: PositiveInt
+    gb_each: PositiveInt
+
+
+# Which facts one list of sources stands for. Every fact of an Instance is in exactly one group.
+FACT_GROUPS: Mapping[str, tuple[str, ...]] = {
+    "compute": ("architecture", "vcpus", "memory_gib"),
+    "accelerator": ("accelerator",),
+    "storage": ("instance_store",),
+    "network": ("network_gbps", "network_cards", "primary_card_interfaces", "ipv4_addresses_per_interface"),
+    "layout": ("interfaces",),
+    "pods": ("pod_limit",),
+    "capacity": ("capacity_kinds",),
+    "quota": ("on_demand_quota_code",),
+    "hyperpod": ("hyperpod_name",),
+}
+
+# A prefix that the VPC CNI assigns is a /28. https://docs.aws.amazon.com/eks/latest/userguide/cni-increase-ip-addresses.html
+_ADDRESSES_PER_PREFIX = 16
+# aws-node and kube-proxy use the host's network. https://github.com/aws/amazon-vpc-cni-k8s/blob/master/misc/eni-max-pods.txt
+_HOST_NETWORK_PODS = 2
+
+
+class Instance(_Facts):
+    """An EC2 instance type.
+
+    `memory_gib` is in GiB, `network_gbps` the sustained bandwidth in Gb/s over all cards. `interfaces` is how a node is
+    to be launched, the primary interface first; `primary_card_interfaces` counts what network card 0 can hold.
+    `pod_limit` is what EKS allows a node of this many vCPUs. `on_demand_quota_code` is an EC2 Service Quotas code,
+    counted in vCPUs, and None where the type is not sold on demand; `hyperpod_name` is None where HyperPod does not
+    offer the type. `sources` has the pages of each of the FACT_GROUPS.
+    """
+
+    name: str
+    architecture: Literal["x86_64", "arm64"]
+    vcpus: PositiveInt
+    memory_gib: PositiveInt
+    accelerator: Accelerator | None
+    instance_store: InstanceStore | None
+    network_gbps: PositiveFloat
+    network_cards: PositiveInt
+    primary_card_interfaces: PositiveInt
+    ipv4_addresses_per_interface: PositiveInt
+    interfaces: tuple[NetworkInterface, ...]
+    pod_limit: PositiveInt
+    capacity_kinds: tuple[CapacityKind, ...]
+    on_demand_quota_code: str | None
+    hyperpod_name: str | None
+    sources: Mapping[str, tuple[Source, ...]]
+
+    @property
+    def efa_interfaces(self) -> int:
+        """EFA devices of a node that is launched with `interfaces`."""
+        return sum(interface.kind.carries_efa for interface in self.interfaces)
+
+    @property
+    def hyperpod_quota_name(self) -> str | None:
+        """The SageMaker quota, counted in instances; its code differs by type and is looked up by this name.
+
+        https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-prerequisites.html, read 2026-11-21
+        """
+        return f"{self.hyperpod_name} for cluster usage" if self.hyperpod_name else None
+
+    @property
+    def published_max_pods(self) -> int:
+        """The type's line in AWS's eni-max-pods.txt, which knows neither EKS's limits nor EFA-only interfaces."""
+        return self.primary_card_interfaces * (self.ipv4_addresses_per_interface - 1) + _HOST_NETWORK_PODS
+
+    def pod_capacity(self, *, prefix_delegation: bool) -> int:
+        """Pods that fit on an EKS node of this type that is launched with `interfaces`.
+
+        The VPC CNI gives pods the addresses of the primary card's interfaces, less each interface's own. An EFA-only
+        interface has none and still fills a place on the card: a P5 node holds 51 pods, not eni-max-pods.txt's 100.
+        https://github.com/aws/karpenter-provider-aws/blob/main/pkg/providers/instancetype/types.go (ENILimitedPods)
+        """
+        efa_only = sum(i.network_card_index == 0 and i.kind is InterfaceKind.EFA_ONLY for i in self.interfaces)
+        slots = (self.primary_card_interfaces - efa_only) * (self.ipv4_addresses_per_interface - 1)
+        addresses = slots * _ADDRESSES_PER_PREFIX if prefix_delegation else slots
+        return min(self.pod_limit, addresses + _HOST_NETWORK_PODS)
+
+    @model_validator(mode="after")
+    def _interfaces_can_be_launched(self) -> Self:
+        """What EC2 would refuse at launch is refused here."""
+        places = [(i.network_card_index, i.device_index) for i in self.interfaces]
+        efa_cards = [i.network_card_index for i in self.interfaces if i.kind.carries_efa]
+        if places[:1] != [(0, 0)] or self.interfaces[0].kind is InterfaceKind.EFA_ONLY:
+            raise ValueError("the first interface must be at card 0, device 0, and have an address")
+        if len(set(places)) < len(places) or len(set(efa_cards)) < len(efa_cards):
+            raise ValueError("a place holds one interface and a network card one EFA interface")
+        if max(card for card, _ in places) >= self.network_cards:
+            raise ValueError(f"an interface is on a card that the type, with {self.network_cards}, does not have")
+        if sum(card == 0 for card, _ in places) > self.primary_card_interfaces:
+            raise ValueError(f"network card 0 holds {self.primary_card_interfaces} interfaces")
+        return self

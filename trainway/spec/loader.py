@@ -1,0 +1,150 @@
+"""Reads a file into its typed model, or says everything that is wrong with it. The only I/O of `trainway.spec`."""
+
+from __future__ import annotations
+
+import copy
+import difflib
+from pathlib import Path
+from types import UnionType
+from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
+
+from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails
+
+from trainway.spec.catalogue import Catalogue, load_catalogue
+from trainway.spec.document import Document, read_document
+from trainway.spec.platform import Platform
+from trainway.spec.problems import KeyPath, Problem, SpecError
+from trainway.spec.rules import RULES
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+def load_platform(file: Path, catalogue: Catalogue | None = None) -> Platform:
+    """The platform a file describes, checked against the catalogue.
+
+    Raises SpecError with every problem of the file: those of single keys, and those between keys as far as they can
+    be told while a key is wrong.
+    """
+    document = read_document(file)
+    platform, problems = validate(document, Platform)
+    if platform is not None:
+        catalogue = catalogue or load_catalogue()
+        for rule in RULES:
+            problems += [document.problem(*breach) for breach in rule(platform, catalogue)]
+    if platform is None or problems:
+        raise SpecError(problems)
+    return platform
+
+
+def load(file: Path, model: type[Model]) -> Model:
+    """The value of `model` that a file describes; raises SpecError with every problem of the file."""
+    value, problems = validate(read_document(file), model)
+    if value is None or problems:
+        raise SpecError(problems)
+    return value
+
+
+def validate(document: Document, model: type[Model]) -> tuple[Model | None, list[Problem]]:
+    """The model's value and the problems found.
+
+    Where keys are wrong that the model can do without, the value is the one without them, so that rules between the
+    other keys can still be checked and one run shows everything.
+    """
+    try:
+        return model.model_validate(document.data), []
+    except ValidationError as error:
+        details = error.errors(include_url=False)
+    problems = [_problem(document, model, detail) for detail in details]
+    try:
+        return model.model_validate(_without(document, details)), problems
+    except ValidationError:
+        return None, problems
+
+
+def _without(document: Document, details: list[ErrorDetails]) -> dict[str, Any]:
+    """The file's data less every key that a problem is about."""
+    data = copy.deepcopy(document.data)
+    for detail in details:
+        *parents, last = _key_path(document, detail) or ("",)
+        holder: Any = data
+        for part in parents:
+            holder = holder.get(part) if isinstance(holder, dict) else holder[part] if holder is not None else None
+        if isinstance(holder, dict):
+            holder.pop(last, None)
+    return data
+
+
+def _key_path(document: Document, detail: ErrorDetails) -> KeyPath:
+    """The place in the file that pydantic's location means: its location also names the branches of unions."""
+    path: KeyPath = ()
+    for index, part in enumerate(detail["loc"]):
+        last = index == len(detail["loc"]) - 1
+        if (*path, part) in document.positions or (last and detail["type"] == "missing"):
+            path = (*path, part)
+    return path
+
+
+def _problem(document: Document, model: type[BaseModel], detail: ErrorDetails) -> Problem:
+    path, context = _key_path(document, detail), detail.get("ctx", {})
+    reason = detail["msg"]
+    match detail["type"]:
+        case "extra_forbidden":
+            known = _keys(_section_at(model, path[:-1]))
+            close = difflib.get_close_matches(str(path[-1]), known, n=1)
+            reason = "there is no such key here"
+            remedy = f"did you mean {close[0]}?" if close else f"the keys here are {', '.join(known)}"
+        case "missing":
+            reason = "the key is required"
+            remedy = f"add it: {_description(model, path)}"
+        case "literal_error" | "enum":
+            reason, remedy = "it is none of the values this key can have", f"write {context.get('expected', 'another')}"
+        case "model_type" | "dict_type":
+            reason, remedy = "it is not a section of keys", f"write keys below it: {_description(model, path)}"
+        case "tuple_type" | "list_type":
+            reason, remedy = "it is not a list", "write it in brackets, as in [a, b], or one item a line with a dash"
+        case _ if "remedy" in context:
+            remedy = context["remedy"]
+        case _:
+            reason = reason.removeprefix("Value error, ")
+            reason, remedy = reason[:1].lower() + reason[1:], _description(model, path)
+    return document.problem(path, reason, remedy)
+
+
+def _description(model: type[BaseModel], path: KeyPath) -> str:
+    """What the field at `path` is for, in the words of its model."""
+    while path and isinstance(path[-1], int):
+        path = path[:-1]
+    section = _section_at(model, path[:-1]) if path else None
+    field = _field(section, path[-1]) if section else None
+    return (field.description if field else None) or "`trainway schema` describes every key"
+
+
+def _keys(section: type[BaseModel] | None) -> list[str]:
+    """The keys of a section as the file spells them."""
+    return [field.alias or name for name, field in section.model_fields.items()] if section else []
+
+
+def _field(section: type[BaseModel], key: str | int) -> FieldInfo | None:
+    return next((f for name, f in section.model_fields.items() if (f.alias or name) == key), None)
+
+
+def _section_at(model: type[BaseModel], path: KeyPath) -> type[BaseModel] | None:
+    """The model that describes the keys below `path`."""
+    section: type[BaseModel] | None = model
+    for part in path:
+        if isinstance(part, int):
+            continue  # a list's items are described by the list's own annotation
+        field = _field(section, part) if section else None
+        section = _model_in(field.annotation) if field else None
+    return section
+
+
+def _model_in(annotation: Any) -> type[BaseModel] | None:
+    """The first model inside an annotation such as `tuple[Team, ...]` or `Slurm | None`."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    if get_origin(annotation) in (Annotated, Union, UnionType, tuple, list):
+        return next((found for argument in get_args(annotation) if (found := _model_in(argument))), None)
+    return None

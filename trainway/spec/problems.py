@@ -1,0 +1,69 @@
+"""How a wrong file is described to the person who wrote it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+KeyPath = tuple[str | int, ...]
+
+
+class Absent:
+    """Marks a problem about a key that is not in the file at all, where there is no value to show."""
+
+    def __repr__(self) -> str:
+        return "(absent)"
+
+
+ABSENT = Absent()
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing that is wrong: where it is, what stands there, why it cannot be, and what would be right."""
+
+    file: Path
+    line: int
+    column: int
+    key: KeyPath
+    value: Any
+    reason: str
+    remedy: str
+
+    def __str__(self) -> str:
+        shown = "" if isinstance(self.value, Absent) else f" = {show_value(self.value)}"
+        return (
+            f"{self.file}:{self.line}:{self.column}: {show_key(self.key)}{shown}\n"
+            f"    why: {self.reason}\n"
+            f"    fix: {self.remedy}"
+        )
+
+
+class SpecError(Exception):
+    """A file that cannot be used, with every problem found in it, in the order of the file."""
+
+    def __init__(self, problems: Iterable[Problem]) -> None:
+        self.problems = tuple(sorted(problems, key=lambda problem: (problem.line, problem.column)))
+        super().__init__("\n".join(str(problem) for problem in self.problems))
+
+    def summary(self) -> str:
+        """The problems as a person reads them, with the count last, where the eye ends."""
+        count = len(self.problems)
+        return f"{self}\n{count} {'problem' if count == 1 else 'problems'} found; nothing was changed."
+
+
+def show_key(key: KeyPath) -> str:
+    """`("node_groups", 0, "name")` as `node_groups[0].name`; the file as a whole as `(file)`."""
+    shown = ""
+    for part in key:
+        shown += f"[{part}]" if isinstance(part, int) else f".{part}" if shown else part
+    return shown or "(file)"
+
+
+def show_value(value: Any) -> str:
+    """The value as it would stand in the file, cut so that a whole section does not flood the terminal."""
+    text = json.dumps(value, default=str, ensure_ascii=False)
+    return text if len(text) <= 80 else text[:77] + "..."

@@ -1,0 +1,211 @@
+"""What a platform file must satisfy across its keys: one function a rule, every rule run, every breach reported.
+
+A rule yields `(key path, reason, remedy)` and never raises; `RULES` is the whole list, in the order of the file.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+from trainway.spec.addressing import AddressesDoNotFit, plan_addresses
+from trainway.spec.catalogue import Catalogue
+from trainway.spec.platform import Platform, TrainingPlan, capacity_kind
+from trainway.spec.problems import KeyPath
+from trainway.spec.services import service_facts
+
+Breach = tuple[KeyPath, str, str]
+Rule = Callable[[Platform, Catalogue], Iterator[Breach]]
+
+
+def zone_prefix(region: str) -> str:
+    """The start of every zone id of a Region: `us-west-2` → `usw2`, `ap-northeast-1` → `apne1`.
+
+    The pattern is that of https://docs.aws.amazon.com/global-infrastructure/latest/regions/aws-availability-zones.html
+    """
+    initials = {"north": "n", "south": "s", "east": "e", "west": "w", "central": "c", "gov": "g"}
+    initials |= {f"{a}{b}": a[0] + b[0] for a in ("north", "south") for b in ("east", "west")}
+    first, *middle, number = region.split("-")
+    return first + "".join(initials.get(word, word[0]) for word in middle) + number
+
+
+def zones_belong_to_the_region(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
+    """Every zone id is one of the Region's."""
+    prefix = zone_prefix(platform.region)
+    for index, zone in enumerate(platform.zones):
+        if zone.split("-")[0] != prefix:
+            yield ("zones", index), f"it is not a zone of {platform.region}", f"ids of its zones begin with {prefix}-az"
+
+
+def zones_are_named_once(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
+    """No zone stands twice."""
+    for index, zone in enumerate(platform.zones):
+        if zone in platform.zones[:index]:
+            yield ("zones", index), "the zone stands twice", "name each zone once"
+
+
+def eks_has_its_zones(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
+    """An EKS control plane is spread over two zones or more."""
+    needed = service_facts().eks.control_plane_zones
+    if platform.orchestrator.is_kubernetes and len(set(platform.zones)) < needed:
+        yield (
+            ("zones",),
+            f"an EKS control plane needs subnets in {needed} zones",
+            "add a second zone id; nodes still go to the first zone only",
+        )
+
+
+def sections_match_the_orchestrator(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
+    """A section about one orchestrator does not stand in a file for another."""
+    chosen = platform.orchestrator
+    if platform.slurm and chosen.is_kubernetes:
+        yield ("slurm",), f"the orchestrator is {chosen.value}, which has no Slurm", "remove the section"
+    if platform.kubernetes and not chosen.is_kubernetes:
+        yield ("kubernetes",), f"the orchestrator is {chosen.value}, which has no Kubernetes", "remove the section"
+
+
+def node_groups_are_named_once(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
+    """Node group names are unique, and none takes the name of a group that the platform adds."""
+    seen = Counter[str]()
+    for index, group in enumerate(platform.node_groups):
+        seen[group.name] += 1
+        if seen[group.name] > 1:
+            yield ("node_groups", index, "name"), "another node group has this name", "give each group its own name"
+        if group.name in ("system", "controller", "login"):
+            remedy = "choose another name; that group is described under `kubernetes` or `slurm`"
+            yield ("node_groups", index, "name"), "the platform itself has a group of this name", remedy
+
+
+def instance_types_are_known(platform: Platform, catalogue: Catalogue) -> Iterator[Breach]:
+    """Every instance type is in the catalogue; the platform's own nodes have no accelerator."""
+    for key, name in _instance_types(platform):
+        if name not in catalogue:
+            close = catalogue.suggest(name)
+            remedy = f"did you mean {' or '.join(close)}?" if close else "`trainway instances` lists what there is"
+            yield key, "the instance catalogue has no such type", remedy
+        elif key[0] != "node_groups" and catalogue[name].accelerator is not None:
+            yield key, "an accelerated type would be idle here", "use a CPU type such as m7i.2xlarge"
+
+
+def _instance_types(platform: Platform) -> Iterator[tuple[KeyPath, str]]:
+    for index, group in enumerate(platform.node_groups):
+        yield ("node_groups", index, "instance_type"), group.instance_type
+    if platform.kubernetes:
+        yield ("kubernetes", "system_nodes", "instance_type"), platform.kubernetes.system_nodes.instance_type
+    if platform.slurm:
+        yield ("slurm", "controller", "instance_type"), platform.slurm.controller.instance_type
+        if platform.slurm.login:
+            yield ("slurm", "login", "instance_type"), platform.slurm.login.instance_type
+
+
+def hyperpod_offers_the_types(platform: Platform, catalogue: Catalogue) -> Iterator[Breach]:
+    """HyperPod has every instance type that one of its groups asks for."""
+    if not platform.orchestrator.is_hyperpod:
+        return
+    for key, name in _instance_types(platform):
+        managed_by_eks = key[0] == "kubernetes"
+        if name in catalogue and catalogue[name].hyperpod_name is None and not managed_by_eks:
+            yield key, "SageMaker HyperPod does not offer this type", "choose another type, or the orchestrator eks"
+
+
+def counts_are_in_order(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
+    """A group never starts larger than it may grow."""
+    for index, group in enumerate(platform.node_groups):
+        if group.max_count is not None and group.max_count < group.count:
+            yield (
+                ("node_groups", index, "max_count"),
+                f"it is less than count, which is {group.count}",
+                f"write {group.count} or more, or leave it out",
+            )
+
+
+def node_group_zones_are_listed(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
+    """A group's zone is one that the platform has subnets in."""
+    for index, group in enumerate(platform.node_groups):
+        if group.zone and group.zone not in platform.zones:
+            remedy = f"use one of {', '.join(platform.zones)}, or add it to `zones`"
+            yield ("node_groups", index, "zone"), "the platform has no subnets in this zone", remedy
+
+
+def capacity_fits_the_orchestrator(platform: Platform, catalogue: Catalogue) -> Iterator[Breach]:
+    """EC2 reservations are for EKS, training plans for HyperPod, and the type can be bought that way at all."""
+    hyperpod = platform.orchestrator.is_hyperpod
+    for index, group in enumerate(platform.node_groups):
+        key: KeyPath = ("node_groups", index, "capacity")
+        kind = capacity_kind(group.capacity)
+        if hyperpod and kind in ("reservation", "capacity-block"):
+            yield key, "HyperPod cannot use EC2 capacity reservations", "buy a training plan whose target is HyperPod"
+        elif not hyperpod and kind == "training-plan":
+            remedy = "use a reservation or a Capacity Block, or the orchestrator hyperpod-eks"
+            yield key, "training plans belong to HyperPod; plain EKS nodes cannot use them", remedy
+        elif group.instance_type in catalogue and kind not in catalogue[group.instance_type].capacity_kinds:
+            offered = ", ".join(sorted(catalogue[group.instance_type].capacity_kinds))
+            yield key, f"{group.instance_type} is not sold as {kind}", f"it can be bought as {offered}"
+        if isinstance(group.capacity, TrainingPlan) and platform.region not in group.capacity.training_plan.split(":"):
+            yield key, f"the training plan is not in {platform.region}", "use a plan of the platform's Region"
+
+
+def lustre_capacity_is_sold(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
+    """The file system's capacity is one that FSx sells at that throughput, with or without EFA."""
+    lustre, facts = platform.storage.lustre, service_facts().lustre
+    key: KeyPath = ("storage", "lustre", "capacity_tib")
+    if lustre.efa:
+        step = facts.efa_capacity_step_gib[lustre.throughput_mbps_per_tib]
+        if lustre.capacity_gib % step:
+            speed = f"{lustre.throughput_mbps_per_tib} MB/s per TiB"
+            reason = f"with EFA at {speed}, capacity comes in steps of {step / 1000} TiB"
+            above = (lustre.capacity_gib // step + 1) * step
+            yield key, reason, f"write {above / 1000}, or a higher throughput, whose steps are smaller"
+    elif lustre.capacity_gib not in facts.capacity_gib and lustre.capacity_gib % facts.capacity_step_gib:
+        above = (lustre.capacity_gib // facts.capacity_step_gib + 1) * facts.capacity_step_gib
+        sizes = ", ".join(str(gib / 1000) for gib in facts.capacity_gib)
+        yield key, f"FSx sells {sizes} TiB and then steps of {facts.capacity_step_gib / 1000}", f"write {above / 1000}"
+
+
+def teams_share_what_exists(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
+    """Teams have their own names, and their guarantees add up to no more nodes than there can be."""
+    nodes = Counter[str]()
+    for group in platform.node_groups:
+        nodes[group.instance_type] += group.largest
+    promised, names = Counter[str](), set[str]()
+    for index, team in enumerate(platform.teams):
+        if team.name in names:
+            yield ("teams", index, "name"), "another team has this name", "give each team its own name"
+        names.add(team.name)
+        for instance_type, count in team.guarantee.items():
+            key: KeyPath = ("teams", index, "guarantee", instance_type)
+            promised[instance_type] += count
+            if instance_type not in nodes:
+                yield key, "no node group has this instance type", f"there are {', '.join(sorted(nodes))}"
+            elif promised[instance_type] > nodes[instance_type]:
+                reason = (
+                    f"guarantees add up to {promised[instance_type]} nodes, and there can be {nodes[instance_type]}"
+                )
+                yield key, reason, "lower a guarantee or raise a group's max_count"
+
+
+def addresses_fit(platform: Platform, catalogue: Catalogue) -> Iterator[Breach]:
+    """Every subnet finds room in the VPC's range."""
+    if any(name not in catalogue for _, name in _instance_types(platform)):
+        return  # reported by its own rule; there is nothing to size
+    try:
+        plan_addresses(platform, catalogue)
+    except AddressesDoNotFit as error:
+        yield ("network", "cidr"), str(error), error.remedy
+
+
+RULES: tuple[Rule, ...] = (
+    zones_belong_to_the_region,
+    zones_are_named_once,
+    eks_has_its_zones,
+    sections_match_the_orchestrator,
+    addresses_fit,
+    node_groups_are_named_once,
+    instance_types_are_known,
+    hyperpod_offers_the_types,
+    counts_are_in_order,
+    node_group_zones_are_listed,
+    capacity_fits_the_orchestrator,
+    lustre_capacity_is_sold,
+    teams_share_what_exists,
+)

@@ -1,0 +1,59 @@
+"""Published facts about AWS services, loaded from services.yaml."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import BaseModel, ConfigDict
+
+
+class _Facts(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class LustreFacts(_Facts):
+    """FSx for Lustre, deployment type PERSISTENT_2 on SSD; capacities in GiB, throughput in MB/s per TiB."""
+
+    ports: tuple[tuple[int, int], ...]
+    capacity_gib: tuple[int, ...]
+    capacity_step_gib: int
+    efa_capacity_step_gib: dict[int, int]
+
+    @property
+    def throughputs(self) -> tuple[int, ...]:
+        """The throughputs per TiB of storage that can be bought."""
+        return tuple(self.efa_capacity_step_gib)
+
+
+class VpcFacts(_Facts):
+    """Amazon VPC's subnet arithmetic."""
+
+    reserved_addresses_per_subnet: int
+    prefix_lengths: tuple[int, int]
+
+
+class EksFacts(_Facts):
+    """What an EKS control plane needs of the network."""
+
+    control_plane_addresses_per_subnet: int
+    control_plane_zones: int
+
+
+class ServiceFacts(_Facts):
+    """All of services.yaml."""
+
+    lustre: LustreFacts
+    vpc: VpcFacts
+    eks: EksFacts
+
+
+@cache
+def service_facts() -> ServiceFacts:
+    """The facts of services.yaml, read once."""
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    text = Path(__file__).with_name("services.yaml").read_text(encoding="utf-8")
+    data: Any = yaml.load(text, Loader=loader)  # a safe loader, in C where libyaml is present
+    return ServiceFacts.model_validate(data)
