@@ -45,6 +45,6 @@ if __name__ == "__main__":
     try:
         add_stacks(app, load_platform(Path(app.node.try_get_context("platform") or "platform.yaml")))
     except SpecError as error:
-        print(error.summary(), file=sys.stderr)
+        print(error, file=sys.stderr)
         sys.exit(2)
     app.synth()

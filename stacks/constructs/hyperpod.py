@@ -19,10 +19,16 @@ Cluster = sagemaker.CfnCluster
 
 @dataclass(frozen=True)
 class LifeCycleScripts:
-    """Where HyperPod finds what a node runs when it is created."""
+    """Where HyperPod finds what a node runs.
+
+    Under Kubernetes a node runs `on_create.sh` as it is created. Under Slurm it runs `on_init_complete.sh`, after the
+    service has configured Slurm and mounted the file system itself; giving both is refused.
+    https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-slurm-api-config-migration.html (read 2026-11-21)
+    """
 
     source_s3_uri: str
     on_create: str = "on_create.sh"
+    on_init_complete: str = "on_init_complete.sh"
 
 
 def instance_group(
@@ -47,7 +53,9 @@ def instance_group(
         instance_count=count,
         execution_role=role.role_arn,
         life_cycle_config=Cluster.ClusterLifeCycleConfigProperty(
-            on_create=scripts.on_create, source_s3_uri=scripts.source_s3_uri
+            source_s3_uri=scripts.source_s3_uri,
+            on_create=scripts.on_create if slurm is None else None,
+            on_init_complete=scripts.on_init_complete if slurm is not None else None,
         ),
         training_plan_arn=capacity.training_plan if isinstance(capacity, TrainingPlan) else None,
         capacity_requirements=Cluster.ClusterCapacityRequirementsProperty(spot={}) if capacity == "spot" else None,

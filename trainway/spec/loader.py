@@ -55,12 +55,22 @@ def validate(document: Document, model: type[Model]) -> tuple[Model | None, list
     try:
         return model.model_validate(document.data), []
     except ValidationError as error:
-        details = error.errors(include_url=False)
+        details = _first_hand(error.errors(include_url=False))
     problems = [_problem(document, model, detail) for detail in details]
     try:
         return model.model_validate(_without(document, details)), problems
     except ValidationError:
         return None, problems
+
+
+def _first_hand(details: list[ErrorDetails]) -> list[ErrorDetails]:
+    """Less the lists that pydantic calls too short only because it does not count their wrong items."""
+
+    def has_wrong_items(short: ErrorDetails) -> bool:
+        length = len(short["loc"])
+        return any(other["loc"][:length] == short["loc"] and len(other["loc"]) > length for other in details)
+
+    return [each for each in details if each["type"] != "too_short" or not has_wrong_items(each)]
 
 
 def _without(document: Document, details: list[ErrorDetails]) -> dict[str, Any]:

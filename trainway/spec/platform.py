@@ -7,7 +7,7 @@ from enum import StrEnum
 from ipaddress import IPv4Network
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag
 from pydantic_core import PydanticCustomError
 
 from trainway.spec.services import service_facts
@@ -121,7 +121,7 @@ class TrainingPlan(Section):
 _CAPACITY_KEYS = {"reservation", "capacity_block", "training_plan"}
 
 
-def _capacity_tag(value: Any) -> str:
+def _capacity_tag(value: Any) -> str | None:
     if isinstance(value, dict) and len(value) == 1:
         key = next(iter(value))
         if key in _CAPACITY_KEYS:
@@ -130,10 +130,7 @@ def _capacity_tag(value: Any) -> str:
         return next(iter(type(value).model_fields))
     if value in ("on-demand", "spot"):
         return "market"
-    raise wrong(
-        "it is not a kind of capacity",
-        "write on-demand, spot, {reservation: cr-…}, {capacity_block: cr-…} or {training_plan: arn:…}",
-    )
+    return None
 
 
 Capacity = Annotated[
@@ -141,13 +138,20 @@ Capacity = Annotated[
     | Annotated[Reservation, Tag("reservation")]
     | Annotated[CapacityBlock, Tag("capacity_block")]
     | Annotated[TrainingPlan, Tag("training_plan")],
-    Discriminator(_capacity_tag),
+    Discriminator(
+        _capacity_tag,
+        custom_error_type="platform",
+        custom_error_message="it is not a kind of capacity",
+        custom_error_context={
+            "remedy": "write on-demand, spot, {reservation: cr-…}, {capacity_block: cr-…} or {training_plan: arn:…}"
+        },
+    ),
 ]
 
 
 def capacity_kind(capacity: Reservation | CapacityBlock | TrainingPlan | str) -> str:
     """How nodes are paid for, as the catalogue spells it: `on-demand`, `spot`, `reservation`, `capacity-block`, …"""
-    return capacity if isinstance(capacity, str) else _capacity_tag(capacity).replace("_", "-")
+    return capacity if isinstance(capacity, str) else next(iter(type(capacity).model_fields)).replace("_", "-")
 
 
 class NodeGroup(Section):
@@ -171,6 +175,16 @@ class NodeGroup(Section):
         return max(self.count, self.max_count or 1)
 
 
+def _parse_range(value: Any) -> IPv4Network:
+    try:
+        network = IPv4Network(value, strict=False)
+    except ValueError:
+        raise wrong("it is not an IPv4 address range", "write it as in 10.0.0.0/16") from None
+    if isinstance(value, str) and value != str(network):
+        raise wrong("an address range begins at its first address", f"write {network}")
+    return network
+
+
 def _private_range(network: IPv4Network) -> IPv4Network:
     if not network.is_private:
         raise wrong(
@@ -185,7 +199,7 @@ def _private_range(network: IPv4Network) -> IPv4Network:
 class Network(Section):
     """The VPC that is made for the platform."""
 
-    cidr: Annotated[IPv4Network, AfterValidator(_private_range)] = Field(
+    cidr: Annotated[IPv4Network, BeforeValidator(_parse_range), AfterValidator(_private_range)] = Field(
         IPv4Network("10.0.0.0/16"), description="The VPC's address range; ranges for large groups are added to it."
     )
     access: Literal["private"] = Field(

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from trainway.spec.errors import UsageError
+
 KeyPath = tuple[str | int, ...]
 
 
@@ -42,17 +44,16 @@ class Problem:
         )
 
 
-class SpecError(Exception):
+class SpecError(UsageError):
     """A file that cannot be used, with every problem found in it, in the order of the file."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(sorted(problems, key=lambda problem: (problem.line, problem.column)))
-        super().__init__("\n".join(str(problem) for problem in self.problems))
-
-    def summary(self) -> str:
-        """The problems as a person reads them, with the count last, where the eye ends."""
-        count = len(self.problems)
-        return f"{self}\n{count} {'problem' if count == 1 else 'problems'} found; nothing was changed."
+        count = (
+            f"{len(self.problems)} {'problem' if len(self.problems) == 1 else 'problems'} found; nothing was changed."
+        )
+        # The count comes last, where the eye ends.
+        super().__init__("\n".join([*map(str, self.problems), count]))
 
 
 def show_key(key: KeyPath) -> str:

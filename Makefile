@@ -1,0 +1,48 @@
+# `make run` and `make test` need Python 3.11+, git and nothing else; everything else is installed into this folder.
+
+PLATFORM ?= platform.yaml
+EXAMPLE ?= examples/eks-p5.yaml
+OUT ?= build/synth
+
+bin := .venv/bin
+# The CDK and the jsii runtime below it find their Node beside the Python they run on.
+export PATH := $(CURDIR)/$(bin):$(PATH)
+export JSII_NODE := $(CURDIR)/$(bin)/node
+cdk := node node_modules/aws-cdk/bin/cdk
+
+.PHONY: help setup run test test-fast lint format synth golden deploy destroy
+
+help: ## Show the verbs
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
+
+setup: ## Install into .venv and node_modules
+	@scripts/setup
+
+run: setup ## Deploy to an emulated AWS, train on this machine, write the report
+	@$(bin)/trainway demo --platform $(PLATFORM)
+
+test: setup ## Run every test
+	@scripts/install-test-packages
+	$(bin)/python -m pytest
+
+test-fast: setup ## Run the tests that take seconds
+	$(bin)/python -m pytest -m 'not slow'
+
+lint: setup ## Style, types, imports, shell and Dockerfile
+	@scripts/lint
+
+format: setup ## Rewrite the code in the project's style
+	$(bin)/ruff check --fix .
+	$(bin)/ruff format .
+
+synth: setup ## Write the templates of EXAMPLE into OUT
+	$(cdk) synth --quiet --context platform=$(EXAMPLE) --output $(OUT)
+
+golden: setup ## Rewrite the golden templates of the examples, to be reviewed like code
+	$(bin)/python -m tests.golden
+
+deploy: setup ## Deploy PLATFORM to the AWS account of this shell
+	$(cdk) deploy --all --context platform=$(PLATFORM)
+
+destroy: setup ## Destroy PLATFORM; its data bucket is kept
+	$(cdk) destroy --all --context platform=$(PLATFORM)

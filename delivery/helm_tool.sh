@@ -1,0 +1,23 @@
+# shellcheck shell=bash
+# Puts the pinned helm on PATH. Sourced by the stages that use it, after lib.sh.
+#
+# The mirror stage has the internet and keeps a copy in S3; the cluster stage may not have it, so it takes the copy.
+
+# use_helm MIRROR_BUCKET_URI DIRECTORY DELIVERY_DIRECTORY
+use_helm() {
+  local version url sum archive copy
+  IFS=$'\t' read -r version url sum < <(python3 "$3/mirror_list.py" tool helm)
+  archive=$2/${url##*/}
+  copy=${1%/}/tools/${url##*/}
+  if ! aws s3 cp "$copy" "$archive" --only-show-errors; then
+    say "helm $version is not in the mirror yet, taking it from $url"
+    curl --fail --silent --show-error --location --retry 3 --max-time 120 --output "$archive" "$url"
+    printf '%s  %s\n' "$sum" "$archive" | sha256sum --check --quiet || fail "the checksum of $url is not the pinned one"
+    aws s3 cp "$archive" "$copy" --only-show-errors
+  fi
+  printf '%s  %s\n' "$sum" "$archive" | sha256sum --check --quiet || fail "the checksum of $copy is not the pinned one"
+  tar --extract --gzip --file "$archive" --directory "$2" --strip-components=1
+  export PATH=$2:$PATH
+  # Registry credentials and caches of this run only.
+  export HELM_CONFIG_HOME=$2/config HELM_CACHE_HOME=$2/cache HELM_DATA_HOME=$2/data
+}

@@ -1,0 +1,71 @@
+#!/usr/bin/env bash
+# Copies the charts and images of delivery/mirror.yaml into ECR; what is there already is left alone.
+#
+#   MIRROR_REGISTRY     <account>.dkr.ecr.<region>.amazonaws.com
+#   MIRROR_PREFIX       repository prefix; the repositories <prefix>/<image> and <prefix>/charts/<chart> must exist
+#   MIRROR_BUCKET_URI   s3://bucket/prefix that keeps the pinned helm for the cluster stage
+#   ORCHESTRATOR        eks | hyperpod-eks: which charts
+#   AWS_REGION          region of the registry
+set -euo pipefail
+
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+# shellcheck source=delivery/lib.sh
+source "$here/lib.sh"
+# shellcheck source=delivery/helm_tool.sh
+source "$here/helm_tool.sh"
+require MIRROR_REGISTRY MIRROR_PREFIX MIRROR_BUCKET_URI ORCHESTRATOR AWS_REGION
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+mkdir "$work/tools"
+use_helm "$MIRROR_BUCKET_URI" "$work/tools" "$here"
+password=$(aws ecr get-login-password --region "$AWS_REGION")
+docker login --username AWS --password-stdin "$MIRROR_REGISTRY" <<<"$password"
+helm registry login --username AWS --password-stdin "$MIRROR_REGISTRY" <<<"$password"
+
+copied=0
+images=$(python3 "$here/mirror_list.py" images)
+# The lists are on a descriptor of their own: a command in the loop could read them off standard input.
+while IFS=$'\t' read -r -u 3 name source tag; do
+  digest=$(ecr_digest "$MIRROR_PREFIX/$name" "$tag")
+  [[ -z "$digest" ]] || continue
+  say "image $source"
+  # From registry to registry, byte for byte: every platform, and the digest stays the same.
+  docker buildx imagetools create --prefer-index=false --tag "$MIRROR_REGISTRY/$MIRROR_PREFIX/$name:$tag" "$source"
+  copied=$((copied + 1))
+done 3<<<"$images"
+
+# chart_archive CHART VERSION KIND LOCATION COMMIT DIRECTORY: leaves the packed chart in $work/charts.
+chart_archive() {
+  local destination=$work/charts
+  rm -rf "$destination"
+  mkdir "$destination"
+  case $3 in
+    repository) helm pull "$1" --repo "$4" --version "$2" --destination "$destination" ;;
+    oci) helm pull "$4" --version "$2" --destination "$destination" ;;
+    git)
+      # git checks what it fetched against the commit's own hash.
+      local clone=$work/clone
+      rm -rf "$clone"
+      git init --quiet "$clone"
+      git -C "$clone" fetch --quiet --depth 1 "$4" "$5"
+      git -C "$clone" checkout --quiet FETCH_HEAD
+      helm dependency update "$clone/$6"
+      helm package "$clone/$6" --version "$2" --destination "$destination"
+      ;;
+    *) fail "unknown kind of chart: $3" ;;
+  esac
+}
+
+charts=$(python3 "$here/mirror_list.py" charts "$ORCHESTRATOR")
+while IFS=$'\t' read -r -u 3 chart version kind location commit directory _; do
+  digest=$(ecr_digest "$MIRROR_PREFIX/charts/$chart" "$version")
+  [[ -z "$digest" ]] || continue
+  say "chart $chart $version from $location"
+  chart_archive "$chart" "$version" "$kind" "$location" "$commit" "$directory"
+  helm push "$work/charts/"*.tgz "oci://$MIRROR_REGISTRY/$MIRROR_PREFIX/charts"
+  copied=$((copied + 1))
+done 3<<<"$charts"
+
+say "copied $copied of $(printf '%s\n%s\n' "$images" "$charts" | wc -l) charts and images"
+report "$copied"

@@ -1,0 +1,44 @@
+"""Copies a directory of manifests, with `${TRAINWAY_…}` replaced from the environment: `render_manifests.py FROM TO`.
+
+Only names that start with TRAINWAY_ are replaced, so that a `$` in a container's command stays what it is. The files
+are JSON; a value is escaped for the string that it stands in.
+"""
+
+import json
+import os
+import re
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+PLACEHOLDER = re.compile(r"\$\{(TRAINWAY_[A-Z0-9_]+)\}")
+
+
+def render(text: str, environment: Mapping[str, str]) -> str:
+    """Returns `text` with every placeholder replaced; raises `KeyError` with the first name that is not set."""
+    return PLACEHOLDER.sub(lambda found: json.dumps(environment[found[1]])[1:-1], text)
+
+
+def main() -> int:
+    source, destination = map(Path, sys.argv[1:])
+    if not source.is_dir():
+        print(f"{source}: no such directory of manifests", file=sys.stderr)
+        return 2
+    for path in sorted(path for path in source.rglob("*.json") if path.is_file()):
+        target = destination / path.relative_to(source)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            rendered = render(path.read_text(), os.environ)
+            json.loads(rendered)
+        except KeyError as missing:
+            print(f"{path}: {missing.args[0]} is not set in the environment", file=sys.stderr)
+            return 2
+        except json.JSONDecodeError as error:
+            print(f"{path}: not JSON: {error}", file=sys.stderr)
+            return 2
+        target.write_text(rendered)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

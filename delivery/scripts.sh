@@ -1,0 +1,30 @@
+#!/usr/bin/env bash
+# Puts lifecycle_scripts/ and the parameters of this platform at the prefix that HyperPod nodes read when they are created.
+#
+#   LIFECYCLE_S3_URI      s3://sagemaker-…/prefix; HyperPod's managed role reads only buckets of that name
+#   ORCHESTRATOR          hyperpod-slurm | hyperpod-eks
+#   CONTROLLER_GROUP      instance group of the Slurm controller; empty on Kubernetes
+#   LOGIN_GROUP           instance group of the login nodes; may be empty
+#   FSX_DNS_NAME, FSX_MOUNT_NAME, FSX_MOUNT_PATH   the FSx for Lustre file system; all empty: none
+#   FSX_MOUNTED_BY        service: HyperPod mounts it (FsxLustreConfig), the node only verifies | script: the node mounts it
+#   HUGE_PAGES_2MIB       2 MiB pages to reserve on a node, at least; 0 or empty: leave the image's setting
+set -euo pipefail
+
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+# shellcheck source=delivery/lib.sh
+source "$here/lib.sh"
+require LIFECYCLE_S3_URI ORCHESTRATOR
+[[ "$LIFECYCLE_S3_URI" =~ ^s3://[^/]+/.+ ]] ||
+  fail "LIFECYCLE_S3_URI is '$LIFECYCLE_S3_URI': it must name a prefix, because everything else below it is deleted"
+
+staging=$(mktemp -d)
+trap 'rm -rf "$staging"' EXIT
+# Fresh modification times: `aws s3 sync` compares only size and time, and must never leave an older file of equal length.
+cp -R "$here/../lifecycle_scripts/." "$staging/"
+find "$staging" -name __pycache__ -prune -exec rm -rf {} +
+python3 "$here/lifecycle_parameters.py" >"$staging/parameters.json"
+find "$staging" -type f -exec touch {} +
+
+aws s3 sync "$staging" "${LIFECYCLE_S3_URI%/}/" --delete --no-progress
+say "lifecycle scripts are at $LIFECYCLE_S3_URI"
+report "$LIFECYCLE_S3_URI"

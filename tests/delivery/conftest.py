@@ -1,0 +1,147 @@
+"""A copy of the delivery scripts in a scratch tree, and stand-ins on PATH that record how they were called."""
+
+import json
+import os
+import shutil
+import stat
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+REGISTRY = "111122223333.dkr.ecr.us-west-2.amazonaws.com"
+
+# Each call appends its name and arguments to $CALLS; what it prints and how it ends comes from the body.
+STAND_IN = """#!/usr/bin/env bash
+[[ " $* " != *" --password-stdin "* ]] || cat >/dev/null
+python3 - "${0##*/}" "$@" <<'RECORD'
+import json, os, sys
+with open(os.environ["CALLS"], "a") as calls:
+    calls.write(json.dumps(sys.argv[1:]) + "\\n")
+RECORD
+"""
+
+
+@dataclass
+class Workshop:
+    """A repository tree with stand-ins for the tools that only CodeBuild has."""
+
+    root: Path
+    environment: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def calls(self) -> list[list[str]]:
+        """Every call so far, as [name, argument, ...]."""
+        path = self.root / "calls"
+        return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+    def called(self, *words: str) -> list[list[str]]:
+        """The calls that begin with `words`."""
+        return [call for call in self.calls if call[: len(words)] == list(words)]
+
+    def stand_in(self, name: str, body: str = "") -> None:
+        """Puts an executable `name` first on PATH; `body` is bash that runs after the call was recorded."""
+        path = self.root / "bin" / name
+        path.write_text(STAND_IN + body)
+        path.chmod(path.stat().st_mode | stat.S_IXUSR)
+
+    def run(self, script: str, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+        """Runs delivery/`script` to its end."""
+        return subprocess.run(
+            ["bash", str(self.root / "delivery" / script), *arguments],
+            env=self.variables(**variables),
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=60,
+        )
+
+    def variables(self, **variables: str) -> dict[str, str]:
+        """The environment of a stage."""
+        path = f"{self.root / 'bin'}{os.pathsep}{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        return {"PATH": path, "CALLS": str(self.root / "calls"), **self.environment, **variables}
+
+
+@pytest.fixture
+def workshop(tmp_path: Path) -> Workshop:
+    for folder in ("delivery", "lifecycle_scripts", "container"):
+        shutil.copytree(ROOT / folder, tmp_path / folder)
+    (tmp_path / "bin").mkdir()
+    return Workshop(tmp_path)
+
+
+# ECR as a directory: a tag exists if a file of its name does; pushing makes the file.
+ECR = r"""
+case "$1 $2" in
+  "ecr describe-images")
+    tag=$4/${6#imageTag=}
+    if [[ -e "$ECR/$tag" ]]; then echo "sha256:$(cat "$ECR/$tag")"; else
+      echo "An error occurred (${ECR_ERROR:-ImageNotFoundException}) when calling DescribeImages" >&2
+      exit 254
+    fi ;;
+  "ecr get-login-password") echo token ;;
+  "s3 cp") [[ "$3" != s3://* ]] || { [[ -e "$S3/${3##*/}" ]] && cp "$S3/${3##*/}" "$4"; } || exit 1
+           [[ "$4" != s3://* ]] || cp "$3" "$S3/${4##*/}" ;;
+  "s3 sync") rm -rf "$S3/synced"; cp -R "$3" "$S3/synced" ;;
+esac
+"""
+DOCKER = r"""
+push() { mkdir -p "$(dirname "$ECR/$1")"; echo "$2" >"$ECR/$1"; }
+while (($#)); do
+  if [[ "$1" == --tag ]]; then name=${2#*/}; push "${name%:*}/${name##*:}" "$(cat "$CALLS" | wc -l)"; fi
+  shift
+done
+"""
+HELM = r"""
+case "$1" in
+  pull | package)
+    while (($#)); do
+      [[ "$1" != --version ]] || version=$2
+      [[ "$1" != --destination ]] || echo chart >"$2/chart-$version.tgz"
+      shift
+    done ;;
+  push) cp "$2" "$ECR/pushed-$(basename "$2")" ;;
+esac
+"""
+
+
+@pytest.fixture
+def aws(workshop):
+    for folder in ("ecr", "s3", "helm"):
+        (workshop.root / folder).mkdir()
+    workshop.environment |= {
+        "ECR": str(workshop.root / "ecr"),
+        "S3": str(workshop.root / "s3"),
+        "AWS_REGION": "us-west-2",
+        "MIRROR_REGISTRY": REGISTRY,
+        "MIRROR_PREFIX": "atlas/mirror",
+        "MIRROR_BUCKET_URI": "s3://bucket/mirror/",
+        "HOME": str(workshop.root),
+    }
+    workshop.stand_in("aws", ECR)
+    workshop.stand_in("docker", DOCKER)
+    workshop.stand_in("kubectl")
+    return workshop
+
+
+@pytest.fixture
+def helm_archive(aws) -> Path:
+    """A helm archive whose checksum the workshop's copy of mirror.yaml states."""
+    aws.stand_in("helm", HELM)
+    inner = aws.root / "helm" / "linux-amd64"
+    inner.mkdir()
+    shutil.move(aws.root / "bin" / "helm", inner / "helm")
+    path = aws.root / "delivery" / "mirror.yaml"
+    document = yaml.safe_load(path.read_text())
+    archive = aws.root / "helm" / document["tools"]["helm"]["url"].rpartition("/")[2]
+    subprocess.run(["tar", "-czf", archive, "-C", inner.parent, "linux-amd64"], check=True)
+    digest = subprocess.run(["sha256sum", archive], check=True, capture_output=True, text=True).stdout.split()[0]
+    document["tools"]["helm"]["sha256"] = digest
+    path.write_text(yaml.safe_dump(document, sort_keys=False))
+    aws.stand_in("curl", f'while (($#)); do [[ "$1" != --output ]] || cp "{archive}" "$2"; shift; done\n')
+    aws.stand_in("git", '[[ "$1" != init ]] || mkdir -p "$3"\n')
+    return archive

@@ -1,0 +1,74 @@
+"""The scripts stage delivers exactly lifecycle_scripts/ and this platform's parameters."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+SLURM = {
+    "LIFECYCLE_S3_URI": "s3://sagemaker-atlas/lifecycle",
+    "ORCHESTRATOR": "hyperpod-slurm",
+    "CONTROLLER_GROUP": "controller",
+    "FSX_DNS_NAME": "fs-0123456789abcdef0.fsx.us-west-2.amazonaws.com",
+    "FSX_MOUNT_NAME": "abcdefgh",
+    "FSX_MOUNT_PATH": "/fsx",
+    "FSX_MOUNTED_BY": "service",
+}
+
+
+def test_scripts_are_synchronised_exactly_with_the_platforms_parameters(aws):
+    done = aws.run("scripts.sh", **SLURM)
+    assert done.returncode == 0, done.stderr
+    [call] = aws.called("aws", "s3", "sync")
+    assert call[4:] == ["s3://sagemaker-atlas/lifecycle/", "--delete", "--no-progress"]
+    synced = aws.root / "s3" / "synced"
+    assert {path.relative_to(synced).as_posix() for path in synced.rglob("*") if path.is_file()} == {
+        path.relative_to(ROOT / "lifecycle_scripts").as_posix()
+        for path in (ROOT / "lifecycle_scripts").rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    } | {"parameters.json"}
+    assert json.loads((synced / "parameters.json").read_text()) == {
+        "version": 1,
+        "orchestrator": "hyperpod-slurm",
+        "controller_group": "controller",
+        "login_group": None,
+        "fsx": {
+            "dns_name": "fs-0123456789abcdef0.fsx.us-west-2.amazonaws.com",
+            "mount_name": "abcdefgh",
+            "mount_path": "/fsx",
+            "mounted_by": "service",
+        },
+        "huge_pages_2mib": 0,
+    }
+
+
+def test_no_provisioning_parameters_file_is_delivered_since_hyperpod_refuses_it(aws):
+    aws.run("scripts.sh", **SLURM)
+    assert not list((aws.root / "s3" / "synced").rglob("provisioning_parameters.json"))
+
+
+def test_a_bucket_without_a_prefix_is_refused_because_the_rest_would_be_deleted(aws):
+    done = aws.run("scripts.sh", **{**SLURM, "LIFECYCLE_S3_URI": "s3://sagemaker-atlas/"})
+    assert done.returncode == 1
+    assert "must name a prefix" in done.stderr
+    assert aws.calls == []
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"ORCHESTRATOR": "slurm"}, "ORCHESTRATOR is 'slurm'"),
+        ({"CONTROLLER_GROUP": ""}, "CONTROLLER_GROUP is empty"),
+        ({"FSX_MOUNT_NAME": ""}, "FSX_MOUNT_NAME empty while FSX_DNS_NAME"),
+        ({"FSX_MOUNTED_BY": "me"}, "FSX_MOUNTED_BY is 'me'"),
+        ({"HUGE_PAGES_2MIB": "-1"}, "HUGE_PAGES_2MIB is '-1'"),
+    ],
+)
+def test_wrong_parameters_stop_before_anything_is_delivered(aws, change: dict[str, str], message: str):
+    done = aws.run("scripts.sh", **{**SLURM, **change})
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+    assert aws.calls == []

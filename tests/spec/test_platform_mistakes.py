@@ -1,0 +1,90 @@
+"""A wrong platform file is told everything that is wrong with it, at once, and never a traceback."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from trainway.spec.loader import load_platform
+from trainway.spec.problems import SpecError
+
+CASES = yaml.safe_load(Path(__file__).with_name("platform_mistakes.yaml").read_text(encoding="utf-8"))
+GOOD: str = CASES["good"]
+
+
+def test_the_good_file_is_good(tmp_path: Path) -> None:
+    assert load_platform(write(tmp_path, GOOD)).name == "atlas"
+
+
+@pytest.mark.parametrize("mistake", CASES["mistakes"])
+def test_mistake_is_explained(mistake: str, tmp_path: Path) -> None:
+    case = CASES["mistakes"][mistake]
+    assert case["replace"] in GOOD
+    with pytest.raises(SpecError) as caught:
+        load_platform(write(tmp_path, GOOD.replace(case["replace"], case["by"], 1)))
+    message = str(caught.value)
+    for part in case["says"]:
+        assert part in message
+    assert str(tmp_path / "platform.yaml") in message
+
+
+def test_all_mistakes_are_told_at_once(tmp_path: Path) -> None:
+    text = (
+        GOOD.replace("usw2-az1", "use1-az1")
+        .replace("max_count", "max_cuont")
+        .replace("p5.48xlarge,", "p5.48xlrge,")
+        .replace("9.6", "5.0")
+        .replace("region: us-west-2", "region: us-west-2\ncolour: blue")
+    )
+    with pytest.raises(SpecError) as caught:
+        load_platform(write(tmp_path, text))
+    keys = {problem.key for problem in caught.value.problems}
+    assert keys >= {
+        ("colour",),
+        ("zones", 1),
+        ("node_groups", 0, "max_cuont"),
+        ("node_groups", 0, "instance_type"),
+        ("storage", "lustre", "capacity_tib"),
+    }
+    lines = [problem.line for problem in caught.value.problems]
+    assert lines == sorted(lines)
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["", "just a word", "- a\n- list\n", "a: &x [*x]\n", "a: b: c", "\tname: x", "name: !!python/object:os.system x"],
+    ids=["empty", "scalar", "list", "anchor in itself", "two colons", "tab", "tag"],
+)
+def test_no_file_makes_a_traceback(content: str, tmp_path: Path) -> None:
+    checked = check(write(tmp_path, content))
+    assert checked.returncode == 2
+    assert "Traceback" not in checked.stderr
+    assert "why:" in checked.stderr
+
+
+def test_check_ends_with_status_2_and_says_so_on_stderr(tmp_path: Path) -> None:
+    checked = check(write(tmp_path, GOOD.replace("p5.48xlarge,", "p5.48xlrge,")))
+    assert (checked.returncode, checked.stdout) == (2, "")
+    assert "did you mean p5.48xlarge" in checked.stderr
+    assert checked.stderr.rstrip().endswith("nothing was changed.")
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    checked = check(tmp_path / "absent.yaml")
+    assert checked.returncode == 2
+    assert "there is no such file" in checked.stderr
+
+
+def check(file: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "trainway.cli", "check", str(file)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def write(directory: Path, text: str) -> Path:
+    file = directory / "platform.yaml"
+    file.write_text(text, encoding="utf-8")
+    return file

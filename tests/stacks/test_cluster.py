@@ -1,0 +1,171 @@
+"""What the cluster stacks promise, for each orchestrator."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.synthesis import Template, resources
+from trainway.spec.handoff import HandOff
+from trainway.spec.loader import load_platform
+
+Synthesized = dict[str, dict[str, Template]]
+
+
+def test_p5_node_group_has_an_efa_device_on_each_of_32_cards(synthesized: Synthesized) -> None:
+    """https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/efa-acc-inst-types.html, P5, use case 1 (read 2026-11-21)"""
+    templates = resources(synthesized["eks-p5"]["cluster"], "AWS::EC2::LaunchTemplate")
+    (train,) = [t["LaunchTemplateData"] for name, t in templates.items() if name.startswith("Train")]
+    interfaces = [(i["NetworkCardIndex"], i["DeviceIndex"], i["InterfaceType"]) for i in train["NetworkInterfaces"]]
+    assert interfaces == [
+        (0, 0, "interface"),
+        (0, 1, "efa-only"),
+        *((card, 0, "efa-only") for card in range(1, 32)),
+    ]
+
+
+def test_every_interface_is_in_the_efa_group_and_the_clusters_own(synthesized: Synthesized) -> None:
+    for template in resources(synthesized["eks-p5"]["cluster"], "AWS::EC2::LaunchTemplate").values():
+        for interface in template["LaunchTemplateData"]["NetworkInterfaces"]:
+            efa, own = interface["Groups"]
+            assert "Efa" in efa["Fn::ImportValue"]
+            assert own["Fn::GetAtt"][1] == "ClusterSecurityGroupId"
+
+
+def test_reserved_nodes_name_their_reservation(synthesized: Synthesized) -> None:
+    templates = resources(synthesized["eks-p5"]["cluster"], "AWS::EC2::LaunchTemplate")
+    (train,) = [t["LaunchTemplateData"] for name, t in templates.items() if name.startswith("Train")]
+    target = train["CapacityReservationSpecification"]["CapacityReservationTarget"]
+    assert target == {"CapacityReservationId": "cr-0123456789abcdef0"}
+
+
+def test_node_group_of_an_accelerated_type_keeps_other_pods_away(synthesized: Synthesized) -> None:
+    groups = resources(synthesized["eks-p5"]["cluster"], "AWS::EKS::Nodegroup")
+    by_name = {group["NodegroupName"]: group for group in groups.values()}
+    assert by_name["train"]["AmiType"] == "AL2023_x86_64_NVIDIA"
+    assert by_name["train"]["Taints"][0]["Effect"] == "NO_SCHEDULE"
+    assert by_name["data"]["AmiType"] == "AL2023_x86_64_STANDARD"
+    assert "Taints" not in by_name["data"]
+
+
+def test_kubernetes_clusters_have_access_entries_encrypted_secrets_and_all_logs(synthesized: Synthesized) -> None:
+    for name in ("eks-p5", "hyperpod-eks-p5"):
+        (cluster,) = resources(synthesized[name]["cluster"], "AWS::EKS::Cluster").values()
+        assert cluster["AccessConfig"]["AuthenticationMode"] == "API"
+        assert cluster["EncryptionConfig"][0]["Resources"] == ["secrets"]
+        assert len(cluster["Logging"]["ClusterLogging"]["EnabledTypes"]) == 5
+
+
+def test_hyperpod_waits_for_what_its_nodes_need_and_not_for_the_image(synthesized: Synthesized) -> None:
+    for name, stages in (("hyperpod-eks-p5", {"Scripts", "Cluster"}), ("hyperpod-slurm-p5en", {"Scripts"})):
+        template = synthesized[name]["cluster"]
+        (hyperpod,) = [r for r in template["Resources"].values() if r["Type"] == "AWS::SageMaker::Cluster"]
+        conditions = set(resources(template, "AWS::CloudFormation::WaitCondition"))
+        awaited = {
+            stage
+            for stage in ("Scripts", "Cluster", "Image", "Mirror")
+            if any(d in conditions and d.startswith(f"Delivery{stage}Done") for d in hyperpod["DependsOn"])
+        }
+        assert awaited == stages
+
+
+def test_hyperpod_buys_its_nodes_from_the_training_plan(synthesized: Synthesized) -> None:
+    (hyperpod,) = resources(synthesized["hyperpod-eks-p5"]["cluster"], "AWS::SageMaker::Cluster").values()
+    train, data = hyperpod["InstanceGroups"]
+    assert (train["InstanceType"], train["InstanceCount"]) == ("ml.p5.48xlarge", 4)
+    assert train["TrainingPlanArn"].endswith("training-plan/atlas")
+    assert "TrainingPlanArn" not in data
+
+
+def test_slurm_cluster_has_a_controller_a_login_node_and_partitions(synthesized: Synthesized) -> None:
+    (hyperpod,) = resources(synthesized["hyperpod-slurm-p5en"]["cluster"], "AWS::SageMaker::Cluster").values()
+    roles = {g["InstanceGroupName"]: g["SlurmConfig"]["NodeType"] for g in hyperpod["InstanceGroups"]}
+    assert roles == {"controller": "Controller", "login": "Login", "train": "Compute"}
+    assert hyperpod["InstanceGroups"][2]["SlurmConfig"]["PartitionNames"] == ["train"]
+    mounts = [
+        s["FsxLustreConfig"]["MountPath"] for g in hyperpod["InstanceGroups"] for s in g["InstanceStorageConfigs"][1:]
+    ]
+    assert mounts == ["/fsx"] * 3
+
+
+def test_the_deploy_starts_the_pipeline_and_waits_for_every_stage(example: Path, synthesized: Synthesized) -> None:
+    template = synthesized[example.stem]["cluster"]
+    ((pipeline_id, pipeline),) = resources(template, "AWS::CodePipeline::Pipeline").items()
+    assert pipeline["RestartExecutionOnUpdate"] is True
+    actions = [action for stage in pipeline["Stages"][1:] for action in stage["Actions"]]
+    conditions = {
+        name: r for name, r in template["Resources"].items() if r["Type"] == "AWS::CloudFormation::WaitCondition"
+    }
+    assert len(conditions) == len(actions) > 1
+    assert all(pipeline_id in condition["DependsOn"] for condition in conditions.values())
+    signalled = {
+        variable["value"]
+        for action in actions
+        for variable in json.loads(resolve(action["Configuration"]["EnvironmentVariables"]))
+    }
+    assert signalled == {condition["Properties"]["Handle"]["Ref"] for condition in conditions.values()}
+
+
+def test_the_pipeline_may_act_before_it_is_started(example: Path, synthesized: Synthesized) -> None:
+    """A first run that starts without permissions fails, and nothing starts a second one."""
+    template = synthesized[example.stem]["cluster"]
+    (pipeline,) = [r for r in template["Resources"].values() if r["Type"] == "AWS::CodePipeline::Pipeline"]
+    (own,) = [
+        name
+        for name, policy in resources(template, "AWS::IAM::Policy").items()
+        if pipeline["Properties"]["RoleArn"]["Fn::GetAtt"][0] in str(policy["Roles"])
+    ]
+    assert own in pipeline["DependsOn"]
+
+
+def test_hand_off_says_what_a_launcher_needs(example: Path, synthesized: Synthesized) -> None:
+    platform = load_platform(example)
+    (parameter,) = resources(synthesized[example.stem]["cluster"], "AWS::SSM::Parameter").values()
+    hand_off = HandOff.model_validate_json(resolve(parameter["Value"]))
+    assert parameter["Name"] == f"/trainway/{platform.name}/hand-off"
+    assert [group.instance_type for group in hand_off.node_groups] == [g.instance_type for g in platform.node_groups]
+    assert {a.path for a in hand_off.file_system.associations} >= {"/corpus", "/checkpoints"}
+    assert hand_off.orchestrator == platform.orchestrator.value
+
+
+def test_no_role_of_ours_has_a_wildcard_action(example: Path, synthesized: Synthesized) -> None:
+    for template in synthesized[example.stem].values():
+        for name, policy in resources(template, "AWS::IAM::Policy").items():
+            for statement in policy["PolicyDocument"]["Statement"]:
+                actions = statement["Action"] if isinstance(statement["Action"], list) else [statement["Action"]]
+                assert not [action for action in actions if "*" in action], name
+
+
+@pytest.mark.parametrize("action", ["s3:*", "s3:Get*"])
+def test_a_wildcard_action_cannot_be_written(action: str) -> None:
+    from stacks.constructs.permissions import Permission
+
+    with pytest.raises(ValueError, match="name every action"):
+        Permission((action,), ("arn:aws:s3:::bucket",))
+
+
+def test_a_wildcard_resource_cannot_be_written_without_its_reason() -> None:
+    from stacks.constructs.permissions import Permission
+
+    with pytest.raises(ValueError, match="needs its reason"):
+        Permission(("s3:GetObject",), ("arn:aws:s3:::bucket/*",))
+
+
+def resolve(value: Any) -> str:
+    """The text of an intrinsic function, with each fact of the deploy written as the name it is known by."""
+    match value:
+        case str():
+            return value
+        case {"Fn::Join": [separator, parts]}:
+            return str(separator).join(resolve(part) for part in parts)
+        case {"Fn::GetAtt": [name, attribute]}:
+            return f"{name}.{attribute}"
+        case {"Ref": name} | {"Fn::ImportValue": name}:
+            return str(name)
+        case {"Fn::Select": [index, {"Fn::Split": [_, text]}]}:
+            return f"{resolve(text)}.{index}"
+        case _:
+            raise AssertionError(f"unexpected: {value}")

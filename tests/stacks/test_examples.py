@@ -1,0 +1,65 @@
+"""Every example gives the templates that were reviewed, and templates that the linters accept."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import aws_cdk as cdk
+import pytest
+from cdk_nag import AwsSolutionsChecks
+
+from tests.synthesis import Template, golden_file, golden_text, make_app
+from trainway.spec.loader import load_platform
+
+Synthesized = dict[str, dict[str, Template]]
+
+
+def test_templates_are_the_reviewed_ones(example: Path, synthesized: Synthesized) -> None:
+    made = {role: golden_text(template) for role, template in synthesized[example.stem].items()}
+    kept = {file.stem: file.read_text(encoding="utf-8") for file in golden_file(example, "any").parent.glob("*.json")}
+    assert made == kept, "the templates changed: review them with `make golden` and `git diff`"
+
+
+def test_no_stack_is_too_large_to_review(example: Path, synthesized: Synthesized) -> None:
+    for role, template in synthesized[example.stem].items():
+        assert len(template["Resources"]) <= 200, role
+
+
+def test_no_stack_holds_a_lambda_function(example: Path, synthesized: Synthesized) -> None:
+    for template in synthesized[example.stem].values():
+        kinds = {resource["Type"] for resource in template["Resources"].values()}
+        assert not {kind for kind in kinds if "Lambda" in kind or kind.startswith("Custom::")}
+
+
+@pytest.mark.slow
+def test_no_cdk_nag_errors_and_no_cdk_validation_errors(
+    example: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CDK_VALIDATION", "true")
+    app = make_app(example, tmp_path)
+    cdk.Validations.of(app).add_plugins(AwsSolutionsChecks(app))
+    app.synth()  # raises with the findings that nobody acknowledged
+    report = json.loads((tmp_path / "validation-report.json").read_text())
+    accepted = [
+        finding
+        for plugin in report["pluginReports"]
+        for finding in plugin.get("suppressedViolations") or []
+        if plugin["pluginName"] == "AwsSolutions"
+    ]
+    assert accepted, "cdk-nag did not run"
+    assert all(len(finding["reason"]) > 20 for finding in accepted)
+
+
+@pytest.mark.slow
+def test_cfn_lint_finds_nothing(example: Path, synthesized: Synthesized, tmp_path: Path) -> None:
+    files = []
+    for role, template in synthesized[example.stem].items():
+        files.append(tmp_path / f"{role}.template.json")
+        files[-1].write_text(json.dumps(template))
+    cfn_lint = str(Path(sys.executable).with_name("cfn-lint"))
+    command = [cfn_lint, "--regions", load_platform(example).region, "--", *map(str, files)]
+    linted = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (linted.returncode, linted.stdout) == (0, ""), linted.stdout + linted.stderr

@@ -1,0 +1,55 @@
+"""What the network stack promises: EFA works, subnets fit, and every zone is the one that was asked for."""
+
+from __future__ import annotations
+
+import itertools
+from ipaddress import IPv4Network
+from pathlib import Path
+
+from tests.synthesis import Template, resources
+from trainway.spec.addressing import plan_addresses
+from trainway.spec.catalogue import load_catalogue
+from trainway.spec.loader import load_platform
+
+Synthesized = dict[str, dict[str, Template]]
+
+
+def test_efa_group_lets_everything_in_from_itself_and_out_to_itself(example: Path, synthesized: Synthesized) -> None:
+    network = synthesized[example.stem]["network"]
+    (ingress,) = resources(network, "AWS::EC2::SecurityGroupIngress").values()
+    (egress,) = resources(network, "AWS::EC2::SecurityGroupEgress").values()
+    group = ingress["GroupId"]
+    assert group["Fn::GetAtt"][0] in resources(network, "AWS::EC2::SecurityGroup")
+    assert ingress["SourceSecurityGroupId"] == egress["GroupId"] == egress["DestinationSecurityGroupId"] == group
+    assert ingress["IpProtocol"] == egress["IpProtocol"] == "-1"
+
+
+def test_every_subnet_lies_in_the_zone_id_of_the_file(example: Path, synthesized: Synthesized) -> None:
+    platform = load_platform(example)
+    subnets = resources(synthesized[example.stem]["network"], "AWS::EC2::Subnet").values()
+    assert {subnet["AvailabilityZoneId"] for subnet in subnets} == set(platform.zones)
+    assert not any("AvailabilityZone" in subnet for subnet in subnets)
+
+
+def test_subnets_are_the_planned_ones_and_do_not_overlap(example: Path, synthesized: Synthesized) -> None:
+    plan = plan_addresses(load_platform(example), load_catalogue())
+    subnets = resources(synthesized[example.stem]["network"], "AWS::EC2::Subnet").values()
+    ranges = sorted(IPv4Network(subnet["CidrBlock"]) for subnet in subnets)
+    assert ranges == sorted(subnet.cidr for subnet in plan.subnets)
+    assert not any(one.overlaps(other) for one, other in itertools.pairwise(ranges))
+
+
+def test_only_public_subnets_route_to_the_internet_gateway(example: Path, synthesized: Synthesized) -> None:
+    network = synthesized[example.stem]["network"]
+    routes = resources(network, "AWS::EC2::Route")
+    (public,) = [name for name, route in routes.items() if "GatewayId" in route]
+    table = routes[public]["RouteTableId"]["Ref"]
+    associations = resources(network, "AWS::EC2::SubnetRouteTableAssociation").values()
+    reached = {a["SubnetId"]["Ref"] for a in associations if a["RouteTableId"]["Ref"] == table}
+    assert reached and all("Public" in subnet for subnet in reached)
+
+
+def test_image_pulls_stay_inside_the_network(example: Path, synthesized: Synthesized) -> None:
+    network, region = synthesized[example.stem]["network"], load_platform(example).region
+    services = {e["ServiceName"] for e in resources(network, "AWS::EC2::VPCEndpoint").values()}
+    assert {f"com.amazonaws.{region}.{service}" for service in ("s3", "ecr.api", "ecr.dkr")} <= services

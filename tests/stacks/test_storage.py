@@ -1,0 +1,64 @@
+"""What the storage stack promises: mounts that work, data that outlives the stack."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.synthesis import Template, resources
+from trainway.spec.loader import load_platform
+
+Synthesized = dict[str, dict[str, Template]]
+
+
+def test_lustre_ports_are_open_between_servers_and_clients_in_every_direction(
+    example: Path, synthesized: Synthesized
+) -> None:
+    rules = resources(synthesized[example.stem]["storage"], "AWS::EC2::SecurityGroupIngress").values()
+    opened: dict[tuple[str, str], set[tuple[int, int]]] = {}
+    for rule in rules:
+        pair = (str(rule["GroupId"]), str(rule["SourceSecurityGroupId"]))
+        opened.setdefault(pair, set()).add((rule["FromPort"], rule["ToPort"]))
+    assert (
+        len(opened) == 3
+    )  # servers↔servers, clients→servers, servers→clients; clients↔clients is the EFA group's rule
+    assert all(ports == {(988, 988), (1018, 1023)} for ports in opened.values())
+
+
+def test_file_system_waits_for_its_rules(example: Path, synthesized: Synthesized) -> None:
+    storage = synthesized[example.stem]["storage"]
+    (file_system,) = [r for r in storage["Resources"].values() if r["Type"] == "AWS::FSx::FileSystem"]
+    assert set(resources(storage, "AWS::EC2::SecurityGroupIngress")) <= set(file_system["DependsOn"])
+
+
+def test_file_system_with_efa_carries_the_efa_group(synthesized: Synthesized) -> None:
+    for name, efa in (("eks-p5", True), ("platform", False)):
+        (file_system,) = resources(synthesized[name]["storage"], "AWS::FSx::FileSystem").values()
+        assert file_system["LustreConfiguration"]["EfaEnabled"] is efa
+        assert len(file_system["SecurityGroupIds"]) == (2 if efa else 1)
+
+
+def test_directories_mirror_the_bucket_both_ways_and_imports_one_way(synthesized: Synthesized) -> None:
+    associations = resources(synthesized["hyperpod-eks-p5"]["storage"], "AWS::FSx::DataRepositoryAssociation").values()
+    exported = {a["FileSystemPath"]: "AutoExportPolicy" in a["S3"] for a in associations}
+    assert exported == {"/corpus": True, "/checkpoints": True, "/runs": True, "/import/corpus/web": False}
+
+
+def test_destroy_keeps_the_buckets_and_nothing_else(example: Path, synthesized: Synthesized) -> None:
+    for template in synthesized[example.stem].values():
+        for name, resource in template["Resources"].items():
+            kept = resource.get("DeletionPolicy") == "Retain"
+            assert not kept or resource["Type"] in ("AWS::S3::Bucket", "AWS::KMS::Key"), name
+    buckets = [
+        resource
+        for resource in synthesized[example.stem]["storage"]["Resources"].values()
+        if resource["Type"] == "AWS::S3::Bucket"
+    ]
+    assert buckets and all(bucket["DeletionPolicy"] == "Retain" for bucket in buckets)
+
+
+def test_file_system_is_in_the_zone_of_the_first_node_group(example: Path, synthesized: Synthesized) -> None:
+    platform = load_platform(example)
+    (file_system,) = resources(synthesized[example.stem]["storage"], "AWS::FSx::FileSystem").values()
+    (subnet,) = file_system["SubnetIds"]
+    wanted = platform.node_groups[0].name.capitalize()
+    assert f"Network{wanted}Subnet" in subnet["Fn::ImportValue"]

@@ -1,0 +1,66 @@
+"""Synthesizing an example as `cdk synth` does, in this process."""
+
+from __future__ import annotations
+
+import json
+import re
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import aws_cdk as cdk
+
+from app import add_stacks
+from trainway.spec.loader import load_platform
+
+ROOT = Path(__file__).parents[1]
+EXAMPLES = (ROOT / "platform.yaml", *sorted((ROOT / "examples").glob("*.yaml")))
+Template = dict[str, Any]
+
+# What changes with every edit of the delivered files and says nothing about the stacks: hashes of assets and bundles.
+CONTENT = (
+    (re.compile(r"(Delivery[A-Z][a-z]+(?:Done|Handle))[0-9a-f]{16}[0-9A-F]{8}"), r"\1<content>"),
+    (re.compile(r"[0-9a-f]{64}\.(zip|json)"), r"<asset>.\1"),
+    (re.compile(r'((?:lifecycle_scripts/|":|"Value": "))[0-9a-f]{16}\b'), r"\1<content>"),
+)
+
+
+@cache
+def context() -> dict[str, Any]:
+    """The feature flags that the CDK's command line reads from cdk.json."""
+    loaded: dict[str, Any] = json.loads((ROOT / "cdk.json").read_text())["context"]
+    return loaded
+
+
+def make_app(platform_file: Path, out: Path) -> cdk.App:
+    """The app with its stacks, not yet synthesized."""
+    app = cdk.App(outdir=str(out), context=context())
+    add_stacks(app, load_platform(platform_file))
+    return app
+
+
+def templates(app: cdk.App) -> dict[str, Template]:
+    """Templates by the stack's role: `network`, `storage`, `image`, `cluster`, `observability`."""
+    return {stack.stack_name.rsplit("-", 1)[1]: stack.template for stack in app.synth().stacks}
+
+
+def resources(template: Template, kind: str) -> dict[str, Any]:
+    """Properties of the template's resources of one type, by logical id."""
+    return {
+        name: resource.get("Properties", {})
+        for name, resource in template["Resources"].items()
+        if resource["Type"] == kind
+    }
+
+
+def golden_text(template: Template) -> str:
+    """The template as it is kept beside its example: sorted, with the hashes of content masked."""
+    text = json.dumps(template, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
+    for pattern, replacement in CONTENT:
+        text = pattern.sub(replacement, text)
+    return text
+
+
+def golden_file(platform_file: Path, role: str) -> Path:
+    """Where the golden template of one stack of an example is kept."""
+    return platform_file.with_suffix(".golden") / f"{role}.json"

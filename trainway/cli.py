@@ -1,0 +1,210 @@
+"""The `trainway` command. Every import that takes time is inside the command that needs it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from trainway.spec.errors import UsageError, usage_error
+
+if TYPE_CHECKING:
+    from trainway.spec.platform import Platform
+
+app = typer.Typer(
+    help="A distributed-training platform on AWS from one file, and the job that runs on it.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+emulator_app = typer.Typer(help="An emulated AWS on this machine.", no_args_is_help=True)
+app.add_typer(emulator_app, name="emulator")
+
+PlatformFile = Annotated[Path, typer.Option("--platform", help="The platform file.")]
+DEFAULT_PLATFORM = Path("platform.yaml")
+
+
+@app.command()
+def check(file: Annotated[Path, typer.Argument(help="A platform file.")] = DEFAULT_PLATFORM) -> None:
+    """Say everything that is wrong with a platform file, or that nothing is."""
+    platform = _platform(file)
+    nodes = ", ".join(f"{group.largest} × {group.instance_type}" for group in platform.node_groups)
+    print(f"{file}: {platform.name} in {platform.region} on {platform.orchestrator.value}, up to {nodes}: no problems.")
+
+
+@app.command()
+def schema() -> None:
+    """Print the JSON Schema of the platform file, which editors complete it with."""
+    from trainway.spec.platform import Platform
+
+    print(json.dumps(Platform.model_json_schema(), indent=2))
+
+
+@app.command()
+def instances() -> None:
+    """List the instance types that a platform file can name."""
+    from trainway.spec.catalogue import load_catalogue
+
+    for name, instance in load_catalogue().items():
+        accelerator = instance.accelerator
+        chips = (
+            f"{accelerator.count} × {accelerator.name} {accelerator.memory_gib} GiB"
+            if accelerator
+            else "no accelerator"
+        )
+        hyperpod = "EKS, HyperPod" if instance.hyperpod_name else "EKS"
+        print(f"{name:20} {chips:24} {instance.efa_interfaces:3} EFA  {instance.network_gbps:8g} Gb/s  {hyperpod}")
+
+
+@app.command()
+def plan(
+    file: Annotated[Path, typer.Argument(help="A platform file.")] = DEFAULT_PLATFORM,
+    as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
+) -> None:
+    """Show the subnets that a platform will have, and what fills them."""
+    from trainway.spec.addressing import plan_addresses
+    from trainway.spec.catalogue import load_catalogue
+
+    subnets = plan_addresses(_platform(file), load_catalogue()).subnets
+    if as_json:
+        rows = [
+            {
+                "name": subnet.name,
+                "role": subnet.role.value,
+                "zone": subnet.zone,
+                "cidr": str(subnet.cidr),
+                "needed": subnet.needed,
+                "usable": subnet.usable,
+                "needs": [{"what": need.what, "addresses": need.addresses} for need in subnet.needs],
+            }
+            for subnet in subnets
+        ]
+        print(json.dumps(rows, indent=2))
+        return
+    print(f"{'subnet':12} {'zone':10} {'range':18} {'needed':>6} {'usable':>6}  for")
+    for subnet in subnets:
+        needs = " + ".join(f"{need.addresses} {need.what}" for need in subnet.needs)
+        print(f"{subnet.name:12} {subnet.zone:10} {subnet.cidr!s:18} {subnet.needed:6} {subnet.usable:6}  {needs}")
+
+
+@app.command()
+def launch(
+    job_file: Annotated[Path, typer.Argument(metavar="JOB", help="A job file.")],
+    target: Annotated[Literal["local"], typer.Option(help="Where to run it.")] = "local",
+    platform_file: PlatformFile = DEFAULT_PLATFORM,
+    processes: Annotated[int, typer.Option(min=1, help="Ranks on this machine.")] = 2,
+    run: Annotated[Path | None, typer.Option(help="Directory of the run; one that exists goes on.")] = None,
+    until_step: Annotated[int | None, typer.Option(min=1, help="Stop after this step, to go on later.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would run, and run nothing.")] = False,
+) -> None:
+    """Run a training job."""
+    from training.config import Job
+    from trainway.launch.hand_off import read_hand_off
+    from trainway.launch.local import render_local, run_local
+    from trainway.launch.locations import needs_hand_off
+    from trainway.launch.run_directory import default_run_directory, make_run_directory
+    from trainway.spec.loader import load
+
+    job = load(job_file, Job)
+    hand_off = read_hand_off(_platform(platform_file)) if needs_hand_off(job) else None
+    directory = run or default_run_directory(job.name)
+    launched = render_local(job, directory, processes=processes, hand_off=hand_off, until_step=until_step)
+    if dry_run:
+        print(launched)
+        return
+    make_run_directory(job_file, directory)
+    exit_status = run_local(launched, directory, target=target)
+    print(f"run: {directory}", file=sys.stderr)
+    raise typer.Exit(exit_status)
+
+
+@app.command()
+def report(run: Annotated[Path, typer.Argument(help="The directory of a run.")]) -> None:
+    """Write a run's report: one HTML page that needs nothing else."""
+    from trainway.report import write_report
+
+    print(write_report(run))
+
+
+@app.command()
+def demo(
+    platform_file: PlatformFile = DEFAULT_PLATFORM,
+    job_file: Annotated[Path, typer.Option("--job", help="The job file.")] = Path("examples/jobs/tiny.yaml"),
+    processes: Annotated[int, typer.Option(min=1, help="Ranks on this machine.")] = 2,
+    run: Annotated[Path | None, typer.Option(help="Directory of the run.")] = None,
+) -> None:
+    """Deploy a platform to an emulated AWS, train on this machine from what the deploy handed over, and report."""
+    from trainway.demo import run_demo
+
+    run_demo(platform_file, job_file, processes=processes, run=run)
+
+
+@emulator_app.command()
+def start(
+    port: Annotated[int, typer.Option(help="0 chooses a free one.")] = 0,
+    region: Annotated[str, typer.Option(help="The Region that it plays.")] = "us-west-2",
+) -> None:
+    """Start the emulator in the background, and print the environment that points at it."""
+    from trainway import emulator
+
+    started = emulator.start(port=port, region=region)
+    print(f'# emulated AWS at {started.endpoint}, pid {started.pid}; to use it: eval "$(trainway emulator env)"')
+
+
+@emulator_app.command()
+def env() -> None:
+    """Print the environment that points a shell at the running emulator."""
+    import shlex
+
+    from trainway import emulator
+
+    current = emulator.current()
+    if current is None:
+        raise usage_error(
+            "there is no environment to print", why="no emulator runs here", fix="trainway emulator start"
+        )
+    for name, value in sorted(current.environment().items()):
+        print(f"export {name}={shlex.quote(value)}")
+
+
+@emulator_app.command()
+def stop() -> None:
+    """Stop the emulator; what was deployed to it is gone."""
+    from trainway import emulator
+
+    stopped = emulator.stop()
+    print(f"stopped {stopped.endpoint}" if stopped else "no emulator was running")
+
+
+@emulator_app.command()
+def status() -> None:
+    """Say whether an emulator runs here, and what it holds."""
+    from trainway import emulator
+
+    found = emulator.status()
+    if found is None:
+        print("no emulator is running")
+        raise typer.Exit(1)
+    print(f"{found.endpoint}, pid {found.pid}, up {found.age:.0f} s, {found.resources} resources")
+
+
+def main() -> None:
+    """The entry point: what a user can put right is printed without a traceback, and ends with status 2."""
+    try:
+        app()
+    except UsageError as error:
+        print(error, file=sys.stderr)
+        sys.exit(2)
+
+
+def _platform(file: Path) -> Platform:
+    from trainway.spec.loader import load_platform
+
+    return load_platform(file)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,102 @@
+"""Launching on this machine: torchrun with any number of processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from training.config import Job
+from trainway.launch.locations import local_roots
+from trainway.launch.run_directory import recorded_launch
+from trainway.spec.errors import usage_error
+from trainway.spec.handoff import HandOff
+
+
+@dataclass(frozen=True)
+class LocalLaunch:
+    """A job as this machine will run it: the command, and what it adds to the environment."""
+
+    command: list[str]
+    environment: dict[str, str]
+
+    def __str__(self) -> str:
+        """The launch as a line for a shell."""
+        settings = [f"{name}={shlex.quote(value)}" for name, value in sorted(self.environment.items())]
+        return " ".join([*settings, shlex.join(self.command)])
+
+
+def render_local(
+    job: Job, run: Path, *, processes: int, hand_off: HandOff | None, until_step: int | None = None
+) -> LocalLaunch:
+    """The launch of a job whose file was copied to `run`; raises UsageError if it cannot run that way."""
+    try:
+        job.layout(processes)
+    except ValueError as error:
+        why, fix = str(error), "change --processes, or the job file"
+        raise usage_error(f"{job.name} cannot run on {processes} processes", why=why, fix=fix) from None
+    if hand_off and hand_off.teams and job.team not in (None, *hand_off.teams):
+        raise usage_error(
+            f"{job.name} cannot run for the team {job.team}",
+            why=f"the platform {hand_off.platform} has no such team",
+            fix=f"use one of {', '.join(hand_off.teams)}",
+        )
+    threads = max(1, (os.cpu_count() or 1) // processes)
+    environment = {
+        "TRAINWAY_RUN": str(run),
+        "OMP_NUM_THREADS": str(threads),
+        # Without it a restarted job waits five minutes for addresses of dead workers: pytorch/pytorch#135712.
+        "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
+    }
+    if hand_off:
+        environment["TRAINWAY_LOCATIONS"] = json.dumps(local_roots(job, hand_off), sort_keys=True)
+    return LocalLaunch(
+        [
+            _torchrun(),
+            "--standalone",
+            f"--nproc-per-node={processes}",
+            f"--log-dir={run / 'logs'}",
+            "--redirects=3",
+            "--tee=3",
+            "--local-ranks-filter=0",
+            "-m",
+            "training.train",
+            f"--config={run / 'job.yaml'}",
+            *([f"--until-step={until_step}"] if until_step is not None else []),
+        ],
+        environment,
+    )
+
+
+def run_local(launch: LocalLaunch, run: Path, *, target: str = "local") -> int:
+    """Runs it to its end and returns its exit status; SIGTERM and Ctrl-C reach the job, which then saves itself."""
+    with recorded_launch(run, target, launch.command, launch.environment) as record:
+        process = subprocess.Popen(launch.command, env={**os.environ, **launch.environment}, start_new_session=True)
+
+        def forward(number: int, _frame: Any) -> None:
+            process.send_signal(number)
+
+        # A session of its own, so that Ctrl-C reaches torchrun once, through here, and not its workers as well.
+        before = {number: signal.signal(number, forward) for number in (signal.SIGTERM, signal.SIGINT)}
+        try:
+            record["exit_status"] = process.wait()
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+    return int(record["exit_status"])
+
+
+def _torchrun() -> str:
+    """The torchrun beside this interpreter, or else the one on PATH."""
+    beside = Path(sys.executable).with_name("torchrun")
+    found = str(beside) if beside.exists() else shutil.which("torchrun")
+    if found is None:
+        raise usage_error("the job cannot start", why="torchrun is not installed", fix="`make setup` installs PyTorch")
+    return found

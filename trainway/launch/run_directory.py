@@ -1,0 +1,64 @@
+"""The directory of one run: what was launched, and later its metrics, logs and report."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from trainway.spec.errors import usage_error
+
+RUNS = Path("runs")
+
+
+def default_run_directory(name: str) -> Path:
+    """A directory below `runs`, named by job and time."""
+    return RUNS / f"{name}-{datetime.now(UTC):%Y%m%d-%H%M%S}"
+
+
+def make_run_directory(job_file: Path, run: Path) -> None:
+    """Makes the directory with a copy of the job file in it.
+
+    Raises UsageError for a directory that holds something other than a run: a run of before goes on.
+    """
+    copy = run / "job.yaml"
+    if run.exists() and any(run.iterdir()) and not copy.exists():
+        raise usage_error(
+            f"{run} cannot hold the run", why="it is not empty and not a run", fix="name another directory"
+        )
+    run.mkdir(parents=True, exist_ok=True)
+    if copy.resolve() != job_file.resolve():
+        shutil.copyfile(job_file, copy)
+
+
+@contextmanager
+def recorded_launch(
+    run: Path, target: str, command: list[str], environment: Mapping[str, str]
+) -> Iterator[dict[str, Any]]:
+    """Keeps `launch.json` true while the job runs; the block fills in `exit_status`."""
+    record: dict[str, Any] = {
+        "target": target,
+        "command": command,
+        "environment": dict(environment),
+        "started": _now(),
+        "ended": None,
+        "exit_status": None,
+    }
+    _write(run, record)
+    try:
+        yield record
+    finally:
+        record["ended"] = _now()
+        _write(run, record)
+
+
+def _write(run: Path, record: dict[str, Any]) -> None:
+    (run / "launch.json").write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
