@@ -1,0 +1,174 @@
+"""A small prepared corpus, the job that learns it, and ways to run that job for real."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.request import Request, urlopen
+
+import boto3
+import pytest
+import torch.distributed as dist
+import yaml
+from moto.server import ThreadedMotoServer
+from torch._C._distributed_c10d import HashStore  # the public name is not declared as exported
+
+from training.corpus import python_standard_library
+from training.prepare import prepare
+
+STEPS = 16
+
+
+@dataclass(frozen=True)
+class Run:
+    """One `torchrun … -m training.train`, not waited for yet."""
+
+    process: subprocess.Popen[str]
+    directory: Path
+
+    def events(self, kind: str) -> list[dict[str, Any]]:
+        """The events of one kind in metrics.jsonl so far."""
+        path = self.directory / "metrics.jsonl"
+        lines = path.read_text().splitlines() if path.exists() else []
+        return [event for line in lines if (event := json.loads(line))["event"] == kind]
+
+    def finish(self) -> str:
+        """Waits for success; returns what was printed."""
+        output, _ = self.process.communicate(timeout=180)
+        assert self.process.returncode == 0, output
+        return output
+
+    def workers(self) -> list[int]:
+        """Process ids of the ranks."""
+        listed = subprocess.run(["pgrep", "-P", str(self.process.pid)], capture_output=True, text=True, check=True)
+        return [int(pid) for pid in listed.stdout.split()]
+
+
+Launch = Callable[..., Run]
+
+
+@contextmanager
+def launching(directory: Path) -> Iterator[Launch]:
+    """Starts jobs on gloo processes of this machine, with their files in a directory; at the end none still runs."""
+    started: list[Run] = []
+
+    def start(
+        job: dict[str, Any] | Path, processes: int, *arguments: str, name: str = "run", **environment: str
+    ) -> Run:
+        config = job if isinstance(job, Path) else directory / f"{name}-{len(started)}.yaml"
+        if not isinstance(job, Path):
+            config.write_text(yaml.safe_dump(job))
+        torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)]
+        process = subprocess.Popen(
+            [*torchrun, "-m", "training.train", "--config", str(config), *arguments],
+            env=os.environ
+            | {
+                "OMP_NUM_THREADS": "1",
+                "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
+                "TRAINWAY_RUN": str(directory / name),
+                "XDG_CACHE_HOME": str(directory / "cache"),
+            }
+            | environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        started.append(Run(process, directory / name))
+        return started[-1]
+
+    yield start
+    for run in started:
+        if run.process.poll() is None:
+            for pid in run.workers():
+                os.kill(pid, 9)
+            run.process.kill()
+            run.process.wait()
+
+
+@pytest.fixture
+def launch(tmp_path: Path) -> Iterator[Launch]:
+    """Starts a job on some processes; the files of its run are in tmp_path."""
+    with launching(tmp_path) as start:
+        yield start
+
+
+@pytest.fixture(scope="session")
+def corpus_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Token shards of some of the standard library, in several files."""
+    directory = tmp_path_factory.mktemp("corpus")
+    prepare(python_standard_library(limit_bytes=300_000), str(directory), vocabulary=384, shard_tokens=40_000)
+    return directory
+
+
+@pytest.fixture
+def job(corpus_directory: Path, tmp_path: Path) -> dict[str, Any]:
+    """A job of some seconds; the tests change what they are about."""
+    return job_of(corpus_directory, tmp_path / "checkpoints")
+
+
+@pytest.fixture(scope="session")
+def untouched(corpus_directory: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The final loss of `job` on two ranks, run without interruption, as exact hexadecimal."""
+    directory = tmp_path_factory.mktemp("untouched")
+    with launching(directory) as start:
+        run = start(job_of(corpus_directory, directory / "checkpoints"), 2)
+        run.finish()
+    (end,) = run.events("end")
+    assert end["step"] == STEPS
+    return str(end["loss_hex"])
+
+
+def job_of(corpus: Path, checkpoints: Path) -> dict[str, Any]:
+    """The document of a small job file."""
+    return {
+        "name": "exact",
+        "model": "tiny",
+        "data": {"train": str(corpus), "sequence_length": 32},
+        "precision": "fp32",
+        "batch": {"global": 8, "micro": 2},
+        "steps": STEPS,
+        "optimizer": {"learning_rate": 0.002},
+        "schedule": {"warmup_steps": 4},
+        "checkpoint": {"every": 4, "keep": 2, "location": str(checkpoints)},
+    }
+
+
+@pytest.fixture
+def one_rank() -> Iterator[None]:
+    """A process group of this process alone."""
+    dist.init_process_group("gloo", store=HashStore(), rank=0, world_size=1)
+    yield
+    dist.destroy_process_group()
+
+
+@pytest.fixture
+def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The location of a bucket in an S3 server on the loopback, which this process and its children use."""
+    from training import storage
+
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    _, port = server.get_host_and_port()
+    for name, value in {
+        "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}",
+        "AWS_ACCESS_KEY_ID": "testing",
+        "AWS_SECRET_ACCESS_KEY": "testing",
+        "AWS_REGION": "us-west-2",
+        "AWS_DEFAULT_REGION": "us-west-2",
+        "AWS_EC2_METADATA_DISABLED": "true",
+    }.items():
+        monkeypatch.setenv(name, value)
+    storage.s3_client.cache_clear()
+    boto3.client("s3").create_bucket(Bucket="data", CreateBucketConfiguration={"LocationConstraint": "us-west-2"})
+    yield "s3://data"
+    # What a server of this process holds outlives the server.
+    urlopen(Request(f"http://127.0.0.1:{port}/moto-api/reset", method="POST")).close()
+    server.stop()
+    storage.s3_client.cache_clear()

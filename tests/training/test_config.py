@@ -1,0 +1,131 @@
+"""A wrong job file is refused before anything starts, with every problem and what would be right."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+import yaml
+from pydantic import ValidationError
+
+from training.config import Job, load
+from training.presets import PRESETS
+
+RIGHT: dict[str, Any] = {
+    "name": "llama-8b",
+    "nodes": 4,
+    "model": "8b",
+    "data": {"train": "fsx:/corpus/web", "sequence_length": 8192},
+    "parallel": {"dp_shard": 8, "dp_replicate": -1, "tp": 1, "cp": 1, "pp": 1},
+    "precision": "bf16",
+    "batch": {"global": 1024, "micro": 1},
+    "steps": 100_000,
+    "checkpoint": {"every": 500, "keep": 3},
+    "team": "research",
+}
+
+
+def test_the_design_s_job_file_is_right_and_fits_32_gpus() -> None:
+    job = Job.model_validate(RIGHT)
+    assert job.checkpoint_location == "s3:/checkpoints/llama-8b"
+    assert job.tokens_per_step == 1024 * 8192
+    layout = job.layout(32)
+    assert (layout.dp_replicate, layout.dp_shard, layout.accumulation_steps) == (4, 8, 32)
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence", "remedy"),
+    [
+        ({"parallel": {"tp": 2}}, "tp is 2, but the job runs data-parallel only", "set it to 1"),
+        ({"parallel": {"pp": 4}}, "pp is 4, but the job runs data-parallel only", "set it to 1"),
+        ({"parallel": {"dp_shard": 0}}, "a degree of 0 is impossible", "1 or more, or -1"),
+        ({"parallel": {"dp_shard": -1, "dp_replicate": -1}}, "neither can be derived", "one of them a number"),
+        ({"batch": {"global": 10, "micro": 4}}, "10 samples cannot be cut into micro-batches of 4", "such as 12"),
+        ({"schedule": {"warmup_steps": 100_000}}, "does not end within a job of 100000", "at most 99999"),
+        ({"data": {"train": "gs://corpus"}}, "'gs://corpus' is not a location", "fsx:/path"),
+        ({"data": {"train": "s3:corpus"}}, "'s3:corpus' is not a location", "fsx:/path"),
+        ({"data": {"train": "s3://bucket"}}, "'s3://bucket' is not a location", "s3://bucket/key"),
+    ],
+)
+def test_a_rule_of_ours_says_why_and_what_would_be_right(change: dict[str, Any], sentence: str, remedy: str) -> None:
+    with pytest.raises(ValidationError) as caught:
+        Job.model_validate(RIGHT | change)
+    (problem,) = caught.value.errors()
+    assert sentence in problem["msg"]
+    assert remedy in problem["ctx"]["remedy"]
+
+
+@pytest.mark.parametrize(
+    ("parallel", "world_size", "sentence"),
+    [
+        ({"dp_shard": 8, "dp_replicate": -1}, 12, "dp_shard is 8, which does not divide the 12 ranks"),
+        ({"dp_shard": 4, "dp_replicate": 2}, 16, "4 x 2 = 8, but the job has 16 ranks"),
+        ({"dp_shard": -1}, 3, "one pass of 3 ranks with batch.micro 1 takes 3 samples"),
+    ],
+)
+def test_a_layout_that_does_not_fit_says_which_number(parallel: dict[str, int], world_size: int, sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        Job.model_validate(RIGHT | {"parallel": parallel}).layout(world_size)
+
+
+def test_a_wrong_file_gives_all_problems_and_exit_status_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "job.yaml"
+    path.write_text(
+        "name: Bad_Name\nmodel: 9b\ndata: {train: fsx:/a, seqence: 1}\nparallel: {cp: 2}\nbatch: {micro: 0}\n"
+    )
+    with pytest.raises(SystemExit) as caught:
+        load(path)
+    assert caught.value.code == 2
+    problems = capsys.readouterr().err.splitlines()
+    for key in ("name", "model", "data.seqence", "parallel.cp", "batch.global", "batch.micro", "steps"):
+        assert sum(line.startswith(f"{path}: {key}: ") for line in problems) == 1, key
+
+
+@pytest.mark.parametrize("text", ["", "- a list\n", "name: [unclosed\n", None])
+def test_a_file_that_is_no_mapping_gives_exit_status_2(text: str | None, tmp_path: Path) -> None:
+    path = tmp_path / "job.yaml"
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(SystemExit) as caught:
+        load(path)
+    assert caught.value.code == 2
+
+
+def test_a_rate_in_scientific_notation_is_a_number(tmp_path: Path) -> None:
+    path = tmp_path / "job.yaml"
+    path.write_text(yaml.safe_dump(RIGHT) + "optimizer: {learning_rate: 3e-4}\n")  # which YAML 1.1 calls a string
+    assert load(path).optimizer.learning_rate == 3e-4
+
+
+def test_the_presets_are_the_models_of_the_job_file() -> None:
+    assert set(get_args(Job.model_fields["model"].annotation)) == set(PRESETS)
+
+
+def test_the_job_file_has_a_schema_in_which_every_key_is_described() -> None:
+    schema = Job.model_json_schema()
+    sections = [schema, *schema["$defs"].values()]
+    for section in sections:
+        for name, key in section["properties"].items():
+            assert "description" in key or "$ref" in key, name
+
+
+def test_the_bundled_jobs_are_right() -> None:
+    paths = list((Path(__file__).parents[2] / "examples/jobs").glob("*.yaml"))
+    assert paths
+    for path in paths:
+        job = load(path)
+        assert job.layout(2)
+        assert job.layout(8), "one P5 node has eight GPUs"
+
+
+def test_reading_a_job_file_imports_neither_torch_nor_boto3() -> None:
+    program = "import sys, training.config; print({'torch', 'boto3', 'trainway'} & set(sys.modules))"
+    assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True).stdout == "set()\n"
+
+
+def test_the_job_does_not_import_boto3_to_start() -> None:
+    program = "import sys, training.train, training.prepare; print({'boto3', 's3torchconnector'} & set(sys.modules))"
+    assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True).stdout == "set()\n"

@@ -1,0 +1,123 @@
+"""The decoder is Llama 3: its size, its arithmetic, its positions, and weights that no layout changes."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import FSDPModule
+from torch.distributed.tensor import DTensor
+
+from training.flops import flop_per_token, peak_flops
+from training.model import Decoder, initialise, rotary_cache
+from training.parallel import shard
+from training.presets import PRESETS
+
+TINY = PRESETS["tiny"]
+
+
+def on_meta(preset: str, vocabulary: int) -> Decoder:
+    with torch.device("meta"):
+        return Decoder(PRESETS[preset], vocabulary)
+
+
+@pytest.mark.parametrize(
+    ("preset", "parameters"),
+    [
+        # The tensor sizes that Hugging Face shows for meta-llama/Meta-Llama-3-8B and meta-llama/Llama-3.2-1B.
+        ("8b", 8_030_261_248),
+        ("1b", 1_235_814_400),
+    ],
+)
+def test_a_preset_has_the_parameters_of_the_published_model(preset: str, parameters: int) -> None:
+    assert sum(parameter.numel() for parameter in on_meta(preset, 128_256).parameters()) == parameters
+
+
+def test_the_parameters_have_hugging_face_s_names() -> None:
+    names = {name for name, _ in on_meta("8b", 128_256).named_parameters()}
+    assert {"embed_tokens.weight", "norm.weight", "lm_head.weight"} <= names
+    assert {name.removeprefix("layers.31.") for name in names if name.startswith("layers.31.")} == {
+        "input_layernorm.weight",
+        "self_attn.q_proj.weight",
+        "self_attn.k_proj.weight",
+        "self_attn.v_proj.weight",
+        "self_attn.o_proj.weight",
+        "post_attention_layernorm.weight",
+        "mlp.gate_proj.weight",
+        "mlp.up_proj.weight",
+        "mlp.down_proj.weight",
+    }
+
+
+def test_the_flop_per_token_of_8b_at_8192_is_the_published_figure() -> None:
+    model = on_meta("8b", 128_256)
+    multiplied = sum(p.numel() for name, p in model.named_parameters() if not name.startswith("embed_tokens"))
+    flop = flop_per_token(PRESETS["8b"], 128_256, 8192)
+    assert flop == 6 * multiplied + 12 * 32 * 4096 * 8192
+    assert flop == pytest.approx(57.91e9, rel=1e-4)
+
+
+def test_the_peak_of_a_cpu_is_unknown() -> None:
+    assert peak_flops(torch.device("cpu"), "bf16") is None
+
+
+def built(seed: int = 0) -> Decoder:
+    model = Decoder(TINY, 300)
+    initialise(model, seed)
+    return model
+
+
+def test_a_logit_depends_on_no_later_token() -> None:
+    model, rotary = built(), rotary_cache(TINY, 16)
+    tokens = torch.randint(0, 300, (1, 16), generator=torch.Generator().manual_seed(0))
+    changed = tokens.clone()
+    changed[0, 10:] = (changed[0, 10:] + 1) % 300
+    logits, other = model(tokens, rotary), model(changed, rotary)
+    torch.testing.assert_close(logits[:, :10], other[:, :10])
+    assert not torch.allclose(logits[:, 10], other[:, 10])
+
+
+def test_attention_depends_on_the_distance_and_not_on_the_position() -> None:
+    attention = built().get_submodule("layers.0.self_attn")
+    hidden = torch.randn(1, 8, TINY.hidden, generator=torch.Generator().manual_seed(0))
+    rotary = rotary_cache(TINY, 100)
+    torch.testing.assert_close(
+        attention(hidden, rotary[:, :8]), attention(hidden, rotary[:, 90:98]), atol=1e-5, rtol=1e-4
+    )
+    assert not torch.allclose(attention(hidden, rotary[:, :8]), attention(hidden, rotary[:, :16:2]), atol=1e-5)
+
+
+def test_the_weights_depend_on_the_seed_and_a_parameter_s_name_only() -> None:
+    one, same, other = built(0), built(0), built(1)
+    for name, weight in one.state_dict().items():
+        assert torch.equal(weight, same.state_dict()[name])
+        assert torch.equal(weight, other.state_dict()[name]) == (weight.ndim == 1)
+    first, second = (one.get_parameter(f"layers.{layer}.mlp.up_proj.weight") for layer in (0, 1))
+    assert not torch.equal(first, second)
+
+
+@pytest.mark.usefixtures("one_rank")
+def test_sharding_changes_neither_the_weights_nor_the_logits() -> None:
+    plain, sharded = built(), Decoder(TINY, 300).to("meta")
+    shard(sharded, init_device_mesh("cpu", (1,)), "fp32")
+    sharded.to_empty(device="cpu")
+    initialise(sharded, 0)
+    for name, weight in sharded.state_dict().items():
+        assert isinstance(weight, DTensor)
+        assert torch.equal(weight.full_tensor(), plain.state_dict()[name])
+    tokens, rotary = torch.arange(32).reshape(2, 16), rotary_cache(TINY, 16)
+    torch.testing.assert_close(sharded(tokens, rotary), plain(tokens, rotary))
+
+
+@pytest.mark.usefixtures("one_rank")
+def test_bf16_is_close_to_fp32_and_its_weights_and_gradients_stay_fp32() -> None:
+    plain, mixed = built(), built()
+    shard(mixed, init_device_mesh("cpu", (1,)), "bf16")
+    assert isinstance(mixed, FSDPModule)
+    tokens, rotary = torch.arange(32).reshape(2, 16), rotary_cache(TINY, 16)
+    logits = mixed(tokens, rotary)
+    assert logits.dtype == torch.bfloat16
+    torch.testing.assert_close(logits.float(), plain(tokens, rotary), atol=0.05, rtol=0.05)
+    logits.float().square().sum().backward()
+    assert {parameter.dtype for parameter in mixed.parameters()} == {torch.float32}
+    assert {parameter.grad.dtype for parameter in mixed.parameters() if parameter.grad is not None} == {torch.float32}

@@ -1,0 +1,91 @@
+"""A run is exact: wherever it is interrupted, it ends with the same loss as the run that nobody touched."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from training.corpus import python_standard_library
+from training.prepare import prepare
+
+
+def wait_for_step(run: Any, step: int) -> None:
+    deadline = time.monotonic() + 120
+    while not any(event["step"] >= step for event in run.events("step")):
+        assert run.process.poll() is None, run.process.communicate()[0]
+        assert time.monotonic() < deadline, f"step {step} was not reached"
+        time.sleep(0.02)
+
+
+def test_stopped_halfway_or_killed_and_resumed_gives_the_same_bits(
+    launch: Any, job: dict[str, Any], untouched: str
+) -> None:
+    stopped = launch(job, 2, "--until-step", "6")
+    stopped.finish()
+    assert [event["step"] for event in stopped.events("end")] == [6]
+
+    # From the checkpoint of step 6 on; killed after step 8 has made one, somewhere in the steps that follow it.
+    killed = launch(job, 2)
+    wait_for_step(killed, 9)
+    for pid in [killed.process.pid, *killed.workers()]:
+        os.kill(pid, signal.SIGKILL)
+    killed.process.wait()
+    assert len(killed.events("end")) == 1, "it was killed too late to be interrupted"
+
+    resumed = launch(job, 2)
+    resumed.finish()
+    assert [event["resumed_from"] for event in resumed.events("start")][:2] == [None, 6]
+    assert resumed.events("start")[2]["resumed_from"] >= 8
+    assert resumed.events("end")[-1]["loss_hex"] == untouched
+    assert {event["step"] for event in resumed.events("step")} == set(range(1, job["steps"] + 1))
+
+    again = launch(job, 2)
+    again.finish()
+    assert again.events("end")[-1]["loss_hex"] == untouched, "a finished job has nothing left to do"
+    assert len(again.events("step")) == len(resumed.events("step"))
+
+
+def test_data_and_checkpoints_in_s3_give_the_same_bits_as_on_disk(
+    launch: Any, job: dict[str, Any], untouched: str, s3: str, tmp_path: Path
+) -> None:
+    prepare(python_standard_library(limit_bytes=300_000), f"{s3}/corpus", vocabulary=384, shard_tokens=40_000)
+    in_s3 = job | {
+        "data": job["data"] | {"train": "fsx:/corpus"},
+        "checkpoint": {"every": 4, "keep": 2},
+    }
+    locations = json.dumps({"fsx": s3, "s3": s3})
+    launch(in_s3, 2, "--until-step", "6", TRAINWAY_LOCATIONS=locations).finish()
+    run = launch(in_s3, 2, TRAINWAY_LOCATIONS=locations)
+    run.finish()
+
+    assert run.events("start")[-1]["resumed_from"] == 6
+    assert run.events("end")[-1]["loss_hex"] == untouched
+    assert run.events("checkpoint")[-1]["location"] == f"{s3}/checkpoints/exact/step-{job['steps']:08d}"
+    cached = list((tmp_path / "cache/trainway/shards").glob("*.bin"))
+    assert len(cached) > 1, "shards are kept on this host"
+
+
+def test_a_signal_to_one_rank_stops_all_after_a_checkpoint(launch: Any, job: dict[str, Any]) -> None:
+    run = launch(job | {"steps": 1000, "checkpoint": job["checkpoint"] | {"every": 1000}}, 2)
+    wait_for_step(run, 2)
+    os.kill(run.workers()[-1], signal.SIGTERM)
+    run.finish()
+    (end,) = run.events("end")
+    assert 2 <= end["step"] < 1000
+    assert [event["step"] for event in run.events("checkpoint")] == [end["step"]]
+
+
+@pytest.mark.slow
+def test_a_signal_to_torchrun_leaves_a_checkpoint(launch: Any, job: dict[str, Any]) -> None:
+    run = launch(job | {"steps": 1000, "checkpoint": job["checkpoint"] | {"every": 1000}}, 2)
+    wait_for_step(run, 2)
+    run.process.send_signal(signal.SIGTERM)
+    run.process.communicate(timeout=60)
+    (end,) = run.events("end")
+    assert [event["step"] for event in run.events("checkpoint")] == [end["step"]]

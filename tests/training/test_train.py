@@ -1,0 +1,118 @@
+"""The command as a user meets it: what it reports, how it refuses, and that it learns."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import yaml
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator  # type: ignore[import-untyped]
+
+from training.corpus import python_standard_library
+from training.errors import UserError
+from training.laps import PHASES, Laps
+from training.locations import resolve
+from training.metrics import LOG_LINE, Metrics
+from training.prepare import prepare
+
+BREAKDOWN = {"data_wait", "forward", "backward", "optimizer", "checkpoint", "other"}
+
+
+def test_a_run_reports_every_step_everywhere(launch: Any, job: dict[str, Any]) -> None:
+    run = launch(job | {"precision": "bf16"}, 1, "--until-step", "5")
+    output = run.finish()
+
+    (start,) = run.events("start")
+    assert start.keys() >= {"job", "model", "parameters", "world_size", "device", "steps", "flop_per_token", "torch"}
+    assert (start["tokens_per_step"], start["resumed_from"], start["precision"]) == (8 * 32, None, "bf16")
+    steps = run.events("step")
+    assert [step["step"] for step in steps] == [1, 2, 3, 4, 5]
+    for step in steps:
+        assert float.fromhex(step["loss_hex"]) == step["loss"]
+        assert step["tokens"] == step["step"] * start["tokens_per_step"]
+        assert step["breakdown"].keys() == BREAKDOWN
+        assert sum(step["breakdown"].values()) == pytest.approx(step["step_seconds"])
+        assert (step["mfu"] is None) == (start["device"] == "cpu")
+    assert [event["step"] for event in run.events("checkpoint")] == [4, 5]
+    assert run.events("end")[0]["loss_hex"] == steps[-1]["loss_hex"]
+
+    lines = [match for line in output.splitlines() if (match := LOG_LINE.match(line))]
+    assert [int(line["step"]) for line in lines] == [1, 2, 3, 4, 5]
+    board = EventAccumulator(str(run.directory / "tensorboard")).Reload()
+    assert [scalar.step for scalar in board.Scalars("loss")] == [1, 2, 3, 4, 5]
+    assert {f"breakdown/{phase}" for phase in BREAKDOWN} <= set(board.Tags()["scalars"])
+
+
+@pytest.mark.slow
+def test_the_bundled_job_learns(launch: Any, tmp_path: Path) -> None:
+    prepare(python_standard_library(6_000_000), str(tmp_path / "corpus/python-stdlib"), 2048, 2**27)
+    locations = json.dumps({"fsx": str(tmp_path), "s3": str(tmp_path)})
+    run = launch(
+        Path(__file__).parents[2] / "examples/jobs/tiny.yaml", 2, "--until-step", "40", TRAINWAY_LOCATIONS=locations
+    )
+    run.finish()
+    losses = [step["loss"] for step in run.events("step")]
+    assert losses[0] == pytest.approx(7.6, abs=0.2), "the logarithm of the vocabulary: nothing is known"
+    assert losses[-1] < 6.4
+    assert [event["step"] for event in run.events("checkpoint")] == [40]
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"model": "9b", "steps": -1}, "steps: Input should be greater than or equal to 1"),
+        ({"data": {"train": "fsx:/corpus"}}, "does not say where fsx: is"),
+        ({"data": {"train": "nowhere"}}, "there are no token shards here"),
+        ({"parallel": {"dp_shard": 3}}, "3 x 1 = 3, but the job has 1 ranks"),
+    ],
+)
+def test_a_wrong_job_is_one_message_and_exit_status_2(
+    change: dict[str, Any], sentence: str, job: dict[str, Any], tmp_path: Path
+) -> None:
+    path = tmp_path / "job.yaml"
+    path.write_text(yaml.safe_dump(job | change))
+    environment = os.environ | {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "TRAINWAY_LOCATIONS": "{}"}
+    command = [sys.executable, "-m", "training.train", "--config", str(path)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert sentence in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_location_is_below_the_root_that_the_launcher_gave(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRAINWAY_LOCATIONS", '{"fsx": "/fsx", "s3": "s3://bucket/prefix/"}')
+    assert resolve("fsx:/corpus/web/") == "/fsx/corpus/web"
+    assert resolve("s3:/checkpoints/x") == "s3://bucket/prefix/checkpoints/x"
+    assert resolve("s3://other/key/") == "s3://other/key"
+    assert resolve("some/directory") == "some/directory"
+    monkeypatch.setenv("TRAINWAY_LOCATIONS", "[]")
+    with pytest.raises(UserError, match="not a JSON object"):
+        resolve("fsx:/corpus")
+
+
+def test_the_phases_of_a_step_add_up_to_it() -> None:
+    laps = Laps(torch.device("cpu"))
+    laps.start()
+    for phase in ("data_wait", "forward", "backward", "forward"):
+        laps.lap(phase)
+    spent = laps.seconds()
+    assert tuple(spent) == PHASES
+    assert spent["forward"] > 0
+    assert spent["checkpoint"] == 0
+    assert not any(Laps(torch.device("cpu")).seconds().values())
+
+
+def test_a_line_that_a_power_cut_tore_is_dropped(tmp_path: Path) -> None:
+    whole = json.dumps({"event": "step", "step": 1}) + "\n"
+    (tmp_path / "metrics.jsonl").write_text(whole + '{"event": "st')
+    metrics = Metrics(tmp_path, steps=2, resumed_from=None)
+    metrics.event("step", step=2)
+    metrics.close()
+    lines = (tmp_path / "metrics.jsonl").read_text().splitlines()
+    assert [json.loads(line)["step"] for line in lines] == [1, 2]

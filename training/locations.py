@@ -1,0 +1,43 @@
+"""What a location in a job file means on this machine.
+
+`fsx:/path` and `s3:/path` are below roots that only the launcher knows. It puts them in the environment variable
+TRAINWAY_LOCATIONS, as JSON: {"fsx": "/fsx", "s3": "s3://bucket"}.
+"""
+
+import json
+import os
+
+from training.errors import UserError
+
+
+def resolve(location: str) -> str:
+    """A directory or an `s3://bucket/key`, without a trailing slash.
+
+    Raises:
+        UserError: the location needs a root that TRAINWAY_LOCATIONS does not give.
+    """
+    scheme, colon, path = location.partition(":")
+    if not colon or "/" in scheme or location.startswith("s3://"):
+        return location.rstrip("/") or "/"
+    roots = _roots()
+    if scheme not in roots:
+        known = ", ".join(sorted(roots)) or "none"
+        raise UserError(
+            f"{location}: TRAINWAY_LOCATIONS in the environment does not say where {scheme}: is (it knows: {known}). "
+            "Start the job with `trainway launch`, which sets it, or name a directory or an s3://bucket/key"
+        )
+    return f"{roots[scheme].rstrip('/')}/{path.strip('/')}"
+
+
+def _roots() -> dict[str, str]:
+    text = os.environ.get("TRAINWAY_LOCATIONS", "{}")
+    try:
+        roots = json.loads(text)
+    except json.JSONDecodeError:
+        roots = None
+    if not isinstance(roots, dict) or not all(isinstance(root, str) for root in roots.values()):
+        raise UserError(
+            f"TRAINWAY_LOCATIONS is not a JSON object of strings: {text!r}. "
+            'An example: {"fsx": "/fsx", "s3": "s3://bucket"}'
+        )
+    return roots

@@ -1,0 +1,77 @@
+"""What a run tells about itself: metrics.jsonl, TensorBoard, and one stable line a step on stdout.
+
+The line is meant for operators that watch a job's log; LOG_LINE matches it and will keep matching it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from pathlib import Path
+from typing import Any
+
+LOG_LINE = re.compile(
+    r"step=(?P<step>\d+)/(?P<steps>\d+) loss=(?P<loss>\S+) grad_norm=(?P<grad_norm>\S+) "
+    r"learning_rate=(?P<learning_rate>\S+) tokens_per_second=(?P<tokens_per_second>\d+) mfu=(?P<mfu>\S+) "
+    r"step_seconds=(?P<step_seconds>\S+) data_wait=(?P<data_wait>\S+)"
+)
+
+
+class Metrics:
+    """The writer of a run's metrics; only rank 0 has one.
+
+    metrics.jsonl is only ever appended to. A resumed run writes some steps again: the last line of a step is the one
+    that counts.
+    """
+
+    def __init__(self, run: Path, steps: int, resumed_from: int | None) -> None:
+        # TensorBoard imports every client of remote storage that it finds; only rank 0 has to wait for that.
+        from torch.utils.tensorboard import SummaryWriter
+
+        run.mkdir(parents=True, exist_ok=True)
+        self._steps = steps
+        _drop_torn_line(run / "metrics.jsonl")
+        self._file = (run / "metrics.jsonl").open("a", encoding="utf-8")
+        # TensorBoard hides what an interrupted run wrote from this step on.
+        purge_step = None if resumed_from is None else resumed_from + 1
+        self._board = SummaryWriter(str(run / "tensorboard"), purge_step=purge_step)
+
+    def start(self, **values: Any) -> None:
+        """Reports what is about to run."""
+        self.event("start", **values)
+        print("start " + " ".join(f"{name}={value}" for name, value in values.items()), flush=True)
+
+    def event(self, event: str, **values: Any) -> None:
+        """Appends one event, whole."""
+        self._file.write(json.dumps({"event": event, "time": time.time(), **values}) + "\n")
+        self._file.flush()
+
+    def step(self, values: dict[str, Any]) -> None:
+        """Reports one optimizer step everywhere."""
+        self.event("step", **values)
+        flat = {name: value for name, value in values.items() if isinstance(value, int | float) and name != "step"}
+        flat |= {f"breakdown/{phase}": seconds for phase, seconds in values["breakdown"].items()}
+        for name, value in flat.items():
+            self._board.add_scalar(name, value, values["step"])
+        mfu = "-" if values["mfu"] is None else f"{values['mfu']:.4f}"
+        print(
+            f"step={values['step']}/{self._steps} loss={values['loss']:.4f} grad_norm={values['grad_norm']:.4f} "
+            f"learning_rate={values['learning_rate']:.3e} tokens_per_second={values['tokens_per_second']:.0f} "
+            f"mfu={mfu} step_seconds={values['step_seconds']:.3f} data_wait={values['breakdown']['data_wait']:.3f}",
+            flush=True,
+        )
+
+    def close(self) -> None:
+        """Writes out what is still buffered."""
+        self._file.close()
+        self._board.close()
+
+
+def _drop_torn_line(path: Path) -> None:
+    """Cuts off a last line without its end, which a host that lost power leaves behind."""
+    if path.is_file():
+        content = path.read_bytes()
+        whole = content.rfind(b"\n") + 1
+        if whole < len(content):
+            path.write_bytes(content[:whole])

@@ -1,0 +1,47 @@
+"""A seeded shuffle of any number of samples that needs no memory and can start anywhere."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+ROUNDS = 6
+
+# The multipliers and shifts of SplitMix64 (Steele, Lea & Flood 2014, doi 10.1145/2660193.2660195).
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_MIX = np.uint64(0xBF58476D1CE4E5B9)
+
+
+class Permutation:
+    """A bijection of 0 … size-1, decided by `seed`.
+
+    A Feistel network over the next even number of bits, walked until it lands inside (Black & Rogaway 2002, "Ciphers
+    with arbitrary finite domains"). Any position costs the same, so a run resumes in the middle of a billion samples
+    at once, and every world size sees the same order.
+    """
+
+    def __init__(self, size: int, seed: int | tuple[int, ...]) -> None:
+        if size < 1:
+            raise ValueError(f"there is no permutation of {size} things")
+        self._size = np.uint64(size)
+        half_bits = max(1, ((size - 1).bit_length() + 1) // 2)
+        self._half_bits = np.uint64(half_bits)
+        self._half_mask = np.uint64((1 << half_bits) - 1)
+        self._keys = np.random.SeedSequence(seed).generate_state(ROUNDS, np.uint64)
+
+    def __call__(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Where each position goes. Positions outside 0 … size-1 have no meaning."""
+        image = self._encrypt(positions.astype(np.uint64))
+        while (outside := image >= self._size).any():
+            image[outside] = self._encrypt(image[outside])
+        return image.astype(np.int64)
+
+    def _encrypt(self, values: NDArray[np.uint64]) -> NDArray[np.uint64]:
+        left, right = values >> self._half_bits, values & self._half_mask
+        for key in self._keys:
+            left, right = right, left ^ (self._scramble(right ^ key) & self._half_mask)
+        return (left << self._half_bits) | right
+
+    @staticmethod
+    def _scramble(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
+        mixed = values * _GOLDEN
+        mixed = (mixed ^ (mixed >> np.uint64(29))) * _MIX
+        return mixed >> np.uint64(32)

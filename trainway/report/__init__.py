@@ -1,0 +1,48 @@
+"""The report of a run: one HTML page that opens from disk and asks the network for nothing.
+
+Importing this package costs nothing: what draws and renders is imported by the function that needs it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from trainway.report.errors import RunUnreadable
+
+if TYPE_CHECKING:
+    from trainway.report.history import Summary
+
+__all__ = ["RunUnreadable", "summarize", "write_report"]
+
+
+def write_report(run: Path) -> Path:
+    """Writes `run`/report.html from what the run directory holds and returns its path.
+
+    The same run directory gives the same page, byte for byte.
+
+    Raises:
+        RunUnreadable: the directory is not one of a run, a file in it is damaged, or the page cannot be written.
+    """
+    from trainway.report.page import render
+
+    page, text = run / "report.html", render(run)
+    try:
+        page.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise RunUnreadable(
+            page, "the report cannot be written", error.strerror or str(error), "make the run directory writable"
+        ) from error
+    return page
+
+
+def summarize(run: Path) -> Summary:
+    """The few figures of a run that fit on a line. Loads neither the charts nor the page.
+
+    Raises:
+        RunUnreadable: the directory is not one of a run, or its metrics are damaged.
+    """
+    from trainway.report.events import read_events
+    from trainway.report.history import make_history
+
+    return make_history(read_events(run)).summary()

@@ -1,0 +1,264 @@
+"""The charts of a run. Each is a picture, and a caption that says its numbers in words."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from statistics import median
+from typing import TYPE_CHECKING, NamedTuple
+
+from markupsafe import Markup
+
+from trainway.report import words
+from trainway.report.downsample import keep_extremes, stretch_means
+from trainway.report.events import PHASES, Step
+from trainway.report.history import History
+from trainway.report.svg import FIRST, MARK, PHASE_COLOURS, SECOND, inline_svg
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+WIDE, HALF = (8.0, 3.2), (4.6, 2.7)  # inches; only their proportions reach the page
+MOST_POINTS = 1000
+MOST_BARS = 200
+MOST_RESUME_LABELS = 5
+# A norm that jumps further than this above its usual value would press everything else flat on a linear scale.
+LOG_SCALE_ABOVE_MEDIANS = 30
+
+
+class Chart(NamedTuple):
+    """An inline SVG element and the sentences below it."""
+
+    svg: Markup
+    caption: str
+
+
+class PhaseShare(NamedTuple):
+    """A phase of the step over the whole run: seconds of the median step, seconds in all, share of all step time."""
+
+    phase: str
+    median_seconds: float
+    total_seconds: float
+    share: float
+
+
+def loss_chart(history: History) -> Chart:
+    """The loss of every step, with the first and the final one and every resume marked."""
+    steps = history.steps
+    first, final = steps[0], steps[-1]
+
+    def draw(axes: Axes) -> None:
+        _line(axes, steps, [step.loss for step in steps])
+        _mark_resumes(axes, history.resumes)
+        _axis_of_steps(axes, steps)
+        axes.set_ylabel("loss (nats per token)")
+        for step, word, offset in ((first, "first", (7, 4)), (final, "final", (7, -3))):
+            if math.isfinite(step.loss) and not (word == "first" and len(steps) == 1):
+                axes.plot(step.step, step.loss, "o", color=FIRST, markersize=4)
+                axes.annotate(
+                    f"{word} {words.loss(step.loss)}",
+                    (step.step, step.loss),
+                    xytext=offset,
+                    textcoords="offset points",
+                    fontweight="bold",
+                    annotation_clip=False,
+                )
+
+    caption = f"Loss of the global batch, {words.loss(first.loss)} at step {first.step:,}"
+    if len(steps) > 1:
+        caption += f" and {words.loss(final.loss)} at step {final.step:,}"
+    finite = [step for step in steps if math.isfinite(step.loss)]
+    if len(finite) > 1:
+        lowest = min(finite, key=lambda step: step.loss)
+        caption += f"; the lowest is {words.loss(lowest.loss)}, at step {lowest.step:,}"
+    caption += "."
+    if bad := len(steps) - len(finite):
+        caption += (
+            f" At {words.plural(bad, 'step')} the loss is not a finite number, first at step "
+            f"{history.first_bad_step:,}; the line has a gap there."
+        )
+    if history.resumes:
+        after = words.listing([f"{step:,}" for step in history.resumes])
+        caption += f" Dashed: resumed from the checkpoint of step {after}."
+    caption += _thinned(steps)
+    return Chart(inline_svg("loss", "Line chart of the loss by step", WIDE, draw), caption)
+
+
+def throughput_chart(steps: Sequence[Step]) -> Chart:
+    """Tokens per second of every step, all ranks together, with the median marked."""
+    rates = [step.tokens_per_second for step in steps]
+    usual = median(rates)
+
+    def draw(axes: Axes) -> None:
+        _line(axes, steps, rates)
+        axes.axhline(usual, color=SECOND, linestyle="--", linewidth=1)
+        _from_zero(axes, rates)
+        _axis_of_steps(axes, steps)
+        axes.set_ylabel("tokens per second")
+        axes.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+
+    caption = (
+        f"Tokens per second over all ranks: median {words.number(usual)} (dashed line), lowest "
+        f"{words.number(min(rates))}, highest {words.number(max(rates))}.{_thinned(steps)}"
+    )
+    return Chart(inline_svg("throughput", "Line chart of tokens per second by step", WIDE, draw), caption)
+
+
+def mfu_chart(steps: Sequence[Step]) -> Chart | None:
+    """Model FLOP/s utilization of every step that has one; None where it is not known for the device."""
+    known = [(step, step.mfu) for step in steps if step.mfu is not None]
+    if not known:
+        return None
+    values = [value for _, value in known]
+
+    def draw(axes: Axes) -> None:
+        percentages = [100 * value for value in values]
+        _line(axes, [step for step, _ in known], percentages)
+        _from_zero(axes, percentages)
+        _axis_of_steps(axes, steps)
+        axes.set_ylabel("MFU (%)")
+
+    caption = (
+        f"Model FLOP/s utilization (MFU): median {words.percent(median(values))}, highest "
+        f"{words.percent(max(values))} of the device's peak at this precision."
+    )
+    if missing := len(steps) - len(known):
+        caption += f" It is not known for {words.plural(missing, 'step')}."
+    caption += _thinned(steps)
+    return Chart(inline_svg("mfu", "Line chart of model FLOP/s utilization by step", WIDE, draw), caption)
+
+
+def phase_shares(steps: Sequence[Step]) -> list[PhaseShare]:
+    """What each phase took over the run, in the order in which a step goes through them."""
+    whole = sum(step.step_seconds for step in steps)
+    shares = []
+    for phase in PHASES:
+        seconds = [float(getattr(step.breakdown, phase)) for step in steps]
+        shares.append(PhaseShare(phase, median(seconds), sum(seconds), sum(seconds) / whole if whole else 0.0))
+    return shares
+
+
+def breakdown_chart(steps: Sequence[Step]) -> Chart:
+    """The seconds of a step, stacked by phase; long runs as means of neighbouring steps."""
+    rows = [[float(getattr(step.breakdown, phase)) for phase in PHASES] for step in steps]
+    begins, means = stretch_means(rows, MOST_BARS)
+    edges = [steps[begin].step - 0.5 for begin in begins] + [steps[-1].step + 0.5]
+
+    def draw(axes: Axes) -> None:
+        below = [0.0] * len(means)
+        for column, phase in enumerate(PHASES):
+            top = [base + mean[column] for base, mean in zip(below, means, strict=True)]
+            axes.stairs(
+                top, edges, baseline=below, fill=True, color=PHASE_COLOURS[phase], linewidth=0, label=_name(phase)
+            )
+            below = top
+        _from_zero(axes, below)
+        _axis_of_steps(axes, steps)
+        axes.set_ylabel("seconds per step")
+        axes.figure.legend(loc="outside upper left", ncols=len(PHASES), handlelength=1, columnspacing=1.2)
+
+    largest = sorted(phase_shares(steps), key=lambda share: -share.share)[:3]
+    shares = words.listing([f"{_name(share.phase)} {words.percent(share.share)}" for share in largest])
+    usual = words.duration(median(step.step_seconds for step in steps))
+    caption = f"Where the time of a step goes. The median step takes {usual}; of all step time, {shares}."
+    if len(means) < len(steps):
+        caption += f" Each of the {len(means)} bars is the mean of neighbouring steps."
+    return Chart(inline_svg("breakdown", "Stacked bar chart of the seconds of a step by phase", WIDE, draw), caption)
+
+
+def learning_rate_chart(steps: Sequence[Step]) -> Chart:
+    """The learning rate that each step used."""
+    rates = [step.learning_rate for step in steps]
+
+    def draw(axes: Axes) -> None:
+        _line(axes, steps, rates)
+        _from_zero(axes, rates)
+        _axis_of_steps(axes, steps)
+        axes.set_ylabel("learning rate")
+
+    peak = max(steps, key=lambda step: step.learning_rate)
+    caption = (
+        f"Learning rate: highest {peak.learning_rate:.3g} at step {peak.step:,}, {rates[-1]:.3g} at step "
+        f"{steps[-1].step:,}."
+    )
+    return Chart(inline_svg("learning-rate", "Line chart of the learning rate by step", HALF, draw), caption)
+
+
+def grad_norm_chart(steps: Sequence[Step]) -> Chart:
+    """The norm of the gradient before it was clipped, on a logarithmic scale where it spikes."""
+    norms = [step.grad_norm for step in steps]
+    finite = [norm for norm in norms if math.isfinite(norm)]
+    usual = median(finite) if finite else math.nan
+    logarithmic = bool(finite) and min(finite) > 0 and max(finite) > LOG_SCALE_ABOVE_MEDIANS * usual
+
+    def draw(axes: Axes) -> None:
+        _line(axes, steps, norms)
+        if logarithmic:
+            axes.set_yscale("log")
+        else:
+            _from_zero(axes, norms)
+        _axis_of_steps(axes, steps)
+        axes.set_ylabel("gradient norm (log scale)" if logarithmic else "gradient norm")
+
+    if finite:
+        caption = f"Gradient norm before clipping: median {words.number(usual)}, highest {words.number(max(finite))}."
+    else:
+        caption = "Gradient norm: not a finite number at any step."
+    if finite and (bad := len(norms) - len(finite)):
+        caption += f" At {words.plural(bad, 'step')} it is not a finite number."
+    caption += _thinned(steps)
+    return Chart(inline_svg("grad-norm", "Line chart of the gradient norm by step", HALF, draw), caption)
+
+
+def _line(axes: Axes, steps: Sequence[Step], values: Sequence[float]) -> None:
+    """Draws the values by step; more than a page can show become a pale line of extremes under one of means."""
+    points = keep_extremes([(step.step, value) for step, value in zip(steps, values, strict=True)], MOST_POINTS)
+    x, y = zip(*points, strict=True)
+    alone = len(points) == 1  # a line needs two points to be seen
+    if len(steps) <= MOST_POINTS:
+        axes.plot(x, y, color=FIRST, marker="o" if alone else None)
+        return
+    axes.plot(x, y, color=FIRST, alpha=0.35, linewidth=0.7)
+    _, means = stretch_means([(step.step, value) for step, value in zip(steps, values, strict=True)], MOST_BARS)
+    axes.plot([step for step, _ in means], [value for _, value in means], color=FIRST)
+
+
+def _thinned(steps: Sequence[Step]) -> str:
+    if len(steps) <= MOST_POINTS:
+        return ""
+    return " The pale band spans the lowest and the highest of neighbouring steps; the line is their mean."
+
+
+def _axis_of_steps(axes: Axes, steps: Sequence[Step]) -> None:
+    """The same range of steps below every chart, so that they can be read against each other."""
+    from matplotlib.ticker import MaxNLocator
+
+    axes.set_xlabel("step")
+    room = 0.5 + 0.01 * (steps[-1].step - steps[0].step)
+    axes.set_xlim(steps[0].step - room, steps[-1].step + room)
+    axes.xaxis.set_major_locator(MaxNLocator(nbins="auto", steps=[1, 2, 5, 10], integer=True, min_n_ticks=1))
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+
+
+def _from_zero(axes: Axes, values: Sequence[float]) -> None:
+    highest = max((value for value in values if math.isfinite(value)), default=0.0)
+    axes.set_ylim(0, 1.08 * highest if highest > 0 else 1)
+
+
+def _mark_resumes(axes: Axes, resumes: Sequence[int]) -> None:
+    for after in resumes:
+        axes.axvline(after + 0.5, color=MARK, linestyle="--", linewidth=1)
+        if len(resumes) <= MOST_RESUME_LABELS:
+            axes.annotate(
+                f"resumed from {after:,}",
+                (after + 0.5, 1),
+                xycoords=axes.get_xaxis_transform(),
+                xytext=(4, -2),
+                textcoords="offset points",
+                va="top",
+                color=MARK,
+            )
+
+
+def _name(phase: str) -> str:
+    return phase.replace("_", " ")

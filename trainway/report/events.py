@@ -1,0 +1,167 @@
+"""Reading metrics.jsonl: what the training wrote, line by line, as typed events."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+from trainway.report.errors import RunUnreadable
+
+PHASES = ("data_wait", "forward", "backward", "optimizer", "checkpoint", "other")
+
+
+class _Model(BaseModel):
+    # A newer job may say more than this reader knows; that is no reason to refuse its report.
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class Start(_Model):
+    """A process group begins to train: written once by every attempt. `time` is in seconds since 1970."""
+
+    event: Literal["start"]
+    time: float
+    job: str
+    model: str
+    parameters: int
+    world_size: int
+    device: str
+    precision: str
+    steps: int
+    resumed_from: int | None
+    tokens_per_step: int
+    flop_per_token: float
+    torch: str
+
+
+class Breakdown(_Model):
+    """Where the seconds of one step went."""
+
+    data_wait: float
+    forward: float
+    backward: float
+    optimizer: float
+    checkpoint: float
+    other: float
+
+
+class Step(_Model):
+    """One optimizer step. `tokens` counts from the beginning of the job; `mfu` is a fraction, None if not known."""
+
+    event: Literal["step"]
+    time: float
+    step: int
+    loss: float
+    loss_hex: str
+    grad_norm: float
+    learning_rate: float
+    tokens: int
+    step_seconds: float
+    tokens_per_second: float
+    mfu: float | None
+    breakdown: Breakdown
+
+
+class Checkpoint(_Model):
+    """A checkpoint that was written whole, and the seconds that training waited for it."""
+
+    event: Literal["checkpoint"]
+    time: float
+    step: int
+    location: str
+    seconds: float
+
+
+class End(_Model):
+    """The process group left in order, at the job's last step or where it was told to stop."""
+
+    event: Literal["end"]
+    time: float
+    step: int
+    loss: float
+    loss_hex: str
+    seconds: float
+
+
+Event = Start | Step | Checkpoint | End
+_EVENT: TypeAdapter[Event] = TypeAdapter(Annotated[Event, Field(discriminator="event")])
+_KNOWN = ("start", "step", "checkpoint", "end")
+
+
+def read_events(run: Path) -> list[Event]:
+    """The events of a run in the order they were written, the first of them a Start.
+
+    A last line that was cut off, as a killed run leaves it, is left out; so are kinds of event that this version
+    does not know. NaN and Infinity are read as Python writes them.
+
+    Raises:
+        RunUnreadable: there is no metrics.jsonl, or a line of it is damaged, or no attempt began in it.
+    """
+    path = run / "metrics.jsonl"
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise _missing(run, path, error) from error
+    *whole, last = content.split(b"\n")
+    events = [event for number, line in enumerate(whole, start=1) if (event := _read_line(path, number, line))]
+    if last and _is_json(last) and (event := _read_line(path, len(whole) + 1, last)):
+        events.append(event)
+    if not events or not isinstance(events[0], Start):
+        raise RunUnreadable(
+            path,
+            "no start event at its beginning",
+            "rank 0 writes one before the first step, so the job failed before that or the file lost its first lines",
+            f"look into {run / 'logs'} for what the ranks said",
+        )
+    return events
+
+
+def _read_line(path: Path, number: int, line: bytes) -> Event | None:
+    if not line.strip():
+        return None
+    try:
+        value: Any = json.loads(line)
+        if not isinstance(value, dict):
+            raise ValueError("it is not a JSON object")
+        if value.get("event") not in _KNOWN and isinstance(value.get("event"), str):
+            return None
+        return _EVENT.validate_python(value)
+    except ValueError as error:  # what JSON, UTF-8 and pydantic raise are all ValueErrors
+        raise RunUnreadable(
+            path,
+            "this line is not an event",
+            _first_reason(error),
+            "repair the line or delete it, and write the report again",
+            number,
+        ) from error
+
+
+def _first_reason(error: ValueError) -> str:
+    if isinstance(error, ValidationError):
+        first = error.errors()[0]
+        key = ".".join(str(part) for part in first["loc"])
+        return f"{key}: {first['msg']}" if key else first["msg"]
+    return str(error)
+
+
+def _is_json(line: bytes) -> bool:
+    try:
+        json.loads(line)
+    except ValueError:
+        return False
+    return True
+
+
+def _missing(run: Path, path: Path, error: OSError) -> RunUnreadable:
+    if not run.is_dir():
+        return RunUnreadable(
+            run, "not a run directory", error.strerror or str(error), "give the directory of a run, such as runs/tiny"
+        )
+    return RunUnreadable(
+        path,
+        "the run's metrics cannot be read",
+        f"{error.strerror or error}; rank 0 writes this file when training starts",
+        f"give the directory of a run; if this is one, look into {run / 'logs'} for why the job did not start",
+    )

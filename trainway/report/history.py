@@ -1,0 +1,125 @@
+"""What happened in a run, put together from its events: attempts, the steps that count, checkpoints, outcome."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from statistics import median
+from typing import Literal
+
+from trainway.report.events import Checkpoint, End, Event, Start, Step
+
+Outcome = Literal["finished", "stopped", "unfinished"]
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One start of the process group, and how far it came.
+
+    `seconds` runs from the start event to the last thing that the attempt wrote. `superseded` counts the steps of
+    earlier attempts that it threw away by beginning before them.
+    """
+
+    start: Start
+    end: End | None
+    last_step: int
+    seconds: float
+    superseded: int
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A run on one line. `steps` is the last step reached; the others are None where no step was recorded."""
+
+    steps: int
+    first_loss: float | None
+    final_loss: float | None
+    median_tokens_per_second: float | None
+    median_step_seconds: float | None
+
+
+@dataclass(frozen=True)
+class History:
+    """A run: its attempts in time, and the steps and checkpoints that count, each in order of step."""
+
+    attempts: tuple[Attempt, ...]
+    steps: tuple[Step, ...]
+    checkpoints: tuple[Checkpoint, ...]
+
+    @property
+    def start(self) -> Start:
+        """What the last attempt said about itself."""
+        return self.attempts[-1].start
+
+    @property
+    def last_step(self) -> int:
+        """The last step that was reached, 0 if none."""
+        return self.attempts[-1].last_step
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of training, all attempts together, without the time between them."""
+        return sum(attempt.seconds for attempt in self.attempts)
+
+    @property
+    def outcome(self) -> Outcome:
+        """Finished the job's steps, stopped in order before them, or broke off without a word."""
+        end = self.attempts[-1].end
+        if end is None:
+            return "unfinished"
+        return "finished" if end.step >= self.start.steps else "stopped"
+
+    @property
+    def resumes(self) -> list[int]:
+        """The steps after which a later attempt of this run went on, in order."""
+        return sorted({a.start.resumed_from for a in self.attempts[1:] if a.start.resumed_from})
+
+    @property
+    def first_bad_step(self) -> int | None:
+        """The first step whose loss is not a finite number."""
+        return next((step.step for step in self.steps if not math.isfinite(step.loss)), None)
+
+    def summary(self) -> Summary:
+        """The few figures that fit on a line."""
+        steps = self.steps
+        return Summary(
+            steps=self.last_step,
+            first_loss=steps[0].loss if steps else None,
+            final_loss=steps[-1].loss if steps else None,
+            median_tokens_per_second=median(step.tokens_per_second for step in steps) if steps else None,
+            median_step_seconds=median(step.step_seconds for step in steps) if steps else None,
+        )
+
+
+def make_history(events: Sequence[Event]) -> History:
+    """Puts events together, the first of which is a Start.
+
+    Of the lines of a step the last one counts. An attempt that begins at an earlier step than the run had reached
+    makes the later steps void, even before it has repeated them: their weights are gone.
+    """
+    attempts: list[Attempt] = []
+    steps: dict[int, Step] = {}
+    checkpoints: dict[int, Checkpoint] = {}
+    for event in events:
+        if isinstance(event, Start):
+            begins_after = event.resumed_from or 0
+            superseded = sum(step > begins_after for step in steps)
+            steps = {number: step for number, step in steps.items() if number <= begins_after}
+            checkpoints = {number: saved for number, saved in checkpoints.items() if number <= begins_after}
+            attempts.append(Attempt(event, None, begins_after, 0.0, superseded))
+            continue
+        attempt = replace(attempts[-1], seconds=event.time - attempts[-1].start.time)
+        if isinstance(event, Step):
+            steps[event.step] = event
+            attempt = replace(attempt, last_step=event.step)
+        elif isinstance(event, Checkpoint):
+            checkpoints[event.step] = event
+        else:
+            attempt = replace(attempt, end=event, last_step=event.step)
+        attempts[-1] = attempt
+    return History(
+        tuple(attempts),
+        tuple(step for _, step in sorted(steps.items())),
+        tuple(saved for _, saved in sorted(checkpoints.items())),
+    )

@@ -1,0 +1,134 @@
+"""The page: everything a run directory says, in the order in which a reader asks for it."""
+
+from __future__ import annotations
+
+import math
+import shlex
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from trainway.report import charts, words
+from trainway.report.documents import Launch, read_deployment, read_job, read_launch
+from trainway.report.events import read_events
+from trainway.report.history import Attempt, History, make_history
+
+FILTERS = {
+    "duration": words.duration,
+    "loss": words.loss,
+    "number": words.number,
+    "percent": words.percent,
+    "plural": words.plural,
+    "short": words.short,
+    "shell": shlex.join,
+}
+
+
+def render(run: Path) -> str:
+    """The HTML of the report of `run`.
+
+    Raises:
+        RunUnreadable: the directory is not one of a run, or a file in it is damaged.
+    """
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    history = make_history(read_events(run))
+    launch = read_launch(run)
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).parent),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= FILTERS
+    return environment.get_template("page.html").render(
+        history=history,
+        start=history.start,
+        summary=history.summary(),
+        headline=outcome_headline(history),
+        next=what_next(history, launch),
+        progress=progress_sentence(history),
+        attempts=[(attempt, attempt_ending(attempt)) for attempt in history.attempts],
+        median_mfu=median_mfu(history),
+        launch=launch,
+        job=read_job(run),
+        deployment=read_deployment(run),
+        **drawings(history),
+    )
+
+
+def drawings(history: History) -> dict[str, Any]:
+    """The charts and what belongs to them, by the name that the template has for them; None without a step."""
+    steps = history.steps
+    if not steps:
+        return {"charts": None, "shares": []}
+    return {
+        "charts": {
+            "loss": charts.loss_chart(history),
+            "throughput": charts.throughput_chart(steps),
+            "mfu": charts.mfu_chart(steps),
+            "breakdown": charts.breakdown_chart(steps),
+            "learning_rate": charts.learning_rate_chart(steps),
+            "grad_norm": charts.grad_norm_chart(steps),
+        },
+        "shares": charts.phase_shares(steps),
+    }
+
+
+def outcome_headline(history: History) -> str:
+    """How the run ended, in a few words."""
+    reached = f"step {history.last_step:,} of {history.start.steps:,}"
+    if history.outcome == "finished":
+        return f"Finished: {reached}."
+    if history.outcome == "stopped":
+        return f"Stopped in order at {reached}."
+    if history.last_step == 0:
+        return "Did not finish: no step was reported."
+    return f"Did not finish: {reached} is the last that was reported."
+
+
+def what_next(history: History, launch: Launch | None) -> str:
+    """Why a run did not finish, as far as its files tell, and how it goes on; empty for one that did."""
+    if history.outcome == "finished":
+        return ""
+    sentences = []
+    if history.outcome == "unfinished":
+        if launch is None or launch.ended is None:
+            sentences.append("It was killed, or it was still running when this page was written.")
+        elif launch.exit_status is not None:
+            sentences.append(f"The command ended with exit status {launch.exit_status}; logs/ has what each rank said.")
+    if history.checkpoints:
+        sentences.append(f"The same command goes on from the checkpoint of step {history.checkpoints[-1].step:,}.")
+    return " ".join(sentences)
+
+
+def progress_sentence(history: History) -> str:
+    """What came of it: the loss from the first step to the last, over how many tokens and how long."""
+    if not history.steps:
+        return "No step was recorded, so there are no curves."
+    first, final = history.steps[0], history.steps[-1]
+    spent = f"{words.short(final.tokens)} tokens, in {words.duration(history.seconds)} of training"
+    if history.first_bad_step is not None:
+        ended = f"and ended at {words.loss(final.loss)}" if math.isfinite(final.loss) else "and did not recover"
+        return (
+            f"The loss began at {words.loss(first.loss)}, was not a finite number at step "
+            f"{history.first_bad_step:,} for the first time, {ended}, over {spent}."
+        )
+    if final.loss == first.loss:
+        return f"The loss is {words.loss(final.loss)} after {spent}."
+    verb = "fell" if final.loss < first.loss else "rose"
+    return f"The loss {verb} from {words.loss(first.loss)} to {words.loss(final.loss)} over {spent}."
+
+
+def attempt_ending(attempt: Attempt) -> str:
+    """How one attempt ended."""
+    if attempt.end is None:
+        return "broke off"
+    return "finished" if attempt.end.step >= attempt.start.steps else "stopped in order"
+
+
+def median_mfu(history: History) -> float | None:
+    """The median model FLOP/s utilization, as a fraction; None where it is not known for the device."""
+    known = [step.mfu for step in history.steps if step.mfu is not None]
+    return median(known) if known else None

@@ -1,0 +1,119 @@
+"""From a matplotlib figure to SVG that lives inside the page and takes its colours and font from it."""
+
+from __future__ import annotations
+
+import io
+import re
+import xml.etree.ElementTree as ET
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from markupsafe import Markup
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.typing import RcKeyType
+
+# matplotlib wants colours that are numbers, and the page has two sets of them, for light and for dark. So charts are
+# drawn in numbers that stand for names, which become the page's own variables. See style.html for their values.
+INK, GRID, FIRST, SECOND, MARK = "#010101", "#010102", "#010103", "#010104", "#010105"
+PHASE_COLOURS = {
+    "data_wait": "#010201",
+    "forward": "#010202",
+    "backward": "#010203",
+    "optimizer": "#010204",
+    "checkpoint": "#010205",
+    "other": "#010206",
+}
+_ON_PAGE = {
+    INK: "currentColor",
+    GRID: "var(--grid)",
+    FIRST: "var(--first)",
+    SECOND: "var(--second)",
+    MARK: "var(--mark)",
+} | {colour: f"var(--{phase.replace('_', '-')})" for phase, colour in PHASE_COLOURS.items()}
+
+_STYLE: dict[RcKeyType, Any] = {
+    "font.size": 10,
+    "text.color": INK,
+    "axes.labelcolor": INK,
+    "axes.edgecolor": INK,
+    "axes.linewidth": 0.6,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.grid.axis": "y",
+    "axes.axisbelow": True,
+    "grid.color": GRID,
+    "grid.linewidth": 0.6,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "lines.linewidth": 1.4,
+    "legend.frameon": False,
+    "svg.fonttype": "none",
+}
+_SVG = "http://www.w3.org/2000/svg"
+_XLINK_HREF = "{http://www.w3.org/1999/xlink}href"
+_NUMBER = re.compile(r"-?\d+\.\d+")
+
+
+def inline_svg(name: str, label: str, inches: tuple[float, float], draw: Callable[[Axes], None]) -> Markup:
+    """What `draw` puts on the axes, as an SVG element of this width and height that scales to the room it gets.
+
+    The same drawing gives the same text every time. `name` keeps the ids of a page's charts apart, and `label` is
+    what a screen reader says in the chart's place.
+    """
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    written = io.BytesIO()
+    with matplotlib.rc_context():
+        matplotlib.rcdefaults()  # a reader's own matplotlibrc must not change the page
+        matplotlib.rcParams.update(_STYLE | {"svg.hashsalt": name})
+        figure = Figure(figsize=inches, layout="constrained")
+        draw(figure.add_subplot())
+        figure.savefig(written, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+    return Markup(_for_page(written.getvalue(), label))  # markup of our own making; ElementTree has escaped its text
+
+
+def _for_page(svg: bytes, label: str) -> str:
+    root = ET.fromstring(svg)
+    for size in ("width", "height"):
+        root.attrib.pop(size)  # in points; the page decides, and viewBox keeps the proportions
+    root.set("role", "img")
+    root.set("aria-label", label)
+    _drop(root, "metadata", "style")
+    used = {element.get(_XLINK_HREF, "#").removeprefix("#") for element in root.iter()}
+    used |= {match for element in root.iter() for match in re.findall(r"url\(#(\w+)\)", element.get("clip-path", ""))}
+    for element in root.iter():
+        element.tag = element.tag.removeprefix(f"{{{_SVG}}}")
+        if element.get("id") not in used:
+            element.attrib.pop("id", None)  # figure_1, axes_1, …: the same in every chart, so not ids of one page
+        if link := element.attrib.pop(_XLINK_HREF, None):
+            element.set("href", link)
+        if path := element.get("d"):
+            element.set("d", " ".join(_NUMBER.sub(_hundredths, path).split()))
+        if style := element.get("style"):
+            element.set("style", _page_style(style))
+    return ET.tostring(root, encoding="unicode")
+
+
+def _drop(element: ET.Element, *names: str) -> None:
+    for child in list(element):
+        if child.tag in {f"{{{_SVG}}}{name}" for name in names}:
+            element.remove(child)
+        else:
+            _drop(child, *names)
+
+
+def _hundredths(match: re.Match[str]) -> str:
+    """A coordinate to a hundredth of a point, which no eye can tell from six decimals at a third of the bytes."""
+    return f"{float(match[0]):.2f}".rstrip("0").rstrip(".")
+
+
+def _page_style(style: str) -> str:
+    """The style with the page's colours for ours, and without the font family, which the page gives."""
+    for number, name in _ON_PAGE.items():
+        style = style.replace(number, name)
+    style = re.sub(r"font: (?:[a-z]+ )*([\d.]+px) [^;]+", r"font-size: \1", style)
+    return re.sub(r"font-family: [^;]+;?\s*", "", style)
