@@ -40,6 +40,7 @@ synth: setup ## Write the templates of EXAMPLE into OUT
 
 golden: setup ## Rewrite the golden templates of the examples, to be reviewed like code
 	$(bin)/python -m tests.golden
+	$(bin)/python -m tests.picture
 
 deploy: setup ## Deploy PLATFORM to the AWS account of this shell
 	$(cdk) deploy --all --context platform=$(PLATFORM)

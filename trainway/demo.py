@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from training.config import Job
 from trainway.emulator import Emulator, running
 from trainway.launch.hand_off import read_hand_off
 from trainway.launch.local import render_local, run_local
@@ -27,10 +28,9 @@ from trainway.spec.errors import usage_error
 from trainway.spec.handoff import HandOff
 from trainway.spec.loader import load, load_platform
 from trainway.spec.platform import Platform
-from training.config import Job
 
-CORPUS = "python-stdlib"
-VOCABULARY = 4096
+# Text that is on every machine with Python, small enough to be prepared in seconds.
+CORPUS = ["--corpus", "python-stdlib", "--limit-bytes", "6000000", "--vocabulary", "2048"]
 
 
 def run_demo(platform_file: Path, job_file: Path, *, processes: int, run: Path | None) -> None:
@@ -42,7 +42,7 @@ def run_demo(platform_file: Path, job_file: Path, *, processes: int, run: Path |
         emulating = running(region=platform.region)
         emulator = emulating.__enter__()
     try:
-        with _environment(emulator.environment()):
+        with _environment(emulator.child_environment()):
             with _step("cdk bootstrap"):
                 _run([*cdk, "bootstrap", f"aws://{os.environ['CDK_DEFAULT_ACCOUNT']}/{platform.region}"])
             with _step(f"cdk deploy --all, from {platform_file}"):
@@ -50,10 +50,9 @@ def run_demo(platform_file: Path, job_file: Path, *, processes: int, run: Path |
                 _run([*deploy, "--context", f"platform={platform_file}"])
             hand_off = _read_hand_off(platform)
             _say_what_was_made(emulator)
-            with _environment({"TRAINWAY_LOCATIONS": json.dumps(local_roots(job, hand_off))}):
-                with _step(f"preparing {CORPUS} as {job.data.train}"):
-                    prepare = ["--corpus", CORPUS, "--vocabulary", str(VOCABULARY), "--out", job.data.train]
-                    _run([sys.executable, "-m", "training.prepare", *prepare])
+            locations = {"TRAINWAY_LOCATIONS": json.dumps(local_roots(job, hand_off))}
+            with _step(f"preparing {job.data.train}"), _environment({**os.environ, **locations}):
+                _run([sys.executable, "-m", "training.prepare", *CORPUS, "--out", job.data.train])
             with _step(f"training {job.name} on {processes} processes"):
                 make_run_directory(job_file, directory)
                 _write_deployment(directory, platform, emulator)
@@ -64,7 +63,8 @@ def run_demo(platform_file: Path, job_file: Path, *, processes: int, run: Path |
     finally:
         emulating.__exit__(None, None, None)
     summary = summarize(directory)
-    print(f"\nloss {summary.first_loss:.4f} → {summary.final_loss:.4f} in {summary.steps} steps")
+    if summary.first_loss is not None and summary.final_loss is not None:
+        print(f"\nloss {summary.first_loss:.4f} → {summary.final_loss:.4f} in {summary.steps} steps")
     print(f"report: {write_report(directory).resolve()}")
 
 
@@ -87,18 +87,16 @@ def _step(title: str) -> Iterator[None]:
 
 
 @contextmanager
-def _environment(settings: Mapping[str, str]) -> Iterator[None]:
-    """Sets environment variables for a block, for boto3 here and for every command."""
-    before = {name: os.environ.get(name) for name in settings}
-    os.environ.update(settings)
+def _environment(variables: Mapping[str, str]) -> Iterator[None]:
+    """Makes these the whole environment for a block, for boto3 here and for every command: no user's AWS leaks in."""
+    before = dict(os.environ)
+    os.environ.clear()
+    os.environ.update(variables)
     try:
         yield
     finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
+        os.environ.clear()
+        os.environ.update(before)
 
 
 def _run(command: list[str]) -> None:

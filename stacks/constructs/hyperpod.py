@@ -11,8 +11,9 @@ from aws_cdk import aws_sagemaker as sagemaker
 from stacks.constructs.lustre import MOUNT_PATH
 from stacks.constructs.training_nodes import ACCELERATOR_TAINTS
 from stacks.manifests.chart_values import NODES_LABEL
+from trainway.spec.capacity import TrainingPlan
 from trainway.spec.catalogue import Instance
-from trainway.spec.platform import NodeGroup, TrainingPlan
+from trainway.spec.platform import NodeGroup
 
 Cluster = sagemaker.CfnCluster
 

@@ -6,8 +6,9 @@ from aws_cdk import Fn
 from aws_cdk import aws_ec2 as ec2
 from constructs import Construct
 
+from trainway.spec.capacity import CapacityBlock, Reservation
 from trainway.spec.catalogue import Instance, InterfaceKind
-from trainway.spec.platform import CapacityBlock, NodeGroup, Reservation
+from trainway.spec.platform import NodeGroup
 
 # nodeadm reads this when an AL2023 node boots: container images and pod storage go to the instance's own NVMe disks.
 # https://awslabs.github.io/amazon-eks-ami/nodeadm/doc/api/ (read 2026-11-21)

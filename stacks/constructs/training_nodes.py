@@ -8,8 +8,9 @@ from constructs import Construct
 from stacks.constructs.control_plane import ControlPlane
 from stacks.constructs.launch_template import training_launch_template
 from stacks.manifests.chart_values import NODES_LABEL
+from trainway.spec.capacity import CapacityBlock
 from trainway.spec.catalogue import Instance
-from trainway.spec.platform import CapacityBlock, NodeGroup
+from trainway.spec.platform import NodeGroup
 
 # The label and taint that the vendors' device plugins and every job manifest agree on.
 ACCELERATOR_TAINTS = {"nvidia": "nvidia.com/gpu", "neuron": "aws.amazon.com/neuron"}

@@ -202,7 +202,38 @@ def test_eks_cluster_and_node_group(stack: Any, client: Client) -> None:
         "Cni": "record",
     }
     assert stack.delete() == "DELETE_COMPLETE"
-    assert client("eks").list_clusters()["clusters"] == []
+    assert name not in client("eks").list_clusters()["clusters"]
+
+
+def test_a_node_group_is_scaled_and_labelled_in_place(stack: Any, client: Client) -> None:
+    def nodes(maximum: int, labels: dict[str, str]) -> dict[str, Any]:
+        return NETWORK | {
+            "Role": resource("AWS::IAM::Role", AssumeRolePolicyDocument={}),
+            "Cluster": resource(
+                "AWS::EKS::Cluster",
+                RoleArn=get_att("Role", "Arn"),
+                ResourcesVpcConfig={"SubnetIds": [ref("Subnet"), ref("Other")]},
+            ),
+            "Nodes": resource(
+                "AWS::EKS::Nodegroup",
+                ClusterName=ref("Cluster"),
+                NodeRole=get_att("Role", "Arn"),
+                Subnets=[ref("Subnet")],
+                ScalingConfig={"MinSize": 0, "DesiredSize": 0, "MaxSize": maximum},
+                Labels=labels,
+                Taints=[{"Key": "gpu", "Effect": "NO_SCHEDULE"}] if maximum == 8 else [],
+            ),
+        }
+
+    stack.deploy(nodes(2, {"role": "data"}))
+    before = stack.physical_id("Nodes")
+    assert stack.deploy(nodes(8, {"role": "gpu", "zone": "a"})) == "UPDATE_COMPLETE"
+    assert stack.physical_id("Nodes") == before
+    cluster, name = before.split("/")
+    group = client("eks").describe_nodegroup(clusterName=cluster, nodegroupName=name)["nodegroup"]
+    assert group["scalingConfig"]["maxSize"] == 8
+    assert group["labels"] == {"role": "gpu", "zone": "a"}
+    assert [taint["key"] for taint in group["taints"]] == ["gpu"]
 
 
 def test_a_managed_policy_that_aws_does_not_have_is_refused(stack: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import math
 from dataclasses import dataclass
@@ -9,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from trainway.report import write_report
 
 CHECKPOINT_EVERY = 4
 BREAKDOWN = {"data_wait": 0.01, "forward": 0.2, "backward": 0.4, "optimizer": 0.05, "checkpoint": 0.0, "other": 0.04}
@@ -98,29 +101,57 @@ def run(tmp_path: Path) -> RunDirectory:
     return RunDirectory(tmp_path)
 
 
+LAUNCH = {
+    "target": "local",
+    "command": ["torchrun", "--nproc-per-node", "2", "-m", "training.train", "--config", "my jobs/tiny.yaml"],
+    "environment": {"TRAINWAY_RUN": "runs/tiny", "TRAINWAY_LOCATIONS": '{"s3": "s3://corpus"}'},
+    "started": "2026-11-21T14:09:51+00:00",
+    "ended": "2026-11-21T14:11:03+00:00",
+    "exit_status": 0,
+}
+RESOURCES = [
+    ("atlas-network", "Vpc", "AWS::EC2::VPC", "vpc-0a1b", "service"),
+    ("atlas-network", "Egress", "AWS::EC2::SecurityGroupEgress", "sgr-0c2d", "record"),
+    ("atlas-network", "Ingress", "AWS::EC2::SecurityGroupIngress", "sgr-0e3f", "record"),
+    ("atlas-cluster", "Role", "AWS::IAM::Role", "atlas-cluster-Role-1A2B", "service"),
+    ("atlas-cluster", "Cluster", "AWS::SageMaker::Cluster", "arn:aws:sagemaker:::cluster/x1", "record"),
+]
+
+
 @pytest.fixture
 def launch() -> dict[str, Any]:
     """What the launcher writes about a job that ended well."""
-    return {
-        "target": "local",
-        "command": ["torchrun", "--nproc-per-node", "2", "-m", "training.train", "--config", "my jobs/tiny.yaml"],
-        "environment": {"TRAINWAY_RUN": "runs/tiny", "TRAINWAY_LOCATIONS": '{"s3": "s3://corpus"}'},
-        "started": "2026-11-21T14:09:51+00:00",
-        "ended": "2026-11-21T14:11:03+00:00",
-        "exit_status": 0,
-    }
+    return copy.deepcopy(LAUNCH)
 
 
 @pytest.fixture
 def deployment() -> dict[str, Any]:
     """A platform of two stacks on an emulated AWS: two resources that a service holds, three that are recorded."""
-    rows = [
-        ("atlas-network", "Vpc", "AWS::EC2::VPC", "vpc-0a1b", "service"),
-        ("atlas-network", "Egress", "AWS::EC2::SecurityGroupEgress", "sgr-0c2d", "record"),
-        ("atlas-network", "Ingress", "AWS::EC2::SecurityGroupIngress", "sgr-0e3f", "record"),
-        ("atlas-cluster", "Role", "AWS::IAM::Role", "atlas-cluster-Role-1A2B", "service"),
-        ("atlas-cluster", "Cluster", "AWS::SageMaker::Cluster", "arn:aws:sagemaker:::cluster/x1", "record"),
-    ]
+    return make_deployment()
+
+
+def make_deployment() -> dict[str, Any]:
+    """deployment.json as the demo writes it."""
     names = ("stack", "logical_id", "type", "physical_id", "depth")
-    resources = [dict(zip(names, row, strict=True)) | {"status": "CREATE_COMPLETE"} for row in rows]
+    resources = [dict(zip(names, row, strict=True)) | {"status": "CREATE_COMPLETE"} for row in RESOURCES]
     return {"platform": "atlas", "endpoint": "http://localhost:4566", "emulated": True, "resources": resources}
+
+
+def write_full_run(path: Path) -> RunDirectory:
+    """A run that was broken off and resumed, with every document beside it."""
+    run = RunDirectory(path)
+    (run.path / "job.yaml").write_text("name: tiny\nsteps: 10  # <few>\n")
+    run.start().steps(1, 6).start(resumed_from=4).steps(5, 10).end(10)
+    return run.document("launch.json", LAUNCH).document("deployment.json", make_deployment())
+
+
+@pytest.fixture
+def full(tmp_path: Path) -> RunDirectory:
+    """A whole run directory of the test's own."""
+    return write_full_run(tmp_path)
+
+
+@pytest.fixture(scope="session")
+def full_page(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The page of a whole run directory, drawn once for all who only read it."""
+    return write_report(write_full_run(tmp_path_factory.mktemp("full")).path).read_text(encoding="utf-8")

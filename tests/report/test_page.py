@@ -52,6 +52,13 @@ def page_of(run: RunDirectory) -> str:
     return write_report(run.path).read_text(encoding="utf-8")
 
 
+def run_python(code: str, *arguments: Path) -> str:
+    """What a fresh interpreter prints."""
+    command = [sys.executable, "-c", code, *map(str, arguments)]
+    root = Path(__file__).parents[2]
+    return subprocess.run(command, cwd=root, capture_output=True, text=True, check=True).stdout.strip()
+
+
 def words_of(page: str) -> str:
     """The page's text as a reader sees it, without markup and with single spaces."""
     body = re.sub(r"<(style|svg).*?</\1>", " ", page, flags=re.DOTALL)
@@ -59,43 +66,35 @@ def words_of(page: str) -> str:
     return re.sub(r" ([.,;:])", r"\1", " ".join(text.split()))
 
 
-@pytest.fixture
-def full(run: RunDirectory, launch: dict[str, Any], deployment: dict[str, Any]) -> RunDirectory:
-    """A run that was broken off and resumed, with every document beside it."""
-    (run.path / "job.yaml").write_text("name: tiny\nsteps: 10  # <few>\n")
-    run.start().steps(1, 6).start(resumed_from=4).steps(5, 10).end(10)
-    return run.document("launch.json", launch).document("deployment.json", deployment)
-
-
-def test_the_page_is_one_file_that_asks_the_network_for_nothing(full: RunDirectory) -> None:
-    page = page_of(full)
-    outline = Outline(page)
+def test_the_page_is_one_file_that_asks_the_network_for_nothing(full_page: str) -> None:
+    outline = Outline(full_page)
     assert not {"script", "link", "img", "iframe", "object", "embed"} & {tag for tag, _, _ in outline.elements}
     for _, attributes, _ in outline.elements:
         for name in ("src", "href", "xlink:href", "srcset", "action", "data"):
             assert (attributes.get(name) or "#").startswith("#")
-    assert "@import" not in page
-    assert all(target.startswith("#") for target in re.findall(r"url\(([^)]*)\)", page))
-    assert "default-src 'none'" in page
+    assert "@import" not in full_page
+    assert all(target.startswith("#") for target in re.findall(r"url\(([^)]*)\)", full_page))
+    assert "default-src 'none'" in full_page
 
 
-def test_the_same_run_gives_the_same_page(full: RunDirectory) -> None:
-    assert page_of(full) == page_of(full)
+def test_the_same_run_gives_the_same_page_in_another_process(full: RunDirectory, full_page: str) -> None:
+    code = "import sys; from pathlib import Path; from trainway.report import write_report;"
+    run_python(code + "write_report(Path(sys.argv[1]))", full.path)
+    assert (full.path / "report.html").read_text(encoding="utf-8") == full_page
 
 
-def test_ids_are_unique_and_every_reference_has_its_target(full: RunDirectory) -> None:
-    page = page_of(full)
-    elements = Outline(page).elements
+def test_ids_are_unique_and_every_reference_has_its_target(full_page: str) -> None:
+    elements = Outline(full_page).elements
     ids = Counter(attributes["id"] for _, attributes, _ in elements if "id" in attributes)
     assert ids
     assert set(ids.values()) == {1}
     references = {attributes["href"] for _, attributes, _ in elements if "href" in attributes}
-    references |= set(re.findall(r"url\((#\w+)\)", page))
+    references |= set(re.findall(r"url\((#\w+)\)", full_page))
     assert references == {f"#{name}" for name in ids}
 
 
-def test_every_table_has_a_caption_and_every_chart_a_label_and_a_caption(full: RunDirectory) -> None:
-    outline = Outline(page_of(full))
+def test_every_table_has_a_caption_and_every_chart_a_label_and_a_caption(full_page: str) -> None:
+    outline = Outline(full_page)
     assert outline.count("table") == outline.count("caption") > 0
     assert outline.count("figure") == outline.count("figcaption") == outline.count("svg") == 5
     charts = [attributes for tag, attributes, _ in outline.elements if tag == "svg"]
@@ -104,26 +103,26 @@ def test_every_table_has_a_caption_and_every_chart_a_label_and_a_caption(full: R
     assert outline.count("h1") == 1
 
 
-def test_every_colour_is_defined_for_light_and_for_dark(full: RunDirectory) -> None:
-    page = page_of(full)
-    light, dark = re.findall(r":root \{([^}]*--page[^}]*)\}", page)
-    used = set(re.findall(r"var\((--[a-z-]+)\)", page))
+def test_every_colour_is_defined_for_light_and_for_dark(full_page: str) -> None:
+    light, dark = re.findall(r":root \{([^}]*--page[^}]*)\}", full_page)
+    used = set(re.findall(r"var\((--[a-z-]+)\)", full_page))
     for scheme in (light, dark):
         assert used <= set(re.findall(r"(--[a-z-]+):", scheme))
-    assert "prefers-color-scheme: dark" in page
+    assert "prefers-color-scheme: dark" in full_page
 
 
 @pytest.mark.parametrize("field", ["job", "model", "device", "torch"])
 def test_what_the_job_says_about_itself_is_escaped(run: RunDirectory, field: str) -> None:
-    page = page_of(run.start(**{field: "<script>alert(1)</script>"}).steps(1, 2))
+    page = page_of(run.start(**{field: "<script>alert(1)</script>"}))
     assert "<script" not in page
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
 
 
-def test_documents_are_escaped(full: RunDirectory, launch: dict[str, Any], deployment: dict[str, Any]) -> None:
+def test_documents_are_escaped(run: RunDirectory, launch: dict[str, Any], deployment: dict[str, Any]) -> None:
     deployment["resources"][0]["physical_id"] = "<b>id</b>"
     launch["environment"]["NOTE"] = "<i>note</i>"
-    page = page_of(full.document("deployment.json", deployment).document("launch.json", launch))
+    (run.path / "job.yaml").write_text("name: <few>\n")
+    page = page_of(run.start().document("deployment.json", deployment).document("launch.json", launch))
     assert "&lt;b&gt;id&lt;/b&gt;" in page
     assert "&lt;i&gt;note&lt;/i&gt;" in page
     assert "&lt;few&gt;" in page
@@ -145,15 +144,16 @@ def test_ten_thousand_steps_stay_below_half_a_megabyte(run: RunDirectory) -> Non
     assert write_report(run.path).stat().st_size < 500_000
 
 
-def test_the_head_of_the_page_says_what_came_of_it(full: RunDirectory) -> None:
-    text = words_of(page_of(full))
+def test_the_head_of_the_page_says_what_came_of_it(full: RunDirectory, full_page: str) -> None:
+    final = json.loads((full.path / "metrics.jsonl").read_text().splitlines()[-1])
+    text = words_of(full_page)
     assert "Finished: step 10 of 10." in text
     assert "The loss fell from 7.2950 to 3.7190 over 40,960 tokens" in text
     assert "tiny, 2.36 million parameters" in text
     assert "2 processes" in text
     assert "from the checkpoint of step 4" in text
     assert "MFU not known for this device" in text
-    assert (3.719028781161141).hex() in text
+    assert f"Final loss, exactly {final['loss_hex']}" in text
 
 
 def test_mfu_is_shown_where_it_is_known(run: RunDirectory) -> None:
@@ -162,51 +162,52 @@ def test_mfu_is_shown_where_it_is_known(run: RunDirectory) -> None:
     assert "not known for this device" not in text
 
 
-def test_checkpoints_have_their_location_and_seconds(full: RunDirectory) -> None:
-    text = words_of(page_of(full))
+def test_checkpoints_have_their_location_and_seconds(full_page: str) -> None:
+    text = words_of(full_page)
     assert "2 checkpoints written, the last at step 8" in text
     assert "8 s3://corpus/checkpoints/step-00000008 300 ms" in text
 
 
-def test_attempts_are_told_only_where_there_was_more_than_one(full: RunDirectory) -> None:
-    assert "2 4 10 2 2 " in words_of(page_of(full))  # attempt, from step, to step, discarded, processes
-    (full.path / "metrics.jsonl").unlink()
-    assert "Attempts" not in words_of(page_of(full.start().steps(1, 10).end(10)))
+def test_attempts_are_told_only_where_there_was_more_than_one(run: RunDirectory, full_page: str) -> None:
+    text = words_of(full_page)
+    assert "1 0 6 0 2 " in text  # attempt, from step, to step, steps discarded, processes
+    assert "2 4 10 2 2 " in text
+    assert "Attempts" not in words_of(page_of(run.start()))
 
 
-def test_the_command_and_its_environment_are_shown_as_they_were_launched(full: RunDirectory) -> None:
-    text = words_of(page_of(full))
+def test_the_command_and_its_environment_are_shown_as_they_were_launched(full_page: str) -> None:
+    text = words_of(full_page)
     assert "torchrun --nproc-per-node 2 -m training.train --config 'my jobs/tiny.yaml'" in text
     assert 'TRAINWAY_LOCATIONS {"s3": "s3://corpus"}' in text
     assert "2026-11-21 14:09:51 UTC" in text
     assert "(1 min 12 s), exit status 0" in text
 
 
-def test_what_is_named_like_a_secret_is_not_passed_on(full: RunDirectory, launch: dict[str, Any]) -> None:
+def test_what_is_named_like_a_secret_is_not_passed_on(run: RunDirectory, launch: dict[str, Any]) -> None:
     launch["environment"] |= {"AWS_SECRET_ACCESS_KEY": "wJalr", "HF_TOKEN": "hf_abc"}
-    page = page_of(full.document("launch.json", launch))
+    page = page_of(run.start().document("launch.json", launch))
     assert "wJalr" not in page
     assert "hf_abc" not in page
     assert "HF_TOKEN (hidden)" in words_of(page)
 
 
 def test_a_run_without_its_documents_leaves_their_parts_out(run: RunDirectory) -> None:
-    text = words_of(page_of(run.start().steps(1, 10).end(10)))
+    text = words_of(page_of(run.start(resumed_from=10).end(10)))
     assert "the job was not started by trainway launch" in text
     assert "The job file" not in text
     assert "What was deployed" not in text
     assert "emulator" not in text
 
 
-def test_resources_are_counted_by_stack_and_listed(full: RunDirectory) -> None:
-    text = words_of(page_of(full))
+def test_resources_are_counted_by_stack_and_listed(full_page: str) -> None:
+    text = words_of(full_page)
     assert "Platform atlas: 5 resources in 2 stacks, through CloudFormation of an emulated AWS" in text
     assert "atlas-network 3 1 2 atlas-cluster 2 1 1" in text
     assert "AWS::EC2::VPC Vpc vpc-0a1b create complete service" in text
 
 
-def test_what_the_emulator_could_not_create_is_said_by_type(full: RunDirectory) -> None:
-    _, text = words_of(page_of(full)).split("What the emulator could not create")
+def test_what_the_emulator_could_not_create_is_said_by_type(full_page: str) -> None:
+    _, text = words_of(full_page).split("What the emulator could not create")
     recorded, held = text.split("The other 2 resources are held by an emulated service")
     assert "3 resources of 3 types exist on paper only" in recorded
     assert "validated against AWS's published schema and recorded; nothing behind them runs" in recorded
@@ -215,10 +216,11 @@ def test_what_the_emulator_could_not_create_is_said_by_type(full: RunDirectory) 
 
 
 def test_a_deployment_on_aws_itself_has_no_part_about_an_emulator(
-    full: RunDirectory, deployment: dict[str, Any]
+    run: RunDirectory, deployment: dict[str, Any]
 ) -> None:
     resources = [{key: value for key, value in each.items() if key != "depth"} for each in deployment["resources"]]
-    text = words_of(page_of(full.document("deployment.json", deployment | {"emulated": False, "resources": resources})))
+    deployment |= {"emulated": False, "resources": resources}
+    text = words_of(page_of(run.start().document("deployment.json", deployment)))
     assert "Platform atlas: 5 resources in 2 stacks, through CloudFormation at" in text
     assert "emulat" not in text
 
@@ -235,12 +237,12 @@ def test_a_run_that_failed_says_so_with_its_exit_status_and_how_it_goes_on(
 
 def test_a_run_without_an_ending_may_still_be_running(run: RunDirectory, launch: dict[str, Any]) -> None:
     del launch["ended"], launch["exit_status"]
-    run.start().steps(1, 6).document("launch.json", launch)
+    run.start().document("launch.json", launch)
     assert "killed, or it was still running" in words_of(page_of(run))
 
 
 def test_a_run_stopped_in_order_is_no_failure(run: RunDirectory) -> None:
-    assert "Stopped in order at step 6 of 10." in words_of(page_of(run.start().steps(1, 6).end(6)))
+    assert "Stopped in order at step 6 of 10." in words_of(page_of(run.start(resumed_from=6).end(6)))
 
 
 def test_a_run_without_steps_has_a_page_without_curves(run: RunDirectory) -> None:
@@ -278,12 +280,18 @@ def test_a_page_that_cannot_be_written_is_said(run: RunDirectory) -> None:
         write_report(run.path)
 
 
+def test_the_command_prints_what_is_wrong_and_ends_with_status_2(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "trainway.cli", "report", str(tmp_path / "nowhere")]
+    shown = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True)
+    assert shown.returncode == 2
+    assert shown.stderr.startswith(f"{tmp_path / 'nowhere'}: not a run directory\n    why: ")
+    assert "Traceback" not in shown.stderr
+
+
 def test_importing_the_package_loads_nothing_that_draws_or_renders() -> None:
     heavy = ("matplotlib", "numpy", "jinja2", "pydantic")
     code = f"import sys, trainway.report; print([name for name in {heavy} if name in sys.modules])"
-    root = Path(__file__).parents[2]
-    shown = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True)
-    assert shown.stdout.strip() == "[]"
+    assert run_python(code) == "[]"
 
 
 def test_summarizing_loads_neither_charts_nor_template(run: RunDirectory) -> None:
@@ -292,6 +300,4 @@ def test_summarizing_loads_neither_charts_nor_template(run: RunDirectory) -> Non
         "import sys; from pathlib import Path; from trainway.report import summarize;"
         "summarize(Path(sys.argv[1])); print([n for n in ('matplotlib', 'jinja2') if n in sys.modules])"
     )
-    command = [sys.executable, "-c", code, str(run.path)]
-    shown = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True, check=True)
-    assert shown.stdout.strip() == "[]"
+    assert run_python(code, run.path) == "[]"

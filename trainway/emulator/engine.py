@@ -1,9 +1,8 @@
 """The emulated CloudFormation of one region: stacks become what a change set asks for, or roll back.
 
 moto's own engine is not used: it ignores DependsOn, skips unknown types, reports internal errors as success and does
-not roll back. The states and messages are CloudFormation's:
-https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/view-stack-events.html (read 2026-11). An operation is
-finished when its call returns, so a client that polls never waits.
+not roll back. The states are those of the API's StackStatus and ResourceStatus. An operation is finished when its call
+returns, so a client that polls never waits.
 """
 
 from __future__ import annotations

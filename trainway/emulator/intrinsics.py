@@ -1,7 +1,7 @@
 """CloudFormation's intrinsic functions: a template value and a scope in, a plain value out.
 
 The list and the rules are those of
-https://docs.aws.amazon.com/AWSCloudFormation/latest/TemplateReference/intrinsic-function-reference.html (read 2026-11).
+https://docs.aws.amazon.com/AWSCloudFormation/latest/TemplateReference/intrinsic-function-reference.html (2026-11).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Template parameters: what the caller gave, checked against what the template asks for.
 
-https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/parameters-section-structure.html (read 2026-11).
+https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/parameters-section-structure.html (2026-11).
 """
 
 from __future__ import annotations

@@ -19,12 +19,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from trainway.spec.errors import UsageError
+
 DIRECTORY = Path(".trainway")
 START_SECONDS = 60.0
 STOP_SECONDS = 10.0
 
 
-class EmulatorError(Exception):
+class EmulatorError(UsageError):
     """The emulator could not be started, found or stopped; the message says why and what to do."""
 
 

@@ -1,6 +1,6 @@
 """AWS's query protocol, driven by botocore's own model of the CloudFormation API: form in, XML out.
 
-https://smithy.io/2.0/aws/protocols/aws-query-protocol.html (read 2026-11).
+https://smithy.io/2.0/aws/protocols/aws-query-protocol.html (2026-11).
 """
 
 from __future__ import annotations

@@ -19,8 +19,9 @@ from trainway.emulator.errors import CloudFormationError
 from trainway.emulator.regex_examples import example
 from trainway.emulator.schema import Properties, ResourceSchema, values_at
 
-# Where Ref is not the primary identifier. Each page is "Return values" at
-# https://docs.aws.amazon.com/AWSCloudFormation/latest/TemplateReference/aws-resource-<service>-<type>.html (2026-11).
+# Where Ref is not the primary identifier, from "Return values" of the type's page in the template reference,
+# https://docs.aws.amazon.com/AWSCloudFormation/latest/TemplateReference/ (2026-11): aws-resource-codebuild-project,
+# -ec2-eip, -ec2-vpccidrblock, -events-rule, -iam-policy. A node group's: https://github.com/aws/aws-cdk/issues/22442.
 REF_EXCEPTIONS = {
     "AWS::CodeBuild::Project": "{Name}",
     "AWS::EC2::EIP": "{PublicIp}",
@@ -30,13 +31,13 @@ REF_EXCEPTIONS = {
     "AWS::IAM::Policy": "{PolicyName}",
 }
 
-# The prefixes of ids in AWS's own examples on the same pages, where the schema has no pattern to tell.
+# Ids whose form the resource schema does not tell, but the patterns of the FSx API do (botocore 1.44, fsx
+# FileSystemId and DataRepositoryAssociationId); the EC2 and EKS ones look like those that the consoles show.
 ID_PREFIXES = {
     "AWS::EC2::FlowLog": "fl",
     "AWS::EC2::PlacementGroup": "pg",
     "AWS::EKS::PodIdentityAssociation": "a",
     "AWS::FSx::DataRepositoryAssociation": "dra",
-    "AWS::FSx::FileSystem": "fs",
 }
 # Services whose ARNs carry no region: https://docs.aws.amazon.com/IAM/latest/UserGuide/reference-arns.html (2026-11).
 GLOBAL_SERVICES = {"budgets", "cloudfront", "iam", "organizations", "route53"}

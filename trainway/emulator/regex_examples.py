@@ -6,7 +6,6 @@ from re import _constants as op  # type: ignore[attr-defined]  # typeshed does n
 from re import _parser as parser  # type: ignore[attr-defined]
 from typing import Any
 
-MOST_REPEATS = 12
 LETTERS = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-_./:"
 
 
@@ -34,7 +33,8 @@ def _item(kind: Any, argument: Any) -> str:
         return next((letter for letter in LETTERS if _contains(argument, ord(letter))), chr(_first(argument)))
     if kind in (op.MAX_REPEAT, op.MIN_REPEAT, op.POSSESSIVE_REPEAT):
         least, most, body = argument
-        return _sequence(body) * min(max(least, 1), most, max(least, MOST_REPEATS))
+        repeats: int = min(max(least, 1), most)
+        return _sequence(body) * repeats
     if kind is op.SUBPATTERN:
         return _sequence(argument[3])
     if kind is op.BRANCH:

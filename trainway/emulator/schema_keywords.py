@@ -1,7 +1,7 @@
 """JSON Schema as CloudFormation speaks it: its extra keywords, its messages, and values that are not known yet.
 
 The extra keywords and the formats are described at https://github.com/aws-cloudformation/cfn-lint/tree/main/docs
-(json_schema keywords and format_keyword.md; read 2026-11).
+(json_schema keywords and format_keyword.md; 2026-11).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A CloudFormation template: text in, checked structure out, and the order in which its resources depend on each other.
 
-The anatomy is https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/template-anatomy.html (read 2026-11).
+The anatomy is https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/template-anatomy.html (2026-11).
 """
 
 from __future__ import annotations

@@ -56,6 +56,8 @@ def render_local(
         "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
     }
     if hand_off:
+        # The S3 connector of the checkpoints does not look the Region up by itself.
+        environment["AWS_REGION"] = hand_off.region
         environment["TRAINWAY_LOCATIONS"] = json.dumps(local_roots(job, hand_off), sort_keys=True)
     return LocalLaunch(
         [

@@ -65,7 +65,7 @@ class Deployment(_Model):
 
     @property
     def stacks(self) -> dict[str, list[Resource]]:
-        """The resources of each stack, by type and logical id; the stacks in the order they were deployed."""
+        """The resources of each stack, by type and logical id; the stacks as they first appear."""
         stacks: defaultdict[str, list[Resource]] = defaultdict(list)
         for resource in self.resources:
             stacks[resource.stack].append(resource)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from trainway.spec.errors import UsageError
 
-class RunUnreadable(Exception):
-    """A run directory that cannot be turned into a report: what is wrong, where, why, and what would put it right.
 
-    It is printed without a traceback, and the command exits with status 2.
-    """
+class RunUnreadable(UsageError):
+    """A run directory that cannot be turned into a report: what is wrong, where, why, and what would put it right."""
 
     def __init__(self, where: Path, what: str, why: str, remedy: str, line: int | None = None) -> None:
         self.where, self.line, self.what, self.why, self.remedy = where, line, what, why, remedy

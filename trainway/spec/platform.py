@@ -2,65 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from enum import StrEnum
 from ipaddress import IPv4Network
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag
-from pydantic_core import PydanticCustomError
+from pydantic import Field
 
-from trainway.spec.services import service_facts
-
-
-def wrong(reason: str, remedy: str) -> PydanticCustomError:
-    """A problem with one value, in the words of its rule; the loader adds file, line and key."""
-    # Braces would be read as template fields by pydantic.
-    return PydanticCustomError("platform", "{reason}", {"reason": reason, "remedy": remedy})
-
-
-class Section(BaseModel):
-    """A part of the file: frozen once read, and a key that it does not know is an error."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-def _matches(pattern: str, reason: str, remedy: str) -> AfterValidator:
-    compiled = re.compile(pattern)
-
-    def check(value: str) -> str:
-        if not compiled.fullmatch(value):
-            raise wrong(reason, remedy)
-        return value
-
-    return AfterValidator(check)
-
-
-Name = Annotated[
-    str,
-    Field(json_schema_extra={"pattern": "^[a-z]([a-z0-9-]{0,28}[a-z0-9])?$"}),
-    _matches(
-        r"[a-z]([a-z0-9-]{0,28}[a-z0-9])?",
-        "names become stack, cluster and Kubernetes names, which allow less than this",
-        "use up to 30 lower-case letters, digits and hyphens, beginning with a letter",
-    ),
-]
-
-Region = Annotated[
-    str,
-    Field(json_schema_extra={"pattern": "^[a-z]{2}(-[a-z]+)+-[0-9]$"}),
-    _matches(r"[a-z]{2}(-[a-z]+)+-\d", "it is not the form of an AWS Region's code", "write it as in us-west-2"),
-]
-
-ZoneId = Annotated[
-    str,
-    Field(json_schema_extra={"pattern": "^[a-z]+[0-9]-az[0-9]+$"}),
-    _matches(
-        r"[a-z]+\d-az\d+",
-        "it is not a zone id; zone names such as us-west-2a mean different places in different accounts",
-        "write the id, as in usw2-az2; `aws ec2 describe-availability-zones` lists both",
-    ),
-]
+from trainway.spec.capacity import Capacity
+from trainway.spec.fields import AddressRange, Email, LustreThroughput, Name, Region, S3Uri, Section, ZoneId, matches
 
 
 class Orchestrator(StrEnum):
@@ -79,79 +28,6 @@ class Orchestrator(StrEnum):
     def is_hyperpod(self) -> bool:
         """True where SageMaker HyperPod owns the accelerated nodes."""
         return self is not Orchestrator.EKS
-
-
-class Reservation(Section):
-    """An On-Demand Capacity Reservation of your account."""
-
-    reservation: Annotated[
-        str,
-        _matches(
-            r"cr-[0-9a-f]{8,17}", "it is not the id of a capacity reservation", "write it as in cr-0123456789abcdef0"
-        ),
-    ]
-
-
-class CapacityBlock(Section):
-    """An EC2 Capacity Block for ML: accelerated nodes bought for some days ahead of time."""
-
-    capacity_block: Annotated[
-        str,
-        _matches(
-            r"cr-[0-9a-f]{8,17}",
-            "it is not the id of a Capacity Block, which is that of its capacity reservation",
-            "write it as in cr-0123456789abcdef0",
-        ),
-    ]
-
-
-class TrainingPlan(Section):
-    """A SageMaker training plan whose target is HyperPod."""
-
-    training_plan: Annotated[
-        str,
-        _matches(
-            r"arn:aws[a-z-]*:sagemaker:[a-z0-9-]+:\d{12}:training-plan/.+",
-            "it is not the ARN of a training plan",
-            "write it as in arn:aws:sagemaker:us-west-2:111122223333:training-plan/NAME",
-        ),
-    ]
-
-
-_CAPACITY_KEYS = {"reservation", "capacity_block", "training_plan"}
-
-
-def _capacity_tag(value: Any) -> str | None:
-    if isinstance(value, dict) and len(value) == 1:
-        key = next(iter(value))
-        if key in _CAPACITY_KEYS:
-            return str(key)
-    if isinstance(value, BaseModel):
-        return next(iter(type(value).model_fields))
-    if value in ("on-demand", "spot"):
-        return "market"
-    return None
-
-
-Capacity = Annotated[
-    Annotated[Literal["on-demand", "spot"], Tag("market")]
-    | Annotated[Reservation, Tag("reservation")]
-    | Annotated[CapacityBlock, Tag("capacity_block")]
-    | Annotated[TrainingPlan, Tag("training_plan")],
-    Discriminator(
-        _capacity_tag,
-        custom_error_type="platform",
-        custom_error_message="it is not a kind of capacity",
-        custom_error_context={
-            "remedy": "write on-demand, spot, {reservation: cr-…}, {capacity_block: cr-…} or {training_plan: arn:…}"
-        },
-    ),
-]
-
-
-def capacity_kind(capacity: Reservation | CapacityBlock | TrainingPlan | str) -> str:
-    """How nodes are paid for, as the catalogue spells it: `on-demand`, `spot`, `reservation`, `capacity-block`, …"""
-    return capacity if isinstance(capacity, str) else next(iter(type(capacity).model_fields)).replace("_", "-")
 
 
 class NodeGroup(Section):
@@ -175,61 +51,24 @@ class NodeGroup(Section):
         return max(self.count, self.max_count or 1)
 
 
-def _parse_range(value: Any) -> IPv4Network:
-    try:
-        network = IPv4Network(value, strict=False)
-    except ValueError:
-        raise wrong("it is not an IPv4 address range", "write it as in 10.0.0.0/16") from None
-    if isinstance(value, str) and value != str(network):
-        raise wrong("an address range begins at its first address", f"write {network}")
-    return network
-
-
-def _private_range(network: IPv4Network) -> IPv4Network:
-    if not network.is_private:
-        raise wrong(
-            "it is not a private address range", "choose one inside 10.0.0.0/8, 172.16.0.0/12 or 192.168.0.0/16"
-        )
-    low, high = service_facts().vpc.prefix_lengths
-    if not low <= network.prefixlen <= high:
-        raise wrong(f"a VPC's range is between /{low} and /{high}", "use a /16 unless addresses are scarce")
-    return network
-
-
 class Network(Section):
     """The VPC that is made for the platform."""
 
-    cidr: Annotated[IPv4Network, BeforeValidator(_parse_range), AfterValidator(_private_range)] = Field(
-        IPv4Network("10.0.0.0/16"), description="The VPC's address range; ranges for large groups are added to it."
+    cidr: AddressRange = Field(
+        IPv4Network("10.0.0.0/16"),
+        description="The VPC's address range; the subnets of all groups must fit in it.",
     )
     access: Literal["private"] = Field(
         "private", description="private: nodes have no public address and reach the outside through NAT."
     )
 
 
-def _throughput(value: int) -> int:
-    known = service_facts().lustre.throughputs
-    if value not in known:
-        raise wrong("FSx for Lustre does not sell this throughput", f"choose one of {', '.join(map(str, known))}")
-    return value
-
-
-S3Uri = Annotated[
-    str,
-    _matches(
-        r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/.*)?",
-        "it is not an S3 location",
-        "write it as in s3://bucket/prefix/",
-    ),
-]
-
-
 class Lustre(Section):
     """The FSx for Lustre file system that every node mounts at /fsx."""
 
-    capacity_tib: float = Field(1.2, gt=0, description="Storage in TiB: 1.2, 2.4 and then steps of 2.4.")
-    throughput_mbps_per_tib: Annotated[int, AfterValidator(_throughput)] = Field(
-        250, description="MB/s per TiB of storage: 125, 250, 500 or 1000."
+    capacity_tib: float = Field(1.2, gt=0, description="Storage in TiB, in the steps that FSx sells.")
+    throughput_mbps_per_tib: LustreThroughput = Field(
+        250, description="MB/s that each TiB of storage gives; a wrong value is told the ones that exist."
     )
     efa: bool = Field(False, description="EFA and GPUDirect Storage between nodes and file system.")
     import_from: tuple[S3Uri, ...] = Field(
@@ -274,17 +113,7 @@ class Observability(Section):
     """What is watched, and who hears of it."""
 
     metrics: Literal["cloudwatch"] = Field("cloudwatch", description="Where metrics and dashboards live.")
-    notify: Annotated[
-        str | None,
-        Field(description="An e-mail address that alarms go to; AWS asks it to confirm once."),
-        AfterValidator(lambda value: _email(value) if value is not None else None),
-    ] = None
-
-
-def _email(value: str) -> str:
-    if not re.fullmatch(r"[^@\s]+@[^@\s]+\.[^@\s]+", value):
-        raise wrong("it is not an e-mail address", "write one address, as in ml-oncall@example.com")
-    return value
+    notify: Email | None = Field(None, description="An e-mail address that alarms go to; AWS asks it to confirm once.")
 
 
 class SystemNodes(Section):
@@ -298,13 +127,13 @@ class Kubernetes(Section):
     """The EKS cluster, for the orchestrators eks and hyperpod-eks."""
 
     version: Annotated[
-        str, _matches(r"1\.\d\d", "it is not a Kubernetes minor version", 'write it in quotes, as in "1.34"')
+        str, matches(r"1\.\d\d", "it is not a Kubernetes minor version", 'write it in quotes, as in "1.34"')
     ] = Field("1.34", description="The Kubernetes minor version, in quotes.")
     system_nodes: SystemNodes = Field(default_factory=SystemNodes)
     admins: tuple[
         Annotated[
             str,
-            _matches(
+            matches(
                 r"arn:aws[a-z-]*:iam::\d{12}:(role|user)/.+",
                 "it is not the ARN of an IAM role or user",
                 "write it as in arn:aws:iam::111122223333:role/Admin",

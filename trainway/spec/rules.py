@@ -9,8 +9,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 
 from trainway.spec.addressing import AddressesDoNotFit, plan_addresses
+from trainway.spec.capacity import TrainingPlan, capacity_kind
 from trainway.spec.catalogue import Catalogue
-from trainway.spec.platform import Platform, TrainingPlan, capacity_kind
+from trainway.spec.platform import Platform
 from trainway.spec.problems import KeyPath
 from trainway.spec.services import service_facts
 

@@ -137,26 +137,22 @@ def delete_cluster(aws: Aws, model: Properties) -> None:
 
 
 def create_node_group(aws: Aws, model: Properties) -> Properties:
-    arguments = {**model, "LaunchTemplate": _launch_template(model)} if "LaunchTemplate" in model else model
-    group = aws.call("eks", "create_nodegroup", arguments)["nodegroup"]
+    group = aws.call("eks", "create_nodegroup", model)["nodegroup"]
     return {"Arn": group["nodegroupArn"], "Id": f"{model['ClusterName']}/{model['NodegroupName']}"}
 
 
-def _launch_template(model: Properties) -> Properties:
-    """CloudFormation takes an id or a name; the API wants exactly one of them too, but moto insists on a version."""
-    return {"Version": "1", **model["LaunchTemplate"]}
-
-
 def update_node_group(aws: Aws, old: Properties, new: Properties) -> Properties:
-    only_changed(
-        old, new, ("Labels", "LaunchTemplate", "NodeRepairConfig", "ReleaseVersion", "ScalingConfig", "Tags", "Taints",
-                   "UpdateConfig", "Version")
-    )  # fmt: skip
-    changed = {key: new[key] for key in ("ScalingConfig", "UpdateConfig") if key in new and old.get(key) != new[key]}
-    if changed:
-        aws.call(
-            "eks", "update_nodegroup_config", {key: new[key] for key in ("ClusterName", "NodegroupName")} | changed
-        )
+    # Every other property that CloudFormation changes in place (versions, tags) has no trace in moto's node group.
+    changed: Properties = {
+        key: new[key] for key in ("ScalingConfig", "UpdateConfig") if key in new and old.get(key) != new[key]
+    }
+    labels, taints = ((old.get(key) or {}, new.get(key) or {}) for key in ("Labels", "Taints"))
+    changed["Labels"] = {"AddOrUpdateLabels": labels[1], "RemoveLabels": sorted(set(labels[0]) - set(labels[1]))}
+    changed["Taints"] = {
+        "AddOrUpdateTaints": list(taints[1]),
+        "RemoveTaints": [taint for taint in taints[0] if taint not in taints[1]],
+    }
+    aws.call("eks", "update_nodegroup_config", {key: new[key] for key in ("ClusterName", "NodegroupName")} | changed)
     return {}
 
 

@@ -3,7 +3,7 @@
 In AWS a CodeBuild stage PUTs its result to the handle's URL and the condition completes. Nothing builds here, so a
 condition completes at once, and says so by its depth, "record": its data is what was signalled before, or a digest
 made of the handle's id when nothing was. A failure that was signalled before fails the condition with its reason, as
-in AWS. https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/using-cfn-waitcondition.html (read 2026-11).
+in AWS. https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/using-cfn-waitcondition.html (2026-11).
 """
 
 from __future__ import annotations

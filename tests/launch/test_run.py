@@ -1,0 +1,65 @@
+"""A job that was stopped half-way ends exactly where the job that nobody touched ends."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.launch.conftest import write_job
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("corpus")
+    options = ["--corpus", "python-stdlib", "--limit-bytes", "400000", "--vocabulary", "512", "--out", str(out)]
+    subprocess.run([sys.executable, "-m", "training.prepare", *options], check=True, cwd=ROOT)
+    return out
+
+
+def launch(job_file: Path, run: Path, *options: str) -> dict[str, Any]:
+    """Launches as a user does, and returns the run's last event."""
+    command = [
+        sys.executable,
+        "-m",
+        "trainway.cli",
+        "launch",
+        str(job_file),
+        "--target=local",
+        f"--run={run}",
+        *options,
+    ]
+    ran = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
+    assert ran.returncode == 0, ran.stdout[-3000:] + ran.stderr[-3000:]
+    lines = (run / "metrics.jsonl").read_text().splitlines()
+    last: dict[str, Any] = json.loads(lines[-1])
+    return last
+
+
+@pytest.mark.slow
+def test_stopped_and_resumed_ends_with_the_same_loss_bit_for_bit(corpus: Path, tmp_path: Path) -> None:
+    for name in ("whole", "halves"):
+        (tmp_path / name).mkdir()
+    data = {"train": str(corpus), "sequence_length": 64, "cache": str(tmp_path / "cache")}
+    whole = write_job(tmp_path / "whole", data=data, checkpoint={"every": 4, "location": str(tmp_path / "whole/ckpt")})
+    halves = write_job(
+        tmp_path / "halves", data=data, checkpoint={"every": 4, "location": str(tmp_path / "halves/ckpt")}
+    )
+    untouched = launch(whole, tmp_path / "whole/run")
+
+    run = tmp_path / "halves/run"
+    launch(halves, run, "--until-step=6")
+    record = json.loads((run / "launch.json").read_text())
+    assert record["exit_status"] == 0
+    resumed = launch(halves, run)
+
+    assert untouched["event"] == resumed["event"] == "end"
+    assert (untouched["step"], untouched["loss_hex"]) == (resumed["step"], resumed["loss_hex"])
+    events = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    assert [event["resumed_from"] for event in events if event["event"] == "start"] == [None, 6]

@@ -1,0 +1,49 @@
+"""`python -m tests.picture` redraws the README's picture of what is deployed, from the stacks themselves."""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from collections import Counter
+from pathlib import Path
+
+from tests.synthesis import ROOT, make_app
+
+EXAMPLE = ROOT / "examples" / "hyperpod-eks-p5.yaml"
+README = ROOT / "README.md"
+BETWEEN = re.compile(r"(?<=<!-- picture -->\n).*(?=<!-- /picture -->)", re.DOTALL)
+# Wires between the things that a reader looks for.
+PLUMBING = {
+    "AccessEntry", "BucketPolicy", "EIP", "FlowLog", "InternetGateway", "LogGroup", "Policy", "PodIdentityAssociation",
+    "Role", "Route", "RouteTable", "SecurityGroupEgress", "SecurityGroupIngress", "SubnetRouteTableAssociation",
+    "Subscription", "TopicPolicy", "VPCGatewayAttachment", "WaitConditionHandle",
+}  # fmt: skip
+
+
+def draw() -> str:
+    """A Mermaid flowchart: a box a stack with what is in it, an arrow for each stack that another one stands on."""
+    lines, arrows = ["```mermaid", "flowchart LR"], []
+    with tempfile.TemporaryDirectory() as out:
+        for stack in make_app(EXAMPLE, Path(out)).synth().stacks:
+            role = stack.stack_name.rsplit("-", 1)[1]
+            kinds = Counter(resource["Type"].split("::", 1)[1] for resource in stack.template["Resources"].values())
+            shown = [
+                kind.replace("::", " ") + (f" ×{count}" if count > 1 else "")
+                for kind, count in sorted(kinds.items())
+                if kind.split("::")[-1] not in PLUMBING
+            ]
+            lines.append(f'  {role}["<b>{stack.stack_name}</b><br/>{"<br/>".join(shown)}"]')
+            below = sorted(each.id for each in stack.dependencies if not each.id.endswith(".assets"))
+            arrows += [f"  {name.rsplit('-', 1)[1]} --> {role}" for name in below]
+    return "\n".join([*lines, *arrows, "```", ""])
+
+
+def main() -> None:
+    """Replaces what stands between the README's markers."""
+    os.environ["CDK_VALIDATION"] = "false"
+    README.write_text(BETWEEN.sub(lambda _: draw(), README.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

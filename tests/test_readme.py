@@ -1,0 +1,84 @@
+"""What the README says is so."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.picture import BETWEEN, README, ROOT, draw
+from trainway.spec.loader import load_platform
+from trainway.spec.problems import SpecError
+
+TEXT = README.read_text(encoding="utf-8")
+COMMANDS = re.findall(r"^    ((?:make|trainway) [^#\n]*?)(?: +#.*)?$", TEXT, re.MULTILINE)
+PLATFORM = re.findall(r"```yaml\n(.*?)```", TEXT, re.DOTALL)[0]
+
+
+def test_the_first_two_commands_are_all_the_set_up_there_is() -> None:
+    assert COMMANDS[:2] == ["make run", "make test"]
+
+
+def test_every_make_verb_exists() -> None:
+    verbs = {command.split()[1] for command in COMMANDS if command.startswith("make")} | {"help", "lint"}
+    for verb in verbs:
+        subprocess.run(["make", "--dry-run", verb], cwd=ROOT, check=True, capture_output=True)
+
+
+@pytest.mark.parametrize("command", [each for each in COMMANDS if each.startswith("trainway")])
+def test_every_command_is_understood(command: str) -> None:
+    arguments = shlex.split(command)[1:]
+    environment = {**os.environ, "AWS_ENDPOINT_URL": "http://localhost:9"}
+    ran = subprocess.run(
+        [sys.executable, "-m", "trainway.cli", *arguments], cwd=ROOT, capture_output=True, text=True, env=environment
+    )
+    if arguments[0] == "report":
+        assert "there is no such" in ran.stderr or "no run" in ran.stderr or "why:" in ran.stderr
+    elif arguments[0] == "launch":
+        assert "hand-off" in ran.stderr  # understood as far as one can be without a deployed platform
+    else:
+        assert ran.returncode == 0, ran.stderr
+
+
+def test_the_platform_file_is_a_good_one(tmp_path: Path) -> None:
+    file = tmp_path / "platform.yaml"
+    file.write_text(PLATFORM)
+    assert load_platform(file).node_groups[0].largest == 64
+
+
+def test_the_errors_are_what_is_printed(tmp_path: Path) -> None:
+    shown = re.findall(r"\$ trainway check platform.yaml\n(.*?)```", TEXT, re.DOTALL)[0]
+    wrong = (
+        PLATFORM.replace("# platform.yaml\n", "")
+        .replace("usw2-az2", "us-west-2b")
+        .replace("e: p5.48xlarge", "e: p5.48xlrge")
+    )
+    file = tmp_path / "platform.yaml"
+    file.write_text(wrong)
+    with pytest.raises(SpecError) as caught:
+        load_platform(file)
+    assert str(caught.value).replace(f"{tmp_path}/", "") == shown.strip()
+
+
+def test_the_picture_is_what_the_stacks_are() -> None:
+    found = BETWEEN.search(TEXT)
+    assert found and found[0] == draw(), "redraw it with `make golden`"
+
+
+def test_every_link_leads_somewhere() -> None:
+    for target in re.findall(r"\]\(([^)]+)\)", TEXT):
+        assert target.startswith("https://") or (ROOT / target).exists(), target
+
+
+def test_the_bundled_job_says_how_its_text_is_made() -> None:
+    from trainway.demo import CORPUS
+
+    job = ROOT / "examples/jobs/tiny.yaml"
+    out = yaml.safe_load(job.read_text())["data"]["train"]
+    assert shlex.join(["python", "-m", "training.prepare", *CORPUS, "--out", out]) in job.read_text()
