@@ -5,10 +5,10 @@ from pathlib import Path
 
 import aws_cdk as cdk
 
-from stacks.cluster import Foundation
 from stacks.constructs.bundle import make_bundle
 from stacks.constructs.lustre import MOUNT_PATH
 from stacks.eks import EksStack
+from stacks.foundation import Foundation
 from stacks.hyperpod_eks import HyperPodEksStack
 from stacks.hyperpod_slurm import HyperPodSlurmStack
 from stacks.image import ImageStack

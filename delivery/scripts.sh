@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Puts lifecycle_scripts/ and the parameters of this platform at the prefix that HyperPod nodes read when they are created.
 #
-#   LIFECYCLE_S3_URI      s3://sagemaker-…/prefix; HyperPod's managed role reads only buckets of that name
+#   LIFECYCLE_S3_URI      s3://bucket/prefix, which the execution role of the nodes reads
 #   ORCHESTRATOR          hyperpod-slurm | hyperpod-eks
 #   CONTROLLER_GROUP      instance group of the Slurm controller; empty on Kubernetes
 #   LOGIN_GROUP           instance group of the login nodes; may be empty

@@ -6,17 +6,13 @@ import aws_cdk as cdk
 from aws_cdk import aws_sagemaker as sagemaker
 from constructs import Construct
 
-from stacks.cluster import Foundation
-from stacks.constructs.cluster_stage import cluster_stage
-from stacks.constructs.control_plane import ControlPlane
 from stacks.constructs.delivery import Delivery, needs_policies
 from stacks.constructs.execution_role import ExecutionRole
 from stacks.constructs.hand_off import write_hand_off
 from stacks.constructs.hyperpod import instance_group
-from stacks.constructs.job_role import job_role
+from stacks.constructs.kubernetes import Kubernetes
 from stacks.constructs.scripts_stage import SCRIPTS_PREFIX, life_cycle_scripts, scripts_stage
-from stacks.manifests.namespace import namespaces
-from trainway.spec import handoff
+from stacks.foundation import Foundation
 
 Cluster = sagemaker.CfnCluster
 
@@ -25,41 +21,26 @@ class HyperPodEksStack(cdk.Stack):
     """Control plane, what HyperPod requires in it, and then the HyperPod cluster."""
 
     def __init__(self, scope: Construct, id: str, *, foundation: Foundation) -> None:
-        platform, network, storage, image = (
-            foundation.platform,
-            foundation.network,
-            foundation.storage,
-            foundation.image,
-        )
+        platform, network, bucket = foundation.platform, foundation.network, foundation.storage.bucket
         super().__init__(scope, id, env=foundation.env, description=f"Trainway {platform.name}: HyperPod on EKS")
-        control_plane = ControlPlane(
-            self,
-            "ControlPlane",
-            name=platform.name,
-            kubernetes=platform.kubernetes_or_default,
-            subnet_ids=network.cluster_subnet_ids,
-        )
-        teams = namespaces(platform)
-        job_role(self, "Job", bucket=storage.bucket, control_plane=control_plane, namespaces=teams)
-        scripts = life_cycle_scripts(storage, foundation.bundle.scripts_content)
-        charts = cluster_stage(self, control_plane=control_plane, storage=storage, image=image, wait_for_pods=True)
-        uploads = scripts_stage(self, platform=platform, storage=storage, scripts=scripts)
+        kubernetes = Kubernetes(self, "Kubernetes", foundation=foundation)
+        control_plane = kubernetes.control_plane
+        scripts = life_cycle_scripts(foundation)
         delivery = Delivery(
             self,
             "Delivery",
-            name=f"{platform.name}-delivery",
-            bundle=foundation.bundle,
-            bucket=storage.bucket,
+            foundation=foundation,
             # The image takes longest and the cluster does not wait for it, so it is not in the charts' way.
-            steps=[[uploads, *([image.mirror] if image.mirror else [])], [charts], [image.build]],
+            steps=[
+                [scripts_stage(self, foundation, scripts), *foundation.image.mirror],
+                [kubernetes.charts],
+                [foundation.image.build],
+            ],
             after=control_plane.ready,
         )
-        role = ExecutionRole(
-            self,
-            "ExecutionRole",
-            bucket=storage.bucket,
-            scripts_prefix=SCRIPTS_PREFIX,
-            eks_cluster_arn=control_plane.cluster.attr_arn,
+        eks_arn = control_plane.cluster.attr_arn
+        execution = ExecutionRole(
+            self, "ExecutionRole", bucket=bucket, scripts_prefix=SCRIPTS_PREFIX, eks_cluster_arn=eks_arn
         )
         security_group_ids = [network.efa_group_id, control_plane.security_group_id]
         hyperpod = Cluster(
@@ -67,7 +48,7 @@ class HyperPodEksStack(cdk.Stack):
             "HyperPod",
             cluster_name=platform.name,
             orchestrator=Cluster.OrchestratorProperty(
-                eks=Cluster.ClusterOrchestratorEksConfigProperty(cluster_arn=control_plane.cluster.attr_arn)
+                eks=Cluster.ClusterOrchestratorEksConfigProperty(cluster_arn=eks_arn)
             ),
             node_recovery="Automatic",
             node_provisioning_mode="Continuous",
@@ -79,7 +60,7 @@ class HyperPodEksStack(cdk.Stack):
                     name=group.name,
                     instance=foundation.catalogue[group.instance_type],
                     count=group.count,
-                    role=role.role,
+                    role=execution.role,
                     scripts=scripts,
                     subnet_id=network.subnet_of(group),
                     security_group_ids=security_group_ids,
@@ -89,8 +70,7 @@ class HyperPodEksStack(cdk.Stack):
                 for group in platform.node_groups
             ],
         )
-        needs_policies(hyperpod, role.role)
+        needs_policies(hyperpod, execution.role)
         for stage in ("scripts", "cluster"):
             hyperpod.add_resource_dependency(delivery.stage_done[stage])
-        cluster = handoff.Cluster(name=platform.name, arn=hyperpod.attr_cluster_arn, namespaces=teams)
-        write_hand_off(self, platform=platform, storage=storage, image=image, cluster=cluster)
+        write_hand_off(self, foundation, cluster_arn=hyperpod.attr_cluster_arn, namespaces=kubernetes.namespaces)

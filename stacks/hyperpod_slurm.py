@@ -8,7 +8,6 @@ import aws_cdk as cdk
 from aws_cdk import aws_sagemaker as sagemaker
 from constructs import Construct
 
-from stacks.cluster import Foundation
 from stacks.constructs.delivery import Delivery, needs_policies
 from stacks.constructs.execution_role import ExecutionRole
 from stacks.constructs.hand_off import write_hand_off
@@ -20,7 +19,7 @@ from stacks.constructs.scripts_stage import (
     life_cycle_scripts,
     scripts_stage,
 )
-from trainway.spec import handoff
+from stacks.foundation import Foundation
 
 Cluster = sagemaker.CfnCluster
 HEAD_VOLUME_GIB = 500
@@ -30,28 +29,20 @@ class HyperPodSlurmStack(cdk.Stack):
     """Scripts first, then the HyperPod cluster, whose Slurm configuration the service manages."""
 
     def __init__(self, scope: Construct, id: str, *, foundation: Foundation) -> None:
-        platform, network, storage, image = (
-            foundation.platform,
-            foundation.network,
-            foundation.storage,
-            foundation.image,
-        )
+        platform, network, storage = foundation.platform, foundation.network, foundation.storage
         super().__init__(scope, id, env=foundation.env, description=f"Trainway {platform.name}: HyperPod on Slurm")
-        scripts = life_cycle_scripts(storage, foundation.bundle.scripts_content)
-        uploads = scripts_stage(self, platform=platform, storage=storage, scripts=scripts)
+        scripts = life_cycle_scripts(foundation)
         delivery = Delivery(
             self,
             "Delivery",
-            name=f"{platform.name}-delivery",
-            bundle=foundation.bundle,
-            bucket=storage.bucket,
-            steps=[[uploads, image.build]],
+            foundation=foundation,
+            steps=[[scripts_stage(self, foundation, scripts), foundation.image.build]],
         )
-        role = ExecutionRole(
+        execution = ExecutionRole(
             self, "ExecutionRole", bucket=storage.bucket, scripts_prefix=SCRIPTS_PREFIX, eks_cluster_arn=None
         )
         common: dict[str, Any] = {
-            "role": role.role,
+            "role": execution.role,
             "scripts": scripts,
             "security_group_ids": [network.efa_group_id],
             "lustre": storage.lustre.file_system,
@@ -97,7 +88,6 @@ class HyperPodSlurmStack(cdk.Stack):
             vpc_config=Cluster.VpcConfigProperty(security_group_ids=[network.efa_group_id], subnets=[head_subnet]),
             instance_groups=groups,
         )
-        needs_policies(hyperpod, role.role)
+        needs_policies(hyperpod, execution.role)
         hyperpod.add_resource_dependency(delivery.stage_done["scripts"])
-        cluster = handoff.Cluster(name=platform.name, arn=hyperpod.attr_cluster_arn, namespaces=())
-        write_hand_off(self, platform=platform, storage=storage, image=image, cluster=cluster)
+        write_hand_off(self, foundation, cluster_arn=hyperpod.attr_cluster_arn)

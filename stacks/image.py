@@ -57,7 +57,7 @@ class ImageStack(cdk.Stack):
             (storage.bucket.arn_for_objects(f"{TOOLS_PREFIX}/*"),),
             because="Tools are named by their version, below their own prefix.",
         )
-        self.mirror = self._mirror() if self.mirrored else None
+        self.mirror = [self._mirror()] if self.mirrored else []
 
     def _mirror(self) -> BuildStage:
         return BuildStage(

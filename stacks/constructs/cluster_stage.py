@@ -16,9 +16,9 @@ from stacks.storage import StorageStack
 
 
 def cluster_stage(
-    scope: Construct, *, control_plane: ControlPlane, storage: StorageStack, image: ImageStack, wait_for_pods: bool
+    scope: Construct, *, control_plane: ControlPlane, storage: StorageStack, image: ImageStack
 ) -> BuildStage:
-    """A stage that administers the cluster and reads the mirror; `wait_for_pods` where nodes for them exist already."""
+    """A stage that administers the cluster and reads the mirror; the system nodes its charts need exist by then."""
     lustre = storage.lustre.file_system
     facts: Mapping[str, str] = {
         "TRAINWAY_FSX_ID": lustre.ref,
@@ -34,7 +34,6 @@ def cluster_stage(
             **image.mirror_environment,
             **facts,
             "CLUSTER_NAME": control_plane.name,
-            **({} if wait_for_pods else {"ROLLOUT_TIMEOUT_SECONDS": "0"}),
         },
         permissions=[
             Permission(("eks:DescribeCluster",), (control_plane.cluster.attr_arn,)),

@@ -12,8 +12,8 @@ from aws_cdk import aws_s3_assets as assets
 from constructs import Construct
 
 from stacks.constructs.build_stage import BuildStage
-from stacks.constructs.bundle import Bundle
 from stacks.constructs.permissions import Permission, grant
+from stacks.foundation import Foundation
 
 Pipeline = codepipeline.CfnPipeline
 ARTIFACT_NAMES = "Each run names its own artifacts, below the pipeline's prefix."
@@ -33,18 +33,18 @@ class Delivery(Construct):
         scope: Construct,
         id: str,
         *,
-        name: str,
-        bundle: Bundle,
-        bucket: s3.IBucket,
+        foundation: Foundation,
         steps: Sequence[Sequence[BuildStage]],
         after: Sequence[cdk.CfnResource] = (),
     ) -> None:
         super().__init__(scope, id)
-        source = assets.Asset(self, "Bundle", path=str(bundle.directory))
+        name, bucket = f"{foundation.platform.name}-delivery", foundation.storage.bucket
+        content = foundation.bundle.content
+        source = assets.Asset(self, "Bundle", path=str(foundation.bundle.directory))
         self.stage_done: dict[str, cdk.CfnWaitCondition] = {}
         stages = [stage for step in steps for stage in step]
         handles = {
-            stage.name: cdk.CfnWaitConditionHandle(self, f"{stage.name.capitalize()}Handle{bundle.content}")
+            stage.name: cdk.CfnWaitConditionHandle(self, f"{stage.name.capitalize()}Handle{content}")
             for stage in stages
         }
         # CodePipeline keeps artifacts below the first twenty characters of its name.
@@ -71,7 +71,7 @@ class Delivery(Construct):
             _grant_artifacts(stage, artifacts)
             done = cdk.CfnWaitCondition(
                 self,
-                f"{stage.name.capitalize()}Done{bundle.content}",
+                f"{stage.name.capitalize()}Done{content}",
                 handle=handles[stage.name].ref,
                 count=1,
                 timeout=str(_wait_seconds(steps, stage)),

@@ -7,36 +7,30 @@ from aws_cdk import aws_ssm as ssm
 from constructs import Construct
 
 from stacks.constructs.lustre import MOUNT_PATH
-from stacks.image import ImageStack
-from stacks.storage import StorageStack
+from stacks.foundation import Foundation
 from trainway.spec import handoff
-from trainway.spec.platform import Platform
 
 
 def write_hand_off(
-    scope: Construct,
-    *,
-    platform: Platform,
-    storage: StorageStack,
-    image: ImageStack,
-    cluster: handoff.Cluster,
+    scope: Construct, foundation: Foundation, *, cluster_arn: str, namespaces: tuple[str, ...] = ()
 ) -> None:
     """Puts the hand-off document at the platform's parameter, and its name into the stack's outputs."""
-    lustre = storage.lustre
+    platform, storage = foundation.platform, foundation.storage
+    file_system = storage.lustre.file_system
     document = handoff.HandOff(
         platform=platform.name,
         orchestrator=platform.orchestrator.value,
         region=platform.region,
         bucket=storage.bucket.bucket_name,
         file_system=handoff.FileSystem(
-            file_system_id=lustre.file_system.ref,
-            dns_name=lustre.file_system.attr_dns_name,
-            mount_name=lustre.file_system.attr_lustre_mount_name,
+            file_system_id=file_system.ref,
+            dns_name=file_system.attr_dns_name,
+            mount_name=file_system.attr_lustre_mount_name,
             mount_path=MOUNT_PATH,
-            associations=tuple(lustre.associations),
+            associations=tuple(storage.lustre.associations),
         ),
-        image_uri=image.image_uri,
-        cluster=cluster,
+        image_uri=foundation.image.image_uri,
+        cluster=handoff.Cluster(name=platform.name, arn=cluster_arn, namespaces=namespaces),
         node_groups=tuple(
             handoff.Nodes(
                 name=group.name, instance_type=group.instance_type, count=group.count, max_count=group.largest

@@ -9,22 +9,22 @@ from stacks.constructs.build_stage import BuildStage
 from stacks.constructs.hyperpod import LifeCycleScripts
 from stacks.constructs.lustre import MOUNT_PATH
 from stacks.constructs.permissions import Permission
-from stacks.storage import StorageStack
-from trainway.spec.platform import Orchestrator, Platform
+from stacks.foundation import Foundation
+from trainway.spec.platform import Orchestrator
 
 SCRIPTS_PREFIX = "lifecycle_scripts"
 CONTROLLER_GROUP, LOGIN_GROUP = "controller", "login"
 
 
-def life_cycle_scripts(storage: StorageStack, content: str) -> LifeCycleScripts:
+def life_cycle_scripts(foundation: Foundation) -> LifeCycleScripts:
     """Where one version of the scripts lies: a node replaced a month later runs what its cluster was made with."""
-    return LifeCycleScripts(f"s3://{storage.bucket.bucket_name}/{SCRIPTS_PREFIX}/{content}")
+    bucket, content = foundation.storage.bucket.bucket_name, foundation.bundle.scripts_content
+    return LifeCycleScripts(f"s3://{bucket}/{SCRIPTS_PREFIX}/{content}")
 
 
-def scripts_stage(
-    scope: Construct, *, platform: Platform, storage: StorageStack, scripts: LifeCycleScripts
-) -> BuildStage:
+def scripts_stage(scope: Construct, foundation: Foundation, scripts: LifeCycleScripts) -> BuildStage:
     """A stage that may write below the scripts' prefix and nowhere else."""
+    platform, storage = foundation.platform, foundation.storage
     slurm = platform.orchestrator is Orchestrator.HYPERPOD_SLURM
     lustre = storage.lustre.file_system
     environment = {
