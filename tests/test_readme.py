@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.picture import BETWEEN, README, ROOT, draw
+from tests.picture import BETWEEN, README, draw
+from tests.synthesis import ROOT
 from trainway.spec.loader import load_platform
 from trainway.spec.problems import SpecError
 

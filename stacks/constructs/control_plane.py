@@ -35,7 +35,13 @@ class ControlPlane(Construct):
             managed_policies=[iam.ManagedPolicy.from_aws_managed_policy_name("AmazonEKSClusterPolicy")],
         )
         acknowledge(role, "The policy that EKS requires of a cluster role.", _managed("AmazonEKSClusterPolicy"))
-        secrets = kms.Key(self, "Secrets", description=f"Kubernetes secrets of {name}", enable_key_rotation=True)
+        secrets = kms.Key(
+            self,
+            "Secrets",
+            description=f"Kubernetes secrets of {name}",
+            enable_key_rotation=True,
+            removal_policy=cdk.RemovalPolicy.DESTROY,
+        )
         self.cluster = eks.CfnCluster(
             self,
             "Cluster",

@@ -15,7 +15,7 @@ from trainway.report.history import History, make_history
 from trainway.report.svg import PHASE_COLOURS
 
 if TYPE_CHECKING:
-    from conftest import RunDirectory
+    from tests.report.conftest import RunDirectory
 
 
 def history_of(run: RunDirectory) -> History:

@@ -13,7 +13,7 @@ from trainway.report import RunUnreadable
 from trainway.report.events import Start, Step, read_events
 
 if TYPE_CHECKING:
-    from conftest import RunDirectory
+    from tests.report.conftest import RunDirectory
 
 
 def test_events_come_in_the_order_of_the_file(run: RunDirectory) -> None:

@@ -12,7 +12,7 @@ from trainway.report.events import read_events
 from trainway.report.history import History, make_history
 
 if TYPE_CHECKING:
-    from conftest import RunDirectory
+    from tests.report.conftest import RunDirectory
 
 
 def history_of(run: RunDirectory) -> History:

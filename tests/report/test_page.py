@@ -17,7 +17,7 @@ import pytest
 from trainway.report import RunUnreadable, write_report
 
 if TYPE_CHECKING:
-    from conftest import RunDirectory
+    from tests.report.conftest import RunDirectory
 
 VOID = {"meta", "link", "br", "img", "hr", "input"}
 
@@ -135,7 +135,7 @@ def test_ten_thousand_steps_stay_below_half_a_megabyte(run: RunDirectory) -> Non
     lines = [start]
     for number in range(1, 10_001):
         noise = (number * 7919 % 1000) / 1000  # as rough as a curve can be
-        changes = {"step": number, "loss": 2 + noise, "grad_norm": 1 + noise, "mfu": noise}
+        changes: dict[str, object] = {"step": number, "loss": 2 + noise, "grad_norm": 1 + noise, "mfu": noise}
         breakdown = {phase: seconds * (1 + noise) for phase, seconds in step["breakdown"].items()}
         seconds = sum(breakdown.values())
         changes |= {"breakdown": breakdown, "step_seconds": seconds, "tokens_per_second": 4096 / seconds}

@@ -47,7 +47,7 @@ def test_destroy_keeps_the_buckets_and_nothing_else(example: Path, synthesized: 
     for template in synthesized[example.stem].values():
         for name, resource in template["Resources"].items():
             kept = resource.get("DeletionPolicy") == "Retain"
-            assert not kept or resource["Type"] in ("AWS::S3::Bucket", "AWS::KMS::Key"), name
+            assert not kept or resource["Type"] == "AWS::S3::Bucket", name
     buckets = [
         resource
         for resource in synthesized[example.stem]["storage"]["Resources"].values()

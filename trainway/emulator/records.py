@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
-import regex  # type: ignore[import-untyped]  # comes with cfn-lint, without types
+import regex
 
 from trainway.emulator.errors import CloudFormationError
 from trainway.emulator.regex_examples import example

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from difflib import get_close_matches
 from typing import Any
 
-import regex  # type: ignore[import-untyped]  # comes with cfn-lint, without types
+import regex
 from jsonschema import Draft202012Validator, ValidationError
 from jsonschema.validators import extend
 

@@ -79,15 +79,12 @@ class Cluster(cdk.Stack):
                 name=category,
                 action_type_id=pipeline.ActionTypeIdProperty(category=category, **kind),
                 configuration=configuration,
-                **artifacts,
+                output_artifacts=[{"name": "a"}] if category == "Source" else None,
+                input_artifacts=[{"name": "a"}] if category == "Deploy" else None,
             )
-            for category, configuration, artifacts in (
-                (
-                    "Source",
-                    {"S3Bucket": bucket.bucket_name, "S3ObjectKey": "a.zip"},
-                    {"output_artifacts": [{"name": "a"}]},
-                ),
-                ("Deploy", {"BucketName": bucket.bucket_name, "Extract": "true"}, {"input_artifacts": [{"name": "a"}]}),
+            for category, configuration in (
+                ("Source", {"S3Bucket": bucket.bucket_name, "S3ObjectKey": "a.zip"}),
+                ("Deploy", {"BucketName": bucket.bucket_name, "Extract": "true"}),
             )
         }
         codepipeline.CfnPipeline(
