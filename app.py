@@ -31,7 +31,8 @@ CLUSTERS = {
 def add_stacks(app: cdk.App, platform: Platform) -> None:
     """Network → storage → image → cluster → observability, each given the ones it stands on."""
     name, env, catalogue = platform.name, cdk.Environment(region=platform.region), load_catalogue()
-    bundle = make_bundle(cluster_manifests(platform, catalogue, mount_path=MOUNT_PATH))
+    manifests = cluster_manifests(platform, catalogue, mount_path=MOUNT_PATH)
+    bundle = make_bundle(Path(app.outdir) / "bundle", manifests)
     network = NetworkStack(app, f"{name}-network", platform=platform, catalogue=catalogue, env=env)
     storage = StorageStack(app, f"{name}-storage", platform=platform, network=network, env=env)
     image = ImageStack(app, f"{name}-image", platform=platform, bundle=bundle, storage=storage, env=env)

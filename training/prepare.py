@@ -131,7 +131,7 @@ def _finish(contents: list[str], location: str, index: Index, shard_tokens: int)
             index = index.model_copy(update={"shards": (*index.shards, shard)})
             storage.write(storage.join(location, UNFINISHED), index.model_dump_json(indent=2).encode())
             pending, pending_tokens = [], 0
-    storage.write(storage.join(location, shards.INDEX), index.model_dump_json(indent=2).encode())
+    shards.write_index(location, index)
     storage.delete(location, [UNFINISHED])
     progress.finish(f"{index.tokens:,} tokens in {len(index.shards)} files at {location}")
     return index

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,9 +27,10 @@ class Bundle:
     scripts_content: str
 
 
-def make_bundle(manifests: Mapping[str, Mapping[str, Any]]) -> Bundle:
-    """Copies the parts, and writes the manifests as `manifests/NAME.json`, into a directory of their own."""
-    directory = Path(tempfile.mkdtemp(prefix="trainway-bundle-"))
+def make_bundle(directory: Path, manifests: Mapping[str, Mapping[str, Any]]) -> Bundle:
+    """Copies the parts, and writes the manifests as `manifests/NAME.json`, into a directory that it makes anew."""
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir(parents=True)
     for part in PARTS:
         if (REPOSITORY / part).is_dir():
             shutil.copytree(REPOSITORY / part, directory / part, ignore=SIDE_PRODUCTS)

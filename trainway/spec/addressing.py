@@ -12,7 +12,7 @@ from enum import StrEnum
 from ipaddress import IPv4Network
 
 from trainway.spec.catalogue import Catalogue, Instance, InterfaceKind
-from trainway.spec.platform import NodeGroup, Platform
+from trainway.spec.platform import Platform
 from trainway.spec.services import service_facts
 
 
@@ -59,10 +59,6 @@ class AddressPlan:
 
     vpc_cidrs: tuple[IPv4Network, ...]
     subnets: tuple[Subnet, ...]
-
-    def for_group(self, group: NodeGroup) -> Subnet:
-        """The subnet of a node group."""
-        return next(subnet for subnet in self.subnets if subnet.name == group.name)
 
     def of_role(self, role: SubnetRole) -> tuple[Subnet, ...]:
         """The subnets of one role, in the order of the platform's zones."""
