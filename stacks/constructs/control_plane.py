@@ -168,7 +168,6 @@ class ControlPlane(Construct):
             self,
             "SystemNodes",
             cluster_name=self.cluster.ref,
-            nodegroup_name="system",
             node_role=self.node_role.role_arn,
             subnets=subnet_ids,
             instance_types=[nodes.instance_type],

@@ -41,7 +41,7 @@ def training_node_group(
         scope,
         f"{id}Nodes",
         cluster_name=control_plane.cluster.ref,
-        nodegroup_name=group.name,
+        # No name of its own: a group that has one cannot be replaced, because the new one needs the name first.
         node_role=control_plane.node_role.role_arn,
         subnets=[subnet_id],
         instance_types=None if block else [group.instance_type],

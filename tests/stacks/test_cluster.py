@@ -44,7 +44,7 @@ def test_reserved_nodes_name_their_reservation(synthesized: Synthesized) -> None
 
 def test_node_group_of_an_accelerated_type_keeps_other_pods_away(synthesized: Synthesized) -> None:
     groups = resources(synthesized["eks-p5"]["cluster"], "AWS::EKS::Nodegroup")
-    by_name = {group["NodegroupName"]: group for group in groups.values()}
+    by_name = {group["Labels"]["trainway.dev/nodes"]: group for group in groups.values()}
     assert by_name["train"]["AmiType"] == "AL2023_x86_64_NVIDIA"
     assert by_name["train"]["Taints"][0]["Effect"] == "NO_SCHEDULE"
     assert by_name["data"]["AmiType"] == "AL2023_x86_64_STANDARD"
