@@ -22,7 +22,6 @@ run: setup ## Deploy to an emulated AWS, train on this machine, write the report
 	@$(bin)/trainway demo --platform $(PLATFORM)
 
 test: setup ## Run every test
-	@scripts/install-test-packages
 	$(bin)/python -m pytest
 
 test-fast: setup ## Run the tests that take seconds

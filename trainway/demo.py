@@ -14,7 +14,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from training.config import Job
@@ -37,35 +37,36 @@ def run_demo(platform_file: Path, job_file: Path, *, processes: int, run: Path |
     """Runs the path, printing each step's progress. Raises UsageError when a step fails, with its command."""
     platform, job = load_platform(platform_file), load(job_file, Job)
     directory = run or default_run_directory(job.name)
-    cdk = _cdk()
-    with _step("starting an emulated AWS"):
-        emulating = running(region=platform.region)
-        emulator = emulating.__enter__()
-    try:
-        with _environment(emulator.child_environment()):
-            with _step("cdk bootstrap"):
-                _run([*cdk, "bootstrap", f"aws://{os.environ['CDK_DEFAULT_ACCOUNT']}/{platform.region}"])
-            with _step(f"cdk deploy --all, from {platform_file}"):
-                deploy = [*cdk, "deploy", "--all", "--require-approval", "never", "--progress", "events"]
-                _run([*deploy, "--context", f"platform={platform_file}"])
-            hand_off = _read_hand_off(platform)
-            _say_what_was_made(emulator)
-            locations = {"TRAINWAY_LOCATIONS": json.dumps(local_roots(job, hand_off))}
-            with _step(f"preparing {job.data.train}"), _environment({**os.environ, **locations}):
-                _run([sys.executable, "-m", "training.prepare", *CORPUS, "--out", job.data.train])
-            with _step(f"training {job.name} on {processes} processes"):
-                make_run_directory(job_file, directory)
-                _write_deployment(directory, platform, emulator)
-                launched = render_local(job, directory, processes=processes, hand_off=hand_off)
-                if run_local(launched, directory) != 0:
-                    raise usage_error("the job failed", why=f"see {directory / 'logs'}", fix=str(launched))
-            _say_what_was_kept(hand_off, job)
-    finally:
-        emulating.__exit__(None, None, None)
+    with ExitStack() as until_the_end:
+        with _step("starting an emulated AWS"):
+            emulator = until_the_end.enter_context(running(region=platform.region))
+        until_the_end.enter_context(_environment(emulator.child_environment()))
+        _deploy(platform, platform_file)
+        hand_off = _read_hand_off(platform)
+        _say_what_was_made(emulator)
+        locations = {"TRAINWAY_LOCATIONS": json.dumps(local_roots(job, hand_off))}
+        with _step(f"preparing {job.data.train}"), _environment({**os.environ, **locations}):
+            _run([sys.executable, "-m", "training.prepare", *CORPUS, "--out", job.data.train])
+        with _step(f"training {job.name} on {processes} processes"):
+            make_run_directory(job_file, directory)
+            _write_deployment(directory, platform, emulator)
+            launched = render_local(job, directory, processes=processes, hand_off=hand_off)
+            if run_local(launched, directory) != 0:
+                raise usage_error("the job failed", why=f"see {directory / 'logs'}", fix=str(launched))
+        _say_what_was_kept(hand_off, job)
     summary = summarize(directory)
     if summary.first_loss is not None and summary.final_loss is not None:
         print(f"\nloss {summary.first_loss:.4f} → {summary.final_loss:.4f} in {summary.steps} steps")
     print(f"report: {write_report(directory).resolve()}")
+
+
+def _deploy(platform: Platform, platform_file: Path) -> None:
+    cdk = _cdk()
+    with _step("cdk bootstrap"):
+        _run([*cdk, "bootstrap", f"aws://{os.environ['CDK_DEFAULT_ACCOUNT']}/{platform.region}"])
+    with _step(f"cdk deploy --all, from {platform_file}"):
+        options = ["--require-approval", "never", "--progress", "events", "--context", f"platform={platform_file}"]
+        _run([*cdk, "deploy", "--all", *options])
 
 
 def _cdk() -> list[str]:
@@ -104,7 +105,8 @@ def _run(command: list[str]) -> None:
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
     assert process.stdout is not None  # it was asked for
     for line in process.stdout:
-        if line.strip():
+        # That something begins is said again, and better, when it is done.
+        if line.strip() and "_IN_PROGRESS" not in line:
             print(f"   │ {line.rstrip()}", flush=True)
     if process.wait() != 0:
         line = shlex.join(command)

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from training.config import Job
 from trainway.spec.catalogue import load_catalogue
 from trainway.spec.loader import load
-from training.config import Job
 
 JOBS = sorted((Path(__file__).parents[2] / "examples" / "jobs").glob("*.yaml"))
 
