@@ -11,7 +11,7 @@ class EfaSecurityGroup(Construct):
 
     EFA's traffic is checked against rules that name the group; an egress rule to 0.0.0.0/0 does not count for it. L1
     rules on purpose: `ec2.SecurityGroup` drops self-referencing egress when all egress is allowed, with a warning only.
-    https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/efa-start.html
+    https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/create-efa.html (read 2026-11-21)
     """
 
     def __init__(self, scope: Construct, id: str, *, vpc_id: str) -> None:

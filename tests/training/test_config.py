@@ -112,13 +112,10 @@ def test_the_job_file_has_a_schema_in_which_every_key_is_described() -> None:
             assert "description" in key or "$ref" in key, name
 
 
-def test_the_bundled_jobs_are_right() -> None:
-    paths = list((Path(__file__).parents[2] / "examples/jobs").glob("*.yaml"))
-    assert paths
-    for path in paths:
-        job = load(path)
-        assert job.layout(2)
-        assert job.layout(8), "one P5 node has eight GPUs"
+def test_the_bundled_job_fits_two_processes_and_a_p5_node() -> None:
+    job = load(Path(__file__).parents[2] / "examples/jobs/tiny.yaml")
+    assert job.layout(2)
+    assert job.layout(8), "one P5 node has eight GPUs"
 
 
 def test_reading_a_job_file_imports_neither_torch_nor_boto3() -> None:
