@@ -3,6 +3,8 @@
 PLATFORM ?= platform.yaml
 EXAMPLE ?= examples/eks-p5.yaml
 OUT ?= build/synth
+# Passed on to `cdk deploy` and `cdk destroy`, such as --require-approval=never or --force where nobody can be asked.
+CDK_OPTIONS ?=
 
 bin := .venv/bin
 # The CDK and the jsii runtime below it find their Node beside the Python they run on.
@@ -42,7 +44,7 @@ golden: setup ## Rewrite the golden templates of the examples, to be reviewed li
 	$(bin)/python -m tests.picture
 
 deploy: setup ## Deploy PLATFORM to the AWS account of this shell
-	$(cdk) deploy --all --context platform=$(PLATFORM)
+	$(cdk) deploy --all --context platform=$(PLATFORM) $(CDK_OPTIONS)
 
 destroy: setup ## Destroy PLATFORM; its data bucket is kept
-	$(cdk) destroy --all --context platform=$(PLATFORM)
+	$(cdk) destroy --all --context platform=$(PLATFORM) $(CDK_OPTIONS)
