@@ -103,7 +103,7 @@ def launch(
     """Run a training job."""
     from training.config import Job
     from trainway.launch.hand_off import read_hand_off
-    from trainway.launch.local import render_local, run_local
+    from trainway.launch.local import job_failed, render_local, run_local
     from trainway.launch.locations import needs_hand_off
     from trainway.launch.run_directory import default_run_directory, make_run_directory
     from trainway.spec.loader import load
@@ -117,8 +117,10 @@ def launch(
         return
     make_run_directory(job_file, directory)
     exit_status = run_local(launched, directory, target=target)
+    if exit_status != 0:
+        print(job_failed(directory, exit_status), file=sys.stderr)
+        raise typer.Exit(exit_status)
     print(f"run: {directory}", file=sys.stderr)
-    raise typer.Exit(exit_status)
 
 
 @app.command()

@@ -20,7 +20,7 @@ from pathlib import Path
 from training.config import Job
 from trainway.emulator import Emulator, running
 from trainway.launch.hand_off import read_hand_off
-from trainway.launch.local import render_local, run_local
+from trainway.launch.local import job_failed, render_local, run_local
 from trainway.launch.locations import local_roots
 from trainway.launch.run_directory import default_run_directory, make_run_directory
 from trainway.report import summarize, write_report
@@ -51,8 +51,8 @@ def run_demo(platform_file: Path, job_file: Path, *, processes: int, run: Path |
             make_run_directory(job_file, directory)
             _write_deployment(directory, platform, emulator)
             launched = render_local(job, directory, processes=processes, hand_off=hand_off)
-            if run_local(launched, directory) != 0:
-                raise usage_error("the job failed", why=f"see {directory / 'logs'}", fix=str(launched))
+            if exit_status := run_local(launched, directory):
+                raise job_failed(directory, exit_status)
         _say_what_was_kept(hand_off, job)
     summary = summarize(directory)
     if summary.first_loss is not None and summary.final_loss is not None:

@@ -23,6 +23,18 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
+def test_a_job_that_cannot_run_says_why_without_a_traceback(tmp_path: Path) -> None:
+    absent = str(tmp_path / "absent")
+    job_file = write_job(tmp_path, data={"train": absent}, checkpoint={"location": str(tmp_path / "ckpt")})
+    command = [sys.executable, "-m", "trainway.cli", "launch", str(job_file), f"--run={tmp_path / 'run'}"]
+    ran = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
+    assert ran.returncode != 0
+    assert "Traceback" not in ran.stderr
+    assert f"why: {tmp_path}/run/job.yaml: {absent}: there are no token shards here" in ran.stderr
+    assert json.loads((tmp_path / "run/launch.json").read_text())["exit_status"] == ran.returncode
+    assert "ChildFailedError" in (tmp_path / "run/logs/torchrun.log").read_text()
+
+
 def launch(job_file: Path, run: Path, *options: str) -> dict[str, Any]:
     """Launches as a user does, and returns the run's last event."""
     command = [

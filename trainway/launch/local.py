@@ -15,8 +15,9 @@ from typing import Any
 
 from training.config import Job
 from trainway.launch.locations import local_roots
+from trainway.launch.logs import last_words
 from trainway.launch.run_directory import recorded_launch
-from trainway.spec.errors import usage_error
+from trainway.spec.errors import UsageError, usage_error
 from trainway.spec.handoff import HandOff
 
 
@@ -78,21 +79,47 @@ def render_local(
 
 
 def run_local(launch: LocalLaunch, run: Path, *, target: str = "local") -> int:
-    """Runs it to its end and returns its exit status; SIGTERM and Ctrl-C reach the job, which then saves itself."""
-    with recorded_launch(run, target, launch.command, launch.environment) as record:
-        process = subprocess.Popen(launch.command, env={**os.environ, **launch.environment}, start_new_session=True)
+    """Runs it to its end and returns its exit status; SIGTERM and Ctrl-C reach the job, which then saves itself.
+
+    What rank 0 writes is shown as it comes. What torchrun itself writes, a page of its own traceback for every failure
+    of the job, goes to logs/torchrun.log.
+    """
+    (run / "logs").mkdir(parents=True, exist_ok=True)
+    with (
+        recorded_launch(run, target, launch.command, launch.environment) as record,
+        (run / "logs" / "torchrun.log").open("a", encoding="utf-8") as log,
+    ):
+        process = subprocess.Popen(
+            launch.command,
+            env={**os.environ, **launch.environment},
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+            # A session of its own, so that Ctrl-C reaches torchrun once, through here, and not its workers as well.
+            start_new_session=True,
+        )
 
         def forward(number: int, _frame: Any) -> None:
             process.send_signal(number)
 
-        # A session of its own, so that Ctrl-C reaches torchrun once, through here, and not its workers as well.
         before = {number: signal.signal(number, forward) for number in (signal.SIGTERM, signal.SIGINT)}
         try:
+            assert process.stderr is not None  # it was asked for
+            for line in process.stderr:
+                # How torchrun marks what it passes on.
+                stream = sys.stderr if line.startswith("[default") else log
+                print(line, end="", file=stream, flush=True)
             record["exit_status"] = process.wait()
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
     return int(record["exit_status"])
+
+
+def job_failed(run: Path, exit_status: int) -> UsageError:
+    """The error for a job that ended badly, with the last words of its first rank."""
+    why = last_words(run) or "no rank said why"
+    return usage_error(f"the job ended with status {exit_status}", why=why, fix=f"the whole story is in {run / 'logs'}")
 
 
 def _torchrun() -> str:

@@ -1,0 +1,15 @@
+"""What a run's processes wrote, in the layout of torchrun's --log-dir: <run>/attempt_<n>/<local rank>/stderr.log."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+def last_words(run: Path) -> str | None:
+    """The last line on stderr of the lowest rank that wrote one, in the newest attempt; None if none did."""
+    attempts = sorted((run / "logs").glob("*/attempt_*"), key=lambda attempt: attempt.stat().st_mtime)
+    if not attempts:
+        return None
+    ranks = sorted(attempts[-1].glob("*/stderr.log"), key=lambda log: int(log.parent.name))
+    texts = (log.read_text(encoding="utf-8", errors="replace").strip() for log in ranks)
+    return next((text.splitlines()[-1] for text in texts if text), None)
