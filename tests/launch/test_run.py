@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -75,3 +76,23 @@ def test_stopped_and_resumed_ends_with_the_same_loss_bit_for_bit(corpus: Path, t
     assert (untouched["step"], untouched["loss_hex"]) == (resumed["step"], resumed["loss_hex"])
     events = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     assert [event["resumed_from"] for event in events if event["event"] == "start"] == [None, 6]
+
+
+@pytest.mark.slow
+def test_a_launch_that_is_stopped_leaves_a_checkpoint_and_says_how_to_go_on(corpus: Path, tmp_path: Path) -> None:
+    data = {"train": str(corpus), "sequence_length": 64}
+    job_file = write_job(
+        tmp_path, data=data, steps=5000, checkpoint={"every": 5000, "location": str(tmp_path / "ckpt")}
+    )
+    run = tmp_path / "run"
+    command = [sys.executable, "-m", "trainway.cli", "launch", str(job_file), f"--run={run}"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT)
+    assert process.stdout is not None
+    for line in process.stdout:
+        if "step=3/" in line:
+            process.send_signal(signal.SIGTERM)
+            break
+    _, error = process.communicate(timeout=60)
+    assert "the job was stopped by SIGTERM" in error and f"--run {run}" in error
+    assert list((tmp_path / "ckpt").glob("step-*/.metadata"))
+    assert json.loads((run / "launch.json").read_text())["stopped_by"] == "SIGTERM"

@@ -16,7 +16,7 @@ from typing import Any
 from training.config import Job
 from trainway.launch.locations import local_roots
 from trainway.launch.logs import last_words
-from trainway.launch.run_directory import recorded_launch
+from trainway.launch.run_directory import read_launch, recorded_launch
 from trainway.spec.errors import UsageError, usage_error
 from trainway.spec.handoff import HandOff
 
@@ -100,6 +100,7 @@ def run_local(launch: LocalLaunch, run: Path, *, target: str = "local") -> int:
         )
 
         def forward(number: int, _frame: Any) -> None:
+            record["stopped_by"] = signal.Signals(number).name
             process.send_signal(number)
 
         before = {number: signal.signal(number, forward) for number in (signal.SIGTERM, signal.SIGINT)}
@@ -117,7 +118,10 @@ def run_local(launch: LocalLaunch, run: Path, *, target: str = "local") -> int:
 
 
 def job_failed(run: Path, exit_status: int) -> UsageError:
-    """The error for a job that ended badly, with the last words of its first rank."""
+    """The error for a job that ended before its time, with the last words of its first rank."""
+    if stopped_by := read_launch(run).get("stopped_by"):
+        fix = f"launch it again with --run {run}; it goes on from its newest checkpoint"
+        return usage_error(f"the job was stopped by {stopped_by}", why="it was told to", fix=fix)
     why = last_words(run) or "no rank said why"
     return usage_error(f"the job ended with status {exit_status}", why=why, fix=f"the whole story is in {run / 'logs'}")
 

@@ -39,7 +39,7 @@ def make_run_directory(job_file: Path, run: Path) -> None:
 def recorded_launch(
     run: Path, target: str, command: list[str], environment: Mapping[str, str]
 ) -> Iterator[dict[str, Any]]:
-    """Keeps `launch.json` true while the job runs; the block fills in `exit_status`."""
+    """Keeps `launch.json` true while the job runs; the block fills in `exit_status`, and `stopped_by` after a signal."""
     record: dict[str, Any] = {
         "target": target,
         "command": command,
@@ -54,6 +54,12 @@ def recorded_launch(
     finally:
         record["ended"] = _now()
         _write(run, record)
+
+
+def read_launch(run: Path) -> dict[str, Any]:
+    """What `recorded_launch` has written about a run."""
+    record: dict[str, Any] = json.loads((run / "launch.json").read_text(encoding="utf-8"))
+    return record
 
 
 def _write(run: Path, record: dict[str, Any]) -> None:
