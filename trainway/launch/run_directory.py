@@ -39,7 +39,7 @@ def make_run_directory(job_file: Path, run: Path) -> None:
 def recorded_launch(
     run: Path, target: str, command: list[str], environment: Mapping[str, str]
 ) -> Iterator[dict[str, Any]]:
-    """Keeps `launch.json` true while the job runs; the block fills in `exit_status`, and `stopped_by` after a signal."""
+    """Keeps `launch.json` true while the job runs; the block fills in `exit_status`, or `stopped_by` as well."""
     record: dict[str, Any] = {
         "target": target,
         "command": command,
