@@ -35,6 +35,7 @@ class ImageStack(cdk.Stack):
         self.build = BuildStage(
             self,
             "Build",
+            platform=platform.name,
             name="image",
             environment={"IMAGE_REPOSITORY": self.training.repository_uri, "IMAGE_TAG": self.tag},
             permissions=registry_permissions([self.training], push=True),
@@ -57,12 +58,13 @@ class ImageStack(cdk.Stack):
             (storage.bucket.arn_for_objects(f"{TOOLS_PREFIX}/*"),),
             because="Tools are named by their version, below their own prefix.",
         )
-        self.mirror = [self._mirror()] if self.mirrored else []
+        self.mirror = [self._mirror(platform.name)] if self.mirrored else []
 
-    def _mirror(self) -> BuildStage:
+    def _mirror(self, platform: str) -> BuildStage:
         return BuildStage(
             self,
             "Mirror",
+            platform=platform,
             name="mirror",
             environment=self.mirror_environment,
             permissions=[*registry_permissions(self.mirrored, push=True), self.keep_tools],

@@ -12,7 +12,7 @@ from aws_cdk import aws_logs as logs
 from constructs import Construct
 
 from stacks.constructs.acknowledge import acknowledge
-from stacks.constructs.permissions import Permission, grant
+from stacks.constructs.permissions import Permission, grant, regional_arn
 
 # Ubuntu, with docker, git, jq, kubectl and Python: https://github.com/aws/aws-codebuild-docker-images (read 2026-11-21)
 BUILD_IMAGE = "aws/codebuild/standard:8.0"
@@ -23,8 +23,9 @@ TIME_TO_REPORT = cdk.Duration.minutes(3)
 class BuildStage(Construct):
     """`delivery/stage.sh NAME` in a container, with its own role and log group.
 
-    `environment` is what the script asks for; the handle it signals comes with each run of the pipeline. L1, because
-    the L2 project grants itself wildcard actions on logs, reports and the network.
+    `environment` is what the script asks for. The URL that it signals is read from `signal_parameter` when it runs: it
+    changes with every delivery, and is too long for a pipeline's action, whose settings end at 1,000 characters. L1,
+    because the L2 project grants itself wildcard actions on logs, reports and the network.
     """
 
     def __init__(
@@ -32,6 +33,7 @@ class BuildStage(Construct):
         scope: Construct,
         id: str,
         *,
+        platform: str,
         name: str,
         environment: Mapping[str, str],
         permissions: Sequence[Permission],
@@ -47,7 +49,9 @@ class BuildStage(Construct):
         )
         self.role = iam.Role(self, "Role", assumed_by=iam.ServicePrincipal("codebuild.amazonaws.com"))
         write_logs = ("logs:CreateLogStream", "logs:PutLogEvents")
-        grant(self.role, Permission(write_logs, (log_group.log_group_arn,)), *permissions)
+        self.signal_parameter = f"/trainway/{platform}/delivery/{name}"
+        read_signal = Permission(("ssm:GetParameters",), (regional_arn("ssm", f"parameter{self.signal_parameter}"),))
+        grant(self.role, Permission(write_logs, (log_group.log_group_arn,)), read_signal, *permissions)
         self.project = codebuild.CfnProject(
             self,
             "Project",
@@ -59,10 +63,7 @@ class BuildStage(Construct):
                 image=BUILD_IMAGE,
                 compute_type=compute_type,
                 privileged_mode=docker,
-                environment_variables=[
-                    codebuild.CfnProject.EnvironmentVariableProperty(name=key, value=value)
-                    for key, value in sorted(self._environment(environment).items())
-                ],
+                environment_variables=self._variables(environment),
             ),
             encryption_key=cdk.Stack.of(self).format_arn(service="kms", resource="alias", resource_name="aws/s3"),
             logs_config=codebuild.CfnProject.LogsConfigProperty(
@@ -75,9 +76,14 @@ class BuildStage(Construct):
         if docker:
             acknowledge(self.project, "Building an image needs a Docker daemon, which needs it.", "AwsSolutions-CB3")
 
-    def _environment(self, environment: Mapping[str, str]) -> dict[str, str]:
-        limit = self.timeout.to_seconds() - TIME_TO_REPORT.to_seconds()
-        return {**environment, "STAGE_TIMEOUT_SECONDS": str(int(limit))}
+    def _variables(self, environment: Mapping[str, str]) -> list[codebuild.CfnProject.EnvironmentVariableProperty]:
+        variable = codebuild.CfnProject.EnvironmentVariableProperty
+        limit = int(self.timeout.to_seconds() - TIME_TO_REPORT.to_seconds())
+        plain = {**environment, "STAGE_TIMEOUT_SECONDS": str(limit)}
+        return [
+            variable(name="WAIT_HANDLE_URL", type="PARAMETER_STORE", value=self.signal_parameter),
+            *(variable(name=key, value=value) for key, value in sorted(plain.items())),
+        ]
 
 
 def _build_spec(name: str) -> str:

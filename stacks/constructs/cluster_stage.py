@@ -29,6 +29,7 @@ def cluster_stage(
     stage = BuildStage(
         scope,
         "ClusterStage",
+        platform=control_plane.name,
         name="cluster",
         environment={
             **image.mirror_environment,

@@ -9,6 +9,7 @@ from aws_cdk import aws_codepipeline as codepipeline
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_s3_assets as assets
+from aws_cdk import aws_ssm as ssm
 from constructs import Construct
 
 from stacks.constructs.build_stage import BuildStage
@@ -44,9 +45,9 @@ class Delivery(Construct):
         self.stage_done: dict[str, cdk.CfnWaitCondition] = {}
         stages = [stage for step in steps for stage in step]
         handles = {
-            stage.name: cdk.CfnWaitConditionHandle(self, f"{stage.name.capitalize()}Handle{content}")
-            for stage in stages
+            stage: cdk.CfnWaitConditionHandle(self, f"{stage.name.capitalize()}Handle{content}") for stage in stages
         }
+        signals = [_signal(self, stage, handle) for stage, handle in handles.items()]
         # CodePipeline keeps artifacts below the first twenty characters of its name.
         artifacts = f"{bucket.bucket_arn}/{name[:20]}/*"
         role = _role(self, source=source, bucket=bucket, artifacts=artifacts, stages=stages)
@@ -60,10 +61,11 @@ class Delivery(Construct):
             artifact_store=Pipeline.ArtifactStoreProperty(type="S3", location=bucket.bucket_name),
             stages=[
                 _source_stage(source),
-                *(_build_stage(f"Step{number}", step, handles) for number, step in enumerate(steps, start=1)),
+                *(_build_stage(f"Step{number}", step) for number, step in enumerate(steps, start=1)),
             ],
         )
-        for resource in after:
+        # A build that began before its URL was there would report to the delivery before this one.
+        for resource in (*after, *signals):
             self.pipeline.add_resource_dependency(resource)
         # A first run that starts before its role may do anything fails, and nothing would start a second one.
         needs_policies(self.pipeline, role, *(stage.role for stage in stages))
@@ -72,7 +74,7 @@ class Delivery(Construct):
             done = cdk.CfnWaitCondition(
                 self,
                 f"{stage.name.capitalize()}Done{content}",
-                handle=handles[stage.name].ref,
+                handle=handles[stage].ref,
                 count=1,
                 timeout=str(_wait_seconds(steps, stage)),
             )
@@ -135,21 +137,26 @@ def _source_stage(source: assets.Asset) -> Pipeline.StageDeclarationProperty:
     )
 
 
-def _build_stage(
-    name: str, step: Sequence[BuildStage], handles: dict[str, cdk.CfnWaitConditionHandle]
-) -> Pipeline.StageDeclarationProperty:
+def _signal(scope: Construct, stage: BuildStage, handle: cdk.CfnWaitConditionHandle) -> ssm.CfnParameter:
+    """Where the stage finds the URL of its condition."""
+    return ssm.CfnParameter(
+        scope,
+        f"{stage.name.capitalize()}Signal",
+        name=stage.signal_parameter,
+        type="String",
+        value=handle.ref,
+        description=f"Where the delivery stage {stage.name} reports how it ended",
+    )
+
+
+def _build_stage(name: str, step: Sequence[BuildStage]) -> Pipeline.StageDeclarationProperty:
     return Pipeline.StageDeclarationProperty(
         name=name,
         actions=[
             Pipeline.ActionDeclarationProperty(
                 name=stage.name.capitalize(),
                 action_type_id=_action_type("Build", "CodeBuild"),
-                configuration={
-                    "ProjectName": stage.project.ref,
-                    "EnvironmentVariables": cdk.Stack.of(stage).to_json_string(
-                        [{"name": "WAIT_HANDLE_URL", "type": "PLAINTEXT", "value": handles[stage.name].ref}]
-                    ),
-                },
+                configuration={"ProjectName": stage.project.ref},
                 input_artifacts=[Pipeline.InputArtifactProperty(name="Bundle")],
             )
             for stage in step

@@ -47,6 +47,7 @@ def scripts_stage(scope: Construct, foundation: Foundation, scripts: LifeCycleSc
     return BuildStage(
         scope,
         "ScriptsStage",
+        platform=platform.name,
         name="scripts",
         environment=environment,
         permissions=[

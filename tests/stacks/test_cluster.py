@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -101,12 +100,31 @@ def test_the_deploy_starts_the_pipeline_and_waits_for_every_stage(example: Path,
     }
     assert len(conditions) == len(actions) > 1
     assert all(pipeline_id in condition["DependsOn"] for condition in conditions.values())
-    signalled = {
-        variable["value"]
-        for action in actions
-        for variable in json.loads(resolve(action["Configuration"]["EnvironmentVariables"]))
+    parameters = {
+        p["Name"]: name for name, p in resources(template, "AWS::SSM::Parameter").items() if "/delivery/" in p["Name"]
     }
+    signalled = {template["Resources"][name]["Properties"]["Value"]["Ref"] for name in parameters.values()}
     assert signalled == {condition["Properties"]["Handle"]["Ref"] for condition in conditions.values()}
+    assert set(parameters.values()) <= set(template["Resources"][pipeline_id]["DependsOn"])
+    projects = [
+        project
+        for stack in synthesized[example.stem].values()
+        for project in resources(stack, "AWS::CodeBuild::Project").values()
+    ]
+    read = {
+        variable["Value"]
+        for project in projects
+        for variable in project["Environment"]["EnvironmentVariables"]
+        if variable["Name"] == "WAIT_HANDLE_URL" and variable["Type"] == "PARAMETER_STORE"
+    }
+    assert read == set(parameters)
+
+
+def test_no_presigned_url_is_a_setting_of_a_pipeline_action(example: Path, synthesized: Synthesized) -> None:
+    """CodePipeline's ActionConfigurationValue ends at 1,000 characters, which such a URL can reach."""
+    (pipeline,) = resources(synthesized[example.stem]["cluster"], "AWS::CodePipeline::Pipeline").values()
+    actions = [action for stage in pipeline["Stages"][1:] for action in stage["Actions"]]
+    assert all(set(action["Configuration"]) == {"ProjectName"} for action in actions)
 
 
 def test_the_pipeline_may_act_before_it_is_started(example: Path, synthesized: Synthesized) -> None:
@@ -123,7 +141,8 @@ def test_the_pipeline_may_act_before_it_is_started(example: Path, synthesized: S
 
 def test_hand_off_says_what_a_launcher_needs(example: Path, synthesized: Synthesized) -> None:
     platform = load_platform(example)
-    (parameter,) = resources(synthesized[example.stem]["cluster"], "AWS::SSM::Parameter").values()
+    parameters = resources(synthesized[example.stem]["cluster"], "AWS::SSM::Parameter").values()
+    (parameter,) = (each for each in parameters if each["Name"].endswith("/hand-off"))
     hand_off = HandOff.model_validate_json(resolve(parameter["Value"]))
     assert parameter["Name"] == f"/trainway/{platform.name}/hand-off"
     assert [group.instance_type for group in hand_off.node_groups] == [g.instance_type for g in platform.node_groups]
