@@ -7,11 +7,17 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
+
+from trainway.spec.instance import Source
 
 
 class _Facts(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore")
+    """Facts without their page are refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    sources: tuple[Source, ...] = Field(min_length=1)
 
 
 class LustreFacts(_Facts):
@@ -42,8 +48,10 @@ class EksFacts(_Facts):
     control_plane_zones: int
 
 
-class ServiceFacts(_Facts):
+class ServiceFacts(BaseModel):
     """All of services.yaml."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     lustre: LustreFacts
     vpc: VpcFacts
