@@ -48,8 +48,8 @@ class Delivery(Construct):
             stage: cdk.CfnWaitConditionHandle(self, f"{stage.name.capitalize()}Handle{content}") for stage in stages
         }
         signals = [_signal(self, stage, handle) for stage, handle in handles.items()]
-        # CodePipeline keeps artifacts below the first twenty characters of the pipeline's name (AWS re:Post, "CodePipeline
-        # truncates folder names in output artifact S3 bucket", read 2026-11-21).
+        # CodePipeline keeps artifacts below the first twenty characters of the pipeline's name (AWS re:Post,
+        # "CodePipeline truncates folder names in output artifact S3 bucket", read 2026-11-21).
         artifacts = f"{bucket.bucket_arn}/{name[:20]}/*"
         role = _role(self, source=source, bucket=bucket, artifacts=artifacts, stages=stages)
         self.pipeline = Pipeline(
