@@ -25,6 +25,6 @@ class StorageStack(cdk.Stack):
             lustre=platform.storage.lustre,
             bucket=self.bucket,
             vpc_id=network.vpc_id,
-            subnet_id=network.subnet_of(platform.node_groups[0]),
+            subnet_id=network.storage_subnet_id,
             client_group_id=network.efa_group_id,
         )

@@ -68,7 +68,8 @@ def plan(
     from trainway.spec.addressing import plan_addresses
     from trainway.spec.catalogue import load_catalogue
 
-    subnets = plan_addresses(_platform(file), load_catalogue()).subnets
+    addresses = plan_addresses(_platform(file), load_catalogue())
+    ranges = [str(cidr) for cidr in addresses.vpc_cidrs]
     if as_json:
         rows = [
             {
@@ -80,14 +81,16 @@ def plan(
                 "usable": subnet.usable,
                 "needs": [{"what": need.what, "addresses": need.addresses} for need in subnet.needs],
             }
-            for subnet in subnets
+            for subnet in addresses.subnets
         ]
-        print(json.dumps(rows, indent=2))
+        print(json.dumps({"vpc_cidrs": ranges, "subnets": rows}, indent=2))
         return
-    print(f"{'subnet':12} {'zone':10} {'range':18} {'needed':>6} {'usable':>6}  for")
-    for subnet in subnets:
+    print(f"VPC {' and '.join(ranges)}\n")
+    width = max(len(subnet.name) for subnet in addresses.subnets)
+    print(f"{'subnet':{width}} {'zone':10} {'range':18} {'needed':>6} {'usable':>6}  for")
+    for subnet in addresses.subnets:
         needs = " + ".join(f"{need.addresses} {need.what}" for need in subnet.needs)
-        print(f"{subnet.name:12} {subnet.zone:10} {subnet.cidr!s:18} {subnet.needed:6} {subnet.usable:6}  {needs}")
+        print(f"{subnet.name:{width}} {subnet.zone:10} {subnet.cidr!s:18} {subnet.needed:6} {subnet.usable:6}  {needs}")
 
 
 @app.command()

@@ -9,7 +9,8 @@ from aws_cdk import aws_logs as logs
 from constructs import Construct
 
 from stacks.constructs.permissions import Permission, grant
-from trainway.spec.addressing import AddressPlan, Subnet, SubnetRole
+from trainway.spec.addressing import AddressPlan, Subnet
+from trainway.spec.subnets import SubnetRole
 
 # Image pulls are the bulk of what nodes fetch; these keep it off the NAT gateway, which bills by the byte.
 INTERFACE_ENDPOINTS = ("ecr.api", "ecr.dkr", "sts", "logs", "ssm", "ssmmessages")
@@ -32,22 +33,31 @@ class Vpc(Construct):
             enable_dns_support=True,
             tags=[cdk.CfnTag(key="Name", value=name)],
         )
-        self._secondary = [
-            ec2.CfnVPCCidrBlock(self, f"Cidr{index}", vpc_id=self.vpc.ref, cidr_block=str(cidr))
-            for index, cidr in enumerate(secondary)
-        ]
-        self.cidr = str(primary)
+        # Named by the range, so that one more leaves those that are in use as they are.
+        self._secondary = {
+            cidr: ec2.CfnVPCCidrBlock(self, f"Cidr{cidr.network_address}", vpc_id=self.vpc.ref, cidr_block=str(cidr))
+            for cidr in secondary
+        }
+        self._plan = plan
         self._name = name
-        self.subnet_ids: dict[str, str] = {}
+        self._subnet_ids: dict[str, str] = {}
         public_route = self._public_route()
         for subnet in plan.of_role(SubnetRole.PUBLIC):
             self._subnet(subnet, public_route)
-        private_route = self._private_route(self.subnet_ids[plan.of_role(SubnetRole.PUBLIC)[0].name])
-        for subnet in (*plan.of_role(SubnetRole.CLUSTER), *plan.of_role(SubnetRole.NODES)):
-            self._subnet(subnet, private_route)
-        self.cluster_subnet_ids = [self.subnet_ids[subnet.name] for subnet in plan.of_role(SubnetRole.CLUSTER)]
+        private_route = self._private_route(self.subnet_ids(SubnetRole.PUBLIC)[0])
+        for subnet in plan.subnets:
+            if subnet.role is not SubnetRole.PUBLIC:
+                self._subnet(subnet, private_route)
         self._endpoints([public_route.ref, private_route.ref])
         self._flow_log()
+
+    def subnet_id(self, name: str) -> str:
+        """The id of the planned subnet of that name."""
+        return self._subnet_ids[name]
+
+    def subnet_ids(self, role: SubnetRole) -> list[str]:
+        """The ids of the subnets of one role, in the plan's order."""
+        return [self._subnet_ids[subnet.name] for subnet in self._plan.of_role(role)]
 
     def _subnet(self, subnet: Subnet, route_table: ec2.CfnRouteTable) -> None:
         logical = "".join(part.capitalize() for part in subnet.name.split("-"))
@@ -60,12 +70,13 @@ class Vpc(Construct):
             map_public_ip_on_launch=False,
             tags=[cdk.CfnTag(key="Name", value=f"{self._name}/{subnet.name}"), *_load_balancer_tags(subnet.role)],
         )
-        for cidr in self._secondary:
-            resource.add_resource_dependency(cidr)
+        for cidr, association in self._secondary.items():
+            if subnet.cidr.subnet_of(cidr):
+                resource.add_resource_dependency(association)
         ec2.CfnSubnetRouteTableAssociation(
             self, f"{logical}Routes", subnet_id=resource.ref, route_table_id=route_table.ref
         )
-        self.subnet_ids[subnet.name] = resource.ref
+        self._subnet_ids[subnet.name] = resource.ref
 
     def _public_route(self) -> ec2.CfnRouteTable:
         gateway = ec2.CfnInternetGateway(self, "InternetGateway")
@@ -118,8 +129,9 @@ class Vpc(Construct):
             vpc_id=self.vpc.ref,
             security_group_ingress=[
                 ec2.CfnSecurityGroup.IngressProperty(
-                    ip_protocol="tcp", from_port=443, to_port=443, cidr_ip=self.cidr, description="HTTPS from the VPC"
+                    ip_protocol="tcp", from_port=443, to_port=443, cidr_ip=str(cidr), description="HTTPS from the VPC"
                 )
+                for cidr in self._plan.vpc_cidrs
             ],
         )
         for service in INTERFACE_ENDPOINTS:
@@ -129,7 +141,7 @@ class Vpc(Construct):
                 vpc_id=self.vpc.ref,
                 service_name=f"com.amazonaws.{region}.{service}",
                 vpc_endpoint_type="Interface",
-                subnet_ids=self.cluster_subnet_ids,
+                subnet_ids=self.subnet_ids(SubnetRole.CLUSTER),
                 security_group_ids=[group.attr_group_id],
                 private_dns_enabled=True,
             )
@@ -160,5 +172,5 @@ def _load_balancer_tags(role: SubnetRole) -> list[cdk.CfnTag]:
             return [cdk.CfnTag(key="kubernetes.io/role/elb", value="1")]
         case SubnetRole.CLUSTER:
             return [cdk.CfnTag(key="kubernetes.io/role/internal-elb", value="1")]
-        case SubnetRole.NODES:
+        case SubnetRole.STORAGE | SubnetRole.NODES:
             return []

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import timeit
 from ipaddress import IPv4Network
 from itertools import combinations
 
@@ -9,12 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trainway.spec.addressing import AddressesDoNotFit, addresses_per_node, plan_addresses
+from trainway.spec.addressing import AddressesDoNotFit, AddressPlan, plan_addresses
 from trainway.spec.catalogue import load_catalogue
 from trainway.spec.platform import NodeGroup, Orchestrator, Platform
+from trainway.spec.subnets import addresses_per_node
 
 CATALOGUE = load_catalogue()
 TYPES = ("p5.48xlarge", "p4d.24xlarge", "m7i.8xlarge", "trn1.32xlarge")
+RANGES = ("10.0.0.0/16", "172.16.0.0/18", "192.168.128.0/17", "10.1.0.0/20")
 
 
 def platform(cidr: str, orchestrator: Orchestrator, groups: list[tuple[str, int]]) -> Platform:
@@ -44,25 +48,77 @@ def test_efa_only_interfaces_take_no_address() -> None:
     assert addresses_per_node(CATALOGUE["p5.48xlarge"], kubernetes=False, efa_only=True) == 1
 
 
-@settings(max_examples=200, deadline=None)
-@given(
-    st.sampled_from(list(Orchestrator)),
-    st.lists(st.tuples(st.sampled_from(TYPES), st.integers(1, 400)), min_size=1, max_size=4),
-    st.sampled_from(["10.0.0.0/16", "172.16.0.0/18", "192.168.128.0/17"]),
-)
+GROUPS = st.lists(st.tuples(st.sampled_from(TYPES), st.integers(1, 2000)), min_size=1, max_size=16)
+
+
+def planned(cidr: str, orchestrator: Orchestrator, groups: list[tuple[str, int]]) -> AddressPlan | None:
+    """The plan, or None where it is refused, for the reason that is written out."""
+    try:
+        return plan_addresses(platform(cidr, orchestrator, groups), CATALOGUE)
+    except AddressesDoNotFit as error:
+        assert error.remedy
+        assert re.search(r"\d+ \(\d+ × \S+ at \d+\) \+ \d+ \(replacement of one node\) → /\d+", str(error)), error
+        return None
+
+
+@settings(max_examples=2000, deadline=None)
+@given(st.sampled_from(list(Orchestrator)), GROUPS, st.sampled_from(RANGES))
 def test_a_plan_fits_or_is_refused_with_its_sum(
     orchestrator: Orchestrator, groups: list[tuple[str, int]], cidr: str
 ) -> None:
-    try:
-        plan = plan_addresses(platform(cidr, orchestrator, groups), CATALOGUE)
-    except AddressesDoNotFit as error:
-        assert cidr in str(error)
-        assert all(f"group-{index}: " in str(error) for index in range(len(groups)))
+    plan = planned(cidr, orchestrator, groups)
+    if plan is None:
         return
-    vpc = IPv4Network(cidr)
+    assert plan.vpc_cidrs[0] == IPv4Network(cidr)
+    assert len(plan.vpc_cidrs) <= 5
+    assert not any(one.overlaps(other) for one, other in combinations(plan.vpc_cidrs, 2))
     for subnet in plan.subnets:
-        assert subnet.cidr.subnet_of(vpc)
+        assert sum(subnet.cidr.subnet_of(vpc) for vpc in plan.vpc_cidrs) == 1
+        assert 16 <= subnet.cidr.prefixlen <= 28
         assert subnet.needed <= subnet.usable
-        # Half the range would not do, unless the range is already the smallest that a VPC allows.
-        assert subnet.cidr.prefixlen == 28 or subnet.needed > subnet.cidr.num_addresses // 2 - 5
     assert not any(one.cidr.overlaps(other.cidr) for one, other in combinations(plan.subnets, 2))
+    assert len({subnet.name for subnet in plan.subnets}) == len(plan.subnets)
+    assert all(any(subnet.cidr.subnet_of(vpc) for subnet in plan.subnets) for vpc in plan.vpc_cidrs)
+
+
+@settings(max_examples=2000, deadline=None)
+@given(st.data(), st.sampled_from(list(Orchestrator)), GROUPS, st.sampled_from(RANGES))
+def test_a_group_that_grows_or_is_added_moves_no_other(
+    data: st.DataObject, orchestrator: Orchestrator, groups: list[tuple[str, int]], cidr: str
+) -> None:
+    grown = data.draw(st.integers(0, len(groups) - 1))
+    instance_type, largest = groups[grown]
+    more = data.draw(st.integers(largest, 4000))
+    changed = [*groups[:grown], (instance_type, more), *groups[grown + 1 :], *data.draw(GROUPS)]
+    before, after = planned(cidr, orchestrator, groups), planned(cidr, orchestrator, changed)
+    if before is None or after is None:
+        return
+    places = {subnet.name: subnet.cidr for subnet in after.subnets}
+    moved = {subnet.name for subnet in before.subnets if places[subnet.name] != subnet.cidr}
+    assert moved <= {f"nodes-group-{grown}"}
+
+
+def test_a_group_too_large_for_its_share_gets_a_range_of_its_own() -> None:
+    plan = planned("10.0.0.0/16", Orchestrator.EKS, [("m7i.8xlarge", 4), ("p5.48xlarge", 1000)])
+    assert plan is not None
+    assert [str(cidr) for cidr in plan.vpc_cidrs] == ["10.0.0.0/16", "100.65.0.0/16"]
+    assert {s.name: str(s.cidr) for s in plan.subnets}["nodes-group-1"] == "100.65.0.0/16"
+
+
+@pytest.mark.parametrize(
+    ("cidr", "groups", "said"),
+    [
+        ("10.0.0.0/16", [("p5.48xlarge", 2000)], "a subnet is at most a /16: nodes-group-0: 100000"),
+        ("10.0.0.0/22", [("m7i.8xlarge", 1)], "the smallest of 10.0.0.0/22 would be a /29"),
+        ("10.0.0.0/21", [("m7i.8xlarge", 1)], "in 10.0.0.0/21 this subnet would be 10.0.0.0/28: public-0: 16"),
+        ("10.0.0.0/20", [("p5.48xlarge", 100)] * 5, "a VPC has at most 5 ranges, and beside 10.0.0.0/20 each"),
+    ],
+)
+def test_what_cannot_fit_is_refused_with_its_sum(cidr: str, groups: list[tuple[str, int]], said: str) -> None:
+    with pytest.raises(AddressesDoNotFit, match=re.escape(said)):
+        plan_addresses(platform(cidr, Orchestrator.EKS, groups), CATALOGUE)
+
+
+def test_a_thousand_nodes_are_planned_at_once() -> None:
+    large = platform("10.0.0.0/16", Orchestrator.EKS, [("p5.48xlarge", 1000)])
+    assert min(timeit.repeat(lambda: plan_addresses(large, CATALOGUE), number=1, repeat=5)) < 0.05

@@ -53,3 +53,21 @@ def test_image_pulls_stay_inside_the_network(example: Path, synthesized: Synthes
     network, region = synthesized[example.stem]["network"], load_platform(example).region
     services = {e["ServiceName"] for e in resources(network, "AWS::EC2::VPCEndpoint").values()}
     assert {f"com.amazonaws.{region}.{service}" for service in ("s3", "ecr.api", "ecr.dkr")} <= services
+
+
+def test_subnets_outside_the_primary_range_wait_for_their_own(example: Path, synthesized: Synthesized) -> None:
+    network = synthesized[example.stem]["network"]
+    (vpc,) = resources(network, "AWS::EC2::VPC").values()
+    associations = {r["CidrBlock"]: name for name, r in resources(network, "AWS::EC2::VPCCidrBlock").items()}
+    for name, subnet in resources(network, "AWS::EC2::Subnet").items():
+        cidr = subnet["CidrBlock"]
+        outside = not IPv4Network(cidr).subnet_of(IPv4Network(vpc["CidrBlock"]))
+        assert network["Resources"][name].get("DependsOn", []) == ([associations[cidr]] if outside else [])
+
+
+def test_endpoints_answer_every_range_of_the_network(example: Path, synthesized: Synthesized) -> None:
+    network = synthesized[example.stem]["network"]
+    plan = plan_addresses(load_platform(example), load_catalogue())
+    groups = resources(network, "AWS::EC2::SecurityGroup").values()
+    answered = {rule["CidrIp"] for group in groups for rule in group.get("SecurityGroupIngress", [])}
+    assert answered == {str(cidr) for cidr in plan.vpc_cidrs}

@@ -58,7 +58,13 @@ def test_destroy_keeps_the_buckets_and_nothing_else(example: Path, synthesized: 
 
 def test_file_system_is_in_the_zone_of_the_first_node_group(example: Path, synthesized: Synthesized) -> None:
     platform = load_platform(example)
-    (file_system,) = resources(synthesized[example.stem]["storage"], "AWS::FSx::FileSystem").values()
-    (subnet,) = file_system["SubnetIds"]
-    wanted = platform.node_groups[0].name.capitalize()
-    assert f"Network{wanted}Subnet" in subnet["Fn::ImportValue"]
+    stacks = synthesized[example.stem]
+    (file_system,) = resources(stacks["storage"], "AWS::FSx::FileSystem").values()
+    exported = {
+        output["Export"]["Name"].partition(":")[2]: output["Value"]["Ref"]
+        for output in stacks["network"]["Outputs"].values()
+        if "Ref" in output["Value"]
+    }
+    (imported,) = file_system["SubnetIds"]
+    subnet = resources(stacks["network"], "AWS::EC2::Subnet")[exported[imported["Fn::ImportValue"].partition(":")[2]]]
+    assert subnet["AvailabilityZoneId"] == platform.zone_of(platform.node_groups[0])

@@ -1,51 +1,61 @@
-"""Which subnets a platform needs, how large each must be, and where in the VPC they lie.
+"""Where in the VPC a platform's subnets lie.
 
-Every subnet is sized from what will take addresses in it; none is ever a guess, and a plan that does not fit is
-refused with the sum written out. A subnet cannot grow once it exists.
+A subnet cannot be enlarged or moved while anything lives in it, so the layout is made never to want that: a subnet's
+place depends on nothing but what it is for. The VPC's range is cut into sixteen equal shares. The first is divided
+among the public subnets; each of the others is one subnet, far larger than it need be today, for addresses of a
+private range cost nothing: the cluster subnets of the zones, storage's, and the node groups' in the order of the file.
+A node group that is too large for a share, or for which none is left, gets a range of its own from RFC 6598's shared
+address space, which any VPC can add. What cannot fit is refused with the sum written out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from enum import StrEnum
 from ipaddress import IPv4Network
 
-from trainway.spec.catalogue import Catalogue, Instance, InterfaceKind
-from trainway.spec.platform import Platform
+from trainway.spec.catalogue import Catalogue
+from trainway.spec.platform import MOST_ZONES, Platform
 from trainway.spec.services import service_facts
+from trainway.spec.subnets import Need, SubnetNeed, SubnetRole, node_subnets, shared_subnets
 
-
-class SubnetRole(StrEnum):
-    """What lives in a subnet."""
-
-    PUBLIC = "public"
-    CLUSTER = "cluster"
-    NODES = "nodes"
-
-
-@dataclass(frozen=True)
-class Need:
-    """One thing that takes addresses, and how many."""
-
-    what: str
-    addresses: int
+# Sixteen shares of the VPC's range, and an eighth of a share for the public subnet of each zone.
+SHARE_BITS = 4
+PUBLIC_BITS = 3
+LARGER_RANGE = "use a larger range such as 10.0.0.0/16"
 
 
 @dataclass(frozen=True)
 class Subnet:
-    """A planned subnet: `cidr` is the smallest range whose usable addresses cover the needs."""
+    """A planned subnet: a range, and what will take addresses in it."""
 
-    name: str
-    role: SubnetRole
-    zone: str
     cidr: IPv4Network
-    needs: tuple[Need, ...]
+    need: SubnetNeed
+
+    @property
+    def name(self) -> str:
+        """Unique in the platform."""
+        return self.need.name
+
+    @property
+    def role(self) -> SubnetRole:
+        """What lives in it."""
+        return self.need.role
+
+    @property
+    def zone(self) -> str:
+        """The id of its zone."""
+        return self.need.zone
+
+    @property
+    def needs(self) -> tuple[Need, ...]:
+        """What takes addresses in it."""
+        return self.need.needs
 
     @property
     def needed(self) -> int:
         """Addresses that the needs add up to."""
-        return sum(need.addresses for need in self.needs)
+        return self.need.addresses
 
     @property
     def usable(self) -> int:
@@ -61,106 +71,68 @@ class AddressPlan:
     subnets: tuple[Subnet, ...]
 
     def of_role(self, role: SubnetRole) -> tuple[Subnet, ...]:
-        """The subnets of one role, in the order of the platform's zones."""
+        """The subnets of one role, in the order of the platform's zones or node groups."""
         return tuple(subnet for subnet in self.subnets if subnet.role is role)
 
 
 class AddressesDoNotFit(Exception):
-    """The subnets need more than the VPC's range has."""
+    """The subnets need more than a VPC, or this one's range, can have; `remedy` says what to change."""
 
-    remedy = "use a larger range such as 10.0.0.0/16, or a smaller max_count"
-
-
-def addresses_per_node(instance: Instance, *, kubernetes: bool, efa_only: bool) -> int:
-    """IPv4 addresses that one node of this type takes from its subnet.
-
-    Every network interface but an efa-only one takes an address; under Kubernetes the primary card's interface also
-    holds the pods' addresses, as many as an interface can carry. HyperPod's documentation gives 32 for a P5 node under
-    Slurm and 81 under EKS, which are this sum: https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-prerequisites.html
-    (read 2026-11-21). `efa_only` says that the secondary cards' interfaces carry no address.
-    """
-    secondary = [interface for interface in instance.interfaces if interface.network_card_index > 0]
-    with_address = 0 if efa_only else len([i for i in secondary if i.kind is not InterfaceKind.INTERFACE])
-    with_address += len([i for i in secondary if i.kind is InterfaceKind.INTERFACE])
-    return with_address + (instance.ipv4_addresses_per_interface if kubernetes else 1)
+    def __init__(self, reason: str, needs: Iterable[SubnetNeed], remedy: str) -> None:
+        super().__init__(f"{reason}: {'; '.join(map(str, needs))}")
+        self.remedy = remedy
 
 
 def plan_addresses(platform: Platform, catalogue: Catalogue) -> AddressPlan:
-    """The platform's subnets, laid into its VPC range largest first.
+    """The platform's subnets, each with its range.
 
-    Raises AddressesDoNotFit when the range is too small.
+    Growing one node group never moves another's subnet, and nor does adding a zone or a group at the end of its list.
+
+    Raises AddressesDoNotFit.
     """
-    wanted = list(_wanted(platform, catalogue))
-    low, high = service_facts().vpc.prefix_lengths
-    reserved = service_facts().vpc.reserved_addresses_per_subnet
-    prefixes = {
-        want.name: min(high, 32 - (sum(n.addresses for n in want.needs) + reserved - 1).bit_length()) for want in wanted
+    primary = platform.network.cidr
+    shared, nodes = shared_subnets(platform, catalogue), node_subnets(platform, catalogue)
+    places = _places(primary, shared)
+    placed = []
+    for need in shared:
+        place = next(places[need.role])
+        if not need.fits(place):
+            raise AddressesDoNotFit(f"in {primary} this subnet would be {place}", [need], LARGER_RANGE)
+        placed.append(Subnet(place, need))
+
+    shares, own_ranges = list(places[SubnetRole.NODES]), _own_ranges()
+    outgrown = [need for number, need in enumerate(nodes) if number >= len(shares) or not need.fits(shares[number])]
+    if 1 + len(outgrown) > (limit := service_facts().vpc.cidr_blocks):
+        reason = f"a VPC has at most {limit} ranges, and beside {primary} each of these needs its own"
+        raise AddressesDoNotFit(reason, outgrown, f"{LARGER_RANGE}, or smaller max_counts, or fewer groups")
+    secondary = []
+    for number, need in enumerate(nodes):
+        place = own_ranges[number] if need in outgrown else shares[number]
+        if not need.fits(place):
+            reason = f"a subnet is at most a /{place.prefixlen}"
+            raise AddressesDoNotFit(reason, [need], "divide it into several node groups, or lower its max_count")
+        if need in outgrown:
+            secondary.append(place)
+        placed.append(Subnet(place, need))
+    return AddressPlan((primary, *secondary), tuple(placed))
+
+
+def _places(primary: IPv4Network, shared: tuple[SubnetNeed, ...]) -> dict[SubnetRole, Iterator[IPv4Network]]:
+    """The ranges that the subnets of each role take, in turn."""
+    smallest = primary.prefixlen + SHARE_BITS + PUBLIC_BITS
+    if smallest > (longest := service_facts().vpc.prefix_lengths[1]):
+        reason = f"a subnet is at least a /{longest}, and the smallest of {primary} would be a /{smallest}"
+        raise AddressesDoNotFit(reason, shared, LARGER_RANGE)
+    shares = primary.subnets(SHARE_BITS)
+    return {
+        SubnetRole.PUBLIC: next(shares).subnets(PUBLIC_BITS),
+        SubnetRole.CLUSTER: iter([next(shares) for _ in range(MOST_ZONES)]),
+        SubnetRole.STORAGE: iter([next(shares)]),
+        SubnetRole.NODES: shares,
     }
-    placed: dict[str, IPv4Network] = {}
-    start, end = int(platform.network.cidr.network_address), int(platform.network.cidr.broadcast_address) + 1
-    # Largest first keeps every start a multiple of its own length, so no address between two subnets is lost.
-    for want in sorted(wanted, key=lambda want: prefixes[want.name]):
-        length = 2 ** (32 - prefixes[want.name])
-        if prefixes[want.name] < low or start + length > end:
-            raise AddressesDoNotFit(_shortage(platform.network.cidr, wanted, prefixes))
-        placed[want.name] = IPv4Network((start, prefixes[want.name]))
-        start += length
-    subnets = tuple(Subnet(w.name, w.role, w.zone, placed[w.name], w.needs) for w in wanted)
-    return AddressPlan((platform.network.cidr,), subnets)
 
 
-@dataclass(frozen=True)
-class _Wanted:
-    name: str
-    role: SubnetRole
-    zone: str
-    needs: tuple[Need, ...]
-
-
-def _wanted(platform: Platform, catalogue: Catalogue) -> Iterable[_Wanted]:
-    kubernetes = platform.orchestrator.is_kubernetes
-    for number, zone in enumerate(platform.zones):
-        yield _Wanted(f"public-{number}", SubnetRole.PUBLIC, zone, (Need("NAT gateway and load balancers", 16),))
-    for number, zone in enumerate(platform.zones):
-        yield _Wanted(f"cluster-{number}", SubnetRole.CLUSTER, zone, tuple(_cluster_needs(platform, catalogue, number)))
-    for group in platform.node_groups:
-        instance = catalogue[group.instance_type]
-        # HyperPod attaches an address to every EFA interface; our own launch template does not.
-        each = addresses_per_node(instance, kubernetes=kubernetes, efa_only=not platform.orchestrator.is_hyperpod)
-        needs = [
-            Need(f"{group.largest} × {group.instance_type} at {each}", each * group.largest),
-            Need("replacement of one node", each),
-        ]
-        if group is platform.node_groups[0]:
-            needs.append(Need("FSx for Lustre file servers", _lustre_addresses(platform)))
-        yield _Wanted(group.name, SubnetRole.NODES, platform.zone_of(group), tuple(needs))
-
-
-def _cluster_needs(platform: Platform, catalogue: Catalogue, zone_number: int) -> Iterable[Need]:
-    yield Need("VPC endpoints", 16)
-    if platform.orchestrator.is_kubernetes:
-        yield Need("EKS control plane", service_facts().eks.control_plane_addresses_per_subnet)
-        system = platform.kubernetes_or_default.system_nodes
-        each = addresses_per_node(catalogue[system.instance_type], kubernetes=True, efa_only=True)
-        # All of them, in every zone: Auto Scaling moves them here when another zone fails, one more while it replaces.
-        yield Need(f"{system.count + 1} × {system.instance_type} at {each}", each * (system.count + 1))
-    elif zone_number == 0:
-        heads = 2 if platform.slurm_or_default.login else 1
-        yield Need("Slurm controller and login nodes, and their replacements", 2 * heads)
-
-
-def _lustre_addresses(platform: Platform) -> int:
-    """Addresses to leave for the file system, for which AWS publishes no count.
-
-    An allowance: one for each of the smallest capacity that is sold, and two for metadata.
-    """
-    return platform.storage.lustre.capacity_gib // service_facts().lustre.capacity_gib[0] + 2
-
-
-def _shortage(cidr: IPv4Network, wanted: Iterable[_Wanted], prefixes: dict[str, int]) -> str:
-    lines = [
-        f"{want.name}: {' + '.join(f'{need.addresses} ({need.what})' for need in want.needs)} → /{prefixes[want.name]}"
-        for want in wanted
-    ]
-    total = sum(2 ** (32 - prefix) for prefix in prefixes.values())
-    return f"the subnets take {total} addresses and {cidr} has {cidr.num_addresses}: {'; '.join(lines)}"
+def _own_ranges() -> list[IPv4Network]:
+    """For each node group in turn, the range that it would have to itself."""
+    vpc = service_facts().vpc
+    return list(vpc.shared_address_space.subnets(new_prefix=vpc.prefix_lengths[0]))

@@ -11,6 +11,10 @@ from pydantic import Field
 from trainway.spec.capacity import Capacity
 from trainway.spec.fields import AddressRange, Email, LustreThroughput, Name, Region, S3Uri, Section, ZoneId, matches
 
+# As many as the largest Region has, us-east-1 (read 2026-11-21):
+# https://docs.aws.amazon.com/global-infrastructure/latest/regions/aws-availability-zones.html
+MOST_ZONES = 6
+
 
 class Orchestrator(StrEnum):
     """Who starts the jobs and keeps the nodes alive."""
@@ -161,7 +165,9 @@ class Platform(Section):
 
     name: Name = Field("trainway", description="Prefix of every stack and cluster; one platform a name and Region.")
     region: Region = Field(description="The AWS Region.")
-    zones: tuple[ZoneId, ...] = Field(min_length=1, max_length=6, description="Zone ids; the capacity's zone first.")
+    zones: tuple[ZoneId, ...] = Field(
+        min_length=1, max_length=MOST_ZONES, description="Zone ids; the capacity's zone first."
+    )
     orchestrator: Orchestrator = Field(Orchestrator.EKS, description="eks, hyperpod-eks or hyperpod-slurm.")
     network: Network = Field(default_factory=Network)
     node_groups: tuple[NodeGroup, ...] = Field(min_length=1, description="The nodes that jobs run on.")

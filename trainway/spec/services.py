@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Any
 
@@ -35,10 +36,12 @@ class LustreFacts(_Facts):
 
 
 class VpcFacts(_Facts):
-    """Amazon VPC's subnet arithmetic."""
+    """Amazon VPC's arithmetic; prefix lengths are the shortest and the longest."""
 
     reserved_addresses_per_subnet: int
     prefix_lengths: tuple[int, int]
+    cidr_blocks: int
+    shared_address_space: IPv4Network
 
 
 class EksFacts(_Facts):
