@@ -72,14 +72,33 @@ def test_p6e_gb200_has_one_efa_device_for_each_gpu() -> None:
 
 @pytest.mark.parametrize(
     ("name", "cards"),
-    [("p4d.24xlarge", 4), ("p5e.48xlarge", 32), ("p5en.48xlarge", 16), ("trn1.32xlarge", 8), ("trn2.48xlarge", 16)],
+    [
+        ("p4d.24xlarge", 4),
+        ("p4de.24xlarge", 4),
+        ("p5e.48xlarge", 32),
+        ("p5en.48xlarge", 16),
+        ("trn1.32xlarge", 8),
+        ("trn1n.32xlarge", 16),
+        ("trn2.48xlarge", 16),
+        ("trn2u.48xlarge", 16),
+        ("g7e.48xlarge", 4),
+    ],
 )
 def test_every_card_has_one_efa_device_and_only_the_primary_interface_has_an_address(name: str, cards: int) -> None:
     assert layout(name) == [ENA, EFA_BESIDE_ENA, *on_cards(*range(1, cards))]
 
 
-def test_p5_4xlarge_has_a_single_efa_device() -> None:
-    assert layout("p5.4xlarge") == [ENA, EFA_BESIDE_ENA]
+@pytest.mark.parametrize("name", ["p5.4xlarge", "trn2.3xlarge", "g7.24xlarge"])
+def test_a_type_with_one_card_has_a_single_efa_device_beside_ena(name: str) -> None:
+    assert layout(name) == [ENA, EFA_BESIDE_ENA]
+
+
+@pytest.mark.parametrize("name", sorted(CATALOGUE))
+def test_every_layout_follows_the_general_rule(name: str) -> None:
+    primary, *others = layout(name)
+    assert primary == ENA, "an EFA-only interface cannot be the primary one"
+    assert {kind for _, _, kind in others} <= {"efa-only"}
+    assert all(device == (1 if card == 0 else 0) for card, device, _ in others)
 
 
 def test_system_nodes_have_no_efa() -> None:
@@ -108,6 +127,9 @@ def test_compute_and_storage_are_what_the_api_answers(name: str) -> None:
 def test_accelerators_are_what_the_api_answers(name: str) -> None:
     accelerator, answer = CATALOGUE[name].accelerator, API[name]
     chips = answer.get("GpuInfo", {}).get("Gpus", []) + answer.get("NeuronInfo", {}).get("NeuronDevices", [])
+    if name == "trn2u.48xlarge":  # its answer leaves the accelerators out
+        assert (accelerator, chips) == (CATALOGUE["trn2.48xlarge"].accelerator, [])
+        return
     if accelerator is None:
         assert chips == []
         return
@@ -175,7 +197,14 @@ def test_the_hyperpod_quota_is_named_after_the_type() -> None:
 # https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/ec2-on-demand-instances.html, read 2026-11-21
 @pytest.mark.parametrize(
     ("letter", "code"),
-    [("p", "L-417A185B"), ("g", "L-DB2E81BA"), ("trn", "L-2C3B7624"), ("m", "L-1216C47A"), ("c", "L-1216C47A")],
+    [
+        ("p", "L-417A185B"),
+        ("g", "L-DB2E81BA"),
+        ("trn", "L-2C3B7624"),
+        ("m", "L-1216C47A"),
+        ("c", "L-1216C47A"),
+        ("r", "L-1216C47A"),
+    ],
 )
 def test_on_demand_quota_is_the_one_of_the_family(letter: str, code: str) -> None:
     codes = {i.on_demand_quota_code for i in CATALOGUE.values() if i.name.startswith(letter)} - {None}

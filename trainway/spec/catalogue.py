@@ -7,7 +7,7 @@ template, subnet size, pods, ranks, quotas) is a function of what this module re
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from trainway.spec.instance import (
     FACT_GROUPS,
     Accelerator,
     CapacityKind,
+    Disagreement,
     Instance,
     InstanceStore,
     InterfaceKind,
@@ -32,6 +33,7 @@ __all__ = [
     "CapacityKind",
     "Catalogue",
     "CatalogueError",
+    "Disagreement",
     "Instance",
     "InstanceStore",
     "InterfaceKind",
@@ -46,10 +48,21 @@ class CatalogueError(ValueError):
 
 
 class Catalogue(Mapping[str, Instance]):
-    """Instance types by their EC2 name."""
+    """Instance types by their EC2 name.
 
-    def __init__(self, instances: Mapping[str, Instance]) -> None:
+    `disagreements` is where EC2's own API says otherwise and is not believed; `left_out` has the accelerated types with
+    EFA that are missing on purpose, and why.
+    """
+
+    def __init__(
+        self,
+        instances: Mapping[str, Instance],
+        disagreements: Iterable[Disagreement] = (),
+        left_out: Mapping[str, str] | None = None,
+    ) -> None:
         self._instances = dict(instances)
+        self.disagreements = tuple(disagreements)
+        self.left_out = dict(left_out or {})
 
     def __getitem__(self, name: str) -> Instance:
         return self._instances[name]
@@ -89,7 +102,11 @@ def load_catalogue(path: Path | None = None) -> Catalogue:
             raise CatalogueError(f"{file.name}: {name}: {error} is missing") from None
         except CatalogueError as error:
             raise CatalogueError(f"{file.name}: {name}: {error}") from None
-    return Catalogue(instances)
+    try:
+        disagreements = [Disagreement.model_validate(each) for each in data.get("disagreements", ())]
+    except ValidationError as error:
+        raise CatalogueError(f"{file.name}: disagreements: {_first(error)}") from None
+    return Catalogue(instances, disagreements, data.get("left_out"))
 
 
 def _instance(name: str, entry: dict[str, Any], data: dict[str, Any], sources: Mapping[str, Source]) -> Instance:

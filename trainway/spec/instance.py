@@ -56,8 +56,8 @@ class NetworkInterface(_Facts):
 class Accelerator(_Facts):
     """The accelerators of one instance; memory (GiB) and peak rates (TFLOP/s, dense) are of one of them.
 
-    A rate is None where the chip has no such arithmetic. `nvlink_domain` counts the GPUs that reach each other over
-    NVLink, across instances too; it is None where there is no NVLink.
+    A rate is None where the chip has no such arithmetic, or its vendor publishes no dense rate. `nvlink_domain` counts
+    the GPUs that reach each other over NVLink, across instances too; it is None where there is no NVLink.
     """
 
     vendor: Literal["nvidia", "neuron"]
@@ -74,6 +74,17 @@ class InstanceStore(_Facts):
 
     disks: PositiveInt
     gb_each: PositiveInt
+
+
+class Disagreement(_Facts):
+    """Facts of some types for which the catalogue believes another source than EC2's DescribeInstanceTypes.
+
+    `facts` has what EC2 says, by the names that trainway.refresh gives to the facts it compares.
+    """
+
+    types: tuple[str, ...]
+    facts: Mapping[str, str | int | float | None]
+    reason: str
 
 
 # Which facts one list of sources stands for. Every fact of an Instance is in exactly one group.

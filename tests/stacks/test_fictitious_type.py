@@ -1,0 +1,123 @@
+"""A new instance type is one entry of the catalogue: it is checked, planned and synthesized without another change."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+import app
+from stacks.constructs.lustre import MOUNT_PATH
+from stacks.manifests import cluster_manifests
+from stacks.manifests.chart_values import NOWHERE, chart_values
+from tests.synthesis import Template, make_app, resources, templates
+from trainway.spec import catalogue as catalogue_module
+from trainway.spec import loader
+from trainway.spec.addressing import plan_addresses
+from trainway.spec.catalogue import Catalogue, load_catalogue
+from trainway.spec.loader import load_platform
+from trainway.spec.problems import SpecError
+
+ENTRY = {
+    "family": "p5",
+    "vcpus": 384,
+    "memory_gib": 8192,
+    "accelerator": {"model": "b300", "count": 16, "nvlink_domain": 16},
+    "instance_store": {"disks": 16, "gb_each": 7600},
+    "network_gbps": 12800,
+    "network_cards": 64,
+    "primary_card_interfaces": 4,
+    "ipv4_addresses_per_interface": 50,
+}
+LAYOUT = [(0, 0, "interface"), (0, 1, "efa-only"), *((card, 0, "efa-only") for card in range(1, 64))]
+
+
+def catalogue_with(directory: Path, **changes: Any) -> Catalogue:
+    """The shipped catalogue and p9.96xlarge, from a file."""
+    data = yaml.safe_load(Path(catalogue_module.__file__).with_name("instances.yaml").read_text(encoding="utf-8"))
+    data["instances"]["p9.96xlarge"] = {**ENTRY, **changes}
+    directory.mkdir(exist_ok=True)
+    file = directory / "instances.yaml"
+    file.write_text(yaml.safe_dump(data), encoding="utf-8")
+    return load_catalogue(file)
+
+
+@pytest.fixture
+def catalogue(tmp_path: Path) -> Catalogue:
+    return catalogue_with(tmp_path / "catalogue")
+
+
+def platform_file(directory: Path, orchestrator: str = "eks") -> Path:
+    group = {"name": "train", "instance_type": "p9.96xlarge", "count": 2, "max_count": 4}
+    file = directory / "platform.yaml"
+    platform = {"name": "ninth", "region": "us-west-2", "zones": ["usw2-az2", "usw2-az1"]}
+    file.write_text(yaml.safe_dump({**platform, "orchestrator": orchestrator, "node_groups": [group]}))
+    return file
+
+
+def synthesized(orchestrator: str, catalogue: Catalogue, directory: Path, monkeypatch: pytest.MonkeyPatch) -> Template:
+    """The cluster's template, where the app finds this catalogue in place of the shipped one."""
+    for module in (app, loader):
+        monkeypatch.setattr(module, "load_catalogue", lambda: catalogue)
+    return templates(make_app(platform_file(directory, orchestrator), directory / "out"))["cluster"]
+
+
+def test_the_shipped_catalogue_does_not_have_it(tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match="the instance catalogue has no such type"):
+        load_platform(platform_file(tmp_path))
+
+
+def test_it_is_checked(catalogue: Catalogue, tmp_path: Path) -> None:
+    platform = load_platform(platform_file(tmp_path), catalogue)
+    assert platform.node_groups[0].instance_type == "p9.96xlarge"
+
+
+def test_what_its_entry_says_is_what_is_checked(tmp_path: Path) -> None:
+    blocks_only = catalogue_with(tmp_path / "catalogue", capacity_kinds=["capacity-block"], on_demand_quota_code=None)
+    with pytest.raises(SpecError, match=r"p9\.96xlarge is not sold as on-demand"):
+        load_platform(platform_file(tmp_path), blocks_only)
+    elsewhere = catalogue_with(tmp_path / "other", hyperpod=False)
+    with pytest.raises(SpecError, match="HyperPod does not offer this type"):
+        load_platform(platform_file(tmp_path, "hyperpod-eks"), elsewhere)
+
+
+def test_its_addresses_are_planned(catalogue: Catalogue, tmp_path: Path) -> None:
+    def needed(of: Catalogue) -> int:
+        plan = plan_addresses(load_platform(platform_file(tmp_path), of), of)
+        assert all(subnet.needed <= subnet.usable for subnet in plan.subnets)
+        return sum(subnet.needed for subnet in plan.subnets)
+
+    larger = catalogue_with(tmp_path / "larger", ipv4_addresses_per_interface=150)
+    assert needed(larger) >= needed(catalogue) + 4 * 100
+
+
+def test_its_nodes_run_the_device_plugins(catalogue: Catalogue, tmp_path: Path) -> None:
+    platform = load_platform(platform_file(tmp_path), catalogue)
+    assert "train" in str(chart_values(platform, catalogue)["nvidia-device-plugin"])
+    assert "train" in str(chart_values(platform, catalogue)["aws-efa-k8s-device-plugin"])
+    assert cluster_manifests(platform, catalogue, mount_path=MOUNT_PATH)
+
+    neuron = catalogue_with(tmp_path / "neuron", family="trn", accelerator={"model": "trainium2", "count": 16})
+    assert NOWHERE in str(chart_values(platform, neuron)["nvidia-device-plugin"])
+
+
+def test_its_launch_template_has_its_layout(
+    catalogue: Catalogue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = synthesized("eks", catalogue, tmp_path, monkeypatch)
+    launch = resources(cluster, "AWS::EC2::LaunchTemplate")
+    (train,) = [t["LaunchTemplateData"] for name, t in launch.items() if name.startswith("Train")]
+    assert [(i["NetworkCardIndex"], i["DeviceIndex"], i["InterfaceType"]) for i in train["NetworkInterfaces"]] == LAYOUT
+    (nodes,) = [n for n in resources(cluster, "AWS::EKS::Nodegroup").values() if n["InstanceTypes"] == ["p9.96xlarge"]]
+    assert nodes["AmiType"] == "AL2023_x86_64_NVIDIA"
+
+
+@pytest.mark.parametrize("orchestrator", ["hyperpod-eks", "hyperpod-slurm"])
+def test_hyperpod_is_asked_for_it_by_its_name(
+    orchestrator: str, catalogue: Catalogue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = synthesized(orchestrator, catalogue, tmp_path, monkeypatch)
+    (hyperpod,) = resources(cluster, "AWS::SageMaker::Cluster").values()
+    assert "ml.p9.96xlarge" in [group["InstanceType"] for group in hyperpod["InstanceGroups"]]
