@@ -50,7 +50,7 @@ def test_every_command_is_understood(command: str) -> None:
 def test_the_platform_file_is_a_good_one(tmp_path: Path) -> None:
     file = tmp_path / "platform.yaml"
     file.write_text(PLATFORM)
-    assert load_platform(file).node_groups[0].largest == 64
+    assert load_platform(file).node_groups[0].largest == 128
 
 
 def test_the_errors_are_what_is_printed(tmp_path: Path) -> None:

@@ -79,6 +79,7 @@ def plan(
                 "cidr": str(subnet.cidr),
                 "needed": subnet.needed,
                 "usable": subnet.usable,
+                "saved_by_efa_only": subnet.need.saved_by_efa_only,
                 "needs": [{"what": need.what, "addresses": need.addresses} for need in subnet.needs],
             }
             for subnet in addresses.subnets
@@ -91,6 +92,8 @@ def plan(
     for subnet in addresses.subnets:
         needs = " + ".join(f"{need.addresses} {need.what}" for need in subnet.needs)
         print(f"{subnet.name:{width}} {subnet.zone:10} {subnet.cidr!s:18} {subnet.needed:6} {subnet.usable:6}  {needs}")
+    if saved := sum(subnet.need.saved_by_efa_only for subnet in addresses.subnets):
+        print(f"\nEFA interfaces are efa-only and take no address, which saves {saved}.")
 
 
 @app.command()

@@ -12,7 +12,7 @@ from stacks.constructs.lustre import MOUNT_PATH
 from stacks.constructs.training_nodes import ACCELERATOR_TAINTS
 from stacks.manifests.chart_values import NODES_LABEL
 from trainway.spec.capacity import TrainingPlan
-from trainway.spec.catalogue import Instance
+from trainway.spec.catalogue import Instance, InterfaceKind
 from trainway.spec.platform import NodeGroup
 
 Cluster = sagemaker.CfnCluster
@@ -62,6 +62,7 @@ def instance_group(
         capacity_requirements=Cluster.ClusterCapacityRequirementsProperty(spot={}) if capacity == "spot" else None,
         on_start_deep_health_checks=_deep_health_checks(instance) if slurm is None else None,
         override_vpc_config=Cluster.VpcConfigProperty(security_group_ids=security_group_ids, subnets=[subnet_id]),
+        network_interface=_efa_only(instance),
         instance_storage_configs=_storage(root_volume_gib, lustre),
         kubernetes_config=_kubernetes(name, instance) if slurm is None else None,
         slurm_config=slurm,
@@ -71,6 +72,13 @@ def instance_group(
 def _deep_health_checks(instance: Instance) -> list[str] | None:
     """Stress the accelerators and the fabric of a node before a job finds out."""
     return ["InstanceStress", "InstanceConnectivity"] if instance.accelerator else None
+
+
+def _efa_only(instance: Instance) -> Cluster.ClusterNetworkInterfaceProperty | None:
+    """EFA devices without an address; otherwise each takes one of the subnet's."""
+    if not instance.efa_interfaces:
+        return None
+    return Cluster.ClusterNetworkInterfaceProperty(interface_type=InterfaceKind.EFA_ONLY.value)
 
 
 def _storage(volume_gib: int, lustre: fsx.CfnFileSystem | None) -> list[Cluster.ClusterInstanceStorageConfigProperty]:

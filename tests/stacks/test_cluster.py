@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.synthesis import Template, resources
+from trainway.spec.catalogue import load_catalogue
 from trainway.spec.handoff import HandOff
 from trainway.spec.loader import load_platform
 
@@ -188,3 +189,12 @@ def resolve(value: Any) -> str:
             return f"{resolve(text)}.{index}"
         case _:
             raise AssertionError(f"unexpected: {value}")
+
+
+def test_hyperpods_efa_devices_take_no_address(example: Path, synthesized: Synthesized) -> None:
+    catalogue = load_catalogue()
+    for cluster in resources(synthesized[example.stem]["cluster"], "AWS::SageMaker::Cluster").values():
+        for group in cluster["InstanceGroups"]:
+            instance = catalogue[group["InstanceType"].removeprefix("ml.")]
+            expected = {"InterfaceType": "efa-only"} if instance.efa_interfaces else None
+            assert group.get("NetworkInterface") == expected

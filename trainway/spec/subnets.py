@@ -34,12 +34,16 @@ class Need:
 
 @dataclass(frozen=True)
 class SubnetNeed:
-    """A subnet before it has a range: what lives in it, in which zone, and what it must hold."""
+    """A subnet before it has a range: what lives in it, in which zone, and what it must hold.
+
+    `saved_by_efa_only` is how many addresses more it would take were the EFA interfaces not efa-only.
+    """
 
     name: str
     role: SubnetRole
     zone: str
     needs: tuple[Need, ...]
+    saved_by_efa_only: int = 0
 
     @property
     def addresses(self) -> int:
@@ -107,17 +111,15 @@ def node_subnets(platform: Platform, catalogue: Catalogue) -> tuple[SubnetNeed, 
 
 
 def _node_subnet(platform: Platform, catalogue: Catalogue, group: NodeGroup) -> SubnetNeed:
-    # HyperPod attaches an address to every EFA interface; our own launch template does not.
-    each = addresses_per_node(
-        catalogue[group.instance_type],
-        kubernetes=platform.orchestrator.is_kubernetes,
-        efa_only=not platform.orchestrator.is_hyperpod,
-    )
+    instance, kubernetes = catalogue[group.instance_type], platform.orchestrator.is_kubernetes
+    each = addresses_per_node(instance, kubernetes=kubernetes, efa_only=True)
+    saved = addresses_per_node(instance, kubernetes=kubernetes, efa_only=False) - each
     needs = (
         Need(f"{group.largest} × {group.instance_type} at {each}", each * group.largest),
         Need("replacement of one node", each),
     )
-    return SubnetNeed(node_subnet_name(group), SubnetRole.NODES, platform.zone_of(group), needs)
+    zone = platform.zone_of(group)
+    return SubnetNeed(node_subnet_name(group), SubnetRole.NODES, zone, needs, saved * (group.largest + 1))
 
 
 def _cluster_needs(platform: Platform, catalogue: Catalogue, zone_number: int) -> Iterable[Need]:
