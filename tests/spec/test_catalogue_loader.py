@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
-from trainway.spec import catalogue as module
+from tests.fictitious import ENTRY, NAME, catalogue_with, load_data, shipped
 from trainway.spec.catalogue import Catalogue, CatalogueError, load_catalogue
 
 Data = dict[str, Any]
@@ -22,42 +21,17 @@ def test_every_source_is_used() -> None:
     assert {source["url"] for source in shipped()["sources"].values()} == {source.url for source in used}
 
 
-def shipped() -> Data:
-    data: Data = yaml.safe_load(Path(module.__file__).with_name("instances.yaml").read_text(encoding="utf-8"))
-    return data
-
-
 @pytest.fixture
 def load(tmp_path: Path) -> Load:
-    def write_and_load(data: Data) -> Catalogue:
-        file = tmp_path / "instances.yaml"
-        file.write_text(yaml.safe_dump(data), encoding="utf-8")
-        return load_catalogue(file)
-
-    return write_and_load
+    return lambda data: load_data(data, tmp_path)
 
 
-FICTITIOUS: Data = {
-    "family": "p5",
-    "vcpus": 384,
-    "memory_gib": 8192,
-    "accelerator": {"model": "b300", "count": 16, "nvlink_domain": 16},
-    "instance_store": {"disks": 16, "gb_each": 7600},
-    "network_gbps": 12800,
-    "network_cards": 64,
-    "primary_card_interfaces": 4,
-    "ipv4_addresses_per_interface": 50,
-}
-
-
-def test_a_new_type_is_one_entry(load: Load) -> None:
-    data = shipped()
-    data["instances"]["p9.96xlarge"] = FICTITIOUS
-    instance = load(data)["p9.96xlarge"]
+def test_a_new_type_is_one_entry(tmp_path: Path) -> None:
+    instance = catalogue_with(tmp_path)[NAME]
     assert instance.efa_interfaces == 64
     assert instance.accelerator is not None
     assert instance.accelerator.bf16_tflops == 2250
-    assert instance.hyperpod_name == "ml.p9.96xlarge"
+    assert instance.hyperpod_name == f"ml.{NAME}"
 
 
 @pytest.mark.parametrize("group", ["compute", "accelerator", "storage", "network", "capacity", "quota", "hyperpod"])
@@ -99,7 +73,7 @@ def test_an_unknown_source_is_refused(load: Load) -> None:
 )
 def test_an_entry_that_is_wrong_is_refused_by_name(load: Load, change: Data, complaint: str) -> None:
     data = shipped()
-    entry = {key: value for key, value in {**FICTITIOUS, **change}.items() if value is not None}
+    entry = {key: value for key, value in {**ENTRY, **change}.items() if value is not None}
     data["instances"]["p9.96xlarge"] = entry
     with pytest.raises(CatalogueError, match=rf"p9\.96xlarge: .*{re.escape(complaint)}"):
         load(data)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -12,36 +11,15 @@ import app
 from stacks.constructs.lustre import MOUNT_PATH
 from stacks.manifests import cluster_manifests
 from stacks.manifests.chart_values import NOWHERE, chart_values
+from tests.fictitious import NAME, catalogue_with
 from tests.synthesis import Template, make_app, resources, templates
-from trainway.spec import catalogue as catalogue_module
 from trainway.spec import loader
 from trainway.spec.addressing import plan_addresses
-from trainway.spec.catalogue import Catalogue, load_catalogue
+from trainway.spec.catalogue import Catalogue
 from trainway.spec.loader import load_platform
 from trainway.spec.problems import SpecError
 
-ENTRY = {
-    "family": "p5",
-    "vcpus": 384,
-    "memory_gib": 8192,
-    "accelerator": {"model": "b300", "count": 16, "nvlink_domain": 16},
-    "instance_store": {"disks": 16, "gb_each": 7600},
-    "network_gbps": 12800,
-    "network_cards": 64,
-    "primary_card_interfaces": 4,
-    "ipv4_addresses_per_interface": 50,
-}
 LAYOUT = [(0, 0, "interface"), (0, 1, "efa-only"), *((card, 0, "efa-only") for card in range(1, 64))]
-
-
-def catalogue_with(directory: Path, **changes: Any) -> Catalogue:
-    """The shipped catalogue and p9.96xlarge, from a file."""
-    data = yaml.safe_load(Path(catalogue_module.__file__).with_name("instances.yaml").read_text(encoding="utf-8"))
-    data["instances"]["p9.96xlarge"] = {**ENTRY, **changes}
-    directory.mkdir(exist_ok=True)
-    file = directory / "instances.yaml"
-    file.write_text(yaml.safe_dump(data), encoding="utf-8")
-    return load_catalogue(file)
 
 
 @pytest.fixture
@@ -50,7 +28,7 @@ def catalogue(tmp_path: Path) -> Catalogue:
 
 
 def platform_file(directory: Path, orchestrator: str = "eks") -> Path:
-    group = {"name": "train", "instance_type": "p9.96xlarge", "count": 2, "max_count": 4}
+    group = {"name": "train", "instance_type": NAME, "count": 2, "max_count": 4}
     file = directory / "platform.yaml"
     platform = {"name": "ninth", "region": "us-west-2", "zones": ["usw2-az2", "usw2-az1"]}
     file.write_text(yaml.safe_dump({**platform, "orchestrator": orchestrator, "node_groups": [group]}))
@@ -71,7 +49,7 @@ def test_the_shipped_catalogue_does_not_have_it(tmp_path: Path) -> None:
 
 def test_it_is_checked(catalogue: Catalogue, tmp_path: Path) -> None:
     platform = load_platform(platform_file(tmp_path), catalogue)
-    assert platform.node_groups[0].instance_type == "p9.96xlarge"
+    assert platform.node_groups[0].instance_type == NAME
 
 
 def test_what_its_entry_says_is_what_is_checked(tmp_path: Path) -> None:
@@ -110,7 +88,7 @@ def test_its_launch_template_has_its_layout(
     launch = resources(cluster, "AWS::EC2::LaunchTemplate")
     (train,) = [t["LaunchTemplateData"] for name, t in launch.items() if name.startswith("Train")]
     assert [(i["NetworkCardIndex"], i["DeviceIndex"], i["InterfaceType"]) for i in train["NetworkInterfaces"]] == LAYOUT
-    (nodes,) = [n for n in resources(cluster, "AWS::EKS::Nodegroup").values() if n["InstanceTypes"] == ["p9.96xlarge"]]
+    (nodes,) = [n for n in resources(cluster, "AWS::EKS::Nodegroup").values() if n["InstanceTypes"] == [NAME]]
     assert nodes["AmiType"] == "AL2023_x86_64_NVIDIA"
 
 
@@ -120,4 +98,4 @@ def test_hyperpod_is_asked_for_it_by_its_name(
 ) -> None:
     cluster = synthesized(orchestrator, catalogue, tmp_path, monkeypatch)
     (hyperpod,) = resources(cluster, "AWS::SageMaker::Cluster").values()
-    assert "ml.p9.96xlarge" in [group["InstanceType"] for group in hyperpod["InstanceGroups"]]
+    assert f"ml.{NAME}" in [group["InstanceType"] for group in hyperpod["InstanceGroups"]]
