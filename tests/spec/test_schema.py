@@ -40,3 +40,19 @@ def test_every_key_that_is_not_a_name_is_described(schema: dict[str, Any]) -> No
 def test_wrong_files_do_not(wrong: dict[str, Any], schema: dict[str, Any]) -> None:
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.Draft202012Validator(schema).validate(wrong)
+
+
+@pytest.mark.parametrize(
+    ("good", "bad"),
+    [
+        ("name: first", "name: First"),
+        ("us-west-2", "us-west"),
+        ("usw2-az2", "us-west-2b"),
+        ("count: 1", "count: 1, capacity: {reservation: r-1}"),
+    ],
+)
+def test_what_the_loader_refuses_by_its_form_the_schema_refuses(schema: dict[str, Any], good: str, bad: str) -> None:
+    file = EXAMPLES[0].read_text()
+    assert good in file
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.Draft202012Validator(schema).validate(yaml.safe_load(file.replace(good, bad)))

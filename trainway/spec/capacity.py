@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Discriminator, Tag
 
-from trainway.spec.fields import Section, matches
+from trainway.spec.fields import Matches, Section
 
 
 class Reservation(Section):
@@ -14,7 +14,7 @@ class Reservation(Section):
 
     reservation: Annotated[
         str,
-        matches(
+        Matches(
             r"cr-[0-9a-f]{8,17}", "it is not the id of a capacity reservation", "write it as in cr-0123456789abcdef0"
         ),
     ]
@@ -25,7 +25,7 @@ class CapacityBlock(Section):
 
     capacity_block: Annotated[
         str,
-        matches(
+        Matches(
             r"cr-[0-9a-f]{8,17}",
             "it is not the id of a Capacity Block, which is that of its capacity reservation",
             "write it as in cr-0123456789abcdef0",
@@ -38,7 +38,7 @@ class TrainingPlan(Section):
 
     training_plan: Annotated[
         str,
-        matches(
+        Matches(
             r"arn:aws[a-z-]*:sagemaker:[a-z0-9-]+:\d{12}:training-plan/.+",
             "it is not the ARN of a training plan",
             "write it as in arn:aws:sagemaker:us-west-2:111122223333:training-plan/NAME",

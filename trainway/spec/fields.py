@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from ipaddress import IPv4Network
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
-from pydantic_core import PydanticCustomError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from trainway.spec.services import service_facts
 
@@ -24,21 +26,31 @@ class Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-def matches(pattern: str, reason: str, remedy: str) -> AfterValidator:
-    compiled = re.compile(pattern)
+@dataclass(frozen=True)
+class Matches:
+    """A string of which all matches the pattern: for the loader with reason and remedy, for editors in the schema."""
 
-    def check(value: str) -> str:
-        if not compiled.fullmatch(value):
-            raise wrong(reason, remedy)
+    pattern: str
+    reason: str
+    remedy: str
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        """Check the value once it is known to be a string."""
+        return core_schema.no_info_after_validator_function(self._check, handler(source))
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        """JSON Schema searches for a pattern; this one is for the whole string."""
+        return {**handler(schema), "pattern": f"^({self.pattern})$"}
+
+    def _check(self, value: str) -> str:
+        if not re.fullmatch(self.pattern, value, re.ASCII):
+            raise wrong(self.reason, self.remedy)
         return value
-
-    return AfterValidator(check)
 
 
 Name = Annotated[
     str,
-    Field(json_schema_extra={"pattern": "^[a-z]([a-z0-9-]{0,28}[a-z0-9])?$"}),
-    matches(
+    Matches(
         r"[a-z]([a-z0-9-]{0,28}[a-z0-9])?",
         "names become stack, cluster and Kubernetes names, which allow less than this",
         "use up to 30 lower-case letters, digits and hyphens, beginning with a letter",
@@ -47,29 +59,30 @@ Name = Annotated[
 
 Region = Annotated[
     str,
-    Field(json_schema_extra={"pattern": "^[a-z]{2}(-[a-z]+)+-[0-9]$"}),
-    matches(r"[a-z]{2}(-[a-z]+)+-\d", "it is not the form of an AWS Region's code", "write it as in us-west-2"),
+    Matches(r"[a-z]{2}(-[a-z]+)+-\d", "it is not the form of an AWS Region's code", "write it as in us-west-2"),
 ]
 
 ZoneId = Annotated[
     str,
-    Field(json_schema_extra={"pattern": "^[a-z]+[0-9]-az[0-9]+$"}),
-    matches(
+    Matches(
         r"[a-z]+\d-az\d+",
         "it is not a zone id; zone names such as us-west-2a mean different places in different accounts",
         "write the id, as in usw2-az2; `aws ec2 describe-availability-zones` lists both",
     ),
 ]
 
-
 S3Uri = Annotated[
     str,
-    matches(
+    Matches(
         r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/.*)?",
         "it is not an S3 location",
         "write it as in s3://bucket/prefix/",
     ),
 ]
+
+
+# RFC 1918. ipaddress calls more than this private: loopback, link-local and the ranges for documentation.
+PRIVATE_RANGES = tuple(map(IPv4Network, ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16")))
 
 
 def _parse_range(value: Any) -> IPv4Network:
@@ -83,10 +96,8 @@ def _parse_range(value: Any) -> IPv4Network:
 
 
 def _private_range(network: IPv4Network) -> IPv4Network:
-    if not network.is_private:
-        raise wrong(
-            "it is not a private address range", "choose one inside 10.0.0.0/8, 172.16.0.0/12 or 192.168.0.0/16"
-        )
+    if not any(network.subnet_of(private) for private in PRIVATE_RANGES):
+        raise wrong("it is not a private address range", f"choose one inside {' or '.join(map(str, PRIVATE_RANGES))}")
     low, high = service_facts().vpc.prefix_lengths
     if not low <= network.prefixlen <= high:
         raise wrong(f"a VPC's range is between /{low} and /{high}", "use a /16 unless addresses are scarce")
@@ -106,10 +117,9 @@ def _throughput(value: int) -> int:
 LustreThroughput = Annotated[int, AfterValidator(_throughput)]
 
 
-def _email(value: str) -> str:
-    if not re.fullmatch(r"[^@\s]+@[^@\s]+\.[^@\s]+", value):
-        raise wrong("it is not an e-mail address", "write one address, as in ml-oncall@example.com")
-    return value
-
-
-Email = Annotated[str, AfterValidator(_email)]
+Email = Annotated[
+    str,
+    Matches(
+        r"[^@\s]+@[^@\s]+\.[^@\s]+", "it is not an e-mail address", "write one address, as in ml-oncall@example.com"
+    ),
+]

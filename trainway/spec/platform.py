@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from trainway.spec.capacity import Capacity
-from trainway.spec.fields import AddressRange, Email, LustreThroughput, Name, Region, S3Uri, Section, ZoneId, matches
+from trainway.spec.fields import AddressRange, Email, LustreThroughput, Matches, Name, Region, S3Uri, Section, ZoneId
 
 # As many as the largest Region has, us-east-1 (read 2026-11-21):
 # https://docs.aws.amazon.com/global-infrastructure/latest/regions/aws-availability-zones.html
@@ -131,13 +131,13 @@ class Kubernetes(Section):
     """The EKS cluster, for the orchestrators eks and hyperpod-eks."""
 
     version: Annotated[
-        str, matches(r"1\.\d\d", "it is not a Kubernetes minor version", 'write it in quotes, as in "1.34"')
+        str, Matches(r"1\.\d\d", "it is not a Kubernetes minor version", 'write it in quotes, as in "1.34"')
     ] = Field("1.34", description="The Kubernetes minor version, in quotes.")
     system_nodes: SystemNodes = Field(default_factory=SystemNodes)
     admins: tuple[
         Annotated[
             str,
-            matches(
+            Matches(
                 r"arn:aws[a-z-]*:iam::\d{12}:(role|user)/.+",
                 "it is not the ARN of an IAM role or user",
                 "write it as in arn:aws:iam::111122223333:role/Admin",
