@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from trainway.spec.addressing import AddressesDoNotFit, AddressPlan, plan_addresses
 from trainway.spec.catalogue import load_catalogue
-from trainway.spec.platform import NodeGroup, Orchestrator, Platform
+from trainway.spec.platform import Kubernetes, NodeGroup, Orchestrator, Platform, SystemNodes
 from trainway.spec.subnets import addresses_per_node
 
 CATALOGUE = load_catalogue()
@@ -117,6 +117,14 @@ def test_a_group_too_large_for_its_share_gets_a_range_of_its_own() -> None:
 def test_what_cannot_fit_is_refused_with_its_sum(cidr: str, groups: list[tuple[str, int]], said: str) -> None:
     with pytest.raises(AddressesDoNotFit, match=re.escape(said)):
         plan_addresses(platform(cidr, Orchestrator.EKS, groups), CATALOGUE)
+
+
+def test_no_larger_range_is_asked_for_than_a_vpc_can_have() -> None:
+    small = platform("10.0.0.0/16", Orchestrator.EKS, [("m7i.8xlarge", 1)])
+    crowded = small.model_copy(update={"kubernetes": Kubernetes(system_nodes=SystemNodes(count=400))})
+    with pytest.raises(AddressesDoNotFit, match=r"cluster-0: .* \(401 × m7i\.2xlarge at 15\)") as caught:
+        plan_addresses(crowded, CATALOGUE)
+    assert caught.value.remedy == "use fewer system nodes"
 
 
 def test_a_thousand_nodes_are_planned_at_once() -> None:

@@ -97,14 +97,16 @@ def plan_addresses(platform: Platform, catalogue: Catalogue) -> AddressPlan:
     for need in shared:
         place = next(places[need.role])
         if not need.fits(place):
-            raise AddressesDoNotFit(f"in {primary} this subnet would be {place}", [need], LARGER_RANGE)
+            largest = primary.prefixlen == service_facts().vpc.prefix_lengths[0]
+            remedy = "use fewer system nodes" if largest else LARGER_RANGE
+            raise AddressesDoNotFit(f"in {primary} this subnet would be {place}", [need], remedy)
         placed.append(Subnet(place, need))
 
     shares, own_ranges = list(places[SubnetRole.NODES]), _own_ranges()
     outgrown = [need for number, need in enumerate(nodes) if number >= len(shares) or not need.fits(shares[number])]
     if 1 + len(outgrown) > (limit := service_facts().vpc.cidr_blocks):
         reason = f"a VPC has at most {limit} ranges, and beside {primary} each of these needs its own"
-        raise AddressesDoNotFit(reason, outgrown, f"{LARGER_RANGE}, or smaller max_counts, or fewer groups")
+        raise AddressesDoNotFit(reason, outgrown, f"lower their max_counts, or have fewer groups, or {LARGER_RANGE}")
     secondary = []
     for number, need in enumerate(nodes):
         place = own_ranges[number] if need in outgrown else shares[number]
