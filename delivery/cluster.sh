@@ -5,6 +5,7 @@
 #   AWS_REGION                its region
 #   ORCHESTRATOR              eks | hyperpod-eks: which charts
 #   MIRROR_REGISTRY, MIRROR_PREFIX, MIRROR_BUCKET_URI   as for mirror.sh
+#   NETWORK_ACCESS            private (default) | closed: helm is taken from its copy or not at all
 #   MANIFESTS                 directory with values/<chart>.json (chart values of this platform) and objects/*.json (default manifests)
 #   ROLLOUT_TIMEOUT_SECONDS   how long one chart may take to become ready; 0: do not wait, for a cluster that has no node yet (default 600)
 #   TRAINWAY_*                replace ${TRAINWAY_…} in both kinds of file: facts that are known only once the stack is deployed

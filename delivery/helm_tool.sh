@@ -1,15 +1,24 @@
 # shellcheck shell=bash
 # Puts the pinned helm on PATH. Sourced by the stages that use it, after lib.sh.
 #
-# The mirror stage has the internet and keeps a copy in S3; the cluster stage may not have it, so it takes the copy.
+# The mirror stage has the internet and keeps a copy in S3; the cluster stage may not have it, so it takes the copy. With
+# NETWORK_ACCESS closed neither has it, and the copy must be there.
+
+# helm_copy MIRROR_BUCKET_URI DELIVERY_DIRECTORY: prints where the copy of the pinned helm is kept.
+helm_copy() {
+  local url
+  IFS=$'\t' read -r _ url _ < <(python3 "$2/mirror_list.py" tool helm) &&
+    printf '%s/tools/%s' "${1%/}" "${url##*/}"
+}
 
 # use_helm MIRROR_BUCKET_URI DIRECTORY DELIVERY_DIRECTORY
 use_helm() {
   local version url sum archive copy
   IFS=$'\t' read -r version url sum < <(python3 "$3/mirror_list.py" tool helm)
   archive=$2/${url##*/}
-  copy=${1%/}/tools/${url##*/}
+  copy=$(helm_copy "$1" "$3")
   if ! aws s3 cp "$copy" "$archive" --only-show-errors; then
+    ! closed || unsupplied "helm ($copy)"
     say "helm $version is not in the mirror yet, taking it from $url"
     curl --fail --silent --show-error --location --retry 3 --max-time 120 --output "$archive" "$url"
     printf '%s  %s\n' "$sum" "$archive" | sha256sum --check --quiet || fail "the checksum of $url is not the pinned one"

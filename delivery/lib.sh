@@ -10,6 +10,13 @@ fail() {
   exit 1
 }
 
+# listed THING...: prints them with commas between.
+listed() {
+  local list
+  printf -v list ', %s' "$@"
+  printf '%s' "${list:2}"
+}
+
 # require NAME...: every named environment variable must be set and not empty; all that are not are named at once.
 require() {
   local name missing=()
@@ -17,6 +24,21 @@ require() {
     [[ -n "${!name:-}" ]] || missing+=("$name")
   done
   ((${#missing[@]} == 0)) || fail "missing environment variables: ${missing[*]}"
+}
+
+# closed: whether NETWORK_ACCESS says that nothing but AWS can be reached. Any other word than the two is a mistake.
+closed() {
+  case ${NETWORK_ACCESS:-private} in
+    closed) return 0 ;;
+    private) return 1 ;;
+    *) fail "NETWORK_ACCESS is '$NETWORK_ACCESS', expected private or closed" ;;
+  esac
+}
+
+# unsupplied THING...: ends a stage of a closed network that lacks things which only the internet has.
+unsupplied() {
+  fail "a closed network cannot fetch what is missing: $(listed "$@"). Run the command that the image stack prints as its" \
+    "output Supply on a machine with the internet, then deploy again"
 }
 
 # report VALUE: what this stage tells CloudFormation when it ends well (the Data of its signal).

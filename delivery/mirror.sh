@@ -6,6 +6,7 @@
 #   MIRROR_BUCKET_URI   s3://bucket/prefix that keeps the pinned helm for the cluster stage
 #   ORCHESTRATOR        eks | hyperpod-eks: which charts
 #   AWS_REGION          region of the registry
+#   NETWORK_ACCESS      private (default) | closed: nothing is copied; everything must be there already (see supply.sh)
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -18,10 +19,17 @@ require MIRROR_REGISTRY MIRROR_PREFIX MIRROR_BUCKET_URI ORCHESTRATOR AWS_REGION
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 mkdir "$work/tools"
-use_helm "$MIRROR_BUCKET_URI" "$work/tools" "$here"
-password=$(aws ecr get-login-password --region "$AWS_REGION")
-docker login --username AWS --password-stdin "$MIRROR_REGISTRY" <<<"$password"
-helm registry login --username AWS --password-stdin "$MIRROR_REGISTRY" <<<"$password"
+missing=()
+if closed; then
+  copy=$(helm_copy "$MIRROR_BUCKET_URI" "$here")
+  # Fetched, not listed: the stage may read the objects of the bucket, and may not list them.
+  aws s3 cp "$copy" "$work/tools/" --only-show-errors || missing+=("helm ($copy)")
+else
+  use_helm "$MIRROR_BUCKET_URI" "$work/tools" "$here"
+  password=$(aws ecr get-login-password --region "$AWS_REGION")
+  docker login --username AWS --password-stdin "$MIRROR_REGISTRY" <<<"$password"
+  helm registry login --username AWS --password-stdin "$MIRROR_REGISTRY" <<<"$password"
+fi
 
 copied=0
 images=$(python3 "$here/mirror_list.py" images)
@@ -29,6 +37,10 @@ images=$(python3 "$here/mirror_list.py" images)
 while IFS=$'\t' read -r -u 3 name source tag; do
   digest=$(ecr_digest "$MIRROR_PREFIX/$name" "$tag")
   [[ -z "$digest" ]] || continue
+  if closed; then
+    missing+=("image $MIRROR_PREFIX/$name:$tag")
+    continue
+  fi
   say "image $source"
   # From registry to registry, byte for byte: every platform, and the digest stays the same.
   docker buildx imagetools create --prefer-index=false --tag "$MIRROR_REGISTRY/$MIRROR_PREFIX/$name:$tag" "$source"
@@ -61,11 +73,16 @@ charts=$(python3 "$here/mirror_list.py" charts "$ORCHESTRATOR")
 while IFS=$'\t' read -r -u 3 chart version kind location commit directory _; do
   digest=$(ecr_digest "$MIRROR_PREFIX/charts/$chart" "$version")
   [[ -z "$digest" ]] || continue
+  if closed; then
+    missing+=("chart $MIRROR_PREFIX/charts/$chart:$version")
+    continue
+  fi
   say "chart $chart $version from $location"
   chart_archive "$chart" "$version" "$kind" "$location" "$commit" "$directory"
   helm push "$work/charts/"*.tgz "oci://$MIRROR_REGISTRY/$MIRROR_PREFIX/charts"
   copied=$((copied + 1))
 done 3<<<"$charts"
 
+((${#missing[@]} == 0)) || unsupplied "${missing[@]}"
 say "copied $copied of $(printf '%s\n%s\n' "$images" "$charts" | wc -l) charts and images"
 report "$copied"

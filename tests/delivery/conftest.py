@@ -99,13 +99,26 @@ done
 HELM = r"""
 case "$1" in
   pull | package)
+    name=${2##*/}
+    [[ ! -e "$2/Chart.yaml" ]] || name=$(sed -n 's/^name: //p' "$2/Chart.yaml")
     while (($#)); do
       [[ "$1" != --version ]] || version=$2
-      [[ "$1" != --destination ]] || echo chart >"$2/chart-$version.tgz"
+      [[ "$1" != --destination ]] || echo "$name/$version" >"$2/chart-$version.tgz"
       shift
     done ;;
-  push) cp "$2" "$ECR/pushed-$(basename "$2")" ;;
+  push)
+    tag=${3#oci://*/}/$(cat "$2")
+    mkdir -p "$(dirname "$ECR/$tag")"
+    echo 1 >"$ECR/$tag" ;;
 esac
+"""
+
+# A clone holds the one chart that is packed from git, whose name is not that of its directory.
+GIT = r"""
+if [[ "$1" == init ]]; then
+  mkdir -p "$3/helm_chart/HyperPodHelmChart"
+  echo "name: hyperpod-helm-chart" >"$3/helm_chart/HyperPodHelmChart/Chart.yaml"
+fi
 """
 
 
@@ -143,5 +156,5 @@ def helm_archive(aws) -> Path:
     document["tools"]["helm"]["sha256"] = digest
     path.write_text(yaml.safe_dump(document, sort_keys=False))
     aws.stand_in("curl", f'while (($#)); do [[ "$1" != --output ]] || cp "{archive}" "$2"; shift; done\n')
-    aws.stand_in("git", '[[ "$1" != init ]] || mkdir -p "$3"\n')
+    aws.stand_in("git", GIT)
     return archive

@@ -71,6 +71,25 @@ def test_a_cluster_without_nodes_is_not_waited_for(cluster):
     assert all("--wait" not in call for call in cluster.called("helm", "upgrade"))
 
 
+def test_a_closed_network_installs_with_the_helm_that_was_brought_in(cluster):
+    done = cluster.run("cluster.sh", ORCHESTRATOR="eks", NETWORK_ACCESS="closed")
+    assert done.returncode == 0, done.stderr
+    assert len(cluster.called("helm", "upgrade")) == 3
+    assert cluster.called("curl") == []
+
+
+def test_a_closed_network_without_a_helm_stops_with_the_remedy_and_fetches_none(cluster, helm_archive):
+    (cluster.root / "s3" / helm_archive.name).unlink()
+    done = cluster.run("cluster.sh", ORCHESTRATOR="eks", NETWORK_ACCESS="closed")
+    assert done.returncode == 1
+    assert done.stderr == (
+        "[delivery] error: a closed network cannot fetch what is missing: "
+        f"helm (s3://bucket/mirror/tools/{helm_archive.name}). Run the command that the image stack prints as its "
+        "output Supply on a machine with the internet, then deploy again\n"
+    )
+    assert [call[:3] for call in cluster.calls] == [["aws", "s3", "cp"]]
+
+
 def test_an_unset_placeholder_stops_before_the_cluster_is_touched(cluster):
     (cluster.root / "manifests/objects/20.json").write_text('{"a": "${TRAINWAY_ABSENT}"}')
     done = cluster.run("cluster.sh", ORCHESTRATOR="eks")
@@ -96,9 +115,18 @@ def test_a_chart_that_does_not_become_ready_names_itself(cluster, helm_archive):
     assert aws.called("kubectl") == []
 
 
-@pytest.mark.parametrize("script", ["scripts.sh", "image.sh", "mirror.sh", "cluster.sh"])
+@pytest.mark.parametrize("script", ["scripts.sh", "image.sh", "mirror.sh", "cluster.sh", "base_image.sh", "supply.sh"])
 def test_missing_variables_are_all_named_at_once(workshop, script: str):
     done = workshop.run(script)
     assert done.returncode == 1
     assert "missing environment variables: " in done.stderr
     assert len(done.stderr.split("variables: ")[1].split()) >= 2
+
+
+@pytest.mark.parametrize("script", ["image.sh", "mirror.sh"])
+def test_an_unknown_access_to_the_network_is_not_taken_for_the_default(aws, script: str):
+    image = {"IMAGE_REPOSITORY": f"{REGISTRY}/atlas/training", "IMAGE_TAG": "c0ffee", "ORCHESTRATOR": "eks"}
+    done = aws.run(script, **image, NETWORK_ACCESS="Closed")
+    assert done.returncode == 1
+    assert done.stderr == "[delivery] error: NETWORK_ACCESS is 'Closed', expected private or closed\n"
+    assert aws.calls == []

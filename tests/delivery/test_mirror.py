@@ -1,4 +1,4 @@
-"""The mirror stage copies every chart and image once, and only what is pinned."""
+"""The mirror stage copies every chart and image once, and only what is pinned; in a closed network, nothing."""
 
 from pathlib import Path
 
@@ -7,6 +7,10 @@ import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
 REGISTRY = "111122223333.dkr.ecr.us-west-2.amazonaws.com"
+
+REMEDY = (
+    "Run the command that the image stack prints as its output Supply on a machine with the internet, then deploy again"
+)
 
 
 @pytest.mark.usefixtures("helm_archive")
@@ -68,3 +72,44 @@ def test_a_helm_with_another_checksum_is_refused(aws, helm_archive):
     assert done.returncode == 1
     assert "not the pinned one" in done.stderr
     assert not (aws.root / "s3" / helm_archive.name).exists()
+
+
+def test_a_closed_network_that_lacks_everything_names_all_of_it_at_once_and_fetches_nothing(aws, helm_archive):
+    done = aws.run("mirror.sh", ORCHESTRATOR="hyperpod-eks", NETWORK_ACCESS="closed")
+    document = yaml.safe_load((ROOT / "delivery/mirror.yaml").read_text())
+    lacking = [f"helm (s3://bucket/mirror/tools/{helm_archive.name})"]
+    lacking += [f"image atlas/mirror/{image['name']}:{image['tag']}" for image in document["images"]]
+    lacking += [f"chart atlas/mirror/charts/{chart['chart']}:{chart['version']}" for chart in document["charts"]]
+    assert done.returncode == 1
+    assert done.stderr == (
+        f"[delivery] error: a closed network cannot fetch what is missing: {', '.join(lacking)}. {REMEDY}\n"
+    )
+    assert {tuple(call[:3]) for call in aws.calls} == {("aws", "s3", "cp"), ("aws", "ecr", "describe-images")}
+
+
+@pytest.mark.usefixtures("helm_archive")
+def test_a_closed_network_names_only_what_is_missing(aws):
+    aws.run("mirror.sh", ORCHESTRATOR="eks")
+    (aws.root / "ecr/atlas/mirror/jobset/v0.12.0").unlink()
+    done = aws.run("mirror.sh", ORCHESTRATOR="hyperpod-eks", NETWORK_ACCESS="closed")
+    assert done.returncode == 1
+    lacking = "image atlas/mirror/jobset:v0.12.0, chart atlas/mirror/charts/hyperpod-helm-chart:0.1.0-011ca92"
+    assert done.stderr.endswith(f" what is missing: {lacking}. {REMEDY}\n")
+
+
+@pytest.mark.usefixtures("helm_archive")
+def test_a_closed_network_that_lacks_nothing_ends_well_without_a_copy(aws):
+    aws.run("mirror.sh", ORCHESTRATOR="hyperpod-eks", NETWORK_ACCESS="private")
+    before, data = len(aws.calls), aws.root / "data"
+    done = aws.run("mirror.sh", ORCHESTRATOR="hyperpod-eks", NETWORK_ACCESS="closed", STAGE_DATA_FILE=str(data))
+    assert done.returncode == 0, done.stderr
+    assert "copied 0 of 8 charts and images" in done.stdout
+    assert data.read_text() == "0"
+    assert {tuple(call[:3]) for call in aws.calls[before:]} == {("aws", "s3", "cp"), ("aws", "ecr", "describe-images")}
+
+
+def test_an_ecr_error_in_a_closed_network_is_not_taken_for_a_missing_image(aws):
+    done = aws.run("mirror.sh", ORCHESTRATOR="eks", NETWORK_ACCESS="closed", ECR_ERROR="AccessDeniedException")
+    assert done.returncode == 1
+    assert "AccessDeniedException" in done.stderr
+    assert "what is missing" not in done.stderr

@@ -1,0 +1,43 @@
+#!/usr/bin/env bash
+# Brings what a closed network cannot fetch into the platform's own ECR and bucket: the charts and their images, helm, and the
+# stages of the training image that need the internet. It is no stage of CodeBuild: a person runs it on a machine with the
+# internet and credentials for the platform's account. What is there already is left alone.
+#
+#   AWS_REGION         region of the platform
+#   SUPPLY_PARAMETER   SSM parameter of the image stack: a JSON object of the variables that mirror.sh and base_image.sh ask for
+set -euo pipefail
+
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+# shellcheck source=delivery/lib.sh
+source "$here/lib.sh"
+require AWS_REGION SUPPLY_PARAMETER
+
+lacking=()
+# The pinned helm and the image are built for it, and run here: helm to copy, the image's tools to build it.
+[[ "$(uname -sm)" == "Linux x86_64" ]] || lacking+=("Linux on x86_64 (this is $(uname -sm))")
+for tool in docker aws git curl python3; do
+  command -v "$tool" >/dev/null || lacking+=("$tool")
+done
+! command -v docker >/dev/null || docker buildx version >/dev/null 2>&1 || lacking+=("docker's buildx")
+! command -v python3 >/dev/null || python3 -c 'import yaml' 2>/dev/null || lacking+=("python3's module yaml (PyYAML)")
+((${#lacking[@]} == 0)) || fail "this machine lacks $(listed "${lacking[@]}")"
+
+# Version 1 of the AWS CLI does not know AWS_REGION.
+export AWS_DEFAULT_REGION=$AWS_REGION
+supplied=$(aws ssm get-parameter --name "$SUPPLY_PARAMETER" --query Parameter.Value --output text)
+variables=$(python3 -c 'import json, shlex, sys
+for name, value in json.load(sys.stdin).items():
+    print(f"export {name}={shlex.quote(value)}")' <<<"$supplied")
+eval "$variables"
+require MIRROR_REGISTRY MIRROR_PREFIX MIRROR_BUCKET_URI ORCHESTRATOR BASE_TAG
+checkout=$(python3 "$here/content_hash.py" base_image)
+[[ "$checkout" == "$BASE_TAG" ]] ||
+  fail "this checkout makes the base image $checkout, and the image stack waits for $BASE_TAG: check out the version that was" \
+    "deployed, or deploy the image stack from this one"
+# This machine is not in the closed network that it supplies.
+export NETWORK_ACCESS=private
+if [[ "$ORCHESTRATOR" != hyperpod-slurm ]]; then
+  bash "$here/mirror.sh"
+fi
+bash "$here/base_image.sh"
+say "$MIRROR_REGISTRY/$MIRROR_PREFIX has all that comes from the internet; the platform can be deployed"

@@ -1,0 +1,56 @@
+"""A closed network builds only what follows the stage `python`, so nothing from there on may be fetched."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+DOCKERFILE = (Path(__file__).resolve().parents[2] / "container/Dockerfile").read_text()
+FETCHES = re.compile(r"\b(apt|apt-get|pip3?|uv|conda|npm|curl|wget|git)\b|\b(https?|ftp|ssh|git)://")
+
+
+def fetching(dockerfile: str) -> list[str]:
+    """The instructions after the stage `python` that fetch, or that need an image or a stage from before it."""
+    kept = [line for line in dockerfile.splitlines() if line.strip() and not line.lstrip().startswith("#")]
+    _, _, stage = "\n".join(kept).replace("\\\n", " ").partition("\nFROM network AS python\n")
+    _, _, rest = stage.partition("\nFROM ")
+    found, there = [], {"python", "scratch"}
+    for instruction in f"FROM {rest}".splitlines():
+        used = re.findall(r"^FROM (?:--\S+ )*(\S+)", instruction) + re.findall(r"\bfrom=([^\s,]+)", instruction)
+        if FETCHES.search(instruction) or not there.issuperset(used):
+            found.append(instruction)
+        there.update(re.findall(r"^FROM .* AS (\S+)$", instruction))
+    return found
+
+
+def test_no_frontend_is_fetched_to_read_the_dockerfile():
+    assert re.findall(r"^#\s*syntax\s*=.*", DOCKERFILE, re.MULTILINE | re.IGNORECASE) == []
+
+
+def test_nothing_is_fetched_after_the_stage_python():
+    assert "\nFROM python AS training\n" in DOCKERFILE
+    assert fetching(DOCKERFILE) == []
+
+
+@pytest.mark.parametrize(
+    "instruction",
+    [
+        "RUN apt-get update",
+        "RUN true && pip install torch",
+        "RUN python -m \\\n    pip install torch",
+        "RUN curl --remote-name example.org/x",
+        "ADD https://example.org/x.tar.gz /x.tar.gz",
+        "ADD git@example.org:x/y.git /y",
+        "COPY --from=docker.io/library/busybox:1 /bin/sh /bin/sh",
+        "COPY --from=efa-installer /efa-installer.tar.gz /x",
+        "RUN --mount=type=bind,from=network,target=/network true",
+        "FROM ${BASE_IMAGE} AS last",
+        "FROM --platform=linux/amd64 network AS last",
+    ],
+)
+def test_an_instruction_that_would_fetch_is_found(instruction: str):
+    assert len(fetching(f"{DOCKERFILE}\n{instruction}\n")) == 1
+
+
+def test_a_stage_on_the_last_one_is_fine():
+    assert fetching(f"{DOCKERFILE}\nFROM training AS last\nCOPY --from=python /a /b\n") == []

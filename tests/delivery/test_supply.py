@@ -1,0 +1,168 @@
+"""A person with the internet brings in, by one command, all that a closed network cannot fetch."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from delivery.content_hash import PARTS, content_hash
+from tests.delivery.conftest import ECR
+
+ROOT = Path(__file__).resolve().parents[2]
+
+REGISTRY = "111122223333.dkr.ecr.us-west-2.amazonaws.com"
+
+IMAGE = {"IMAGE_REPOSITORY": f"{REGISTRY}/atlas/training", "IMAGE_TAG": "c0ffee"}
+OUTSIDE = (
+    ["curl"],
+    ["git"],
+    ["helm", "pull"],
+    ["helm", "package"],
+    ["helm", "push"],
+    ["docker", "buildx", "imagetools"],
+)
+
+pytestmark = pytest.mark.usefixtures("helm_archive")
+
+
+# What SSM holds, with `orchestrator` and the tag to be filled in.
+SSM = r"""
+if [[ "$1 $2" == "ssm get-parameter" ]]; then
+  [[ "$4" == /trainway/atlas/delivery/supply ]] || { echo "ParameterNotFound" >&2; exit 254; }
+  printf '{"MIRROR_REGISTRY": "%s", "MIRROR_PREFIX": "atlas/mirror", "MIRROR_BUCKET_URI": "s3://bucket/mirror",
+    "ORCHESTRATOR": "%s", "BASE_TAG": "%s", "NETWORK_ACCESS": "closed"}' "$REGISTRY" "$DEPLOYED" "$DEPLOYED_BASE"
+fi
+"""
+
+
+@pytest.fixture
+def supply(aws):
+    for file in ("constraints.txt", "pyproject.toml"):
+        shutil.copy(ROOT / file, aws.root / file)
+    aws.stand_in("aws", SSM + ECR)
+    aws.stand_in("uname", "echo Linux x86_64\n")
+    tag = content_hash(aws.root, PARTS["base_image"])
+    aws.environment |= {
+        "DEPLOYED_BASE": tag,
+        "BASE_TAG": tag,
+        "REGISTRY": REGISTRY,
+        "SUPPLY_PARAMETER": "/trainway/atlas/delivery/supply",
+    }
+    return aws
+
+
+def outside(calls: list[list[str]]) -> list[list[str]]:
+    """The calls that fetch from the internet, or that push what was fetched."""
+    return [call for call in calls if any(call[: len(words)] == words for words in OUTSIDE)]
+
+
+@pytest.mark.parametrize(("orchestrator", "charts"), [("eks", 3), ("hyperpod-eks", 4)])
+def test_a_kubernetes_platform_gets_images_charts_helm_and_the_base(supply, orchestrator: str, charts: int):
+    done = supply.run("supply.sh", DEPLOYED=orchestrator)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.endswith("all that comes from the internet; the platform can be deployed\n")
+    assert len(supply.called("docker", "buildx", "imagetools", "create")) == 4
+    assert len(supply.called("helm", "push")) == charts
+    [build] = supply.called("docker", "buildx", "build")
+    assert (
+        build[build.index("--tag") + 1]
+        == f"{REGISTRY}/atlas/mirror/training-base:{supply.environment['DEPLOYED_BASE']}"
+    )
+
+
+def test_a_slurm_platform_gets_the_base_alone(supply):
+    done = supply.run("supply.sh", DEPLOYED="hyperpod-slurm")
+    assert done.returncode == 0, done.stderr
+    assert "the platform can be deployed" in done.stdout
+    assert len(supply.called("docker", "buildx", "build")) == 1
+    assert outside(supply.calls) + supply.called("aws", "s3") == []
+
+
+@pytest.mark.parametrize("orchestrator", ["eks", "hyperpod-eks"])
+def test_what_was_brought_in_is_all_that_a_closed_network_needs(supply, orchestrator: str):
+    supply.run("supply.sh", DEPLOYED=orchestrator)
+    before = len(supply.calls)
+    for script in ("mirror.sh", "image.sh"):
+        done = supply.run(script, **IMAGE, ORCHESTRATOR=orchestrator, NETWORK_ACCESS="closed")
+        assert done.returncode == 0, done.stderr
+    assert outside(supply.calls[before:]) == []
+    [build] = [call for call in supply.calls[before:] if call[:3] == ["docker", "buildx", "build"]]
+    assert build[-2].startswith(f"python=docker-image://{REGISTRY}/atlas/mirror/training-base@sha256:")
+
+
+def test_a_second_run_copies_and_builds_nothing(supply):
+    supply.run("supply.sh", DEPLOYED="hyperpod-eks")
+    before = len(supply.calls)
+    done = supply.run("supply.sh", DEPLOYED="hyperpod-eks")
+    assert done.returncode == 0, done.stderr
+    assert "copied 0 of 8 charts and images" in done.stdout
+    assert "the platform can be deployed" in done.stdout
+    assert outside(supply.calls[before:]) == []
+    assert len(supply.called("docker", "buildx", "build")) == 1
+
+
+def test_the_machine_that_supplies_a_closed_network_is_not_in_it(supply):
+    done = supply.run("supply.sh", DEPLOYED="eks", NETWORK_ACCESS="closed")
+    assert done.returncode == 0, done.stderr
+    assert len(supply.called("helm", "push")) == 3
+
+
+def test_every_call_to_aws_is_in_the_platforms_region(supply):
+    path = supply.root / "bin/aws"
+    path.write_text(path.read_text().replace("case ", '[[ "$AWS_DEFAULT_REGION" == us-west-2 ]] || exit 9\ncase ', 1))
+    done = supply.run("supply.sh", DEPLOYED="hyperpod-slurm", AWS_DEFAULT_REGION="eu-north-1")
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_copy_that_fails_is_not_passed_over(supply):
+    supply.stand_in("curl", "exit 22\n")
+    done = supply.run("supply.sh", DEPLOYED="eks")
+    assert done.returncode == 22
+    assert "can be deployed" not in done.stdout
+    assert supply.called("docker", "buildx", "build") == []
+
+
+def test_tools_that_this_machine_lacks_are_all_named_at_once(supply):
+    bare = supply.root / "bare"
+    bare.mkdir()
+    for tool in ("bash", "dirname"):
+        (bare / tool).symlink_to(str(shutil.which(tool)))
+    (bare / "uname").write_text("#!/bin/sh\necho Darwin arm64\n")
+    (bare / "uname").chmod(0o755)
+    done = supply.run("supply.sh", DEPLOYED="eks", PATH=str(bare))
+    assert done.returncode == 1
+    assert done.stderr == (
+        "[delivery] error: this machine lacks Linux on x86_64 (this is Darwin arm64), docker, aws, git, curl, python3\n"
+    )
+
+
+def test_a_docker_without_buildx_and_a_python_without_yaml_are_told_from_none(supply):
+    supply.stand_in("docker", '[[ "$1" != buildx ]] || exit 1\n')
+    python = supply.root / "bin/python3"
+    python.write_text("#!/usr/bin/env bash\nexit 1\n")
+    python.chmod(0o755)
+    done = supply.run("supply.sh", DEPLOYED="eks")
+    assert done.returncode == 1
+    assert done.stderr == ("[delivery] error: this machine lacks docker's buildx, python3's module yaml (PyYAML)\n")
+
+
+def test_a_checkout_that_is_not_what_was_deployed_supplies_nothing(supply):
+    with (supply.root / "container/versions.yaml").open("a") as versions:
+        versions.write("# another version\n")
+    done = supply.run("supply.sh", DEPLOYED="eks")
+    assert done.returncode == 1
+    assert f"and the image stack waits for {supply.environment['DEPLOYED_BASE']}: check out the version" in done.stderr
+    assert outside(supply.calls) + supply.called("docker", "buildx", "build") == []
+
+
+def test_a_platform_that_was_not_deployed_is_told(supply):
+    done = supply.run("supply.sh", DEPLOYED="eks", SUPPLY_PARAMETER="/trainway/other/delivery/supply")
+    assert done.returncode == 254
+    assert "ParameterNotFound" in done.stderr
+    assert outside(supply.calls) == []
+
+
+def test_what_the_parameter_says_is_never_run(supply):
+    done = supply.run("supply.sh", DEPLOYED="eks; touch $HOME/run $(touch $HOME/run)")
+    assert done.returncode != 0
+    assert not (supply.root / "run").exists()
