@@ -35,7 +35,9 @@ def add_stacks(app: cdk.App, platform: Platform) -> None:
     bundle = make_bundle(Path(app.outdir) / "bundle", manifests)
     network = NetworkStack(app, f"{name}-network", platform=platform, catalogue=catalogue, env=env)
     storage = StorageStack(app, f"{name}-storage", platform=platform, network=network, env=env)
-    image = ImageStack(app, f"{name}-image", platform=platform, bundle=bundle, storage=storage, env=env)
+    image = ImageStack(
+        app, f"{name}-image", platform=platform, bundle=bundle, network=network, storage=storage, env=env
+    )
     foundation = Foundation(platform, catalogue, bundle, network, storage, image, env)
     CLUSTERS[platform.orchestrator](app, f"{name}-cluster", foundation=foundation)
     ObservabilityStack(app, f"{name}-observability", platform=platform, storage=storage, env=env)

@@ -26,7 +26,7 @@ class EksStack(cdk.Stack):
                 group=group,
                 instance=foundation.catalogue[group.instance_type],
                 subnet_id=network.subnet_of(group),
-                efa_group_id=network.efa_group_id,
+                security_group_ids=network.node_group_ids,
             )
         Delivery(
             self,

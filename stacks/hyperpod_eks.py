@@ -6,11 +6,12 @@ import aws_cdk as cdk
 from aws_cdk import aws_sagemaker as sagemaker
 from constructs import Construct
 
-from stacks.constructs.delivery import Delivery, needs_policies
+from stacks.constructs.delivery import Delivery
 from stacks.constructs.execution_role import ExecutionRole
 from stacks.constructs.hand_off import write_hand_off
 from stacks.constructs.hyperpod import instance_group
 from stacks.constructs.kubernetes import Kubernetes
+from stacks.constructs.permissions import needs_policies
 from stacks.constructs.scripts_stage import SCRIPTS_PREFIX, life_cycle_scripts, scripts_stage
 from stacks.foundation import Foundation
 
@@ -42,7 +43,7 @@ class HyperPodEksStack(cdk.Stack):
         execution = ExecutionRole(
             self, "ExecutionRole", bucket=bucket, scripts_prefix=SCRIPTS_PREFIX, eks_cluster_arn=eks_arn
         )
-        security_group_ids = [network.efa_group_id, control_plane.security_group_id]
+        security_group_ids = [*network.node_group_ids, control_plane.security_group_id]
         hyperpod = Cluster(
             self,
             "HyperPod",

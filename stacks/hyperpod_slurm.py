@@ -8,10 +8,11 @@ import aws_cdk as cdk
 from aws_cdk import aws_sagemaker as sagemaker
 from constructs import Construct
 
-from stacks.constructs.delivery import Delivery, needs_policies
+from stacks.constructs.delivery import Delivery
 from stacks.constructs.execution_role import ExecutionRole
 from stacks.constructs.hand_off import write_hand_off
 from stacks.constructs.hyperpod import instance_group
+from stacks.constructs.permissions import needs_policies
 from stacks.constructs.scripts_stage import (
     CONTROLLER_GROUP,
     LOGIN_GROUP,
@@ -44,7 +45,7 @@ class HyperPodSlurmStack(cdk.Stack):
         common: dict[str, Any] = {
             "role": execution.role,
             "scripts": scripts,
-            "security_group_ids": [network.efa_group_id],
+            "security_group_ids": network.node_group_ids,
             "lustre": storage.lustre.file_system,
         }
         head_subnet = network.cluster_subnet_ids[0]
@@ -85,7 +86,7 @@ class HyperPodSlurmStack(cdk.Stack):
                 slurm=Cluster.ClusterOrchestratorSlurmConfigProperty(slurm_config_strategy="Managed")
             ),
             node_recovery="Automatic",
-            vpc_config=Cluster.VpcConfigProperty(security_group_ids=[network.efa_group_id], subnets=[head_subnet]),
+            vpc_config=Cluster.VpcConfigProperty(security_group_ids=network.node_group_ids, subnets=[head_subnet]),
             instance_groups=groups,
         )
         needs_policies(hyperpod, execution.role)

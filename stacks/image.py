@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import aws_cdk as cdk
+from aws_cdk import aws_ssm as ssm
 from constructs import Construct
 
 from stacks.constructs.build_stage import BuildStage
 from stacks.constructs.bundle import Bundle
 from stacks.constructs.permissions import Permission
 from stacks.constructs.registry import mirrored_names, registry_permissions, repository
+from stacks.network import NetworkStack
 from stacks.storage import StorageStack
 from trainway.spec.platform import Platform
 
@@ -16,7 +18,11 @@ TOOLS_PREFIX = "delivery"
 
 
 class ImageStack(cdk.Stack):
-    """ECR repositories and the CodeBuild stages that build the training image and mirror what the cluster runs."""
+    """ECR repositories and the CodeBuild stages that build the training image and mirror what the cluster runs.
+
+    Where the network is closed the stages copy and fetch nothing: they look whether everything is there that
+    `delivery/supply.sh` brings in, by the command in the output `Supply`.
+    """
 
     def __init__(
         self,
@@ -25,6 +31,7 @@ class ImageStack(cdk.Stack):
         *,
         platform: Platform,
         bundle: Bundle,
+        network: NetworkStack,
         storage: StorageStack,
         env: cdk.Environment,
     ) -> None:
@@ -32,44 +39,75 @@ class ImageStack(cdk.Stack):
         self.training = repository(self, "Training", name=f"{platform.name}/training", keep=platform.image.keep)
         self.tag = bundle.image_content
         self.image_uri = self.training.repository_uri_for_tag(self.tag)
-        self.build = BuildStage(
-            self,
-            "Build",
-            platform=platform.name,
-            name="image",
-            environment={"IMAGE_REPOSITORY": self.training.repository_uri, "IMAGE_TAG": self.tag},
-            permissions=registry_permissions([self.training], push=True),
-            timeout=cdk.Duration.minutes(90),
-            compute_type="BUILD_GENERAL1_LARGE",
-            docker=True,
-        )
         self.mirrored = [
             repository(self, _logical(name), name=f"{platform.name}/mirror/{name}", keep=None)
-            for name in mirrored_names(platform.orchestrator)
+            for name in mirrored_names(platform)
         ]
         self.mirror_environment = {
             "MIRROR_REGISTRY": f"{self.account}.dkr.ecr.{self.region}.{self.url_suffix}",
             "MIRROR_PREFIX": f"{platform.name}/mirror",
             "MIRROR_BUCKET_URI": f"s3://{storage.bucket.bucket_name}/{TOOLS_PREFIX}",
             "ORCHESTRATOR": platform.orchestrator.value,
+            "NETWORK_ACCESS": platform.network.access,
         }
+        closed = platform.network.is_closed
         self.keep_tools = Permission(
-            ("s3:GetObject", "s3:PutObject"),
+            ("s3:GetObject",) if closed else ("s3:GetObject", "s3:PutObject"),
             (storage.bucket.arn_for_objects(f"{TOOLS_PREFIX}/*"),),
             because="Tools are named by their version, below their own prefix.",
         )
-        self.mirror = [self._mirror(platform.name)] if self.mirrored else []
+        environment = {"IMAGE_REPOSITORY": self.training.repository_uri, "IMAGE_TAG": self.tag}
+        permissions = registry_permissions([self.training], push=True)
+        if closed:
+            supply = {**self.mirror_environment, "BASE_TAG": bundle.base_image_content}
+            environment |= supply
+            permissions += registry_permissions(self.mirrored, push=False)
+            self._say_how_to_supply(platform, supply)
+        self.build = BuildStage(
+            self,
+            "Build",
+            platform=platform.name,
+            name="image",
+            environment=environment,
+            permissions=permissions,
+            timeout=cdk.Duration.minutes(90),
+            compute_type="BUILD_GENERAL1_LARGE",
+            docker=True,
+            network=network.build_network(),
+        )
+        self.mirror = [self._mirror(platform, network)] if platform.orchestrator.is_kubernetes else []
 
-    def _mirror(self, platform: str) -> BuildStage:
+    def _mirror(self, platform: Platform, network: NetworkStack) -> BuildStage:
         return BuildStage(
             self,
             "Mirror",
-            platform=platform,
+            platform=platform.name,
             name="mirror",
             environment=self.mirror_environment,
-            permissions=[*registry_permissions(self.mirrored, push=True), self.keep_tools],
+            permissions=[
+                *registry_permissions(self.mirrored, push=not platform.network.is_closed),
+                self.keep_tools,
+            ],
             timeout=cdk.Duration.minutes(30),
             docker=True,
+            network=network.build_network(),
+        )
+
+    def _say_how_to_supply(self, platform: Platform, environment: dict[str, str]) -> None:
+        name = f"/trainway/{platform.name}/delivery/supply"
+        ssm.CfnParameter(
+            self,
+            "SupplyParameter",
+            name=name,
+            type="String",
+            description="What delivery/supply.sh brings in, and where to",
+            value=self.to_json_string(environment),
+        )
+        cdk.CfnOutput(
+            self,
+            "Supply",
+            value=f"AWS_REGION={platform.region} SUPPLY_PARAMETER={name} bash delivery/supply.sh",
+            description="Where there is the internet: brings in what a closed network cannot fetch",
         )
 
 

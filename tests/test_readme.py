@@ -43,6 +43,8 @@ def test_every_command_is_understood(command: str) -> None:
         assert "there is no such" in ran.stderr or "no run" in ran.stderr or "why:" in ran.stderr
     elif arguments[0] == "launch":
         assert "hand-off" in ran.stderr  # understood as far as one can be without a deployed platform
+    elif arguments[0] == "adopt":
+        assert "cannot be looked at" in ran.stderr  # nor without an account
     else:
         assert ran.returncode == 0, ran.stderr
 

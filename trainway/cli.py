@@ -97,6 +97,45 @@ def plan(
 
 
 @app.command()
+def adopt(
+    vpc_id: Annotated[str, typer.Argument(metavar="VPC", help="The id of a VPC of yours.")],
+    file: PlatformFile = DEFAULT_PLATFORM,
+    subnet: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=ID", help="A subnet to use, by a name that `trainway plan` prints."),
+    ] = None,
+    security_group: Annotated[str | None, typer.Option(metavar="ID", help="For nodes, instead of a new one.")] = None,
+    route_table: Annotated[str | None, typer.Option(metavar="ID", help="What new subnets route by.")] = None,
+) -> None:
+    """Look at a VPC of yours, and print the section that moves the platform into it."""
+    import yaml
+
+    from trainway.adopt import look_at_network
+    from trainway.spec.addressing import plan_addresses
+    from trainway.spec.catalogue import load_catalogue
+
+    platform = _platform(file)
+    names = {each.name for each in plan_addresses(platform, load_catalogue()).subnets}
+    subnets = dict(each.partition("=")[::2] for each in subnet or [])
+    if unknown := [name for name in subnets if name not in names]:
+        raise usage_error(
+            f"--subnet {unknown[0]}={subnets[unknown[0]]} cannot be used",
+            why=f"{platform.name} has no subnet {unknown[0]}",
+            fix=f"its subnets are {', '.join(sorted(names))}",
+        )
+    found = look_at_network(
+        vpc_id,
+        platform=platform.name,
+        region=platform.region,
+        subnets=subnets,
+        security_group_id=security_group,
+        route_table_id=route_table,
+    )
+    section = {"network": {"existing": found.model_dump(mode="json", exclude_none=True, exclude_defaults=True)}}
+    print(yaml.safe_dump(section, sort_keys=False), end="")
+
+
+@app.command()
 def launch(
     job_file: Annotated[Path, typer.Argument(metavar="JOB", help="A job file.")],
     target: Annotated[Literal["local"], typer.Option(help="Where to run it.")] = "local",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import aws_cdk as cdk
 from aws_cdk import aws_codebuild as codebuild
@@ -12,7 +13,7 @@ from aws_cdk import aws_logs as logs
 from constructs import Construct
 
 from stacks.constructs.acknowledge import acknowledge
-from stacks.constructs.permissions import Permission, grant, regional_arn
+from stacks.constructs.permissions import LOOK_AT_NETWORK, Permission, grant, needs_policies, regional_arn
 
 # Ubuntu, with docker, git, jq, kubectl and Python: https://github.com/aws/aws-codebuild-docker-images (read 2026-11-21)
 BUILD_IMAGE = "aws/codebuild/standard:8.0"
@@ -20,12 +21,22 @@ BUILD_IMAGE = "aws/codebuild/standard:8.0"
 TIME_TO_REPORT = cdk.Duration.minutes(3)
 
 
+@dataclass(frozen=True)
+class BuildNetwork:
+    """Where builds run that must not leave the VPC."""
+
+    vpc_id: str
+    subnet_ids: list[str]
+    security_group_ids: list[str]
+
+
 class BuildStage(Construct):
     """`delivery/stage.sh NAME` in a container, with its own role and log group.
 
     `environment` is what the script asks for. The URL that it signals is read from `signal_parameter` when it runs: it
     changes with every delivery, and is too long for a pipeline's action, whose settings end at 1,000 characters. L1,
-    because the L2 project grants itself wildcard actions on logs, reports and the network.
+    because the L2 project grants itself wildcard actions on logs, reports and the network. `network` is None for a
+    build outside of any VPC, which has the internet.
     """
 
     def __init__(
@@ -40,6 +51,7 @@ class BuildStage(Construct):
         timeout: cdk.Duration,
         compute_type: str = "BUILD_GENERAL1_SMALL",
         docker: bool = False,
+        network: BuildNetwork | None = None,
     ) -> None:
         super().__init__(scope, id)
         self.name = name
@@ -52,6 +64,8 @@ class BuildStage(Construct):
         self.signal_parameter = f"/trainway/{platform}/delivery/{name}"
         read_signal = Permission(("ssm:GetParameters",), (regional_arn("ssm", f"parameter{self.signal_parameter}"),))
         grant(self.role, Permission(write_logs, (log_group.log_group_arn,)), read_signal, *permissions)
+        if network:
+            grant(self.role, *_inside(network))
         self.project = codebuild.CfnProject(
             self,
             "Project",
@@ -72,7 +86,15 @@ class BuildStage(Construct):
                 )
             ),
             timeout_in_minutes=timeout.to_minutes(),
+            vpc_config=codebuild.CfnProject.VpcConfigProperty(
+                vpc_id=network.vpc_id, subnets=network.subnet_ids, security_group_ids=network.security_group_ids
+            )
+            if network
+            else None,
         )
+        if network:
+            # CodeBuild looks at the network with the role's permissions as it creates the project.
+            needs_policies(self.project, self.role)
         if docker:
             acknowledge(self.project, "Building an image needs a Docker daemon, which needs it.", "AwsSolutions-CB3")
 
@@ -84,6 +106,31 @@ class BuildStage(Construct):
             variable(name="WAIT_HANDLE_URL", type="PARAMETER_STORE", value=self.signal_parameter),
             *(variable(name=key, value=value) for key, value in sorted(plain.items())),
         ]
+
+
+def _inside(network: BuildNetwork) -> list[Permission]:
+    """What a build needs to have an address in the VPC.
+
+    https://docs.aws.amazon.com/codebuild/latest/userguide/auth-and-access-control-iam-identity-based-access-control.html
+    (Allow CodeBuild access to AWS services required to create a VPC network interface; read 2026-11-21)
+    """
+    interfaces, each_build = regional_arn("ec2", "network-interface/*"), "Each build makes a network interface."
+    subnets = tuple(regional_arn("ec2", f"subnet/{subnet}") for subnet in network.subnet_ids)
+    groups = tuple(regional_arn("ec2", f"security-group/{group}") for group in network.security_group_ids)
+    return [
+        Permission(("ec2:CreateNetworkInterface",), (interfaces, *subnets, *groups), because=each_build),
+        Permission(("ec2:DeleteNetworkInterface",), (interfaces,), because=each_build),
+        Permission(
+            ("ec2:CreateNetworkInterfacePermission",),
+            (interfaces,),
+            because=each_build,
+            conditions={
+                "StringEquals": {"ec2:AuthorizedService": "codebuild.amazonaws.com"},
+                "ArnEquals": {"ec2:Subnet": list(subnets)},
+            },
+        ),
+        Permission(LOOK_AT_NETWORK, ("*",), because="EC2's Describe has no resource type."),
+    ]
 
 
 def _build_spec(name: str) -> str:

@@ -12,11 +12,12 @@ from stacks.constructs.control_plane import ControlPlane
 from stacks.constructs.permissions import Permission
 from stacks.constructs.registry import registry_permissions
 from stacks.image import ImageStack
+from stacks.network import NetworkStack
 from stacks.storage import StorageStack
 
 
 def cluster_stage(
-    scope: Construct, *, control_plane: ControlPlane, storage: StorageStack, image: ImageStack
+    scope: Construct, *, control_plane: ControlPlane, storage: StorageStack, image: ImageStack, network: NetworkStack
 ) -> BuildStage:
     """A stage that administers the cluster and reads the mirror; the system nodes its charts need exist by then."""
     lustre = storage.lustre.file_system
@@ -42,6 +43,8 @@ def cluster_stage(
             *registry_permissions(image.mirrored, push=False),
         ],
         timeout=cdk.Duration.minutes(45),
+        # The cluster's own group, which its endpoint answers.
+        network=network.build_network(control_plane.security_group_id),
     )
     control_plane.ready.append(control_plane.grant_admin("Delivery", stage.role.role_arn))
     return stage

@@ -11,10 +11,15 @@ from aws_cdk import aws_kms as kms
 from constructs import Construct
 
 from stacks.constructs.acknowledge import acknowledge
+from stacks.constructs.launch_template import system_launch_template
+from stacks.constructs.node_security_groups import allow_itself
 from stacks.constructs.permissions import Permission, grant
 from stacks.manifests.chart_values import NODES_LABEL
-from trainway.spec.platform import Kubernetes
+from trainway.spec.catalogue import Catalogue, Instance
+from trainway.spec.platform import Platform, SystemNodes
+from trainway.spec.pod_network import cni_settings
 
+SYSTEM_VOLUME_GIB = 100
 CLUSTER_ADMIN = "cluster-access-policy/AmazonEKSClusterAdminPolicy"
 
 # Add-ons that AWS keeps current and compatible; each runs before nodes exist unless it is in the second list.
@@ -23,11 +28,18 @@ ADDONS_ON_NODES = ("coredns", "metrics-server", "eks-node-monitoring-agent", "aw
 
 
 class ControlPlane(Construct):
-    """The cluster: private and IAM-guarded public endpoint, encrypted secrets, all logs, access entries only."""
+    """The cluster: encrypted secrets, all logs, access entries only.
 
-    def __init__(self, scope: Construct, id: str, *, name: str, kubernetes: Kubernetes, subnet_ids: list[str]) -> None:
+    Its endpoint is private, and where the network is not closed there is a public one too, guarded by IAM.
+    """
+
+    def __init__(
+        self, scope: Construct, id: str, *, platform: Platform, catalogue: Catalogue, subnet_ids: list[str]
+    ) -> None:
         super().__init__(scope, id)
+        name, kubernetes, closed = platform.name, platform.kubernetes_or_default, platform.network.is_closed
         self.name = name
+        self._orchestrator = platform.orchestrator
         role = iam.Role(
             self,
             "Role",
@@ -49,7 +61,7 @@ class ControlPlane(Construct):
             version=kubernetes.version,
             role_arn=role.role_arn,
             resources_vpc_config=eks.CfnCluster.ResourcesVpcConfigProperty(
-                subnet_ids=subnet_ids, endpoint_private_access=True, endpoint_public_access=True
+                subnet_ids=subnet_ids, endpoint_private_access=True, endpoint_public_access=not closed
             ),
             access_config=eks.CfnCluster.AccessConfigProperty(
                 authentication_mode="API", bootstrap_cluster_creator_admin_permissions=False
@@ -70,17 +82,21 @@ class ControlPlane(Construct):
             # The add-ons below install these three; the cluster's own copies would never be updated.
             bootstrap_self_managed_addons=False,
         )
-        acknowledge(
-            self.cluster,
-            "Jobs are launched from laptops; every call to the endpoint is authenticated by IAM.",
-            "AwsSolutions-EKS1",
-        )
+        if not closed:
+            acknowledge(
+                self.cluster,
+                "Jobs are launched from laptops; every call to the endpoint is authenticated by IAM.",
+                "AwsSolutions-EKS1",
+            )
         self.security_group_id = self.cluster.attr_cluster_security_group_id
+        # EKS lets its group out to 0.0.0.0/0, which does not count for EFA; what it lets in from itself is there.
+        allow_itself(self.cluster, self.security_group_id, ingress=False)
         for index, admin in enumerate(kubernetes.admins):
             self.grant_admin(f"Admin{index}", admin)
         networking = [self._addon(addon) for addon in ADDONS_BEFORE_NODES]
         self.node_role = self._node_role()
-        system = self._system_nodes(kubernetes, subnet_ids)
+        nodes = kubernetes.system_nodes
+        system = self._system_nodes(nodes, catalogue[nodes.instance_type], subnet_ids)
         for addon in networking:
             system.add_resource_dependency(addon)
         self.ready: list[cdk.CfnResource] = [system]
@@ -118,8 +134,7 @@ class ControlPlane(Construct):
     def _addon(self, addon: str) -> eks.CfnAddon:
         settings: dict[str, dict[str, str]] = {}
         if addon == "vpc-cni":
-            # Whole /28 prefixes instead of single addresses: a node carries as many pods as Kubernetes allows.
-            settings = {"env": {"ENABLE_PREFIX_DELEGATION": "true", "WARM_PREFIX_TARGET": "1"}}
+            settings = {"env": dict(cni_settings(self._orchestrator))}
         association = None
         if addon == "aws-fsx-csi-driver":
             association = [
@@ -162,8 +177,10 @@ class ControlPlane(Construct):
         )
         return role
 
-    def _system_nodes(self, kubernetes: Kubernetes, subnet_ids: list[str]) -> eks.CfnNodegroup:
-        nodes = kubernetes.system_nodes
+    def _system_nodes(self, nodes: SystemNodes, instance: Instance, subnet_ids: list[str]) -> eks.CfnNodegroup:
+        template = system_launch_template(
+            self, "SystemTemplate", name=self.name, instance=instance, root_volume_gib=SYSTEM_VOLUME_GIB
+        )
         return eks.CfnNodegroup(
             self,
             "SystemNodes",
@@ -172,7 +189,9 @@ class ControlPlane(Construct):
             subnets=subnet_ids,
             instance_types=[nodes.instance_type],
             ami_type="AL2023_x86_64_STANDARD",
-            disk_size=100,
+            launch_template=eks.CfnNodegroup.LaunchTemplateSpecificationProperty(
+                id=template.ref, version=template.attr_latest_version_number
+            ),
             scaling_config=eks.CfnNodegroup.ScalingConfigProperty(
                 min_size=nodes.count, desired_size=nodes.count, max_size=nodes.count + 1
             ),

@@ -13,7 +13,7 @@ from aws_cdk import aws_ssm as ssm
 from constructs import Construct
 
 from stacks.constructs.build_stage import BuildStage
-from stacks.constructs.permissions import Permission, grant
+from stacks.constructs.permissions import Permission, grant, needs_policies
 from stacks.foundation import Foundation
 
 Pipeline = codepipeline.CfnPipeline
@@ -81,11 +81,6 @@ class Delivery(Construct):
             )
             done.add_resource_dependency(self.pipeline)
             self.stage_done[stage.name] = done
-
-
-def needs_policies(resource: cdk.CfnResource, *roles: iam.Role) -> None:
-    """Makes a resource wait for what its roles may do, and not only for the roles, which are empty when they appear."""
-    resource.node.add_dependency(*(role.node.find_child("DefaultPolicy") for role in roles))
 
 
 def _wait_seconds(steps: Sequence[Sequence[BuildStage]], stage: BuildStage) -> int:

@@ -7,7 +7,7 @@ from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
 from stacks.constructs.job_role import data_permissions
-from stacks.constructs.permissions import Permission, grant, regional_arn
+from stacks.constructs.permissions import LOOK_AT_NETWORK, Permission, grant, regional_arn
 from stacks.constructs.registry import LOG_IN, PULL
 
 # https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-prerequisites-iam.html (read 2026-11-21)
@@ -17,13 +17,6 @@ NETWORK_INTERFACES = (
     "ec2:DeleteNetworkInterface",
     "ec2:DeleteNetworkInterfacePermission",
     "ec2:DetachNetworkInterface",
-)
-DESCRIBE = (
-    "ec2:DescribeDhcpOptions",
-    "ec2:DescribeNetworkInterfaces",
-    "ec2:DescribeSecurityGroups",
-    "ec2:DescribeSubnets",
-    "ec2:DescribeVpcs",
 )
 # What the VPC CNI plug-in does from a node, on top of the above.
 POD_NETWORK = (
@@ -92,7 +85,7 @@ def _network(*, kubernetes: bool) -> list[Permission]:
         ),
         Permission(("ec2:CreateTags",), (regional_arn("ec2", "network-interface/*"),), because=later),
         Permission(
-            DESCRIBE + (POD_NETWORK_DESCRIBE if kubernetes else ()),
+            LOOK_AT_NETWORK + (POD_NETWORK_DESCRIBE if kubernetes else ()),
             ("*",),
             because="EC2's Describe has no resource type.",
         ),

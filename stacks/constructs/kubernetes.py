@@ -20,8 +20,8 @@ class Kubernetes(Construct):
         self.control_plane = ControlPlane(
             self,
             "ControlPlane",
-            name=platform.name,
-            kubernetes=platform.kubernetes_or_default,
+            platform=platform,
+            catalogue=foundation.catalogue,
             subnet_ids=foundation.network.cluster_subnet_ids,
         )
         self.namespaces = namespaces(platform)
@@ -33,5 +33,9 @@ class Kubernetes(Construct):
             namespaces=self.namespaces,
         )
         self.charts = cluster_stage(
-            self, control_plane=self.control_plane, storage=foundation.storage, image=foundation.image
+            self,
+            control_plane=self.control_plane,
+            storage=foundation.storage,
+            image=foundation.image,
+            network=foundation.network,
         )

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import yaml
 from aws_cdk import Fn
 from aws_cdk import aws_ec2 as ec2
 from constructs import Construct
@@ -9,31 +12,33 @@ from constructs import Construct
 from trainway.spec.capacity import CapacityBlock, Reservation
 from trainway.spec.catalogue import Instance, InterfaceKind
 from trainway.spec.platform import NodeGroup
+from trainway.spec.pod_network import SYSTEM_PODS
 
-# nodeadm reads this when an AL2023 node boots: container images and pod storage go to the instance's own NVMe disks.
+# What nodeadm reads when an AL2023 node boots; its values win over the node group's own.
 # https://awslabs.github.io/amazon-eks-ami/nodeadm/doc/api/ (read 2026-11-21)
-NODE_CONFIG = """\
+USER_DATA = """\
 MIME-Version: 1.0
 Content-Type: multipart/mixed; boundary="TRAINWAY"
 
 --TRAINWAY
 Content-Type: application/node.eks.aws
 
-apiVersion: node.eks.aws/v1alpha1
-kind: NodeConfig
-spec:
-  instance:
-    localStorage:
-      strategy: RAID0
-
+{node_config}
 --TRAINWAY--
 """
 
 
 def training_launch_template(
-    scope: Construct, id: str, *, name: str, group: NodeGroup, instance: Instance, security_group_ids: list[str]
+    scope: Construct,
+    id: str,
+    *,
+    name: str,
+    group: NodeGroup,
+    instance: Instance,
+    pods: int,
+    security_group_ids: list[str],
 ) -> ec2.CfnLaunchTemplate:
-    """A launch template for one node group.
+    """A launch template for one node group; `pods` is the most that a node runs, for which its subnet was sized.
 
     L1: `ec2.LaunchTemplate` has no network interfaces. The interface layout is the catalogue's, card by card.
     """
@@ -46,40 +51,52 @@ def training_launch_template(
             # A Capacity Block is refused unless the template itself names the type; elsewhere the node group does.
             instance_type=group.instance_type if block else None,
             network_interfaces=_interfaces(instance, security_group_ids),
-            block_device_mappings=[
-                template.BlockDeviceMappingProperty(
-                    device_name="/dev/xvda",
-                    ebs=template.EbsProperty(
-                        volume_size=group.root_volume_gib,
-                        volume_type="gp3",
-                        encrypted=True,
-                        delete_on_termination=True,
-                    ),
-                )
-            ],
             capacity_reservation_specification=_reservation(group),
             instance_market_options=template.InstanceMarketOptionsProperty(market_type="capacity-block")
             if block
             else None,
-            metadata_options=template.MetadataOptionsProperty(
-                http_tokens="required",
-                # Pods are one hop further from the metadata service than the node is.
-                http_put_response_hop_limit=2,
-            ),
             placement=template.PlacementProperty(
                 group_name=ec2.CfnPlacementGroup(scope, f"{id}Placement", strategy="cluster").ref
             )
             if _placed_together(group, instance)
             else None,
-            user_data=Fn.base64(NODE_CONFIG) if instance.instance_store else None,
-            tag_specifications=[
-                template.TagSpecificationProperty(
-                    resource_type=kind, tags=[{"key": "Name", "value": f"{name}/{group.name}"}]
-                )
-                for kind in ("instance", "volume")
-            ],
+            **_common(f"{name}/{group.name}", instance, pods=pods, root_volume_gib=group.root_volume_gib),
         ),
     )
+
+
+def system_launch_template(
+    scope: Construct, id: str, *, name: str, instance: Instance, root_volume_gib: int
+) -> ec2.CfnLaunchTemplate:
+    """A launch template for the nodes that carry the cluster's own pods; EKS puts them into the cluster's group."""
+    common = _common(f"{name}/system", instance, pods=SYSTEM_PODS, root_volume_gib=root_volume_gib)
+    data = ec2.CfnLaunchTemplate.LaunchTemplateDataProperty(**common)
+    return ec2.CfnLaunchTemplate(scope, id, launch_template_data=data)
+
+
+def _common(name: str, instance: Instance, *, pods: int, root_volume_gib: int) -> dict[str, Any]:
+    """What every node has."""
+    template = ec2.CfnLaunchTemplate
+    return {
+        "block_device_mappings": [
+            template.BlockDeviceMappingProperty(
+                device_name="/dev/xvda",
+                ebs=template.EbsProperty(
+                    volume_size=root_volume_gib, volume_type="gp3", encrypted=True, delete_on_termination=True
+                ),
+            )
+        ],
+        "metadata_options": template.MetadataOptionsProperty(
+            http_tokens="required",
+            # Pods are one hop further from the metadata service than the node is.
+            http_put_response_hop_limit=2,
+        ),
+        "user_data": Fn.base64(USER_DATA.format(node_config=_node_config(instance, pods))),
+        "tag_specifications": [
+            template.TagSpecificationProperty(resource_type=kind, tags=[{"key": "Name", "value": name}])
+            for kind in ("instance", "volume")
+        ],
+    }
 
 
 def _interfaces(
@@ -96,6 +113,15 @@ def _interfaces(
         )
         for interface in instance.interfaces
     ]
+
+
+def _node_config(instance: Instance, pods: int) -> str:
+    spec: dict[str, Any] = {"kubelet": {"config": {"maxPods": pods}}}
+    if instance.instance_store:
+        # Container images and pod storage go to the instance's own NVMe disks.
+        spec["instance"] = {"localStorage": {"strategy": "RAID0"}}
+    config = {"apiVersion": "node.eks.aws/v1alpha1", "kind": "NodeConfig", "spec": spec}
+    return yaml.safe_dump(config, sort_keys=False)
 
 
 def _placed_together(group: NodeGroup, instance: Instance) -> bool:

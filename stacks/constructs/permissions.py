@@ -15,6 +15,15 @@ from stacks.constructs.acknowledge import acknowledge
 # How CDK marks, inside a string, a value that only the deploy knows.
 TOKEN = re.compile(r"\$\{Token\[[^\]]+\]\}")
 
+# What a service reads before it puts a network interface into a VPC.
+LOOK_AT_NETWORK = (
+    "ec2:DescribeDhcpOptions",
+    "ec2:DescribeNetworkInterfaces",
+    "ec2:DescribeSecurityGroups",
+    "ec2:DescribeSubnets",
+    "ec2:DescribeVpcs",
+)
+
 
 @dataclass(frozen=True)
 class Permission:
@@ -45,6 +54,11 @@ def grant(role: iam.Role, *permissions: Permission) -> None:
         for resource in permission.resources:
             if permission.because and "*" in resource:
                 acknowledge(role, permission.because, f"AwsSolutions-IAM5[Resource::{_as_reported(role, resource)}]")
+
+
+def needs_policies(resource: cdk.CfnResource, *roles: iam.Role) -> None:
+    """Makes a resource wait for what its roles may do, and not only for the roles, which are empty when they appear."""
+    resource.node.add_dependency(*(role.node.find_child("DefaultPolicy") for role in roles))
 
 
 def regional_arn(service: str, resource: str) -> str:

@@ -12,8 +12,10 @@ from constructs import Construct
 
 from stacks.constructs.bundle import REPOSITORY
 from stacks.constructs.permissions import Permission
-from trainway.spec.platform import Orchestrator
+from trainway.spec.platform import Platform
 
+# What delivery/base_image.sh builds: the training image as far as it needs the internet.
+BASE_IMAGE = "training-base"
 PULL = ("ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:DescribeImages", "ecr:GetDownloadUrlForLayer")
 LOG_IN = Permission(("ecr:GetAuthorizationToken",), ("*",), because="ecr:GetAuthorizationToken has no resource type.")
 PUSH = ("ecr:CompleteLayerUpload", "ecr:InitiateLayerUpload", "ecr:PutImage", "ecr:UploadLayerPart")
@@ -34,13 +36,14 @@ def repository(scope: Construct, id: str, *, name: str, keep: int | None) -> ecr
     )
 
 
-def mirrored_names(orchestrator: Orchestrator) -> list[str]:
-    """The repositories, below the platform's prefix, that delivery/mirror.sh copies into."""
-    if not orchestrator.is_kubernetes:
-        return []
-    mirror = _mirror_list()
-    charts = [chart["chart"] for chart in mirror["charts"] if orchestrator.value in chart["orchestrators"]]
-    return [image["name"] for image in mirror["images"]] + [f"charts/{chart}" for chart in charts]
+def mirrored_names(platform: Platform) -> list[str]:
+    """The repositories, below the platform's prefix, of what is brought from the internet."""
+    base = [BASE_IMAGE] if platform.network.is_closed else []
+    if not platform.orchestrator.is_kubernetes:
+        return base
+    mirror, orchestrator = _mirror_list(), platform.orchestrator.value
+    charts = [chart["chart"] for chart in mirror["charts"] if orchestrator in chart["orchestrators"]]
+    return [image["name"] for image in mirror["images"]] + [f"charts/{chart}" for chart in charts] + base
 
 
 def registry_permissions(repositories: list[ecr.Repository], *, push: bool) -> list[Permission]:

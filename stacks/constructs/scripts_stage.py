@@ -59,4 +59,5 @@ def scripts_stage(scope: Construct, foundation: Foundation, scripts: LifeCycleSc
             ),
         ],
         timeout=cdk.Duration.minutes(15),
+        network=foundation.network.build_network(),
     )

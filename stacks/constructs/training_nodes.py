@@ -10,7 +10,8 @@ from stacks.constructs.launch_template import training_launch_template
 from stacks.manifests.chart_values import NODES_LABEL
 from trainway.spec.capacity import CapacityBlock
 from trainway.spec.catalogue import Instance
-from trainway.spec.platform import NodeGroup
+from trainway.spec.platform import NodeGroup, Orchestrator
+from trainway.spec.pod_network import pods_of_group
 
 # The label and taint that the vendors' device plugins and every job manifest agree on.
 ACCELERATOR_TAINTS = {"nvidia": "nvidia.com/gpu", "neuron": "aws.amazon.com/neuron"}
@@ -23,7 +24,7 @@ def training_node_group(
     group: NodeGroup,
     instance: Instance,
     subnet_id: str,
-    efa_group_id: str,
+    security_group_ids: list[str],
 ) -> eks.CfnNodegroup:
     """One node group of the platform file as an EKS managed node group."""
     id = "".join(part.capitalize() for part in group.name.split("-"))
@@ -33,8 +34,9 @@ def training_node_group(
         name=control_plane.name,
         group=group,
         instance=instance,
+        pods=pods_of_group(group, instance, Orchestrator.EKS),
         # An interface's groups replace the node group's default, so the cluster's own group has to be named too.
-        security_group_ids=[efa_group_id, control_plane.security_group_id],
+        security_group_ids=[*security_group_ids, control_plane.security_group_id],
     )
     block = isinstance(group.capacity, CapacityBlock)
     return eks.CfnNodegroup(

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
-from tests.synthesis import Template, resources
+from tests.synthesis import ROOT, Template, resources
+from trainway.spec.addressing import plan_addresses
 from trainway.spec.catalogue import load_catalogue
 from trainway.spec.handoff import HandOff
 from trainway.spec.loader import load_platform
+from trainway.spec.pod_network import SYSTEM_PODS, cni_settings, pods_of_group
+from trainway.spec.subnets import SubnetRole
 
 Synthesized = dict[str, dict[str, Template]]
 
@@ -27,12 +32,43 @@ def test_p5_node_group_has_an_efa_device_on_each_of_32_cards(synthesized: Synthe
     ]
 
 
-def test_every_interface_is_in_the_efa_group_and_the_clusters_own(synthesized: Synthesized) -> None:
+def test_every_interface_is_in_the_nodes_groups_and_the_clusters_own(synthesized: Synthesized) -> None:
     for template in resources(synthesized["eks-p5"]["cluster"], "AWS::EC2::LaunchTemplate").values():
-        for interface in template["LaunchTemplateData"]["NetworkInterfaces"]:
-            efa, own = interface["Groups"]
-            assert "Efa" in efa["Fn::ImportValue"]
+        # EKS itself puts nodes into the cluster's group where the template, as that of system nodes, names none.
+        for interface in template["LaunchTemplateData"].get("NetworkInterfaces", []):
+            efa, outward, own = interface["Groups"]
+            assert "EfaGroup" in efa["Fn::ImportValue"]
+            assert "EfaOutward" in outward["Fn::ImportValue"]
             assert own["Fn::GetAtt"][1] == "ClusterSecurityGroupId"
+
+
+def test_nodes_are_told_to_run_the_pods_that_their_subnet_was_sized_for(synthesized: Synthesized) -> None:
+    platform, catalogue = load_platform(ROOT / "examples" / "eks-p5.yaml"), load_catalogue()
+    templates = resources(synthesized["eks-p5"]["cluster"], "AWS::EC2::LaunchTemplate").values()
+    told = {
+        template["LaunchTemplateData"]["TagSpecifications"][0]["Tags"][0]["Value"].split("/")[1]: yaml.safe_load(
+            template["LaunchTemplateData"]["UserData"]["Fn::Base64"]
+            .split("node.eks.aws\n", 1)[1]
+            .split("--TRAINWAY")[0]
+        )["spec"]["kubelet"]["config"]["maxPods"]
+        for template in templates
+    }
+    sized = {
+        group.name: pods_of_group(group, catalogue[group.instance_type], platform.orchestrator)
+        for group in platform.node_groups
+    }
+    assert told == {**sized, "system": SYSTEM_PODS}
+    for subnet in plan_addresses(platform, catalogue).subnets:
+        if name := subnet.name.removeprefix("nodes-") if subnet.role is SubnetRole.NODES else None:
+            assert f"({told[name]} pods)" in subnet.needs[0].what
+
+
+@pytest.mark.parametrize("name", ["eks-p5", "hyperpod-eks-p5"])
+def test_pods_get_their_addresses_as_the_plan_counts_them(name: str, synthesized: Synthesized) -> None:
+    orchestrator = load_platform(ROOT / "examples" / f"{name}.yaml").orchestrator
+    addons = resources(synthesized[name]["cluster"], "AWS::EKS::Addon").values()
+    (cni,) = [json.loads(addon["ConfigurationValues"]) for addon in addons if addon["AddonName"] == "vpc-cni"]
+    assert cni == {"env": dict(cni_settings(orchestrator))}
 
 
 def test_reserved_nodes_name_their_reservation(synthesized: Synthesized) -> None:

@@ -63,7 +63,7 @@ def test_what_its_entry_says_is_what_is_checked(tmp_path: Path) -> None:
 
 def test_its_addresses_are_planned(catalogue: Catalogue, tmp_path: Path) -> None:
     def needed(of: Catalogue) -> int:
-        plan = plan_addresses(load_platform(platform_file(tmp_path), of), of)
+        plan = plan_addresses(load_platform(platform_file(tmp_path, "hyperpod-eks"), of), of)
         assert all(subnet.needed <= subnet.usable for subnet in plan.subnets)
         return sum(subnet.needed for subnet in plan.subnets)
 

@@ -24,7 +24,7 @@ def launched(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, An
     for number, (name, instance) in enumerate(CATALOGUE.items()):
         group = NodeGroup(name=f"group-{number}", instance_type=name, count=1)
         template = training_launch_template(
-            stack, f"T{number}", name="test", group=group, instance=instance, security_group_ids=["sg-0"]
+            stack, f"T{number}", name="test", group=group, instance=instance, pods=32, security_group_ids=["sg-0"]
         )
         identifiers[stack.get_logical_id(template)] = name
     found = resources(app.synth().get_stack_by_name("every-type").template, "AWS::EC2::LaunchTemplate")

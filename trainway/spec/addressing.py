@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from ipaddress import IPv4Network
 
 from trainway.spec.catalogue import Catalogue
+from trainway.spec.existing import AdoptedSubnet, ExistingNetwork
 from trainway.spec.platform import MOST_ZONES, Platform
 from trainway.spec.services import service_facts
 from trainway.spec.subnets import Need, SubnetNeed, SubnetRole, node_subnets, shared_subnets
@@ -23,14 +24,16 @@ from trainway.spec.subnets import Need, SubnetNeed, SubnetRole, node_subnets, sh
 SHARE_BITS = 4
 PUBLIC_BITS = 3
 LARGER_RANGE = "use a larger range such as 10.0.0.0/16"
+FREE_RANGE = "choose a range for `cidr` that is free"
 
 
 @dataclass(frozen=True)
 class Subnet:
-    """A planned subnet: a range, and what will take addresses in it."""
+    """A planned subnet: a range, and what will take addresses in it; `adopted` where it exists already."""
 
     cidr: IPv4Network
     need: SubnetNeed
+    adopted: AdoptedSubnet | None = None
 
     @property
     def name(self) -> str:
@@ -44,7 +47,7 @@ class Subnet:
 
     @property
     def zone(self) -> str:
-        """The id of its zone."""
+        """The zone id it is in."""
         return self.need.zone
 
     @property
@@ -54,20 +57,23 @@ class Subnet:
 
     @property
     def needed(self) -> int:
-        """Addresses that the needs add up to."""
+        """Addresses that its needs add up to."""
         return self.need.addresses
 
     @property
     def usable(self) -> int:
-        """Addresses of the range less the ones AWS keeps."""
+        """Addresses that are left of the range without the ones AWS keeps, and without those that others took first."""
+        if self.adopted:
+            return self.adopted.free
         return self.cidr.num_addresses - service_facts().vpc.reserved_addresses_per_subnet
 
 
 @dataclass(frozen=True)
 class AddressPlan:
-    """The VPC's ranges, the first being its primary one, and its subnets."""
+    """The VPC's ranges, the first being its primary one; those of them that are added to it; and its subnets."""
 
     vpc_cidrs: tuple[IPv4Network, ...]
+    added_cidrs: tuple[IPv4Network, ...]
     subnets: tuple[Subnet, ...]
 
     def of_role(self, role: SubnetRole) -> tuple[Subnet, ...]:
@@ -90,41 +96,82 @@ def plan_addresses(platform: Platform, catalogue: Catalogue) -> AddressPlan:
 
     Raises AddressesDoNotFit.
     """
-    primary = platform.network.cidr
+    primary, existing = platform.network.cidr, platform.network.existing
     shared, nodes = shared_subnets(platform, catalogue), node_subnets(platform, catalogue)
-    places = _places(primary, shared)
-    placed = []
-    for need in shared:
-        place = next(places[need.role])
-        if not need.fits(place):
+    places = _places(primary, (*shared, *nodes))
+    candidates = [(need, next(places[need.role])) for need in shared]
+    adopted = _adopted(existing, (*shared, *nodes)) if existing else {}
+    for need, share in candidates:
+        if need.name not in adopted and not need.fits(share):
             largest = primary.prefixlen == service_facts().vpc.prefix_lengths[0]
             remedy = "use fewer system nodes" if largest else LARGER_RANGE
-            raise AddressesDoNotFit(f"in {primary} this subnet would be {place}", [need], remedy)
-        placed.append(Subnet(place, need))
+            raise AddressesDoNotFit(f"in {primary} this subnet would be {share}", [need], remedy)
 
     shares, own_ranges = list(places[SubnetRole.NODES]), _own_ranges()
-    outgrown = [need for number, need in enumerate(nodes) if number >= len(shares) or not need.fits(shares[number])]
-    if 1 + len(outgrown) > (limit := service_facts().vpc.cidr_blocks):
-        reason = f"a VPC has at most {limit} ranges, and beside {primary} each of these needs its own"
-        raise AddressesDoNotFit(reason, outgrown, f"lower their max_counts, or have fewer groups, or {LARGER_RANGE}")
-    secondary = []
+    outgrown = {
+        need.name: number
+        for number, need in enumerate(nodes)
+        if need.name not in adopted and (number >= len(shares) or not need.fits(shares[number]))
+    }
+    ranges = existing.cidrs if existing else (primary,)
+    if len(ranges) + len(outgrown) > (limit := service_facts().vpc.cidr_blocks):
+        has = " and ".join(map(str, ranges))
+        reason = f"a VPC has at most {limit} ranges, and beside {has} each of these needs its own"
+        remedy = f"lower their max_counts, or have fewer groups, or {LARGER_RANGE}"
+        raise AddressesDoNotFit(reason, [need for need in nodes if need.name in outgrown], remedy)
     for number, need in enumerate(nodes):
-        place = own_ranges[number] if need in outgrown else shares[number]
-        if not need.fits(place):
+        # Beyond the last share is only what outgrew it or was adopted; for the latter it does not matter.
+        place = own_ranges[number] if need.name in outgrown else shares[min(number, len(shares) - 1)]
+        if need.name in outgrown and not need.fits(place):
             reason = f"a subnet is at most a /{place.prefixlen}"
             raise AddressesDoNotFit(reason, [need], "divide it into several node groups, or lower its max_count")
-        if need in outgrown:
-            secondary.append(place)
-        placed.append(Subnet(place, need))
-    return AddressPlan((primary, *secondary), tuple(placed))
+        candidates.append((need, place))
+
+    subnets = tuple(adopted.get(need.name) or Subnet(place, need) for need, place in candidates)
+    added = tuple(own_ranges[number] for number in outgrown.values())
+    if existing:
+        added = _added_to(existing, primary, added, [subnet for subnet in subnets if not subnet.adopted])
+    return AddressPlan((*ranges, *added), added, subnets)
 
 
-def _places(primary: IPv4Network, shared: tuple[SubnetNeed, ...]) -> dict[SubnetRole, Iterator[IPv4Network]]:
+def _adopted(existing: ExistingNetwork, needs: Iterable[SubnetNeed]) -> dict[str, Subnet]:
+    """The subnets that exist, by name, if they have as many free addresses as are needed."""
+    subnets = {
+        need.name: Subnet(existing.subnets[need.name].cidr, need, existing.subnets[need.name])
+        for need in needs
+        if need.name in existing.subnets
+    }
+    for subnet in subnets.values():
+        if subnet.needed > subnet.usable:
+            reason = f"{existing.subnets[subnet.name].id} has {subnet.usable} free addresses"
+            raise AddressesDoNotFit(reason, [subnet.need], "adopt a larger one, or leave it out so that one is made")
+    return subnets
+
+
+def _added_to(
+    existing: ExistingNetwork, primary: IPv4Network, own: tuple[IPv4Network, ...], made: list[Subnet]
+) -> tuple[IPv4Network, ...]:
+    """The ranges that the VPC lacks, once it is sure that what is made lies where nothing is."""
+    inside = any(primary.subnet_of(cidr) for cidr in existing.cidrs)
+    added = own if inside or not any(subnet.cidr.subnet_of(primary) for subnet in made) else (primary, *own)
+    needs = [subnet.need for subnet in made]
+    for cidr in added:
+        if other := next((other for other in existing.cidrs if cidr.overlaps(other)), None):
+            raise AddressesDoNotFit(f"{cidr} is not free: the VPC has {other}", needs, FREE_RANGE)
+    if len(existing.cidrs) + len(added) > (limit := service_facts().vpc.cidr_blocks):
+        raise AddressesDoNotFit(f"a VPC has at most {limit} ranges", needs, "choose a `cidr` inside one that it has")
+    for subnet in made:
+        if other := next((other for other in existing.taken if subnet.cidr.overlaps(other)), None):
+            raise AddressesDoNotFit(f"{subnet.cidr} overlaps the VPC's subnet {other}", [subnet.need], FREE_RANGE)
+    return added
+
+
+def _places(primary: IPv4Network, needs: tuple[SubnetNeed, ...]) -> dict[SubnetRole, Iterator[IPv4Network]]:
     """The ranges that the subnets of each role take, in turn."""
     smallest = primary.prefixlen + SHARE_BITS + PUBLIC_BITS
     if smallest > (longest := service_facts().vpc.prefix_lengths[1]):
         reason = f"a subnet is at least a /{longest}, and the smallest of {primary} would be a /{smallest}"
-        raise AddressesDoNotFit(reason, shared, LARGER_RANGE)
+        raise AddressesDoNotFit(reason, needs, LARGER_RANGE)
     shares = primary.subnets(SHARE_BITS)
     return {
         SubnetRole.PUBLIC: next(shares).subnets(PUBLIC_BITS),

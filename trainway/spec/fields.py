@@ -104,6 +104,8 @@ def _private_range(network: IPv4Network) -> IPv4Network:
     return network
 
 
+# Any range of a network that exists: what it may be was AWS's to say.
+Range = Annotated[IPv4Network, BeforeValidator(_parse_range)]
 AddressRange = Annotated[IPv4Network, BeforeValidator(_parse_range), AfterValidator(_private_range)]
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from enum import StrEnum
 from ipaddress import IPv4Network
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from trainway.spec.capacity import Capacity
+from trainway.spec.existing import ExistingNetwork
 from trainway.spec.fields import AddressRange, Email, LustreThroughput, Matches, Name, Region, S3Uri, Section, ZoneId
 
 # As many as the largest Region has, us-east-1 (read 2026-11-21):
@@ -45,6 +46,12 @@ class NodeGroup(Section):
     )
     capacity: Capacity = Field("on-demand", description="How the nodes are bought.")
     zone: ZoneId | None = Field(None, description="The zone id of the capacity. Default: the platform's first zone.")
+    max_pods: int | None = Field(
+        None,
+        ge=16,
+        description="Pods that a node may run, with the orchestrator eks; sizes its subnet. Default: 32 on accelerated "
+        "nodes, 110 on others.",
+    )
     root_volume_gib: int = Field(
         500, ge=100, le=16384, description="Root volume in GiB; training images take tens of GiB each."
     )
@@ -55,16 +62,34 @@ class NodeGroup(Section):
         return max(self.count, self.max_count or 1)
 
 
+Access = Literal["private", "closed"]
+
+
 class Network(Section):
-    """The VPC that is made for the platform."""
+    """The VPC, and its way out."""
 
     cidr: AddressRange = Field(
         IPv4Network("10.0.0.0/16"),
-        description="The VPC's address range; the subnets of all groups must fit in it.",
+        description="The address range that subnets are made in: the new VPC's own, or one for an existing VPC.",
     )
-    access: Literal["private"] = Field(
-        "private", description="private: nodes have no public address and reach the outside through NAT."
+    access: Access = Field(
+        "private",
+        description="private: nodes have no public address and reach the outside through NAT. closed: there is no way "
+        "out and none in; docs/closed-network.md says what to bring in before the deploy.",
     )
+
+    existing: ExistingNetwork | None = Field(
+        None, description="A VPC of yours to use instead of a new one; `trainway adopt` writes this section."
+    )
+
+    @property
+    def is_closed(self) -> bool:
+        """True where nothing in the VPC reaches the internet, nor the internet anything in the VPC."""
+        return self.access == "closed"
+
+
+def _from_word(value: Any) -> Any:
+    return {"access": value} if isinstance(value, str) else value
 
 
 class Lustre(Section):
@@ -169,7 +194,9 @@ class Platform(Section):
         min_length=1, max_length=MOST_ZONES, description="Zone ids; the capacity's zone first."
     )
     orchestrator: Orchestrator = Field(Orchestrator.EKS, description="eks, hyperpod-eks or hyperpod-slurm.")
-    network: Network = Field(default_factory=Network)
+    network: Annotated[Network, BeforeValidator(_from_word, json_schema_input_type=Access | Network)] = Field(
+        default_factory=Network, description="The VPC; one word, private or closed, stands for its access."
+    )
     node_groups: tuple[NodeGroup, ...] = Field(min_length=1, description="The nodes that jobs run on.")
     storage: Storage = Field(default_factory=Storage)
     image: Image = Field(default_factory=Image)

@@ -11,9 +11,11 @@ from collections.abc import Callable, Iterator
 from trainway.spec.addressing import AddressesDoNotFit, plan_addresses
 from trainway.spec.capacity import TrainingPlan, capacity_kind
 from trainway.spec.catalogue import Catalogue
-from trainway.spec.platform import Platform
+from trainway.spec.endpoints import makes_gateway
+from trainway.spec.platform import Orchestrator, Platform
 from trainway.spec.problems import KeyPath
 from trainway.spec.services import service_facts
+from trainway.spec.subnets import node_subnets, shared_subnets
 
 Breach = tuple[KeyPath, str, str]
 Rule = Callable[[Platform, Catalogue], Iterator[Breach]]
@@ -120,6 +122,19 @@ def counts_are_in_order(platform: Platform, _catalogue: Catalogue) -> Iterator[B
             )
 
 
+def max_pods_can_be_run(platform: Platform, catalogue: Catalogue) -> Iterator[Breach]:
+    """A node is told to run no more pods than EKS lets its type run, and only where there is somebody to tell."""
+    for index, group in enumerate(platform.node_groups):
+        key: KeyPath = ("node_groups", index, "max_pods")
+        if group.max_pods is None or group.instance_type not in catalogue:
+            continue
+        most = catalogue[group.instance_type].pod_capacity(prefix_delegation=True)
+        if platform.orchestrator is not Orchestrator.EKS:
+            yield key, f"{platform.orchestrator.value} nodes are not told how many pods to run", "remove the key"
+        elif group.max_pods > most:
+            yield key, f"EKS lets a {group.instance_type} node run {most} pods", f"write {most} or less"
+
+
 def node_group_zones_are_listed(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
     """A group's zone is one that the platform has subnets in."""
     for index, group in enumerate(platform.node_groups):
@@ -195,16 +210,53 @@ def addresses_fit(platform: Platform, catalogue: Catalogue) -> Iterator[Breach]:
         yield ("network", "cidr"), str(error), error.remedy
 
 
+def adopted_subnets_are_planned_ones(platform: Platform, catalogue: Catalogue) -> Iterator[Breach]:
+    """A subnet of an existing network stands for one of the plan's, in the same zone."""
+    existing = platform.network.existing
+    if existing is None or any(name not in catalogue for _, name in _instance_types(platform)):
+        return
+    needs = {n.name: n for n in (*shared_subnets(platform, catalogue), *node_subnets(platform, catalogue))}
+    for name, adopted in existing.subnets.items():
+        key: KeyPath = ("network", "existing", "subnets", name)
+        if name not in needs:
+            yield key, "the platform has no subnet of this name", f"its subnets are {', '.join(needs)}"
+        elif adopted.zone != needs[name].zone:
+            remedy = "adopt a subnet of that zone, or change `zones` or the group's `zone`"
+            yield (*key, "zone"), f"the plan has {name} in {needs[name].zone}", remedy
+
+
+def an_existing_network_says_where_new_subnets_go(platform: Platform, catalogue: Catalogue) -> Iterator[Breach]:
+    """Subnets that are made in an existing VPC need a range there, and a route table."""
+    existing = platform.network.existing
+    if existing is None or any(name not in catalogue for _, name in _instance_types(platform)):
+        return
+    needs = (*shared_subnets(platform, catalogue), *node_subnets(platform, catalogue))
+    made = [need.name for need in needs if need.name not in existing.subnets]
+    if made and "cidr" not in platform.network.model_fields_set:
+        reason = f"it has no `cidr`, and {', '.join(made)} must be made somewhere"
+        yield ("network",), reason, "name a free range of the VPC as `cidr`, or subnets to use for all of them"
+    if existing.route_table_id is None and (made or makes_gateway(platform)):
+        used_by = ", ".join(made) or "the endpoint of S3"
+        yield (
+            ("network", "existing"),
+            f"it has no `route_table_id`, which {used_by} needs",
+            "name a private route table",
+        )
+
+
 RULES: tuple[Rule, ...] = (
     zones_belong_to_the_region,
     zones_are_named_once,
     eks_has_its_zones,
     sections_match_the_orchestrator,
     addresses_fit,
+    adopted_subnets_are_planned_ones,
+    an_existing_network_says_where_new_subnets_go,
     node_groups_are_named_once,
     instance_types_are_known,
     hyperpod_offers_the_types,
     counts_are_in_order,
+    max_pods_can_be_run,
     node_group_zones_are_listed,
     capacity_fits_the_orchestrator,
     lustre_capacity_is_sold,

@@ -45,10 +45,20 @@ class VpcFacts(_Facts):
 
 
 class EksFacts(_Facts):
-    """What an EKS control plane needs of the network."""
+    """What EKS needs of the network."""
 
     control_plane_addresses_per_subnet: int
     control_plane_zones: int
+    new_nodes_per_zone: int
+
+
+class EndpointFacts(_Facts):
+    """VPC endpoint services, without `com.amazonaws.<region>.`; all are interfaces, beside the gateway of S3."""
+
+    private: tuple[str, ...]
+    closed: tuple[str, ...]
+    closed_kubernetes: tuple[str, ...]
+    closed_hyperpod: tuple[str, ...]
 
 
 class ServiceFacts(BaseModel):
@@ -59,6 +69,7 @@ class ServiceFacts(BaseModel):
     lustre: LustreFacts
     vpc: VpcFacts
     eks: EksFacts
+    endpoints: EndpointFacts
 
 
 @cache

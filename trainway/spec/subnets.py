@@ -10,9 +10,14 @@ from dataclasses import dataclass
 from enum import StrEnum
 from ipaddress import IPv4Network
 
-from trainway.spec.catalogue import Catalogue, Instance, InterfaceKind
-from trainway.spec.platform import NodeGroup, Platform
+from trainway.spec.catalogue import Catalogue, Instance
+from trainway.spec.endpoints import interface_endpoints
+from trainway.spec.platform import NodeGroup, Orchestrator, Platform
+from trainway.spec.pod_network import SYSTEM_PODS, addresses_for_pods, pods_of_group
 from trainway.spec.services import service_facts
+
+# The widest step of the delivery pipeline: each build has a network interface in a closed network.
+BUILDS_AT_ONCE = 2
 
 
 class SubnetRole(StrEnum):
@@ -73,27 +78,32 @@ def node_subnet_name(group: NodeGroup) -> str:
     return f"{SubnetRole.NODES}-{group.name}"
 
 
-def addresses_per_node(instance: Instance, *, kubernetes: bool, efa_only: bool) -> int:
-    """IPv4 addresses that one node of this type takes from its subnet.
+def addresses_per_node(instance: Instance, orchestrator: Orchestrator, *, pods: int, efa_only: bool) -> int:
+    """IPv4 addresses that one node of this type takes from its subnet while it runs that many pods.
 
-    Every network interface but an efa-only one takes an address; under Kubernetes the primary card's interface also
-    holds the pods' addresses, as many as an interface can carry. HyperPod's documentation gives 32 for a P5 node under
-    Slurm and 81 under EKS, which are this sum: https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-prerequisites.html
-    (read 2026-11-21). `efa_only` says that the secondary cards' interfaces carry no address.
+    Every network interface but an efa-only one takes an address; under Kubernetes those of network card 0 also hold the
+    pods' addresses. HyperPod's documentation gives 32 for a P5 node under Slurm and 81 under EKS, which are this sum:
+    https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-prerequisites.html (read 2026-11-21).
+    `efa_only` says that the EFA interfaces of the other cards carry no address.
     """
-    secondary = [interface for interface in instance.interfaces if interface.network_card_index > 0]
-    with_address = 0 if efa_only else len([i for i in secondary if i.kind is not InterfaceKind.INTERFACE])
-    with_address += len([i for i in secondary if i.kind is InterfaceKind.INTERFACE])
-    return with_address + (instance.ipv4_addresses_per_interface if kubernetes else 1)
+    others = [interface for interface in instance.interfaces if interface.network_card_index > 0]
+    with_address = sum(not (efa_only and interface.kind.carries_efa) for interface in others)
+    if not orchestrator.is_kubernetes:
+        return with_address + 1
+    return with_address + addresses_for_pods(instance, pods, orchestrator)
 
 
 def shared_subnets(platform: Platform, catalogue: Catalogue) -> tuple[SubnetNeed, ...]:
-    """The subnets that are there whatever the node groups are: per zone a public and a cluster one, and storage's."""
+    """The subnets that are there whatever the node groups are: per zone a cluster one, and storage's.
+
+    Where the platform makes the way out, each zone has a public one too.
+    """
     zones = tuple(enumerate(platform.zones))
     public = (Need("NAT gateway and load balancers", 16),)
     storage = (Need("FSx for Lustre file servers", _lustre_addresses(platform)),)
+    public_zones = () if platform.network.is_closed or platform.network.existing else zones
     return (
-        *(SubnetNeed(f"{SubnetRole.PUBLIC}-{n}", SubnetRole.PUBLIC, zone, public) for n, zone in zones),
+        *(SubnetNeed(f"{SubnetRole.PUBLIC}-{n}", SubnetRole.PUBLIC, zone, public) for n, zone in public_zones),
         *(
             SubnetNeed(
                 f"{SubnetRole.CLUSTER}-{n}", SubnetRole.CLUSTER, zone, (*_cluster_needs(platform, catalogue, n),)
@@ -111,25 +121,39 @@ def node_subnets(platform: Platform, catalogue: Catalogue) -> tuple[SubnetNeed, 
 
 
 def _node_subnet(platform: Platform, catalogue: Catalogue, group: NodeGroup) -> SubnetNeed:
-    instance, kubernetes = catalogue[group.instance_type], platform.orchestrator.is_kubernetes
-    each = addresses_per_node(instance, kubernetes=kubernetes, efa_only=True)
-    saved = addresses_per_node(instance, kubernetes=kubernetes, efa_only=False) - each
+    instance, orchestrator = catalogue[group.instance_type], platform.orchestrator
+    pods = pods_of_group(group, instance, orchestrator)
+    each = addresses_per_node(instance, orchestrator, pods=pods, efa_only=True)
+    saved = addresses_per_node(instance, orchestrator, pods=pods, efa_only=False) - each
+    with_pods = f" ({pods} pods)" if orchestrator.is_kubernetes else ""
+    new = _new_nodes(orchestrator)
     needs = (
-        Need(f"{group.largest} × {group.instance_type} at {each}", each * group.largest),
-        Need("replacement of one node", each),
+        Need(f"{group.largest} × {group.instance_type} at {each}{with_pods}", each * group.largest),
+        Need(f"replacement of {new}", each * new),
     )
     zone = platform.zone_of(group)
-    return SubnetNeed(node_subnet_name(group), SubnetRole.NODES, zone, needs, saved * (group.largest + 1))
+    return SubnetNeed(node_subnet_name(group), SubnetRole.NODES, zone, needs, saved * (group.largest + new))
+
+
+def _new_nodes(orchestrator: Orchestrator) -> int:
+    """Nodes that are there before those they replace are gone: EKS's of a rolling update, or HyperPod's of a fault."""
+    return 1 if orchestrator.is_hyperpod else service_facts().eks.new_nodes_per_zone
 
 
 def _cluster_needs(platform: Platform, catalogue: Catalogue, zone_number: int) -> Iterable[Need]:
-    yield Need("VPC endpoints", 16)
-    if platform.orchestrator.is_kubernetes:
-        yield Need("EKS control plane", service_facts().eks.control_plane_addresses_per_subnet)
+    if endpoints := len(interface_endpoints(platform)):
+        yield Need("VPC endpoints", endpoints)
+    orchestrator, eks = platform.orchestrator, service_facts().eks
+    if platform.network.is_closed:
+        yield Need("delivery's builds", BUILDS_AT_ONCE)
+    if orchestrator.is_kubernetes:
+        yield Need("EKS control plane", eks.control_plane_addresses_per_subnet)
         system = platform.kubernetes_or_default.system_nodes
-        each = addresses_per_node(catalogue[system.instance_type], kubernetes=True, efa_only=True)
-        # All of them, in every zone: Auto Scaling moves them here when another zone fails, one more while it replaces.
-        yield Need(f"{system.count + 1} × {system.instance_type} at {each}", each * (system.count + 1))
+        instance = catalogue[system.instance_type]
+        each = addresses_per_node(instance, orchestrator, pods=SYSTEM_PODS, efa_only=True)
+        # All of them, in every zone: Auto Scaling moves them here when another zone fails, more while they are updated.
+        count = system.count + eks.new_nodes_per_zone
+        yield Need(f"{count} × {system.instance_type} at {each} ({SYSTEM_PODS} pods)", each * count)
     elif zone_number == 0:
         heads = 2 if platform.slurm_or_default.login else 1
         yield Need("Slurm controller and login nodes, and their replacements", 2 * heads)

@@ -1,0 +1,168 @@
+"""A closed network reaches nothing outside, and everything that it needs."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from moto.iam.aws_managed_policies import aws_managed_policies_data
+
+from tests.synthesis import EXAMPLES, ROOT, Template, make_app, resources, templates
+from trainway.spec.loader import load_platform
+from trainway.spec.subnets import BUILDS_AT_ONCE
+
+CLOSED = ROOT / "examples" / "closed-hyperpod-eks.yaml"
+# Who acts from an address in the VPC: builds, nodes, and pods. The control plane and the pipeline do not.
+INSIDE = {"codebuild.amazonaws.com", "ec2.amazonaws.com", "pods.eks.amazonaws.com", "sagemaker.amazonaws.com"}
+# IAM's prefix of an action -> the endpoints that answer it, where they are not called the same.
+ANSWERED_BY = {"cloudwatch": {"monitoring"}, "ecr": {"ecr.api", "ecr.dkr", "s3"}}
+# Needed without any permission: the build agent's own, and what `aws sts get-caller-identity` asks, which none needs.
+WITHOUT_PERMISSION = {"codebuild", "sts"}
+WAYS_OUT = {
+    "AWS::EC2::CarrierGateway",
+    "AWS::EC2::EIP",
+    "AWS::EC2::EgressOnlyInternetGateway",
+    "AWS::EC2::InternetGateway",
+    "AWS::EC2::NatGateway",
+    "AWS::EC2::Route",
+    "AWS::EC2::TransitGatewayAttachment",
+    "AWS::EC2::VPCGatewayAttachment",
+    "AWS::EC2::VPCPeeringConnection",
+    "AWS::EC2::VPNGateway",
+}
+
+
+@pytest.fixture(params=["eks", "hyperpod-eks", "hyperpod-slurm"], scope="module")
+def closed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Template]:
+    """The example's templates, under each orchestrator in turn."""
+    directory = tmp_path_factory.mktemp(request.param)
+    platform = yaml.safe_load(CLOSED.read_text()) | {"orchestrator": request.param}
+    if request.param == "eks":
+        del platform["node_groups"][0]["capacity"]
+    file = directory / "platform.yaml"
+    file.write_text(yaml.safe_dump(platform))
+    return templates(make_app(file, directory / "out"))
+
+
+def test_the_example_is_one_of_those_whose_templates_are_kept_and_deployed() -> None:
+    assert CLOSED in EXAMPLES
+    assert load_platform(CLOSED).network.is_closed
+
+
+def test_nothing_leads_out_of_it_or_in(closed: dict[str, Template]) -> None:
+    for role, template in closed.items():
+        kinds = {resource["Type"] for resource in template["Resources"].values()}
+        assert not kinds & WAYS_OUT, role
+    assert not any(s["MapPublicIpOnLaunch"] for s in resources(closed["network"], "AWS::EC2::Subnet").values())
+
+
+def test_the_cluster_has_no_public_endpoint(closed: dict[str, Template]) -> None:
+    for cluster in resources(closed["cluster"], "AWS::EKS::Cluster").values():
+        access = cluster["ResourcesVpcConfig"]
+        assert (access["EndpointPrivateAccess"], access["EndpointPublicAccess"]) == (True, False)
+
+
+def test_every_build_runs_inside_it(closed: dict[str, Template]) -> None:
+    projects = [p for t in closed.values() for p in resources(t, "AWS::CodeBuild::Project").values()]
+    assert len(projects) >= 2
+    for project in projects:
+        assert (
+            project["VpcConfig"]["VpcId"]
+            and project["VpcConfig"]["Subnets"]
+            and project["VpcConfig"]["SecurityGroupIds"]
+        )
+        variables = {v["Name"]: v["Value"] for v in project["Environment"]["EnvironmentVariables"]}
+        assert variables.get("NETWORK_ACCESS", "closed") == "closed"
+
+
+def test_there_are_addresses_for_the_builds_that_run_at_once(closed: dict[str, Template]) -> None:
+    (pipeline,) = resources(closed["cluster"], "AWS::CodePipeline::Pipeline").values()
+    assert max(len(stage["Actions"]) for stage in pipeline["Stages"]) <= BUILDS_AT_ONCE
+
+
+def test_it_has_the_endpoint_of_every_service_that_anything_in_it_may_call_and_no_other(
+    closed: dict[str, Template],
+) -> None:
+    needed = WITHOUT_PERMISSION | {
+        endpoint
+        for action in called_from_inside(closed)
+        for service in [action.split(":")[0]]
+        for endpoint in ANSWERED_BY.get(service, {service})
+    }
+    endpoints = resources(closed["network"], "AWS::EC2::VPCEndpoint").values()
+    prefix = "com.amazonaws.us-west-2."
+    assert {endpoint["ServiceName"].removeprefix(prefix) for endpoint in endpoints} == needed
+
+
+def test_its_endpoints_answer_under_the_services_own_names_in_every_zone(closed: dict[str, Template]) -> None:
+    network = closed["network"]
+    clusters = [{"Ref": name} for name in resources(network, "AWS::EC2::Subnet") if "Cluster" in name]
+    tables = [{"Ref": name} for name in resources(network, "AWS::EC2::RouteTable")]
+    for endpoint in resources(network, "AWS::EC2::VPCEndpoint").values():
+        if endpoint["VpcEndpointType"] == "Gateway":
+            assert endpoint["RouteTableIds"] == tables
+        else:
+            assert endpoint["PrivateDnsEnabled"] is True
+            assert endpoint["SubnetIds"] == clusters
+    (vpc,) = resources(network, "AWS::EC2::VPC").values()
+    assert vpc["EnableDnsSupport"] is True and vpc["EnableDnsHostnames"] is True
+
+
+def test_nodes_may_leave_their_group_only_for_the_vpc_and_for_https(closed: dict[str, Template]) -> None:
+    network = closed["network"]
+    (vpc,) = resources(network, "AWS::EC2::VPC").values()
+    ((_, outward),) = [
+        item for item in resources(network, "AWS::EC2::SecurityGroup").items() if item[0].startswith("EfaOutward")
+    ]
+    allowed = {(rule["CidrIp"], rule["IpProtocol"], rule.get("FromPort")) for rule in outward["SecurityGroupEgress"]}
+    assert allowed == {(vpc["CidrBlock"], "-1", None), ("0.0.0.0/0", "tcp", 443)}
+
+
+def test_the_deploy_says_how_to_bring_in_what_it_cannot_fetch(closed: dict[str, Template]) -> None:
+    (parameter,) = resources(closed["image"], "AWS::SSM::Parameter").values()
+    command = closed["image"]["Outputs"]["Supply"]["Value"]
+    assert command == f"AWS_REGION=us-west-2 SUPPLY_PARAMETER={parameter['Name']} bash delivery/supply.sh"
+    asked = re.findall(r"^require (.*)$", (ROOT / "delivery" / "supply.sh").read_text(), re.MULTILINE)[1].split()
+    assert all(f'"{variable}":' in json.dumps(parameter["Value"]).replace("\\", "") for variable in asked)
+    assert len(asked) == 5
+    repositories = {r["RepositoryName"] for r in resources(closed["image"], "AWS::ECR::Repository").values()}
+    assert "vault/mirror/training-base" in repositories
+
+
+def called_from_inside(stacks: dict[str, Template]) -> Iterator[str]:
+    """Every action that a role of something inside the VPC may do."""
+    for template in stacks.values():
+        for name, role in resources(template, "AWS::IAM::Role").items():
+            trusted = {s["Principal"].get("Service") for s in role["AssumeRolePolicyDocument"]["Statement"]}
+            if not trusted & INSIDE:
+                continue
+            for policy in resources(template, "AWS::IAM::Policy").values():
+                if {"Ref": name} in policy["Roles"]:
+                    yield from actions_of(policy["PolicyDocument"])
+            for arn in role.get("ManagedPolicyArns", []):
+                yield from actions_of(managed_policies()[arn["Fn::Join"][1][-1].rpartition("/")[2]]["Document"])
+
+
+def actions_of(document: dict[str, Any]) -> Iterator[str]:
+    """The actions that a policy document allows."""
+    for statement in document["Statement"]:
+        yield from [statement["Action"]] if isinstance(statement["Action"], str) else statement["Action"]
+
+
+@cache
+def managed_policies() -> dict[str, Any]:
+    """AWS's managed policies, as recorded in moto."""
+    loaded: dict[str, Any] = json.loads(aws_managed_policies_data)
+    return loaded
+
+
+@pytest.mark.parametrize("example", [file for file in EXAMPLES if file != CLOSED], ids=lambda file: Path(file).stem)
+def test_a_network_with_a_way_out_builds_outside(example: Path, synthesized: dict[str, dict[str, Template]]) -> None:
+    for template in synthesized[example.stem].values():
+        assert not any("VpcConfig" in project for project in resources(template, "AWS::CodeBuild::Project").values())

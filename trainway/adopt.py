@@ -1,0 +1,166 @@
+"""Looks at a VPC of yours, and describes it as the `network.existing` section of a platform file; changes nothing.
+
+What the platform itself added, if it was deployed already, is left out: a deploy that found its own subnets, endpoints
+and rules in the file would take them for yours, and delete them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from ipaddress import IPv4Network
+from typing import Any
+
+from trainway.spec.errors import UsageError, usage_error
+from trainway.spec.existing import ExistingNetwork
+
+Answer = Mapping[str, Any]
+PERMISSIONS = (
+    "ec2:DescribeRouteTables, ec2:DescribeSecurityGroups, ec2:DescribeSubnets, ec2:DescribeVpcAttribute, "
+    "ec2:DescribeVpcEndpoints and ec2:DescribeVpcs"
+)
+# How a deploy describes the rules that it adds.
+OURS = "EFA: everything "
+
+
+def look_at_network(
+    vpc_id: str,
+    *,
+    platform: str,
+    region: str,
+    subnets: Mapping[str, str],
+    security_group_id: str | None = None,
+    route_table_id: str | None = None,
+) -> ExistingNetwork:
+    """The VPC as it is now; `subnets` maps names of the address plan to ids of subnets that are to stand for them.
+
+    Without `route_table_id`, it is the one table of the VPC that leads to no internet gateway, if there is just one.
+
+    Raises UsageError when AWS cannot be asked, or something is not there or is not in that VPC.
+    """
+    import boto3
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    what = f"{vpc_id} in {region} cannot be looked at"
+    try:
+        ec2 = boto3.client("ec2", region_name=region)
+        here = [{"Name": "vpc-id", "Values": [vpc_id]}]
+        (vpc,) = ec2.describe_vpcs(VpcIds=[vpc_id])["Vpcs"]
+        found = {subnet["SubnetId"]: subnet for subnet in _all(ec2, "describe_subnets", Filters=here)}
+        tables = {table["RouteTableId"]: table for table in _all(ec2, "describe_route_tables", Filters=here)}
+        endpoints = list(_all(ec2, "describe_vpc_endpoints", Filters=here))
+        group = _look_at_group(ec2, security_group_id) if security_group_id else None
+        names = {attribute: _is_on(ec2, vpc_id, attribute) for attribute in ("enableDnsSupport", "enableDnsHostnames")}
+    except ClientError as error:
+        fix = f"name what is there; it needs {PERMISSIONS}"
+        raise usage_error(what, why=error.response["Error"]["Message"], fix=fix) from None
+    except BotoCoreError as error:
+        fix = "`aws sts get-caller-identity` shows whether this shell has credentials"
+        raise usage_error(what, why=str(error), fix=fix) from None
+    if off := [attribute for attribute, on in names.items() if not on]:
+        why = f"{' and '.join(off)} is off, and nodes find the cluster and the endpoints by name"
+        raise usage_error(f"{vpc_id} cannot be adopted", why=why, fix="`aws ec2 modify-vpc-attribute` turns it on")
+    theirs = {identifier: subnet for identifier, subnet in found.items() if not _made_by(platform, subnet)}
+    for kind, asked, there in (
+        ("subnet", subnets.values(), theirs),
+        ("route table", [route_table_id] if route_table_id else [], tables),
+    ):
+        for identifier in asked:
+            if identifier not in there:
+                raise _elsewhere(kind, identifier, vpc_id, there)
+    if group and group.pop("vpc_id") != vpc_id:
+        raise _elsewhere("security group", str(security_group_id), vpc_id, ())
+    return ExistingNetwork.model_validate(
+        {
+            "vpc_id": vpc_id,
+            "cidrs": _ranges(vpc, [s for s in found.values() if _made_by(platform, s)], list(theirs.values())),
+            "taken": sorted(subnet["CidrBlock"] for subnet in theirs.values()),
+            "route_table_id": route_table_id or _only_private_table(tables.values()),
+            "endpoints": sorted({_service(e) for e in endpoints if _answers(e) and not _made_by(platform, e)}),
+            "subnets": {name: _subnet(theirs[identifier]) for name, identifier in subnets.items()},
+            "security_group": group,
+        }
+    )
+
+
+def _all(ec2: Any, operation: str, **arguments: Any) -> Iterable[Answer]:
+    for page in ec2.get_paginator(operation).paginate(**arguments):
+        yield from next(value for value in page.values() if isinstance(value, list))
+
+
+def _is_on(ec2: Any, vpc_id: str, attribute: str) -> bool:
+    answer = ec2.describe_vpc_attribute(VpcId=vpc_id, Attribute=attribute)
+    return bool(answer[attribute[0].upper() + attribute[1:]]["Value"])
+
+
+def _elsewhere(kind: str, identifier: str, vpc_id: str, there: Iterable[str]) -> UsageError:
+    fix = f"use one of {', '.join(sorted(there))}" if there else f"use one of {vpc_id}"
+    return usage_error(f"{identifier} cannot be adopted", why=f"it is no {kind} of {vpc_id}", fix=fix)
+
+
+def _made_by(platform: str, resource: Answer) -> bool:
+    """Everything that a deploy adds to a network is named after the platform."""
+    return any(tag["Key"] == "Name" and tag["Value"].startswith(f"{platform}/") for tag in resource.get("Tags", []))
+
+
+def _ranges(vpc: Answer, ours: list[Answer], theirs: list[Answer]) -> list[str]:
+    """The primary range first; not those that hold nothing but the platform's own subnets."""
+    primary = vpc["CidrBlock"]
+    others = [
+        each["CidrBlock"]
+        for each in vpc["CidrBlockAssociationSet"]
+        if each["CidrBlock"] != primary and each["CidrBlockState"]["State"] in ("associated", "associating")
+    ]
+    return [primary, *(cidr for cidr in others if not _in(cidr, ours) or _in(cidr, theirs))]
+
+
+def _in(cidr: str, subnets: list[Answer]) -> bool:
+    return any(IPv4Network(subnet["CidrBlock"]).subnet_of(IPv4Network(cidr)) for subnet in subnets)
+
+
+def _subnet(subnet: Answer) -> dict[str, Any]:
+    return {
+        "id": subnet["SubnetId"],
+        "zone": subnet["AvailabilityZoneId"],
+        "cidr": subnet["CidrBlock"],
+        "free": subnet["AvailableIpAddressCount"],
+    }
+
+
+def _only_private_table(tables: Iterable[Answer]) -> str | None:
+    """A table that a route to an internet gateway makes public is not for nodes."""
+    private = [
+        table["RouteTableId"]
+        for table in tables
+        if not any(route.get("GatewayId", "").startswith("igw-") for route in table["Routes"])
+    ]
+    return private[0] if len(private) == 1 else None
+
+
+def _answers(endpoint: Answer) -> bool:
+    """Under the service's own name: an interface endpoint without its private name serves nobody who does not ask."""
+    alive = endpoint["State"].lower() in ("available", "pending", "pendingacceptance")
+    return alive and (endpoint["VpcEndpointType"] == "Gateway" or bool(endpoint.get("PrivateDnsEnabled")))
+
+
+def _service(endpoint: Answer) -> str:
+    """`com.amazonaws.us-west-2.ecr.api` → `ecr.api`."""
+    return str(endpoint["ServiceName"]).split(".", 3)[-1]
+
+
+def _look_at_group(ec2: Any, group_id: str) -> dict[str, Any]:
+    """Whether the group has the two rules that EFA needs."""
+    (group,) = ec2.describe_security_groups(GroupIds=[group_id])["SecurityGroups"]
+    return {
+        "id": group_id,
+        "vpc_id": group["VpcId"],
+        "from_itself": _names_itself(group["IpPermissions"], group_id),
+        "to_itself": _names_itself(group["IpPermissionsEgress"], group_id),
+    }
+
+
+def _names_itself(rules: Iterable[Answer], group_id: str) -> bool:
+    return any(
+        rule["IpProtocol"] == "-1" and pair["GroupId"] == group_id and not pair.get("Description", "").startswith(OURS)
+        for rule in rules
+        for pair in rule["UserIdGroupPairs"]
+    )

@@ -1,0 +1,32 @@
+"""Which AWS services a platform's network reaches without leaving the VPC."""
+
+from __future__ import annotations
+
+from trainway.spec.platform import Platform
+from trainway.spec.services import service_facts
+
+# Free, and it carries the data; every other endpoint is an interface, which takes an address in each cluster subnet.
+GATEWAY = "s3"
+
+
+def interface_endpoints(platform: Platform) -> tuple[str, ...]:
+    """The services that get an interface endpoint, in the order of their names.
+
+    An existing VPC keeps the ones it has: a service has one endpoint with its private name. Where that VPC has a way
+    out none is added, because everything else in it would use the new ones too.
+    """
+    facts, orchestrator, existing = service_facts().endpoints, platform.orchestrator, platform.network.existing
+    if not platform.network.is_closed:
+        return () if existing else tuple(sorted(facts.private))
+    services = set(facts.closed)
+    if orchestrator.is_kubernetes:
+        services |= set(facts.closed_kubernetes)
+    if orchestrator.is_hyperpod:
+        services |= set(facts.closed_hyperpod)
+    return tuple(sorted(services - set(existing.endpoints if existing else ())))
+
+
+def makes_gateway(platform: Platform) -> bool:
+    """Whether the gateway endpoint of S3 is made; an existing VPC may have it."""
+    existing = platform.network.existing
+    return existing is None or GATEWAY not in existing.endpoints
