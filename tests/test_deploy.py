@@ -8,10 +8,13 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import boto3
 import pytest
+import yaml
 
+from tests.owners_vpc import Ids, make_vpc
 from tests.synthesis import EXAMPLES, ROOT
 from trainway.emulator import Emulator, running
 from trainway.spec.handoff import HandOff, parameter_name
@@ -35,6 +38,16 @@ def cdk(emulator: Emulator, *arguments: str) -> str:
     return ran.stdout + ran.stderr
 
 
+def emulator_client(emulator: Emulator, service: str, region: str) -> Any:
+    return boto3.client(
+        service,  # type: ignore[call-overload]
+        endpoint_url=emulator.endpoint,
+        region_name=region,
+        aws_access_key_id="emulator",
+        aws_secret_access_key="emulator",
+    )
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("example", EXAMPLES[1:], ids=lambda file: file.stem)
 def test_an_example_is_deployed_unchanged_and_destroyed(example: Path, emulator: Emulator, tmp_path: Path) -> None:
@@ -44,13 +57,7 @@ def test_an_example_is_deployed_unchanged_and_destroyed(example: Path, emulator:
     app = ["--context", f"platform={example}", "--output", str(tmp_path / "assembly")]
 
     cdk(emulator, "deploy", "--all", "--require-approval=never", "--progress=events", *app)
-    ssm = boto3.client(
-        "ssm",
-        endpoint_url=emulator.endpoint,
-        region_name=platform.region,
-        aws_access_key_id="emulator",
-        aws_secret_access_key="emulator",
-    )
+    ssm = emulator_client(emulator, "ssm", platform.region)
     hand_off = HandOff.model_validate_json(ssm.get_parameter(Name=parameter_name(platform.name))["Parameter"]["Value"])
     assert hand_off.orchestrator == platform.orchestrator.value
     assert hand_off.file_system.file_system_id.startswith("fs-")
@@ -65,3 +72,52 @@ def test_an_example_is_deployed_unchanged_and_destroyed(example: Path, emulator:
         if resource["physical_id"] not in before and resource["stack"] != "CDKToolkit"
     )
     assert left == {"AWS::S3::Bucket": 2}, "only the data bucket and its access logs are kept"
+
+
+@pytest.mark.slow
+def test_a_platform_moves_into_a_network_that_exists_and_out_of_it_again(emulator: Emulator, tmp_path: Path) -> None:
+    """Everything that was there is there afterwards, as it was."""
+    ec2 = emulator_client(emulator, "ec2", "us-west-2")
+    there = make_vpc(ec2)
+    before = state_of(ec2, there)
+    file = tmp_path / "platform.yaml"
+    platform = yaml.safe_load((ROOT / "examples" / "eks-p5.yaml").read_text()) | {"name": "tenant"}
+    file.write_text(yaml.safe_dump(platform))
+    chosen = ["--subnet", f"nodes-train={there['nodes']}", "--security-group", there["group"]]
+    adopt = [sys.executable, "-m", "trainway.cli", "adopt", there["vpc"], "--platform", str(file), *chosen]
+    environment = emulator.child_environment()
+    printed = subprocess.run(adopt, env=environment, capture_output=True, text=True, check=True, cwd=ROOT).stdout
+    network = yaml.safe_load(printed)["network"]
+    file.write_text(yaml.safe_dump(platform | {"network": {"cidr": "10.21.0.0/16", **network}}))
+
+    cdk(emulator, "bootstrap", "aws://123456789012/us-west-2")
+    app = ["--context", f"platform={file}", "--output", str(tmp_path / "assembly")]
+    cdk(emulator, "deploy", "--all", "--require-approval=never", "--progress=events", *app)
+    during = state_of(ec2, there)
+    assert during["subnets"] > before["subnets"]
+    assert during["rules"] > before["rules"]
+    looked_again = subprocess.run(adopt, env=environment, capture_output=True, text=True, check=True, cwd=ROOT).stdout
+    assert yaml.safe_load(looked_again)["network"] == network
+
+    cdk(emulator, "destroy", "--all", "--force", *app)
+    assert state_of(ec2, there) == before
+
+
+def state_of(ec2: Any, there: Ids) -> dict[str, set[str]]:
+    """What is in the VPC, and the rules of its owner's security group."""
+    here = [{"Name": "vpc-id", "Values": [there["vpc"]]}]
+    (group,) = ec2.describe_security_groups(GroupIds=[there["group"]])["SecurityGroups"]
+    (vpc,) = ec2.describe_vpcs(VpcIds=[there["vpc"]])["Vpcs"]
+    return {
+        "ranges": {each["CidrBlock"] for each in vpc["CidrBlockAssociationSet"]},
+        "subnets": {subnet["SubnetId"] for subnet in ec2.describe_subnets(Filters=here)["Subnets"]},
+        "tables": {table["RouteTableId"] for table in ec2.describe_route_tables(Filters=here)["RouteTables"]},
+        "endpoints": {e["VpcEndpointId"] for e in ec2.describe_vpc_endpoints(Filters=here)["VpcEndpoints"]},
+        "groups": {each["GroupId"] for each in ec2.describe_security_groups(Filters=here)["SecurityGroups"]},
+        "rules": {
+            f"{direction} {rule['IpProtocol']} {rule.get('FromPort')} {pair['GroupId']}"
+            for direction in ("IpPermissions", "IpPermissionsEgress")
+            for rule in group[direction]
+            for pair in rule["UserIdGroupPairs"]
+        },
+    }

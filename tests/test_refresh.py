@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from moto.server import ThreadedMotoServer
 
-from trainway.refresh import Difference, differences, facts_of_answer
+from trainway.refresh import Difference, differences, facts_of_answer, quota_differences
 from trainway.spec.catalogue import Catalogue, load_catalogue
 
 ROOT = Path(__file__).parents[1]
@@ -106,6 +106,18 @@ def test_every_recorded_answer_can_be_read() -> None:
     for name, answer in API.items():
         if answer["NetworkInfo"].get("NetworkCards"):
             assert facts_of_answer(answer)["vcpus"], name
+
+
+def test_a_quota_of_another_code_is_a_difference_and_so_is_one_that_the_catalogue_lacks() -> None:
+    codes = {instance.hyperpod_quota_name or "": instance.hyperpod_quota_code or "" for instance in CATALOGUE.values()}
+    agreeing = {name: code for name, code in codes.items() if code}
+    assert len(agreeing) > 50
+    assert quota_differences(CATALOGUE, agreeing) == []
+    changed = {"ml.p5.48xlarge for cluster usage": "L-00000000", "ml.trn2.48xlarge for cluster usage": "L-11111111"}
+    assert sorted(map(str, quota_differences(CATALOGUE, agreeing | changed | {"Notebooks": "L-22222222"}))) == [
+        "p5.48xlarge: hyperpod_quota_code: ours L-8762A75F, AWS's L-00000000",
+        "trn2.48xlarge: hyperpod_quota_code: ours none, AWS's L-11111111",
+    ]
 
 
 # --- the program

@@ -30,9 +30,11 @@ def look_at_network(
     subnets: Mapping[str, str],
     security_group_id: str | None = None,
     route_table_id: str | None = None,
+    known: Iterable[IPv4Network] = (),
 ) -> ExistingNetwork:
     """The VPC as it is now; `subnets` maps names of the address plan to ids of subnets that are to stand for them.
 
+    `known` are the VPC's ranges in the file so far: of those nobody can tell later whether a deploy added them.
     Without `route_table_id`, it is the one table of the VPC that leads to no internet gateway, if there is just one.
 
     Raises UsageError when AWS cannot be asked, or something is not there or is not in that VPC.
@@ -72,7 +74,7 @@ def look_at_network(
     return ExistingNetwork.model_validate(
         {
             "vpc_id": vpc_id,
-            "cidrs": _ranges(vpc, [s for s in found.values() if _made_by(platform, s)], list(theirs.values())),
+            "cidrs": _ranges(vpc, {str(cidr) for cidr in known}, found.values(), theirs.values()),
             "taken": sorted(subnet["CidrBlock"] for subnet in theirs.values()),
             "route_table_id": route_table_id or _only_private_table(tables.values()),
             "endpoints": sorted({_service(e) for e in endpoints if _answers(e) and not _made_by(platform, e)}),
@@ -102,18 +104,18 @@ def _made_by(platform: str, resource: Answer) -> bool:
     return any(tag["Key"] == "Name" and tag["Value"].startswith(f"{platform}/") for tag in resource.get("Tags", []))
 
 
-def _ranges(vpc: Answer, ours: list[Answer], theirs: list[Answer]) -> list[str]:
-    """The primary range first; not those that hold nothing but the platform's own subnets."""
+def _ranges(vpc: Answer, known: set[str], subnets: Iterable[Answer], theirs: Iterable[Answer]) -> list[str]:
+    """The primary range first; not those that were not known, and hold nothing but the platform's own subnets."""
     primary = vpc["CidrBlock"]
     others = [
         each["CidrBlock"]
         for each in vpc["CidrBlockAssociationSet"]
         if each["CidrBlock"] != primary and each["CidrBlockState"]["State"] in ("associated", "associating")
     ]
-    return [primary, *(cidr for cidr in others if not _in(cidr, ours) or _in(cidr, theirs))]
+    return [primary, *(cidr for cidr in others if cidr in known or _holds(cidr, theirs) or not _holds(cidr, subnets))]
 
 
-def _in(cidr: str, subnets: list[Answer]) -> bool:
+def _holds(cidr: str, subnets: Iterable[Answer]) -> bool:
     return any(IPv4Network(subnet["CidrBlock"]).subnet_of(IPv4Network(cidr)) for subnet in subnets)
 
 

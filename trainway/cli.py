@@ -64,36 +64,12 @@ def plan(
     file: Annotated[Path, typer.Argument(help="A platform file.")] = DEFAULT_PLATFORM,
     as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
 ) -> None:
-    """Show the subnets that a platform will have, and what fills them."""
-    from trainway.spec.addressing import plan_addresses
+    """Show what a platform will have: subnets and what fills them, nodes, quotas."""
+    from trainway.plan import plan_document, plan_text
     from trainway.spec.catalogue import load_catalogue
 
-    addresses = plan_addresses(_platform(file), load_catalogue())
-    ranges = [str(cidr) for cidr in addresses.vpc_cidrs]
-    if as_json:
-        rows = [
-            {
-                "name": subnet.name,
-                "role": subnet.role.value,
-                "zone": subnet.zone,
-                "cidr": str(subnet.cidr),
-                "needed": subnet.needed,
-                "usable": subnet.usable,
-                "saved_by_efa_only": subnet.need.saved_by_efa_only,
-                "needs": [{"what": need.what, "addresses": need.addresses} for need in subnet.needs],
-            }
-            for subnet in addresses.subnets
-        ]
-        print(json.dumps({"vpc_cidrs": ranges, "subnets": rows}, indent=2))
-        return
-    print(f"VPC {' and '.join(ranges)}\n")
-    width = max(len(subnet.name) for subnet in addresses.subnets)
-    print(f"{'subnet':{width}} {'zone':10} {'range':18} {'needed':>6} {'usable':>6}  for")
-    for subnet in addresses.subnets:
-        needs = " + ".join(f"{need.addresses} {need.what}" for need in subnet.needs)
-        print(f"{subnet.name:{width}} {subnet.zone:10} {subnet.cidr!s:18} {subnet.needed:6} {subnet.usable:6}  {needs}")
-    if saved := sum(subnet.need.saved_by_efa_only for subnet in addresses.subnets):
-        print(f"\nEFA interfaces are efa-only and take no address, which saves {saved}.")
+    document = plan_document(_platform(file), load_catalogue())
+    print(json.dumps(document, indent=2) if as_json else plan_text(document))
 
 
 @app.command()
@@ -113,9 +89,12 @@ def adopt(
     from trainway.adopt import look_at_network
     from trainway.spec.addressing import plan_addresses
     from trainway.spec.catalogue import load_catalogue
+    from trainway.spec.subnets import SubnetRole
 
     platform = _platform(file)
-    names = {each.name for each in plan_addresses(platform, load_catalogue()).subnets}
+    planned = plan_addresses(platform, load_catalogue()).subnets
+    # In a VPC that exists the way out is there, and so are its public subnets.
+    names = {each.name for each in planned if each.role is not SubnetRole.PUBLIC}
     subnets = dict(each.partition("=")[::2] for each in subnet or [])
     if unknown := [name for name in subnets if name not in names]:
         raise usage_error(
@@ -130,6 +109,7 @@ def adopt(
         subnets=subnets,
         security_group_id=security_group,
         route_table_id=route_table,
+        known=platform.network.existing.cidrs if platform.network.existing else (),
     )
     section = {"network": {"existing": found.model_dump(mode="json", exclude_none=True, exclude_defaults=True)}}
     print(yaml.safe_dump(section, sort_keys=False), end="")

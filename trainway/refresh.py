@@ -1,7 +1,7 @@
-"""What EC2 says of its instance types today, compared with the catalogue: `python -m trainway.refresh`.
+"""What AWS says of its instance types today, compared with the catalogue: `python -m trainway.refresh`.
 
 One line for each difference on standard output. The exit status is 1 when there are any, 0 when there are none, and 2
-when EC2 could not be asked.
+when EC2 could not be asked. Without Service Quotas, what can be compared is.
 """
 
 from __future__ import annotations
@@ -57,6 +57,18 @@ def differences(catalogue: Catalogue, answers: Iterable[Answer]) -> list[Differe
         elif name not in catalogue.left_out and answer["NetworkInfo"].get("EfaSupported") and _chips(answer):
             found.append(Difference(name, "type", None, facts_of_answer(answer)["accelerator"]))
     return found
+
+
+def quota_differences(catalogue: Catalogue, codes: Mapping[str, str]) -> list[Difference]:
+    """Every HyperPod quota whose code is another than the catalogue's; `codes` maps SageMaker's quota names to codes.
+
+    A quota that the answer does not name is not compared.
+    """
+    return [
+        Difference(instance.name, "hyperpod_quota_code", instance.hyperpod_quota_code, code)
+        for instance in catalogue.values()
+        if (code := codes.get(instance.hyperpod_quota_name or "")) not in (None, instance.hyperpod_quota_code)
+    ]
 
 
 def facts_of_instance(instance: Instance) -> dict[str, Fact]:
@@ -128,6 +140,25 @@ def describe_instance_types(catalogue: Catalogue) -> tuple[str, list[Answer]]:
     return client.meta.region_name, list(answers.values())
 
 
+def list_hyperpod_quotas() -> dict[str, str]:
+    """The codes of SageMaker's quotas on HyperPod instances in this account's Region, by name.
+
+    Raises UsageError when Service Quotas does not answer.
+    """
+    import boto3
+    from botocore.config import Config
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    try:
+        client = boto3.client("service-quotas", config=Config(connect_timeout=10, retries={"total_max_attempts": 3}))
+        pages = client.get_paginator("list_service_quotas").paginate(ServiceCode="sagemaker")
+        quotas = [quota for page in pages for quota in page["Quotas"]]
+    except (BotoCoreError, ClientError) as error:
+        fix = "use credentials that may call servicequotas:ListServiceQuotas"
+        raise usage_error("HyperPod's quotas were not compared", why=str(error), fix=fix) from None
+    return {quota["QuotaName"]: quota["QuotaCode"] for quota in quotas}
+
+
 def main() -> int:
     """Print the differences; the exit status says whether there are any."""
     catalogue = load_catalogue()
@@ -137,6 +168,10 @@ def main() -> int:
         print(error, file=sys.stderr)
         return 2
     found = differences(catalogue, answers)
+    try:
+        found += quota_differences(catalogue, list_hyperpod_quotas())
+    except UsageError as error:
+        print(error, file=sys.stderr)
     for difference in found:
         print(difference)
     absent = sorted(set(catalogue) - {answer["InstanceType"] for answer in answers})

@@ -9,7 +9,6 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_sagemaker as sagemaker
 
 from stacks.constructs.lustre import MOUNT_PATH
-from stacks.constructs.training_nodes import ACCELERATOR_TAINTS
 from stacks.manifests.chart_values import NODES_LABEL
 from trainway.spec.capacity import TrainingPlan
 from trainway.spec.catalogue import Instance, InterfaceKind
@@ -100,7 +99,7 @@ def _kubernetes(name: str, instance: Instance) -> Cluster.ClusterKubernetesConfi
     taints = None
     if instance.accelerator is not None:
         taint = Cluster.ClusterKubernetesTaintProperty(
-            key=ACCELERATOR_TAINTS[instance.accelerator.vendor], value="present", effect="NoSchedule"
+            key=instance.accelerator.resource, value="present", effect="NoSchedule"
         )
         taints = [taint]
     return Cluster.ClusterKubernetesConfigProperty(labels={NODES_LABEL: name}, taints=taints)

@@ -13,9 +13,6 @@ from trainway.spec.catalogue import Instance
 from trainway.spec.platform import NodeGroup, Orchestrator
 from trainway.spec.pod_network import pods_of_group
 
-# The label and taint that the vendors' device plugins and every job manifest agree on.
-ACCELERATOR_TAINTS = {"nvidia": "nvidia.com/gpu", "neuron": "aws.amazon.com/neuron"}
-
 
 def training_node_group(
     scope: Construct,
@@ -74,5 +71,4 @@ def _taints(instance: Instance) -> list[eks.CfnNodegroup.TaintProperty] | None:
     """Keeps pods that use no accelerator off the nodes that are paid for theirs."""
     if instance.accelerator is None:
         return None
-    key = ACCELERATOR_TAINTS[instance.accelerator.vendor]
-    return [eks.CfnNodegroup.TaintProperty(key=key, value="present", effect="NO_SCHEDULE")]
+    return [eks.CfnNodegroup.TaintProperty(key=instance.accelerator.resource, value="present", effect="NO_SCHEDULE")]

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from trainway.spec.addressing import AddressesDoNotFit, AddressPlan, plan_addresses
 from trainway.spec.catalogue import load_catalogue
-from trainway.spec.platform import Kubernetes, NodeGroup, Orchestrator, Platform, SystemNodes
+from trainway.spec.platform import Kubernetes, Network, NodeGroup, Orchestrator, Platform, SystemNodes
+from trainway.spec.subnets import SubnetRole, node_subnets, shared_subnets
 
 CATALOGUE = load_catalogue()
 TYPES = ("p5.48xlarge", "p4d.24xlarge", "m7i.8xlarge", "trn1.32xlarge")
@@ -120,3 +121,78 @@ def test_no_larger_range_is_asked_for_than_a_vpc_can_have() -> None:
 def test_a_thousand_nodes_are_planned_at_once() -> None:
     large = platform("10.0.0.0/16", Orchestrator.EKS, [("p5.48xlarge", 1000)])
     assert min(timeit.repeat(lambda: plan_addresses(large, CATALOGUE), number=1, repeat=5)) < 0.05
+
+
+# --- closed networks, and networks that exist
+
+EXISTING_RANGES = ("10.20.0.0/16", "10.21.0.0/16")
+BLOCKS = st.sampled_from([str(cidr) for cidr in IPv4Network("10.20.0.0/15").subnets(new_prefix=20)])
+
+
+@st.composite
+def moves_in(draw: st.DrawFn) -> Platform:
+    """A platform in a VPC that exists, some of whose subnets it adopts."""
+    base = platform("10.0.0.0/16", draw(st.sampled_from(list(Orchestrator))), draw(GROUPS))
+    needs = (*shared_subnets(base, CATALOGUE), *node_subnets(base, CATALOGUE))
+    need = {n.name: n for n in needs if n.role is not SubnetRole.PUBLIC}
+    chosen = draw(st.sets(st.sampled_from(sorted(need))))
+    taken = draw(st.sets(BLOCKS, max_size=8))
+    existing = {
+        "vpc_id": "vpc-0123456789abcdef0",
+        "cidrs": EXISTING_RANGES[: draw(st.integers(1, 2))],
+        "taken": sorted(taken),
+        "route_table_id": "rtb-0123456789abcdef0",
+        "subnets": {
+            name: {
+                "id": f"subnet-{number:017x}",
+                "zone": need[name].zone,
+                "cidr": "10.20.0.0/20",
+                "free": draw(st.integers(0, 70000)),
+            }
+            for number, name in enumerate(sorted(chosen))
+        },
+    }
+    network = {
+        "cidr": draw(
+            st.sampled_from(["10.20.0.0/16", "10.20.128.0/17", "10.21.0.0/16", "10.30.0.0/16", "172.16.0.0/16"])
+        ),
+        "access": draw(st.sampled_from(["private", "closed"])),
+        "existing": existing,
+    }
+    return base.model_copy(update={"network": Network.model_validate(network)})
+
+
+@settings(max_examples=2000, deadline=None)
+@given(moves_in())
+def test_a_platform_that_moves_in_disturbs_nothing_or_is_refused(moved: Platform) -> None:
+    existing = moved.network.existing
+    assert existing is not None
+    try:
+        plan = plan_addresses(moved, CATALOGUE)
+    except AddressesDoNotFit as error:
+        assert error.remedy and re.search(r": .+ → /\d+", str(error)), error
+        return
+    assert plan.vpc_cidrs == (*existing.cidrs, *plan.added_cidrs)
+    assert len(plan.vpc_cidrs) <= 5
+    assert not any(one.overlaps(other) for one, other in combinations(plan.vpc_cidrs, 2))
+    made = [subnet for subnet in plan.subnets if not subnet.adopted]
+    assert not any(one.cidr.overlaps(other.cidr) for one, other in combinations(made, 2))
+    there = (*existing.taken, *(subnet.cidr for subnet in existing.subnets.values()))
+    assert not any(subnet.cidr.overlaps(other) for subnet in made for other in there)
+    assert all(any(subnet.cidr.subnet_of(cidr) for cidr in plan.vpc_cidrs) for subnet in made)
+    assert all(subnet.needed <= subnet.usable for subnet in plan.subnets)
+    assert {s.name: s.adopted.id for s in plan.subnets if s.adopted} == {n: s.id for n, s in existing.subnets.items()}
+    assert not plan.of_role(SubnetRole.PUBLIC)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.sampled_from(list(Orchestrator)), GROUPS)
+def test_closing_a_network_moves_no_subnet(orchestrator: Orchestrator, groups: list[tuple[str, int]]) -> None:
+    private = platform("10.0.0.0/16", orchestrator, groups)
+    closed = private.model_copy(update={"network": Network(access="closed")})
+    try:
+        before, after = plan_addresses(private, CATALOGUE), plan_addresses(closed, CATALOGUE)
+    except AddressesDoNotFit:
+        return
+    kept = {subnet.name: subnet.cidr for subnet in before.subnets if subnet.role is not SubnetRole.PUBLIC}
+    assert {subnet.name: subnet.cidr for subnet in after.subnets} == kept

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from botocore.loaders import Loader
 
+from tests.fictitious import shipped
 from trainway.spec.catalogue import FACT_GROUPS, CapacityKind, Instance, load_catalogue
 
 CATALOGUE = load_catalogue()
@@ -194,26 +195,57 @@ def test_the_hyperpod_quota_is_named_after_the_type() -> None:
     assert CATALOGUE["c7i.4xlarge"].hyperpod_quota_name is None
 
 
-# https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/ec2-on-demand-instances.html, read 2026-11-21
+# https://docs.aws.amazon.com/ec2/latest/instancetypes/ec2-instance-quotas.html, read 2026-11-21
 @pytest.mark.parametrize(
-    ("letter", "code"),
+    ("names", "kind", "code"),
     [
-        ("p", "L-417A185B"),
-        ("g", "L-DB2E81BA"),
-        ("trn", "L-2C3B7624"),
-        ("m", "L-1216C47A"),
-        ("c", "L-1216C47A"),
-        ("r", "L-1216C47A"),
+        ("p", CapacityKind.ON_DEMAND, "L-417A185B"),
+        ("g", CapacityKind.ON_DEMAND, "L-DB2E81BA"),
+        ("trn", CapacityKind.ON_DEMAND, "L-2C3B7624"),
+        ("m", CapacityKind.ON_DEMAND, "L-1216C47A"),
+        ("c", CapacityKind.ON_DEMAND, "L-1216C47A"),
+        ("r", CapacityKind.ON_DEMAND, "L-1216C47A"),
+        ("p4", CapacityKind.SPOT, "L-7212CCBC"),
+        ("p5", CapacityKind.SPOT, "L-C4BD4855"),
+        ("g", CapacityKind.SPOT, "L-3819A6DF"),
+        ("trn", CapacityKind.SPOT, "L-6B0D517C"),
+        ("m", CapacityKind.SPOT, "L-34B43A08"),
+        ("p4d", CapacityKind.CAPACITY_BLOCK, "L-2C8F52B3"),
+        ("p5.", CapacityKind.CAPACITY_BLOCK, "L-DA6814F2"),
+        ("p5e.", CapacityKind.CAPACITY_BLOCK, "L-C45F30BC"),
+        ("p5en.", CapacityKind.CAPACITY_BLOCK, "L-4F9BB70B"),
+        ("trn1.", CapacityKind.CAPACITY_BLOCK, "L-2E30FD7D"),
+        ("trn2", CapacityKind.CAPACITY_BLOCK, "L-64569A79"),
     ],
 )
-def test_on_demand_quota_is_the_one_of_the_family(letter: str, code: str) -> None:
-    codes = {i.on_demand_quota_code for i in CATALOGUE.values() if i.name.startswith(letter)} - {None}
+def test_ec2_quotas_are_those_of_the_family(names: str, kind: CapacityKind, code: str) -> None:
+    codes = {i.quota_codes[kind] for i in CATALOGUE.values() if i.name.startswith(names) and kind in i.quota_codes}
     assert codes == {code}
 
 
-def test_a_type_has_an_on_demand_quota_if_it_is_sold_on_demand() -> None:
+def test_a_type_has_an_on_demand_quota_if_it_is_sold_on_demand_and_none_of_what_it_is_not_sold_as() -> None:
     for instance in CATALOGUE.values():
-        assert (instance.on_demand_quota_code is not None) == (CapacityKind.ON_DEMAND in instance.capacity_kinds)
+        assert (CapacityKind.ON_DEMAND in instance.quota_codes) == (CapacityKind.ON_DEMAND in instance.capacity_kinds)
+        assert set(instance.quota_codes) <= set(instance.capacity_kinds), instance.name
+
+
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [
+        ("p4d.24xlarge", "L-47E0BC8F"),
+        ("p4de.24xlarge", "L-BEF3120E"),
+        ("p5.48xlarge", "L-8762A75F"),
+        ("c7i.4xlarge", None),
+    ],
+)
+def test_hyperpod_quotas_are_those_that_two_recorded_answers_agree_on(name: str, code: str | None) -> None:
+    assert CATALOGUE[name].hyperpod_quota_code == code
+
+
+def test_no_two_types_share_a_hyperpod_quota_and_none_is_of_a_type_that_is_not_here() -> None:
+    listed = shipped()["hyperpod_quota_codes"]
+    assert len(set(listed.values())) == len(listed) > 50
+    assert set(listed) <= {instance.hyperpod_name for instance in CATALOGUE.values()}
 
 
 # --- pods

@@ -13,6 +13,7 @@ from stacks.manifests import cluster_manifests
 from stacks.manifests.chart_values import NOWHERE, chart_values
 from tests.fictitious import NAME, catalogue_with
 from tests.synthesis import Template, make_app, resources, templates
+from trainway.plan import plan_document
 from trainway.spec import loader
 from trainway.spec.addressing import plan_addresses
 from trainway.spec.catalogue import Catalogue
@@ -53,7 +54,7 @@ def test_it_is_checked(catalogue: Catalogue, tmp_path: Path) -> None:
 
 
 def test_what_its_entry_says_is_what_is_checked(tmp_path: Path) -> None:
-    blocks_only = catalogue_with(tmp_path / "catalogue", capacity_kinds=["capacity-block"], on_demand_quota_code=None)
+    blocks_only = catalogue_with(tmp_path / "catalogue", capacity_kinds=["capacity-block"], quota_codes={})
     with pytest.raises(SpecError, match=r"p9\.96xlarge is not sold as on-demand"):
         load_platform(platform_file(tmp_path), blocks_only)
     elsewhere = catalogue_with(tmp_path / "other", hyperpod=False)
@@ -69,6 +70,20 @@ def test_its_addresses_are_planned(catalogue: Catalogue, tmp_path: Path) -> None
 
     larger = catalogue_with(tmp_path / "larger", ipv4_addresses_per_interface=150)
     assert needed(larger) >= needed(catalogue) + 4 * 100
+
+
+def test_its_plan_has_its_ranks_devices_pods_and_quotas(catalogue: Catalogue, tmp_path: Path) -> None:
+    document = plan_document(load_platform(platform_file(tmp_path), catalogue), catalogue)
+    (train,) = document["node_groups"]
+    assert train["ranks_per_node"] == 16
+    assert train["devices_per_node"] == {"nvidia.com/gpu": 16, "vpc.amazonaws.com/efa": 64}
+    assert train["pods_per_node"] == 32
+    assert {
+        "service": "ec2",
+        "name": "Running On-Demand P instances",
+        "code": "L-417A185B",
+        "needed": 4 * 384,
+    } in document["quotas"]
 
 
 def test_its_nodes_run_the_device_plugins(catalogue: Catalogue, tmp_path: Path) -> None:

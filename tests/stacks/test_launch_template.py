@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import aws_cdk as cdk
 import pytest
+import yaml
 
 from stacks.constructs.launch_template import training_launch_template
-from tests.synthesis import resources
+from tests.synthesis import ROOT, make_app, resources, templates
 from trainway.spec.catalogue import load_catalogue
 from trainway.spec.platform import NodeGroup
 
@@ -37,3 +39,54 @@ def test_the_interfaces_are_the_catalogues_layout(launched: dict[str, dict[str, 
     assert [(i["NetworkCardIndex"], i["DeviceIndex"], i["InterfaceType"]) for i in interfaces] == [
         (i.network_card_index, i.device_index, i.kind.value) for i in CATALOGUE[name].interfaces
     ]
+
+
+RESERVED = "cr-0123456789abcdef0"
+
+
+@pytest.mark.parametrize(
+    ("capacity", "capacity_type", "template"),
+    [
+        ("on-demand", "ON_DEMAND", {"Placement"}),
+        # EKS asks for Spot itself, and refuses a template that does.
+        ("spot", "SPOT", {"Placement"}),
+        ({"reservation": RESERVED}, "ON_DEMAND", {"CapacityReservationSpecification"}),
+        (
+            {"capacity_block": RESERVED},
+            "CAPACITY_BLOCK",
+            {"CapacityReservationSpecification", "InstanceMarketOptions", "InstanceType"},
+        ),
+    ],
+    ids=["on-demand", "spot", "reservation", "capacity-block"],
+)
+def test_each_way_of_buying_says_what_ec2_wants_and_no_more(
+    tmp_path: Path, capacity: Any, capacity_type: str, template: set[str]
+) -> None:
+    """https://docs.aws.amazon.com/eks/latest/userguide/capacity-blocks-mng.html (read 2026-11-21)"""
+    platform = yaml.safe_load((ROOT / "examples" / "eks-p5.yaml").read_text())
+    platform["node_groups"] = [{"name": "train", "instance_type": "p5.48xlarge", "count": 2, "capacity": capacity}]
+    platform["teams"] = []
+    file = tmp_path / "platform.yaml"
+    file.write_text(yaml.safe_dump(platform))
+    cluster = templates(make_app(file, tmp_path / "out"))["cluster"]
+    data = next(
+        each["LaunchTemplateData"]
+        for name, each in resources(cluster, "AWS::EC2::LaunchTemplate").items()
+        if name.startswith("Train")
+    )
+    said = {"CapacityReservationSpecification", "InstanceMarketOptions", "InstanceType", "Placement"} & set(data)
+    assert said == template
+    if "InstanceMarketOptions" in said:
+        assert data["InstanceMarketOptions"] == {"MarketType": "capacity-block"}
+        assert data["InstanceType"] == "p5.48xlarge"
+    if "CapacityReservationSpecification" in said:
+        target = {"CapacityReservationTarget": {"CapacityReservationId": RESERVED}}
+        assert data["CapacityReservationSpecification"] == target
+    if "Placement" in said:
+        (group,) = resources(cluster, "AWS::EC2::PlacementGroup").values()
+        assert group["Strategy"] == "cluster"
+    (nodes,) = [n for name, n in resources(cluster, "AWS::EKS::Nodegroup").items() if name.startswith("Train")]
+    assert nodes["CapacityType"] == capacity_type
+    # EKS refuses a type that stands in both places, or in none.
+    assert ("InstanceTypes" in nodes) != ("InstanceType" in data)
+    assert len(nodes["Subnets"]) == 1

@@ -160,8 +160,9 @@ def _added_to(
             raise AddressesDoNotFit(f"{cidr} is not free: the VPC has {other}", needs, FREE_RANGE)
     if len(existing.cidrs) + len(added) > (limit := service_facts().vpc.cidr_blocks):
         raise AddressesDoNotFit(f"a VPC has at most {limit} ranges", needs, "choose a `cidr` inside one that it has")
+    taken = (*existing.taken, *(subnet.cidr for subnet in existing.subnets.values()))
     for subnet in made:
-        if other := next((other for other in existing.taken if subnet.cidr.overlaps(other)), None):
+        if other := next((other for other in taken if subnet.cidr.overlaps(other)), None):
             raise AddressesDoNotFit(f"{subnet.cidr} overlaps the VPC's subnet {other}", [subnet.need], FREE_RANGE)
     return added
 

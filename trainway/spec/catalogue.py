@@ -127,6 +127,7 @@ def _instance(name: str, entry: dict[str, Any], data: dict[str, Any], sources: M
     facts["pod_limit"] = limits["small" if facts.get("vcpus", 0) < limits["below_vcpus"] else "large"]
     cited["pods"] = limits.get("sources")
     facts["hyperpod_name"] = f"ml.{name}" if facts.pop("hyperpod", False) else None
+    facts["hyperpod_quota_code"] = data.get("hyperpod_quota_codes", {}).get(facts["hyperpod_name"])
 
     facts["sources"] = {group: _cited(group, cited.get(group), sources) for group in FACT_GROUPS}
     return Instance.model_validate(facts)

@@ -5,9 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import date
 from enum import StrEnum
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    StringConstraints,
+    model_validator,
+)
+
+EFA_RESOURCE = "vpc.amazonaws.com/efa"
 
 
 class InterfaceKind(StrEnum):
@@ -31,6 +41,9 @@ class CapacityKind(StrEnum):
     RESERVATION = "reservation"
     CAPACITY_BLOCK = "capacity-block"
     TRAINING_PLAN = "training-plan"
+
+
+QuotaCode = Annotated[str, StringConstraints(pattern=r"^L-[0-9A-F]{8}$")]
 
 
 class _Facts(BaseModel):
@@ -57,7 +70,8 @@ class Accelerator(_Facts):
     """The accelerators of one instance; memory (GiB) and peak rates (TFLOP/s, dense) are of one of them.
 
     A rate is None where the chip has no such arithmetic, or its vendor publishes no dense rate. `nvlink_domain` counts
-    the GPUs that reach each other over NVLink, across instances too; it is None where there is no NVLink.
+    the GPUs that reach each other over NVLink, across instances too; it is None where there is no NVLink. `ranks_each`
+    is the training processes that one takes: one a GPU, one a Logical NeuronCore.
     """
 
     vendor: Literal["nvidia", "neuron"]
@@ -67,6 +81,12 @@ class Accelerator(_Facts):
     bf16_tflops: PositiveFloat | None
     fp8_tflops: PositiveFloat | None
     nvlink_domain: PositiveInt | None = None
+    ranks_each: PositiveInt = 1
+
+    @property
+    def resource(self) -> str:
+        """The Kubernetes resource that the vendor's device plugin counts, which is also the key of its taint."""
+        return {"nvidia": "nvidia.com/gpu", "neuron": "aws.amazon.com/neuron"}[self.vendor]
 
 
 class InstanceStore(_Facts):
@@ -96,8 +116,8 @@ FACT_GROUPS: Mapping[str, tuple[str, ...]] = {
     "layout": ("interfaces",),
     "pods": ("pod_limit",),
     "capacity": ("capacity_kinds",),
-    "quota": ("on_demand_quota_code",),
-    "hyperpod": ("hyperpod_name",),
+    "quota": ("quota_codes",),
+    "hyperpod": ("hyperpod_name", "hyperpod_quota_code"),
 }
 
 # A prefix that the VPC CNI assigns is a /28. https://docs.aws.amazon.com/eks/latest/userguide/cni-increase-ip-addresses.html
@@ -111,9 +131,10 @@ class Instance(_Facts):
 
     `memory_gib` is in GiB, `network_gbps` the sustained bandwidth in Gb/s over all cards. `interfaces` is how a node is
     to be launched, the primary interface first; `primary_card_interfaces` counts what network card 0 can hold.
-    `pod_limit` is what EKS allows a node of this many vCPUs. `on_demand_quota_code` is an EC2 Service Quotas code,
-    counted in vCPUs, and None where the type is not sold on demand; `hyperpod_name` is None where HyperPod does not
-    offer the type. `sources` has the pages of each of the FACT_GROUPS.
+    `pod_limit` is what EKS allows a node of this many vCPUs. `quota_codes` are EC2's Service Quotas codes, counted in
+    vCPUs, by the way of buying; `hyperpod_quota_code` is SageMaker's, counted in instances, and None where nobody tells
+    it. `hyperpod_name` is None where HyperPod does not offer the type. `sources` has the pages of each of the
+    FACT_GROUPS.
     """
 
     name: str
@@ -129,8 +150,9 @@ class Instance(_Facts):
     interfaces: tuple[NetworkInterface, ...]
     pod_limit: PositiveInt
     capacity_kinds: tuple[CapacityKind, ...]
-    on_demand_quota_code: str | None
+    quota_codes: Mapping[CapacityKind, QuotaCode]
     hyperpod_name: str | None
+    hyperpod_quota_code: QuotaCode | None
     sources: Mapping[str, tuple[Source, ...]]
 
     @property
@@ -139,8 +161,22 @@ class Instance(_Facts):
         return sum(interface.kind.carries_efa for interface in self.interfaces)
 
     @property
+    def ranks(self) -> int:
+        """The training processes of a node; a node without accelerators runs one."""
+        return self.accelerator.count * self.accelerator.ranks_each if self.accelerator else 1
+
+    @property
+    def devices(self) -> Mapping[str, int]:
+        """What a pod that has a node to itself asks for, by the names of Kubernetes resources.
+
+        https://docs.aws.amazon.com/eks/latest/userguide/device-management-efa.html (read 2026-11-21)
+        """
+        devices = {self.accelerator.resource: self.accelerator.count} if self.accelerator else {}
+        return devices | ({EFA_RESOURCE: self.efa_interfaces} if self.efa_interfaces else {})
+
+    @property
     def hyperpod_quota_name(self) -> str | None:
-        """The SageMaker quota, counted in instances; its code differs by type and is looked up by this name.
+        """The SageMaker quota, counted in instances.
 
         https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-prerequisites.html, read 2026-11-21
         """

@@ -144,7 +144,11 @@ def node_group_zones_are_listed(platform: Platform, _catalogue: Catalogue) -> It
 
 
 def capacity_fits_the_orchestrator(platform: Platform, catalogue: Catalogue) -> Iterator[Breach]:
-    """EC2 reservations are for EKS, training plans for HyperPod, and the type can be bought that way at all."""
+    """EC2 reservations are for EKS, training plans for HyperPod, and the type can be bought that way at all.
+
+    Spot: https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-spot.html, and NodeProvisioningMode in
+    https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_CreateCluster.html (read 2026-11-21)
+    """
     hyperpod = platform.orchestrator.is_hyperpod
     for index, group in enumerate(platform.node_groups):
         key: KeyPath = ("node_groups", index, "capacity")
@@ -157,6 +161,9 @@ def capacity_fits_the_orchestrator(platform: Platform, catalogue: Catalogue) -> 
         elif group.instance_type in catalogue and kind not in catalogue[group.instance_type].capacity_kinds:
             offered = ", ".join(sorted(catalogue[group.instance_type].capacity_kinds))
             yield key, f"{group.instance_type} is not sold as {kind}", f"it can be bought as {offered}"
+        if kind == "spot" and platform.orchestrator is Orchestrator.HYPERPOD_SLURM:
+            reason = "HyperPod replaces Spot nodes by continuous provisioning, which it has on EKS only"
+            yield key, reason, "use on-demand or a training plan, or the orchestrator hyperpod-eks"
         if isinstance(group.capacity, TrainingPlan) and platform.region not in group.capacity.training_plan.split(":"):
             yield key, f"the training plan is not in {platform.region}", "use a plan of the platform's Region"
 

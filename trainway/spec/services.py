@@ -61,6 +61,18 @@ class EndpointFacts(_Facts):
     closed_hyperpod: tuple[str, ...]
 
 
+class Ec2QuotaFacts(_Facts):
+    """The names of EC2's quotas on instances, by code; each counts vCPUs."""
+
+    names: dict[str, str]
+
+
+class HyperPodFacts(_Facts):
+    """SageMaker's quotas on HyperPod instances of any type: name to code."""
+
+    instance_quotas: dict[str, str]
+
+
 class ServiceFacts(BaseModel):
     """All of services.yaml."""
 
@@ -70,6 +82,8 @@ class ServiceFacts(BaseModel):
     vpc: VpcFacts
     eks: EksFacts
     endpoints: EndpointFacts
+    ec2_quotas: Ec2QuotaFacts
+    hyperpod: HyperPodFacts
 
 
 @cache

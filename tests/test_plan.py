@@ -1,0 +1,80 @@
+"""`trainway plan`: everything that a platform will have, and nothing that is not a function of file and catalogue."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from tests.synthesis import EXAMPLES, ROOT
+from trainway.cli import app
+from trainway.plan import plan_document
+from trainway.spec.catalogue import load_catalogue
+from trainway.spec.loader import load_platform
+
+CATALOGUE = load_catalogue()
+
+
+def printed(*arguments: str) -> str:
+    ran = CliRunner().invoke(app, ["plan", *arguments])
+    assert ran.exit_code == 0, ran.output
+    return ran.stdout
+
+
+@pytest.mark.parametrize("file", EXAMPLES, ids=lambda file: file.stem)
+def test_machines_read_the_same_plan_as_people(file: Path) -> None:
+    document: dict[str, Any] = json.loads(printed(str(file), "--json"))
+    assert document == plan_document(load_platform(file), CATALOGUE)
+    text = printed(str(file))
+    for subnet in document["subnets"]:
+        assert subnet["needed"] == sum(need["addresses"] for need in subnet["needs"]) <= subnet["usable"]
+        (line,) = [line for line in text.splitlines() if line.split()[:1] == [subnet["name"]]]
+        assert line.split()[1:5] == [subnet["zone"], subnet["cidr"], str(subnet["needed"]), str(subnet["usable"])]
+    for quota in document["quotas"]:
+        assert f"{quota['needed']}  {quota['service']}" in text and quota["name"] in text
+    assert not any(line != line.rstrip() for line in text.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("file", "ranks", "devices"),
+    [
+        ("eks-p5", 8, {"nvidia.com/gpu": 8, "vpc.amazonaws.com/efa": 32}),
+        ("closed-hyperpod-eks", 8, {"nvidia.com/gpu": 8, "vpc.amazonaws.com/efa": 16}),
+    ],
+)
+def test_a_pod_with_a_node_to_itself_asks_for_all_that_the_node_has(
+    file: str, ranks: int, devices: dict[str, int]
+) -> None:
+    train = plan_document(load_platform(ROOT / "examples" / f"{file}.yaml"), CATALOGUE)["node_groups"][0]
+    assert (train["ranks_per_node"], train["devices_per_node"]) == (ranks, devices)
+
+
+# https://awsdocs-neuron.readthedocs-hosted.com/en/latest/frameworks/torch/torch-neuronx/programming-guide/training/
+# pytorch-neuron-programming-guide.html (read 2026-11-21): 32 processes on trn1.32xlarge, 64 on trn2.48xlarge
+@pytest.mark.parametrize(
+    ("name", "ranks", "devices"),
+    [
+        ("trn1.32xlarge", 32, {"aws.amazon.com/neuron": 16, "vpc.amazonaws.com/efa": 8}),
+        ("trn2.48xlarge", 64, {"aws.amazon.com/neuron": 16, "vpc.amazonaws.com/efa": 16}),
+        ("p6-b300.48xlarge", 8, {"nvidia.com/gpu": 8, "vpc.amazonaws.com/efa": 16}),
+        ("p5.4xlarge", 1, {"nvidia.com/gpu": 1, "vpc.amazonaws.com/efa": 1}),
+        ("m7i.8xlarge", 1, {}),
+    ],
+)
+def test_ranks_and_devices_are_those_of_the_type(name: str, ranks: int, devices: dict[str, int]) -> None:
+    assert (CATALOGUE[name].ranks, dict(CATALOGUE[name].devices)) == (ranks, devices)
+
+
+def test_a_closed_network_shows_its_endpoints() -> None:
+    text = printed(str(ROOT / "examples" / "closed-hyperpod-eks.yaml"))
+    assert "\nVPC endpoints: s3, codebuild, ec2, " in text
+    assert "NAT" not in text
+
+
+def test_every_plan_says_how_many_addresses_efa_only_saved() -> None:
+    """31 of a P5 node's 32 EFA interfaces are on other cards than the first, and none takes an address."""
+    text = printed(str(ROOT / "examples" / "eks-p5.yaml"))
+    assert f"which saves {31 * (16 + 2)}." in text

@@ -1,0 +1,78 @@
+"""The Service Quotas that a platform needs at its largest, from the catalogue's codes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from trainway.spec.capacity import capacity_kind
+from trainway.spec.catalogue import CapacityKind, Catalogue, Instance
+from trainway.spec.platform import Platform
+from trainway.spec.services import service_facts
+
+# The names of https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-prerequisites.html and of
+# https://docs.aws.amazon.com/sagemaker/latest/dg/reserve-capacity-with-training-plans.html (read 2026-11-21)
+IN_PLANS = "Number of {} instances in reserved capacity across training plans per Region"
+ON_SPOT = "{} for cluster spot instance usage"
+
+
+@dataclass(frozen=True)
+class QuotaNeed:
+    """What a platform takes of one quota of the account; where `code` is None, the quota is found by its name."""
+
+    service: str
+    name: str
+    code: str | None
+    needed: int
+
+
+def quota_needs(platform: Platform, catalogue: Catalogue) -> tuple[QuotaNeed, ...]:
+    """The quotas, EC2's in vCPUs and SageMaker's in instances, each once, for every group at its `max_count`."""
+    needed = Counter[tuple[str, str, str | None]]()
+    for quota, amount in _of_nodes(platform, catalogue):
+        needed[quota] += amount
+    return tuple(QuotaNeed(*quota, amount) for quota, amount in needed.items())
+
+
+def _of_nodes(platform: Platform, catalogue: Catalogue) -> Iterator[tuple[tuple[str, str, str | None], int]]:
+    hyperpod, eks = platform.orchestrator.is_hyperpod, service_facts().eks
+    for group in platform.node_groups:
+        instance, kind = catalogue[group.instance_type], CapacityKind(capacity_kind(group.capacity))
+        if hyperpod:
+            yield _sagemaker(instance, kind), group.largest
+        else:
+            yield _ec2(instance, kind), group.largest * instance.vcpus
+    if platform.orchestrator.is_kubernetes:
+        system = platform.kubernetes_or_default.system_nodes
+        instance = catalogue[system.instance_type]
+        count = system.count + eks.new_nodes_per_zone * len(platform.zones)
+        yield _ec2(instance, CapacityKind.ON_DEMAND), count * instance.vcpus
+    else:
+        slurm = platform.slurm_or_default
+        for head in filter(None, (slurm.controller, slurm.login)):
+            yield _sagemaker(catalogue[head.instance_type], CapacityKind.ON_DEMAND), 1
+    if hyperpod:
+        nodes = sum(group.largest for group in platform.node_groups)
+        heads = 0 if platform.orchestrator.is_kubernetes else 1 + (platform.slurm_or_default.login is not None)
+        for name, code in service_facts().hyperpod.instance_quotas.items():
+            yield ("sagemaker", name, code), nodes + heads
+
+
+def _ec2(instance: Instance, kind: CapacityKind) -> tuple[str, str, str | None]:
+    """A reservation counts against the on-demand quota, used or not."""
+    bought = CapacityKind.ON_DEMAND if kind is CapacityKind.RESERVATION else kind
+    code = instance.quota_codes.get(bought)
+    unnamed = f"{bought.value} quota of {instance.name.split('.')[0]}"
+    return ("ec2", service_facts().ec2_quotas.names.get(code or "", unnamed), code)
+
+
+def _sagemaker(instance: Instance, kind: CapacityKind) -> tuple[str, str, str | None]:
+    name = instance.hyperpod_name
+    match kind:
+        case CapacityKind.TRAINING_PLAN:
+            return ("sagemaker", IN_PLANS.format(name), None)
+        case CapacityKind.SPOT:
+            return ("sagemaker", ON_SPOT.format(name), None)
+        case _:
+            return ("sagemaker", instance.hyperpod_quota_name or "", instance.hyperpod_quota_code)
