@@ -99,7 +99,7 @@ class InstanceStore(_Facts):
 class Disagreement(_Facts):
     """Facts of some types for which the catalogue believes another source than EC2's DescribeInstanceTypes.
 
-    `facts` has what EC2 says, by the names that trainway.refresh gives to the facts it compares.
+    `facts` has what EC2 says, by the names that trainway.spec.refresh gives to the facts it compares.
     """
 
     types: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""What AWS says of its instance types today, compared with the catalogue: `python -m trainway.refresh`.
+"""What AWS says of its instance types today, compared with the catalogue: `python -m trainway.spec.refresh`.
 
 One line for each difference on standard output. The exit status is 1 when there are any, 0 when there are none, and 2
 when EC2 could not be asked. Without Service Quotas, what can be compared is.

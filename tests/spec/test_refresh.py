@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 from moto.server import ThreadedMotoServer
 
-from trainway.refresh import Difference, differences, facts_of_answer, quota_differences
 from trainway.spec.catalogue import Catalogue, load_catalogue
+from trainway.spec.refresh import Difference, differences, facts_of_answer, quota_differences
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 CATALOGUE = load_catalogue()
 Data = dict[str, Any]
 API: Data = json.loads(gzip.decompress(files("moto").joinpath("ec2/resources/instance_types.json.gz").read_bytes()))
@@ -134,12 +134,12 @@ def endpoint() -> Iterator[str]:
 
 
 def run(tmp_path: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    """`python -m trainway.refresh` in an environment that has no other AWS settings."""
+    """`python -m trainway.spec.refresh` in an environment that has no other AWS settings."""
     bare = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
     nobody = {"AWS_EC2_METADATA_DISABLED": "true", "AWS_CONFIG_FILE": str(tmp_path / "none")}
     nobody["AWS_SHARED_CREDENTIALS_FILE"] = str(tmp_path / "none")
     return subprocess.run(
-        [sys.executable, "-m", "trainway.refresh"],
+        [sys.executable, "-m", "trainway.spec.refresh"],
         env={**bare, **nobody, **environment},
         capture_output=True,
         text=True,
@@ -179,7 +179,7 @@ def test_the_program_says_what_it_needs(tmp_path: Path, environment: dict[str, s
 
 def test_the_program_prints_the_differences_and_fails(endpoint: str, tmp_path: Path) -> None:
     program = (
-        "import sys; from trainway import refresh; from trainway.spec.catalogue import load_catalogue\n"
+        "import sys; from trainway.spec import refresh; from trainway.spec.catalogue import load_catalogue\n"
         "p5 = load_catalogue()['p5.48xlarge'].model_copy(update={'vcpus': 96})\n"
         "refresh.load_catalogue = lambda: type(load_catalogue())({'p5.48xlarge': p5}, left_out=None)\n"
         "sys.exit(refresh.main())\n"
