@@ -6,16 +6,15 @@ from pathlib import Path
 import aws_cdk as cdk
 
 from stacks.constructs.bundle import make_bundle
-from stacks.constructs.lustre import MOUNT_PATH
 from stacks.eks import EksStack
 from stacks.foundation import Foundation
 from stacks.hyperpod_eks import HyperPodEksStack
 from stacks.hyperpod_slurm import HyperPodSlurmStack
 from stacks.image import ImageStack
-from stacks.manifests import cluster_manifests
 from stacks.network import NetworkStack
 from stacks.observability import ObservabilityStack
 from stacks.storage import StorageStack
+from trainway.manifests import cluster_manifests
 from trainway.spec.catalogue import load_catalogue
 from trainway.spec.loader import load_platform
 from trainway.spec.platform import Orchestrator, Platform
@@ -31,7 +30,7 @@ CLUSTERS = {
 def add_stacks(app: cdk.App, platform: Platform) -> None:
     """Network → storage → image → cluster → observability, each given the ones it stands on."""
     name, env, catalogue = platform.name, cdk.Environment(region=platform.region), load_catalogue()
-    manifests = cluster_manifests(platform, catalogue, mount_path=MOUNT_PATH)
+    manifests = cluster_manifests(platform, catalogue)
     bundle = make_bundle(Path(app.outdir) / "bundle", manifests)
     network = NetworkStack(app, f"{name}-network", platform=platform, catalogue=catalogue, env=env)
     storage = StorageStack(app, f"{name}-storage", platform=platform, network=network, env=env)

@@ -116,6 +116,27 @@ def adopt(
 
 
 @app.command()
+def manifests(
+    file: Annotated[Path, typer.Argument(help="A platform file.")] = DEFAULT_PLATFORM,
+    out: Annotated[Path, typer.Option(help="A directory that is made, or emptied of what was written before.")] = Path(
+        "manifests"
+    ),
+    deployed: Annotated[bool, typer.Option("--deployed", help="Fill in what only the deploy knows.")] = False,
+) -> None:
+    """Write what the deploy puts into Kubernetes: objects to apply, and values for the charts."""
+    from trainway.launch.hand_off import read_hand_off
+    from trainway.manifests.export import export_manifests
+    from trainway.spec.catalogue import load_catalogue
+
+    platform = _platform(file)
+    hand_off = read_hand_off(platform) if deployed else None
+    written, open_names = export_manifests(platform, load_catalogue(), out, hand_off)
+    print(f"{len(written)} files in {out}")
+    if open_names:
+        print(f"to be filled in, or --deployed fills them in: {', '.join(open_names)}", file=sys.stderr)
+
+
+@app.command()
 def launch(
     job_file: Annotated[Path, typer.Argument(metavar="JOB", help="A job file.")],
     target: Annotated[Literal["local"], typer.Option(help="Where to run it.")] = "local",

@@ -14,7 +14,7 @@ from stacks.constructs.acknowledge import acknowledge
 from stacks.constructs.launch_template import system_launch_template
 from stacks.constructs.node_security_groups import allow_itself
 from stacks.constructs.permissions import Permission, grant
-from stacks.manifests.chart_values import NODES_LABEL
+from trainway.manifests.chart_values import NODES_LABEL
 from trainway.spec.catalogue import Catalogue, Instance
 from trainway.spec.platform import Platform, SystemNodes
 from trainway.spec.pod_network import cni_settings

@@ -6,9 +6,9 @@ import aws_cdk as cdk
 from aws_cdk import aws_ssm as ssm
 from constructs import Construct
 
-from stacks.constructs.lustre import MOUNT_PATH
 from stacks.foundation import Foundation
 from trainway.spec import handoff
+from trainway.spec.platform import MOUNT_PATH
 
 
 def write_hand_off(

@@ -8,11 +8,10 @@ from aws_cdk import aws_fsx as fsx
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_sagemaker as sagemaker
 
-from stacks.constructs.lustre import MOUNT_PATH
-from stacks.manifests.chart_values import NODES_LABEL
+from trainway.manifests.chart_values import NODES_LABEL
 from trainway.spec.capacity import TrainingPlan
 from trainway.spec.catalogue import Instance, InterfaceKind
-from trainway.spec.platform import NodeGroup
+from trainway.spec.platform import MOUNT_PATH, NodeGroup
 
 Cluster = sagemaker.CfnCluster
 

@@ -9,7 +9,7 @@ from constructs import Construct
 from stacks.constructs.control_plane import ControlPlane, pod_principal
 from stacks.constructs.lustre import MIRRORED_PREFIXES
 from stacks.constructs.permissions import Permission, grant
-from stacks.manifests.namespace import SERVICE_ACCOUNT
+from trainway.manifests.namespace import SERVICE_ACCOUNT
 
 
 def data_permissions(bucket: s3.IBucket) -> list[Permission]:

@@ -8,7 +8,7 @@ from stacks.constructs.cluster_stage import cluster_stage
 from stacks.constructs.control_plane import ControlPlane
 from stacks.constructs.job_role import job_role
 from stacks.foundation import Foundation
-from stacks.manifests.namespace import namespaces
+from trainway.manifests.namespace import namespaces
 
 
 class Kubernetes(Construct):

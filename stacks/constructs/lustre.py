@@ -13,7 +13,6 @@ from trainway.spec.handoff import Association
 from trainway.spec.platform import Lustre
 from trainway.spec.services import service_facts
 
-MOUNT_PATH = "/fsx"
 # Directories of the data bucket that appear under the same name in the file system, both ways.
 MIRRORED_PREFIXES = ("corpus", "checkpoints", "runs")
 

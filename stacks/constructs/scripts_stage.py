@@ -7,10 +7,9 @@ from constructs import Construct
 
 from stacks.constructs.build_stage import BuildStage
 from stacks.constructs.hyperpod import LifeCycleScripts
-from stacks.constructs.lustre import MOUNT_PATH
 from stacks.constructs.permissions import Permission
 from stacks.foundation import Foundation
-from trainway.spec.platform import Orchestrator
+from trainway.spec.platform import MOUNT_PATH, Orchestrator
 
 SCRIPTS_PREFIX = "lifecycle_scripts"
 CONTROLLER_GROUP, LOGIN_GROUP = "controller", "login"

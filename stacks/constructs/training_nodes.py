@@ -7,7 +7,7 @@ from constructs import Construct
 
 from stacks.constructs.control_plane import ControlPlane
 from stacks.constructs.launch_template import training_launch_template
-from stacks.manifests.chart_values import NODES_LABEL
+from trainway.manifests.chart_values import NODES_LABEL
 from trainway.spec.capacity import CapacityBlock
 from trainway.spec.catalogue import Instance
 from trainway.spec.platform import NodeGroup, Orchestrator

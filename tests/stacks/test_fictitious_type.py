@@ -8,11 +8,10 @@ import pytest
 import yaml
 
 import app
-from stacks.constructs.lustre import MOUNT_PATH
-from stacks.manifests import cluster_manifests
-from stacks.manifests.chart_values import NOWHERE, chart_values
 from tests.fictitious import NAME, catalogue_with
 from tests.synthesis import Template, make_app, resources, templates
+from trainway.manifests import cluster_manifests
+from trainway.manifests.chart_values import NOWHERE, chart_values
 from trainway.plan import plan_document
 from trainway.spec import loader
 from trainway.spec.addressing import plan_addresses
@@ -90,7 +89,7 @@ def test_its_nodes_run_the_device_plugins(catalogue: Catalogue, tmp_path: Path) 
     platform = load_platform(platform_file(tmp_path), catalogue)
     assert "train" in str(chart_values(platform, catalogue)["nvidia-device-plugin"])
     assert "train" in str(chart_values(platform, catalogue)["aws-efa-k8s-device-plugin"])
-    assert cluster_manifests(platform, catalogue, mount_path=MOUNT_PATH)
+    assert cluster_manifests(platform, catalogue)
 
     neuron = catalogue_with(tmp_path / "neuron", family="trn", accelerator={"model": "trainium2", "count": 16})
     assert NOWHERE in str(chart_values(platform, neuron)["nvidia-device-plugin"])

@@ -15,6 +15,8 @@ from trainway.spec.fields import AddressRange, Email, LustreThroughput, Matches,
 # As many as the largest Region has, us-east-1 (read 2026-11-21):
 # https://docs.aws.amazon.com/global-infrastructure/latest/regions/aws-availability-zones.html
 MOST_ZONES = 6
+# Where every node and every pod finds the file system.
+MOUNT_PATH = "/fsx"
 
 
 class Orchestrator(StrEnum):

@@ -12,9 +12,8 @@ import pytest
 from kubeflow_trainer_api.models import TrainerV1alpha1ClusterTrainingRuntime
 
 from stacks.constructs.bundle import make_bundle
-from stacks.constructs.lustre import MOUNT_PATH
-from stacks.manifests import cluster_manifests
 from tests.synthesis import EXAMPLES
+from trainway.manifests import cluster_manifests
 from trainway.spec.catalogue import load_catalogue
 from trainway.spec.loader import load_platform
 from trainway.spec.platform import Platform
@@ -28,7 +27,7 @@ def platform(request: pytest.FixtureRequest) -> Platform:
 
 
 def manifests(platform: Platform) -> dict[str, dict[str, Any]]:
-    return cluster_manifests(platform, load_catalogue(), mount_path=MOUNT_PATH)
+    return cluster_manifests(platform, load_catalogue())
 
 
 def objects(platform: Platform, kind: str) -> list[dict[str, Any]]:

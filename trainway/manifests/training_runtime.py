@@ -7,19 +7,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from stacks.manifests.lustre_volume import CLAIM
-from stacks.manifests.namespace import SERVICE_ACCOUNT
+from trainway.manifests.lustre_volume import CLAIM
+from trainway.manifests.namespace import SERVICE_ACCOUNT
+from trainway.spec.platform import MOUNT_PATH
 
 RUNTIME = "trainway-torch"
 
 
-def training_runtime(mount_path: str) -> dict[str, Any]:
+def training_runtime() -> dict[str, Any]:
     """A ClusterTrainingRuntime for torchrun with the platform's image, file system and shared memory."""
     container = {
         "name": "node",
         "image": "${TRAINWAY_IMAGE}",
         "volumeMounts": [
-            {"name": "fsx", "mountPath": mount_path},
+            {"name": "fsx", "mountPath": MOUNT_PATH},
             {"name": "shared-memory", "mountPath": "/dev/shm"},
         ],
     }

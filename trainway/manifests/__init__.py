@@ -7,20 +7,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from stacks.manifests.chart_values import chart_values
-from stacks.manifests.lustre_volume import lustre_volume
-from stacks.manifests.namespace import namespaces, team_namespace
-from stacks.manifests.training_runtime import training_runtime
+from trainway.manifests.chart_values import chart_values
+from trainway.manifests.lustre_volume import lustre_volume
+from trainway.manifests.namespace import namespaces, team_namespace
+from trainway.manifests.training_runtime import training_runtime
 from trainway.spec.catalogue import Catalogue
 from trainway.spec.platform import Platform
 
 Manifest = dict[str, Any]
 
 
-def cluster_manifests(platform: Platform, catalogue: Catalogue, *, mount_path: str) -> dict[str, Manifest]:
+def cluster_manifests(platform: Platform, catalogue: Catalogue) -> dict[str, Manifest]:
     """Every file of the delivery's `manifests` directory: `objects/…` to apply, `values/…` for the charts."""
     files = {f"values/{chart}": values for chart, values in chart_values(platform, catalogue).items()}
-    objects = [training_runtime(mount_path)]
+    objects = [training_runtime()]
     for name in namespaces(platform):
         objects += [*team_namespace(name), *lustre_volume(platform, name)]
     for position, manifest in enumerate(objects):
