@@ -119,6 +119,16 @@ def _throughput(value: int) -> int:
 LustreThroughput = Annotated[int, AfterValidator(_throughput)]
 
 
+Principal = Annotated[
+    str,
+    Matches(
+        r"arn:aws[a-z-]*:iam::\d{12}:(role|user)/.+",
+        "it is not the ARN of an IAM role or user",
+        "write it as in arn:aws:iam::111122223333:role/Admin",
+    ),
+]
+
+
 Email = Annotated[
     str,
     Matches(

@@ -10,7 +10,18 @@ from pydantic import BeforeValidator, Field
 
 from trainway.spec.capacity import Capacity
 from trainway.spec.existing import ExistingNetwork
-from trainway.spec.fields import AddressRange, Email, LustreThroughput, Matches, Name, Region, S3Uri, Section, ZoneId
+from trainway.spec.fields import (
+    AddressRange,
+    Email,
+    LustreThroughput,
+    Matches,
+    Name,
+    Principal,
+    Region,
+    S3Uri,
+    Section,
+    ZoneId,
+)
 
 # As many as the largest Region has, us-east-1 (read 2026-11-21):
 # https://docs.aws.amazon.com/global-infrastructure/latest/regions/aws-availability-zones.html
@@ -138,6 +149,7 @@ class Team(Section):
     )
     borrow: Borrow = True
     priority: Literal["low", "normal", "high"] = Field("normal", description="Who waits when nodes are short.")
+    members: tuple[Principal, ...] = Field((), description="IAM roles and users that run jobs in the team's namespace.")
 
 
 class Observability(Section):
@@ -161,17 +173,69 @@ class Kubernetes(Section):
         str, Matches(r"1\.\d\d", "it is not a Kubernetes minor version", 'write it in quotes, as in "1.34"')
     ] = Field("1.34", description="The Kubernetes minor version, in quotes.")
     system_nodes: SystemNodes = Field(default_factory=SystemNodes)
-    admins: tuple[
+    admins: tuple[Principal, ...] = Field((), description="IAM roles and users that administer the cluster.")
+    viewers: tuple[Principal, ...] = Field(
+        (), description="IAM roles and users that see everything and change nothing."
+    )
+    queues: Literal["kueue", "none"] = Field(
+        "kueue",
+        description="What holds jobs until their team's nodes are free, with the orchestrator eks; HyperPod has its own.",
+    )
+    mpi_operator: bool = Field(False, description="Jobs that mpirun starts, MPIJob v2beta1.")
+
+
+class Patching(Section):
+    """When HyperPod brings nodes to a new image, some at a time."""
+
+    schedule: Annotated[
+        str,
+        Matches(
+            r"cron\([^()]+\)",
+            "it is not a schedule",
+            "write it as in cron(0 3 ? * SUN *): minute, hour, day of the month, month, day of the week, year",
+        ),
+    ] = Field(description="A cron expression, in UTC.")
+    batch: int = Field(1, ge=1, description="Nodes of a group that are updated at a time.")
+    wait_minutes: int = Field(15, ge=0, le=60, description="How long a batch is watched before the next one.")
+    rollback_alarms: tuple[str, ...] = Field(
+        (), max_length=10, description="CloudWatch alarms that take an update back when they ring."
+    )
+
+
+class HyperPod(Section):
+    """The HyperPod cluster, for the orchestrators hyperpod-eks and hyperpod-slurm."""
+
+    node_recovery: bool = Field(True, description="Replace or reboot nodes that fail.")
+    deep_health_checks: tuple[Literal["InstanceStress", "InstanceConnectivity"], ...] = Field(
+        ("InstanceStress", "InstanceConnectivity"),
+        description="What new accelerated nodes go through before they take jobs, on EKS.",
+    )
+    patching: Patching | None = Field(None, description="Updates of the nodes' image; null: only when you ask for one.")
+    checkpoint_memory_percent: int | None = Field(
+        None, ge=20, le=100, description="Share of the nodes' memory that holds checkpoints, on EKS; null: none."
+    )
+    autoscaling: bool = Field(False, description="Karpenter makes and removes nodes of groups by the pods that wait.")
+    training_operator: bool = Field(False, description="The HyperPod training operator, an EKS add-on.")
+    task_governance: bool | None = Field(
+        None, description="Quotas and priorities between teams, an EKS add-on. Default: where the file names teams."
+    )
+    observability: bool = Field(False, description="Metrics to Amazon Managed Prometheus and Grafana, an EKS add-on.")
+
+
+class Iam(Section):
+    """What all of the platform's roles have in common."""
+
+    permissions_boundary: (
         Annotated[
             str,
             Matches(
-                r"arn:aws[a-z-]*:iam::\d{12}:(role|user)/.+",
-                "it is not the ARN of an IAM role or user",
-                "write it as in arn:aws:iam::111122223333:role/Admin",
+                r"arn:aws[a-z-]*:iam::(\d{12}|aws):policy/.+",
+                "it is not the ARN of an IAM policy",
+                "write it as in arn:aws:iam::111122223333:policy/boundary",
             ),
-        ],
-        ...,
-    ] = Field((), description="IAM roles and users that administer the cluster.")
+        ]
+        | None
+    ) = Field(None, description="The policy that bounds every role that is made.")
 
 
 class HeadNode(Section):
@@ -205,7 +269,9 @@ class Platform(Section):
     teams: tuple[Team, ...] = Field((), description="Who shares the nodes.")
     observability: Observability = Field(default_factory=Observability)
     kubernetes: Kubernetes | None = Field(None, description="Only with eks and hyperpod-eks.")
+    hyperpod: HyperPod | None = Field(None, description="Only with hyperpod-eks and hyperpod-slurm.")
     slurm: Slurm | None = Field(None, description="Only with hyperpod-slurm.")
+    iam: Iam = Field(default_factory=Iam)
 
     def zone_of(self, group: NodeGroup) -> str:
         """The zone id the group's nodes are in."""
@@ -215,6 +281,24 @@ class Platform(Section):
     def kubernetes_or_default(self) -> Kubernetes:
         """The `kubernetes` section, with its defaults where the file leaves it out."""
         return self.kubernetes or Kubernetes()
+
+    @property
+    def hyperpod_or_default(self) -> HyperPod:
+        """The `hyperpod` section, with its defaults where the file leaves it out."""
+        return self.hyperpod or HyperPod()
+
+    @property
+    def task_governance(self) -> bool:
+        """Whether HyperPod's task governance shares the nodes between the teams."""
+        asked = self.hyperpod_or_default.task_governance
+        return self.orchestrator is Orchestrator.HYPERPOD_EKS and (bool(self.teams) if asked is None else asked)
+
+    @property
+    def kueue(self) -> bool:
+        """Whether Kueue, which the platform installs itself, shares the nodes between the teams."""
+        return (
+            self.orchestrator is Orchestrator.EKS and bool(self.teams) and self.kubernetes_or_default.queues == "kueue"
+        )
 
     @property
     def slurm_or_default(self) -> Slurm:

@@ -63,6 +63,8 @@ def sections_match_the_orchestrator(platform: Platform, _catalogue: Catalogue) -
     chosen = platform.orchestrator
     if platform.slurm and chosen.is_kubernetes:
         yield ("slurm",), f"the orchestrator is {chosen.value}, which has no Slurm", "remove the section"
+    if platform.hyperpod and not chosen.is_hyperpod:
+        yield ("hyperpod",), f"the orchestrator is {chosen.value}, which is not HyperPod", "remove the section"
     if platform.kubernetes and not chosen.is_kubernetes:
         yield ("kubernetes",), f"the orchestrator is {chosen.value}, which has no Kubernetes", "remove the section"
 
