@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from trainway.spec.addressing import AddressesDoNotFit, AddressPlan, plan_addresses
 from trainway.spec.catalogue import load_catalogue
-from trainway.spec.platform import Kubernetes, Network, NodeGroup, Orchestrator, Platform, SystemNodes
+from trainway.spec.platform import MOST_NODE_GROUPS, Kubernetes, Network, NodeGroup, Orchestrator, Platform, SystemNodes
 from trainway.spec.subnets import SubnetRole, node_subnets, shared_subnets
 
 CATALOGUE = load_catalogue()
@@ -38,6 +38,7 @@ def platform(cidr: str, orchestrator: Orchestrator, groups: list[tuple[str, int]
 
 
 GROUPS = st.lists(st.tuples(st.sampled_from(TYPES), st.integers(1, 2000)), min_size=1, max_size=16)
+MANY = st.lists(st.tuples(st.sampled_from(TYPES), st.integers(1, 40)), min_size=9, max_size=MOST_NODE_GROUPS)
 
 
 def planned(cidr: str, orchestrator: Orchestrator, groups: list[tuple[str, int]]) -> AddressPlan | None:
@@ -53,7 +54,7 @@ def planned(cidr: str, orchestrator: Orchestrator, groups: list[tuple[str, int]]
 
 
 @settings(max_examples=2000, deadline=None)
-@given(st.sampled_from(list(Orchestrator)), GROUPS, st.sampled_from(RANGES))
+@given(st.sampled_from(list(Orchestrator)), GROUPS | MANY, st.sampled_from(RANGES))
 def test_a_plan_fits_or_is_refused_with_its_sum(
     orchestrator: Orchestrator, groups: list[tuple[str, int]], cidr: str
 ) -> None:
@@ -73,20 +74,31 @@ def test_a_plan_fits_or_is_refused_with_its_sum(
 
 
 @settings(max_examples=2000, deadline=None)
-@given(st.data(), st.sampled_from(list(Orchestrator)), GROUPS, st.sampled_from(RANGES))
+@given(st.data(), st.sampled_from(list(Orchestrator)), GROUPS | MANY, st.sampled_from(RANGES))
 def test_a_group_that_grows_or_is_added_moves_no_other(
     data: st.DataObject, orchestrator: Orchestrator, groups: list[tuple[str, int]], cidr: str
 ) -> None:
     grown = data.draw(st.integers(0, len(groups) - 1))
     instance_type, largest = groups[grown]
     more = data.draw(st.integers(largest, 4000))
-    changed = [*groups[:grown], (instance_type, more), *groups[grown + 1 :], *data.draw(GROUPS)]
-    before, after = planned(cidr, orchestrator, groups), planned(cidr, orchestrator, changed)
+    changed = [*groups[:grown], (instance_type, more), *groups[grown + 1 :], *data.draw(GROUPS | MANY)]
+    before, after = (planned(cidr, orchestrator, each[:MOST_NODE_GROUPS]) for each in (groups, changed))
     if before is None or after is None:
         return
     places = {subnet.name: subnet.cidr for subnet in after.subnets}
     moved = {subnet.name for subnet in before.subnets if places[subnet.name] != subnet.cidr}
     assert moved <= {f"nodes-group-{grown}"}
+
+
+def test_groups_beyond_the_shares_have_a_range_together() -> None:
+    plan = planned("10.0.0.0/16", Orchestrator.EKS, [("p5.48xlarge", 8)] * 25)
+    assert plan is not None
+    assert [str(cidr) for cidr in plan.vpc_cidrs] == ["10.0.0.0/16", "100.127.0.0/16", "100.126.0.0/16"]
+    places = {subnet.name: str(subnet.cidr) for subnet in plan.subnets}
+    assert places["nodes-group-7"] == "10.0.240.0/20"
+    assert places["nodes-group-8"] == "100.127.0.0/20"
+    assert places["nodes-group-23"] == "100.127.240.0/20"
+    assert places["nodes-group-24"] == "100.126.0.0/20"
 
 
 def test_a_group_too_large_for_its_share_gets_a_range_of_its_own() -> None:
@@ -102,7 +114,11 @@ def test_a_group_too_large_for_its_share_gets_a_range_of_its_own() -> None:
         ("10.0.0.0/16", [("p5.48xlarge", 2000)], "a subnet is at most a /16: nodes-group-0: 98000"),
         ("10.0.0.0/22", [("m7i.8xlarge", 1)], "the smallest of 10.0.0.0/22 would be a /29"),
         ("10.0.0.0/21", [("m7i.8xlarge", 1)], "in 10.0.0.0/21 this subnet would be 10.0.0.0/28: public-0: 16"),
-        ("10.0.0.0/20", [("p5.48xlarge", 100)] * 5, "a VPC has at most 5 ranges, and beside 10.0.0.0/20 each"),
+        (
+            "10.0.0.0/20",
+            [("p5.48xlarge", 100)] * 5,
+            "a VPC has at most 5 ranges, and beside 10.0.0.0/20 each of these needs one",
+        ),
     ],
 )
 def test_what_cannot_fit_is_refused_with_its_sum(cidr: str, groups: list[tuple[str, int]], said: str) -> None:

@@ -4,14 +4,16 @@ A subnet cannot be enlarged or moved while anything lives in it, so the layout i
 place depends on nothing but what it is for. The VPC's range is cut into sixteen equal shares. The first is divided
 among the public subnets; each of the others is one subnet, far larger than it need be today, for addresses of a
 private range cost nothing: the cluster subnets of the zones, storage's, and the node groups' in the order of the file.
-A node group that is too large for a share, or for which none is left, gets a range of its own from RFC 6598's shared
-address space, which any VPC can add. What cannot fit is refused with the sum written out.
+Node groups beyond those share further ranges, cut in the same way, and one that is too large for a share gets a range
+of its own; both are of RFC 6598's shared address space, which any VPC can add. What cannot fit is refused with the sum
+written out.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from ipaddress import IPv4Network
 
 from trainway.spec.catalogue import Catalogue
@@ -107,31 +109,42 @@ def plan_addresses(platform: Platform, catalogue: Catalogue) -> AddressPlan:
             remedy = "use fewer system nodes" if largest else LARGER_RANGE
             raise AddressesDoNotFit(f"in {primary} this subnet would be {share}", [need], remedy)
 
-    shares, own_ranges = list(places[SubnetRole.NODES]), _own_ranges()
-    outgrown = {
-        need.name: number
-        for number, need in enumerate(nodes)
-        if need.name not in adopted and (number >= len(shares) or not need.fits(shares[number]))
-    }
     ranges = existing.cidrs if existing else (primary,)
-    if len(ranges) + len(outgrown) > (limit := service_facts().vpc.cidr_blocks):
+    shares = list(places[SubnetRole.NODES])
+    found = {need.name: _node_place(need, number, shares) for number, need in enumerate(nodes)}
+    candidates += [(need, found[need.name][0]) for need in nodes]
+    # In the order of the groups, each once.
+    added = tuple({own: None for name, (_, own) in found.items() if own and name not in adopted})
+    if len(ranges) + len(added) > (limit := service_facts().vpc.cidr_blocks):
         has = " and ".join(map(str, ranges))
-        reason = f"a VPC has at most {limit} ranges, and beside {has} each of these needs its own"
+        reason = f"a VPC has at most {limit} ranges, and beside {has} each of these needs one that is not in it"
         remedy = f"lower their max_counts, or have fewer groups, or {LARGER_RANGE}"
-        raise AddressesDoNotFit(reason, [need for need in nodes if need.name in outgrown], remedy)
-    for number, need in enumerate(nodes):
-        # Beyond the last share is only what outgrew it or was adopted; for the latter it does not matter.
-        place = own_ranges[number] if need.name in outgrown else shares[min(number, len(shares) - 1)]
-        if need.name in outgrown and not need.fits(place):
+        raise AddressesDoNotFit(reason, [n for n in nodes if n.name not in adopted and found[n.name][1]], remedy)
+    for need, place in candidates:
+        if need.name not in adopted and not need.fits(place):
             reason = f"a subnet is at most a /{place.prefixlen}"
             raise AddressesDoNotFit(reason, [need], "divide it into several node groups, or lower its max_count")
-        candidates.append((need, place))
 
     subnets = tuple(adopted.get(need.name) or Subnet(place, need) for need, place in candidates)
-    added = tuple(own_ranges[number] for number in outgrown.values())
     if existing:
         added = _added_to(existing, primary, added, [subnet for subnet in subnets if not subnet.adopted])
     return AddressPlan((*ranges, *added), added, subnets)
+
+
+def _node_place(need: SubnetNeed, number: int, shares: list[IPv4Network]) -> tuple[IPv4Network, IPv4Network | None]:
+    """Where the subnet of a group with that number lies, and the range that has to be added for it, if one has.
+
+    A share of the VPC's range; beyond the last of those, one of a range that sixteen groups have together, counted from
+    the end of the shared address space; and for what is too large for either, a range of its own, from the beginning.
+    """
+    own_ranges = _own_ranges()
+    if number < len(shares):
+        share, added = shares[number], None
+    else:
+        block, index = divmod(number - len(shares), 2**SHARE_BITS)
+        added = own_ranges[-1 - block]
+        share = list(added.subnets(SHARE_BITS))[index]
+    return (share, added) if need.fits(share) else (own_ranges[number], own_ranges[number])
 
 
 def _adopted(existing: ExistingNetwork, needs: Iterable[SubnetNeed]) -> dict[str, Subnet]:
@@ -182,6 +195,7 @@ def _places(primary: IPv4Network, needs: tuple[SubnetNeed, ...]) -> dict[SubnetR
     }
 
 
+@cache
 def _own_ranges() -> list[IPv4Network]:
     """For each node group in turn, the range that it would have to itself."""
     vpc = service_facts().vpc

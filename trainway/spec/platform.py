@@ -26,6 +26,8 @@ from trainway.spec.fields import (
 # As many as the largest Region has, us-east-1 (read 2026-11-21):
 # https://docs.aws.amazon.com/global-infrastructure/latest/regions/aws-availability-zones.html
 MOST_ZONES = 6
+# As many as the address plan has places for, and more than an EKS cluster may have without a quota increase.
+MOST_NODE_GROUPS = 40
 # Where every node and every pod finds the file system.
 MOUNT_PATH = "/fsx"
 
@@ -174,12 +176,10 @@ class Kubernetes(Section):
     ] = Field("1.34", description="The Kubernetes minor version, in quotes.")
     system_nodes: SystemNodes = Field(default_factory=SystemNodes)
     admins: tuple[Principal, ...] = Field((), description="IAM roles and users that administer the cluster.")
-    viewers: tuple[Principal, ...] = Field(
-        (), description="IAM roles and users that see everything and change nothing."
-    )
+    viewers: tuple[Principal, ...] = Field((), description="IAM roles and users that see all and change nothing.")
     queues: Literal["kueue", "none"] = Field(
         "kueue",
-        description="What holds jobs until their team's nodes are free, with the orchestrator eks; HyperPod has its own.",
+        description="What holds jobs until nodes are free, with the orchestrator eks; HyperPod has its own.",
     )
     mpi_operator: bool = Field(False, description="Jobs that mpirun starts, MPIJob v2beta1.")
 
@@ -263,7 +263,9 @@ class Platform(Section):
     network: Annotated[Network, BeforeValidator(_from_word, json_schema_input_type=Access | Network)] = Field(
         default_factory=Network, description="The VPC; one word, private or closed, stands for its access."
     )
-    node_groups: tuple[NodeGroup, ...] = Field(min_length=1, description="The nodes that jobs run on.")
+    node_groups: tuple[NodeGroup, ...] = Field(
+        min_length=1, max_length=MOST_NODE_GROUPS, description="The nodes that jobs run on."
+    )
     storage: Storage = Field(default_factory=Storage)
     image: Image = Field(default_factory=Image)
     teams: tuple[Team, ...] = Field((), description="Who shares the nodes.")
