@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 
 import aws_cdk as cdk
+from aws_cdk import aws_iam as iam
 
 from stacks.constructs.bundle import make_bundle
 from stacks.eks import EksStack
@@ -29,6 +30,9 @@ CLUSTERS = {
 
 def add_stacks(app: cdk.App, platform: Platform) -> None:
     """Network → storage → image → cluster → observability, each given the ones it stands on."""
+    if platform.iam.permissions_boundary:
+        boundary = iam.ManagedPolicy.from_managed_policy_arn(app, "Boundary", platform.iam.permissions_boundary)
+        iam.PermissionsBoundary.of(app).apply(boundary)
     name, env, catalogue = platform.name, cdk.Environment(region=platform.region), load_catalogue()
     manifests = cluster_manifests(platform, catalogue)
     bundle = make_bundle(Path(app.outdir) / "bundle", manifests)

@@ -9,7 +9,8 @@ from constructs import Construct
 from stacks.constructs.delivery import Delivery
 from stacks.constructs.execution_role import ExecutionRole
 from stacks.constructs.hand_off import write_hand_off
-from stacks.constructs.hyperpod import instance_group
+from stacks.constructs.hyperpod import autoscaler_role, instance_group, node_recovery, tiered_storage
+from stacks.constructs.hyperpod_addons import hyperpod_addons
 from stacks.constructs.kubernetes import Kubernetes
 from stacks.constructs.permissions import needs_policies
 from stacks.constructs.scripts_stage import SCRIPTS_PREFIX, life_cycle_scripts, scripts_stage
@@ -23,6 +24,7 @@ class HyperPodEksStack(cdk.Stack):
 
     def __init__(self, scope: Construct, id: str, *, foundation: Foundation) -> None:
         platform, network, bucket = foundation.platform, foundation.network, foundation.storage.bucket
+        settings, catalogue = platform.hyperpod_or_default, foundation.catalogue
         super().__init__(scope, id, env=foundation.env, description=f"Trainway {platform.name}: HyperPod on EKS")
         kubernetes = Kubernetes(self, "Kubernetes", foundation=foundation)
         control_plane = kubernetes.control_plane
@@ -51,7 +53,12 @@ class HyperPodEksStack(cdk.Stack):
             orchestrator=Cluster.OrchestratorProperty(
                 eks=Cluster.ClusterOrchestratorEksConfigProperty(cluster_arn=eks_arn)
             ),
-            node_recovery="Automatic",
+            node_recovery=node_recovery(settings),
+            tiered_storage_config=tiered_storage(settings),
+            auto_scaling=Cluster.ClusterAutoScalingConfigProperty(mode="Enable", auto_scaler_type="Karpenter")
+            if settings.autoscaling
+            else None,
+            cluster_role=autoscaler_role(self, "AutoscalerRole").role_arn if settings.autoscaling else None,
             node_provisioning_mode="Continuous",
             vpc_config=Cluster.VpcConfigProperty(
                 security_group_ids=security_group_ids, subnets=[network.subnet_of(platform.node_groups[0])]
@@ -59,13 +66,14 @@ class HyperPodEksStack(cdk.Stack):
             instance_groups=[
                 instance_group(
                     name=group.name,
-                    instance=foundation.catalogue[group.instance_type],
+                    instance=catalogue[group.instance_type],
                     count=group.count,
                     role=execution.role,
                     scripts=scripts,
                     subnet_id=network.subnet_of(group),
                     security_group_ids=security_group_ids,
                     root_volume_gib=group.root_volume_gib,
+                    settings=settings,
                     group=group,
                 )
                 for group in platform.node_groups
@@ -74,4 +82,5 @@ class HyperPodEksStack(cdk.Stack):
         needs_policies(hyperpod, execution.role)
         for stage in ("scripts", "cluster"):
             hyperpod.add_resource_dependency(delivery.stage_done[stage])
+        hyperpod_addons(self, control_plane=control_plane, platform=platform, catalogue=catalogue, hyperpod=hyperpod)
         write_hand_off(self, foundation, cluster_arn=hyperpod.attr_cluster_arn, namespaces=kubernetes.namespaces)

@@ -11,7 +11,7 @@ from constructs import Construct
 from stacks.constructs.delivery import Delivery
 from stacks.constructs.execution_role import ExecutionRole
 from stacks.constructs.hand_off import write_hand_off
-from stacks.constructs.hyperpod import instance_group
+from stacks.constructs.hyperpod import instance_group, node_recovery
 from stacks.constructs.permissions import needs_policies
 from stacks.constructs.scripts_stage import (
     CONTROLLER_GROUP,
@@ -44,6 +44,7 @@ class HyperPodSlurmStack(cdk.Stack):
         )
         common: dict[str, Any] = {
             "role": execution.role,
+            "settings": platform.hyperpod_or_default,
             "scripts": scripts,
             "security_group_ids": network.node_group_ids,
             "lustre": storage.lustre.file_system,
@@ -85,7 +86,7 @@ class HyperPodSlurmStack(cdk.Stack):
             orchestrator=Cluster.OrchestratorProperty(
                 slurm=Cluster.ClusterOrchestratorSlurmConfigProperty(slurm_config_strategy="Managed")
             ),
-            node_recovery="Automatic",
+            node_recovery=node_recovery(platform.hyperpod_or_default),
             vpc_config=Cluster.VpcConfigProperty(security_group_ids=network.node_group_ids, subnets=[head_subnet]),
             instance_groups=groups,
         )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+from collections.abc import Sequence
 
 import aws_cdk as cdk
 from aws_cdk import aws_eks as eks
@@ -16,6 +18,7 @@ from stacks.constructs.node_security_groups import allow_itself
 from stacks.constructs.permissions import Permission, grant
 from trainway.manifests.chart_values import NODES_LABEL
 from trainway.spec.catalogue import Catalogue, Instance
+from trainway.spec.groups import VIEWERS, members_group
 from trainway.spec.platform import Platform, SystemNodes
 from trainway.spec.pod_network import cni_settings
 
@@ -91,8 +94,7 @@ class ControlPlane(Construct):
         self.security_group_id = self.cluster.attr_cluster_security_group_id
         # EKS lets its group out to 0.0.0.0/0, which does not count for EFA; what it lets in from itself is there.
         allow_itself(self.cluster, self.security_group_id, ingress=False)
-        for index, admin in enumerate(kubernetes.admins):
-            self.grant_admin(f"Admin{index}", admin)
+        self._let_in(platform)
         networking = [self._addon(addon) for addon in ADDONS_BEFORE_NODES]
         self.node_role = self._node_role()
         nodes = kubernetes.system_nodes
@@ -105,20 +107,39 @@ class ControlPlane(Construct):
             addon.add_resource_dependency(system)
             self.ready.append(addon)
 
-    def grant_admin(self, id: str, principal_arn: str) -> eks.CfnAccessEntry:
-        """Lets an IAM role or user administer the cluster."""
+    def let_in(
+        self, id: str, principal_arn: str, *, groups: Sequence[str] = (), admin: bool = True
+    ) -> eks.CfnAccessEntry:
+        """Lets an IAM role or user administer the cluster, or be in groups that RBAC speaks of."""
+        policy = eks.CfnAccessEntry.AccessPolicyProperty(
+            policy_arn=f"arn:{cdk.Aws.PARTITION}:eks::aws:{CLUSTER_ADMIN}",
+            access_scope=eks.CfnAccessEntry.AccessScopeProperty(type="cluster"),
+        )
         return eks.CfnAccessEntry(
             self,
             id,
             cluster_name=self.cluster.ref,
             principal_arn=principal_arn,
-            access_policies=[
-                eks.CfnAccessEntry.AccessPolicyProperty(
-                    policy_arn=f"arn:{cdk.Aws.PARTITION}:eks::aws:{CLUSTER_ADMIN}",
-                    access_scope=eks.CfnAccessEntry.AccessScopeProperty(type="cluster"),
-                )
-            ],
+            access_policies=[policy] if admin else None,
+            kubernetes_groups=list(groups) or None,
         )
+
+    def _let_in(self, platform: Platform) -> None:
+        """One entry a person or role, however many parts they have."""
+        kubernetes, groups = platform.kubernetes_or_default, dict[str, list[str]]()
+        for viewer in kubernetes.viewers:
+            groups.setdefault(viewer, []).append(VIEWERS)
+        for team in platform.teams:
+            for member in team.members:
+                groups.setdefault(member, []).append(members_group(team.name))
+        for principal in dict.fromkeys((*kubernetes.admins, *groups)):
+            self.let_in(
+                # By the principal, and not by its place: an entry that moves would meet itself.
+                f"Principal{hashlib.sha256(principal.encode()).hexdigest()[:8]}",
+                principal,
+                groups=groups.get(principal, ()),
+                admin=principal in kubernetes.admins,
+            )
 
     def pod_identity(self, id: str, *, namespace: str, service_account: str, role: iam.IRole) -> None:
         """Gives the pods of a service account an IAM role."""

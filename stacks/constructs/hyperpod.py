@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from aws_cdk import aws_fsx as fsx
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_sagemaker as sagemaker
+from constructs import Construct
 
+from stacks.constructs.permissions import Permission, grant, regional_arn
 from trainway.manifests.chart_values import NODES_LABEL
 from trainway.spec.capacity import TrainingPlan
 from trainway.spec.catalogue import Instance, InterfaceKind
-from trainway.spec.platform import MOUNT_PATH, NodeGroup
+from trainway.spec.platform import MOUNT_PATH, HyperPod, NodeGroup, Patching
 
 Cluster = sagemaker.CfnCluster
 
@@ -40,6 +42,7 @@ def instance_group(
     subnet_id: str,
     security_group_ids: list[str],
     root_volume_gib: int,
+    settings: HyperPod,
     group: NodeGroup | None = None,
     slurm: Cluster.ClusterSlurmConfigProperty | None = None,
     lustre: fsx.CfnFileSystem | None = None,
@@ -58,7 +61,8 @@ def instance_group(
         ),
         training_plan_arn=capacity.training_plan if isinstance(capacity, TrainingPlan) else None,
         capacity_requirements=Cluster.ClusterCapacityRequirementsProperty(spot={}) if capacity == "spot" else None,
-        on_start_deep_health_checks=_deep_health_checks(instance) if slurm is None else None,
+        on_start_deep_health_checks=_deep_health_checks(instance, settings) if slurm is None else None,
+        scheduled_update_config=_patching(settings.patching) if settings.patching else None,
         override_vpc_config=Cluster.VpcConfigProperty(security_group_ids=security_group_ids, subnets=[subnet_id]),
         network_interface=_efa_only(instance),
         instance_storage_configs=_storage(root_volume_gib, lustre),
@@ -67,9 +71,50 @@ def instance_group(
     )
 
 
-def _deep_health_checks(instance: Instance) -> list[str] | None:
+def node_recovery(settings: HyperPod) -> str:
+    """Whether the service replaces or reboots nodes that fail."""
+    return "Automatic" if settings.node_recovery else "None"
+
+
+def tiered_storage(settings: HyperPod) -> Cluster.TieredStorageConfigProperty | None:
+    """Memory of the nodes that holds checkpoints, so that a restart reads them from a neighbour."""
+    percent = settings.checkpoint_memory_percent
+    if percent is None:
+        return None
+    return Cluster.TieredStorageConfigProperty(mode="Enable", instance_memory_allocation_percentage=percent)
+
+
+def autoscaler_role(scope: Construct, id: str) -> iam.Role:
+    """The role in which Karpenter, which the service runs, adds and removes nodes.
+
+    https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-spot.html, Create cluster role (read 2026-11-21)
+    """
+    role = iam.Role(scope, id, assumed_by=iam.ServicePrincipal("hyperpod.sagemaker.amazonaws.com"))
+    clusters = regional_arn("sagemaker", "cluster/*")
+    change = ("sagemaker:BatchAddClusterNodes", "sagemaker:BatchDeleteClusterNodes")
+    grant(role, Permission(change, (clusters,), because="The cluster gets its id when it is made, with this role."))
+    return role
+
+
+def _deep_health_checks(instance: Instance, settings: HyperPod) -> list[str] | None:
     """Stress the accelerators and the fabric of a node before a job finds out."""
-    return ["InstanceStress", "InstanceConnectivity"] if instance.accelerator else None
+    return list(settings.deep_health_checks) or None if instance.accelerator else None
+
+
+def _patching(patching: Patching) -> Cluster.ScheduledUpdateConfigProperty:
+    """Some nodes at a time, and back to the image before when an alarm rings."""
+    batch = Cluster.CapacitySizeConfigProperty(type="INSTANCE_COUNT", value=patching.batch)
+    alarms = [Cluster.AlarmDetailsProperty(alarm_name=name) for name in patching.rollback_alarms]
+    return Cluster.ScheduledUpdateConfigProperty(
+        schedule_expression=patching.schedule,
+        deployment_config=Cluster.DeploymentConfigProperty(
+            rolling_update_policy=Cluster.RollingUpdatePolicyProperty(
+                maximum_batch_size=batch, rollback_maximum_batch_size=batch
+            ),
+            wait_interval_in_seconds=patching.wait_minutes * 60,
+            auto_rollback_configuration=alarms or None,
+        ),
+    )
 
 
 def _efa_only(instance: Instance) -> Cluster.ClusterNetworkInterfaceProperty | None:

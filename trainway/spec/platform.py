@@ -184,13 +184,21 @@ class Kubernetes(Section):
     mpi_operator: bool = Field(False, description="Jobs that mpirun starts, MPIJob v2beta1.")
 
 
+# The form that the service takes, field by field: CronScheduleExpression in the registry's schema of
+# AWS::SageMaker::Cluster, as cfn-lint 1.58.0 carries it (read 2026-11-21).
+CRON = (
+    r"cron\(([0-5]?[0-9]|) ([01]?[0-9]|2[0-3]) (0?[1-9]|[12][0-9]|3[01]|\?) (0?[1-9]|1[0-2]|\*|\*/([1-9]|1[0-2])|) "
+    r"(MON|TUE|WED|THU|FRI|SAT|SUN|[1-7]|\?|L|[1-7]#[1-5]|[1-7]L) (20[2-9][0-9]|\*|)\)"
+)
+
+
 class Patching(Section):
     """When HyperPod brings nodes to a new image, some at a time."""
 
     schedule: Annotated[
         str,
         Matches(
-            r"cron\([^()]+\)",
+            CRON,
             "it is not a schedule",
             "write it as in cron(0 3 ? * SUN *): minute, hour, day of the month, month, day of the week, year",
         ),
@@ -219,7 +227,6 @@ class HyperPod(Section):
     task_governance: bool | None = Field(
         None, description="Quotas and priorities between teams, an EKS add-on. Default: where the file names teams."
     )
-    observability: bool = Field(False, description="Metrics to Amazon Managed Prometheus and Grafana, an EKS add-on.")
 
 
 class Iam(Section):

@@ -69,6 +69,23 @@ def sections_match_the_orchestrator(platform: Platform, _catalogue: Catalogue) -
         yield ("kubernetes",), f"the orchestrator is {chosen.value}, which has no Kubernetes", "remove the section"
 
 
+def what_only_kubernetes_has_is_not_asked_of_slurm(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
+    """HyperPod's add-ons, Karpenter, tiered checkpoints and deep health checks on start are for EKS."""
+    if platform.hyperpod is None or platform.orchestrator.is_kubernetes:
+        return
+    only_on_eks = (
+        "autoscaling",
+        "checkpoint_memory_percent",
+        "deep_health_checks",
+        "task_governance",
+        "training_operator",
+    )
+    for key in only_on_eks:
+        if key in platform.hyperpod.model_fields_set and getattr(platform.hyperpod, key):
+            reason = "HyperPod has it on EKS only"
+            yield ("hyperpod", key), reason, "remove the key, or use the orchestrator hyperpod-eks"
+
+
 def node_groups_are_named_once(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
     """Node group names are unique, and none takes the name of a group that the platform adds."""
     seen = Counter[str]()
@@ -258,6 +275,7 @@ RULES: tuple[Rule, ...] = (
     zones_are_named_once,
     eks_has_its_zones,
     sections_match_the_orchestrator,
+    what_only_kubernetes_has_is_not_asked_of_slurm,
     addresses_fit,
     adopted_subnets_are_planned_ones,
     an_existing_network_says_where_new_subnets_go,

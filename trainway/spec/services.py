@@ -68,9 +68,10 @@ class Ec2QuotaFacts(_Facts):
 
 
 class HyperPodFacts(_Facts):
-    """SageMaker's quotas on HyperPod instances of any type: name to code."""
+    """SageMaker's quotas on HyperPod instances of any type, name to code; where its scheduler's policy can be made."""
 
     instance_quotas: dict[str, str]
+    scheduler_config_regions: tuple[str, ...]
 
 
 class ServiceFacts(BaseModel):

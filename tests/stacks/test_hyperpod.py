@@ -1,0 +1,273 @@
+"""What a HyperPod cluster can be asked for, switch by switch."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import botocore
+import pytest
+import yaml
+from botocore.model import ServiceModel
+from botocore.validate import ParamValidator
+
+from tests.synthesis import Template, make_app, resources, templates
+from trainway.spec.catalogue import load_catalogue
+from trainway.spec.loader import load_platform
+from trainway.spec.problems import SpecError
+
+PLATFORM: dict[str, Any] = {
+    "name": "full",
+    "region": "us-east-1",
+    "zones": ["use1-az4", "use1-az1"],
+    "orchestrator": "hyperpod-eks",
+    "node_groups": [
+        {"name": "train", "instance_type": "p5.48xlarge", "count": 1, "max_count": 8},
+        {"name": "data", "instance_type": "m7i.8xlarge", "count": 0, "max_count": 2},
+    ],
+}
+TEAMS = [
+    {"name": "research", "guarantee": {"p5.48xlarge": 2}, "priority": "high"},
+    {"name": "product", "guarantee": {"p5.48xlarge": 1, "m7i.8xlarge": 1}, "borrow": False},
+    {"name": "guests"},
+]
+
+
+def write(tmp_path: Path, **changes: Any) -> Path:
+    file = tmp_path / "platform.yaml"
+    file.write_text(yaml.safe_dump(PLATFORM | changes))
+    return file
+
+
+def cluster(tmp_path: Path, **changes: Any) -> Template:
+    return templates(make_app(write(tmp_path, **changes), tmp_path / "out"))["cluster"]
+
+
+def hyperpod(template: Template) -> dict[str, Any]:
+    (found,) = resources(template, "AWS::SageMaker::Cluster").values()
+    return dict(found)
+
+
+def test_without_a_section_it_recovers_its_nodes_and_checks_them(tmp_path: Path) -> None:
+    made = hyperpod(cluster(tmp_path))
+    assert made["NodeRecovery"] == "Automatic"
+    assert made["NodeProvisioningMode"] == "Continuous"
+    train, data = made["InstanceGroups"]
+    assert train["OnStartDeepHealthChecks"] == ["InstanceStress", "InstanceConnectivity"]
+    assert "OnStartDeepHealthChecks" not in data
+    assert not {"AutoScaling", "ClusterRole", "TieredStorageConfig"} & set(made)
+    assert "ScheduledUpdateConfig" not in train
+
+
+@pytest.mark.parametrize(
+    ("switch", "value", "property", "expected"),
+    [
+        ("node_recovery", False, "NodeRecovery", "None"),
+        (
+            "checkpoint_memory_percent",
+            40,
+            "TieredStorageConfig",
+            {"Mode": "Enable", "InstanceMemoryAllocationPercentage": 40},
+        ),
+        ("autoscaling", True, "AutoScaling", {"Mode": "Enable", "AutoScalerType": "Karpenter"}),
+    ],
+)
+def test_a_switch_is_a_property_of_the_cluster(
+    tmp_path: Path, switch: str, value: Any, property: str, expected: Any
+) -> None:
+    assert hyperpod(cluster(tmp_path, hyperpod={switch: value}))[property] == expected
+
+
+def test_the_autoscaler_acts_in_a_role_of_its_own(tmp_path: Path) -> None:
+    template = cluster(tmp_path, hyperpod={"autoscaling": True})
+    role = hyperpod(template)["ClusterRole"]["Fn::GetAtt"][0]
+    (trust,) = resources(template, "AWS::IAM::Role")[role]["AssumeRolePolicyDocument"]["Statement"]
+    assert trust["Principal"] == {"Service": "hyperpod.sagemaker.amazonaws.com"}
+
+
+def test_chosen_health_checks_are_the_ones_that_run(tmp_path: Path) -> None:
+    made = hyperpod(cluster(tmp_path, hyperpod={"deep_health_checks": ["InstanceStress"]}))
+    assert made["InstanceGroups"][0]["OnStartDeepHealthChecks"] == ["InstanceStress"]
+    none = hyperpod(cluster(tmp_path, hyperpod={"deep_health_checks": []}))
+    assert "OnStartDeepHealthChecks" not in none["InstanceGroups"][0]
+
+
+@pytest.mark.parametrize("orchestrator", ["hyperpod-eks", "hyperpod-slurm"])
+def test_patches_come_some_nodes_at_a_time_and_go_back_when_an_alarm_rings(tmp_path: Path, orchestrator: str) -> None:
+    patching = {"schedule": "cron(0 3 ? * SUN *)", "batch": 2, "wait_minutes": 30, "rollback_alarms": ["loss-is-nan"]}
+    made = hyperpod(cluster(tmp_path, orchestrator=orchestrator, hyperpod={"patching": patching}))
+    batch = {"Type": "INSTANCE_COUNT", "Value": 2}
+    for group in made["InstanceGroups"]:
+        assert group["ScheduledUpdateConfig"] == {
+            "ScheduleExpression": "cron(0 3 ? * SUN *)",
+            "DeploymentConfig": {
+                "RollingUpdatePolicy": {"MaximumBatchSize": batch, "RollbackMaximumBatchSize": batch},
+                "WaitIntervalInSeconds": 1800,
+                "AutoRollbackConfiguration": [{"AlarmName": "loss-is-nan"}],
+            },
+        }
+
+
+@pytest.mark.parametrize("schedule", ["cron(0 3 ? * SUNDAY *)", "every sunday", "cron(61 3 ? * SUN *)", "rate(1 day)"])
+def test_a_schedule_that_the_service_would_refuse_is_an_error_in_the_file(tmp_path: Path, schedule: str) -> None:
+    with pytest.raises(SpecError, match="it is not a schedule"):
+        load_platform(write(tmp_path, hyperpod={"patching": {"schedule": schedule}}))
+
+
+@pytest.mark.parametrize(
+    "section",
+    [{"autoscaling": True}, {"training_operator": True}, {"task_governance": True}, {"checkpoint_memory_percent": 20}],
+)
+def test_slurm_is_not_asked_for_what_only_kubernetes_has(tmp_path: Path, section: dict[str, Any]) -> None:
+    with pytest.raises(SpecError, match="HyperPod has it on EKS only"):
+        load_platform(write(tmp_path, orchestrator="hyperpod-slurm", hyperpod=section))
+
+
+def test_plain_eks_has_no_hyperpod_section(tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match="the orchestrator is eks, which is not HyperPod"):
+        load_platform(write(tmp_path, orchestrator="eks", hyperpod={"node_recovery": True}))
+
+
+# --- add-ons
+
+
+def addons(template: Template) -> dict[str, list[str]]:
+    """What each add-on waits for, by the add-on's name."""
+    return {
+        resource["Properties"]["AddonName"]: resource.get("DependsOn", [])
+        for resource in template["Resources"].values()
+        if resource["Type"] == "AWS::EKS::Addon"
+    }
+
+
+def test_the_training_operator_waits_for_cert_manager_and_has_its_role(tmp_path: Path) -> None:
+    template = cluster(tmp_path, hyperpod={"training_operator": True})
+    found = addons(template)
+    assert found["amazon-sagemaker-hyperpod-training-operator"] == ["CertManager"]
+    assert any("SystemNodes" in name for name in found["cert-manager"])
+    identities = resources(template, "AWS::EKS::PodIdentityAssociation").values()
+    assert ("aws-hyperpod", "hp-training-operator-controller-manager") in [
+        (each["Namespace"], each["ServiceAccount"]) for each in identities
+    ]
+
+
+def test_teams_are_governed_unless_the_file_says_otherwise(tmp_path: Path) -> None:
+    name = "amazon-sagemaker-hyperpod-taskgovernance"
+    assert name not in addons(cluster(tmp_path))
+    assert name in addons(cluster(tmp_path, teams=TEAMS))
+    assert name not in addons(cluster(tmp_path, teams=TEAMS, hyperpod={"task_governance": False}))
+
+
+def test_each_team_has_its_guarantee_and_borrows_at_most_the_rest(tmp_path: Path) -> None:
+    template = cluster(tmp_path, teams=TEAMS)
+    quotas = {
+        quota["ComputeQuotaTarget"]["TeamName"]: quota
+        for quota in resources(template, "AWS::SageMaker::ComputeQuota").values()
+    }
+    research, product, guests = (quotas[team]["ComputeQuotaConfig"] for team in ("research", "product", "guests"))
+    assert research["ComputeQuotaResources"] == [{"InstanceType": "ml.p5.48xlarge", "Count": 2}]
+    assert research["ResourceSharingConfig"]["AbsoluteBorrowLimits"] == [
+        {"InstanceType": "ml.p5.48xlarge", "Count": 6},
+        {"InstanceType": "ml.m7i.8xlarge", "Count": 2},
+    ]
+    assert product["ResourceSharingConfig"] == {"Strategy": "Lend"}
+    assert guests["ComputeQuotaResources"] == []
+    assert guests["ResourceSharingConfig"]["AbsoluteBorrowLimits"][0]["Count"] == 8
+    weights = {team: quota["ComputeQuotaTarget"]["FairShareWeight"] for team, quota in quotas.items()}
+    assert weights["research"] > weights["product"] == weights["guests"]
+
+
+def test_what_the_service_is_asked_for_is_what_its_api_takes(tmp_path: Path) -> None:
+    """CloudFormation passes these properties on to CreateComputeQuota and CreateClusterSchedulerConfig."""
+    data = Path(botocore.__file__).parent / "data" / "sagemaker" / "2017-07-24" / "service-2.json.gz"
+    model = ServiceModel(json.loads(gzip.decompress(data.read_bytes())), "sagemaker")
+    template = cluster(tmp_path, teams=TEAMS)
+    arn = "arn:aws:sagemaker:us-east-1:111122223333:cluster/abcdefghijkl"
+    for kind, operation in (
+        ("AWS::SageMaker::ComputeQuota", "CreateComputeQuota"),
+        ("AWS::SageMaker::ClusterSchedulerConfig", "CreateClusterSchedulerConfig"),
+    ):
+        found = resources(template, kind).values()
+        assert found
+        for properties in found:
+            shape = model.operation_model(operation).input_shape
+            assert shape
+            report = ParamValidator().validate({**properties, "ClusterArn": arn}, shape)
+            assert not report.has_errors(), report.generate_report()
+
+
+def test_quotas_and_policy_wait_for_the_addon_and_the_addon_for_the_cluster(tmp_path: Path) -> None:
+    template = cluster(tmp_path, teams=TEAMS)
+    assert "HyperPod" in addons(template)["amazon-sagemaker-hyperpod-taskgovernance"]
+    for resource in template["Resources"].values():
+        if resource["Type"] in ("AWS::SageMaker::ComputeQuota", "AWS::SageMaker::ClusterSchedulerConfig"):
+            assert resource["DependsOn"] == ["TaskGovernance"]
+
+
+def test_the_policy_is_left_out_where_cloudformation_does_not_have_it(tmp_path: Path) -> None:
+    elsewhere = {"region": "us-west-2", "zones": ["usw2-az2", "usw2-az1"], "teams": TEAMS}
+    template = cluster(tmp_path, **elsewhere)
+    assert resources(template, "AWS::SageMaker::ComputeQuota")
+    assert not resources(template, "AWS::SageMaker::ClusterSchedulerConfig")
+
+
+# --- people, and what bounds every role
+
+
+def test_everybody_has_one_access_entry_with_all_their_parts(tmp_path: Path) -> None:
+    role = "arn:aws:iam::111122223333:role/{}".format
+    teams = [
+        {"name": "research", "members": [role("Ada"), role("Lead")]},
+        {"name": "product", "members": [role("Lead")]},
+    ]
+    kubernetes = {"admins": [role("Lead"), role("Ops")], "viewers": [role("Audit"), role("Ada")]}
+    template = cluster(tmp_path, teams=teams, kubernetes=kubernetes)
+    entries = {
+        entry["PrincipalArn"].rpartition("/")[2]: (bool(entry.get("AccessPolicies")), entry.get("KubernetesGroups", []))
+        for entry in resources(template, "AWS::EKS::AccessEntry").values()
+        if isinstance(entry["PrincipalArn"], str)
+    }
+    assert entries == {
+        "Lead": (True, ["trainway:research", "trainway:product"]),
+        "Ops": (True, []),
+        "Audit": (False, ["trainway:viewers"]),
+        "Ada": (False, ["trainway:viewers", "trainway:research"]),
+    }
+
+
+def test_somebody_who_leaves_moves_nobody_elses_entry(tmp_path: Path) -> None:
+    people = [f"arn:aws:iam::111122223333:role/{name}" for name in ("Ada", "Bob", "Cyd")]
+    before, after = (
+        {
+            entry["PrincipalArn"]: name
+            for name, entry in resources(
+                cluster(tmp_path, kubernetes={"admins": admins}), "AWS::EKS::AccessEntry"
+            ).items()
+            if isinstance(entry["PrincipalArn"], str)
+        }
+        for admins in (people, people[1:])
+    )
+    assert after == {principal: name for principal, name in before.items() if principal in people[1:]}
+
+
+@pytest.mark.parametrize("orchestrator", ["eks", "hyperpod-eks", "hyperpod-slurm"])
+def test_a_boundary_bounds_every_role(tmp_path: Path, orchestrator: str) -> None:
+    boundary = "arn:aws:iam::111122223333:policy/boundary"
+    file = write(tmp_path, orchestrator=orchestrator, iam={"permissions_boundary": boundary})
+    roles = [
+        role
+        for template in templates(make_app(file, tmp_path / "out")).values()
+        for role in resources(template, "AWS::IAM::Role").values()
+    ]
+    assert len(roles) >= 4
+    assert {role["PermissionsBoundary"] for role in roles} == {boundary}
+
+
+def test_every_type_that_hyperpod_offers_can_be_guaranteed(tmp_path: Path) -> None:
+    offered = [instance.name for instance in load_catalogue().values() if instance.hyperpod_name][:8]
+    groups = [{"name": f"g{n}", "instance_type": name, "count": 1} for n, name in enumerate(offered)]
+    template = cluster(tmp_path, node_groups=groups, teams=[{"name": "all", "guarantee": dict.fromkeys(offered, 1)}])
+    (quota,) = resources(template, "AWS::SageMaker::ComputeQuota").values()
+    assert len(quota["ComputeQuotaConfig"]["ComputeQuotaResources"]) == len(offered)
