@@ -39,7 +39,14 @@ def add_stacks(app: cdk.App, platform: Platform) -> None:
     network = NetworkStack(app, f"{name}-network", platform=platform, catalogue=catalogue, env=env)
     storage = StorageStack(app, f"{name}-storage", platform=platform, network=network, env=env)
     image = ImageStack(
-        app, f"{name}-image", platform=platform, bundle=bundle, network=network, storage=storage, env=env
+        app,
+        f"{name}-image",
+        platform=platform,
+        catalogue=catalogue,
+        bundle=bundle,
+        network=network,
+        storage=storage,
+        env=env,
     )
     foundation = Foundation(platform, catalogue, bundle, network, storage, image, env)
     CLUSTERS[platform.orchestrator](app, f"{name}-cluster", foundation=foundation)

@@ -3,7 +3,7 @@
 #
 #   CLUSTER_NAME              EKS cluster
 #   AWS_REGION                its region
-#   ORCHESTRATOR              eks | hyperpod-eks: which charts
+#   CHARTS                    the names of the charts of mirror.yaml in the order to install them in, with spaces between
 #   MIRROR_REGISTRY, MIRROR_PREFIX, MIRROR_BUCKET_URI   as for mirror.sh
 #   NETWORK_ACCESS            private (default) | closed: helm is taken from its copy or not at all
 #   MANIFESTS                 directory with values/<chart>.json (chart values of this platform) and objects/*.json (default manifests)
@@ -16,7 +16,8 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 source "$here/lib.sh"
 # shellcheck source=delivery/helm_tool.sh
 source "$here/helm_tool.sh"
-require CLUSTER_NAME AWS_REGION ORCHESTRATOR MIRROR_REGISTRY MIRROR_PREFIX MIRROR_BUCKET_URI
+require CLUSTER_NAME AWS_REGION CHARTS MIRROR_REGISTRY MIRROR_PREFIX MIRROR_BUCKET_URI
+read -r -a names <<<"$CHARTS"
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -33,28 +34,58 @@ if ((timeout_seconds > 0)); then
   wait_words=(--wait --timeout "${timeout_seconds}s")
 fi
 
-charts=$(python3 "$here/mirror_list.py" charts "$ORCHESTRATOR")
-while IFS=$'\t' read -r -u 3 chart version _ _ _ _ release namespace platform_values; do
-  words=$(python3 "$here/mirror_list.py" set "$chart" "$MIRROR_REGISTRY/$MIRROR_PREFIX" "$AWS_REGION")
-  set_words=()
+# Server-side, so that a field that another controller owns is not silently taken back on every deploy; and a manifest's
+# definitions are larger than what kubectl can keep in an annotation.
+apply() {
+  kubectl apply --server-side --force-conflicts --field-manager=trainway --filename "$1"
+}
+
+# not_ready CHART VERSION NAMESPACE
+not_ready() {
+  fail "chart $1 $2 is not ready; \`kubectl --namespace $3 get pods\` shows what it waits for"
+}
+
+# install_chart CHART VERSION RELEASE NAMESPACE PLATFORM_VALUES
+install_chart() {
+  local words file set_words=() values=()
+  words=$(python3 "$here/mirror_list.py" set "$1" "$MIRROR_REGISTRY/$MIRROR_PREFIX" "$AWS_REGION")
   [[ -z "$words" ]] || mapfile -t set_words <<<"$words"
-  values=()
-  if [[ "$platform_values" == required && ! -f "$work/manifests/values/$chart.json" ]]; then
-    fail "the manifests have no values/$chart.json: without the platform's instance types $chart would run on no node"
+  if [[ "$5" == required && ! -f "$work/manifests/values/$1.json" ]]; then
+    fail "the manifests have no values/$1.json: without the platform's instance types $1 would run on no node"
   fi
   # The platform's values come last, so that they win.
-  for file in "$here/values/$chart.yaml" "$work/manifests/values/$chart.json"; do
+  for file in "$here/values/$1.yaml" "$work/manifests/values/$1.json"; do
     [[ ! -f "$file" ]] || values+=(--values "$file")
   done
+  helm upgrade "$3" "oci://$MIRROR_REGISTRY/$MIRROR_PREFIX/charts/$1" --install --version "$2" \
+    --namespace "$4" --create-namespace "${values[@]}" "${set_words[@]}" "${wait_words[@]}" || not_ready "$1" "$2" "$4"
+}
+
+# install_manifest CHART VERSION RELEASE NAMESPACE SHA256
+install_manifest() {
+  local copy
+  copy=$(manifest_copy "$MIRROR_BUCKET_URI" "$1" "$5")
+  aws s3 cp "$copy" "$work/$1.published.yaml" --only-show-errors || fail "the mirror stage has left no manifest $copy"
+  must_be "$5" "$work/$1.published.yaml" "$copy"
+  python3 "$here/mirror_list.py" manifest "$1" "$MIRROR_REGISTRY/$MIRROR_PREFIX" "$work/$1.published.yaml" >"$work/$1.yaml"
+  apply "$work/$1.yaml"
+  if ((timeout_seconds > 0)); then
+    kubectl rollout status "deployment/$3" --namespace "$4" --timeout "${timeout_seconds}s" || not_ready "$1" "$2" "$4"
+  fi
+}
+
+chart_list=$(python3 "$here/mirror_list.py" charts "${names[@]}")
+while IFS=$'\t' read -r -u 3 chart version kind _ pin _ release namespace platform_values; do
   say "chart $chart $version"
-  helm upgrade "$release" "oci://$MIRROR_REGISTRY/$MIRROR_PREFIX/charts/$chart" --install --version "$version" \
-    --namespace "$namespace" --create-namespace "${values[@]}" "${set_words[@]}" "${wait_words[@]}" ||
-    fail "chart $chart $version is not ready; \`kubectl --namespace $namespace get pods\` shows what it waits for"
-done 3<<<"$charts"
+  if [[ "$kind" == manifest ]]; then
+    install_manifest "$chart" "$version" "$release" "$namespace" "$pin"
+  else
+    install_chart "$chart" "$version" "$release" "$namespace" "$platform_values"
+  fi
+done 3<<<"$chart_list"
 
 if compgen -G "$work/manifests/objects/*" >/dev/null; then
-  # Server-side, so that a field that another controller owns is not silently taken back on every deploy.
-  kubectl apply --server-side --force-conflicts --field-manager=trainway --filename "$work/manifests/objects"
+  apply "$work/manifests/objects"
 fi
 say "cluster $CLUSTER_NAME is ready for jobs"
 report "$CLUSTER_NAME"

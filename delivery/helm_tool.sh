@@ -20,11 +20,9 @@ use_helm() {
   if ! aws s3 cp "$copy" "$archive" --only-show-errors; then
     ! closed || unsupplied "helm ($copy)"
     say "helm $version is not in the mirror yet, taking it from $url"
-    curl --fail --silent --show-error --location --retry 3 --max-time 120 --output "$archive" "$url"
-    printf '%s  %s\n' "$sum" "$archive" | sha256sum --check --quiet || fail "the checksum of $url is not the pinned one"
-    aws s3 cp "$archive" "$copy" --only-show-errors
+    take_pinned "$url" "$sum" "$archive" "$copy"
   fi
-  printf '%s  %s\n' "$sum" "$archive" | sha256sum --check --quiet || fail "the checksum of $copy is not the pinned one"
+  must_be "$sum" "$archive" "$copy"
   tar --extract --gzip --file "$archive" --directory "$2" --strip-components=1
   export PATH=$2:$PATH
   # Registry credentials and caches of this run only.

@@ -62,3 +62,20 @@ ecr_digest() {
   fi
   rm -f "$errors"
 }
+
+# manifest_copy MIRROR_BUCKET_URI CHART SHA256: prints where the copy of a chart's manifest is kept.
+manifest_copy() {
+  printf '%s/manifests/%s-%s.yaml' "${1%/}" "$2" "$3"
+}
+
+# take_pinned URL SHA256 FILE COPY: takes a file from the internet, and keeps a copy in S3 for the stages that have none.
+take_pinned() {
+  curl --fail --silent --show-error --location --retry 3 --max-time 120 --output "$3" "$1"
+  must_be "$2" "$3" "$1"
+  aws s3 cp "$3" "$4" --only-show-errors
+}
+
+# must_be SHA256 FILE ORIGIN: ends the stage where the file is not the pinned one.
+must_be() {
+  printf '%s  %s\n' "$1" "$2" | sha256sum --check --quiet || fail "the checksum of $3 is not the pinned one"
+}

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# Copies the charts and images of delivery/mirror.yaml into ECR; what is there already is left alone.
+# Copies charts of delivery/mirror.yaml and their images into ECR, and manifests into the bucket; what is there already is
+# left alone.
 #
 #   MIRROR_REGISTRY     <account>.dkr.ecr.<region>.amazonaws.com
 #   MIRROR_PREFIX       repository prefix; the repositories <prefix>/<image> and <prefix>/charts/<chart> must exist
-#   MIRROR_BUCKET_URI   s3://bucket/prefix that keeps the pinned helm for the cluster stage
-#   ORCHESTRATOR        eks | hyperpod-eks: which charts
+#   MIRROR_BUCKET_URI   s3://bucket/prefix that keeps the pinned helm and the manifests for the cluster stage
+#   CHARTS              the names of the charts, with spaces between
 #   AWS_REGION          region of the registry
 #   NETWORK_ACCESS      private (default) | closed: nothing is copied; everything must be there already (see supply.sh)
 set -euo pipefail
@@ -14,7 +15,8 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 source "$here/lib.sh"
 # shellcheck source=delivery/helm_tool.sh
 source "$here/helm_tool.sh"
-require MIRROR_REGISTRY MIRROR_PREFIX MIRROR_BUCKET_URI ORCHESTRATOR AWS_REGION
+require MIRROR_REGISTRY MIRROR_PREFIX MIRROR_BUCKET_URI CHARTS AWS_REGION
+read -r -a names <<<"$CHARTS"
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -32,7 +34,7 @@ else
 fi
 
 copied=0
-images=$(python3 "$here/mirror_list.py" images)
+images=$(python3 "$here/mirror_list.py" images "${names[@]}")
 # The lists are on a descriptor of their own: a command in the loop could read them off standard input.
 while IFS=$'\t' read -r -u 3 name source tag; do
   digest=$(ecr_digest "$MIRROR_PREFIX/$name" "$tag")
@@ -69,8 +71,21 @@ chart_archive() {
   esac
 }
 
-charts=$(python3 "$here/mirror_list.py" charts "$ORCHESTRATOR")
-while IFS=$'\t' read -r -u 3 chart version kind location commit directory _; do
+chart_list=$(python3 "$here/mirror_list.py" charts "${names[@]}")
+while IFS=$'\t' read -r -u 3 chart version kind location pin directory _; do
+  if [[ "$kind" == manifest ]]; then
+    copy=$(manifest_copy "$MIRROR_BUCKET_URI" "$chart" "$pin")
+    # Fetched, not listed, as helm is above.
+    ! aws s3 cp "$copy" "$work/manifest.yaml" --only-show-errors || continue
+    if closed; then
+      missing+=("manifest $chart ($copy)")
+      continue
+    fi
+    say "manifest $chart $version from $location"
+    take_pinned "$location" "$pin" "$work/manifest.yaml" "$copy"
+    copied=$((copied + 1))
+    continue
+  fi
   digest=$(ecr_digest "$MIRROR_PREFIX/charts/$chart" "$version")
   [[ -z "$digest" ]] || continue
   if closed; then
@@ -78,11 +93,11 @@ while IFS=$'\t' read -r -u 3 chart version kind location commit directory _; do
     continue
   fi
   say "chart $chart $version from $location"
-  chart_archive "$chart" "$version" "$kind" "$location" "$commit" "$directory"
+  chart_archive "$chart" "$version" "$kind" "$location" "$pin" "$directory"
   helm push "$work/charts/"*.tgz "oci://$MIRROR_REGISTRY/$MIRROR_PREFIX/charts"
   copied=$((copied + 1))
-done 3<<<"$charts"
+done 3<<<"$chart_list"
 
 ((${#missing[@]} == 0)) || unsupplied "${missing[@]}"
-say "copied $copied of $(printf '%s\n%s\n' "$images" "$charts" | wc -l) charts and images"
+say "copied $copied of $(printf '%s\n%s\n' "$images" "$chart_list" | wc -l) charts and images"
 report "$copied"

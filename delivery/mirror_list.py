@@ -1,11 +1,13 @@
 """Prints delivery/mirror.yaml for the shell: one entry a line, fields separated by tabs, `-` for an empty one.
 
-`tool NAME`            version, url, sha256
-`images`               name, source (by digest where it is known), tag
-`charts ORCHESTRATOR`  chart, version, kind (repository | oci | git), location, commit, directory, release, namespace,
-                       platform values (required | optional)
+`tool NAME`        version, url, sha256
+`charts NAME...`   in the order of the names: chart, version, kind (repository | oci | git | manifest), location, pin
+                   (commit of git, sha256 of a manifest), directory, release, namespace, platform values (required |
+                   optional)
+`images NAME...`   of each image that these charts name: name, source (by digest where it is known), tag
 `set CHART PREFIX REGION`  the words that point the chart's images at PREFIX (`<registry>/<repository prefix>`) and that
-                       name its region, one a line
+                   name its region, one a line
+`manifest CHART PREFIX FILE`  the manifest in FILE with its images pointed at PREFIX
 """
 
 import sys
@@ -15,6 +17,7 @@ from typing import Any
 import yaml
 
 LIST = Path(__file__).with_name("mirror.yaml")
+KINDS = ("repository", "oci", "git", "manifest")
 
 
 def image_source(image: dict[str, Any]) -> str:
@@ -22,14 +25,29 @@ def image_source(image: dict[str, Any]) -> str:
     return f"{image['repository']}@{image['digest']}" if image["digest"] else f"{image['repository']}:{image['tag']}"
 
 
+def named_charts(names: list[str], document: dict[str, Any]) -> list[dict[str, Any]]:
+    """Returns the charts in the order of their names; raises `SystemExit` (status 2) naming all that are not listed."""
+    by_name = {chart["chart"]: chart for chart in document["charts"]}
+    if unknown := [name for name in names if name not in by_name]:
+        print(f"{LIST.name} has no chart {', '.join(unknown)}; it has {', '.join(by_name)}", file=sys.stderr)
+        raise SystemExit(2)
+    return [by_name[name] for name in names]
+
+
+def images_of(charts: list[dict[str, Any]], document: dict[str, Any]) -> list[dict[str, Any]]:
+    """Returns the images that the charts name, in the list's order."""
+    used = {value["image"] for chart in charts for value in chart["image_values"]}
+    return [image for image in document["images"] if image["name"] in used]
+
+
 def chart_fields(chart: dict[str, Any]) -> list[str]:
     """Returns one chart's line; see the module's docstring."""
-    git = chart.get("git", {})
-    kind = next(kind for kind in ("repository", "oci", "git") if kind in chart)
-    location = git.get("url") or chart[kind]
-    origin = [git.get("commit", "-"), git.get("directory", "-")]
+    kind = next(kind for kind in KINDS if kind in chart)
+    origin = chart[kind] if isinstance(chart[kind], dict) else {"url": chart[kind]}
+    pin = origin.get("commit") or origin.get("sha256", "-")
     values = chart.get("platform_values", "optional")
-    return [chart["chart"], chart["version"], kind, location, *origin, chart["release"], chart["namespace"], values]
+    place = [origin["url"], pin, origin.get("directory", "-"), chart["release"], chart["namespace"]]
+    return [chart["chart"], chart["version"], kind, *place, values]
 
 
 def set_words(chart: dict[str, Any], images: list[dict[str, Any]], prefix: str, region: str) -> list[str]:
@@ -50,20 +68,43 @@ def set_words(chart: dict[str, Any], images: list[dict[str, Any]], prefix: str, 
     return words
 
 
+def pointed_manifest(
+    manifest: list[str], chart: dict[str, Any], images: list[dict[str, Any]], prefix: str
+) -> list[str]:
+    """Returns the manifest's lines with each image that the chart names taken from its copy.
+
+    Raises `SystemExit` (status 2) where the manifest does not have one: the cluster would pull it from the internet.
+    """
+    by_name, manifest = {image["name"]: image for image in images}, list(manifest)
+    for value in chart["image_values"]:
+        image = by_name[value["image"]]
+        before, after = f"image: {value['reference']}", f"image: {prefix}/{image['name']}:{image['tag']}"
+        places = [at for at, line in enumerate(manifest) if line.strip().removeprefix("- ") == before]
+        if not places:
+            print(f"the manifest of {chart['chart']} has no `{before}`", file=sys.stderr)
+            raise SystemExit(2)
+        for at in places:
+            manifest[at] = manifest[at].replace(before, after)
+    return manifest
+
+
 def lines(arguments: list[str], document: dict[str, Any]) -> list[str]:
     """Returns the lines for one call; raises `SystemExit` (status 2) on an unknown one."""
     match arguments:
         case ["tool", name]:
             tool = document["tools"][name]
             return ["\t".join([tool["version"], tool["url"], tool["sha256"]])]
-        case ["images"]:
-            return ["\t".join([image["name"], image_source(image), image["tag"]]) for image in document["images"]]
-        case ["charts", orchestrator]:
-            charts = [chart for chart in document["charts"] if orchestrator in chart["orchestrators"]]
-            return ["\t".join(chart_fields(chart)) for chart in charts]
+        case ["charts", *names]:
+            return ["\t".join(chart_fields(chart)) for chart in named_charts(names, document)]
+        case ["images", *names]:
+            images = images_of(named_charts(names, document), document)
+            return ["\t".join([image["name"], image_source(image), image["tag"]]) for image in images]
         case ["set", name, prefix, region]:
-            chart = next(chart for chart in document["charts"] if chart["chart"] == name)
+            [chart] = named_charts([name], document)
             return set_words(chart, document["images"], prefix, region)
+        case ["manifest", name, prefix, file]:
+            [chart] = named_charts([name], document)
+            return pointed_manifest(Path(file).read_text().splitlines(), chart, document["images"], prefix)
         case _:
             print(__doc__, file=sys.stderr)
             raise SystemExit(2)

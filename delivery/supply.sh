@@ -29,14 +29,16 @@ variables=$(python3 -c 'import json, shlex, sys
 for name, value in json.load(sys.stdin).items():
     print(f"export {name}={shlex.quote(value)}")' <<<"$supplied")
 eval "$variables"
-require MIRROR_REGISTRY MIRROR_PREFIX MIRROR_BUCKET_URI ORCHESTRATOR BASE_TAG
+require MIRROR_REGISTRY MIRROR_PREFIX MIRROR_BUCKET_URI BASE_TAG
+# Empty where there is no Kubernetes, which is another thing than a parameter that does not say.
+[[ -v CHARTS ]] || fail "$SUPPLY_PARAMETER does not say which charts: deploy the image stack from this checkout"
 checkout=$(python3 "$here/content_hash.py" base_image)
 [[ "$checkout" == "$BASE_TAG" ]] ||
   fail "this checkout makes the base image $checkout, and the image stack waits for $BASE_TAG: check out the version that was" \
     "deployed, or deploy the image stack from this one"
 # This machine is not in the closed network that it supplies.
 export NETWORK_ACCESS=private
-if [[ "$ORCHESTRATOR" != hyperpod-slurm ]]; then
+if [[ -n "$CHARTS" ]]; then
   bash "$here/mirror.sh"
 fi
 bash "$here/base_image.sh"

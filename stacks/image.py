@@ -12,6 +12,8 @@ from stacks.constructs.permissions import Permission
 from stacks.constructs.registry import mirrored_names, registry_permissions, repository
 from stacks.network import NetworkStack
 from stacks.storage import StorageStack
+from trainway.spec.catalogue import Catalogue
+from trainway.spec.charts import chart_names
 from trainway.spec.platform import Platform
 
 TOOLS_PREFIX = "delivery"
@@ -30,6 +32,7 @@ class ImageStack(cdk.Stack):
         id: str,
         *,
         platform: Platform,
+        catalogue: Catalogue,
         bundle: Bundle,
         network: NetworkStack,
         storage: StorageStack,
@@ -39,22 +42,23 @@ class ImageStack(cdk.Stack):
         self.training = repository(self, "Training", name=f"{platform.name}/training", keep=platform.image.keep)
         self.tag = bundle.image_content
         self.image_uri = self.training.repository_uri_for_tag(self.tag)
+        charts = chart_names(platform, catalogue)
         self.mirrored = [
             repository(self, _logical(name), name=f"{platform.name}/mirror/{name}", keep=None)
-            for name in mirrored_names(platform)
+            for name in mirrored_names(platform, charts)
         ]
         self.mirror_environment = {
             "MIRROR_REGISTRY": f"{self.account}.dkr.ecr.{self.region}.{self.url_suffix}",
             "MIRROR_PREFIX": f"{platform.name}/mirror",
             "MIRROR_BUCKET_URI": f"s3://{storage.bucket.bucket_name}/{TOOLS_PREFIX}",
-            "ORCHESTRATOR": platform.orchestrator.value,
+            "CHARTS": " ".join(charts),
             "NETWORK_ACCESS": platform.network.access,
         }
         closed = platform.network.is_closed
         self.keep_tools = Permission(
             ("s3:GetObject",) if closed else ("s3:GetObject", "s3:PutObject"),
             (storage.bucket.arn_for_objects(f"{TOOLS_PREFIX}/*"),),
-            because="Tools are named by their version, below their own prefix.",
+            because="Tools and manifests are named by their version or checksum, below their own prefix.",
         )
         environment = {"IMAGE_REPOSITORY": self.training.repository_uri, "IMAGE_TAG": self.tag}
         permissions = registry_permissions([self.training], push=True)
@@ -75,7 +79,7 @@ class ImageStack(cdk.Stack):
             docker=True,
             network=network.build_network(),
         )
-        self.mirror = [self._mirror(platform, network)] if platform.orchestrator.is_kubernetes else []
+        self.mirror = [self._mirror(platform, network)] if charts else []
 
     def _mirror(self, platform: Platform, network: NetworkStack) -> BuildStage:
         return BuildStage(

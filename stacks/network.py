@@ -10,7 +10,7 @@ from stacks.constructs.node_security_groups import NodeSecurityGroups
 from stacks.constructs.vpc import Vpc
 from stacks.constructs.vpc_endpoints import gateway_endpoint, interface_endpoints
 from trainway.spec import endpoints
-from trainway.spec.addressing import plan_addresses
+from trainway.spec.addressing import plan_addresses, service_cidr
 from trainway.spec.catalogue import Catalogue
 from trainway.spec.platform import NodeGroup, Platform
 from trainway.spec.subnets import SubnetRole, node_subnet_name
@@ -26,6 +26,7 @@ class NetworkStack(cdk.Stack):
         plan = plan_addresses(platform, catalogue)
         vpc = Vpc(self, "Network", name=platform.name, network=platform.network, plan=plan)
         self._vpc = vpc
+        self.service_cidr = str(service_cidr(plan))
         self.vpc_id = vpc.vpc_id
         self.cluster_subnet_ids = vpc.subnet_ids(SubnetRole.CLUSTER)
         (self.storage_subnet_id,) = vpc.subnet_ids(SubnetRole.STORAGE)

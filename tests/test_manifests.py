@@ -9,15 +9,18 @@ from typing import Any
 
 import kubernetes_validate
 import pytest
+import yaml
 from kubeflow_trainer_api.models import TrainerV1alpha1ClusterTrainingRuntime
 
 from stacks.constructs.bundle import make_bundle
-from tests.synthesis import EXAMPLES
+from tests.synthesis import EXAMPLES, make_app, resources, templates
 from trainway.manifests import cluster_manifests
 from trainway.spec.catalogue import load_catalogue
 from trainway.spec.loader import load_platform
 from trainway.spec.platform import Platform
 
+# What Kubernetes itself knows nothing of.
+OPERATORS = ("trainer.kubeflow.org", "kueue.x-k8s.io")
 KUBERNETES = [file for file in EXAMPLES if load_platform(file).orchestrator.is_kubernetes]
 
 
@@ -37,7 +40,7 @@ def objects(platform: Platform, kind: str) -> list[dict[str, Any]]:
 def test_kubernetes_accepts_every_object(platform: Platform) -> None:
     checked = 0
     for name, manifest in manifests(platform).items():
-        if name.startswith("objects/") and "kubeflow" not in manifest["apiVersion"]:
+        if name.startswith("objects/") and manifest["apiVersion"].split("/")[0] not in OPERATORS:
             kubernetes_validate.validate(manifest, platform.kubernetes_or_default.version, strict=True)
             checked += 1
     assert checked >= 4
@@ -48,6 +51,45 @@ def test_trainer_accepts_the_runtime(platform: Platform) -> None:
     read = TrainerV1alpha1ClusterTrainingRuntime.from_dict(runtime)
     assert read is not None
     assert json.loads(json.dumps(read.to_dict()))["spec"]["template"] == runtime["spec"]["template"]
+
+
+def test_job_tolerates_the_taints_of_the_nodes_and_no_others() -> None:
+    """A cordoned node, and one that HyperPod is still checking, are tainted too."""
+    (runtime,) = objects(
+        load_platform(next(file for file in EXAMPLES if file.stem == "eks-p5")), "ClusterTrainingRuntime"
+    )
+    (job,) = runtime["spec"]["template"]["spec"]["replicatedJobs"]
+    tolerated = job["template"]["spec"]["template"]["spec"]["tolerations"]
+    assert tolerated == [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}]
+
+
+def test_objects_are_applied_after_what_they_are_in_and_refer_to(platform: Platform) -> None:
+    applied: set[tuple[str, str]] = set()
+    for name, manifest in manifests(platform).items():
+        if not name.startswith("objects/"):
+            continue
+        spec, metadata = manifest.get("spec", {}), manifest["metadata"]
+        needed = {("Namespace", metadata["namespace"])} if "namespace" in metadata else set()
+        if role := manifest.get("roleRef"):
+            needed.add((role["kind"], role["name"]))
+        if "topologyName" in spec:
+            needed.add(("Topology", spec["topologyName"]))
+        if "cohortName" in spec:
+            needed.add(("Cohort", spec["cohortName"]))
+        if "clusterQueue" in spec:
+            needed.add(("ClusterQueue", spec["clusterQueue"]))
+        for group in spec.get("resourceGroups", ()):
+            needed |= {("ResourceFlavor", flavor["name"]) for flavor in group["flavors"]}
+        assert needed <= applied, name
+        applied.add((manifest["kind"], metadata["name"]))
+    assert len(applied) >= 4
+
+
+def test_every_name_is_one_that_kubernetes_takes(platform: Platform) -> None:
+    """RFC 1123: https://kubernetes.io/docs/concepts/overview/working-with-objects/names/ (read 2026-11-21)."""
+    for name, manifest in manifests(platform).items():
+        if name.startswith("objects/"):
+            assert re.fullmatch(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", manifest["metadata"]["name"]), name
 
 
 def test_every_namespace_has_its_own_volume_of_the_one_file_system(platform: Platform) -> None:
@@ -87,3 +129,15 @@ def test_bundle_is_the_same_wherever_it_is_made(platform: Platform, tmp_path: Pa
         "pyproject.toml",
         "training",
     }
+
+
+def test_task_governance_finds_its_teams_where_it_looks_for_them(tmp_path: Path) -> None:
+    """HyperPod governs the jobs of a team in the namespace that it would make for it itself."""
+    source = yaml.safe_load(next(file for file in EXAMPLES if file.stem == "hyperpod-eks-p5").read_text())
+    file = tmp_path / "platform.yaml"
+    file.write_text(yaml.safe_dump(source | {"teams": [{"name": "research"}]}))
+    governed = load_platform(file)
+    assert {each["metadata"]["name"] for each in objects(governed, "Namespace")} == {"hyperpod-ns-research"}
+    cluster = templates(make_app(file, tmp_path / "out"))["cluster"]
+    associations = resources(cluster, "AWS::EKS::PodIdentityAssociation").values()
+    assert "hyperpod-ns-research" in {each["Namespace"] for each in associations}

@@ -19,7 +19,7 @@ from trainway.spec.problems import SpecError
 
 TEXT = README.read_text(encoding="utf-8")
 COMMANDS = re.findall(r"^    ((?:make|trainway) [^#\n]*?)(?: +#.*)?$", TEXT, re.MULTILINE)
-PLATFORM = re.findall(r"```yaml\n(.*?)```", TEXT, re.DOTALL)[0]
+PLATFORM, TEAMS = re.findall(r"```yaml\n(.*?)```", TEXT, re.DOTALL)
 
 
 def test_the_first_two_commands_are_all_the_set_up_there_is() -> None:
@@ -33,11 +33,18 @@ def test_every_make_verb_exists() -> None:
 
 
 @pytest.mark.parametrize("command", [each for each in COMMANDS if each.startswith("trainway")])
-def test_every_command_is_understood(command: str) -> None:
+def test_every_command_is_understood(command: str, tmp_path: Path) -> None:
     arguments = shlex.split(command)[1:]
+    for name in ("platform.yaml", "examples"):  # what a command reads is here, what it writes stays out of here
+        (tmp_path / name).symlink_to(ROOT / name)
     environment = {**os.environ, "AWS_ENDPOINT_URL": "http://localhost:9"}
     ran = subprocess.run(
-        [sys.executable, "-m", "trainway.cli", *arguments], cwd=ROOT, capture_output=True, text=True, env=environment
+        [sys.executable, "-m", "trainway.cli", *arguments],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment,
     )
     if arguments[0] == "report":
         assert "there is no such" in ran.stderr or "no run" in ran.stderr or "why:" in ran.stderr
@@ -53,6 +60,14 @@ def test_the_platform_file_is_a_good_one(tmp_path: Path) -> None:
     file = tmp_path / "platform.yaml"
     file.write_text(PLATFORM)
     assert load_platform(file).node_groups[0].largest == 128
+
+
+def test_its_teams_can_share_it(tmp_path: Path) -> None:
+    file = tmp_path / "platform.yaml"
+    file.write_text(yaml.safe_dump(yaml.safe_load(PLATFORM) | yaml.safe_load(TEAMS)))
+    platform = load_platform(file)
+    assert platform.task_governance
+    assert sum(team.guarantee["p5.48xlarge"] for team in platform.teams) < platform.node_groups[0].largest
 
 
 def test_the_errors_are_what_is_printed(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from aws_cdk import aws_logs as logs
 from constructs import Construct
 
 from stacks.constructs.acknowledge import acknowledge
+from stacks.constructs.log_group import log_group, use_log_key
 from stacks.constructs.permissions import LOOK_AT_NETWORK, Permission, grant, needs_policies, regional_arn
 
 # Ubuntu, with docker, git, jq, kubectl and Python: https://github.com/aws/aws-codebuild-docker-images (read 2026-11-21)
@@ -56,14 +57,13 @@ class BuildStage(Construct):
         super().__init__(scope, id)
         self.name = name
         self.timeout = timeout
-        log_group = logs.LogGroup(
-            self, "Logs", retention=logs.RetentionDays.THREE_MONTHS, removal_policy=cdk.RemovalPolicy.DESTROY
-        )
+        build_logs = log_group(self, "Logs", retention=logs.RetentionDays.THREE_MONTHS)
         self.role = iam.Role(self, "Role", assumed_by=iam.ServicePrincipal("codebuild.amazonaws.com"))
         write_logs = ("logs:CreateLogStream", "logs:PutLogEvents")
         self.signal_parameter = f"/trainway/{platform}/delivery/{name}"
         read_signal = Permission(("ssm:GetParameters",), (regional_arn("ssm", f"parameter{self.signal_parameter}"),))
-        grant(self.role, Permission(write_logs, (log_group.log_group_arn,)), read_signal, *permissions)
+        grant(self.role, Permission(write_logs, (build_logs.log_group_arn,)), use_log_key(self), read_signal)
+        grant(self.role, *permissions)
         if network:
             grant(self.role, *_inside(network))
         self.project = codebuild.CfnProject(
@@ -82,7 +82,7 @@ class BuildStage(Construct):
             encryption_key=cdk.Stack.of(self).format_arn(service="kms", resource="alias", resource_name="aws/s3"),
             logs_config=codebuild.CfnProject.LogsConfigProperty(
                 cloud_watch_logs=codebuild.CfnProject.CloudWatchLogsConfigProperty(
-                    status="ENABLED", group_name=log_group.log_group_name
+                    status="ENABLED", group_name=build_logs.log_group_name
                 )
             ),
             timeout_in_minutes=timeout.to_minutes(),

@@ -46,5 +46,5 @@ def cluster_stage(
         # The cluster's own group, which its endpoint answers.
         network=network.build_network(control_plane.security_group_id),
     )
-    control_plane.ready.append(control_plane.grant_admin("Delivery", stage.role.role_arn))
+    control_plane.ready.append(control_plane.let_in("Delivery", stage.role.role_arn))
     return stage

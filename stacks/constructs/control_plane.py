@@ -37,7 +37,14 @@ class ControlPlane(Construct):
     """
 
     def __init__(
-        self, scope: Construct, id: str, *, platform: Platform, catalogue: Catalogue, subnet_ids: list[str]
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        platform: Platform,
+        catalogue: Catalogue,
+        subnet_ids: list[str],
+        service_cidr: str,
     ) -> None:
         super().__init__(scope, id)
         name, kubernetes, closed = platform.name, platform.kubernetes_or_default, platform.network.is_closed
@@ -66,6 +73,7 @@ class ControlPlane(Construct):
             resources_vpc_config=eks.CfnCluster.ResourcesVpcConfigProperty(
                 subnet_ids=subnet_ids, endpoint_private_access=True, endpoint_public_access=not closed
             ),
+            kubernetes_network_config=eks.CfnCluster.KubernetesNetworkConfigProperty(service_ipv4_cidr=service_cidr),
             access_config=eks.CfnCluster.AccessConfigProperty(
                 authentication_mode="API", bootstrap_cluster_creator_admin_permissions=False
             ),
@@ -91,6 +99,12 @@ class ControlPlane(Construct):
                 "Jobs are launched from laptops; every call to the endpoint is authenticated by IAM.",
                 "AwsSolutions-EKS1",
             )
+        self.coordinates = {
+            "name": name,
+            "apiServerEndpoint": self.cluster.attr_endpoint,
+            "certificateAuthority": self.cluster.attr_certificate_authority_data,
+            "cidr": service_cidr,
+        }
         self.security_group_id = self.cluster.attr_cluster_security_group_id
         # EKS lets its group out to 0.0.0.0/0, which does not count for EFA; what it lets in from itself is there.
         allow_itself(self.cluster, self.security_group_id, ingress=False)

@@ -20,7 +20,11 @@ class DataBucket(Construct):
             block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
             encryption=s3.BucketEncryption.S3_MANAGED,
             enforce_ssl=True,
-            lifecycle_rules=[s3.LifecycleRule(expiration=cdk.Duration.days(90))],
+            # A log that somebody deletes or overwrites is kept for another month.
+            versioned=True,
+            lifecycle_rules=[
+                s3.LifecycleRule(expiration=cdk.Duration.days(90), noncurrent_version_expiration=cdk.Duration.days(30))
+            ],
             removal_policy=cdk.RemovalPolicy.RETAIN,
         )
         acknowledge(

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import aws_cdk as cdk
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_logs as logs
 from constructs import Construct
 
+from stacks.constructs.log_group import log_group, use_log_key
 from stacks.constructs.permissions import Permission, grant
 
 
 def flow_log(scope: Construct, *, vpc_id: str) -> None:
     """Rejected traffic only: enough to find a missing rule, without paying for every RDMA handshake."""
-    group = logs.LogGroup(
-        scope, "FlowLogs", retention=logs.RetentionDays.ONE_MONTH, removal_policy=cdk.RemovalPolicy.DESTROY
-    )
+    group = log_group(scope, "FlowLogs", retention=logs.RetentionDays.ONE_MONTH)
     role = iam.Role(scope, "FlowLogRole", assumed_by=iam.ServicePrincipal("vpc-flow-logs.amazonaws.com"))
     deliver = ("logs:CreateLogStream", "logs:PutLogEvents", "logs:DescribeLogStreams")
-    grant(role, Permission(deliver, (group.log_group_arn,)))
+    grant(role, Permission(deliver, (group.log_group_arn,)), use_log_key(scope))
     ec2.CfnFlowLog(
         scope,
         "FlowLog",

@@ -53,6 +53,7 @@ def instance_group(
         instance_group_name=name,
         instance_type=instance.hyperpod_name,
         instance_count=count,
+        image_id=group.image_id if group else None,
         execution_role=role.role_arn,
         life_cycle_config=Cluster.ClusterLifeCycleConfigProperty(
             source_s3_uri=scripts.source_s3_uri,

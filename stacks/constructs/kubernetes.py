@@ -23,6 +23,7 @@ class Kubernetes(Construct):
             platform=platform,
             catalogue=foundation.catalogue,
             subnet_ids=foundation.network.cluster_subnet_ids,
+            service_cidr=foundation.network.service_cidr,
         )
         self.namespaces = namespaces(platform)
         job_role(

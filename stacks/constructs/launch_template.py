@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import yaml
@@ -36,9 +37,12 @@ def training_launch_template(
     group: NodeGroup,
     instance: Instance,
     pods: int,
+    coordinates: Mapping[str, str],
     security_group_ids: list[str],
 ) -> ec2.CfnLaunchTemplate:
     """A launch template for one node group; `pods` is the most that a node runs, for which its subnet was sized.
+
+    `coordinates` are the cluster's, as nodeadm's ClusterDetails: EKS tells them to nodes of its own images only.
 
     L1: `ec2.LaunchTemplate` has no network interfaces. The interface layout is the catalogue's, card by card.
     """
@@ -50,6 +54,7 @@ def training_launch_template(
         launch_template_data=template.LaunchTemplateDataProperty(
             # A Capacity Block is refused unless the template itself names the type; elsewhere the node group does.
             instance_type=group.instance_type if block else None,
+            image_id=group.image_id,
             network_interfaces=_interfaces(instance, security_group_ids),
             capacity_reservation_specification=_reservation(group),
             instance_market_options=template.InstanceMarketOptionsProperty(market_type="capacity-block")
@@ -60,7 +65,11 @@ def training_launch_template(
             )
             if _placed_together(group, instance)
             else None,
-            **_common(f"{name}/{group.name}", instance, pods=pods, root_volume_gib=group.root_volume_gib),
+            **_common(
+                f"{name}/{group.name}",
+                _node_config(instance, pods, coordinates if group.image_id else None),
+                root_volume_gib=group.root_volume_gib,
+            ),
         ),
     )
 
@@ -69,12 +78,12 @@ def system_launch_template(
     scope: Construct, id: str, *, name: str, instance: Instance, root_volume_gib: int
 ) -> ec2.CfnLaunchTemplate:
     """A launch template for the nodes that carry the cluster's own pods; EKS puts them into the cluster's group."""
-    common = _common(f"{name}/system", instance, pods=SYSTEM_PODS, root_volume_gib=root_volume_gib)
+    common = _common(f"{name}/system", _node_config(instance, SYSTEM_PODS), root_volume_gib=root_volume_gib)
     data = ec2.CfnLaunchTemplate.LaunchTemplateDataProperty(**common)
     return ec2.CfnLaunchTemplate(scope, id, launch_template_data=data)
 
 
-def _common(name: str, instance: Instance, *, pods: int, root_volume_gib: int) -> dict[str, Any]:
+def _common(name: str, node_config: str, *, root_volume_gib: int) -> dict[str, Any]:
     """What every node has."""
     template = ec2.CfnLaunchTemplate
     return {
@@ -91,7 +100,7 @@ def _common(name: str, instance: Instance, *, pods: int, root_volume_gib: int) -
             # Pods are one hop further from the metadata service than the node is.
             http_put_response_hop_limit=2,
         ),
-        "user_data": Fn.base64(USER_DATA.format(node_config=_node_config(instance, pods))),
+        "user_data": Fn.base64(USER_DATA.format(node_config=node_config)),
         "tag_specifications": [
             template.TagSpecificationProperty(resource_type=kind, tags=[{"key": "Name", "value": name}])
             for kind in ("instance", "volume")
@@ -115,8 +124,15 @@ def _interfaces(
     ]
 
 
-def _node_config(instance: Instance, pods: int) -> str:
+def _node_config(instance: Instance, pods: int, coordinates: Mapping[str, str] | None = None) -> str:
     spec: dict[str, Any] = {"kubelet": {"config": {"maxPods": pods}}}
+    if coordinates:
+        spec["cluster"] = dict(coordinates)
+        if instance.accelerator:
+            # The node group's own taints would come after the first pods.
+            # https://docs.aws.amazon.com/eks/latest/userguide/launch-templates.html (read 2026-11-21)
+            taint = f"--register-with-taints={instance.accelerator.resource}=present:NoSchedule"
+            spec["kubelet"]["flags"] = [taint]
     if instance.instance_store:
         # Container images and pod storage go to the instance's own NVMe disks.
         spec["instance"] = {"localStorage": {"strategy": "RAID0"}}

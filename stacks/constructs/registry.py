@@ -27,6 +27,7 @@ def repository(scope: Construct, id: str, *, name: str, keep: int | None) -> ecr
         scope,
         id,
         repository_name=name,
+        encryption=ecr.RepositoryEncryption.KMS,
         image_scan_on_push=True,
         image_tag_mutability=ecr.TagMutability.IMMUTABLE,
         lifecycle_rules=[ecr.LifecycleRule(max_image_count=keep)] if keep else None,
@@ -36,14 +37,17 @@ def repository(scope: Construct, id: str, *, name: str, keep: int | None) -> ecr
     )
 
 
-def mirrored_names(platform: Platform) -> list[str]:
-    """The repositories, below the platform's prefix, of what is brought from the internet."""
-    base = [BASE_IMAGE] if platform.network.is_closed else []
-    if not platform.orchestrator.is_kubernetes:
-        return base
-    mirror, orchestrator = _mirror_list(), platform.orchestrator.value
-    charts = [chart["chart"] for chart in mirror["charts"] if orchestrator in chart["orchestrators"]]
-    return [image["name"] for image in mirror["images"]] + [f"charts/{chart}" for chart in charts] + base
+def mirrored_names(platform: Platform, charts: tuple[str, ...]) -> list[str]:
+    """The repositories, below the platform's prefix, of what is brought from the internet for the chosen charts.
+
+    A manifest is no chart in ECR: its copy is in the bucket, and only its images are here.
+    """
+    mirror = _mirror_list()
+    chosen = [chart for chart in mirror["charts"] if chart["chart"] in charts]
+    used = {value["image"] for chart in chosen for value in chart["image_values"]}
+    images = [image["name"] for image in mirror["images"] if image["name"] in used]
+    packed = [f"charts/{chart['chart']}" for chart in chosen if "manifest" not in chart]
+    return images + packed + ([BASE_IMAGE] if platform.network.is_closed else [])
 
 
 def registry_permissions(repositories: list[ecr.Repository], *, push: bool) -> list[Permission]:

@@ -10,13 +10,11 @@ from aws_cdk import aws_sagemaker as sagemaker
 from constructs import Construct
 
 from trainway.spec.catalogue import Catalogue
-from trainway.spec.platform import Platform, Team
+from trainway.spec.platform import FAIR_SHARE, Platform, Team
 from trainway.spec.services import service_facts
 
 Scheduler = sagemaker.CfnClusterSchedulerConfig
 ADDON = "amazon-sagemaker-hyperpod-taskgovernance"
-# Of a hundred: how much of what is idle a team gets when several want it, and which of a team's tasks goes first.
-WEIGHTS = {"low": 10, "normal": 50, "high": 100}
 
 
 def task_governance(
@@ -39,7 +37,7 @@ def task_governance(
                 fair_share="Enabled",
                 idle_resource_sharing="Enabled",
                 priority_classes=[
-                    Scheduler.PriorityClassProperty(name=name, weight=weight) for name, weight in WEIGHTS.items()
+                    Scheduler.PriorityClassProperty(name=name, weight=weight) for name, weight in FAIR_SHARE.items()
                 ],
             ),
         )
@@ -55,7 +53,7 @@ def task_governance(
             properties={
                 "Name": f"{platform.name}-{team.name}",
                 "ClusterArn": cluster_arn,
-                "ComputeQuotaTarget": {"TeamName": team.name, "FairShareWeight": WEIGHTS[team.priority]},
+                "ComputeQuotaTarget": {"TeamName": team.name, "FairShareWeight": team.fair_share},
                 "ComputeQuotaConfig": _config(team, nodes, catalogue),
                 "ActivationState": "Enabled",
             },

@@ -32,6 +32,7 @@ def training_node_group(
         group=group,
         instance=instance,
         pods=pods_of_group(group, instance, Orchestrator.EKS),
+        coordinates=control_plane.coordinates,
         # An interface's groups replace the node group's default, so the cluster's own group has to be named too.
         security_group_ids=[*security_group_ids, control_plane.security_group_id],
     )
@@ -44,7 +45,8 @@ def training_node_group(
         node_role=control_plane.node_role.role_arn,
         subnets=[subnet_id],
         instance_types=None if block else [group.instance_type],
-        ami_type=_ami_type(instance),
+        # The template names the image of a group that has its own.
+        ami_type=None if group.image_id else _ami_type(instance),
         capacity_type="CAPACITY_BLOCK" if block else "SPOT" if group.capacity == "spot" else "ON_DEMAND",
         scaling_config=eks.CfnNodegroup.ScalingConfigProperty(
             min_size=0, desired_size=group.count, max_size=group.largest

@@ -1,5 +1,6 @@
 """A copy of the delivery scripts in a scratch tree, and stand-ins on PATH that record how they were called."""
 
+import hashlib
 import json
 import os
 import shutil
@@ -14,6 +15,26 @@ import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
 REGISTRY = "111122223333.dkr.ecr.us-west-2.amazonaws.com"
+
+# What platforms of GPU nodes install, as the stacks name it to the stages.
+EKS = "aws-efa-k8s-device-plugin nvidia-device-plugin kubeflow-trainer"
+HYPERPOD_EKS = f"hyperpod-helm-chart {EKS}"
+# Every chart that there is, which no platform installs at once.
+DOCUMENT = yaml.safe_load((ROOT / "delivery/mirror.yaml").read_text())
+EVERY_CHART = " ".join(chart["chart"] for chart in DOCUMENT["charts"])
+
+# As published: the same word is the image of a Deployment, and a field of a definition.
+MANIFEST = """kind: CustomResourceDefinition
+properties:
+  image:
+    type: string
+---
+kind: Deployment
+spec:
+  containers:
+  - image: mpioperator/mpi-operator:0.8
+    name: mpi-operator
+"""
 
 # Each call appends its name and arguments to $CALLS; what it prints and how it ends comes from the body.
 STAND_IN = """#!/usr/bin/env bash
@@ -113,6 +134,15 @@ case "$1" in
 esac
 """
 
+# The internet: what is published, by the last part of its address.
+CURL = r"""
+url=${!#}
+while (($#)); do
+  [[ "$1" != --output ]] || cp "$PUBLISHED/${url##*/}" "$2"
+  shift
+done
+"""
+
 # A clone holds the one chart that is packed from git, whose name is not that of its directory.
 GIT = r"""
 if [[ "$1" == init ]]; then
@@ -120,6 +150,11 @@ if [[ "$1" == init ]]; then
   echo "name: hyperpod-helm-chart" >"$3/helm_chart/HyperPodHelmChart/Chart.yaml"
 fi
 """
+
+
+def sha256(path: Path) -> str:
+    """The checksum as mirror.yaml states it."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 @pytest.fixture
@@ -143,18 +178,24 @@ def aws(workshop):
 
 @pytest.fixture
 def helm_archive(aws) -> Path:
-    """A helm archive whose checksum the workshop's copy of mirror.yaml states."""
+    """A helm archive and a manifest, in `published`, whose checksums the workshop's copy of mirror.yaml states."""
     aws.stand_in("helm", HELM)
     inner = aws.root / "helm" / "linux-amd64"
     inner.mkdir()
     shutil.move(aws.root / "bin" / "helm", inner / "helm")
     path = aws.root / "delivery" / "mirror.yaml"
     document = yaml.safe_load(path.read_text())
-    archive = aws.root / "helm" / document["tools"]["helm"]["url"].rpartition("/")[2]
+    published = aws.root / "published"
+    published.mkdir()
+    archive = published / document["tools"]["helm"]["url"].rpartition("/")[2]
     subprocess.run(["tar", "-czf", archive, "-C", inner.parent, "linux-amd64"], check=True)
-    digest = subprocess.run(["sha256sum", archive], check=True, capture_output=True, text=True).stdout.split()[0]
-    document["tools"]["helm"]["sha256"] = digest
+    document["tools"]["helm"]["sha256"] = sha256(archive)
+    for origin in (chart["manifest"] for chart in document["charts"] if "manifest" in chart):
+        manifest = published / origin["url"].rpartition("/")[2]
+        manifest.write_text(MANIFEST)
+        origin["sha256"] = sha256(manifest)
     path.write_text(yaml.safe_dump(document, sort_keys=False))
-    aws.stand_in("curl", f'while (($#)); do [[ "$1" != --output ]] || cp "{archive}" "$2"; shift; done\n')
+    aws.environment["PUBLISHED"] = str(published)
+    aws.stand_in("curl", CURL)
     aws.stand_in("git", GIT)
     return archive

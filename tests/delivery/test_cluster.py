@@ -8,7 +8,16 @@ from pathlib import Path
 import pytest
 import yaml
 
-REGISTRY = "111122223333.dkr.ecr.us-west-2.amazonaws.com"
+from tests.delivery.conftest import EKS, HYPERPOD_EKS, MANIFEST, REGISTRY, ROOT, sha256
+from trainway.manifests.namespace import team_namespace
+
+# Keeps what is applied, which the stage deletes when it ends.
+KUBECTL = r"""
+if [[ "$1" == apply ]]; then
+  mkdir -p "$S3/applied"
+  if [[ -d "${!#}" ]]; then cp -R "${!#}/." "$S3/applied"; else cp "${!#}" "$S3/applied"; fi
+fi
+"""
 
 
 @pytest.fixture
@@ -17,18 +26,17 @@ def cluster(aws, helm_archive):
     manifests = aws.root / "manifests"
     (manifests / "values").mkdir(parents=True)
     (manifests / "objects").mkdir()
-    for plugin in ("aws-efa-k8s-device-plugin", "nvidia-device-plugin"):
+    for plugin in ("aws-efa-k8s-device-plugin", "nvidia-device-plugin", "neuron-helm-chart"):
         (manifests / "values" / f"{plugin}.json").write_text("{}")
     volume = '{"handle": "${TRAINWAY_FSX_ID}", "command": "echo $HOME ${X}"}'
     (manifests / "objects" / "10-volume.json").write_text(volume)
     aws.environment |= {"CLUSTER_NAME": "atlas", "TRAINWAY_FSX_ID": 'fs-1"'}
-    # Keeps what is applied, which the stage deletes when it ends.
-    aws.stand_in("kubectl", 'cp -R "${!#}" "$S3/applied"\n')
+    aws.stand_in("kubectl", KUBECTL)
     return aws
 
 
 def test_charts_come_from_the_mirror_with_their_images_from_there_too(cluster):
-    done = cluster.run("cluster.sh", ORCHESTRATOR="eks")
+    done = cluster.run("cluster.sh", CHARTS=EKS)
     assert done.returncode == 0, done.stderr
     upgrades = {call[2]: call for call in cluster.called("helm", "upgrade")}
     assert list(upgrades) == ["aws-efa-k8s-device-plugin", "nvidia-device-plugin", "kubeflow-trainer"]
@@ -44,22 +52,107 @@ def test_charts_come_from_the_mirror_with_their_images_from_there_too(cluster):
 
 
 def test_hyperpods_chart_is_installed_first(cluster):
-    cluster.run("cluster.sh", ORCHESTRATOR="hyperpod-eks")
+    cluster.run("cluster.sh", CHARTS=HYPERPOD_EKS)
     first = cluster.called("helm", "upgrade")[0]
     assert first[2] == "hyperpod-dependencies"
     assert "global.region=us-west-2" in first
 
 
-def test_a_device_plugin_is_not_installed_on_its_own_list_of_instance_types(cluster):
-    (cluster.root / "manifests/values/aws-efa-k8s-device-plugin.json").unlink()
-    done = cluster.run("cluster.sh", ORCHESTRATOR="eks")
+def test_charts_are_installed_in_the_order_they_are_named_in_and_no_others(cluster):
+    done = cluster.run("cluster.sh", CHARTS="neuron-helm-chart kueue kubeflow-trainer")
+    assert done.returncode == 0, done.stderr
+    assert [call[2] for call in cluster.called("helm", "upgrade")] == [
+        "neuron-device-plugin",
+        "kueue",
+        "kubeflow-trainer",
+    ]
+
+
+def test_only_the_neuron_device_plugin_of_its_chart_runs_and_on_tainted_nodes_too():
+    values = yaml.safe_load((ROOT / "delivery/values/neuron-helm-chart.yaml").read_text())
+    assert [name for name, part in values.items() if part["enabled"]] == ["devicePlugin"]
+    keys = {each["key"] for each in values["devicePlugin"]["tolerations"]}
+    assert {"aws.amazon.com/neuron", "sagemaker.amazonaws.com/node-health-status"} <= keys
+
+
+def test_no_job_of_a_team_gets_past_its_queue():
+    values = yaml.safe_load((ROOT / "delivery/values/kueue.yaml").read_text())
+    configuration = yaml.safe_load(values["managerConfig"]["controllerManagerConfigYaml"])
+    assert configuration["manageJobsWithoutQueueName"] is True
+    namespaces = [each for each in team_namespace("research") if each["kind"] == "Namespace"]
+    labels = configuration["managedJobsNamespaceSelector"]["matchLabels"].items()
+    assert labels and all(labels <= each["metadata"]["labels"].items() for each in namespaces)
+    assert {"batch/job", "trainer.kubeflow.org/trainjob", "kubeflow.org/mpijob", "pod"} <= set(
+        configuration["integrations"]["frameworks"]
+    )
+
+
+@pytest.fixture
+def manifest(cluster) -> Path:
+    """The MPI operator's manifest where the mirror stage leaves it."""
+    published = cluster.root / "published/mpi-operator.yaml"
+    path = cluster.root / "s3" / f"mpi-operator-{sha256(published)}.yaml"
+    shutil.copy(published, path)
+    return path
+
+
+@pytest.mark.usefixtures("manifest")
+def test_a_manifest_is_applied_with_its_image_from_the_mirror_and_waited_for(cluster):
+    done = cluster.run("cluster.sh", CHARTS="kubeflow-trainer mpi-operator")
+    assert done.returncode == 0, done.stderr
+    applied = (cluster.root / "s3/applied/mpi-operator.yaml").read_text()
+    assert applied == MANIFEST.replace("mpioperator/mpi-operator:0.8", f"{REGISTRY}/atlas/mirror/mpi-operator:0.8.2")
+    [rollout] = cluster.called("kubectl", "rollout")
+    assert rollout[2:6] == ["status", "deployment/mpi-operator", "--namespace", "mpi-operator"]
+    assert [call[1] for call in cluster.calls if call[0] in ("helm", "kubectl")][1:] == [
+        "upgrade",
+        "apply",
+        "rollout",
+        "apply",
+    ]
+
+
+@pytest.mark.usefixtures("manifest")
+def test_a_manifest_in_a_cluster_without_nodes_is_not_waited_for(cluster):
+    done = cluster.run("cluster.sh", CHARTS="mpi-operator", ROLLOUT_TIMEOUT_SECONDS="0")
+    assert done.returncode == 0, done.stderr
+    assert cluster.called("kubectl", "rollout") == []
+
+
+def test_a_manifest_that_is_not_the_pinned_one_is_not_applied(cluster, manifest):
+    manifest.write_text(MANIFEST + "---\nkind: ClusterRoleBinding\n")
+    done = cluster.run("cluster.sh", CHARTS="mpi-operator")
     assert done.returncode == 1
-    assert "no values/aws-efa-k8s-device-plugin.json" in done.stderr
+    assert f"the checksum of s3://bucket/mirror/manifests/{manifest.name} is not the pinned one" in done.stderr
+    assert cluster.called("kubectl") == []
+
+
+def test_a_manifest_that_the_mirror_stage_did_not_keep_is_named_and_not_fetched(cluster):
+    done = cluster.run("cluster.sh", CHARTS="mpi-operator")
+    assert done.returncode == 1
+    assert "the mirror stage has left no manifest s3://bucket/mirror/manifests/mpi-operator-" in done.stderr
+    assert cluster.called("kubectl") + cluster.called("curl") == []
+
+
+@pytest.mark.usefixtures("manifest")
+def test_a_manifest_whose_deployment_does_not_become_ready_names_itself(cluster):
+    cluster.stand_in("kubectl", KUBECTL + '[[ "$1" != rollout ]] || exit 1\n')
+    done = cluster.run("cluster.sh", CHARTS="mpi-operator")
+    assert done.returncode == 1
+    assert "chart mpi-operator 0.8.2 is not ready" in done.stderr
+
+
+@pytest.mark.parametrize("plugin", ["aws-efa-k8s-device-plugin", "nvidia-device-plugin", "neuron-helm-chart"])
+def test_a_device_plugin_is_not_installed_on_its_own_list_of_instance_types(cluster, plugin: str):
+    (cluster.root / f"manifests/values/{plugin}.json").unlink()
+    done = cluster.run("cluster.sh", CHARTS=f"{plugin} kubeflow-trainer")
+    assert done.returncode == 1
+    assert f"no values/{plugin}.json" in done.stderr
     assert cluster.called("helm", "upgrade") == []
 
 
 def test_objects_are_applied_after_the_charts_with_facts_of_the_deployed_stack(cluster):
-    done = cluster.run("cluster.sh", ORCHESTRATOR="eks")
+    done = cluster.run("cluster.sh", CHARTS=EKS)
     assert done.returncode == 0, done.stderr
     assert cluster.calls[-1][:4] == ["kubectl", "apply", "--server-side", "--force-conflicts"]
     applied = json.loads((cluster.root / "s3/applied/10-volume.json").read_text())
@@ -67,12 +160,12 @@ def test_objects_are_applied_after_the_charts_with_facts_of_the_deployed_stack(c
 
 
 def test_a_cluster_without_nodes_is_not_waited_for(cluster):
-    cluster.run("cluster.sh", ORCHESTRATOR="hyperpod-eks", ROLLOUT_TIMEOUT_SECONDS="0")
+    cluster.run("cluster.sh", CHARTS=HYPERPOD_EKS, ROLLOUT_TIMEOUT_SECONDS="0")
     assert all("--wait" not in call for call in cluster.called("helm", "upgrade"))
 
 
 def test_a_closed_network_installs_with_the_helm_that_was_brought_in(cluster):
-    done = cluster.run("cluster.sh", ORCHESTRATOR="eks", NETWORK_ACCESS="closed")
+    done = cluster.run("cluster.sh", CHARTS=EKS, NETWORK_ACCESS="closed")
     assert done.returncode == 0, done.stderr
     assert len(cluster.called("helm", "upgrade")) == 3
     assert cluster.called("curl") == []
@@ -80,7 +173,7 @@ def test_a_closed_network_installs_with_the_helm_that_was_brought_in(cluster):
 
 def test_a_closed_network_without_a_helm_stops_with_the_remedy_and_fetches_none(cluster, helm_archive):
     (cluster.root / "s3" / helm_archive.name).unlink()
-    done = cluster.run("cluster.sh", ORCHESTRATOR="eks", NETWORK_ACCESS="closed")
+    done = cluster.run("cluster.sh", CHARTS=EKS, NETWORK_ACCESS="closed")
     assert done.returncode == 1
     assert done.stderr == (
         "[delivery] error: a closed network cannot fetch what is missing: "
@@ -92,7 +185,7 @@ def test_a_closed_network_without_a_helm_stops_with_the_remedy_and_fetches_none(
 
 def test_an_unset_placeholder_stops_before_the_cluster_is_touched(cluster):
     (cluster.root / "manifests/objects/20.json").write_text('{"a": "${TRAINWAY_ABSENT}"}')
-    done = cluster.run("cluster.sh", ORCHESTRATOR="eks")
+    done = cluster.run("cluster.sh", CHARTS=EKS)
     assert done.returncode == 2
     assert "TRAINWAY_ABSENT is not set" in done.stderr
     assert cluster.called("helm", "upgrade") == []
@@ -103,13 +196,12 @@ def test_a_chart_that_does_not_become_ready_names_itself(cluster, helm_archive):
     helm = aws.root / "helm/linux-amd64/helm"
     helm.write_text(helm.read_text() + '[[ "$1" != upgrade ]] || exit 1\n')
     subprocess.run(["tar", "-czf", helm_archive, "-C", helm.parents[1], "linux-amd64"], check=True)
-    digest = subprocess.run(["sha256sum", helm_archive], check=True, capture_output=True, text=True).stdout.split()[0]
     path = aws.root / "delivery/mirror.yaml"
     document = yaml.safe_load(path.read_text())
-    document["tools"]["helm"]["sha256"] = digest
+    document["tools"]["helm"]["sha256"] = sha256(helm_archive)
     path.write_text(yaml.safe_dump(document, sort_keys=False))
     shutil.copy(helm_archive, aws.root / "s3")
-    done = aws.run("cluster.sh", ORCHESTRATOR="eks")
+    done = aws.run("cluster.sh", CHARTS=EKS)
     assert done.returncode == 1
     assert "chart aws-efa-k8s-device-plugin v0.5.30 is not ready" in done.stderr
     assert aws.called("kubectl") == []
@@ -125,7 +217,7 @@ def test_missing_variables_are_all_named_at_once(workshop, script: str):
 
 @pytest.mark.parametrize("script", ["image.sh", "mirror.sh"])
 def test_an_unknown_access_to_the_network_is_not_taken_for_the_default(aws, script: str):
-    image = {"IMAGE_REPOSITORY": f"{REGISTRY}/atlas/training", "IMAGE_TAG": "c0ffee", "ORCHESTRATOR": "eks"}
+    image = {"IMAGE_REPOSITORY": f"{REGISTRY}/atlas/training", "IMAGE_TAG": "c0ffee", "CHARTS": EKS}
     done = aws.run(script, **image, NETWORK_ACCESS="Closed")
     assert done.returncode == 1
     assert done.stderr == "[delivery] error: NETWORK_ACCESS is 'Closed', expected private or closed\n"

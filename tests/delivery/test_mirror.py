@@ -1,12 +1,9 @@
 """The mirror stage copies every chart and image once, and only what is pinned; in a closed network, nothing."""
 
-from pathlib import Path
-
 import pytest
 import yaml
 
-ROOT = Path(__file__).resolve().parents[2]
-REGISTRY = "111122223333.dkr.ecr.us-west-2.amazonaws.com"
+from tests.delivery.conftest import DOCUMENT, EKS, EVERY_CHART, HYPERPOD_EKS, MANIFEST, REGISTRY
 
 REMEDY = (
     "Run the command that the image stack prints as its output Supply on a machine with the internet, then deploy again"
@@ -15,24 +12,23 @@ REMEDY = (
 
 @pytest.mark.usefixtures("helm_archive")
 def test_every_image_is_copied_once(aws):
-    done = aws.run("mirror.sh", ORCHESTRATOR="hyperpod-eks")
+    done = aws.run("mirror.sh", CHARTS=EVERY_CHART)
     assert done.returncode == 0, done.stderr
-    document = yaml.safe_load((ROOT / "delivery/mirror.yaml").read_text())
     copies = {call[-2]: call[-1] for call in aws.called("docker", "buildx", "imagetools", "create")}
     assert copies == {
         f"{REGISTRY}/atlas/mirror/{image['name']}:{image['tag']}": (
             f"{image['repository']}@{image['digest']}" if image["digest"] else f"{image['repository']}:{image['tag']}"
         )
-        for image in document["images"]
+        for image in DOCUMENT["images"]
     }
-    aws.run("mirror.sh", ORCHESTRATOR="hyperpod-eks")
-    assert len(aws.called("docker", "buildx", "imagetools", "create")) == len(document["images"])
+    aws.run("mirror.sh", CHARTS=EVERY_CHART)
+    assert len(aws.called("docker", "buildx", "imagetools", "create")) == len(DOCUMENT["images"])
 
 
-@pytest.mark.parametrize(("orchestrator", "count"), [("eks", 3), ("hyperpod-eks", 4)])
+@pytest.mark.parametrize(("charts", "count"), [(EKS, 3), (HYPERPOD_EKS, 4), (f"kueue {EKS} neuron-helm-chart", 5)])
 @pytest.mark.usefixtures("helm_archive")
-def test_the_orchestrators_charts_are_pushed(aws, orchestrator: str, count: int):
-    done = aws.run("mirror.sh", ORCHESTRATOR=orchestrator)
+def test_the_chosen_charts_are_pushed(aws, charts: str, count: int):
+    done = aws.run("mirror.sh", CHARTS=charts)
     assert done.returncode == 0, done.stderr
     pushes = aws.called("helm", "push")
     assert len(pushes) == count
@@ -40,8 +36,46 @@ def test_the_orchestrators_charts_are_pushed(aws, orchestrator: str, count: int)
 
 
 @pytest.mark.usefixtures("helm_archive")
+def test_only_images_that_the_chosen_charts_name_are_copied(aws):
+    aws.run("mirror.sh", CHARTS="neuron-helm-chart kubeflow-trainer")
+    copies = [call[-2] for call in aws.called("docker", "buildx", "imagetools", "create")]
+    names = ["neuron-device-plugin:2.31.0.0", "trainer-controller-manager:v2.3.0", "jobset:v0.12.0"]
+    assert copies == [f"{REGISTRY}/atlas/mirror/{name}" for name in names]
+
+
+@pytest.mark.usefixtures("helm_archive")
+def test_a_chart_that_does_not_exist_stops_before_anything_is_copied(aws):
+    done = aws.run("mirror.sh", CHARTS="kubeflow-trainer kuueue")
+    assert done.returncode == 2
+    assert "mirror.yaml has no chart kuueue" in done.stderr
+    assert aws.called("docker", "buildx") + aws.called("helm", "push") == []
+
+
+@pytest.mark.usefixtures("helm_archive")
+def test_a_manifest_is_kept_in_the_bucket_under_its_checksum_and_once(aws):
+    for _ in range(2):
+        done = aws.run("mirror.sh", CHARTS="mpi-operator")
+        assert done.returncode == 0, done.stderr
+    [kept] = [call[4] for call in aws.called("aws", "s3", "cp") if call[4].startswith("s3://") and "mpi" in call[4]]
+    [chart] = [c for c in yaml.safe_load((aws.root / "delivery/mirror.yaml").read_text())["charts"] if "manifest" in c]
+    assert kept == f"s3://bucket/mirror/manifests/mpi-operator-{chart['manifest']['sha256']}.yaml"
+    assert (aws.root / "s3" / kept.rpartition("/")[2]).read_text() == MANIFEST
+    assert [call[-1] for call in aws.called("curl") if call[-1].endswith(".yaml")] == [chart["manifest"]["url"]]
+    assert aws.called("helm", "push") == []
+
+
+@pytest.mark.usefixtures("helm_archive")
+def test_a_manifest_with_another_checksum_is_refused(aws):
+    (aws.root / "published/mpi-operator.yaml").write_text(MANIFEST + "---\nkind: ClusterRoleBinding\n")
+    done = aws.run("mirror.sh", CHARTS="mpi-operator")
+    assert done.returncode == 1
+    assert "mpi-operator.yaml is not the pinned one" in done.stderr
+    assert list((aws.root / "s3").glob("mpi-operator*")) == []
+
+
+@pytest.mark.usefixtures("helm_archive")
 def test_hyperpods_chart_is_packed_from_the_pinned_commit(aws):
-    aws.run("mirror.sh", ORCHESTRATOR="hyperpod-eks")
+    aws.run("mirror.sh", CHARTS=HYPERPOD_EKS)
     [fetch] = [call for call in aws.called("git", "-C") if "fetch" in call]
     assert fetch[-1] == "011ca927123e02b35a399935bbb3ab1905fe33c7"
     [package] = aws.called("helm", "package")
@@ -50,36 +84,41 @@ def test_hyperpods_chart_is_packed_from_the_pinned_commit(aws):
 
 @pytest.mark.usefixtures("helm_archive")
 def test_charts_that_exist_are_left_alone(aws):
-    for chart in yaml.safe_load((ROOT / "delivery/mirror.yaml").read_text())["charts"]:
+    for chart in DOCUMENT["charts"]:
         folder = aws.root / "ecr/atlas/mirror/charts" / chart["chart"]
         folder.mkdir(parents=True)
         (folder / chart["version"]).write_text("1")
-    done = aws.run("mirror.sh", ORCHESTRATOR="hyperpod-eks")
+    done = aws.run("mirror.sh", CHARTS=HYPERPOD_EKS)
     assert done.returncode == 0, done.stderr
     assert aws.called("helm", "pull") + aws.called("helm", "push") == []
 
 
 def test_helm_is_kept_for_stages_without_the_internet(aws, helm_archive):
-    aws.run("mirror.sh", ORCHESTRATOR="eks")
-    aws.run("mirror.sh", ORCHESTRATOR="eks")
+    aws.run("mirror.sh", CHARTS=EKS)
+    aws.run("mirror.sh", CHARTS=EKS)
     assert len(aws.called("curl")) == 1
     assert (aws.root / "s3" / helm_archive.name).exists()
 
 
 def test_a_helm_with_another_checksum_is_refused(aws, helm_archive):
     helm_archive.write_bytes(b"something else")
-    done = aws.run("mirror.sh", ORCHESTRATOR="eks")
+    done = aws.run("mirror.sh", CHARTS=EKS)
     assert done.returncode == 1
     assert "not the pinned one" in done.stderr
     assert not (aws.root / "s3" / helm_archive.name).exists()
 
 
 def test_a_closed_network_that_lacks_everything_names_all_of_it_at_once_and_fetches_nothing(aws, helm_archive):
-    done = aws.run("mirror.sh", ORCHESTRATOR="hyperpod-eks", NETWORK_ACCESS="closed")
-    document = yaml.safe_load((ROOT / "delivery/mirror.yaml").read_text())
+    done = aws.run("mirror.sh", CHARTS=EVERY_CHART, NETWORK_ACCESS="closed")
+    listed = yaml.safe_load((aws.root / "delivery/mirror.yaml").read_text())["charts"]
     lacking = [f"helm (s3://bucket/mirror/tools/{helm_archive.name})"]
-    lacking += [f"image atlas/mirror/{image['name']}:{image['tag']}" for image in document["images"]]
-    lacking += [f"chart atlas/mirror/charts/{chart['chart']}:{chart['version']}" for chart in document["charts"]]
+    lacking += [f"image atlas/mirror/{image['name']}:{image['tag']}" for image in DOCUMENT["images"]]
+    lacking += [
+        f"manifest {chart['chart']} (s3://bucket/mirror/manifests/{chart['chart']}-{chart['manifest']['sha256']}.yaml)"
+        if "manifest" in chart
+        else f"chart atlas/mirror/charts/{chart['chart']}:{chart['version']}"
+        for chart in listed
+    ]
     assert done.returncode == 1
     assert done.stderr == (
         f"[delivery] error: a closed network cannot fetch what is missing: {', '.join(lacking)}. {REMEDY}\n"
@@ -89,9 +128,9 @@ def test_a_closed_network_that_lacks_everything_names_all_of_it_at_once_and_fetc
 
 @pytest.mark.usefixtures("helm_archive")
 def test_a_closed_network_names_only_what_is_missing(aws):
-    aws.run("mirror.sh", ORCHESTRATOR="eks")
+    aws.run("mirror.sh", CHARTS=EKS)
     (aws.root / "ecr/atlas/mirror/jobset/v0.12.0").unlink()
-    done = aws.run("mirror.sh", ORCHESTRATOR="hyperpod-eks", NETWORK_ACCESS="closed")
+    done = aws.run("mirror.sh", CHARTS=HYPERPOD_EKS, NETWORK_ACCESS="closed")
     assert done.returncode == 1
     lacking = "image atlas/mirror/jobset:v0.12.0, chart atlas/mirror/charts/hyperpod-helm-chart:0.1.0-011ca92"
     assert done.stderr.endswith(f" what is missing: {lacking}. {REMEDY}\n")
@@ -99,17 +138,17 @@ def test_a_closed_network_names_only_what_is_missing(aws):
 
 @pytest.mark.usefixtures("helm_archive")
 def test_a_closed_network_that_lacks_nothing_ends_well_without_a_copy(aws):
-    aws.run("mirror.sh", ORCHESTRATOR="hyperpod-eks", NETWORK_ACCESS="private")
+    aws.run("mirror.sh", CHARTS=EVERY_CHART, NETWORK_ACCESS="private")
     before, data = len(aws.calls), aws.root / "data"
-    done = aws.run("mirror.sh", ORCHESTRATOR="hyperpod-eks", NETWORK_ACCESS="closed", STAGE_DATA_FILE=str(data))
+    done = aws.run("mirror.sh", CHARTS=EVERY_CHART, NETWORK_ACCESS="closed", STAGE_DATA_FILE=str(data))
     assert done.returncode == 0, done.stderr
-    assert "copied 0 of 8 charts and images" in done.stdout
+    assert "copied 0 of 14 charts and images" in done.stdout
     assert data.read_text() == "0"
     assert {tuple(call[:3]) for call in aws.calls[before:]} == {("aws", "s3", "cp"), ("aws", "ecr", "describe-images")}
 
 
 def test_an_ecr_error_in_a_closed_network_is_not_taken_for_a_missing_image(aws):
-    done = aws.run("mirror.sh", ORCHESTRATOR="eks", NETWORK_ACCESS="closed", ECR_ERROR="AccessDeniedException")
+    done = aws.run("mirror.sh", CHARTS=EKS, NETWORK_ACCESS="closed", ECR_ERROR="AccessDeniedException")
     assert done.returncode == 1
     assert "AccessDeniedException" in done.stderr
     assert "what is missing" not in done.stderr

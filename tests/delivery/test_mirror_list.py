@@ -1,19 +1,19 @@
 """The list of what is mirrored is pinned, sourced and consistent."""
 
 import re
-from pathlib import Path
 
 import pytest
-import yaml
 
-DOCUMENT = yaml.safe_load((Path(__file__).resolve().parents[2] / "delivery/mirror.yaml").read_text())
+from delivery.mirror_list import lines
+from tests.delivery.conftest import DOCUMENT, EKS, EVERY_CHART, HYPERPOD_EKS, MANIFEST, REGISTRY
+
 ENTRIES = [*DOCUMENT["tools"].values(), *DOCUMENT["images"], *DOCUMENT["charts"]]
 
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.get("chart") or entry.get("name") or entry["url"])
 def test_every_entry_is_pinned_and_names_its_source_and_date(entry):
     version = entry.get("version") or entry["tag"]
-    assert re.fullmatch(r"v?\d+\.\d+\.\d+(-[0-9a-f]{7})?", version)
+    assert re.fullmatch(r"v?\d+\.\d+\.\d+(\.\d+)?(-[0-9a-f]{7})?", version)
     assert entry["source"].startswith("https://")
     assert entry["read"].isoformat()
 
@@ -33,3 +33,71 @@ def test_a_git_charts_version_carries_its_commit():
     for chart in DOCUMENT["charts"]:
         if "git" in chart:
             assert chart["version"].endswith(chart["git"]["commit"][:7])
+
+
+def test_a_manifest_is_pinned_by_its_checksum_and_its_address_by_a_commit():
+    manifests = [chart["manifest"] for chart in DOCUMENT["charts"] if "manifest" in chart]
+    assert manifests
+    for manifest in manifests:
+        assert re.fullmatch(r"[0-9a-f]{64}", manifest["sha256"])
+        assert re.search(r"/[0-9a-f]{40}/", manifest["url"])
+
+
+def test_every_image_of_a_chart_is_named_by_the_values_that_point_it_at_its_copy():
+    for chart in DOCUMENT["charts"]:
+        keys = {"image", "reference"} if "manifest" in chart else {"image", "repository", "tag"}
+        assert all(keys <= value.keys() for value in chart["image_values"]), chart["chart"]
+
+
+@pytest.mark.parametrize("names", [EKS, HYPERPOD_EKS, EVERY_CHART, "kueue", "kubeflow-trainer kueue", ""])
+def test_charts_are_listed_in_the_order_they_are_asked_for(names: str):
+    listed = [line.split("\t") for line in lines(["charts", *names.split()], DOCUMENT)]
+    assert [fields[0] for fields in listed] == names.split()
+    assert all(len(fields) == 9 and all(fields) for fields in listed)
+
+
+@pytest.mark.parametrize(
+    ("names", "images"),
+    [
+        ("kubeflow-trainer", ["trainer-controller-manager", "jobset"]),
+        ("neuron-helm-chart", ["neuron-device-plugin"]),
+        ("mpi-operator kueue", ["kueue", "mpi-operator"]),
+        ("hyperpod-helm-chart", []),
+        (EVERY_CHART, [image["name"] for image in DOCUMENT["images"]]),
+    ],
+)
+def test_only_the_images_that_the_chosen_charts_name_are_listed(names: str, images: list[str]):
+    assert [line.split("\t")[0] for line in lines(["images", *names.split()], DOCUMENT)] == images
+
+
+def test_charts_that_do_not_exist_are_all_named(capsys):
+    with pytest.raises(SystemExit, match="2"):
+        lines(["charts", "kueue", "kuueue", "argo"], DOCUMENT)
+    assert "mirror.yaml has no chart kuueue, argo; it has hyperpod-helm-chart, " in capsys.readouterr().err
+
+
+def test_charts_take_their_images_from_the_copies():
+    words = lines(["set", "neuron-helm-chart", f"{REGISTRY}/atlas/mirror", "us-west-2"], DOCUMENT)
+    assert words[1::2] == [
+        "devicePlugin.image.tag=2.31.0.0",
+        f"devicePlugin.image.repository={REGISTRY}/atlas/mirror/neuron-device-plugin",
+    ]
+    words = lines(["set", "kueue", f"{REGISTRY}/atlas/mirror", "us-west-2"], DOCUMENT)
+    assert f"controllerManager.manager.image.repository={REGISTRY}/atlas/mirror/kueue" in words
+
+
+def test_a_manifest_takes_its_image_from_the_copy_and_is_otherwise_as_published(tmp_path):
+    (tmp_path / "published.yaml").write_text(MANIFEST)
+    written = lines(
+        ["manifest", "mpi-operator", f"{REGISTRY}/atlas/mirror", str(tmp_path / "published.yaml")], DOCUMENT
+    )
+    copy = f"  - image: {REGISTRY}/atlas/mirror/mpi-operator:0.8.2"
+    assert written == [copy if "mpioperator/" in line else line for line in MANIFEST.splitlines()]
+    assert copy in written
+
+
+def test_a_manifest_without_the_image_is_refused(tmp_path, capsys):
+    (tmp_path / "published.yaml").write_text(MANIFEST.replace(":0.8", ":0.8.2"))
+    with pytest.raises(SystemExit, match="2"):
+        lines(["manifest", "mpi-operator", f"{REGISTRY}/atlas/mirror", str(tmp_path / "published.yaml")], DOCUMENT)
+    assert "the manifest of mpi-operator has no `image: mpioperator/mpi-operator:0.8`" in capsys.readouterr().err

@@ -6,11 +6,9 @@ from pathlib import Path
 import pytest
 
 from delivery.content_hash import PARTS, content_hash
-from tests.delivery.conftest import ECR
+from tests.delivery.conftest import ECR, EKS, EVERY_CHART, HYPERPOD_EKS, REGISTRY
 
 ROOT = Path(__file__).resolve().parents[2]
-
-REGISTRY = "111122223333.dkr.ecr.us-west-2.amazonaws.com"
 
 IMAGE = {"IMAGE_REPOSITORY": f"{REGISTRY}/atlas/training", "IMAGE_TAG": "c0ffee"}
 OUTSIDE = (
@@ -25,12 +23,12 @@ OUTSIDE = (
 pytestmark = pytest.mark.usefixtures("helm_archive")
 
 
-# What SSM holds, with `orchestrator` and the tag to be filled in.
+# What SSM holds, with the charts and the tag to be filled in.
 SSM = r"""
 if [[ "$1 $2" == "ssm get-parameter" ]]; then
   [[ "$4" == /trainway/atlas/delivery/supply ]] || { echo "ParameterNotFound" >&2; exit 254; }
   printf '{"MIRROR_REGISTRY": "%s", "MIRROR_PREFIX": "atlas/mirror", "MIRROR_BUCKET_URI": "s3://bucket/mirror",
-    "ORCHESTRATOR": "%s", "BASE_TAG": "%s", "NETWORK_ACCESS": "closed"}' "$REGISTRY" "$DEPLOYED" "$DEPLOYED_BASE"
+    "CHARTS": "%s", "BASE_TAG": "%s", "NETWORK_ACCESS": "closed"}' "$REGISTRY" "$DEPLOYED" "$DEPLOYED_BASE"
 fi
 """
 
@@ -56,13 +54,13 @@ def outside(calls: list[list[str]]) -> list[list[str]]:
     return [call for call in calls if any(call[: len(words)] == words for words in OUTSIDE)]
 
 
-@pytest.mark.parametrize(("orchestrator", "charts"), [("eks", 3), ("hyperpod-eks", 4)])
-def test_a_kubernetes_platform_gets_images_charts_helm_and_the_base(supply, orchestrator: str, charts: int):
-    done = supply.run("supply.sh", DEPLOYED=orchestrator)
+@pytest.mark.parametrize(("charts", "count"), [(EKS, 3), (HYPERPOD_EKS, 4)])
+def test_a_kubernetes_platform_gets_images_charts_helm_and_the_base(supply, charts: str, count: int):
+    done = supply.run("supply.sh", DEPLOYED=charts)
     assert done.returncode == 0, done.stderr
     assert done.stdout.endswith("all that comes from the internet; the platform can be deployed\n")
     assert len(supply.called("docker", "buildx", "imagetools", "create")) == 4
-    assert len(supply.called("helm", "push")) == charts
+    assert len(supply.called("helm", "push")) == count
     [build] = supply.called("docker", "buildx", "build")
     assert (
         build[build.index("--tag") + 1]
@@ -71,19 +69,28 @@ def test_a_kubernetes_platform_gets_images_charts_helm_and_the_base(supply, orch
 
 
 def test_a_slurm_platform_gets_the_base_alone(supply):
-    done = supply.run("supply.sh", DEPLOYED="hyperpod-slurm")
+    done = supply.run("supply.sh", DEPLOYED="")
     assert done.returncode == 0, done.stderr
     assert "the platform can be deployed" in done.stdout
     assert len(supply.called("docker", "buildx", "build")) == 1
     assert outside(supply.calls) + supply.called("aws", "s3") == []
 
 
-@pytest.mark.parametrize("orchestrator", ["eks", "hyperpod-eks"])
-def test_what_was_brought_in_is_all_that_a_closed_network_needs(supply, orchestrator: str):
-    supply.run("supply.sh", DEPLOYED=orchestrator)
+def test_a_parameter_that_does_not_say_which_charts_is_not_taken_for_none(supply):
+    path = supply.root / "bin/aws"
+    path.write_text(path.read_text().replace('"CHARTS"', '"ORCHESTRATOR"'))
+    done = supply.run("supply.sh", DEPLOYED=EKS)
+    assert done.returncode == 1
+    assert "/trainway/atlas/delivery/supply does not say which charts" in done.stderr
+    assert outside(supply.calls) + supply.called("docker", "buildx", "build") == []
+
+
+@pytest.mark.parametrize("charts", [EKS, HYPERPOD_EKS, EVERY_CHART])
+def test_what_was_brought_in_is_all_that_a_closed_network_needs(supply, charts: str):
+    supply.run("supply.sh", DEPLOYED=charts)
     before = len(supply.calls)
     for script in ("mirror.sh", "image.sh"):
-        done = supply.run(script, **IMAGE, ORCHESTRATOR=orchestrator, NETWORK_ACCESS="closed")
+        done = supply.run(script, **IMAGE, CHARTS=charts, NETWORK_ACCESS="closed")
         assert done.returncode == 0, done.stderr
     assert outside(supply.calls[before:]) == []
     [build] = [call for call in supply.calls[before:] if call[:3] == ["docker", "buildx", "build"]]
@@ -91,9 +98,9 @@ def test_what_was_brought_in_is_all_that_a_closed_network_needs(supply, orchestr
 
 
 def test_a_second_run_copies_and_builds_nothing(supply):
-    supply.run("supply.sh", DEPLOYED="hyperpod-eks")
+    supply.run("supply.sh", DEPLOYED=HYPERPOD_EKS)
     before = len(supply.calls)
-    done = supply.run("supply.sh", DEPLOYED="hyperpod-eks")
+    done = supply.run("supply.sh", DEPLOYED=HYPERPOD_EKS)
     assert done.returncode == 0, done.stderr
     assert "copied 0 of 8 charts and images" in done.stdout
     assert "the platform can be deployed" in done.stdout
@@ -102,7 +109,7 @@ def test_a_second_run_copies_and_builds_nothing(supply):
 
 
 def test_the_machine_that_supplies_a_closed_network_is_not_in_it(supply):
-    done = supply.run("supply.sh", DEPLOYED="eks", NETWORK_ACCESS="closed")
+    done = supply.run("supply.sh", DEPLOYED=EKS, NETWORK_ACCESS="closed")
     assert done.returncode == 0, done.stderr
     assert len(supply.called("helm", "push")) == 3
 
@@ -110,13 +117,13 @@ def test_the_machine_that_supplies_a_closed_network_is_not_in_it(supply):
 def test_every_call_to_aws_is_in_the_platforms_region(supply):
     path = supply.root / "bin/aws"
     path.write_text(path.read_text().replace("case ", '[[ "$AWS_DEFAULT_REGION" == us-west-2 ]] || exit 9\ncase ', 1))
-    done = supply.run("supply.sh", DEPLOYED="hyperpod-slurm", AWS_DEFAULT_REGION="eu-north-1")
+    done = supply.run("supply.sh", DEPLOYED="", AWS_DEFAULT_REGION="eu-north-1")
     assert done.returncode == 0, done.stderr
 
 
 def test_a_copy_that_fails_is_not_passed_over(supply):
     supply.stand_in("curl", "exit 22\n")
-    done = supply.run("supply.sh", DEPLOYED="eks")
+    done = supply.run("supply.sh", DEPLOYED=EKS)
     assert done.returncode == 22
     assert "can be deployed" not in done.stdout
     assert supply.called("docker", "buildx", "build") == []
@@ -129,7 +136,7 @@ def test_tools_that_this_machine_lacks_are_all_named_at_once(supply):
         (bare / tool).symlink_to(str(shutil.which(tool)))
     (bare / "uname").write_text("#!/bin/sh\necho Darwin arm64\n")
     (bare / "uname").chmod(0o755)
-    done = supply.run("supply.sh", DEPLOYED="eks", PATH=str(bare))
+    done = supply.run("supply.sh", DEPLOYED=EKS, PATH=str(bare))
     assert done.returncode == 1
     assert done.stderr == (
         "[delivery] error: this machine lacks Linux on x86_64 (this is Darwin arm64), docker, aws, git, curl, python3\n"
@@ -141,7 +148,7 @@ def test_a_docker_without_buildx_and_a_python_without_yaml_are_told_from_none(su
     python = supply.root / "bin/python3"
     python.write_text("#!/usr/bin/env bash\nexit 1\n")
     python.chmod(0o755)
-    done = supply.run("supply.sh", DEPLOYED="eks")
+    done = supply.run("supply.sh", DEPLOYED=EKS)
     assert done.returncode == 1
     assert done.stderr == ("[delivery] error: this machine lacks docker's buildx, python3's module yaml (PyYAML)\n")
 
@@ -149,14 +156,14 @@ def test_a_docker_without_buildx_and_a_python_without_yaml_are_told_from_none(su
 def test_a_checkout_that_is_not_what_was_deployed_supplies_nothing(supply):
     with (supply.root / "container/versions.yaml").open("a") as versions:
         versions.write("# another version\n")
-    done = supply.run("supply.sh", DEPLOYED="eks")
+    done = supply.run("supply.sh", DEPLOYED=EKS)
     assert done.returncode == 1
     assert f"and the image stack waits for {supply.environment['DEPLOYED_BASE']}: check out the version" in done.stderr
     assert outside(supply.calls) + supply.called("docker", "buildx", "build") == []
 
 
 def test_a_platform_that_was_not_deployed_is_told(supply):
-    done = supply.run("supply.sh", DEPLOYED="eks", SUPPLY_PARAMETER="/trainway/other/delivery/supply")
+    done = supply.run("supply.sh", DEPLOYED=EKS, SUPPLY_PARAMETER="/trainway/other/delivery/supply")
     assert done.returncode == 254
     assert "ParameterNotFound" in done.stderr
     assert outside(supply.calls) == []

@@ -9,10 +9,12 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.synthesis import ROOT
 from trainway.spec.loader import load_platform
 from trainway.spec.problems import SpecError
 
 CASES = yaml.safe_load(Path(__file__).with_name("platform_mistakes.yaml").read_text(encoding="utf-8"))
+MIRROR = yaml.safe_load((ROOT / "delivery" / "mirror.yaml").read_text(encoding="utf-8"))
 GOOD: str = CASES["good"]
 
 
@@ -82,6 +84,12 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
 def check(file: Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "trainway.cli", "check", str(file)]
     return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("namespace", sorted({chart["namespace"] for chart in MIRROR["charts"]}))
+def test_no_team_is_called_as_the_namespace_of_a_chart(namespace: str, tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match="cluster's own"):
+        load_platform(write(tmp_path, GOOD.replace("name: research", f"name: {namespace}", 1)))
 
 
 def write(directory: Path, text: str) -> Path:

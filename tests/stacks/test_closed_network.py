@@ -130,7 +130,7 @@ def test_the_deploy_says_how_to_bring_in_what_it_cannot_fetch(closed: dict[str, 
     assert command == f"AWS_REGION=us-west-2 SUPPLY_PARAMETER={parameter['Name']} bash delivery/supply.sh"
     asked = re.findall(r"^require (.*)$", (ROOT / "delivery" / "supply.sh").read_text(), re.MULTILINE)[1].split()
     assert all(f'"{variable}":' in json.dumps(parameter["Value"]).replace("\\", "") for variable in asked)
-    assert len(asked) == 5
+    assert len(asked) == 4
     repositories = {r["RepositoryName"] for r in resources(closed["image"], "AWS::ECR::Repository").values()}
     assert "vault/mirror/training-base" in repositories
 
@@ -150,8 +150,10 @@ def called_from_inside(stacks: dict[str, Template]) -> Iterator[str]:
 
 
 def actions_of(document: dict[str, Any]) -> Iterator[str]:
-    """The actions that a policy document allows."""
+    """The actions that a policy document allows, without those that another service calls in the role's name."""
     for statement in document["Statement"]:
+        if "kms:ViaService" in json.dumps(statement.get("Condition", {})):
+            continue
         yield from [statement["Action"]] if isinstance(statement["Action"], str) else statement["Action"]
 
 

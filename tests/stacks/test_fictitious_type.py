@@ -11,7 +11,7 @@ import app
 from tests.fictitious import NAME, catalogue_with
 from tests.synthesis import Template, make_app, resources, templates
 from trainway.manifests import cluster_manifests
-from trainway.manifests.chart_values import NOWHERE, chart_values
+from trainway.manifests.chart_values import chart_values
 from trainway.plan import plan_document
 from trainway.spec import loader
 from trainway.spec.addressing import plan_addresses
@@ -92,7 +92,9 @@ def test_its_nodes_run_the_device_plugins(catalogue: Catalogue, tmp_path: Path) 
     assert cluster_manifests(platform, catalogue)
 
     neuron = catalogue_with(tmp_path / "neuron", family="trn", accelerator={"model": "trainium2", "count": 16})
-    assert NOWHERE in str(chart_values(platform, neuron)["nvidia-device-plugin"])
+    values = chart_values(platform, neuron)
+    assert "nvidia-device-plugin" not in values
+    assert "train" in str(values["neuron-helm-chart"])
 
 
 def test_its_launch_template_has_its_layout(

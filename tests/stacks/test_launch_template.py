@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,14 @@ def launched(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, An
     for number, (name, instance) in enumerate(CATALOGUE.items()):
         group = NodeGroup(name=f"group-{number}", instance_type=name, count=1)
         template = training_launch_template(
-            stack, f"T{number}", name="test", group=group, instance=instance, pods=32, security_group_ids=["sg-0"]
+            stack,
+            f"T{number}",
+            name="test",
+            group=group,
+            instance=instance,
+            pods=32,
+            coordinates={},
+            security_group_ids=["sg-0"],
         )
         identifiers[stack.get_logical_id(template)] = name
     found = resources(app.synth().get_stack_by_name("every-type").template, "AWS::EC2::LaunchTemplate")
@@ -90,3 +98,47 @@ def test_each_way_of_buying_says_what_ec2_wants_and_no_more(
     # EKS refuses a type that stands in both places, or in none.
     assert ("InstanceTypes" in nodes) != ("InstanceType" in data)
     assert len(nodes["Subnets"]) == 1
+
+
+def test_an_image_of_ones_own_is_told_where_the_cluster_is(tmp_path: Path) -> None:
+    """https://docs.aws.amazon.com/eks/latest/userguide/launch-templates.html (read 2026-11-21)"""
+    platform = yaml.safe_load((ROOT / "examples" / "eks-p5.yaml").read_text())
+    image = "ami-0123456789abcdef0"
+    train = {"name": "train", "instance_type": "p5.48xlarge", "count": 2, "image_id": image}
+    file = tmp_path / "platform.yaml"
+    file.write_text(yaml.safe_dump({**platform, "teams": [], "node_groups": [train]}))
+    cluster = templates(make_app(file, tmp_path / "out"))["cluster"]
+    data = next(
+        each["LaunchTemplateData"]
+        for name, each in resources(cluster, "AWS::EC2::LaunchTemplate").items()
+        if name.startswith("Train")
+    )
+    assert data["ImageId"] == image
+    (nodes,) = [n for name, n in resources(cluster, "AWS::EKS::Nodegroup").items() if name.startswith("Train")]
+    assert "AmiType" not in nodes
+    told = json.dumps(data["UserData"])
+    (control_plane,) = resources(cluster, "AWS::EKS::Cluster").values()
+    assert control_plane["KubernetesNetworkConfig"]["ServiceIpv4Cidr"] == "172.20.0.0/16"
+    for part in ("CertificateAuthorityData", "Endpoint", "cidr: 172.20.0.0/16", "nvidia.com/gpu=present:NoSchedule"):
+        assert part in told
+
+
+def test_hyperpod_takes_an_image_of_ones_own(tmp_path: Path) -> None:
+    platform = yaml.safe_load((ROOT / "examples" / "hyperpod-slurm-p5en.yaml").read_text())
+    platform["node_groups"][0]["image_id"] = "ami-0123456789abcdef0"
+    file = tmp_path / "platform.yaml"
+    file.write_text(yaml.safe_dump(platform))
+    cluster = templates(make_app(file, tmp_path / "out"))["cluster"]
+    (hyperpod,) = resources(cluster, "AWS::SageMaker::Cluster").values()
+    images = {group["InstanceGroupName"]: group.get("ImageId") for group in hyperpod["InstanceGroups"]}
+    assert images == {"controller": None, "login": None, "train": "ami-0123456789abcdef0"}
+
+
+@pytest.mark.parametrize(("cidr", "services"), [("10.0.0.0/16", "172.20.0.0/16"), ("172.20.0.0/16", "10.100.0.0/16")])
+def test_services_have_a_range_that_the_vpc_does_not(tmp_path: Path, cidr: str, services: str) -> None:
+    platform = yaml.safe_load((ROOT / "examples" / "eks-p5.yaml").read_text()) | {"network": {"cidr": cidr}}
+    file = tmp_path / "platform.yaml"
+    file.write_text(yaml.safe_dump(platform))
+    cluster = templates(make_app(file, tmp_path / "out"))["cluster"]
+    (control_plane,) = resources(cluster, "AWS::EKS::Cluster").values()
+    assert control_plane["KubernetesNetworkConfig"]["ServiceIpv4Cidr"] == services

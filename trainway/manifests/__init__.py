@@ -8,8 +8,11 @@ from __future__ import annotations
 from typing import Any
 
 from trainway.manifests.chart_values import chart_values
+from trainway.manifests.guard_rails import guard_rails
+from trainway.manifests.kueue import local_queue, queues
 from trainway.manifests.lustre_volume import lustre_volume
 from trainway.manifests.namespace import namespaces, team_namespace
+from trainway.manifests.personas import members, team_members, viewers
 from trainway.manifests.training_runtime import training_runtime
 from trainway.spec.catalogue import Catalogue
 from trainway.spec.platform import Platform
@@ -20,11 +23,30 @@ Manifest = dict[str, Any]
 def cluster_manifests(platform: Platform, catalogue: Catalogue) -> dict[str, Manifest]:
     """Every file of the delivery's `manifests` directory: `objects/…` to apply, `values/…` for the charts."""
     files = {f"values/{chart}": values for chart, values in chart_values(platform, catalogue).items()}
-    objects = [training_runtime()]
-    for name in namespaces(platform):
-        objects += [*team_namespace(name), *lustre_volume(platform, name)]
-    for position, manifest in enumerate(objects):
-        # kubectl applies files in the order of their names, and a namespace comes before what is in it.
+    for position, manifest in enumerate(_objects(platform, catalogue)):
+        # kubectl applies files in the order of their names.
         kind, name = manifest["kind"].lower(), manifest["metadata"]["name"]
         files[f"objects/{position:03d}-{kind}-{name}"] = manifest
     return files
+
+
+def _objects(platform: Platform, catalogue: Catalogue) -> list[Manifest]:
+    """Namespaces, then what belongs to the whole cluster, then what is in a namespace and refers to both."""
+    names = namespaces(platform)
+    return [
+        *(each for name in names for each in team_namespace(name)),
+        training_runtime(platform, catalogue),
+        *queues(platform, catalogue),
+        *viewers(),
+        *members(platform),
+        *(each for name in names for each in lustre_volume(platform, name)),
+        *(
+            each
+            for team in platform.teams
+            for each in (
+                *guard_rails(platform, catalogue, team),
+                *team_members(platform, team),
+                *local_queue(platform, team),
+            )
+        ),
+    ]

@@ -4,24 +4,41 @@ from __future__ import annotations
 
 from typing import Any
 
-from trainway.spec.platform import Platform
+from trainway.spec.platform import Platform, Team
 
 DEFAULT_NAMESPACE = "training"
 SERVICE_ACCOUNT = "training-job"
 
 
+def namespace_of(platform: Platform, team: Team) -> str:
+    """The namespace of a team's jobs; HyperPod's task governance governs none that is not called as it would.
+
+    https://github.com/aws/sagemaker-hyperpod-cli/blob/main/src/hyperpod_cli/constants/command_constants.py
+    (read 2026-11-21)
+    """
+    return f"hyperpod-ns-{team.name}" if platform.task_governance else team.name
+
+
 def namespaces(platform: Platform) -> tuple[str, ...]:
     """One namespace a team, or one for everybody where the file names no teams."""
-    return tuple(team.name for team in platform.teams) or (DEFAULT_NAMESPACE,)
+    return tuple(namespace_of(platform, team) for team in platform.teams) or (DEFAULT_NAMESPACE,)
 
 
 def team_namespace(name: str) -> list[dict[str, Any]]:
     """The namespace, and the service account whose pods get the job's IAM role by EKS Pod Identity."""
+    labels = {
+        # Kueue's chart is told to hold back the pods of namespaces with this label, and no others.
+        "app.kubernetes.io/part-of": "trainway",
+        # A privileged pod, or one with a path of its node, has all of the node's devices, its role and the secrets of
+        # whoever else is on it, past every quota and every role. Jobs need neither.
+        # https://kubernetes.io/docs/concepts/security/pod-security-standards/#baseline (read 2026-11-21)
+        "pod-security.kubernetes.io/enforce": "baseline",
+    }
     return [
         {
             "apiVersion": "v1",
             "kind": "Namespace",
-            "metadata": {"name": name, "labels": {"app.kubernetes.io/part-of": "trainway"}},
+            "metadata": {"name": name, "labels": labels},
         },
         {
             "apiVersion": "v1",

@@ -83,6 +83,12 @@ class AddressPlan:
         return tuple(subnet for subnet in self.subnets if subnet.role is role)
 
 
+def service_cidr(plan: AddressPlan) -> IPv4Network:
+    """The range of the cluster's services: of the two that EKS itself chooses from, one that the VPC does not have."""
+    candidates = service_facts().eks.service_cidrs
+    return next(cidr for cidr in candidates if not any(cidr.overlaps(range_) for range_ in plan.vpc_cidrs))
+
+
 class AddressesDoNotFit(Exception):
     """The subnets need more than a VPC, or this one's range, can have; `remedy` says what to change."""
 

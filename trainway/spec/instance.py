@@ -118,6 +118,7 @@ FACT_GROUPS: Mapping[str, tuple[str, ...]] = {
     "capacity": ("capacity_kinds",),
     "quota": ("quota_codes",),
     "hyperpod": ("hyperpod_name", "hyperpod_quota_code"),
+    "topology": ("topology_layers",),
 }
 
 # A prefix that the VPC CNI assigns is a /28. https://docs.aws.amazon.com/eks/latest/userguide/cni-increase-ip-addresses.html
@@ -133,8 +134,8 @@ class Instance(_Facts):
     to be launched, the primary interface first; `primary_card_interfaces` counts what network card 0 can hold.
     `pod_limit` is what EKS allows a node of this many vCPUs. `quota_codes` are EC2's Service Quotas codes, counted in
     vCPUs, by the way of buying; `hyperpod_quota_code` is SageMaker's, counted in instances, and None where nobody tells
-    it. `hyperpod_name` is None where HyperPod does not offer the type. `sources` has the pages of each of the
-    FACT_GROUPS.
+    it. `hyperpod_name` is None where HyperPod does not offer the type. `topology_layers` counts the network nodes
+    above an instance that EC2 tells, none where it is 0. `sources` has the pages of each of the FACT_GROUPS.
     """
 
     name: str
@@ -153,6 +154,7 @@ class Instance(_Facts):
     quota_codes: Mapping[CapacityKind, QuotaCode]
     hyperpod_name: str | None
     hyperpod_quota_code: QuotaCode | None
+    topology_layers: NonNegativeInt
     sources: Mapping[str, tuple[Source, ...]]
 
     @property

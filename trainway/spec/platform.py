@@ -61,6 +61,20 @@ class NodeGroup(Section):
     )
     capacity: Capacity = Field("on-demand", description="How the nodes are bought.")
     zone: ZoneId | None = Field(None, description="The zone id of the capacity. Default: the platform's first zone.")
+    image_id: (
+        Annotated[
+            str,
+            Matches(
+                r"ami-([0-9a-f]{8}|[0-9a-f]{17})",
+                "it is not the id of a machine image",
+                "write it as in ami-0123456789abcdef0",
+            ),
+        ]
+        | None
+    ) = Field(
+        None,
+        description="An AMI of yours, made from the orchestrator's own. Default: the newest one of AWS's for the type.",
+    )
     max_pods: int | None = Field(
         None,
         ge=16,
@@ -142,6 +156,10 @@ class Image(Section):
 Borrow = Annotated[bool, Field(description="May use what other teams leave idle.")]
 
 
+# Of a hundred: how much of what is idle a team gets when several want it.
+FAIR_SHARE = {"low": 10, "normal": 50, "high": 100}
+
+
 class Team(Section):
     """A group of people with a share of the nodes."""
 
@@ -152,6 +170,11 @@ class Team(Section):
     borrow: Borrow = True
     priority: Literal["low", "normal", "high"] = Field("normal", description="Who waits when nodes are short.")
     members: tuple[Principal, ...] = Field((), description="IAM roles and users that run jobs in the team's namespace.")
+
+    @property
+    def fair_share(self) -> int:
+        """How much of what is idle the team gets when several want it, in proportion."""
+        return FAIR_SHARE[self.priority]
 
 
 class Observability(Section):

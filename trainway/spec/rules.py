@@ -204,6 +204,18 @@ def lustre_capacity_is_sold(platform: Platform, _catalogue: Catalogue) -> Iterat
         yield key, f"FSx sells {sizes} TiB and then steps of {facts.capacity_step_gib / 1000}", f"write {above / 1000}"
 
 
+# Namespaces that Kubernetes, EKS and the charts make, and the group of those who only look.
+NOT_A_TEAM = {
+    "default",
+    "viewers",
+    "amazon-cloudwatch",
+    "aws-hyperpod",
+    "kubeflow-system",
+    "kueue-system",
+    "mpi-operator",
+}
+
+
 def teams_share_what_exists(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
     """Teams have their own names, and their guarantees add up to no more nodes than there can be."""
     nodes = Counter[str]()
@@ -211,6 +223,9 @@ def teams_share_what_exists(platform: Platform, _catalogue: Catalogue) -> Iterat
         nodes[group.instance_type] += group.largest
     promised, names = Counter[str](), set[str]()
     for index, team in enumerate(platform.teams):
+        if team.name in NOT_A_TEAM or team.name.startswith("kube-"):
+            reason = "the name is a namespace or a group of the cluster's own"
+            yield ("teams", index, "name"), reason, "give the team another name"
         if team.name in names:
             yield ("teams", index, "name"), "another team has this name", "give each team its own name"
         names.add(team.name)

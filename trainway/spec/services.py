@@ -50,6 +50,7 @@ class EksFacts(_Facts):
     control_plane_addresses_per_subnet: int
     control_plane_zones: int
     new_nodes_per_zone: int
+    service_cidrs: tuple[IPv4Network, ...]
 
 
 class EndpointFacts(_Facts):
@@ -65,6 +66,12 @@ class Ec2QuotaFacts(_Facts):
     """The names of EC2's quotas on instances, by code; each counts vCPUs."""
 
     names: dict[str, str]
+
+
+class TopologyFacts(_Facts):
+    """Where EC2 tells which network nodes are above an instance."""
+
+    regions: tuple[str, ...]
 
 
 class HyperPodFacts(_Facts):
@@ -85,6 +92,7 @@ class ServiceFacts(BaseModel):
     endpoints: EndpointFacts
     ec2_quotas: Ec2QuotaFacts
     hyperpod: HyperPodFacts
+    topology: TopologyFacts
 
 
 @cache

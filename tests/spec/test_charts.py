@@ -1,0 +1,142 @@
+"""Each chart is installed where the platform has a use for it, and nowhere else."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import pytest
+import yaml
+
+from stacks.constructs.registry import mirrored_names
+from tests.synthesis import ROOT
+from trainway.manifests.chart_values import NODES_LABEL, chart_values
+from trainway.spec.catalogue import Catalogue, load_catalogue
+from trainway.spec.charts import chart_names
+from trainway.spec.platform import Platform
+
+SHIPPED = load_catalogue()
+# Every accelerated type of the catalogue has EFA; this one would not.
+NO_EFA = SHIPPED["g5.8xlarge"].model_copy(update={"name": "g0.xlarge", "interfaces": SHIPPED["m7i.large"].interfaces})
+CATALOGUE = Catalogue({**SHIPPED, NO_EFA.name: NO_EFA})
+MIRROR = yaml.safe_load((ROOT / "delivery" / "mirror.yaml").read_text(encoding="utf-8"))
+# With EFA and without, of each vendor and of none.
+TYPES = ("p5.48xlarge", "g0.xlarge", "trn2.48xlarge", "m7i.2xlarge")
+
+
+def platform(*instance_types: str, orchestrator: str = "eks", **sections: Any) -> Platform:
+    groups = [{"name": f"group{at}", "instance_type": name, "count": 1} for at, name in enumerate(instance_types)]
+    base = {"region": "us-west-2", "zones": ["usw2-az2", "usw2-az1"], "node_groups": groups}
+    return Platform.model_validate({**base, "orchestrator": orchestrator, **sections})
+
+
+def charts(*instance_types: str, **sections: Any) -> tuple[str, ...]:
+    return chart_names(platform(*instance_types, **sections), CATALOGUE)
+
+
+TEAMS: dict[str, Any] = {"teams": [{"name": "research"}]}
+MPI: dict[str, Any] = {"kubernetes": {"mpi_operator": True}}
+
+
+@pytest.mark.parametrize(
+    ("instance_type", "plugins"),
+    [
+        ("p5.48xlarge", ("aws-efa-k8s-device-plugin", "nvidia-device-plugin")),
+        ("g0.xlarge", ("nvidia-device-plugin",)),
+        ("trn2.48xlarge", ("aws-efa-k8s-device-plugin", "neuron-helm-chart")),
+        ("m7i.2xlarge", ()),
+    ],
+)
+def test_a_device_plugin_is_installed_where_a_node_group_has_its_device(
+    instance_type: str, plugins: tuple[str, ...]
+) -> None:
+    assert charts(instance_type) == (*plugins, "kubeflow-trainer")
+
+
+def test_one_group_with_the_device_is_enough() -> None:
+    assert charts("m7i.2xlarge", "g0.xlarge", "trn2.48xlarge") == (
+        "aws-efa-k8s-device-plugin",
+        "nvidia-device-plugin",
+        "neuron-helm-chart",
+        "kubeflow-trainer",
+    )
+
+
+def test_kueue_is_installed_where_teams_share_an_eks_cluster() -> None:
+    assert charts("g0.xlarge", **TEAMS) == ("nvidia-device-plugin", "kueue", "kubeflow-trainer")
+    assert "kueue" not in charts("g0.xlarge")
+    assert "kueue" not in charts("g0.xlarge", **TEAMS, kubernetes={"queues": "none"})
+    assert "kueue" not in charts("p5.48xlarge", orchestrator="hyperpod-eks", **TEAMS)
+
+
+@pytest.mark.parametrize("orchestrator", ["eks", "hyperpod-eks"])
+def test_the_mpi_operator_is_installed_last_where_it_is_asked_for(orchestrator: str) -> None:
+    assert charts("p5.48xlarge", orchestrator=orchestrator, **MPI)[-2:] == ("kubeflow-trainer", "mpi-operator")
+    assert "mpi-operator" not in charts("p5.48xlarge", orchestrator=orchestrator)
+
+
+def test_hyperpods_own_chart_comes_first_and_only_there() -> None:
+    assert charts("p5.48xlarge", orchestrator="hyperpod-eks")[0] == "hyperpod-helm-chart"
+    assert "hyperpod-helm-chart" not in charts("p5.48xlarge")
+
+
+def test_slurm_installs_no_chart() -> None:
+    assert charts(*TYPES, orchestrator="hyperpod-slurm", **TEAMS) == ()
+
+
+def test_every_chart_that_can_be_chosen_is_listed_in_the_order_of_installation_and_the_other_way_round() -> None:
+    listed = [chart["chart"] for chart in MIRROR["charts"]]
+    chosen = [charts(*TYPES, orchestrator=each, **TEAMS, **MPI) for each in ("eks", "hyperpod-eks")]
+    assert set().union(*chosen) == set(listed)
+    for names in chosen:
+        assert list(names) == [name for name in listed if name in names]
+
+
+@pytest.mark.parametrize(
+    ("instance_type", "orchestrator"), list(product(TYPES, ["eks", "hyperpod-eks", "hyperpod-slurm"]))
+)
+@pytest.mark.parametrize("sections", [{}, {**TEAMS, **MPI}, {"network": "closed"}], ids=str)
+def test_the_repositories_of_the_mirror_are_those_of_the_chosen_charts_and_their_images(
+    instance_type: str, orchestrator: str, sections: dict[str, Any]
+) -> None:
+    of = platform(instance_type, orchestrator=orchestrator, **sections)
+    chosen = [chart for chart in MIRROR["charts"] if chart["chart"] in chart_names(of, CATALOGUE)]
+    expected = {value["image"] for chart in chosen for value in chart["image_values"]}
+    expected |= {f"charts/{chart['chart']}" for chart in chosen if "manifest" not in chart}
+    expected |= {"training-base"} if of.network.is_closed else set()
+    names = mirrored_names(of, chart_names(of, CATALOGUE))
+    assert len(names) == len(set(names))
+    assert set(names) == expected
+
+
+def test_a_trainium_platform_mirrors_the_neuron_plugin_and_not_nvidias() -> None:
+    of = platform("trn2.48xlarge")
+    names = mirrored_names(of, chart_names(of, CATALOGUE))
+    assert {"neuron-device-plugin", "charts/neuron-helm-chart"} <= set(names)
+    assert not any("nvidia" in name for name in names)
+
+
+def test_device_plugins_are_given_the_groups_that_have_their_device() -> None:
+    values = chart_values(platform(*TYPES), CATALOGUE)
+    assert list(values) == ["aws-efa-k8s-device-plugin", "nvidia-device-plugin", "neuron-helm-chart"]
+    labels = values["aws-efa-k8s-device-plugin"]["supportedInstanceLabels"]
+    assert labels == {"keys": [NODES_LABEL], "values": ["group0", "group2"]}
+    assert nodes(values["nvidia-device-plugin"]["affinity"]) == ["group0", "group1"]
+    assert nodes(values["neuron-helm-chart"]["devicePlugin"]["affinity"]) == ["group2"]
+
+
+@pytest.mark.parametrize("instance_type", TYPES)
+def test_only_chosen_charts_have_values(instance_type: str) -> None:
+    of = platform(instance_type, **TEAMS, **MPI)
+    required = {chart["chart"] for chart in MIRROR["charts"] if chart.get("platform_values") == "required"}
+    assert set(chart_values(of, CATALOGUE)) == required & set(chart_names(of, CATALOGUE))
+    assert chart_values(platform(instance_type, orchestrator="hyperpod-slurm"), CATALOGUE) == {}
+
+
+def nodes(affinity: dict[str, Any]) -> list[str]:
+    """The node groups that an affinity allows."""
+    (term,) = affinity["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    (expression,) = term["matchExpressions"]
+    assert (expression["key"], expression["operator"]) == (NODES_LABEL, "In")
+    allowed: list[str] = expression["values"]
+    return allowed

@@ -1,0 +1,152 @@
+"""The queues that hold a job until its team's nodes are free; every node of the platform is quota of exactly one.
+
+A job is in its team's queue by the label `kueue.x-k8s.io/queue-name`. It cannot go past it: Kueue gives a job without
+the label to the LocalQueue `default`, which is why ours has that name; manageJobsWithoutQueueName, set with the chart,
+suspends what it misses; and pods are held back like jobs. Flavors without a toleration keep jobs that bring none off
+accelerated nodes, as the taints of the nodes themselves do.
+https://kueue.sigs.k8s.io/docs/tasks/manage/enforce_job_management/setup_default_local_queue/ (read 2026-11-21)
+https://kueue.sigs.k8s.io/docs/tasks/manage/enforce_job_management/manage_jobs_without_queue_name/ (read 2026-11-21)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from trainway.manifests.chart_values import NODES_LABEL
+from trainway.manifests.namespace import namespace_of
+from trainway.manifests.shares import guaranteed_nodes, spare_nodes
+from trainway.manifests.taints import taints
+from trainway.manifests.topology import topology, topology_name
+from trainway.spec.catalogue import Catalogue, Instance
+from trainway.spec.platform import NodeGroup, Platform, Team
+
+# The newest version of the API; Kueue 0.20 serves no other.
+# https://github.com/kubernetes-sigs/kueue/blob/main/CHANGELOG/CHANGELOG-0.20.md (read 2026-11-21)
+API = "kueue.x-k8s.io/v1beta2"
+LOCAL_QUEUE = "default"
+# Which of a team's own jobs goes first. A job that names no class has priority 0, and so counts as normal.
+# https://kueue.sigs.k8s.io/docs/concepts/workload_priority_class/ (read 2026-11-21)
+PRIORITIES = {"low": -100, "normal": 0, "high": 100}
+
+
+def queues(platform: Platform, catalogue: Catalogue) -> list[dict[str, Any]]:
+    """What all namespaces share: topologies, flavors, priority classes, the cohort, and a ClusterQueue for each team.
+
+    Empty unless Kueue shares the platform's nodes.
+    """
+    if not platform.kueue:
+        return []
+    topologies = {topology_name(platform.region, catalogue[group.instance_type]) for group in platform.node_groups}
+    return [
+        *(topology(name) for name in sorted(topologies)),
+        *(_flavor(platform, group, catalogue[group.instance_type]) for group in platform.node_groups),
+        *(_priority_class(name, value) for name, value in PRIORITIES.items()),
+        _cohort(platform, catalogue),
+        *(_cluster_queue(platform, catalogue, team) for team in platform.teams),
+    ]
+
+
+def local_queue(platform: Platform, team: Team) -> list[dict[str, Any]]:
+    """The way into the team's ClusterQueue from its namespace, by the same name everywhere; empty without Kueue."""
+    if not platform.kueue:
+        return []
+    metadata = {"name": LOCAL_QUEUE, "namespace": namespace_of(platform, team)}
+    return [_object("LocalQueue", metadata, {"clusterQueue": team.name})]
+
+
+def flavor_name(platform: Platform, group: NodeGroup, instance: Instance) -> str:
+    """The ResourceFlavor of a node group.
+
+    Its topology is a part of the name, because a flavor can never be given another one.
+    """
+    return f"{group.name}-{topology_name(platform.region, instance)}"
+
+
+def _flavor(platform: Platform, group: NodeGroup, instance: Instance) -> dict[str, Any]:
+    spec = {
+        "nodeLabels": {NODES_LABEL: group.name},
+        "nodeTaints": taints(instance),
+        "topologyName": topology_name(platform.region, instance),
+    }
+    return _object("ResourceFlavor", {"name": flavor_name(platform, group, instance)}, spec)
+
+
+def _priority_class(name: str, value: int) -> dict[str, Any]:
+    return {
+        "apiVersion": API,
+        "kind": "WorkloadPriorityClass",
+        "metadata": {"name": name},
+        "value": value,
+        "description": f"{name.capitalize()} priority among the jobs of a team.",
+    }
+
+
+def _cohort(platform: Platform, catalogue: Catalogue) -> dict[str, Any]:
+    """What no team is guaranteed is the cohort's own quota, which every team that may borrow can have.
+
+    https://kueue.sigs.k8s.io/docs/concepts/cohort/ (read 2026-11-21)
+    """
+    group = _resource_group(platform, catalogue, spare_nodes(platform), list(platform.node_groups))
+    return _object("Cohort", {"name": platform.name}, {"resourceGroups": [group]})
+
+
+def _cluster_queue(platform: Platform, catalogue: Catalogue, team: Team) -> dict[str, Any]:
+    nodes = guaranteed_nodes(platform)[team.name]
+
+    def last_choice(group: NodeGroup) -> tuple[bool, bool]:
+        return catalogue[group.instance_type].accelerator is not None, not nodes[group.name]
+
+    # Kueue takes the first flavor with room, borrowed or not: a job without devices must not find accelerated nodes
+    # first, and what is the team's own comes before what others can take back.
+    groups = sorted(platform.node_groups, key=last_choice)
+    limit = {} if team.borrow else {"borrowingLimit": "0"}
+    spec = {
+        "cohortName": platform.name,
+        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace_of(platform, team)}},
+        "resourceGroups": [_resource_group(platform, catalogue, nodes, groups, limit)],
+        # Borrowed nodes go back to whom they are guaranteed, whatever runs on them: that is what a guarantee is. Within
+        # the team, the job of higher priority goes first. Between teams that borrow, weight decides and not priority:
+        # `borrowWithinCohort` is not for fair sharing.
+        # https://kueue.sigs.k8s.io/docs/concepts/cluster_queue/#preemption (read 2026-11-21)
+        "preemption": {
+            "reclaimWithinCohort": "Any",
+            "withinClusterQueue": "LowerPriority",
+            "borrowWithinCohort": {"policy": "Never"},
+        },
+        # https://kueue.sigs.k8s.io/docs/concepts/preemption/#fair-sharing (read 2026-11-21)
+        "fairSharing": {"weight": str(team.fair_share)},
+    }
+    return _object("ClusterQueue", {"name": team.name}, spec)
+
+
+def _resource_group(
+    platform: Platform,
+    catalogue: Catalogue,
+    nodes: Mapping[str, int],
+    groups: list[NodeGroup],
+    limit: Mapping[str, str] | None = None,
+) -> dict[str, Any]:
+    """Nodes as quota. All resources are in one group, so that all that a pod asks for comes from the same nodes.
+
+    A flavor lists every covered resource, in the same order, and one that its nodes lack as 0.
+    """
+    instances = [catalogue[group.instance_type] for group in platform.node_groups]
+    resources = ["cpu", "memory", *sorted({device for instance in instances for device in instance.devices})]
+    flavors = []
+    for group in groups:
+        instance = catalogue[group.instance_type]
+        amounts = _amounts(instance, nodes[group.name])
+        quotas = [{"name": name, "nominalQuota": amounts.get(name, "0"), **(limit or {})} for name in resources]
+        flavors.append({"name": flavor_name(platform, group, instance), "resources": quotas})
+    return {"coveredResources": resources, "flavors": flavors}
+
+
+def _amounts(instance: Instance, nodes: int) -> dict[str, str]:
+    """What so many nodes have, as quantities of Kubernetes."""
+    devices = {name: str(nodes * count) for name, count in instance.devices.items()}
+    return {"cpu": str(nodes * instance.vcpus), "memory": f"{nodes * instance.memory_gib}Gi"} | devices
+
+
+def _object(kind: str, metadata: Mapping[str, str], spec: Mapping[str, Any]) -> dict[str, Any]:
+    return {"apiVersion": API, "kind": kind, "metadata": dict(metadata), "spec": dict(spec)}

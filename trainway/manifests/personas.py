@@ -1,0 +1,138 @@
+"""Who may do what in the cluster: the groups that people are put into by EKS access entries, and their roles.
+
+https://docs.aws.amazon.com/eks/latest/userguide/create-k8s-group-access-entry.html (read 2026-11-21)
+https://kubernetes.io/docs/concepts/security/rbac-good-practices/ (read 2026-11-21)
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from trainway.manifests.job_kinds import job_kinds
+from trainway.manifests.namespace import namespace_of
+from trainway.spec.groups import VIEWERS, members_group
+from trainway.spec.platform import Platform, Team
+
+API = "rbac.authorization.k8s.io/v1"
+MEMBER = "trainway-member"
+VIEWER = "trainway-viewer"
+READ = ["get", "list", "watch"]
+WRITE = [*READ, "create", "update", "patch", "delete"]
+# All that is read of the core group, which has the secrets: never `*`, nor `nodes/proxy`, which runs commands in pods.
+CORE = [
+    "configmaps",
+    "endpoints",
+    "events",
+    "limitranges",
+    "namespaces",
+    "nodes",
+    "persistentvolumeclaims",
+    "persistentvolumes",
+    "pods",
+    "pods/log",
+    "resourcequotas",
+    "serviceaccounts",
+    "services",
+]
+# Groups without a secret in them, in which there is nothing that a viewer should not see.
+OPEN_GROUPS = [
+    "admissionregistration.k8s.io",
+    "apiextensions.k8s.io",
+    "apps",
+    "autoscaling",
+    "batch",
+    "coordination.k8s.io",
+    "discovery.k8s.io",
+    "events.k8s.io",
+    "jobset.x-k8s.io",
+    "kubeflow.org",
+    "kueue.x-k8s.io",
+    "metrics.k8s.io",
+    "networking.k8s.io",
+    "policy",
+    "rbac.authorization.k8s.io",
+    "sagemaker.amazonaws.com",
+    "scheduling.k8s.io",
+    "storage.k8s.io",
+    "trainer.kubeflow.org",
+    "visibility.kueue.x-k8s.io",
+]
+# What members see outside their namespace: the nodes, and what their jobs refer to.
+COMMON = {
+    "": ["namespaces", "nodes", "persistentvolumes"],
+    "kueue.x-k8s.io": ["clusterqueues", "cohorts", "resourceflavors", "topologies", "workloadpriorityclasses"],
+    "metrics.k8s.io": ["nodes"],
+    "trainer.kubeflow.org": ["clustertrainingruntimes"],
+}
+
+
+def viewers() -> list[dict[str, Any]]:
+    """Read everything that is not a secret."""
+    rules = [_rule([""], CORE, READ), _rule(OPEN_GROUPS, ["*"], READ)]
+    return [_cluster_role(VIEWER, rules), _cluster_binding(VIEWER, [VIEWERS])]
+
+
+def members(platform: Platform) -> list[dict[str, Any]]:
+    """What the members of all teams read of the cluster; empty without teams."""
+    if not platform.teams:
+        return []
+    rules = [_rule([group], resources, READ) for group, resources in COMMON.items()]
+    groups = [members_group(team.name) for team in platform.teams]
+    return [_cluster_role(MEMBER, rules), _cluster_binding(MEMBER, groups)]
+
+
+def team_members(platform: Platform, team: Team) -> list[dict[str, Any]]:
+    """Launch, watch, debug and delete jobs in the team's namespace.
+
+    No pods of their own, which belong to a job and its queue; to delete one restarts it. No exec: what is typed into a
+    container leaves no trace in the job's record. And no roles.
+    """
+    rules = [
+        *(_rule([group], [plural], WRITE) for group, plural in job_kinds(platform)),
+        _rule([""], ["configmaps", "secrets"], WRITE),
+        _rule([""], ["pods"], ["delete"]),
+        _rule([""], [resource for resource in CORE if resource not in COMMON[""]], READ),
+        _rule(["trainer.kubeflow.org"], ["trainingruntimes"], READ),
+        _rule(["jobset.x-k8s.io"], ["jobsets"], READ),
+        _rule(["kueue.x-k8s.io"], ["localqueues", "workloads"], READ),
+        _rule(["visibility.kueue.x-k8s.io"], ["localqueues/pendingworkloads"], READ),
+        _rule(["events.k8s.io"], ["events"], READ),
+        _rule(["metrics.k8s.io"], ["pods"], READ),
+    ]
+    metadata = {"name": MEMBER, "namespace": namespace_of(platform, team)}
+    return [
+        {"apiVersion": API, "kind": "Role", "metadata": metadata, "rules": rules},
+        {
+            "apiVersion": API,
+            "kind": "RoleBinding",
+            "metadata": metadata,
+            "roleRef": _role_ref("Role", MEMBER),
+            "subjects": [_group(members_group(team.name))],
+        },
+    ]
+
+
+def _rule(groups: list[str], resources: list[str], verbs: list[str]) -> dict[str, list[str]]:
+    return {"apiGroups": groups, "resources": resources, "verbs": verbs}
+
+
+def _cluster_role(name: str, rules: list[dict[str, list[str]]]) -> dict[str, Any]:
+    return {"apiVersion": API, "kind": "ClusterRole", "metadata": {"name": name}, "rules": rules}
+
+
+def _cluster_binding(name: str, groups: list[str]) -> dict[str, Any]:
+    return {
+        "apiVersion": API,
+        "kind": "ClusterRoleBinding",
+        "metadata": {"name": name},
+        "roleRef": _role_ref("ClusterRole", name),
+        "subjects": [_group(group) for group in groups],
+    }
+
+
+def _role_ref(kind: str, name: str) -> dict[str, str]:
+    return {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": name}
+
+
+def _group(name: str) -> dict[str, str]:
+    return {"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": name}

@@ -1,0 +1,32 @@
+"""Which nodes are whose: the teams' guarantees, which name instance types, as nodes of node groups."""
+
+from __future__ import annotations
+
+from trainway.spec.platform import Platform
+
+
+def guaranteed_nodes(platform: Platform) -> dict[str, dict[str, int]]:
+    """By team and node group, the nodes that the team can always have.
+
+    Groups of one type fill up in the order of the file, one team after the other, so that few teams have theirs in two.
+    """
+    left = {group.name: group.largest for group in platform.node_groups}
+    nodes = {team.name: dict.fromkeys(left, 0) for team in platform.teams}
+    for team in platform.teams:
+        for instance_type, count in team.guarantee.items():
+            for group in platform.node_groups:
+                if group.instance_type == instance_type:
+                    taken = min(count, left[group.name])
+                    nodes[team.name][group.name] += taken
+                    left[group.name] -= taken
+                    count -= taken
+    return nodes
+
+
+def spare_nodes(platform: Platform) -> dict[str, int]:
+    """By node group, the nodes at its largest that no team is guaranteed."""
+    guaranteed = guaranteed_nodes(platform)
+    return {
+        group.name: group.largest - sum(nodes[group.name] for nodes in guaranteed.values())
+        for group in platform.node_groups
+    }
