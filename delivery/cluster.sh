@@ -23,7 +23,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 mkdir "$work/tools"
 use_helm "$MIRROR_BUCKET_URI" "$work/tools" "$here"
-python3 "$here/render_manifests.py" "${MANIFESTS:-$here/../manifests}" "$work/manifests"
+revision=$(python3 "$here/render_manifests.py" "${MANIFESTS:-$here/../manifests}" "$work/manifests")
 export KUBECONFIG=$work/kubeconfig
 aws eks update-kubeconfig --name "$CLUSTER_NAME" --region "$AWS_REGION"
 aws ecr get-login-password --region "$AWS_REGION" | helm registry login --username AWS --password-stdin "$MIRROR_REGISTRY"
@@ -87,5 +87,17 @@ done 3<<<"$chart_list"
 if compgen -G "$work/manifests/objects/*" >/dev/null; then
   apply "$work/manifests/objects"
 fi
+
+# Whoever has left the platform file keeps neither rights nor nodes. Namespaces and what limits them stay, for what is there.
+rbac=rbac.authorization.k8s.io
+stale=("rolebindings.$rbac" "clusterrolebindings.$rbac" "roles.$rbac" "clusterroles.$rbac")
+if [[ " $CHARTS " == *" kueue "* ]]; then
+  stale+=(localqueues.kueue.x-k8s.io clusterqueues.kueue.x-k8s.io resourceflavors.kueue.x-k8s.io)
+fi
+# A queue is deleted when its last job has ended; the deploy does not wait for it.
+kubectl delete "$(
+  IFS=,
+  echo "${stale[*]}"
+)" --all-namespaces --selector "trainway.dev/revision,trainway.dev/revision!=$revision" --wait=false
 say "cluster $CLUSTER_NAME is ready for jobs"
 report "$CLUSTER_NAME"

@@ -1,9 +1,11 @@
 """Copies a directory of manifests, with `${TRAINWAY_…}` replaced from the environment: `render_manifests.py FROM TO`.
 
 Only names that start with TRAINWAY_ are replaced, so that a `$` in a container's command stays what it is. The files
-are JSON; a value is escaped for the string that it stands in.
+are JSON; a value is escaped for the string that it stands in. Those in `objects` are all labelled with a checksum of
+them together, which is printed: what carries another one was applied by an earlier deploy, and not by this one.
 """
 
+import hashlib
 import json
 import os
 import re
@@ -11,6 +13,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+LABEL = "trainway.dev/revision"
 PLACEHOLDER = re.compile(r"\$\{(TRAINWAY_[A-Z0-9_]+)\}")
 
 
@@ -24,19 +27,25 @@ def main() -> int:
     if not source.is_dir():
         print(f"{source}: no such directory of manifests", file=sys.stderr)
         return 2
+    files = {}
     for path in sorted(path for path in source.rglob("*.json") if path.is_file()):
-        target = destination / path.relative_to(source)
-        target.parent.mkdir(parents=True, exist_ok=True)
         try:
-            rendered = render(path.read_text(), os.environ)
-            json.loads(rendered)
+            files[path.relative_to(source)] = json.loads(render(path.read_text(), os.environ))
         except KeyError as missing:
             print(f"{path}: {missing.args[0]} is not set in the environment", file=sys.stderr)
             return 2
         except json.JSONDecodeError as error:
             print(f"{path}: not JSON: {error}", file=sys.stderr)
             return 2
-        target.write_text(rendered)
+    objects = [manifest for path, manifest in files.items() if path.parts[0] == "objects"]
+    revision = hashlib.sha256(json.dumps(objects, sort_keys=True).encode()).hexdigest()[:16]
+    for manifest in objects:
+        manifest.setdefault("metadata", {}).setdefault("labels", {})[LABEL] = revision
+    for path, manifest in files.items():
+        target = destination / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(json.dumps(manifest, indent=2))
+    print(revision)
     return 0
 
 

@@ -9,7 +9,13 @@ from constructs import Construct
 from stacks.constructs.delivery import Delivery
 from stacks.constructs.execution_role import ExecutionRole
 from stacks.constructs.hand_off import write_hand_off
-from stacks.constructs.hyperpod import autoscaler_role, instance_group, node_recovery, tiered_storage
+from stacks.constructs.hyperpod import (
+    autoscaler_role,
+    instance_group,
+    let_encrypt_volumes,
+    node_recovery,
+    tiered_storage,
+)
 from stacks.constructs.hyperpod_addons import hyperpod_addons
 from stacks.constructs.kubernetes import Kubernetes
 from stacks.constructs.permissions import needs_policies
@@ -45,6 +51,8 @@ class HyperPodEksStack(cdk.Stack):
         execution = ExecutionRole(
             self, "ExecutionRole", bucket=bucket, scripts_prefix=SCRIPTS_PREFIX, eks_cluster_arn=eks_arn
         )
+        let_encrypt_volumes(execution.role, settings)
+        autoscaler = autoscaler_role(self, "AutoscalerRole", settings) if settings.autoscaling else None
         security_group_ids = [*network.node_group_ids, control_plane.security_group_id]
         hyperpod = Cluster(
             self,
@@ -56,9 +64,9 @@ class HyperPodEksStack(cdk.Stack):
             node_recovery=node_recovery(settings),
             tiered_storage_config=tiered_storage(settings),
             auto_scaling=Cluster.ClusterAutoScalingConfigProperty(mode="Enable", auto_scaler_type="Karpenter")
-            if settings.autoscaling
+            if autoscaler
             else None,
-            cluster_role=autoscaler_role(self, "AutoscalerRole").role_arn if settings.autoscaling else None,
+            cluster_role=autoscaler.role_arn if autoscaler else None,
             node_provisioning_mode="Continuous",
             vpc_config=Cluster.VpcConfigProperty(
                 security_group_ids=security_group_ids, subnets=[network.subnet_of(platform.node_groups[0])]
@@ -79,7 +87,7 @@ class HyperPodEksStack(cdk.Stack):
                 for group in platform.node_groups
             ],
         )
-        needs_policies(hyperpod, execution.role)
+        needs_policies(hyperpod, execution.role, *([autoscaler] if autoscaler else []))
         for stage in ("scripts", "cluster"):
             hyperpod.add_resource_dependency(delivery.stage_done[stage])
         hyperpod_addons(self, control_plane=control_plane, platform=platform, catalogue=catalogue, hyperpod=hyperpod)

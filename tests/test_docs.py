@@ -6,14 +6,19 @@ import re
 import subprocess
 from pathlib import Path
 
+import kubernetes_validate
 import pytest
 import yaml
 
 from tests.synthesis import ROOT, make_app, templates
+from trainway.manifests import cluster_manifests
+from trainway.manifests.taints import tolerations
+from trainway.spec.catalogue import load_catalogue
 from trainway.spec.existing import ExistingNetwork
 from trainway.spec.loader import load_platform
 
 DOCS = sorted((ROOT / "docs").glob("*.md"))
+TEAMS = ROOT / "docs" / "teams.md"
 CLOSED, EXISTING = (ROOT / "docs" / f"{name}-network.md" for name in ("closed", "existing"))
 
 
@@ -63,3 +68,23 @@ def test_the_adopted_network_is_one_that_a_platform_can_move_into(tmp_path: Path
         "AWS::EC2::Subnet",
         "AWS::EC2::SubnetRouteTableAssociation",
     }
+
+
+def test_the_job_of_a_team_is_one_that_its_nodes_and_its_queue_take(tmp_path: Path) -> None:
+    teams, job, roles = (
+        yaml.safe_load(each) for each in re.findall(r"```yaml\n(.*?)```", TEAMS.read_text(), re.DOTALL)
+    )
+    platform = yaml.safe_load((ROOT / "examples" / "eks-p5.yaml").read_text())
+    file = tmp_path / "platform.yaml"
+    file.write_text(yaml.safe_dump(platform | teams | roles))
+    loaded, catalogue = load_platform(file), load_catalogue()
+    made = [each for name, each in cluster_manifests(loaded, catalogue).items() if name.startswith("objects/")]
+    named = {(each["kind"], each["metadata"]["name"]) for each in made}
+    pod = job["spec"]["template"]["spec"]
+    assert ("Namespace", job["metadata"]["namespace"]) in named
+    assert ("LocalQueue", "default") in named
+    assert ("WorkloadPriorityClass", job["metadata"]["labels"]["kueue.x-k8s.io/priority-class"]) in named
+    assert pod["tolerations"] == tolerations(loaded, catalogue)
+    node = catalogue[loaded.node_groups[0].instance_type]
+    assert pod["containers"][0]["resources"]["limits"] == dict(node.devices)
+    kubernetes_validate.validate(job, loaded.kubernetes_or_default.version, strict=True)

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from typer.testing import CliRunner
 
-from tests.synthesis import EXAMPLES, ROOT
+from tests.synthesis import EXAMPLES, ROOT, golden_file, resources
 from trainway.cli import app
 from trainway.plan import plan_document
 from trainway.spec.catalogue import load_catalogue
@@ -78,3 +79,43 @@ def test_every_plan_says_how_many_addresses_efa_only_saved() -> None:
     """31 of a P5 node's 32 EFA interfaces are on other cards than the first, and none takes an address."""
     text = printed(str(ROOT / "examples" / "eks-p5.yaml"))
     assert f"which saves {31 * (16 + 2)}." in text
+
+
+@pytest.mark.parametrize(
+    ("changes", "enforced_by"),
+    [
+        ({"orchestrator": "eks"}, "Kueue"),
+        ({"orchestrator": "eks", "kubernetes": {"queues": "none"}}, None),
+        ({"orchestrator": "hyperpod-eks"}, "task governance"),
+        ({"orchestrator": "hyperpod-eks", "hyperpod": {"task_governance": False}}, None),
+        ({"orchestrator": "hyperpod-slurm"}, None),
+    ],
+)
+def test_the_plan_says_what_teams_are_sure_of_and_who_sees_to_it(
+    changes: dict[str, Any], enforced_by: str | None, tmp_path: Path
+) -> None:
+    platform = {
+        "region": "us-west-2",
+        "zones": ["usw2-az2", "usw2-az1"],
+        "node_groups": [{"name": "train", "instance_type": "p5.48xlarge", "count": 4}],
+        "teams": [{"name": "research", "guarantee": {"p5.48xlarge": 3}}, {"name": "guests", "borrow": False}],
+    }
+    file = tmp_path / "platform.yaml"
+    file.write_text(yaml.safe_dump(platform | changes))
+    teams = json.loads(printed(str(file), "--json"))["teams"]
+    assert {team["enforced_by"] for team in teams} == {enforced_by}
+    text = printed(str(file))
+    assert f"enforced by {enforced_by or 'nothing'}." in text
+    assert "3 × p5.48xlarge" in text
+    assert all(team["namespace"] in text for team in teams if team["namespace"])
+    assert all(team["namespace"] for team in teams) == (changes["orchestrator"] != "hyperpod-slurm")
+
+
+@pytest.mark.parametrize("file", EXAMPLES, ids=lambda file: file.stem)
+def test_the_plan_names_every_addon_and_chart_that_the_stacks_install(file: Path) -> None:
+    text, cluster = printed(str(file)), json.loads(golden_file(file, "cluster").read_text())
+    for addon in resources(cluster, "AWS::EKS::Addon").values():
+        assert addon["AddonName"] in text
+    for project in resources(cluster, "AWS::CodeBuild::Project").values():
+        variables = {each["Name"]: each["Value"] for each in project["Environment"]["EnvironmentVariables"]}
+        assert all(chart in text for chart in str(variables.get("CHARTS", "")).split())

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from trainway.manifests.namespace import namespace_of
+from trainway.spec.addons import addon_names
 from trainway.spec.addressing import plan_addresses
 from trainway.spec.catalogue import Catalogue
+from trainway.spec.charts import chart_names
 from trainway.spec.endpoints import GATEWAY, interface_endpoints, makes_gateway
 from trainway.spec.platform import Platform
 from trainway.spec.pod_network import pods_of_group
@@ -16,7 +19,7 @@ Document = dict[str, Any]
 
 
 def plan_document(platform: Platform, catalogue: Catalogue) -> Document:
-    """The VPC's ranges, its subnets and endpoints, the nodes of each group, and the quotas that all of it takes."""
+    """The VPC, its subnets and endpoints, nodes, add-ons, charts, teams, and the quotas that all of it takes."""
     addresses = plan_addresses(platform, catalogue)
     return {
         "vpc_cidrs": [str(cidr) for cidr in addresses.vpc_cidrs],
@@ -36,6 +39,9 @@ def plan_document(platform: Platform, catalogue: Catalogue) -> Document:
         ],
         "endpoints": [*([GATEWAY] if makes_gateway(platform) else []), *interface_endpoints(platform)],
         "node_groups": [_nodes(platform, catalogue, index) for index in range(len(platform.node_groups))],
+        "addons": list(addon_names(platform)),
+        "charts": list(chart_names(platform, catalogue)),
+        "teams": _teams(platform),
         "quotas": [vars(need) for need in quota_needs(platform, catalogue)],
     }
 
@@ -51,6 +57,22 @@ def _nodes(platform: Platform, catalogue: Catalogue, index: int) -> Document:
         "devices_per_node": dict(instance.devices),
         "pods_per_node": pods_of_group(group, instance, orchestrator) if orchestrator.is_kubernetes else None,
     }
+
+
+def _teams(platform: Platform) -> list[Document]:
+    """What each team is sure of, and by whom that is enforced: None where nothing does."""
+    enforced_by = "task governance" if platform.task_governance else "Kueue" if platform.kueue else None
+    return [
+        {
+            "name": team.name,
+            "namespace": namespace_of(platform, team) if platform.orchestrator.is_kubernetes else None,
+            "guarantee": team.guarantee,
+            "borrows": team.borrow,
+            "fair_share": team.fair_share,
+            "enforced_by": enforced_by,
+        }
+        for team in platform.teams
+    ]
 
 
 def plan_text(document: Document) -> str:
@@ -73,12 +95,27 @@ def plan_text(document: Document) -> str:
     if document["endpoints"]:
         parts.append(f"VPC endpoints: {', '.join(document['endpoints'])}")
     parts.append(_table(["nodes", "at most", "type", "ranks", "pods", "devices of each"], nodes))
+    if document["addons"]:
+        parts.append(f"EKS add-ons: {', '.join(document['addons'])}")
+    if document["charts"]:
+        parts.append(f"Charts: {', '.join(document['charts'])}")
+    if teams := document["teams"]:
+        rows = [
+            [t["name"], t["namespace"] or "-", t["fair_share"], "yes" if t["borrows"] else "no", _guarantee(t)]
+            for t in teams
+        ]
+        parts.append(_table(["team", "namespace", "share", "borrows", "guaranteed nodes"], rows))
+        parts.append(f"Guarantees are enforced by {teams[0]['enforced_by'] or 'nothing'}.")
     parts.append(_table(["needed", "service", "quota", "(EC2's count vCPUs, SageMaker's instances)"], quotas))
     return "\n\n".join(parts)
 
 
 def _sum(needs: Sequence[Document]) -> str:
     return " + ".join(f"{need['addresses']} {need['what']}" for need in needs)
+
+
+def _guarantee(team: Document) -> str:
+    return ", ".join(f"{count} × {name}" for name, count in team["guarantee"].items()) or "none"
 
 
 def _devices(nodes: Document) -> str:

@@ -15,6 +15,7 @@ from constructs import Construct
 from stacks.constructs.acknowledge import acknowledge
 from stacks.constructs.log_group import log_group, use_log_key
 from stacks.constructs.permissions import LOOK_AT_NETWORK, Permission, grant, needs_policies, regional_arn
+from stacks.constructs.trust import service
 
 # Ubuntu, with docker, git, jq, kubectl and Python: https://github.com/aws/aws-codebuild-docker-images (read 2026-11-21)
 BUILD_IMAGE = "aws/codebuild/standard:8.0"
@@ -58,7 +59,7 @@ class BuildStage(Construct):
         self.name = name
         self.timeout = timeout
         build_logs = log_group(self, "Logs", retention=logs.RetentionDays.THREE_MONTHS)
-        self.role = iam.Role(self, "Role", assumed_by=iam.ServicePrincipal("codebuild.amazonaws.com"))
+        self.role = iam.Role(self, "Role", assumed_by=service("codebuild"))
         write_logs = ("logs:CreateLogStream", "logs:PutLogEvents")
         self.signal_parameter = f"/trainway/{platform}/delivery/{name}"
         read_signal = Permission(("ssm:GetParameters",), (regional_arn("ssm", f"parameter{self.signal_parameter}"),))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Sequence
 
@@ -16,18 +15,16 @@ from stacks.constructs.acknowledge import acknowledge
 from stacks.constructs.launch_template import system_launch_template
 from stacks.constructs.node_security_groups import allow_itself
 from stacks.constructs.permissions import Permission, grant
+from stacks.constructs.trust import pods, service
 from trainway.manifests.chart_values import NODES_LABEL
+from trainway.spec.addons import BEFORE_NODES, FSX_DRIVER, ON_NODES
 from trainway.spec.catalogue import Catalogue, Instance
-from trainway.spec.groups import VIEWERS, members_group
 from trainway.spec.platform import Platform, SystemNodes
 from trainway.spec.pod_network import cni_settings
 
 SYSTEM_VOLUME_GIB = 100
+FSX_DRIVER_ACCOUNT = "fsx-csi-controller-sa"
 CLUSTER_ADMIN = "cluster-access-policy/AmazonEKSClusterAdminPolicy"
-
-# Add-ons that AWS keeps current and compatible; each runs before nodes exist unless it is in the second list.
-ADDONS_BEFORE_NODES = ("vpc-cni", "kube-proxy", "eks-pod-identity-agent")
-ADDONS_ON_NODES = ("coredns", "metrics-server", "eks-node-monitoring-agent", "aws-fsx-csi-driver")
 
 
 class ControlPlane(Construct):
@@ -53,7 +50,7 @@ class ControlPlane(Construct):
         role = iam.Role(
             self,
             "Role",
-            assumed_by=iam.ServicePrincipal("eks.amazonaws.com"),
+            assumed_by=service("eks"),
             managed_policies=[iam.ManagedPolicy.from_aws_managed_policy_name("AmazonEKSClusterPolicy")],
         )
         acknowledge(role, "The policy that EKS requires of a cluster role.", _managed("AmazonEKSClusterPolicy"))
@@ -108,15 +105,14 @@ class ControlPlane(Construct):
         self.security_group_id = self.cluster.attr_cluster_security_group_id
         # EKS lets its group out to 0.0.0.0/0, which does not count for EFA; what it lets in from itself is there.
         allow_itself(self.cluster, self.security_group_id, ingress=False)
-        self._let_in(platform)
-        networking = [self._addon(addon) for addon in ADDONS_BEFORE_NODES]
+        networking = [self._addon(addon) for addon in BEFORE_NODES]
         self.node_role = self._node_role()
         nodes = kubernetes.system_nodes
         system = self._system_nodes(nodes, catalogue[nodes.instance_type], subnet_ids)
         for addon in networking:
             system.add_resource_dependency(addon)
         self.ready: list[cdk.CfnResource] = [system]
-        for name_on_nodes in ADDONS_ON_NODES:
+        for name_on_nodes in ON_NODES:
             addon = self._addon(name_on_nodes)
             addon.add_resource_dependency(system)
             self.ready.append(addon)
@@ -138,23 +134,6 @@ class ControlPlane(Construct):
             kubernetes_groups=list(groups) or None,
         )
 
-    def _let_in(self, platform: Platform) -> None:
-        """One entry a person or role, however many parts they have."""
-        kubernetes, groups = platform.kubernetes_or_default, dict[str, list[str]]()
-        for viewer in kubernetes.viewers:
-            groups.setdefault(viewer, []).append(VIEWERS)
-        for team in platform.teams:
-            for member in team.members:
-                groups.setdefault(member, []).append(members_group(team.name))
-        for principal in dict.fromkeys((*kubernetes.admins, *groups)):
-            self.let_in(
-                # By the principal, and not by its place: an entry that moves would meet itself.
-                f"Principal{hashlib.sha256(principal.encode()).hexdigest()[:8]}",
-                principal,
-                groups=groups.get(principal, ()),
-                admin=principal in kubernetes.admins,
-            )
-
     def pod_identity(self, id: str, *, namespace: str, service_account: str, role: iam.IRole) -> None:
         """Gives the pods of a service account an IAM role."""
         eks.CfnPodIdentityAssociation(
@@ -171,10 +150,10 @@ class ControlPlane(Construct):
         if addon == "vpc-cni":
             settings = {"env": dict(cni_settings(self._orchestrator))}
         association = None
-        if addon == "aws-fsx-csi-driver":
+        if addon == FSX_DRIVER:
             association = [
                 eks.CfnAddon.PodIdentityAssociationProperty(
-                    service_account="fsx-csi-controller-sa", role_arn=self._fsx_driver_role().role_arn
+                    service_account=FSX_DRIVER_ACCOUNT, role_arn=self._fsx_driver_role().role_arn
                 )
             ]
         return eks.CfnAddon(
@@ -189,7 +168,10 @@ class ControlPlane(Construct):
 
     def _fsx_driver_role(self) -> iam.Role:
         """The driver mounts an existing file system; it needs to describe it, and to create nothing."""
-        role = iam.Role(self, "FsxDriverRole", assumed_by=pod_principal())
+        pods_of_driver = pods(
+            cluster_arn=self.cluster.attr_arn, service_account=FSX_DRIVER_ACCOUNT, namespaces=["kube-system"]
+        )
+        role = iam.Role(self, "FsxDriverRole", assumed_by=pods_of_driver)
         listing = "fsx:DescribeFileSystems lists, and a list has no resource type."
         grant(role, Permission(("fsx:DescribeFileSystems",), ("*",), because=listing))
         return role
@@ -204,7 +186,7 @@ class ControlPlane(Construct):
         role = iam.Role(
             self,
             "NodeRole",
-            assumed_by=iam.ServicePrincipal("ec2.amazonaws.com"),
+            assumed_by=service("ec2"),
             managed_policies=[iam.ManagedPolicy.from_aws_managed_policy_name(policy) for policy in policies],
         )
         acknowledge(
@@ -233,11 +215,6 @@ class ControlPlane(Construct):
             node_repair_config=eks.CfnNodegroup.NodeRepairConfigProperty(enabled=True),
             labels={NODES_LABEL: "system"},
         )
-
-
-def pod_principal() -> iam.SessionTagsPrincipal:
-    """Who assumes a role for a pod: EKS Pod Identity, which also tags the session with namespace and account."""
-    return iam.SessionTagsPrincipal(iam.ServicePrincipal("pods.eks.amazonaws.com"))
 
 
 def _managed(policy: str) -> str:

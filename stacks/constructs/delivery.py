@@ -14,6 +14,7 @@ from constructs import Construct
 
 from stacks.constructs.build_stage import BuildStage
 from stacks.constructs.permissions import Permission, grant, needs_policies
+from stacks.constructs.trust import service
 from stacks.foundation import Foundation
 
 Pipeline = codepipeline.CfnPipeline
@@ -96,7 +97,7 @@ def _wait_seconds(steps: Sequence[Sequence[BuildStage]], stage: BuildStage) -> i
 def _role(
     scope: Construct, *, source: assets.Asset, bucket: s3.IBucket, artifacts: str, stages: Sequence[BuildStage]
 ) -> iam.Role:
-    role = iam.Role(scope, "Role", assumed_by=iam.ServicePrincipal("codepipeline.amazonaws.com"))
+    role = iam.Role(scope, "Role", assumed_by=service("codepipeline"))
     inspect = ("s3:GetBucketVersioning", "s3:GetBucketAcl", "s3:GetBucketLocation")
     read = ("s3:GetObject", "s3:GetObjectVersion")
     grant(

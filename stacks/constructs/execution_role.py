@@ -9,6 +9,7 @@ from constructs import Construct
 from stacks.constructs.job_role import data_permissions
 from stacks.constructs.permissions import LOOK_AT_NETWORK, Permission, grant, regional_arn
 from stacks.constructs.registry import LOG_IN, PULL
+from stacks.constructs.trust import service
 
 # https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-prerequisites-iam.html (read 2026-11-21)
 NETWORK_INTERFACES = (
@@ -46,7 +47,7 @@ class ExecutionRole(Construct):
         self, scope: Construct, id: str, *, bucket: s3.IBucket, scripts_prefix: str, eks_cluster_arn: str | None
     ) -> None:
         super().__init__(scope, id)
-        self.role = iam.Role(self, "Role", assumed_by=iam.ServicePrincipal("sagemaker.amazonaws.com"))
+        self.role = iam.Role(self, "Role", assumed_by=service("sagemaker"))
         scripts = Permission(
             ("s3:GetObject",),
             (bucket.arn_for_objects(f"{scripts_prefix}/*"),),

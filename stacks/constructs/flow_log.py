@@ -9,12 +9,13 @@ from constructs import Construct
 
 from stacks.constructs.log_group import log_group, use_log_key
 from stacks.constructs.permissions import Permission, grant
+from stacks.constructs.trust import service
 
 
 def flow_log(scope: Construct, *, vpc_id: str) -> None:
     """Rejected traffic only: enough to find a missing rule, without paying for every RDMA handshake."""
     group = log_group(scope, "FlowLogs", retention=logs.RetentionDays.ONE_MONTH)
-    role = iam.Role(scope, "FlowLogRole", assumed_by=iam.ServicePrincipal("vpc-flow-logs.amazonaws.com"))
+    role = iam.Role(scope, "FlowLogRole", assumed_by=service("vpc-flow-logs"))
     deliver = ("logs:CreateLogStream", "logs:PutLogEvents", "logs:DescribeLogStreams")
     grant(role, Permission(deliver, (group.log_group_arn,)), use_log_key(scope))
     ec2.CfnFlowLog(

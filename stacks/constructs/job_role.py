@@ -6,9 +6,10 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
-from stacks.constructs.control_plane import ControlPlane, pod_principal
+from stacks.constructs.control_plane import ControlPlane
 from stacks.constructs.lustre import MIRRORED_PREFIXES
 from stacks.constructs.permissions import Permission, grant
+from stacks.constructs.trust import pods
 from trainway.manifests.namespace import SERVICE_ACCOUNT
 
 
@@ -28,7 +29,8 @@ def job_role(
     scope: Construct, id: str, *, bucket: s3.IBucket, control_plane: ControlPlane, namespaces: tuple[str, ...]
 ) -> iam.Role:
     """A role for the jobs' service account in every namespace."""
-    role = iam.Role(scope, id, assumed_by=pod_principal())
+    jobs = pods(cluster_arn=control_plane.cluster.attr_arn, service_account=SERVICE_ACCOUNT, namespaces=namespaces)
+    role = iam.Role(scope, id, assumed_by=jobs)
     grant(role, *data_permissions(bucket))
     for namespace in namespaces:
         control_plane.pod_identity(

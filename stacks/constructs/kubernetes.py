@@ -7,6 +7,7 @@ from constructs import Construct
 from stacks.constructs.cluster_stage import cluster_stage
 from stacks.constructs.control_plane import ControlPlane
 from stacks.constructs.job_role import job_role
+from stacks.constructs.people import let_people_in
 from stacks.foundation import Foundation
 from trainway.manifests.namespace import namespaces
 
@@ -33,6 +34,7 @@ class Kubernetes(Construct):
             control_plane=self.control_plane,
             namespaces=self.namespaces,
         )
+        let_people_in(self, platform=platform, control_plane=self.control_plane, bucket=foundation.storage.bucket)
         self.charts = cluster_stage(
             self,
             control_plane=self.control_plane,

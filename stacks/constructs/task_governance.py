@@ -14,7 +14,6 @@ from trainway.spec.platform import FAIR_SHARE, Platform, Team
 from trainway.spec.services import service_facts
 
 Scheduler = sagemaker.CfnClusterSchedulerConfig
-ADDON = "amazon-sagemaker-hyperpod-taskgovernance"
 
 
 def task_governance(

@@ -11,6 +11,9 @@ import yaml
 from tests.delivery.conftest import EKS, HYPERPOD_EKS, MANIFEST, REGISTRY, ROOT, sha256
 from trainway.manifests.namespace import team_namespace
 
+RIGHTS = ("rolebindings", "clusterrolebindings", "roles", "clusterroles")
+QUEUES = ("localqueues", "clusterqueues", "resourceflavors")
+
 # Keeps what is applied, which the stage deletes when it ends.
 KUBECTL = r"""
 if [[ "$1" == apply ]]; then
@@ -109,6 +112,7 @@ def test_a_manifest_is_applied_with_its_image_from_the_mirror_and_waited_for(clu
         "apply",
         "rollout",
         "apply",
+        "delete",
     ]
 
 
@@ -154,9 +158,39 @@ def test_a_device_plugin_is_not_installed_on_its_own_list_of_instance_types(clus
 def test_objects_are_applied_after_the_charts_with_facts_of_the_deployed_stack(cluster):
     done = cluster.run("cluster.sh", CHARTS=EKS)
     assert done.returncode == 0, done.stderr
-    assert cluster.calls[-1][:4] == ["kubectl", "apply", "--server-side", "--force-conflicts"]
-    applied = json.loads((cluster.root / "s3/applied/10-volume.json").read_text())
-    assert applied == {"handle": 'fs-1"', "command": "echo $HOME ${X}"}
+    charts_then_objects = [call[:2] for call in cluster.calls if call[0] in ("helm", "kubectl")]
+    assert charts_then_objects[-2:] == [["kubectl", "apply"], ["kubectl", "delete"]]
+    [applied] = cluster.called("kubectl", "apply")
+    assert {"--server-side", "--force-conflicts"} <= set(applied)
+    volume = json.loads((cluster.root / "s3/applied/10-volume.json").read_text())
+    assert (volume["handle"], volume["command"]) == ('fs-1"', "echo $HOME ${X}")
+
+
+def deleted(cluster, **environment):
+    """The kinds of which what is stale is deleted, and the revision that is not."""
+    done = cluster.run("cluster.sh", **environment)
+    assert done.returncode == 0, done.stderr
+    call = cluster.called("kubectl", "delete")[-1]
+    assert "--all-namespaces" in call
+    exists, _, differs = call[call.index("--selector") + 1].partition(",")
+    assert exists == "trainway.dev/revision"
+    return set(call[2].split(",")), differs.removeprefix("trainway.dev/revision!=")
+
+
+def test_what_an_earlier_deploy_applied_and_this_one_did_not_is_deleted(cluster):
+    _, revision = deleted(cluster, CHARTS=EKS)
+    labels = json.loads((cluster.root / "s3/applied/10-volume.json").read_text())["metadata"]["labels"]
+    assert labels == {"trainway.dev/revision": revision}
+    assert deleted(cluster, CHARTS=EKS)[1] == revision
+    (cluster.root / "manifests/objects/20-more.json").write_text('{"metadata": {"labels": {"a": "b"}}}')
+    assert deleted(cluster, CHARTS=EKS)[1] != revision
+    assert json.loads((cluster.root / "s3/applied/20-more.json").read_text())["metadata"]["labels"]["a"] == "b"
+
+
+def test_only_rights_and_queues_are_deleted_and_nothing_that_holds_data_or_limits(cluster):
+    rights = {f"{kind}.rbac.authorization.k8s.io" for kind in RIGHTS}
+    assert deleted(cluster, CHARTS=EKS)[0] == rights
+    assert deleted(cluster, CHARTS=f"kueue {EKS}")[0] == rights | {f"{kind}.kueue.x-k8s.io" for kind in QUEUES}
 
 
 def test_a_cluster_without_nodes_is_not_waited_for(cluster):

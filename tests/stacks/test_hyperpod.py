@@ -33,6 +33,7 @@ TEAMS = [
     {"name": "product", "guarantee": {"p5.48xlarge": 1, "m7i.8xlarge": 1}, "borrow": False},
     {"name": "guests"},
 ]
+KEY = "arn:aws:kms:us-east-1:111122223333:key/1234abcd-12ab-34cd-56ef-1234567890ab"
 
 
 def write(tmp_path: Path, **changes: Any) -> Path:
@@ -85,6 +86,8 @@ def test_the_autoscaler_acts_in_a_role_of_its_own(tmp_path: Path) -> None:
     role = hyperpod(template)["ClusterRole"]["Fn::GetAtt"][0]
     (trust,) = resources(template, "AWS::IAM::Role")[role]["AssumeRolePolicyDocument"]["Statement"]
     assert trust["Principal"] == {"Service": "hyperpod.sagemaker.amazonaws.com"}
+    waits = template["Resources"]["HyperPod"]["DependsOn"]
+    assert any(name.startswith("AutoscalerRoleDefaultPolicy") for name in waits)
 
 
 def test_chosen_health_checks_are_the_ones_that_run(tmp_path: Path) -> None:
@@ -118,11 +121,62 @@ def test_a_schedule_that_the_service_would_refuse_is_an_error_in_the_file(tmp_pa
 
 @pytest.mark.parametrize(
     "section",
-    [{"autoscaling": True}, {"training_operator": True}, {"task_governance": True}, {"checkpoint_memory_percent": 20}],
+    [
+        {"autoscaling": True},
+        {"training_operator": True},
+        {"task_governance": True},
+        {"observability": True},
+        {"checkpoint_memory_percent": 20},
+    ],
 )
 def test_slurm_is_not_asked_for_what_only_kubernetes_has(tmp_path: Path, section: dict[str, Any]) -> None:
     with pytest.raises(SpecError, match="HyperPod has it on EKS only"):
         load_platform(write(tmp_path, orchestrator="hyperpod-slurm", hyperpod=section))
+
+
+def statements(template: Template, role: str, action: str | None = None) -> list[dict[str, Any]]:
+    """What the policies of a role, by the start of its logical id, say about an action; None: all that they say."""
+    return [
+        statement
+        for policy in resources(template, "AWS::IAM::Policy").values()
+        if any(each["Ref"].startswith(role) for each in policy["Roles"])
+        for statement in policy["PolicyDocument"]["Statement"]
+        if action is None or action in statement["Action"]
+    ]
+
+
+def test_a_key_encrypts_both_volumes_of_every_node(tmp_path: Path) -> None:
+    for group in hyperpod(cluster(tmp_path, hyperpod={"volume_key": KEY}))["InstanceGroups"]:
+        # The service sizes the root volume, and refuses to be told.
+        assert [storage["EbsVolumeConfig"] for storage in group["InstanceStorageConfigs"]] == [
+            {"VolumeSizeInGB": 500, "VolumeKmsKeyId": KEY},
+            {"RootVolume": True, "VolumeKmsKeyId": KEY},
+        ]
+    for group in hyperpod(cluster(tmp_path))["InstanceGroups"]:
+        assert group["InstanceStorageConfigs"] == [{"EbsVolumeConfig": {"VolumeSizeInGB": 500}}]
+
+
+@pytest.mark.parametrize("role", ["ExecutionRole", "AutoscalerRole"])
+def test_whoever_makes_nodes_hands_their_key_on_to_aws_and_to_nobody_else(tmp_path: Path, role: str) -> None:
+    template = cluster(tmp_path, hyperpod={"volume_key": KEY, "autoscaling": True})
+    through = {"kms:ViaService": {"Fn::Join": ["", ["sagemaker.", {"Ref": "AWS::Region"}, ".amazonaws.com"]]}}
+    (handing_on,) = statements(template, role, "kms:CreateGrant")
+    assert handing_on["Resource"] == KEY
+    assert handing_on["Condition"]["StringEquals"] == through
+    assert handing_on["Condition"]["Bool"] == {"kms:GrantIsForAWSResource": "true"}
+    (looking,) = statements(template, role, "kms:DescribeKey")
+    assert (looking["Resource"], looking["Condition"]) == (KEY, {"StringEquals": through})
+    # Karpenter's role is told the operations, too, that it may hand on.
+    operations = handing_on["Condition"].get("ForAllValues:StringEquals", {}).get("kms:GrantOperations", [])
+    assert ("GenerateDataKeyWithoutPlaintext" in operations) == (role == "AutoscalerRole")
+    without = cluster(tmp_path, hyperpod={"autoscaling": True})
+    assert not statements(without, role, "kms:CreateGrant")
+
+
+def test_slurm_has_no_key_because_it_does_not_provision_continuously(tmp_path: Path) -> None:
+    file = write(tmp_path, orchestrator="hyperpod-slurm", hyperpod={"volume_key": KEY})
+    with pytest.raises(SpecError, match="with continuous provisioning only"):
+        load_platform(file)
 
 
 def test_plain_eks_has_no_hyperpod_section(tmp_path: Path) -> None:
@@ -151,6 +205,79 @@ def test_the_training_operator_waits_for_cert_manager_and_has_its_role(tmp_path:
     assert ("aws-hyperpod", "hp-training-operator-controller-manager") in [
         (each["Namespace"], each["ServiceAccount"]) for each in identities
     ]
+
+
+OBSERVABILITY = "amazon-sagemaker-hyperpod-observability"
+
+
+def collected(template: Template) -> tuple[dict[str, Any], str]:
+    """The observability add-on's properties, and its configuration with what only the deploy knows left in angles."""
+    (addon,) = [each for each in resources(template, "AWS::EKS::Addon").values() if each["AddonName"] == OBSERVABILITY]
+    parts = addon["ConfigurationValues"]["Fn::Join"][1]
+    known = (
+        part if isinstance(part, str) else f"<{'.'.join(part.get('Fn::GetAtt', [part.get('Ref')]))}>" for part in parts
+    )
+    return addon, "".join(known)
+
+
+def test_observability_has_a_workspace_and_a_role_that_writes_to_it_alone(tmp_path: Path) -> None:
+    template = cluster(tmp_path, hyperpod={"observability": True})
+    ((workspace, _),) = resources(template, "AWS::APS::Workspace").items()
+    addon, text = collected(template)
+    assert json.loads(text)["ampWorkspace"] == {
+        "prometheusEndpoint": "https://aps-workspaces.<AWS::Region>.<AWS::URLSuffix>"
+        f"/workspaces/<{workspace}.WorkspaceId>",
+        "arn": f"<{workspace}.Arn>",
+    }
+    (identity,) = addon["PodIdentityAssociations"]
+    assert identity["ServiceAccount"] == "hyperpod-observability-operator-otel-collector"
+    role = identity["RoleArn"]["Fn::GetAtt"][0]
+    assert json.loads(text)["logging"] == {"enabled": False}
+    (writing,) = statements(template, role)
+    assert (writing["Action"], writing["Resource"]) == ("aps:RemoteWrite", {"Fn::GetAtt": [workspace, "Arn"]})
+    waits = addons(template)[OBSERVABILITY]
+    assert "HyperPod" in waits
+    assert any(name.startswith("ObservabilityRoleDefaultPolicy") for name in waits)
+
+
+def test_observability_collects_what_the_platform_has(tmp_path: Path) -> None:
+    def levels(**changes: Any) -> dict[str, str]:
+        _, text = collected(cluster(tmp_path, hyperpod={"observability": True}, **changes))
+        return {name: provider["level"] for name, provider in json.loads(text)["metricsProvider"].items()}
+
+    assert levels()["networkMetrics"] == "ADVANCED"
+    assert levels()["taskGovernanceMetrics"] == "DISABLED"
+    assert levels(teams=TEAMS)["taskGovernanceMetrics"] == "ADVANCED"
+    plain = [{"name": "data", "instance_type": "m7i.8xlarge", "count": 1}]
+    assert levels(node_groups=plain)["networkMetrics"] == "DISABLED"
+
+
+def test_without_observability_there_is_no_workspace(tmp_path: Path) -> None:
+    template = cluster(tmp_path)
+    assert OBSERVABILITY not in addons(template)
+    assert not resources(template, "AWS::APS::Workspace")
+
+
+@pytest.mark.parametrize(
+    "groups",
+    [
+        [{"name": "train", "instance_type": "p5.48xlarge", "count": 0, "max_count": 8}],
+        [{"name": "data", "instance_type": "m7i.2xlarge", "count": 4}],
+    ],
+    ids=["no node yet", "too small"],
+)
+def test_observability_needs_a_node_that_carries_it(tmp_path: Path, groups: list[dict[str, Any]]) -> None:
+    file = write(tmp_path, node_groups=groups, hyperpod={"observability": True})
+    with pytest.raises(SpecError, match="a node with 16 vCPUs or more, and the deploy makes none"):
+        load_platform(file)
+
+
+def test_metrics_leave_a_closed_network_only_by_an_endpoint(tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match="which a closed network does not reach"):
+        load_platform(write(tmp_path, network="closed", hyperpod={"observability": True}))
+    existing = {"vpc_id": "vpc-0123456789abcdef0", "cidrs": ["10.0.0.0/16"], "route_table_id": "rtb-0123456789abcdef0"}
+    network = {"access": "closed", "cidr": "10.0.0.0/16", "existing": existing | {"endpoints": ["aps-workspaces"]}}
+    assert load_platform(write(tmp_path, network=network, hyperpod={"observability": True}))
 
 
 def test_teams_are_governed_unless_the_file_says_otherwise(tmp_path: Path) -> None:

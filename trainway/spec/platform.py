@@ -237,6 +237,21 @@ class HyperPod(Section):
     """The HyperPod cluster, for the orchestrators hyperpod-eks and hyperpod-slurm."""
 
     node_recovery: bool = Field(True, description="Replace or reboot nodes that fail.")
+    volume_key: (
+        Annotated[
+            str,
+            Matches(
+                r"arn:aws[a-z-]*:kms:[a-z0-9-]+:\d{12}:key/[A-Za-z0-9-]+",
+                "it is not the ARN of a KMS key; a role cannot be let use an alias",
+                "write it as in arn:aws:kms:us-west-2:111122223333:key/1234abcd-12ab-34cd-56ef-1234567890ab",
+            ),
+        ]
+        | None
+    ) = Field(
+        None,
+        description="The KMS key that encrypts the nodes' volumes, on EKS. Its policy leaves it to IAM who uses it; a "
+        "node group that exists cannot change it. Default: a key of AWS's own.",
+    )
     deep_health_checks: tuple[Literal["InstanceStress", "InstanceConnectivity"], ...] = Field(
         ("InstanceStress", "InstanceConnectivity"),
         description="What new accelerated nodes go through before they take jobs, on EKS.",
@@ -247,6 +262,11 @@ class HyperPod(Section):
     )
     autoscaling: bool = Field(False, description="Karpenter makes and removes nodes of groups by the pods that wait.")
     training_operator: bool = Field(False, description="The HyperPod training operator, an EKS add-on.")
+    observability: bool = Field(
+        False,
+        description="Metrics of nodes, devices, fabric and jobs, an EKS add-on that writes to a workspace of Amazon "
+        "Managed Service for Prometheus, made with it; the Grafana that shows them is yours.",
+    )
     task_governance: bool | None = Field(
         None, description="Quotas and priorities between teams, an EKS add-on. Default: where the file names teams."
     )
@@ -266,6 +286,11 @@ class Iam(Section):
         ]
         | None
     ) = Field(None, description="The policy that bounds every role that is made.")
+    persona_roles: bool = Field(
+        False,
+        description="A role for administrators, one for viewers and one for each team, which those people assume, "
+        "instead of letting them into the cluster themselves. On Kubernetes.",
+    )
 
 
 class HeadNode(Section):

@@ -16,6 +16,7 @@ from trainway.spec.platform import Orchestrator, Platform
 from trainway.spec.problems import KeyPath
 from trainway.spec.services import service_facts
 from trainway.spec.subnets import node_subnets, shared_subnets
+from trainway.spec.system_pods import misfit
 
 Breach = tuple[KeyPath, str, str]
 Rule = Callable[[Platform, Catalogue], Iterator[Breach]]
@@ -77,6 +78,7 @@ def what_only_kubernetes_has_is_not_asked_of_slurm(platform: Platform, _catalogu
         "autoscaling",
         "checkpoint_memory_percent",
         "deep_health_checks",
+        "observability",
         "task_governance",
         "training_operator",
     )
@@ -84,6 +86,47 @@ def what_only_kubernetes_has_is_not_asked_of_slurm(platform: Platform, _catalogu
         if key in platform.hyperpod.model_fields_set and getattr(platform.hyperpod, key):
             reason = "HyperPod has it on EKS only"
             yield ("hyperpod", key), reason, "remove the key, or use the orchestrator hyperpod-eks"
+
+
+def a_volume_key_can_be_used(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
+    """A customer's key encrypts volumes of its own Region, of nodes that are provisioned continuously.
+
+    https://docs.aws.amazon.com/sagemaker/latest/dg/smcluster-cmk.html (read 2026-11-21)
+    """
+    arn = platform.hyperpod_or_default.volume_key
+    if arn is None:
+        return
+    key: KeyPath = ("hyperpod", "volume_key")
+    if platform.orchestrator is Orchestrator.HYPERPOD_SLURM:
+        reason = "HyperPod uses a key of yours with continuous provisioning only, which it has on EKS only"
+        yield key, reason, "remove the key, or use the orchestrator hyperpod-eks"
+    region = arn.split(":")[3]
+    if region != platform.region:
+        reason = f"the key is in {region}, and the volumes are in {platform.region}"
+        yield key, reason, f"name a key of {platform.region}; of a multi-Region key, its replica there"
+
+
+# Of Amazon Managed Service for Prometheus, where metrics are written (read 2026-11-21):
+# https://docs.aws.amazon.com/prometheus/latest/userguide/AMP-and-interface-VPC.html
+METRICS_ENDPOINT = "aps-workspaces"
+
+
+def hyperpods_metrics_can_be_made_and_sent(platform: Platform, catalogue: Catalogue) -> Iterator[Breach]:
+    """HyperPod's observability is installed on a node that is large enough for it, and reaches Prometheus."""
+    if platform.orchestrator is not Orchestrator.HYPERPOD_EKS or not platform.hyperpod_or_default.observability:
+        return
+    key: KeyPath = ("hyperpod", "observability")
+    if any(name not in catalogue for _, name in _instance_types(platform)):
+        return  # reported by its own rule; there is nothing to compare
+    needed = service_facts().hyperpod.observability_vcpus
+    if not any(group.count and catalogue[group.instance_type].vcpus >= needed for group in platform.node_groups):
+        reason = f"HyperPod installs it on a node with {needed} vCPUs or more, and the deploy makes none"
+        yield key, reason, "remove the key, or give a group of 4xlarge or larger a count of 1 or more"
+    existing = platform.network.existing
+    if platform.network.is_closed and (existing is None or METRICS_ENDPOINT not in existing.endpoints):
+        reason = "its metrics go to Amazon Managed Service for Prometheus, which a closed network does not reach"
+        remedy = f"remove the key, or adopt a VPC that has an endpoint of {METRICS_ENDPOINT}"
+        yield key, reason, remedy
 
 
 def node_groups_are_named_once(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
@@ -210,6 +253,7 @@ NOT_A_TEAM = {
     "viewers",
     "amazon-cloudwatch",
     "aws-hyperpod",
+    "hyperpod-observability",
     "kubeflow-system",
     "kueue-system",
     "mpi-operator",
@@ -239,6 +283,29 @@ def teams_share_what_exists(platform: Platform, _catalogue: Catalogue) -> Iterat
                     f"guarantees add up to {promised[instance_type]} nodes, and there can be {nodes[instance_type]}"
                 )
                 yield key, reason, "lower a guarantee or raise a group's max_count"
+
+
+def people_have_somewhere_to_go(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
+    """Kubernetes lets people in; who comes to a Slurm cluster is said by AWS Systems Manager."""
+    everybody = (
+        *platform.kubernetes_or_default.admins,
+        *platform.kubernetes_or_default.viewers,
+        *(member for team in platform.teams for member in team.members),
+    )
+    if not platform.orchestrator.is_kubernetes:
+        reason = "under Slurm there is no Kubernetes to let anybody into"
+        for index, team in enumerate(platform.teams):
+            if team.members:
+                yield ("teams", index, "members"), reason, "leave it out; whoever may start a session on a node gets in"
+        if platform.iam.persona_roles:
+            yield ("iam", "persona_roles"), reason, "leave it out"
+    elif platform.iam.persona_roles and not everybody:
+        reason = "the file names nobody who could assume a role"
+        yield (
+            ("iam", "persona_roles"),
+            reason,
+            "name people in kubernetes.admins, kubernetes.viewers or a team's members",
+        )
 
 
 def addresses_fit(platform: Platform, catalogue: Catalogue) -> Iterator[Breach]:
@@ -285,12 +352,24 @@ def an_existing_network_says_where_new_subnets_go(platform: Platform, catalogue:
         )
 
 
+def system_nodes_carry_their_pods(platform: Platform, catalogue: Catalogue) -> Iterator[Breach]:
+    """The add-ons' and charts' pods find room on the system nodes, also when one of two or more is lost."""
+    system = platform.kubernetes_or_default.system_nodes.instance_type
+    names = (system, *(name for _, name in _instance_types(platform)))
+    if any(name not in catalogue for name in names) or catalogue[system].accelerator is not None:
+        return  # reported by its own rule
+    if platform.orchestrator.is_kubernetes and (found := misfit(platform, catalogue)):
+        yield ("kubernetes", "system_nodes", "instance_type"), found.reason, found.remedy
+
+
 RULES: tuple[Rule, ...] = (
     zones_belong_to_the_region,
     zones_are_named_once,
     eks_has_its_zones,
     sections_match_the_orchestrator,
     what_only_kubernetes_has_is_not_asked_of_slurm,
+    a_volume_key_can_be_used,
+    hyperpods_metrics_can_be_made_and_sent,
     addresses_fit,
     adopted_subnets_are_planned_ones,
     an_existing_network_says_where_new_subnets_go,
@@ -303,4 +382,6 @@ RULES: tuple[Rule, ...] = (
     capacity_fits_the_orchestrator,
     lustre_capacity_is_sold,
     teams_share_what_exists,
+    system_nodes_carry_their_pods,
+    people_have_somewhere_to_go,
 )

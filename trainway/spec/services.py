@@ -75,10 +75,11 @@ class TopologyFacts(_Facts):
 
 
 class HyperPodFacts(_Facts):
-    """SageMaker's quotas on HyperPod instances of any type, name to code; where its scheduler's policy can be made."""
+    """SageMaker's quotas on HyperPod instances of any type, name to code; and what its add-ons need."""
 
     instance_quotas: dict[str, str]
     scheduler_config_regions: tuple[str, ...]
+    observability_vcpus: int
 
 
 class ServiceFacts(BaseModel):

@@ -1,0 +1,47 @@
+"""Who may assume a role: a service on this account's behalf, or the pods of one service account."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import aws_cdk as cdk
+from aws_cdk import aws_iam as iam
+
+# Services that say for whose account they act when they assume a role, so that nobody else's resource can have them do
+# it (the confused deputy), and the page that says so (all read 2026-11-21).
+SAYS_FOR_WHOM = {
+    "codebuild": "https://docs.aws.amazon.com/codebuild/latest/userguide/setting-up-service-role.html",
+    "eks": "https://docs.aws.amazon.com/eks/latest/userguide/cross-service-confused-deputy-prevention.html",
+    "vpc-flow-logs": "https://docs.aws.amazon.com/vpc/latest/userguide/flow-logs-iam-role.html",
+}
+# Services whose documented trust policies carry no condition, and what would go wrong if one did. A role can be passed
+# to a service only by its own account: https://docs.aws.amazon.com/IAM/latest/UserGuide/id_roles_use_passrole.html
+SAYS_NOTHING = {
+    "codepipeline": "https://docs.aws.amazon.com/codepipeline/latest/userguide/pipelines-create-service-role-cli.html",
+    "ec2": "An instance assumes its own role, and no service on somebody's behalf.",
+    "hyperpod.sagemaker": "https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-eks-autoscaling.html",
+    "sagemaker": "https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-prerequisites-iam.html has no "
+    "condition for HyperPod, though training jobs have one; nodes that cannot have their role never come up.",
+}
+
+
+def service(name: str) -> iam.ServicePrincipal:
+    """The service `<name>.amazonaws.com`, where it says so for this account only."""
+    for_us = {"StringEquals": {"aws:SourceAccount": cdk.Aws.ACCOUNT_ID}} if name in SAYS_FOR_WHOM else None
+    if not for_us and name not in SAYS_NOTHING:
+        raise ValueError(f"{name}: look up whether the service says for whose account it acts, and write down where")
+    return iam.ServicePrincipal(f"{name}.amazonaws.com", conditions=for_us)
+
+
+def pods(*, cluster_arn: str, service_account: str, namespaces: Sequence[str]) -> iam.SessionTagsPrincipal:
+    """The pods of one service account in some namespaces of one cluster, by EKS Pod Identity.
+
+    Whoever may associate roles with service accounts could otherwise give this one to pods of any other cluster.
+    https://docs.aws.amazon.com/eks/latest/userguide/pod-id-role.html (read 2026-11-21)
+    """
+    asked = {
+        "aws:RequestTag/eks-cluster-arn": cluster_arn,
+        "aws:RequestTag/kubernetes-namespace": list(namespaces),
+        "aws:RequestTag/kubernetes-service-account": service_account,
+    }
+    return iam.SessionTagsPrincipal(iam.ServicePrincipal("pods.eks.amazonaws.com", conditions={"StringEquals": asked}))

@@ -1,0 +1,86 @@
+"""People come into the cluster by roles that only they assume, with the parts that the file gives them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.synthesis import Template, make_app, resources, templates
+from trainway.spec.groups import VIEWERS, members_group
+
+ADA, BOB, CYD, DAN = (f"arn:aws:iam::111122223333:role/{name}" for name in ("Ada", "Bob", "Cyd", "Dan"))
+PLATFORM: dict[str, Any] = {
+    "region": "us-west-2",
+    "zones": ["usw2-az2", "usw2-az1"],
+    "node_groups": [{"name": "train", "instance_type": "p5.48xlarge", "count": 2}],
+    "teams": [{"name": "research", "members": [BOB, CYD]}, {"name": "guests"}],
+    "kubernetes": {"admins": [ADA], "viewers": [DAN, BOB]},
+    "iam": {"persona_roles": True},
+}
+
+
+@pytest.fixture(params=["eks", "hyperpod-eks"])
+def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Template:
+    file = tmp_path / "platform.yaml"
+    file.write_text(yaml.safe_dump(PLATFORM | {"orchestrator": request.param}))
+    return templates(make_app(file, tmp_path / "out"))["cluster"]
+
+
+def persona_roles(cluster: Template) -> dict[str, str]:
+    """Logical id of the role by the first word of its description."""
+    roles = resources(cluster, "AWS::IAM::Role")
+    return {role["Description"].split()[0]: name for name, role in roles.items() if "Description" in role}
+
+
+def allowed(cluster: Template, role: str) -> set[str]:
+    policies = resources(cluster, "AWS::IAM::Policy").values()
+    statements = [s for p in policies if {"Ref": role} in p["Roles"] for s in p["PolicyDocument"]["Statement"]]
+    actions = [[s["Action"]] if isinstance(s["Action"], str) else s["Action"] for s in statements]
+    return {action for each in actions for action in each}
+
+
+def test_each_part_that_somebody_has_is_a_role_that_they_assume(cluster: Template) -> None:
+    roles = persona_roles(cluster)
+    trusted = {}
+    for persona, name in roles.items():
+        (statement,) = resources(cluster, "AWS::IAM::Role")[name]["AssumeRolePolicyDocument"]["Statement"]
+        people = statement["Principal"]["AWS"]
+        trusted[persona] = {people} if isinstance(people, str) else set(people)
+    assert trusted == {"admin": {ADA}, "viewer": {DAN, BOB}, "team-research": {BOB, CYD}}
+
+
+def test_the_roles_and_no_person_are_let_in(cluster: Template) -> None:
+    entries = {
+        entry["PrincipalArn"]["Fn::GetAtt"][0]: (bool(entry.get("AccessPolicies")), entry.get("KubernetesGroups"))
+        for entry in resources(cluster, "AWS::EKS::AccessEntry").values()
+        if entry["PrincipalArn"]["Fn::GetAtt"][0] in persona_roles(cluster).values()
+    }
+    roles = persona_roles(cluster)
+    assert entries == {
+        roles["admin"]: (True, None),
+        roles["viewer"]: (False, [VIEWERS]),
+        roles["team-research"]: (False, [members_group("research")]),
+    }
+    assert not any(person in json.dumps(resources(cluster, "AWS::EKS::AccessEntry")) for person in (ADA, BOB, CYD, DAN))
+
+
+def test_a_role_finds_the_cluster_and_the_hand_off_and_only_those_who_train_move_data(cluster: Template) -> None:
+    find = {"eks:DescribeCluster", "ssm:GetParameter"}
+    roles = persona_roles(cluster)
+    assert allowed(cluster, roles["viewer"]) == find
+    for persona in ("admin", "team-research"):
+        assert allowed(cluster, roles[persona]) > find | {"s3:GetObject", "s3:PutObject"}
+        assert not {action for action in allowed(cluster, roles[persona]) if action.startswith("iam:")}
+
+
+def test_the_stack_says_which_role_is_whose(cluster: Template) -> None:
+    outputs = {name: output["Value"] for name, output in cluster["Outputs"].items() if name.endswith("Role")}
+    assert {name: value["Fn::GetAtt"][0] for name, value in outputs.items()} == {
+        "AdminRole": persona_roles(cluster)["admin"],
+        "ViewerRole": persona_roles(cluster)["viewer"],
+        "TeamResearchRole": persona_roles(cluster)["team-research"],
+    }

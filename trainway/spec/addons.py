@@ -1,0 +1,29 @@
+"""Which EKS add-ons a platform's cluster has, by AWS's names."""
+
+from __future__ import annotations
+
+from trainway.spec.platform import Platform
+
+# Add-ons that AWS keeps current and compatible; the second list's pods need a node to become ready.
+BEFORE_NODES = ("vpc-cni", "kube-proxy", "eks-pod-identity-agent")
+FSX_DRIVER = "aws-fsx-csi-driver"
+ON_NODES = ("coredns", "metrics-server", "eks-node-monitoring-agent", FSX_DRIVER)
+# HyperPod's own, and what one of them wants before it.
+CERT_MANAGER = "cert-manager"
+TRAINING_OPERATOR = "amazon-sagemaker-hyperpod-training-operator"
+OBSERVABILITY = "amazon-sagemaker-hyperpod-observability"
+TASK_GOVERNANCE = "amazon-sagemaker-hyperpod-taskgovernance"
+
+
+def addon_names(platform: Platform) -> tuple[str, ...]:
+    """The EKS add-ons that the stacks install; none under Slurm."""
+    if not platform.orchestrator.is_kubernetes:
+        return ()
+    asked, hyperpod = platform.hyperpod_or_default, platform.orchestrator.is_hyperpod
+    chosen = {
+        CERT_MANAGER: hyperpod and asked.training_operator,
+        TRAINING_OPERATOR: hyperpod and asked.training_operator,
+        OBSERVABILITY: hyperpod and asked.observability,
+        TASK_GOVERNANCE: platform.task_governance,
+    }
+    return BEFORE_NODES + ON_NODES + tuple(name for name, is_chosen in chosen.items() if is_chosen)
