@@ -12,11 +12,11 @@ from stacks.constructs.hand_off import write_hand_off
 from stacks.constructs.hyperpod import (
     autoscaler_role,
     instance_group,
-    let_encrypt_volumes,
     node_recovery,
     tiered_storage,
 )
 from stacks.constructs.hyperpod_addons import hyperpod_addons
+from stacks.constructs.hyperpod_volumes import let_encrypt_volumes
 from stacks.constructs.kubernetes import Kubernetes
 from stacks.constructs.permissions import needs_policies
 from stacks.constructs.scripts_stage import SCRIPTS_PREFIX, life_cycle_scripts, scripts_stage

@@ -11,3 +11,9 @@ def acknowledge(construct: IConstruct, reason: str, *findings: str) -> None:
     cdk.Validations.of(construct).acknowledge(
         *(cdk.Acknowledgment(id=f"AwsSolutions::{finding}", reason=reason) for finding in findings)
     )
+
+
+def acknowledge_managed_policies(role: IConstruct, reason: str, *policies: str) -> None:
+    """Accepts cdk-nag's finding about a role's AWS managed policies."""
+    found = (f"AwsSolutions-IAM4[Policy::arn:<AWS::Partition>:iam::aws:policy/{policy}]" for policy in policies)
+    acknowledge(role, reason, *found)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 
 import aws_cdk as cdk
@@ -11,19 +10,17 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from constructs import Construct
 
-from stacks.constructs.acknowledge import acknowledge
+from stacks.constructs.acknowledge import acknowledge, acknowledge_managed_policies
+from stacks.constructs.eks_addons import CNI_POLICY, eks_addon
 from stacks.constructs.launch_template import system_launch_template
 from stacks.constructs.node_security_groups import allow_itself
-from stacks.constructs.permissions import Permission, grant
-from stacks.constructs.trust import pods, service
+from stacks.constructs.trust import service
 from trainway.manifests.chart_values import NODES_LABEL
-from trainway.spec.addons import BEFORE_NODES, FSX_DRIVER, ON_NODES
+from trainway.spec.addons import BEFORE_NODES, ON_NODES
 from trainway.spec.catalogue import Catalogue, Instance
 from trainway.spec.platform import Platform, SystemNodes
-from trainway.spec.pod_network import cni_settings
 
 SYSTEM_VOLUME_GIB = 100
-FSX_DRIVER_ACCOUNT = "fsx-csi-controller-sa"
 CLUSTER_ADMIN = "cluster-access-policy/AmazonEKSClusterAdminPolicy"
 
 
@@ -53,7 +50,7 @@ class ControlPlane(Construct):
             assumed_by=service("eks"),
             managed_policies=[iam.ManagedPolicy.from_aws_managed_policy_name("AmazonEKSClusterPolicy")],
         )
-        acknowledge(role, "The policy that EKS requires of a cluster role.", _managed("AmazonEKSClusterPolicy"))
+        acknowledge_managed_policies(role, "The policy that EKS requires of a cluster role.", "AmazonEKSClusterPolicy")
         secrets = kms.Key(
             self,
             "Secrets",
@@ -105,7 +102,7 @@ class ControlPlane(Construct):
         self.security_group_id = self.cluster.attr_cluster_security_group_id
         # EKS lets its group out to 0.0.0.0/0, which does not count for EFA; what it lets in from itself is there.
         allow_itself(self.cluster, self.security_group_id, ingress=False)
-        networking = [self._addon(addon) for addon in BEFORE_NODES]
+        networking = [self._addon(name) for name in BEFORE_NODES]
         self.node_role = self._node_role()
         nodes = kubernetes.system_nodes
         system = self._system_nodes(nodes, catalogue[nodes.instance_type], subnet_ids)
@@ -145,53 +142,24 @@ class ControlPlane(Construct):
             role_arn=role.role_arn,
         )
 
-    def _addon(self, addon: str) -> eks.CfnAddon:
-        settings: dict[str, dict[str, str]] = {}
-        if addon == "vpc-cni":
-            settings = {"env": dict(cni_settings(self._orchestrator))}
-        association = None
-        if addon == FSX_DRIVER:
-            association = [
-                eks.CfnAddon.PodIdentityAssociationProperty(
-                    service_account=FSX_DRIVER_ACCOUNT, role_arn=self._fsx_driver_role().role_arn
-                )
-            ]
-        return eks.CfnAddon(
-            self,
-            "".join(part.capitalize() for part in addon.split("-")),
-            addon_name=addon,
-            cluster_name=self.cluster.ref,
-            configuration_values=json.dumps(settings, sort_keys=True) if settings else None,
-            pod_identity_associations=association,
-            resolve_conflicts="OVERWRITE",
-        )
-
-    def _fsx_driver_role(self) -> iam.Role:
-        """The driver mounts an existing file system; it needs to describe it, and to create nothing."""
-        pods_of_driver = pods(
-            cluster_arn=self.cluster.attr_arn, service_account=FSX_DRIVER_ACCOUNT, namespaces=["kube-system"]
-        )
-        role = iam.Role(self, "FsxDriverRole", assumed_by=pods_of_driver)
-        listing = "fsx:DescribeFileSystems lists, and a list has no resource type."
-        grant(role, Permission(("fsx:DescribeFileSystems",), ("*",), because=listing))
-        return role
+    def _addon(self, name: str) -> eks.CfnAddon:
+        return eks_addon(self, name, cluster=self.cluster, orchestrator=self._orchestrator)
 
     def _node_role(self) -> iam.Role:
-        policies = (
+        policies = [
             "AmazonEKSWorkerNodePolicy",
-            "AmazonEKS_CNI_Policy",
             "AmazonEC2ContainerRegistryPullOnly",
             "AmazonSSMManagedInstanceCore",
-        )
+            *([CNI_POLICY] if self._orchestrator.is_hyperpod else []),
+        ]
         role = iam.Role(
             self,
             "NodeRole",
             assumed_by=service("ec2"),
             managed_policies=[iam.ManagedPolicy.from_aws_managed_policy_name(policy) for policy in policies],
         )
-        acknowledge(
-            role, "The policies that EKS requires of a node role, and SSM's for a shell.", *map(_managed, policies)
-        )
+        reason = "The policies that EKS requires of a node role, and SSM's for a shell."
+        acknowledge_managed_policies(role, reason, *policies)
         return role
 
     def _system_nodes(self, nodes: SystemNodes, instance: Instance, subnet_ids: list[str]) -> eks.CfnNodegroup:
@@ -215,7 +183,3 @@ class ControlPlane(Construct):
             node_repair_config=eks.CfnNodegroup.NodeRepairConfigProperty(enabled=True),
             labels={NODES_LABEL: "system"},
         )
-
-
-def _managed(policy: str) -> str:
-    return f"AwsSolutions-IAM4[Policy::arn:<AWS::Partition>:iam::aws:policy/{policy}]"

@@ -2,35 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
-import aws_cdk as cdk
 from aws_cdk import aws_fsx as fsx
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_sagemaker as sagemaker
 from constructs import Construct
 
+from stacks.constructs.hyperpod_volumes import let_autoscaler_encrypt_volumes, storage
 from stacks.constructs.permissions import Permission, grant, regional_arn
 from stacks.constructs.trust import service
 from trainway.manifests.chart_values import NODES_LABEL
 from trainway.spec.capacity import TrainingPlan
 from trainway.spec.catalogue import Instance, InterfaceKind
-from trainway.spec.platform import MOUNT_PATH, HyperPod, NodeGroup, Patching
+from trainway.spec.platform import HyperPod, NodeGroup, Patching
 
 Cluster = sagemaker.CfnCluster
-
-# What HyperPod hands on to EBS with a grant, when Karpenter adds nodes: the page of `autoscaler_role`.
-GRANTED_TO_VOLUMES = (
-    "CreateGrant",
-    "Decrypt",
-    "DescribeKey",
-    "GenerateDataKeyWithoutPlaintext",
-    "ReEncryptFrom",
-    "ReEncryptTo",
-    "RetireGrant",
-)
 
 
 @dataclass(frozen=True)
@@ -81,7 +68,7 @@ def instance_group(
         scheduled_update_config=_patching(settings.patching) if settings.patching else None,
         override_vpc_config=Cluster.VpcConfigProperty(security_group_ids=security_group_ids, subnets=[subnet_id]),
         network_interface=_efa_only(instance),
-        instance_storage_configs=_storage(root_volume_gib, settings.volume_key, lustre),
+        instance_storage_configs=storage(root_volume_gib, settings.volume_key, lustre),
         kubernetes_config=_kubernetes(name, instance) if slurm is None else None,
         slurm_config=slurm,
     )
@@ -100,16 +87,6 @@ def tiered_storage(settings: HyperPod) -> Cluster.TieredStorageConfigProperty | 
     return Cluster.TieredStorageConfigProperty(mode="Enable", instance_memory_allocation_percentage=percent)
 
 
-def let_encrypt_volumes(role: iam.Role, settings: HyperPod) -> None:
-    """Lets the nodes' execution role hand the volumes' key on to EBS, through SageMaker and for AWS's own use only.
-
-    The conditions are those that AWS asks for in the key's policy, where they are about the same calls.
-    https://docs.aws.amazon.com/sagemaker/latest/dg/smcluster-cmk.html, Permissions (read 2026-11-21)
-    """
-    if settings.volume_key:
-        grant(role, *_key_permissions(settings.volume_key))
-
-
 def autoscaler_role(scope: Construct, id: str, settings: HyperPod) -> iam.Role:
     """The role in which Karpenter, which the service runs, adds and removes nodes, and encrypts their volumes.
 
@@ -119,9 +96,7 @@ def autoscaler_role(scope: Construct, id: str, settings: HyperPod) -> iam.Role:
     clusters = regional_arn("sagemaker", "cluster/*")
     change = ("sagemaker:BatchAddClusterNodes", "sagemaker:BatchDeleteClusterNodes")
     grant(role, Permission(change, (clusters,), because="The cluster gets its id when it is made, with this role."))
-    if settings.volume_key:
-        operations = {"ForAllValues:StringEquals": {"kms:GrantOperations": list(GRANTED_TO_VOLUMES)}}
-        grant(role, *_key_permissions(settings.volume_key, operations))
+    let_autoscaler_encrypt_volumes(role, settings)
     return role
 
 
@@ -151,34 +126,6 @@ def _efa_only(instance: Instance) -> Cluster.ClusterNetworkInterfaceProperty | N
     if not instance.efa_interfaces:
         return None
     return Cluster.ClusterNetworkInterfaceProperty(interface_type=InterfaceKind.EFA_ONLY.value)
-
-
-def _key_permissions(key: str, grants: Mapping[str, Any] | None = None) -> list[Permission]:
-    through = {"StringEquals": {"kms:ViaService": f"sagemaker.{cdk.Aws.REGION}.amazonaws.com"}}
-    for_aws = {**through, "Bool": {"kms:GrantIsForAWSResource": "true"}, **(grants or {})}
-    return [
-        Permission(("kms:CreateGrant",), (key,), conditions=for_aws),
-        Permission(("kms:DescribeKey",), (key,), conditions=through),
-    ]
-
-
-def _storage(
-    volume_gib: int, key: str | None, lustre: fsx.CfnFileSystem | None
-) -> list[Cluster.ClusterInstanceStorageConfigProperty]:
-    """A second volume for images and scratch; under Slurm also the mount, which the service then owns.
-
-    The root volume is the service's own, and of the size that it chooses: it is named only to be given a key.
-    """
-    volumes = [Cluster.ClusterEbsVolumeConfigProperty(volume_size_in_gb=volume_gib, volume_kms_key_id=key)]
-    if key is not None:
-        volumes.append(Cluster.ClusterEbsVolumeConfigProperty(root_volume=True, volume_kms_key_id=key))
-    storage = [Cluster.ClusterInstanceStorageConfigProperty(ebs_volume_config=volume) for volume in volumes]
-    if lustre is not None:
-        mount = Cluster.ClusterFsxLustreConfigProperty(
-            dns_name=lustre.attr_dns_name, mount_name=lustre.attr_lustre_mount_name, mount_path=MOUNT_PATH
-        )
-        storage.append(Cluster.ClusterInstanceStorageConfigProperty(fsx_lustre_config=mount))
-    return storage
 
 
 def _kubernetes(name: str, instance: Instance) -> Cluster.ClusterKubernetesConfigProperty:

@@ -60,6 +60,25 @@ def test_every_association_is_one_that_its_role_trusts(synthesized: dict[str, di
     assert checked
 
 
+def test_addons_that_call_aws_have_a_role_of_their_own_and_nodes_have_none_of_it(
+    synthesized: dict[str, dict[str, Template]],
+) -> None:
+    cluster = synthesized["eks-p5"]["cluster"]
+    roles = resources(cluster, "AWS::IAM::Role")
+    identified = {}
+    for addon in resources(cluster, "AWS::EKS::Addon").values():
+        for association in addon.get("PodIdentityAssociations", []):
+            role = roles[association["RoleArn"]["Fn::GetAtt"][0]]
+            (statement,) = role["AssumeRolePolicyDocument"]["Statement"]
+            asked = statement["Condition"]["StringEquals"]
+            assert asked["aws:RequestTag/kubernetes-service-account"] == association["ServiceAccount"]
+            identified[addon["AddonName"]] = json.dumps(role)
+    assert set(identified) == {"vpc-cni", "aws-fsx-csi-driver"}
+    assert "AmazonEKS_CNI_Policy" in identified["vpc-cni"]
+    (node,) = (role for name, role in roles.items() if "NodeRole" in name)
+    assert "AmazonEKS_CNI_Policy" not in json.dumps(node)
+
+
 def test_aws_services_that_write_into_what_is_ours_are_asked_for_whom(
     synthesized: dict[str, dict[str, Template]],
 ) -> None:

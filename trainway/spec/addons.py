@@ -5,7 +5,8 @@ from __future__ import annotations
 from trainway.spec.platform import Platform
 
 # Add-ons that AWS keeps current and compatible; the second list's pods need a node to become ready.
-BEFORE_NODES = ("vpc-cni", "kube-proxy", "eks-pod-identity-agent")
+VPC_CNI = "vpc-cni"
+BEFORE_NODES = (VPC_CNI, "kube-proxy", "eks-pod-identity-agent")
 FSX_DRIVER = "aws-fsx-csi-driver"
 ON_NODES = ("coredns", "metrics-server", "eks-node-monitoring-agent", FSX_DRIVER)
 # HyperPod's own, and what one of them wants before it.

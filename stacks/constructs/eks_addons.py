@@ -1,0 +1,69 @@
+"""The add-ons of every EKS cluster, and the roles of those that call AWS."""
+
+from __future__ import annotations
+
+import json
+
+from aws_cdk import aws_eks as eks
+from aws_cdk import aws_iam as iam
+from constructs import Construct
+
+from stacks.constructs.acknowledge import acknowledge_managed_policies
+from stacks.constructs.permissions import Permission, grant, needs_policies
+from stacks.constructs.trust import pods
+from trainway.spec.addons import FSX_DRIVER, VPC_CNI
+from trainway.spec.platform import Orchestrator
+from trainway.spec.pod_network import cni_settings
+
+NAMESPACE = "kube-system"
+CNI_POLICY = "AmazonEKS_CNI_Policy"
+# The service accounts of those that call AWS; the page says which add-ons take a role by Pod Identity.
+# https://docs.aws.amazon.com/eks/latest/userguide/retreive-iam-info.html (read 2026-11-21)
+CNI_ACCOUNT = "aws-node"
+FSX_DRIVER_ACCOUNT = "fsx-csi-controller-sa"
+
+
+def eks_addon(scope: Construct, name: str, *, cluster: eks.CfnCluster, orchestrator: Orchestrator) -> eks.CfnAddon:
+    """The add-on in its default version for the cluster, which AWS keeps compatible."""
+    settings = {"env": dict(cni_settings(orchestrator))} if name == VPC_CNI else {}
+    addon = eks.CfnAddon(
+        scope,
+        "".join(part.capitalize() for part in name.split("-")),
+        addon_name=name,
+        cluster_name=cluster.ref,
+        configuration_values=json.dumps(settings, sort_keys=True) if settings else None,
+        resolve_conflicts="OVERWRITE",
+    )
+    if name == FSX_DRIVER:
+        role = _fsx_driver_role(scope, cluster)
+        _identify(addon, FSX_DRIVER_ACCOUNT, role)
+        needs_policies(addon, role)
+    # HyperPod wants what the CNI does in the execution role of its nodes, where it checks that it is.
+    # https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-prerequisites-iam.html (read 2026-11-21)
+    if name == VPC_CNI and not orchestrator.is_hyperpod:
+        _identify(addon, CNI_ACCOUNT, _cni_role(scope, cluster))
+    return addon
+
+
+def _identify(addon: eks.CfnAddon, service_account: str, role: iam.Role) -> None:
+    addon.pod_identity_associations = [
+        eks.CfnAddon.PodIdentityAssociationProperty(service_account=service_account, role_arn=role.role_arn)
+    ]
+
+
+def _cni_role(scope: Construct, cluster: eks.CfnCluster) -> iam.Role:
+    """Pods on the node cannot do what the CNI may: attach network interfaces, and take addresses."""
+    driver = pods(cluster_arn=cluster.attr_arn, service_account=CNI_ACCOUNT, namespaces=[NAMESPACE])
+    policy = iam.ManagedPolicy.from_aws_managed_policy_name(CNI_POLICY)
+    role = iam.Role(scope, "CniRole", assumed_by=driver, managed_policies=[policy])
+    acknowledge_managed_policies(role, "The policy that EKS recommends for the add-on.", CNI_POLICY)
+    return role
+
+
+def _fsx_driver_role(scope: Construct, cluster: eks.CfnCluster) -> iam.Role:
+    """The driver mounts an existing file system; it needs to describe it, and to create nothing."""
+    driver = pods(cluster_arn=cluster.attr_arn, service_account=FSX_DRIVER_ACCOUNT, namespaces=[NAMESPACE])
+    role = iam.Role(scope, "FsxDriverRole", assumed_by=driver)
+    listing = "fsx:DescribeFileSystems lists, and a list has no resource type."
+    grant(role, Permission(("fsx:DescribeFileSystems",), ("*",), because=listing))
+    return role
