@@ -7,6 +7,7 @@
 #   MIRROR_REGISTRY, MIRROR_PREFIX, MIRROR_BUCKET_URI   as for mirror.sh
 #   NETWORK_ACCESS            private (default) | closed: helm is taken from its copy or not at all
 #   MANIFESTS                 directory with values/<chart>.json (chart values of this platform) and objects/*.json (default manifests)
+#   RETIRE_TIMEOUT_SECONDS    how long queues may take to let their last jobs go, where Kueue is not chosen any more (default 300)
 #   ROLLOUT_TIMEOUT_SECONDS   how long one chart may take to become ready; 0: do not wait, for a cluster that has no node yet (default 600)
 #   TRAINWAY_*                replace ${TRAINWAY_…} in both kinds of file: facts that are known only once the stack is deployed
 set -euo pipefail
@@ -45,6 +46,22 @@ not_ready() {
   fail "chart $1 $2 is not ready; \`kubectl --namespace $3 get pods\` shows what it waits for"
 }
 
+# By which helm tells what an earlier deploy installed from what somebody else did.
+ours="installed-by=trainway"
+kueue_kinds=localqueues,clusterqueues,cohorts,resourceflavors,topologies,workloadpriorityclasses
+
+# retire_chart CHART RELEASE NAMESPACE: takes out what an earlier deploy installed and this one does not choose.
+retire_chart() {
+  say "chart $1 is not chosen any more"
+  # Only its controller lets go of the queues; and while it is there without them it holds back every job for good.
+  if [[ "$1" == kueue ]]; then
+    kubectl delete "${kueue_kinds//,/.kueue.x-k8s.io,}.kueue.x-k8s.io" --all-namespaces --selector trainway.dev/revision \
+      --timeout "${RETIRE_TIMEOUT_SECONDS:-300}s" ||
+      fail "queues still have jobs, and the teams' nodes with them; end the jobs of \`kubectl get workloads -A\`, and deploy again"
+  fi
+  helm uninstall "$2" --namespace "$3" --wait
+}
+
 # install_chart CHART VERSION RELEASE NAMESPACE PLATFORM_VALUES
 install_chart() {
   local words file set_words=() values=()
@@ -57,7 +74,7 @@ install_chart() {
   for file in "$here/values/$1.yaml" "$work/manifests/values/$1.json"; do
     [[ ! -f "$file" ]] || values+=(--values "$file")
   done
-  helm upgrade "$3" "oci://$MIRROR_REGISTRY/$MIRROR_PREFIX/charts/$1" --install --version "$2" \
+  helm upgrade "$3" "oci://$MIRROR_REGISTRY/$MIRROR_PREFIX/charts/$1" --install --version "$2" --labels "$ours" \
     --namespace "$4" --create-namespace "${values[@]}" "${set_words[@]}" "${wait_words[@]}" || not_ready "$1" "$2" "$4"
 }
 
@@ -87,6 +104,14 @@ done 3<<<"$chart_list"
 if compgen -G "$work/manifests/objects/*" >/dev/null; then
   apply "$work/manifests/objects"
 fi
+
+installed=$(helm list --all-namespaces --selector "$ours" --short)
+other_charts=$(python3 "$here/mirror_list.py" others "${names[@]}")
+while IFS=$'\t' read -r -u 3 chart release namespace; do
+  if grep --quiet --line-regexp --fixed-strings "$release" <<<"$installed"; then
+    retire_chart "$chart" "$release" "$namespace"
+  fi
+done 3<<<"$other_charts"
 
 # Whoever has left the platform file keeps neither rights nor nodes. Namespaces and what limits them stay, for what is there.
 rbac=rbac.authorization.k8s.io

@@ -118,7 +118,11 @@ while (($#)); do
 done
 """
 HELM = r"""
+release=$S3/releases/$2
 case "$1" in
+  upgrade) [[ " $* " != *" --labels installed-by=trainway "* ]] || { mkdir -p "$S3/releases" && touch "$release"; } ;;
+  list) [[ "$*" != *" --selector installed-by=trainway "* ]] || ls "$S3/releases" 2>/dev/null || true ;;
+  uninstall) rm "$release" ;;
   pull | package)
     name=${2##*/}
     [[ ! -e "$2/Chart.yaml" ]] || name=$(sed -n 's/^name: //p' "$2/Chart.yaml")

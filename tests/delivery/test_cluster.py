@@ -112,6 +112,7 @@ def test_a_manifest_is_applied_with_its_image_from_the_mirror_and_waited_for(clu
         "apply",
         "rollout",
         "apply",
+        "list",
         "delete",
     ]
 
@@ -159,7 +160,7 @@ def test_objects_are_applied_after_the_charts_with_facts_of_the_deployed_stack(c
     done = cluster.run("cluster.sh", CHARTS=EKS)
     assert done.returncode == 0, done.stderr
     charts_then_objects = [call[:2] for call in cluster.calls if call[0] in ("helm", "kubectl")]
-    assert charts_then_objects[-2:] == [["kubectl", "apply"], ["kubectl", "delete"]]
+    assert charts_then_objects[-3:] == [["kubectl", "apply"], ["helm", "list"], ["kubectl", "delete"]]
     [applied] = cluster.called("kubectl", "apply")
     assert {"--server-side", "--force-conflicts"} <= set(applied)
     volume = json.loads((cluster.root / "s3/applied/10-volume.json").read_text())
@@ -185,6 +186,35 @@ def test_what_an_earlier_deploy_applied_and_this_one_did_not_is_deleted(cluster)
     (cluster.root / "manifests/objects/20-more.json").write_text('{"metadata": {"labels": {"a": "b"}}}')
     assert deleted(cluster, CHARTS=EKS)[1] != revision
     assert json.loads((cluster.root / "s3/applied/20-more.json").read_text())["metadata"]["labels"]["a"] == "b"
+
+
+def test_a_chart_that_is_not_chosen_any_more_is_taken_out_where_a_deploy_installed_it(cluster):
+    cluster.run("cluster.sh", CHARTS="neuron-helm-chart kubeflow-trainer")
+    assert cluster.called("helm", "uninstall") == []
+    done = cluster.run("cluster.sh", CHARTS="kubeflow-trainer")
+    assert done.returncode == 0, done.stderr
+    assert [call[2] for call in cluster.called("helm", "uninstall")] == ["neuron-device-plugin"]
+    cluster.run("cluster.sh", CHARTS="kubeflow-trainer")
+    assert len(cluster.called("helm", "uninstall")) == 1
+
+
+def test_kueue_leaves_after_its_queues_which_only_it_can_let_go(cluster):
+    cluster.run("cluster.sh", CHARTS="kueue kubeflow-trainer")
+    done = cluster.run("cluster.sh", CHARTS="kubeflow-trainer")
+    assert done.returncode == 0, done.stderr
+    ends = [call for call in cluster.calls if call[1] in ("delete", "uninstall")][-3:]
+    assert [call[:2] for call in ends] == [["kubectl", "delete"], ["helm", "uninstall"], ["kubectl", "delete"]]
+    assert {"localqueues.kueue.x-k8s.io", "clusterqueues.kueue.x-k8s.io"} <= set(ends[0][2].split(","))
+    assert "--wait=false" not in ends[0]
+
+
+def test_kueue_stays_while_its_queues_have_jobs(cluster):
+    cluster.run("cluster.sh", CHARTS="kueue kubeflow-trainer")
+    cluster.stand_in("kubectl", KUBECTL + '[[ "$1 $2" != "delete localqueues"* ]] || exit 1\n')
+    done = cluster.run("cluster.sh", CHARTS="kubeflow-trainer")
+    assert done.returncode == 1
+    assert "queues still have jobs" in done.stderr and "deploy again" in done.stderr
+    assert cluster.called("helm", "uninstall") == []
 
 
 def test_only_rights_and_queues_are_deleted_and_nothing_that_holds_data_or_limits(cluster):
