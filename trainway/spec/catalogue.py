@@ -12,9 +12,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import yaml
 from pydantic import ValidationError
 
+from trainway.spec.facts import read_facts
 from trainway.spec.instance import (
     FACT_GROUPS,
     Accelerator,
@@ -86,8 +86,7 @@ def load_catalogue(path: Path | None = None) -> Catalogue:
     Raises CatalogueError for an entry that is incomplete, contradicts itself, or names no source for its facts.
     """
     file = path or Path(__file__).with_name("instances.yaml")
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    data: dict[str, Any] = yaml.load(file.read_text(encoding="utf-8"), Loader=loader)
+    data: dict[str, Any] = read_facts(file)
     try:
         sources = {name: Source.model_validate(source) for name, source in data["sources"].items()}
     except ValidationError as error:

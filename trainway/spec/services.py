@@ -5,11 +5,10 @@ from __future__ import annotations
 from functools import cache
 from ipaddress import IPv4Network
 from pathlib import Path
-from typing import Any
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field
 
+from trainway.spec.facts import read_facts
 from trainway.spec.instance import Source
 
 
@@ -99,7 +98,4 @@ class ServiceFacts(BaseModel):
 @cache
 def service_facts() -> ServiceFacts:
     """The facts of services.yaml, read once."""
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    text = Path(__file__).with_name("services.yaml").read_text(encoding="utf-8")
-    data: Any = yaml.load(text, Loader=loader)  # a safe loader, in C where libyaml is present
-    return ServiceFacts.model_validate(data)
+    return ServiceFacts.model_validate(read_facts(Path(__file__).with_name("services.yaml")))

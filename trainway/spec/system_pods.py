@@ -7,14 +7,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Self
+from typing import Literal, NamedTuple, Self
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, model_validator
 
 from trainway.spec.addons import addon_names
 from trainway.spec.catalogue import Catalogue, Instance
 from trainway.spec.charts import chart_names
+from trainway.spec.facts import read_facts
 from trainway.spec.instance import Source
 from trainway.spec.platform import Orchestrator, Platform
 from trainway.spec.pod_network import SYSTEM_PODS
@@ -89,10 +89,7 @@ class SystemFacts(_Facts):
 @cache
 def system_facts() -> SystemFacts:
     """The facts of system_pods.yaml, read once."""
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    text = Path(__file__).with_name("system_pods.yaml").read_text(encoding="utf-8")
-    data: Any = yaml.load(text, Loader=loader)  # a safe loader, in C where libyaml is present
-    return SystemFacts.model_validate(data)
+    return SystemFacts.model_validate(read_facts(Path(__file__).with_name("system_pods.yaml")))
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,14 @@
+"""Reading the files of published facts that lie beside the modules of this package."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+
+def read_facts(file: Path) -> Any:
+    """The document in a YAML file, by a loader that makes plain values only, in C where libyaml is present."""
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    return yaml.load(file.read_text(encoding="utf-8"), Loader=loader)
