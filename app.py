@@ -18,8 +18,9 @@ from stacks.storage import StorageStack
 from trainway.manifests import cluster_manifests
 from trainway.spec.catalogue import load_catalogue
 from trainway.spec.loader import load_platform
-from trainway.spec.platform import Orchestrator, Platform
+from trainway.spec.platform import Platform
 from trainway.spec.problems import SpecError
+from trainway.spec.sections.orchestrator import Orchestrator
 
 CLUSTERS = {
     Orchestrator.EKS: EksStack,

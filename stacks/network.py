@@ -12,7 +12,8 @@ from stacks.constructs.vpc_endpoints import gateway_endpoint, interface_endpoint
 from trainway.spec import endpoints
 from trainway.spec.addressing import plan_addresses, service_cidr
 from trainway.spec.catalogue import Catalogue
-from trainway.spec.platform import NodeGroup, Platform
+from trainway.spec.platform import Platform
+from trainway.spec.sections.node_group import NodeGroup
 from trainway.spec.subnets import SubnetRole, node_subnet_name
 
 

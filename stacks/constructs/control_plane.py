@@ -18,7 +18,8 @@ from stacks.constructs.trust import service
 from trainway.manifests.chart_values import NODES_LABEL
 from trainway.spec.addons import BEFORE_NODES, ON_NODES
 from trainway.spec.catalogue import Catalogue, Instance
-from trainway.spec.platform import Platform, SystemNodes
+from trainway.spec.platform import Platform
+from trainway.spec.sections.kubernetes import SystemNodes
 
 SYSTEM_VOLUME_GIB = 100
 CLUSTER_ADMIN = "cluster-access-policy/AmazonEKSClusterAdminPolicy"

@@ -12,8 +12,8 @@ from stacks.constructs.acknowledge import acknowledge_managed_policies
 from stacks.constructs.permissions import Permission, grant, needs_policies
 from stacks.constructs.trust import pods
 from trainway.spec.addons import FSX_DRIVER, VPC_CNI
-from trainway.spec.platform import Orchestrator
 from trainway.spec.pod_network import cni_settings
+from trainway.spec.sections.orchestrator import Orchestrator
 
 NAMESPACE = "kube-system"
 CNI_POLICY = "AmazonEKS_CNI_Policy"

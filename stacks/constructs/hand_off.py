@@ -8,7 +8,7 @@ from constructs import Construct
 
 from stacks.foundation import Foundation
 from trainway.spec import handoff
-from trainway.spec.platform import MOUNT_PATH
+from trainway.spec.sections.storage import MOUNT_PATH
 
 
 def write_hand_off(

@@ -15,7 +15,8 @@ from stacks.constructs.trust import service
 from trainway.manifests.chart_values import NODES_LABEL
 from trainway.spec.capacity import TrainingPlan
 from trainway.spec.catalogue import Instance, InterfaceKind
-from trainway.spec.platform import HyperPod, NodeGroup, Patching
+from trainway.spec.sections.hyperpod import HyperPod, Patching
+from trainway.spec.sections.node_group import NodeGroup
 
 Cluster = sagemaker.CfnCluster
 

@@ -11,7 +11,8 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_sagemaker as sagemaker
 
 from stacks.constructs.permissions import Permission, grant
-from trainway.spec.platform import MOUNT_PATH, HyperPod
+from trainway.spec.sections.hyperpod import HyperPod
+from trainway.spec.sections.storage import MOUNT_PATH
 
 Cluster = sagemaker.CfnCluster
 

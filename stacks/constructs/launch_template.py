@@ -12,8 +12,8 @@ from constructs import Construct
 
 from trainway.spec.capacity import CapacityBlock, Reservation
 from trainway.spec.catalogue import Instance, InterfaceKind
-from trainway.spec.platform import NodeGroup
 from trainway.spec.pod_network import SYSTEM_PODS
+from trainway.spec.sections.node_group import NodeGroup
 
 # What nodeadm reads when an AL2023 node boots; its values win over the node group's own.
 # https://awslabs.github.io/amazon-eks-ami/nodeadm/doc/api/ (read 2026-11-21)

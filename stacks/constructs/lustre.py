@@ -10,7 +10,7 @@ from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
 from trainway.spec.handoff import Association
-from trainway.spec.platform import Lustre
+from trainway.spec.sections.storage import Lustre
 from trainway.spec.services import service_facts
 
 # Directories of the data bucket that appear under the same name in the file system, both ways.

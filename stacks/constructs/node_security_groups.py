@@ -8,7 +8,7 @@ from ipaddress import IPv4Network
 from aws_cdk import aws_ec2 as ec2
 from constructs import Construct
 
-from trainway.spec.platform import Network
+from trainway.spec.sections.network import Network
 
 ANYWHERE = "0.0.0.0/0"
 

@@ -9,7 +9,8 @@ from stacks.constructs.build_stage import BuildStage
 from stacks.constructs.hyperpod import LifeCycleScripts
 from stacks.constructs.permissions import Permission
 from stacks.foundation import Foundation
-from trainway.spec.platform import MOUNT_PATH, Orchestrator
+from trainway.spec.sections.orchestrator import Orchestrator
+from trainway.spec.sections.storage import MOUNT_PATH
 
 SCRIPTS_PREFIX = "lifecycle_scripts"
 CONTROLLER_GROUP, LOGIN_GROUP = "controller", "login"

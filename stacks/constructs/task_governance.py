@@ -10,7 +10,8 @@ from aws_cdk import aws_sagemaker as sagemaker
 from constructs import Construct
 
 from trainway.spec.catalogue import Catalogue
-from trainway.spec.platform import FAIR_SHARE, Platform, Team
+from trainway.spec.platform import Platform
+from trainway.spec.sections.team import FAIR_SHARE, Team
 from trainway.spec.services import service_facts
 
 Scheduler = sagemaker.CfnClusterSchedulerConfig

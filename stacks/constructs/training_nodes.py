@@ -10,8 +10,9 @@ from stacks.constructs.launch_template import training_launch_template
 from trainway.manifests.chart_values import NODES_LABEL
 from trainway.spec.capacity import CapacityBlock
 from trainway.spec.catalogue import Instance
-from trainway.spec.platform import NodeGroup, Orchestrator
 from trainway.spec.pod_network import pods_of_group
+from trainway.spec.sections.node_group import NodeGroup
+from trainway.spec.sections.orchestrator import Orchestrator
 
 
 def training_node_group(

@@ -8,7 +8,7 @@ from constructs import Construct
 
 from stacks.constructs.flow_log import flow_log
 from trainway.spec.addressing import AddressPlan, Subnet
-from trainway.spec.platform import Network
+from trainway.spec.sections.network import Network
 from trainway.spec.subnets import SubnetRole
 
 

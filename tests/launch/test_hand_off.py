@@ -12,7 +12,8 @@ from trainway.emulator import Emulator, running
 from trainway.launch.hand_off import read_hand_off
 from trainway.spec.errors import UsageError
 from trainway.spec.handoff import HandOff, parameter_name
-from trainway.spec.platform import NodeGroup, Platform
+from trainway.spec.platform import Platform
+from trainway.spec.sections.node_group import NodeGroup
 
 PLATFORM = Platform(
     name="atlas",

@@ -13,7 +13,11 @@ from hypothesis import strategies as st
 
 from trainway.spec.addressing import AddressesDoNotFit, AddressPlan, plan_addresses
 from trainway.spec.catalogue import load_catalogue
-from trainway.spec.platform import MOST_NODE_GROUPS, Kubernetes, Network, NodeGroup, Orchestrator, Platform, SystemNodes
+from trainway.spec.platform import MOST_NODE_GROUPS, Platform
+from trainway.spec.sections.kubernetes import Kubernetes, SystemNodes
+from trainway.spec.sections.network import Network
+from trainway.spec.sections.node_group import NodeGroup
+from trainway.spec.sections.orchestrator import Orchestrator
 from trainway.spec.subnets import SubnetRole, node_subnets, shared_subnets
 
 CATALOGUE = load_catalogue()

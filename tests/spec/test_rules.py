@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
+import pkgutil
 from pathlib import Path
 
 import pytest
@@ -10,7 +12,7 @@ import pytest
 from trainway.spec import rules
 from trainway.spec.loader import load_platform
 from trainway.spec.problems import SpecError
-from trainway.spec.rules import zone_prefix
+from trainway.spec.rules.zones import zone_prefix
 
 HYPERPOD = """\
 region: us-west-2
@@ -21,11 +23,14 @@ node_groups:
 """
 
 
-def test_every_rule_of_the_module_is_in_the_list() -> None:
+def test_every_rule_of_the_package_is_in_the_list() -> None:
+    names = [f"{rules.__name__}.{each.name}" for each in pkgutil.iter_modules(rules.__path__)]
+    modules = [importlib.import_module(name) for name in names]
     written = {
         function
-        for name, function in inspect.getmembers(rules, inspect.isfunction)
-        if function.__module__ == rules.__name__ and not name.startswith("_") and name != "zone_prefix"
+        for module in modules
+        for _, function in inspect.getmembers(module, inspect.isfunction)
+        if function.__annotations__.get("return") == "Iterator[Breach]"
     }
     assert written == set(rules.RULES)
     assert all(rule.__doc__ for rule in rules.RULES)

@@ -16,8 +16,11 @@ from trainway.spec.addons import addon_names
 from trainway.spec.catalogue import load_catalogue
 from trainway.spec.charts import chart_names
 from trainway.spec.loader import load_platform
-from trainway.spec.platform import HyperPod, Kubernetes, Orchestrator, Platform
-from trainway.spec.rules import system_nodes_carry_their_pods
+from trainway.spec.platform import Platform
+from trainway.spec.rules.system_nodes import system_nodes_carry_their_pods
+from trainway.spec.sections.hyperpod import HyperPod
+from trainway.spec.sections.kubernetes import Kubernetes
+from trainway.spec.sections.orchestrator import Orchestrator
 from trainway.spec.system_pods import (
     Share,
     SystemFacts,

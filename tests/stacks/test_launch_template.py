@@ -13,7 +13,7 @@ import yaml
 from stacks.constructs.launch_template import training_launch_template
 from tests.synthesis import ROOT, make_app, resources, templates
 from trainway.spec.catalogue import load_catalogue
-from trainway.spec.platform import NodeGroup
+from trainway.spec.sections.node_group import NodeGroup
 
 CATALOGUE = load_catalogue()
 

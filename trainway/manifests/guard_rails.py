@@ -8,7 +8,8 @@ from typing import Any
 from trainway.manifests.job_kinds import job_kinds
 from trainway.manifests.namespace import namespace_of
 from trainway.spec.catalogue import Catalogue
-from trainway.spec.platform import Platform, Team
+from trainway.spec.platform import Platform
+from trainway.spec.sections.team import Team
 
 NAME = "guard-rails"
 # What is kept of jobs that have ended, and beside them, fills the one control plane that all teams share.

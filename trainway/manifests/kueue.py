@@ -19,7 +19,9 @@ from trainway.manifests.shares import guaranteed_nodes, spare_nodes
 from trainway.manifests.taints import taints
 from trainway.manifests.topology import topology, topology_name
 from trainway.spec.catalogue import Catalogue, Instance
-from trainway.spec.platform import NodeGroup, Platform, Team
+from trainway.spec.platform import Platform
+from trainway.spec.sections.node_group import NodeGroup
+from trainway.spec.sections.team import Team
 
 # The newest version of the API; Kueue 0.20 serves no other.
 # https://github.com/kubernetes-sigs/kueue/blob/main/CHANGELOG/CHANGELOG-0.20.md (read 2026-11-21)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from trainway.spec.platform import Platform, Team
+from trainway.spec.platform import Platform
+from trainway.spec.sections.team import Team
 
 DEFAULT_NAMESPACE = "training"
 SERVICE_ACCOUNT = "training-job"

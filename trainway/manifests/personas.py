@@ -11,7 +11,8 @@ from typing import Any
 from trainway.manifests.job_kinds import job_kinds
 from trainway.manifests.namespace import namespace_of
 from trainway.spec.groups import VIEWERS, members_group
-from trainway.spec.platform import Platform, Team
+from trainway.spec.platform import Platform
+from trainway.spec.sections.team import Team
 
 API = "rbac.authorization.k8s.io/v1"
 MEMBER = "trainway-member"

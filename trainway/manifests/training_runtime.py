@@ -12,7 +12,8 @@ from trainway.manifests.namespace import SERVICE_ACCOUNT
 from trainway.manifests.taints import tolerations
 from trainway.manifests.topology import HOSTNAME
 from trainway.spec.catalogue import Catalogue
-from trainway.spec.platform import MOUNT_PATH, Platform
+from trainway.spec.platform import Platform
+from trainway.spec.sections.storage import MOUNT_PATH
 
 RUNTIME = "trainway-torch"
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from trainway.spec.catalogue import Catalogue
-from trainway.spec.platform import Orchestrator, Platform
+from trainway.spec.platform import Platform
+from trainway.spec.sections.orchestrator import Orchestrator
 
 HYPERPOD = "hyperpod-helm-chart"
 EFA_PLUGIN = "aws-efa-k8s-device-plugin"

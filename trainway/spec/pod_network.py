@@ -6,7 +6,8 @@ import math
 from collections.abc import Mapping
 
 from trainway.spec.catalogue import Instance, InterfaceKind
-from trainway.spec.platform import NodeGroup, Orchestrator
+from trainway.spec.sections.node_group import NodeGroup
+from trainway.spec.sections.orchestrator import Orchestrator
 
 # A prefix is a /28. https://docs.aws.amazon.com/eks/latest/userguide/cni-increase-ip-addresses.html (read 2026-11-21)
 ADDRESSES_PER_PREFIX = 16

@@ -12,8 +12,10 @@ from ipaddress import IPv4Network
 
 from trainway.spec.catalogue import Catalogue, Instance
 from trainway.spec.endpoints import interface_endpoints
-from trainway.spec.platform import NodeGroup, Orchestrator, Platform
+from trainway.spec.platform import Platform
 from trainway.spec.pod_network import SYSTEM_PODS, addresses_for_pods, pods_of_group
+from trainway.spec.sections.node_group import NodeGroup
+from trainway.spec.sections.orchestrator import Orchestrator
 from trainway.spec.services import service_facts
 
 # The widest step of the delivery pipeline: each build has a network interface in a closed network.

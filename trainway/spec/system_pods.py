@@ -16,8 +16,9 @@ from trainway.spec.catalogue import Catalogue, Instance
 from trainway.spec.charts import chart_names
 from trainway.spec.facts import read_facts
 from trainway.spec.instance import Source
-from trainway.spec.platform import Orchestrator, Platform
+from trainway.spec.platform import Platform
 from trainway.spec.pod_network import SYSTEM_PODS
+from trainway.spec.sections.orchestrator import Orchestrator
 
 
 class _Facts(BaseModel):

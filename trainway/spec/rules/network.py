@@ -1,0 +1,57 @@
+"""The network: room for everything, in a new VPC or one that exists."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from trainway.spec.addressing import AddressesDoNotFit, plan_addresses
+from trainway.spec.catalogue import Catalogue
+from trainway.spec.endpoints import makes_gateway
+from trainway.spec.platform import Platform
+from trainway.spec.problems import KeyPath
+from trainway.spec.rules.rule import Breach, instance_types
+from trainway.spec.subnets import node_subnets, shared_subnets
+
+
+def addresses_fit(platform: Platform, catalogue: Catalogue) -> Iterator[Breach]:
+    """Every subnet finds room in the VPC's range."""
+    if any(name not in catalogue for _, name in instance_types(platform)):
+        return  # reported by its own rule; there is nothing to size
+    try:
+        plan_addresses(platform, catalogue)
+    except AddressesDoNotFit as error:
+        yield ("network", "cidr"), str(error), error.remedy
+
+
+def adopted_subnets_are_planned_ones(platform: Platform, catalogue: Catalogue) -> Iterator[Breach]:
+    """A subnet of an existing network stands for one of the plan's, in the same zone."""
+    existing = platform.network.existing
+    if existing is None or any(name not in catalogue for _, name in instance_types(platform)):
+        return
+    needs = {n.name: n for n in (*shared_subnets(platform, catalogue), *node_subnets(platform, catalogue))}
+    for name, adopted in existing.subnets.items():
+        key: KeyPath = ("network", "existing", "subnets", name)
+        if name not in needs:
+            yield key, "the platform has no subnet of this name", f"its subnets are {', '.join(needs)}"
+        elif adopted.zone != needs[name].zone:
+            remedy = "adopt a subnet of that zone, or change `zones` or the group's `zone`"
+            yield (*key, "zone"), f"the plan has {name} in {needs[name].zone}", remedy
+
+
+def an_existing_network_says_where_new_subnets_go(platform: Platform, catalogue: Catalogue) -> Iterator[Breach]:
+    """Subnets that are made in an existing VPC need a range there, and a route table."""
+    existing = platform.network.existing
+    if existing is None or any(name not in catalogue for _, name in instance_types(platform)):
+        return
+    needs = (*shared_subnets(platform, catalogue), *node_subnets(platform, catalogue))
+    made = [need.name for need in needs if need.name not in existing.subnets]
+    if made and "cidr" not in platform.network.model_fields_set:
+        reason = f"it has no `cidr`, and {', '.join(made)} must be made somewhere"
+        yield ("network",), reason, "name a free range of the VPC as `cidr`, or subnets to use for all of them"
+    if existing.route_table_id is None and (made or makes_gateway(platform)):
+        used_by = ", ".join(made) or "the endpoint of S3"
+        yield (
+            ("network", "existing"),
+            f"it has no `route_table_id`, which {used_by} needs",
+            "name a private route table",
+        )

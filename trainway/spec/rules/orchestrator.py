@@ -1,0 +1,38 @@
+"""Sections and keys that stand in a file for another orchestrator."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from trainway.spec.catalogue import Catalogue
+from trainway.spec.platform import Platform
+from trainway.spec.rules.rule import Breach
+
+
+def sections_match_the_orchestrator(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
+    """A section about one orchestrator does not stand in a file for another."""
+    chosen = platform.orchestrator
+    if platform.slurm and chosen.is_kubernetes:
+        yield ("slurm",), f"the orchestrator is {chosen.value}, which has no Slurm", "remove the section"
+    if platform.hyperpod and not chosen.is_hyperpod:
+        yield ("hyperpod",), f"the orchestrator is {chosen.value}, which is not HyperPod", "remove the section"
+    if platform.kubernetes and not chosen.is_kubernetes:
+        yield ("kubernetes",), f"the orchestrator is {chosen.value}, which has no Kubernetes", "remove the section"
+
+
+def what_only_kubernetes_has_is_not_asked_of_slurm(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
+    """HyperPod's add-ons, Karpenter, tiered checkpoints and deep health checks on start are for EKS."""
+    if platform.hyperpod is None or platform.orchestrator.is_kubernetes:
+        return
+    only_on_eks = (
+        "autoscaling",
+        "checkpoint_memory_percent",
+        "deep_health_checks",
+        "observability",
+        "task_governance",
+        "training_operator",
+    )
+    for key in only_on_eks:
+        if key in platform.hyperpod.model_fields_set and getattr(platform.hyperpod, key):
+            reason = "HyperPod has it on EKS only"
+            yield ("hyperpod", key), reason, "remove the key, or use the orchestrator hyperpod-eks"

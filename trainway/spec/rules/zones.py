@@ -1,0 +1,55 @@
+"""Zones: those of the Region, and enough of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from trainway.spec.catalogue import Catalogue
+from trainway.spec.platform import Platform
+from trainway.spec.rules.rule import Breach
+from trainway.spec.services import service_facts
+
+
+def zone_prefix(region: str) -> str:
+    """The start of every zone id of a Region: `us-west-2` → `usw2`, `ap-northeast-1` → `apne1`.
+
+    The pattern is that of https://docs.aws.amazon.com/global-infrastructure/latest/regions/aws-availability-zones.html
+    """
+    initials = {"north": "n", "south": "s", "east": "e", "west": "w", "central": "c", "gov": "g"}
+    initials |= {f"{a}{b}": a[0] + b[0] for a in ("north", "south") for b in ("east", "west")}
+    first, *middle, number = region.split("-")
+    return first + "".join(initials.get(word, word[0]) for word in middle) + number
+
+
+def zones_belong_to_the_region(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
+    """Every zone id is one of the Region's."""
+    prefix = zone_prefix(platform.region)
+    for index, zone in enumerate(platform.zones):
+        if zone.split("-")[0] != prefix:
+            yield ("zones", index), f"it is not a zone of {platform.region}", f"ids of its zones begin with {prefix}-az"
+
+
+def zones_are_named_once(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
+    """No zone stands twice."""
+    for index, zone in enumerate(platform.zones):
+        if zone in platform.zones[:index]:
+            yield ("zones", index), "the zone stands twice", "name each zone once"
+
+
+def eks_has_its_zones(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
+    """An EKS control plane is spread over two zones or more."""
+    needed = service_facts().eks.control_plane_zones
+    if platform.orchestrator.is_kubernetes and len(set(platform.zones)) < needed:
+        yield (
+            ("zones",),
+            f"an EKS control plane needs subnets in {needed} zones",
+            "add a second zone id; nodes still go to the first zone only",
+        )
+
+
+def node_group_zones_are_listed(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
+    """A group's zone is one that the platform has subnets in."""
+    for index, group in enumerate(platform.node_groups):
+        if group.zone and group.zone not in platform.zones:
+            remedy = f"use one of {', '.join(platform.zones)}, or add it to `zones`"
+            yield ("node_groups", index, "zone"), "the platform has no subnets in this zone", remedy

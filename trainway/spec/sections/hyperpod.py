@@ -1,0 +1,73 @@
+"""`hyperpod`: the HyperPod cluster."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from trainway.spec.fields import Matches, Section
+
+# The form that the service takes, field by field: CronScheduleExpression in the registry's schema of
+# AWS::SageMaker::Cluster, as cfn-lint 1.58.0 carries it (read 2026-11-21).
+CRON = (
+    r"cron\(([0-5]?[0-9]|) ([01]?[0-9]|2[0-3]) (0?[1-9]|[12][0-9]|3[01]|\?) (0?[1-9]|1[0-2]|\*|\*/([1-9]|1[0-2])|) "
+    r"(MON|TUE|WED|THU|FRI|SAT|SUN|[1-7]|\?|L|[1-7]#[1-5]|[1-7]L) (20[2-9][0-9]|\*|)\)"
+)
+
+
+class Patching(Section):
+    """When HyperPod brings nodes to a new image, some at a time."""
+
+    schedule: Annotated[
+        str,
+        Matches(
+            CRON,
+            "it is not a schedule",
+            "write it as in cron(0 3 ? * SUN *): minute, hour, day of the month, month, day of the week, year",
+        ),
+    ] = Field(description="A cron expression, in UTC.")
+    batch: int = Field(1, ge=1, description="Nodes of a group that are updated at a time.")
+    wait_minutes: int = Field(15, ge=0, le=60, description="How long a batch is watched before the next one.")
+    rollback_alarms: tuple[str, ...] = Field(
+        (), max_length=10, description="CloudWatch alarms that take an update back when they ring."
+    )
+
+
+class HyperPod(Section):
+    """The HyperPod cluster, for the orchestrators hyperpod-eks and hyperpod-slurm."""
+
+    node_recovery: bool = Field(True, description="Replace or reboot nodes that fail.")
+    volume_key: (
+        Annotated[
+            str,
+            Matches(
+                r"arn:aws[a-z-]*:kms:[a-z0-9-]+:\d{12}:key/[A-Za-z0-9-]+",
+                "it is not the ARN of a KMS key; a role cannot be let use an alias",
+                "write it as in arn:aws:kms:us-west-2:111122223333:key/1234abcd-12ab-34cd-56ef-1234567890ab",
+            ),
+        ]
+        | None
+    ) = Field(
+        None,
+        description="The KMS key that encrypts the nodes' volumes, on EKS. Its policy leaves it to IAM who uses it; a "
+        "node group that exists cannot change it. Default: a key of AWS's own.",
+    )
+    deep_health_checks: tuple[Literal["InstanceStress", "InstanceConnectivity"], ...] = Field(
+        ("InstanceStress", "InstanceConnectivity"),
+        description="What new accelerated nodes go through before they take jobs, on EKS.",
+    )
+    patching: Patching | None = Field(None, description="Updates of the nodes' image; null: only when you ask for one.")
+    checkpoint_memory_percent: int | None = Field(
+        None, ge=20, le=100, description="Share of the nodes' memory that holds checkpoints, on EKS; null: none."
+    )
+    autoscaling: bool = Field(False, description="Karpenter makes and removes nodes of groups by the pods that wait.")
+    training_operator: bool = Field(False, description="The HyperPod training operator, an EKS add-on.")
+    observability: bool = Field(
+        False,
+        description="Metrics of nodes, devices, fabric and jobs, an EKS add-on that writes to a workspace of Amazon "
+        "Managed Service for Prometheus, made with it; the Grafana that shows them is yours.",
+    )
+    task_governance: bool | None = Field(
+        None, description="Quotas and priorities between teams, an EKS add-on. Default: where the file names teams."
+    )

@@ -1,0 +1,30 @@
+"""`iam`: what all roles have in common."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from trainway.spec.fields import Matches, Section
+
+
+class Iam(Section):
+    """What all of the platform's roles have in common."""
+
+    permissions_boundary: (
+        Annotated[
+            str,
+            Matches(
+                r"arn:aws[a-z-]*:iam::(\d{12}|aws):policy/.+",
+                "it is not the ARN of an IAM policy",
+                "write it as in arn:aws:iam::111122223333:policy/boundary",
+            ),
+        ]
+        | None
+    ) = Field(None, description="The policy that bounds every role that is made.")
+    persona_roles: bool = Field(
+        False,
+        description="A role for administrators, one for viewers and one for each team, which those people assume, "
+        "instead of letting them into the cluster themselves. On Kubernetes.",
+    )

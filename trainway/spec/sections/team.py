@@ -1,0 +1,32 @@
+"""`teams`: who shares the nodes."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from trainway.spec.fields import Name, Principal, Section
+
+Borrow = Annotated[bool, Field(description="May use what other teams leave idle.")]
+
+
+# Of a hundred: how much of what is idle a team gets when several want it.
+FAIR_SHARE = {"low": 10, "normal": 50, "high": 100}
+
+
+class Team(Section):
+    """A group of people with a share of the nodes."""
+
+    name: Name
+    guarantee: dict[str, Annotated[int, Field(ge=0)]] = Field(
+        default_factory=dict, description="Instance type to the number of nodes the team can always have."
+    )
+    borrow: Borrow = True
+    priority: Literal["low", "normal", "high"] = Field("normal", description="Who waits when nodes are short.")
+    members: tuple[Principal, ...] = Field((), description="IAM roles and users that run jobs in the team's namespace.")
+
+    @property
+    def fair_share(self) -> int:
+        """How much of what is idle the team gets when several want it, in proportion."""
+        return FAIR_SHARE[self.priority]
