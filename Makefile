@@ -5,6 +5,8 @@ EXAMPLE ?= examples/eks-p5.yaml
 OUT ?= build/synth
 # Some of the platform's stacks by name, instead of all.
 STACKS ?= --all
+# How many stacks are made at a time, where none stands on another.
+AT_ONCE ?= 6
 # Passed on to `cdk deploy` and `cdk destroy`, such as --require-approval=never or --force where nobody can be asked.
 CDK_OPTIONS ?=
 
@@ -46,7 +48,7 @@ golden: setup ## Rewrite the golden templates of the examples, to be reviewed li
 	$(bin)/python -m tests.picture
 
 deploy: setup ## Deploy PLATFORM to the AWS account of this shell
-	$(cdk) deploy $(STACKS) --context platform=$(PLATFORM) $(CDK_OPTIONS)
+	$(cdk) deploy $(STACKS) --concurrency $(AT_ONCE) --context platform=$(PLATFORM) $(CDK_OPTIONS)
 
 destroy: setup ## Destroy PLATFORM; its data bucket is kept
 	$(cdk) destroy $(STACKS) --context platform=$(PLATFORM) $(CDK_OPTIONS)

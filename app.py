@@ -2,56 +2,56 @@
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import aws_cdk as cdk
 from aws_cdk import aws_iam as iam
 
-from stacks.constructs.bundle import make_bundle
+from stacks.constructs.bundle import make_bundles
+from stacks.control_plane import ControlPlaneStack
 from stacks.eks import EksStack
+from stacks.file_system import FileSystemStack
 from stacks.foundation import Foundation
 from stacks.hyperpod_eks import HyperPodEksStack
 from stacks.hyperpod_slurm import HyperPodSlurmStack
 from stacks.image import ImageStack
+from stacks.mirror import MirrorStack
 from stacks.network import NetworkStack
 from stacks.observability import ObservabilityStack
+from stacks.registry import RegistryStack
 from stacks.storage import StorageStack
 from trainway.manifests import cluster_manifests
 from trainway.spec.catalogue import load_catalogue
 from trainway.spec.loader import load_platform
 from trainway.spec.platform import Platform
 from trainway.spec.problems import SpecError
-from trainway.spec.sections.orchestrator import Orchestrator
-
-CLUSTERS = {
-    Orchestrator.EKS: EksStack,
-    Orchestrator.HYPERPOD_EKS: HyperPodEksStack,
-    Orchestrator.HYPERPOD_SLURM: HyperPodSlurmStack,
-}
 
 
 def add_stacks(app: cdk.App, platform: Platform) -> None:
-    """Network → storage → image → cluster → observability, each given the ones it stands on."""
+    """Each stack is given the ones that it stands on, and none that it could be made beside."""
     if platform.iam.permissions_boundary:
         boundary = iam.ManagedPolicy.from_managed_policy_arn(app, "Boundary", platform.iam.permissions_boundary)
         iam.PermissionsBoundary.of(app).apply(boundary)
-    name, env, catalogue = platform.name, cdk.Environment(region=platform.region), load_catalogue()
-    manifests = cluster_manifests(platform, catalogue)
-    bundle = make_bundle(Path(app.outdir) / "bundle", manifests)
-    network = NetworkStack(app, f"{name}-network", platform=platform, catalogue=catalogue, env=env)
-    storage = StorageStack(app, f"{name}-storage", platform=platform, network=network, env=env)
-    image = ImageStack(
-        app,
-        f"{name}-image",
-        platform=platform,
-        catalogue=catalogue,
-        bundle=bundle,
-        network=network,
-        storage=storage,
-        env=env,
-    )
-    foundation = Foundation(platform, catalogue, bundle, network, storage, image, env)
-    CLUSTERS[platform.orchestrator](app, f"{name}-cluster", foundation=foundation)
-    ObservabilityStack(app, f"{name}-observability", platform=platform, storage=storage, env=env)
+    name, catalogue = platform.name, load_catalogue()
+    bundles = make_bundles(Path(app.outdir) / "bundles", cluster_manifests(platform, catalogue))
+    env = cdk.Environment(region=platform.region)
+    common: dict[str, Any] = {"platform": platform, "env": env}
+    network = NetworkStack(app, f"{name}-network", catalogue=catalogue, **common)
+    storage = StorageStack(app, f"{name}-storage", **common)
+    file_system = FileSystemStack(app, f"{name}-file-system", network=network, storage=storage, **common)
+    registry = RegistryStack(app, f"{name}-registry", catalogue=catalogue, bundles=bundles, storage=storage, **common)
+    foundation = Foundation(platform, catalogue, env, bundles, network, storage, file_system, registry)
+    ImageStack(app, f"{name}-image", foundation=foundation)
+    if platform.orchestrator.is_kubernetes:
+        control_plane = ControlPlaneStack(app, f"{name}-control-plane", catalogue=catalogue, network=network, **common)
+        cluster_stack = HyperPodEksStack if platform.orchestrator.is_hyperpod else EksStack
+        cluster = cluster_stack(
+            app, f"{name}-cluster", foundation=foundation, control_plane=control_plane.control_plane
+        )
+        cluster.add_stack_dependency(MirrorStack(app, f"{name}-mirror", foundation=foundation))
+    else:
+        HyperPodSlurmStack(app, f"{name}-cluster", foundation=foundation)
+    ObservabilityStack(app, f"{name}-observability", file_system=file_system, **common)
 
 
 if __name__ == "__main__":

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 
 import aws_cdk as cdk
 
-from stacks.constructs.bundle import Bundle
-from stacks.image import ImageStack
+from stacks.constructs.bundle import Bundles
+from stacks.file_system import FileSystemStack
 from stacks.network import NetworkStack
+from stacks.registry import RegistryStack
 from stacks.storage import StorageStack
 from trainway.spec.catalogue import Catalogue
 from trainway.spec.platform import Platform
@@ -20,8 +21,9 @@ class Foundation:
 
     platform: Platform
     catalogue: Catalogue
-    bundle: Bundle
+    env: cdk.Environment
+    bundles: Bundles
     network: NetworkStack
     storage: StorageStack
-    image: ImageStack
-    env: cdk.Environment
+    file_system: FileSystemStack
+    registry: RegistryStack

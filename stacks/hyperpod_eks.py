@@ -6,6 +6,7 @@ import aws_cdk as cdk
 from aws_cdk import aws_sagemaker as sagemaker
 from constructs import Construct
 
+from stacks.constructs.control_plane import ControlPlane
 from stacks.constructs.delivery import Delivery
 from stacks.constructs.execution_role import ExecutionRole
 from stacks.constructs.hand_off import write_hand_off
@@ -26,26 +27,22 @@ Cluster = sagemaker.CfnCluster
 
 
 class HyperPodEksStack(cdk.Stack):
-    """Control plane, what HyperPod requires in it, and then the HyperPod cluster."""
+    """What HyperPod requires in the Kubernetes cluster, and then the HyperPod cluster."""
 
-    def __init__(self, scope: Construct, id: str, *, foundation: Foundation) -> None:
+    def __init__(self, scope: Construct, id: str, *, foundation: Foundation, control_plane: ControlPlane) -> None:
         platform, network, bucket = foundation.platform, foundation.network, foundation.storage.bucket
         settings, catalogue = platform.hyperpod_or_default, foundation.catalogue
         super().__init__(scope, id, env=foundation.env, description=f"Trainway {platform.name}: HyperPod on EKS")
-        kubernetes = Kubernetes(self, "Kubernetes", foundation=foundation)
-        control_plane = kubernetes.control_plane
+        kubernetes = Kubernetes(self, "Kubernetes", foundation=foundation, control_plane=control_plane)
         scripts = life_cycle_scripts(foundation)
         delivery = Delivery(
             self,
             "Delivery",
-            foundation=foundation,
-            # The image takes longest and the cluster does not wait for it, so it is not in the charts' way.
-            steps=[
-                [scripts_stage(self, foundation, scripts), *foundation.image.mirror],
-                [kubernetes.charts],
-                [foundation.image.build],
-            ],
-            after=control_plane.ready,
+            name=f"{platform.name}-cluster",
+            bundle=foundation.bundles.cluster,
+            bucket=bucket,
+            steps=[[scripts_stage(self, foundation, scripts), kubernetes.charts]],
+            after=[kubernetes.let_in],
         )
         eks_arn = control_plane.cluster.attr_arn
         execution = ExecutionRole(

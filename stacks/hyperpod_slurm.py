@@ -36,8 +36,10 @@ class HyperPodSlurmStack(cdk.Stack):
         delivery = Delivery(
             self,
             "Delivery",
-            foundation=foundation,
-            steps=[[scripts_stage(self, foundation, scripts), foundation.image.build]],
+            name=f"{platform.name}-cluster",
+            bundle=foundation.bundles.cluster,
+            bucket=storage.bucket,
+            steps=[[scripts_stage(self, foundation, scripts)]],
         )
         execution = ExecutionRole(
             self, "ExecutionRole", bucket=storage.bucket, scripts_prefix=SCRIPTS_PREFIX, eks_cluster_arn=None
@@ -47,7 +49,7 @@ class HyperPodSlurmStack(cdk.Stack):
             "settings": platform.hyperpod_or_default,
             "scripts": scripts,
             "security_group_ids": network.node_group_ids,
-            "lustre": storage.lustre.file_system,
+            "lustre": foundation.file_system.lustre.file_system,
         }
         head_subnet = network.cluster_subnet_ids[0]
         slurm = platform.slurm_or_default

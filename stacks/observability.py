@@ -8,7 +8,7 @@ from aws_cdk import aws_cloudwatch_actions as actions
 from constructs import Construct
 
 from stacks.constructs.alerts import Alerts
-from stacks.storage import StorageStack
+from stacks.file_system import FileSystemStack
 from trainway.spec.platform import Platform
 
 FIVE_MINUTES = cdk.Duration.minutes(5)
@@ -21,11 +21,11 @@ class ObservabilityStack(cdk.Stack):
     """
 
     def __init__(
-        self, scope: Construct, id: str, *, platform: Platform, storage: StorageStack, env: cdk.Environment
+        self, scope: Construct, id: str, *, platform: Platform, file_system: FileSystemStack, env: cdk.Environment
     ) -> None:
         super().__init__(scope, id, env=env, description=f"Trainway {platform.name}: observability")
         alerts = Alerts(self, "Alerts", name=platform.name, notify=platform.observability.notify)
-        file_system_id = storage.lustre.file_system.ref
+        file_system_id = file_system.lustre.file_system.ref
 
         def lustre(metric: str, statistic: str = "Sum") -> cloudwatch.Metric:
             return cloudwatch.Metric(

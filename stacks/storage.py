@@ -1,4 +1,4 @@
-"""Storage: the bucket that keeps, and the file system that is fast."""
+"""Storage: the bucket that keeps."""
 
 from __future__ import annotations
 
@@ -6,25 +6,12 @@ import aws_cdk as cdk
 from constructs import Construct
 
 from stacks.constructs.data_bucket import DataBucket
-from stacks.constructs.lustre import LustreFileSystem
-from stacks.network import NetworkStack
 from trainway.spec.platform import Platform
 
 
 class StorageStack(cdk.Stack):
-    """The data bucket and, in the capacity's zone, the Lustre file system that mirrors it."""
+    """The data bucket, which is there before and after everything else."""
 
-    def __init__(
-        self, scope: Construct, id: str, *, platform: Platform, network: NetworkStack, env: cdk.Environment
-    ) -> None:
+    def __init__(self, scope: Construct, id: str, *, platform: Platform, env: cdk.Environment) -> None:
         super().__init__(scope, id, env=env, description=f"Trainway {platform.name}: storage")
         self.bucket = DataBucket(self, "Data").bucket
-        self.lustre = LustreFileSystem(
-            self,
-            "Lustre",
-            lustre=platform.storage.lustre,
-            bucket=self.bucket,
-            vpc_id=network.vpc_id,
-            subnet_id=network.storage_subnet_id,
-            client_group_id=network.efa_group_id,
-        )

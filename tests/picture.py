@@ -8,7 +8,9 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 
-from tests.synthesis import ROOT, make_app
+from aws_cdk.cx_api import CloudArtifact
+
+from tests.synthesis import ROOT, make_app, platform_of, role_of
 
 EXAMPLE = ROOT / "examples" / "hyperpod-eks-p5.yaml"
 README = ROOT / "README.md"
@@ -25,8 +27,10 @@ def draw() -> str:
     """A Mermaid flowchart: a box a stack with what is in it, an arrow for each stack that another one stands on."""
     lines, arrows = ["```mermaid", "flowchart LR"], []
     with tempfile.TemporaryDirectory() as out:
-        for stack in make_app(EXAMPLE, Path(out)).synth().stacks:
-            role = stack.stack_name.rsplit("-", 1)[1]
+        stacks = make_app(EXAMPLE, Path(out)).synth().stacks
+        platform = platform_of(stack.stack_name for stack in stacks)
+        for stack in stacks:
+            role = role_of(stack.stack_name, platform)
             kinds = Counter(resource["Type"].split("::", 1)[1] for resource in stack.template["Resources"].values())
             shown = [
                 kind.replace("::", " ") + (f" ×{count}" if count > 1 else "")
@@ -34,9 +38,15 @@ def draw() -> str:
                 if kind.split("::")[-1] not in PLUMBING
             ]
             lines.append(f'  {role}["<b>{stack.stack_name}</b><br/>{"<br/>".join(shown)}"]')
-            below = sorted(each.id for each in stack.dependencies if not each.id.endswith(".assets"))
-            arrows += [f"  {name.rsplit('-', 1)[1]} --> {role}" for name in below]
+            below = {each.id for each in _below(stack)}
+            implied = {each.id for one in _below(stack) for each in _below(one)}
+            arrows += [f"  {role_of(name, platform)} --> {role}" for name in sorted(below - implied)]
     return "\n".join([*lines, *arrows, "```", ""])
+
+
+def _below(stack: CloudArtifact) -> list[CloudArtifact]:
+    """The stacks that a stack stands on, without the assets that are put up before it."""
+    return [each for each in stack.dependencies if not each.id.endswith(".assets")]
 
 
 def main() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -40,8 +41,20 @@ def make_app(platform_file: Path, out: Path) -> cdk.App:
 
 
 def templates(app: cdk.App) -> dict[str, Template]:
-    """Templates by the stack's role: `network`, `storage`, `image`, `cluster`, `observability`."""
-    return {stack.stack_name.rsplit("-", 1)[1]: stack.template for stack in app.synth().stacks}
+    """Templates by the stack's role: `network`, `storage`, `control-plane`, `cluster` and so on."""
+    stacks = app.synth().stacks
+    platform = platform_of(stack.stack_name for stack in stacks)
+    return {role_of(stack.stack_name, platform): stack.template for stack in stacks}
+
+
+def platform_of(stack_names: Iterable[str]) -> str:
+    """The platform's name, which begins those of its stacks."""
+    return next(name.removesuffix("-network") for name in stack_names if name.endswith("-network"))
+
+
+def role_of(stack_name: str, platform: str) -> str:
+    """What a stack is for: its name without the platform's."""
+    return stack_name.removeprefix(f"{platform}-")
 
 
 def resources(template: Template, kind: str) -> dict[str, Any]:
@@ -51,6 +64,11 @@ def resources(template: Template, kind: str) -> dict[str, Any]:
         for name, resource in template["Resources"].items()
         if resource["Type"] == kind
     }
+
+
+def all_resources(stacks: Mapping[str, Template], kind: str) -> dict[tuple[str, str], Any]:
+    """Properties of all stacks' resources of one type, by the stack's role and the logical id."""
+    return {(role, name): each for role, template in stacks.items() for name, each in resources(template, kind).items()}
 
 
 def golden_text(template: Template) -> str:

@@ -124,7 +124,7 @@ def test_with_every_subnet_and_the_group_adopted_only_rules_are_added(there: Ids
         "AWS::EC2::SecurityGroupEgress",
     }
     assert {resource["Properties"]["GroupId"] for resource in added} == {there["group"]}
-    (file_system,) = resources(stacks["storage"], "AWS::FSx::FileSystem").values()
+    (file_system,) = resources(stacks["file-system"], "AWS::FSx::FileSystem").values()
     assert file_system["SubnetIds"] == [there["nodes"]]
 
 

@@ -12,7 +12,7 @@ import pytest
 import yaml
 from kubeflow_trainer_api.models import TrainerV1alpha1ClusterTrainingRuntime
 
-from stacks.constructs.bundle import make_bundle
+from stacks.constructs.bundle import make_bundles
 from tests.synthesis import EXAMPLES, make_app, resources, templates
 from trainway.manifests import cluster_manifests
 from trainway.spec.catalogue import load_catalogue
@@ -118,17 +118,20 @@ def test_device_plugins_run_only_where_their_device_is() -> None:
 
 
 def test_bundle_is_the_same_wherever_it_is_made(platform: Platform, tmp_path: Path) -> None:
-    one, other = (make_bundle(tmp_path / name, manifests(platform)) for name in ("one", "other"))
-    assert (one.content, one.image_content) == (other.content, other.image_content)
-    assert {path.name for path in one.directory.iterdir()} == {
-        "constraints.txt",
-        "container",
-        "delivery",
-        "lifecycle_scripts",
-        "manifests",
-        "pyproject.toml",
-        "training",
-    }
+    one, other = (make_bundles(tmp_path / name, manifests(platform)) for name in ("one", "other"))
+    for ours, theirs in ((one.mirror, other.mirror), (one.image, other.image), (one.cluster, other.cluster)):
+        assert ours.content == theirs.content
+    assert one.image_content == other.image_content
+
+
+def test_a_pipeline_is_given_what_its_stages_use_and_nothing_that_would_run_them_again(
+    platform: Platform, tmp_path: Path
+) -> None:
+    bundles = make_bundles(tmp_path, manifests(platform))
+    image = {"constraints.txt", "container", "delivery", "pyproject.toml", "training"}
+    assert {path.name for path in bundles.mirror.directory.iterdir()} == {"delivery"}
+    assert {path.name for path in bundles.image.directory.iterdir()} == image
+    assert {path.name for path in bundles.cluster.directory.iterdir()} == {"delivery", "lifecycle_scripts", "manifests"}
 
 
 def test_task_governance_finds_its_teams_where_it_looks_for_them(tmp_path: Path) -> None:

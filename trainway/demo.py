@@ -32,6 +32,9 @@ from trainway.spec.platform import Platform
 # Text that is on every machine with Python, small enough to be prepared in seconds.
 CORPUS = ["--corpus", "python-stdlib", "--limit-bytes", "6000000", "--vocabulary", "2048"]
 
+# No more than there is to do beside the slowest: the emulator is one process.
+STACKS_AT_ONCE = "4"
+
 
 def run_demo(platform_file: Path, job_file: Path, *, processes: int, run: Path | None) -> None:
     """Runs the path, printing each step's progress. Raises UsageError when a step fails, with its command."""
@@ -66,7 +69,7 @@ def _deploy(platform: Platform, platform_file: Path) -> None:
         _run([*cdk, "bootstrap", f"aws://{os.environ['CDK_DEFAULT_ACCOUNT']}/{platform.region}"])
     with _step(f"cdk deploy --all, from {platform_file}"):
         options = ["--require-approval", "never", "--progress", "events", "--context", f"platform={platform_file}"]
-        _run([*cdk, "deploy", "--all", *options])
+        _run([*cdk, "deploy", "--all", "--concurrency", STACKS_AT_ONCE, *options])
 
 
 def _cdk() -> list[str]:

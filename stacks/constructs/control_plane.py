@@ -109,14 +109,12 @@ class ControlPlane(Construct):
         system = self._system_nodes(nodes, catalogue[nodes.instance_type], subnet_ids)
         for addon in networking:
             system.add_resource_dependency(addon)
-        self.ready: list[cdk.CfnResource] = [system]
         for name_on_nodes in ON_NODES:
             addon = self._addon(name_on_nodes)
             addon.add_resource_dependency(system)
-            self.ready.append(addon)
 
     def let_in(
-        self, id: str, principal_arn: str, *, groups: Sequence[str] = (), admin: bool = True
+        self, scope: Construct, id: str, principal_arn: str, *, groups: Sequence[str] = (), admin: bool = True
     ) -> eks.CfnAccessEntry:
         """Lets an IAM role or user administer the cluster, or be in groups that RBAC speaks of."""
         policy = eks.CfnAccessEntry.AccessPolicyProperty(
@@ -124,7 +122,7 @@ class ControlPlane(Construct):
             access_scope=eks.CfnAccessEntry.AccessScopeProperty(type="cluster"),
         )
         return eks.CfnAccessEntry(
-            self,
+            scope,
             id,
             cluster_name=self.cluster.ref,
             principal_arn=principal_arn,
@@ -132,10 +130,10 @@ class ControlPlane(Construct):
             kubernetes_groups=list(groups) or None,
         )
 
-    def pod_identity(self, id: str, *, namespace: str, service_account: str, role: iam.IRole) -> None:
+    def pod_identity(self, scope: Construct, id: str, *, namespace: str, service_account: str, role: iam.IRole) -> None:
         """Gives the pods of a service account an IAM role."""
         eks.CfnPodIdentityAssociation(
-            self,
+            scope,
             id,
             cluster_name=self.cluster.ref,
             namespace=namespace,

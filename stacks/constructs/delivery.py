@@ -13,16 +13,16 @@ from aws_cdk import aws_ssm as ssm
 from constructs import Construct
 
 from stacks.constructs.build_stage import BuildStage
+from stacks.constructs.bundle import Bundle
 from stacks.constructs.permissions import Permission, grant, needs_policies
 from stacks.constructs.trust import service
-from stacks.foundation import Foundation
 
 Pipeline = codepipeline.CfnPipeline
 ARTIFACT_NAMES = "Each run names its own artifacts, below the pipeline's prefix."
 
 
 class Delivery(Construct):
-    """Runs build stages on the bundle, in order, and makes CloudFormation wait for each.
+    """A pipeline that runs build stages on the bundle, in order, and makes CloudFormation wait for each.
 
     CloudFormation starts the pipeline by creating or updating it (`RestartExecutionOnUpdate`). Every stage signals a
     WaitCondition whose logical id carries the bundle's hash: new content means a new condition, so a deploy waits for
@@ -35,14 +35,15 @@ class Delivery(Construct):
         scope: Construct,
         id: str,
         *,
-        foundation: Foundation,
+        name: str,
+        bundle: Bundle,
+        bucket: s3.IBucket,
         steps: Sequence[Sequence[BuildStage]],
         after: Sequence[cdk.CfnResource] = (),
     ) -> None:
         super().__init__(scope, id)
-        name, bucket = f"{foundation.platform.name}-delivery", foundation.storage.bucket
-        content = foundation.bundle.content
-        source = assets.Asset(self, "Bundle", path=str(foundation.bundle.directory))
+        content = bundle.content
+        source = assets.Asset(self, "Bundle", path=str(bundle.directory))
         self.stage_done: dict[str, cdk.CfnWaitCondition] = {}
         stages = [stage for step in steps for stage in step]
         handles = {

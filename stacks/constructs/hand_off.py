@@ -15,21 +15,21 @@ def write_hand_off(
     scope: Construct, foundation: Foundation, *, cluster_arn: str, namespaces: tuple[str, ...] = ()
 ) -> None:
     """Puts the hand-off document at the platform's parameter, and its name into the stack's outputs."""
-    platform, storage = foundation.platform, foundation.storage
-    file_system = storage.lustre.file_system
+    platform, lustre = foundation.platform, foundation.file_system.lustre
+    file_system = lustre.file_system
     document = handoff.HandOff(
         platform=platform.name,
         orchestrator=platform.orchestrator.value,
         region=platform.region,
-        bucket=storage.bucket.bucket_name,
+        bucket=foundation.storage.bucket.bucket_name,
         file_system=handoff.FileSystem(
             file_system_id=file_system.ref,
             dns_name=file_system.attr_dns_name,
             mount_name=file_system.attr_lustre_mount_name,
             mount_path=MOUNT_PATH,
-            associations=tuple(storage.lustre.associations),
+            associations=tuple(lustre.associations),
         ),
-        image_uri=foundation.image.image_uri,
+        image_uri=foundation.registry.image_uri,
         cluster=handoff.Cluster(name=platform.name, arn=cluster_arn, namespaces=namespaces),
         node_groups=tuple(
             handoff.Nodes(

@@ -62,14 +62,13 @@ def _training_operator(scope: Construct, control_plane: ControlPlane, hyperpod: 
     role = iam.Role(scope, "TrainingOperatorRole", assumed_by=operators)
     grant(role, Permission(("sagemaker:DescribeClusterNode",), (hyperpod.attr_cluster_arn,)))
     control_plane.pod_identity(
+        scope,
         "TrainingOperatorIdentity",
         namespace=OPERATOR_NAMESPACE,
         service_account=OPERATOR_ACCOUNT,
         role=role,
     )
     certificates = _addon(scope, "CertManager", control_plane, CERT_MANAGER)
-    for ready in control_plane.ready:
-        certificates.add_resource_dependency(ready)
     operator = _addon(scope, "TrainingOperator", control_plane, TRAINING_OPERATOR)
     operator.add_resource_dependency(certificates)
 

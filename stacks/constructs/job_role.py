@@ -34,6 +34,7 @@ def job_role(
     grant(role, *data_permissions(bucket))
     for namespace in namespaces:
         control_plane.pod_identity(
+            scope,
             f"{id}In{namespace.title().replace('-', '')}",
             namespace=namespace,
             service_account=SERVICE_ACCOUNT,

@@ -1,4 +1,4 @@
-"""An EKS cluster that is ready for jobs, but for the nodes that they run on."""
+"""What makes an EKS cluster ready for jobs, but for the nodes that they run on."""
 
 from __future__ import annotations
 
@@ -13,32 +13,16 @@ from trainway.manifests.namespace import namespaces
 
 
 class Kubernetes(Construct):
-    """The control plane, the teams' namespaces and their IAM role, and the stage that installs charts and manifests."""
+    """The jobs' IAM role in each namespace, people, and the stage that installs charts and manifests.
 
-    def __init__(self, scope: Construct, id: str, *, foundation: Foundation) -> None:
+    The stage administers the cluster from when `let_in` exists.
+    """
+
+    def __init__(self, scope: Construct, id: str, *, foundation: Foundation, control_plane: ControlPlane) -> None:
         super().__init__(scope, id)
-        platform = foundation.platform
-        self.control_plane = ControlPlane(
-            self,
-            "ControlPlane",
-            platform=platform,
-            catalogue=foundation.catalogue,
-            subnet_ids=foundation.network.cluster_subnet_ids,
-            service_cidr=foundation.network.service_cidr,
-        )
+        platform, bucket = foundation.platform, foundation.storage.bucket
         self.namespaces = namespaces(platform)
-        job_role(
-            self,
-            "Job",
-            bucket=foundation.storage.bucket,
-            control_plane=self.control_plane,
-            namespaces=self.namespaces,
-        )
-        let_people_in(self, platform=platform, control_plane=self.control_plane, bucket=foundation.storage.bucket)
-        self.charts = cluster_stage(
-            self,
-            control_plane=self.control_plane,
-            storage=foundation.storage,
-            image=foundation.image,
-            network=foundation.network,
-        )
+        job_role(self, "Job", bucket=bucket, control_plane=control_plane, namespaces=self.namespaces)
+        let_people_in(self, platform=platform, control_plane=control_plane, bucket=bucket)
+        self.charts = cluster_stage(self, foundation=foundation, control_plane=control_plane)
+        self.let_in = control_plane.let_in(self, "Delivery", self.charts.role.role_arn)

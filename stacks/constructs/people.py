@@ -48,12 +48,12 @@ def personas(platform: Platform) -> Iterator[Persona]:
 def let_people_in(scope: Construct, *, platform: Platform, control_plane: ControlPlane, bucket: s3.IBucket) -> None:
     """Access entries, and with `iam.persona_roles` a role for each part, whose ARN the stack puts out."""
     if not platform.iam.persona_roles:
-        _let_in_directly(platform, control_plane)
+        _let_in_directly(scope, platform, control_plane)
         return
     for persona in personas(platform):
         id = "".join(part.capitalize() for part in persona.name.split("-"))
         role = _role(scope, f"{id}Role", platform, persona, control_plane.cluster.attr_arn, bucket)
-        control_plane.let_in(f"{id}Entry", role.role_arn, groups=persona.groups, admin=persona.administers)
+        control_plane.let_in(scope, f"{id}Entry", role.role_arn, groups=persona.groups, admin=persona.administers)
         cdk.CfnOutput(cdk.Stack.of(scope), f"{id}Role", value=role.role_arn, description=f"What {persona.name} assumes")
 
 
@@ -70,7 +70,7 @@ def _role(
     return role
 
 
-def _let_in_directly(platform: Platform, control_plane: ControlPlane) -> None:
+def _let_in_directly(scope: Construct, platform: Platform, control_plane: ControlPlane) -> None:
     """One entry a person, however many parts they have: EKS takes no second one."""
     groups, administrators = dict[str, list[str]](), set[str]()
     for persona in personas(platform):
@@ -81,4 +81,4 @@ def _let_in_directly(platform: Platform, control_plane: ControlPlane) -> None:
     for person, theirs in groups.items():
         # By the person, and not by their place: an entry that moves would meet itself.
         id = f"Principal{hashlib.sha256(person.encode()).hexdigest()[:8]}"
-        control_plane.let_in(id, person, groups=theirs, admin=person in administrators)
+        control_plane.let_in(scope, id, person, groups=theirs, admin=person in administrators)

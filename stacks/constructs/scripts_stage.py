@@ -18,7 +18,7 @@ CONTROLLER_GROUP, LOGIN_GROUP = "controller", "login"
 
 def life_cycle_scripts(foundation: Foundation) -> LifeCycleScripts:
     """Where one version of the scripts lies: a node replaced a month later runs what its cluster was made with."""
-    bucket, content = foundation.storage.bucket.bucket_name, foundation.bundle.scripts_content
+    bucket, content = foundation.storage.bucket.bucket_name, foundation.bundles.scripts_content
     return LifeCycleScripts(f"s3://{bucket}/{SCRIPTS_PREFIX}/{content}")
 
 
@@ -26,7 +26,7 @@ def scripts_stage(scope: Construct, foundation: Foundation, scripts: LifeCycleSc
     """A stage that may write below the scripts' prefix and nowhere else."""
     platform, storage = foundation.platform, foundation.storage
     slurm = platform.orchestrator is Orchestrator.HYPERPOD_SLURM
-    lustre = storage.lustre.file_system
+    lustre = foundation.file_system.lustre.file_system
     environment = {
         "LIFECYCLE_S3_URI": scripts.source_s3_uri,
         "ORCHESTRATOR": platform.orchestrator.value,

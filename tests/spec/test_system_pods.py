@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, ValidationError
 
-from tests.synthesis import EXAMPLES, ROOT, make_app, resources, templates
+from tests.synthesis import EXAMPLES, ROOT, all_resources, make_app, templates
 from trainway.spec.addons import addon_names
 from trainway.spec.catalogue import load_catalogue
 from trainway.spec.charts import chart_names
@@ -60,9 +60,9 @@ def platform(instance_type: str = "m7i.2xlarge", count: int = 2, **sections: Any
 
 
 def installed(file: Path, out: Path) -> set[str]:
-    """The names of the add-ons in the template of a platform's cluster."""
-    cluster = templates(make_app(file, out))["cluster"]
-    return {addon["AddonName"] for addon in resources(cluster, "AWS::EKS::Addon").values()}
+    """The names of the add-ons in a platform's templates."""
+    addons = all_resources(templates(make_app(file, out)), "AWS::EKS::Addon").values()
+    return {addon["AddonName"] for addon in addons}
 
 
 @pytest.mark.parametrize("file", EXAMPLES, ids=lambda file: file.stem)

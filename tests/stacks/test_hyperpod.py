@@ -200,7 +200,6 @@ def test_the_training_operator_waits_for_cert_manager_and_has_its_role(tmp_path:
     template = cluster(tmp_path, hyperpod={"training_operator": True})
     found = addons(template)
     assert found["amazon-sagemaker-hyperpod-training-operator"] == ["CertManager"]
-    assert any("SystemNodes" in name for name in found["cert-manager"])
     identities = resources(template, "AWS::EKS::PodIdentityAssociation").values()
     assert ("aws-hyperpod", "hp-training-operator-controller-manager") in [
         (each["Namespace"], each["ServiceAccount"]) for each in identities

@@ -76,7 +76,8 @@ def test_each_way_of_buying_says_what_ec2_wants_and_no_more(
     platform["teams"] = []
     file = tmp_path / "platform.yaml"
     file.write_text(yaml.safe_dump(platform))
-    cluster = templates(make_app(file, tmp_path / "out"))["cluster"]
+    stacks = templates(make_app(file, tmp_path / "out"))
+    cluster = stacks["cluster"]
     data = next(
         each["LaunchTemplateData"]
         for name, each in resources(cluster, "AWS::EC2::LaunchTemplate").items()
@@ -107,7 +108,8 @@ def test_an_image_of_ones_own_is_told_where_the_cluster_is(tmp_path: Path) -> No
     train = {"name": "train", "instance_type": "p5.48xlarge", "count": 2, "image_id": image}
     file = tmp_path / "platform.yaml"
     file.write_text(yaml.safe_dump({**platform, "teams": [], "node_groups": [train]}))
-    cluster = templates(make_app(file, tmp_path / "out"))["cluster"]
+    stacks = templates(make_app(file, tmp_path / "out"))
+    cluster = stacks["cluster"]
     data = next(
         each["LaunchTemplateData"]
         for name, each in resources(cluster, "AWS::EC2::LaunchTemplate").items()
@@ -117,7 +119,7 @@ def test_an_image_of_ones_own_is_told_where_the_cluster_is(tmp_path: Path) -> No
     (nodes,) = [n for name, n in resources(cluster, "AWS::EKS::Nodegroup").items() if name.startswith("Train")]
     assert "AmiType" not in nodes
     told = json.dumps(data["UserData"])
-    (control_plane,) = resources(cluster, "AWS::EKS::Cluster").values()
+    (control_plane,) = resources(stacks["control-plane"], "AWS::EKS::Cluster").values()
     assert control_plane["KubernetesNetworkConfig"]["ServiceIpv4Cidr"] == "172.20.0.0/16"
     for part in ("CertificateAuthorityData", "Endpoint", "cidr: 172.20.0.0/16", "nvidia.com/gpu=present:NoSchedule"):
         assert part in told
@@ -139,6 +141,6 @@ def test_services_have_a_range_that_the_vpc_does_not(tmp_path: Path, cidr: str, 
     platform = yaml.safe_load((ROOT / "examples" / "eks-p5.yaml").read_text()) | {"network": {"cidr": cidr}}
     file = tmp_path / "platform.yaml"
     file.write_text(yaml.safe_dump(platform))
-    cluster = templates(make_app(file, tmp_path / "out"))["cluster"]
-    (control_plane,) = resources(cluster, "AWS::EKS::Cluster").values()
+    stack = templates(make_app(file, tmp_path / "out"))["control-plane"]
+    (control_plane,) = resources(stack, "AWS::EKS::Cluster").values()
     assert control_plane["KubernetesNetworkConfig"]["ServiceIpv4Cidr"] == services

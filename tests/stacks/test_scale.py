@@ -41,9 +41,9 @@ def platform_file(directory: Path, orchestrator: str, count: int) -> Path:
 
 
 def group_count(cluster: Template, orchestrator: str) -> int:
-    """Node groups of the template, without the nodes that are the platform's own."""
+    """Node groups of the cluster's template, without the nodes that are the platform's own."""
     if orchestrator == "eks":
-        return len(resources(cluster, "AWS::EKS::Nodegroup")) - 1
+        return len(resources(cluster, "AWS::EKS::Nodegroup"))
     (hyperpod,) = resources(cluster, "AWS::SageMaker::Cluster").values()
     return len([group for group in hyperpod["InstanceGroups"] if group["InstanceGroupName"].startswith("group-")])
 

@@ -13,7 +13,7 @@ Synthesized = dict[str, dict[str, Template]]
 def test_lustre_ports_are_open_between_servers_and_clients_in_every_direction(
     example: Path, synthesized: Synthesized
 ) -> None:
-    rules = resources(synthesized[example.stem]["storage"], "AWS::EC2::SecurityGroupIngress").values()
+    rules = resources(synthesized[example.stem]["file-system"], "AWS::EC2::SecurityGroupIngress").values()
     opened: dict[tuple[str, str], set[tuple[int, int]]] = {}
     for rule in rules:
         pair = (str(rule["GroupId"]), str(rule["SourceSecurityGroupId"]))
@@ -25,20 +25,21 @@ def test_lustre_ports_are_open_between_servers_and_clients_in_every_direction(
 
 
 def test_file_system_waits_for_its_rules(example: Path, synthesized: Synthesized) -> None:
-    storage = synthesized[example.stem]["storage"]
-    (file_system,) = [r for r in storage["Resources"].values() if r["Type"] == "AWS::FSx::FileSystem"]
-    assert set(resources(storage, "AWS::EC2::SecurityGroupIngress")) <= set(file_system["DependsOn"])
+    stack = synthesized[example.stem]["file-system"]
+    (file_system,) = [r for r in stack["Resources"].values() if r["Type"] == "AWS::FSx::FileSystem"]
+    assert set(resources(stack, "AWS::EC2::SecurityGroupIngress")) <= set(file_system["DependsOn"])
 
 
 def test_file_system_with_efa_carries_the_efa_group(synthesized: Synthesized) -> None:
     for name, efa in (("eks-p5", True), ("platform", False)):
-        (file_system,) = resources(synthesized[name]["storage"], "AWS::FSx::FileSystem").values()
+        (file_system,) = resources(synthesized[name]["file-system"], "AWS::FSx::FileSystem").values()
         assert file_system["LustreConfiguration"]["EfaEnabled"] is efa
         assert len(file_system["SecurityGroupIds"]) == (2 if efa else 1)
 
 
 def test_directories_mirror_the_bucket_both_ways_and_imports_one_way(synthesized: Synthesized) -> None:
-    associations = resources(synthesized["hyperpod-eks-p5"]["storage"], "AWS::FSx::DataRepositoryAssociation").values()
+    stack = synthesized["hyperpod-eks-p5"]["file-system"]
+    associations = resources(stack, "AWS::FSx::DataRepositoryAssociation").values()
     exported = {a["FileSystemPath"]: "AutoExportPolicy" in a["S3"] for a in associations}
     assert exported == {"/corpus": True, "/checkpoints": True, "/runs": True, "/import/corpus/web": False}
 
@@ -59,7 +60,7 @@ def test_destroy_keeps_the_buckets_and_nothing_else(example: Path, synthesized: 
 def test_file_system_is_in_the_zone_of_the_first_node_group(example: Path, synthesized: Synthesized) -> None:
     platform = load_platform(example)
     stacks = synthesized[example.stem]
-    (file_system,) = resources(stacks["storage"], "AWS::FSx::FileSystem").values()
+    (file_system,) = resources(stacks["file-system"], "AWS::FSx::FileSystem").values()
     exported = {
         output["Export"]["Name"].partition(":")[2]: output["Value"]["Ref"]
         for output in stacks["network"]["Outputs"].values()

@@ -18,8 +18,8 @@ from trainway.spec.sections.node_group import NodeGroup
 from trainway.spec.sections.orchestrator import Orchestrator
 from trainway.spec.services import service_facts
 
-# The widest step of the delivery pipeline: each build has a network interface in a closed network.
-BUILDS_AT_ONCE = 2
+# The image's build, beside the widest step of the cluster's pipeline: each has a network interface in a closed network.
+BUILDS_AT_ONCE = 3
 
 
 class SubnetRole(StrEnum):

@@ -1,0 +1,45 @@
+"""The mirror: what the cluster runs, copied to where it can be fetched without the internet."""
+
+from __future__ import annotations
+
+import aws_cdk as cdk
+from constructs import Construct
+
+from stacks.constructs.build_stage import BuildStage
+from stacks.constructs.delivery import Delivery
+from stacks.constructs.registry import registry_permissions
+from stacks.foundation import Foundation
+
+
+class MirrorStack(cdk.Stack):
+    """The pipeline that copies charts and images into the registry.
+
+    Where the network is closed it copies nothing: it looks whether everything is there that `delivery/supply.sh`
+    brings in.
+    """
+
+    def __init__(self, scope: Construct, id: str, *, foundation: Foundation) -> None:
+        platform, registry = foundation.platform, foundation.registry
+        super().__init__(scope, id, env=foundation.env, description=f"Trainway {platform.name}: mirror")
+        mirror = BuildStage(
+            self,
+            "Mirror",
+            platform=platform.name,
+            name="mirror",
+            environment=registry.mirror_environment,
+            permissions=[
+                *registry_permissions(registry.mirrored, push=not platform.network.is_closed),
+                registry.keep_tools,
+            ],
+            timeout=cdk.Duration.minutes(30),
+            docker=True,
+            network=foundation.network.build_network(),
+        )
+        Delivery(
+            self,
+            "Delivery",
+            name=f"{platform.name}-mirror",
+            bundle=foundation.bundles.mirror,
+            bucket=foundation.storage.bucket,
+            steps=[[mirror]],
+        )
