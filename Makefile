@@ -11,6 +11,8 @@ AT_ONCE ?= 6
 CDK_OPTIONS ?=
 
 bin := .venv/bin
+# A file's tests share what they set up, so a file is never divided among the processors.
+SPREAD := --numprocesses logical --dist loadfile
 # The CDK and the jsii runtime below it find their Node beside the Python they run on.
 export PATH := $(CURDIR)/$(bin):$(PATH)
 export JSII_NODE := $(CURDIR)/$(bin)/node
@@ -28,10 +30,10 @@ run: setup ## Deploy to an emulated AWS, train on this machine, write the report
 	@$(bin)/trainway demo --platform $(PLATFORM)
 
 test: setup ## Run every test
-	$(bin)/python -m pytest
+	$(bin)/python -m pytest $(SPREAD)
 
 test-fast: setup ## Run the tests that take seconds
-	$(bin)/python -m pytest -m 'not slow'
+	$(bin)/python -m pytest $(SPREAD) -m 'not slow'
 
 lint: setup ## Style, types, imports, shell and Dockerfile
 	@scripts/lint
@@ -48,7 +50,7 @@ golden: setup ## Rewrite the golden templates of the examples, to be reviewed li
 	$(bin)/python -m tests.picture
 
 deploy: setup ## Deploy PLATFORM to the AWS account of this shell
-	$(cdk) deploy $(STACKS) --concurrency $(AT_ONCE) --context platform=$(PLATFORM) $(CDK_OPTIONS)
+	AT_ONCE=$(AT_ONCE) scripts/deploy $(STACKS) --context platform=$(PLATFORM) $(CDK_OPTIONS)
 
-destroy: setup ## Destroy PLATFORM; its data bucket is kept
+destroy: setup ## Destroy PLATFORM; its data bucket is kept, and found by the next deploy
 	$(cdk) destroy $(STACKS) --context platform=$(PLATFORM) $(CDK_OPTIONS)

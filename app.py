@@ -1,5 +1,6 @@
 """The CDK app: one platform file in, its stacks out."""
 
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -7,7 +8,7 @@ from typing import Any
 import aws_cdk as cdk
 from aws_cdk import aws_iam as iam
 
-from stacks.constructs.bundle import make_bundles
+from stacks.constructs.bundle import platform_bundles
 from stacks.control_plane import ControlPlaneStack
 from stacks.eks import EksStack
 from stacks.file_system import FileSystemStack
@@ -20,7 +21,6 @@ from stacks.network import NetworkStack
 from stacks.observability import ObservabilityStack
 from stacks.registry import RegistryStack
 from stacks.storage import StorageStack
-from trainway.manifests import cluster_manifests
 from trainway.spec.catalogue import load_catalogue
 from trainway.spec.loader import load_platform
 from trainway.spec.platform import Platform
@@ -33,12 +33,16 @@ def add_stacks(app: cdk.App, platform: Platform) -> None:
         boundary = iam.ManagedPolicy.from_managed_policy_arn(app, "Boundary", platform.iam.permissions_boundary)
         iam.PermissionsBoundary.of(app).apply(boundary)
     name, catalogue = platform.name, load_catalogue()
-    bundles = make_bundles(Path(app.outdir) / "bundles", cluster_manifests(platform, catalogue))
+    bundles = platform_bundles(Path(app.outdir) / "bundles", platform, catalogue)
     env = cdk.Environment(region=platform.region)
     common: dict[str, Any] = {"platform": platform, "env": env}
     network = NetworkStack(app, f"{name}-network", catalogue=catalogue, **common)
-    storage = StorageStack(app, f"{name}-storage", **common)
-    file_system = FileSystemStack(app, f"{name}-file-system", network=network, storage=storage, **common)
+    # The CDK's command line says whose credentials it has; without any, the template is for whoever deploys it.
+    account = os.environ.get("CDK_DEFAULT_ACCOUNT")
+    storage = StorageStack(app, f"{name}-storage", account=account, **common)
+    file_system = FileSystemStack(
+        app, f"{name}-file-system", network=network, storage=storage, bundles=bundles, **common
+    )
     registry = RegistryStack(app, f"{name}-registry", catalogue=catalogue, bundles=bundles, storage=storage, **common)
     foundation = Foundation(platform, catalogue, env, bundles, network, storage, file_system, registry)
     ImageStack(app, f"{name}-image", foundation=foundation)
@@ -48,7 +52,8 @@ def add_stacks(app: cdk.App, platform: Platform) -> None:
         cluster = cluster_stack(
             app, f"{name}-cluster", foundation=foundation, control_plane=control_plane.control_plane
         )
-        cluster.add_stack_dependency(MirrorStack(app, f"{name}-mirror", foundation=foundation))
+        if registry.charts:
+            cluster.add_stack_dependency(MirrorStack(app, f"{name}-mirror", foundation=foundation))
     else:
         HyperPodSlurmStack(app, f"{name}-cluster", foundation=foundation)
     ObservabilityStack(app, f"{name}-observability", file_system=file_system, **common)

@@ -1,38 +1,17 @@
-"""Prints the --build-arg options that container/versions.yaml stands for, one word a line."""
+"""Prints the --build-arg options of the training image, one word a line: build_arguments.py FILE.
 
+The file is the JSON object that the deploy writes: container/Dockerfile's arguments by name.
+"""
+
+import json
 import sys
 from pathlib import Path
-from typing import Any
-
-import yaml
 
 
-def build_arguments(versions: dict[str, dict[str, Any]]) -> list[str]:
-    """Returns `--build-arg NAME=VALUE` for each entry, in the file's order.
-
-    Raises:
-        ValueError: an entry has no build argument, or a value that is not text (an unquoted 13.0 is a number in YAML,
-            and would lose its trailing zero).
-    """
-    words = []
-    for key, entry in versions.items():
-        name, value = entry.get("build_argument"), entry.get("value")
-        if not isinstance(name, str) or not isinstance(value, str):
-            raise ValueError(f"{key}: build_argument and value must both be text; put the value in quotes")
-        words += ["--build-arg", f"{name}={value}"]
-    return words
-
-
-def main() -> int:
-    path = Path(sys.argv[1])
-    try:
-        words = build_arguments(yaml.safe_load(path.read_text()))
-    except (OSError, ValueError, AttributeError, yaml.YAMLError) as error:
-        print(f"{path}: {error}", file=sys.stderr)
-        return 2
-    print("\n".join(words))
-    return 0
+def words(arguments: dict[str, str]) -> list[str]:
+    """Returns `--build-arg NAME=VALUE` for each argument, in the object's order."""
+    return [word for name, value in arguments.items() for word in ("--build-arg", f"{name}={value}")]
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    print("\n".join(words(json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")))))

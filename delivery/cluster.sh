@@ -3,11 +3,11 @@
 #
 #   CLUSTER_NAME              EKS cluster
 #   AWS_REGION                its region
-#   CHARTS                    the names of the charts of mirror.yaml in the order to install them in, with spaces between
+#   CHARTS                    the names of the charts of mirror.yaml in the order to install them in, with spaces between; empty for none
 #   MIRROR_REGISTRY, MIRROR_PREFIX, MIRROR_BUCKET_URI   as for mirror.sh
 #   NETWORK_ACCESS            private (default) | closed: helm is taken from its copy or not at all
 #   MANIFESTS                 directory with values/<chart>.json (chart values of this platform) and objects/*.json (default manifests)
-#   RETIRE_TIMEOUT_SECONDS    how long queues may take to let their last jobs go, where Kueue is not chosen any more (default 300)
+#   RETIRE_TIMEOUT_SECONDS    how long queues may take to let go, where Kueue or KAI is not chosen any more (default 300)
 #   ROLLOUT_TIMEOUT_SECONDS   how long one chart may take to become ready; 0: do not wait, for a cluster that has no node yet (default 600)
 #   TRAINWAY_*                replace ${TRAINWAY_…} in both kinds of file: facts that are known only once the stack is deployed
 set -euo pipefail
@@ -17,7 +17,8 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 source "$here/lib.sh"
 # shellcheck source=delivery/helm_tool.sh
 source "$here/helm_tool.sh"
-require CLUSTER_NAME AWS_REGION CHARTS MIRROR_REGISTRY MIRROR_PREFIX MIRROR_BUCKET_URI
+require CLUSTER_NAME AWS_REGION MIRROR_REGISTRY MIRROR_PREFIX MIRROR_BUCKET_URI
+[[ -v CHARTS ]] || fail "missing environment variables: CHARTS"
 read -r -a names <<<"$CHARTS"
 
 work=$(mktemp -d)
@@ -49,17 +50,44 @@ not_ready() {
 # By which helm tells what an earlier deploy installed from what somebody else did.
 ours="installed-by=trainway"
 kueue_kinds=localqueues,clusterqueues,cohorts,resourceflavors,topologies,workloadpriorityclasses
+retire_seconds=${RETIRE_TIMEOUT_SECONDS:-300}
 
-# retire_chart CHART RELEASE NAMESPACE: takes out what an earlier deploy installed and this one does not choose.
-retire_chart() {
-  say "chart $1 is not chosen any more"
-  # Only its controller lets go of the queues; and while it is there without them it holds back every job for good.
-  if [[ "$1" == kueue ]]; then
-    kubectl delete "${kueue_kinds//,/.kueue.x-k8s.io,}.kueue.x-k8s.io" --all-namespaces --selector trainway.dev/revision \
-      --timeout "${RETIRE_TIMEOUT_SECONDS:-300}s" ||
-      fail "queues still have jobs, and the teams' nodes with them; end the jobs of \`kubectl get workloads -A\`, and deploy again"
-  fi
-  helm uninstall "$2" --namespace "$3" --wait
+# Only its controller lets go of the queues; and while it is there without them it holds back every job for good.
+retire_kueue() {
+  kubectl delete "${kueue_kinds//,/.kueue.x-k8s.io,}.kueue.x-k8s.io" --all-namespaces --selector trainway.dev/revision \
+    --timeout "${retire_seconds}s" ||
+    fail "queues still have jobs, and the teams' nodes with them; end the jobs of \`kubectl get workloads -A\`, and deploy again"
+}
+
+# A pod that asks for a scheduler which is not there any more waits for good, and so does one that a running job makes anew.
+# https://kubernetes.io/docs/concepts/overview/working-with-objects/field-selectors/ (read 2026-11-21)
+retire_kai() {
+  local waiting asks="spec.schedulerName=kai-scheduler" until=$((SECONDS + retire_seconds))
+  waiting=$(kubectl get pods --all-namespaces --field-selector "$asks,status.phase!=Succeeded,status.phase!=Failed" --output name)
+  [[ -z "$waiting" ]] || fail "jobs still ask for the KAI scheduler; end those of \`kubectl get pods -A --field-selector $asks\`, and deploy again"
+  # Its webhook lets no queue go that others are below, so that the topmost one goes at a later try.
+  until kubectl delete queues.scheduling.run.ai,topologies.kai.scheduler --selector trainway.dev/revision; do
+    ((SECONDS < until)) || fail "the KAI scheduler's queues cannot be deleted; \`kubectl get queues\` shows them"
+    sleep 2
+  done
+}
+
+# retire_charts LINES: takes out what an earlier deploy installed and this one does not choose; lines of `others`.
+retire_charts() {
+  local chart release namespace
+  while IFS=$'\t' read -r -u 3 chart release namespace; do
+    # Of no charts there is one line, which is empty.
+    if [[ -z "$chart" ]] || ! grep --quiet --line-regexp --fixed-strings "$release" <<<"$installed"; then
+      continue
+    fi
+    say "chart $chart is not chosen any more"
+    case $chart in
+      kueue) retire_kueue ;;
+      kai-scheduler) retire_kai ;;
+      kubeflow-trainer) kubectl delete clustertrainingruntimes.trainer.kubeflow.org --selector trainway.dev/revision ;;
+    esac
+    helm uninstall "$release" --namespace "$namespace" --wait
+  done 3<<<"$1"
 }
 
 # install_chart CHART VERSION RELEASE NAMESPACE PLATFORM_VALUES
@@ -76,6 +104,11 @@ install_chart() {
   done
   helm upgrade "$3" "oci://$MIRROR_REGISTRY/$MIRROR_PREFIX/charts/$1" --install --version "$2" --labels "$ours" \
     --namespace "$4" --create-namespace "${values[@]}" "${set_words[@]}" "${wait_words[@]}" || not_ready "$1" "$2" "$4"
+  # Its operator makes the other parts, of which a webhook must answer before there can be a queue.
+  # https://github.com/kai-scheduler/KAI-Scheduler/blob/v0.16.8/docs/operator/README.md (read 2026-11-21)
+  if [[ "$1" == kai-scheduler ]] && ((timeout_seconds > 0)); then
+    kubectl wait --for=condition=Available configs.kai.scheduler/kai-config --timeout "${timeout_seconds}s" || not_ready "$1" "$2" "$4"
+  fi
 }
 
 # install_manifest CHART VERSION RELEASE NAMESPACE SHA256
@@ -91,8 +124,17 @@ install_manifest() {
   fi
 }
 
+installed=$(helm list --all-namespaces --selector "$ours" --short)
+other_charts=$(python3 "$here/mirror_list.py" others "${names[@]}")
+# What holds jobs back goes before another comes, which would hold back those that are there already; and what gives
+# devices away, before another gives them away a second time.
+# https://docs.aws.amazon.com/eks/latest/userguide/device-management.html (read 2026-11-21)
+go_first='^(kueue|kai-scheduler|aws-efa-k8s-device-plugin|aws-dranet|nvidia-device-plugin|dra-driver-nvidia-gpu|gpu-operator)[[:space:]]'
+retire_charts "$(grep --extended-regexp "$go_first" <<<"$other_charts" || true)"
+
 chart_list=$(python3 "$here/mirror_list.py" charts "${names[@]}")
-while IFS=$'\t' read -r -u 3 chart version kind _ pin _ release namespace platform_values; do
+# Of no charts there is one line, which is empty.
+while IFS=$'\t' read -r -u 3 chart version kind _ pin _ release namespace platform_values && [[ -n "$chart" ]]; do
   say "chart $chart $version"
   if [[ "$kind" == manifest ]]; then
     install_manifest "$chart" "$version" "$release" "$namespace" "$pin"
@@ -105,20 +147,18 @@ if compgen -G "$work/manifests/objects/*" >/dev/null; then
   apply "$work/manifests/objects"
 fi
 
-installed=$(helm list --all-namespaces --selector "$ours" --short)
-other_charts=$(python3 "$here/mirror_list.py" others "${names[@]}")
-while IFS=$'\t' read -r -u 3 chart release namespace; do
-  if grep --quiet --line-regexp --fixed-strings "$release" <<<"$installed"; then
-    retire_chart "$chart" "$release" "$namespace"
-  fi
-done 3<<<"$other_charts"
+retire_charts "$(grep --extended-regexp --invert-match "$go_first" <<<"$other_charts" || true)"
 
-# Whoever has left the platform file keeps neither rights nor nodes. Namespaces and what limits them stay, for what is there.
-rbac=rbac.authorization.k8s.io
+# Whoever has left the platform file keeps neither rights nor nodes, and what guarded a queue that has gone guards no more.
+# Namespaces and what limits them stay, for what is there.
+rbac=rbac.authorization.k8s.io admission=admissionregistration.k8s.io
 stale=("rolebindings.$rbac" "clusterrolebindings.$rbac" "roles.$rbac" "clusterroles.$rbac")
-if [[ " $CHARTS " == *" kueue "* ]]; then
-  stale+=(localqueues.kueue.x-k8s.io clusterqueues.kueue.x-k8s.io resourceflavors.kueue.x-k8s.io)
-fi
+stale+=("validatingadmissionpolicybindings.$admission" "validatingadmissionpolicies.$admission" priorityclasses.scheduling.k8s.io)
+[[ " $CHARTS " != *" kubeflow-trainer "* ]] || stale+=(clustertrainingruntimes.trainer.kubeflow.org)
+case " $CHARTS " in
+  *" kueue "*) stale+=(localqueues.kueue.x-k8s.io clusterqueues.kueue.x-k8s.io resourceflavors.kueue.x-k8s.io) ;;
+  *" kai-scheduler "*) stale+=(queues.scheduling.run.ai) ;;
+esac
 # A queue is deleted when its last job has ended; the deploy does not wait for it.
 kubectl delete "$(
   IFS=,

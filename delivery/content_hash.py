@@ -5,10 +5,13 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
+# The Dockerfile's arguments, which the deploy chooses: container/versions.yaml is in the image as far as they say.
+ARGUMENTS = "image.json"
 # A change elsewhere must not rebuild an image. The base is the stages up to the last one that needs the internet.
+_BASE = ("container/Dockerfile", "container/Dockerfile.dockerignore", "constraints.txt", "pyproject.toml", ARGUMENTS)
 PARTS = {
-    "image": ("container", "training", "constraints.txt", "pyproject.toml"),
-    "base_image": ("container/Dockerfile", "container/versions.yaml", "constraints.txt", "pyproject.toml"),
+    "image": (*_BASE, "container/verify_image.py", "training"),
+    "base_image": _BASE,
 }
 
 

@@ -35,6 +35,13 @@ def parameters(environment: Mapping[str, str]) -> dict[str, Any]:
     pages = text("HUGE_PAGES_2MIB") or "0"
     if not pages.isdecimal():
         mistakes.append(f"HUGE_PAGES_2MIB is '{pages}', expected a whole number of pages")
+    uri, region = text("SLURM_ACCOUNTS_S3_URI"), text("SLURM_ACCOUNTS_REGION")
+    if bool(uri) != bool(region):
+        mistakes.append(f"SLURM_ACCOUNTS_S3_URI is '{uri}' while SLURM_ACCOUNTS_REGION is '{region}'")
+    try:
+        over_efa = json.loads(text("LUSTRE_EFA_INTERFACES") or "{}")
+    except json.JSONDecodeError as error:
+        mistakes.append(f"LUSTRE_EFA_INTERFACES is no JSON: {error}")
     if mistakes:
         raise ValueError("; ".join(mistakes))
     lustre = {name.removeprefix("FSX_").lower(): text(name) for name in FSX}
@@ -44,7 +51,9 @@ def parameters(environment: Mapping[str, str]) -> dict[str, Any]:
         "controller_group": text("CONTROLLER_GROUP") or None,
         "login_group": text("LOGIN_GROUP") or None,
         "fsx": lustre if given else None,
+        "lustre_efa_interfaces": over_efa,
         "huge_pages_2mib": int(pages),
+        "slurm_accounts": {"s3_uri": uri, "region": region} if uri else None,
     }
 
 

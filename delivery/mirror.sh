@@ -5,7 +5,7 @@
 #   MIRROR_REGISTRY     <account>.dkr.ecr.<region>.amazonaws.com
 #   MIRROR_PREFIX       repository prefix; the repositories <prefix>/<image> and <prefix>/charts/<chart> must exist
 #   MIRROR_BUCKET_URI   s3://bucket/prefix that keeps the pinned helm and the manifests for the cluster stage
-#   CHARTS              the names of the charts, with spaces between
+#   CHARTS              the names of the charts, with spaces between; empty for none
 #   AWS_REGION          region of the registry
 #   NETWORK_ACCESS      private (default) | closed: nothing is copied; everything must be there already (see supply.sh)
 set -euo pipefail
@@ -15,7 +15,8 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 source "$here/lib.sh"
 # shellcheck source=delivery/helm_tool.sh
 source "$here/helm_tool.sh"
-require MIRROR_REGISTRY MIRROR_PREFIX MIRROR_BUCKET_URI CHARTS AWS_REGION
+require MIRROR_REGISTRY MIRROR_PREFIX MIRROR_BUCKET_URI AWS_REGION
+[[ -v CHARTS ]] || fail "missing environment variables: CHARTS"
 read -r -a names <<<"$CHARTS"
 
 work=$(mktemp -d)
@@ -33,10 +34,18 @@ else
   helm registry login --username AWS --password-stdin "$MIRROR_REGISTRY" <<<"$password"
 fi
 
+# log_in_to_source REFERENCE: AWS's own registries let in whoever has an AWS account, and nobody without credentials.
+# https://docs.aws.amazon.com/eks/latest/userguide/copy-image-to-repository.html (read 2026-11-21)
+log_in_to_source() {
+  [[ "$1" =~ ^([0-9]{12}\.dkr\.ecr\.([a-z0-9-]+)\.amazonaws\.com)/ ]] || return 0
+  aws ecr get-login-password --region "${BASH_REMATCH[2]}" | docker login --username AWS --password-stdin "${BASH_REMATCH[1]}"
+}
+
 copied=0
 images=$(python3 "$here/mirror_list.py" images "${names[@]}")
-# The lists are on a descriptor of their own: a command in the loop could read them off standard input.
-while IFS=$'\t' read -r -u 3 name source tag; do
+# The lists are on a descriptor of their own: a command in the loop could read them off standard input. An empty list is
+# one line, which is empty.
+while IFS=$'\t' read -r -u 3 name source tag && [[ -n "$name" ]]; do
   digest=$(ecr_digest "$MIRROR_PREFIX/$name" "$tag")
   [[ -z "$digest" ]] || continue
   if closed; then
@@ -44,6 +53,7 @@ while IFS=$'\t' read -r -u 3 name source tag; do
     continue
   fi
   say "image $source"
+  log_in_to_source "$source"
   # From registry to registry, byte for byte: every platform, and the digest stays the same.
   docker buildx imagetools create --prefer-index=false --tag "$MIRROR_REGISTRY/$MIRROR_PREFIX/$name:$tag" "$source"
   copied=$((copied + 1))
@@ -72,7 +82,7 @@ chart_archive() {
 }
 
 chart_list=$(python3 "$here/mirror_list.py" charts "${names[@]}")
-while IFS=$'\t' read -r -u 3 chart version kind location pin directory _; do
+while IFS=$'\t' read -r -u 3 chart version kind location pin directory _ && [[ -n "$chart" ]]; do
   if [[ "$kind" == manifest ]]; then
     copy=$(manifest_copy "$MIRROR_BUCKET_URI" "$chart" "$pin")
     # Fetched, not listed, as helm is above.

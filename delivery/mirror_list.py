@@ -55,18 +55,18 @@ def set_words(chart: dict[str, Any], images: list[dict[str, Any]], prefix: str, 
     """Returns `--set-string KEY=VALUE` for each image and region the chart names; `prefix` is `<registry>/<path>`."""
     by_name = {image["name"]: image for image in images}
     registry, _, path = prefix.partition("/")
-    words = ["--set-string", f"{chart['region_value']}={region}"] if "region_value" in chart else []
+    words = {chart["region_value"]: region} if "region_value" in chart else {}
     for value in chart["image_values"]:
         image = by_name[value["image"]]
         repository = f"{path}/{image['name']}"
-        pairs = {value["tag"]: image["tag"]}
-        if "registry" in value:
-            pairs |= {value["registry"]: registry, value["repository"]: repository}
+        words[value["tag"]] = image["tag"]
+        if "folder" in value:
+            words[value["folder"]] = f"{registry}/{repository.rpartition('/')[0]}"
+        elif "registry" in value:
+            words |= {value["registry"]: registry, value["repository"]: repository}
         else:
-            pairs |= {value["repository"]: f"{registry}/{repository}"}
-        for key, text in pairs.items():
-            words += ["--set-string", f"{key}={text}"]
-    return words
+            words[value["repository"]] = f"{registry}/{repository}"
+    return [word for key, text in words.items() for word in ("--set-string", f"{key}={text}")]
 
 
 def pointed_manifest(

@@ -7,6 +7,8 @@
 #   LOGIN_GROUP           instance group of the login nodes; may be empty
 #   FSX_DNS_NAME, FSX_MOUNT_NAME, FSX_MOUNT_PATH   the FSx for Lustre file system; all empty: none
 #   FSX_MOUNTED_BY        service: HyperPod mounts it (FsxLustreConfig), the node only verifies | script: the node mounts it
+#   LUSTRE_EFA_INTERFACES JSON object: by instance group, how many EFA interfaces Lustre uses; empty: none, in all of them
+#   SLURM_ACCOUNTS_S3_URI, SLURM_ACCOUNTS_REGION   where a controller fetches its teams from, again and again; empty: none
 #   HUGE_PAGES_2MIB       2 MiB pages to reserve on a node, at least; 0 or empty: leave the image's setting
 set -euo pipefail
 
@@ -27,4 +29,9 @@ find "$staging" -type f -exec touch {} +
 
 aws s3 sync "$staging" "${LIFECYCLE_S3_URI%/}/" --delete --no-progress
 say "lifecycle scripts are at $LIFECYCLE_S3_URI"
+if [[ -n "${SLURM_ACCOUNTS_S3_URI:-}" ]]; then
+  # At a place of its own: a change of teams reaches the controller that there is, and makes no new version of the scripts.
+  aws s3 cp "$here/../manifests/slurm-accounts.json" "$SLURM_ACCOUNTS_S3_URI" --only-show-errors
+  say "the teams are at $SLURM_ACCOUNTS_S3_URI"
+fi
 report "$LIFECYCLE_S3_URI"

@@ -29,7 +29,9 @@ variables=$(python3 -c 'import json, shlex, sys
 for name, value in json.load(sys.stdin).items():
     print(f"export {name}={shlex.quote(value)}")' <<<"$supplied")
 eval "$variables"
-require MIRROR_REGISTRY MIRROR_PREFIX MIRROR_BUCKET_URI BASE_TAG
+require MIRROR_REGISTRY MIRROR_PREFIX MIRROR_BUCKET_URI BASE_TAG IMAGE_ARGUMENTS
+# As the deploy's bundle has it, to the byte: it is a part of what the tag is the hash of.
+printf '%s' "$IMAGE_ARGUMENTS" >"$here/../image.json"
 # Empty where there is no Kubernetes, which is another thing than a parameter that does not say.
 [[ -v CHARTS ]] || fail "$SUPPLY_PARAMETER does not say which charts: deploy the image stack from this checkout"
 checkout=$(python3 "$here/content_hash.py" base_image)

@@ -78,7 +78,7 @@ def facts(resource_config: dict[str, Any], parameters: dict[str, Any], addresses
         for other, instance in instances(resource_config)
         if role(other["Name"], parameters) == "controller" and instance.get("CustomerIpAddress")
     ]
-    lustre = parameters.get("fsx") or {}
+    lustre, accounts = parameters.get("fsx") or {}, parameters.get("slurm_accounts") or {}
     return {
         "CLUSTER_NAME": str((resource_config.get("ClusterConfig") or {}).get("ClusterName", "unknown")),
         "NODE_GROUP": group["Name"],
@@ -90,6 +90,9 @@ def facts(resource_config: dict[str, Any], parameters: dict[str, Any], addresses
         "FSX_MOUNT_NAME": str(lustre.get("mount_name", "")),
         "FSX_MOUNT_PATH": str(lustre.get("mount_path", "")),
         "FSX_MOUNTED_BY": str(lustre.get("mounted_by", "")),
+        "LUSTRE_EFA_INTERFACES": str((parameters.get("lustre_efa_interfaces") or {}).get(group["Name"], 0)),
+        "SLURM_ACCOUNTS_S3_URI": str(accounts.get("s3_uri", "")),
+        "SLURM_ACCOUNTS_REGION": str(accounts.get("region", "")),
         "HUGE_PAGES_2MIB": str(parameters.get("huge_pages_2mib", 0)),
     }
 

@@ -11,6 +11,8 @@ from stacks.constructs.hand_off import write_hand_off
 from stacks.constructs.kubernetes import Kubernetes
 from stacks.constructs.training_nodes import training_node_group
 from stacks.foundation import Foundation
+from trainway.spec.group_types import types_of
+from trainway.spec.lustre_clients import efa_interfaces
 
 
 class EksStack(cdk.Stack):
@@ -20,14 +22,17 @@ class EksStack(cdk.Stack):
         platform, network = foundation.platform, foundation.network
         super().__init__(scope, id, env=foundation.env, description=f"Trainway {platform.name}: EKS cluster")
         kubernetes = Kubernetes(self, "Kubernetes", foundation=foundation, control_plane=control_plane)
+        over_efa = efa_interfaces(platform, foundation.catalogue)
         for group in platform.node_groups:
             training_node_group(
                 self,
                 control_plane=control_plane,
                 group=group,
-                instance=foundation.catalogue[group.instance_type],
+                types=types_of(group, foundation.catalogue),
                 subnet_id=network.subnet_of(group),
                 security_group_ids=network.node_group_ids,
+                lustre_efa_interfaces=over_efa.get(group.name, 0),
+                parallel_image_pull=platform.kubernetes_or_default.parallel_image_pull,
             )
         Delivery(
             self,

@@ -1,18 +1,22 @@
-"""The file system that is fast."""
+"""The file systems: the fast one, and the one of home directories."""
 
 from __future__ import annotations
 
 import aws_cdk as cdk
 from constructs import Construct
 
+from stacks.constructs.bundle import Bundles
+from stacks.constructs.delivery import Delivery
+from stacks.constructs.home import HomeFileSystem
 from stacks.constructs.lustre import LustreFileSystem
+from stacks.constructs.root_squash import root_squash_stage
 from stacks.network import NetworkStack
 from stacks.storage import StorageStack
 from trainway.spec.platform import Platform
 
 
 class FileSystemStack(cdk.Stack):
-    """In the capacity's zone, the Lustre file system that mirrors the data bucket."""
+    """In the capacity's zone, the Lustre file system that mirrors the data bucket, and home directories."""
 
     def __init__(
         self,
@@ -22,6 +26,7 @@ class FileSystemStack(cdk.Stack):
         platform: Platform,
         network: NetworkStack,
         storage: StorageStack,
+        bundles: Bundles,
         env: cdk.Environment,
     ) -> None:
         super().__init__(scope, id, env=env, description=f"Trainway {platform.name}: file system")
@@ -34,3 +39,23 @@ class FileSystemStack(cdk.Stack):
             subnet_id=network.storage_subnet_id,
             client_group_id=network.efa_group_id,
         )
+        if squash := platform.storage.lustre.root_squash:
+            stage = root_squash_stage(
+                self,
+                platform=platform.name,
+                squash=squash,
+                file_system_id=self.lustre.file_system_id,
+                network=network.build_network(),
+            )
+            name = f"{platform.name}-file-system"
+            Delivery(self, "Delivery", name=name, bundle=bundles.mirror, bucket=storage.bucket, steps=[[stage]])
+        self.home = None
+        if platform.storage.home:
+            self.home = HomeFileSystem(
+                self,
+                "Home",
+                home=platform.storage.home,
+                vpc_id=network.vpc_id,
+                subnet_id=network.storage_subnet_id,
+                client_group_id=network.efa_group_id,
+            )

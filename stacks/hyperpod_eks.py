@@ -6,6 +6,7 @@ import aws_cdk as cdk
 from aws_cdk import aws_sagemaker as sagemaker
 from constructs import Construct
 
+from stacks.constructs.autoscaling_stage import autoscaling_stage
 from stacks.constructs.control_plane import ControlPlane
 from stacks.constructs.delivery import Delivery
 from stacks.constructs.execution_role import ExecutionRole
@@ -17,6 +18,7 @@ from stacks.constructs.hyperpod import (
     tiered_storage,
 )
 from stacks.constructs.hyperpod_addons import hyperpod_addons
+from stacks.constructs.hyperpod_patching import let_read_alarms
 from stacks.constructs.hyperpod_volumes import let_encrypt_volumes
 from stacks.constructs.kubernetes import Kubernetes
 from stacks.constructs.permissions import needs_policies
@@ -49,6 +51,7 @@ class HyperPodEksStack(cdk.Stack):
             self, "ExecutionRole", bucket=bucket, scripts_prefix=SCRIPTS_PREFIX, eks_cluster_arn=eks_arn
         )
         let_encrypt_volumes(execution.role, settings)
+        let_read_alarms(execution.role, settings)
         autoscaler = autoscaler_role(self, "AutoscalerRole", settings) if settings.autoscaling else None
         security_group_ids = [*network.node_group_ids, control_plane.security_group_id]
         hyperpod = Cluster(
@@ -72,6 +75,7 @@ class HyperPodEksStack(cdk.Stack):
                 instance_group(
                     name=group.name,
                     instance=catalogue[group.instance_type],
+                    or_instances=[catalogue[name] for name in group.or_types],
                     count=group.count,
                     role=execution.role,
                     scripts=scripts,
@@ -87,5 +91,17 @@ class HyperPodEksStack(cdk.Stack):
         needs_policies(hyperpod, execution.role, *([autoscaler] if autoscaler else []))
         for stage in ("scripts", "cluster"):
             hyperpod.add_resource_dependency(delivery.stage_done[stage])
+        if settings.autoscaling:
+            node_pools = autoscaling_stage(self, foundation=foundation, control_plane=control_plane)
+            let_in = control_plane.let_in(self, "AutoscalingLetIn", node_pools.role.role_arn)
+            Delivery(
+                self,
+                "AutoscalingDelivery",
+                name=f"{platform.name}-autoscaling",
+                bundle=foundation.bundles.cluster,
+                bucket=bucket,
+                steps=[[node_pools]],
+                after=[let_in, hyperpod],
+            )
         hyperpod_addons(self, control_plane=control_plane, platform=platform, catalogue=catalogue, hyperpod=hyperpod)
         write_hand_off(self, foundation, cluster_arn=hyperpod.attr_cluster_arn, namespaces=kubernetes.namespaces)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import aws_cdk as cdk
+from aws_cdk import aws_ssm as ssm
 from constructs import Construct
 
 from stacks.constructs.build_stage import BuildStage
 from stacks.constructs.delivery import Delivery
 from stacks.constructs.registry import registry_permissions
 from stacks.foundation import Foundation
+from trainway.spec.handoff import BuiltImage, image_parameter_name
 
 
 class ImageStack(cdk.Stack):
-    """The pipeline that builds and pushes the training image; nothing that is deployed waits for it.
+    """The pipeline that builds and pushes the training image, and the digest of it; nothing else waits for them.
 
     Where the network is closed it builds on what `delivery/supply.sh` brought in.
     """
@@ -40,7 +42,7 @@ class ImageStack(cdk.Stack):
             docker=True,
             network=foundation.network.build_network(),
         )
-        Delivery(
+        delivery = Delivery(
             self,
             "Delivery",
             name=f"{platform.name}-image",
@@ -48,3 +50,25 @@ class ImageStack(cdk.Stack):
             bucket=foundation.storage.bucket,
             steps=[[build]],
         )
+        self._say_what_was_built(foundation, delivery.stage_done[build.name])
+
+    def _say_what_was_built(self, foundation: Foundation, done: cdk.CfnWaitCondition) -> None:
+        """Puts the digest that the build reported where launchers look for it.
+
+        A condition's Data is an object with what each signal passed, by its UniqueId: the fourth part between quotes.
+        https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/using-cfn-waitcondition.html (read 2026-11-21)
+        """
+        registry = foundation.registry
+        digest = cdk.Fn.select(3, cdk.Fn.split('"', cdk.Token.as_string(done.attr_data)))
+        built = BuiltImage(uri=registry.image_uri, pinned=f"{registry.training.repository_uri}@{digest}")
+        parameter = ssm.CfnParameter(
+            self,
+            "Image",
+            name=image_parameter_name(foundation.platform.name),
+            type="String",
+            description="The training image that was built last, by its digest",
+            # Not to_json_string, which would escape the quote that Fn::Split is given; nothing here needs escaping.
+            value=built.model_dump_json(),
+        )
+        # The registry's schema calls Data an object; what the page above shows, and Fn::Split takes, is its text.
+        parameter.cfn_options.metadata = {"cfn-lint": {"config": {"ignore_checks": ["E1022"]}}}

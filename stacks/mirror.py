@@ -7,7 +7,7 @@ from constructs import Construct
 
 from stacks.constructs.build_stage import BuildStage
 from stacks.constructs.delivery import Delivery
-from stacks.constructs.registry import registry_permissions
+from stacks.constructs.registry import registry_permissions, source_permissions
 from stacks.foundation import Foundation
 
 
@@ -20,6 +20,7 @@ class MirrorStack(cdk.Stack):
 
     def __init__(self, scope: Construct, id: str, *, foundation: Foundation) -> None:
         platform, registry = foundation.platform, foundation.registry
+        closed = platform.network.is_closed
         super().__init__(scope, id, env=foundation.env, description=f"Trainway {platform.name}: mirror")
         mirror = BuildStage(
             self,
@@ -28,7 +29,8 @@ class MirrorStack(cdk.Stack):
             name="mirror",
             environment=registry.mirror_environment,
             permissions=[
-                *registry_permissions(registry.mirrored, push=not platform.network.is_closed),
+                *registry_permissions(registry.mirrored, push=not closed),
+                *([] if closed else source_permissions(registry.charts)),
                 registry.keep_tools,
             ],
             timeout=cdk.Duration.minutes(30),

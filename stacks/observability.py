@@ -1,4 +1,4 @@
-"""Observability: one dashboard to open first, and an alarm on what stops every job at once."""
+"""Observability: one dashboard to open first, and alarms on what stops every job at once, or loses its work."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ from constructs import Construct
 from stacks.constructs.alerts import Alerts
 from stacks.file_system import FileSystemStack
 from trainway.spec.platform import Platform
+from trainway.spec.sections.storage import Lustre
 
 FIVE_MINUTES = cdk.Duration.minutes(5)
+EXPORT_BEHIND = cdk.Duration.hours(1)
 
 
 class ObservabilityStack(cdk.Stack):
-    """A CloudWatch dashboard and the file system's alarm.
+    """A CloudWatch dashboard and the file system's alarms.
 
     Metrics and dimensions: https://docs.aws.amazon.com/fsx/latest/LustreGuide/fs-metrics.html (read 2026-11-21)
     """
@@ -25,33 +27,52 @@ class ObservabilityStack(cdk.Stack):
     ) -> None:
         super().__init__(scope, id, env=env, description=f"Trainway {platform.name}: observability")
         alerts = Alerts(self, "Alerts", name=platform.name, notify=platform.observability.notify)
-        file_system_id = file_system.lustre.file_system.ref
+        self._file_system_id = file_system.lustre.file_system_id
+        lustre = platform.storage.lustre
+        traffic = [self._lustre("DataReadBytes"), self._lustre("DataWriteBytes")]
+        widgets: list[cloudwatch.IWidget] = [
+            cloudwatch.GraphWidget(title="Lustre: bytes in five minutes", left=traffic, width=8)
+        ]
+        # What has no capacity of its own cannot fill up.
+        alarms = [] if lustre.is_elastic else [("Lustre nearly full", self._nearly_full(lustre))]
+        if lustre.mirrored:
+            alarms.append(("Lustre behind with copies to S3", self._export_is_behind()))
+        for title, alarm in alarms:
+            alarm.add_alarm_action(actions.SnsAction(alerts.topic))
+            widgets.append(cloudwatch.AlarmWidget(title=title, alarm=alarm, width=8))
+        cloudwatch.Dashboard(self, "Dashboard", dashboard_name=f"trainway-{platform.name}", widgets=[widgets])
 
-        def lustre(metric: str, statistic: str = "Sum") -> cloudwatch.Metric:
-            return cloudwatch.Metric(
-                namespace="AWS/FSx",
-                metric_name=metric,
-                dimensions_map={"FileSystemId": file_system_id},
-                statistic=statistic,
-                period=FIVE_MINUTES,
-            )
+    def _lustre(self, metric: str, statistic: str = "Sum", **dimensions: str) -> cloudwatch.Metric:
+        return cloudwatch.Metric(
+            namespace="AWS/FSx",
+            metric_name=metric,
+            dimensions_map={"FileSystemId": self._file_system_id, **dimensions},
+            statistic=statistic,
+            period=FIVE_MINUTES,
+        )
 
-        free = lustre("FreeDataStorageCapacity")
-        nearly_full = free.create_alarm(
+    def _nearly_full(self, lustre: Lustre) -> cloudwatch.Alarm:
+        free = 100 - lustre.nearly_full_percent
+        return self._lustre("FreeDataStorageCapacity").create_alarm(
             self,
             "LustreNearlyFull",
-            alarm_description="Less than a tenth of the Lustre file system is free: checkpoints are about to fail.",
+            alarm_description=f"Less than {free} % of the Lustre file system is free: checkpoints are about to fail.",
             comparison_operator=cloudwatch.ComparisonOperator.LESS_THAN_THRESHOLD,
-            threshold=0.1 * platform.storage.lustre.capacity_gib * 2**30,
+            threshold=free / 100 * lustre.capacity_gib * 2**30,
             evaluation_periods=3,
             treat_missing_data=cloudwatch.TreatMissingData.MISSING,
         )
-        nearly_full.add_alarm_action(actions.SnsAction(alerts.topic))
-        dashboard = cloudwatch.Dashboard(self, "Dashboard", dashboard_name=f"trainway-{platform.name}")
-        dashboard.add_widgets(
-            cloudwatch.GraphWidget(title="Lustre: free bytes", left=[free], width=8),
-            cloudwatch.GraphWidget(
-                title="Lustre: bytes in five minutes", left=[lustre("DataReadBytes"), lustre("DataWriteBytes")], width=8
-            ),
-            cloudwatch.AlarmWidget(title="Lustre nearly full", alarm=nearly_full, width=8),
+
+    def _export_is_behind(self) -> cloudwatch.Alarm:
+        """https://docs.aws.amazon.com/fsx/latest/LustreGuide/monitoring-cloudwatch.html#auto-import-export-metrics"""
+        oldest = self._lustre("AgeOfOldestQueuedMessage", "Maximum", Publisher="AutoExport")
+        return oldest.create_alarm(
+            self,
+            "LustreExportBehind",
+            alarm_description="What was written an hour ago is not in the bucket yet, and goes with the file system.",
+            comparison_operator=cloudwatch.ComparisonOperator.GREATER_THAN_THRESHOLD,
+            threshold=EXPORT_BEHIND.to_seconds(),
+            evaluation_periods=3,
+            # Nothing is published where nothing waits.
+            treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
         )

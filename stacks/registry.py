@@ -51,6 +51,7 @@ class RegistryStack(cdk.Stack):
             "NETWORK_ACCESS": platform.network.access,
         }
         self.supply_environment = {**self.mirror_environment, "BASE_TAG": bundles.base_image_content}
+        self.image_arguments = bundles.image_arguments
         closed = platform.network.is_closed
         self.keep_tools = Permission(
             ("s3:GetObject",) if closed else ("s3:GetObject", "s3:PutObject"),
@@ -68,7 +69,9 @@ class RegistryStack(cdk.Stack):
             name=name,
             type="String",
             description="What delivery/supply.sh brings in, and where to",
-            value=self.to_json_string(self.supply_environment),
+            # A standard parameter holds 4 KiB.
+            tier="Intelligent-Tiering",
+            value=self.to_json_string({**self.supply_environment, "IMAGE_ARGUMENTS": self.image_arguments}),
         )
         cdk.CfnOutput(
             self,

@@ -12,6 +12,8 @@ from trainway.spec.platform import Platform
 class StorageStack(cdk.Stack):
     """The data bucket, which is there before and after everything else."""
 
-    def __init__(self, scope: Construct, id: str, *, platform: Platform, env: cdk.Environment) -> None:
+    def __init__(
+        self, scope: Construct, id: str, *, platform: Platform, account: str | None, env: cdk.Environment
+    ) -> None:
         super().__init__(scope, id, env=env, description=f"Trainway {platform.name}: storage")
-        self.bucket = DataBucket(self, "Data").bucket
+        self.bucket = DataBucket(self, "Data", platform=platform, account=account).bucket

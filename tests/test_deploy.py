@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -31,9 +32,12 @@ def emulator() -> Iterator[Emulator]:
 
 
 def cdk(emulator: Emulator, *arguments: str) -> str:
+    return succeeds(emulator, *CDK, *arguments)
+
+
+def succeeds(emulator: Emulator, *command: str, answer: str = "") -> str:
     environment = emulator.child_environment() | {"PATH": f"{NODE.parent}:{os.environ['PATH']}"}
-    command = [*CDK, *arguments]
-    ran = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    ran = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, input=answer)
     assert ran.returncode == 0, ran.stdout[-3000:] + ran.stderr[-3000:]
     return ran.stdout + ran.stderr
 
@@ -56,14 +60,17 @@ def test_an_example_is_deployed_unchanged_and_destroyed(example: Path, emulator:
     cdk(emulator, "bootstrap", f"aws://123456789012/{platform.region}")
     app = ["--context", f"platform={example}", "--output", str(tmp_path / "assembly")]
 
-    cdk(emulator, "deploy", "--all", "--require-approval=never", "--progress=events", *app)
+    # What `make deploy` does: stacks side by side, after one question.
+    asked = succeeds(emulator, "scripts/deploy", "--all", "--progress=events", *app, answer="y\n")
+    assert "IAM Statement Changes" in asked
     ssm = emulator_client(emulator, "ssm", platform.region)
     hand_off = HandOff.model_validate_json(ssm.get_parameter(Name=parameter_name(platform.name))["Parameter"]["Value"])
     assert hand_off.orchestrator == platform.orchestrator.value
     assert hand_off.file_system.file_system_id.startswith("fs-")
     assert hand_off.cluster.arn.startswith("arn:aws:")
 
-    assert "Number of stacks with differences: 0" in cdk(emulator, "diff", *app)
+    differences = cdk(emulator, "diff", *app)
+    assert "Number of stacks with differences: 0" in differences, differences
 
     cdk(emulator, "destroy", "--all", "--force", *app)
     left = Counter(
@@ -121,3 +128,100 @@ def state_of(ec2: Any, there: Ids) -> dict[str, set[str]]:
             for pair in rule["UserIdGroupPairs"]
         },
     }
+
+
+@pytest.mark.slow
+def test_what_a_destroy_keeps_the_next_deploy_finds(emulator: Emulator, tmp_path: Path) -> None:
+    """A platform's data is in the same bucket before and after, under the name that the hand-off gives."""
+    file = tmp_path / "platform.yaml"
+    platform = yaml.safe_load((ROOT / "platform.yaml").read_text()) | {"name": "phoenix"}
+    file.write_text(yaml.safe_dump(platform))
+    region = platform["region"]
+    cdk(emulator, "bootstrap", f"aws://123456789012/{region}")
+    app = ["--context", f"platform={file}", "--output", str(tmp_path / "assembly")]
+    deploy = ["deploy", "--all", "--import-existing-resources", "--require-approval=never", "--progress=events", *app]
+    s3, ssm = emulator_client(emulator, "s3", region), emulator_client(emulator, "ssm", region)
+
+    def hand_off() -> HandOff:
+        return HandOff.model_validate_json(ssm.get_parameter(Name=parameter_name("phoenix"))["Parameter"]["Value"])
+
+    cdk(emulator, *deploy)
+    before = hand_off()
+    s3.put_object(Bucket=before.bucket, Key="checkpoints/x/step-00000001/.metadata", Body=b"weights")
+    made = Counter(each["type"] for each in emulator.resources() if each["stack"].startswith("phoenix-"))
+    assert made.keys() >= {"AWS::ECR::Repository", "AWS::CodeBuild::Project", "AWS::FSx::FileSystem"}
+
+    told = cdk(emulator, "destroy", "--all", "--force", *app)
+    gone = re.findall(r"phoenix-([a-z-]+): destroyed", told)
+    assert set(gone[:3]) == {"cluster", "image", "observability"}
+    assert gone.index("file-system") > gone.index("cluster")
+    assert set(gone[-2:]) == {"network", "storage"}
+    left = Counter(each["type"] for each in emulator.resources() if each["stack"].startswith("phoenix-"))
+    assert left == {"AWS::S3::Bucket": 2}
+
+    cdk(emulator, *deploy)
+    after = hand_off()
+    assert after.bucket == before.bucket
+    assert after.file_system.file_system_id != before.file_system.file_system_id
+    assert {each.s3 for each in after.file_system.associations} == {each.s3 for each in before.file_system.associations}
+    kept = s3.get_object(Bucket=after.bucket, Key="checkpoints/x/step-00000001/.metadata")["Body"].read()
+    assert kept == b"weights"
+    buckets = [each for each in emulator.resources() if each["type"] == "AWS::S3::Bucket"]
+    ours = [each["stack"] for each in buckets if each["stack"].startswith("phoenix-")]
+    assert ours == ["phoenix-storage"] * 2, "the deploy made no second bucket"
+
+
+@pytest.mark.slow
+def test_a_file_system_that_is_kept_is_there_for_the_next_platform(emulator: Emulator, tmp_path: Path) -> None:
+    """In a VPC of one's own; the next platform is told of it, and makes no other."""
+    ec2 = emulator_client(emulator, "ec2", "us-west-2")
+    there = make_vpc(ec2)
+    file, app = tmp_path / "platform.yaml", ["--output", str(tmp_path / "assembly")]
+    chosen = ["--subnet", f"storage={there['nodes']}", "--security-group", there["group"]]
+    kept = {"capacity_tib": 9.6, "throughput_mbps_per_tib": 500, "efa": True, "on_destroy": "keep"}
+    platform = yaml.safe_load((ROOT / "examples" / "eks-p5.yaml").read_text()) | {"name": "keeper"}
+    platform["network"] = {"cidr": "10.21.0.0/16"}
+    file.write_text(yaml.safe_dump(platform))
+    adopt = [sys.executable, "-m", "trainway.cli", "adopt", there["vpc"], "--platform", str(file), *chosen]
+    environment = emulator.child_environment()
+    printed = subprocess.run(adopt, env=environment, capture_output=True, text=True, check=True, cwd=ROOT).stdout
+    platform["network"] |= yaml.safe_load(printed)["network"]
+    cdk(emulator, "bootstrap", "aws://123456789012/us-west-2")
+    deploy = ["deploy", "--all", "--import-existing-resources", "--require-approval=never", "--progress=events"]
+    ssm = emulator_client(emulator, "ssm", "us-west-2")
+
+    def deployed(lustre: dict[str, Any]) -> HandOff:
+        file.write_text(yaml.safe_dump(platform | {"storage": {"lustre": lustre}}))
+        cdk(emulator, *deploy, "--context", f"platform={file}", *app)
+        return HandOff.model_validate_json(ssm.get_parameter(Name=parameter_name("keeper"))["Parameter"]["Value"])
+
+    def left() -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        for each in emulator.resources():
+            if each["stack"].startswith("keeper-"):
+                found.setdefault(each["type"], []).append(each["physical_id"])
+        return found
+
+    before = deployed(kept)
+    cdk(emulator, "destroy", "--all", "--force", "--context", f"platform={file}", *app)
+    stayed = left()
+    assert {kind: len(ids) for kind, ids in stayed.items()} == {
+        "AWS::S3::Bucket": 2,
+        "AWS::FSx::FileSystem": 1,
+        "AWS::EC2::SecurityGroup": 1,
+        "AWS::EC2::SecurityGroupIngress": 2,
+    }
+    existing = {
+        "file_system_id": before.file_system.file_system_id,
+        "dns_name": before.file_system.dns_name,
+        "mount_name": before.file_system.mount_name,
+        "capacity_gib": 9600,
+        "security_group_id": stayed["AWS::EC2::SecurityGroup"][0],
+    }
+    after = deployed({"existing": existing})
+    assert after.file_system == before.file_system
+    assert left()["AWS::FSx::FileSystem"] == stayed["AWS::FSx::FileSystem"]
+    cdk(emulator, "destroy", "--all", "--force", "--context", f"platform={file}", *app)
+    fsx = emulator_client(emulator, "fsx", "us-west-2")
+    ids = [each["FileSystemId"] for each in fsx.describe_file_systems()["FileSystems"]]
+    assert before.file_system.file_system_id in ids, "what was yours before the platform is yours after it"

@@ -12,13 +12,23 @@ import yaml
 
 from tests.synthesis import ROOT, make_app, templates
 from trainway.manifests import cluster_manifests
+from trainway.manifests.device_claims import claim_templates, claims_of_a_node
 from trainway.manifests.taints import tolerations
 from trainway.spec.catalogue import load_catalogue
-from trainway.spec.existing import ExistingNetwork
+from trainway.spec.checkpoint_layout import layout_for
+from trainway.spec.devices import device_counts
+from trainway.spec.existing import ExistingFileSystem, ExistingNetwork
 from trainway.spec.loader import load_platform
+from trainway.spec.sections.kubernetes import Kubernetes
+from trainway.spec.sections.team import FAIR_SHARE
+from trainway.spec.slurm_accounts import slurm_accounts
 
 DOCS = sorted((ROOT / "docs").glob("*.md"))
 TEAMS = ROOT / "docs" / "teams.md"
+CLAIMED = {"gpu_devices": "dra", "queues": "none"}
+DEVICES = ROOT / "docs" / "devices.md"
+SLURM = ROOT / "docs" / "slurm.md"
+STORAGE = ROOT / "docs" / "storage.md"
 CLOSED, EXISTING = (ROOT / "docs" / f"{name}-network.md" for name in ("closed", "existing"))
 
 
@@ -50,7 +60,7 @@ def test_the_stacks_that_come_first_in_a_closed_network_need_nothing_that_is_bro
     assert f"\n       {made[first[-1]].template['Outputs']['Supply']['Value']}\n" in CLOSED.read_text()
     deploy = ["make", "--dry-run", "deploy", "PLATFORM=platform.yaml", f"STACKS={named}"]
     shown = subprocess.run(deploy, cwd=ROOT, check=True, capture_output=True, text=True).stdout
-    assert f" deploy {named} " in shown and "--context platform=platform.yaml" in shown
+    assert f"scripts/deploy {named} --context platform=platform.yaml" in shown
 
 
 def test_the_adopted_network_is_one_that_a_platform_can_move_into(tmp_path: Path) -> None:
@@ -88,3 +98,71 @@ def test_the_job_of_a_team_is_one_that_its_nodes_and_its_queue_take(tmp_path: Pa
     node = catalogue[loaded.node_groups[0].instance_type]
     assert pod["containers"][0]["resources"]["limits"] == dict(node.devices)
     kubernetes_validate.validate(job, loaded.kubernetes_or_default.version, strict=True)
+
+
+def test_the_page_on_slurm_describes_its_example_and_what_becomes_of_it(tmp_path: Path) -> None:
+    teams, database = (yaml.safe_load(each) for each in re.findall(r"```yaml\n(.*?)```", SLURM.read_text(), re.DOTALL))
+    platform = yaml.safe_load((ROOT / "examples" / "hyperpod-slurm-p5en.yaml").read_text())
+    assert platform["teams"] == teams["teams"]
+    file = tmp_path / "platform.yaml"
+    file.write_text(yaml.safe_dump(platform | {"slurm": platform["slurm"] | database["slurm"]}))
+    made = slurm_accounts(load_platform(file))
+    assert {account["name"]: account["qos"] for account in made["accounts"]} == {
+        "research": ["research", "borrowed"],
+        "guests": ["borrowed"],
+    }
+    assert {qos["name"]: qos["nodes"] for qos in made["qos"]} == {"borrowed": None, "research": 4}
+    assert (made["settings"]["KillWait"], "has two minutes" in SLURM.read_text()) == ("120", True)
+    # Further than the page says there are no shares.
+    assert sorted(FAIR_SHARE.values()) == [10, 50, 100]
+
+
+def test_the_jobs_of_the_page_on_devices_ask_for_what_nodes_have(tmp_path: Path) -> None:
+    """One claims a whole node, the other requests a fraction of a GPU."""
+    keys, claiming, divided, requesting = (
+        yaml.safe_load(each) for each in re.findall(r"```yaml\n(.*?)```", DEVICES.read_text(), re.DOTALL)
+    )
+    base = yaml.safe_load((ROOT / "examples" / "eks-p5.yaml").read_text()) | {"teams": [{"name": "research"}]}
+    catalogue, platforms = load_catalogue(), []
+    for name, sections in (("keys", keys), ("claims", {"kubernetes": CLAIMED}), ("divided", divided)):
+        file = tmp_path / f"{name}.yaml"
+        file.write_text(yaml.safe_dump(base | sections))
+        platforms.append(load_platform(file))
+    assert platforms[0].kubernetes_or_default == Kubernetes(efa_devices="plugin")
+    for platform, job in zip(platforms[1:], (claiming, requesting), strict=True):
+        kubernetes_validate.validate(job, platform.kubernetes_or_default.version, strict=True)
+        assert job["spec"]["template"]["spec"]["tolerations"] == tolerations(platform, catalogue)
+    claims = [each["resourceClaimTemplateName"] for each in claiming["spec"]["template"]["spec"]["resourceClaims"]]
+    assert tuple(claims) == claims_of_a_node(platforms[1], platforms[1].node_groups[0], catalogue)
+    assert {"gpu-1-efa-4", *claims} == {
+        each["metadata"]["name"] for each in claim_templates(platforms[1], catalogue, "research")
+    }
+    assert all(f"`{name}`" in DEVICES.read_text() for name in ("gpu-1-efa-4", "trainway-torch-train"))
+    (container,) = requesting["spec"]["template"]["spec"]["containers"]
+    ((resource, _),) = container["resources"]["limits"].items()
+    assert device_counts(platforms[2], platforms[2].node_groups[1], catalogue)[resource] == 56
+
+
+STORAGE_SECTIONS = re.findall(r"```yaml\n(.*?)```", STORAGE.read_text(), re.DOTALL)
+
+
+@pytest.mark.parametrize("section", range(len(STORAGE_SECTIONS)))
+def test_the_storage_of_the_page_can_be_asked_for(section: int, tmp_path: Path) -> None:
+    storage = yaml.safe_load(STORAGE_SECTIONS[section])
+    example = "hyperpod-slurm-p5en" if "home" in storage["storage"] else "eks-p5"
+    platform = yaml.safe_load((ROOT / "examples" / f"{example}.yaml").read_text())
+    file = tmp_path / "platform.yaml"
+    file.write_text(yaml.safe_dump(platform | storage))
+    assert load_platform(file).storage.model_fields_set == set(storage["storage"])
+
+
+def test_the_sum_of_the_storage_page_is_the_plans() -> None:
+    layout = layout_for(8192)
+    each = f"{layout.writers_on_a_prefix} writers × {layout.requests_each} = {layout.requests_on_a_prefix}"
+    assert f"8192 writers, {layout.prefixes} of its prefixes, on each at most {each} of the 3500" in STORAGE.read_text()
+
+
+def test_the_adopted_file_system_of_the_storage_page_is_one() -> None:
+    (printed,) = re.findall(r"\$ trainway adopt fs-[^\n]*\n(.*?)```", STORAGE.read_text(), re.DOTALL)
+    existing = yaml.safe_load(printed)["storage"]["lustre"]["existing"]
+    assert ExistingFileSystem.model_validate(existing).model_dump(exclude_defaults=True) == existing

@@ -103,7 +103,9 @@ def test_every_namespace_has_its_own_volume_of_the_one_file_system(platform: Pla
 
 
 def test_what_only_the_deploy_knows_is_what_the_cluster_stage_is_given(platform: Platform) -> None:
-    asked = set(re.findall(r"\$\{(TRAINWAY_[A-Z_]+)\}", json.dumps(manifests(platform))))
+    lustre = platform.storage.lustre.model_copy(update={"dynamic_volumes": True})
+    everything = platform.model_copy(update={"storage": platform.storage.model_copy(update={"lustre": lustre})})
+    asked = set(re.findall(r"\$\{(TRAINWAY_[A-Z_]+)\}", json.dumps(manifests(everything))))
     source = Path("stacks/constructs/cluster_stage.py").read_text(encoding="utf-8")
     assert asked == set(re.findall(r'"(TRAINWAY_[A-Z_]+)"', source))
 
@@ -118,7 +120,7 @@ def test_device_plugins_run_only_where_their_device_is() -> None:
 
 
 def test_bundle_is_the_same_wherever_it_is_made(platform: Platform, tmp_path: Path) -> None:
-    one, other = (make_bundles(tmp_path / name, manifests(platform)) for name in ("one", "other"))
+    one, other = (make_bundles(tmp_path / name, manifests(platform), {}) for name in ("one", "other"))
     for ours, theirs in ((one.mirror, other.mirror), (one.image, other.image), (one.cluster, other.cluster)):
         assert ours.content == theirs.content
     assert one.image_content == other.image_content
@@ -127,11 +129,24 @@ def test_bundle_is_the_same_wherever_it_is_made(platform: Platform, tmp_path: Pa
 def test_a_pipeline_is_given_what_its_stages_use_and_nothing_that_would_run_them_again(
     platform: Platform, tmp_path: Path
 ) -> None:
-    bundles = make_bundles(tmp_path, manifests(platform))
-    image = {"constraints.txt", "container", "delivery", "pyproject.toml", "training"}
+    bundles = make_bundles(tmp_path, manifests(platform), {})
+    image = {"constraints.txt", "container", "delivery", "image.json", "pyproject.toml", "training"}
     assert {path.name for path in bundles.mirror.directory.iterdir()} == {"delivery"}
     assert {path.name for path in bundles.image.directory.iterdir()} == image
     assert {path.name for path in bundles.cluster.directory.iterdir()} == {"delivery", "lifecycle_scripts", "manifests"}
+
+
+def test_another_choice_of_versions_is_another_image_and_another_delivery_of_it(
+    platform: Platform, tmp_path: Path
+) -> None:
+    one, other = (
+        make_bundles(tmp_path / name, manifests(platform), {"PYTORCH_VERSION": name}) for name in ("2.12.1", "2.13.0")
+    )
+    assert one.image.content != other.image.content
+    assert one.image_content != other.image_content
+    assert one.base_image_content != other.base_image_content
+    assert one.mirror.content == other.mirror.content
+    assert one.cluster.content == other.cluster.content
 
 
 def test_task_governance_finds_its_teams_where_it_looks_for_them(tmp_path: Path) -> None:

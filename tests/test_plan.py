@@ -14,6 +14,7 @@ from tests.synthesis import EXAMPLES, ROOT, golden_file, resources
 from trainway.cli import app
 from trainway.plan import plan_document
 from trainway.spec.catalogue import load_catalogue
+from trainway.spec.creation import Step, creation_steps, critical_path, durations
 from trainway.spec.loader import load_platform
 
 CATALOGUE = load_catalogue()
@@ -37,6 +38,36 @@ def test_machines_read_the_same_plan_as_people(file: Path) -> None:
     for quota in document["quotas"]:
         assert f"{quota['needed']}  {quota['service']}" in text and quota["name"] in text
     assert not any(line != line.rstrip() for line in text.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("example", "changes", "said"),
+    [
+        (
+            "eks-p5",
+            {},
+            ["train by EFA, fit for GPUDirect, data by TCP (m7i.8xlarge is", "bucket kept; lustre deleted."],
+        ),
+        (
+            "hyperpod-slurm-p5en",
+            {"storage": {"home": {}}},
+            ["train by TCP (the file system has no EFA)", "bucket kept; lustre and home deleted."],
+        ),
+    ],
+)
+def test_the_plan_says_how_data_is_reached_and_what_stays(
+    example: str, changes: dict[str, Any], said: list[str], tmp_path: Path
+) -> None:
+    file = tmp_path / "platform.yaml"
+    file.write_text(yaml.safe_dump(yaml.safe_load((ROOT / "examples" / f"{example}.yaml").read_text()) | changes))
+    text = printed(str(file))
+    assert all(each in text for each in said), text
+
+
+def test_the_plan_has_the_sum_behind_the_prefixes_of_checkpoints() -> None:
+    text = printed(str(ROOT / "examples" / "hyperpod-eks-p5.yaml"))
+    sums = "1044 writers, 7 of its prefixes, on each at most 150 writers × 21 = 3150 of the 3500 requests a second"
+    assert sums in text
 
 
 @pytest.mark.parametrize(
@@ -85,21 +116,24 @@ def test_every_plan_says_how_many_addresses_efa_only_saved() -> None:
     ("changes", "enforced_by"),
     [
         ({"orchestrator": "eks"}, "Kueue"),
+        ({"orchestrator": "eks", "kubernetes": {"queues": "kai"}}, "KAI"),
         ({"orchestrator": "eks", "kubernetes": {"queues": "none"}}, None),
         ({"orchestrator": "hyperpod-eks"}, "task governance"),
         ({"orchestrator": "hyperpod-eks", "hyperpod": {"task_governance": False}}, None),
-        ({"orchestrator": "hyperpod-slurm"}, None),
+        ({"orchestrator": "hyperpod-slurm"}, "Slurm"),
     ],
 )
 def test_the_plan_says_what_teams_are_sure_of_and_who_sees_to_it(
     changes: dict[str, Any], enforced_by: str | None, tmp_path: Path
 ) -> None:
-    platform = {
+    platform: dict[str, Any] = {
         "region": "us-west-2",
         "zones": ["usw2-az2", "usw2-az1"],
         "node_groups": [{"name": "train", "instance_type": "p5.48xlarge", "count": 4}],
         "teams": [{"name": "research", "guarantee": {"p5.48xlarge": 3}}, {"name": "guests", "borrow": False}],
     }
+    if changes["orchestrator"] == "hyperpod-slurm":
+        changes = {**changes, "teams": [{**team, "users": ["ada"]} for team in platform["teams"]]}
     file = tmp_path / "platform.yaml"
     file.write_text(yaml.safe_dump(platform | changes))
     teams = json.loads(printed(str(file), "--json"))["teams"]
@@ -119,3 +153,27 @@ def test_the_plan_names_every_addon_and_chart_that_the_stacks_install(file: Path
     for project in resources(cluster, "AWS::CodeBuild::Project").values():
         variables = {each["Name"]: each["Value"] for each in project["Environment"]["EnvironmentVariables"]}
         assert all(chart in text for chart in str(variables.get("CHARTS", "")).split())
+
+
+@pytest.mark.parametrize("file", EXAMPLES, ids=lambda file: file.stem)
+def test_the_plan_shows_the_longest_way_through_a_deploy_and_which_of_its_times_aws_publishes(file: Path) -> None:
+    deploy = plan_document(load_platform(file), CATALOGUE)["deploy"]
+    text, known = printed(str(file)), durations()
+    assert deploy["minutes"] == sum(step["minutes"] for step in deploy["critical_path"])
+    for step in deploy["critical_path"]:
+        sources = known[step["step"]].sources
+        assert step["published"] is bool(sources)
+        assert f"{step['step']} {'' if sources else '~'}{step['minutes']}" in text
+    shown = {step["step"] for step in (*deploy["critical_path"], *deploy["beside"])}
+    assert shown == {step.name for step in creation_steps(load_platform(file), CATALOGUE)} <= set(known)
+
+
+def test_the_longest_way_is_the_longest_and_not_the_one_with_most_steps() -> None:
+    steps = [
+        Step("first", (), 1, False),
+        Step("slow", (), 10, False),
+        Step("second", ("first",), 2, False),
+        Step("third", ("second",), 3, False),
+        Step("last", ("third", "slow"), 1, False),
+    ]
+    assert [step.name for step in critical_path(steps)] == ["slow", "last"]

@@ -31,7 +31,7 @@ DEFAULT_PLATFORM = Path("platform.yaml")
 def check(file: Annotated[Path, typer.Argument(help="A platform file.")] = DEFAULT_PLATFORM) -> None:
     """Say everything that is wrong with a platform file, or that nothing is."""
     platform = _platform(file)
-    nodes = ", ".join(f"{group.largest} × {group.instance_type}" for group in platform.node_groups)
+    nodes = ", ".join(f"{group.largest} × {' or '.join(group.instance_types)}" for group in platform.node_groups)
     print(f"{file}: {platform.name} in {platform.region} on {platform.orchestrator.value}, up to {nodes}: no problems.")
 
 
@@ -74,18 +74,28 @@ def plan(
 
 @app.command()
 def adopt(
-    vpc_id: Annotated[str, typer.Argument(metavar="VPC", help="The id of a VPC of yours.")],
+    resource: Annotated[str, typer.Argument(metavar="ID", help="The id of a VPC or of a Lustre file system of yours.")],
     file: PlatformFile = DEFAULT_PLATFORM,
     subnet: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME=ID", help="A subnet to use, by a name that `trainway plan` prints."),
     ] = None,
-    security_group: Annotated[str | None, typer.Option(metavar="ID", help="For nodes, instead of a new one.")] = None,
+    security_group: Annotated[
+        str | None,
+        typer.Option(metavar="ID", help="For nodes, instead of a new one; of a file system, the one to use."),
+    ] = None,
     route_table: Annotated[str | None, typer.Option(metavar="ID", help="What new subnets route by.")] = None,
 ) -> None:
-    """Look at a VPC of yours, and print the section that moves the platform into it."""
+    """Look at a VPC or a file system of yours, and print the section that makes the platform use it."""
     import yaml
 
+    if resource.startswith("fs-"):
+        from trainway.adopt_file_system import look_at_file_system
+
+        theirs = look_at_file_system(resource, region=_platform(file).region, security_group_id=security_group)
+        lustre = {"existing": theirs.model_dump(mode="json", exclude_defaults=True)}
+        print(yaml.safe_dump({"storage": {"lustre": lustre}}, sort_keys=False), end="")
+        return
     from trainway.adopt import look_at_network
     from trainway.spec.addressing import plan_addresses
     from trainway.spec.catalogue import load_catalogue
@@ -103,7 +113,7 @@ def adopt(
             fix=f"its subnets are {', '.join(sorted(names))}",
         )
     found = look_at_network(
-        vpc_id,
+        resource,
         platform=platform.name,
         region=platform.region,
         subnets=subnets,

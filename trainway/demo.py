@@ -19,7 +19,7 @@ from pathlib import Path
 
 from training.config import Job
 from trainway.emulator import Emulator, running
-from trainway.launch.hand_off import read_hand_off
+from trainway.launch.hand_off import read_hand_off, read_image
 from trainway.launch.local import job_failed, render_local, run_local
 from trainway.launch.locations import local_roots
 from trainway.launch.run_directory import default_run_directory, make_run_directory
@@ -69,7 +69,7 @@ def _deploy(platform: Platform, platform_file: Path) -> None:
         _run([*cdk, "bootstrap", f"aws://{os.environ['CDK_DEFAULT_ACCOUNT']}/{platform.region}"])
     with _step(f"cdk deploy --all, from {platform_file}"):
         options = ["--require-approval", "never", "--progress", "events", "--context", f"platform={platform_file}"]
-        _run([*cdk, "deploy", "--all", "--concurrency", STACKS_AT_ONCE, *options])
+        _run([*cdk, "deploy", "--all", "--import-existing-resources", "--concurrency", STACKS_AT_ONCE, *options])
 
 
 def _cdk() -> list[str]:
@@ -119,7 +119,8 @@ def _run(command: list[str]) -> None:
 def _read_hand_off(platform: Platform) -> HandOff:
     with _step("reading the hand-off that the deploy wrote"):
         hand_off = read_hand_off(platform)
-        print(f"   │ bucket {hand_off.bucket}, cluster {hand_off.cluster.name}, image {hand_off.image_uri}")
+        image = read_image(platform, hand_off)
+        print(f"   │ bucket {hand_off.bucket}, cluster {hand_off.cluster.name}, image {image}")
     return hand_off
 
 

@@ -7,13 +7,19 @@ from typing import Any
 
 from trainway.manifests.namespace import namespace_of
 from trainway.spec.addons import addon_names
-from trainway.spec.addressing import plan_addresses
+from trainway.spec.addressing import AddressPlan, plan_addresses
 from trainway.spec.catalogue import Catalogue
 from trainway.spec.charts import chart_names
+from trainway.spec.checkpoint_layout import checkpoint_layout
+from trainway.spec.creation import creation_steps, critical_path, minutes
+from trainway.spec.devices import device_counts, ranks_of
 from trainway.spec.endpoints import GATEWAY, interface_endpoints, makes_gateway
+from trainway.spec.group_types import types_of
+from trainway.spec.lustre_clients import transport
 from trainway.spec.platform import Platform
 from trainway.spec.pod_network import pods_of_group
 from trainway.spec.quotas import quota_needs
+from trainway.spec.services import service_facts
 
 Document = dict[str, Any]
 
@@ -39,29 +45,70 @@ def plan_document(platform: Platform, catalogue: Catalogue) -> Document:
         ],
         "endpoints": [*([GATEWAY] if makes_gateway(platform) else []), *interface_endpoints(platform)],
         "node_groups": [_nodes(platform, catalogue, index) for index in range(len(platform.node_groups))],
+        "storage": _storage(platform, catalogue, addresses),
         "addons": list(addon_names(platform)),
         "charts": list(chart_names(platform, catalogue)),
         "teams": _teams(platform),
+        "deploy": _deploy(platform, catalogue),
         "quotas": [vars(need) for need in quota_needs(platform, catalogue)],
     }
 
 
 def _nodes(platform: Platform, catalogue: Catalogue, index: int) -> Document:
     group, orchestrator = platform.node_groups[index], platform.orchestrator
-    instance = catalogue[group.instance_type]
+    instances = types_of(group, catalogue)
+    # Of the devices all types have the same, and of the pods each has at least the fewest.
+    instance = instances[0]
+    pods = min(pods_of_group(group, each, orchestrator) for each in instances)
     return {
         "name": group.name,
         "instance_type": group.instance_type,
+        "or_types": list(group.or_types),
         "max_count": group.largest,
-        "ranks_per_node": instance.ranks,
-        "devices_per_node": dict(instance.devices),
-        "pods_per_node": pods_of_group(group, instance, orchestrator) if orchestrator.is_kubernetes else None,
+        "ranks_per_node": ranks_of(group, instance),
+        "devices_per_node": device_counts(platform, group, catalogue),
+        "pods_per_node": pods if orchestrator.is_kubernetes else None,
+    }
+
+
+def _storage(platform: Platform, catalogue: Catalogue, addresses: AddressPlan) -> Document:
+    """How nodes reach the file system, on how many prefixes checkpoints are written, and what a destroy leaves."""
+    layout, storage = checkpoint_layout(platform, catalogue), platform.storage
+    transports = {group.name: transport(platform, group, catalogue, addresses) for group in platform.node_groups}
+    kept = {"lustre": storage.lustre.existing is not None or storage.lustre.on_destroy == "keep"}
+    if storage.home:
+        kept["home"] = storage.home.on_destroy == "keep"
+    return {
+        "transports": {name: {"by": by, "because": why or None} for name, (by, why) in transports.items()},
+        "checkpoints": {
+            "writers": layout.writers,
+            "requests_each": layout.requests_each,
+            "prefixes": layout.prefixes,
+            "writers_on_a_prefix": layout.writers_on_a_prefix,
+            "requests_on_a_prefix": layout.requests_on_a_prefix,
+            "documented": service_facts().s3.writes_per_prefix,
+        },
+        "kept": ["bucket", *(name for name, is_kept in kept.items() if is_kept)],
+        "deleted": [name for name, is_kept in kept.items() if not is_kept],
+    }
+
+
+def _deploy(platform: Platform, catalogue: Catalogue) -> Document:
+    """The longest way through a first deploy, and how long what is made beside it takes."""
+    steps = creation_steps(platform, catalogue)
+    longest = critical_path(steps)
+    return {
+        "minutes": minutes(longest),
+        "critical_path": [{"step": s.name, "minutes": s.minutes, "published": s.published} for s in longest],
+        "beside": [{"step": s.name, "minutes": s.minutes} for s in steps if s not in longest],
     }
 
 
 def _teams(platform: Platform) -> list[Document]:
     """What each team is sure of, and by whom that is enforced: None where nothing does."""
-    enforced_by = "task governance" if platform.task_governance else "Kueue" if platform.kueue else None
+    shared_by = {"task governance": platform.task_governance, "Kueue": platform.kueue, "KAI": platform.kai}
+    shared_by["Slurm"] = not platform.orchestrator.is_kubernetes
+    enforced_by = next((name for name, is_chosen in shared_by.items() if is_chosen), None)
     return [
         {
             "name": team.name,
@@ -82,7 +129,7 @@ def plan_text(document: Document) -> str:
         for s in document["subnets"]
     ]
     nodes = [
-        [n["name"], n["max_count"], n["instance_type"], n["ranks_per_node"], n["pods_per_node"] or "-", _devices(n)]
+        [n["name"], n["max_count"], _types(n), n["ranks_per_node"], n["pods_per_node"] or "-", _devices(n)]
         for n in document["node_groups"]
     ]
     quotas = [[q["needed"], q["service"], q["code"] or "by name", q["name"]] for q in document["quotas"]]
@@ -95,6 +142,7 @@ def plan_text(document: Document) -> str:
     if document["endpoints"]:
         parts.append(f"VPC endpoints: {', '.join(document['endpoints'])}")
     parts.append(_table(["nodes", "at most", "type", "ranks", "pods", "devices of each"], nodes))
+    parts.append(_storage_text(document["storage"]))
     if document["addons"]:
         parts.append(f"EKS add-ons: {', '.join(document['addons'])}")
     if document["charts"]:
@@ -106,8 +154,40 @@ def plan_text(document: Document) -> str:
         ]
         parts.append(_table(["team", "namespace", "share", "borrows", "guaranteed nodes"], rows))
         parts.append(f"Guarantees are enforced by {teams[0]['enforced_by'] or 'nothing'}.")
-    parts.append(_table(["needed", "service", "quota", "(EC2's count vCPUs, SageMaker's instances)"], quotas))
+    parts.append(_way_through(document["deploy"]))
+    parts.append(
+        _table(
+            ["needed", "service", "quota", "(EC2's count vCPUs, SageMaker's instances, FSx's what they say)"], quotas
+        )
+    )
     return "\n\n".join(parts)
+
+
+def _storage_text(storage: Document) -> str:
+    """The file system's clients, the sum behind the prefixes, and what is kept."""
+    clients = ", ".join(
+        f"{name} by {each['by']}" + (f" ({each['because']})" if each["because"] else "")
+        for name, each in storage["transports"].items()
+    )
+    each = storage["checkpoints"]
+    sums = f"{each['writers_on_a_prefix']} writers × {each['requests_each']} = {each['requests_on_a_prefix']}"
+    deleted = f"; {' and '.join(storage['deleted'])} deleted" if storage["deleted"] else ""
+    return (
+        f"Lustre: {clients}.\n"
+        f"Checkpoints in the bucket: {each['writers']} writers, {each['prefixes']} of its prefixes, on each at most "
+        f"{sums} of the {each['documented']} requests a second that S3 answers on one.\n"
+        f"After a destroy: {' and '.join(storage['kept'])} kept{deleted}."
+    )
+
+
+def _way_through(deploy: Document) -> str:
+    """The critical path as a chain; a figure that is ours and not AWS's has a tilde."""
+    chain = " → ".join(f"{s['step']} {'' if s['published'] else '~'}{s['minutes']}" for s in deploy["critical_path"])
+    beside = ", ".join(f"{s['step']} {s['minutes']}" for s in deploy["beside"])
+    return (
+        f"A first deploy takes {deploy['minutes']} minutes or so, by the longest way through it: {chain}. "
+        f"Beside it: {beside}. (~ an allowance, where AWS publishes no time)"
+    )
 
 
 def _sum(needs: Sequence[Document]) -> str:
@@ -116,6 +196,10 @@ def _sum(needs: Sequence[Document]) -> str:
 
 def _guarantee(team: Document) -> str:
     return ", ".join(f"{count} × {name}" for name, count in team["guarantee"].items()) or "none"
+
+
+def _types(nodes: Document) -> str:
+    return " or ".join((nodes["instance_type"], *nodes["or_types"]))
 
 
 def _devices(nodes: Document) -> str:

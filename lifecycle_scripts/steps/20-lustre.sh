@@ -48,6 +48,11 @@ done
 probe=$target/.trainway-$(hostname)
 # shellcheck disable=SC2016 # expanded by the inner shell
 if ! error=$(timeout 60 bash -c 'echo written >"$1" && [[ "$(<"$1")" == written ]] && rm "$1"' - "$probe" 2>&1); then
+  # Under root squash this is an answer; that all storage servers give theirs shows in what they have left.
+  if [[ "$error" == *"Permission denied"* ]] && timeout 60 df "$target" >/dev/null; then
+    echo "$FSX_MOUNT_PATH is mounted, and root may not write to it"
+    exit 0
+  fi
   echo "$FSX_MOUNT_PATH is mounted but cannot be written within 60 s: ${error:-no answer}"
   exit 1
 fi

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The Slurm daemon of this node's role. Under OnInitComplete HyperPod has configured and started it and the configuration is
-# HyperPod's (an edit of slurm.conf would be reported as drift), so the daemon is only verified; under OnCreate it is started.
+# The Slurm daemon of this node's role. Under OnInitComplete HyperPod has configured and started it, so that it is only
+# verified; under OnCreate it is started.
 #   SLURM_WAIT_SECONDS   how long the daemon may take (default 120)
 set -euo pipefail
 

@@ -9,7 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from delivery.content_hash import PARTS, content_hash
+from delivery.content_hash import ARGUMENTS, PARTS, content_hash
+from trainway.manifests import cluster_manifests
+from trainway.spec.catalogue import Catalogue
+from trainway.spec.image_build import build_arguments
+from trainway.spec.loader import load_versions
+from trainway.spec.platform import Platform
+from trainway.spec.slurm_accounts import slurm_accounts
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 SIDE_PRODUCTS = shutil.ignore_patterns("__pycache__", "*.pyc", ".*_cache")
@@ -49,30 +55,52 @@ class Bundles:
         return self.image.content_of(PARTS["base_image"])
 
     @property
+    def image_arguments(self) -> str:
+        """The file of the arguments that the training image is built with."""
+        return (self.image.directory / ARGUMENTS).read_text(encoding="utf-8")
+
+    @property
     def scripts_content(self) -> str:
         """The hash of the lifecycle scripts."""
         return self.cluster.content_of([SCRIPTS])
 
 
-def make_bundles(directory: Path, manifests: Mapping[str, Mapping[str, Any]]) -> Bundles:
-    """Makes the bundles below a directory that it empties first; the cluster's has `manifests/NAME.json`."""
+def platform_bundles(directory: Path, platform: Platform, catalogue: Catalogue) -> Bundles:
+    """The platform's bundles: with what goes into its Kubernetes, or with the accounts of its Slurm."""
+    kubernetes = platform.orchestrator.is_kubernetes
+    manifests = cluster_manifests(platform, catalogue) if kubernetes else {"slurm-accounts": slurm_accounts(platform)}
+    return make_bundles(directory, manifests, build_arguments(platform, catalogue, load_versions()))
+
+
+def make_bundles(
+    directory: Path, manifests: Mapping[str, Mapping[str, Any]], image_arguments: Mapping[str, str]
+) -> Bundles:
+    """Makes the bundles below a directory that it empties first.
+
+    The cluster's has `manifests/NAME.json`, the image's `image.json` with the arguments that it is built with.
+    """
     shutil.rmtree(directory, ignore_errors=True)
+    sources = [part for part in PARTS["image"] if part != ARGUMENTS]
+    files = {f"manifests/{name}.json": manifest for name, manifest in manifests.items()}
     return Bundles(
         mirror=_bundle(directory / "mirror", [STAGES]),
-        image=_bundle(directory / "image", [STAGES, *PARTS["image"]]),
-        cluster=_bundle(directory / "cluster", [STAGES, SCRIPTS], manifests),
+        image=_bundle(directory / "image", [STAGES, *sources], {ARGUMENTS: image_arguments}),
+        cluster=_bundle(directory / "cluster", [STAGES, SCRIPTS], files),
     )
 
 
-def _bundle(directory: Path, parts: list[str], manifests: Mapping[str, Mapping[str, Any]] | None = None) -> Bundle:
+def _bundle(directory: Path, parts: Sequence[str], files: Mapping[str, Mapping[str, Any]] | None = None) -> Bundle:
+    """A bundle of parts of the repository, and of files that are written as JSON."""
     directory.mkdir(parents=True)
     for part in parts:
+        place = directory / part
+        place.parent.mkdir(parents=True, exist_ok=True)
         if (REPOSITORY / part).is_dir():
-            shutil.copytree(REPOSITORY / part, directory / part, ignore=SIDE_PRODUCTS)
+            shutil.copytree(REPOSITORY / part, place, ignore=SIDE_PRODUCTS)
         else:
-            shutil.copyfile(REPOSITORY / part, directory / part)
-    for name, manifest in (manifests or {}).items():
-        file = directory / "manifests" / f"{name}.json"
+            shutil.copyfile(REPOSITORY / part, place)
+    for name, content in (files or {}).items():
+        file = directory / name
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(json.dumps(manifest, indent=2, sort_keys=True) + "\n", encoding="utf-8")
-    return Bundle(directory, content_hash(directory, [*parts, *(["manifests"] if manifests else [])]))
+        file.write_text(json.dumps(content, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+    return Bundle(directory, content_hash(directory, [*parts, *(files or {})]))

@@ -14,13 +14,16 @@ from stacks.foundation import Foundation
 
 def cluster_stage(scope: Construct, *, foundation: Foundation, control_plane: ControlPlane) -> BuildStage:
     """A stage that reads the mirror and works in the cluster, whose system nodes exist by then."""
-    registry, lustre = foundation.registry, foundation.file_system.lustre.file_system
+    registry, lustre = foundation.registry, foundation.file_system.lustre
     facts = {
-        "TRAINWAY_FSX_ID": lustre.ref,
-        "TRAINWAY_FSX_DNS_NAME": lustre.attr_dns_name,
-        "TRAINWAY_FSX_MOUNT_NAME": lustre.attr_lustre_mount_name,
+        "TRAINWAY_FSX_ID": lustre.file_system_id,
+        "TRAINWAY_FSX_DNS_NAME": lustre.dns_name,
+        "TRAINWAY_FSX_MOUNT_NAME": lustre.mount_name,
         "TRAINWAY_IMAGE": registry.image_uri,
     }
+    if foundation.platform.storage.lustre.dynamic_volumes:
+        facts["TRAINWAY_FSX_SUBNET_ID"] = foundation.network.storage_subnet_id
+        facts["TRAINWAY_FSX_GROUP_ID"] = lustre.security_group_id
     return BuildStage(
         scope,
         "ClusterStage",

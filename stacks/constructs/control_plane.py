@@ -16,10 +16,10 @@ from stacks.constructs.launch_template import system_launch_template
 from stacks.constructs.node_security_groups import allow_itself
 from stacks.constructs.trust import service
 from trainway.manifests.chart_values import NODES_LABEL
+from trainway.manifests.kai import NOT_FOR_KAI
 from trainway.spec.addons import BEFORE_NODES, ON_NODES
 from trainway.spec.catalogue import Catalogue, Instance
 from trainway.spec.platform import Platform
-from trainway.spec.sections.kubernetes import SystemNodes
 
 SYSTEM_VOLUME_GIB = 100
 CLUSTER_ADMIN = "cluster-access-policy/AmazonEKSClusterAdminPolicy"
@@ -44,7 +44,7 @@ class ControlPlane(Construct):
         super().__init__(scope, id)
         name, kubernetes, closed = platform.name, platform.kubernetes_or_default, platform.network.is_closed
         self.name = name
-        self._orchestrator = platform.orchestrator
+        self._platform = platform
         role = iam.Role(
             self,
             "Role",
@@ -105,8 +105,7 @@ class ControlPlane(Construct):
         allow_itself(self.cluster, self.security_group_id, ingress=False)
         networking = [self._addon(name) for name in BEFORE_NODES]
         self.node_role = self._node_role()
-        nodes = kubernetes.system_nodes
-        system = self._system_nodes(nodes, catalogue[nodes.instance_type], subnet_ids)
+        system = self._system_nodes(platform, catalogue[kubernetes.system_nodes.instance_type], subnet_ids)
         for addon in networking:
             system.add_resource_dependency(addon)
         for name_on_nodes in ON_NODES:
@@ -142,14 +141,14 @@ class ControlPlane(Construct):
         )
 
     def _addon(self, name: str) -> eks.CfnAddon:
-        return eks_addon(self, name, cluster=self.cluster, orchestrator=self._orchestrator)
+        return eks_addon(self, name, cluster=self.cluster, platform=self._platform)
 
     def _node_role(self) -> iam.Role:
         policies = [
             "AmazonEKSWorkerNodePolicy",
             "AmazonEC2ContainerRegistryPullOnly",
             "AmazonSSMManagedInstanceCore",
-            *([CNI_POLICY] if self._orchestrator.is_hyperpod else []),
+            *([CNI_POLICY] if self._platform.orchestrator.is_hyperpod else []),
         ]
         role = iam.Role(
             self,
@@ -161,7 +160,8 @@ class ControlPlane(Construct):
         acknowledge_managed_policies(role, reason, *policies)
         return role
 
-    def _system_nodes(self, nodes: SystemNodes, instance: Instance, subnet_ids: list[str]) -> eks.CfnNodegroup:
+    def _system_nodes(self, platform: Platform, instance: Instance, subnet_ids: list[str]) -> eks.CfnNodegroup:
+        nodes = platform.kubernetes_or_default.system_nodes
         template = system_launch_template(
             self, "SystemTemplate", name=self.name, instance=instance, root_volume_gib=SYSTEM_VOLUME_GIB
         )
@@ -180,5 +180,5 @@ class ControlPlane(Construct):
                 min_size=nodes.count, desired_size=nodes.count, max_size=nodes.count + 1
             ),
             node_repair_config=eks.CfnNodegroup.NodeRepairConfigProperty(enabled=True),
-            labels={NODES_LABEL: "system"},
+            labels={NODES_LABEL: "system", **(NOT_FOR_KAI if platform.kai else {})},
         )

@@ -9,11 +9,12 @@ from aws_cdk import aws_iam as iam
 from constructs import Construct
 
 from stacks.constructs.acknowledge import acknowledge_managed_policies
-from stacks.constructs.permissions import Permission, grant, needs_policies
+from stacks.constructs.permissions import Permission, grant, needs_policies, regional_arn
 from stacks.constructs.trust import pods
+from trainway.manifests.lustre_volume import OWNER_TAG
 from trainway.spec.addons import FSX_DRIVER, VPC_CNI
+from trainway.spec.platform import Platform
 from trainway.spec.pod_network import cni_settings
-from trainway.spec.sections.orchestrator import Orchestrator
 
 NAMESPACE = "kube-system"
 CNI_POLICY = "AmazonEKS_CNI_Policy"
@@ -23,8 +24,9 @@ CNI_ACCOUNT = "aws-node"
 FSX_DRIVER_ACCOUNT = "fsx-csi-controller-sa"
 
 
-def eks_addon(scope: Construct, name: str, *, cluster: eks.CfnCluster, orchestrator: Orchestrator) -> eks.CfnAddon:
+def eks_addon(scope: Construct, name: str, *, cluster: eks.CfnCluster, platform: Platform) -> eks.CfnAddon:
     """The add-on in its default version for the cluster, which AWS keeps compatible."""
+    orchestrator = platform.orchestrator
     settings = {"env": dict(cni_settings(orchestrator))} if name == VPC_CNI else {}
     addon = eks.CfnAddon(
         scope,
@@ -35,7 +37,7 @@ def eks_addon(scope: Construct, name: str, *, cluster: eks.CfnCluster, orchestra
         resolve_conflicts="OVERWRITE",
     )
     if name == FSX_DRIVER:
-        role = _fsx_driver_role(scope, cluster)
+        role = _fsx_driver_role(scope, cluster, platform)
         _identify(addon, FSX_DRIVER_ACCOUNT, role)
         needs_policies(addon, role)
     # HyperPod wants what the CNI does in the execution role of its nodes, where it checks that it is.
@@ -60,10 +62,23 @@ def _cni_role(scope: Construct, cluster: eks.CfnCluster) -> iam.Role:
     return role
 
 
-def _fsx_driver_role(scope: Construct, cluster: eks.CfnCluster) -> iam.Role:
-    """The driver mounts an existing file system; it needs to describe it, and to create nothing."""
+def _fsx_driver_role(scope: Construct, cluster: eks.CfnCluster, platform: Platform) -> iam.Role:
+    """The driver mounts an existing file system, for which it describes it; where volumes are made for claims, it makes
+    file systems with the platform's tag, and changes and deletes those.
+
+    https://github.com/kubernetes-sigs/aws-fsx-csi-driver/blob/master/docs/install.md
+    https://docs.aws.amazon.com/fsx/latest/LustreGuide/using-tags-fsx.html (both read 2026-11-21)
+    """
     driver = pods(cluster_arn=cluster.attr_arn, service_account=FSX_DRIVER_ACCOUNT, namespaces=[NAMESPACE])
     role = iam.Role(scope, "FsxDriverRole", assumed_by=driver)
     listing = "fsx:DescribeFileSystems lists, and a list has no resource type."
     grant(role, Permission(("fsx:DescribeFileSystems",), ("*",), because=listing))
+    if platform.storage.lustre.dynamic_volumes:
+        file_systems, made = (regional_arn("fsx", "file-system/*"),), "File systems get their ids when they are made."
+        for actions, condition in (
+            (("fsx:CreateFileSystem", "fsx:TagResource"), "aws:RequestTag"),
+            (("fsx:DeleteFileSystem", "fsx:UpdateFileSystem"), "aws:ResourceTag"),
+        ):
+            ours = {"StringEquals": {f"{condition}/{OWNER_TAG}": platform.name}}
+            grant(role, Permission(actions, file_systems, because=made, conditions=ours))
     return role

@@ -7,7 +7,13 @@ from aws_cdk import aws_ssm as ssm
 from constructs import Construct
 
 from stacks.foundation import Foundation
+from trainway.manifests.device_claims import claims_of_a_node
+from trainway.manifests.queue_labels import queue_labels
+from trainway.manifests.training_runtime import runtime_of
 from trainway.spec import handoff
+from trainway.spec.checkpoint_layout import GBPS_EACH, PART_BYTES, checkpoint_layout
+from trainway.spec.devices import devices_of, ranks_of
+from trainway.spec.sections.node_group import NodeGroup
 from trainway.spec.sections.storage import MOUNT_PATH
 
 
@@ -16,27 +22,32 @@ def write_hand_off(
 ) -> None:
     """Puts the hand-off document at the platform's parameter, and its name into the stack's outputs."""
     platform, lustre = foundation.platform, foundation.file_system.lustre
-    file_system = lustre.file_system
+    more = platform.storage.lustre.dynamic_volumes
     document = handoff.HandOff(
         platform=platform.name,
         orchestrator=platform.orchestrator.value,
         region=platform.region,
         bucket=foundation.storage.bucket.bucket_name,
         file_system=handoff.FileSystem(
-            file_system_id=file_system.ref,
-            dns_name=file_system.attr_dns_name,
-            mount_name=file_system.attr_lustre_mount_name,
+            file_system_id=lustre.file_system_id,
+            dns_name=lustre.dns_name,
+            mount_name=lustre.mount_name,
             mount_path=MOUNT_PATH,
             associations=tuple(lustre.associations),
+            subnet_id=foundation.network.storage_subnet_id if more else None,
+            security_group_id=lustre.security_group_id if more else None,
+        ),
+        checkpoints=handoff.Checkpoints(
+            prefixes=checkpoint_layout(platform, foundation.catalogue).prefixes,
+            part_bytes=PART_BYTES,
+            gbps_each=GBPS_EACH,
         ),
         image_uri=foundation.registry.image_uri,
-        cluster=handoff.Cluster(name=platform.name, arn=cluster_arn, namespaces=namespaces),
-        node_groups=tuple(
-            handoff.Nodes(
-                name=group.name, instance_type=group.instance_type, count=group.count, max_count=group.largest
-            )
-            for group in platform.node_groups
+        image_parameter=handoff.image_parameter_name(platform.name),
+        cluster=handoff.Cluster(
+            name=platform.name, arn=cluster_arn, namespaces=namespaces, job_labels=queue_labels(platform)
         ),
+        node_groups=tuple(_nodes(foundation, group) for group in platform.node_groups),
         teams=tuple(team.name for team in platform.teams),
     )
     name = handoff.parameter_name(platform.name)
@@ -51,3 +62,24 @@ def write_hand_off(
         value=cdk.Stack.of(scope).to_json_string(document.model_dump(mode="json")),
     )
     cdk.CfnOutput(scope, "HandOffParameter", value=name, description="The SSM parameter that launchers read")
+
+
+def _nodes(foundation: Foundation, group: NodeGroup) -> handoff.Nodes:
+    platform, catalogue = foundation.platform, foundation.catalogue
+    nodes = handoff.Nodes(
+        name=group.name,
+        instance_type=group.instance_type,
+        or_types=group.or_types,
+        count=group.count,
+        max_count=group.largest,
+        ranks=ranks_of(group, catalogue[group.instance_type]),
+    )
+    if not platform.orchestrator.is_kubernetes:
+        return nodes
+    requested = {each.resource: each.count for each in devices_of(platform, group, catalogue) if not each.device_class}
+    in_kubernetes = {
+        "devices": requested,
+        "claims": claims_of_a_node(platform, group, catalogue),
+        "runtime": runtime_of(platform, group, catalogue),
+    }
+    return nodes.model_copy(update=in_kubernetes)

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from aws_cdk import aws_fsx as fsx
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_sagemaker as sagemaker
 from constructs import Construct
 
+from stacks.constructs.hyperpod_patching import patching
 from stacks.constructs.hyperpod_volumes import let_autoscaler_encrypt_volumes, storage
 from stacks.constructs.permissions import Permission, grant, regional_arn
 from stacks.constructs.trust import service
 from trainway.manifests.chart_values import NODES_LABEL
 from trainway.spec.capacity import TrainingPlan
 from trainway.spec.catalogue import Instance, InterfaceKind
-from trainway.spec.sections.hyperpod import HyperPod, Patching
+from trainway.spec.health_checks import deep_health_checks
+from trainway.spec.sections.hyperpod import HyperPod
 from trainway.spec.sections.node_group import NodeGroup
 
 Cluster = sagemaker.CfnCluster
@@ -39,6 +41,7 @@ def instance_group(
     *,
     name: str,
     instance: Instance,
+    or_instances: Sequence[Instance] = (),
     count: int,
     role: iam.IRole,
     scripts: LifeCycleScripts,
@@ -48,15 +51,23 @@ def instance_group(
     settings: HyperPod,
     group: NodeGroup | None = None,
     slurm: Cluster.ClusterSlurmConfigProperty | None = None,
-    lustre: fsx.CfnFileSystem | None = None,
+    mounts: Sequence[Cluster.ClusterInstanceStorageConfigProperty] = (),
 ) -> Cluster.ClusterInstanceGroupProperty:
-    """One instance group; `group` is None for nodes that the platform adds, `slurm` and `lustre` are None under EKS."""
+    """One instance group; `group` is None for nodes that the platform adds. Under EKS there is no `slurm`, no `mounts`.
+
+    Where there is no `instance` to be had, HyperPod takes the first of `or_instances` that there is.
+    """
     capacity = group.capacity if group else "on-demand"
+    checks = deep_health_checks(group, instance, settings, kubernetes=slurm is None) if group else ()
+    types = [str(each.hyperpod_name) for each in (instance, *or_instances)]
     return Cluster.ClusterInstanceGroupProperty(
         instance_group_name=name,
-        instance_type=instance.hyperpod_name,
+        instance_type=None if or_instances else instance.hyperpod_name,
+        instance_requirements=Cluster.InstanceRequirementsProperty(instance_types=types) if or_instances else None,
         instance_count=count,
+        min_instance_count=(group.min_count or None) if group else None,
         image_id=group.image_id if group else None,
+        image_release_version=group.image_version if group else None,
         execution_role=role.role_arn,
         life_cycle_config=Cluster.ClusterLifeCycleConfigProperty(
             source_s3_uri=scripts.source_s3_uri,
@@ -65,13 +76,13 @@ def instance_group(
         ),
         training_plan_arn=capacity.training_plan if isinstance(capacity, TrainingPlan) else None,
         capacity_requirements=Cluster.ClusterCapacityRequirementsProperty(spot={}) if capacity == "spot" else None,
-        on_start_deep_health_checks=_deep_health_checks(instance, settings) if slurm is None else None,
-        scheduled_update_config=_patching(settings.patching) if settings.patching else None,
+        on_start_deep_health_checks=list(checks) or None,
         override_vpc_config=Cluster.VpcConfigProperty(security_group_ids=security_group_ids, subnets=[subnet_id]),
         network_interface=_efa_only(instance),
-        instance_storage_configs=storage(root_volume_gib, settings.volume_key, lustre),
+        instance_storage_configs=[*storage(root_volume_gib, settings.volume_key), *mounts],
         kubernetes_config=_kubernetes(name, instance) if slurm is None else None,
         slurm_config=slurm,
+        **patching(settings, group, kubernetes=slurm is None),
     )
 
 
@@ -99,27 +110,6 @@ def autoscaler_role(scope: Construct, id: str, settings: HyperPod) -> iam.Role:
     grant(role, Permission(change, (clusters,), because="The cluster gets its id when it is made, with this role."))
     let_autoscaler_encrypt_volumes(role, settings)
     return role
-
-
-def _deep_health_checks(instance: Instance, settings: HyperPod) -> list[str] | None:
-    """Stress the accelerators and the fabric of a node before a job finds out."""
-    return list(settings.deep_health_checks) or None if instance.accelerator else None
-
-
-def _patching(patching: Patching) -> Cluster.ScheduledUpdateConfigProperty:
-    """Some nodes at a time, and back to the image before when an alarm rings."""
-    batch = Cluster.CapacitySizeConfigProperty(type="INSTANCE_COUNT", value=patching.batch)
-    alarms = [Cluster.AlarmDetailsProperty(alarm_name=name) for name in patching.rollback_alarms]
-    return Cluster.ScheduledUpdateConfigProperty(
-        schedule_expression=patching.schedule,
-        deployment_config=Cluster.DeploymentConfigProperty(
-            rolling_update_policy=Cluster.RollingUpdatePolicyProperty(
-                maximum_batch_size=batch, rollback_maximum_batch_size=batch
-            ),
-            wait_interval_in_seconds=patching.wait_minutes * 60,
-            auto_rollback_configuration=alarms or None,
-        ),
-    )
 
 
 def _efa_only(instance: Instance) -> Cluster.ClusterNetworkInterfaceProperty | None:

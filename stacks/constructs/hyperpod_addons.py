@@ -17,6 +17,7 @@ from stacks.constructs.task_governance import task_governance
 from stacks.constructs.trust import pods
 from trainway.spec.addons import CERT_MANAGER, OBSERVABILITY, TASK_GOVERNANCE, TRAINING_OPERATOR
 from trainway.spec.catalogue import Catalogue
+from trainway.spec.group_types import all_types
 from trainway.spec.platform import Platform
 
 OPERATOR_NAMESPACE = "aws-hyperpod"
@@ -108,7 +109,7 @@ def _collected(workspace: aps.CfnWorkspace, platform: Platform, catalogue: Catal
     1.architectures/7.sagemaker-hyperpod-eks/terraform-modules/hyperpod-eks-tf, and its README for the levels; what they
     mean: https://docs.aws.amazon.com/sagemaker/latest/dg/hyperpod-observability-cluster-metrics.html (read 2026-11-21)
     """
-    has_fabric = any(catalogue[group.instance_type].efa_interfaces for group in platform.node_groups)
+    has_fabric = any(instance.efa_interfaces for instance in all_types(platform, catalogue))
     levels = {
         "trainingMetrics": "BASIC",
         "inferenceMetrics": "BASIC",

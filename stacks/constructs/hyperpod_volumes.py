@@ -1,4 +1,4 @@
-"""The volumes of HyperPod's nodes, and who may encrypt them with a key of one's own."""
+"""What HyperPod's nodes have of storage, and who may encrypt their volumes with a key of one's own."""
 
 from __future__ import annotations
 
@@ -6,15 +6,17 @@ from collections.abc import Mapping
 from typing import Any
 
 import aws_cdk as cdk
-from aws_cdk import aws_fsx as fsx
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_sagemaker as sagemaker
 
+from stacks.constructs.home import HomeFileSystem
+from stacks.constructs.lustre import LustreFileSystem
 from stacks.constructs.permissions import Permission, grant
 from trainway.spec.sections.hyperpod import HyperPod
-from trainway.spec.sections.storage import MOUNT_PATH
+from trainway.spec.sections.storage import HOME_PATH, MOUNT_PATH
 
 Cluster = sagemaker.CfnCluster
+StorageConfig = Cluster.ClusterInstanceStorageConfigProperty
 
 # What HyperPod hands on to EBS with a grant, when Karpenter adds nodes: the page of `let_autoscaler_encrypt_volumes`.
 GRANTED_TO_VOLUMES = (
@@ -28,22 +30,30 @@ GRANTED_TO_VOLUMES = (
 )
 
 
-def storage(
-    volume_gib: int, key: str | None, lustre: fsx.CfnFileSystem | None
-) -> list[Cluster.ClusterInstanceStorageConfigProperty]:
-    """A second volume for images and scratch; under Slurm also the mount, which the service then owns.
+def storage(volume_gib: int, key: str | None) -> list[StorageConfig]:
+    """A second volume for images and scratch.
 
     The root volume is the service's own, and of the size that it chooses: it is named only to be given a key.
     """
     volumes = [Cluster.ClusterEbsVolumeConfigProperty(volume_size_in_gb=volume_gib, volume_kms_key_id=key)]
     if key is not None:
         volumes.append(Cluster.ClusterEbsVolumeConfigProperty(root_volume=True, volume_kms_key_id=key))
-    configs = [Cluster.ClusterInstanceStorageConfigProperty(ebs_volume_config=volume) for volume in volumes]
-    if lustre is not None:
-        mount = Cluster.ClusterFsxLustreConfigProperty(
-            dns_name=lustre.attr_dns_name, mount_name=lustre.attr_lustre_mount_name, mount_path=MOUNT_PATH
-        )
-        configs.append(Cluster.ClusterInstanceStorageConfigProperty(fsx_lustre_config=mount))
+    return [StorageConfig(ebs_volume_config=volume) for volume in volumes]
+
+
+def mounts(lustre: LustreFileSystem, home: HomeFileSystem | None) -> list[StorageConfig]:
+    """The file systems of Slurm's nodes, which the service mounts; one of each kind, and on new nodes only.
+
+    https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-ref.html#sagemaker-hyperpod-ref-slurm-fsx-config
+    (read 2026-11-21)
+    """
+    fast = Cluster.ClusterFsxLustreConfigProperty(
+        dns_name=lustre.dns_name, mount_name=lustre.mount_name, mount_path=MOUNT_PATH
+    )
+    configs = [StorageConfig(fsx_lustre_config=fast)]
+    if home:
+        own = Cluster.ClusterFsxOpenZfsConfigProperty(dns_name=home.dns_name, mount_path=HOME_PATH)
+        configs.append(StorageConfig(fsx_open_zfs_config=own))
     return configs
 
 

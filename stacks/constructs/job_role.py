@@ -7,10 +7,10 @@ from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
 from stacks.constructs.control_plane import ControlPlane
-from stacks.constructs.lustre import MIRRORED_PREFIXES
 from stacks.constructs.permissions import Permission, grant
 from stacks.constructs.trust import pods
 from trainway.manifests.namespace import SERVICE_ACCOUNT
+from trainway.spec.sections.storage import MIRRORED_PREFIXES
 
 
 def data_permissions(bucket: s3.IBucket) -> list[Permission]:

@@ -10,6 +10,7 @@ from aws_cdk import Fn
 from aws_cdk import aws_ec2 as ec2
 from constructs import Construct
 
+from stacks.constructs.bundle import REPOSITORY
 from trainway.spec.capacity import CapacityBlock, Reservation
 from trainway.spec.catalogue import Instance, InterfaceKind
 from trainway.spec.pod_network import SYSTEM_PODS
@@ -25,7 +26,15 @@ Content-Type: multipart/mixed; boundary="TRAINWAY"
 Content-Type: application/node.eks.aws
 
 {node_config}
---TRAINWAY--
+{more}--TRAINWAY--
+"""
+# Run once, when the node boots for the first time.
+LUSTRE_TOOLS = "command -v lnetctl >/dev/null || dnf install --assumeyes --quiet lustre-client"
+SCRIPT = """\
+--TRAINWAY
+Content-Type: text/x-shellscript
+
+{script}
 """
 
 
@@ -39,6 +48,8 @@ def training_launch_template(
     pods: int,
     coordinates: Mapping[str, str],
     security_group_ids: list[str],
+    lustre_efa_interfaces: int = 0,
+    parallel_image_pull: bool = False,
 ) -> ec2.CfnLaunchTemplate:
     """A launch template for one node group; `pods` is the most that a node runs, for which its subnet was sized.
 
@@ -67,8 +78,9 @@ def training_launch_template(
             else None,
             **_common(
                 f"{name}/{group.name}",
-                _node_config(instance, pods, coordinates if group.image_id else None),
+                _node_config(instance, pods, coordinates if group.image_id else None, parallel_image_pull),
                 root_volume_gib=group.root_volume_gib,
+                script=_lustre_over_efa(lustre_efa_interfaces) if lustre_efa_interfaces else None,
             ),
         ),
     )
@@ -83,9 +95,21 @@ def system_launch_template(
     return ec2.CfnLaunchTemplate(scope, id, launch_template_data=data)
 
 
-def _common(name: str, node_config: str, *, root_volume_gib: int) -> dict[str, Any]:
+def _lustre_over_efa(interfaces: int) -> str:
+    """The script that HyperPod's nodes run too, with its argument, and with Lustre's tools, which EKS's images lack.
+
+    They come from Amazon Linux's own repository, which is in S3, and so within reach of a closed network.
+    https://docs.aws.amazon.com/fsx/latest/LustreGuide/install-lustre-client.html (read 2026-11-21)
+    """
+    script = (REPOSITORY / "lifecycle_scripts" / "lustre_efa.sh").read_text(encoding="utf-8")
+    shebang, _, rest = script.partition("\n")
+    return "\n".join((shebang, f"set -- {interfaces}", LUSTRE_TOOLS, rest))
+
+
+def _common(name: str, node_config: str, *, root_volume_gib: int, script: str | None = None) -> dict[str, Any]:
     """What every node has."""
     template = ec2.CfnLaunchTemplate
+    more = SCRIPT.format(script=script) if script else ""
     return {
         "block_device_mappings": [
             template.BlockDeviceMappingProperty(
@@ -100,7 +124,7 @@ def _common(name: str, node_config: str, *, root_volume_gib: int) -> dict[str, A
             # Pods are one hop further from the metadata service than the node is.
             http_put_response_hop_limit=2,
         ),
-        "user_data": Fn.base64(USER_DATA.format(node_config=node_config)),
+        "user_data": Fn.base64(USER_DATA.format(node_config=node_config, more=more)),
         "tag_specifications": [
             template.TagSpecificationProperty(resource_type=kind, tags=[{"key": "Name", "value": name}])
             for kind in ("instance", "volume")
@@ -124,7 +148,12 @@ def _interfaces(
     ]
 
 
-def _node_config(instance: Instance, pods: int, coordinates: Mapping[str, str] | None = None) -> str:
+def _node_config(
+    instance: Instance,
+    pods: int,
+    coordinates: Mapping[str, str] | None = None,
+    parallel_image_pull: bool = False,
+) -> str:
     spec: dict[str, Any] = {"kubelet": {"config": {"maxPods": pods}}}
     if coordinates:
         spec["cluster"] = dict(coordinates)
@@ -136,6 +165,13 @@ def _node_config(instance: Instance, pods: int, coordinates: Mapping[str, str] |
     if instance.instance_store:
         # Container images and pod storage go to the instance's own NVMe disks.
         spec["instance"] = {"localStorage": {"strategy": "RAID0"}}
+        if parallel_image_pull and instance.accelerator:
+            # SOCI's parallel mode, for any image. Its layers go to the same disks: with less than 600 MiB/s it would be
+            # slower than one layer after the other.
+            # https://aws.amazon.com/blogs/containers/introducing-seekable-oci-parallel-pull-mode-for-amazon-eks/
+            # https://github.com/awslabs/amazon-eks-ami/blob/main/nodeadm/doc/api.md#feature (both read 2026-11-21)
+            # https://docs.convox.com/configuration/rack-parameters/aws/fast_image_pull_enable (read 2026-11-21)
+            spec["featureGates"] = {"FastImagePull": True}
     config = {"apiVersion": "node.eks.aws/v1alpha1", "kind": "NodeConfig", "spec": spec}
     return yaml.safe_dump(config, sort_keys=False)
 

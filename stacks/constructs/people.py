@@ -15,7 +15,7 @@ from stacks.constructs.control_plane import ControlPlane
 from stacks.constructs.job_role import data_permissions
 from stacks.constructs.permissions import Permission, grant, regional_arn
 from trainway.spec.groups import VIEWERS, members_group
-from trainway.spec.handoff import parameter_name
+from trainway.spec.handoff import image_parameter_name, parameter_name
 from trainway.spec.platform import Platform
 
 
@@ -63,8 +63,9 @@ def _role(
     """What `aws eks update-kubeconfig` and `trainway launch` ask AWS; the rest is said by Kubernetes."""
     trusted = iam.CompositePrincipal(*(iam.ArnPrincipal(person) for person in persona.people))
     role = iam.Role(scope, id, assumed_by=trusted, description=f"{persona.name} of {platform.name}")
-    hand_off = regional_arn("ssm", f"parameter{parameter_name(platform.name)}")
-    grant(role, Permission(("eks:DescribeCluster",), (cluster_arn,)), Permission(("ssm:GetParameter",), (hand_off,)))
+    names = (parameter_name(platform.name), image_parameter_name(platform.name))
+    read = Permission(("ssm:GetParameter",), tuple(regional_arn("ssm", f"parameter{name}") for name in names))
+    grant(role, Permission(("eks:DescribeCluster",), (cluster_arn,)), read)
     if persona.moves_data:
         grant(role, *data_permissions(bucket))
     return role

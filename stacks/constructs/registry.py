@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from typing import Any
 
 import aws_cdk as cdk
@@ -17,6 +18,8 @@ from trainway.spec.platform import Platform
 # What delivery/base_image.sh builds: the training image as far as it needs the internet.
 BASE_IMAGE = "training-base"
 PULL = ("ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:DescribeImages", "ecr:GetDownloadUrlForLayer")
+COPY = ("ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer")
+AWS_REGISTRY = r"(\d{12})\.dkr\.ecr\.([a-z0-9-]+)\.amazonaws\.com/(.+)"
 LOG_IN = Permission(("ecr:GetAuthorizationToken",), ("*",), because="ecr:GetAuthorizationToken has no resource type.")
 PUSH = ("ecr:CompleteLayerUpload", "ecr:InitiateLayerUpload", "ecr:PutImage", "ecr:UploadLayerPart")
 
@@ -50,11 +53,25 @@ def mirrored_names(platform: Platform, charts: tuple[str, ...]) -> list[str]:
     return images + packed + ([BASE_IMAGE] if platform.network.is_closed else [])
 
 
+def source_permissions(charts: tuple[str, ...]) -> list[Permission]:
+    """What a role needs to copy the charts' images that are in ECR registries of AWS's own accounts.
+
+    https://docs.aws.amazon.com/eks/latest/userguide/add-ons-images.html (read 2026-11-21)
+    """
+    mirror = _mirror_list()
+    used = {value["image"] for chart in mirror["charts"] if chart["chart"] in charts for value in chart["image_values"]}
+    found = [re.fullmatch(AWS_REGISTRY, image["repository"]) for image in mirror["images"] if image["name"] in used]
+    arns = tuple(f"arn:{cdk.Aws.PARTITION}:ecr:{each[2]}:{each[1]}:repository/{each[3]}" for each in found if each)
+    return [Permission(COPY, arns)] if arns else []
+
+
 def registry_permissions(repositories: list[ecr.Repository], *, push: bool) -> list[Permission]:
-    """What a role needs to pull from the repositories, or to push to them as well.
+    """What a role needs to pull from the repositories, or to push to them as well; nothing where there are none.
 
     https://docs.aws.amazon.com/service-authorization/latest/reference/list_amazonelasticcontainerregistry.html
     """
+    if not repositories:
+        return []
     arns = tuple(each.repository_arn for each in repositories)
     return [LOG_IN, Permission(PULL + (PUSH if push else ()), arns)]
 

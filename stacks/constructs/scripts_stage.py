@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import aws_cdk as cdk
 from constructs import Construct
 
@@ -9,10 +11,12 @@ from stacks.constructs.build_stage import BuildStage
 from stacks.constructs.hyperpod import LifeCycleScripts
 from stacks.constructs.permissions import Permission
 from stacks.foundation import Foundation
+from trainway.spec.lustre_clients import efa_interfaces
 from trainway.spec.sections.orchestrator import Orchestrator
 from trainway.spec.sections.storage import MOUNT_PATH
 
 SCRIPTS_PREFIX = "lifecycle_scripts"
+SLURM_ACCOUNTS = f"{SCRIPTS_PREFIX}/slurm-accounts.json"
 CONTROLLER_GROUP, LOGIN_GROUP = "controller", "login"
 
 
@@ -26,17 +30,20 @@ def scripts_stage(scope: Construct, foundation: Foundation, scripts: LifeCycleSc
     """A stage that may write below the scripts' prefix and nowhere else."""
     platform, storage = foundation.platform, foundation.storage
     slurm = platform.orchestrator is Orchestrator.HYPERPOD_SLURM
-    lustre = foundation.file_system.lustre.file_system
+    lustre = foundation.file_system.lustre
     environment = {
         "LIFECYCLE_S3_URI": scripts.source_s3_uri,
         "ORCHESTRATOR": platform.orchestrator.value,
+        "LUSTRE_EFA_INTERFACES": json.dumps(efa_interfaces(platform, foundation.catalogue), sort_keys=True),
         # Under Slurm the service mounts the file system itself; under Kubernetes the CSI driver does, in each pod.
         **(
             {
-                "FSX_DNS_NAME": lustre.attr_dns_name,
-                "FSX_MOUNT_NAME": lustre.attr_lustre_mount_name,
+                "FSX_DNS_NAME": lustre.dns_name,
+                "FSX_MOUNT_NAME": lustre.mount_name,
                 "FSX_MOUNT_PATH": MOUNT_PATH,
                 "FSX_MOUNTED_BY": "service",
+                "SLURM_ACCOUNTS_S3_URI": f"s3://{storage.bucket.bucket_name}/{SLURM_ACCOUNTS}",
+                "SLURM_ACCOUNTS_REGION": platform.region,
                 "CONTROLLER_GROUP": CONTROLLER_GROUP,
                 **({"LOGIN_GROUP": LOGIN_GROUP} if platform.slurm_or_default.login else {}),
             }

@@ -44,7 +44,8 @@ def task_governance(
         policy.add_resource_dependency(after)
     nodes = Counter[str]()
     for group in platform.node_groups:
-        nodes[group.instance_type] += group.largest
+        # A limit to what is borrowed: of any of its types the group may come to have as many.
+        nodes.update(dict.fromkeys(group.instance_types, group.largest))
     for team in platform.teams:
         quota = cdk.CfnResource(
             scope,

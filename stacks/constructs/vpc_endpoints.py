@@ -7,13 +7,17 @@ from ipaddress import IPv4Network
 
 import aws_cdk as cdk
 from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_iam as iam
 from constructs import Construct
 
 from trainway.spec.endpoints import GATEWAY
 
+# Of what is not the account's own, such as ECR's layers, packages, agents' updates and public corpora.
+READS = ("s3:GetObject", "s3:GetObjectAttributes", "s3:GetObjectVersion", "s3:GetBucketLocation", "s3:ListBucket")
+
 
 def gateway_endpoint(scope: Construct, *, platform: str, vpc_id: str, route_table_ids: list[str]) -> None:
-    """The gateway endpoint of S3: free, and in the way of nothing else."""
+    """The gateway endpoint of S3: free, and no way to write to a bucket of another account."""
     ec2.CfnVPCEndpoint(
         scope,
         "S3Endpoint",
@@ -22,7 +26,28 @@ def gateway_endpoint(scope: Construct, *, platform: str, vpc_id: str, route_tabl
         vpc_endpoint_type="Gateway",
         tags=_named(platform, GATEWAY),
         route_table_ids=route_table_ids,
+        policy_document=iam.PolicyDocument(statements=_gateway_statements()),
     )
+
+
+def _gateway_statements() -> list[iam.PolicyStatement]:
+    """What passes: anything with the account's own buckets, reading others, and what builds tell CloudFormation.
+
+    What one may do is up to roles and buckets; this is about where data may go, whoever takes it there.
+    https://docs.aws.amazon.com/vpc/latest/privatelink/vpc-endpoints-s3.html#bucket-policies-s3
+    https://docs.aws.amazon.com/AmazonECR/latest/userguide/vpc-endpoints.html#ecr-setting-up-s3-gateway
+    https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/vpc-interface-endpoints.html
+    https://docs.aws.amazon.com/systems-manager/latest/userguide/ssm-agent-technical-details.html#ssm-agent-minimum-s3-permissions
+    (all read 2026-11-21)
+    """
+    signals = f"arn:{cdk.Aws.PARTITION}:s3:::cloudformation-waitcondition-{cdk.Aws.REGION}/*"
+    anybody = [iam.AnyPrincipal()]
+    own = {"StringEquals": {"aws:ResourceAccount": cdk.Aws.ACCOUNT_ID}}
+    return [
+        iam.PolicyStatement(sid="OwnBuckets", principals=anybody, actions=["s3:*"], resources=["*"], conditions=own),
+        iam.PolicyStatement(sid="ReadOthers", principals=anybody, actions=list(READS), resources=["*"]),
+        iam.PolicyStatement(sid="Signals", principals=anybody, actions=["s3:PutObject"], resources=[signals]),
+    ]
 
 
 def interface_endpoints(

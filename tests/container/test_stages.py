@@ -2,22 +2,28 @@
 
 import re
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
+from trainway.spec.sections.image import Variant
+
 DOCKERFILE = (Path(__file__).resolve().parents[2] / "container/Dockerfile").read_text()
+VARIANTS = get_args(Variant)
 FETCHES = re.compile(r"\b(apt|apt-get|pip3?|uv|conda|npm|curl|wget|git)\b|\b(https?|ftp|ssh|git)://")
 
 
 def fetching(dockerfile: str) -> list[str]:
     """The instructions after the stage `python` that fetch, or that need an image or a stage from before it."""
     kept = [line for line in dockerfile.splitlines() if line.strip() and not line.lstrip().startswith("#")]
-    _, _, stage = "\n".join(kept).replace("\\\n", " ").partition("\nFROM network AS python\n")
+    _, _, stage = "\n".join(kept).replace("\\\n", " ").partition("\nFROM python-${ADD_ON} AS python")
     _, _, rest = stage.partition("\nFROM ")
     found, there = [], {"python", "scratch"}
+    assert rest, "the stage `python` is not there"
     for instruction in f"FROM {rest}".splitlines():
         used = re.findall(r"^FROM (?:--\S+ )*(\S+)", instruction) + re.findall(r"\bfrom=([^\s,]+)", instruction)
-        if FETCHES.search(instruction) or not there.issuperset(used):
+        needed = {name.replace("${VARIANT}", variant) for name in used for variant in VARIANTS}
+        if FETCHES.search(instruction) or not there.issuperset(needed):
             found.append(instruction)
         there.update(re.findall(r"^FROM .* AS (\S+)$", instruction))
     return found
@@ -28,7 +34,7 @@ def test_no_frontend_is_fetched_to_read_the_dockerfile():
 
 
 def test_nothing_is_fetched_after_the_stage_python():
-    assert "\nFROM python AS training\n" in DOCKERFILE
+    assert "\nFROM environment-${VARIANT} AS training\n" in DOCKERFILE
     assert fetching(DOCKERFILE) == []
 
 
@@ -43,9 +49,10 @@ def test_nothing_is_fetched_after_the_stage_python():
         "ADD git@example.org:x/y.git /y",
         "COPY --from=docker.io/library/busybox:1 /bin/sh /bin/sh",
         "COPY --from=efa-installer /efa-installer.tar.gz /x",
-        "RUN --mount=type=bind,from=network,target=/network true",
+        "RUN --mount=type=bind,from=network-cuda,target=/network true",
+        "FROM network-${VARIANT} AS last",
         "FROM ${BASE_IMAGE} AS last",
-        "FROM --platform=linux/amd64 network AS last",
+        "FROM --platform=linux/amd64 base AS last",
     ],
 )
 def test_an_instruction_that_would_fetch_is_found(instruction: str):

@@ -30,6 +30,7 @@ def test_libfabric_with_efa_is_fine():
     providers = "tcp:\n    version: 204.0\nefa:\n    version: 204.0\n"
     run = answers(**{"fi_info --version": VERSION, "fi_info --list": providers})
     assert verify_image.libfabric_faults("2.4.0amzn5.0", run) == []
+    assert verify_image.provider_faults(run) == []
 
 
 @pytest.mark.parametrize(
@@ -43,7 +44,8 @@ def test_libfabric_with_efa_is_fine():
 )
 def test_libfabric_without_efa_or_of_another_version_is_a_fault(version: str, providers: str, fault: str):
     run = answers(**{"fi_info --version": version, "fi_info --list": providers})
-    [found] = verify_image.libfabric_faults("2.4.0amzn5.0", run)
+    faults: list[str] = verify_image.libfabric_faults("2.4.0amzn5.0", run) + verify_image.provider_faults(run)
+    [found] = faults
     assert fault in found
 
 
@@ -75,12 +77,32 @@ def test_an_absent_or_unlinkable_plugin_is_a_fault(
 
 def test_tools_that_are_not_installed_are_faults_and_no_traceback(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert len(verify_image.libfabric_faults("2.4.0amzn5.0")) == 2
+    assert len(verify_image.libfabric_faults("2.4.0amzn5.0")) == 1
+    assert len(verify_image.provider_faults()) == 1
     assert len(verify_image.plugin_faults("1.20.0", tmp_path)) == 2
 
 
 def test_a_pytorch_built_for_another_cuda_is_a_fault():
-    version = torch.__version__.partition("+")[0]
-    faults = verify_image.pytorch_faults(version, "1.0", "0.0.0")
-    assert f"CUDA is {torch.version.cuda}, expected 1.0" in faults
-    assert not any(fault.startswith("PyTorch") for fault in faults)
+    assert verify_image.pytorch_faults(torch.__version__.partition("+")[0]) == []
+    assert f"CUDA is {torch.version.cuda}, expected 1.0" in verify_image.cuda_faults("1.0", "0.0.0")
+
+
+def test_a_pytorch_without_its_part_for_neuron_is_a_fault():
+    assert verify_image.neuron_faults() == ["PyTorch has no torch_neuronx"]
+
+
+def test_nccls_tests_are_there_and_find_what_they_link_to(tmp_path: Path):
+    test = tmp_path / "all_reduce_perf"
+    assert verify_image.nccl_test_faults(test) == [f"no {test}"]
+    test.touch()
+    run = answers(ldd="\tlibnccl.so.2 => not found\n\tlibcuda.so.1 => not found\n")
+    assert verify_image.nccl_test_faults(test, run) == [f"{test} cannot find libnccl.so.2"]
+
+
+def test_transformer_engine_is_asserted_where_it_was_asked_for():
+    assert verify_image.transformer_engine_faults("", "13.0") == []
+    assert verify_image.transformer_engine_faults("2.20.2", "13.0") == [
+        "transformer_engine is not installed, expected 2.20.2",
+        "transformer_engine_cu13 is not installed, expected 2.20.2",
+        "transformer_engine_torch is not installed, expected 2.20.2",
+    ]

@@ -1,18 +1,49 @@
-"""The image's versions: pinned, sourced, written once, and the ones that its Dockerfile asks for."""
+"""The image's versions: pinned, sourced, released to go together, and the ones that its Dockerfile asks for."""
+
+from __future__ import annotations
 
 import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any, get_args
 
 import pytest
 import yaml
 
+from trainway.spec.catalogue import load_catalogue
+from trainway.spec.image_build import build_arguments, variant_of
+from trainway.spec.loader import load_versions
+from trainway.spec.platform import Platform
+from trainway.spec.problems import SpecError
+from trainway.spec.sections.image import Variant
+from trainway.spec.versions import VERSION_RULES, VERSIONS_FILE
+
 ROOT = Path(__file__).resolve().parents[2]
 DOCKERFILE = (ROOT / "container/Dockerfile").read_text()
-VERSIONS = yaml.safe_load((ROOT / "container/versions.yaml").read_text())
-# Given by the stage, not by the matrix: what the image was built from.
-FROM_THE_STAGE = {"IMAGE_REVISION"}
+MATRIX = VERSIONS_FILE.read_text(encoding="utf-8")
+VERSIONS = yaml.safe_load(MATRIX)
+PUBLISHED = [
+    entry
+    for key in ("images", "efa_installers", "aws_ofi_nccl", "pytorch", "nccl_tests", "transformer_engine")
+    for entry in VERSIONS[key]
+]
+# What the stage gives, and what BuildKit reads itself.
+OF_THE_STAGE, OF_THE_BUILDER = {"IMAGE_REVISION"}, {"SOURCE_DATE_EPOCH"}
+INSTANCES = {"cuda": "p5.48xlarge", "neuron": "trn1.32xlarge", "cpu": "m7i.8xlarge"}
+PINNED = "public.ecr.aws/neuron/pytorch-training-neuronx:2.9.0@sha256:" + "0" * 64
+
+
+def platform(*variants: str, **image: Any) -> Platform:
+    """A platform whose node groups are for the variants."""
+    groups = [{"name": variant, "instance_type": INSTANCES[variant], "count": 1} for variant in variants]
+    return Platform.model_validate(
+        {"region": "us-west-2", "zones": ["usw2-az1"], "node_groups": groups, "image": image}
+    )
+
+
+def arguments(*variants: str, **image: Any) -> dict[str, str]:
+    return build_arguments(platform(*variants, **image), load_catalogue(), load_versions())
 
 
 def test_hadolint_finds_nothing():
@@ -22,33 +53,69 @@ def test_hadolint_finds_nothing():
     assert done.returncode == 0, done.stdout
 
 
-@pytest.mark.parametrize("entry", VERSIONS.values(), ids=VERSIONS.keys())
-def test_every_version_names_its_source_and_the_day_it_was_read(entry):
+@pytest.mark.parametrize("entry", PUBLISHED, ids=lambda entry: entry.get("version") or entry["name"])
+def test_every_release_names_its_source_and_the_day_it_was_read(entry: dict[str, Any]):
     assert entry["source"].startswith(("https://", "Python Package Index, "))
     assert entry["read"].isoformat() >= "2026-01-01"
 
 
-def test_the_base_image_is_pinned_by_digest():
-    assert re.search(r":[\w.-]+@sha256:[0-9a-f]{64}$", VERSIONS["base_image"]["value"])
+def test_there_is_a_choice_and_every_one_of_it_passes_the_rules():
+    versions = load_versions()
+    assert len(versions.combinations) >= 2
+    assert [breach for rule in VERSION_RULES for breach in rule(versions)] == []
 
 
-@pytest.mark.parametrize("name", ["efa_installer_sha256", "pytorch_sha256"])
-def test_downloads_have_a_checksum(name: str):
-    assert re.fullmatch(r"[0-9a-f]{64}", VERSIONS[name]["value"])
+def test_every_release_is_in_a_combination():
+    used = {value for combination in VERSIONS["combinations"] for value in combination.values()}
+    used |= {entry["aws_ofi_nccl"] for entry in VERSIONS["efa_installers"]}
+    assert {entry.get("version") or entry["name"] for entry in PUBLISHED} <= used
 
 
-def test_the_dockerfile_asks_for_exactly_the_versions_of_the_matrix():
-    asked = set(re.findall(r"^ARG (\w+)", DOCKERFILE, re.MULTILINE)) - FROM_THE_STAGE
-    assert asked == {entry["build_argument"] for entry in VERSIONS.values()}
+@pytest.mark.parametrize("variant", get_args(Variant))
+def test_the_dockerfile_asks_for_exactly_what_the_deploy_chooses(variant: str):
+    asked = set(re.findall(r"^ARG (\w+)", DOCKERFILE, re.MULTILINE)) - OF_THE_STAGE
+    assert asked == set(arguments(variant, base=PINNED)) - OF_THE_BUILDER
 
 
 def test_no_version_has_a_default_in_the_dockerfile():
     assert re.findall(r"^ARG \w+=.*", DOCKERFILE, re.MULTILINE) == []
 
 
-def test_pytorch_is_the_one_that_a_laptop_runs():
+def test_the_default_is_the_pytorch_that_a_laptop_runs():
     pins = dict(line.split("==") for line in (ROOT / "constraints.txt").read_text().splitlines() if "==" in line)
-    assert pins["torch"] == VERSIONS["pytorch"]["value"]
+    assert arguments("cuda")["PYTORCH_VERSION"] == pins["torch"]
+
+
+def test_a_platform_is_built_from_the_combination_that_it_names():
+    assert arguments("cuda", versions="pytorch-2.11") | {"MATRIX_NAME": "pytorch-2.13"} != arguments("cuda")
+    assert arguments("cuda", versions="pytorch-2.11")["NCCL_VERSION"] == "2.28.9"
+
+
+@pytest.mark.parametrize(
+    ("groups", "variant"),
+    [
+        (["cuda"], "cuda"),
+        (["neuron"], "neuron"),
+        (["cpu"], "cpu"),
+        (["cpu", "neuron"], "neuron"),
+        (["neuron", "cuda"], "cuda"),
+    ],
+)
+def test_the_variant_is_for_what_the_node_groups_have(groups: list[str], variant: str):
+    assert variant_of(platform(*groups), load_catalogue()) == variant
+
+
+def test_transformer_engine_is_in_an_image_that_asks_for_it():
+    without, added = arguments("cuda"), arguments("cuda", add=["transformer-engine"])
+    assert (without["ADD_ON"], without["TRANSFORMER_ENGINE_VERSION"]) == ("none", "")
+    assert (added["ADD_ON"], added["TRANSFORMER_ENGINE_VERSION"]) == ("transformer-engine", "2.20.2")
+
+
+def test_each_variant_begins_with_its_base():
+    [images] = VERSIONS["images"]
+    bases = {variant: arguments(variant)["BASE_IMAGE"] for variant in ("cuda", "cpu")}
+    assert bases == {variant: images[variant] for variant in ("cuda", "cpu")}
+    assert arguments("neuron", base=PINNED)["BASE_IMAGE"] == PINNED
 
 
 def test_everything_the_dockerfile_copies_is_in_the_build_context():
@@ -62,9 +129,80 @@ def test_everything_the_dockerfile_copies_is_in_the_build_context():
     assert copied == allowed
 
 
-def test_a_number_instead_of_text_is_refused(tmp_path: Path):
-    path = tmp_path / "versions.yaml"
-    path.write_text("cuda: {build_argument: CUDA_VERSION, value: 13.0}\n")
-    done = subprocess.run([sys.executable, ROOT / "delivery/build_arguments.py", path], capture_output=True, text=True)
-    assert done.returncode == 2
-    assert "cuda: build_argument and value must both be text" in done.stderr
+@pytest.mark.parametrize(
+    ("replace", "by", "says"),
+    [
+        (
+            "tested_with_nccl: [2.28.9, 2.29.7, 2.30.4]",
+            "tested_with_nccl: [2.31.2]",
+            ["combinations[0].efa_installer", "PyTorch 2.13.0 requires NCCL 2.29.7", "was tested with 2.31.2"],
+        ),
+        (
+            "libfabric: 2.4.0amzn5.0",
+            "libfabric: 2.6.0amzn1.0",
+            ["efa_installers[0].libfabric", "aws-ofi-nccl 1.20.0 was released as tested with 2.4.0amzn5.0"],
+        ),
+        (
+            "nccl: 2.29.7",
+            "nccl: 2.27.5",
+            ["combinations[0].efa_installer", "PyTorch 2.13.0 requires NCCL 2.27.5"],
+        ),
+        (
+            'cuda: "13.0"',
+            'cuda: "12.9"',
+            ["combinations[0].images", "PyTorch 2.13.0 was built for CUDA 12.9, and they have 13.0"],
+        ),
+        (
+            'python: "3.12"\n    source: https://hub',
+            'python: "3.13"\n    source: https://hub',
+            ["combinations[0].images", "was built for Python 3.12, and they have 3.13"],
+        ),
+        (
+            "pytorch: 2.13.0\n    efa_installer: 1.49.0",
+            "pytorch: 2.13.0\n    efa_installer: 1.50.0",
+            ["combinations[0].efa_installer", "nothing is known of it", "name 1.49.0"],
+        ),
+        (
+            "13.0.2-base-ubuntu24.04@sha256:2ab6381d970b211fb93853796dc6707eb8a72575a375c422b17cf4d8b2641701",
+            "13.0.2-base-ubuntu24.04",
+            ["images[0].cuda", "not pinned: a tag alone can mean another image tomorrow"],
+        ),
+        (
+            "    sha256: 38974e70342150ede0e3fb8fd24bfe60ccbde90fa20241716ba8bb338e6b61a0\n",
+            "",
+            ["nccl_tests[0].sha256", "the key is required"],
+        ),
+        (
+            "sha256: 796633c4cdf0fe2cdced72d8f88f22e73dbcfce83132763162f6d4bff13b820b",
+            "sha256: 796633c4",
+            ["pytorch[0].sha256", "it is not a SHA-256 checksum"],
+        ),
+        (
+            'cuda: "13"',
+            'cuda: "12"',
+            ["combinations[0].transformer_engine", "built for CUDA 12, and PyTorch 2.13.0 for CUDA 13.0"],
+        ),
+        ('cuda_version: "13.0"', "cuda_version: 13.0", ["images[0].cuda_version", "valid string"]),
+        ("default: pytorch-2.13", "default: pytorch-2.14", ["default", "there is no such combination"]),
+        ("name: pytorch-2.12", "name: pytorch-2.13", ["combinations[1].name", "the name stands twice"]),
+        ("aws_ofi_nccl: 1.20.0", "aws_ofi_nccl: 1.21.1", ["efa_installers[0].aws_ofi_nccl", "nothing is known"]),
+    ],
+)  # fmt: skip
+def test_versions_that_cannot_be_built_are_refused(tmp_path: Path, replace: str, by: str, says: list[str]):
+    assert replace in MATRIX
+    file = tmp_path / "versions.yaml"
+    file.write_text(MATRIX.replace(replace, by, 1))
+    with pytest.raises(SpecError) as caught:
+        load_versions(file)
+    for part in (str(file), *says):
+        assert part in str(caught.value)
+
+
+def test_the_page_shows_what_a_wrong_pair_is_told(tmp_path: Path):
+    file = tmp_path / "container/versions.yaml"
+    file.parent.mkdir()
+    file.write_text(MATRIX.replace("tested_with_nccl: [2.28.9, 2.29.7, 2.30.4]", "tested_with_nccl: [2.31.2]"))
+    with pytest.raises(SpecError) as caught:
+        load_versions(file)
+    first = str(caught.value.problems[0]).replace(f"{tmp_path}/", "")
+    assert first in (ROOT / "docs/image.md").read_text(encoding="utf-8")

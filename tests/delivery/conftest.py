@@ -23,6 +23,9 @@ HYPERPOD_EKS = f"hyperpod-helm-chart {EKS}"
 DOCUMENT = yaml.safe_load((ROOT / "delivery/mirror.yaml").read_text())
 EVERY_CHART = " ".join(chart["chart"] for chart in DOCUMENT["charts"])
 
+# What the deploy has the image built with.
+IMAGE_ARGUMENTS = {"BASE_IMAGE": "ubuntu:24.04@sha256:0", "VARIANT": "cpu", "NCCL_VERSION": ""}
+
 # As published: the same word is the image of a Deployment, and a field of a definition.
 MANIFEST = """kind: CustomResourceDefinition
 properties:
@@ -92,6 +95,7 @@ def workshop(tmp_path: Path) -> Workshop:
     for folder in ("delivery", "lifecycle_scripts", "container"):
         shutil.copytree(ROOT / folder, tmp_path / folder)
     (tmp_path / "bin").mkdir()
+    (tmp_path / "image.json").write_text(json.dumps(IMAGE_ARGUMENTS))
     return Workshop(tmp_path)
 
 

@@ -8,11 +8,17 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.delivery.conftest import EKS, HYPERPOD_EKS, MANIFEST, REGISTRY, ROOT, sha256
+from tests.delivery.conftest import DOCUMENT, EKS, HYPERPOD_EKS, MANIFEST, REGISTRY, ROOT, sha256
 from trainway.manifests.namespace import team_namespace
 
 RIGHTS = ("rolebindings", "clusterrolebindings", "roles", "clusterroles")
 QUEUES = ("localqueues", "clusterqueues", "resourceflavors")
+GUARDS = {
+    "clustertrainingruntimes.trainer.kubeflow.org",
+    "validatingadmissionpolicies.admissionregistration.k8s.io",
+    "validatingadmissionpolicybindings.admissionregistration.k8s.io",
+    "priorityclasses.scheduling.k8s.io",
+}
 
 # Keeps what is applied, which the stage deletes when it ends.
 KUBECTL = r"""
@@ -29,8 +35,8 @@ def cluster(aws, helm_archive):
     manifests = aws.root / "manifests"
     (manifests / "values").mkdir(parents=True)
     (manifests / "objects").mkdir()
-    for plugin in ("aws-efa-k8s-device-plugin", "nvidia-device-plugin", "neuron-helm-chart"):
-        (manifests / "values" / f"{plugin}.json").write_text("{}")
+    for chart in (each["chart"] for each in DOCUMENT["charts"] if each.get("platform_values") == "required"):
+        (manifests / "values" / f"{chart}.json").write_text("{}")
     volume = '{"handle": "${TRAINWAY_FSX_ID}", "command": "echo $HOME ${X}"}'
     (manifests / "objects" / "10-volume.json").write_text(volume)
     aws.environment |= {"CLUSTER_NAME": "atlas", "TRAINWAY_FSX_ID": 'fs-1"'}
@@ -108,11 +114,11 @@ def test_a_manifest_is_applied_with_its_image_from_the_mirror_and_waited_for(clu
     [rollout] = cluster.called("kubectl", "rollout")
     assert rollout[2:6] == ["status", "deployment/mpi-operator", "--namespace", "mpi-operator"]
     assert [call[1] for call in cluster.calls if call[0] in ("helm", "kubectl")][1:] == [
+        "list",
         "upgrade",
         "apply",
         "rollout",
         "apply",
-        "list",
         "delete",
     ]
 
@@ -160,7 +166,7 @@ def test_objects_are_applied_after_the_charts_with_facts_of_the_deployed_stack(c
     done = cluster.run("cluster.sh", CHARTS=EKS)
     assert done.returncode == 0, done.stderr
     charts_then_objects = [call[:2] for call in cluster.calls if call[0] in ("helm", "kubectl")]
-    assert charts_then_objects[-3:] == [["kubectl", "apply"], ["helm", "list"], ["kubectl", "delete"]]
+    assert charts_then_objects[-3:] == [["helm", "upgrade"], ["kubectl", "apply"], ["kubectl", "delete"]]
     [applied] = cluster.called("kubectl", "apply")
     assert {"--server-side", "--force-conflicts"} <= set(applied)
     volume = json.loads((cluster.root / "s3/applied/10-volume.json").read_text())
@@ -198,6 +204,39 @@ def test_a_chart_that_is_not_chosen_any_more_is_taken_out_where_a_deploy_install
     assert len(cluster.called("helm", "uninstall")) == 1
 
 
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("aws-efa-k8s-device-plugin", "aws-dranet"),
+        ("nvidia-device-plugin", "gpu-operator"),
+        ("dra-driver-nvidia-gpu", "nvidia-device-plugin"),
+    ],
+)
+def test_what_gave_devices_away_leaves_before_another_comes(cluster, before: str, after: str):
+    cluster.run("cluster.sh", CHARTS=f"{before} kubeflow-trainer")
+    installed = len(cluster.called("helm", "upgrade"))
+    done = cluster.run("cluster.sh", CHARTS=f"{after} kubeflow-trainer")
+    assert done.returncode == 0, done.stderr
+    order = [call[1:3] for call in cluster.calls if call[1] in ("upgrade", "uninstall")]
+    assert order[installed:][:2] == [["uninstall", before], ["upgrade", after]]
+
+
+def test_trainer_takes_its_runtimes_along(cluster):
+    cluster.run("cluster.sh", CHARTS="kubeflow-trainer")
+    done = cluster.run("cluster.sh", CHARTS="")
+    assert done.returncode == 0, done.stderr
+    *_, deleted_first, uninstalled, stale = [c for c in cluster.calls if c[1] in ("delete", "uninstall")]
+    assert deleted_first[2] == "clustertrainingruntimes.trainer.kubeflow.org"
+    assert uninstalled[:3] == ["helm", "uninstall", "kubeflow-trainer"]
+    assert "clustertrainingruntimes.trainer.kubeflow.org" not in stale[2].split(",")
+
+
+def test_a_cluster_without_any_chart_gets_its_objects(cluster):
+    done = cluster.run("cluster.sh", CHARTS="")
+    assert done.returncode == 0, done.stderr
+    assert cluster.called("helm", "upgrade") == [] and cluster.called("kubectl", "apply")
+
+
 def test_kueue_leaves_after_its_queues_which_only_it_can_let_go(cluster):
     cluster.run("cluster.sh", CHARTS="kueue kubeflow-trainer")
     done = cluster.run("cluster.sh", CHARTS="kubeflow-trainer")
@@ -217,10 +256,74 @@ def test_kueue_stays_while_its_queues_have_jobs(cluster):
     assert cluster.called("helm", "uninstall") == []
 
 
-def test_only_rights_and_queues_are_deleted_and_nothing_that_holds_data_or_limits(cluster):
-    rights = {f"{kind}.rbac.authorization.k8s.io" for kind in RIGHTS}
-    assert deleted(cluster, CHARTS=EKS)[0] == rights
-    assert deleted(cluster, CHARTS=f"kueue {EKS}")[0] == rights | {f"{kind}.kueue.x-k8s.io" for kind in QUEUES}
+def test_kais_webhook_answers_before_there_are_queues(cluster):
+    done = cluster.run("cluster.sh", CHARTS="kai-scheduler kubeflow-trainer")
+    assert done.returncode == 0, done.stderr
+    order = [call[1:3] for call in cluster.calls if call[0] in ("helm", "kubectl")]
+    waited = order.index(["wait", "--for=condition=Available"])
+    assert order[waited - 1] == ["upgrade", "kai-scheduler"]
+    assert waited < next(at for at, words in enumerate(order) if words[0] == "apply")
+    cluster.run("cluster.sh", CHARTS="kai-scheduler", ROLLOUT_TIMEOUT_SECONDS="0")
+    assert len(cluster.called("kubectl", "wait")) == 1
+
+
+@pytest.mark.parametrize(("before", "after"), [("kueue", "kai-scheduler"), ("kai-scheduler", "kueue")])
+def test_what_holds_jobs_back_goes_before_another_comes(cluster, before: str, after: str):
+    cluster.run("cluster.sh", CHARTS=f"{before} kubeflow-trainer")
+    done = cluster.run("cluster.sh", CHARTS=f"{after} kubeflow-trainer")
+    assert done.returncode == 0, done.stderr
+    order = [call[1:3] for call in cluster.calls if call[0] in ("helm", "kubectl")]
+    gone, come = order.index(["uninstall", before]), order.index(["upgrade", after])
+    assert gone < come
+    assert order[gone - 1][0] == "delete"
+    queues = "localqueues.kueue.x-k8s.io" if before == "kueue" else "queues.scheduling.run.ai"
+    assert order[gone - 1][1].startswith(queues)
+
+
+def test_kai_stays_while_pods_ask_for_it_and_nothing_else_is_touched(cluster):
+    cluster.run("cluster.sh", CHARTS="kai-scheduler kubeflow-trainer")
+    before = len(cluster.calls)
+    cluster.stand_in("kubectl", KUBECTL + '[[ "$1 $2" != "get pods" ]] || echo pod/worker-0\n')
+    done = cluster.run("cluster.sh", CHARTS="kueue kubeflow-trainer")
+    assert done.returncode == 1
+    assert "jobs still ask for the KAI scheduler" in done.stderr and "deploy again" in done.stderr
+    assert {tuple(call[:2]) for call in cluster.calls[before:] if call[0] in ("helm", "kubectl")} == {
+        ("helm", "registry"),
+        ("helm", "list"),
+        ("kubectl", "get"),
+    }
+
+
+def test_kais_topmost_queue_goes_when_its_children_have_gone(cluster):
+    cluster.run("cluster.sh", CHARTS="kai-scheduler kubeflow-trainer")
+    refused = """
+if [[ "$1 $2" == "delete queues.scheduling.run.ai,"* && ! -e "$S3/refused" ]]; then
+  touch "$S3/refused"
+  exit 1
+fi
+"""
+    cluster.stand_in("kubectl", KUBECTL + refused)
+    done = cluster.run("cluster.sh", CHARTS="kubeflow-trainer")
+    assert done.returncode == 0, done.stderr
+    tries = [call for call in cluster.called("kubectl", "delete") if call[2].startswith("queues.scheduling.run.ai,")]
+    assert len(tries) == 2
+    assert [call[2] for call in cluster.called("helm", "uninstall")] == ["kai-scheduler"]
+
+
+def test_kais_queues_that_do_not_go_stop_the_deploy(cluster):
+    cluster.run("cluster.sh", CHARTS="kai-scheduler kubeflow-trainer")
+    cluster.stand_in("kubectl", KUBECTL + '[[ "$1 $2" != "delete queues"* ]] || exit 1\n')
+    done = cluster.run("cluster.sh", CHARTS="kubeflow-trainer", RETIRE_TIMEOUT_SECONDS="0")
+    assert done.returncode == 1
+    assert "the KAI scheduler's queues cannot be deleted" in done.stderr
+    assert cluster.called("helm", "uninstall") == []
+
+
+def test_only_rights_queues_runtimes_and_guards_are_deleted_and_nothing_that_holds_data_or_limits(cluster):
+    always = {f"{kind}.rbac.authorization.k8s.io" for kind in RIGHTS} | GUARDS
+    assert deleted(cluster, CHARTS=EKS)[0] == always
+    assert deleted(cluster, CHARTS=f"kueue {EKS}")[0] == always | {f"{kind}.kueue.x-k8s.io" for kind in QUEUES}
+    assert deleted(cluster, CHARTS=f"kai-scheduler {EKS}")[0] == always | {"queues.scheduling.run.ai"}
 
 
 def test_a_cluster_without_nodes_is_not_waited_for(cluster):

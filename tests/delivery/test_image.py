@@ -1,24 +1,20 @@
 """The image stage builds once for each hash of what the image is built from, in a closed network from a base in ECR."""
 
-from pathlib import Path
+from tests.delivery.conftest import IMAGE_ARGUMENTS
 
-import yaml
-
-ROOT = Path(__file__).resolve().parents[2]
 REGISTRY = "111122223333.dkr.ecr.us-west-2.amazonaws.com"
 
 IMAGE = {"IMAGE_REPOSITORY": f"{REGISTRY}/atlas/training", "IMAGE_TAG": "c0ffee"}
 CLOSED = {**IMAGE, "NETWORK_ACCESS": "closed", "BASE_TAG": "ba5e"}
 
 
-def test_image_is_built_with_every_version_and_its_digest_reported(aws):
+def test_image_is_built_with_what_the_deploy_chose_and_its_digest_reported(aws):
     data = aws.root / "data"
     done = aws.run("image.sh", **IMAGE, STAGE_DATA_FILE=str(data))
     assert done.returncode == 0, done.stderr
     [build] = aws.called("docker", "buildx", "build")
     arguments = {build[at + 1] for at, word in enumerate(build) if word == "--build-arg"}
-    versions = yaml.safe_load((ROOT / "container/versions.yaml").read_text())
-    wanted = {f"{entry['build_argument']}={entry['value']}" for entry in versions.values()}
+    wanted = {f"{name}={value}" for name, value in IMAGE_ARGUMENTS.items()}
     assert arguments == wanted | {"IMAGE_REVISION=c0ffee"}
     assert build[build.index("--tag") + 1] == f"{REGISTRY}/atlas/training:c0ffee"
     assert "--push" in build

@@ -43,6 +43,22 @@ def test_only_images_that_the_chosen_charts_name_are_copied(aws):
     assert copies == [f"{REGISTRY}/atlas/mirror/{name}" for name in names]
 
 
+@pytest.mark.parametrize(("charts", "logged_in"), [("aws-dranet", True), ("kueue nvidia-device-plugin", False)])
+@pytest.mark.usefixtures("helm_archive")
+def test_aws_registries_are_logged_in_to_where_an_image_is_in_one(aws, charts: str, logged_in: bool):
+    done = aws.run("mirror.sh", CHARTS=charts)
+    assert done.returncode == 0, done.stderr
+    source = "602401143452.dkr.ecr.us-west-2.amazonaws.com"
+    assert [call[-1] for call in aws.called("docker", "login")] == [REGISTRY, *([source] if logged_in else [])]
+
+
+@pytest.mark.usefixtures("helm_archive")
+def test_the_login_is_of_the_registrys_region_and_not_of_the_platforms(aws):
+    aws.run("mirror.sh", CHARTS="aws-dranet", AWS_REGION="eu-west-1")
+    regions = [call[-1] for call in aws.called("aws", "ecr", "get-login-password")]
+    assert regions == ["eu-west-1", "us-west-2"]
+
+
 @pytest.mark.usefixtures("helm_archive")
 def test_a_chart_that_does_not_exist_stops_before_anything_is_copied(aws):
     done = aws.run("mirror.sh", CHARTS="kubeflow-trainer kuueue")
@@ -142,7 +158,8 @@ def test_a_closed_network_that_lacks_nothing_ends_well_without_a_copy(aws):
     before, data = len(aws.calls), aws.root / "data"
     done = aws.run("mirror.sh", CHARTS=EVERY_CHART, NETWORK_ACCESS="closed", STAGE_DATA_FILE=str(data))
     assert done.returncode == 0, done.stderr
-    assert "copied 0 of 14 charts and images" in done.stdout
+    every = len(DOCUMENT["images"]) + len(DOCUMENT["charts"])
+    assert f"copied 0 of {every} charts and images" in done.stdout
     assert data.read_text() == "0"
     assert {tuple(call[:3]) for call in aws.calls[before:]} == {("aws", "s3", "cp"), ("aws", "ecr", "describe-images")}
 

@@ -13,7 +13,7 @@ ENTRIES = [*DOCUMENT["tools"].values(), *DOCUMENT["images"], *DOCUMENT["charts"]
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.get("chart") or entry.get("name") or entry["url"])
 def test_every_entry_is_pinned_and_names_its_source_and_date(entry):
     version = entry.get("version") or entry["tag"]
-    assert re.fullmatch(r"v?\d+\.\d+\.\d+(\.\d+)?(-[0-9a-f]{7})?", version)
+    assert re.fullmatch(r"v?\d+\.\d+\.\d+(\.\d+)?(-[0-9a-f]{7}|-eksbuild\.\d+)?", version)
     assert entry["source"].startswith("https://")
     assert entry["read"].isoformat()
 
@@ -45,8 +45,9 @@ def test_a_manifest_is_pinned_by_its_checksum_and_its_address_by_a_commit():
 
 def test_every_image_of_a_chart_is_named_by_the_values_that_point_it_at_its_copy():
     for chart in DOCUMENT["charts"]:
-        keys = {"image", "reference"} if "manifest" in chart else {"image", "repository", "tag"}
-        assert all(keys <= value.keys() for value in chart["image_values"]), chart["chart"]
+        for value in chart["image_values"]:
+            keys = {"image", "tag", "folder" if "folder" in value else "repository"}
+            assert ({"image", "reference"} if "manifest" in chart else keys) <= value.keys(), chart["chart"]
 
 
 @pytest.mark.parametrize("names", [EKS, HYPERPOD_EKS, EVERY_CHART, "kueue", "kubeflow-trainer kueue", ""])
@@ -84,6 +85,19 @@ def test_charts_take_their_images_from_the_copies():
     ]
     words = lines(["set", "kueue", f"{REGISTRY}/atlas/mirror", "us-west-2"], DOCUMENT)
     assert f"controllerManager.manager.image.repository={REGISTRY}/atlas/mirror/kueue" in words
+
+
+def test_a_chart_that_names_its_images_itself_is_told_where_they_are_and_only_once():
+    words = lines(["set", "kai-scheduler", f"{REGISTRY}/atlas/mirror", "us-west-2"], DOCUMENT)
+    assert words[1::2] == ["global.tag=v0.16.9", f"global.registry={REGISTRY}/atlas/mirror/kai-scheduler"]
+
+
+def test_images_that_a_chart_finds_by_the_last_word_have_it_where_they_come_from():
+    for chart in DOCUMENT["charts"]:
+        for value in chart["image_values"]:
+            (image,) = (each for each in DOCUMENT["images"] if each["name"] == value["image"])
+            if "folder" in value:
+                assert image["repository"].rpartition("/")[2] == image["name"].rpartition("/")[2]
 
 
 def test_a_manifest_takes_its_image_from_the_copy_and_is_otherwise_as_published(tmp_path):

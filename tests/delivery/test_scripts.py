@@ -11,6 +11,7 @@ SLURM = {
     "LIFECYCLE_S3_URI": "s3://sagemaker-atlas/lifecycle",
     "ORCHESTRATOR": "hyperpod-slurm",
     "CONTROLLER_GROUP": "controller",
+    "LUSTRE_EFA_INTERFACES": '{"train": 8}',
     "FSX_DNS_NAME": "fs-0123456789abcdef0.fsx.us-west-2.amazonaws.com",
     "FSX_MOUNT_NAME": "abcdefgh",
     "FSX_MOUNT_PATH": "/fsx",
@@ -40,8 +41,23 @@ def test_scripts_are_synchronised_exactly_with_the_platforms_parameters(aws):
             "mount_path": "/fsx",
             "mounted_by": "service",
         },
+        "lustre_efa_interfaces": {"train": 8},
         "huge_pages_2mib": 0,
+        "slurm_accounts": None,
     }
+
+
+def test_the_teams_lie_where_no_version_of_the_scripts_does(aws):
+    uri = "s3://sagemaker-atlas/slurm-accounts.json"
+    (aws.root / "manifests").mkdir()
+    (aws.root / "manifests/slurm-accounts.json").write_text("{}")
+    done = aws.run("scripts.sh", **SLURM, SLURM_ACCOUNTS_S3_URI=uri, SLURM_ACCOUNTS_REGION="us-west-2")
+    assert done.returncode == 0, done.stderr
+    [call] = aws.called("aws", "s3", "cp")
+    assert Path(call[3]) == aws.root / "delivery/../manifests/slurm-accounts.json"
+    assert call[4] == uri
+    parameters = json.loads((aws.root / "s3" / "synced" / "parameters.json").read_text())
+    assert parameters["slurm_accounts"] == {"s3_uri": uri, "region": "us-west-2"}
 
 
 def test_no_provisioning_parameters_file_is_delivered_since_hyperpod_refuses_it(aws):
@@ -64,6 +80,10 @@ def test_a_bucket_without_a_prefix_is_refused_because_the_rest_would_be_deleted(
         ({"FSX_MOUNT_NAME": ""}, "FSX_MOUNT_NAME empty while FSX_DNS_NAME"),
         ({"FSX_MOUNTED_BY": "me"}, "FSX_MOUNTED_BY is 'me'"),
         ({"HUGE_PAGES_2MIB": "-1"}, "HUGE_PAGES_2MIB is '-1'"),
+        (
+            {"SLURM_ACCOUNTS_S3_URI": "s3://a/b"},
+            "SLURM_ACCOUNTS_S3_URI is 's3://a/b' while SLURM_ACCOUNTS_REGION is ''",
+        ),
     ],
 )
 def test_wrong_parameters_stop_before_anything_is_delivered(aws, change: dict[str, str], message: str):

@@ -28,7 +28,8 @@ SSM = r"""
 if [[ "$1 $2" == "ssm get-parameter" ]]; then
   [[ "$4" == /trainway/atlas/delivery/supply ]] || { echo "ParameterNotFound" >&2; exit 254; }
   printf '{"MIRROR_REGISTRY": "%s", "MIRROR_PREFIX": "atlas/mirror", "MIRROR_BUCKET_URI": "s3://bucket/mirror",
-    "CHARTS": "%s", "BASE_TAG": "%s", "NETWORK_ACCESS": "closed"}' "$REGISTRY" "$DEPLOYED" "$DEPLOYED_BASE"
+    "CHARTS": "%s", "BASE_TAG": "%s", "NETWORK_ACCESS": "closed",
+    "IMAGE_ARGUMENTS": "{\\"VARIANT\\": \\"cuda\\"}\\n"}' "$REGISTRY" "$DEPLOYED" "$DEPLOYED_BASE"
 fi
 """
 
@@ -39,7 +40,10 @@ def supply(aws):
         shutil.copy(ROOT / file, aws.root / file)
     aws.stand_in("aws", SSM + ECR)
     aws.stand_in("uname", "echo Linux x86_64\n")
+    # A checkout has none; the deploy's bundle has this one.
+    (aws.root / "image.json").write_text('{"VARIANT": "cuda"}\n')
     tag = content_hash(aws.root, PARTS["base_image"])
+    (aws.root / "image.json").unlink()
     aws.environment |= {
         "DEPLOYED_BASE": tag,
         "BASE_TAG": tag,
@@ -62,6 +66,7 @@ def test_a_kubernetes_platform_gets_images_charts_helm_and_the_base(supply, char
     assert len(supply.called("docker", "buildx", "imagetools", "create")) == 4
     assert len(supply.called("helm", "push")) == count
     [build] = supply.called("docker", "buildx", "build")
+    assert build[build.index("--build-arg") + 1] == "VARIANT=cuda"
     assert (
         build[build.index("--tag") + 1]
         == f"{REGISTRY}/atlas/mirror/training-base:{supply.environment['DEPLOYED_BASE']}"
@@ -154,8 +159,8 @@ def test_a_docker_without_buildx_and_a_python_without_yaml_are_told_from_none(su
 
 
 def test_a_checkout_that_is_not_what_was_deployed_supplies_nothing(supply):
-    with (supply.root / "container/versions.yaml").open("a") as versions:
-        versions.write("# another version\n")
+    with (supply.root / "container/Dockerfile").open("a") as dockerfile:
+        dockerfile.write("# another version\n")
     done = supply.run("supply.sh", DEPLOYED=EKS)
     assert done.returncode == 1
     assert f"and the image stack waits for {supply.environment['DEPLOYED_BASE']}: check out the version" in done.stderr

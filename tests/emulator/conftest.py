@@ -46,7 +46,9 @@ class Stack:
     def change_set(self, resources: Template, kind: str = "CREATE", **rest: Any) -> dict[str, Any]:
         """Make a change set and describe it."""
         arguments = {
-            key: rest.pop(key) for key in ("Parameters", "Tags") if key in rest and isinstance(rest[key], list)
+            key: rest.pop(key)
+            for key in ("Parameters", "Tags", "ImportExistingResources")
+            if key in rest and isinstance(rest[key], list | bool)
         }
         self.cloudformation.create_change_set(
             StackName=self.name,

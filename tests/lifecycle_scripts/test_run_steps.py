@@ -1,5 +1,6 @@
 """The entry points, run as HyperPod runs them, in a scratch root with stand-ins for mount and systemd."""
 
+import configparser
 import hashlib
 import json
 import os
@@ -31,6 +32,9 @@ esac""",
 case $1 in
   is-active) [[ -e "$STATE/active-${!#}" ]] ;;
   enable) [[ "${SYSTEMD:-works}" != works ]] || touch "$STATE/active-${!#}" ;;
+  start)
+    echo x >>"$STATE/starts"
+    (($(wc -l <"$STATE/starts") > ${ACCOUNTING_COMES_AFTER:-0})) ;;
 esac""",
 }
 
@@ -184,6 +188,50 @@ def test_a_second_run_changes_nothing(node: Node):
     assert {call.split()[1] for call in node.calls[len(calls) :]} == {"is-active"}
 
 
+@pytest.fixture
+def controller(node: Node) -> Node:
+    """One whose teams are kept in S3."""
+    uri = "s3://data/lifecycle_scripts/slurm-accounts.json"
+    node.parameters |= {"fsx": None, "slurm_accounts": {"s3_uri": uri, "region": "us-west-2"}}
+    node.is_active("slurmctld")
+    return node
+
+
+def test_a_controller_puts_the_teams_in_force_and_follows_them(controller: Node):
+    done = controller.run("on_init_complete.sh", "10.0.0.10", ACCOUNTING_COMES_AFTER="2", ACCOUNTS_RETRY_SECONDS="0")
+    assert done.returncode == 0, done.stdout
+    assert controller.calls[1:] == [
+        "systemctl daemon-reload",
+        *["systemctl start trainway-accounts.service"] * 3,
+        "systemctl enable --now trainway-accounts.timer",
+    ]
+    units = configparser.ConfigParser(delimiters="=", strict=True)
+    for kind in ("service", "timer"):
+        assert units.read(controller.root / f"etc/systemd/system/trainway-accounts.{kind}")
+    command = units["Service"]["ExecStart"].split()
+    assert command[3:] == ["s3://data/lifecycle_scripts/slurm-accounts.json", "us-west-2"]
+    installed = controller.root / command[2].lstrip("/")
+    assert installed.read_text() == (SCRIPTS / "slurm_accounts.sh").read_text()
+    assert (installed.parent / "slurm_accounts.py").exists()
+    assert units["Timer"]["OnUnitInactiveSec"] == "2min"
+
+
+def test_a_controller_without_accounting_does_not_pass_for_one_whose_teams_are_in_force(controller: Node):
+    done = controller.run("on_init_complete.sh", "10.0.0.10", ACCOUNTING_COMES_AFTER="99", ACCOUNTS_WAIT_SECONDS="0")
+    assert done.returncode == 1
+    assert "the teams are not in force after 0 s; `journalctl -u trainway-accounts`" in done.stdout
+    assert not [call for call in controller.calls if "enable" in call]
+
+
+@pytest.mark.parametrize("address", ["10.0.0.20", "10.0.1.1"])
+def test_only_a_controller_keeps_accounts(controller: Node, address: str):
+    controller.is_active("slurmd")
+    done = controller.run("on_init_complete.sh", address)
+    assert done.returncode == 0, done.stdout
+    assert "no accounts are kept here" in done.stdout
+    assert not list(controller.root.rglob("trainway-accounts.*"))
+
+
 def test_a_file_system_that_comes_late_is_waited_for(node: Node):
     node.parameters["fsx"]["mounted_by"] = "script"
     done = node.run("on_create.sh", MOUNT="slow", LUSTRE_WAIT_SECONDS="20")
@@ -256,3 +304,17 @@ def test_nothing_is_fetched_from_the_internet():
     for path in SCRIPTS.rglob("*.sh"):
         code = [line for line in path.read_text().splitlines() if not line.lstrip().startswith("#")]
         assert not [line for line in code if commands.search(line) or "http" in line], path
+
+
+def test_a_file_system_that_root_may_not_write_to_is_mounted_all_the_same(node: Node) -> None:
+    """Under root squash the servers' refusal shows that they are there; that they all are, what is free on them."""
+    node.is_active("slurmd")
+    node.is_mounted()
+    refuses = '[[ "$*" != *"echo written"* ]] || { echo "bash: /fsx/.probe: Permission denied" >&2; exit 1; }'
+    otherwise = 'exec /usr/bin/timeout "$@"'
+    stand_in = node.path / "bin" / "timeout"
+    stand_in.write_text(f"#!/usr/bin/env bash\n{refuses}\n{otherwise}\n")
+    stand_in.chmod(0o755)
+    done = node.run("on_init_complete.sh")
+    assert done.returncode == 0, done.stdout
+    assert "/fsx is mounted, and root may not write to it" in done.stdout

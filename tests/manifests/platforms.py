@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from trainway.manifests import cluster_manifests
 from trainway.spec.catalogue import load_catalogue
 from trainway.spec.platform import Platform
+from trainway.spec.rules.kai import kai_tells_guaranteed_nodes_apart
 from trainway.spec.rules.teams import teams_share_what_exists
 
 CATALOGUE = load_catalogue()
@@ -55,6 +56,27 @@ def platforms(draw: st.DrawFn) -> Platform:
         teams.append({"name": name, "guarantee": guarantee, "borrow": draw(st.booleans()), "priority": priority})
     platform = platform_of(node_groups=groups, teams=teams)
     assert not list(teams_share_what_exists(platform, CATALOGUE))
+    return platform
+
+
+@st.composite
+def kai_platforms(draw: st.DrawFn) -> Platform:
+    """A platform with the KAI scheduler: a group or two of GPUs, perhaps one without, and one to four teams."""
+    types = ["p5.48xlarge"] * draw(st.integers(1, 2)) + ["m7i.8xlarge"] * draw(st.integers(0, 1))
+    groups: list[dict[str, Any]] = [
+        {"name": f"group-{index}", "instance_type": name, "count": draw(st.integers(0, 9))}
+        for index, name in enumerate(types)
+    ]
+    left = sum(max(group["count"], 1) for group in groups if group["instance_type"] == "p5.48xlarge")
+    teams = []
+    for name in NAMES[: draw(st.integers(1, 4))]:
+        nodes = draw(st.integers(0, left))
+        left -= nodes
+        priority = draw(st.sampled_from(["low", "normal", "high"]))
+        guarantee = {"p5.48xlarge": nodes}
+        teams.append({"name": name, "guarantee": guarantee, "borrow": draw(st.booleans()), "priority": priority})
+    platform = platform_of(node_groups=groups, teams=teams, kubernetes={"queues": "kai"})
+    assert not list(kai_tells_guaranteed_nodes_apart(platform, CATALOGUE))
     return platform
 
 

@@ -55,12 +55,13 @@ def test_jobs_open_no_ports_outside_the_cluster() -> None:
     [
         ({}, {"trainjobs.trainer.kubeflow.org", "jobs.batch"}),
         ({"kubernetes": {"mpi_operator": True}}, {"mpijobs.kubeflow.org"}),
+        ({"kubernetes": {"trainer": False}}, {"jobs.batch"}),
         (
             {"orchestrator": "hyperpod-eks", "hyperpod": {"training_operator": True}},
             {"hyperpodpytorchjobs.sagemaker.amazonaws.com"},
         ),
     ],
-    ids=["always", "MPI", "HyperPod"],
+    ids=["always", "MPI", "no Trainer", "HyperPod"],
 )
 def test_every_kind_of_job_is_counted(changes: dict[str, Any], kinds: set[str]) -> None:
     platform = platform_of(**changes)

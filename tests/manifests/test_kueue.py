@@ -13,6 +13,7 @@ from tests.manifests.platforms import CATALOGUE, TYPES, named, objects, platform
 from tests.synthesis import EXAMPLES, golden_file, resources
 from trainway.manifests import cluster_manifests
 from trainway.manifests.chart_values import NODES_LABEL
+from trainway.manifests.kueue import API
 from trainway.manifests.topology import topology, topology_name
 from trainway.spec.loader import load_platform
 from trainway.spec.platform import Platform
@@ -120,7 +121,6 @@ def test_flavors_have_the_labels_and_taints_of_the_nodes_that_the_stacks_make() 
         ]
         for group in resources(template, "AWS::EKS::Nodegroup").values()
     }
-    del made["system"]
     flavors = objects(load_platform(file), "ResourceFlavor")
     assert {each["spec"]["nodeLabels"][NODES_LABEL]: each["spec"]["nodeTaints"] for each in flavors} == made
 
@@ -164,7 +164,7 @@ def test_job_that_names_no_priority_has_the_normal_one() -> None:
 @pytest.mark.parametrize("instance_type", TYPES)
 def test_only_labels_that_the_nodes_have_are_levels(instance_type: str) -> None:
     instance = CATALOGUE[instance_type]
-    levels = [level["nodeLabel"] for level in topology(topology_name("us-west-2", instance))["spec"]["levels"]]
+    levels = [level["nodeLabel"] for level in topology(topology_name("us-west-2", instance), API)["spec"]["levels"]]
     layers = [f"topology.k8s.aws/network-node-layer-{layer}" for layer in (1, 2, 3, 4)]
     known = {"p5.48xlarge": 3, "trn2.48xlarge": 3, "p6-b200.48xlarge": 4}.get(instance_type, 0)
     assert levels == [*layers[:known], "kubernetes.io/hostname"]

@@ -69,6 +69,10 @@ def test_member_launches_and_deletes_jobs_and_what_they_need(verb: str, resource
         "kueue.x-k8s.io/clusterqueues",
         "kueue.x-k8s.io/localqueues",
         "kueue.x-k8s.io/workloads",
+        "kai.scheduler/topologies",
+        "scheduling.k8s.io/priorityclasses",
+        "scheduling.run.ai/podgroups",
+        "scheduling.run.ai/queues",
         "trainer.kubeflow.org/clustertrainingruntimes",
     ],
 )
@@ -98,6 +102,9 @@ def test_member_deletes_a_pod_that_hangs() -> None:
         ("patch", "kueue.x-k8s.io/workloads"),
         ("create", "kueue.x-k8s.io/localqueues"),
         ("patch", "kueue.x-k8s.io/clusterqueues"),
+        ("create", "scheduling.run.ai/podgroups"),
+        ("patch", "scheduling.run.ai/queues"),
+        ("delete", "admissionregistration.k8s.io/validatingadmissionpolicies"),
         ("create", "trainer.kubeflow.org/clustertrainingruntimes"),
     ],
 )
@@ -125,6 +132,7 @@ def test_jobs_of_operators_are_for_platforms_that_have_them() -> None:
 def test_viewer_sees_everything_that_is_not_a_secret(teams: list[dict[str, str]]) -> None:
     platform = platform_of(teams=teams)
     seen = ["/pods", "/pods/log", "/nodes", "/configmaps", "/events", "batch/jobs", "trainer.kubeflow.org/trainjobs"]
+    seen += ["kai.scheduler/topologies", "scheduling.run.ai/queues", "scheduling.run.ai/podgroups"]
     seen += ["kueue.x-k8s.io/workloads", "rbac.authorization.k8s.io/roles", "storage.k8s.io/storageclasses"]
     for resource in seen:
         assert all(may(platform, VIEWERS, verb, resource) for verb in READ), resource

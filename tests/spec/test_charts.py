@@ -62,6 +62,26 @@ def test_one_group_with_the_device_is_enough() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("asked", "managers"),
+    [
+        ({}, ("aws-efa-k8s-device-plugin", "nvidia-device-plugin", "neuron-helm-chart")),
+        ({"gpu_devices": "dra"}, ("aws-dranet", "dra-driver-nvidia-gpu", "neuron-helm-chart")),
+        ({"efa_devices": "dra"}, ("aws-dranet", "nvidia-device-plugin", "neuron-helm-chart")),
+        (
+            {"gpu_devices": "dra", "efa_devices": "plugin"},
+            ("aws-efa-k8s-device-plugin", "dra-driver-nvidia-gpu", "neuron-helm-chart"),
+        ),
+        ({"gpu_devices": "operator"}, ("aws-efa-k8s-device-plugin", "gpu-operator", "neuron-helm-chart")),
+        ({"gpu_devices": "operator", "efa_devices": "dra"}, ("aws-dranet", "gpu-operator", "neuron-helm-chart")),
+    ],
+    ids=str,
+)
+def test_one_chart_gives_away_each_kind_of_device(asked: dict[str, str], managers: tuple[str, ...]) -> None:
+    assert charts(*TYPES, kubernetes=asked) == (*managers, "kubeflow-trainer")
+    assert charts("m7i.2xlarge", kubernetes=asked) == ("kubeflow-trainer",)
+
+
 def test_kueue_is_installed_where_teams_share_an_eks_cluster() -> None:
     assert charts("g0.xlarge", **TEAMS) == ("nvidia-device-plugin", "kueue", "kubeflow-trainer")
     assert "kueue" not in charts("g0.xlarge")
@@ -69,10 +89,22 @@ def test_kueue_is_installed_where_teams_share_an_eks_cluster() -> None:
     assert "kueue" not in charts("p5.48xlarge", orchestrator="hyperpod-eks", **TEAMS)
 
 
+def test_kai_is_installed_in_kueues_place_where_it_is_asked_for() -> None:
+    kai: dict[str, Any] = {"kubernetes": {"queues": "kai"}}
+    assert charts("g0.xlarge", **TEAMS, **kai) == ("nvidia-device-plugin", "kai-scheduler", "kubeflow-trainer")
+    assert "kai-scheduler" not in charts("g0.xlarge", **TEAMS)
+    assert "kai-scheduler" not in charts("p5.48xlarge", orchestrator="hyperpod-eks", **TEAMS)
+
+
 @pytest.mark.parametrize("orchestrator", ["eks", "hyperpod-eks"])
 def test_the_mpi_operator_is_installed_last_where_it_is_asked_for(orchestrator: str) -> None:
     assert charts("p5.48xlarge", orchestrator=orchestrator, **MPI)[-2:] == ("kubeflow-trainer", "mpi-operator")
     assert "mpi-operator" not in charts("p5.48xlarge", orchestrator=orchestrator)
+
+
+def test_trainer_is_installed_unless_the_file_says_otherwise() -> None:
+    assert charts("m7i.8xlarge") == ("kubeflow-trainer",)
+    assert charts("m7i.8xlarge", kubernetes={"trainer": False}) == ()
 
 
 def test_hyperpods_own_chart_comes_first_and_only_there() -> None:
@@ -87,6 +119,8 @@ def test_slurm_installs_no_chart() -> None:
 def test_every_chart_that_can_be_chosen_is_listed_in_the_order_of_installation_and_the_other_way_round() -> None:
     listed = [chart["chart"] for chart in MIRROR["charts"]]
     chosen = [charts(*TYPES, orchestrator=each, **TEAMS, **MPI) for each in ("eks", "hyperpod-eks")]
+    chosen.append(charts(*TYPES, **TEAMS, kubernetes={"queues": "kai"}))
+    chosen += [charts(*TYPES, kubernetes={"gpu_devices": each}) for each in ("dra", "operator")]
     assert set().union(*chosen) == set(listed)
     for names in chosen:
         assert list(names) == [name for name in listed if name in names]
@@ -95,7 +129,17 @@ def test_every_chart_that_can_be_chosen_is_listed_in_the_order_of_installation_a
 @pytest.mark.parametrize(
     ("instance_type", "orchestrator"), list(product(TYPES, ["eks", "hyperpod-eks", "hyperpod-slurm"]))
 )
-@pytest.mark.parametrize("sections", [{}, {**TEAMS, **MPI}, {"network": "closed"}], ids=str)
+@pytest.mark.parametrize(
+    "sections",
+    [
+        {},
+        {**TEAMS, **MPI},
+        {"network": "closed"},
+        {"network": "closed", "kubernetes": {"gpu_devices": "dra"}},
+        {"network": "closed", "kubernetes": {"gpu_devices": "operator"}},
+    ],
+    ids=str,
+)
 def test_the_repositories_of_the_mirror_are_those_of_the_chosen_charts_and_their_images(
     instance_type: str, orchestrator: str, sections: dict[str, Any]
 ) -> None:
@@ -125,9 +169,23 @@ def test_device_plugins_are_given_the_groups_that_have_their_device() -> None:
     assert nodes(values["neuron-helm-chart"]["devicePlugin"]["affinity"]) == ["group2"]
 
 
+def test_dra_drivers_are_given_the_groups_that_have_their_device() -> None:
+    values = chart_values(platform(*TYPES, kubernetes={"gpu_devices": "dra"}), CATALOGUE)
+    labels = values["aws-dranet"]["supportedInstanceLabels"]
+    assert labels == {"keys": [NODES_LABEL], "values": ["group0", "group2"]}
+    assert nodes(values["dra-driver-nvidia-gpu"]["kubeletPlugin"]["affinity"]) == ["group0", "group1"]
+
+
+def test_the_gpu_operator_looks_for_gpus_where_there_are_some() -> None:
+    """Its other pods go to nodes where this one has found a GPU."""
+    values = chart_values(platform(*TYPES, kubernetes={"gpu_devices": "operator"}), CATALOGUE)
+    assert nodes(values["gpu-operator"]["node-feature-discovery"]["worker"]["affinity"]) == ["group0", "group1"]
+
+
+@pytest.mark.parametrize("gpu_devices", ["plugin", "dra", "operator"])
 @pytest.mark.parametrize("instance_type", TYPES)
-def test_only_chosen_charts_have_values(instance_type: str) -> None:
-    of = platform(instance_type, **TEAMS, **MPI)
+def test_only_chosen_charts_have_values(instance_type: str, gpu_devices: str) -> None:
+    of = platform(instance_type, **TEAMS, kubernetes={"mpi_operator": True, "gpu_devices": gpu_devices})
     required = {chart["chart"] for chart in MIRROR["charts"] if chart.get("platform_values") == "required"}
     assert set(chart_values(of, CATALOGUE)) == required & set(chart_names(of, CATALOGUE))
     assert chart_values(platform(instance_type, orchestrator="hyperpod-slurm"), CATALOGUE) == {}

@@ -17,6 +17,7 @@ from trainway.spec.services import service_facts
 CATALOGUE = load_catalogue()
 BLOCK = {"capacity_block": "cr-0123456789abcdef0"}
 RESERVED = {"reservation": "cr-0123456789abcdef0"}
+LUSTRE = {"Lustre Persistent_2 file systems", "Lustre Persistent_2 storage capacity"}
 PLAN = {"training_plan": "arn:aws:sagemaker:us-west-2:111122223333:training-plan/x"}
 
 
@@ -62,7 +63,7 @@ def test_eks_nodes_take_vcpus_of_the_quota_of_how_they_are_bought(
     assert found[name] == (code, needed)
     system = 2 + 2 * 2  # two nodes, and up to two new ones in each of two zones while they are updated
     assert found["Running On-Demand Standard (A, C, D, H, I, M, R, T, Z) instances"] == ("L-1216C47A", system * 8)
-    assert len(found) == 2
+    assert len(found.keys() - LUSTRE) == 2
 
 
 def test_groups_of_one_quota_are_added_up(tmp_path: Path) -> None:
@@ -91,6 +92,26 @@ def test_slurm_adds_its_head_nodes(tmp_path: Path) -> None:
     assert found["ml.m7i.2xlarge for cluster usage"] == ("L-FC157D3E", 3 + 2)
     assert found["Maximum number instances allowed per SageMaker HyperPod cluster"][1] == 5
     assert "Running On-Demand Standard (A, C, D, H, I, M, R, T, Z) instances" not in found
+
+
+@pytest.mark.parametrize(
+    ("storage", "needed"),
+    [
+        ({"lustre": {"capacity_tib": 9.6}}, {"L-FD6F2F22": 1, "L-8F1B9C74": 9600}),
+        ({"lustre": {"storage_class": "intelligent-tiering", "mirror": False}}, {"L-FD6F2F22": 1}),
+        (
+            {"home": {"capacity_gib": 2048, "throughput_mbps": 640}},
+            {"L-FD6F2F22": 1, "L-8F1B9C74": 1200, "L-59D0763F": 1, "L-88479C21": 2048, "L-4EDE4065": 640},
+        ),
+    ],
+    ids=["Lustre", "elastic", "home"],
+)
+def test_file_systems_take_fsxs_quotas(tmp_path: Path, storage: dict[str, object], needed: dict[str, int]) -> None:
+    platform = yaml.safe_load((ROOT / "examples" / "hyperpod-slurm-p5en.yaml").read_text()) | {"storage": storage}
+    file = tmp_path / "platform.yaml"
+    file.write_text(yaml.safe_dump(platform))
+    found = {need.code: need.needed for need in quota_needs(load_platform(file), CATALOGUE) if need.service == "fsx"}
+    assert found == needed
 
 
 def test_every_code_of_the_catalogue_has_its_name() -> None:

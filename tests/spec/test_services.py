@@ -10,8 +10,9 @@ from trainway.spec.services import ServiceFacts, service_facts
 
 def test_every_section_names_its_pages() -> None:
     facts = service_facts()
-    for section in (facts.lustre, facts.vpc, facts.eks):
-        assert all(source.url.startswith("https://docs.aws.amazon.com/") for source in section.sources)
+    for section in (facts.lustre, facts.openzfs, facts.s3, facts.vpc, facts.eks):
+        pages = [source.url for source in section.sources]
+        assert all(page.startswith(("https://docs.aws.amazon.com/", "https://docs.amazonaws.cn/")) for page in pages)
 
 
 def test_facts_without_a_page_are_refused() -> None:

@@ -33,7 +33,11 @@ from trainway.spec.system_pods import (
 )
 
 CATALOGUE = load_catalogue()
-GROUPS = [{"name": "train", "instance_type": "p5.48xlarge", "count": 1}]
+GROUPS = [
+    {"name": "train", "instance_type": "p5.48xlarge", "count": 1},
+    # For Karpenter, which is switched on with all the rest.
+    {"name": "data", "instance_type": "m7i.8xlarge", "count": 0, "max_count": 2},
+]
 TEAMS = [{"name": "research"}]
 
 
@@ -43,11 +47,13 @@ def switched_on(section: type[BaseModel]) -> dict[str, bool]:
 
 
 EVERYTHING: list[dict[str, Any]] = [
-    {"orchestrator": "eks", "teams": TEAMS, "kubernetes": switched_on(Kubernetes)},
+    {"orchestrator": "eks", "teams": TEAMS, "kubernetes": {**switched_on(Kubernetes), "gpu_devices": "operator"}},
+    {"orchestrator": "eks", "teams": TEAMS, "kubernetes": {**switched_on(Kubernetes), "queues": "kai"}},
     {
         "orchestrator": "hyperpod-eks",
         "teams": TEAMS,
-        "kubernetes": switched_on(Kubernetes),
+        # HyperPod's image decides itself how images are pulled.
+        "kubernetes": {key: on for key, on in switched_on(Kubernetes).items() if key != "parallel_image_pull"},
         "hyperpod": switched_on(HyperPod),
     },
 ]
@@ -92,10 +98,24 @@ def test_there_is_an_entry_for_each_addon_and_for_no_other() -> None:
     assert set(system_facts().addons) == {name for names in asked for name in names}
 
 
+def test_the_gpu_operators_own_pods_are_counted_and_those_on_gpu_nodes_are_not() -> None:
+    without, with_it = (
+        {pods.name for pods in system_pods(platform(kubernetes={"gpu_devices": each}), CATALOGUE)}
+        for each in ("plugin", "operator")
+    )
+    assert with_it - without == {"gpu-operator", "node-feature-discovery-master", "node-feature-discovery-gc"}
+
+
 def test_kueue_has_the_replicas_that_the_delivery_gives_it() -> None:
     values = yaml.safe_load((ROOT / "delivery" / "values" / "kueue.yaml").read_text(encoding="utf-8"))
     (pods,) = system_facts().charts["kueue"].pods
     assert pods.replicas == values["controllerManager"]["replicas"]
+
+
+def test_kais_parts_have_the_replicas_that_the_delivery_gives_them() -> None:
+    values = yaml.safe_load((ROOT / "delivery" / "values" / "kai-scheduler.yaml").read_text(encoding="utf-8"))
+    pods = system_facts().charts["kai-scheduler"].pods
+    assert {each.replicas for each in pods} == {values["operator"]["replicaCount"]}
 
 
 @pytest.mark.parametrize("file", sorted((ROOT / "delivery" / "values").glob("*.yaml")), ids=lambda file: file.stem)

@@ -21,7 +21,27 @@ CLOSED = ROOT / "examples" / "closed-hyperpod-eks.yaml"
 # Who acts from an address in the VPC: builds, nodes, and pods. The control plane and the pipeline do not.
 INSIDE = {"codebuild.amazonaws.com", "ec2.amazonaws.com", "pods.eks.amazonaws.com", "sagemaker.amazonaws.com"}
 # IAM's prefix of an action -> the endpoints that answer it, where they are not called the same.
-ANSWERED_BY = {"cloudwatch": {"monitoring"}, "ecr": {"ecr.api", "ecr.dkr", "s3"}}
+ANSWERED_BY = {
+    "aps": {"aps-workspaces"},
+    "cloudwatch": {"monitoring"},
+    "ecr": {"ecr.api", "ecr.dkr", "s3"},
+}
+# The orchestrators, each with as little as can be, and one with what else speaks to a service of its own.
+KINDS: dict[str, dict[str, Any]] = {
+    "eks": {"orchestrator": "eks"},
+    "hyperpod-eks": {"orchestrator": "hyperpod-eks"},
+    "hyperpod-eks-observed": {"orchestrator": "hyperpod-eks", "hyperpod": {"observability": True}},
+    "hyperpod-slurm": {"orchestrator": "hyperpod-slurm"},
+    "hyperpod-slurm-accounted": {
+        "orchestrator": "hyperpod-slurm",
+        "slurm": {
+            "accounting_database": {
+                "endpoint": "slurm.cluster-abc.us-west-2.rds.amazonaws.com",
+                "secret": "arn:aws:secretsmanager:us-west-2:111122223333:secret:slurm-AbCdEf",
+            }
+        },
+    },
+}
 # Needed without any permission: the build agent's own, and what `aws sts get-caller-identity` asks, which none needs.
 WITHOUT_PERMISSION = {"codebuild", "sts"}
 WAYS_OUT = {
@@ -38,11 +58,11 @@ WAYS_OUT = {
 }
 
 
-@pytest.fixture(params=["eks", "hyperpod-eks", "hyperpod-slurm"], scope="module")
+@pytest.fixture(params=KINDS, scope="module")
 def closed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Template]:
-    """The example's templates, under each orchestrator in turn."""
+    """The example's templates, of each kind in turn."""
     directory = tmp_path_factory.mktemp(request.param)
-    platform = yaml.safe_load(CLOSED.read_text()) | {"orchestrator": request.param}
+    platform = yaml.safe_load(CLOSED.read_text()) | KINDS[request.param]
     if request.param == "eks":
         del platform["node_groups"][0]["capacity"]
     file = directory / "platform.yaml"
@@ -134,7 +154,9 @@ def test_the_deploy_says_how_to_bring_in_what_it_cannot_fetch(closed: dict[str, 
     assert command == f"AWS_REGION=us-west-2 SUPPLY_PARAMETER={parameter['Name']} bash delivery/supply.sh"
     asked = re.findall(r"^require (.*)$", (ROOT / "delivery" / "supply.sh").read_text(), re.MULTILINE)[1].split()
     assert all(f'"{variable}":' in json.dumps(parameter["Value"]).replace("\\", "") for variable in asked)
-    assert len(asked) == 4
+    assert len(asked) == 5
+    text = "".join(part if isinstance(part, str) else "of-the-deploy" for part in parameter["Value"]["Fn::Join"][1])
+    assert json.loads(json.loads(text)["IMAGE_ARGUMENTS"])["VARIANT"] == "cuda"
     repositories = {r["RepositoryName"] for r in resources(closed["registry"], "AWS::ECR::Repository").values()}
     assert "vault/mirror/training-base" in repositories
 

@@ -135,20 +135,25 @@ def test_the_deploy_starts_every_pipeline_and_waits_for_its_stages(example: Path
 
 
 def waits_for_its_stages(template: Template) -> None:
-    ((pipeline_id, pipeline),) = resources(template, "AWS::CodePipeline::Pipeline").items()
-    assert pipeline["RestartExecutionOnUpdate"] is True
-    actions = [action for stage in pipeline["Stages"][1:] for action in stage["Actions"]]
+    pipelines = resources(template, "AWS::CodePipeline::Pipeline")
     conditions = {
         name: r for name, r in template["Resources"].items() if r["Type"] == "AWS::CloudFormation::WaitCondition"
     }
-    assert len(conditions) == len(actions) > 0
-    assert all(pipeline_id in condition["DependsOn"] for condition in conditions.values())
+    waiting = 0
+    for pipeline_id, pipeline in pipelines.items():
+        assert pipeline["RestartExecutionOnUpdate"] is True
+        actions = [action for stage in pipeline["Stages"][1:] for action in stage["Actions"]]
+        waited_for = [condition for condition in conditions.values() if pipeline_id in condition["DependsOn"]]
+        assert len(waited_for) == len(actions) > 0
+        waiting += len(waited_for)
+    assert waiting == len(conditions)
     parameters = {
         p["Name"]: name for name, p in resources(template, "AWS::SSM::Parameter").items() if "/delivery/" in p["Name"]
     }
     signalled = {template["Resources"][name]["Properties"]["Value"]["Ref"] for name in parameters.values()}
     assert signalled == {condition["Properties"]["Handle"]["Ref"] for condition in conditions.values()}
-    assert set(parameters.values()) <= set(template["Resources"][pipeline_id]["DependsOn"])
+    before = {name for pipeline in pipelines for name in template["Resources"][pipeline]["DependsOn"]}
+    assert set(parameters.values()) <= before
     read = {
         variable["Value"]
         for project in resources(template, "AWS::CodeBuild::Project").values()
@@ -232,6 +237,7 @@ def test_hyperpods_efa_devices_take_no_address(example: Path, synthesized: Synth
     catalogue = load_catalogue()
     for cluster in resources(synthesized[example.stem]["cluster"], "AWS::SageMaker::Cluster").values():
         for group in cluster["InstanceGroups"]:
-            instance = catalogue[group["InstanceType"].removeprefix("ml.")]
-            expected = {"InterfaceType": "efa-only"} if instance.efa_interfaces else None
+            names = group.get("InstanceRequirements", {}).get("InstanceTypes") or [group["InstanceType"]]
+            devices = {catalogue[name.removeprefix("ml.")].efa_interfaces for name in names}
+            expected = {"InterfaceType": "efa-only"} if devices != {0} else None
             assert group.get("NetworkInterface") == expected

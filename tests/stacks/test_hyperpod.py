@@ -9,46 +9,21 @@ from typing import Any
 
 import botocore
 import pytest
-import yaml
 from botocore.model import ServiceModel
 from botocore.validate import ParamValidator
 
+from tests.stacks.hyperpods import cluster, hyperpod, statements, write
 from tests.synthesis import Template, make_app, resources, templates
 from trainway.spec.catalogue import load_catalogue
 from trainway.spec.loader import load_platform
 from trainway.spec.problems import SpecError
 
-PLATFORM: dict[str, Any] = {
-    "name": "full",
-    "region": "us-east-1",
-    "zones": ["use1-az4", "use1-az1"],
-    "orchestrator": "hyperpod-eks",
-    "node_groups": [
-        {"name": "train", "instance_type": "p5.48xlarge", "count": 1, "max_count": 8},
-        {"name": "data", "instance_type": "m7i.8xlarge", "count": 0, "max_count": 2},
-    ],
-}
 TEAMS = [
     {"name": "research", "guarantee": {"p5.48xlarge": 2}, "priority": "high"},
     {"name": "product", "guarantee": {"p5.48xlarge": 1, "m7i.8xlarge": 1}, "borrow": False},
     {"name": "guests"},
 ]
 KEY = "arn:aws:kms:us-east-1:111122223333:key/1234abcd-12ab-34cd-56ef-1234567890ab"
-
-
-def write(tmp_path: Path, **changes: Any) -> Path:
-    file = tmp_path / "platform.yaml"
-    file.write_text(yaml.safe_dump(PLATFORM | changes))
-    return file
-
-
-def cluster(tmp_path: Path, **changes: Any) -> Template:
-    return templates(make_app(write(tmp_path, **changes), tmp_path / "out"))["cluster"]
-
-
-def hyperpod(template: Template) -> dict[str, Any]:
-    (found,) = resources(template, "AWS::SageMaker::Cluster").values()
-    return dict(found)
 
 
 def test_without_a_section_it_recovers_its_nodes_and_checks_them(tmp_path: Path) -> None:
@@ -90,35 +65,6 @@ def test_the_autoscaler_acts_in_a_role_of_its_own(tmp_path: Path) -> None:
     assert any(name.startswith("AutoscalerRoleDefaultPolicy") for name in waits)
 
 
-def test_chosen_health_checks_are_the_ones_that_run(tmp_path: Path) -> None:
-    made = hyperpod(cluster(tmp_path, hyperpod={"deep_health_checks": ["InstanceStress"]}))
-    assert made["InstanceGroups"][0]["OnStartDeepHealthChecks"] == ["InstanceStress"]
-    none = hyperpod(cluster(tmp_path, hyperpod={"deep_health_checks": []}))
-    assert "OnStartDeepHealthChecks" not in none["InstanceGroups"][0]
-
-
-@pytest.mark.parametrize("orchestrator", ["hyperpod-eks", "hyperpod-slurm"])
-def test_patches_come_some_nodes_at_a_time_and_go_back_when_an_alarm_rings(tmp_path: Path, orchestrator: str) -> None:
-    patching = {"schedule": "cron(0 3 ? * SUN *)", "batch": 2, "wait_minutes": 30, "rollback_alarms": ["loss-is-nan"]}
-    made = hyperpod(cluster(tmp_path, orchestrator=orchestrator, hyperpod={"patching": patching}))
-    batch = {"Type": "INSTANCE_COUNT", "Value": 2}
-    for group in made["InstanceGroups"]:
-        assert group["ScheduledUpdateConfig"] == {
-            "ScheduleExpression": "cron(0 3 ? * SUN *)",
-            "DeploymentConfig": {
-                "RollingUpdatePolicy": {"MaximumBatchSize": batch, "RollbackMaximumBatchSize": batch},
-                "WaitIntervalInSeconds": 1800,
-                "AutoRollbackConfiguration": [{"AlarmName": "loss-is-nan"}],
-            },
-        }
-
-
-@pytest.mark.parametrize("schedule", ["cron(0 3 ? * SUNDAY *)", "every sunday", "cron(61 3 ? * SUN *)", "rate(1 day)"])
-def test_a_schedule_that_the_service_would_refuse_is_an_error_in_the_file(tmp_path: Path, schedule: str) -> None:
-    with pytest.raises(SpecError, match="it is not a schedule"):
-        load_platform(write(tmp_path, hyperpod={"patching": {"schedule": schedule}}))
-
-
 @pytest.mark.parametrize(
     "section",
     [
@@ -132,17 +78,6 @@ def test_a_schedule_that_the_service_would_refuse_is_an_error_in_the_file(tmp_pa
 def test_slurm_is_not_asked_for_what_only_kubernetes_has(tmp_path: Path, section: dict[str, Any]) -> None:
     with pytest.raises(SpecError, match="HyperPod has it on EKS only"):
         load_platform(write(tmp_path, orchestrator="hyperpod-slurm", hyperpod=section))
-
-
-def statements(template: Template, role: str, action: str | None = None) -> list[dict[str, Any]]:
-    """What the policies of a role, by the start of its logical id, say about an action; None: all that they say."""
-    return [
-        statement
-        for policy in resources(template, "AWS::IAM::Policy").values()
-        if any(each["Ref"].startswith(role) for each in policy["Roles"])
-        for statement in policy["PolicyDocument"]["Statement"]
-        if action is None or action in statement["Action"]
-    ]
 
 
 def test_a_key_encrypts_both_volumes_of_every_node(tmp_path: Path) -> None:
@@ -171,12 +106,6 @@ def test_whoever_makes_nodes_hands_their_key_on_to_aws_and_to_nobody_else(tmp_pa
     assert ("GenerateDataKeyWithoutPlaintext" in operations) == (role == "AutoscalerRole")
     without = cluster(tmp_path, hyperpod={"autoscaling": True})
     assert not statements(without, role, "kms:CreateGrant")
-
-
-def test_slurm_has_no_key_because_it_does_not_provision_continuously(tmp_path: Path) -> None:
-    file = write(tmp_path, orchestrator="hyperpod-slurm", hyperpod={"volume_key": KEY})
-    with pytest.raises(SpecError, match="with continuous provisioning only"):
-        load_platform(file)
 
 
 def test_plain_eks_has_no_hyperpod_section(tmp_path: Path) -> None:
@@ -269,14 +198,6 @@ def test_observability_needs_a_node_that_carries_it(tmp_path: Path, groups: list
     file = write(tmp_path, node_groups=groups, hyperpod={"observability": True})
     with pytest.raises(SpecError, match="a node with 16 vCPUs or more, and the deploy makes none"):
         load_platform(file)
-
-
-def test_metrics_leave_a_closed_network_only_by_an_endpoint(tmp_path: Path) -> None:
-    with pytest.raises(SpecError, match="which a closed network does not reach"):
-        load_platform(write(tmp_path, network="closed", hyperpod={"observability": True}))
-    existing = {"vpc_id": "vpc-0123456789abcdef0", "cidrs": ["10.0.0.0/16"], "route_table_id": "rtb-0123456789abcdef0"}
-    network = {"access": "closed", "cidr": "10.0.0.0/16", "existing": existing | {"endpoints": ["aps-workspaces"]}}
-    assert load_platform(write(tmp_path, network=network, hyperpod={"observability": True}))
 
 
 def test_teams_are_governed_unless_the_file_says_otherwise(tmp_path: Path) -> None:

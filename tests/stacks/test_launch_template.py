@@ -35,6 +35,7 @@ def launched(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, An
             pods=32,
             coordinates={},
             security_group_ids=["sg-0"],
+            parallel_image_pull=True,
         )
         identifiers[stack.get_logical_id(template)] = name
     found = resources(app.synth().get_stack_by_name("every-type").template, "AWS::EC2::LaunchTemplate")
@@ -144,3 +145,28 @@ def test_services_have_a_range_that_the_vpc_does_not(tmp_path: Path, cidr: str, 
     stack = templates(make_app(file, tmp_path / "out"))["control-plane"]
     (control_plane,) = resources(stack, "AWS::EKS::Cluster").values()
     assert control_plane["KubernetesNetworkConfig"]["ServiceIpv4Cidr"] == services
+
+
+@pytest.mark.parametrize("name", sorted(CATALOGUE))
+def test_images_are_pulled_in_parallel_where_fast_disks_take_them(
+    launched: dict[str, dict[str, Any]], name: str
+) -> None:
+    instance = CATALOGUE[name]
+    parallel = bool(instance.accelerator and instance.instance_store)
+    assert ("FastImagePull: true" in json.dumps(launched[name]["UserData"])) == parallel
+
+
+def test_images_are_pulled_one_layer_after_the_other_where_the_file_says_so(tmp_path: Path) -> None:
+    text = (ROOT / "examples/eks-p5.yaml").read_text(encoding="utf-8")
+    user_data_with = []
+    for index, section in enumerate(["", "\nkubernetes: {parallel_image_pull: false}\n"]):
+        assert "\nkubernetes:" not in text
+        file = tmp_path / f"platform-{index}.yaml"
+        file.write_text(text + section, encoding="utf-8")
+        cluster = templates(make_app(file, tmp_path / str(index)))["cluster"]
+        found = resources(cluster, "AWS::EC2::LaunchTemplate")
+        user_data_with.append(
+            ["FastImagePull" in json.dumps(each["LaunchTemplateData"]["UserData"]) for each in found.values()]
+        )
+    assert any(user_data_with[0])
+    assert not any(user_data_with[1])

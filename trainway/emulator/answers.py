@@ -40,6 +40,7 @@ def of_change_set(stack: Stack, change_set: ChangeSet) -> Answer:
         "StackId": stack.id, "StackName": stack.name, "ChangeSetId": change_set.id, "ChangeSetName": change_set.name,
         "Status": change_set.status, "StatusReason": change_set.reason, "ExecutionStatus": change_set.execution_status,
         "CreationTime": change_set.created, "Description": change_set.description,
+        "ImportExistingResources": change_set.desired.import_existing,
     }  # fmt: skip
 
 

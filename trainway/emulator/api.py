@@ -245,7 +245,15 @@ def _desired(engine: Engine, arguments: Arguments, kind: str) -> Desired:
         if arguments.get("UsePreviousTemplate") and previous
         else _template_body(engine, arguments)
     )
-    return engine.desired(body, arguments.get("Parameters", []), tags, arguments.get("Capabilities", []), previous)
+    return engine.desired(
+        body,
+        arguments.get("Parameters", []),
+        tags,
+        arguments.get("Capabilities", []),
+        previous,
+        # Of CreateChangeSet only; a bool in one protocol, a word in the other.
+        import_existing=str(arguments.get("ImportExistingResources", False)).lower() == "true",
+    )
 
 
 def _template_body(engine: Engine, arguments: Arguments) -> str:

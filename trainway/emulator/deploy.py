@@ -17,6 +17,7 @@ from trainway.emulator.services import Aws
 from trainway.emulator.stacks import Desired, Output, Stack
 from trainway.emulator.template import creation_order
 
+IsThere = Callable[[str, tuple[str, ...]], bool]
 KEPT = ("Retain", "RetainExceptOnCreate", "Snapshot")
 REPLACING = "Requested update requires the creation of a new physical resource; hence creating one."
 
@@ -24,16 +25,17 @@ REPLACING = "Requested update requires the creation of a new physical resource; 
 class Deployment:
     """One update of one stack; creation is an update from nothing.
 
-    `taken` says whether a resource of a type and identifier exists already, in any stack. `left` is what this
-    deployment leaves behind without a stack: retained, or impossible to delete.
+    `taken` says whether a resource of a type and identifier exists already, `owned` whether it is in a stack. `left` is
+    what this deployment leaves behind without a stack: retained, or impossible to delete.
     """
 
-    def __init__(self, aws: Aws, stack: Stack, desired: Desired, taken: Callable[[str, tuple[str, ...]], bool]) -> None:
-        self.aws, self.stack, self.desired, self.taken = aws, stack, desired, taken
+    def __init__(self, aws: Aws, stack: Stack, desired: Desired, taken: IsThere, owned: IsThere) -> None:
+        self.aws, self.stack, self.desired, self.taken, self.owned = aws, stack, desired, taken, owned
         self.before = dict(stack.resources)
         self.left: list[Resource] = []
         self._active: dict[str, Any] = {}
         self._replaced: list[Resource] = []
+        self.imported: list[Resource] = []
         self._done: list[tuple[Resource, Resource | None]] = []  # what was made or changed, and what was there before
 
     def ref(self, logical_id: str) -> str:
@@ -69,7 +71,7 @@ class Deployment:
         stuck = []
         for made, old in reversed(self._done):
             definition = self._active[made.logical_id]
-            if old is None and definition.get("DeletionPolicy") in ("Retain", "Snapshot"):
+            if made in self.imported or (old is None and definition.get("DeletionPolicy") in ("Retain", "Snapshot")):
                 self.stack.report(made.logical_id, made.type, "DELETE_SKIPPED", made.physical_id)
                 self.left.append(made)
                 continue
@@ -112,6 +114,8 @@ class Deployment:
         return made
 
     def _create(self, logical_id: str, kind: str, properties: Properties, old: Resource | None) -> Resource:
+        if old is None and (there := self._import(logical_id, kind, properties)):
+            return there
         identifier = resources.chosen_identifier(load(kind, self.aws.region), properties)
         if identifier and self.taken(kind, identifier):
             name = "|".join(identifier)
@@ -129,6 +133,40 @@ class Deployment:
             self._replaced.append(old)
         self.stack.report(logical_id, kind, f"{verb}_COMPLETE", made.physical_id)
         return made
+
+    def _import(self, logical_id: str, kind: str, properties: Properties) -> Resource | None:
+        """What exists under the name in the template and may be imported; it stays as it is."""
+        definition = self._active[logical_id]
+        there = importable(self.aws, self.stack.name, logical_id, definition, properties, self.desired, self.owned)
+        if there is None:
+            return None
+        self.stack.report(logical_id, kind, "IMPORT_IN_PROGRESS", there.physical_id)
+        self._done.append((there, None))
+        self.imported.append(there)
+        self.stack.report(logical_id, kind, "IMPORT_COMPLETE", there.physical_id)
+        return there
+
+
+def importable(
+    aws: Aws,
+    stack: str,
+    logical_id: str,
+    definition: dict[str, Any],
+    properties: Properties,
+    desired: Desired,
+    owned: IsThere,
+) -> Resource | None:
+    """The resource that a deployment would import instead of making a new one: it exists, and is in no stack.
+
+    https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/import-resources-automatically.html (2026-11)
+    """
+    kind, schema = definition["Type"], load(definition["Type"], aws.region)
+    identifier = resources.chosen_identifier(schema, properties)
+    retained = definition.get("DeletionPolicy") in ("Retain", "RetainExceptOnCreate")
+    if not desired.import_existing or not identifier or not retained or owned(kind, identifier):
+        return None
+    written_out = all(isinstance(definition["Properties"][name], str) for name in schema.primary_identifier)
+    return resources.find(aws, stack, logical_id, kind, properties) if written_out else None
 
 
 def delete_unless_kept(aws: Aws, stack: Stack, resource: Resource, policy: str = "DeletionPolicy") -> bool:

@@ -26,7 +26,7 @@ from trainway.emulator.errors import (
 from trainway.emulator.intrinsics import Scope
 from trainway.emulator.preview import check_attributes, preview
 from trainway.emulator.resources import Resource, chosen_identifier
-from trainway.emulator.schema import load
+from trainway.emulator.schema import Properties, load
 from trainway.emulator.services import Aws
 from trainway.emulator.stacks import ChangeSet, Desired, Output, Stack, now
 from trainway.emulator.template import parse
@@ -65,7 +65,7 @@ class Engine:
         return [stack.name for stack in self.live() if export in stack.imports]
 
     def desired(self, body: str, given: list[dict[str, Any]], tags: dict[str, str], capabilities: list[str],
-                previous: Desired | None) -> Desired:  # fmt: skip
+                previous: Desired | None, *, import_existing: bool = False) -> Desired:  # fmt: skip
         """Check a template as CloudFormation does before anything else. Raises CloudFormationError."""
         template = parse(body)
         kinds = [resource["Type"] for resource in template.resources.values()]
@@ -77,7 +77,7 @@ class Engine:
             raise InsufficientCapabilities("Requires capabilities : [CAPABILITY_NAMED_IAM]")
         values = parameters.given_values(template, given, previous.given_parameters if previous else {})
         resolved = parameters.resolved_values(template, values, self._ssm_parameter)
-        desired = Desired(template, resolved, values, tags, tuple(capabilities))
+        desired = Desired(template, resolved, values, tags, tuple(capabilities), import_existing)
         if wrong := check_attributes(desired, self.aws.region):
             raise CloudFormationError(wrong[0])
         return desired
@@ -91,7 +91,10 @@ class Engine:
         def make_scope(wanted: Desired, ref: Callable[[str], Any], attribute: Callable[[str, str], Any]) -> Scope:
             return self._scope(stack, wanted, ref, attribute, set())
 
-        changes, problems = preview(desired, stack.resources, self.aws.region, make_scope)
+        def there(logical_id: str, definition: dict[str, Any], properties: Properties) -> Resource | None:
+            return deploy.importable(self.aws, stack.name, logical_id, definition, properties, desired, self._owned)
+
+        changes, problems = preview(desired, stack.resources, self.aws.region, make_scope, there)
         change_set = ChangeSet(
             name, self._arn("changeSet", name), kind, desired, description, changes,
             [(name, desired.template.resources[name]["Type"], *problem) for name, problem in problems],
@@ -155,7 +158,7 @@ class Engine:
 
     def _deploy(self, stack: Stack, desired: Desired, kind: str) -> bool:
         stack.enter(f"{kind}_IN_PROGRESS", "User Initiated")
-        deployment = deploy.Deployment(self.aws, stack, desired, self._taken)
+        deployment = deploy.Deployment(self.aws, stack, desired, self._taken, self._owned)
         imports: set[str] = set()
         scope = self._scope(stack, desired, deployment.ref, deployment.attribute, imports)
         try:
@@ -176,6 +179,8 @@ class Engine:
             stack.enter("UPDATE_COMPLETE_CLEANUP_IN_PROGRESS")
             stack.updated = now()
         deployment.clean_up()
+        joined = {(resource.type, resource.physical_id) for resource in deployment.imported}
+        self.left = [each for each in self.left if (each[1].type, each[1].physical_id) not in joined]
         self.left += [(stack.name, resource) for resource in deployment.left]
         stack.desired, stack.outputs, stack.imports = desired, outputs, imports
         stack.enter(f"{kind}_COMPLETE")
@@ -232,14 +237,17 @@ class Engine:
         return stack
 
     def _taken(self, kind: str, identifier: tuple[str, ...]) -> bool:
-        schema = load(kind, self.aws.region)
-        owned = [resource for stack in self.live() for resource in stack.resources.values()]
-        # Of what was left behind, a service knows best whether it still exists.
+        """Whether it exists, as far as CloudFormation knows: of what was left behind, a service knows best."""
         records = [resource for _, resource in self.left if resource.depth == "record"]
-        return any(
-            resource.type == kind and chosen_identifier(schema, resource.model) == identifier
-            for resource in owned + records
-        )
+        return self._owned(kind, identifier) or self._is_among(records, kind, identifier)
+
+    def _owned(self, kind: str, identifier: tuple[str, ...]) -> bool:
+        """Whether it is in a stack."""
+        return self._is_among([each for stack in self.live() for each in stack.resources.values()], kind, identifier)
+
+    def _is_among(self, resources: list[Resource], kind: str, identifier: tuple[str, ...]) -> bool:
+        schema = load(kind, self.aws.region)
+        return any(each.type == kind and chosen_identifier(schema, each.model) == identifier for each in resources)
 
     def _recognized(self, kind: str) -> bool:
         try:

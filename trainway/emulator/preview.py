@@ -22,9 +22,16 @@ MakeScope = Callable[[Desired, Callable[[str], Any], Callable[[str, str], Any]],
 
 
 def preview(
-    desired: Desired, existing: dict[str, Resource], region: str, make_scope: MakeScope
+    desired: Desired,
+    existing: dict[str, Resource],
+    region: str,
+    make_scope: MakeScope,
+    there: Callable[[str, dict[str, Any], Properties], Resource | None],
 ) -> tuple[list[Change], list[tuple[str, Problem]]]:
-    """The changes that would make `existing` what is desired, and the problems by logical id."""
+    """The changes that would make `existing` what is desired, and the problems by logical id.
+
+    `there` tells of a resource that is in no stack whether it would be imported.
+    """
     changed: dict[str, Change] = {}
 
     def ref(logical_id: str) -> str:
@@ -45,6 +52,8 @@ def preview(
         properties = schema.coerce(resolve(resource.get("Properties", {}), scope))
         problems += [(logical_id, problem) for problem in schema.problems(properties)]
         change = _change(logical_id, resource, properties, existing.get(logical_id), schema)
+        if change and change.action == "Add" and (found := there(logical_id, resource, properties)):
+            change = Change("Import", logical_id, resource["Type"], found.physical_id)
         if change:
             changed[logical_id] = change
     for logical_id, old in existing.items():

@@ -53,6 +53,20 @@ def create(aws: Aws, stack: str, logical_id: str, kind: str, properties: Propert
     return Resource(logical_id, kind, properties, model, records.physical_id(schema, model))
 
 
+def find(aws: Aws, stack: str, logical_id: str, kind: str, properties: Properties) -> Resource | None:
+    """The resource of that identifier, as its service has it: unchanged, whatever the properties say."""
+    schema, service = load(kind, aws.region), SERVICES.get(kind)
+    if service is None or service.find is None:
+        return None
+    with _service_errors():
+        report = service.find(aws, properties)
+    if report is None:
+        return None
+    names = records.Names(aws.account, aws.region, stack, logical_id)
+    model = records.complete(schema, {**properties, **report}, names)
+    return Resource(logical_id, kind, properties, model, records.physical_id(schema, model), status="IMPORT_COMPLETE")
+
+
 def update(aws: Aws, old: Resource, properties: Properties) -> Resource:
     """Change a resource in place. Raises ResourceError with the reason when that cannot be done."""
     schema = load(old.type, aws.region)

@@ -46,6 +46,7 @@ class Desired:
     given_parameters: dict[str, str] = field(default_factory=dict)
     tags: dict[str, str] = field(default_factory=dict)
     capabilities: tuple[str, ...] = ()
+    import_existing: bool = False
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,10 @@ class PropertyChange:
 
 @dataclass(frozen=True)
 class Change:
-    """What a change set would do to one resource; replacement is "True", "False" or "Conditional"."""
+    """What a change set would do to one resource; replacement is "True", "False" or "Conditional".
+
+    `action` is Add, Modify, Remove or Import, for what exists and joins the stack.
+    """
 
     action: str
     logical_id: str

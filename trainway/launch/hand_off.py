@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from pydantic import ValidationError
+from typing import TypeVar
+
+from pydantic import BaseModel, ValidationError
 
 from trainway.spec.errors import usage_error
-from trainway.spec.handoff import HandOff, parameter_name
+from trainway.spec.handoff import BuiltImage, HandOff, image_parameter_name, parameter_name
 from trainway.spec.platform import Platform
+
+Model = TypeVar("Model", bound=BaseModel)
 
 
 def read_hand_off(platform: Platform) -> HandOff:
@@ -15,24 +19,40 @@ def read_hand_off(platform: Platform) -> HandOff:
     Raises UsageError when AWS cannot be asked, nothing was deployed, or a newer deploy wrote what this version does
     not understand.
     """
+    absent = f"no platform of the name {platform.name} is deployed there"
+    return _read(platform, "the hand-off", parameter_name(platform.name), HandOff, absent=absent)
+
+
+def read_image(platform: Platform, hand_off: HandOff) -> str:
+    """The training image of the hand-off by its digest, as the build of it reported.
+
+    Raises UsageError as read_hand_off does, and when the image that was built is not the one that the hand-off names.
+    """
+    name = hand_off.image_parameter or image_parameter_name(platform.name)
+    built = _read(platform, "the image", name, BuiltImage, absent="its stack was not deployed, or its build failed")
+    if built.uri != hand_off.image_uri:
+        what = f"the training image {hand_off.image_uri} is not the one that was built last"
+        raise usage_error(what, why=f"that is {built.uri}", fix="`make deploy` deploys both stacks from one checkout")
+    return built.pinned
+
+
+def _read(platform: Platform, thing: str, name: str, model: type[Model], *, absent: str) -> Model:
     import boto3
     from botocore.exceptions import BotoCoreError, ClientError
 
-    name = parameter_name(platform.name)
-    what = f"the hand-off {name} in {platform.region} cannot be read"
+    what = f"{thing} {name} in {platform.region} cannot be read"
     try:
         answer = boto3.client("ssm", region_name=platform.region).get_parameter(Name=name)
     except ClientError as error:
         if error.response["Error"]["Code"] == "ParameterNotFound":
-            why = f"no platform of the name {platform.name} is deployed there"
-            raise usage_error(what, why=why, fix="`make deploy` deploys it") from None
+            raise usage_error(what, why=absent, fix="`make deploy` deploys it") from None
         why = error.response["Error"]["Message"]
         raise usage_error(what, why=why, fix=f"you need ssm:GetParameter on {name}") from None
     except BotoCoreError as error:
         fix = "`aws sts get-caller-identity` shows whether this shell has credentials"
         raise usage_error(what, why=str(error), fix=fix) from None
     try:
-        return HandOff.model_validate_json(answer["Parameter"]["Value"])
+        return model.model_validate_json(answer["Parameter"]["Value"])
     except ValidationError as error:
         why = f"{error.errors(include_url=False)[0]['msg']}; a deploy of another version wrote it"
         raise usage_error(

@@ -60,6 +60,7 @@ def render_local(
         # The S3 connector of the checkpoints does not look the Region up by itself.
         environment["AWS_REGION"] = hand_off.region
         environment["TRAINWAY_LOCATIONS"] = json.dumps(local_roots(job, hand_off), sort_keys=True)
+        environment["TRAINWAY_CHECKPOINTS"] = json.dumps(hand_off.checkpoints.model_dump(), sort_keys=True)
     return LocalLaunch(
         [
             _torchrun(),

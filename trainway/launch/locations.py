@@ -34,7 +34,7 @@ def local_roots(job: Job, hand_off: HandOff) -> dict[str, str]:
 
 
 def _locations(job: Job) -> tuple[str, ...]:
-    return (job.data.train, job.checkpoint_location)
+    return (*job.data.shares, job.checkpoint_location)
 
 
 def _scheme(location: str) -> str | None:

@@ -8,12 +8,17 @@ from __future__ import annotations
 from typing import Any
 
 from trainway.manifests.chart_values import chart_values
+from trainway.manifests.device_claims import claim_templates
 from trainway.manifests.guard_rails import guard_rails
+from trainway.manifests.kai import kai_queues
+from trainway.manifests.kai_guard import kai_guard
 from trainway.manifests.kueue import local_queue, queues
-from trainway.manifests.lustre_volume import lustre_volume
+from trainway.manifests.lustre_volume import lustre_storage_class, lustre_volume
 from trainway.manifests.namespace import namespaces, team_namespace
+from trainway.manifests.node_pools import node_pools
 from trainway.manifests.personas import members, team_members, viewers
-from trainway.manifests.training_runtime import training_runtime
+from trainway.manifests.priority_classes import priority_classes
+from trainway.manifests.training_runtime import training_runtimes
 from trainway.spec.catalogue import Catalogue
 from trainway.spec.platform import Platform
 
@@ -21,12 +26,19 @@ Manifest = dict[str, Any]
 
 
 def cluster_manifests(platform: Platform, catalogue: Catalogue) -> dict[str, Manifest]:
-    """Every file of the delivery's `manifests` directory: `objects/…` to apply, `values/…` for the charts."""
+    """Every file of the delivery's `manifests` directory.
+
+    `values/…` for the charts, `objects/…` to apply after them, `autoscaling/…` to apply once HyperPod runs Karpenter.
+    """
     files = {f"values/{chart}": values for chart, values in chart_values(platform, catalogue).items()}
-    for position, manifest in enumerate(_objects(platform, catalogue)):
-        # kubectl applies files in the order of their names.
-        kind, name = manifest["kind"].lower(), manifest["metadata"]["name"]
-        files[f"objects/{position:03d}-{kind}-{name}"] = manifest
+    for directory, manifests in (
+        ("objects", _objects(platform, catalogue)),
+        ("autoscaling", node_pools(platform, catalogue)),
+    ):
+        for position, manifest in enumerate(manifests):
+            # kubectl applies files in the order of their names.
+            kind, name = manifest["kind"].lower(), manifest["metadata"]["name"]
+            files[f"{directory}/{position:03d}-{kind}-{name}"] = manifest
     return files
 
 
@@ -35,11 +47,16 @@ def _objects(platform: Platform, catalogue: Catalogue) -> list[Manifest]:
     names = namespaces(platform)
     return [
         *(each for name in names for each in team_namespace(name)),
-        training_runtime(platform, catalogue),
+        *training_runtimes(platform, catalogue),
         *queues(platform, catalogue),
+        *kai_queues(platform, catalogue),
+        *kai_guard(platform),
+        *priority_classes(platform),
+        *lustre_storage_class(platform),
         *viewers(),
         *members(platform),
         *(each for name in names for each in lustre_volume(platform, name)),
+        *(each for name in names for each in claim_templates(platform, catalogue, name)),
         *(
             each
             for team in platform.teams

@@ -56,4 +56,6 @@ def _facts(hand_off: HandOff) -> dict[str, str]:
         "TRAINWAY_FSX_DNS_NAME": file_system.dns_name,
         "TRAINWAY_FSX_MOUNT_NAME": file_system.mount_name,
         "TRAINWAY_IMAGE": hand_off.image_uri,
+        **({"TRAINWAY_FSX_SUBNET_ID": file_system.subnet_id} if file_system.subnet_id else {}),
+        **({"TRAINWAY_FSX_GROUP_ID": file_system.security_group_id} if file_system.security_group_id else {}),
     }

@@ -7,7 +7,9 @@ from typing import Any
 
 from trainway.manifests.job_kinds import job_kinds
 from trainway.manifests.namespace import namespace_of
+from trainway.manifests.shares import guaranteed_nodes
 from trainway.spec.catalogue import Catalogue
+from trainway.spec.devices import Device, devices_of
 from trainway.spec.platform import Platform
 from trainway.spec.sections.team import Team
 
@@ -58,9 +60,18 @@ def _object_counts(platform: Platform) -> dict[str, int]:
 
 def _guaranteed_devices(platform: Platform, catalogue: Catalogue, team: Team) -> dict[str, int]:
     """Devices of the nodes that the team is guaranteed, 0 of those that only other nodes have."""
-    devices = Counter[str]()
+    nodes, devices = guaranteed_nodes(platform)[team.name], Counter[str]()
     for group in platform.node_groups:
-        devices.update(dict.fromkeys(catalogue[group.instance_type].devices, 0))
-    for instance_type, nodes in team.guarantee.items():
-        devices.update({name: nodes * count for name, count in catalogue[instance_type].devices.items()})
-    return {f"requests.{name}": count for name, count in devices.items()}
+        for device in devices_of(platform, group, catalogue):
+            devices[_ceiling(device)] += nodes[group.name] * device.count
+    return dict(devices)
+
+
+def _ceiling(device: Device) -> str:
+    """What a ResourceQuota calls the devices of a class that are claimed, and those that are requested.
+
+    https://kubernetes.io/docs/concepts/policy/resource-quotas/#quota-for-dra-resource-claims (read 2026-11-21)
+    """
+    if device.device_class:
+        return f"{device.device_class}.deviceclass.resource.k8s.io/devices"
+    return f"requests.{device.resource}"

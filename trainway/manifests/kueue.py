@@ -15,10 +15,12 @@ from typing import Any
 
 from trainway.manifests.chart_values import NODES_LABEL
 from trainway.manifests.namespace import namespace_of
-from trainway.manifests.shares import guaranteed_nodes, spare_nodes
+from trainway.manifests.shares import guaranteed_nodes, node_has, spare_nodes
 from trainway.manifests.taints import taints
 from trainway.manifests.topology import topology, topology_name
-from trainway.spec.catalogue import Catalogue, Instance
+from trainway.spec.catalogue import Catalogue
+from trainway.spec.devices import device_counts
+from trainway.spec.group_types import types_of
 from trainway.spec.platform import Platform
 from trainway.spec.sections.node_group import NodeGroup
 from trainway.spec.sections.team import Team
@@ -39,10 +41,10 @@ def queues(platform: Platform, catalogue: Catalogue) -> list[dict[str, Any]]:
     """
     if not platform.kueue:
         return []
-    topologies = {topology_name(platform.region, catalogue[group.instance_type]) for group in platform.node_groups}
+    topologies = {topology_name(platform.region, *types_of(group, catalogue)) for group in platform.node_groups}
     return [
-        *(topology(name) for name in sorted(topologies)),
-        *(_flavor(platform, group, catalogue[group.instance_type]) for group in platform.node_groups),
+        *(topology(name, API) for name in sorted(topologies)),
+        *(_flavor(platform, catalogue, group) for group in platform.node_groups),
         *(_priority_class(name, value) for name, value in PRIORITIES.items()),
         _cohort(platform, catalogue),
         *(_cluster_queue(platform, catalogue, team) for team in platform.teams),
@@ -57,21 +59,23 @@ def local_queue(platform: Platform, team: Team) -> list[dict[str, Any]]:
     return [_object("LocalQueue", metadata, {"clusterQueue": team.name})]
 
 
-def flavor_name(platform: Platform, group: NodeGroup, instance: Instance) -> str:
+def flavor_name(group: NodeGroup, topology: str) -> str:
     """The ResourceFlavor of a node group.
 
     Its topology is a part of the name, because a flavor can never be given another one.
     """
-    return f"{group.name}-{topology_name(platform.region, instance)}"
+    return f"{group.name}-{topology}"
 
 
-def _flavor(platform: Platform, group: NodeGroup, instance: Instance) -> dict[str, Any]:
+def _flavor(platform: Platform, catalogue: Catalogue, group: NodeGroup) -> dict[str, Any]:
+    types = types_of(group, catalogue)
+    topology = topology_name(platform.region, *types)
     spec = {
         "nodeLabels": {NODES_LABEL: group.name},
-        "nodeTaints": taints(instance),
-        "topologyName": topology_name(platform.region, instance),
+        "nodeTaints": taints(types[0]),
+        "topologyName": topology,
     }
-    return _object("ResourceFlavor", {"name": flavor_name(platform, group, instance)}, spec)
+    return _object("ResourceFlavor", {"name": flavor_name(group, topology)}, spec)
 
 
 def _priority_class(name: str, value: int) -> dict[str, Any]:
@@ -133,21 +137,21 @@ def _resource_group(
 
     A flavor lists every covered resource, in the same order, and one that its nodes lack as 0.
     """
-    instances = [catalogue[group.instance_type] for group in platform.node_groups]
-    resources = ["cpu", "memory", *sorted({device for instance in instances for device in instance.devices})]
+    devices = {name for group in platform.node_groups for name in device_counts(platform, group, catalogue)}
+    resources = ["cpu", "memory", *sorted(devices)]
     flavors = []
     for group in groups:
-        instance = catalogue[group.instance_type]
-        amounts = _amounts(instance, nodes[group.name])
+        amounts = _amounts(node_has(platform, catalogue, group), nodes[group.name])
         quotas = [{"name": name, "nominalQuota": amounts.get(name, "0"), **(limit or {})} for name in resources]
-        flavors.append({"name": flavor_name(platform, group, instance), "resources": quotas})
+        name = flavor_name(group, topology_name(platform.region, *types_of(group, catalogue)))
+        flavors.append({"name": name, "resources": quotas})
     return {"coveredResources": resources, "flavors": flavors}
 
 
-def _amounts(instance: Instance, nodes: int) -> dict[str, str]:
+def _amounts(of_node: Mapping[str, int], nodes: int) -> dict[str, str]:
     """What so many nodes have, as quantities of Kubernetes."""
-    devices = {name: str(nodes * count) for name, count in instance.devices.items()}
-    return {"cpu": str(nodes * instance.vcpus), "memory": f"{nodes * instance.memory_gib}Gi"} | devices
+    amounts = {name: nodes * amount for name, amount in of_node.items()}
+    return {name: f"{amount}Gi" if name == "memory" else str(amount) for name, amount in amounts.items()}
 
 
 def _object(kind: str, metadata: Mapping[str, str], spec: Mapping[str, Any]) -> dict[str, Any]:

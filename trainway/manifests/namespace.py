@@ -9,6 +9,8 @@ from trainway.spec.sections.team import Team
 
 DEFAULT_NAMESPACE = "training"
 SERVICE_ACCOUNT = "training-job"
+# Kueue's chart is told to hold back the pods of namespaces with this label, and no others, and KAI's guard as well.
+PART_OF_TRAINWAY = {"app.kubernetes.io/part-of": "trainway"}
 
 
 def namespace_of(platform: Platform, team: Team) -> str:
@@ -28,8 +30,7 @@ def namespaces(platform: Platform) -> tuple[str, ...]:
 def team_namespace(name: str) -> list[dict[str, Any]]:
     """The namespace, and the service account whose pods get the job's IAM role by EKS Pod Identity."""
     labels = {
-        # Kueue's chart is told to hold back the pods of namespaces with this label, and no others.
-        "app.kubernetes.io/part-of": "trainway",
+        **PART_OF_TRAINWAY,
         # A privileged pod, or one with a path of its node, has all of the node's devices, its role and the secrets of
         # whoever else is on it, past every quota and every role. Jobs need neither.
         # https://kubernetes.io/docs/concepts/security/pod-security-standards/#baseline (read 2026-11-21)

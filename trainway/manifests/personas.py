@@ -46,14 +46,17 @@ OPEN_GROUPS = [
     "discovery.k8s.io",
     "events.k8s.io",
     "jobset.x-k8s.io",
+    "kai.scheduler",
     "kubeflow.org",
     "kueue.x-k8s.io",
     "metrics.k8s.io",
     "networking.k8s.io",
     "policy",
     "rbac.authorization.k8s.io",
+    "resource.k8s.io",
     "sagemaker.amazonaws.com",
     "scheduling.k8s.io",
+    "scheduling.run.ai",
     "storage.k8s.io",
     "trainer.kubeflow.org",
     "visibility.kueue.x-k8s.io",
@@ -61,8 +64,12 @@ OPEN_GROUPS = [
 # What members see outside their namespace: the nodes, and what their jobs refer to.
 COMMON = {
     "": ["namespaces", "nodes", "persistentvolumes"],
+    "kai.scheduler": ["topologies"],
     "kueue.x-k8s.io": ["clusterqueues", "cohorts", "resourceflavors", "topologies", "workloadpriorityclasses"],
     "metrics.k8s.io": ["nodes"],
+    "resource.k8s.io": ["deviceclasses", "resourceslices"],
+    "scheduling.k8s.io": ["priorityclasses"],
+    "scheduling.run.ai": ["queues"],
     "trainer.kubeflow.org": ["clustertrainingruntimes"],
 }
 
@@ -97,6 +104,8 @@ def team_members(platform: Platform, team: Team) -> list[dict[str, Any]]:
         _rule(["jobset.x-k8s.io"], ["jobsets"], READ),
         _rule(["kueue.x-k8s.io"], ["localqueues", "workloads"], READ),
         _rule(["visibility.kueue.x-k8s.io"], ["localqueues/pendingworkloads"], READ),
+        _rule(["scheduling.run.ai"], ["podgroups"], READ),
+        _rule(["resource.k8s.io"], ["resourceclaims", "resourceclaimtemplates"], READ),
         _rule(["events.k8s.io"], ["events"], READ),
         _rule(["metrics.k8s.io"], ["pods"], READ),
     ]

@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
+from trainway.spec.catalogue import Catalogue
+from trainway.spec.devices import device_counts
+from trainway.spec.group_types import types_of
 from trainway.spec.platform import Platform
+from trainway.spec.sections.node_group import NodeGroup
+
+
+def node_has(platform: Platform, catalogue: Catalogue, group: NodeGroup) -> dict[str, int]:
+    """CPUs, memory (GiB) and devices that a node of the group has at least, of whichever type it is."""
+    types = types_of(group, catalogue)
+    cpu, memory = min(each.vcpus for each in types), min(each.memory_gib for each in types)
+    return {"cpu": cpu, "memory": memory, **device_counts(platform, group, catalogue)}
 
 
 def guaranteed_nodes(platform: Platform) -> dict[str, dict[str, int]]:

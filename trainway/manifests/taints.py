@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from trainway.spec.catalogue import Catalogue, Instance
+from trainway.spec.group_types import all_types
 from trainway.spec.platform import Platform
 
 
@@ -22,5 +23,5 @@ def tolerations(platform: Platform, catalogue: Catalogue) -> list[dict[str, Any]
     HyperPod holds back until their deep health checks are done.
     https://github.com/aws/sagemaker-hyperpod-cli/blob/main/helm_chart/readme.md (read 2026-11-21)
     """
-    keys = {taint["key"] for group in platform.node_groups for taint in taints(catalogue[group.instance_type])}
+    keys = {taint["key"] for instance in all_types(platform, catalogue) for taint in taints(instance)}
     return [{"key": key, "operator": "Exists", "effect": "NoSchedule"} for key in sorted(keys)]

@@ -7,20 +7,46 @@ from __future__ import annotations
 
 from typing import Any
 
+from trainway.manifests.device_claims import claims_of_a_node
+from trainway.manifests.kai import SCHEDULER, close_together
 from trainway.manifests.lustre_volume import CLAIM
 from trainway.manifests.namespace import SERVICE_ACCOUNT
 from trainway.manifests.taints import tolerations
 from trainway.manifests.topology import HOSTNAME
 from trainway.spec.catalogue import Catalogue
 from trainway.spec.platform import Platform
+from trainway.spec.sections.node_group import NodeGroup
 from trainway.spec.sections.storage import MOUNT_PATH
 
 RUNTIME = "trainway-torch"
 
 
-def training_runtime(platform: Platform, catalogue: Catalogue) -> dict[str, Any]:
-    """A ClusterTrainingRuntime for torchrun with the platform's image, file system and shared memory."""
-    container = {
+def training_runtimes(platform: Platform, catalogue: Catalogue) -> list[dict[str, Any]]:
+    """ClusterTrainingRuntimes for torchrun with the platform's image, file system and shared memory.
+
+    None without Trainer. One is for every job, which says what it requests. It cannot say what it claims, so each node
+    group whose devices are claimed has one of its own.
+    https://github.com/kubeflow/trainer/blob/v2.3.0/pkg/apis/trainer/v1alpha1/trainjob_types.go (PodSpecPatch, read
+    2026-11-21)
+    """
+    if not platform.kubernetes_or_default.trainer:
+        return []
+    claims = [(group.name, claims_of_a_node(platform, group, catalogue)) for group in platform.node_groups]
+    return [
+        _runtime(platform, catalogue, RUNTIME),
+        *(_runtime(platform, catalogue, f"{RUNTIME}-{group}", named) for group, named in claims if named),
+    ]
+
+
+def runtime_of(platform: Platform, group: NodeGroup, catalogue: Catalogue) -> str | None:
+    """The runtime of jobs that have nodes of the group to themselves."""
+    if not platform.kubernetes_or_default.trainer:
+        return None
+    return f"{RUNTIME}-{group.name}" if claims_of_a_node(platform, group, catalogue) else RUNTIME
+
+
+def _runtime(platform: Platform, catalogue: Catalogue, name: str, claims: tuple[str, ...] = ()) -> dict[str, Any]:
+    container: dict[str, Any] = {
         "name": "node",
         "image": "${TRAINWAY_IMAGE}",
         "volumeMounts": [
@@ -28,7 +54,7 @@ def training_runtime(platform: Platform, catalogue: Catalogue) -> dict[str, Any]
             {"name": "shared-memory", "mountPath": "/dev/shm"},
         ],
     }
-    pod = {
+    pod: dict[str, Any] = {
         "serviceAccountName": SERVICE_ACCOUNT,
         "containers": [container],
         "tolerations": tolerations(platform, catalogue),
@@ -38,7 +64,23 @@ def training_runtime(platform: Platform, catalogue: Catalogue) -> dict[str, Any]
             {"name": "shared-memory", "emptyDir": {"medium": "Memory"}},
         ],
     }
+    if claims:
+        claimed = {f"devices-{number}": template for number, template in enumerate(claims)}
+        pod["resourceClaims"] = [{"name": at, "resourceClaimTemplateName": claimed[at]} for at in claimed]
+        container["resources"] = {"claims": [{"name": at} for at in claimed]}
     template: dict[str, Any] = {"spec": pod}
+    job: dict[str, Any] = {
+        "metadata": {"labels": {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}},
+        "spec": {"template": template},
+    }
+    if platform.kai:
+        pod["schedulerName"] = SCHEDULER
+        job["metadata"]["annotations"] = close_together(platform, catalogue)
+        # A node that is taken back is no failure of the job, which gives up after some: its pod waits for another node.
+        # https://kubernetes.io/docs/concepts/workloads/controllers/job/#pod-failure-policy (read 2026-11-21)
+        pod["restartPolicy"] = "Never"
+        taken_back = [{"type": "DisruptionTarget", "status": "True"}]
+        job["spec"]["podFailurePolicy"] = {"rules": [{"action": "Ignore", "onPodConditions": taken_back}]}
     if platform.kueue:
         # As close together as there is room: Kueue goes up from this level, which every flavor has, so that the wish
         # keeps no job off any nodes. Without it the pods fill gaps all over the network.
@@ -47,21 +89,11 @@ def training_runtime(platform: Platform, catalogue: Catalogue) -> dict[str, Any]
     return {
         "apiVersion": "trainer.kubeflow.org/v1alpha1",
         "kind": "ClusterTrainingRuntime",
-        "metadata": {"name": RUNTIME, "labels": {"trainer.kubeflow.org/framework": "torch"}},
+        "metadata": {"name": name, "labels": {"trainer.kubeflow.org/framework": "torch"}},
         "spec": {
             "mlPolicy": {"numNodes": 1, "torch": {"numProcPerNode": "auto"}},
             "template": {
-                "spec": {
-                    "replicatedJobs": [
-                        {
-                            "name": "node",
-                            "template": {
-                                "metadata": {"labels": {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}},
-                                "spec": {"template": template},
-                            },
-                        }
-                    ]
-                }
+                "spec": {"replicatedJobs": [{"name": "node", "template": job}]},
             },
         },
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from trainway.spec.addons import OBSERVABILITY, addon_names
 from trainway.spec.platform import Platform
 from trainway.spec.services import service_facts
 
@@ -23,6 +24,12 @@ def interface_endpoints(platform: Platform) -> tuple[str, ...]:
         services |= set(facts.closed_kubernetes)
     if orchestrator.is_hyperpod:
         services |= set(facts.closed_hyperpod)
+    if OBSERVABILITY in addon_names(platform):
+        services |= set(facts.closed_observability)
+    if platform.storage.lustre.root_squash:
+        services |= set(facts.closed_root_squash)
+    if platform.slurm_or_default.accounting_database:
+        services |= set(facts.closed_accounting_database)
     return tuple(sorted(services - set(existing.endpoints if existing else ())))
 
 

@@ -1,6 +1,6 @@
-"""A network of yours that the platform moves into: what is there, so that only what is missing is added.
+"""What is yours and is used instead of something new: a network, a file system.
 
-`trainway adopt VPC` writes this section. What it says is how things were before the platform was deployed.
+`trainway adopt` writes these sections. What it says is how things were before the platform was deployed.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from trainway.spec.fields import Matches, Range, Section, ZoneId
+from trainway.spec.fields import Matches, Range, S3Uri, Section, ZoneId
 
 
 def _id(prefix: str, what: str) -> Matches:
@@ -51,3 +51,28 @@ class ExistingNetwork(Section):
         default_factory=dict, description="By the names that `trainway plan` prints: subnets to use; others are made."
     )
     security_group: AdoptedSecurityGroup | None = Field(None, description="For nodes, instead of the platform's own.")
+
+
+class ExistingFileSystem(Section):
+    """An FSx for Lustre file system of yours, in the VPC that the platform moves into. It is never changed."""
+
+    file_system_id: Annotated[str, _id("fs", "file system")] = Field(description="The file system's id.")
+    dns_name: Annotated[
+        str,
+        Matches(
+            r"fs-[0-9a-f]+\.fsx\.[a-z0-9-]+\.amazonaws\.com(\.cn)?",
+            "it is not the DNS name of a file system",
+            "write it as in fs-0123456789abcdef0.fsx.us-west-2.amazonaws.com; `trainway adopt` finds it",
+        ),
+    ] = Field(description="Its DNS name.")
+    mount_name: Annotated[
+        str,
+        Matches(r"[A-Za-z0-9_-]{1,8}", "it is not a mount name", "`trainway adopt` finds it"),
+    ] = Field(description="Its mount name.")
+    capacity_gib: int = Field(ge=1, description="Its storage in GiB.")
+    security_group_id: Annotated[str, _id("sg", "security group")] = Field(
+        description="A security group of its network interfaces; the rules between it and the nodes are added."
+    )
+    associations: dict[str, S3Uri] = Field(
+        default_factory=dict, description="Its directories that are linked to S3 already, such as /corpus."
+    )

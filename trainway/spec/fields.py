@@ -119,12 +119,52 @@ def _throughput(value: int) -> int:
 LustreThroughput = Annotated[int, AfterValidator(_throughput)]
 
 
+def _home_throughput(value: int) -> int:
+    known = service_facts().openzfs.throughputs
+    if value not in known:
+        raise wrong("FSx for OpenZFS does not sell this throughput", f"choose one of {', '.join(map(str, known))}")
+    return value
+
+
+HomeThroughput = Annotated[int, AfterValidator(_home_throughput)]
+
+BucketName = Annotated[
+    str,
+    Matches(
+        r"[a-z0-9][a-z0-9-]{1,61}[a-z0-9]",
+        "it is not the name of a bucket",
+        "use 3 to 63 lower-case letters, digits and hyphens",
+    ),
+]
+
+KmsKey = Annotated[
+    str,
+    Matches(
+        r"arn:aws[a-z-]*:kms:[a-z0-9-]+:\d{12}:key/[A-Za-z0-9-]+",
+        "it is not the ARN of a KMS key; a role cannot be let use an alias",
+        "write it as in arn:aws:kms:us-west-2:111122223333:key/1234abcd-12ab-34cd-56ef-1234567890ab",
+    ),
+]
+
+
 Principal = Annotated[
     str,
     Matches(
         r"arn:aws[a-z-]*:iam::\d{12}:(role|user)/.+",
         "it is not the ARN of an IAM role or user",
         "write it as in arn:aws:iam::111122223333:role/Admin",
+    ),
+]
+
+
+# What Debian's and Ubuntu's useradd and adduser take without being forced, of which the image's Linux is one; Slurm
+# keeps names in lower case: https://manpages.debian.org/bookworm/passwd/useradd.8.en.html, CAVEATS (read 2026-11-21)
+Login = Annotated[
+    str,
+    Matches(
+        r"[a-z_][a-z0-9_-]{0,31}",
+        "it is not a login name",
+        "use up to 32 lower-case letters, digits, hyphens and underscores, beginning with a letter",
     ),
 ]
 

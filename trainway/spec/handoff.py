@@ -6,6 +6,7 @@ models, so that neither guesses a name.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final, Literal
 
 from pydantic import BaseModel, ConfigDict
@@ -26,36 +27,65 @@ class Association(_Part):
 
 
 class FileSystem(_Part):
-    """The FSx for Lustre file system, and where nodes mount it."""
+    """The FSx for Lustre file system, and where nodes mount it; another one beside it needs its subnet and group."""
 
     file_system_id: str
     dns_name: str
     mount_name: str
     mount_path: str
     associations: tuple[Association, ...]
+    subnet_id: str | None = None
+    security_group_id: str | None = None
+
+
+class Checkpoints(_Part):
+    """How a job writes a checkpoint to the bucket: on how many prefixes, in parts of how many bytes, how fast a rank.
+
+    What is here by default is what a job does that is told nothing.
+    """
+
+    prefixes: int = 1
+    part_bytes: int = 8 * 2**20
+    gbps_each: int = 10
 
 
 class Cluster(_Part):
-    """What jobs are submitted to; `namespaces` are the teams' in Kubernetes, empty under Slurm."""
+    """What jobs are submitted to; `namespaces` are the teams' in Kubernetes, empty under Slurm.
+
+    A team's job carries `job_labels`, in which `{team}` stands for the team's name.
+    """
 
     name: str
     arn: str
     namespaces: tuple[str, ...]
+    job_labels: Mapping[str, str] = {}
 
 
 class Nodes(_Part):
-    """A node group as a launcher sees it."""
+    """A node group as a launcher sees it.
+
+    A node of `or_types` has the devices of an `instance_type`, so that a launcher which knows that key alone is right.
+    In Kubernetes a pod that has a node to itself requests `devices`, by the names of resources, and names the
+    ResourceClaimTemplates `claims`; `runtime` is the ClusterTrainingRuntime of its TrainJob. `ranks` is the training
+    processes of one job on a node.
+    """
 
     name: str
     instance_type: str
+    or_types: tuple[str, ...] = ()
     count: int
     max_count: int
+    ranks: int | None = None
+    devices: Mapping[str, int] = {}
+    claims: tuple[str, ...] = ()
+    runtime: str | None = None
 
 
 class HandOff(_Part):
     """Everything a launcher needs to know about a deployed platform.
 
-    `image_uri` names the training image by the hash of what it is built from; the registry lets no tag move.
+    `image_uri` names the training image by the hash of what it is built from; the registry lets no tag move. The
+    SSM parameter `image_parameter` has the BuiltImage once it is built, which nothing else waits for.
     """
 
     schema_version: Literal[1] = SCHEMA_VERSION
@@ -64,10 +94,24 @@ class HandOff(_Part):
     region: str
     bucket: str
     file_system: FileSystem
+    checkpoints: Checkpoints = Checkpoints()
     image_uri: str
+    image_parameter: str | None = None
     cluster: Cluster
     node_groups: tuple[Nodes, ...]
     teams: tuple[str, ...]
+
+
+class BuiltImage(_Part):
+    """The training image: its `uri` as in the hand-off, and `pinned`, the same by the digest that it was given."""
+
+    uri: str
+    pinned: str
+
+
+def image_parameter_name(platform: str) -> str:
+    """The SSM parameter that holds the platform's BuiltImage."""
+    return f"/trainway/{platform}/image"
 
 
 def parameter_name(platform: str) -> str:

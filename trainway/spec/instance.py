@@ -71,7 +71,8 @@ class Accelerator(_Facts):
 
     A rate is None where the chip has no such arithmetic, or its vendor publishes no dense rate. `nvlink_domain` counts
     the GPUs that reach each other over NVLink, across instances too; it is None where there is no NVLink. `ranks_each`
-    is the training processes that one takes: one a GPU, one a Logical NeuronCore.
+    is the training processes that one takes: one a GPU, one a Logical NeuronCore. `mig` has NVIDIA's names of the
+    fractions that one can be divided into, with the most of each; it is empty where there are none.
     """
 
     vendor: Literal["nvidia", "neuron"]
@@ -82,11 +83,16 @@ class Accelerator(_Facts):
     fp8_tflops: PositiveFloat | None
     nvlink_domain: PositiveInt | None = None
     ranks_each: PositiveInt = 1
+    mig: Mapping[str, PositiveInt] = {}
 
     @property
     def resource(self) -> str:
         """The Kubernetes resource that the vendor's device plugin counts, which is also the key of its taint."""
         return {"nvidia": "nvidia.com/gpu", "neuron": "aws.amazon.com/neuron"}[self.vendor]
+
+    def fractions(self, profile: str) -> int:
+        """How many fractions of a MIG profile all of them can be divided into; 0 where they have no such profile."""
+        return self.count * self.mig.get(profile, 0)
 
 
 class InstanceStore(_Facts):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import difflib
+import functools
 from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
@@ -17,6 +18,7 @@ from trainway.spec.document import Document, read_document
 from trainway.spec.platform import Platform
 from trainway.spec.problems import KeyPath, Problem, SpecError
 from trainway.spec.rules import RULES
+from trainway.spec.versions import VERSION_RULES, VERSIONS_FILE, Versions
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -25,8 +27,9 @@ def load_platform(file: Path, catalogue: Catalogue | None = None) -> Platform:
     """The platform a file describes, checked against the catalogue.
 
     Raises SpecError with every problem of the file: those of single keys, and those between keys as far as they can
-    be told while a key is wrong.
+    be told while a key is wrong. Where container/versions.yaml is wrong, it is about that file.
     """
+    load_versions()
     document = read_document(file)
     platform, problems = validate(document, Platform)
     if platform is not None:
@@ -36,6 +39,18 @@ def load_platform(file: Path, catalogue: Catalogue | None = None) -> Platform:
     if platform is None or problems:
         raise SpecError(problems)
     return platform
+
+
+@functools.cache
+def load_versions(file: Path = VERSIONS_FILE) -> Versions:
+    """The versions that the image can be built from; raises SpecError with every problem of the file."""
+    document = read_document(file)
+    versions, problems = validate(document, Versions)
+    if versions is not None:
+        problems += [document.problem(*breach) for rule in VERSION_RULES for breach in rule(versions)]
+    if versions is None or problems:
+        raise SpecError(problems)
+    return versions
 
 
 def load(file: Path, model: type[Model]) -> Model:

@@ -55,6 +55,11 @@ class Platform(Section):
         return group.zone or self.zones[0]
 
     @property
+    def storage_zone(self) -> str:
+        """The zone id the file systems are in: that of the first node group."""
+        return self.zone_of(self.node_groups[0])
+
+    @property
     def kubernetes_or_default(self) -> Kubernetes:
         """The `kubernetes` section, with its defaults where the file leaves it out."""
         return self.kubernetes or Kubernetes()
@@ -73,8 +78,16 @@ class Platform(Section):
     @property
     def kueue(self) -> bool:
         """Whether Kueue, which the platform installs itself, shares the nodes between the teams."""
+        return self._teams_queue_in("kueue")
+
+    @property
+    def kai(self) -> bool:
+        """Whether the KAI scheduler, which the platform installs itself, shares the nodes between the teams."""
+        return self._teams_queue_in("kai")
+
+    def _teams_queue_in(self, queues: str) -> bool:
         return (
-            self.orchestrator is Orchestrator.EKS and bool(self.teams) and self.kubernetes_or_default.queues == "kueue"
+            self.orchestrator is Orchestrator.EKS and bool(self.teams) and self.kubernetes_or_default.queues == queues
         )
 
     @property

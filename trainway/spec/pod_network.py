@@ -44,7 +44,9 @@ def pods_of_group(group: NodeGroup, instance: Instance, orchestrator: Orchestrat
         return min(OTHER_PODS, capacity)
     if orchestrator.is_hyperpod:
         return instance.ipv4_addresses_per_interface - 1 - WARM_ADDRESSES
-    return min(ACCELERATED_PODS, capacity)
+    # Each fraction of a GPU is for a pod of its own.
+    fractions = instance.accelerator.fractions(group.mig) if group.mig else 0
+    return min(ACCELERATED_PODS + fractions, capacity)
 
 
 def addresses_for_pods(instance: Instance, pods: int, orchestrator: Orchestrator) -> int:

@@ -8,8 +8,10 @@ from dataclasses import dataclass
 
 from trainway.spec.capacity import capacity_kind
 from trainway.spec.catalogue import CapacityKind, Catalogue, Instance
+from trainway.spec.group_types import types_of
 from trainway.spec.platform import Platform
-from trainway.spec.services import service_facts
+from trainway.spec.sections.node_group import NodeGroup
+from trainway.spec.services import Quota, service_facts
 
 # The names of https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-prerequisites.html and of
 # https://docs.aws.amazon.com/sagemaker/latest/dg/reserve-capacity-with-training-plans.html (read 2026-11-21)
@@ -27,22 +29,26 @@ class QuotaNeed:
     needed: int
 
 
+_Quota = tuple[str, str, str | None]
+
+
 def quota_needs(platform: Platform, catalogue: Catalogue) -> tuple[QuotaNeed, ...]:
-    """The quotas, EC2's in vCPUs and SageMaker's in instances, each once, for every group at its `max_count`."""
-    needed = Counter[tuple[str, str, str | None]]()
+    """The quotas, each once, for every group at its `max_count`.
+
+    EC2's are in vCPUs and SageMaker's in instances; FSx's in file systems, GiB and MB/s, as their names say.
+    """
+    needed = Counter[_Quota]()
     for quota, amount in _of_nodes(platform, catalogue):
+        needed[quota] += amount
+    for quota, amount in _of_storage(platform):
         needed[quota] += amount
     return tuple(QuotaNeed(*quota, amount) for quota, amount in needed.items())
 
 
-def _of_nodes(platform: Platform, catalogue: Catalogue) -> Iterator[tuple[tuple[str, str, str | None], int]]:
+def _of_nodes(platform: Platform, catalogue: Catalogue) -> Iterator[tuple[_Quota, int]]:
     hyperpod, eks = platform.orchestrator.is_hyperpod, service_facts().eks
     for group in platform.node_groups:
-        instance, kind = catalogue[group.instance_type], CapacityKind(capacity_kind(group.capacity))
-        if hyperpod:
-            yield _sagemaker(instance, kind), group.largest
-        else:
-            yield _ec2(instance, kind), group.largest * instance.vcpus
+        yield from _of_group(group, catalogue, hyperpod=hyperpod)
     if platform.orchestrator.is_kubernetes:
         system = platform.kubernetes_or_default.system_nodes
         instance = catalogue[system.instance_type]
@@ -59,7 +65,33 @@ def _of_nodes(platform: Platform, catalogue: Catalogue) -> Iterator[tuple[tuple[
             yield ("sagemaker", name, code), nodes + heads
 
 
-def _ec2(instance: Instance, kind: CapacityKind) -> tuple[str, str, str | None]:
+def _of_storage(platform: Platform) -> Iterator[tuple[_Quota, int]]:
+    """Of the file systems that are made."""
+    storage, lustre, openzfs = platform.storage, service_facts().lustre, service_facts().openzfs
+    if storage.lustre.existing is None:
+        yield _fsx(lustre.file_systems_quota), 1
+        if not storage.lustre.is_elastic:
+            yield _fsx(lustre.capacity_quota), storage.lustre.capacity_gib
+    if storage.home:
+        yield _fsx(openzfs.file_systems_quota), 1
+        yield _fsx(openzfs.capacity_quota), storage.home.capacity_gib
+        yield _fsx(openzfs.throughput_quota), storage.home.throughput_mbps
+
+
+def _fsx(quota: Quota) -> _Quota:
+    return ("fsx", quota.name, quota.code)
+
+
+def _of_group(group: NodeGroup, catalogue: Catalogue, *, hyperpod: bool) -> Iterator[tuple[_Quota, int]]:
+    """Each type's quota, as if all nodes were of that type; types with one quota take it for the same nodes."""
+    kind, most = CapacityKind(capacity_kind(group.capacity)), Counter[_Quota]()
+    for instance in types_of(group, catalogue):
+        quota = _sagemaker(instance, kind) if hyperpod else _ec2(instance, kind)
+        most[quota] = max(most[quota], group.largest * (1 if hyperpod else instance.vcpus))
+    yield from most.items()
+
+
+def _ec2(instance: Instance, kind: CapacityKind) -> _Quota:
     """A reservation counts against the on-demand quota, used or not."""
     bought = CapacityKind.ON_DEMAND if kind is CapacityKind.RESERVATION else kind
     code = instance.quota_codes.get(bought)
@@ -67,7 +99,7 @@ def _ec2(instance: Instance, kind: CapacityKind) -> tuple[str, str, str | None]:
     return ("ec2", service_facts().ec2_quotas.names.get(code or "", unnamed), code)
 
 
-def _sagemaker(instance: Instance, kind: CapacityKind) -> tuple[str, str, str | None]:
+def _sagemaker(instance: Instance, kind: CapacityKind) -> _Quota:
     name = instance.hyperpod_name
     match kind:
         case CapacityKind.TRAINING_PLAN:

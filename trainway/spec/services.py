@@ -20,18 +20,72 @@ class _Facts(BaseModel):
     sources: tuple[Source, ...] = Field(min_length=1)
 
 
+class Quota(BaseModel):
+    """A Service Quota, by the two ways to find it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str
+    code: str
+
+
+class IntelligentTieringFacts(BaseModel):
+    """FSx for Lustre's class without a capacity: steps of throughput in MB/s, and of each the least and most cache."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    throughput_step_mbps: int
+    throughput_limit_mbps: int
+    metadata_iops: tuple[int, ...]
+    read_cache_gib_per_step: tuple[int, int]
+
+
 class LustreFacts(_Facts):
-    """FSx for Lustre, deployment type PERSISTENT_2 on SSD; capacities in GiB, throughput in MB/s per TiB."""
+    """FSx for Lustre, PERSISTENT_2; capacities in GiB, throughput in MB/s per TiB, clients by families of types."""
 
     ports: tuple[tuple[int, int], ...]
     capacity_gib: tuple[int, ...]
     capacity_step_gib: int
     efa_capacity_step_gib: dict[int, int]
+    metadata_iops: tuple[int, ...]
+    metadata_iops_limit: int
+    intelligent_tiering: IntelligentTieringFacts
+    associations: int
+    backup_days_limit: int
+    efa_connections: int
+    efa_interfaces: dict[str, int]
+    efa_interfaces_of_several_cards: int
+    not_efa_clients: tuple[str, ...]
+    gpudirect_clients: tuple[str, ...]
+    regions_without: tuple[str, ...]
+    file_systems_quota: Quota
+    capacity_quota: Quota
 
     @property
     def throughputs(self) -> tuple[int, ...]:
         """The throughputs per TiB of storage that can be bought."""
         return tuple(self.efa_capacity_step_gib)
+
+
+class OpenZfsFacts(_Facts):
+    """FSx for OpenZFS in one zone; the least and most capacity in GiB, the throughputs in MB/s."""
+
+    ports: tuple[tuple[int, int], ...]
+    capacity_gib: tuple[int, int]
+    throughputs: tuple[int, ...]
+    file_systems_quota: Quota
+    capacity_quota: Quota
+    throughput_quota: Quota
+
+
+class S3Facts(_Facts):
+    """Amazon S3: requests a second and prefix, and how buckets may be called."""
+
+    writes_per_prefix: int
+    reads_per_prefix: int
+    account_namespace_suffix: str
+    no_account_namespace: tuple[str, ...]
+    name_length: int
 
 
 class VpcFacts(_Facts):
@@ -59,6 +113,9 @@ class EndpointFacts(_Facts):
     closed: tuple[str, ...]
     closed_kubernetes: tuple[str, ...]
     closed_hyperpod: tuple[str, ...]
+    closed_observability: tuple[str, ...]
+    closed_root_squash: tuple[str, ...]
+    closed_accounting_database: tuple[str, ...]
 
 
 class Ec2QuotaFacts(_Facts):
@@ -87,6 +144,8 @@ class ServiceFacts(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     lustre: LustreFacts
+    openzfs: OpenZfsFacts
+    s3: S3Facts
     vpc: VpcFacts
     eks: EksFacts
     endpoints: EndpointFacts

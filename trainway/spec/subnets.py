@@ -12,6 +12,7 @@ from ipaddress import IPv4Network
 
 from trainway.spec.catalogue import Catalogue, Instance
 from trainway.spec.endpoints import interface_endpoints
+from trainway.spec.group_types import types_of
 from trainway.spec.platform import Platform
 from trainway.spec.pod_network import SYSTEM_PODS, addresses_for_pods, pods_of_group
 from trainway.spec.sections.node_group import NodeGroup
@@ -102,7 +103,7 @@ def shared_subnets(platform: Platform, catalogue: Catalogue) -> tuple[SubnetNeed
     """
     zones = tuple(enumerate(platform.zones))
     public = (Need("NAT gateway and load balancers", 16),)
-    storage = (Need("FSx for Lustre file servers", _lustre_addresses(platform)),)
+    storage = tuple(_storage_needs(platform))
     public_zones = () if platform.network.is_closed or platform.network.existing else zones
     return (
         *(SubnetNeed(f"{SubnetRole.PUBLIC}-{n}", SubnetRole.PUBLIC, zone, public) for n, zone in public_zones),
@@ -113,7 +114,7 @@ def shared_subnets(platform: Platform, catalogue: Catalogue) -> tuple[SubnetNeed
             for n, zone in zones
         ),
         # Beside the first group's nodes: a file system in another zone is slower, and bills by the byte.
-        SubnetNeed(SubnetRole.STORAGE, SubnetRole.STORAGE, platform.zone_of(platform.node_groups[0]), storage),
+        SubnetNeed(SubnetRole.STORAGE, SubnetRole.STORAGE, platform.storage_zone, storage),
     )
 
 
@@ -123,14 +124,20 @@ def node_subnets(platform: Platform, catalogue: Catalogue) -> tuple[SubnetNeed, 
 
 
 def _node_subnet(platform: Platform, catalogue: Catalogue, group: NodeGroup) -> SubnetNeed:
-    instance, orchestrator = catalogue[group.instance_type], platform.orchestrator
-    pods = pods_of_group(group, instance, orchestrator)
-    each = addresses_per_node(instance, orchestrator, pods=pods, efa_only=True)
-    saved = addresses_per_node(instance, orchestrator, pods=pods, efa_only=False) - each
-    with_pods = f" ({pods} pods)" if orchestrator.is_kubernetes else ""
+    orchestrator = platform.orchestrator
+
+    def takes(instance: Instance, *, efa_only: bool) -> int:
+        pods = pods_of_group(group, instance, orchestrator)
+        return addresses_per_node(instance, orchestrator, pods=pods, efa_only=efa_only)
+
+    # All nodes may be of the type that takes most.
+    instance = max(types_of(group, catalogue), key=lambda each: takes(each, efa_only=True))
+    each = takes(instance, efa_only=True)
+    saved = takes(instance, efa_only=False) - each
+    with_pods = f" ({pods_of_group(group, instance, orchestrator)} pods)" if orchestrator.is_kubernetes else ""
     new = _new_nodes(orchestrator)
     needs = (
-        Need(f"{group.largest} × {group.instance_type} at {each}{with_pods}", each * group.largest),
+        Need(f"{group.largest} × {instance.name} at {each}{with_pods}", each * group.largest),
         Need(f"replacement of {new}", each * new),
     )
     zone = platform.zone_of(group)
@@ -161,9 +168,16 @@ def _cluster_needs(platform: Platform, catalogue: Catalogue, zone_number: int) -
         yield Need("Slurm controller and login nodes, and their replacements", 2 * heads)
 
 
-def _lustre_addresses(platform: Platform) -> int:
-    """Addresses to leave for the file system, for which AWS publishes no count.
+def _storage_needs(platform: Platform) -> Iterable[Need]:
+    """Addresses to leave for the file systems, for which AWS publishes no count.
 
-    An allowance: one for each of the smallest capacity that is sold, and two for metadata.
+    Allowances: one for each of the smallest capacity of Lustre that is sold, or step of throughput, and two for
+    metadata; of OpenZFS one for each file server, and one for the address that moves between them.
     """
-    return platform.storage.lustre.capacity_gib // service_facts().lustre.capacity_gib[0] + 2
+    storage, facts = platform.storage, service_facts().lustre
+    if storage.lustre.existing is None:
+        elastic = storage.lustre.throughput_mbps // facts.intelligent_tiering.throughput_step_mbps
+        servers = elastic if storage.lustre.is_elastic else storage.lustre.capacity_gib // facts.capacity_gib[0]
+        yield Need("FSx for Lustre file servers", servers + 2)
+    if storage.home:
+        yield Need("FSx for OpenZFS file servers", 3 if storage.home.highly_available else 2)

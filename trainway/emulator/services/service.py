@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
+Find = Callable[["Aws", Properties], Properties | None]
 Create = Callable[["Aws", Properties], Properties]
 Update = Callable[["Aws", Properties, Properties], Properties]
 Delete = Callable[["Aws", Properties], None]
@@ -29,12 +30,15 @@ class Service:
     create: model → what the service reports (read-only attributes, or settable ones that it chose).
     update: old model, new model → what changed in the report. None: the emulated service cannot change it in place.
     delete: model → nothing. Deleting what is already gone succeeds, as in CloudFormation.
+    find: the identifier's properties → what the service reports of a resource that exists already, or None. A type
+    without it cannot be imported, unless CloudFormation made the resource once.
     depth: "service" when a service's own API shows the resource, "record" when nothing stands behind it.
     """
 
     create: Create
     delete: Delete
     update: Update | None = None
+    find: Find | None = None
     depth: str = "service"
 
 

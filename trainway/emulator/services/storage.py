@@ -20,6 +20,17 @@ def create_bucket(aws: Aws, model: Properties) -> Properties:
     location = {"LocationConstraint": aws.region} if aws.region != "us-east-1" else None
     aws.client("s3").create_bucket(Bucket=name, **({"CreateBucketConfiguration": location} if location else {}))
     _configure_bucket(aws, {}, model)
+    return _bucket_attributes(aws, name)
+
+
+def find_bucket(aws: Aws, identifier: Properties) -> Properties | None:
+    """The bucket as it is: an import changes nothing about it."""
+    name = identifier["BucketName"]
+    there = name in {bucket["Name"] for bucket in aws.client("s3").list_buckets()["Buckets"]}
+    return _bucket_attributes(aws, name) if there else None
+
+
+def _bucket_attributes(aws: Aws, name: str) -> Properties:
     return {
         "Arn": f"arn:aws:s3:::{name}",
         "DomainName": f"{name}.s3.amazonaws.com",
@@ -168,7 +179,7 @@ def delete_file_system(aws: Aws, model: Properties) -> None:
 SERVICES = {
     "AWS::ECR::Repository": Service(create_repository, delete_repository, update_repository),
     "AWS::FSx::FileSystem": Service(create_file_system, delete_file_system, update_file_system),
-    "AWS::S3::Bucket": Service(create_bucket, delete_bucket, update_bucket),
+    "AWS::S3::Bucket": Service(create_bucket, delete_bucket, update_bucket, find_bucket),
     "AWS::S3::BucketPolicy": Service(
         put_bucket_policy, delete_bucket_policy, lambda aws, _old, new: put_bucket_policy(aws, new)
     ),

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from trainway.spec.autoscaling import autoscaled_groups
 from trainway.spec.catalogue import Catalogue
+from trainway.spec.group_types import types_of
 from trainway.spec.platform import Platform
 from trainway.spec.problems import KeyPath
 from trainway.spec.rules.rule import Breach, instance_types
@@ -13,7 +15,7 @@ from trainway.spec.services import service_facts
 
 
 def a_volume_key_can_be_used(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
-    """A customer's key encrypts volumes of its own Region, of nodes that are provisioned continuously.
+    """A customer's key encrypts volumes of its own Region.
 
     https://docs.aws.amazon.com/sagemaker/latest/dg/smcluster-cmk.html (read 2026-11-21)
     """
@@ -21,36 +23,51 @@ def a_volume_key_can_be_used(platform: Platform, _catalogue: Catalogue) -> Itera
     if arn is None:
         return
     key: KeyPath = ("hyperpod", "volume_key")
-    if platform.orchestrator is Orchestrator.HYPERPOD_SLURM:
-        reason = "HyperPod uses a key of yours with continuous provisioning only, which it has on EKS only"
-        yield key, reason, "remove the key, or use the orchestrator hyperpod-eks"
     region = arn.split(":")[3]
     if region != platform.region:
         reason = f"the key is in {region}, and the volumes are in {platform.region}"
         yield key, reason, f"name a key of {platform.region}; of a multi-Region key, its replica there"
 
 
-# Of Amazon Managed Service for Prometheus, where metrics are written (read 2026-11-21):
-# https://docs.aws.amazon.com/prometheus/latest/userguide/AMP-and-interface-VPC.html
-METRICS_ENDPOINT = "aps-workspaces"
-
-
-def hyperpods_metrics_can_be_made_and_sent(platform: Platform, catalogue: Catalogue) -> Iterator[Breach]:
-    """HyperPod's observability is installed on a node that is large enough for it, and reaches Prometheus."""
+def hyperpods_metrics_can_be_made(platform: Platform, catalogue: Catalogue) -> Iterator[Breach]:
+    """HyperPod's observability is installed on a node that is large enough for it."""
     if platform.orchestrator is not Orchestrator.HYPERPOD_EKS or not platform.hyperpod_or_default.observability:
         return
     key: KeyPath = ("hyperpod", "observability")
     if any(name not in catalogue for _, name in instance_types(platform)):
         return  # reported by its own rule; there is nothing to compare
     needed = service_facts().hyperpod.observability_vcpus
-    if not any(group.count and catalogue[group.instance_type].vcpus >= needed for group in platform.node_groups):
+    sure = [min(each.vcpus for each in types_of(group, catalogue)) for group in platform.node_groups if group.count]
+    if max(sure, default=0) < needed:
         reason = f"HyperPod installs it on a node with {needed} vCPUs or more, and the deploy makes none"
         yield key, reason, "remove the key, or give a group of 4xlarge or larger a count of 1 or more"
-    existing = platform.network.existing
-    if platform.network.is_closed and (existing is None or METRICS_ENDPOINT not in existing.endpoints):
-        reason = "its metrics go to Amazon Managed Service for Prometheus, which a closed network does not reach"
-        remedy = f"remove the key, or adopt a VPC that has an endpoint of {METRICS_ENDPOINT}"
-        yield key, reason, remedy
+
+
+def karpenter_has_what_it_needs(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
+    """HyperPod's Karpenter has groups to make nodes of, and node recovery beside it.
+
+    https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-eks-autoscaling.html (read 2026-11-21)
+    """
+    asked = platform.hyperpod_or_default
+    key: KeyPath = ("hyperpod", "autoscaling")
+    if asked.autoscaling and not asked.node_recovery:
+        reason = "HyperPod adds and removes nodes by demand only where it also replaces those that fail"
+        yield key, reason, "leave out node_recovery, or autoscaling"
+    if asked.autoscaling and platform.orchestrator is Orchestrator.HYPERPOD_EKS and not autoscaled_groups(platform):
+        reason = "Karpenter makes nodes of groups that begin without any, and there is none on demand or on Spot"
+        yield key, reason, "give such a group a count of 0, and a max_count"
+
+
+def only_hyperpod_waits_for_a_number_of_nodes(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
+    """A group that is given up unless enough nodes come is one that HyperPod provisions continuously.
+
+    https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-scaling-eks.html
+    https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-scaling-slurm.html (both read 2026-11-21)
+    """
+    for index, group in enumerate(platform.node_groups):
+        if group.min_count and not platform.orchestrator.is_hyperpod:
+            reason = f"{platform.orchestrator.value} keeps the nodes that it gets, however few"
+            yield ("node_groups", index, "min_count"), reason, "leave it out, or use an orchestrator of HyperPod's"
 
 
 def hyperpod_offers_the_types(platform: Platform, catalogue: Catalogue) -> Iterator[Breach]:

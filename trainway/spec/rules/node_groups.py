@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from trainway.spec.capacity import TrainingPlan, capacity_kind
 from trainway.spec.catalogue import Catalogue
+from trainway.spec.group_types import types_of
 from trainway.spec.platform import Platform
 from trainway.spec.problems import KeyPath
 from trainway.spec.rules.rule import Breach, instance_types
@@ -37,7 +38,7 @@ def instance_types_are_known(platform: Platform, catalogue: Catalogue) -> Iterat
 
 
 def counts_are_in_order(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
-    """A group never starts larger than it may grow."""
+    """A group never starts larger than it may grow, nor waits for more nodes than it starts with."""
     for index, group in enumerate(platform.node_groups):
         if group.max_count is not None and group.max_count < group.count:
             yield (
@@ -45,26 +46,31 @@ def counts_are_in_order(platform: Platform, _catalogue: Catalogue) -> Iterator[B
                 f"it is less than count, which is {group.count}",
                 f"write {group.count} or more, or leave it out",
             )
+        if group.min_count > group.count:
+            reason = f"it is more than count, which is {group.count}"
+            yield ("node_groups", index, "min_count"), reason, f"write {group.count} or less"
 
 
 def max_pods_can_be_run(platform: Platform, catalogue: Catalogue) -> Iterator[Breach]:
     """A node is told to run no more pods than EKS lets its type run, and only where there is somebody to tell."""
     for index, group in enumerate(platform.node_groups):
         key: KeyPath = ("node_groups", index, "max_pods")
-        if group.max_pods is None or group.instance_type not in catalogue:
+        if group.max_pods is None or not all(name in catalogue for name in group.instance_types):
             continue
-        most = catalogue[group.instance_type].pod_capacity(prefix_delegation=True)
+        types = types_of(group, catalogue)
+        smallest = min(types, key=lambda each: each.pod_capacity(prefix_delegation=True))
+        most = smallest.pod_capacity(prefix_delegation=True)
         if platform.orchestrator is not Orchestrator.EKS:
             yield key, f"{platform.orchestrator.value} nodes are not told how many pods to run", "remove the key"
         elif group.max_pods > most:
-            yield key, f"EKS lets a {group.instance_type} node run {most} pods", f"write {most} or less"
+            yield key, f"EKS lets a {smallest.name} node run {most} pods", f"write {most} or less"
 
 
 def capacity_fits_the_orchestrator(platform: Platform, catalogue: Catalogue) -> Iterator[Breach]:
     """EC2 reservations are for EKS, training plans for HyperPod, and the type can be bought that way at all.
 
-    Spot: https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-spot.html, and NodeProvisioningMode in
-    https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_CreateCluster.html (read 2026-11-21)
+    Spot, for EKS throughout: https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-spot.html
+    (read 2026-11-21)
     """
     hyperpod = platform.orchestrator.is_hyperpod
     for index, group in enumerate(platform.node_groups):
@@ -75,11 +81,13 @@ def capacity_fits_the_orchestrator(platform: Platform, catalogue: Catalogue) -> 
         elif not hyperpod and kind == "training-plan":
             remedy = "use a reservation or a Capacity Block, or the orchestrator hyperpod-eks"
             yield key, "training plans belong to HyperPod; plain EKS nodes cannot use them", remedy
-        elif group.instance_type in catalogue and kind not in catalogue[group.instance_type].capacity_kinds:
-            offered = ", ".join(sorted(catalogue[group.instance_type].capacity_kinds))
-            yield key, f"{group.instance_type} is not sold as {kind}", f"it can be bought as {offered}"
+        else:
+            for name in group.instance_types:
+                if name in catalogue and kind not in catalogue[name].capacity_kinds:
+                    offered = ", ".join(sorted(catalogue[name].capacity_kinds))
+                    yield key, f"{name} is not sold as {kind}", f"it can be bought as {offered}"
         if kind == "spot" and platform.orchestrator is Orchestrator.HYPERPOD_SLURM:
-            reason = "HyperPod replaces Spot nodes by continuous provisioning, which it has on EKS only"
+            reason = "HyperPod has Spot nodes on EKS only, as far as is documented"
             yield key, reason, "use on-demand or a training plan, or the orchestrator hyperpod-eks"
         if isinstance(group.capacity, TrainingPlan) and platform.region not in group.capacity.training_plan.split(":"):
             yield key, f"the training plan is not in {platform.region}", "use a plan of the platform's Region"

@@ -16,6 +16,8 @@ def instance_types(platform: Platform) -> Iterator[tuple[KeyPath, str]]:
     """Every instance type that the file names, and the key that names it."""
     for index, group in enumerate(platform.node_groups):
         yield ("node_groups", index, "instance_type"), group.instance_type
+        for number, name in enumerate(group.or_types):
+            yield ("node_groups", index, "or_types", number), name
     if platform.kubernetes:
         yield ("kubernetes", "system_nodes", "instance_type"), platform.kubernetes.system_nodes.instance_type
     if platform.slurm:

@@ -1,28 +1,80 @@
-"""Storage: what FSx sells."""
+"""Storage: the buckets' names, home directories, keys, and what is kept when the platform goes."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from trainway.spec.buckets import ACCESS_LOGS, DATA, bucket_identity
 from trainway.spec.catalogue import Catalogue
 from trainway.spec.platform import Platform
 from trainway.spec.problems import KeyPath
 from trainway.spec.rules.rule import Breach
+from trainway.spec.sections.orchestrator import Orchestrator
 from trainway.spec.services import service_facts
+from trainway.spec.subnets import SubnetRole
+
+# Every account's number has twelve digits.
+SOME_ACCOUNT = "111122223333"
 
 
-def lustre_capacity_is_sold(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
-    """The file system's capacity is one that FSx sells at that throughput, with or without EFA."""
-    lustre, facts = platform.storage.lustre, service_facts().lustre
-    key: KeyPath = ("storage", "lustre", "capacity_tib")
-    if lustre.efa:
-        step = facts.efa_capacity_step_gib[lustre.throughput_mbps_per_tib]
-        if lustre.capacity_gib % step:
-            speed = f"{lustre.throughput_mbps_per_tib} MB/s per TiB"
-            reason = f"with EFA at {speed}, capacity comes in steps of {step / 1000} TiB"
-            above = (lustre.capacity_gib // step + 1) * step
-            yield key, reason, f"write {above / 1000}, or a higher throughput, whose steps are smaller"
-    elif lustre.capacity_gib not in facts.capacity_gib and lustre.capacity_gib % facts.capacity_step_gib:
-        above = (lustre.capacity_gib // facts.capacity_step_gib + 1) * facts.capacity_step_gib
-        sizes = ", ".join(str(gib / 1000) for gib in facts.capacity_gib)
-        yield key, f"FSx sells {sizes} TiB and then steps of {facts.capacity_step_gib / 1000}", f"write {above / 1000}"
+def bucket_names_fit(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
+    """The platform's name is a part of its buckets' names, beside account and Region."""
+    most = service_facts().s3.name_length
+    names = [bucket_identity(platform, role, SOME_ACCOUNT).name for role in (DATA, ACCESS_LOGS)]
+    if (longest := max(map(len, names))) > most:
+        reason = f"its buckets' names would have {longest} characters, and S3 allows {most}"
+        yield ("name",), reason, f"make it {longest - most} characters shorter"
+
+
+def home_is_of_slurm(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
+    """Slurm's users have home directories; a pod has a volume."""
+    if platform.storage.home and platform.orchestrator is not Orchestrator.HYPERPOD_SLURM:
+        reason = "nobody logs in to a Kubernetes node, and there is no EKS add-on that mounts OpenZFS in pods"
+        yield ("storage", "home"), reason, "remove it, or use hyperpod-slurm"
+
+
+def home_capacity_is_sold(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
+    """FSx for OpenZFS has a least and a most capacity."""
+    home = platform.storage.home
+    low, high = service_facts().openzfs.capacity_gib
+    if home and not low <= home.capacity_gib <= high:
+        reason = f"FSx for OpenZFS sells between {low} and {high} GiB"
+        yield ("storage", "home", "capacity_gib"), reason, f"write {min(max(home.capacity_gib, low), high)}"
+
+
+def storage_keys_are_of_the_region(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
+    """A KMS key encrypts what is in its own Region."""
+    for name, section in (("lustre", platform.storage.lustre), ("home", platform.storage.home)):
+        if section and section.key and (region := section.key.split(":")[3]) != platform.region:
+            reason = f"the key is in {region}, and the file system is in {platform.region}"
+            fix = f"name a key of {platform.region}; of a multi-Region key, its replica there"
+            yield ("storage", name, "key"), reason, fix
+
+
+def what_is_kept_has_a_network_to_stay_in(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
+    """A file system's network interfaces hold its subnet and security groups, which could not be destroyed around it.
+
+    https://docs.aws.amazon.com/vpc/latest/userguide/delete-vpc.html (read 2026-11-21)
+    """
+    existing, lustre = platform.network.existing, platform.storage.lustre
+    for name, section in (("lustre", lustre), ("home", platform.storage.home)):
+        if section is None or section.on_destroy == "delete":
+            continue
+        key: KeyPath = ("storage", name, "on_destroy")
+        if existing is None or SubnetRole.STORAGE.value not in existing.subnets:
+            reason = "the subnet that the file system is in is the platform's own, and would have to stay with it"
+            yield (
+                key,
+                reason,
+                "adopt a VPC with a subnet for `storage`; with `delete`, what is mirrored is in the bucket",
+            )
+        elif name == "lustre" and lustre.efa and existing.security_group is None:
+            reason = "with EFA it is also in the nodes' security group, which would have to stay with it"
+            yield key, reason, "adopt a security group as well"
+
+
+def dynamic_volumes_are_of_kubernetes(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
+    """A StorageClass is an object of Kubernetes."""
+    if platform.storage.lustre.dynamic_volumes and not platform.orchestrator.is_kubernetes:
+        key: KeyPath = ("storage", "lustre", "dynamic_volumes")
+        yield key, "Slurm has no claims that a file system could be made for", "remove it"

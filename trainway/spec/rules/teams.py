@@ -9,14 +9,21 @@ from trainway.spec.catalogue import Catalogue
 from trainway.spec.platform import Platform
 from trainway.spec.problems import KeyPath
 from trainway.spec.rules.rule import Breach
+from trainway.spec.sections.orchestrator import Orchestrator
 
-# Namespaces that Kubernetes, EKS and the charts make, and the group of those who only look.
+# Namespaces that Kubernetes, EKS and the charts make, the group of those who only look, and the queue in which the KAI
+# scheduler looks for a job that names none.
 NOT_A_TEAM = {
     "default",
+    "default-queue",
     "viewers",
     "amazon-cloudwatch",
     "aws-hyperpod",
+    "gpu-operator",
     "hyperpod-observability",
+    "kai-resource-reservation",
+    "kai-scale-adjust",
+    "kai-scheduler",
     "kubeflow-system",
     "kueue-system",
     "mpi-operator",
@@ -28,6 +35,12 @@ def teams_share_what_exists(platform: Platform, _catalogue: Catalogue) -> Iterat
     nodes = Counter[str]()
     for group in platform.node_groups:
         nodes[group.instance_type] += group.largest
+    uncertain = {
+        name: group.name
+        for group in platform.node_groups
+        if group.or_types and platform.orchestrator is Orchestrator.HYPERPOD_EKS
+        for name in group.instance_types
+    }
     promised, names = Counter[str](), set[str]()
     for index, team in enumerate(platform.teams):
         if team.name in NOT_A_TEAM or team.name.startswith("kube-"):
@@ -39,7 +52,12 @@ def teams_share_what_exists(platform: Platform, _catalogue: Catalogue) -> Iterat
         for instance_type, count in team.guarantee.items():
             key: KeyPath = ("teams", index, "guarantee", instance_type)
             promised[instance_type] += count
-            if instance_type not in nodes:
+            if instance_type in uncertain:
+                reason = (
+                    f"HyperPod keeps quotas by type, and a node of {uncertain[instance_type]} may be of another type"
+                )
+                yield key, reason, "guarantee a type that only groups without or_types have"
+            elif instance_type not in nodes:
                 yield key, "no node group has this instance type", f"there are {', '.join(sorted(nodes))}"
             elif promised[instance_type] > nodes[instance_type]:
                 reason = (
@@ -49,7 +67,7 @@ def teams_share_what_exists(platform: Platform, _catalogue: Catalogue) -> Iterat
 
 
 def people_have_somewhere_to_go(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
-    """Kubernetes lets people in; who comes to a Slurm cluster is said by AWS Systems Manager."""
+    """Kubernetes knows people as IAM principals; Slurm knows them by the names they log in with."""
     everybody = (
         *platform.kubernetes_or_default.admins,
         *platform.kubernetes_or_default.viewers,
@@ -59,10 +77,15 @@ def people_have_somewhere_to_go(platform: Platform, _catalogue: Catalogue) -> It
         reason = "under Slurm there is no Kubernetes to let anybody into"
         for index, team in enumerate(platform.teams):
             if team.members:
-                yield ("teams", index, "members"), reason, "leave it out; whoever may start a session on a node gets in"
+                yield ("teams", index, "members"), reason, "name the users that they log in as, in `users`"
         if platform.iam.persona_roles:
             yield ("iam", "persona_roles"), reason, "leave it out"
-    elif platform.iam.persona_roles and not everybody:
+        return
+    for index, team in enumerate(platform.teams):
+        if team.users:
+            reason = f"people come to {platform.orchestrator.value} as IAM principals, and not by login names"
+            yield ("teams", index, "users"), reason, "name their roles or users in `members`"
+    if platform.iam.persona_roles and not everybody:
         reason = "the file names nobody who could assume a role"
         yield (
             ("iam", "persona_roles"),

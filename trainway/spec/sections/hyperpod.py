@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from trainway.spec.fields import Matches, Section
+from trainway.spec.fields import KmsKey, Matches, Section
 
 # The form that the service takes, field by field: CronScheduleExpression in the registry's schema of
 # AWS::SageMaker::Cluster, as cfn-lint 1.58.0 carries it (read 2026-11-21).
@@ -17,20 +17,35 @@ CRON = (
 
 
 class Patching(Section):
-    """When HyperPod brings nodes to a new image, some at a time."""
+    """When HyperPod brings nodes to a new image: at set times, or when no job runs on them."""
 
-    schedule: Annotated[
-        str,
-        Matches(
-            CRON,
-            "it is not a schedule",
-            "write it as in cron(0 3 ? * SUN *): minute, hour, day of the month, month, day of the week, year",
-        ),
-    ] = Field(description="A cron expression, in UTC.")
-    batch: int = Field(1, ge=1, description="Nodes of a group that are updated at a time.")
-    wait_minutes: int = Field(15, ge=0, le=60, description="How long a batch is watched before the next one.")
+    schedule: (
+        Annotated[
+            str,
+            Matches(
+                CRON,
+                "it is not a schedule",
+                "write it as in cron(0 3 ? * SUN *): minute, hour, day of the month, month, day of the week, year",
+            ),
+        ]
+        | None
+    ) = Field(None, description="A cron expression, in UTC, for any new image; jobs that run then are interrupted.")
+    strategy: Literal["when-idle", "when-all-idle"] | None = Field(
+        None,
+        description="Instead of a schedule, on EKS: HyperPod's security patches, three weeks after each is out, for "
+        "every node when it is idle, or for a group's nodes together when all are. For up to a day nodes that wait for "
+        "that take no new jobs. Groups with an image_id are left alone.",
+    )
+    batch: int = Field(1, ge=1, description="With a schedule, on EKS: nodes of a group that are updated at a time.")
+    wait_minutes: int = Field(
+        15, ge=0, le=60, description="With a schedule, on EKS: how long a batch is watched before the next one."
+    )
+    # Only a permission for all alarms of the account would show composite ones:
+    # https://docs.aws.amazon.com/AmazonCloudWatch/latest/APIReference/API_DescribeAlarms.html (read 2026-11-21)
     rollback_alarms: tuple[str, ...] = Field(
-        (), max_length=10, description="CloudWatch alarms that take an update back when they ring."
+        (),
+        max_length=10,
+        description="With a schedule, on EKS: CloudWatch alarms on metrics that take an update back when they ring.",
     )
 
 
@@ -38,30 +53,24 @@ class HyperPod(Section):
     """The HyperPod cluster, for the orchestrators hyperpod-eks and hyperpod-slurm."""
 
     node_recovery: bool = Field(True, description="Replace or reboot nodes that fail.")
-    volume_key: (
-        Annotated[
-            str,
-            Matches(
-                r"arn:aws[a-z-]*:kms:[a-z0-9-]+:\d{12}:key/[A-Za-z0-9-]+",
-                "it is not the ARN of a KMS key; a role cannot be let use an alias",
-                "write it as in arn:aws:kms:us-west-2:111122223333:key/1234abcd-12ab-34cd-56ef-1234567890ab",
-            ),
-        ]
-        | None
-    ) = Field(
+    volume_key: KmsKey | None = Field(
         None,
         description="The KMS key that encrypts the nodes' volumes, on EKS. Its policy leaves it to IAM who uses it; a "
         "node group that exists cannot change it. Default: a key of AWS's own.",
     )
     deep_health_checks: tuple[Literal["InstanceStress", "InstanceConnectivity"], ...] = Field(
         ("InstanceStress", "InstanceConnectivity"),
-        description="What new accelerated nodes go through before they take jobs, on EKS.",
+        description="What new accelerated nodes go through before they take jobs; under Slurm those with GPUs.",
     )
     patching: Patching | None = Field(None, description="Updates of the nodes' image; null: only when you ask for one.")
     checkpoint_memory_percent: int | None = Field(
         None, ge=20, le=100, description="Share of the nodes' memory that holds checkpoints, on EKS; null: none."
     )
-    autoscaling: bool = Field(False, description="Karpenter makes and removes nodes of groups by the pods that wait.")
+    autoscaling: bool = Field(
+        False,
+        description="HyperPod runs Karpenter, which makes and removes nodes by the pods that wait, on EKS: of groups "
+        "whose count is 0 and that have no training plan. Their nodes go through no deep health checks.",
+    )
     training_operator: bool = Field(False, description="The HyperPod training operator, an EKS add-on.")
     observability: bool = Field(
         False,

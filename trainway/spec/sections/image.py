@@ -2,12 +2,35 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import Field
 
 from trainway.spec.fields import Section
+from trainway.spec.versions import PinnedImage
+
+Variant = Literal["cuda", "neuron", "cpu"]
 
 
 class Image(Section):
     """The training image, built on deploy."""
 
+    versions: str | None = Field(
+        None, description="A combination of container/versions.yaml. Default: the one that it calls so."
+    )
+    variant: Variant | None = Field(
+        None,
+        description="What its jobs compute on: cuda, neuron or cpu. Default: what the node groups have; cuda where "
+        "they have GPUs and Neuron devices.",
+    )
+    base: PinnedImage | None = Field(
+        None,
+        description="What it begins with instead of the combination's base, pinned by its digest: an image of the same "
+        "system. A Neuron image needs it: the Neuron SDK's image for PyTorch training.",
+    )
+    add: tuple[Literal["transformer-engine"], ...] = Field(
+        (),
+        max_length=1,
+        description="What else is in a CUDA image, at the combination's version: transformer-engine, compiled there.",
+    )
     keep: int = Field(20, ge=1, le=1000, description="Images that the registry keeps; older ones expire.")

@@ -25,8 +25,36 @@ class Kubernetes(Section):
     system_nodes: SystemNodes = Field(default_factory=SystemNodes)
     admins: tuple[Principal, ...] = Field((), description="IAM roles and users that administer the cluster.")
     viewers: tuple[Principal, ...] = Field((), description="IAM roles and users that see all and change nothing.")
-    queues: Literal["kueue", "none"] = Field(
+    queues: Literal["kueue", "kai", "none"] = Field(
         "kueue",
-        description="What holds jobs until nodes are free, with the orchestrator eks; HyperPod has its own.",
+        description="What holds jobs until nodes are free, with the orchestrator eks; HyperPod has its own. kueue "
+        "shares nodes of every type. kai, the KAI scheduler, shares GPUs, and can take a part of an elastic job.",
+    )
+    gpu_devices: Literal["plugin", "dra", "operator"] = Field(
+        "plugin",
+        description="What gives NVIDIA GPUs to pods: NVIDIA's device plugin, its DRA driver, or its GPU operator, "
+        "which a group with `mig` needs. HyperPod has the plugin.",
+    )
+    efa_devices: Literal["plugin", "dra"] | None = Field(
+        None,
+        description="What gives EFA devices to pods: the EFA device plugin or the EFA DRA driver; HyperPod has the "
+        "plugin. Default: dra where gpu_devices is dra, else plugin, so that both come from one PCIe root.",
+    )
+    trainer: bool = Field(True, description="Jobs of Kubeflow Trainer, TrainJob, and the runtimes that they refer to.")
+    parallel_image_pull: bool = Field(
+        True,
+        description="Layers of an image are fetched and unpacked at once, by the SOCI snapshotter, with the "
+        "orchestrator eks: on accelerated nodes with disks of their own, which take what that writes.",
     )
     mpi_operator: bool = Field(False, description="Jobs that mpirun starts, MPIJob v2beta1.")
+
+    @property
+    def efa_devices_or_default(self) -> Literal["plugin", "dra"]:
+        """The same mechanism as the GPUs' where the file leaves it out: only then are both of one PCIe root.
+
+        Plugins do so on EKS's images, and claims where both drivers are DRA drivers.
+        https://docs.aws.amazon.com/eks/latest/userguide/device-management-efa.html#efa-dra-topology-aware
+        https://docs.aws.amazon.com/eks/latest/userguide/device-management-efa.html#eks-efa-device-plugin
+        (both read 2026-11-21)
+        """
+        return self.efa_devices or ("dra" if self.gpu_devices == "dra" else "plugin")

@@ -2,35 +2,157 @@
 
 from __future__ import annotations
 
+from typing import Annotated, Literal
+
 from pydantic import Field
 
-from trainway.spec.fields import LustreThroughput, S3Uri, Section
+from trainway.spec.existing import ExistingFileSystem
+from trainway.spec.fields import BucketName, HomeThroughput, KmsKey, LustreThroughput, Matches, S3Uri, Section
 
-# Where every node and every pod finds the file system.
+# Where every node and every pod finds the file system, and where a Slurm node finds home directories.
 MOUNT_PATH = "/fsx"
+HOME_PATH = "/home"
+# Directories of the data bucket that appear under the same name in the file system, both ways.
+MIRRORED_PREFIXES = ("corpus", "checkpoints", "runs")
+
+OnDestroy = Literal["delete", "keep"]
+# Not FSx's own d:HH:MM, which YAML 1.1 reads as a number to the base of 60.
+Maintenance = Annotated[
+    str,
+    Matches(
+        r"(mon|tue|wed|thu|fri|sat|sun) ([01]\d|2[0-3]):[0-5]\d",
+        "it is not a time of the week",
+        "write it as in sun 03:00, in UTC",
+    ),
+]
+
+
+class Bucket(Section):
+    """The data bucket, which every deploy of this platform finds again by its name."""
+
+    name: BucketName | None = Field(
+        None,
+        description="The bucket's name, new or one of yours. Default: one made of the platform's name, the account and "
+        "the Region, in the account's own namespace.",
+    )
+    old_versions_days: int = Field(30, ge=1, description="How long what was deleted or overwritten can be had back.")
+    old_checkpoints_days: int = Field(
+        7, ge=1, description="The same, below /checkpoints, where a job deletes its older ones."
+    )
+    access_logs_days: int = Field(90, ge=1, description="How long it is known who read and wrote.")
+
+
+# A client of Lustre, without the network that FSx adds: an address, or ranges in it.
+Client = Annotated[
+    str,
+    Matches(
+        r"(?=.{7,39}$)([0-9\[\]\-]+\.){3}[0-9\[\]\-]+",
+        "it is neither an address nor a range of addresses of clients",
+        "write it as in 10.0.1.6 or 10.0.[2-10].[1-255]",
+    ),
+]
+
+
+class RootSquash(Section):
+    """Whom root of a client becomes, so that nobody is root on the file system by being root on a node or in a pod.
+
+    https://docs.aws.amazon.com/fsx/latest/LustreGuide/root-squash.html (read 2026-11-21)
+    """
+
+    uid: int = Field(65534, ge=0, le=4294967294, description="The user that root becomes; 0 ends it.")
+    gid: int = Field(65534, ge=0, le=4294967294, description="The group that root becomes; 0 ends it.")
+    but_not: tuple[Client, ...] = Field(
+        (), max_length=64, description="Addresses of clients whose root stays root, such as those of head nodes."
+    )
+
+
+class Backups(Section):
+    """Daily backups, which FSx takes of file systems that are not linked to S3."""
+
+    days: int = Field(7, ge=1, le=90, description="How long each is kept.")
+    hour: int = Field(5, ge=0, le=23, description="The hour of the day, in UTC, in which it is taken.")
 
 
 class Lustre(Section):
     """The FSx for Lustre file system that every node mounts at /fsx."""
 
-    capacity_tib: float = Field(1.2, gt=0, description="Storage in TiB, in the steps that FSx sells.")
+    storage_class: Literal["ssd", "intelligent-tiering"] = Field(
+        "ssd", description="SSD, or the class that grows and shrinks with its contents and cannot be linked to S3."
+    )
+    capacity_tib: float = Field(1.2, gt=0, description="On SSD: storage in TiB, in the steps that FSx sells.")
     throughput_mbps_per_tib: LustreThroughput = Field(
-        250, description="MB/s that each TiB of storage gives; a wrong value is told the ones that exist."
+        250, description="On SSD: MB/s that each TiB of storage gives; a wrong value is told the ones that exist."
+    )
+    throughput_mbps: int = Field(4000, ge=1, description="With Intelligent-Tiering: MB/s of the file system.")
+    read_cache_gib: int | None = Field(
+        None, ge=0, description="With Intelligent-Tiering: the SSD cache; 0 for none, null: as the throughput asks for."
+    )
+    metadata_iops: int | None = Field(
+        None, ge=1, description="Metadata operations a second; null: as the capacity asks for, or the least there is."
     )
     efa: bool = Field(False, description="EFA and GPUDirect Storage between nodes and file system.")
+    compression: bool = Field(True, description="LZ4, on the file servers: less is stored and read, at no charge.")
+    mirror: bool = Field(
+        True, description="Whether /corpus, /checkpoints and /runs mirror the data bucket, both ways, as they change."
+    )
     import_from: tuple[S3Uri, ...] = Field(
-        (),
-        max_length=6,
-        description="Existing S3 prefixes of yours, shown below /fsx/import/<bucket> and never written to.",
+        (), description="Existing S3 prefixes of yours, shown below /fsx/import/<bucket> and never written to."
+    )
+    root_squash: RootSquash | None = Field(
+        None, description="Takes root's rights from clients; null: leaves it as it is, which is off for a new one."
+    )
+    key: KmsKey | None = Field(None, description="The KMS key that encrypts it. Default: the account's key of FSx.")
+    backups: Backups | None = Field(None, description="Daily backups, where nothing is linked to S3; null: none.")
+    maintenance: Maintenance | None = Field(
+        None, description="When FSx may patch it, for half an hour a week; null: when FSx likes."
+    )
+    nearly_full_percent: int = Field(90, ge=1, le=99, description="On SSD: from where on an alarm rings.")
+    on_destroy: OnDestroy = Field("delete", description="What becomes of it when the platform is destroyed.")
+    dynamic_volumes: bool = Field(
+        False, description="On Kubernetes: a StorageClass that makes a file system of its own for each claim."
+    )
+    existing: ExistingFileSystem | None = Field(
+        None, description="A file system of yours in the adopted VPC, instead of a new one; `trainway adopt` writes it."
     )
 
     @property
+    def is_elastic(self) -> bool:
+        """Whether it has no capacity of its own."""
+        return self.existing is None and self.storage_class == "intelligent-tiering"
+
+    @property
     def capacity_gib(self) -> int:
-        """Storage in the API's unit: what AWS sells as 1.2 TiB is 1,200 GiB there."""
-        return round(self.capacity_tib * 1000)
+        """Storage in the API's unit: what AWS sells as 1.2 TiB is 1,200 GiB there. Not for one that is elastic."""
+        return self.existing.capacity_gib if self.existing else round(self.capacity_tib * 1000)
+
+    @property
+    def mirrored(self) -> tuple[str, ...]:
+        """The prefixes of the data bucket that are to be linked."""
+        return MIRRORED_PREFIXES if self.mirror else ()
+
+    @property
+    def is_linked(self) -> bool:
+        """Whether it is linked to S3, by the platform or before."""
+        return bool(self.mirrored or self.import_from or (self.existing and self.existing.associations))
+
+
+class Home(Section):
+    """An FSx for OpenZFS file system that Slurm nodes mount at /home: many small files, and snapshots of them."""
+
+    capacity_gib: int = Field(1024, ge=1, description="SSD storage in GiB; it can grow later.")
+    throughput_mbps: HomeThroughput = Field(320, description="MB/s; a wrong value is told the ones that exist.")
+    highly_available: bool = Field(True, description="A second file server, which takes over within the zone.")
+    key: KmsKey | None = Field(None, description="The KMS key that encrypts it. Default: the account's key of FSx.")
+    backups: Backups | None = Field(default_factory=Backups, description="Daily backups; null: none.")
+    maintenance: Maintenance | None = Field(
+        None, description="When FSx may patch it, for half an hour a week; null: when FSx likes."
+    )
+    on_destroy: OnDestroy = Field("delete", description="What becomes of it when the platform is destroyed.")
 
 
 class Storage(Section):
     """Where data and checkpoints live."""
 
+    bucket: Bucket = Field(default_factory=Bucket, description="The bucket that outlives the platform.")
     lustre: Lustre = Field(default_factory=Lustre, description="The file system beside the nodes.")
+    home: Home | None = Field(None, description="Home directories, with hyperpod-slurm; null: on each node's own disk.")

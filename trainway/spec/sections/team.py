@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from trainway.spec.fields import Name, Principal, Section
+from trainway.spec.fields import Login, Name, Principal, Section
 
 Borrow = Annotated[bool, Field(description="May use what other teams leave idle.")]
 
@@ -20,11 +20,16 @@ class Team(Section):
 
     name: Name
     guarantee: dict[str, Annotated[int, Field(ge=0)]] = Field(
-        default_factory=dict, description="Instance type to the number of nodes the team can always have."
+        default_factory=dict,
+        description="Instance type to the number of nodes the team can always have; with the orchestrator eks, a group "
+        "of several types goes by its first.",
     )
     borrow: Borrow = True
     priority: Literal["low", "normal", "high"] = Field("normal", description="Who waits when nodes are short.")
     members: tuple[Principal, ...] = Field((), description="IAM roles and users that run jobs in the team's namespace.")
+    users: tuple[Login, ...] = Field(
+        (), description="Login names on a Slurm cluster; jobs that name no account are of their user's first team."
+    )
 
     @property
     def fair_share(self) -> int:

@@ -1,0 +1,316 @@
+"""Makes Slurm's accounts, QOS and settings equal to a document: `slurm_accounts.py DOCUMENT SLURM_CONF`.
+
+Prints each change that it makes, and nothing when there is none to make. What carries the document's owner and is not
+in it is removed; of everything else nothing is changed. Runs as root on the controller, again and again.
+https://slurm.schedmd.com/sacctmgr.html (read 2026-11-21)
+"""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+Document = dict[str, Any]
+Command = list[str]
+
+BEGIN, END = "# Begin of what Trainway writes: a change in here is lost.", "# End of what Trainway writes."
+BLOCK = re.compile(rf"\n*{re.escape(BEGIN)}\n.*?{re.escape(END)}\n", re.DOTALL)
+# How long a command of Slurm's, and slurmctld after its restart, may take.
+ANSWER_SECONDS = float(os.environ.get("SLURM_ANSWER_SECONDS", "60"))
+
+
+class AccountsError(Exception):
+    """A document of another version, or a command of Slurm's that failed; the text says which."""
+
+
+class State(NamedTuple):
+    """What Slurm has, of one cluster, by name; QOS and accounts as in the document."""
+
+    qos: dict[str, Document]
+    accounts: dict[str, Document]
+    owned_qos: set[str]
+    owned_accounts: set[str]
+    # By user, all accounts, and the one of jobs that name none.
+    accounts_of: dict[str, set[str]]
+    default_account: dict[str, str]
+    # (account, user), and (account, "") for all of an account: those that take no new jobs, and those that have jobs.
+    closed: set[tuple[str, str]]
+    busy: set[tuple[str, str]]
+    busy_qos: set[str]
+
+
+def run(*command: str) -> str:
+    """Returns what the command prints; raises `AccountsError` with what it complains about."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=ANSWER_SECONDS, stdin=subprocess.DEVNULL)
+    except OSError as error:
+        raise AccountsError(f"{command[0]}: {error.strerror}") from error
+    except subprocess.TimeoutExpired as error:
+        raise AccountsError(f"{' '.join(command)}: no answer within {ANSWER_SECONDS:.0f} s") from error
+    if done.returncode:
+        said = " ".join((done.stderr + done.stdout).split())
+        raise AccountsError(f"{' '.join(command)}: {said or f'status {done.returncode}'}")
+    return done.stdout
+
+
+def show(*what: str, columns: str) -> list[list[str]]:
+    """Returns the rows that sacctmgr lists."""
+    output = run("sacctmgr", "--noheader", "--parsable2", "show", *what, f"format={columns}")
+    return [line.split("|") for line in output.splitlines()]
+
+
+def words(listed: str) -> list[str]:
+    """Returns the entries of a list that is separated by commas."""
+    return sorted(filter(None, listed.split(",")))
+
+
+def read_state(cluster: str, owner: str) -> State:
+    """Returns what Slurm has; raises `AccountsError`."""
+    qos, owned_qos = {}, set()
+    for name, priority, preempts, tres, flags, description in show(
+        "qos", columns="Name,Priority,Preempt,GrpTRES,Flags,Description"
+    ):
+        limits = dict(limit.split("=", 1) for limit in words(tres))
+        qos[name] = {
+            "priority": int(priority or 0),
+            "preempts": words(preempts),
+            "nodes": int(limits["node"]) if "node" in limits else None,
+            "denies": "DenyOnLimit" in flags,
+        }
+        if description == owner:
+            owned_qos.add(name)
+    owned_accounts = {
+        name for name, organization in show("account", columns="Account,Organization") if organization == owner
+    }
+    accounts: dict[str, Document] = {}
+    accounts_of: dict[str, set[str]] = {}
+    closed = set()
+    columns = "Account,User,Partition,Share,QOS,DefaultQOS,GrpSubmitJobs"
+    for account, user, partition, share, listed, default, submit in show(
+        "associations", f"cluster={cluster}", columns=columns
+    ):
+        if submit == "0":
+            closed.add((account, user))
+        if not user:
+            accounts[account] = {"fair_share": share, "qos": words(listed), "default_qos": default}
+        elif not partition:
+            accounts_of.setdefault(user, set()).add(account)
+    there = "PENDING,CONFIGURING,RUNNING,SUSPENDED,COMPLETING"
+    listed_jobs = run("squeue", "--noheader", f"--states={there}", "--format=%a|%u|%q")
+    jobs = [line.split("|") for line in listed_jobs.splitlines()]
+    return State(
+        qos,
+        accounts,
+        owned_qos,
+        owned_accounts & accounts.keys(),
+        accounts_of,
+        {row[0]: row[1] for row in show("user", columns="User,DefaultAccount")},
+        closed,
+        {(account, user) for account, user, _ in jobs} | {(account, "") for account, _, _ in jobs},
+        {used for _, _, used in jobs},
+    )
+
+
+def changes(document: Document, state: State, cluster: str) -> list[Command]:
+    """Returns what to tell sacctmgr, in an order in which each can be done; nothing when there is nothing to change."""
+    return [
+        *_qos_changes(document, state),
+        *_account_changes(document, state, cluster),
+        *_user_changes(document, state, cluster),
+        *_removals(document, state, cluster),
+    ]
+
+
+def _qos_changes(document: Document, state: State) -> list[Command]:
+    commands = []
+    for qos in document["qos"]:
+        name, had = qos["name"], state.qos.get(qos["name"])
+        # A job that could never run in it is refused when it is submitted, and does not wait for ever.
+        wanted = {key: qos[key] for key in ("priority", "preempts", "nodes")} | {"denies": True}
+        if had == wanted and name in state.owned_qos:
+            continue
+        if had is None:
+            commands.append(["add", "qos", name])
+        modify = ["modify", "qos", "where", f"name={name}", "set"]
+        commands.append(
+            [
+                *modify,
+                f"description={document['owner']}",
+                f"priority={qos['priority']}",
+                f"grptres=node={-1 if qos['nodes'] is None else qos['nodes']}",
+                "flags=DenyOnLimit",
+            ]
+        )
+        # One by one: after a list was set to an empty one, sacctmgr takes that for a QOS that preempts itself (22.05).
+        preempts = set(had["preempts"] if had else ())
+        commands += [[*modify, f"preempt+={other}"] for other in sorted(set(qos["preempts"]) - preempts)]
+        commands += [[*modify, f"preempt-={other}"] for other in sorted(preempts - set(qos["preempts"]))]
+    return commands
+
+
+def _account_changes(document: Document, state: State, cluster: str) -> list[Command]:
+    commands = []
+    for account in document["accounts"]:
+        name, had = account["name"], state.accounts.get(account["name"])
+        where = ["where", f"name={name}", f"cluster={cluster}"]
+        wanted = {
+            "fair_share": str(account["fair_share"]),
+            "qos": sorted(account["qos"]),
+            "default_qos": account["qos"][0],
+        }
+        if had is None:
+            commands.append(["add", "account", name, f"cluster={cluster}", f"organization={document['owner']}"])
+        elif name not in state.owned_accounts:
+            commands.append(["modify", "account", "where", f"name={name}", "set", f"organization={document['owner']}"])
+        if had != wanted:
+            settings = [f"fairshare={account['fair_share']}", f"qos={','.join(account['qos'])}"]
+            commands.append(["modify", "account", *where, "set", *settings, f"defaultqos={account['qos'][0]}"])
+        if (name, "") in state.closed:
+            commands.append(["modify", "account", *where, "set", "grpsubmitjobs=-1"])
+    return commands
+
+
+def _user_changes(document: Document, state: State, cluster: str) -> list[Command]:
+    """Who comes, and whose first account is another now."""
+    commands: list[Command] = []
+    first: dict[str, str] = {}
+    for account in document["accounts"]:
+        name = account["name"]
+        for user in account["users"]:
+            first.setdefault(user, name)
+            if name not in state.accounts_of.get(user, ()):
+                commands.append(["add", "user", user, f"account={name}", f"cluster={cluster}"])
+            elif (name, user) in state.closed:
+                where = ["where", f"name={user}", f"account={name}", f"cluster={cluster}"]
+                commands.append(["modify", "user", *where, "set", "grpsubmitjobs=-1"])
+    for user, account in first.items():
+        # A new user's default is the account of the first command that adds one.
+        if state.accounts_of.get(user) and state.default_account.get(user) != account:
+            where = ["where", f"name={user}", f"cluster={cluster}"]
+            commands.append(["modify", "user", *where, "set", f"defaultaccount={account}"])
+    return commands
+
+
+def _removals(document: Document, state: State, cluster: str) -> list[Command]:
+    """Who and what left. Slurm removes nothing that has jobs: that only takes no new ones, until it has none left."""
+    wanted = {account["name"]: set(account["users"]) for account in document["accounts"]}
+    commands = []
+    for user, has in sorted(state.accounts_of.items()):
+        leaves = {account for account in has & state.owned_accounts if user not in wanted.get(account, ())}
+        if state.default_account.get(user) in leaves and has - leaves and not any(map(wanted.get, has - leaves)):
+            # Somebody else's account is left, and Slurm removes no default while there is another.
+            where = ["where", f"name={user}", f"cluster={cluster}"]
+            commands.append(["modify", "user", *where, "set", f"defaultaccount={min(has - leaves)}"])
+        for account in sorted(leaves):
+            where = ["where", f"name={user}", f"account={account}", f"cluster={cluster}"]
+            commands += _remove("user", where, (account, user), state)
+    for account in sorted(state.owned_accounts - wanted.keys()):
+        commands += _remove("account", ["where", f"name={account}", f"cluster={cluster}"], (account, ""), state)
+    staying = {qos["name"] for qos in document["qos"]} | state.busy_qos
+    commands += [["delete", "qos", "where", f"name={name}"] for name in sorted(state.owned_qos - staying)]
+    return commands
+
+
+def _remove(what: str, where: Command, entry: tuple[str, str], state: State) -> list[Command]:
+    if entry not in state.busy:
+        return [["delete", what, *where]]
+    return [] if entry in state.closed else [["modify", what, *where, "set", "grpsubmitjobs=0"]]
+
+
+def with_settings(text: str, settings: dict[str, str]) -> str:
+    """Returns slurm.conf with the settings at its end, where they win over what is above, or without any."""
+    rest = BLOCK.sub("\n", text).rstrip("\n") + "\n"
+    lines = "".join(f"{key}={value}\n" for key, value in settings.items())
+    return f"{rest}\n{BEGIN}\n{lines}{END}\n" if settings else rest
+
+
+def write(path: Path, text: str) -> None:
+    """Replaces the file's content at once, for its owner and with its permissions."""
+    new = path.with_name(f".{path.name}.new")
+    new.write_text(text)
+    shutil.copymode(path, new)
+    os.chown(new, path.stat().st_uid, path.stat().st_gid)
+    new.replace(path)
+
+
+def answers() -> bool:
+    """Whether slurmctld does."""
+    try:
+        return " UP" in run("scontrol", "ping")
+    except AccountsError:
+        return False
+
+
+def restart_controller() -> None:
+    """Restarts slurmctld, which leaves jobs alone, and has every node read the settings; raises `AccountsError`."""
+    run("systemctl", "restart", "slurmctld")
+    end = time.monotonic() + ANSWER_SECONDS
+    while not answers():
+        if time.monotonic() > end:
+            raise AccountsError(f"slurmctld does not answer {ANSWER_SECONDS:.0f} s after its restart")
+        time.sleep(1)
+    run("scontrol", "reconfigure")
+
+
+def change_settings(path: Path, settings: dict[str, str]) -> bool:
+    """Returns whether slurm.conf had to be changed; raises `AccountsError`.
+
+    When slurmctld does not start with the settings, slurm.conf is as it was.
+    """
+    old = path.read_text()
+    new = with_settings(old, settings)
+    if new == old:
+        return False
+    write(path, new)
+    try:
+        restart_controller()
+    except AccountsError as error:
+        write(path, old)
+        restart_controller()
+        given = ", ".join(f"{key}={value}" for key, value in settings.items())
+        raise AccountsError(f"{error}; {path} is as it was, without {given}") from error
+    return True
+
+
+def apply(document: Document, slurm_conf: Path) -> list[str]:
+    """Returns the changes that were made, one a line; raises `AccountsError`."""
+    if document.get("version") != 1:
+        raise AccountsError(f"the document has version {document.get('version')!r}, this program knows version 1")
+    if not document["accounts"] and BEGIN not in slurm_conf.read_text():
+        return []  # There never were teams, and there may be no accounting to ask.
+    found = re.search(r"^ClusterName\s*=\s*(\S+)$", run("scontrol", "show", "config"), re.MULTILINE)
+    if not found:
+        raise AccountsError("scontrol show config: no ClusterName")
+    cluster, made = found[1], []
+    state = read_state(cluster, document["owner"])
+    # Accounts before the settings that enforce them: slurmctld does not start with those when it has no accounts.
+    for command in changes(document, state, cluster):
+        run("sacctmgr", "--immediate", "--quiet", *command)
+        made.append(f"sacctmgr {' '.join(command)}")
+    # The settings stay until the last job of the last team has ended: they are what keeps new ones out.
+    waits = any((account, "") in state.busy for account in state.owned_accounts)
+    if (document["settings"] or not waits) and change_settings(slurm_conf, document["settings"]):
+        made.append(f"changed {slurm_conf} and restarted slurmctld")
+    return made
+
+
+def main() -> int:
+    document, slurm_conf = map(Path, sys.argv[1:])
+    try:
+        # A link stays one.
+        made = apply(json.loads(document.read_text()), slurm_conf.resolve())
+    except (AccountsError, OSError, ValueError) as error:
+        print(f"[accounts] {error}", file=sys.stderr)
+        return 1
+    for change in made:
+        print(f"[accounts] {change}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,11 @@
+#!/usr/bin/env bash
+# Lustre over EFA, on the nodes that the platform's plan names. Where HyperPod has mounted the file system already, it goes on
+# over TCP until its servers are found over EFA.
+set -euo pipefail
+
+if ((LUSTRE_EFA_INTERFACES == 0)); then
+  echo "the file system is reached over TCP, nothing to do"
+  exit 0
+fi
+scripts=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+bash "$scripts/lustre_efa.sh" "$LUSTRE_EFA_INTERFACES"

@@ -1,0 +1,266 @@
+"""What a build of the training image downloads, made here and served on loopback, small and like the real things.
+
+The EFA installer is a script that installs Debian packages with apt, whose libraries have the same names and link to
+one another. NCCL's tests are made by make, and pip finds wheels of the same names and versions in an index.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import io
+import subprocess
+import sys
+import tarfile
+import textwrap
+import threading
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+# The suite of the base image, and its Python.
+SUITE, PYTHON = "bookworm", "3.11"
+PACKAGES = "binutils,make,python3,python3-venv"
+# What the base stage installs, as far as the base lacks it: nothing is compiled with these here.
+INSTALLED = ("ca-certificates", "g++", "gcc", "libc6-dev", "python3-dev")
+
+INSTALLER = """\
+#!/bin/bash
+set -euo pipefail
+if [[ "$*" != "-y --skip-kmod --skip-limit-conf --no-verify --disable-ngc --disable-build-ngc" ]]; then
+  echo "efa_installer: unexpected options $*"
+  exit 2
+fi
+apt-get install --yes ./DEBS/*.deb
+"""
+FI_INFO = """\
+#!/bin/sh
+case "$1" in
+  --version) printf 'fi_info: %s\\nlibfabric: %s\\nlibfabric api: 2.4\\n' LIBFABRIC LIBFABRIC ;;
+  --list) printf 'tcp:\\n    version: 204.0\\nefa:\\n    version: 204.0\\n' ;;
+esac
+"""
+# As nvcc takes its flags, and nccl-tests its settings; the linker alone, because the rest is not what is asked here.
+NCCL_TESTS_MAKEFILE = """\
+default:
+\ttest "$(MPI)" = 1 && test "$(CUDARTLIB)" = cudart_static && test -n "$(CUDA_HOME)"
+\tmkdir -p build
+\tld -o build/all_reduce_perf -dynamic-linker /lib64/ld-linux-x86-64.so.2 all_reduce.o \\
+\t  -L. -lnccl -L$(MPI_HOME)/lib -lmpi $(subst -Xlinker,,$(NVCC_APPEND_FLAGS))
+"""
+NCCL_TEST = """\
+int ncclGetVersion(void);
+int MPI_Init(void);
+void _start(void) {
+  long status = ncclGetVersion() + MPI_Init();
+  __asm__("syscall" : : "a"(60), "D"(status));
+}
+"""
+# It cannot be imported before what it requires is there, as the real one cannot.
+TORCH = """\
+import importlib.metadata
+import nvidia.nccl
+from types import SimpleNamespace
+__version__ = importlib.metadata.version("torch")
+version = SimpleNamespace(cuda="{cuda}")
+cuda = SimpleNamespace(nccl=SimpleNamespace(version=lambda: {nccl}))
+"""
+# It is built as the real one is where its setup is not to fetch a wheel, and compiles nothing.
+TRANSFORMER_ENGINE = """\
+import os
+from pathlib import Path
+from setuptools import setup
+import torch
+assert os.environ["NVTE_PYTORCH_FORCE_BUILD"] == "TRUE"
+assert Path(os.environ["CUDA_HOME"]).is_dir()
+assert all(Path(place).is_dir() for place in os.environ["CPLUS_INCLUDE_PATH"].split(":"))
+setup(name="transformer_engine_torch", version="VERSION", py_modules=[])
+"""
+TORCHRUN = """\
+def main():
+    print("usage: torchrun [-h] [--nnodes NNODES] training_script")
+"""
+
+
+def sha256(file: Path) -> str:
+    """The checksum as a version matrix states it."""
+    return hashlib.sha256(file.read_bytes()).hexdigest()
+
+
+def base_system(directory: Path) -> None:
+    """A minimal Debian with Python."""
+    command = ["mmdebstrap", "--quiet", "--variant=minbase", f"--include={PACKAGES}", "--format=directory"]
+    subprocess.run([*command, SUITE, str(directory)], check=True, capture_output=True)
+
+
+def shared_library(file: Path, name: str, *needs: Path) -> None:
+    """A library that has nothing in it but its name and what it links to."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    source = "int MPI_Init(void) { return 0; } int ncclGetVersion(void) { return 0; }"
+    links = ["-Wl,--no-as-needed", *map(str, needs)]
+    soname = f"-Wl,-soname,{name}"
+    command = ["gcc", "-shared", "-nostdlib", "-x", "c", soname, "-o", str(file), "-", "-x", "none", *links]
+    subprocess.run(command, input=source.encode(), check=True)
+
+
+def package(place: Path, name: str, version: str, root: Path) -> str:
+    """A Debian package of the files below `root`; returns what an index of packages says of it."""
+    (root / "DEBIAN").mkdir(parents=True)
+    fields = {"Package": name, "Version": version, "Architecture": "amd64", "Maintainer": "nobody", "Description": name}
+    control = "".join(f"{key}: {value}\n" for key, value in fields.items())
+    (root / "DEBIAN/control").write_text(control)
+    file = place / f"{name}.deb"
+    command = ["dpkg-deb", "--build", "--root-owner-group", "-Znone", str(root), str(file)]
+    subprocess.run(command, check=True, capture_output=True)
+    return f"{control}Filename: {file.name}\nSize: {file.stat().st_size}\nSHA256: {sha256(file)}\n\n"
+
+
+def apt_repository(place: Path) -> None:
+    """A repository of packages with nothing in them."""
+    place.mkdir()
+    index = "".join(package(place, name, "1:99", place / "roots" / name) for name in INSTALLED)
+    (place / "Packages").write_text(index)
+
+
+def efa_installer(archive: Path, work: Path, *, libfabric: str, aws_ofi_nccl: str) -> None:
+    """An installer whose packages are as AWS's: libfabric with fi_info, the plugin that links to it, Open MPI."""
+    prefix = "opt/amazon"
+    library = work / "libfabric" / prefix / "efa/lib/libfabric.so.1"
+    shared_library(library, "libfabric.so.1")
+    fi_info = work / "libfabric" / prefix / "efa/bin/fi_info"
+    fi_info.parent.mkdir()
+    fi_info.write_text(FI_INFO.replace("LIBFABRIC", libfabric))
+    fi_info.chmod(0o755)
+    driver = work / "driver/libcuda.so.1"
+    shared_library(driver, "libcuda.so.1")
+    plugin = work / "plugin" / prefix / "ofi-nccl/lib/libnccl-net-ofi.so"
+    shared_library(plugin, "libnccl-net-ofi.so", library, driver)
+    mpi = work / "mpi" / prefix / "openmpi/lib/libmpi.so"
+    shared_library(mpi, "libmpi.so")
+    installer = work / "aws-efa-installer"
+    (installer / "DEBS").mkdir(parents=True)
+    package(installer / "DEBS", "libfabric1-aws", libfabric, work / "libfabric")
+    package(installer / "DEBS", "libnccl-ofi", f"{aws_ofi_nccl}-1", work / "plugin")
+    package(installer / "DEBS", "openmpi40-aws", "4.1.7-1", work / "mpi")
+    script = installer / "efa_installer.sh"
+    script.write_text(INSTALLER)
+    script.chmod(0o755)
+    with tarfile.open(archive, "w:gz") as tar:
+        tar.add(installer, installer.name)
+
+
+def nccl_tests(archive: Path, work: Path) -> None:
+    """The sources of one test, compiled already, in a directory as GitHub packs them."""
+    root = work / "nccl-tests-2.17.6"
+    shared_library(root / "libnccl.so", "libnccl.so.2")
+    command = ["gcc", "-c", "-fPIC", "-fno-stack-protector", "-x", "c", "-o", str(root / "all_reduce.o"), "-"]
+    subprocess.run(command, input=NCCL_TEST.encode(), check=True)
+    (root / "Makefile").write_text(NCCL_TESTS_MAKEFILE)
+    with tarfile.open(archive, "w:gz") as tar:
+        tar.add(root, root.name)
+
+
+def wheel(index: Path, name: str, version: str, files: Mapping[str, str | bytes], metadata: str = "") -> Path:
+    """A wheel for any Python in its place of the index; `metadata` has the lines besides name and version."""
+    stem = f"{name.replace('-', '_')}-{version}"
+    place = index / name.lower().replace("_", "-") / f"{stem}-py3-none-any.whl"
+    place.parent.mkdir(parents=True, exist_ok=True)
+    info = f"{stem}.dist-info"
+    contents = {
+        **files,
+        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{metadata}",
+        f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+    }
+    record = ""
+    with zipfile.ZipFile(place, "w") as archive:
+        for path, content in contents.items():
+            data = content.encode() if isinstance(content, str) else content
+            digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
+            record += f"{path},sha256={digest},{len(data)}\n"
+            archive.writestr(path, data)
+        archive.writestr(f"{info}/RECORD", f"{record}{info}/RECORD,,\n")
+    return place
+
+
+def torch_wheel(index: Path, version: str, *, cuda: str, nccl: str) -> Path:
+    """PyTorch as far as the image is asserted to have it, and the NCCL that it requires."""
+    parts = tuple(int(part) for part in nccl.split("."))
+    library = index.parent / "libnccl.so.2"
+    shared_library(library, "libnccl.so.2")
+    files = {"nvidia/nccl/lib/libnccl.so.2": library.read_bytes(), "nvidia/nccl/include/nccl.h": b""}
+    wheel(index, "nvidia-nccl-cu13", nccl, {"nvidia/nccl/__init__.py": b"", **files})
+    wheel(index, "nvidia-cudnn-cu13", "9.0", {"nvidia/cudnn/__init__.py": "", "nvidia/cudnn/include/cudnn.h": ""})
+    script = {f"torch-{version}.dist-info/entry_points.txt": "[console_scripts]\ntorchrun = torch_run:main\n"}
+    source = {"torch/__init__.py": TORCH.format(cuda=cuda, nccl=parts), "torch_run.py": TORCHRUN}
+    return wheel(
+        index,
+        "torch",
+        version,
+        {**source, **script},
+        f"Requires-Dist: nvidia-nccl-cu13=={nccl}\nRequires-Dist: nvidia-cudnn-cu13==9.0\n",
+    )
+
+
+def transformer_engine(index: Path, version: str) -> dict[str, str]:
+    """Its package, its core and the sources of its part for PyTorch; returns the checksums as a matrix states them."""
+    package = wheel(index, "transformer_engine", version, {"transformer_engine/__init__.py": ""})
+    core = wheel(index, "transformer_engine_cu13", version, {})
+    stem = f"transformer_engine_torch-{version}"
+    sources = index / "transformer-engine-torch" / f"{stem}.tar.gz"
+    sources.parent.mkdir()
+    files = {
+        "setup.py": TRANSFORMER_ENGINE.replace("VERSION", version),
+        "pyproject.toml": '[build-system]\nrequires = ["setuptools>=61.0", "pip", "torch>=2.1"]\n'
+        'build-backend = "setuptools.build_meta:__legacy__"\n',
+        "PKG-INFO": f"Metadata-Version: 2.1\nName: transformer_engine_torch\nVersion: {version}\n",
+    }
+    with tarfile.open(sources, "w:gz") as tar:
+        for name, text in files.items():
+            entry = tarfile.TarInfo(f"{stem}/{name}")
+            entry.size = len(text)
+            tar.addfile(entry, io.BytesIO(text.encode()))
+    return {"sha256": sha256(package), "core_sha256": sha256(core), "torch_sha256": sha256(sources)}
+
+
+def real_wheels(index: Path, wanted: Sequence[str]) -> None:
+    """Published wheels, for the base's Python."""
+    target = [
+        "--only-binary=:all:",
+        "--implementation=cp",
+        f"--python-version={PYTHON}",
+        "--platform=manylinux2014_x86_64",
+    ]
+    store = index.parent / "wheels"
+    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", *target, "--dest", str(store), *wanted]
+    subprocess.run(command, check=True, capture_output=True)
+    for file in store.iterdir():
+        place = index / file.name.split("-")[0].lower().replace("_", "-")
+        place.mkdir(parents=True, exist_ok=True)
+        file.rename(place / file.name)
+
+
+class _Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, *_: object) -> None:
+        """Keeps the test's output clean."""
+
+
+@contextmanager
+def served(directory: Path) -> Iterator[str]:
+    """The directory's address on loopback."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=str(directory)))
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def script(text: str) -> str:
+    """A shell script from an indented literal."""
+    return "#!/usr/bin/env bash\nset -euo pipefail\n" + textwrap.dedent(text)

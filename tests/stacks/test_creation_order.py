@@ -1,0 +1,170 @@
+"""A deploy waits for what it needs and, on the longest way through, for nothing else: read out of the templates."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from aws_cdk.cx_api import CloudAssembly, CloudFormationStackArtifact
+
+from tests.synthesis import EXAMPLES, make_app, platform_of, role_of
+from trainway.spec import creation
+from trainway.spec.addons import BEFORE_NODES, OBSERVABILITY, ON_NODES, TASK_GOVERNANCE
+from trainway.spec.catalogue import load_catalogue
+from trainway.spec.creation import creation_steps, critical_path, minutes
+from trainway.spec.loader import load_platform
+
+Node = tuple[str, str]
+
+KINDS = {
+    "AWS::ECR::Repository": creation.REPOSITORIES,
+    "AWS::EC2::NatGateway": creation.NETWORK,
+    "AWS::EC2::VPCEndpoint": creation.NETWORK,
+    "AWS::EKS::Cluster": creation.CONTROL_PLANE,
+    "AWS::FSx::FileSystem": creation.FILE_SYSTEM,
+    "AWS::S3::Bucket": creation.BUCKET,
+    "AWS::SageMaker::Cluster": creation.HYPERPOD,
+}
+ADDONS = {
+    **dict.fromkeys(BEFORE_NODES, creation.NETWORKING_ADDONS),
+    **dict.fromkeys(ON_NODES, creation.CLUSTER_ADDONS),
+    OBSERVABILITY: creation.HYPERPOD_ADDONS,
+    TASK_GOVERNANCE: creation.HYPERPOD_ADDONS,
+}
+STAGES = {
+    "Autoscaling": creation.AUTOSCALING,
+    "Cluster": creation.CHARTS,
+    "Image": creation.IMAGE,
+    "Mirror": creation.MIRROR,
+    "Scripts": creation.SCRIPTS,
+}
+
+
+class Deployment:
+    """The resources of an app's stacks, and what each waits for when all stacks are made that can be."""
+
+    def __init__(self, assembly: CloudAssembly) -> None:
+        self._stacks: dict[str, CloudFormationStackArtifact] = {stack.stack_name: stack for stack in assembly.stacks}
+        platform = platform_of(self._stacks)
+        self.step_of: dict[Node, str] = {}
+        for stack in self._stacks.values():
+            for id, resource in stack.template["Resources"].items():
+                if step := _step(role_of(stack.stack_name, platform), id, resource):
+                    self.step_of[stack.stack_name, id] = step
+
+    def waits_for(self, node: Node) -> Iterator[Node]:
+        """What a resource names in its own stack, and all of the stacks that its own is after."""
+        stack = self._stacks[node[0]]
+        resources = stack.template["Resources"]
+        for id in _named(resources[node[1]]):
+            if id in resources:
+                yield stack.stack_name, id
+        for below in stack.dependencies:
+            if below.id in self._stacks:
+                yield from ((below.id, id) for id in self._stacks[below.id].template["Resources"])
+
+    def nodes(self) -> Iterator[Node]:
+        """Every resource of every stack."""
+        for stack in self._stacks.values():
+            yield from ((stack.stack_name, id) for id in stack.template["Resources"])
+
+
+def _step(role: str, id: str, resource: dict[str, Any]) -> str | None:
+    kind = resource["Type"]
+    if kind == "AWS::EKS::Addon":
+        return ADDONS.get(resource["Properties"]["AddonName"])
+    if kind == "AWS::EKS::Nodegroup":
+        return creation.SYSTEM_NODES if role == "control-plane" else creation.NODES
+    if kind == "AWS::CloudFormation::WaitCondition":
+        (stage,) = re.findall(r"Delivery([A-Z][a-z]+)Done", id)
+        return STAGES[stage]
+    # The bucket that another one's logs go to is a part of making that one.
+    return None if "AccessLogs" in id else KINDS.get(kind)
+
+
+def _named(value: Any) -> Iterator[str]:
+    """The logical ids that a resource names: in references, and as what it depends on."""
+    match value:
+        case {"Ref": str(id)}:
+            yield id
+        case {"Fn::GetAtt": [str(id), _]}:
+            yield id
+        case dict():
+            depends = value.get("DependsOn", [])
+            yield from [depends] if isinstance(depends, str) else depends
+            for each in value.values():
+                yield from _named(each)
+        case list():
+            for each in value:
+                yield from _named(each)
+
+
+@pytest.fixture(scope="module")
+def deployments(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Deployment]:
+    """Every example's, by its name."""
+    return {file.stem: Deployment(make_app(file, tmp_path_factory.mktemp("order")).synth()) for file in EXAMPLES}
+
+
+def test_every_step_is_a_thing_that_is_made(example: Path, deployments: dict[str, Deployment]) -> None:
+    """But for the checks that HyperPod's nodes go through after they are made."""
+    steps = {step.name for step in creation_steps(load_platform(example), load_catalogue())}
+    assert steps - {creation.DEEP_HEALTH_CHECKS} == set(deployments[example.stem].step_of.values())
+
+
+def test_nothing_is_made_before_what_it_needs(example: Path, deployments: dict[str, Deployment]) -> None:
+    deployment = deployments[example.stem]
+
+    @cache
+    def steps_before(node: Node) -> frozenset[str]:
+        below = list(deployment.waits_for(node))
+        own = {deployment.step_of[each] for each in below if each in deployment.step_of}
+        return frozenset(own.union(*(steps_before(each) for each in below)))
+
+    for step in creation_steps(load_platform(example), load_catalogue()):
+        for node in (node for node, name in deployment.step_of.items() if name == step.name):
+            assert set(step.after) <= steps_before(node), f"{node} is made without waiting for {step.after}"
+
+
+def takes(deployment: Deployment, lasts: Mapping[str, int], late: Mapping[Node, Node] | None = None) -> int:
+    """Minutes until everything is made; `late` is what waits for something more."""
+
+    @cache
+    def done(node: Node) -> int:
+        below = [*deployment.waits_for(node), *([late[node]] if late and node in late else [])]
+        begun = max((done(each) for each in below), default=0)
+        return begun + lasts.get(deployment.step_of.get(node, ""), 0)
+
+    return max(done(node) for node in deployment.nodes())
+
+
+def test_a_deploy_takes_no_longer_than_what_it_needs(example: Path, deployments: dict[str, Deployment]) -> None:
+    """No edge of the templates, within a stack or between stacks, makes the longest way longer."""
+    deployment = deployments[example.stem]
+    steps = creation_steps(load_platform(example), load_catalogue())
+    made = [step for step in steps if step.name != creation.DEEP_HEALTH_CHECKS]
+    lasts = {step.name: step.minutes for step in made}
+    assert takes(deployment, lasts) == minutes(critical_path(made))
+
+
+def test_a_platform_without_charts_copies_none(tmp_path: Path) -> None:
+    file = tmp_path / "platform.yaml"
+    plain = yaml.safe_load(EXAMPLES[0].read_text()) | {"kubernetes": {"trainer": False}}
+    plain["node_groups"] = [{"name": "data", "instance_type": "m7i.8xlarge", "count": 1}]
+    file.write_text(yaml.safe_dump(plain))
+    deployment = Deployment(make_app(file, tmp_path / "out").synth())
+    steps = {step.name for step in creation_steps(load_platform(file), load_catalogue())}
+    assert steps == set(deployment.step_of.values())
+    assert creation.MIRROR not in steps
+
+
+def test_an_edge_that_nothing_needs_is_found(deployments: dict[str, Deployment]) -> None:
+    deployment = deployments["hyperpod-eks-p5"]
+    lasts = {name: duration.minutes for name, duration in creation.durations().items()}
+    (hyperpod,) = [node for node, step in deployment.step_of.items() if step == creation.HYPERPOD]
+    (image,) = [node for node, step in deployment.step_of.items() if step == creation.IMAGE]
+    assert takes(deployment, lasts, late={hyperpod: image}) > takes(deployment, lasts)

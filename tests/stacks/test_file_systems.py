@@ -1,0 +1,248 @@
+"""What a file can ask of the file systems, as the templates say it to FSx."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.synthesis import ROOT, Template, make_app, resources, templates
+
+KEY = "arn:aws:kms:us-west-2:111122223333:key/1234abcd-12ab-34cd-56ef-1234567890ab"
+NETWORK = {
+    "cidr": "10.20.0.0/16",
+    "existing": {
+        "vpc_id": "vpc-0123456789abcdef0",
+        "cidrs": ["10.20.0.0/16"],
+        "route_table_id": "rtb-0123456789abcdef0",
+        "subnets": {
+            "storage": {"id": "subnet-0123456789abcdef0", "zone": "usw2-az2", "cidr": "10.20.240.0/24", "free": 200}
+        },
+        "security_group": {"id": "sg-0123456789abcdef0", "from_itself": True, "to_itself": True},
+    },
+}
+EXISTING = {
+    "file_system_id": "fs-0123456789abcdef0",
+    "dns_name": "fs-0123456789abcdef0.fsx.us-west-2.amazonaws.com",
+    "mount_name": "abcdefgh",
+    "capacity_gib": 4800,
+    "security_group_id": "sg-0fedcba9876543210",
+    "associations": {"/corpus": "s3://their-corpus"},
+}
+
+
+def platform_with(storage: dict[str, Any], base: str = "examples/eks-p5.yaml", **changes: Any) -> dict[str, Any]:
+    platform: dict[str, Any] = yaml.safe_load((ROOT / base).read_text())
+    return platform | {"storage": storage} | changes
+
+
+def stacks_with(tmp_path: Path, platform: dict[str, Any]) -> dict[str, Template]:
+    file = tmp_path / "platform.yaml"
+    file.write_text(yaml.safe_dump(platform))
+    return templates(make_app(file, tmp_path / "out"))
+
+
+def lustre_with(tmp_path: Path, **lustre: Any) -> dict[str, Any]:
+    template = stacks_with(tmp_path, platform_with({"lustre": lustre}))["file-system"]
+    (file_system,) = resources(template, "AWS::FSx::FileSystem").values()
+    return dict(file_system)
+
+
+def test_intelligent_tiering_has_throughput_and_no_capacity(tmp_path: Path) -> None:
+    asked = {"storage_class": "intelligent-tiering", "throughput_mbps": 8000, "read_cache_gib": 64, "mirror": False}
+    file_system = lustre_with(tmp_path, **asked)
+    assert file_system["StorageType"] == "INTELLIGENT_TIERING"
+    assert "StorageCapacity" not in file_system
+    configuration = file_system["LustreConfiguration"]
+    assert configuration["ThroughputCapacity"] == 8000
+    assert "PerUnitStorageThroughput" not in configuration
+    assert configuration["DataReadCacheConfiguration"] == {"SizingMode": "USER_PROVISIONED", "SizeGiB": 64}
+    assert configuration["MetadataConfiguration"] == {"Mode": "USER_PROVISIONED", "Iops": 6000}
+
+
+@pytest.mark.parametrize(("gib", "mode"), [(None, "PROPORTIONAL_TO_THROUGHPUT_CAPACITY"), (0, "NO_CACHE")])
+def test_a_read_cache_is_sized_by_fsx_or_left_out(gib: int | None, mode: str, tmp_path: Path) -> None:
+    asked = {"storage_class": "intelligent-tiering", "read_cache_gib": gib, "mirror": False}
+    cache = lustre_with(tmp_path, **asked)["LustreConfiguration"]["DataReadCacheConfiguration"]
+    assert cache == {"SizingMode": mode}
+
+
+def test_every_setting_of_a_file_system_reaches_fsx(tmp_path: Path) -> None:
+    file_system = lustre_with(
+        tmp_path,
+        capacity_tib=4.8,
+        metadata_iops=24000,
+        compression=False,
+        mirror=False,
+        key=KEY,
+        backups={"days": 14, "hour": 3},
+        maintenance="sun 03:30",
+    )
+    assert file_system["KmsKeyId"] == KEY
+    configuration = file_system["LustreConfiguration"]
+    assert configuration["MetadataConfiguration"] == {"Mode": "USER_PROVISIONED", "Iops": 24000}
+    assert configuration["DataCompressionType"] == "NONE"
+    assert configuration["AutomaticBackupRetentionDays"] == 14
+    assert configuration["DailyAutomaticBackupStartTime"] == "03:00"
+    assert configuration["WeeklyMaintenanceStartTime"] == "7:03:30"
+
+
+def test_a_file_system_that_mirrors_nothing_has_no_links_and_no_alarm_about_them(tmp_path: Path) -> None:
+    made = stacks_with(tmp_path, platform_with({"lustre": {"mirror": False}}))
+    assert not resources(made["file-system"], "AWS::FSx::DataRepositoryAssociation")
+    metrics = {each["MetricName"] for each in resources(made["observability"], "AWS::CloudWatch::Alarm").values()}
+    assert metrics == {"FreeDataStorageCapacity"}
+
+
+def test_alarms_ring_when_it_fills_and_when_copies_to_s3_fall_behind(tmp_path: Path) -> None:
+    made = stacks_with(tmp_path, platform_with({"lustre": {"capacity_tib": 2.4, "nearly_full_percent": 75}}))
+    alarms = {each["MetricName"]: each for each in resources(made["observability"], "AWS::CloudWatch::Alarm").values()}
+    assert alarms["FreeDataStorageCapacity"]["Threshold"] == 0.25 * 2400 * 2**30
+    behind = alarms["AgeOfOldestQueuedMessage"]
+    assert behind["Threshold"] == 3600
+    assert {"Name": "Publisher", "Value": "AutoExport"} in behind["Dimensions"]
+
+
+def test_what_is_elastic_cannot_fill_up(tmp_path: Path) -> None:
+    asked = {"storage_class": "intelligent-tiering", "mirror": False}
+    made = stacks_with(tmp_path, platform_with({"lustre": asked}))
+    assert not resources(made["observability"], "AWS::CloudWatch::Alarm")
+
+
+def test_an_existing_file_system_gets_rules_and_the_links_it_lacks(tmp_path: Path) -> None:
+    made = stacks_with(tmp_path, platform_with({"lustre": {"existing": EXISTING}}, network=NETWORK))
+    stack = made["file-system"]
+    assert {each["Type"] for each in stack["Resources"].values()} == {
+        "AWS::EC2::SecurityGroupIngress",
+        "AWS::FSx::DataRepositoryAssociation",
+    }
+    pairs = {
+        (rule["GroupId"], rule["SourceSecurityGroupId"])
+        for rule in resources(stack, "AWS::EC2::SecurityGroupIngress").values()
+    }
+    theirs, nodes = EXISTING["security_group_id"], "sg-0123456789abcdef0"
+    assert pairs == {(theirs, nodes), (nodes, theirs)}
+    links = resources(stack, "AWS::FSx::DataRepositoryAssociation").values()
+    assert {link["FileSystemPath"] for link in links} == {"/checkpoints", "/runs"}
+    assert {link["FileSystemId"] for link in links} == {EXISTING["file_system_id"]}
+    (hand_off,) = [p for p in resources(made["cluster"], "AWS::SSM::Parameter").values() if "hand-off" in p["Name"]]
+    said = json.dumps(hand_off["Value"])
+    assert "fs-0123456789abcdef0.fsx.us-west-2" in said
+    assert "s3://their-corpus" in said
+
+
+def test_root_squash_is_set_by_a_stage_that_may_change_this_file_system_only(tmp_path: Path) -> None:
+    squash = {"uid": 1, "gid": 2, "but_not": ["10.0.1.6", "10.0.[2-10].[1-255]"]}
+    stack = stacks_with(tmp_path, platform_with({"lustre": {"root_squash": squash}}))["file-system"]
+    (project,) = resources(stack, "AWS::CodeBuild::Project").values()
+    told = {each["Name"]: each["Value"] for each in project["Environment"]["EnvironmentVariables"]}
+    (file_system,) = resources(stack, "AWS::FSx::FileSystem")
+    assert told["FSX_ID"] == {"Ref": file_system}
+    assert told["ROOT_SQUASH"] == "1:2"
+    assert told["NO_SQUASH_NIDS"] == "10.0.1.6@tcp 10.0.[2-10].[1-255]@tcp"
+    allowed = [
+        statement
+        for policy in resources(stack, "AWS::IAM::Policy").values()
+        for statement in policy["PolicyDocument"]["Statement"]
+        if statement["Action"] == "fsx:UpdateFileSystem"
+    ]
+    assert [json.dumps(each["Resource"]).count(file_system) for each in allowed] == [1]
+    assert resources(stack, "AWS::CloudFormation::WaitCondition")
+
+
+def test_the_hand_off_tells_a_job_how_checkpoints_are_laid_out(tmp_path: Path) -> None:
+    made = stacks_with(tmp_path, platform_with({}, "examples/hyperpod-eks-p5.yaml"))
+    (hand_off,) = [p for p in resources(made["cluster"], "AWS::SSM::Parameter").values() if "hand-off" in p["Name"]]
+    assert '"checkpoints":{"prefixes":7,"part_bytes":67108864,"gbps_each":10}' in "".join(
+        part for part in hand_off["Value"]["Fn::Join"][1] if isinstance(part, str)
+    )
+
+
+def test_a_kept_file_system_stays_with_its_group_and_without_the_nodes_rules(tmp_path: Path) -> None:
+    lustre = {"capacity_tib": 9.6, "throughput_mbps_per_tib": 500, "efa": True, "on_destroy": "keep"}
+    stack = stacks_with(tmp_path, platform_with({"lustre": lustre}, network=NETWORK))["file-system"]
+    kept = {name: each for name, each in stack["Resources"].items() if each.get("DeletionPolicy") == "Retain"}
+    kinds = sorted(each["Type"] for each in kept.values())
+    assert kinds == ["AWS::EC2::SecurityGroup", *["AWS::EC2::SecurityGroupIngress"] * 2, "AWS::FSx::FileSystem"]
+    assert "sg-0123456789abcdef0" not in json.dumps(
+        [each["Properties"] for each in kept.values() if each["Type"] == "AWS::EC2::SecurityGroupIngress"]
+    )
+
+
+def test_home_directories_are_mounted_on_every_slurm_node(tmp_path: Path) -> None:
+    home = {"capacity_gib": 2048, "throughput_mbps": 640, "backups": {"days": 30, "hour": 15}}
+    platform = platform_with({"home": home}, "examples/hyperpod-slurm-p5en.yaml")
+    made = stacks_with(tmp_path, platform)
+    found = resources(made["file-system"], "AWS::FSx::FileSystem").values()
+    (file_system,) = [each for each in found if each["FileSystemType"] == "OPENZFS"]
+    configuration = file_system["OpenZFSConfiguration"]
+    assert (configuration["DeploymentType"], configuration["ThroughputCapacity"]) == ("SINGLE_AZ_HA_2", 640)
+    assert configuration["DailyAutomaticBackupStartTime"] == "15:00"
+    rules = resources(made["file-system"], "AWS::EC2::SecurityGroupIngress").values()
+    opened = {(rule["IpProtocol"], rule["FromPort"], rule["ToPort"]) for rule in rules if rule["Description"] == "NFS"}
+    ports = [(111, 111), (2049, 2049), (20001, 20003)]
+    assert opened == {(protocol, *range_) for protocol in ("tcp", "udp") for range_ in ports}
+    (cluster,) = resources(made["cluster"], "AWS::SageMaker::Cluster").values()
+    for group in cluster["InstanceGroups"]:
+        mounts = {name: config for each in group["InstanceStorageConfigs"] for name, config in each.items()}
+        assert mounts["FsxOpenZfsConfig"]["MountPath"] == "/home"
+        assert mounts["FsxLustreConfig"]["MountPath"] == "/fsx"
+
+
+def test_volumes_made_for_claims_are_all_that_the_driver_may_make_and_delete(tmp_path: Path) -> None:
+    made = stacks_with(tmp_path, platform_with({"lustre": {"dynamic_volumes": True}}))
+    policies = resources(made["control-plane"], "AWS::IAM::Policy").values()
+    (driver,) = [each for each in policies if "FsxDriverRole" in json.dumps(each["Roles"])]
+    conditions = {
+        action: statement.get("Condition")
+        for statement in driver["PolicyDocument"]["Statement"]
+        for action in ([statement["Action"]] if isinstance(statement["Action"], str) else statement["Action"])
+    }
+    assert conditions.pop("fsx:DescribeFileSystems") is None
+    made_by = {"StringEquals": {"aws:RequestTag/trainway": "atlas"}}
+    kept_by = {"StringEquals": {"aws:ResourceTag/trainway": "atlas"}}
+    assert conditions == {
+        "fsx:CreateFileSystem": made_by,
+        "fsx:TagResource": made_by,
+        "fsx:DeleteFileSystem": kept_by,
+        "fsx:UpdateFileSystem": kept_by,
+    }
+
+
+def test_the_gateway_lets_nothing_be_written_to_other_accounts(tmp_path: Path) -> None:
+    network = stacks_with(tmp_path, platform_with({}))["network"]
+    (gateway,) = [e for e in resources(network, "AWS::EC2::VPCEndpoint").values() if e["VpcEndpointType"] == "Gateway"]
+    free = [each for each in gateway["PolicyDocument"]["Statement"] if "Condition" not in each]
+    writes = {action for each in free for action in [each["Action"]] if action == "s3:PutObject"}
+    assert writes == {"s3:PutObject"}, "the signals of builds"
+    (signals,) = [each["Resource"] for each in free if each["Action"] == "s3:PutObject"]
+    assert "cloudformation-waitcondition-" in json.dumps(signals)
+    (reads,) = [each["Action"] for each in free if each["Action"] != "s3:PutObject"]
+    assert all(action.startswith(("s3:Get", "s3:List")) for action in reads)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("base", "changes"),
+    [
+        ("examples/eks-p5.yaml", {"storage": {"lustre": {"storage_class": "intelligent-tiering", "mirror": False}}}),
+        ("examples/eks-p5.yaml", {"storage": {"lustre": {"existing": EXISTING}}, "network": NETWORK}),
+        ("examples/hyperpod-slurm-p5en.yaml", {"storage": {"home": {}, "lustre": {"root_squash": {}}}}),
+    ],
+    ids=["intelligent-tiering", "existing", "home"],
+)
+def test_cfn_lint_accepts_them(base: str, changes: dict[str, Any], tmp_path: Path) -> None:
+    platform: dict[str, Any] = yaml.safe_load((ROOT / base).read_text()) | changes
+    files = []
+    made = stacks_with(tmp_path, platform)
+    for role, template in ((role, made[role]) for role in ("storage", "file-system", "cluster", "observability")):
+        files.append(tmp_path / f"{role}.template.json")
+        files[-1].write_text(json.dumps(template))
+    command = [str(Path(sys.executable).with_name("cfn-lint")), "--regions", platform["region"], "--", *map(str, files)]
+    linted = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (linted.returncode, linted.stdout) == (0, ""), linted.stdout + linted.stderr

@@ -1,0 +1,60 @@
+"""The image stack tells launchers the digest that its build reported."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from tests.synthesis import ROOT, make_app, resources, templates
+from trainway.spec.handoff import BuiltImage, image_parameter_name
+
+# What CloudFormation gives as the condition's Data: what each signal passed, by its UniqueId.
+DATA = '{"image":"sha256:0123"}'
+
+
+def parts(value: Any, condition: str) -> str:
+    """The text of a parameter's value; what another stack exports is a name here."""
+    match value:
+        case str():
+            return value
+        case {"Fn::Join": [separator, each]}:
+            return str(separator).join(parts(one, condition) for one in each)
+        case {"Fn::Select": [index, among]}:
+            return str(parts_of(among, condition)[int(index)])
+        case {"Fn::GetAtt": [name, "Data"]} if name == condition:
+            return DATA
+        case {"Ref": name}:
+            return str(name)
+        case {"Fn::ImportValue": _}:
+            return "arn:aws:ecr:us-west-2:111122223333:repository/atlas/training"
+    raise AssertionError(value)
+
+
+def parts_of(value: Any, condition: str) -> list[str]:
+    separator, text = value["Fn::Split"]
+    return parts(text, condition).split(separator)
+
+
+def test_the_digest_of_the_build_is_where_launchers_look_for_it(tmp_path: Path) -> None:
+    stacks = templates(make_app(ROOT / "examples/eks-p5.yaml", tmp_path))
+    [condition] = resources(stacks["image"], "AWS::CloudFormation::WaitCondition")
+    parameters = resources(stacks["image"], "AWS::SSM::Parameter").values()
+    [parameter] = [each for each in parameters if each["Name"] == image_parameter_name("atlas")]
+    built = BuiltImage.model_validate(json.loads(parts(parameter["Value"], condition)))
+    assert built.pinned.endswith("@sha256:0123")
+    assert built.uri.rpartition(":")[0] == built.pinned.rpartition("@")[0]
+
+
+def test_the_build_is_given_the_arguments_of_the_platforms_versions(tmp_path: Path) -> None:
+    text = (ROOT / "examples/eks-p5.yaml").read_text(encoding="utf-8")
+    tags = {}
+    for versions in ("pytorch-2.13", "pytorch-2.11"):
+        file = tmp_path / f"{versions}.yaml"
+        file.write_text(f"{text}\nimage: {{versions: {versions}}}\n", encoding="utf-8")
+        app = make_app(file, tmp_path / versions)
+        templates(app)
+        arguments = json.loads((tmp_path / versions / "bundles/image/image.json").read_text(encoding="utf-8"))
+        assert arguments["PYTORCH_VERSION"].startswith(versions.removeprefix("pytorch-"))
+        tags[versions] = arguments["NCCL_VERSION"]
+    assert tags == {"pytorch-2.13": "2.29.7", "pytorch-2.11": "2.28.9"}

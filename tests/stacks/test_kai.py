@@ -1,0 +1,45 @@
+"""What the stacks do for the KAI scheduler."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.synthesis import all_resources, make_app, templates
+from trainway.manifests.chart_values import NODES_LABEL
+from trainway.manifests.kai import NOT_FOR_KAI, QUEUE_LABEL
+
+PLATFORM = {
+    "name": "atlas",
+    "region": "us-west-2",
+    "zones": ["usw2-az2", "usw2-az1"],
+    "node_groups": [{"name": "train", "instance_type": "p5.48xlarge", "count": 1}],
+    "teams": [{"name": "research"}],
+}
+
+
+@pytest.mark.parametrize(("queues", "in_a_pool"), [("kai", ["system"]), ("kueue", [])])
+def test_kai_sees_all_nodes_but_those_of_the_clusters_own_pods(
+    queues: str, in_a_pool: list[str], tmp_path: Path
+) -> None:
+    file = tmp_path / "platform.yaml"
+    file.write_text(yaml.safe_dump(PLATFORM | {"kubernetes": {"queues": queues}}), encoding="utf-8")
+    groups = all_resources(templates(make_app(file, tmp_path / "out")), "AWS::EKS::Nodegroup").values()
+    assert {group["Labels"][NODES_LABEL] for group in groups} == {"system", "train"}
+    pooled = [group["Labels"][NODES_LABEL] for group in groups if NOT_FOR_KAI.items() <= group["Labels"].items()]
+    assert pooled == in_a_pool
+
+
+def test_the_cluster_stage_installs_kai_and_its_images_have_repositories(tmp_path: Path) -> None:
+    file = tmp_path / "platform.yaml"
+    file.write_text(yaml.safe_dump(PLATFORM | {"kubernetes": {"queues": "kai"}}), encoding="utf-8")
+    stacks = templates(make_app(file, tmp_path / "out"))
+    repositories = {each["RepositoryName"] for each in all_resources(stacks, "AWS::ECR::Repository").values()}
+    assert {"atlas/mirror/kai-scheduler/scheduler", "atlas/mirror/charts/kai-scheduler"} <= repositories
+    assert not any("kueue" in name for name in repositories)
+    (hand_off,) = (
+        each for each in all_resources(stacks, "AWS::SSM::Parameter").values() if each["Name"].endswith("hand-off")
+    )
+    assert QUEUE_LABEL in str(hand_off["Value"])

@@ -1,0 +1,87 @@
+"""What pods claim, in ResourceClaimTemplates that jobs only name: a node's devices, or one GPU and the EFA beside it.
+
+A template's content can never be changed, so its name says what it is, and groups with as many devices share it. It
+asks for a number of devices, not for `All`, which Kueue does not count and a ResourceQuota takes for the most there can
+be.
+https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/resource-claim-template-v1alpha3
+https://kueue.sigs.k8s.io/docs/concepts/dynamic_resource_allocation/#limitations (both read 2026-11-21)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from trainway.spec.catalogue import Catalogue
+from trainway.spec.devices import EFA_CLASS, GPU_CLASS, devices_of
+from trainway.spec.platform import Platform
+from trainway.spec.sections.node_group import NodeGroup
+
+# The most devices that one claim is given: as many EFA devices as a P5 node has, without its GPUs.
+# https://github.com/kubernetes/kubernetes/blob/master/staging/src/k8s.io/api/resource/v1/types.go
+# (AllocationResultsMaxSize, read 2026-11-21)
+LARGEST_CLAIM = 32
+SHORT_NAMES = {GPU_CLASS: "gpu", EFA_CLASS: "efa"}
+# Where a device is plugged in: EFA devices beside a GPU reach its memory without a way through the processors.
+# https://docs.aws.amazon.com/eks/latest/userguide/device-management-efa.html#efa-dra-topology-aware (read 2026-11-21)
+PLACE = "resource.kubernetes.io/pcieRoot"
+
+# Devices by their class.
+Request = dict[str, int]
+
+
+def claim_templates(platform: Platform, catalogue: Catalogue, namespace: str) -> list[dict[str, Any]]:
+    """The templates of one namespace, where the devices of any node group are claimed."""
+    requests = {
+        _name(request): request
+        for group in platform.node_groups
+        for request in (*_whole_node(platform, group, catalogue), *_one_gpu(platform, group, catalogue))
+    }
+    return [_template(requests[name], namespace) for name in sorted(requests)]
+
+
+def claims_of_a_node(platform: Platform, group: NodeGroup, catalogue: Catalogue) -> tuple[str, ...]:
+    """The templates that a pod names to have all claimed devices of a node; one twice where it takes two claims."""
+    return tuple(_name(request) for request in _whole_node(platform, group, catalogue))
+
+
+def _whole_node(platform: Platform, group: NodeGroup, catalogue: Catalogue) -> Iterator[Request]:
+    for device_class, count in _claimed(platform, group, catalogue).items():
+        whole, rest = divmod(count, LARGEST_CLAIM)
+        yield from ({device_class: each} for each in (*[LARGEST_CLAIM] * whole, rest) if each)
+
+
+def _one_gpu(platform: Platform, group: NodeGroup, catalogue: Catalogue) -> Iterator[Request]:
+    """Nothing where GPUs share an EFA device, which only one of two claims could have."""
+    claimed = _claimed(platform, group, catalogue)
+    gpus, efas = claimed.get(GPU_CLASS, 0), claimed.get(EFA_CLASS, 0)
+    if gpus and efas and efas % gpus == 0:
+        yield {GPU_CLASS: 1, EFA_CLASS: efas // gpus}
+
+
+def _claimed(platform: Platform, group: NodeGroup, catalogue: Catalogue) -> Request:
+    devices = devices_of(platform, group, catalogue)
+    return {device.device_class: device.count for device in devices if device.device_class}
+
+
+def _name(request: Request) -> str:
+    return "-".join(f"{SHORT_NAMES[device_class]}-{count}" for device_class, count in request.items())
+
+
+def _template(request: Request, namespace: str) -> dict[str, Any]:
+    requests = [
+        {
+            "name": SHORT_NAMES[device_class],
+            "exactly": {"deviceClassName": device_class, "allocationMode": "ExactCount", "count": count},
+        }
+        for device_class, count in request.items()
+    ]
+    devices: dict[str, Any] = {"requests": requests}
+    if len(requests) > 1:
+        devices["constraints"] = [{"requests": [each["name"] for each in requests], "matchAttribute": PLACE}]
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaimTemplate",
+        "metadata": {"name": _name(request), "namespace": namespace},
+        "spec": {"spec": {"devices": devices}},
+    }

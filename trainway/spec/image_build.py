@@ -1,0 +1,75 @@
+"""What the training image is built with: container/Dockerfile's arguments, from the platform and the versions."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from trainway.spec.catalogue import Catalogue
+from trainway.spec.group_types import all_types
+from trainway.spec.platform import Platform
+from trainway.spec.sections.image import Variant
+from trainway.spec.versions import Versions, images_of, release
+
+
+def variant_of(platform: Platform, catalogue: Catalogue) -> Variant:
+    """The variant that the platform's jobs need; where it has GPUs and Neuron devices, the one for GPUs."""
+    return platform.image.variant or variants_with_nodes(platform, catalogue)[0]
+
+
+def variants_with_nodes(platform: Platform, catalogue: Catalogue) -> tuple[Variant, ...]:
+    """The variants whose jobs use what the nodes have."""
+    vendors = {instance.accelerator.vendor for instance in all_types(platform, catalogue) if instance.accelerator}
+    chosen: dict[Variant, bool] = {"cuda": "nvidia" in vendors, "neuron": "neuron" in vendors, "cpu": not vendors}
+    return tuple(variant for variant, is_chosen in chosen.items() if is_chosen)
+
+
+def build_arguments(platform: Platform, catalogue: Catalogue, versions: Versions) -> dict[str, str]:
+    """The arguments by name, of versions that their rules have passed; empty where the variant has nothing of the kind.
+
+    SOURCE_DATE_EPOCH (seconds) is the image's date, of the versions and not of the build: with it, BuildKit makes one
+    configuration of one content. https://docs.docker.com/build/ci/github-actions/reproducible-builds/ (read 2026-11-21)
+    """
+    name = platform.image.versions or versions.default
+    chosen = next(each for each in versions.combinations if each.name == name)
+    images, wheel = images_of(versions, chosen), release(versions.pytorch, chosen.pytorch)
+    installer = release(versions.efa_installers, chosen.efa_installer)
+    tests = release(versions.nccl_tests, chosen.nccl_tests)
+    engine = release(versions.transformer_engine, chosen.transformer_engine)
+    assert images and wheel and installer and tests and engine, "VERSION_RULES let nothing else pass"
+    variant = variant_of(platform, catalogue)
+    day = datetime.combine(wheel.read, datetime.min.time(), tzinfo=UTC)
+    base = platform.image.base or (images.cpu if variant == "cpu" else images.cuda)
+    every_variant = {
+        "ADD_ON": "transformer-engine" if "transformer-engine" in platform.image.add else "none",
+        "BASE_IMAGE": base,
+        # No stage of another variant is built, and yet its image has to have a name.
+        "CUDA_DEVEL_IMAGE": images.cuda_devel,
+        "MATRIX_NAME": name,
+        "SOURCE_DATE_EPOCH": str(int(day.timestamp())),
+        "VARIANT": variant,
+    }
+    of_the_wheel = {"PYTORCH_SHA256": wheel.sha256, "PYTORCH_VERSION": wheel.version}
+    of_cuda = {
+        "AWS_OFI_NCCL_VERSION": installer.aws_ofi_nccl,
+        "CUDA_VERSION": wheel.cuda,
+        "EFA_INSTALLER_SHA256": installer.sha256,
+        "EFA_INSTALLER_URL": installer.url,
+        "EFA_INSTALLER_VERSION": installer.version,
+        "LIBFABRIC_VERSION": installer.libfabric,
+        "NCCL_TESTS_SHA256": tests.sha256,
+        "NCCL_TESTS_URL": tests.url,
+        "NCCL_TESTS_VERSION": tests.version,
+        "NCCL_VERSION": wheel.nccl,
+    }
+    of_the_add_on = {
+        "TRANSFORMER_ENGINE_CORE_SHA256": engine.core_sha256,
+        "TRANSFORMER_ENGINE_SHA256": engine.sha256,
+        "TRANSFORMER_ENGINE_TORCH_SHA256": engine.torch_sha256,
+        "TRANSFORMER_ENGINE_VERSION": engine.version,
+    }
+    return (
+        every_variant
+        | (of_the_add_on if platform.image.add else dict.fromkeys(of_the_add_on, ""))
+        | (dict.fromkeys(of_the_wheel, "") if variant == "neuron" else of_the_wheel)
+        | (of_cuda if variant == "cuda" else dict.fromkeys(of_cuda, ""))
+    )

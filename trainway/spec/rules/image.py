@@ -1,0 +1,62 @@
+"""What the training image can be built as."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator
+
+from trainway.spec.catalogue import Catalogue
+from trainway.spec.image_build import variant_of, variants_with_nodes
+from trainway.spec.platform import Platform
+from trainway.spec.problems import KeyPath
+from trainway.spec.rules.rule import Breach, instance_types
+from trainway.spec.sections.orchestrator import Orchestrator
+from trainway.spec.versions import combination_names
+
+KEY: KeyPath = ("kubernetes", "parallel_image_pull")
+NEURON_IMAGE = "public.ecr.aws/neuron/pytorch-training-neuronx"
+
+
+def image_versions_are_a_combination(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
+    """`image.versions` is a name of container/versions.yaml."""
+    name, known = platform.image.versions, combination_names()
+    if name is not None and name not in known:
+        close = difflib.get_close_matches(name, known, n=1)
+        remedy = f"did you mean {close[0]}?" if close else f"name one of {', '.join(known)}, or add it there"
+        yield ("image", "versions"), "there is no such combination in container/versions.yaml", remedy
+
+
+def the_image_is_for_the_nodes(platform: Platform, catalogue: Catalogue) -> Iterator[Breach]:
+    """Its variant is one whose jobs use the accelerators that there are; a Neuron image begins with the SDK's own.
+
+    https://github.com/aws-neuron/deep-learning-containers (read 2026-11-21)
+    """
+    if any(name not in catalogue for _, name in instance_types(platform)):
+        return  # reported by its own rule; there is nothing to compare
+    fitting = variants_with_nodes(platform, catalogue)
+    if platform.image.variant and platform.image.variant not in fitting:
+        reason = f"the node groups have {'accelerators of another kind' if 'cpu' not in fitting else 'no accelerators'}"
+        yield ("image", "variant"), reason, f"write {' or '.join(fitting)}, or leave it out"
+    elif variant_of(platform, catalogue) == "neuron" and platform.image.base is None:
+        reason = "a Neuron image begins with the Neuron SDK's, and there is no telling which"
+        remedy = (
+            f"write as image.base a tag of {NEURON_IMAGE} with its digest, as `docker buildx imagetools inspect` says"
+        )
+        yield ("image", "base"), reason, remedy
+
+
+def add_ons_are_for_gpus(platform: Platform, catalogue: Catalogue) -> Iterator[Breach]:
+    """Transformer Engine computes on NVIDIA's GPUs."""
+    if not platform.image.add or any(name not in catalogue for _, name in instance_types(platform)):
+        return
+    variant = variant_of(platform, catalogue)
+    if variant != "cuda":
+        yield ("image", "add"), f"Transformer Engine computes on GPUs, and the image is for {variant}", "leave it out"
+
+
+def eks_alone_is_told_how_images_are_pulled(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
+    """It is a setting of the images that EKS makes for nodes; HyperPod's are its own."""
+    asked = platform.kubernetes is not None and KEY[-1] in platform.kubernetes.model_fields_set
+    if asked and platform.orchestrator is not Orchestrator.EKS:
+        reason = f"nodes of {platform.orchestrator.value} pull images as their image is made to"
+        yield KEY, reason, "leave it out, or use the orchestrator eks"

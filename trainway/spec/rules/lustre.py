@@ -1,0 +1,191 @@
+"""Lustre: what FSx sells, and which of its features go together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from trainway.spec.catalogue import Catalogue
+from trainway.spec.group_types import types_of
+from trainway.spec.lustre_clients import speaks_efa
+from trainway.spec.platform import Platform
+from trainway.spec.problems import KeyPath
+from trainway.spec.rules.rule import Breach
+from trainway.spec.services import service_facts
+
+LUSTRE: KeyPath = ("storage", "lustre")
+# What is about one storage class only, by the key that chooses the class.
+OF_SSD = ("capacity_tib", "throughput_mbps_per_tib", "nearly_full_percent")
+OF_INTELLIGENT_TIERING = ("throughput_mbps", "read_cache_gib")
+# What a file system that exists can be told beside where it is.
+OF_EXISTING = ("existing", "mirror", "import_from", "nearly_full_percent", "dynamic_volumes")
+
+
+def fsx_has_such_file_systems_there(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
+    """FSx for Lustre's deployment type PERSISTENT_2 is not in every Region."""
+    if platform.region in service_facts().lustre.regions_without and not platform.storage.lustre.existing:
+        reason = "FSx has no Lustre file systems of the type PERSISTENT_2 there, and the platform makes no others"
+        yield ("region",), reason, "choose another, or adopt a file system as `storage.lustre.existing`"
+
+
+def lustre_keys_are_of_its_storage_class(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
+    """A key of the other storage class would do nothing."""
+    lustre = platform.storage.lustre
+    if lustre.existing:
+        return
+    useless = OF_SSD if lustre.is_elastic else OF_INTELLIGENT_TIERING
+    other = "ssd" if lustre.is_elastic else "intelligent-tiering"
+    for name in useless:
+        if name in lustre.model_fields_set:
+            reason = f"it is about the storage class {other}, and this file system's is {lustre.storage_class}"
+            yield (*LUSTRE, name), reason, f"remove it, or write `storage_class: {other}`"
+
+
+def lustre_capacity_is_sold(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
+    """The file system's capacity is one that FSx sells at that throughput, with or without EFA."""
+    lustre, facts = platform.storage.lustre, service_facts().lustre
+    if lustre.existing or lustre.is_elastic:
+        return
+    key: KeyPath = (*LUSTRE, "capacity_tib")
+    if lustre.efa:
+        step = facts.efa_capacity_step_gib[lustre.throughput_mbps_per_tib]
+        if lustre.capacity_gib % step:
+            speed = f"{lustre.throughput_mbps_per_tib} MB/s per TiB"
+            reason = f"with EFA at {speed}, capacity comes in steps of {step / 1000} TiB"
+            above = (lustre.capacity_gib // step + 1) * step
+            yield key, reason, f"write {above / 1000}, or a higher throughput, whose steps are smaller"
+    elif lustre.capacity_gib not in facts.capacity_gib and lustre.capacity_gib % facts.capacity_step_gib:
+        above = (lustre.capacity_gib // facts.capacity_step_gib + 1) * facts.capacity_step_gib
+        sizes = ", ".join(str(gib / 1000) for gib in facts.capacity_gib)
+        yield key, f"FSx sells {sizes} TiB and then steps of {facts.capacity_step_gib / 1000}", f"write {above / 1000}"
+
+
+def intelligent_tiering_is_sold(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
+    """Throughput comes in steps, each of which has so much read cache."""
+    lustre, facts = platform.storage.lustre, service_facts().lustre.intelligent_tiering
+    if not lustre.is_elastic:
+        return
+    step, most = facts.throughput_step_mbps, facts.throughput_limit_mbps
+    if lustre.throughput_mbps % step or lustre.throughput_mbps > most:
+        above = min(most, (lustre.throughput_mbps // step + 1) * step)
+        reason = f"with Intelligent-Tiering, throughput comes in steps of {step} MB/s, up to {most}"
+        yield (*LUSTRE, "throughput_mbps"), reason, f"write {above}"
+    elif lustre.read_cache_gib:
+        low, high = (each * (lustre.throughput_mbps // step) for each in facts.read_cache_gib_per_step)
+        if not low <= lustre.read_cache_gib <= high:
+            reason = f"at {lustre.throughput_mbps} MB/s the read cache is between {low} and {high} GiB"
+            yield (*LUSTRE, "read_cache_gib"), reason, "write a size in between, 0 for none, or leave it out"
+
+
+def metadata_iops_are_sold(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
+    """Metadata operations come in sizes of their own, fewer with Intelligent-Tiering."""
+    lustre, facts = platform.storage.lustre, service_facts().lustre
+    if lustre.existing or lustre.metadata_iops is None:
+        return
+    key: KeyPath = (*LUSTRE, "metadata_iops")
+    if lustre.is_elastic:
+        sizes = facts.intelligent_tiering.metadata_iops
+        if lustre.metadata_iops not in sizes:
+            reason = "with Intelligent-Tiering, FSx sells fewer sizes of metadata performance"
+            yield key, reason, f"write {' or '.join(map(str, sizes))}"
+        return
+    step, most = facts.metadata_iops[-1], facts.metadata_iops_limit
+    multiple = lustre.metadata_iops % step == 0 and lustre.metadata_iops <= most
+    if lustre.metadata_iops not in facts.metadata_iops and not multiple:
+        sizes_up_to = ", ".join(map(str, facts.metadata_iops))
+        yield (
+            key,
+            f"FSx sells {sizes_up_to} and multiples of {step} up to {most}",
+            "write one of these, or leave it out",
+        )
+
+
+def root_is_squashed_or_not(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
+    """User and group are root's own, which ends it, or neither is."""
+    squash = platform.storage.lustre.root_squash
+    if squash is None:
+        return
+    if bool(squash.uid) != bool(squash.gid):
+        reason = "FSx takes root's user and group away together, or neither"
+        yield (*LUSTRE, "root_squash"), reason, "write 0 for both, or for none of them"
+    if not squash.uid and squash.but_not:
+        reason = "there is nobody to make an exception for, where root stays root"
+        yield (*LUSTRE, "root_squash", "but_not"), reason, "remove it, or name whom root becomes"
+
+
+def only_linkable_file_systems_are_linked(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
+    """Intelligent-Tiering cannot be linked to S3, and what is linked has no backups.
+
+    https://docs.aws.amazon.com/fsx/latest/LustreGuide/fsx-data-repositories.html (read 2026-11-21)
+    """
+    lustre = platform.storage.lustre
+    if not lustre.is_linked or lustre.existing:
+        return
+    fix = "write `mirror: false`" + (", and no import_from" if lustre.import_from else "")
+    if lustre.is_elastic:
+        reason = "FSx links no file system of Intelligent-Tiering to S3"
+        yield (*LUSTRE, "storage_class"), reason, f"{fix}; jobs keep checkpoints in the bucket itself"
+    if lustre.backups:
+        reason = "FSx takes no backups of a file system that is linked to S3, where its contents are anyway"
+        yield (*LUSTRE, "backups"), reason, f"leave it out, or {fix}"
+
+
+def links_to_s3_are_possible(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
+    """A file system has so many links, each to a prefix that is in no other.
+
+    https://docs.aws.amazon.com/fsx/latest/LustreGuide/create-dra-linked-data-repo.html (read 2026-11-21)
+    """
+    lustre, most = platform.storage.lustre, service_facts().lustre.associations
+    there = lustre.existing.associations if lustre.existing else {}
+    made = [f"/{name}" for name in lustre.mirrored if f"/{name}" not in there]
+    key: KeyPath = (*LUSTRE, "import_from")
+    if (links := len(made) + len(there) + len(lustre.import_from)) > most:
+        mirrored = f"{len(made)} mirror the data bucket"
+        reason = f"a file system has at most {most} links to S3, and this one would have {links}, of which {mirrored}"
+        yield key, reason, "import a prefix that is further up, or write `mirror: false`"
+    for index, place in enumerate(lustre.import_from):
+        if other := next((each for each in lustre.import_from[:index] if _overlap(each, place)), None):
+            reason = f"{place} and {other} overlap, and FSx links each object once"
+            yield (*key, index), reason, "name the prefix that is further up, once"
+
+
+def some_node_speaks_efa_with_lustre(platform: Platform, catalogue: Catalogue) -> Iterator[Breach]:
+    """EFA costs capacity steps, and is for nothing where no node can use it."""
+    lustre = platform.storage.lustre
+    if not lustre.efa or lustre.existing:
+        return
+    groups = platform.node_groups
+    if any(name not in catalogue for group in groups for name in (group.instance_type, *group.or_types)):
+        return  # reported by its own rule
+    able = [group for group in groups if all(speaks_efa(each.name, catalogue) for each in types_of(group, catalogue))]
+    if not able:
+        reason = "none of the node groups is of types that can reach FSx over EFA: Nitro v4 or later with EFA, but trn2"
+        yield (*LUSTRE, "efa"), reason, "leave it out; every node reaches the file system over TCP"
+    elif not any(platform.zone_of(group) == platform.storage_zone for group in able):
+        reason = f"EFA stays within a zone; the file system is in {platform.storage_zone}, with the first node group"
+        yield (*LUSTRE, "efa"), reason, f"put {able[0].name} first, or into that zone"
+    elif (nodes := sum(group.largest for group in able)) > (most := service_facts().lustre.efa_connections):
+        reason = f"a file system has {most} connections over EFA, and {nodes} nodes could want one or more"
+        yield (*LUSTRE, "efa"), reason, "leave it out, or lower max_count"
+
+
+def an_existing_file_system_is_left_alone(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
+    """What a new file system would be told is not told to one that exists, which lies in a VPC that exists."""
+    lustre = platform.storage.lustre
+    if not lustre.existing:
+        return
+    if platform.network.existing is None:
+        reason = "it is in a VPC of yours, and this platform makes one of its own"
+        yield (*LUSTRE, "existing"), reason, "adopt that VPC: `trainway adopt vpc-…` prints `network.existing`"
+    for name in sorted(lustre.model_fields_set - set(OF_EXISTING)):
+        yield (*LUSTRE, name), "a file system that exists is not changed", "remove the key, or `existing`"
+    for path in lustre.existing.associations:
+        mirrored = next((name for name in lustre.mirrored if _overlap(path, f"/{name}") and path != f"/{name}"), None)
+        if mirrored:
+            reason = f"it overlaps /{mirrored}, which is to mirror the data bucket, and FSx links no directory twice"
+            yield (*LUSTRE, "existing", "associations", path), reason, "write `mirror: false`, or end that link"
+
+
+def _overlap(one: str, other: str) -> bool:
+    """Whether one of two places is in the other, or both are one."""
+    one, other = one.rstrip("/") + "/", other.rstrip("/") + "/"
+    return one.startswith(other) or other.startswith(one)

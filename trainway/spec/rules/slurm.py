@@ -1,0 +1,66 @@
+"""What a Slurm cluster's teams and accounting can be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from trainway.spec.catalogue import Catalogue
+from trainway.spec.platform import Platform
+from trainway.spec.problems import KeyPath
+from trainway.spec.rules.rule import Breach
+from trainway.spec.slurm_accounts import BORROWED
+
+# The account, the QOS and the user that Slurm begins with: https://slurm.schedmd.com/accounting.html (read 2026-11-21).
+FIRST_ACCOUNT, FIRST_QOS, FIRST_USER = "root", "normal", "root"
+
+
+def teams_are_not_called_as_slurms_own(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
+    """A team is an account and a QOS of its name, and Slurm's own administrator is in none."""
+    if platform.orchestrator.is_kubernetes:
+        return
+    for index, team in enumerate(platform.teams):
+        if team.name in (FIRST_ACCOUNT, FIRST_QOS, BORROWED):
+            reason = "it is an account or a QOS of the cluster's own"
+            yield ("teams", index, "name"), reason, "give the team another name"
+        for number, user in enumerate(team.users):
+            key: KeyPath = ("teams", index, "users", number)
+            if user == FIRST_USER:
+                yield key, "Slurm's administrator has an account already, which is nobody else's", "remove the name"
+            elif user in team.users[:number]:
+                yield key, "the team has this user already", "name everybody once"
+
+
+def somebody_may_run_jobs(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
+    """Where there are teams, Slurm runs the jobs of their users and nobody else's."""
+    if platform.orchestrator.is_kubernetes or not platform.teams:
+        return
+    if not any(team.users for team in platform.teams):
+        reason = "under Slurm the users of teams run jobs, and the file names none"
+        yield ("teams",), reason, "name login names in a team's `users`, or leave the teams out: then everybody may"
+
+
+def slurm_counts_guarantees_of_one_type(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
+    """A QOS limits how many nodes there are and not of which type, so guarantees of two could be spent on one.
+
+    GrpTRES in https://slurm.schedmd.com/resource_limits.html (read 2026-11-21)
+    """
+    if platform.orchestrator.is_kubernetes:
+        return
+    first: str | None = None
+    for index, team in enumerate(platform.teams):
+        for instance_type, count in team.guarantee.items():
+            if count:
+                first = first or instance_type
+            if count and instance_type != first:
+                key: KeyPath = ("teams", index, "guarantee", instance_type)
+                reason = f"Slurm counts the nodes of a team whatever their type, and others are guaranteed as {first}"
+                yield key, reason, f"guarantee {first} alone; what nobody is guaranteed is borrowed"
+
+
+def the_accounting_secret_can_be_read(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
+    """The secret is in the platform's Region, where the cluster looks for it."""
+    database = platform.slurm_or_default.accounting_database
+    if database and (region := database.secret.split(":")[3]) != platform.region:
+        reason = f"the secret is in {region}, and the cluster is in {platform.region}"
+        key: KeyPath = ("slurm", "accounting_database", "secret")
+        yield key, reason, f"name a secret of {platform.region}; a secret can be replicated there"

@@ -1,0 +1,249 @@
+"""The versions that the training image can be built from, and which of them go together: container/versions.yaml.
+
+A rule yields (key path, reason, remedy) as those of the platform file do; `VERSION_RULES` is the whole list.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Iterator
+from datetime import date
+from pathlib import Path
+from typing import Annotated, Final, Protocol, TypeVar
+
+from pydantic import Field
+
+from trainway.spec.facts import read_facts
+from trainway.spec.fields import Matches, Section
+from trainway.spec.problems import KeyPath
+
+VERSIONS_FILE: Final = Path(__file__).resolve().parents[2] / "container" / "versions.yaml"
+
+PinnedImage = Annotated[
+    str,
+    Matches(
+        r"[a-z0-9][a-z0-9.:/_-]*:[\w][\w.-]*@sha256:[0-9a-f]{64}",
+        "it is not pinned: a tag alone can mean another image tomorrow",
+        "write it as in registry/name:tag@sha256:…, with the 64 digits that `docker buildx imagetools inspect` shows",
+    ),
+]
+Checksum = Annotated[
+    str,
+    Matches(
+        r"[0-9a-f]{64}",
+        "it is not a SHA-256 checksum",
+        "write its 64 lower-case hexadecimal digits, as sha256sum prints them",
+    ),
+]
+Address = Annotated[str, Matches(r"https?://\S+", "it is not an address", "write the https:// address of the file")]
+
+
+class Published(Section):
+    """What somebody publishes: `source` says it, or is where it would be said, and then `read_in` was read instead."""
+
+    source: str = Field(description="The page of the publisher that states these values.")
+    read: date = Field(description="The day it was read.")
+    read_in: str | None = Field(None, description="What was read instead, where that page could not be.")
+
+
+class Images(Published):
+    """What the variants begin with, and what compiles for the variant cuda."""
+
+    name: str = Field(description="How combinations call them.")
+    cuda: PinnedImage = Field(description="The base of the variant cuda.")
+    cuda_devel: PinnedImage = Field(description="The CUDA toolkit for the same system.")
+    cpu: PinnedImage = Field(description="The base of the variant cpu.")
+    cuda_version: str = Field(description="Major and minor version of CUDA, in quotes.")
+    python: str = Field(description="Major and minor version of its Python, in quotes.")
+
+
+class EfaInstaller(Published):
+    """An EFA installer, and the versions that it installs."""
+
+    version: str = Field(description="The installer's version.")
+    url: Address = Field(description="Where it is downloaded.")
+    sha256: Checksum = Field(description="The checksum of the file there.")
+    libfabric: str = Field(description="The libfabric that it carries.")
+    aws_ofi_nccl: str = Field(description="The plugin for NCCL that it carries.")
+
+
+class Plugin(Published):
+    """An aws-ofi-nccl, and what it was released as tested with."""
+
+    version: str = Field(description="The plugin's version.")
+    tested_with_libfabric: tuple[str, ...] = Field(min_length=1, description="Versions of libfabric.")
+    tested_with_nccl: tuple[str, ...] = Field(min_length=1, description="Versions of NCCL.")
+
+
+class PyTorch(Published):
+    """A wheel of PyTorch for Linux, and what it requires."""
+
+    version: str = Field(description="PyTorch's version.")
+    sha256: Checksum = Field(description="The checksum of the wheel.")
+    python: str = Field(description="The version of Python that the wheel is for, in quotes.")
+    cuda: str = Field(description="Major and minor version of the CUDA that it was built with, in quotes.")
+    nccl: str = Field(description="The NCCL that it requires.")
+
+
+class NcclTests(Published):
+    """The sources of NCCL's own tests."""
+
+    version: str = Field(description="Their version.")
+    url: Address = Field(description="Where they are downloaded.")
+    sha256: Checksum = Field(description="The checksum of the file there.")
+
+
+class TransformerEngine(Published):
+    """Transformer Engine: its package, its core for a major version of CUDA, and its part for PyTorch as sources."""
+
+    version: str = Field(description="The version of all three.")
+    sha256: Checksum = Field(description="The checksum of the package's wheel.")
+    core_sha256: Checksum = Field(description="The checksum of the core's wheel.")
+    torch_sha256: Checksum = Field(description="The checksum of the archive of sources.")
+    cuda: str = Field(description="The major version of CUDA that the core was built with, in quotes.")
+
+
+class Combination(Section):
+    """Releases that go together, each by its version."""
+
+    name: str = Field(description="How `image.versions` calls it.")
+    pytorch: str = Field(description="A version below `pytorch`.")
+    efa_installer: str = Field(description="A version below `efa_installers`.")
+    nccl_tests: str = Field(description="A version below `nccl_tests`.")
+    images: str = Field(description="A name below `images`.")
+    transformer_engine: str = Field(description="A version below `transformer_engine`.")
+
+
+class Versions(Section):
+    """The file."""
+
+    default: str = Field(description="The combination of a platform file that names none.")
+    combinations: tuple[Combination, ...] = Field(min_length=1, description="The choices of `image.versions`.")
+    images: tuple[Images, ...] = Field(description="Base images.")
+    efa_installers: tuple[EfaInstaller, ...] = Field(description="EFA installers.")
+    aws_ofi_nccl: tuple[Plugin, ...] = Field(description="Plugins, of which the installers carry one each.")
+    pytorch: tuple[PyTorch, ...] = Field(description="Wheels of PyTorch.")
+    nccl_tests: tuple[NcclTests, ...] = Field(description="NCCL's tests.")
+    transformer_engine: tuple[TransformerEngine, ...] = Field(description="Transformer Engines.")
+
+
+class _Versioned(Protocol):
+    @property
+    def version(self) -> str: ...
+
+
+Release = TypeVar("Release", bound=_Versioned)
+Breach = tuple[KeyPath, str, str]
+
+
+def release(among: Iterable[Release], version: str) -> Release | None:
+    """The release of a version, or None where there is none."""
+    return next((each for each in among if each.version == version), None)
+
+
+def images_of(versions: Versions, combination: Combination) -> Images | None:
+    """The images that a combination names, or None where there are none of the name."""
+    return next((each for each in versions.images if each.name == combination.images), None)
+
+
+@functools.cache
+def combination_names() -> tuple[str, ...]:
+    """The names that `image.versions` can have, as the file has them, right or wrong."""
+    return tuple(each["name"] for each in read_facts(VERSIONS_FILE)["combinations"])
+
+
+def the_default_is_a_combination(versions: Versions) -> Iterator[Breach]:
+    """A platform file that names no combination gets one that is there."""
+    names = [each.name for each in versions.combinations]
+    if versions.default not in names:
+        yield ("default",), "there is no such combination", f"name one of {', '.join(names)}"
+
+
+def combinations_are_named_once(versions: Versions) -> Iterator[Breach]:
+    """A name means one combination."""
+    names = [each.name for each in versions.combinations]
+    for index, name in enumerate(names):
+        if name in names[:index]:
+            yield ("combinations", index, "name"), "the name stands twice", "give each combination a name of its own"
+
+
+def releases_are_listed(versions: Versions) -> Iterator[Breach]:
+    """What a combination or an installer names has an entry, with its checksum and its source."""
+    for index, each in enumerate(versions.combinations):
+        known = {
+            "pytorch": [wheel.version for wheel in versions.pytorch],
+            "efa_installer": [installer.version for installer in versions.efa_installers],
+            "nccl_tests": [tests.version for tests in versions.nccl_tests],
+            "images": [images.name for images in versions.images],
+            "transformer_engine": [engine.version for engine in versions.transformer_engine],
+        }
+        for key, names in known.items():
+            if getattr(each, key) not in names:
+                yield ("combinations", index, key), "nothing is known of it", f"add its entry, or name {_or(names)}"
+    plugins = [plugin.version for plugin in versions.aws_ofi_nccl]
+    for index, installer in enumerate(versions.efa_installers):
+        if installer.aws_ofi_nccl not in plugins:
+            reason = "nothing is known of that plugin"
+            yield ("efa_installers", index, "aws_ofi_nccl"), reason, "add what its release notes say it was tested with"
+
+
+def the_plugin_was_tested_with_its_libfabric(versions: Versions) -> Iterator[Breach]:
+    """An installer carries a plugin and a libfabric that were released to go together."""
+    for index, installer in enumerate(versions.efa_installers):
+        plugin = release(versions.aws_ofi_nccl, installer.aws_ofi_nccl)
+        if plugin and installer.libfabric not in plugin.tested_with_libfabric:
+            reason = f"aws-ofi-nccl {plugin.version} was released as tested with {_or(plugin.tested_with_libfabric)}"
+            yield ("efa_installers", index, "libfabric"), reason, "write what the installer carries, by AWS's changelog"
+
+
+def the_plugin_was_tested_with_the_nccl(versions: Versions) -> Iterator[Breach]:
+    """The NCCL that PyTorch requires is one that the installer's plugin was tested with."""
+    for index, each in enumerate(versions.combinations):
+        wheel = release(versions.pytorch, each.pytorch)
+        installer = release(versions.efa_installers, each.efa_installer)
+        plugin = installer and release(versions.aws_ofi_nccl, installer.aws_ofi_nccl)
+        if wheel and plugin and wheel.nccl not in plugin.tested_with_nccl:
+            reason = (
+                f"PyTorch {wheel.version} requires NCCL {wheel.nccl}, and aws-ofi-nccl {plugin.version}, which EFA "
+                f"installer {each.efa_installer} carries, was tested with {_or(plugin.tested_with_nccl)}"
+            )
+            remedy = "name an installer and a PyTorch that were released to go together"
+            yield ("combinations", index, "efa_installer"), reason, remedy
+
+
+def pytorch_runs_on_the_images(versions: Versions) -> Iterator[Breach]:
+    """The images have the CUDA and the Python that the wheel was built for."""
+    for index, each in enumerate(versions.combinations):
+        wheel, images = release(versions.pytorch, each.pytorch), images_of(versions, each)
+        if not wheel or not images:
+            continue
+        pairs = {"CUDA": (wheel.cuda, images.cuda_version), "Python": (wheel.python, images.python)}
+        for what, (built_for, there) in pairs.items():
+            if built_for != there:
+                reason = f"PyTorch {wheel.version} was built for {what} {built_for}, and they have {there}"
+                yield ("combinations", index, "images"), reason, f"name images with {what} {built_for}"
+
+
+def transformer_engine_is_for_pytorchs_cuda(versions: Versions) -> Iterator[Breach]:
+    """The core of Transformer Engine was built for the major version of CUDA that PyTorch was."""
+    for index, each in enumerate(versions.combinations):
+        wheel = release(versions.pytorch, each.pytorch)
+        engine = release(versions.transformer_engine, each.transformer_engine)
+        if wheel and engine and wheel.cuda.partition(".")[0] != engine.cuda:
+            reason = f"its core was built for CUDA {engine.cuda}, and PyTorch {wheel.version} for CUDA {wheel.cuda}"
+            yield ("combinations", index, "transformer_engine"), reason, "name one that was built for the same"
+
+
+VERSION_RULES: Final[tuple[Callable[[Versions], Iterator[Breach]], ...]] = (
+    the_default_is_a_combination,
+    combinations_are_named_once,
+    releases_are_listed,
+    the_plugin_was_tested_with_its_libfabric,
+    the_plugin_was_tested_with_the_nccl,
+    pytorch_runs_on_the_images,
+    transformer_engine_is_for_pytorchs_cuda,
+)
+
+
+def _or(names: Iterable[str]) -> str:
+    return " or ".join(names)
