@@ -59,7 +59,7 @@ def test_every_command_is_understood(command: str, tmp_path: Path) -> None:
 def test_the_platform_file_is_a_good_one(tmp_path: Path) -> None:
     file = tmp_path / "platform.yaml"
     file.write_text(PLATFORM)
-    assert load_platform(file).node_groups[0].largest == 128
+    assert load_platform(file).node_groups[0].largest == 64
 
 
 def test_its_teams_can_share_it(tmp_path: Path) -> None:

@@ -4,70 +4,248 @@ The order is a function of the job's global sample counter, so the whole state o
 global batch of a step is the same for every world size.
 """
 
-from collections.abc import Generator
-from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
+import itertools
+from collections.abc import Generator, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from training import storage
+from training.blend import Blend
+from training.cache import Cache
 from training.errors import UserError
 from training.permutation import Permutation
-from training.shards import Index, open_shard
+from training.shards import Index, Shard, check_shards, map_shard
+
+SAMPLES_AT_ONCE = 4096
+"""Samples that a rank finds the places of at once: shuffling one costs nearly as much as shuffling all of them."""
+
+TOKENS_AT_ONCE = 2**18
+"""Tokens that a rank reads at once, so that handing them to the training costs little; 2 MiB."""
+
+FETCHES_AT_ONCE = 4
+"""Shards that a rank fetches from S3 at the same time; each is several requests at once."""
+
+
+Places = NDArray[np.int64]
+"""Where samples are: a row each, whose columns only their `Readable` knows."""
+
+
+class Readable(Protocol):
+    """Samples in an endless order."""
+
+    def locate(self, counters: NDArray[np.int64]) -> Places:
+        """Where the samples at these values of the counter are; reads nothing."""
+        ...
+
+    def gather(self, places: Places) -> NDArray[np.int64]:
+        """The samples at these places: [len(places), sequence_length + 1] tokens."""
+        ...
+
+    def close(self) -> None:
+        """Fetches nothing more."""
+        ...
+
+
+def read(samples: Readable, counters: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The samples at these values of the counter: [len(counters), sequence_length + 1] tokens."""
+    return samples.gather(samples.locate(counters))
+
+
+class _Window(NamedTuple):
+    """Shards whose samples are shuffled together, and where each one's samples end among the window's."""
+
+    shards: NDArray[np.int64]
+    ends: NDArray[np.int64]
 
 
 class Samples:
-    """The samples of a set of shards, in the shuffled order of every epoch."""
+    """The samples of a set of shards, in the shuffled order of every epoch.
 
-    def __init__(self, location: str, index: Index, sequence_length: int, seed: int, cache: Path) -> None:
-        self._shards = [open_shard(location, index, shard, cache) for shard in index.shards]
-        self._length = sequence_length
-        self._seed = seed
+    An epoch takes the shards in a shuffled order, `window` at a time, and shuffles the samples within a window. So a
+    host needs no more of the shards than the window that is read and the one after it, which is fetched meanwhile.
+
+    Raises:
+        UserError: a shard is missing, all are too short, or the cache cannot hold two windows.
+    """
+
+    def __init__(
+        self, location: str, index: Index, sequence_length: int, seed: int, window: int, cache: Cache | None = None
+    ) -> None:
+        check_shards(location, index)
+        self._location, self._index, self._cache = location, index, cache
+        self._length, self._seed, self._window = sequence_length, seed, window
         # A sample and the token after it, which its last token is to predict, are in one shard.
-        counts = [(len(shard) - 1) // sequence_length for shard in self._shards]
-        self._ends = np.cumsum(counts)
-        self.count = sum(counts)
+        self._counts = np.array([(shard.tokens - 1) // sequence_length for shard in index.shards], dtype=np.int64)
+        self.count = int(self._counts.sum())
         if self.count == 0:
             raise UserError(
                 f"{location}: its {index.tokens} tokens are not one sample of data.sequence_length {sequence_length}; "
                 "use a shorter sequence or more text"
             )
+        if cache and cache.limit_bytes is not None:
+            largest = sorted((shard.bytes for shard in index.shards), reverse=True)[: 2 * window]
+            if sum(largest) > cache.limit_bytes:
+                raise UserError(
+                    f"data.cache_gib is {cache.limit_bytes / 2**30:g}, but the {len(largest)} shards of {location} "
+                    f"that are in use at once (twice data.shuffle_shards) take {sum(largest) / 2**30:.3g} GiB; "
+                    "raise data.cache_gib or lower data.shuffle_shards"
+                )
+        self._windows: dict[int, list[_Window]] = {}
+        self._wanted: tuple[int, int] | None = None
+        self._opened: dict[int, Future[NDArray[np.uint16 | np.uint32]]] = {}
+        self._threads = ThreadPoolExecutor(FETCHES_AT_ONCE, thread_name_prefix="shards")
 
-    def read(self, counters: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The samples at these values of the global counter: [len(counters), sequence_length + 1] tokens."""
-        epochs, positions = np.divmod(counters, self.count)
-        tokens = np.empty((len(counters), self._length + 1), dtype=np.int64)
-        for epoch in np.unique(epochs):
-            rows = epochs == epoch
-            samples = Permutation(self.count, (self._seed, int(epoch)))(positions[rows])
-            tokens[rows] = np.stack([self._sample(int(sample)) for sample in samples])
+    def locate(self, counters: NDArray[np.int64]) -> Places:
+        """For each sample: its epoch, its window in that, its shard, and which of the shard's samples it is."""
+        places = np.empty((len(counters), 4), dtype=np.int64)
+        places[:, 0], positions = np.divmod(counters, self.count)
+        for epoch in np.unique(places[:, 0]).tolist():
+            windows = self._epoch(epoch)
+            ends = np.cumsum([window.ends[-1] for window in windows])
+            of_epoch = np.flatnonzero(places[:, 0] == epoch)
+            places[of_epoch, 1] = np.searchsorted(ends, positions[of_epoch], side="right")
+            for number in np.unique(places[of_epoch, 1]).tolist():
+                rows, window = of_epoch[places[of_epoch, 1] == number], windows[number]
+                size = int(window.ends[-1])
+                shuffle = Permutation(size, (self._seed, epoch, number))
+                samples = shuffle(positions[rows] - (ends[number] - size))
+                within = np.searchsorted(window.ends, samples, side="right")
+                places[rows, 2] = window.shards[within]
+                places[rows, 3] = samples - (window.ends[within] - self._counts[window.shards[within]])
+        return places
+
+    def gather(self, places: Places) -> NDArray[np.int64]:
+        """The samples at these places: [len(places), sequence_length + 1] tokens."""
+        tokens = np.empty((len(places), self._length + 1), dtype=np.int64)
+        opened: dict[int, NDArray[np.uint16 | np.uint32]] = {}
+        at = None
+        for row, (epoch, window, shard, sample) in enumerate(places.tolist()):
+            if (epoch, window) != at:
+                at = (epoch, window)
+                self._want(epoch, window)
+                opened.clear()
+            if shard not in opened:
+                opened[shard] = self._opened[shard].result()
+            # One copy, which also widens the tokens; an index of many rows would make two.
+            tokens[row] = opened[shard][sample]
         return tokens
 
-    def _sample(self, sample: int) -> NDArray[np.int64]:
-        shard = int(np.searchsorted(self._ends, sample, side="right"))
-        first = (sample - int(self._ends[shard - 1] if shard else 0)) * self._length
-        return self._shards[shard][first : first + self._length + 1].astype(np.int64)
+    def close(self) -> None:
+        """Fetches nothing more."""
+        self._threads.shutdown(cancel_futures=True)
+
+    def _epoch(self, epoch: int) -> list[_Window]:
+        """The windows of an epoch, in order; those without a sample are left out."""
+        if epoch not in self._windows:
+            order = Permutation(len(self._counts), (self._seed, epoch))(np.arange(len(self._counts)))
+            parts = [order[first : first + self._window] for first in range(0, len(order), self._window)]
+            windows = [_Window(part, np.cumsum(self._counts[part])) for part in parts]
+            for old in [old for old in self._windows if old < epoch - 1]:
+                del self._windows[old]
+            self._windows[epoch] = [window for window in windows if window.ends[-1]]
+        return self._windows[epoch]
+
+    def _want(self, epoch: int, place: int) -> None:
+        """Opens the shards of a window, begins to fetch those of the next one, and lets go of all others."""
+        if (epoch, place) == self._wanted:
+            return
+        self._wanted = (epoch, place)
+        windows = self._epoch(epoch)
+        following = windows[place + 1] if place + 1 < len(windows) else self._epoch(epoch + 1)[0]
+        wanted = [*windows[place].shards.tolist(), *following.shards.tolist()]
+        for number in wanted:
+            if number not in self._opened and self._counts[number]:
+                self._opened[number] = self._threads.submit(self._open, self._index.shards[number])
+        for number in self._opened.keys() - set(wanted):
+            self._opened.pop(number).cancel()
+
+    def _open(self, shard: Shard) -> NDArray[np.uint16 | np.uint32]:
+        """The samples of a shard: [samples, sequence_length + 1], of which neighbours have a token in common."""
+        source = storage.join(self._location, shard.name)
+        if storage.is_s3(source):
+            assert self._cache, "shards in S3 need a cache"
+            with self._cache.holding(source, shard) as path:
+                tokens = map_shard(path, self._index)
+        else:
+            tokens = map_shard(source, self._index)
+        return np.lib.stride_tricks.sliding_window_view(tokens, self._length + 1)[:: self._length]
+
+
+class Blended:
+    """The samples of several sources, each with its share of every thousand."""
+
+    def __init__(self, sources: Sequence[Samples], weights: Sequence[float], seed: int) -> None:
+        self._sources = sources
+        self._blend = Blend(weights, seed)
+
+    def locate(self, counters: NDArray[np.int64]) -> Places:
+        """For each sample: its source, and what that says of it."""
+        sources, own = self._blend(counters)
+        places = np.empty((len(counters), 5), dtype=np.int64)
+        places[:, 0] = sources
+        for number, source in enumerate(self._sources):
+            places[sources == number, 1:] = source.locate(own[sources == number])
+        return places
+
+    def gather(self, places: Places) -> NDArray[np.int64]:
+        """The samples at these places: [len(places), sequence_length + 1] tokens."""
+        parts = {
+            number: self._sources[number].gather(places[places[:, 0] == number, 1:])
+            for number in np.unique(places[:, 0]).tolist()
+        }
+        tokens = np.empty((len(places), next(iter(parts.values())).shape[1]), dtype=np.int64)
+        for number, part in parts.items():
+            tokens[places[:, 0] == number] = part
+        return tokens
+
+    def close(self) -> None:
+        """Fetches nothing more."""
+        for source in self._sources:
+            source.close()
 
 
 def rank_batches(
-    samples: Samples, first: int, global_batch: int, rank: int, world_size: int, pin: bool
+    samples: Readable, first: int, global_batch: int, rank: int, world_size: int, pin: bool
 ) -> Generator[Tensor]:
     """The rank's part of every step's batch, from the sample counter `first` on: int64, [samples, sequence + 1].
 
-    One thread reads a step ahead. Workers in other processes would cost more than reading a memory map does.
+    One thread reads ahead, some steps at once. Workers in other processes would cost more than reading a memory map
+    does.
     """
     share = global_batch // world_size
+    of_a_step = np.arange(share, dtype=np.int64) + rank * share
 
-    def read(counter: int) -> Tensor:
-        tokens = torch.from_numpy(samples.read(np.arange(share, dtype=np.int64) + counter + rank * share))
+    def places() -> Iterator[Places]:
+        """Where the samples of every step are: [samples of the rank, columns]."""
+        steps = max(1, SAMPLES_AT_ONCE // share)
+        for counter in itertools.count(first, steps * global_batch):
+            counters = counter + global_batch * np.arange(steps, dtype=np.int64)[:, None] + of_a_step
+            yield from np.split(samples.locate(counters.ravel()), steps)
+
+    steps_ahead = places()
+
+    def read_ahead(steps: int) -> Tensor:
+        some = samples.gather(np.concatenate([next(steps_ahead) for _ in range(steps)]))
+        tokens = torch.from_numpy(some.reshape(steps, share, -1))
         return tokens.pin_memory() if pin else tokens
 
     with ThreadPoolExecutor(max_workers=1, thread_name_prefix="data") as reader:
-        ahead = reader.submit(read, first)
+        ahead = reader.submit(read_ahead, 1)
         while True:
             ready = ahead.result()
-            first += global_batch
-            ahead = reader.submit(read, first)
-            yield ready
+            ahead = reader.submit(read_ahead, max(1, TOKENS_AT_ONCE // ready[0].numel()))
+            yield from ready
+
+
+def document_numbers(tokens: Tensor, end_of_text: int) -> Tensor:
+    """The number of the document within its sample that each token is of: [batch, sequence], from 0 on.
+
+    The token after a document is still of it: it is what the document's last word predicts.
+    """
+    ends = tokens == end_of_text
+    return ends.cumsum(1) - ends.long()

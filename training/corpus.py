@@ -1,12 +1,33 @@
-"""Where text comes from."""
+"""Where text comes from, and how it is cut into pieces that can be read without each other."""
 
+import gzip
 import hashlib
+import json
 import sys
 import sysconfig
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from training.errors import UserError
+
+PIECE_BYTES = 64 * 2**20
+"""About how much of a JSONL file is one piece."""
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Part of a file: what begins in `first` up to, and not with, `end`."""
+
+    path: Path
+    name: str
+    """Of the file, the same on every machine."""
+    size: int
+    """Bytes; of a Parquet file, uncompressed."""
+    first: int = 0
+    end: int = 0
+    """Bytes of a JSONL file, row groups of a Parquet file; of no meaning for other files, which are one piece."""
 
 
 @dataclass(frozen=True)
@@ -15,10 +36,11 @@ class Corpus:
 
     source: str
     """What the text is, and its licence where that is known."""
-    documents: list[Path]
-    """Files of UTF-8 text."""
-    skipped: int
-    """Files that were left out because they are not UTF-8."""
+    pieces: list[Piece]
+    key: str = "text"
+    """The key or column of a document's text in JSONL and Parquet."""
+    tokens: bool = False
+    """Whether the pieces are of tokens (see `foreign.py`) and not of text."""
 
 
 def python_standard_library(limit_bytes: int | None) -> Corpus:
@@ -32,40 +54,99 @@ def python_standard_library(limit_bytes: int | None) -> Corpus:
     return _corpus(f"Source of the Python {version} standard library (PSF-2.0)", root, files, limit_bytes)
 
 
-def text_directory(root: Path, limit_bytes: int | None) -> Corpus:
-    """Every file below a directory, less hidden ones.
+def text_directory(root: Path, limit_bytes: int | None, key: str = "text") -> Corpus:
+    """Every file below a directory, less hidden ones: .jsonl, .jsonl.gz and .parquet by `key`, and others as text.
 
     Raises:
-        UserError: the directory does not exist.
+        UserError: the directory does not exist, or pyarrow is needed and not installed.
     """
     if not root.is_dir():
         raise UserError(f"--text {root}: there is no such directory")
     files = [path for path in root.rglob("*") if path.is_file() and not path.name.startswith(".")]
-    return _corpus(f"Files of {root.name}", root, files, limit_bytes)
+    return _corpus(f"Files of {root.name}", root, files, limit_bytes, key)
 
 
-def _corpus(source: str, root: Path, files: list[Path], limit_bytes: int | None) -> Corpus:
-    """The files in an order without meaning, that is the same on every machine, up to the limit."""
-    ordered = sorted(files, key=lambda path: hashlib.sha256(path.relative_to(root).as_posix().encode()).digest())
-    documents: list[Path] = []
-    size = skipped = 0
-    for path in ordered:
-        if limit_bytes is not None and size + path.stat().st_size > limit_bytes:
-            continue
-        content = path.read_bytes()
-        if not _is_utf8(content):
-            skipped += 1
-        elif content:
-            documents.append(path)
-            size += len(content)
-    if not documents:
-        raise UserError(f"{root}: there is no UTF-8 text here" + (" within --limit-bytes" if limit_bytes else ""))
-    return Corpus(source, documents, skipped)
+def read(piece: Piece, key: str) -> Iterator[str]:
+    """The documents of a piece. A text file that is not UTF-8 has none.
+
+    Raises:
+        UserError: a line or a column is not what it has to be; the message says where.
+    """
+    if piece.name.endswith((".jsonl", ".jsonl.gz")):
+        yield from _json_lines(piece, key)
+    elif piece.name.endswith(".parquet"):
+        file = _parquet(piece.path)
+        if key not in file.schema_arrow.names:
+            raise UserError(f"{piece.path}: has no column {key!r}, but {file.schema_arrow.names}; choose with --key")
+        for group in range(piece.first, piece.end):
+            yield from (text for text in file.read_row_group(group, [key]).column(0).to_pylist() if text)
+    else:
+        try:
+            text = piece.path.read_bytes().decode()
+        except UnicodeDecodeError:
+            print(f"{piece.path} is not UTF-8 and was left out", file=sys.stderr)
+            return
+        yield text
 
 
-def _is_utf8(content: bytes) -> bool:
+def _json_lines(piece: Piece, key: str) -> Iterator[str]:
+    packed = piece.name.endswith(".gz")
+    with gzip.open(piece.path) if packed else piece.path.open("rb") as file:
+        if piece.first:
+            # The line that runs into this piece belongs to the piece that it begins in.
+            file.seek(piece.first - 1)
+            file.readline()
+        while (begin := file.tell()) < piece.end or packed:
+            line = file.readline()
+            if not line:
+                return
+            try:
+                text = json.loads(line)[key] if line.strip() else ""
+                if not isinstance(text, str):
+                    raise TypeError(f"{key!r} is not text but {type(text).__name__}")
+            except (ValueError, KeyError, TypeError) as error:
+                problem = f"there is no {error} in it" if isinstance(error, KeyError) else str(error)
+                raise UserError(
+                    f"{piece.path}: the line at byte {begin} is not a JSON object with a text: {problem}. "
+                    "Correct the line, or choose the key with --key"
+                ) from error
+            if text:
+                yield text
+
+
+def _parquet(path: Path) -> Any:
     try:
-        content.decode("utf-8")
-    except UnicodeDecodeError:
-        return False
-    return True
+        from pyarrow.parquet import ParquetFile
+    except ImportError as error:
+        raise UserError(f"{path}: reading Parquet needs pyarrow: install trainway[parquet]") from error
+    return ParquetFile(path)
+
+
+def _corpus(source: str, root: Path, files: list[Path], limit_bytes: int | None, key: str = "text") -> Corpus:
+    """The files in an order without meaning, that is the same on every machine, up to the limit."""
+    names = {path.relative_to(root).as_posix(): path for path in files}
+    pieces: list[Piece] = []
+    left = limit_bytes
+    for name in sorted(names, key=lambda name: hashlib.sha256(name.encode()).digest()):
+        for piece in _cut(names[name], name):
+            if piece.size == 0 or (left is not None and piece.size > left):
+                continue
+            pieces.append(piece)
+            left = None if left is None else left - piece.size
+    if not pieces:
+        raise UserError(f"{root}: there is no text here" + (" within --limit-bytes" if limit_bytes else ""))
+    return Corpus(source, pieces, key)
+
+
+def _cut(path: Path, name: str) -> Iterator[Piece]:
+    size = path.stat().st_size
+    if name.endswith(".jsonl"):
+        for first in range(0, size, PIECE_BYTES):
+            end = min(first + PIECE_BYTES, size)
+            yield Piece(path, name, end - first, first, end)
+    elif name.endswith(".parquet"):
+        metadata = _parquet(path).metadata
+        for group in range(metadata.num_row_groups):
+            yield Piece(path, name, metadata.row_group(group).total_byte_size, group, group + 1)
+    else:
+        yield Piece(path, name, size)

@@ -4,8 +4,8 @@ import torch
 
 from training.presets import Shape
 
-# Dense bf16 FLOP/s by how the device's name begins, more particular names first (read 2026-11-21; NVIDIA prints the
-# figures with sparsity, which are twice these).
+# Dense FLOP/s of bf16 and of fp16, by how the device's name begins, more particular names first (read 2026-11-21;
+# NVIDIA prints the figures with sparsity, which are twice these).
 PEAK_BF16 = {
     "B200": 2.25e15,  # https://nvdam.widen.net/s/wwnsxrhm2w/blackwell-datasheet-3384703
     "H200": 989e12,  # https://www.nvidia.com/en-us/data-center/h200/
@@ -17,23 +17,31 @@ PEAK_BF16 = {
 }
 
 
-def flop_per_token(shape: Shape, vocabulary: int, sequence_length: int) -> float:
-    """FLOP to learn from one token: 6 (N - N_embedding) + 12 x layers x hidden x sequence_length.
+def flop_per_token(shape: Shape, vocabulary: int, sequence_length: int, causal: bool = False) -> float:
+    """FLOP to learn from one token, in one of the two ways that are published.
 
-    PaLM's formula (arXiv 2204.02311, appendix B): 2 for the forward and 4 for the backward pass, for each weight that
-    is multiplied and for the scores and values of attention, whose causal half is not discounted. The look-up of an
-    embedding multiplies nothing; the output projection does, also where it is the same matrix.
+    6 (N - N_embedding) + 12 x layers x hidden x sequence_length is PaLM's formula (arXiv 2204.02311, appendix B): 2
+    for the forward and 4 for the backward pass, for each weight that is multiplied and for the scores and values of
+    attention, as if every token saw the whole sequence. `causal` counts what a causal kernel has to compute, half of
+    the scores and values. Neither counts what activation checkpointing computes again. The look-up of an embedding
+    multiplies nothing; the output projection does, also where it is the same matrix. Of experts, those count that a
+    token goes through.
     """
     attention = shape.hidden * shape.head_width * (2 * shape.heads + 2 * shape.key_value_heads)
     feed_forward = 3 * shape.hidden * shape.feed_forward
+    if shape.experts:
+        feed_forward = feed_forward * shape.experts_per_token + shape.hidden * shape.experts
     norms = 2 * shape.hidden
     multiplied = shape.layers * (attention + feed_forward + norms) + shape.hidden + shape.hidden * vocabulary
-    return 6.0 * multiplied + 12.0 * shape.layers * shape.hidden * sequence_length
+    seen: float = min(shape.sliding_window or sequence_length, sequence_length)
+    if causal:
+        seen -= seen * seen / (2 * sequence_length)  # at the beginning of a sample there is less to see
+    return 6.0 * multiplied + 12.0 * shape.layers * shape.hidden * seen
 
 
 def peak_flops(device: torch.device, precision: str) -> float | None:
     """Dense FLOP/s of one device in the precision of the job; None where no published figure is known."""
-    if device.type != "cuda" or precision != "bf16":
+    if device.type != "cuda" or precision not in ("bf16", "fp16"):
         return None
     name = torch.cuda.get_device_name(device).removeprefix("NVIDIA ")
     return next((peak for prefix, peak in PEAK_BF16.items() if name.startswith(prefix)), None)

@@ -7,14 +7,21 @@ from __future__ import annotations
 
 import json
 import re
+import resource
+import sys
 import time
 from pathlib import Path
 from typing import Any
 
+import torch
+
+from training.progress import ProgressLine
+
 LOG_LINE = re.compile(
     r"step=(?P<step>\d+)/(?P<steps>\d+) loss=(?P<loss>\S+) grad_norm=(?P<grad_norm>\S+) "
     r"learning_rate=(?P<learning_rate>\S+) tokens_per_second=(?P<tokens_per_second>\d+) mfu=(?P<mfu>\S+) "
-    r"step_seconds=(?P<step_seconds>\S+) data_wait=(?P<data_wait>\S+)"
+    r"step_seconds=(?P<step_seconds>\S+) data_wait=(?P<data_wait>\S+) "
+    r"mfu_causal=(?P<mfu_causal>\S+) memory_gib=(?P<memory_gib>\S+)"
 )
 
 
@@ -31,6 +38,8 @@ class Metrics:
 
         run.mkdir(parents=True, exist_ok=True)
         self._steps = steps
+        # Elsewhere than on a terminal, the lines of the steps are progress enough.
+        self._progress = ProgressLine("training", steps, "steps") if sys.stderr.isatty() else None
         _drop_torn_line(run / "metrics.jsonl")
         self._file = (run / "metrics.jsonl").open("a", encoding="utf-8")
         # TensorBoard hides what an interrupted run wrote from this step on.
@@ -54,18 +63,40 @@ class Metrics:
         flat |= {f"breakdown/{phase}": seconds for phase, seconds in values["breakdown"].items()}
         for name, value in flat.items():
             self._board.add_scalar(name, value, values["step"])
-        mfu = "-" if values["mfu"] is None else f"{values['mfu']:.4f}"
+        mfu, mfu_causal = ("-" if values[name] is None else f"{values[name]:.4f}" for name in ("mfu", "mfu_causal"))
+        if self._progress:
+            self._progress.clear()
         print(
             f"step={values['step']}/{self._steps} loss={values['loss']:.4f} grad_norm={values['grad_norm']:.4f} "
             f"learning_rate={values['learning_rate']:.3e} tokens_per_second={values['tokens_per_second']:.0f} "
-            f"mfu={mfu} step_seconds={values['step_seconds']:.3f} data_wait={values['breakdown']['data_wait']:.3f}",
+            f"mfu={mfu} step_seconds={values['step_seconds']:.3f} data_wait={values['breakdown']['data_wait']:.3f} "
+            f"mfu_causal={mfu_causal} memory_gib={values['memory_bytes'] / 2**30:.2f}",
             flush=True,
         )
+        if self._progress:
+            self._progress.update(values["step"])
+
+    def evaluation(self, step: int, loss: float, seconds: float) -> None:
+        """Reports the loss on held-out samples, in nats a token, and how long it took to find out."""
+        self.event("evaluation", step=step, loss=loss, loss_hex=loss.hex(), seconds=seconds)
+        self._board.add_scalar("evaluation/loss", loss, step)
+        if self._progress:
+            self._progress.clear()
+        print(f"evaluation step={step}/{self._steps} loss={loss:.4f} seconds={seconds:.3f}", flush=True)
 
     def close(self) -> None:
         """Writes out what is still buffered."""
+        if self._progress:
+            self._progress.clear()
         self._file.close()
         self._board.close()
+
+
+def peak_memory(device: torch.device) -> int:
+    """Bytes: the most that this process has had of the device's memory, or on a CPU of the host's, so far."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024  # from KiB
 
 
 def _drop_torn_line(path: Path) -> None:

@@ -1,18 +1,21 @@
 """The Llama 3 decoder (arXiv 2407.21783): RMSNorm, rotary positions, grouped-query attention, SwiGLU.
 
-Plain PyTorch that knows nothing of parallelism; `parallel.py` applies that from outside. Parameters have the names,
+Plain PyTorch that knows nothing of parallelism; `parallel/` applies that from outside. Parameters have the names,
 shapes and rotary convention of Hugging Face's `LlamaForCausalLM`, less its leading `model.`, so weights can be
 exchanged by renaming.
 """
 
 import hashlib
+import math
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor, distribute_tensor
 
-from training.presets import Shape
+from training.experts import MixtureOfExperts
+from training.loss import chunked_cross_entropy
+from training.presets import RotaryScaling, Shape
 
 
 def rotary_cache(shape: Shape, sequence_length: int, device: torch.device | str = "cpu") -> Tensor:
@@ -22,9 +25,39 @@ def rotary_cache(shape: Shape, sequence_length: int, device: torch.device | str 
     survive tensor, sequence and context parallelism.
     """
     exponents = torch.arange(0, shape.head_width, 2, dtype=torch.float32, device=device) / shape.head_width
+    frequencies = shape.rope_theta**-exponents
+    if shape.rope_scaling:
+        frequencies = _stretched(frequencies, shape.rope_scaling)
     positions = torch.arange(sequence_length, dtype=torch.float32, device=device)
-    angles = torch.outer(positions, shape.rope_theta**-exponents)
+    angles = torch.outer(positions, frequencies)
     return torch.stack((angles.cos(), angles.sin()))
+
+
+def _stretched(frequencies: Tensor, scaling: RotaryScaling) -> Tensor:
+    """Llama 3.1's frequencies for longer texts: slow ones divided by the factor, fast ones left, a ramp between.
+
+    https://github.com/meta-llama/llama-models/blob/main/models/llama3/model.py, `apply_scaling` (read 2026-11-21)
+    """
+    turns = scaling.original_length * frequencies / (2 * math.pi)
+    kept = ((turns - scaling.low_turns) / (scaling.high_turns - scaling.low_turns)).clamp(0, 1)
+    return frequencies * (kept + (1 - kept) / scaling.factor)
+
+
+def attention_mask(length: int, window: int | None, documents: Tensor | None, device: torch.device) -> Tensor | None:
+    """Which keys a query sees, where that is not simply those before it: bool, [batch or 1, 1, length, length].
+
+    `window` is how many tokens back a query sees, itself included; `documents`, integers [batch, length], numbers the
+    documents of a packed sample, which do not see each other.
+    """
+    if documents is None and (window is None or window >= length):
+        return None
+    query, key = torch.arange(length, device=device)[:, None], torch.arange(length, device=device)[None, :]
+    seen = key <= query
+    if window is not None:
+        seen = seen & (key > query - window)
+    if documents is None:
+        return seen[None, None]
+    return seen & (documents[:, None, :, None] == documents[:, None, None, :])
 
 
 def _rotate(heads: Tensor, rotary: Tensor) -> Tensor:
@@ -34,27 +67,39 @@ def _rotate(heads: Tensor, rotary: Tensor) -> Tensor:
     return torch.cat((first * cosines - second * sines, second * cosines + first * sines), dim=-1).type_as(heads)
 
 
+def attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
+    """Attention of [batch, heads, sequence, head_width]; key and value have as many heads as query or a divisor.
+
+    Without a mask it is causal. `Attention.attend`, so that context parallelism can put another in its place.
+    """
+    if mask is None:
+        return F.scaled_dot_product_attention(query, key, value, is_causal=True, enable_gqa=True)
+    # CUDA's one kernel that takes a mask without keeping all scores does not know groups of heads.
+    groups = query.shape[1] // key.shape[1]
+    key, value = (heads.repeat_interleave(groups, dim=1) for heads in (key, value))
+    return F.scaled_dot_product_attention(query, key, value, mask)
+
+
 class Attention(nn.Module):
     """Causal attention in which groups of query heads share a key and value head."""
 
     def __init__(self, shape: Shape) -> None:
         super().__init__()
         self.head_width = shape.head_width
+        self.attend = attend
         self.q_proj = nn.Linear(shape.hidden, shape.heads * shape.head_width, bias=False)
         self.k_proj = nn.Linear(shape.hidden, shape.key_value_heads * shape.head_width, bias=False)
         self.v_proj = nn.Linear(shape.hidden, shape.key_value_heads * shape.head_width, bias=False)
         self.o_proj = nn.Linear(shape.heads * shape.head_width, shape.hidden, bias=False)
 
-    def forward(self, hidden: Tensor, rotary: Tensor) -> Tensor:
+    def forward(self, hidden: Tensor, rotary: Tensor, mask: Tensor | None = None) -> Tensor:
         # The number of heads is left to be inferred, because tensor parallelism leaves fewer on a rank.
         query, key, value = (
             projection(hidden).unflatten(-1, (-1, self.head_width))
             for projection in (self.q_proj, self.k_proj, self.v_proj)
         )
         query, key = _rotate(query, rotary), _rotate(key, rotary)
-        mixed = F.scaled_dot_product_attention(
-            query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2), is_causal=True, enable_gqa=True
-        )
+        mixed = self.attend(query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2), mask)
         attended: Tensor = self.o_proj(mixed.transpose(1, 2).flatten(-2))
         return attended
 
@@ -81,35 +126,53 @@ class Layer(nn.Module):
         self.input_layernorm = nn.RMSNorm(shape.hidden, eps=shape.norm_epsilon)
         self.self_attn = Attention(shape)
         self.post_attention_layernorm = nn.RMSNorm(shape.hidden, eps=shape.norm_epsilon)
-        self.mlp = FeedForward(shape)
+        self.mlp = MixtureOfExperts(shape) if shape.experts else FeedForward(shape)
 
-    def forward(self, hidden: Tensor, rotary: Tensor) -> Tensor:
-        hidden = hidden + self.self_attn(self.input_layernorm(hidden), rotary)
+    def forward(self, hidden: Tensor, rotary: Tensor, mask: Tensor | None = None) -> Tensor:
+        hidden = hidden + self.self_attn(self.input_layernorm(hidden), rotary, mask)
         mixed: Tensor = hidden + self.mlp(self.post_attention_layernorm(hidden))
         return mixed
 
 
 class Decoder(nn.Module):
-    """From tokens [batch, sequence] to logits [batch, sequence, vocabulary]."""
+    """From tokens [batch, sequence] to logits [batch, sequence, vocabulary], or to the loss where there are targets.
 
-    def __init__(self, shape: Shape, vocabulary: int) -> None:
+    Pipeline parallelism gives a rank a decoder that lacks some of its layers, the embedding or the head: it then takes
+    the residual stream in place of tokens, or gives it in place of logits.
+    """
+
+    def __init__(self, shape: Shape, vocabulary: int, loss_chunks: int = 1) -> None:
         super().__init__()
         self.shape = shape
-        self.embed_tokens = nn.Embedding(vocabulary, shape.hidden)
-        self.layers = nn.ModuleList(Layer(shape) for _ in range(shape.layers))
-        self.norm = nn.RMSNorm(shape.hidden, eps=shape.norm_epsilon)
+        self.loss_chunks = loss_chunks
+        self.embed_tokens: nn.Embedding | None = nn.Embedding(vocabulary, shape.hidden)
+        # By number, so that layers keep their names where a rank has only some of them.
+        self.layers = nn.ModuleDict({str(number): Layer(shape) for number in range(shape.layers)})
+        self.norm: nn.RMSNorm | None = nn.RMSNorm(shape.hidden, eps=shape.norm_epsilon)
         # Tied means that the parameter exists once: a second name for it would come apart when the meta device is left.
         self.lm_head = None if shape.tied else nn.Linear(shape.hidden, vocabulary, bias=False)
 
-    def forward(self, tokens: Tensor, rotary: Tensor) -> Tensor:
-        hidden = self.embed_tokens(tokens)
-        for layer in self.layers:
-            hidden = layer(hidden, rotary)
+    def forward(
+        self, tokens: Tensor, rotary: Tensor, targets: Tensor | None = None, documents: Tensor | None = None
+    ) -> Tensor:
+        hidden = tokens if self.embed_tokens is None else self.embed_tokens(tokens)
+        mask = attention_mask(rotary.shape[1], self.shape.sliding_window, documents, rotary.device)
+        for layer in self.layers.values():
+            hidden = layer(hidden, rotary, mask)
+        if self.norm is None:
+            return hidden
         hidden = self.norm(hidden)
-        if self.lm_head is None:
-            return F.linear(hidden, self.embed_tokens.weight)
-        logits: Tensor = self.lm_head(hidden)
-        return logits
+        if targets is None:
+            return self.logits(hidden)
+        return chunked_cross_entropy(self.logits, hidden, targets, self.loss_chunks)
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """The output projection of the normalised residual stream."""
+        if self.lm_head is not None:
+            projected: Tensor = self.lm_head(hidden)
+            return projected
+        assert self.embed_tokens is not None  # a pipeline of several stages refuses tied models
+        return F.linear(hidden, self.embed_tokens.weight)
 
 
 @torch.no_grad()
@@ -120,11 +183,13 @@ def initialise(model: Decoder, seed: int) -> None:
     The deviations are GPT-2's: 0.02, and less by sqrt(2 x layers) where a projection ends on the residual stream
     (https://github.com/openai/gpt-2; Radford et al. 2019, section 2.3).
     """
+    for buffer in model.buffers():
+        buffer.zero_()
     for name, parameter in model.named_parameters():
         if parameter.ndim == 1:
             parameter.fill_(1.0)
             continue
-        ends_on_residual = name.endswith(("o_proj.weight", "down_proj.weight"))
+        ends_on_residual = name.endswith(("o_proj.weight", "down_proj.weight", "experts.down_proj"))
         deviation = 0.02 / (2 * model.shape.layers) ** 0.5 if ends_on_residual else 0.02
         # A digest, because the CPU's generator looks at the low 32 bits of its seed only.
         name_seed = int.from_bytes(hashlib.sha256(f"{seed} {name}".encode()).digest()[:4])

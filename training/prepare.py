@@ -1,36 +1,56 @@
 """Turns text into a tokenizer and token shards:
 
     python -m training.prepare --corpus python-stdlib --vocabulary 4096 --out fsx:/corpus/python-stdlib
+    python -m training.prepare --text /fsx/raw/web --tokenizer llama-3/tokenizer.json --out s3:/corpus/web
 
-The same text and options give the same files, byte for byte. Started again after an interruption, it verifies what
-is finished and goes on from there; started again on finished data, it verifies that and does nothing.
+The same text and options give the same files, byte for byte, however many ranks make them. A text is recognised by
+the names and lengths of its files. Each rank of a job (RANK and WORLD_SIZE, as torchrun sets them) makes shards of its
+own and never waits for another, but for rank 0's tokenizer; whoever is last writes the index. Started again after an
+interruption, it verifies what is finished and goes on from there; started again on finished data, it verifies that and
+does nothing.
 """
 
 import argparse
 import hashlib
 import itertools
+import os
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Iterable, Iterator
 from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
-from pydantic import ValidationError
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from pydantic import BaseModel, ConfigDict, ValidationError
+from tokenizers import Tokenizer
 
 from training import corpus, shards, storage
 from training.config import LOCATION_FORMS
-from training.corpus import Corpus
+from training.corpus import Corpus, Piece
 from training.errors import UserError
+from training.foreign import Tokens, foreign_tokens, read_tokens
 from training.locations import resolve
 from training.progress import ProgressLine
 from training.shards import File, Index, Shard
+from training.tokenizer import SMALLEST_VOCABULARY, end_of_text, load_tokenizer, train_tokenizer, vocabulary_of
 
-END_OF_TEXT = "<|end_of_text|>"
 TOKENIZER = "tokenizer.json"
 UNFINISHED = "index.unfinished.json"
-DOCUMENTS_AT_ONCE = 64
+SHARD_BYTES = 2**29
+# A tokenizer learns little from more text than this.
+TOKENIZER_BYTES = 2**30
+DOCUMENTS_AT_ONCE = 256
+SECONDS_BETWEEN_LOOKS = 2.0
+
+
+class _Made(BaseModel):
+    """A finished part of the text, beside its shard until the index is written."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    recipe: str
+    shard: Shard | None
+    """None where the part has no documents."""
 
 
 def main() -> None:
@@ -38,39 +58,68 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="training.prepare", description="Turn text into token shards.")
     text = parser.add_mutually_exclusive_group(required=True)
     text.add_argument("--corpus", choices=["python-stdlib"], help="text that is on this machine already")
-    text.add_argument("--text", type=Path, metavar="DIR", help="a directory of UTF-8 text files")
+    text.add_argument("--text", type=Path, metavar="DIR", help="a directory of JSONL, Parquet or text files")
+    text.add_argument("--tokens", type=Path, metavar="PATH", help="an MDS directory, or Megatron-LM's files less .bin")
     parser.add_argument("--out", required=True, metavar="LOCATION", help=f"where the data goes: {LOCATION_FORMS}")
-    parser.add_argument("--vocabulary", type=int, default=32768, help="tokens of the vocabulary (default: %(default)s)")
+    tokenizer = parser.add_mutually_exclusive_group()
+    tokenizer.add_argument("--vocabulary", type=int, default=32768, help="tokens to learn (default: %(default)s)")
+    tokenizer.add_argument("--tokenizer", type=Path, metavar="FILE", help="a tokenizer.json, instead of learning one")
+    parser.add_argument("--end-of-text", metavar="TOKEN", help="that tokenizer's token after every document")
+    parser.add_argument("--key", default="text", help="key or column of the text (default: %(default)s)")
     parser.add_argument("--limit-bytes", type=int, help="use at most this much of the text")
     parser.add_argument(
-        "--shard-tokens", type=int, default=2**27, help="a shard ends after this many tokens (default: %(default)s)"
+        "--shard-bytes", type=int, default=SHARD_BYTES, help="a shard ends after so much text (default: %(default)s)"
     )
     arguments = parser.parse_args()
     try:
-        if arguments.corpus:
-            documents = corpus.python_standard_library(arguments.limit_bytes)
+        if arguments.tokens:
+            if not arguments.tokenizer:
+                raise UserError("--tokens needs --tokenizer: the tokenizer.json that made them")
+            source = foreign_tokens(arguments.tokens)
+        elif arguments.corpus:
+            source = corpus.python_standard_library(arguments.limit_bytes)
         else:
-            documents = corpus.text_directory(arguments.text, arguments.limit_bytes)
-        prepare(documents, resolve(arguments.out), arguments.vocabulary, arguments.shard_tokens)
+            source = corpus.text_directory(arguments.text, arguments.limit_bytes, arguments.key)
+        prepare(
+            source,
+            resolve(arguments.out),
+            arguments.vocabulary,
+            arguments.shard_bytes,
+            arguments.tokenizer,
+            arguments.end_of_text,
+            rank=int(os.environ.get("RANK", "0")),
+            world_size=int(os.environ.get("WORLD_SIZE", "1")),
+        )
     except UserError as error:
         print(f"prepare: {error}", file=sys.stderr)
         sys.exit(2)
 
 
-def prepare(text: Corpus, location: str, vocabulary: int, shard_tokens: int) -> Index:
-    """Writes tokenizer, shards and index to a resolved location, and returns the index.
+def prepare(
+    source: Corpus,
+    location: str,
+    vocabulary: int,
+    shard_bytes: int = SHARD_BYTES,
+    tokenizer: Path | None = None,
+    end: str | None = None,
+    *,
+    rank: int = 0,
+    world_size: int = 1,
+) -> Index | None:
+    """Writes tokenizer, shards and index to a resolved location. Returns the index, or None where others go on.
+
+    `vocabulary` tokens are learned from the text where there is no `tokenizer`; `end` names that one's token after
+    every document.
 
     Raises:
         UserError: the options do not fit the text, or the location holds other data.
     """
-    smallest = len(pre_tokenizers.ByteLevel.alphabet()) + 1
-    if vocabulary < smallest:
-        raise UserError(f"--vocabulary {vocabulary} is too small: the bytes and {END_OF_TEXT} alone need {smallest}")
-    if text.skipped:
-        print(f"{text.skipped} files are not UTF-8 and were left out", file=sys.stderr)
-    contents = [path.read_bytes().decode() for path in text.documents]
-    recipe = _recipe(contents, vocabulary, shard_tokens)
-
+    if vocabulary < SMALLEST_VOCABULARY:
+        raise UserError(
+            f"--vocabulary {vocabulary} is too small: the bytes and the end of text need {SMALLEST_VOCABULARY}"
+        )
+    parts = _parts(source.pieces, shard_bytes)
+    recipe = _recipe(source, parts, tokenizer.read_bytes() if tokenizer and tokenizer.is_file() else b"", vocabulary)
     complete = _index(location, shards.INDEX)
     if complete and complete.recipe != recipe:
         raise UserError(
@@ -79,90 +128,172 @@ def prepare(text: Corpus, location: str, vocabulary: int, shard_tokens: int) -> 
         )
     started = complete or _index(location, UNFINISHED)
     if started is None or started.recipe != recipe or not _is_there(location, started.tokenizer):
-        started = _start(contents, location, vocabulary, recipe, text.source)
-    verified = tuple(itertools.takewhile(lambda shard: _is_there(location, shard), started.shards))
-    if complete and verified == complete.shards:
+        if rank == 0:
+            started = _start(source, location, vocabulary, tokenizer, end, recipe)
+        else:
+            started = _wait_for_start(location, recipe)
+
+    finished = {shard.name: shard for shard in started.shards}
+    own = range(rank, len(parts), world_size)
+    model = Tokenizer.from_str((storage.read(storage.join(location, TOKENIZER)) or b"").decode())
+    progress = ProgressLine("shards", sum(piece.size for part in own for piece in parts[part]), "bytes")
+    done = made = 0
+    for part in own:
+        was_made = _made(location, part, recipe, finished)
+        if was_made is None or (was_made.shard and not _is_there(location, was_made.shard)):
+            documents = _documents(source, parts[part], model, started, progress, done)
+            was_made = _Made(recipe=recipe, shard=_write_shard(location, part, started, documents))
+            storage.write(storage.join(location, _record(part)), was_made.model_dump_json(indent=2).encode())
+            made += 1
+        done += sum(piece.size for piece in parts[part])
+        progress.update(done)
+    if complete and not made:
         print(f"{location} is complete and verified: {complete.tokens:,} tokens", file=sys.stderr)
         return complete
-    return _finish(contents, location, started.model_copy(update={"shards": verified}), shard_tokens)
+    progress.finish(f"{made} of {len(own)} made, the others verified")
+    return _finish(location, started, len(parts), finished)
 
 
-def _start(contents: list[str], location: str, vocabulary: int, recipe: str, source: str) -> Index:
-    """Trains and writes the tokenizer; the index has no shards yet."""
-    progress = ProgressLine("tokenizer", len(contents), "documents")
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(
-        vocab_size=vocabulary,
-        special_tokens=[END_OF_TEXT],
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        show_progress=False,
-    )
-    tokenizer.train_from_iterator(_counted(contents, progress), trainer)
-    content = tokenizer.to_str().encode()
-    storage.write(storage.join(location, TOKENIZER), content)
-    progress.finish(f"{tokenizer.get_vocab_size():,} tokens learned from {len(contents):,} documents")
-    return Index(
-        dtype="uint16" if vocabulary <= 2**16 else "uint32",
-        # Less than what was asked for where the text has too few pairs left to merge.
-        vocabulary=tokenizer.get_vocab_size(),
-        end_of_text=tokenizer.token_to_id(END_OF_TEXT),
+def _parts(pieces: list[Piece], shard_bytes: int) -> list[list[Piece]]:
+    """The pieces that make each shard: neighbours, until they are `shard_bytes`."""
+    parts: list[list[Piece]] = [[]]
+    taken = 0
+    for piece in pieces:
+        if taken >= shard_bytes:
+            parts.append([])
+            taken = 0
+        parts[-1].append(piece)
+        taken += piece.size
+    return parts
+
+
+def _start(source: Corpus, location: str, vocabulary: int, given: Path | None, end: str | None, recipe: str) -> Index:
+    """Writes the tokenizer, and an index that has no shards yet."""
+    if given:
+        tokenizer, content = load_tokenizer(given), given.read_bytes()
+    else:
+        progress = ProgressLine("tokenizer", min(TOKENIZER_BYTES, sum(piece.size for piece in source.pieces)), "bytes")
+        tokenizer = train_tokenizer(_beginning(source, progress), vocabulary)
+        content = tokenizer.to_str().encode()
+        progress.finish(f"{tokenizer.get_vocab_size():,} tokens learned")
+    tokens = vocabulary_of(tokenizer)
+    index = Index(
+        dtype="uint16" if tokens <= 2**16 else "uint32",
+        vocabulary=tokens,
+        end_of_text=end_of_text(tokenizer, end),
         tokenizer=File(name=TOKENIZER, bytes=len(content), sha256=hashlib.sha256(content).hexdigest()),
         recipe=recipe,
-        source=source,
+        source=source.source,
         shards=(),
     )
-
-
-def _finish(contents: list[str], location: str, index: Index, shard_tokens: int) -> Index:
-    """Writes the shards that the index lacks, noting each when it is there, and then the index itself."""
-    tokenizer = Tokenizer.from_str((storage.read(storage.join(location, TOKENIZER)) or b"").decode())
-    progress = ProgressLine("shards", len(contents), "documents")
-    first = sum(shard.documents for shard in index.shards)
-    pending: list[NDArray[np.uint32]] = []
-    pending_tokens = 0
-    for document, tokens in enumerate(_encoded(tokenizer, contents[first:], index.end_of_text), start=first + 1):
-        pending.append(tokens)
-        pending_tokens += len(tokens)
-        progress.update(document)
-        if pending_tokens >= shard_tokens or document == len(contents):
-            shard = _write_shard(location, index, pending)
-            index = index.model_copy(update={"shards": (*index.shards, shard)})
-            storage.write(storage.join(location, UNFINISHED), index.model_dump_json(indent=2).encode())
-            pending, pending_tokens = [], 0
-    shards.write_index(location, index)
-    storage.delete(location, [UNFINISHED])
-    progress.finish(f"{index.tokens:,} tokens in {len(index.shards)} files at {location}")
+    storage.write(storage.join(location, TOKENIZER), content)
+    storage.write(storage.join(location, UNFINISHED), index.model_dump_json(indent=2).encode())
     return index
 
 
-def _encoded(tokenizer: Tokenizer, contents: list[str], end_of_text: int) -> Iterator[NDArray[np.uint32]]:
-    """The tokens of every document, each with the end of text after it."""
-    for first in range(0, len(contents), DOCUMENTS_AT_ONCE):
-        for encoding in tokenizer.encode_batch(contents[first : first + DOCUMENTS_AT_ONCE]):
-            yield np.array([*encoding.ids, end_of_text], dtype=np.uint32)
+def _wait_for_start(location: str, recipe: str) -> Index:
+    """The index that rank 0 writes when the tokenizer is there."""
+    print("waiting for rank 0's tokenizer", file=sys.stderr)
+    while True:
+        for name in (UNFINISHED, shards.INDEX):
+            index = _index(location, name)
+            if index and index.recipe == recipe:
+                return index
+        time.sleep(SECONDS_BETWEEN_LOOKS)
 
 
-def _write_shard(location: str, index: Index, documents: list[NDArray[np.uint32]]) -> Shard:
-    tokens = np.concatenate(documents)
-    content = tokens.astype(np.dtype(index.dtype).newbyteorder("<")).tobytes()
-    name = f"train-{len(index.shards):05d}.bin"
+def _beginning(source: Corpus, progress: ProgressLine) -> Iterator[str]:
+    """The documents that the tokenizer learns from."""
+    done = 0
+    for piece in source.pieces:
+        if done >= TOKENIZER_BYTES:
+            return
+        yield from corpus.read(piece, source.key)
+        done += piece.size
+        progress.update(done)
+
+
+def _documents(
+    source: Corpus, part: list[Piece], tokenizer: Tokenizer, index: Index, progress: ProgressLine, done: int
+) -> Iterator[Tokens]:
+    """The tokens of every document of a part, each with the end of text after it."""
+    for piece in part:
+        if source.tokens:
+            yield from _checked(read_tokens(piece, index.end_of_text), piece, index.vocabulary)
+        else:
+            texts = corpus.read(piece, source.key)
+            while some := list(itertools.islice(texts, DOCUMENTS_AT_ONCE)):
+                # Without what a tokenizer puts around a text that it is given.
+                for encoding in tokenizer.encode_batch(some, add_special_tokens=False):
+                    yield np.array([*encoding.ids, index.end_of_text], dtype=np.uint32)
+        done += piece.size
+        progress.update(done)
+
+
+def _checked(documents: Iterable[Tokens], piece: Piece, vocabulary: int) -> Iterator[Tokens]:
+    for tokens in documents:
+        if len(tokens) and not 0 <= int(tokens.min()) <= int(tokens.max()) < vocabulary:
+            raise UserError(
+                f"{piece.path}: has the token {int(tokens.max())}, but the tokenizer's are below {vocabulary}. "
+                "Give the --tokenizer that made them"
+            )
+        yield tokens
+
+
+def _write_shard(location: str, part: int, index: Index, documents: Iterable[Tokens]) -> Shard | None:
+    dtype = np.dtype(index.dtype).newbyteorder("<")
+    arrays = [tokens.astype(dtype) for tokens in documents]
+    if not arrays:
+        return None
+    content = np.concatenate(arrays).tobytes()
+    name = f"train-{part:05d}.bin"
     storage.write(storage.join(location, name), content)
     return Shard(
         name=name,
         bytes=len(content),
         sha256=hashlib.sha256(content).hexdigest(),
-        tokens=len(tokens),
-        documents=len(documents),
+        tokens=len(content) // dtype.itemsize,
+        documents=len(arrays),
     )
 
 
-def _recipe(contents: list[str], vocabulary: int, shard_tokens: int) -> str:
+def _finish(location: str, started: Index, parts: int, finished: dict[str, Shard]) -> Index | None:
+    """Writes the index if every part is made; the rank that is last finds them so, and two would write the same."""
+    made = [_made(location, part, started.recipe, finished) for part in range(parts)]
+    index = started.model_copy(update={"shards": tuple(part.shard for part in made if part and part.shard)})
+    if None in made:
+        return _index(location, shards.INDEX)  # another may have written it and tidied up
+    if not index.shards:
+        raise UserError("the text has no documents")
+    shards.write_index(location, index)
+    storage.delete(location, [UNFINISHED, *(_record(part) for part in range(parts))])
+    print(f"{index.tokens:,} tokens in {len(index.shards)} files at {location}", file=sys.stderr)
+    return index
+
+
+def _made(location: str, part: int, recipe: str, finished: dict[str, Shard]) -> _Made | None:
+    """What is known of a part that was made by this recipe, from its record or from an index."""
+    content = storage.read(storage.join(location, _record(part)))
+    try:
+        made = _Made.model_validate_json(content) if content else None
+    except ValidationError:
+        made = None
+    if made and made.recipe == recipe:
+        return made
+    shard = finished.get(f"train-{part:05d}.bin")
+    return _Made(recipe=recipe, shard=shard) if shard else None
+
+
+def _record(part: int) -> str:
+    return f"train-{part:05d}.made.json"
+
+
+def _recipe(source: Corpus, parts: list[list[Piece]], tokenizer: bytes, vocabulary: int) -> str:
     """A digest of all that decides the result."""
-    digest = hashlib.sha256(f"tokenizers {version('tokenizers')} {vocabulary} {shard_tokens}".encode())
-    for content in contents:
-        digest.update(hashlib.sha256(content.encode()).digest())
+    learned = "" if tokenizer else str(vocabulary)
+    digest = hashlib.sha256(f"tokenizers {version('tokenizers')} {learned} {source.key}".encode() + tokenizer)
+    for part in parts:
+        digest.update("\n".join(["", *(f"{piece.name} {piece.size} {piece.first}" for piece in part)]).encode())
     return digest.hexdigest()
 
 
@@ -176,12 +307,6 @@ def _index(location: str, name: str) -> Index | None:
 
 def _is_there(location: str, file: File) -> bool:
     return storage.holds(storage.join(location, file.name), file.bytes, file.sha256)
-
-
-def _counted(contents: list[str], progress: ProgressLine) -> Iterator[str]:
-    for document, content in enumerate(contents, start=1):
-        yield content
-        progress.update(document)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,22 @@
 """The sizes of the models, each from its source (read 2026-11-21)."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+from training.config import Variant
+
+
+@dataclass(frozen=True)
+class RotaryScaling:
+    """How rotary positions are stretched over texts longer than those that a model began with (Llama 3.1)."""
+
+    factor: float
+    """By how much the slow frequencies are slowed down."""
+    original_length: int
+    """Tokens of the longest text before."""
+    low_turns: float = 1.0
+    """A frequency that turns less often within `original_length` is slowed down in full."""
+    high_turns: float = 4.0
+    """A frequency that turns more often is left."""
 
 
 @dataclass(frozen=True)
@@ -19,12 +35,21 @@ class Shape:
     """Whether the output projection is the embedding."""
     rope_theta: float = 500_000.0
     norm_epsilon: float = 1e-5
+    rope_scaling: RotaryScaling | None = None
+    sliding_window: int | None = None
+    """Tokens that a token sees, itself included; None where it sees all before it."""
+    experts: int = 0
+    """Feed-forwards in a layer, each `feed_forward` wide; 0 for one that all tokens go through."""
+    experts_per_token: int = 2
 
     @property
     def head_width(self) -> int:
         """Width of one head."""
         return self.hidden // self.heads
 
+
+# Llama 3 8B (arXiv 2407.21783, table 3): https://huggingface.co/NousResearch/Meta-Llama-3-8B/blob/main/config.json
+_LLAMA_3_8B = Shape(layers=32, hidden=4096, heads=32, key_value_heads=8, feed_forward=14336, tied=False)
 
 PRESETS = {
     # Ours: learns visibly in a minute on two CPU cores.
@@ -34,6 +59,33 @@ PRESETS = {
     "125m": Shape(layers=12, hidden=768, heads=12, key_value_heads=12, feed_forward=2048, tied=True),
     # Llama 3.2 1B: https://huggingface.co/unsloth/Llama-3.2-1B/blob/main/config.json
     "1b": Shape(layers=16, hidden=2048, heads=32, key_value_heads=8, feed_forward=8192, tied=True),
-    # Llama 3 8B (arXiv 2407.21783, table 3): https://huggingface.co/NousResearch/Meta-Llama-3-8B/blob/main/config.json
-    "8b": Shape(layers=32, hidden=4096, heads=32, key_value_heads=8, feed_forward=14336, tied=False),
+    # Ours: the 1B with eight experts, two for a token, as Mixtral 8x7B has them (arXiv 2401.04088, table 1).
+    "8x1b": Shape(
+        layers=16,
+        hidden=2048,
+        heads=32,
+        key_value_heads=8,
+        feed_forward=8192,
+        tied=True,
+        experts=8,
+        experts_per_token=2,
+    ),
+    "8b": _LLAMA_3_8B,
+    # A quarter of its layers, which one GPU trains: speed is measured with it.
+    "8b-slice8": replace(_LLAMA_3_8B, layers=8),
+    # Llama 3 70B and 405B (arXiv 2407.21783, table 3).
+    "70b": Shape(layers=80, hidden=8192, heads=64, key_value_heads=8, feed_forward=28672, tied=False),
+    "405b": Shape(layers=126, hidden=16384, heads=128, key_value_heads=8, feed_forward=53248, tied=False),
 }
+
+
+def shape_of(preset: str, variant: Variant) -> Shape:
+    """The shape of a preset with what the job file changes in it."""
+    shape, scaling = PRESETS[preset], variant.rope_scaling
+    return replace(
+        shape,
+        tied=shape.tied if variant.tied is None else variant.tied,
+        sliding_window=variant.sliding_window or shape.sliding_window,
+        experts=variant.experts or shape.experts,
+        rope_scaling=RotaryScaling(**scaling.model_dump()) if scaling else shape.rope_scaling,
+    )

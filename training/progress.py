@@ -23,6 +23,11 @@ class ProgressLine:
         line = f"{self._what}: {100 * done / max(self._total, 1):3.0f} % of {self._total:,} {self._unit}"
         print(line, end="\r" if on_terminal else "\n", file=sys.stderr, flush=True)
 
+    def clear(self) -> None:
+        """Blanks the line on a terminal, so that another can be printed there."""
+        if sys.stderr.isatty():
+            print(" " * 79, end="\r", file=sys.stderr, flush=True)
+
     def finish(self, result: str) -> None:
         """Says what came out of it, and how long it took."""
         seconds = time.monotonic() - self._began

@@ -5,9 +5,7 @@ The index is written last, so its presence says that the data is complete.
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
-import os
 from pathlib import Path
 from typing import Literal
 
@@ -48,7 +46,7 @@ class Index(BaseModel):
     vocabulary: int = Field(ge=1, description="Tokens are below this.")
     end_of_text: int = Field(description="The token after every document.")
     tokenizer: File = Field(description="What made the tokens, in the format of the tokenizers library.")
-    recipe: str = Field(description="Digest of the text and the options; the same recipe gives the same shards.")
+    recipe: str = Field(description="Digest of the text's files, by name and length, and the options.")
     source: str = Field(description="The text, and its licence where that is known.")
     shards: tuple[Shard, ...]
 
@@ -88,38 +86,22 @@ def write_index(location: str, index: Index) -> None:
     storage.write(storage.join(location, INDEX), index.model_dump_json(indent=2).encode())
 
 
-def open_shard(location: str, index: Index, shard: Shard, cache: Path) -> NDArray[np.uint16 | np.uint32]:
-    """The tokens of one shard, memory-mapped: in place on a file system, through the host's cache from S3.
+def check_shards(location: str, index: Index) -> None:
+    """Sees to it that every shard of the index is at its resolved location, by its length.
 
     Raises:
-        UserError: the shard is missing or is not what the index says.
+        UserError: one is missing or has another length.
     """
-    source = storage.join(location, shard.name)
-    path = _fetched(source, shard, cache) if storage.is_s3(location) else Path(source)
-    found = path.stat().st_size if path.is_file() else None
-    if found != shard.bytes:
-        raise UserError(
-            f"{path}: the index says {shard.bytes} bytes, found {'no file' if found is None else f'{found} bytes'}. "
-            "Prepare the data again"
-        )
+    found = storage.list_sizes(location)
+    for shard in index.shards:
+        size = found.get(shard.name)
+        if size != shard.bytes:
+            raise UserError(
+                f"{storage.join(location, shard.name)}: the index says {shard.bytes} bytes, found "
+                f"{'no file' if size is None else f'{size} bytes'}. Prepare the data again"
+            )
+
+
+def map_shard(path: Path | str, index: Index) -> NDArray[np.uint16 | np.uint32]:
+    """The tokens of a shard's file, memory-mapped."""
     return np.memmap(path, dtype=np.dtype(index.dtype).newbyteorder("<"), mode="r")
-
-
-def _fetched(source: str, shard: Shard, cache: Path) -> Path:
-    """The shard's file in the cache, fetched whole by the first process of this host that wants it.
-
-    It is named by its digest: data that was prepared again never meets an older copy of itself.
-    """
-    cache.mkdir(parents=True, exist_ok=True)
-    path = cache / f"{shard.sha256}.bin"
-    with (cache / f"{shard.sha256}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if path.is_file() and path.stat().st_size == shard.bytes:
-            return path
-        unfinished = cache / f"{shard.sha256}.{os.getpid()}"
-        storage.download(source, unfinished)
-        if not storage.holds(str(unfinished), shard.bytes, shard.sha256):
-            unfinished.unlink()
-            raise UserError(f"{source}: its content is not what the index says. Prepare the data again")
-        unfinished.replace(path)
-    return path

@@ -20,6 +20,10 @@ from training.errors import UserError
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
+# Twice the upper end of what S3 advises to read with one ranged request (8-16 MB), because whole files are read:
+# https://docs.aws.amazon.com/AmazonS3/latest/userguide/optimizing-performance-guidelines.html (read 2026-11-21)
+RANGE_BYTES = 32 * 2**20
+
 
 def join(location: str, *names: str) -> str:
     """The location of something below `location`."""
@@ -81,21 +85,29 @@ def holds(location: str, content_bytes: int, sha256: str) -> bool:
 
 
 def download(location: str, path: Path) -> None:
-    """Copies a file of S3 to `path`, in parallel ranged requests."""
+    """Copies a file of S3 to `path`, in parallel ranged requests of RANGE_BYTES."""
+    from boto3.s3.transfer import TransferConfig
+
     bucket, key = _bucket_and_key(location)
+    ranges = TransferConfig(multipart_threshold=RANGE_BYTES, multipart_chunksize=RANGE_BYTES)
     with _explained(location):
-        s3_client().download_file(bucket, key, str(path))
+        s3_client().download_file(bucket, key, str(path), Config=ranges)
 
 
 def list_files(location: str) -> list[str]:
     """The files below `location`, as paths relative to it, in order. Empty where there is nothing."""
+    return sorted(list_sizes(location))
+
+
+def list_sizes(location: str) -> dict[str, int]:
+    """The bytes of every file below `location`, by its path relative to it."""
     if not is_s3(location):
         root = Path(location)
-        return sorted(path.relative_to(root).as_posix() for path in root.rglob("*") if path.is_file())
+        return {path.relative_to(root).as_posix(): path.stat().st_size for path in root.rglob("*") if path.is_file()}
     bucket, prefix = _bucket_and_key(join(location, ""))
     with _explained(location):
         pages = s3_client().get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix)
-        return sorted(item["Key"].removeprefix(prefix) for page in pages for item in page.get("Contents", []))
+        return {item["Key"].removeprefix(prefix): item["Size"] for page in pages for item in page.get("Contents", [])}
 
 
 def delete(location: str, names: list[str]) -> None:

@@ -1,6 +1,6 @@
 """Trains the model of a job file. Started on every rank by torchrun:
 
-    torchrun --nproc-per-node 8 … -m training.train --config job.yaml [--until-step N]
+    torchrun --nproc-per-node 8 … -m training.train --config job.yaml [--until-step N] [--profile]
 
 What is not in the job file comes by environment: TRAINWAY_LOCATIONS (see `locations.py`) and TRAINWAY_RUN, the
 directory that gets the metrics (default: runs/<name of the job>).
@@ -12,6 +12,8 @@ ranks 30 seconds for that. A mistake in the job file or its data exits with stat
 
 import argparse
 import contextlib
+import gc
+import math
 import os
 import signal
 import sys
@@ -23,23 +25,34 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-import torch.nn.functional as F
-from torch.distributed.fsdp import FSDPModule
+from torch.distributed.tensor.parallel import loss_parallel
 
-from training import checkpoint, config
-from training.batches import Samples, rank_batches
+from training import checkpoint, config, float8
+from training.batches import document_numbers, rank_batches
 from training.checkpoint import Progress
 from training.config import Job
 from training.errors import UserError
+from training.evaluation import evaluate
+from training.experts import balance
 from training.flops import flop_per_token, peak_flops
 from training.laps import Laps
 from training.locations import resolve
-from training.metrics import Metrics
+from training.loss_scale import initial_scale, next_scale
+from training.metrics import Metrics, peak_memory
 from training.model import Decoder, initialise, rotary_cache
-from training.optimizer import clip_gradients, learning_rate, make_optimizer
-from training.parallel import make_mesh, shard
-from training.presets import PRESETS
-from training.shards import read_index
+from training.optimizer import learning_rate, make_optimizer, set_learning_rate
+from training.parallel import limits
+from training.parallel.apply import local_positions, parallelise
+from training.parallel.clipping import clip_gradients
+from training.parallel.expert import expert_mesh
+from training.parallel.mesh import context_group, data_rank, make_mesh
+from training.parallel.pipeline import Pipeline
+from training.presets import shape_of
+from training.profiling import profiling
+from training.sources import open_sources
+from training.step import accumulate
+
+STEPS_BETWEEN_COLLECTIONS = 100
 
 
 def main() -> None:
@@ -52,10 +65,18 @@ def main() -> None:
         metavar="N",
         help="stop after step N of the job's schedule, with a checkpoint that a later start goes on from",
     )
+    parser.add_argument(
+        "--profile",
+        type=int,
+        nargs="?",
+        const=2,
+        metavar="STEPS",
+        help="record some steps of rank 0 (default: 2) in the directory `profile` beside the metrics",
+    )
     arguments = parser.parse_args()
     job = config.load(arguments.config)
     try:
-        train(job, arguments.until_step)
+        train(job, arguments.until_step, arguments.profile)
     except UserError as error:
         # The ranks of a host see the same files, so one of them speaks for it.
         if os.environ.get("LOCAL_RANK", "0") == "0":
@@ -66,8 +87,8 @@ def main() -> None:
             dist.destroy_process_group()
 
 
-def train(job: Job, until_step: int | None = None) -> None:
-    """Runs the job from its newest checkpoint to its last step, or to `until_step`.
+def train(job: Job, until_step: int | None = None, profile_steps: int | None = None) -> None:
+    """Runs the job from its newest checkpoint to its last step, or to `until_step`; records `profile_steps` of them.
 
     Raises:
         UserError: the job, its data or its checkpoints are not usable as they are.
@@ -83,40 +104,50 @@ def train(job: Job, until_step: int | None = None) -> None:
         layout = job.layout(world_size)
     except ValueError as error:
         raise UserError(str(error)) from error
-    shape = PRESETS[job.model]
-    data, checkpoints = resolve(job.data.train), resolve(job.checkpoint_location)
-    index = read_index(data)
-    samples = Samples(data, index, job.data.sequence_length, job.seed, cache_directory(job))
+    shape = shape_of(job.model, job.variant)
+    checkpoints = resolve(job.checkpoint_location)
+    data = open_sources(job)
+    index = data.index
+    limits.check(shape, index.vocabulary, job, layout)
+    float8.check(job.float8, device)
     last_step = job.steps if until_step is None else min(until_step, job.steps)
 
     dist.init_process_group("cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo")
     with torch.device("meta"):
-        model = Decoder(shape, index.vocabulary)
-    shard(model, make_mesh(layout, device), job.precision)
-    assert isinstance(model, FSDPModule)  # which is what sharding made of it
+        model = Decoder(shape, index.vocabulary, job.memory.loss_chunks)
+    parameters = sum(parameter.numel() for parameter in model.parameters())
+    mesh = make_mesh(layout, device)
+    context = context_group(layout, device) if layout.cp > 1 else None
+    experts = expert_mesh(layout, device) if layout.ep > 1 else None
+    stages = parallelise(model, job, layout, mesh, context, experts)
     model.to_empty(device=device)
     optimizer = make_optimizer(model, job.optimizer)
-    rotary = rotary_cache(shape, job.data.sequence_length, device)
+    positions = local_positions(job.data.sequence_length, job, context, device)
+    rotary = rotary_cache(shape, job.data.sequence_length, device)[:, positions]
+    pipeline = None
+    if layout.pp > 1:
+        pipeline = Pipeline(stages, job.parallel.pp_schedule, layout, mesh.get_group("pp"), rotary)
 
     identity: dict[str, Any] = {
         "model": asdict(shape) | {"vocabulary": index.vocabulary},
-        "data": index.digest,
+        "data": data.identity,
         "sequence_length": job.data.sequence_length,
         "seed": job.seed,
     }
     resumed_from = checkpoint.newest(checkpoints)
     if resumed_from is None:
         initialise(model, job.seed)
-        progress = Progress(step=0, samples=0, loss=float("nan"))
+        progress = Progress(step=0, samples=0, loss=float("nan"), loss_scale=initial_scale(job.precision))
     else:
         progress = checkpoint.load(checkpoints, resumed_from, model, optimizer, identity)
 
     token_flop = flop_per_token(shape, index.vocabulary, job.data.sequence_length)
+    causal_flop = flop_per_token(shape, index.vocabulary, job.data.sequence_length, causal=True)
     peak = peak_flops(device, job.precision)
+    run = Path(os.environ.get("TRAINWAY_RUN", f"runs/{job.name}"))
     metrics = None
     if rank == 0:
-        metrics = Metrics(Path(os.environ.get("TRAINWAY_RUN", f"runs/{job.name}")), job.steps, resumed_from)
-        parameters = sum(parameter.numel() for parameter in model.parameters())
+        metrics = Metrics(run, job.steps, resumed_from)
         metrics.start(
             job=job.name,
             model=job.model,
@@ -132,39 +163,56 @@ def train(job: Job, until_step: int | None = None) -> None:
         )
 
     laps = Laps(device)
-    batches = rank_batches(samples, progress.samples, job.batch.global_, rank, world_size, pin=device.type == "cuda")
-    with contextlib.closing(batches):
+    batches = rank_batches(
+        data.samples, progress.samples, job.batch.global_, data_rank(layout, mesh), layout.dp, pin=device.type == "cuda"
+    )
+    # A rank that collects garbage in the middle of a step keeps all others waiting, so all do it after the same step.
+    gc.collect()
+    gc.disable()
+    with contextlib.ExitStack() as running:
+        running.enter_context(contextlib.closing(data.samples))
+        running.enter_context(contextlib.closing(batches))
+        running.enter_context(loss_over(layout.tp))
+        end_profiled_step = None
+        if profile_steps and rank == 0:
+            end_profiled_step = running.enter_context(profiling(run / "profile", profile_steps, device))
         laps.start()
         for step in range(progress.step + 1, last_step + 1):
             laps.lap("other")
             tokens = next(batches).to(device, non_blocking=True)
             laps.lap("data_wait")
 
-            loss = torch.zeros((), device=device)
-            for pass_, micro in enumerate(torch.split(tokens, job.batch.micro), start=1):
-                # Gradients are added up on their rank; only the last pass sends them.
-                model.set_requires_gradient_sync(pass_ == layout.accumulation_steps)
-                logits = model(micro[:, :-1], rotary)
-                micro_loss = F.cross_entropy(logits.flatten(0, 1).float(), micro[:, 1:].flatten())
-                micro_loss = micro_loss / layout.accumulation_steps
-                loss += micro_loss.detach()
-                laps.lap("forward")
-                micro_loss.backward()  # type: ignore[no-untyped-call]  # PyTorch has not annotated it
-                laps.lap("backward")
+            inputs, targets = tokens[:, :-1][:, positions], tokens[:, 1:][:, positions]
+            documents = document_numbers(inputs, index.end_of_text) if job.data.mask_documents else None
+            if pipeline:
+                loss = pipeline.step(inputs, targets, documents, progress.loss_scale)
+                laps.lap("backward")  # and forward: the schedule mixes them
+            else:
+                loss = accumulate(model, inputs, targets, documents, rotary, job.batch.micro, laps, progress.loss_scale)
 
-            gradient_norm = clip_gradients(model, job.clip)
+            gradient_norm = clip_gradients(model.parameters(), job.clip, progress.loss_scale)
             rate = learning_rate(step, job.steps, job.optimizer.learning_rate, job.schedule)
-            for group in optimizer.param_groups:
-                group["lr"] = rate
-            optimizer.step()
+            set_learning_rate(optimizer, rate)
+            # Only fp16 has to look at the norm before the step, and so to wait for the device.
+            overflowed = job.precision == "fp16" and not math.isfinite(gradient_norm.item())
+            if not overflowed:
+                optimizer.step()
+                float8.after_step(model, job.float8)
+            balance(model, mesh)
             optimizer.zero_grad()
             laps.lap("optimizer")
 
-            # One reduction for both: the loss of the global batch, and whether any rank was told to stop.
+            # One reduction for both: the loss of the global batch, which of a pipeline only the last rank knows, and
+            # whether any rank was told to stop.
             totals = torch.stack((loss, torch.tensor(float(stop.is_set()), device=device)))
             dist.all_reduce(totals)
             loss_sum, told_to_stop = totals.tolist()
-            progress = Progress(step, progress.samples + job.batch.global_, loss_sum / world_size)
+            progress = Progress(
+                step,
+                progress.samples + job.batch.global_,
+                loss_sum * layout.pp / world_size,
+                next_scale(progress.loss_scale, step, overflowed) if job.precision == "fp16" else 1.0,
+            )
             laps.lap("other")
 
             if step % job.checkpoint.every == 0 or step == last_step or told_to_stop:
@@ -176,8 +224,9 @@ def train(job: Job, until_step: int | None = None) -> None:
                     metrics.event("checkpoint", step=step, location=location, seconds=time.monotonic() - saving)
                 laps.lap("checkpoint")
 
+            if step % STEPS_BETWEEN_COLLECTIONS == 0:
+                gc.collect(1)
             breakdown = laps.seconds()
-            laps.start()
             if metrics:
                 step_seconds = sum(breakdown.values())
                 tokens_per_second = job.tokens_per_step / step_seconds
@@ -192,11 +241,31 @@ def train(job: Job, until_step: int | None = None) -> None:
                         "step_seconds": step_seconds,
                         "tokens_per_second": tokens_per_second,
                         "mfu": tokens_per_second * token_flop / (peak * world_size) if peak else None,
+                        "mfu_causal": tokens_per_second * causal_flop / (peak * world_size) if peak else None,
+                        "memory_bytes": peak_memory(device),
                         "breakdown": breakdown,
                     }
                 )
+            if data.held_out and not told_to_stop and (step % job.evaluation.every == 0 or step == last_step):
+                evaluating = time.monotonic()
+                held_out_loss = evaluate(
+                    model,
+                    data.held_out,
+                    job.evaluation.samples,
+                    job.batch.micro,
+                    data_rank(layout, mesh),
+                    layout.dp,
+                    positions,
+                    rotary,
+                    index.end_of_text if job.data.mask_documents else None,
+                )
+                if metrics:
+                    metrics.evaluation(step, held_out_loss, time.monotonic() - evaluating)
+            if end_profiled_step:
+                end_profiled_step()
             if told_to_stop:
                 break
+            laps.start()
 
     if metrics:
         metrics.event(
@@ -210,6 +279,11 @@ def train(job: Job, until_step: int | None = None) -> None:
         print(f"end step={progress.step}/{job.steps} loss={progress.loss:.4f} checkpoints={checkpoints}", flush=True)
     # A rank that leaves while another still talks to it can fail after all its work is done.
     dist.barrier()
+
+
+def loss_over(tp: int) -> contextlib.AbstractContextManager[None]:
+    """The context in which losses of a vocabulary that is divided over `tp` ranks are computed."""
+    return loss_parallel() if tp > 1 else contextlib.nullcontext()
 
 
 def place_of_this_process() -> tuple[int, int, torch.device]:
@@ -227,13 +301,6 @@ def place_of_this_process() -> tuple[int, int, torch.device]:
         )
     torch.cuda.set_device(local_rank)
     return rank, world_size, torch.device("cuda", local_rank)
-
-
-def cache_directory(job: Job) -> Path:
-    """The directory of this host that shards from S3 are kept in."""
-    if job.data.cache:
-        return Path(job.data.cache)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "trainway" / "shards"
 
 
 if __name__ == "__main__":

@@ -19,5 +19,5 @@ def test_job_fits_p5_nodes(file: Path) -> None:
     accelerator = load_catalogue()["p5.48xlarge"].accelerator
     assert accelerator is not None
     layout = job.layout(job.nodes * accelerator.count)
-    assert layout.dp_shard * layout.dp_replicate == job.nodes * accelerator.count
+    assert layout.pp * layout.dp * layout.cp * layout.tp == job.nodes * accelerator.count
     assert layout.accumulation_steps >= 1

@@ -9,9 +9,9 @@ import boto3
 import pytest
 
 from trainway.emulator import Emulator, running
-from trainway.launch.hand_off import read_hand_off
+from trainway.launch.hand_off import read_hand_off, read_image
 from trainway.spec.errors import UsageError
-from trainway.spec.handoff import HandOff, parameter_name
+from trainway.spec.handoff import BuiltImage, HandOff, image_parameter_name, parameter_name
 from trainway.spec.platform import Platform
 from trainway.spec.sections.node_group import NodeGroup
 
@@ -54,6 +54,30 @@ def test_another_schema_is_refused(hand_off: HandOff) -> None:
     write(hand_off.model_dump_json().replace('"schema_version":1', '"schema_version":2'))
     with pytest.raises(UsageError, match="another version wrote it"):
         read_hand_off(PLATFORM)
+
+
+def built(uri: str) -> None:
+    image = BuiltImage(uri=uri, pinned="123456789012.dkr.ecr.us-west-2.amazonaws.com/atlas/training@sha256:0")
+    ssm = boto3.client("ssm", region_name=PLATFORM.region)
+    name = image_parameter_name("atlas")
+    ssm.put_parameter(Name=name, Type="String", Value=image.model_dump_json(), Overwrite=True)
+
+
+def test_the_image_is_known_by_its_digest(hand_off: HandOff) -> None:
+    built(hand_off.image_uri)
+    assert read_image(PLATFORM, hand_off).endswith("/atlas/training@sha256:0")
+
+
+def test_an_image_of_another_deploy_is_refused(hand_off: HandOff) -> None:
+    built("123456789012.dkr.ecr.us-west-2.amazonaws.com/atlas/training:another")
+    with pytest.raises(UsageError, match=r"not the one that was built last[\s\S]*training:another"):
+        read_image(PLATFORM, hand_off)
+
+
+def test_an_image_that_was_not_built(hand_off: HandOff) -> None:
+    absent = PLATFORM.model_copy(update={"name": "absent"})
+    with pytest.raises(UsageError, match="its build failed"):
+        read_image(absent, hand_off)
 
 
 def test_a_platform_that_was_not_deployed() -> None:

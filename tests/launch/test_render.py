@@ -13,7 +13,7 @@ from trainway.launch.local import render_local
 from trainway.launch.locations import local_roots, needs_hand_off
 from trainway.launch.run_directory import make_run_directory
 from trainway.spec.errors import UsageError
-from trainway.spec.handoff import HandOff
+from trainway.spec.handoff import Checkpoints, HandOff
 from trainway.spec.loader import load
 from trainway.spec.problems import SpecError
 
@@ -28,6 +28,13 @@ def test_the_job_is_started_by_torchrun_with_its_file_and_nothing_else(tmp_path:
 def test_locations_of_the_platform_become_prefixes_of_its_bucket(tmp_path: Path, hand_off: HandOff) -> None:
     launch = render_local(load_job(tmp_path), tmp_path / "run", processes=2, hand_off=hand_off)
     assert json.loads(launch.environment["TRAINWAY_LOCATIONS"]) == {"fsx": f"s3://{BUCKET}", "s3": f"s3://{BUCKET}"}
+
+
+def test_checkpoints_are_laid_out_as_the_platform_says(tmp_path: Path, hand_off: HandOff) -> None:
+    layout = {"prefixes": 50, "part_bytes": 67108864, "gbps_each": 10}
+    told = hand_off.model_copy(update={"checkpoints": Checkpoints.model_validate(layout)})
+    launch = render_local(load_job(tmp_path), tmp_path / "run", processes=2, hand_off=told)
+    assert json.loads(launch.environment["TRAINWAY_CHECKPOINTS"]) == layout
 
 
 def test_no_secret_is_written_down(tmp_path: Path, hand_off: HandOff, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -60,7 +67,7 @@ def test_a_job_with_its_own_locations_needs_no_platform(
 
 
 def test_a_number_of_processes_that_does_not_divide_the_batch_is_explained(tmp_path: Path, hand_off: HandOff) -> None:
-    with pytest.raises(UsageError, match=r"8.*3 ranks"):
+    with pytest.raises(UsageError, match=r"8.*3 data-parallel ranks"):
         render_local(load_job(tmp_path), tmp_path, processes=3, hand_off=hand_off)
 
 

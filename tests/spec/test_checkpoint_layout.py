@@ -37,4 +37,4 @@ def test_8192_ranks_need_many_prefixes_and_one_node_needs_one() -> None:
 
 def test_writers_are_the_ranks_of_all_nodes_that_there_can_be() -> None:
     platform = load_platform(ROOT / "examples" / "hyperpod-eks-p5.yaml")
-    assert checkpoint_layout(platform, load_catalogue()).writers == 128 * 8 + 20
+    assert checkpoint_layout(platform, load_catalogue()).writers == 64 * 8 + 20

@@ -103,7 +103,7 @@ def launch(tmp_path: Path) -> Iterator[Launch]:
 def corpus_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Token shards of some of the standard library, in several files."""
     directory = tmp_path_factory.mktemp("corpus")
-    prepare(python_standard_library(limit_bytes=300_000), str(directory), vocabulary=384, shard_tokens=40_000)
+    prepare(python_standard_library(limit_bytes=300_000), str(directory), vocabulary=384, shard_bytes=75_000)
     return directory
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from training.checkpoint import COMMIT, Progress
 from training.errors import UserError
 from training.model import Decoder, initialise, rotary_cache
 from training.optimizer import make_optimizer
-from training.parallel import shard
+from training.parallel.fsdp import shard
 from training.presets import PRESETS
 
 pytestmark = pytest.mark.usefixtures("one_rank")
@@ -28,7 +29,7 @@ def location(request: pytest.FixtureRequest) -> str:
     return str(request.getfixturevalue("tmp_path") / "checkpoints")
 
 
-def trained(seed: int, steps: int) -> tuple[Decoder, torch.optim.AdamW]:
+def trained(seed: int, steps: int) -> tuple[Decoder, torch.optim.Optimizer]:
     model = Decoder(PRESETS["tiny"], 300)
     initialise(model, seed)
     shard(model, init_device_mesh("cpu", (1,)), "fp32")
@@ -40,7 +41,7 @@ def trained(seed: int, steps: int) -> tuple[Decoder, torch.optim.AdamW]:
     return model, optimizer
 
 
-def tensors(model: Decoder, optimizer: torch.optim.AdamW) -> list[torch.Tensor]:
+def tensors(model: Decoder, optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
     moments = [value for state in optimizer.state_dict()["state"].values() for value in state.values()]
     return [getattr(tensor, "_local_tensor", tensor) for tensor in [*model.state_dict().values(), *moments]]
 
@@ -86,3 +87,36 @@ def test_a_checkpoint_of_another_run_is_refused_with_the_difference(location: st
 def test_a_bucket_that_does_not_exist_is_one_clear_message() -> None:
     with pytest.raises(UserError, match="s3://nowhere/x: there is no such bucket"):
         checkpoint.newest("s3://nowhere/x")
+
+
+def test_ranks_write_to_the_platforms_prefixes_and_read_back(s3: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    location, layout = f"{s3}/checkpoints/spread", '{"prefixes": 2, "part_bytes": 67108864, "gbps_each": 10}'
+    monkeypatch.setenv("TRAINWAY_CHECKPOINTS", layout)
+    saved, loaded = trained(seed=0, steps=1), trained(seed=1, steps=0)
+    for step in (1, 2):
+        checkpoint.save(location, *saved, Progress(step, 8 * step, 2.0), IDENTITY)
+    assert {"step-00000002/.metadata", "step-00000002/p000/__0_0.distcp"} == {
+        name for name in storage.list_files(location) if name.startswith("step-00000002/")
+    }
+    monkeypatch.delenv("TRAINWAY_CHECKPOINTS")
+    assert checkpoint.load(location, 2, *loaded, IDENTITY).step == 2
+    for one, other in zip(tensors(*saved), tensors(*loaded), strict=True):
+        assert torch.equal(one, other)
+    checkpoint.prune(location, keep=1)
+    assert all(name.startswith("step-00000002/") for name in storage.list_files(location))
+
+
+def test_a_checkpoint_that_was_spread_over_prefixes_is_one_directory_on_a_file_system(
+    s3: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the file system shows it that mirrors the bucket."""
+    location = f"{s3}/checkpoints/mirrored"
+    monkeypatch.setenv("TRAINWAY_CHECKPOINTS", '{"prefixes": 2}')
+    saved, loaded = trained(seed=0, steps=1), trained(seed=1, steps=0)
+    checkpoint.save(location, *saved, Progress(1, 8, 2.0), IDENTITY)
+    for name in storage.list_files(location):
+        file = tmp_path / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        storage.download(storage.join(location, name), file)
+    assert checkpoint.newest(str(tmp_path)) == 1
+    assert checkpoint.load(str(tmp_path), 1, *loaded, IDENTITY).step == 1

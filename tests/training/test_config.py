@@ -39,12 +39,51 @@ def test_the_design_s_job_file_is_right_and_fits_32_gpus() -> None:
 @pytest.mark.parametrize(
     ("change", "sentence", "remedy"),
     [
-        ({"parallel": {"tp": 2}}, "tp is 2, but the job runs data-parallel only", "set it to 1"),
-        ({"parallel": {"pp": 4}}, "pp is 4, but the job runs data-parallel only", "set it to 1"),
+        ({"parallel": {"tp": 0}}, "a degree of 0 is impossible", "1 or more, or -1"),
+        ({"parallel": {"tp": -1, "cp": -1, "dp_shard": 1}}, "cp and tp are both -1", "all degrees but one"),
+        (
+            {"parallel": {"ep": 2}, "memory": {"activation_checkpointing": "selective"}},
+            "activation_checkpointing is selective, but parallel.ep is 2",
+            "full or none",
+        ),
+        (
+            {"parallel": {"tp": 2}, "float8": {"recipe": "rowwise"}},
+            "recipe is rowwise, but parallel.tp is 2",
+            "tp to 1",
+        ),
+        ({"precision": "fp32", "float8": {"recipe": "rowwise"}}, "but precision is fp32", "precision to bf16"),
+        (
+            {"float8": {"recipe": "rowwise", "all_gather": True}},
+            "only tensorwise weights can be",
+            "recipe to tensorwise",
+        ),
+        (
+            {"parallel": {"pp": 4, "pp_schedule": "zero-bubble"}, "compile": "inductor"},
+            "compile is inductor, but pp_schedule zero-bubble",
+            "interleaved, or compile none",
+        ),
+        (
+            {"variant": {"rope_scaling": {"factor": 8, "low_turns": 4}}},
+            "low_turns 4.0 is not below high_turns 4.0",
+            "use 1 and 4",
+        ),
         ({"parallel": {"dp_shard": 0}}, "a degree of 0 is impossible", "1 or more, or -1"),
-        ({"parallel": {"dp_shard": -1, "dp_replicate": -1}}, "neither can be derived", "one of them a number"),
+        ({"parallel": {"dp_shard": -1, "dp_replicate": -1}}, "neither can be derived", "all degrees but one a number"),
         ({"batch": {"global": 10, "micro": 4}}, "10 samples cannot be cut into micro-batches of 4", "such as 12"),
         ({"schedule": {"warmup_steps": 100_000}}, "does not end within a job of 100000", "at most 99999"),
+        ({"data": {"train": "/a", "blend": {"/a": 0.2}}}, "'/a' is data.train", "leave it out of data.blend"),
+        ({"data": {"train": "/a", "blend": {"/b": 0.6, "/c": 0.4}}}, "which leaves nothing", "less than 1"),
+        ({"schedule": {"decay_steps": 5}}, "a cosine has no decay_steps", "set schedule.shape to wsd"),
+        (
+            {"schedule": {"shape": "wsd", "warmup_steps": 60_000, "decay_steps": 50_000}},
+            "do not fit into a job of 100000",
+            "decay_steps of at most 40000",
+        ),
+        (
+            {"evaluation": {"shards": 1}, "parallel": {"pp": 4}},
+            "runs no forward pass without a backward pass",
+            "set parallel.pp to 1",
+        ),
         ({"data": {"train": "gs://corpus"}}, "'gs://corpus' is not a location", "fsx:/path"),
         ({"data": {"train": "s3:corpus"}}, "'s3:corpus' is not a location", "fsx:/path"),
         ({"data": {"train": "s3://bucket"}}, "'s3://bucket' is not a location", "s3://bucket/key"),
@@ -62,8 +101,10 @@ def test_a_rule_of_ours_says_why_and_what_would_be_right(change: dict[str, Any],
     ("parallel", "world_size", "sentence"),
     [
         ({"dp_shard": 8, "dp_replicate": -1}, 12, "dp_shard is 8, which does not divide the 12 ranks"),
-        ({"dp_shard": 4, "dp_replicate": 2}, 16, "4 x 2 = 8, but the job has 16 ranks"),
-        ({"dp_shard": -1}, 3, "one pass of 3 ranks with batch.micro 1 takes 3 samples"),
+        ({"tp": 8, "pp": 3}, 64, "parallel.pp x tp is 3 x 8 = 24, which does not divide the 64 ranks"),
+        ({"pp": 3, "dp_shard": -1}, 3, "makes 1024 micro-batches a rank, which parallel.pp 3 does not divide"),
+        ({"dp_shard": 4, "dp_replicate": 2}, 16, "2 x 4 = 8, but the job has 16 ranks"),
+        ({"dp_shard": -1}, 3, "one pass of 3 data-parallel ranks with batch.micro 1 takes 3 samples"),
     ],
 )
 def test_a_layout_that_does_not_fit_says_which_number(parallel: dict[str, int], world_size: int, sentence: str) -> None:
@@ -74,7 +115,7 @@ def test_a_layout_that_does_not_fit_says_which_number(parallel: dict[str, int], 
 def test_a_wrong_file_gives_all_problems_and_exit_status_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "job.yaml"
     path.write_text(
-        "name: Bad_Name\nmodel: 9b\ndata: {train: fsx:/a, seqence: 1}\nparallel: {cp: 2}\nbatch: {micro: 0}\n"
+        "name: Bad_Name\nmodel: 9b\ndata: {train: fsx:/a, seqence: 1}\nparallel: {cp: 0}\nbatch: {micro: 0}\n"
     )
     with pytest.raises(SystemExit) as caught:
         load(path)

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
+
 import pytest
 import torch
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor
 
+from training import config
 from training.flops import flop_per_token, peak_flops
-from training.model import Decoder, initialise, rotary_cache
-from training.parallel import shard
-from training.presets import PRESETS
+from training.loss import chunked_cross_entropy, cross_entropy
+from training.model import Decoder, attention_mask, initialise, rotary_cache
+from training.parallel.fsdp import shard
+from training.presets import PRESETS, RotaryScaling, shape_of
 
 TINY = PRESETS["tiny"]
 
@@ -27,6 +32,7 @@ def on_meta(preset: str, vocabulary: int) -> Decoder:
         # The tensor sizes that Hugging Face shows for meta-llama/Meta-Llama-3-8B and meta-llama/Llama-3.2-1B.
         ("8b", 8_030_261_248),
         ("1b", 1_235_814_400),
+        ("70b", 70_553_706_496),
     ],
 )
 def test_a_preset_has_the_parameters_of_the_published_model(preset: str, parameters: int) -> None:
@@ -55,6 +61,16 @@ def test_the_flop_per_token_of_8b_at_8192_is_the_published_figure() -> None:
     flop = flop_per_token(PRESETS["8b"], 128_256, 8192)
     assert flop == 6 * multiplied + 12 * 32 * 4096 * 8192
     assert flop == pytest.approx(57.91e9, rel=1e-4)
+    assert flop_per_token(PRESETS["8b"], 128_256, 8192, causal=True) == pytest.approx(51.47e9, rel=1e-4)
+
+
+@pytest.mark.parametrize("window", [1, 7, 64])
+def test_the_causal_flop_are_those_of_the_pairs_that_the_mask_lets_through(window: int) -> None:
+    shape, length = replace(TINY, sliding_window=window), 64
+    mask = attention_mask(length, window, None, torch.device("cpu"))
+    pairs = length * (length + 1) // 2 if mask is None else int(mask.sum())
+    attention = flop_per_token(shape, 300, length, causal=True) - flop_per_token(shape, 300, 0)
+    assert attention == pytest.approx(12 * TINY.layers * TINY.hidden * pairs / length, rel=0.02)
 
 
 def test_the_peak_of_a_cpu_is_unknown() -> None:
@@ -94,6 +110,85 @@ def test_the_weights_depend_on_the_seed_and_a_parameter_s_name_only() -> None:
         assert torch.equal(weight, other.state_dict()[name]) == (weight.ndim == 1)
     first, second = (one.get_parameter(f"layers.{layer}.mlp.up_proj.weight") for layer in (0, 1))
     assert not torch.equal(first, second)
+
+
+def test_405b_has_the_parameters_of_its_name() -> None:
+    parameters = sum(parameter.numel() for parameter in on_meta("405b", 128_256).parameters())
+    assert parameters == pytest.approx(405e9, rel=0.005)
+
+
+def test_a_window_hides_what_is_further_back() -> None:
+    shape = replace(TINY, layers=1, sliding_window=4)
+    model = Decoder(shape, 300)
+    initialise(model, 0)
+    tokens, rotary = torch.arange(16)[None], rotary_cache(shape, 16)
+    changed = tokens.clone()
+    changed[0, 6] = 200
+    different = (model(tokens, rotary) != model(changed, rotary)).any(dim=-1)[0]
+    assert different.nonzero().flatten().tolist() == [6, 7, 8, 9]
+
+
+def test_documents_of_one_sample_do_not_see_each_other() -> None:
+    model, tokens, rotary = built(), torch.arange(16)[None], rotary_cache(TINY, 16)
+    documents = (torch.arange(16) >= 6).long()[None]
+    packed = model(tokens, rotary, documents=documents)
+    torch.testing.assert_close(packed[:, :6], model(tokens[:, :6], rotary[:, :6]))
+    # Positions count on through a sample; attention depends on their distances only.
+    torch.testing.assert_close(packed[:, 6:], model(tokens[:, 6:], rotary[:, :10]), atol=1e-5, rtol=1e-4)
+
+
+def test_the_frequencies_of_llama_3_1_slow_down_where_they_are_slow() -> None:
+    shape = replace(PRESETS["8b"], rope_scaling=RotaryScaling(factor=8.0, original_length=8192))
+    exponents = torch.arange(0, 128, 2) / 128
+    frequencies = 500_000.0**-exponents
+    expected = []
+    for frequency in frequencies.tolist():
+        # Written as the model's authors did, one frequency at a time.
+        wavelength = 2 * math.pi / frequency
+        smooth = (8192 / wavelength - 1.0) / (4.0 - 1.0)
+        if wavelength < 8192 / 4.0:
+            expected.append(frequency)
+        elif wavelength > 8192 / 1.0:
+            expected.append(frequency / 8.0)
+        else:
+            expected.append((1 - smooth) * frequency / 8.0 + smooth * frequency)
+    cosines, sines = rotary_cache(shape, 2)[:, 1]
+    torch.testing.assert_close(torch.atan2(sines, cosines), torch.tensor(expected))
+
+
+def test_the_loss_in_chunks_is_the_loss() -> None:
+    model, tokens, rotary = built(), torch.arange(34).reshape(2, 17), rotary_cache(TINY, 16)
+    losses, gradients = [], []
+    for chunks in (1, 4):
+        model.zero_grad()
+        model.loss_chunks = chunks
+        loss = model(tokens[:, :-1], rotary, tokens[:, 1:])
+        loss.backward()
+        losses.append(loss.item())
+        gradients.append([parameter.grad for parameter in model.parameters()])
+    assert losses[0] == pytest.approx(losses[1], rel=1e-6)
+    torch.testing.assert_close(gradients[0], gradients[1], atol=1e-7, rtol=1e-5)
+
+
+def test_the_loss_in_chunks_has_the_logits_of_one_chunk_at_a_time() -> None:
+    lengths = []
+
+    def project(hidden: torch.Tensor) -> torch.Tensor:
+        lengths.append(hidden.shape[1])
+        return hidden
+
+    hidden, targets = torch.randn(2, 16, 5, requires_grad=True), torch.zeros(2, 16, dtype=torch.long)
+    loss = chunked_cross_entropy(project, hidden, targets, 4)
+    assert loss.item() == pytest.approx(cross_entropy(hidden, targets).item())
+    loss.backward()
+    assert lengths == [4] * 8, "four chunks forward, and again for the backward pass"
+
+
+def test_a_variant_changes_only_what_it_names() -> None:
+    assert shape_of("tiny", config.Variant()) == TINY
+    scaling = {"factor": 8, "original_length": 64}
+    changed = shape_of("tiny", config.Variant.model_validate({"tied": False, "rope_scaling": scaling}))
+    assert changed == replace(TINY, tied=False, rope_scaling=RotaryScaling(8.0, 64))
 
 
 @pytest.mark.usefixtures("one_rank")

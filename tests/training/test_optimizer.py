@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
 import torch
+from torch import nn
+from torch.distributed.checkpoint import state_dict_loader, state_dict_saver
+from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
 from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
 
 from training import config
 from training.model import Decoder, initialise
-from training.optimizer import clip_gradients, learning_rate, make_optimizer
-from training.parallel import shard
+from training.optimizer import learning_rate, make_optimizer, set_learning_rate
+from training.parallel.clipping import clip_gradients
 from training.presets import PRESETS
 
 SCHEDULE = config.Schedule(warmup_steps=10, minimum_ratio=0.1)
@@ -29,6 +36,24 @@ def test_a_schedule_without_warm_up_starts_near_its_peak() -> None:
     assert learning_rate(1, 1000, 1.0, config.Schedule()) == pytest.approx(1.0, abs=1e-4)
 
 
+def test_wsd_stays_at_its_peak_and_falls_in_its_last_steps() -> None:
+    schedule = config.Schedule(shape="wsd", warmup_steps=10, decay_steps=20, minimum_ratio=0.1)
+    rates = [learning_rate(step, 100, 1.0, schedule) for step in range(1, 101)]
+    assert rates[4] == 0.5
+    assert set(rates[9:80]) == {1.0}
+    assert rates[84] == pytest.approx(0.1 + 0.9 * 0.5), "a quarter of the decay, whose square root is a half"
+    assert rates[-1] == pytest.approx(0.1)
+    assert rates[80:] == sorted(rates[80:], reverse=True)
+
+
+@pytest.mark.parametrize(("steps", "warmup"), [(10, 9), (3, 0), (100, 95)])
+def test_wsd_by_default_ends_at_its_floor_however_long_the_warm_up_is(steps: int, warmup: int) -> None:
+    schedule = config.Schedule(shape="wsd", warmup_steps=warmup)
+    rates = [learning_rate(step, steps, 1.0, schedule) for step in range(1, steps + 1)]
+    assert rates[-1] == pytest.approx(0.1)
+    assert rates[:warmup] == pytest.approx([step / warmup for step in range(1, warmup + 1)])
+
+
 @pytest.mark.parametrize("preset", ["tiny", "8b"])
 def test_norms_and_embeddings_are_not_decayed_and_everything_is_learned(preset: str) -> None:
     with torch.device("meta"):
@@ -42,14 +67,92 @@ def test_norms_and_embeddings_are_not_decayed_and_everything_is_learned(preset: 
     assert len(decayed["params"]) + len(others["params"]) == len(names)
 
 
+def test_muon_has_the_matrices_of_the_layers_and_nothing_else() -> None:
+    with torch.device("meta"):
+        model = Decoder(PRESETS["8b"], 300)
+    optimizer = make_optimizer(model, config.Optimizer(name="muon"))
+    names = {id(parameter): name for name, parameter in model.named_parameters()}
+    matrices, *adamw = ({names[id(p)] for p in group["params"]} for group in optimizer.param_groups)
+    assert all(name.startswith("layers.") and name.endswith("_proj.weight") for name in matrices)
+    assert [group["weight_decay"] for group in optimizer.param_groups] == [0.1, 0.1, 0.0]
+    assert {"lm_head.weight"} == adamw[0]
+    assert matrices | adamw[0] | adamw[1] == set(names.values())
+
+
+@pytest.fixture
+def without_kernels() -> Iterator[None]:
+    """What is compiled runs as it is written."""
+    torch.compiler.set_stance("force_eager")
+    yield
+    torch.compiler.set_stance("default")
+
+
+def learn(model: nn.Sequential, optimizer: torch.optim.Optimizer, first: int, last: int) -> list[float]:
+    """The losses of some steps, each on samples of its own."""
+    losses = []
+    for step in range(first, last):
+        torch.manual_seed(step)
+        samples = torch.randn(16, 64)
+        loss = (model(samples) - samples.roll(1, 1)).square().mean()
+        loss.backward()
+        set_learning_rate(optimizer, 0.002)
+        optimizer.step()
+        optimizer.zero_grad()
+        losses.append(loss.item())
+    return losses
+
+
+def mlp() -> nn.Sequential:
+    """The same weights each time; matrices large enough to be kept in 8 bits."""
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(64, 128, bias=False), nn.Linear(128, 64, bias=False))
+
+
+@pytest.mark.usefixtures("without_kernels")
+def test_8_bit_moments_learn_as_whole_ones_do_in_a_quarter_of_the_memory() -> None:
+    losses, moments = [], []
+    for name in ("adamw", "adamw-8bit"):
+        model = mlp()
+        optimizer = make_optimizer(model, config.Optimizer.model_validate({"name": name}))
+        losses.append(learn(model, optimizer, 0, 30))
+        moments.append(optimizer.state[next(model.parameters())]["exp_avg"])
+    whole, quantized = losses
+    assert whole[-1] < 0.7 * whole[0]
+    assert quantized == pytest.approx(whole, rel=0.01)
+    assert quantized != whole
+    assert moments[1].codes.dtype == torch.uint8
+    assert moments[1].codes.shape == moments[0].shape
+
+
+@pytest.mark.usefixtures("without_kernels", "one_rank")
+@pytest.mark.parametrize("name", ["adamw-8bit", "muon"])
+def test_the_state_of_an_optimizer_comes_back_from_a_checkpoint(name: str, tmp_path: Path) -> None:
+    def fresh() -> tuple[nn.Sequential, torch.optim.Optimizer]:
+        model = mlp()
+        fully_shard(model, mesh=init_device_mesh("cpu", (1,)))
+        return model, make_optimizer(model, config.Optimizer.model_validate({"name": name}))
+
+    model, optimizer = fresh()
+    learn(model, optimizer, 0, 5)
+    weights, moments = get_state_dict(model, optimizer)
+    state_dict_saver.save({"model": weights, "optimizer": moments}, checkpoint_id=str(tmp_path))
+    untouched = learn(model, optimizer, 5, 10)
+
+    model, optimizer = fresh()
+    weights, moments = get_state_dict(model, optimizer)
+    state_dict_loader.load({"model": weights, "optimizer": moments}, checkpoint_id=str(tmp_path))
+    set_state_dict(model, optimizer, model_state_dict=weights, optim_state_dict=moments)
+    assert learn(model, optimizer, 5, 10) == untouched
+
+
 @pytest.mark.usefixtures("one_rank")
 def test_a_long_gradient_is_scaled_to_the_largest_norm_and_a_short_one_is_left() -> None:
     model = Decoder(PRESETS["tiny"], 300)
     initialise(model, 0)
-    shard(model, init_device_mesh("cpu", (1,)), "fp32")
+    fully_shard(model, mesh=init_device_mesh("cpu", (1,)))
     for parameter in model.parameters():
         parameter.grad = torch.ones_like(parameter)
     elements = sum(parameter.numel() for parameter in model.parameters())
-    assert clip_gradients(model, 1.0).item() == pytest.approx(elements**0.5, rel=1e-5)
-    assert clip_gradients(model, 2.0).item() == pytest.approx(1.0, rel=1e-4)
-    assert clip_gradients(model, 2.0).item() == pytest.approx(1.0, rel=1e-4)
+    assert clip_gradients(model.parameters(), 1.0).item() == pytest.approx(elements**0.5, rel=1e-5)
+    assert clip_gradients(model.parameters(), 2.0).item() == pytest.approx(1.0, rel=1e-4)
+    assert clip_gradients(model.parameters(), 2.0).item() == pytest.approx(1.0, rel=1e-4)

@@ -54,7 +54,7 @@ def test_stopped_halfway_or_killed_and_resumed_gives_the_same_bits(
 def test_data_and_checkpoints_in_s3_give_the_same_bits_as_on_disk(
     launch: Any, job: dict[str, Any], untouched: str, s3: str, tmp_path: Path
 ) -> None:
-    prepare(python_standard_library(limit_bytes=300_000), f"{s3}/corpus", vocabulary=384, shard_tokens=40_000)
+    prepare(python_standard_library(limit_bytes=300_000), f"{s3}/corpus", vocabulary=384, shard_bytes=75_000)
     in_s3 = job | {
         "data": job["data"] | {"train": "fsx:/corpus"},
         "checkpoint": {"every": 4, "keep": 2},

@@ -20,6 +20,7 @@ from training.laps import PHASES, Laps
 from training.locations import resolve
 from training.metrics import LOG_LINE, Metrics
 from training.prepare import prepare
+from training.profiling import profiling
 
 BREAKDOWN = {"data_wait", "forward", "backward", "optimizer", "checkpoint", "other"}
 
@@ -51,7 +52,7 @@ def test_a_run_reports_every_step_everywhere(launch: Any, job: dict[str, Any]) -
 
 @pytest.mark.slow
 def test_the_bundled_job_learns(launch: Any, tmp_path: Path) -> None:
-    prepare(python_standard_library(6_000_000), str(tmp_path / "corpus/python-stdlib"), 2048, 2**27)
+    prepare(python_standard_library(6_000_000), str(tmp_path / "corpus/python-stdlib"), 2048)
     locations = json.dumps({"fsx": str(tmp_path), "s3": str(tmp_path)})
     run = launch(
         Path(__file__).parents[2] / "examples/jobs/tiny.yaml", 2, "--until-step", "40", TRAINWAY_LOCATIONS=locations
@@ -69,7 +70,7 @@ def test_the_bundled_job_learns(launch: Any, tmp_path: Path) -> None:
         ({"model": "9b", "steps": -1}, "steps: Input should be greater than or equal to 1"),
         ({"data": {"train": "fsx:/corpus"}}, "does not say where fsx: is"),
         ({"data": {"train": "nowhere"}}, "there are no token shards here"),
-        ({"parallel": {"dp_shard": 3}}, "3 x 1 = 3, but the job has 1 ranks"),
+        ({"parallel": {"dp_shard": 3}}, "parallel.dp_shard is 3, but the job has 1 ranks"),
     ],
 )
 def test_a_wrong_job_is_one_message_and_exit_status_2(
@@ -116,3 +117,42 @@ def test_a_line_that_a_power_cut_tore_is_dropped(tmp_path: Path) -> None:
     metrics.close()
     lines = (tmp_path / "metrics.jsonl").read_text().splitlines()
     assert [json.loads(line)["step"] for line in lines] == [1, 2]
+
+
+def test_a_profile_has_the_steps_that_were_asked_for(tmp_path: Path) -> None:
+    with profiling(tmp_path / "profile", steps=2, device=torch.device("cpu")) as end_of_step:
+        for step in range(10):
+            with torch.profiler.record_function(f"step {step}"):
+                torch.ones(8, 8) @ torch.ones(8, 8)
+            end_of_step()
+    names = [event["name"] for event in json.loads((tmp_path / "profile/trace.json").read_text())["traceEvents"]]
+    assert [name for name in names if name.startswith("step ")] == ["step 5", "step 6"]
+    assert names.count("aten::mm") == 2
+
+
+def test_the_lines_that_the_page_shows_are_those_that_are_printed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    metrics = Metrics(tmp_path, steps=100_000, resumed_from=None)
+    metrics.step(
+        {
+            "step": 2000,
+            "loss": 2.91127,
+            "grad_norm": 0.41267,
+            "learning_rate": 3e-4,
+            "tokens_per_second": 812_345.2,
+            "mfu": 0.5612,
+            "step_seconds": 10.3271,
+            "breakdown": dict.fromkeys(PHASES, 0.0) | {"data_wait": 0.0012},
+            "mfu_causal": 0.4989,
+            "memory_bytes": int(61.4 * 2**30),
+        }
+    )
+    metrics.evaluation(2000, 2.98712, 3.1416)
+    metrics.close()
+    step, evaluation = capsys.readouterr().out.splitlines()
+    page = (Path(__file__).parents[2] / "docs/watching.md").read_text().splitlines()
+    assert f"    {step}" in page
+    assert f"    {evaluation}" in page
+    assert LOG_LINE.fullmatch(step)
+    assert not LOG_LINE.match(evaluation)

@@ -1,0 +1,127 @@
+"""Tokens a second that one process reads in shuffled order: ours, beside a raw memory map and WebDataset.
+
+    python -m benchmarks.read_rate
+
+All three give batches of int64 tokens from the same random tokens, in files that the system's cache holds. The raw
+memory map is the limit: one file, a permutation made beforehand, one indexing operation a batch.
+"""
+
+import hashlib
+import io
+import json
+import tarfile
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from importlib.metadata import version
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+import torch
+import webdataset
+from numpy.typing import NDArray
+
+from training.batches import Samples, rank_batches
+from training.shards import File, Index, Shard
+
+SEQUENCE = 2048
+SHARDS = 4
+SAMPLES = 2048  # of a shard
+BATCHES = (16, 64)
+REPETITIONS = 5
+SECONDS = 0.6  # of one repetition of one reader
+
+
+def main() -> None:
+    """Prints the rates, and ours over each other one's."""
+    torch.set_num_threads(1)
+    with tempfile.TemporaryDirectory() as directory:
+        root = Path(directory)
+        index = write(root)
+        print(json.dumps([compared(root, index, batch) for batch in BATCHES], indent=2))
+
+
+def compared(root: Path, index: Index, batch: int) -> dict[str, Any]:
+    """The rates of all readers with batches of so many samples."""
+    readers: dict[str, Callable[[], Iterator[torch.Tensor]]] = {
+        "trainway": lambda: rank_batches(Samples(str(root), index, SEQUENCE, 0, 64), 0, batch, 0, 1, pin=False),
+        "memory map": lambda: raw(root / "train.bin", batch),
+        "webdataset": lambda: tars(root, batch),
+    }
+    rates: dict[str, list[float]] = {name: [] for name in readers}
+    # In turns, so that what else the machine does meets all of them.
+    for _ in range(REPETITIONS):
+        for name, reader in readers.items():
+            rates[name].append(rate(reader()))
+    medians = {name: median(each) for name, each in rates.items()}
+    return {
+        "batch": batch,
+        "sequence_length": SEQUENCE,
+        "million_tokens_per_second": {name: round(each / 1e6, 1) for name, each in medians.items()},
+        "ours_over": {name: round(medians["trainway"] / each, 2) for name, each in medians.items()},
+        "repetitions": REPETITIONS,
+        "versions": {name: version(name) for name in ("torch", "numpy", "webdataset")},
+    }
+
+
+def rate(batches: Iterator[torch.Tensor]) -> float:
+    """Tokens a second, from the second batch on."""
+    next(batches)
+    tokens, began = 0, time.perf_counter()
+    while (spent := time.perf_counter() - began) < SECONDS:
+        tokens += next(batches).numel()
+    return tokens / spent
+
+
+def write(root: Path) -> Index:
+    """The same tokens as shards, as one file, and as tar files of samples."""
+    random = np.random.default_rng(0)
+    shards = []
+    with (root / "train.bin").open("wb") as whole:
+        for number in range(SHARDS):
+            tokens = random.integers(0, 50_000, SAMPLES * SEQUENCE + 1, dtype=np.uint16)
+            path = root / f"train-{number}.bin"
+            path.write_bytes(tokens.tobytes())
+            whole.write(tokens.tobytes())
+            digest = hashlib.sha256(tokens.tobytes()).hexdigest()
+            shards.append(Shard(name=path.name, bytes=tokens.nbytes, sha256=digest, tokens=len(tokens), documents=1))
+            with tarfile.open(root / f"train-{number}.tar", "w") as tar:
+                for sample in range(SAMPLES):
+                    first = sample * SEQUENCE
+                    content = tokens[first : first + SEQUENCE + 1].tobytes()
+                    entry = tarfile.TarInfo(f"{sample:06d}.bin")
+                    entry.size = len(content)
+                    tar.addfile(entry, io.BytesIO(content))
+    nothing = File(name="tokenizer.json", bytes=0, sha256="")
+    return Index(
+        dtype="uint16", vocabulary=50_000, end_of_text=0, tokenizer=nothing, recipe="", source="", shards=tuple(shards)
+    )
+
+
+def raw(path: Path, batch: int) -> Iterator[torch.Tensor]:
+    """Batches of samples in an order made beforehand."""
+    tokens: NDArray[np.uint16] = np.memmap(path, dtype=np.uint16, mode="r")
+    samples = np.lib.stride_tricks.sliding_window_view(tokens, SEQUENCE + 1)[::SEQUENCE]
+    order = np.random.default_rng(0).permutation(len(samples) // batch * batch)
+    while True:
+        for first in range(0, len(order), batch):
+            yield torch.from_numpy(samples[order[first : first + batch]].astype(np.int64))
+
+
+def tars(root: Path, batch: int) -> Iterator[torch.Tensor]:
+    """Batches as WebDataset's documentation shuffles and makes them, in this process."""
+    files = sorted(str(path) for path in root.glob("*.tar"))
+    dataset = (
+        webdataset.WebDataset(files, shardshuffle=SHARDS, empty_check=False)
+        .shuffle(1000)
+        .map(lambda sample: torch.from_numpy(np.frombuffer(sample["bin"], np.uint16).astype(np.int64)))
+        .batched(batch, collation_fn=torch.stack)
+        .repeat()
+    )
+    yield from dataset
+
+
+if __name__ == "__main__":
+    main()

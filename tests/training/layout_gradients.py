@@ -1,0 +1,130 @@
+"""Started by torchrun: for every layout named on the command line, one step's loss, gradient norm and gradients.
+
+Prints, as one JSON object, how far each is from the same step in one process without any parallelism: the relative
+error of loss and norm, and the largest relative error of a parameter's gradient with that parameter's name.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import replace
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.distributed.tensor import DTensor
+
+from training import float8
+from training.config import Job
+from training.laps import Laps
+from training.loss import cross_entropy
+from training.loss_scale import initial_scale
+from training.model import Decoder, initialise, rotary_cache
+from training.parallel import limits
+from training.parallel.apply import local_positions, parallelise
+from training.parallel.clipping import clip_gradients
+from training.parallel.expert import expert_mesh
+from training.parallel.mesh import context_group, data_rank, make_mesh
+from training.parallel.pipeline import Pipeline
+from training.presets import Shape, shape_of
+from training.step import accumulate
+from training.train import loss_over
+
+CPU = torch.device("cpu")
+LENGTH, VOCABULARY, SAMPLES = 32, 64, 8
+
+
+def job_of(changes: dict[str, Any]) -> Job:
+    document = {
+        "name": "layout",
+        "model": "tiny",
+        "data": {"train": "nowhere", "sequence_length": LENGTH},
+        "precision": "fp32",
+        "batch": {"global": SAMPLES, "micro": 1},
+        "steps": 1,
+    }
+    return Job.model_validate(document | changes)
+
+
+def small(job: Job) -> Shape:
+    """A tiny model made tinier, with what the job changes in it."""
+    changed = shape_of("tiny", job.variant)
+    return replace(changed, hidden=32, feed_forward=48)
+
+
+def batch() -> torch.Tensor:
+    return torch.randint(0, VOCABULARY, (SAMPLES, LENGTH + 1), generator=torch.Generator().manual_seed(7))
+
+
+def reference(job: Job) -> tuple[float, dict[str, torch.Tensor]]:
+    model, tokens = Decoder(small(job), VOCABULARY), batch()
+    initialise(model, job.seed)
+    loss = cross_entropy(model(tokens[:, :-1], rotary_cache(model.shape, LENGTH)), tokens[:, 1:])
+    loss.backward()
+    return loss.item(), {name: gradient(parameter) for name, parameter in model.named_parameters()}
+
+
+def gradient(parameter: torch.nn.Parameter) -> torch.Tensor:
+    assert parameter.grad is not None
+    # Cloned, because what one rank has whole is not copied, and clipping changes it.
+    return (parameter.grad.full_tensor() if isinstance(parameter.grad, DTensor) else parameter.grad).clone()
+
+
+def measured(job: Job) -> tuple[float, float, dict[str, torch.Tensor]]:
+    layout, shape = job.layout(dist.get_world_size()), small(job)
+    limits.check(shape, VOCABULARY, job, layout)
+    mesh = make_mesh(layout, CPU)
+    context = context_group(layout, CPU) if layout.cp > 1 else None
+    with torch.device("meta"):
+        model = Decoder(shape, VOCABULARY, job.memory.loss_chunks)
+    experts = expert_mesh(layout, CPU) if layout.ep > 1 else None
+    stages = parallelise(model, job, layout, mesh, context, experts)
+    model.to_empty(device=CPU)
+    initialise(model, job.seed)
+    positions = local_positions(LENGTH, job, context, CPU)
+    rotary = rotary_cache(shape, LENGTH)[:, positions]
+    tokens = batch().chunk(layout.dp)[data_rank(layout, mesh)]
+    inputs, targets = tokens[:, :-1][:, positions], tokens[:, 1:][:, positions]
+    float8.after_step(model, job.float8)
+    scale = initial_scale(job.precision)
+    with loss_over(layout.tp):
+        if layout.pp > 1:
+            pipeline = Pipeline(stages, job.parallel.pp_schedule, layout, mesh.get_group("pp"), rotary)
+            loss = pipeline.step(inputs, targets, scale=scale)
+        else:
+            loss = accumulate(model, inputs, targets, None, rotary, job.batch.micro, Laps(CPU), scale)
+    dist.all_reduce(loss)
+    gradients = {name: gradient(parameter) / scale for name, parameter in model.named_parameters()}
+    norm = clip_gradients(model.parameters(), 1e-3, scale).item()
+    assert abs(clip_gradients(model.parameters(), 1.0).item() - 1e-3) < 1e-6, "clipping did not clip"
+    everyone: list[Any] = [None] * dist.get_world_size()
+    dist.all_gather_object(everyone, gradients)
+    return loss.item() * layout.pp / dist.get_world_size(), norm, {k: v for part in everyone for k, v in part.items()}
+
+
+def differences(changes: dict[str, Any]) -> dict[str, Any]:
+    job = job_of(changes)
+    loss, expected = reference(job)
+    found_loss, found_norm, found = measured(job)
+    norm = torch.stack([gradient.norm() for gradient in expected.values()]).norm().item()
+    assert found.keys() == expected.keys()
+    errors = {name: ((found[name] - right).norm() / right.norm()).item() for name, right in expected.items()}
+    worst = max(errors, key=lambda name: errors[name])
+    return {
+        "loss": abs(found_loss / loss - 1),
+        "norm": abs(found_norm / norm - 1),
+        "gradient": errors[worst],
+        "parameter": worst,
+    }
+
+
+if __name__ == "__main__":
+    dist.init_process_group("gloo")
+    for name, changes in json.loads(sys.argv[1]).items():
+        result = differences(changes)
+        torch._dynamo.reset()
+        if dist.get_rank() == 0:
+            print("RESULT " + json.dumps({"layout": name} | result), flush=True)
+    dist.barrier()
+    dist.destroy_process_group()

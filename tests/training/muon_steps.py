@@ -1,0 +1,54 @@
+"""Three steps of Muon on some ranks, in the layout named on the command line; rank 0 saves the weights.
+
+torchrun --nproc-per-node 4 muon_steps.py single|fsdp|hsdp|tp OUT
+"""
+
+import sys
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import DTensor
+from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+
+from training.muon import Muon
+
+
+def main() -> None:
+    """The three steps."""
+    layout, out = sys.argv[1:]
+    dist.init_process_group("gloo")
+    torch.manual_seed(0)
+    # Wide, tall, and with rows that four ranks cannot share evenly.
+    model = nn.Sequential(nn.Linear(24, 40, bias=False), nn.GELU(), nn.Linear(40, 24, bias=False), nn.Linear(24, 34))
+    if layout in ("fsdp", "hsdp", "tp"):
+        names = {"fsdp": ("shard",), "hsdp": ("replicate", "shard"), "tp": ("shard", "tp")}[layout]
+        mesh = init_device_mesh("cpu", (4,) if layout == "fsdp" else (2, 2), mesh_dim_names=names)
+        if layout == "tp":
+            parallelize_module(model, mesh["tp"], {"0": ColwiseParallel(), "2": RowwiseParallel()})
+            mesh = mesh["shard"]
+        fully_shard(model, mesh=mesh)
+    matrices = [parameter for parameter in model.parameters() if parameter.ndim == 2]
+    biases = [parameter for parameter in model.parameters() if parameter.ndim == 1]
+    groups = [{"params": matrices, "weight_decay": 0.1}, {"params": biases, "weight_decay": 0.0}]
+    optimizer = Muon(groups, 0.95, lr=0.02, betas=(0.9, 0.95), eps=1e-8)
+    for step in range(3):
+        # The same samples on every rank: the mean of their gradients is that of one.
+        # They are more than a matrix has rows: without all its singular values, an update would be made of rounding.
+        torch.manual_seed(step)
+        model(torch.randn(256, 24)).square().mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    weights = {
+        name: value.full_tensor() if isinstance(value, DTensor) else value for name, value in model.state_dict().items()
+    }
+    if dist.get_rank() == 0:
+        torch.save(weights, out)
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,70 @@
+"""Muon makes the update of PyTorch's own on one process, and the same one in every layout."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from training.muon import Muon, orthogonalised
+
+PROGRAM = Path(__file__).parent / "muon_steps.py"
+
+
+@pytest.mark.parametrize("shape", [(32, 32), (16, 64), (64, 16), (3, 16, 32)])
+def test_the_singular_values_of_an_update_come_near_one(shape: tuple[int, ...]) -> None:
+    torch.manual_seed(0)
+    values = torch.linalg.svdvals(orthogonalised(torch.randn(shape)))
+    assert values.min() > 0.4
+    assert values.max() < 1.4
+
+
+def test_a_step_is_that_of_pytorch_s_muon_and_adamw() -> None:
+    torch.manual_seed(0)
+    matrices, bias = [torch.randn(16, 48), torch.randn(48, 16)], torch.randn(16)
+    gradients = [[torch.randn_like(tensor) for tensor in (*matrices, bias)] for _ in range(3)]
+    ours = [tensor.clone().requires_grad_() for tensor in (*matrices, bias)]
+    theirs = [tensor.clone().requires_grad_() for tensor in (*matrices, bias)]
+    groups = [{"params": ours[:2], "weight_decay": 0.1}, {"params": ours[2:], "weight_decay": 0.0}]
+    optimizer = Muon(groups, 0.95, lr=0.02, betas=(0.9, 0.95), eps=1e-8)
+    muon = torch.optim.Muon(theirs[:2], lr=0.02, weight_decay=0.1, momentum=0.95, adjust_lr_fn="match_rms_adamw")
+    adamw = torch.optim.AdamW(theirs[2:], 0.02, (0.9, 0.95), 1e-8, 0.0)
+    for step in gradients:
+        for parameters, optimizers in ((ours, [optimizer]), (theirs, [muon, adamw])):
+            for parameter, gradient in zip(parameters, step, strict=True):
+                parameter.grad = gradient.clone()
+            for each in optimizers:
+                each.step()
+    for our, their, before in zip(ours, theirs, (*matrices, bias), strict=True):
+        # Of the step, not of the weight; the iterations run in bf16, whose last place is 4e-3.
+        assert (our - their).norm() / (their - before).norm() < 4e-3
+    assert torch.equal(ours[2], theirs[2])
+
+
+@pytest.fixture(scope="module")
+def single(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Tensor]:
+    """The weights that one process ends with."""
+    return run("single", 1, tmp_path_factory.mktemp("muon") / "weights.pt")
+
+
+@pytest.mark.parametrize("layout", ["fsdp", "hsdp", "tp"])
+def test_every_layout_makes_the_step_of_one_process(layout: str, single: dict[str, Tensor], tmp_path: Path) -> None:
+    weights = run(layout, 4, tmp_path / "weights.pt")
+    assert weights.keys() == single.keys()
+    for name, weight in weights.items():
+        assert torch.allclose(weight, single[name], atol=2e-4), (name, (weight - single[name]).abs().max())
+
+
+def run(layout: str, processes: int, out: Path) -> dict[str, Tensor]:
+    """The weights after the program ran in a layout."""
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parents[2])}
+    done = subprocess.run([*torchrun, str(PROGRAM), layout, str(out)], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    weights: dict[str, Tensor] = torch.load(out)
+    return weights

@@ -1,0 +1,69 @@
+"""Shards from S3 on a host's local disk, whole, each fetched once a host and the least recently used deleted first."""
+
+import contextlib
+import fcntl
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from training import storage
+from training.errors import UserError
+from training.shards import Shard
+
+
+@dataclass(frozen=True)
+class Cache:
+    """A directory that the ranks of a host share."""
+
+    directory: Path
+    limit_bytes: int | None = None
+    """The most that its shards may take; None is no limit."""
+
+    @contextlib.contextmanager
+    def holding(self, source: str, shard: Shard) -> Iterator[Path]:
+        """The file of a shard at `source` in S3, which nobody deletes before the context ends.
+
+        It is named by its digest: data that was prepared again never meets an older copy of itself. A mapping made in
+        the context stays good after it, because Linux keeps a file that is mapped.
+
+        Raises:
+            UserError: the shard is not what the index says.
+        """
+        self.directory.mkdir(parents=True, exist_ok=True)
+        path = self.directory / f"{shard.sha256}.bin"
+        # One process of the host fetches a shard; the others wait here for it.
+        with (self.directory / f"{shard.sha256}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not path.is_file() or path.stat().st_size != shard.bytes:
+                self._fetch(source, shard, path)
+            os.utime(path)
+            yield path
+
+    def _fetch(self, source: str, shard: Shard, path: Path) -> None:
+        self._make_room(shard.bytes)
+        unfinished = path.with_suffix(".part")
+        storage.download(source, unfinished)
+        if not storage.holds(str(unfinished), shard.bytes, shard.sha256):
+            unfinished.unlink()
+            raise UserError(f"{source}: its content is not what the index says. Prepare the data again")
+        unfinished.replace(path)
+
+    def _make_room(self, needed_bytes: int) -> None:
+        """Deletes what was used longest ago, as far as nobody is about to use it."""
+        if self.limit_bytes is None:
+            return
+        used: list[tuple[float, int, Path]] = []
+        for path in self.directory.glob("*.bin"):
+            # Another process may delete it at this moment.
+            with contextlib.suppress(FileNotFoundError):
+                status = path.stat()
+                used.append((status.st_mtime, status.st_size, path))
+        excess = sum(size for _, size, _ in used) + needed_bytes - self.limit_bytes
+        for _, size, path in sorted(used):
+            if excess <= 0:
+                return
+            with path.with_suffix(".lock").open("w") as lock, contextlib.suppress(BlockingIOError):
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                path.unlink(missing_ok=True)
+                excess -= size

@@ -1,0 +1,43 @@
+"""The loss on held-out samples, the same ones each time."""
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.distributed.fsdp import FSDPModule
+
+from training.batches import Readable, document_numbers, read
+from training.model import Decoder
+
+
+@torch.no_grad()
+def evaluate(
+    model: Decoder,
+    held_out: Readable,
+    samples: int,
+    micro: int,
+    data_rank: int,
+    data_ranks: int,
+    positions: Tensor,
+    rotary: Tensor,
+    end_of_text: int | None,
+) -> float:
+    """Mean loss, in nats a token, of the first `samples` held-out samples. Called by every rank; the same on each.
+
+    `samples` is a multiple of `micro` x `data_ranks`. `positions` are those of the rank's part of the sequence;
+    `end_of_text` is the token that ends a document where documents are masked.
+    """
+    share = samples // data_ranks
+    loss = torch.zeros((), device=rotary.device)
+    for first in range(data_rank * share, (data_rank + 1) * share, micro):
+        tokens = torch.from_numpy(read(held_out, np.arange(first, first + micro))).to(rotary.device)
+        documents = None if end_of_text is None else document_numbers(tokens[:, :-1], end_of_text)
+        loss += model(tokens[:, :-1][:, positions], rotary, tokens[:, 1:][:, positions], documents)
+    # Ranks that share a sample have the mean of their part of it, and the parts are equal.
+    loss *= micro / share
+    dist.all_reduce(loss)
+    for module in model.modules():
+        # What a backward pass would have freed.
+        if isinstance(module, FSDPModule):
+            module.reshard()
+    return loss.item() / dist.get_world_size()

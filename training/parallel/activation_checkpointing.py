@@ -1,0 +1,57 @@
+"""Activation checkpointing: the backward pass computes layers again, whole or but for their dearest operators."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
+
+from training.config import Memory
+from training.model import Decoder
+
+# What is kept in any case: attention, and what came over the network. One operator each for CUDA's ways to attend.
+KEPT = {
+    torch.ops.aten._scaled_dot_product_flash_attention.default,
+    torch.ops.aten._scaled_dot_product_efficient_attention.default,
+    torch.ops.aten._scaled_dot_product_cudnn_attention.default,
+    torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default,
+    torch.ops._c10d_functional.reduce_scatter_tensor.default,
+    torch.ops._c10d_functional.all_to_all_single.default,
+}
+MATRIX_PRODUCTS = {torch.ops.aten.mm.default, torch.ops.aten._scaled_mm.default}
+
+
+def apply(model: Decoder, memory: Memory) -> None:
+    """Checkpoints every `memory.checkpoint_every`-th layer, beginning with the first of the whole model."""
+    for number, layer in model.layers.items():
+        if int(number) % memory.checkpoint_every == 0:
+            # The method and not the module, so that no parameter gets another name.
+            layer.forward = _checkpointed(layer.forward, memory.activation_checkpointing == "selective")
+
+
+def _checkpointed(forward: Callable[..., Tensor], selective: bool) -> Callable[..., Tensor]:
+    options: dict[str, Any] = {"context_fn": _contexts} if selective else {}
+
+    def recomputed(*inputs: Tensor | None) -> Tensor:
+        # Nothing in the model is random, so there is no state of a generator to keep.
+        output: Tensor = checkpoint(forward, *inputs, use_reentrant=False, preserve_rng_state=False, **options)
+        return output
+
+    return recomputed
+
+
+def _contexts() -> Any:
+    # The forward pass and its repetition count for themselves, from the start of the layer.
+    policy = partial(_policy, {False: 0, True: 0})
+    return create_selective_checkpoint_contexts(policy)  # type: ignore[no-untyped-call]
+
+
+def _policy(counts: dict[bool, int], context: Any, operator: Any, *_: Any, **__: Any) -> CheckpointPolicy:
+    if operator in MATRIX_PRODUCTS:
+        counts[context.is_recompute] += 1
+        kept = counts[context.is_recompute] % 2 == 1
+    else:
+        kept = operator in KEPT
+    return CheckpointPolicy.MUST_SAVE if kept else CheckpointPolicy.PREFER_RECOMPUTE

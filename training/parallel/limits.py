@@ -1,0 +1,83 @@
+"""What a layout asks of the model: found before the model is built, in a sentence that says which number is wrong."""
+
+from training.config import Job, Layout
+from training.errors import UserError
+from training.presets import Shape
+
+
+def check(shape: Shape, vocabulary: int, job: Job, layout: Layout) -> None:
+    """Raises UserError where the model cannot be divided as the layout says."""
+    length = job.data.sequence_length
+    for name, value in (
+        ("attention heads", shape.heads),
+        ("key and value heads", shape.key_value_heads),
+        ("columns of the feed-forward", shape.feed_forward),
+        ("tokens of the vocabulary", vocabulary),
+        ("tokens of data.sequence_length / parallel.cp", length // layout.cp),
+    ):
+        _divides("tp", layout.tp, value, name)
+    if job.parallel.cp_method == "all-to-all":
+        _divides("cp", layout.cp, length, "tokens of data.sequence_length")
+        _divides("cp", layout.cp, shape.key_value_heads // layout.tp, "key and value heads (after tp) for all-to-all")
+    elif layout.cp > 1 and length % (2 * layout.cp):
+        raise UserError(
+            f"parallel.cp is {layout.cp}, but data.sequence_length {length} is no multiple of 2 x {layout.cp} = "
+            f"{2 * layout.cp}: a rank has a chunk from the head and one from the tail; "
+            f"use {length // (2 * layout.cp) * 2 * layout.cp or 2 * layout.cp} tokens"
+        )
+    if layout.cp > 1 and shape.sliding_window is not None:
+        raise UserError(
+            f"variant.sliding_window is {shape.sliding_window}, but context parallelism (parallel.cp {layout.cp}) has "
+            "full causal attention only; set parallel.cp to 1"
+        )
+    if layout.cp > 1 and job.data.mask_documents:
+        raise UserError(
+            f"data.mask_documents is set, but context parallelism (parallel.cp {layout.cp}) has full causal attention "
+            "only; leave it out, or set parallel.cp to 1"
+        )
+    if (length // layout.cp) % job.memory.loss_chunks:
+        raise UserError(
+            f"memory.loss_chunks is {job.memory.loss_chunks}, which does not divide the {length // layout.cp} tokens "
+            "of a sample on one rank; use a power of two"
+        )
+    if shape.experts and job.optimizer.name == "muon":
+        raise UserError(
+            f"optimizer.name is muon, which learns matrices, but {job.model} has stacks of {shape.experts} experts; "
+            "use adamw"
+        )
+    if shape.experts and layout.tp > 1:
+        raise UserError(
+            f"parallel.tp is {layout.tp}, but {job.model} has {shape.experts} experts a layer, which are not divided "
+            "by tp; use parallel.ep instead"
+        )
+    if layout.ep > 1:
+        if not shape.experts:
+            raise UserError(
+                f"parallel.ep is {layout.ep}, but {job.model} has no experts; leave parallel.ep out, or set "
+                "variant.experts"
+            )
+        _divides("ep", layout.ep, shape.experts, "experts")
+        _divides("ep", layout.ep, layout.dp_shard * layout.cp, "ranks of parallel.dp_shard x parallel.cp")
+    if layout.pp > 1:
+        _check_pipeline(shape, job, layout)
+
+
+def _check_pipeline(shape: Shape, job: Job, layout: Layout) -> None:
+    stages = layout.pp * job.parallel.stages_per_rank
+    if shape.tied:
+        raise UserError(
+            f"parallel.pp is {layout.pp}, but {job.model} has one matrix for embedding and output, which are on the "
+            "first and the last rank of a pipeline; set variant.tied to false, or parallel.pp to 1"
+        )
+    if stages > shape.layers:
+        raise UserError(
+            f"parallel.pp {layout.pp} with pp_schedule {job.parallel.pp_schedule} makes {stages} stages, but "
+            f"{job.model} has {shape.layers} layers; use at most {shape.layers // job.parallel.stages_per_rank}"
+        )
+
+
+def _divides(degree_name: str, degree: int, value: int, what: str) -> None:
+    if value % degree:
+        raise UserError(
+            f"parallel.{degree_name} is {degree}, which does not divide the {value} {what}; use a degree that does"
+        )

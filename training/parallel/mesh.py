@@ -1,0 +1,31 @@
+"""Which rank is where: one DeviceMesh over all ranks, and what a rank's place in it means."""
+
+import torch
+import torch.distributed as dist
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+
+from training.config import Layout
+
+
+def make_mesh(layout: Layout, device: torch.device) -> DeviceMesh:
+    """The mesh of all ranks: [pp, dp_replicate, fsdp, tp].
+
+    Neighbours talk most: the ranks of a matrix product are next to each other, then those that share weights, so that
+    both stay inside a node where they fit. The weights are sharded over `fsdp`, dp_shard x cp ranks, because to a
+    weight a part of the sequence is like a part of the batch.
+    """
+    sizes = (layout.pp, layout.dp_replicate, layout.dp_shard * layout.cp, layout.tp)
+    return init_device_mesh(device.type, sizes, mesh_dim_names=("pp", "dp_replicate", "fsdp", "tp"))
+
+
+def context_group(layout: Layout, device: torch.device) -> dist.ProcessGroup:
+    """The ranks that share this rank's sequences: cp neighbours of its `fsdp` dimension."""
+    # Two divisions of the same ranks; slicing out a flattened dimension, the other way to this, is deprecated.
+    sizes = (layout.pp, layout.dp_replicate, layout.dp_shard, layout.cp, layout.tp)
+    names = ("pp", "dp_replicate", "dp_shard", "cp", "tp")
+    return init_device_mesh(device.type, sizes, mesh_dim_names=names).get_group("cp")
+
+
+def data_rank(layout: Layout, mesh: DeviceMesh) -> int:
+    """Which of the `layout.dp` shares of a batch this rank sees."""
+    return mesh.get_local_rank("dp_replicate") * layout.dp_shard + mesh.get_local_rank("fsdp") // layout.cp

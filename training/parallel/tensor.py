@@ -1,0 +1,92 @@
+"""Tensor and sequence parallelism, and a loss over a divided vocabulary.
+
+The matrices of a layer are divided by heads and by the feed-forward's width, as in Megatron-LM (arXiv 1909.08053);
+between them the residual stream and its norms are divided by the sequence (arXiv 2205.05198). The embedding and the
+output projection are divided by the vocabulary; `torch.distributed.tensor.parallel.loss_parallel` computes the loss
+without gathering the logits, so forward and backward passes run inside that context.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.distributed._functional_collectives import wait_tensor
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.tensor import DTensor, Replicate, Shard
+from torch.distributed.tensor.parallel import (
+    ColwiseParallel,
+    ParallelStyle,
+    PrepareModuleInput,
+    RowwiseParallel,
+    SequenceParallel,
+    parallelize_module,
+)
+
+from training.model import Decoder
+
+
+def parallelise(model: Decoder, mesh: DeviceMesh) -> None:
+    """Divides a decoder, or a pipeline's stage of one, over a one-dimensional mesh."""
+    by_sequence = Shard(1)
+    whole_sequence = PrepareModuleInput(input_layouts=(by_sequence,), desired_input_layouts=(Replicate(),))
+    for layer in model.layers.values():
+        layer_plan: dict[str, ParallelStyle] = {
+            "input_layernorm": SequenceParallel(),
+            "post_attention_layernorm": SequenceParallel(),
+            # The rotary cache and the mask are plain tensors of the whole sequence, as every rank needs them.
+            "self_attn": PrepareModuleInput(
+                input_layouts=(by_sequence, None, None), desired_input_layouts=(Replicate(), None, None)
+            ),
+            "mlp": whole_sequence,
+        }
+        layer_plan |= {
+            name: ColwiseParallel()
+            for name in ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "mlp.gate_proj", "mlp.up_proj")
+        }
+        layer_plan |= {
+            name: RowwiseParallel(output_layouts=by_sequence) for name in ("self_attn.o_proj", "mlp.down_proj")
+        }
+        parallelize_module(layer, mesh, layer_plan)
+
+    if model.embed_tokens is not None:
+        embedding = RowwiseParallel(input_layouts=Replicate(), output_layouts=by_sequence)
+        parallelize_module(model, mesh, {"embed_tokens": embedding})
+        model.embed_tokens.register_forward_hook(_waited)
+    if model.norm is not None:
+        parallelize_module(model, mesh, {"norm": SequenceParallel()})
+        # As a DTensor, so that a tied embedding, which is one as well, can be multiplied with it.
+        model.norm.register_forward_hook(_gathered)
+    if model.lm_head is not None:
+        head = ColwiseParallel(input_layouts=Replicate(), output_layouts=Shard(-1), use_local_output=False)
+        parallelize_module(model, mesh, {"lm_head": head})
+    model.register_forward_hook(_plain)
+
+
+class _Wait(torch.autograd.Function):
+    """Waits for a tensor that is still under way."""
+
+    @staticmethod
+    def forward(ctx: Any, pending: Tensor) -> Tensor:  # noqa: ARG004
+        arrived: Tensor = wait_tensor(pending)  # type: ignore[no-untyped-call]
+        return arrived.clone()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:  # noqa: ARG004
+        return gradient
+
+
+def _waited(module: nn.Module, inputs: Any, output: Tensor) -> Tensor:  # noqa: ARG001
+    # A pending tensor that enters a compiled layer loses its backward: the embedding's gradient would be zero, and
+    # nothing would be raised.
+    waited: Tensor = _Wait.apply(output)  # type: ignore[no-untyped-call]
+    return waited
+
+
+def _gathered(module: nn.Module, inputs: Any, output: DTensor) -> DTensor:  # noqa: ARG001
+    return output.redistribute(placements=[Replicate()])
+
+
+def _plain(module: nn.Module, inputs: Any, output: Tensor) -> Tensor:  # noqa: ARG001
+    """The loss, or whole logits; what one stage of a pipeline hands to the next stays divided."""
+    # A copy, because FSDP warns of views: it could not tell when they are changed.
+    return output.full_tensor().clone() if isinstance(output, DTensor) else output

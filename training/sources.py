@@ -1,0 +1,88 @@
+"""The data of a job file, opened: what is trained on, what is held out, and what identifies both."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from training import storage
+from training.batches import Blended, Readable, Samples
+from training.cache import Cache
+from training.config import Job
+from training.errors import UserError
+from training.locations import resolve
+from training.shards import Index, read_index
+
+
+@dataclass(frozen=True)
+class Sources:
+    """A job's data, before the first sample is read."""
+
+    samples: Readable
+    """What is trained on."""
+    held_out: Samples | None
+    """What is evaluated on; None without evaluation."""
+    index: Index
+    """Of data.train; the vocabulary and the end of text are those of all sources."""
+    identity: Any
+    """What may not change between a save and a resume, for JSON."""
+
+
+def open_sources(job: Job) -> Sources:
+    """Opens the token shards of a job.
+
+    Raises:
+        UserError: data is missing, is too short, or does not go together.
+    """
+    locations = {location: resolve(location) for location in job.data.shares}
+    indexes = {location: read_index(place) for location, place in locations.items()}
+    index = indexes[job.data.train]
+    for location, other in indexes.items():
+        if other.tokenizer.sha256 != index.tokenizer.sha256:
+            raise UserError(
+                f"data.blend: {location} was made with another tokenizer than data.train {job.data.train}. Prepare it "
+                f"with `python -m training.prepare --tokenizer {locations[job.data.train]}/{index.tokenizer.name} …`"
+            )
+    training, evaluation = _split(index, job)
+    parts = {**indexes, job.data.train: training}
+    opened = [_samples(job, locations[location], part) for location, part in parts.items()]
+    return Sources(
+        samples=opened[0] if len(opened) == 1 else Blended(opened, list(job.data.shares.values()), job.seed),
+        held_out=_samples(job, locations[job.data.train], evaluation) if evaluation else None,
+        index=index,
+        identity={
+            "shards": [part.digest for part in parts.values()],
+            "shares": list(job.data.shares.values()),
+            "shuffle_shards": job.data.shuffle_shards,
+        },
+    )
+
+
+def _split(index: Index, job: Job) -> tuple[Index, Index | None]:
+    """The shards that are trained on, and those that are held out."""
+    held_out = job.evaluation.shards
+    if not held_out:
+        return index, None
+    if held_out >= len(index.shards):
+        raise UserError(
+            f"evaluation.shards is {held_out}, but {job.data.train} has {len(index.shards)} shards, which leaves "
+            "none to train on; hold out fewer, or prepare the data with a smaller --shard-bytes"
+        )
+    return (
+        index.model_copy(update={"shards": index.shards[:-held_out]}),
+        index.model_copy(update={"shards": index.shards[-held_out:]}),
+    )
+
+
+def _samples(job: Job, location: str, index: Index) -> Samples:
+    cache = None
+    if storage.is_s3(location):
+        cache = Cache(cache_directory(job), None if job.data.cache_gib is None else int(job.data.cache_gib * 2**30))
+    return Samples(location, index, job.data.sequence_length, job.seed, job.data.shuffle_shards, cache)
+
+
+def cache_directory(job: Job) -> Path:
+    """The directory of this host that shards from S3 are kept in."""
+    if job.data.cache:
+        return Path(job.data.cache)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "trainway" / "shards"
