@@ -57,7 +57,7 @@ def emulator_client(emulator: Emulator, service: str, region: str) -> Any:
 def test_an_example_is_deployed_unchanged_and_destroyed(example: Path, emulator: Emulator, tmp_path: Path) -> None:
     platform = load_platform(example)
     before = {resource["physical_id"] for resource in emulator.resources()}
-    cdk(emulator, "bootstrap", f"aws://123456789012/{platform.region}")
+    cdk(emulator, "bootstrap", f"aws://123456789012/{platform.region}", "--output", str(tmp_path / "bootstrap"))
     app = ["--context", f"platform={example}", "--output", str(tmp_path / "assembly")]
 
     # What `make deploy` does: stacks side by side, after one question.
@@ -97,7 +97,7 @@ def test_a_platform_moves_into_a_network_that_exists_and_out_of_it_again(emulato
     network = yaml.safe_load(printed)["network"]
     file.write_text(yaml.safe_dump(platform | {"network": {"cidr": "10.21.0.0/16", **network}}))
 
-    cdk(emulator, "bootstrap", "aws://123456789012/us-west-2")
+    cdk(emulator, "bootstrap", "aws://123456789012/us-west-2", "--output", str(tmp_path / "bootstrap"))
     app = ["--context", f"platform={file}", "--output", str(tmp_path / "assembly")]
     cdk(emulator, "deploy", "--all", "--require-approval=never", "--progress=events", *app)
     during = state_of(ec2, there)
@@ -137,7 +137,7 @@ def test_what_a_destroy_keeps_the_next_deploy_finds(emulator: Emulator, tmp_path
     platform = yaml.safe_load((ROOT / "platform.yaml").read_text()) | {"name": "phoenix"}
     file.write_text(yaml.safe_dump(platform))
     region = platform["region"]
-    cdk(emulator, "bootstrap", f"aws://123456789012/{region}")
+    cdk(emulator, "bootstrap", f"aws://123456789012/{region}", "--output", str(tmp_path / "bootstrap"))
     app = ["--context", f"platform={file}", "--output", str(tmp_path / "assembly")]
     deploy = ["deploy", "--all", "--import-existing-resources", "--require-approval=never", "--progress=events", *app]
     s3, ssm = emulator_client(emulator, "s3", region), emulator_client(emulator, "ssm", region)
@@ -186,7 +186,7 @@ def test_a_file_system_that_is_kept_is_there_for_the_next_platform(emulator: Emu
     environment = emulator.child_environment()
     printed = subprocess.run(adopt, env=environment, capture_output=True, text=True, check=True, cwd=ROOT).stdout
     platform["network"] |= yaml.safe_load(printed)["network"]
-    cdk(emulator, "bootstrap", "aws://123456789012/us-west-2")
+    cdk(emulator, "bootstrap", "aws://123456789012/us-west-2", "--output", str(tmp_path / "bootstrap"))
     deploy = ["deploy", "--all", "--import-existing-resources", "--require-approval=never", "--progress=events"]
     ssm = emulator_client(emulator, "ssm", "us-west-2")
 

@@ -32,7 +32,7 @@ def test_a_platform_file_becomes_a_trained_model(tmp_path: Path) -> None:
     found = re.search(r"loss ([\d.]+) → ([\d.]+) in 20 steps", ran.stdout)
     assert found and float(found[2]) < float(found[1]) - 1, ran.stdout[-1000:]
     assert re.search(r"\d+ checkpoint objects in the emulated S3", ran.stdout)
-    assert "s3://first-storage" in ran.stdout and "step-00000020" in ran.stdout
+    assert "s3://first-data-" in ran.stdout and "step-00000020" in ran.stdout
     assert "nothing behind them runs" in ran.stdout and "AWS::CodePipeline::Pipeline" in ran.stdout
 
     report = (run / "report.html").read_text(encoding="utf-8")
