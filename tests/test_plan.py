@@ -66,7 +66,7 @@ def test_the_plan_says_how_data_is_reached_and_what_stays(
 
 def test_the_plan_has_the_sum_behind_the_prefixes_of_checkpoints() -> None:
     text = printed(str(ROOT / "examples" / "hyperpod-eks-p5.yaml"))
-    sums = "1044 writers, 7 of its prefixes, on each at most 150 writers × 21 = 3150 of the 3500 requests a second"
+    sums = "532 writers, 4 of its prefixes, on each at most 133 writers × 21 = 2793 of the 3500 requests a second"
     assert sums in text
 
 

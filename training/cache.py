@@ -41,13 +41,16 @@ class Cache:
             yield path
 
     def _fetch(self, source: str, shard: Shard, path: Path) -> None:
-        self._make_room(shard.bytes)
-        unfinished = path.with_suffix(".part")
-        storage.download(source, unfinished)
-        if not storage.holds(str(unfinished), shard.bytes, shard.sha256):
-            unfinished.unlink()
-            raise UserError(f"{source}: its content is not what the index says. Prepare the data again")
-        unfinished.replace(path)
+        # One shard at a time, in requests side by side: two that came at once would both find the same room.
+        with (self.directory / "room.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            self._make_room(shard.bytes)
+            unfinished = path.with_suffix(".part")
+            storage.download(source, unfinished)
+            if not storage.holds(str(unfinished), shard.bytes, shard.sha256):
+                unfinished.unlink()
+                raise UserError(f"{source}: its content is not what the index says. Prepare the data again")
+            unfinished.replace(path)
 
     def _make_room(self, needed_bytes: int) -> None:
         """Deletes what was used longest ago, as far as nobody is about to use it."""

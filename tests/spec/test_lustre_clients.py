@@ -66,8 +66,12 @@ def test_efa_ends_at_the_zone(tmp_path: Path) -> None:
         platform(tmp_path, {"instance_type": "m7i.8xlarge", "max_count": 2}, there)
 
 
-def test_a_group_with_a_range_of_its_own_is_too_far_away() -> None:
-    asked = load_platform(ROOT / "examples" / "hyperpod-eks-p5.yaml")
+def test_a_group_with_a_range_of_its_own_is_too_far_away(tmp_path: Path) -> None:
+    written = yaml.safe_load((ROOT / "examples" / "hyperpod-eks-p5.yaml").read_text())
+    # More nodes than there is room for beside the file system.
+    written["node_groups"][0]["max_count"] = 128
+    (tmp_path / "platform.yaml").write_text(yaml.safe_dump(written))
+    asked = load_platform(tmp_path / "platform.yaml")
     (_, why) = transport(asked, asked.node_groups[0], CATALOGUE, plan_addresses(asked, CATALOGUE))
     assert why == "the file system is in 10.0.0.0/16, the nodes in 100.64.0.0/16"
 

@@ -158,7 +158,7 @@ def test_root_squash_is_set_by_a_stage_that_may_change_this_file_system_only(tmp
 def test_the_hand_off_tells_a_job_how_checkpoints_are_laid_out(tmp_path: Path) -> None:
     made = stacks_with(tmp_path, platform_with({}, "examples/hyperpod-eks-p5.yaml"))
     (hand_off,) = [p for p in resources(made["cluster"], "AWS::SSM::Parameter").values() if "hand-off" in p["Name"]]
-    assert '"checkpoints":{"prefixes":7,"part_bytes":67108864,"gbps_each":10}' in "".join(
+    assert '"checkpoints":{"prefixes":4,"part_bytes":67108864,"gbps_each":10}' in "".join(
         part for part in hand_off["Value"]["Fn::Join"][1] if isinstance(part, str)
     )
 
