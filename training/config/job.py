@@ -1,0 +1,162 @@
+"""The whole job file, and what its sections demand of each other."""
+
+from typing import Literal
+
+from pydantic import Field, ValidationInfo, field_validator
+from pydantic_core import PydanticCustomError
+
+from training.config.batch import Batch
+from training.config.checkpoint import Checkpoint
+from training.config.data import Data
+from training.config.evaluation import Evaluation
+from training.config.float8 import Float8
+from training.config.layout import Layout, layout_of
+from training.config.memory import Memory
+from training.config.optimizer import Optimizer, Schedule
+from training.config.parallel import Parallel
+from training.config.section import Section
+from training.config.variant import Variant
+
+
+class Job(Section):
+    """One training job."""
+
+    name: str = Field(
+        min_length=1,
+        # Short enough that an orchestrator can append a suffix within the 63 characters of a DNS label (RFC 1123).
+        max_length=50,
+        pattern=r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$",
+        description="Lower-case letters, digits and hyphens. Names the run and, by default, its checkpoints.",
+    )
+    nodes: int = Field(1, ge=1, description="Nodes; every accelerator of a node is used.")
+    model: Literal["tiny", "125m", "1b", "8x1b", "8b", "8b-slice8", "70b", "405b"] = Field(
+        description="A preset of training/presets.py. The vocabulary comes from the data."
+    )
+    variant: Variant = Field(Variant(), description="What is changed in the preset.")
+    data: Data
+    parallel: Parallel = Field(Parallel(), description="How the ranks are laid out.")
+    precision: Literal["fp32", "bf16", "fp16"] = Field(
+        "bf16",
+        description="Type of the matrix products; the weights and the reductions are fp32 in all. fp16 scales the "
+        "loss, and skips steps that overflow.",
+    )
+    float8: Float8 = Field(Float8(), description="Matrix products in float8.")
+    memory: Memory = Field(Memory(), description="What is computed again to save memory.")
+    compile: Literal["none", "inductor", "aot_eager"] = Field(
+        "none",
+        description="Backend of torch.compile, layer by layer. aot_eager makes no kernels: it tells whether a "
+        "difference comes from tracing.",
+    )
+    batch: Batch
+    steps: int = Field(ge=1, description="Optimizer steps of the whole job; the schedule ends here.")
+    optimizer: Optimizer = Field(Optimizer(), description="What makes a step of a gradient.")
+    schedule: Schedule = Field(Schedule(), description="The learning rate over the steps.")
+    evaluation: Evaluation = Field(Evaluation(), description="The loss on held-out shards.")
+    clip: float = Field(1.0, gt=0, description="Largest norm of the gradient; above it, the gradient is scaled down.")
+    seed: int = Field(0, ge=0, lt=2**32, description="Decides the initial weights and the order of the samples.")
+    checkpoint: Checkpoint = Field(Checkpoint(), description="When and where the state is kept.")
+    team: str | None = Field(None, min_length=1, description="Team of the platform file whose quota the job uses.")
+
+    @field_validator("float8")
+    @classmethod
+    def _float8_of_whole_matrices(cls, float8: Float8, info: ValidationInfo) -> Float8:
+        parallel = info.data.get("parallel")
+        if float8.recipe == "none" or parallel is None:
+            return float8
+        if parallel.tp != 1:
+            raise PydanticCustomError(
+                "float8_tp",
+                "recipe is {recipe}, but parallel.tp is {tp}, and products of divided matrices are not in float8",
+                {"recipe": float8.recipe, "tp": parallel.tp, "remedy": "set parallel.tp to 1, or recipe to none"},
+            )
+        if info.data.get("precision") != "bf16":
+            raise PydanticCustomError(
+                "float8_precision",
+                "recipe is {recipe}, but precision is {precision}",
+                {
+                    "recipe": float8.recipe,
+                    "precision": info.data.get("precision"),
+                    "remedy": "set precision to bf16, in which everything else is computed",
+                },
+            )
+        return float8
+
+    @field_validator("memory")
+    @classmethod
+    def _no_selection_among_travelling_tokens(cls, memory: Memory, info: ValidationInfo) -> Memory:
+        parallel = info.data.get("parallel")
+        if parallel is not None and parallel.ep > 1 and memory.activation_checkpointing == "selective":
+            raise PydanticCustomError(
+                "selective_experts",
+                "activation_checkpointing is selective, but parallel.ep is {ep}, and layers whose experts are on other "
+                "ranks are computed again as a whole",
+                {"ep": parallel.ep, "remedy": "use full or none"},
+            )
+        return memory
+
+    @field_validator("compile")
+    @classmethod
+    def _no_zero_bubble_of_compiled_layers(cls, compiler: str, info: ValidationInfo) -> str:
+        parallel = info.data.get("parallel")
+        if parallel is not None and parallel.pp != 1 and parallel.pp_schedule == "zero-bubble" and compiler != "none":
+            raise PydanticCustomError(
+                "compiled_zero_bubble",
+                "compile is {compiler}, but pp_schedule zero-bubble takes the backward pass apart, which a compiled "
+                "layer does not allow",
+                {"compiler": compiler, "remedy": "use pp_schedule interleaved, or compile none"},
+            )
+        return compiler
+
+    @field_validator("evaluation")
+    @classmethod
+    def _evaluation_without_a_pipeline(cls, evaluation: Evaluation, info: ValidationInfo) -> Evaluation:
+        parallel = info.data.get("parallel")
+        if parallel is not None and parallel.pp != 1 and evaluation.shards:
+            raise PydanticCustomError(
+                "evaluation_of_a_pipeline",
+                "shards is {shards}, but a pipeline (parallel.pp) runs no forward pass without a backward pass here",
+                {"shards": evaluation.shards, "remedy": "leave evaluation.shards out, or set parallel.pp to 1"},
+            )
+        return evaluation
+
+    # Beside the field and not after the whole model, so that it is reported together with problems elsewhere.
+    @field_validator("schedule")
+    @classmethod
+    def _warmup_ends(cls, schedule: Schedule, info: ValidationInfo) -> Schedule:
+        steps = info.data.get("steps")
+        if steps is not None and schedule.warmup_steps >= steps:
+            raise PydanticCustomError(
+                "warmup",
+                "a warm-up of {warmup_steps} steps does not end within a job of {steps}",
+                {"warmup_steps": schedule.warmup_steps, "steps": steps, "remedy": f"use at most {steps - 1}"},
+            )
+        if steps is not None and schedule.decay_steps and schedule.warmup_steps + schedule.decay_steps > steps:
+            raise PydanticCustomError(
+                "decay",
+                "a warm-up of {warmup_steps} steps and a decay of {decay_steps} do not fit into a job of {steps}",
+                {
+                    "warmup_steps": schedule.warmup_steps,
+                    "decay_steps": schedule.decay_steps,
+                    "steps": steps,
+                    "remedy": f"use a schedule.decay_steps of at most {steps - schedule.warmup_steps}",
+                },
+            )
+        return schedule
+
+    @property
+    def checkpoint_location(self) -> str:
+        """Where the checkpoints go, by the job file or by default."""
+        return self.checkpoint.location or f"s3:/checkpoints/{self.name}"
+
+    @property
+    def tokens_per_step(self) -> int:
+        """Tokens that one optimizer step learns from, over all ranks."""
+        return self.batch.global_ * self.data.sequence_length
+
+    def layout(self, world_size: int) -> Layout:
+        """The degrees for `world_size` ranks.
+
+        Raises:
+            ValueError: a number does not divide; the sentence says which, and what would.
+        """
+        return layout_of(self.parallel, self.batch, self.evaluation, world_size)

@@ -1,0 +1,42 @@
+"""Reading a job file, with every problem told in a sentence."""
+
+import os
+import sys
+from pathlib import Path
+from typing import Any, NoReturn
+
+import yaml
+from pydantic import ValidationError
+
+from training.config.job import Job
+
+
+def load(path: Path) -> Job:
+    """The job of a job file. Where the file is wrong, prints every problem to stderr and exits with status 2."""
+    try:
+        document = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        _refuse([f"cannot be read: {error}"], path)
+    except yaml.YAMLError as error:
+        _refuse([f"is not YAML: {error}"], path)
+    if not isinstance(document, dict):
+        _refuse(["is not a mapping of keys to values; see examples/jobs/tiny.yaml"], path)
+    try:
+        return Job.model_validate(document)
+    except ValidationError as error:
+        _refuse([_sentence(problem) for problem in error.errors(include_url=False)], path)
+
+
+def _sentence(problem: Any) -> str:
+    key = ".".join(str(part) for part in problem["loc"])
+    found = "" if problem["type"] == "missing" else f" (found {problem['input']!r})"
+    remedy = problem.get("ctx", {}).get("remedy")
+    return f"{key}: {problem['msg']}{found}" + (f"; {remedy}" if remedy else "")
+
+
+def _refuse(problems: list[str], path: Path) -> NoReturn:
+    # All ranks of a host read the same file, so one of them speaks for it.
+    if os.environ.get("LOCAL_RANK", "0") == "0":
+        for problem in problems:
+            print(f"{path}: {problem}", file=sys.stderr)
+    sys.exit(2)

@@ -1,0 +1,23 @@
+"""Where data and checkpoints are, as a job file writes it."""
+
+from typing import Annotated
+
+from pydantic import AfterValidator
+from pydantic_core import PydanticCustomError
+
+LOCATION_FORMS = "fsx:/path, s3:/path, s3://bucket/key or a plain path"
+
+
+def _known_location(location: str) -> str:
+    scheme, colon, rest = location.partition(":")
+    plain = not colon or "/" in scheme
+    in_a_bucket = scheme == "s3" and rest.startswith("//") and rest.count("/") >= 3 and rest[2] != "/"
+    below_a_root = scheme in ("fsx", "s3") and rest.startswith("/") and not rest.startswith("//")
+    if location.strip() and (plain or in_a_bucket or below_a_root):
+        return location
+    raise PydanticCustomError(
+        "location", "'{location}' is not a location", {"location": location, "remedy": f"write {LOCATION_FORMS}"}
+    )
+
+
+Location = Annotated[str, AfterValidator(_known_location)]

@@ -1,0 +1,51 @@
+"""`optimizer` and `schedule` of the job file."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, ValidationInfo, field_validator
+from pydantic_core import PydanticCustomError
+
+from training.config.section import Section
+
+
+class Optimizer(Section):
+    """AdamW (Loshchilov & Hutter, arXiv 1711.05101) or Muon. The betas and the decay are those of arXiv 2302.13971."""
+
+    name: Literal["adamw", "adamw-8bit", "muon"] = Field(
+        "adamw",
+        description="adamw-8bit keeps the moments of large matrices in 8 bits (torchao). muon makes the update of a "
+        "layer's matrices orthogonal and takes AdamW for the rest, with the learning rate and decay of AdamW for both.",
+    )
+    learning_rate: float = Field(3e-4, gt=0, description="Peak learning rate.")
+    betas: tuple[Annotated[float, Field(ge=0, lt=1)], Annotated[float, Field(ge=0, lt=1)]] = Field(
+        (0.9, 0.95), description="Decay rates of the first and second moment."
+    )
+    epsilon: float = Field(1e-8, gt=0, description="Added to the denominator.")
+    weight_decay: float = Field(
+        0.1, ge=0, description="Decoupled decay of the matrices; norms and embeddings are never decayed."
+    )
+    momentum: float = Field(0.95, ge=0, lt=1, description="Decay rate of Muon's momentum.")
+
+
+class Schedule(Section):
+    """Linear warm-up, then down to a floor at the last step: half a cosine, or a plateau and a short decay (WSD)."""
+
+    shape: Literal["cosine", "wsd"] = Field(
+        "cosine", description="cosine falls from the end of the warm-up on; wsd stays at the peak until decay_steps."
+    )
+    warmup_steps: int = Field(0, ge=0, description="Steps over which the learning rate rises to its peak.")
+    decay_steps: int | None = Field(
+        None, ge=1, description="Last steps over which wsd falls. Default: a fifth of the job's steps."
+    )
+    minimum_ratio: float = Field(0.1, ge=0, le=1, description="Learning rate of the last step over the peak.")
+
+    @field_validator("decay_steps")
+    @classmethod
+    def _only_of_wsd(cls, decay_steps: int | None, info: ValidationInfo) -> int | None:
+        if decay_steps is None or info.data.get("shape") == "wsd":
+            return decay_steps
+        raise PydanticCustomError(
+            "decay",
+            "a cosine has no decay_steps: it falls from the end of the warm-up on",
+            {"remedy": "leave decay_steps out, or set schedule.shape to wsd"},
+        )
