@@ -175,6 +175,18 @@ class Decoder(nn.Module):
         return F.linear(hidden, self.embed_tokens.weight)
 
 
+def materialise(model: Decoder, device: torch.device, offload: bool = False) -> None:
+    """Gives a model of the meta device its memory: weights that are still to be drawn or loaded, buffers of zeros.
+
+    A checkpoint fills the weights and only those buffers that are kept in it. With `offload` the weights are on the
+    host; the buffers, with which is computed where they are, never.
+    """
+    model.to_empty(device="cpu" if offload else device)
+    for module in model.modules():
+        for name, buffer in module.named_buffers(recurse=False):
+            setattr(module, name, torch.zeros_like(buffer, device=device))
+
+
 @torch.no_grad()
 def initialise(model: Decoder, seed: int) -> None:
     """Draws the weights, the same for every layout and world size on the same kind of device.
@@ -183,8 +195,6 @@ def initialise(model: Decoder, seed: int) -> None:
     The deviations are GPT-2's: 0.02, and less by sqrt(2 x layers) where a projection ends on the residual stream
     (https://github.com/openai/gpt-2; Radford et al. 2019, section 2.3).
     """
-    for buffer in model.buffers():
-        buffer.zero_()
     for name, parameter in model.named_parameters():
         if parameter.ndim == 1:
             parameter.fill_(1.0)

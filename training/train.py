@@ -39,7 +39,7 @@ from training.laps import Laps
 from training.locations import resolve
 from training.loss_scale import initial_scale, next_scale
 from training.metrics import Metrics, peak_memory
-from training.model import Decoder, initialise, rotary_cache
+from training.model import Decoder, initialise, materialise, rotary_cache
 from training.optimizer import learning_rate, make_optimizer, set_learning_rate
 from training.parallel import limits
 from training.parallel.apply import local_positions, parallelise
@@ -120,7 +120,7 @@ def train(job: Job, until_step: int | None = None, profile_steps: int | None = N
     context = context_group(layout, device) if layout.cp > 1 else None
     experts = expert_mesh(layout, device) if layout.ep > 1 else None
     stages = parallelise(model, job, layout, mesh, context, experts)
-    model.to_empty(device=device)
+    materialise(model, device)
     optimizer = make_optimizer(model, job.optimizer)
     positions = local_positions(job.data.sequence_length, job, context, device)
     rotary = rotary_cache(shape, job.data.sequence_length, device)[:, positions]

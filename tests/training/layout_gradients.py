@@ -20,7 +20,7 @@ from training.config import Job
 from training.laps import Laps
 from training.loss import cross_entropy
 from training.loss_scale import initial_scale
-from training.model import Decoder, initialise, rotary_cache
+from training.model import Decoder, initialise, materialise, rotary_cache
 from training.parallel import limits
 from training.parallel.apply import local_positions, parallelise
 from training.parallel.clipping import clip_gradients
@@ -80,7 +80,7 @@ def measured(job: Job) -> tuple[float, float, dict[str, torch.Tensor]]:
         model = Decoder(shape, VOCABULARY, job.memory.loss_chunks)
     experts = expert_mesh(layout, CPU) if layout.ep > 1 else None
     stages = parallelise(model, job, layout, mesh, context, experts)
-    model.to_empty(device=CPU)
+    materialise(model, CPU)
     initialise(model, job.seed)
     positions = local_positions(LENGTH, job, context, CPU)
     rotary = rotary_cache(shape, LENGTH)[:, positions]

@@ -14,7 +14,7 @@ from torch.distributed.tensor import DTensor
 from training import config
 from training.flops import flop_per_token, peak_flops
 from training.loss import chunked_cross_entropy, cross_entropy
-from training.model import Decoder, attention_mask, initialise, rotary_cache
+from training.model import Decoder, attention_mask, initialise, materialise, rotary_cache
 from training.parallel.fsdp import shard
 from training.presets import PRESETS, RotaryScaling, shape_of
 
@@ -195,7 +195,7 @@ def test_a_variant_changes_only_what_it_names() -> None:
 def test_sharding_changes_neither_the_weights_nor_the_logits() -> None:
     plain, sharded = built(), Decoder(TINY, 300).to("meta")
     shard(sharded, init_device_mesh("cpu", (1,)), "fp32")
-    sharded.to_empty(device="cpu")
+    materialise(sharded, torch.device("cpu"))
     initialise(sharded, 0)
     for name, weight in sharded.state_dict().items():
         assert isinstance(weight, DTensor)
