@@ -3,7 +3,7 @@
     torchrun --nproc-per-node 8 … -m training.train --config job.yaml [--until-step N] [--profile]
 
 What is not in the job file comes by environment: TRAINWAY_LOCATIONS (see `locations.py`) and TRAINWAY_RUN, the
-directory that gets the metrics (default: runs/<name of the job>).
+directory that gets the metrics (default: runs/<name of the job>). TRAINWAY_JOB is the job file where --config is not.
 
 A run always goes on from the newest complete checkpoint of its job, wherever it was interrupted. SIGTERM and SIGUSR1,
 sent to any rank or to torchrun, finish the step, write a checkpoint and exit with status 0; torchrun allows its
@@ -58,7 +58,15 @@ STEPS_BETWEEN_COLLECTIONS = 100
 def main() -> None:
     """The command line."""
     parser = argparse.ArgumentParser(prog="training.train", description="Train the model of a job file.")
-    parser.add_argument("--config", type=Path, required=True, metavar="JOB.yaml", help="the job file")
+    job_file = os.environ.get("TRAINWAY_JOB")
+    parser.add_argument(
+        "--config",
+        type=Path,
+        default=job_file,
+        required=job_file is None,
+        metavar="JOB.yaml",
+        help="the job file; default: what the environment's TRAINWAY_JOB names",
+    )
     parser.add_argument(
         "--until-step",
         type=int,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 import shutil
@@ -14,9 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from training.config import Job
+from trainway.launch.allocation import check_team
+from trainway.launch.environment import job_environment, platform_environment
 from trainway.launch.locations import local_roots
 from trainway.launch.logs import last_words
 from trainway.launch.run_directory import read_launch, recorded_launch
+from trainway.launch.training_command import logging_to, one_node, training_command
 from trainway.spec.errors import UsageError, usage_error
 from trainway.spec.handoff import HandOff
 
@@ -25,7 +27,7 @@ from trainway.spec.handoff import HandOff
 class LocalLaunch:
     """A job as this machine will run it: the command, and what it adds to the environment."""
 
-    command: list[str]
+    command: tuple[str, ...]
     environment: dict[str, str]
 
     def __str__(self) -> str:
@@ -43,40 +45,17 @@ def render_local(
     except ValueError as error:
         why, fix = str(error), "change --processes, or the job file"
         raise usage_error(f"{job.name} cannot run on {processes} processes", why=why, fix=fix) from None
-    if hand_off and hand_off.teams and job.team not in (None, *hand_off.teams):
-        raise usage_error(
-            f"{job.name} cannot run for the team {job.team}",
-            why=f"the platform {hand_off.platform} has no such team",
-            fix=f"use one of {', '.join(hand_off.teams)}",
-        )
-    threads = max(1, (os.cpu_count() or 1) // processes)
+    if hand_off:
+        check_team(job, hand_off)
     environment = {
-        "TRAINWAY_RUN": str(run),
-        "OMP_NUM_THREADS": str(threads),
-        # Without it a restarted job waits five minutes for addresses of dead workers: pytorch/pytorch#135712.
-        "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
+        **job_environment(run / "job.yaml", run),
+        **one_node(processes),
+        **logging_to(run / "logs", shown_ranks="0"),
+        "OMP_NUM_THREADS": str(max(1, (os.cpu_count() or 1) // processes)),
     }
     if hand_off:
-        # The S3 connector of the checkpoints does not look the Region up by itself.
-        environment["AWS_REGION"] = hand_off.region
-        environment["TRAINWAY_LOCATIONS"] = json.dumps(local_roots(job, hand_off), sort_keys=True)
-        environment["TRAINWAY_CHECKPOINTS"] = json.dumps(hand_off.checkpoints.model_dump(), sort_keys=True)
-    return LocalLaunch(
-        [
-            _torchrun(),
-            "--standalone",
-            f"--nproc-per-node={processes}",
-            f"--log-dir={run / 'logs'}",
-            "--redirects=3",
-            "--tee=3",
-            "--local-ranks-filter=0",
-            "-m",
-            "training.train",
-            f"--config={run / 'job.yaml'}",
-            *([f"--until-step={until_step}"] if until_step is not None else []),
-        ],
-        environment,
-    )
+        environment |= platform_environment(hand_off, local_roots(job, hand_off))
+    return LocalLaunch(training_command(until_step), environment)
 
 
 def run_local(launch: LocalLaunch, run: Path, *, target: str = "local") -> int:
@@ -91,7 +70,7 @@ def run_local(launch: LocalLaunch, run: Path, *, target: str = "local") -> int:
         (run / "logs" / "torchrun.log").open("a", encoding="utf-8") as log,
     ):
         process = subprocess.Popen(
-            launch.command,
+            (_torchrun(), *launch.command[1:]),
             env={**os.environ, **launch.environment},
             stderr=subprocess.PIPE,
             text=True,

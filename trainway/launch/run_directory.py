@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -37,12 +37,12 @@ def make_run_directory(job_file: Path, run: Path) -> None:
 
 @contextmanager
 def recorded_launch(
-    run: Path, target: str, command: list[str], environment: Mapping[str, str]
+    run: Path, target: str, command: Sequence[str], environment: Mapping[str, str]
 ) -> Iterator[dict[str, Any]]:
     """Keeps `launch.json` true while the job runs; the block fills in `exit_status`, or `stopped_by` as well."""
     record: dict[str, Any] = {
         "target": target,
-        "command": command,
+        "command": list(command),
         "environment": dict(environment),
         "started": _now(),
         "ended": None,

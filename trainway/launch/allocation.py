@@ -1,0 +1,91 @@
+"""The nodes that a job gets: of which group, how many, with how many ranks each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from training.config import Job, Layout
+from trainway.spec.catalogue import Catalogue
+from trainway.spec.errors import UsageError, usage_error
+from trainway.spec.handoff import HandOff, Nodes
+
+
+@dataclass(frozen=True)
+class Allocation:
+    """`nodes` nodes of `group`, with `ranks` training processes each, which have the parallel `layout` together."""
+
+    group: Nodes
+    nodes: int
+    ranks: int
+    layout: Layout
+
+    @property
+    def world_size(self) -> int:
+        """Ranks of all nodes."""
+        return self.nodes * self.ranks
+
+
+def allocate(job: Job, hand_off: HandOff, catalogue: Catalogue, group: str | None = None) -> Allocation:
+    """Nodes of the group of that name, or else of the first group with accelerators that is large enough.
+
+    Raises UsageError where there is no such group, the job is larger than it can become, or a degree of parallelism
+    does not divide: before anything is submitted.
+    """
+    chosen = _named(hand_off, group) if group else _large_enough(job, hand_off, catalogue)
+    if job.nodes > chosen.max_count:
+        raise _too_large(job, f"{chosen.name} of {hand_off.platform} has at most {chosen.max_count}")
+    ranks = _ranks(chosen, catalogue)
+    try:
+        layout = job.layout(job.nodes * ranks)
+    except ValueError as error:
+        raise usage_error(
+            f"{job.name} cannot run on {job.nodes} x {chosen.instance_type} with {ranks} ranks each",
+            why=str(error),
+            fix="change `nodes`, `parallel` or `batch` of the job file",
+        ) from None
+    return Allocation(chosen, job.nodes, ranks, layout)
+
+
+def check_team(job: Job, hand_off: HandOff) -> None:
+    """Raises UsageError where the job's team is none of the platform's, or has to be named and is not."""
+    if job.team is not None and job.team not in hand_off.teams:
+        raise usage_error(
+            f"{job.name} cannot run for the team {job.team}",
+            why=f"the platform {hand_off.platform} has no such team",
+            fix=f"use one of {', '.join(hand_off.teams)}" if hand_off.teams else "leave `team` out of the job file",
+        )
+
+
+def _named(hand_off: HandOff, name: str) -> Nodes:
+    found = next((group for group in hand_off.node_groups if group.name == name), None)
+    if found is None:
+        names = ", ".join(group.name for group in hand_off.node_groups)
+        raise usage_error(
+            f"there is no node group {name}", why=f"{hand_off.platform} has {names}", fix="name one of them"
+        )
+    return found
+
+
+def _large_enough(job: Job, hand_off: HandOff, catalogue: Catalogue) -> Nodes:
+    # Where no node has an accelerator, the platform is one that trains on processors.
+    accelerated = [group for group in hand_off.node_groups if catalogue[group.instance_type].accelerator]
+    groups = accelerated or list(hand_off.node_groups)
+    found = next((group for group in groups if group.max_count >= job.nodes), None)
+    if found is None:
+        largest = max(groups, key=lambda group: group.max_count)
+        why = f"the largest group of {hand_off.platform}, {largest.name}, has at most {largest.max_count}"
+        raise _too_large(job, why)
+    return found
+
+
+def _ranks(group: Nodes, catalogue: Catalogue) -> int:
+    # A deploy of before has not said it.
+    return group.ranks or catalogue[group.instance_type].ranks
+
+
+def _too_large(job: Job, why: str) -> UsageError:
+    return usage_error(
+        f"{job.name} asks for {job.nodes} nodes",
+        why=why,
+        fix="lower `nodes`, or raise the group's max_count and deploy",
+    )

@@ -1,0 +1,32 @@
+"""What a job is told by its environment, on every target: training/train.py and training/locations.py read it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import PurePath
+
+from trainway.spec.handoff import HandOff
+
+# Without it a restarted job waits five minutes for addresses of dead workers: pytorch/pytorch#135712.
+RESTARTABLE = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
+
+
+def job_environment(job_file: PurePath, run_directory: PurePath) -> dict[str, str]:
+    """Of any job: where its file is, and where its metrics go."""
+    return {"TRAINWAY_JOB": str(job_file), "TRAINWAY_RUN": str(run_directory), **RESTARTABLE}
+
+
+def platform_environment(hand_off: HandOff, roots: Mapping[str, str]) -> dict[str, str]:
+    """Of a job that uses a platform: `roots` is what its locations' schemes mean where it runs."""
+    return {
+        # The S3 connector of the checkpoints does not look the Region up by itself.
+        "AWS_REGION": hand_off.region,
+        "TRAINWAY_LOCATIONS": json.dumps(dict(roots), sort_keys=True),
+        "TRAINWAY_CHECKPOINTS": json.dumps(hand_off.checkpoints.model_dump(), sort_keys=True),
+    }
+
+
+def cluster_roots(hand_off: HandOff) -> dict[str, str]:
+    """The root of each scheme on the platform's own nodes, which have the file system mounted."""
+    return {"fsx": hand_off.file_system.mount_path, "s3": f"s3://{hand_off.bucket}"}

@@ -1,0 +1,51 @@
+"""The one command that every target runs, and what torchrun is told beside it.
+
+A target differs from another in where the job file is, in how many processes there are and in how they find each
+other. None of that is part of the command. The job looks for its file where TRAINWAY_JOB says, and torchrun reads each
+of its options from the environment as well, `--nnodes` from PET_NNODES (torch/distributed/argparse_util.py of PyTorch
+2.11 to 2.13). So a job that runs on a laptop is started on a thousand nodes by the very same words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import PurePath
+
+RENDEZVOUS_PORT = 29500
+"""torchrun's own default (torch/distributed/run.py)."""
+
+
+def training_command(until_step: int | None = None) -> tuple[str, ...]:
+    """What starts a node's processes."""
+    until = () if until_step is None else (f"--until-step={until_step}",)
+    return ("torchrun", "-m", "training.train", *until)
+
+
+def one_node(processes: int) -> dict[str, str]:
+    """torchrun's options for processes that are all on one machine."""
+    return {"PET_STANDALONE": "1", "PET_NPROC_PER_NODE": str(processes)}
+
+
+def many_nodes(nodes: int | str, processes: int, *, endpoint: str, run: str, max_restarts: int = 3) -> dict[str, str]:
+    """torchrun's options for a node of several, which meet at `endpoint`, host:port of the first of them.
+
+    `nodes` is their number, or `least:most` where the job may go on with fewer; `run` keeps two jobs apart that meet at
+    one place. Workers that die are started again on all nodes, `max_restarts` times, before the job fails.
+    """
+    return {
+        "PET_NNODES": str(nodes),
+        "PET_NPROC_PER_NODE": str(processes),
+        "PET_RDZV_BACKEND": "c10d",
+        "PET_RDZV_ENDPOINT": endpoint,
+        "PET_RDZV_ID": run,
+        # A busy node answers late: with less than this, nodes leave a rendezvous that they are part of.
+        "PET_RDZV_CONF": "read_timeout=60",
+        "PET_MAX_RESTARTS": str(max_restarts),
+    }
+
+
+def logging_to(directory: PurePath, *, shown_ranks: str | None = None) -> dict[str, str]:
+    """torchrun's options for a file per rank below `directory`, beside what is shown: all ranks, or `shown_ranks`."""
+    shown: Mapping[str, str] = {} if shown_ranks is None else {"PET_LOCAL_RANKS_FILTER": shown_ranks}
+    # 3 is both stdout and stderr.
+    return {"PET_LOG_DIR": str(directory), "PET_REDIRECTS": "3", "PET_TEE": "3", **shown}
