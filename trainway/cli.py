@@ -172,7 +172,7 @@ def launch(
         print(launched)
         return
     make_run_directory(job_file, directory)
-    exit_status = run_local(launched, directory, target=target)
+    exit_status = run_local(launched, directory)
     if exit_status != 0:
         print(job_failed(directory, exit_status), file=sys.stderr)
         raise typer.Exit(exit_status)

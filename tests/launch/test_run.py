@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +11,9 @@ from typing import Any
 import pytest
 
 from tests.launch.conftest import write_job
+from trainway.launch import watch_local
+from trainway.launch.run_directory import read_launch, record_submission, runs_below
+from trainway.launch.target import Phase, State
 
 ROOT = Path(__file__).parents[2]
 
@@ -90,9 +92,37 @@ def test_a_launch_that_is_stopped_leaves_a_checkpoint_and_says_how_to_go_on(corp
     assert process.stdout is not None
     for line in process.stdout:
         if "step=3/" in line:
-            process.send_signal(signal.SIGTERM)
             break
+    handle = read_launch(run)["handle"]
+    assert watch_local.state(handle).phase is Phase.RUNNING
+    followed = watch_local.logs(handle, follow=True)
+    assert any(line.startswith("[0 0] ") and "step=3/" in line for line in followed)
+    watch_local.stop(handle)
+    # Both ranks' lines come until the job has ended, and then no more.
+    assert {line.split("] ")[0] for line in followed} <= {"[0 0", "[0 1"}
     _, error = process.communicate(timeout=60)
+    assert watch_local.state(handle) == State(Phase.STOPPED, "SIGTERM")
     assert "the job was stopped by SIGTERM" in error and f"--run {run}" in error
     assert list((tmp_path / "ckpt").glob("step-*/.metadata"))
     assert json.loads((run / "launch.json").read_text())["stopped_by"] == "SIGTERM"
+
+
+def test_a_launcher_that_is_gone_has_failed_and_nobody_else_is_stopped_for_it(tmp_path: Path) -> None:
+    sleeper = subprocess.Popen(["sleep", "60"])
+    handle = {"run": str(tmp_path), "pid": str(sleeper.pid), "started_at": "Thu Jan  1 00:00:00 1970"}
+    record_submission(tmp_path, "local", handle, {})
+    try:
+        assert watch_local.state(handle).phase is Phase.FAILED
+        watch_local.stop(handle)
+        assert sleeper.poll() is None, "its number was used again by another process"
+    finally:
+        sleeper.kill()
+        sleeper.wait()
+
+
+def test_runs_are_listed_newest_first(tmp_path: Path) -> None:
+    for name, started in {"old": "2026-11-20", "new": "2026-11-21"}.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "launch.json").write_text(json.dumps({"started": started}))
+    (tmp_path / "no-run").mkdir()
+    assert [run.name for run in runs_below(tmp_path)] == ["new", "old"]

@@ -19,6 +19,7 @@ from trainway.launch.locations import local_roots
 from trainway.launch.logs import last_words
 from trainway.launch.run_directory import read_launch, recorded_launch
 from trainway.launch.training_command import logging_to, one_node, training_command
+from trainway.launch.watch_local import handle_of
 from trainway.spec.errors import UsageError, usage_error
 from trainway.spec.handoff import HandOff
 
@@ -58,7 +59,7 @@ def render_local(
     return LocalLaunch(training_command(until_step), environment)
 
 
-def run_local(launch: LocalLaunch, run: Path, *, target: str = "local") -> int:
+def run_local(launch: LocalLaunch, run: Path) -> int:
     """Runs it to its end and returns its exit status; SIGTERM and Ctrl-C reach the job, which then saves itself.
 
     What rank 0 writes is shown as it comes. What torchrun itself writes, a page of its own traceback for every failure
@@ -66,7 +67,7 @@ def run_local(launch: LocalLaunch, run: Path, *, target: str = "local") -> int:
     """
     (run / "logs").mkdir(parents=True, exist_ok=True)
     with (
-        recorded_launch(run, target, launch.command, launch.environment) as record,
+        recorded_launch(run, handle_of(run), launch.command, launch.environment) as record,
         (run / "logs" / "torchrun.log").open("a", encoding="utf-8") as log,
     ):
         process = subprocess.Popen(

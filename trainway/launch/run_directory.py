@@ -37,11 +37,12 @@ def make_run_directory(job_file: Path, run: Path) -> None:
 
 @contextmanager
 def recorded_launch(
-    run: Path, target: str, command: Sequence[str], environment: Mapping[str, str]
+    run: Path, handle: Mapping[str, str], command: Sequence[str], environment: Mapping[str, str]
 ) -> Iterator[dict[str, Any]]:
-    """Keeps `launch.json` true while the job runs; the block fills in `exit_status`, or `stopped_by` as well."""
+    """Keeps `launch.json` true while a job runs here; the block fills in `exit_status`, or `stopped_by` as well."""
     record: dict[str, Any] = {
-        "target": target,
+        "target": "local",
+        "handle": dict(handle),
         "command": list(command),
         "environment": dict(environment),
         "started": _now(),
@@ -54,6 +55,17 @@ def recorded_launch(
     finally:
         record["ended"] = _now()
         _write(run, record)
+
+
+def record_submission(run: Path, target: str, handle: Mapping[str, str], options: Mapping[str, Any]) -> None:
+    """Writes down where a run was submitted to, how it is found there, and the options that it was launched with."""
+    _write(run, {"target": target, "handle": dict(handle), "options": dict(options), "started": _now(), "ended": None})
+
+
+def runs_below(directory: Path) -> list[Path]:
+    """The directories of the runs that were launched from here, the newest first."""
+    found = [path.parent for path in directory.glob("*/launch.json")]
+    return sorted(found, key=lambda run: str(read_launch(run)["started"]), reverse=True)
 
 
 def read_launch(run: Path) -> dict[str, Any]:
