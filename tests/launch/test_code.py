@@ -1,0 +1,125 @@
+"""Code that was changed here is what the job runs there, without a new image."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import boto3
+import pytest
+
+from trainway.emulator import Emulator, running
+from trainway.launch import code
+from trainway.spec.errors import UsageError
+from trainway.spec.handoff import HandOff
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def package(tmp_path: Path) -> Path:
+    directory = tmp_path / "mine"
+    (directory / "package" / "__pycache__").mkdir(parents=True)
+    (directory / "package" / "__init__.py").write_text("WHERE = 'synced'\n")
+    (directory / "package" / "__pycache__" / "old.pyc").write_text("")
+    (directory / "tool").write_text("#!/bin/sh\n")
+    (directory / "tool").chmod(0o755)
+    return directory
+
+
+@pytest.fixture(scope="module")
+def emulator() -> Iterator[Emulator]:
+    with running() as started:
+        yield started
+
+
+def fetched(archive: Path | str, directory: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "training.synced_code", str(archive), str(directory)]
+    return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
+
+
+def test_equal_code_is_one_archive_whenever_it_was_written(package: Path) -> None:
+    first = code.pack(package)
+    os.utime(package / "tool", (0, 0))
+    assert code.pack(package) == first
+    assert hashlib.sha256(first[0]).hexdigest() == first[1]
+    (package / "tool").chmod(0o644)
+    assert code.pack(package)[1] != first[1]
+
+
+def test_what_git_ignores_stays_here(package: Path) -> None:
+    subprocess.run(["git", "init", "-q", str(package)], check=True)
+    plain = code.pack(package)[1]
+    (package / "data.bin").write_text("large")
+    assert code.pack(package)[1] != plain, "what is not committed yet goes along"
+    (package / ".gitignore").write_text("data.bin\n.gitignore\n")
+    assert code.pack(package)[1] == plain
+
+
+def test_synced_code_is_found_before_the_images_own(package: Path, tmp_path: Path) -> None:
+    archive, digest = code.pack(package)
+    (tmp_path / f"{digest}.tar.gz").write_bytes(archive)
+    for _ in range(2):
+        done = fetched(tmp_path / f"{digest}.tar.gz", tmp_path / "node")
+        assert done.returncode == 0, done.stderr
+    directory = Path(done.stdout.strip())
+    assert [path.name for path in (tmp_path / "node").iterdir()] == [digest]
+    assert os.access(directory / "tool", os.X_OK)
+    asked = [sys.executable, "-c", "import package; print(package.WHERE)"]
+    assert subprocess.check_output(asked, env={**os.environ, "PYTHONPATH": str(directory)}, text=True) == "synced\n"
+
+
+def test_an_archive_that_was_changed_is_refused(package: Path, tmp_path: Path) -> None:
+    archive, digest = code.pack(package)
+    (tmp_path / f"{digest}.tar.gz").write_bytes(archive + b"\0")
+    done = fetched(tmp_path / f"{digest}.tar.gz", tmp_path / "node")
+    assert done.returncode == 2 and "SHA-256 is" in done.stderr and "Traceback" not in done.stderr
+    absent = fetched(tmp_path / "absent.tar.gz", tmp_path / "node")
+    assert absent.returncode == 2 and "trainway sync" in absent.stderr
+    assert not (tmp_path / "node").exists()
+
+
+def test_code_goes_through_the_platforms_bucket_once(
+    package: Path, tmp_path: Path, hand_off: HandOff, emulator: Emulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in emulator.environment().items():
+        monkeypatch.setenv(name, value)
+    s3 = boto3.client("s3", region_name=hand_off.region)
+    s3.create_bucket(Bucket=hand_off.bucket, CreateBucketConfiguration={"LocationConstraint": "us-west-2"})
+    s3.put_bucket_versioning(Bucket=hand_off.bucket, VersioningConfiguration={"Status": "Enabled"})
+    locations = {code.sync(package, hand_off) for _ in range(2)}
+    assert len(locations) == 1
+    assert len(s3.list_object_versions(Bucket=hand_off.bucket)["Versions"]) == 1
+    done = fetched(locations.pop(), tmp_path / "node")
+    assert (Path(done.stdout.strip()) / "package/__init__.py").read_text() == "WHERE = 'synced'\n"
+
+
+@pytest.mark.parametrize(
+    ("files", "why"),
+    [
+        ({}, "no Python file"),
+        ({"a.py": 1, "weights.bin": code.MOST_BYTES}, r"more than 64; the largest is .*weights\.bin"),
+    ],
+)
+def test_what_is_no_code_is_refused_by_name(files: dict[str, int], why: str, tmp_path: Path) -> None:
+    for name, length in files.items():
+        with (tmp_path / name).open("wb") as file:
+            file.truncate(length)
+    with pytest.raises(UsageError, match=why):
+        code.pack(tmp_path)
+    with pytest.raises(UsageError, match="no such directory"):
+        code.pack(tmp_path / "absent")
+
+
+def test_a_bucket_that_cannot_be_written_to_is_explained(
+    package: Path, hand_off: HandOff, emulator: Emulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in emulator.environment().items():
+        monkeypatch.setenv(name, value)
+    absent = hand_off.model_copy(update={"bucket": "absent-bucket"})
+    with pytest.raises(UsageError, match=r"NoSuchBucket[\s\S]*s3:PutObject on s3://absent-bucket/runs/code"):
+        code.sync(package, absent)
