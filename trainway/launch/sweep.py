@@ -1,0 +1,106 @@
+"""A job once for each point of a grid of its keys."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+from pydantic import ValidationError
+
+from training.config import Job
+from trainway.spec.errors import usage_error
+
+# A slip of the keyboard in a range costs more than any sweep is worth.
+MOST_JOBS = 256
+
+
+@dataclass(frozen=True)
+class Point:
+    """One job of a sweep: its file's text, and what it has of its own."""
+
+    job: Job
+    text: str
+    changes: Mapping[str, Any]
+
+
+def sweep(text: str, axes: Sequence[str]) -> list[Point]:
+    """The jobs of a sweep over a job file's text; an axis is `key=value,value…`, such as `batch.global=256,512`.
+
+    Each is called after the job with a number behind, and so has checkpoints of its own; where the file says where
+    they go, that gets the number as well. Raises UsageError for an axis that cannot be read, a value that the job file
+    does not take, or more jobs than MOST_JOBS.
+    """
+    document = yaml.safe_load(text)
+    values = dict(_axis(axis) for axis in axes)
+    count = math.prod(len(each) for each in values.values())
+    if count > MOST_JOBS:
+        raise usage_error(
+            f"a sweep of {' x '.join(str(len(each)) for each in values.values())} = {count} jobs",
+            why=f"that is more than {MOST_JOBS}",
+            fix="sweep fewer values, or one key after the other",
+        )
+    points = []
+    for number, chosen in enumerate(itertools.product(*values.values())):
+        changes = dict(zip(values, chosen, strict=True))
+        points.append(_point(document, changes, f"-{number:0{len(str(count - 1))}d}"))
+    return points
+
+
+def _axis(axis: str) -> tuple[str, list[Any]]:
+    key, equals, listed = axis.partition("=")
+    try:
+        # As a flow sequence of YAML, so that a value is what it would be in the file, lists and mappings too.
+        values = yaml.safe_load(f"[{listed}]")
+    except yaml.YAMLError:
+        values = []
+    if not (key and equals and values):
+        raise usage_error(
+            f"--sweep {axis} cannot be read",
+            why="it is not a key, `=` and values with commas between them",
+            fix="for example --sweep optimizer.learning_rate=1e-4,3e-4",
+        )
+    if key == "name":
+        raise usage_error(f"--sweep {axis}", why="each job gets a name of its own", fix="sweep another key")
+    # YAML 1.1 reads 1e-4 as text, because it has no dot.
+    return key, [_number(value) for value in values]
+
+
+def _number(value: Any) -> Any:
+    try:
+        return float(value) if isinstance(value, str) else value
+    except ValueError:
+        return value
+
+
+def _point(document: Mapping[str, Any], changes: Mapping[str, Any], suffix: str) -> Point:
+    changed = copy.deepcopy(dict(document))
+    for key, value in changes.items():
+        _set(changed, key, value)
+    changed["name"] = f"{changed.get('name', '')}{suffix}"
+    checkpoint = changed.get("checkpoint")
+    if isinstance(checkpoint, dict) and "location" in checkpoint:
+        checkpoint["location"] = f"{checkpoint['location']}{suffix}"
+    try:
+        job = Job.model_validate(changed)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        key = ".".join(map(str, first["loc"]))
+        remedy = first.get("ctx", {}).get("remedy", "change the sweep or the job file")
+        shown = ", ".join(f"{name}={value}" for name, value in changes.items())
+        raise usage_error(f"the job with {shown} is no job", why=f"{key}: {first['msg']}", fix=remedy) from None
+    return Point(job, yaml.safe_dump(changed, sort_keys=False), changes)
+
+
+def _set(document: dict[str, Any], key: str, value: Any) -> None:
+    *sections, last = key.split(".")
+    for section in sections:
+        inner = document.setdefault(section, {})
+        if not isinstance(inner, dict):
+            raise usage_error(f"--sweep {key}", why=f"{section} of the job file is no section", fix="name another key")
+        document = inner
+    document[last] = value
