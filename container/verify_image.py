@@ -104,11 +104,10 @@ def cuda_faults(cuda: str, nccl: str) -> list[str]:
     return [f"{name} is {is_}, expected {want}" for name, (is_, want) in found.items() if is_ != want]
 
 
-def transformer_engine_faults(expected: str, cuda: str) -> list[str]:
-    """Returns what is wrong with Transformer Engine and its parts; nothing where `expected` is empty."""
+def package_faults(names: Sequence[str], expected: str) -> list[str]:
+    """Returns which packages have another version."""
     faults = []
-    core = f"transformer_engine_cu{cuda.partition('.')[0]}"
-    for name in ("transformer_engine", core, "transformer_engine_torch") if expected else ():
+    for name in names:
         try:
             found = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
@@ -118,11 +117,31 @@ def transformer_engine_faults(expected: str, cuda: str) -> list[str]:
     return faults
 
 
+def transformer_engine_faults(expected: str, cuda: str) -> list[str]:
+    """Returns what is wrong with Transformer Engine and its parts; nothing where `expected` is empty."""
+    core = f"transformer_engine_cu{cuda.partition('.')[0]}"
+    parts = ("transformer_engine", core, "transformer_engine_torch")
+    return package_faults(parts, expected) if expected else []
+
+
+def nemo_faults(expected: str, run: Run = run) -> list[str]:
+    """Returns what is wrong with NeMo AutoModel; nothing where `expected` is empty.
+
+    Its command has to know its options, for which it imports its recipes' configuration, and no kernel.
+    """
+    if not expected:
+        return []
+    faults = package_faults(("nemo-automodel",), expected)
+    if not faults and "usage: automodel" not in run(["automodel", "--help"]):
+        faults.append("automodel does not start")
+    return faults
+
+
 def main() -> int:
     """Prints every fault and returns how the build should go on: 0, or 1 with at least one fault."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("variant", choices=("cuda", "neuron", "cpu"))
-    for option in ("--libfabric", "--aws-ofi-nccl", "--cuda", "--nccl", "--pytorch", "--transformer-engine"):
+    for option in ("--libfabric", "--aws-ofi-nccl", "--cuda", "--nccl", "--pytorch", "--transformer-engine", "--nemo"):
         parser.add_argument(option, required=True, metavar="VERSION", help="empty where the variant has none")
     wanted = parser.parse_args()
     if wanted.variant == "cuda":
@@ -134,6 +153,7 @@ def main() -> int:
             *cuda_faults(wanted.cuda, wanted.nccl),
             *nccl_test_faults(),
             *transformer_engine_faults(wanted.transformer_engine, wanted.cuda),
+            *nemo_faults(wanted.nemo),
         ]
     elif wanted.variant == "neuron":
         faults = [*provider_faults(), *neuron_faults()]

@@ -8,7 +8,14 @@ from pathlib import Path
 # The Dockerfile's arguments, which the deploy chooses: container/versions.yaml is in the image as far as they say.
 ARGUMENTS = "image.json"
 # A change elsewhere must not rebuild an image. The base is the stages up to the last one that needs the internet.
-_BASE = ("container/Dockerfile", "container/Dockerfile.dockerignore", "constraints.txt", "pyproject.toml", ARGUMENTS)
+_BASE = (
+    "container/Dockerfile",
+    "container/Dockerfile.dockerignore",
+    "container/requirements",
+    "constraints.txt",
+    "pyproject.toml",
+    ARGUMENTS,
+)
 PARTS = {
     "image": (*_BASE, "container/verify_image.py", "training"),
     "base_image": _BASE,

@@ -79,6 +79,10 @@ assert Path(os.environ["CUDA_HOME"]).is_dir()
 assert all(Path(place).is_dir() for place in os.environ["CPLUS_INCLUDE_PATH"].split(":"))
 setup(name="transformer_engine_torch", version="VERSION", py_modules=[])
 """
+AUTOMODEL = """\
+def main():
+    print("usage: automodel [-h] <config.yaml>")
+"""
 TORCHRUN = """\
 def main():
     print("usage: torchrun [-h] [--nnodes NNODES] training_script")
@@ -207,7 +211,7 @@ def torch_wheel(index: Path, version: str, *, cuda: str, nccl: str) -> Path:
 def transformer_engine(index: Path, version: str) -> dict[str, str]:
     """Its package, its core and the sources of its part for PyTorch; returns the checksums as a matrix states them."""
     package = wheel(index, "transformer_engine", version, {"transformer_engine/__init__.py": ""})
-    core = wheel(index, "transformer_engine_cu13", version, {})
+    core = wheel(index, "transformer_engine_cu13", version, {}, "Requires-Dist: einops\n")
     stem = f"transformer_engine_torch-{version}"
     sources = index / "transformer-engine-torch" / f"{stem}.tar.gz"
     sources.parent.mkdir()
@@ -223,6 +227,26 @@ def transformer_engine(index: Path, version: str) -> dict[str, str]:
             entry.size = len(text)
             tar.addfile(entry, io.BytesIO(text.encode()))
     return {"sha256": sha256(package), "core_sha256": sha256(core), "torch_sha256": sha256(sources)}
+
+
+def nemo(index: Path, version: str) -> list[Path]:
+    """The command of NeMo AutoModel, which the image is asserted to have, and a package that it requires."""
+    required = wheel(index, "transformers", "5.18.0", {"transformers/__init__.py": ""})
+    entry_points = "[console_scripts]\nautomodel = nemo_automodel:main\n"
+    files = {
+        "nemo_automodel/__init__.py": AUTOMODEL,
+        f"nemo_automodel-{version}.dist-info/entry_points.txt": entry_points,
+    }
+    return [wheel(index, "nemo-automodel", version, files, "Requires-Dist: transformers==5.18.0\n"), required]
+
+
+def requirements(file: Path, wheels: Sequence[Path]) -> None:
+    """A list as container/lock.py writes it."""
+    lines = []
+    for each in wheels:
+        name, version, *_ = each.name.split("-")
+        lines.append(f"{name.replace('_', '-')}=={version} \\\n    --hash=sha256:{sha256(each)}\n")
+    file.write_text("".join(lines))
 
 
 def real_wheels(index: Path, wanted: Sequence[str]) -> None:

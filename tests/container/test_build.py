@@ -24,7 +24,7 @@ from trainway.spec.catalogue import load_catalogue
 from trainway.spec.image_build import build_arguments
 from trainway.spec.loader import load_versions
 from trainway.spec.platform import Platform
-from trainway.spec.versions import VERSIONS_FILE
+from trainway.spec.versions import VERSIONS_FILE, requirements_of
 
 ROOT = Path(__file__).resolve().parents[2]
 REGISTRY = "111122223333.dkr.ecr.us-west-2.amazonaws.com"
@@ -33,8 +33,8 @@ PINS = dict(line.split("==") for line in (ROOT / "constraints.txt").read_text().
 # `training.config` is imported while the image is built.
 IMPORTED = ("annotated-types", "pydantic", "pydantic_core", "PyYAML", "typing-inspection", "typing_extensions")
 # What a package of sources is built with.
-BUILDERS = ("packaging", "setuptools", "wheel")
-NAMES = ("boto3", "numpy", "s3torchconnector", "tensorboard", "tokenizers")
+BUILDERS = (f"packaging=={PINS['packaging']}", "setuptools", "wheel")
+NAMES = ("boto3", "numpy", "s3torchconnector", "safetensors", "tensorboard", "tokenizers")
 BASE, DEVEL = "localhost/base:1", "localhost/devel:1"
 GROUPS = {"cuda": "p5.48xlarge", "cpu": "m7i.8xlarge", "neuron": "trn1.32xlarge"}
 
@@ -93,7 +93,9 @@ class Yard:
     root: Path
     url: str
     arguments: dict[str, dict[str, str]]
+    # What differs where the platform asks for an add-on.
     transformer_engine: dict[str, str]
+    nemo: dict[str, str]
 
     @property
     def torch(self) -> str:
@@ -183,12 +185,14 @@ def yard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
     (root / "storage.conf").write_text(
         f'[storage]\ndriver = "overlay"\ngraphroot = "{root}/store"\nrunroot = "{root}/run"\n'
     )
-    pinned = _published(site)
+    pinned = _published(site, root / "container/requirements")
     with stand_ins.served(site) as url:
         arguments = {variant: _arguments(variant, url, pinned, root) for variant in GROUPS}
-        with_engine = _arguments("cuda", url, pinned, root, add=["transformer-engine"])
-        engine = {name: value for name, value in with_engine.items() if arguments["cuda"][name] != value}
-        yard = Yard(root, url, arguments, engine)
+        engine, nemo = (
+            dict(_arguments("cuda", url, pinned, root, add=[each]).items() - arguments["cuda"].items())
+            for each in ("transformer-engine", "nemo")
+        )
+        yard = Yard(root, url, arguments, engine, nemo)
         try:
             _bases(yard)
             yield yard
@@ -198,9 +202,13 @@ def yard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
             shutil.rmtree(root / "store")
 
 
-def _published(site: Path) -> dict[str, dict[str, str]]:
-    """Makes what is served, at the versions of the matrix; returns the checksums by what the matrix calls them."""
+def _published(site: Path, requirements: Path) -> dict[str, dict[str, str]]:
+    """Makes what is served, at the versions of the matrix, and the lists of what its add-ons require.
+
+    Returns the checksums by what the matrix calls them.
+    """
     versions = load_versions()
+    engine, nemo = versions.transformer_engine[0].version, versions.nemo[0].version
     [plugin, wheel] = versions.aws_ofi_nccl[0], versions.pytorch[0]
     installer, tests = site / "efa.tar.gz", site / "nccl-tests.tar.gz"
     (site / "work").mkdir()
@@ -216,11 +224,14 @@ def _published(site: Path) -> dict[str, dict[str, str]]:
         stand_ins.wheel(index, name, PINS[name], {f"{name}.py": ""}, extra)
     stand_ins.wheel(index, "ninja", "1.13.0", {})
     stand_ins.real_wheels(index, [*(f"{name}=={PINS[name]}" for name in IMPORTED), *BUILDERS])
+    required = [stand_ins.wheel(index, "einops", "0.8.2", {})]
+    stand_ins.requirements(requirements / requirements_of("transformer-engine", engine), required)
+    stand_ins.requirements(requirements / requirements_of("nemo", nemo), stand_ins.nemo(index, nemo))
     return {
         "efa_installers": {"sha256": stand_ins.sha256(installer)},
         "nccl_tests": {"sha256": stand_ins.sha256(tests)},
         "pytorch": {"sha256": stand_ins.sha256(torch)},
-        "transformer_engine": stand_ins.transformer_engine(index, versions.transformer_engine[0].version),
+        "transformer_engine": stand_ins.transformer_engine(index, engine),
     }
 
 
@@ -329,6 +340,7 @@ def test_its_labels_are_the_matrix(built: Yard):
         "trainway.cuda": arguments["CUDA_VERSION"],
         "trainway.nccl": arguments["NCCL_VERSION"],
         "trainway.nccl-tests": arguments["NCCL_TESTS_VERSION"],
+        "trainway.nemo": "",
         "trainway.pytorch": arguments["PYTORCH_VERSION"],
         "trainway.transformer-engine": "",
     }
@@ -401,6 +413,44 @@ def test_transformer_engine_is_compiled_and_checked(built: Yard):
     assert built.configuration("engine")["Labels"]["trainway.transformer-engine"] == version
     other = built.image("engine-other", arguments | {"TRANSFORMER_ENGINE_TORCH_SHA256": "0" * 64})
     assert "DO NOT MATCH THE HASHES" in other.stdout + other.stderr
+
+
+def test_nemo_is_installed_from_its_list_and_started(built: Yard):
+    arguments = built.arguments["cuda"] | built.nemo
+    done = built.image("nemo", arguments)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert built.inside("nemo", "automodel").startswith("usage: automodel")
+    labels = built.configuration("nemo")["Labels"]
+    assert (labels["trainway.nemo"], labels["trainway.transformer-engine"]) == (arguments["NEMO_VERSION"], "")
+
+
+def test_nemo_and_transformer_engine_are_in_one_image(built: Yard):
+    done = built.image("both", built.arguments["cuda"] | built.transformer_engine | built.nemo)
+    assert done.returncode == 0, done.stdout + done.stderr
+    read = "import importlib.metadata as m; print(m.version('transformer_engine_torch'), m.version('nemo-automodel'))"
+    versions = load_versions()
+    found = built.inside("both", "python", "-c", read).split()
+    assert found == [versions.transformer_engine[0].version, versions.nemo[0].version]
+
+
+FAULTY_LISTS = {
+    "another-checksum": ("s/sha256:.\\{8\\}/sha256:00000000/", "DO NOT MATCH THE HASHES"),
+    "a-package-left-out": ("/^transformers/,+1d", "nemo-automodel 0.7.0 requires transformers, which is not installed"),
+}
+
+
+@pytest.mark.parametrize("name", FAULTY_LISTS)
+def test_a_list_of_nemo_that_is_not_what_is_published_or_not_whole_fails_the_build(built: Yard, name: str):
+    file = built.root / "container/requirements" / requirements_of("nemo", built.nemo["NEMO_VERSION"])
+    right = file.read_text()
+    edit, says = FAULTY_LISTS[name]
+    built.command("sed", "--in-place", edit, str(file))
+    try:
+        done = built.image(name, built.arguments["cuda"] | built.nemo)
+    finally:
+        file.write_text(right)
+    assert done.returncode != 0
+    assert says in done.stdout + done.stderr
 
 
 def test_an_image_for_neuron_keeps_what_its_base_has(built: Yard):

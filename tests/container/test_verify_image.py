@@ -99,6 +99,14 @@ def test_nccls_tests_are_there_and_find_what_they_link_to(tmp_path: Path):
     assert verify_image.nccl_test_faults(test, run) == [f"{test} cannot find libnccl.so.2"]
 
 
+def test_nemo_is_asserted_where_it_was_asked_for(monkeypatch: pytest.MonkeyPatch):
+    assert verify_image.nemo_faults("") == []
+    assert verify_image.nemo_faults("0.7.0") == ["nemo-automodel is not installed, expected 0.7.0"]
+    monkeypatch.setattr(verify_image.importlib.metadata, "version", lambda _: "0.7.0")
+    assert verify_image.nemo_faults("0.7.0", answers(automodel="usage: automodel [-h] <config.yaml>\n")) == []
+    assert verify_image.nemo_faults("0.7.0", answers(automodel="")) == ["automodel does not start"]
+
+
 def test_transformer_engine_is_asserted_where_it_was_asked_for():
     assert verify_image.transformer_engine_faults("", "13.0") == []
     assert verify_image.transformer_engine_faults("2.20.2", "13.0") == [

@@ -25,7 +25,7 @@ MATRIX = VERSIONS_FILE.read_text(encoding="utf-8")
 VERSIONS = yaml.safe_load(MATRIX)
 PUBLISHED = [
     entry
-    for key in ("images", "efa_installers", "aws_ofi_nccl", "pytorch", "nccl_tests", "transformer_engine")
+    for key in ("images", "efa_installers", "aws_ofi_nccl", "pytorch", "nccl_tests", "transformer_engine", "nemo")
     for entry in VERSIONS[key]
 ]
 # What the stage gives, and what BuildKit reads itself.
@@ -107,8 +107,21 @@ def test_the_variant_is_for_what_the_node_groups_have(groups: list[str], variant
 
 def test_transformer_engine_is_in_an_image_that_asks_for_it():
     without, added = arguments("cuda"), arguments("cuda", add=["transformer-engine"])
-    assert (without["ADD_ON"], without["TRANSFORMER_ENGINE_VERSION"]) == ("none", "")
-    assert (added["ADD_ON"], added["TRANSFORMER_ENGINE_VERSION"]) == ("transformer-engine", "2.20.2")
+    assert (without["TRANSFORMER_ENGINE"], without["TRANSFORMER_ENGINE_VERSION"]) == ("without", "")
+    assert (added["TRANSFORMER_ENGINE"], added["TRANSFORMER_ENGINE_VERSION"]) == ("with", "2.20.2")
+    assert (added["NEMO"], added["NEMO_VERSION"]) == ("without", "")
+
+
+def test_nemo_is_in_an_image_that_asks_for_it():
+    added = arguments("cuda", add=["nemo"])
+    assert (added["NEMO"], added["NEMO_VERSION"]) == ("with", "0.7.0")
+    assert (added["TRANSFORMER_ENGINE"], added["TRANSFORMER_ENGINE_VERSION"]) == ("without", "")
+
+
+def test_both_add_ons_are_the_same_image_in_either_order():
+    both = arguments("cuda", add=["nemo", "transformer-engine"])
+    assert both == arguments("cuda", add=["transformer-engine", "nemo"])
+    assert (both["TRANSFORMER_ENGINE"], both["NEMO"]) == ("with", "with")
 
 
 def test_each_variant_begins_with_its_base():
@@ -181,6 +194,33 @@ def test_everything_the_dockerfile_copies_is_in_the_build_context():
             'cuda: "13"',
             'cuda: "12"',
             ["combinations[0].transformer_engine", "built for CUDA 12, and PyTorch 2.13.0 for CUDA 13.0"],
+        ),
+        (
+            'pytorch_from: "2.1"',
+            "pytorch_from: 2.14.0",
+            ["combinations[0].transformer_engine", "Transformer Engine 2.20.2 requires PyTorch 2.14.0 or newer"],
+        ),
+        (
+            "pytorch_from: 2.8.0",
+            "pytorch_from: 2.12.0",
+            ["combinations[2].nemo", "NeMo 0.7.0 requires PyTorch 2.12.0 or newer", "or a newer PyTorch"],
+        ),
+        (
+            "transformer_engine_from: 2.19.0",
+            "transformer_engine_from: 2.21.0",
+            ["combinations[0].nemo", "NeMo 0.7.0 requires Transformer Engine 2.21.0 or newer"],
+        ),
+        ('pytorch_from: "2.1"', "pytorch_from: newest", ["pytorch_from", "it is not the version of a release"]),
+        ("nemo: 0.7.0", "nemo: 0.8.0", ["combinations[0].nemo", "nothing is known of it", "name 0.7.0"]),
+        (
+            "  - version: 0.7.0",
+            "  - version: 0.8.0",
+            ["nemo[0].version", "container/requirements has no list for it", "python container/lock.py writes it"],
+        ),
+        (
+            "  - version: 2.20.2",
+            "  - version: 2.20.3",
+            ["transformer_engine[0].version", "container/requirements has no list for it"],
         ),
         ('cuda_version: "13.0"', "cuda_version: 13.0", ["images[0].cuda_version", "valid string"]),
         ("default: pytorch-2.13", "default: pytorch-2.14", ["default", "there is no such combination"]),

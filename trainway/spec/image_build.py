@@ -34,18 +34,19 @@ def build_arguments(platform: Platform, catalogue: Catalogue, versions: Versions
     images, wheel = images_of(versions, chosen), release(versions.pytorch, chosen.pytorch)
     installer = release(versions.efa_installers, chosen.efa_installer)
     tests = release(versions.nccl_tests, chosen.nccl_tests)
-    engine = release(versions.transformer_engine, chosen.transformer_engine)
-    assert images and wheel and installer and tests and engine, "VERSION_RULES let nothing else pass"
+    engine, nemo = release(versions.transformer_engine, chosen.transformer_engine), release(versions.nemo, chosen.nemo)
+    assert images and wheel and installer and tests and engine and nemo, "VERSION_RULES let nothing else pass"
     variant = variant_of(platform, catalogue)
     day = datetime.combine(wheel.read, datetime.min.time(), tzinfo=UTC)
     base = platform.image.base or (images.cpu if variant == "cpu" else images.cuda)
     every_variant = {
-        "ADD_ON": "transformer-engine" if "transformer-engine" in platform.image.add else "none",
         "BASE_IMAGE": base,
         # No stage of another variant is built, and yet its image has to have a name.
         "CUDA_DEVEL_IMAGE": images.cuda_devel,
         "MATRIX_NAME": name,
+        "NEMO": "with" if "nemo" in platform.image.add else "without",
         "SOURCE_DATE_EPOCH": str(int(day.timestamp())),
+        "TRANSFORMER_ENGINE": "with" if "transformer-engine" in platform.image.add else "without",
         "VARIANT": variant,
     }
     of_the_wheel = {"PYTORCH_SHA256": wheel.sha256, "PYTORCH_VERSION": wheel.version}
@@ -61,7 +62,8 @@ def build_arguments(platform: Platform, catalogue: Catalogue, versions: Versions
         "NCCL_TESTS_VERSION": tests.version,
         "NCCL_VERSION": wheel.nccl,
     }
-    of_the_add_on = {
+    of_nemo = {"NEMO_VERSION": nemo.version}
+    of_transformer_engine = {
         "TRANSFORMER_ENGINE_CORE_SHA256": engine.core_sha256,
         "TRANSFORMER_ENGINE_SHA256": engine.sha256,
         "TRANSFORMER_ENGINE_TORCH_SHA256": engine.torch_sha256,
@@ -69,7 +71,13 @@ def build_arguments(platform: Platform, catalogue: Catalogue, versions: Versions
     }
     return (
         every_variant
-        | (of_the_add_on if platform.image.add else dict.fromkeys(of_the_add_on, ""))
-        | (dict.fromkeys(of_the_wheel, "") if variant == "neuron" else of_the_wheel)
-        | (of_cuda if variant == "cuda" else dict.fromkeys(of_cuda, ""))
+        | _if("nemo" in platform.image.add, of_nemo)
+        | _if("transformer-engine" in platform.image.add, of_transformer_engine)
+        | _if(variant != "neuron", of_the_wheel)
+        | _if(variant == "cuda", of_cuda)
     )
+
+
+def _if(there: bool, arguments: dict[str, str]) -> dict[str, str]:
+    """The arguments, empty where their part of the image is not there: the Dockerfile names every one."""
+    return arguments if there else dict.fromkeys(arguments, "")

@@ -18,7 +18,7 @@ from trainway.spec.document import Document, read_document
 from trainway.spec.platform import Platform
 from trainway.spec.problems import KeyPath, Problem, SpecError
 from trainway.spec.rules import RULES
-from trainway.spec.versions import VERSION_RULES, VERSIONS_FILE, Versions
+from trainway.spec.versions import REQUIREMENTS, VERSION_RULES, VERSIONS_FILE, Versions, requirements_are_listed
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -47,7 +47,9 @@ def load_versions(file: Path = VERSIONS_FILE) -> Versions:
     document = read_document(file)
     versions, problems = validate(document, Versions)
     if versions is not None:
-        problems += [document.problem(*breach) for rule in VERSION_RULES for breach in rule(versions)]
+        listed = {file.name for file in REQUIREMENTS.glob("*.txt")}
+        breaches = [breach for rule in VERSION_RULES for breach in rule(versions)]
+        problems += [document.problem(*breach) for breach in (*breaches, *requirements_are_listed(versions, listed))]
     if versions is None or problems:
         raise SpecError(problems)
     return versions

@@ -6,7 +6,8 @@ A rule yields (key path, reason, remedy) as those of the platform file do; `VERS
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Iterator
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator
 from datetime import date
 from pathlib import Path
 from typing import Annotated, Final, Protocol, TypeVar
@@ -18,6 +19,8 @@ from trainway.spec.fields import Matches, Section
 from trainway.spec.problems import KeyPath
 
 VERSIONS_FILE: Final = Path(__file__).resolve().parents[2] / "container" / "versions.yaml"
+# What add-ons require, in a file a release, named as `requirements_of` says.
+REQUIREMENTS: Final = VERSIONS_FILE.parent / "requirements"
 
 PinnedImage = Annotated[
     str,
@@ -34,6 +37,10 @@ Checksum = Annotated[
         "it is not a SHA-256 checksum",
         "write its 64 lower-case hexadecimal digits, as sha256sum prints them",
     ),
+]
+Version = Annotated[
+    str,
+    Matches(r"\d+(\.\d+)*", "it is not the version of a release", "write numbers with dots, in quotes if they are two"),
 ]
 Address = Annotated[str, Matches(r"https?://\S+", "it is not an address", "write the https:// address of the file")]
 
@@ -101,6 +108,15 @@ class TransformerEngine(Published):
     core_sha256: Checksum = Field(description="The checksum of the core's wheel.")
     torch_sha256: Checksum = Field(description="The checksum of the archive of sources.")
     cuda: str = Field(description="The major version of CUDA that the core was built with, in quotes.")
+    pytorch_from: Version = Field(description="The oldest PyTorch that its metadata allows.")
+
+
+class Nemo(Published):
+    """NeMo AutoModel, by its metadata; its checksum is with those of what it requires."""
+
+    version: str = Field(description="Its version.")
+    pytorch_from: Version = Field(description="The oldest PyTorch that it allows.")
+    transformer_engine_from: Version = Field(description="The oldest Transformer Engine, where one is there.")
 
 
 class Combination(Section):
@@ -112,6 +128,7 @@ class Combination(Section):
     nccl_tests: str = Field(description="A version below `nccl_tests`.")
     images: str = Field(description="A name below `images`.")
     transformer_engine: str = Field(description="A version below `transformer_engine`.")
+    nemo: str = Field(description="A version below `nemo`.")
 
 
 class Versions(Section):
@@ -125,6 +142,7 @@ class Versions(Section):
     pytorch: tuple[PyTorch, ...] = Field(description="Wheels of PyTorch.")
     nccl_tests: tuple[NcclTests, ...] = Field(description="NCCL's tests.")
     transformer_engine: tuple[TransformerEngine, ...] = Field(description="Transformer Engines.")
+    nemo: tuple[Nemo, ...] = Field(description="NeMo AutoModels.")
 
 
 class _Versioned(Protocol):
@@ -176,6 +194,7 @@ def releases_are_listed(versions: Versions) -> Iterator[Breach]:
             "nccl_tests": [tests.version for tests in versions.nccl_tests],
             "images": [images.name for images in versions.images],
             "transformer_engine": [engine.version for engine in versions.transformer_engine],
+            "nemo": [nemo.version for nemo in versions.nemo],
         }
         for key, names in known.items():
             if getattr(each, key) not in names:
@@ -234,6 +253,41 @@ def transformer_engine_is_for_pytorchs_cuda(versions: Versions) -> Iterator[Brea
             yield ("combinations", index, "transformer_engine"), reason, "name one that was built for the same"
 
 
+def add_ons_take_the_pytorch(versions: Versions) -> Iterator[Breach]:
+    """PyTorch is as new as Transformer Engine and NeMo require."""
+    for index, each in enumerate(versions.combinations):
+        engine, nemo = release(versions.transformer_engine, each.transformer_engine), release(versions.nemo, each.nemo)
+        for key, name, add_on in (("transformer_engine", "Transformer Engine", engine), ("nemo", "NeMo", nemo)):
+            if add_on and _older(each.pytorch, add_on.pytorch_from):
+                reason = f"{name} {add_on.version} requires PyTorch {add_on.pytorch_from} or newer"
+                yield ("combinations", index, key), reason, "name one for this PyTorch, or a newer PyTorch"
+
+
+def nemo_takes_the_transformer_engine(versions: Versions) -> Iterator[Breach]:
+    """Transformer Engine is as new as NeMo requires, because one image can have both."""
+    for index, each in enumerate(versions.combinations):
+        nemo = release(versions.nemo, each.nemo)
+        if nemo and _older(each.transformer_engine, nemo.transformer_engine_from):
+            reason = f"NeMo {nemo.version} requires Transformer Engine {nemo.transformer_engine_from} or newer"
+            yield ("combinations", index, "nemo"), reason, "name another NeMo, or a newer Transformer Engine"
+
+
+def requirements_of(add_on: str, version: str) -> str:
+    """The name of the file with what an add-on's release requires."""
+    return f"{add_on}-{version}.txt"
+
+
+def requirements_are_listed(versions: Versions, listed: Collection[str]) -> Iterator[Breach]:
+    """What an add-on requires is in one of the files that are listed: without it, the image's build would end late."""
+    remedy = "python container/lock.py writes it"
+    for index, engine in enumerate(versions.transformer_engine):
+        if requirements_of("transformer-engine", engine.version) not in listed:
+            yield ("transformer_engine", index, "version"), "container/requirements has no list for it", remedy
+    for index, nemo in enumerate(versions.nemo):
+        if requirements_of("nemo", nemo.version) not in listed:
+            yield ("nemo", index, "version"), "container/requirements has no list for it", remedy
+
+
 VERSION_RULES: Final[tuple[Callable[[Versions], Iterator[Breach]], ...]] = (
     the_default_is_a_combination,
     combinations_are_named_once,
@@ -242,7 +296,15 @@ VERSION_RULES: Final[tuple[Callable[[Versions], Iterator[Breach]], ...]] = (
     the_plugin_was_tested_with_the_nccl,
     pytorch_runs_on_the_images,
     transformer_engine_is_for_pytorchs_cuda,
+    add_ons_take_the_pytorch,
+    nemo_takes_the_transformer_engine,
 )
+
+
+def _older(version: str, than: str) -> bool:
+    """By their numbers, which is enough for releases."""
+    one, other = (tuple(map(int, re.findall(r"\d+", each))) for each in (version, than))
+    return one < other
 
 
 def _or(names: Iterable[str]) -> str:

@@ -23,6 +23,7 @@ from trainway.spec.rules.hyperpod import (
 )
 from trainway.spec.rules.image import (
     add_ons_are_for_gpus,
+    add_ons_are_named_once,
     eks_alone_is_told_how_images_are_pulled,
     image_versions_are_a_combination,
     the_image_is_for_the_nodes,
@@ -134,6 +135,7 @@ RULES: tuple[Rule, ...] = (
     image_versions_are_a_combination,
     the_image_is_for_the_nodes,
     add_ons_are_for_gpus,
+    add_ons_are_named_once,
     eks_alone_is_told_how_images_are_pulled,
     teams_share_what_exists,
     teams_are_not_called_as_slurms_own,

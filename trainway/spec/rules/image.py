@@ -10,10 +10,12 @@ from trainway.spec.image_build import variant_of, variants_with_nodes
 from trainway.spec.platform import Platform
 from trainway.spec.problems import KeyPath
 from trainway.spec.rules.rule import Breach, instance_types
+from trainway.spec.sections.image import AddOn
 from trainway.spec.sections.orchestrator import Orchestrator
 from trainway.spec.versions import combination_names
 
 KEY: KeyPath = ("kubernetes", "parallel_image_pull")
+ADD_ONS: dict[AddOn, str] = {"transformer-engine": "Transformer Engine", "nemo": "NeMo"}
 NEURON_IMAGE = "public.ecr.aws/neuron/pytorch-training-neuronx"
 
 
@@ -46,12 +48,25 @@ def the_image_is_for_the_nodes(platform: Platform, catalogue: Catalogue) -> Iter
 
 
 def add_ons_are_for_gpus(platform: Platform, catalogue: Catalogue) -> Iterator[Breach]:
-    """Transformer Engine computes on NVIDIA's GPUs."""
+    """Transformer Engine computes on NVIDIA's GPUs, and NeMo's kernels do.
+
+    https://docs.nvidia.com/nemo/automodel/v0.7 (read 2026-11-21)
+    """
     if not platform.image.add or any(name not in catalogue for _, name in instance_types(platform)):
         return
     variant = variant_of(platform, catalogue)
     if variant != "cuda":
-        yield ("image", "add"), f"Transformer Engine computes on GPUs, and the image is for {variant}", "leave it out"
+        names = [ADD_ONS[each] for each in dict.fromkeys(platform.image.add)]
+        compute, them = ("computes", "it") if len(names) == 1 else ("compute", "them")
+        reason = f"{' and '.join(names)} {compute} on GPUs, and the image is for {variant}"
+        yield ("image", "add"), reason, f"leave {them} out"
+
+
+def add_ons_are_named_once(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
+    """An add-on that stands twice was meant to be another one."""
+    for index, name in enumerate(platform.image.add):
+        if name in platform.image.add[:index]:
+            yield ("image", "add", index), "it stands twice", "take one away"
 
 
 def eks_alone_is_told_how_images_are_pulled(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:

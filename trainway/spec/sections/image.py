@@ -10,6 +10,7 @@ from trainway.spec.fields import Section
 from trainway.spec.versions import PinnedImage
 
 Variant = Literal["cuda", "neuron", "cpu"]
+AddOn = Literal["transformer-engine", "nemo"]
 
 
 class Image(Section):
@@ -28,9 +29,9 @@ class Image(Section):
         description="What it begins with instead of the combination's base, pinned by its digest: an image of the same "
         "system. A Neuron image needs it: the Neuron SDK's image for PyTorch training.",
     )
-    add: tuple[Literal["transformer-engine"], ...] = Field(
+    add: tuple[AddOn, ...] = Field(
         (),
-        max_length=1,
-        description="What else is in a CUDA image, at the combination's version: transformer-engine, compiled there.",
+        description="What else is in a CUDA image, at the combination's versions: transformer-engine, compiled there, "
+        "and nemo, which is NeMo AutoModel.",
     )
     keep: int = Field(20, ge=1, le=1000, description="Images that the registry keeps; older ones expire.")

@@ -8,6 +8,9 @@ from pydantic import Field
 
 from trainway.spec.fields import Matches, Section
 
+# The instance groups of the two.
+CONTROLLER_GROUP, LOGIN_GROUP = "controller", "login"
+
 
 class HeadNode(Section):
     """A node of the Slurm cluster that runs no jobs."""

@@ -90,7 +90,7 @@ class Lustre(Section):
     metadata_iops: int | None = Field(
         None, ge=1, description="Metadata operations a second; null: as the capacity asks for, or the least there is."
     )
-    efa: bool = Field(False, description="EFA and GPUDirect Storage between nodes and file system.")
+    efa: bool = Field(False, description="EFA between nodes and file system.")
     compression: bool = Field(True, description="LZ4, on the file servers: less is stored and read, at no charge.")
     mirror: bool = Field(
         True, description="Whether /corpus, /checkpoints and /runs mirror the data bucket, both ways, as they change."
