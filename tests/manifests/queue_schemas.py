@@ -15,6 +15,9 @@ WORDS: dict[str, dict[str, Any]] = {
     "string": {"type": "string"},
     "integer": {"type": "integer"},
     "number": {"type": "number"},
+    "boolean": {"type": "boolean"},
+    # Checked as a pod, with all that Kubernetes knows of it.
+    "pod template": {"type": "object", "required": ["spec"]},
     "name": {"type": "string", "maxLength": 253, "pattern": SUBDOMAIN},
     # https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/ (read 2026-11-21)
     "quantity": {"type": ["integer", "string"], "pattern": r"^[+-]?\d+(\.\d+)?([KMGTPE]i|[numkMGTPE])?$"},

@@ -74,6 +74,17 @@ def test_a_pod_that_claims_all_of_a_node_has_all_that_the_node_has(platform: Pla
         )
 
 
+def test_the_runtime_of_a_group_requests_what_is_not_claimed(platform: Platform) -> None:
+    """Trainer drops the claims of a TrainJob that says what it requests."""
+    runtimes = named(platform, "ClusterTrainingRuntime")
+    for group in platform.node_groups:
+        if runtime := runtimes.get(f"trainway-torch-{group.name}"):
+            (job,) = runtime["spec"]["template"]["spec"]["replicatedJobs"]
+            (container,) = job["template"]["spec"]["template"]["spec"]["containers"]
+            requested = {d.resource: d.count for d in devices_of(platform, group, CATALOGUE) if not d.device_class}
+            assert container["resources"].get("limits", {}) == requested
+
+
 def claims_of_runtime(platform: Platform, group: str) -> list[str]:
     """The templates that jobs on the group's nodes claim by, and none twice by one name."""
     runtimes = named(platform, "ClusterTrainingRuntime")

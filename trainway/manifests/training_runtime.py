@@ -14,6 +14,7 @@ from trainway.manifests.namespace import SERVICE_ACCOUNT
 from trainway.manifests.taints import tolerations
 from trainway.manifests.topology import HOSTNAME
 from trainway.spec.catalogue import Catalogue
+from trainway.spec.devices import devices_of
 from trainway.spec.platform import Platform
 from trainway.spec.sections.node_group import NodeGroup
 from trainway.spec.sections.storage import MOUNT_PATH
@@ -25,16 +26,18 @@ def training_runtimes(platform: Platform, catalogue: Catalogue) -> list[dict[str
     """ClusterTrainingRuntimes for torchrun with the platform's image, file system and shared memory.
 
     None without Trainer. One is for every job, which says what it requests. It cannot say what it claims, so each node
-    group whose devices are claimed has one of its own.
-    https://github.com/kubeflow/trainer/blob/v2.3.0/pkg/apis/trainer/v1alpha1/trainjob_types.go (PodSpecPatch, read
+    group whose devices are claimed has one of its own; that one says what is requested beside the claims as well,
+    because Trainer drops the claims of a job that says it.
+    https://github.com/kubeflow/trainer/blob/v2.3.0/pkg/apis/trainer/v1alpha1/trainjob_types.go (PodSpecPatch)
+    https://github.com/kubeflow/trainer/blob/v2.3.0/pkg/runtime/core/trainingruntime.go (newRuntimeInfo; both read
     2026-11-21)
     """
     if not platform.kubernetes_or_default.trainer:
         return []
-    claims = [(group.name, claims_of_a_node(platform, group, catalogue)) for group in platform.node_groups]
+    claiming = [group for group in platform.node_groups if claims_of_a_node(platform, group, catalogue)]
     return [
         _runtime(platform, catalogue, RUNTIME),
-        *(_runtime(platform, catalogue, f"{RUNTIME}-{group}", named) for group, named in claims if named),
+        *(_runtime(platform, catalogue, f"{RUNTIME}-{group.name}", group) for group in claiming),
     ]
 
 
@@ -45,7 +48,16 @@ def runtime_of(platform: Platform, group: NodeGroup, catalogue: Catalogue) -> st
     return f"{RUNTIME}-{group.name}" if claims_of_a_node(platform, group, catalogue) else RUNTIME
 
 
-def _runtime(platform: Platform, catalogue: Catalogue, name: str, claims: tuple[str, ...] = ()) -> dict[str, Any]:
+def resource_claims(templates: tuple[str, ...]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What a pod, and its container's `resources`, say to claim by these templates; both empty without any."""
+    if not templates:
+        return {}, {}
+    named = {f"devices-{number}": template for number, template in enumerate(templates)}
+    of_pod = [{"name": name, "resourceClaimTemplateName": template} for name, template in named.items()]
+    return {"resourceClaims": of_pod}, {"claims": [{"name": name} for name in named]}
+
+
+def _runtime(platform: Platform, catalogue: Catalogue, name: str, group: NodeGroup | None = None) -> dict[str, Any]:
     container: dict[str, Any] = {
         "name": "node",
         "image": "${TRAINWAY_IMAGE}",
@@ -64,10 +76,13 @@ def _runtime(platform: Platform, catalogue: Catalogue, name: str, claims: tuple[
             {"name": "shared-memory", "emptyDir": {"medium": "Memory"}},
         ],
     }
-    if claims:
-        claimed = {f"devices-{number}": template for number, template in enumerate(claims)}
-        pod["resourceClaims"] = [{"name": at, "resourceClaimTemplateName": claimed[at]} for at in claimed]
-        container["resources"] = {"claims": [{"name": at} for at in claimed]}
+    if group:
+        of_pod, of_container = resource_claims(claims_of_a_node(platform, group, catalogue))
+        requested = {
+            each.resource: each.count for each in devices_of(platform, group, catalogue) if not each.device_class
+        }
+        pod |= of_pod
+        container["resources"] = {**({"limits": requested} if requested else {}), **of_container}
     template: dict[str, Any] = {"spec": pod}
     job: dict[str, Any] = {
         "metadata": {"labels": {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}},

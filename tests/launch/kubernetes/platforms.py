@@ -1,0 +1,121 @@
+"""Platforms of each way to share nodes, with the hand-off that their deploy writes, and a job's request on them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.launch.conftest import BUCKET
+from tests.manifests.platforms import CATALOGUE, named, platform_of
+from training.config import Job
+from trainway.launch.allocation import allocate
+from trainway.launch.request import Request
+from trainway.manifests.device_claims import claims_of_a_node
+from trainway.manifests.namespace import namespaces
+from trainway.manifests.queue_labels import queue_labels
+from trainway.manifests.training_runtime import runtime_of
+from trainway.spec import handoff
+from trainway.spec.devices import devices_of, ranks_of
+from trainway.spec.platform import Platform
+
+ROOT = Path(__file__).parents[3]
+RUN = "small-1121-120000"
+TEAMS = [{"name": "research", "guarantee": {"p5.48xlarge": 2}}, {"name": "product"}]
+HYPERPOD_GROUPS = [{"name": "train", "instance_type": "p5.48xlarge", "count": 4, "max_count": 8}]
+PLATFORMS: dict[str, dict[str, Any]] = {
+    "kueue": {"teams": TEAMS},
+    "kai": {"teams": TEAMS, "kubernetes": {"queues": "kai"}},
+    "governance": {
+        "orchestrator": "hyperpod-eks",
+        "teams": TEAMS,
+        "node_groups": HYPERPOD_GROUPS,
+        "hyperpod": {"training_operator": True},
+    },
+    "nobody": {"teams": []},
+    "claims": {"teams": [], "kubernetes": {"gpu_devices": "dra"}},
+    "efa claims": {"teams": [], "kubernetes": {"efa_devices": "dra"}},
+}
+
+
+def platform_named(name: str) -> Platform:
+    """One of PLATFORMS."""
+    return platform_of(**PLATFORMS[name])
+
+
+def hand_off_of(platform: Platform, **changes: Any) -> handoff.HandOff:
+    """What stacks/constructs/hand_off.py writes, with some keys changed."""
+    service = "sagemaker" if platform.orchestrator.is_hyperpod else "eks"
+    document = {
+        "platform": platform.name,
+        "orchestrator": platform.orchestrator.value,
+        "region": platform.region,
+        "bucket": BUCKET,
+        "file_system": handoff.FileSystem(
+            file_system_id="fs-0", dns_name="fs-0.fsx", mount_name="m", mount_path="/fsx", associations=()
+        ),
+        "image_uri": "111122223333.dkr.ecr.us-west-2.amazonaws.com/atlas/training:0",
+        "cluster": handoff.Cluster(
+            name=platform.name,
+            arn=f"arn:aws:{service}:{platform.region}:111122223333:cluster/{platform.name}",
+            namespaces=namespaces(platform),
+            job_labels=queue_labels(platform),
+        ),
+        "node_groups": tuple(
+            handoff.Nodes(
+                name=group.name,
+                instance_type=group.instance_type,
+                count=group.count,
+                max_count=group.largest,
+                ranks=ranks_of(group, CATALOGUE[group.instance_type]),
+                devices={d.resource: d.count for d in devices_of(platform, group, CATALOGUE) if not d.device_class},
+                claims=claims_of_a_node(platform, group, CATALOGUE),
+                runtime=runtime_of(platform, group, CATALOGUE),
+            )
+            for group in platform.node_groups
+        ),
+        "teams": tuple(team.name for team in platform.teams),
+    }
+    return handoff.HandOff.model_validate(document | changes)
+
+
+def request_on(hand_off: handoff.HandOff, **changes: Any) -> Request:
+    """A job of two nodes, with some of its keys changed, on the platform's first group that has room."""
+    until_step = changes.pop("until_step", None)
+    job = {
+        "name": "small",
+        "nodes": 2,
+        "model": "tiny",
+        "data": {"train": "fsx:/corpus/small", "sequence_length": 64},
+        "batch": {"global": 64, "micro": 1},
+        "steps": 12,
+        **({"team": "research"} if hand_off.teams else {}),
+        **changes,
+    }
+    text = yaml.safe_dump(job)
+    typed = Job.model_validate(job)
+    image = "111122223333.dkr.ecr.us-west-2.amazonaws.com/atlas/training@sha256:" + 64 * "0"
+    run = RUN.replace("small", typed.name)
+    return Request(typed, text, run, hand_off, image, allocate(typed, hand_off, CATALOGUE), until_step)
+
+
+def request_for(platform: str, /, **changes: Any) -> Request:
+    """The same on one of PLATFORMS."""
+    return request_on(hand_off_of(platform_named(platform)), **changes)
+
+
+def pods_of(document: dict[str, Any]) -> list[dict[str, Any]]:
+    """The pod templates that a job has of its own; a TrainJob has none."""
+    spec = document["spec"]
+    sets = [
+        *spec.get("pytorchReplicaSpecs", {}).values(),
+        *spec.get("mpiReplicaSpecs", {}).values(),
+        *spec.get("replicaSpecs", ()),
+    ]
+    return [each["template"] for each in sets]
+
+
+def runtime_named(platform: Platform, name: str) -> dict[str, Any]:
+    """The ClusterTrainingRuntime of that name."""
+    return named(platform, "ClusterTrainingRuntime")[name]

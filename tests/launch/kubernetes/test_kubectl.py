@@ -1,0 +1,275 @@
+"""With the real kubectl: what is asked of the API server, and what is made of its answers."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.launch.kubernetes.platforms import RUN, request_for
+from tests.launch.kubernetes.stand_in_api import Api, serving
+from tests.manifests.platforms import CATALOGUE
+from trainway.launch import kubernetes
+from trainway.launch.kubernetes import KubernetesOptions, render_documents, submit
+from trainway.launch.kubernetes.context import eks_arn
+from trainway.launch.kubernetes.kubectl import failure
+from trainway.launch.request import Request
+from trainway.launch.target import Handle, Phase, State, Target
+from trainway.spec.errors import UsageError
+
+TARGET: Target = kubernetes
+
+
+@pytest.fixture(scope="module")
+def request_() -> Request:
+    return request_for("kueue")
+
+
+@pytest.fixture
+def api(tmp_path: Path, request_: Request, monkeypatch: pytest.MonkeyPatch) -> Iterator[Api]:
+    """The platform's cluster, which the kubeconfig knows."""
+    monkeypatch.setenv("PATH", str(Path(sys.executable).parent), prepend=os.pathsep)
+    with serving() as api:
+        config = api.kubeconfig(tmp_path / "kubeconfig", eks_arn(request_.hand_off))
+        monkeypatch.setenv("KUBECONFIG", str(config))
+        monkeypatch.setenv("KUBECACHEDIR", str(tmp_path / "cache"))
+        yield api
+
+
+def submitted(request: Request) -> dict[str, str]:
+    return submit(request, render_documents(request, CATALOGUE, KubernetesOptions()))
+
+
+def pod(index: int, *, uid: str = "", node: str | None = None, **status: Any) -> dict[str, Any]:
+    labels = {"trainway.dev/run": RUN, "batch.kubernetes.io/job-completion-index": str(index)}
+    name = f"{RUN}-node-0-{index}-x{uid}"
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "research", "uid": uid or name, "labels": labels},
+        "spec": {"containers": [{"name": "node"}], **({"nodeName": node} if node else {})},
+        "status": status,
+    }
+
+
+def running(index: int, **more: Any) -> dict[str, Any]:
+    statuses = [{"name": "node", "restartCount": 0, "state": {"running": {}}}]
+    return pod(index, node=f"ip-10-0-0-{index}", phase="Running", containerStatuses=statuses, **more)
+
+
+def condition(kind: str, status: str = "True", reason: str = "", message: str = "") -> dict[str, str]:
+    return {"type": kind, "status": status, "reason": reason, "message": message}
+
+
+def test_all_is_looked_at_before_anything_is_applied(api: Api, request_: Request) -> None:
+    handle = submitted(request_)
+    assert handle == {
+        "context": "mine",
+        "namespace": "research",
+        "kind": "TrainJob",
+        "name": RUN,
+        "logs": f"/fsx/runs/{RUN}/logs",
+    }
+    patches = [each for each in api.asked if each.startswith("PATCH")]
+    assert ["dryRun=All" in each for each in patches] == [True, True, False, False, False]
+    assert all("fieldManager=trainway" in each for each in patches[:4])
+    assert set(api.objects) == {("configmaps", RUN), ("trainjobs", RUN)}
+    (owner,) = api.objects["configmaps", RUN]["metadata"]["ownerReferences"]
+    assert owner == {
+        "apiVersion": "trainer.kubeflow.org/v1alpha1",
+        "kind": "TrainJob",
+        "name": RUN,
+        "uid": f"uid-{RUN}",
+    }
+
+
+def test_a_job_that_is_refused_leaves_nothing_behind(api: Api, request_: Request) -> None:
+    api.refusals["TrainJob"] = "exceeded quota: guard-rails"
+    with pytest.raises(UsageError, match="exceeded quota: guard-rails") as caught:
+        submitted(request_)
+    assert "Traceback" not in str(caught.value)
+    assert not api.objects
+
+
+def test_another_cluster_gets_nothing(api: Api, request_: Request, tmp_path: Path) -> None:
+    api.kubeconfig(tmp_path / "kubeconfig", "arn:aws:eks:us-west-2:111122223333:cluster/another", context="current")
+    with pytest.raises(UsageError, match="no context of the kubeconfig is for arn:aws:eks:us-west-2") as caught:
+        submitted(request_)
+    name = request_.hand_off.cluster.name
+    assert f"aws eks update-kubeconfig --name {name} --region us-west-2" in str(caught.value)
+    assert not api.asked
+
+
+@pytest.mark.parametrize(
+    ("said", "helps"),
+    [
+        (
+            'error: resource mapping not found for name: "small" namespace: "research" from "STDIN": no matches for '
+            'kind "PyTorchJob" in version "kubeflow.org/v1"\nensure CRDs are installed first',
+            "use --kind TrainJob",
+        ),
+        (
+            'Error from server (Forbidden): trainjobs.trainer.kubeflow.org "small" is forbidden: User '
+            '"arn:aws:iam::111122223333:user/ada" cannot patch resource "trainjobs" in API group '
+            '"trainer.kubeflow.org" in the namespace "research"',
+            "docs/teams.md",
+        ),
+        ("error: You must be logged in to the server (Unauthorized)", "aws sts get-caller-identity"),
+        (
+            "Unable to connect to the server: getting credentials: exec: executable aws failed with exit code 255",
+            "whether this shell has credentials",
+        ),
+        ("Unable to connect to the server: dial tcp 10.0.1.5:443: i/o timeout", "from inside its VPC"),
+        ("", "kubectl get events"),
+    ],
+)
+def test_what_kubectl_says_comes_with_what_helps(said: str, helps: str) -> None:
+    """Its own words: https://github.com/kubernetes/kubectl/blob/master/pkg/cmd/util/helpers.go (read 2026-11-21)."""
+    error = str(failure("it cannot be submitted", said))
+    assert helps in error.splitlines()[-1]
+    assert "ensure CRDs" not in error
+
+
+def test_hyperpods_cluster_is_found_by_the_eks_cluster_below_it() -> None:
+    hand_off = request_for("governance").hand_off
+    assert hand_off.cluster.arn.startswith("arn:aws:sagemaker:")
+    assert eks_arn(hand_off) == f"arn:aws:eks:us-west-2:111122223333:cluster/{hand_off.platform}"
+
+
+def test_without_kubectl_the_error_says_where_to_get_it(request_: Request, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(UsageError, match="kubectl is not on PATH"):
+        submitted(request_)
+
+
+def test_an_endpoint_that_does_not_answer_is_explained(api: Api, request_: Request, tmp_path: Path) -> None:
+    handle = submitted(request_)
+    api.url = "http://127.0.0.1:1"
+    api.kubeconfig(tmp_path / "kubeconfig", eks_arn(request_.hand_off))
+    with pytest.raises(UsageError, match="from inside its VPC"):
+        TARGET.state(handle)
+
+
+@pytest.fixture
+def handle(api: Api, request_: Request) -> Handle:
+    assert not api.objects
+    return submitted(request_)
+
+
+def set_conditions(api: Api, *conditions: dict[str, str]) -> None:
+    api.objects["trainjobs", RUN]["status"] = {"conditions": list(conditions)}
+
+
+def test_a_run_goes_from_the_queue_to_its_end(api: Api, handle: Handle) -> None:
+    set_conditions(api, condition("Suspended", reason="Suspended"))
+    waits = condition("QuotaReserved", "False", "Pending", "couldn't assign flavors: insufficient unused quota")
+    labels = {"kueue.x-k8s.io/job-uid": f"uid-{RUN}"}
+    workload = {"metadata": {"name": "w", "labels": labels}, "status": {"conditions": [waits]}}
+    api.put("workloads", {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "Workload", **workload})
+    found = TARGET.state(handle)
+    assert (found.phase, "insufficient unused quota" in found.reason) == (Phase.QUEUED, True)
+
+    waits |= {"status": "True"}
+    workload["status"] = {"conditions": [waits, condition("Admitted")]}
+    api.put("workloads", {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "Workload", **workload})
+    set_conditions(api, condition("Suspended", "False", "Resumed"))
+    assert TARGET.state(handle).phase is Phase.STARTING
+
+    unschedulable = condition("PodScheduled", "False", "Unschedulable", "0/4 nodes: 4 Insufficient nvidia.com/gpu")
+    api.put("pods", pod(0, phase="Pending", conditions=[unschedulable]), running(1))
+    found = TARGET.state(handle)
+    assert (found.phase, found.reason.split(":")[0]) == (Phase.QUEUED, "Unschedulable")
+
+    pulling = {"name": "node", "restartCount": 0, "state": {"waiting": {"reason": "ImagePullBackOff", "message": "no"}}}
+    api.put("pods", pod(0, phase="Pending", containerStatuses=[pulling], node="ip-10-0-0-0"))
+    assert TARGET.state(handle) == on_both_nodes(Phase.STARTING, "ImagePullBackOff: no")
+
+    api.put("pods", running(0))
+    assert TARGET.state(handle) == on_both_nodes(Phase.RUNNING)
+
+    set_conditions(api, condition("Complete", reason="AllJobsCompleted", message="jobset completed successfully"))
+    assert TARGET.state(handle).phase is Phase.SUCCEEDED
+    set_conditions(api, condition("Failed", reason="FailedJobs", message="jobset failed"))
+    found = TARGET.state(handle)
+    assert (found.phase, found.reason) == (Phase.FAILED, "FailedJobs: jobset failed")
+
+
+def on_both_nodes(phase: Phase, reason: str = "") -> State:
+    return State(phase, reason, ("ip-10-0-0-0", "ip-10-0-0-1"))
+
+
+def test_a_stopped_run_has_the_time_to_save_and_then_is_gone(api: Api, handle: Handle) -> None:
+    api.put("pods", running(0), running(1))
+    TARGET.stop(handle)
+    found = TARGET.state(handle)
+    assert (found.phase, found.reason) == (Phase.STOPPED, "it saves itself and ends")
+    # Until its last pod has ended, when the API server takes the object away.
+    del api.objects["trainjobs", RUN]
+    assert TARGET.state(handle).phase is Phase.GONE
+    TARGET.stop(handle)
+
+
+def test_a_run_that_has_ended_can_be_launched_again(api: Api, handle: Handle, request_: Request) -> None:
+    """With another job file, though the ConfigMap that has the first can never be changed."""
+    set_conditions(api, condition("Failed", reason="FailedJobs"))
+    assert submitted(request_) == handle
+    assert "status" not in api.objects["trainjobs", RUN]
+    deleted = [each.split("?")[0].split("/")[-2:] for each in api.asked if each.startswith("DELETE")]
+    assert deleted[-2:] == [["trainjobs", RUN], ["configmaps", RUN]]
+
+
+def test_a_run_that_has_not_ended_is_not_launched_again(api: Api, handle: Handle, request_: Request) -> None:
+    api.put("pods", running(0), running(1))
+    with pytest.raises(UsageError, match="it is running"):
+        submitted(request_)
+    assert TARGET.state(handle).phase is Phase.RUNNING
+
+
+def test_a_run_that_somebody_suspended_is_stopped(api: Api, handle: Handle) -> None:
+    set_conditions(api, condition("Suspended", reason="Suspended"))
+    assert TARGET.state(handle).phase is Phase.STOPPED
+
+
+def test_lines_have_their_node_and_their_rank(api: Api, handle: Handle) -> None:
+    api.put("pods", running(1), running(0))
+    api.logs |= {
+        f"{RUN}-node-0-0-x": "[default0]:step=1/12 loss=6.2\n[default3]:rank 3 says\nW1121 torchrun says\n",
+        f"{RUN}-node-0-1-x": "[default0]:of the other node\n",
+    }
+    assert list(TARGET.logs(handle, follow=False)) == [
+        "[0 0] step=1/12 loss=6.2",
+        "[0 3] rank 3 says",
+        "[0 -] W1121 torchrun says",
+        "[1 0] of the other node",
+    ]
+
+
+def test_followed_lines_end_with_the_run_and_pods_that_came_later_are_among_them(api: Api, handle: Handle) -> None:
+    api.put("pods", running(0))
+    api.logs |= {f"{RUN}-node-0-0-x": "[default0]:first\n", f"{RUN}-node-0-1-x": "[default0]:second\n"}
+    lines = TARGET.logs(handle, follow=True)
+    assert next(lines) == "[0 0] first"
+    api.put("pods", running(1))
+    assert next(lines) == "[1 0] second"
+    set_conditions(api, condition("Complete"))
+    assert list(lines) == []
+
+
+def test_where_the_lines_of_pods_that_are_gone_are(handle: Handle) -> None:
+    with pytest.raises(UsageError, match=f"/fsx/runs/{RUN}/logs"):
+        list(TARGET.logs(handle, follow=False))
+
+
+def test_a_shell_is_opened_where_it_is_allowed(api: Api, handle: Handle) -> None:
+    api.put("pods", running(0), running(1))
+    command = TARGET.shell(handle, 1)
+    assert command[:1] == ("kubectl",) and f"{RUN}-node-0-1-x" in command and command[-2:] == ("--", "bash")
+    with pytest.raises(UsageError, match="it has 0, 1"):
+        TARGET.shell(handle, 7)
+    api.may_open_a_shell = False
+    with pytest.raises(UsageError, match="members of a team have none"):
+        TARGET.shell(handle, 1)

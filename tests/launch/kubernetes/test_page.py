@@ -1,0 +1,37 @@
+"""docs/launch-kubernetes.md says what is so."""
+
+from __future__ import annotations
+
+import re
+
+from tests.launch.kubernetes.platforms import ROOT
+from trainway.launch.kubernetes import KINDS, KubernetesOptions
+from trainway.launch.kubernetes.log_rules import log_rules
+from trainway.launch.kubernetes.mpi_job import _RETRIES
+from trainway.launch.kubernetes.options import HANG_SECONDS
+from trainway.launch.kubernetes.process import JOIN_SECONDS, STOP_SECONDS
+from trainway.launch.training_command import training_command
+
+PAGE = (ROOT / "docs" / "launch-kubernetes.md").read_text(encoding="utf-8")
+
+
+def test_it_has_every_kind_and_every_option() -> None:
+    kinds, options = PAGE.split("## Options")
+    assert re.findall(r"^\| `(\w+)`", kinds, re.MULTILINE) == list(KINDS)
+    assert KubernetesOptions().kind == KINDS[0]
+    named = {each.replace("-", "_") for each in re.findall(r"`--([a-z-]+) ", options)}
+    # `code` is what `trainway sync` says.
+    assert named | {"kind", "code"} == set(KubernetesOptions.__dataclass_fields__)
+
+
+def test_its_times_and_numbers_are_the_codes() -> None:
+    said = {
+        "have five minutes": STOP_SECONDS == 5 * 60,
+        "wait an hour": JOIN_SECONDS == 60 * 60,
+        "half an hour": HANG_SECONDS == 30 * 60,
+        "started again, three times": _RETRIES == 3,
+        "five such steps": log_rules(KubernetesOptions(loss_above=11))[1]["metricEvaluationDataPoints"] == 5,
+        f"`{' '.join(training_command())}`": True,
+    }
+    assert all(words in PAGE for words in said)
+    assert all(said.values())

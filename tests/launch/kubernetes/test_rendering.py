@@ -1,0 +1,345 @@
+"""Every kind asks for all that a node has, in the team's place, and runs the words that every target runs."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import PurePosixPath
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.launch.kubernetes.kubelet import Pod, expanded, resolved
+from tests.launch.kubernetes.platforms import (
+    PLATFORMS,
+    ROOT,
+    RUN,
+    hand_off_of,
+    platform_named,
+    pods_of,
+    request_for,
+    request_on,
+)
+from tests.launch.kubernetes.trainer import pod_template_of
+from tests.manifests.platforms import CATALOGUE, named, objects, platform_of
+from trainway.launch.kubernetes import KINDS, Kind, KubernetesOptions, as_yaml, render_documents
+from trainway.launch.kubernetes.hyperpod_pytorch_job import hyperpod_command
+from trainway.launch.kubernetes.mpi_job import MPIRUN, OF_THE_IMAGE, render_mpi_job
+from trainway.launch.training_command import training_command
+from trainway.manifests.namespace import SERVICE_ACCOUNT
+from trainway.manifests.taints import tolerations
+from trainway.spec.errors import UsageError
+
+# HyperPod's own kind is for HyperPod; the other three are for every platform of Kubernetes.
+RENDERED = [
+    (platform, kind)
+    for platform in PLATFORMS
+    for kind in KINDS
+    if kind != "HyperPodPyTorchJob" or platform == "governance"
+]
+rendered = pytest.mark.parametrize(("platform", "kind"), RENDERED)
+
+
+def job_of(platform: str, kind: Kind, **changes: Any) -> dict[str, Any]:
+    options = {name: changes.pop(name) for name in list(changes) if name in KubernetesOptions.__dataclass_fields__}
+    request = request_for(platform, **changes)
+    _, job = render_documents(request, CATALOGUE, KubernetesOptions(kind=kind, **options))
+    return job
+
+
+def templates(platform: str, job: dict[str, Any]) -> list[dict[str, Any]]:
+    """The pods of a job as its operator makes them."""
+    return [pod_template_of(job, platform_named(platform))] if job["kind"] == "TrainJob" else pods_of(job)
+
+
+def container_of(template: dict[str, Any]) -> dict[str, Any]:
+    (container,) = template["spec"]["containers"]
+    return dict(container)
+
+
+def environment_of(container: dict[str, Any]) -> dict[str, str]:
+    return {each["name"]: each["value"] for each in container["env"] if "value" in each}
+
+
+@pytest.mark.parametrize("kind", ["TrainJob", "PyTorchJob"])
+@pytest.mark.parametrize("until_step", [None, 6])
+def test_the_command_is_the_one_of_every_target(kind: Kind, until_step: int | None) -> None:
+    (template,) = templates("kueue", job_of("kueue", kind, until_step=until_step))
+    assert container_of(template)["command"] == list(training_command(until_step))
+
+
+def test_hyperpods_agent_takes_torchruns_place_and_mpirun_starts_it_once_a_node() -> None:
+    request = request_for("governance", until_step=6)
+    assert hyperpod_command(request)[-3:] == training_command(6)[1:]
+    assert hyperpod_command(request)[0] == "hyperpodrun"
+    launcher, worker = pods_of(job_of("kueue", "MPIJob"))
+    command = container_of(launcher)["command"]
+    assert (command[0], tuple(command[-3:])) == (MPIRUN, training_command())
+    assert command[command.index("-np") + 1] == "2"
+    assert "sshd" in container_of(worker)["command"][-1]
+
+
+def test_a_program_of_mpi_runs_once_a_gpu() -> None:
+    request, program = request_for("kueue"), ("/opt/nccl-tests/bin/all_reduce_perf", "-b", "8", "-e", "1G", "-f", "2")
+    job = render_mpi_job(
+        request, KubernetesOptions(kind="MPIJob"), CATALOGUE, "research", program=program, processes_per_node=8
+    )
+    command = container_of(pods_of(job)[0])["command"]
+    assert command[command.index("-np") + 1] == "16"
+    assert command[command.index("--map-by") + 1] == "ppr:8:node"
+    assert tuple(command[-len(program) :]) == program
+    assert job["spec"]["slotsPerWorker"] == 8
+
+
+@rendered
+def test_each_node_gives_all_its_gpus_and_all_its_efa_devices(platform: str, kind: Kind) -> None:
+    """By number or by claim, and each device once."""
+    of_type = CATALOGUE["p5.48xlarge"].devices
+    for template in templates(platform, job_of(platform, kind)):
+        container = container_of(template)
+        claimed: dict[str, int] = {}
+        names = {each["name"]: each["resourceClaimTemplateName"] for each in template["spec"].get("resourceClaims", ())}
+        assert sorted(names) == sorted(each["name"] for each in container["resources"].get("claims", ()))
+        made = named(platform_named(platform), "ResourceClaimTemplate")
+        resources = {"gpu.nvidia.com": "nvidia.com/gpu", "efa.networking.k8s.aws": "vpc.amazonaws.com/efa"}
+        for claim in names.values():
+            for each in made[claim]["spec"]["spec"]["devices"]["requests"]:
+                claimed[resources[each["exactly"]["deviceClassName"]]] = each["exactly"]["count"]
+        assert {**container["resources"].get("limits", {}), **claimed} == of_type
+        assert not set(container["resources"].get("limits", {})) & set(claimed)
+
+
+@pytest.mark.parametrize("kind", ["TrainJob", "PyTorchJob"])
+def test_nodes_without_devices_are_nodes_of_their_own(kind: Kind) -> None:
+    group = {"name": "cpu", "instance_type": "m7i.8xlarge", "count": 2}
+    request = request_on(hand_off_of(platform_of(node_groups=[group], teams=[])))
+    _, job = render_documents(request, CATALOGUE, KubernetesOptions(kind=kind))
+    trainer = job["spec"].get("trainer")
+    asked = trainer["resourcesPerNode"] if trainer else container_of(pods_of(job)[0])["resources"]
+    assert list(asked) == ["requests"]
+    vcpus = CATALOGUE["m7i.8xlarge"].vcpus
+    assert asked["requests"]["cpu"] < vcpus < 2 * asked["requests"]["cpu"]
+
+
+@rendered
+def test_the_job_is_where_its_team_is_and_tolerates_its_nodes(platform: str, kind: Kind) -> None:
+    job, loaded = job_of(platform, kind), platform_named(platform)
+    there = {(each["kind"], each["metadata"]["name"], each["metadata"].get("namespace")) for each in all_of(loaded)}
+    namespace = job["metadata"]["namespace"]
+    assert ("Namespace", namespace, None) in there
+    assert ("PersistentVolumeClaim", "fsx", namespace) in there
+    for template in templates(platform, job):
+        pod = template["spec"]
+        assert ("ServiceAccount", pod["serviceAccountName"], namespace) in there
+        assert pod["serviceAccountName"] == SERVICE_ACCOUNT
+        assert pod["tolerations"] == tolerations(loaded, CATALOGUE)
+        assert pod["nodeSelector"]["trainway.dev/nodes"] == "train"
+        schedulable = pod["nodeSelector"].get("sagemaker.amazonaws.com/node-health-status")
+        assert schedulable == ("Schedulable" if platform == "governance" else None)
+        assert pod.get("schedulerName") == ("kai-scheduler" if platform == "kai" else None)
+
+
+def all_of(platform: Any) -> list[dict[str, Any]]:
+    kinds = ("Namespace", "PersistentVolumeClaim", "ServiceAccount")
+    return [each for kind in kinds for each in objects(platform, kind)]
+
+
+@rendered
+def test_the_job_is_within_the_namespaces_guard_rails(platform: str, kind: Kind) -> None:
+    """Pod Security `baseline`, and nothing that it does not forbid but a job does not need."""
+    for template in templates(platform, job_of(platform, kind)):
+        pod, container = template["spec"], container_of(template)
+        assert pod["securityContext"]["runAsUser"] == 1000
+        assert container["securityContext"] == {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+        }
+        assert not {"hostNetwork", "hostPID", "hostIPC"} & pod.keys()
+        assert not any("hostPath" in volume for volume in pod["volumes"])
+
+
+@rendered
+def test_the_job_file_and_the_file_system_are_where_the_job_looks_for_them(platform: str, kind: Kind) -> None:
+    request = request_for(platform)
+    config_map, job = render_documents(request, CATALOGUE, KubernetesOptions(kind=kind))
+    for template in templates(platform, job):
+        container, volumes = container_of(template), {each["name"]: each for each in template["spec"]["volumes"]}
+        mounted = {mount["mountPath"]: volumes[mount["name"]] for mount in container["volumeMounts"]}
+        job_file = PurePosixPath(environment_of(container)["TRAINWAY_JOB"])
+        volume = mounted[str(job_file.parent)]
+        assert volume["configMap"]["name"] == config_map["metadata"]["name"]
+        assert config_map["data"][job_file.name] == request.job_text
+        assert mounted["/fsx"]["persistentVolumeClaim"] == {"claimName": "fsx"}
+        assert mounted["/dev/shm"]["emptyDir"] == {"medium": "Memory"}
+        assert json.loads(environment_of(container)["TRAINWAY_LOCATIONS"])["fsx"] == "/fsx"
+        assert environment_of(container)["TRAINWAY_RUN"] == f"/fsx/runs/{RUN}"
+
+
+@rendered
+def test_a_pod_has_the_time_to_save_and_its_ranks_almost_as_long(platform: str, kind: Kind) -> None:
+    for template in templates(platform, job_of(platform, kind)):
+        grace = template["spec"]["terminationGracePeriodSeconds"]
+        assert 60 <= int(environment_of(container_of(template))["TORCH_ELASTIC_SHUTDOWN_TIMEOUT"]) < grace
+
+
+@rendered
+def test_every_pod_is_found_by_its_run(platform: str, kind: Kind) -> None:
+    for template in templates(platform, job_of(platform, kind)):
+        assert template["metadata"]["labels"]["trainway.dev/run"] == RUN
+
+
+@pytest.mark.parametrize(
+    ("platform", "labels"),
+    [
+        ("kueue", {"kueue.x-k8s.io/priority-class": "high"}),
+        ("kai", {"kai.scheduler/queue": "research", "priorityClassName": "high"}),
+        (
+            "governance",
+            {
+                "kueue.x-k8s.io/queue-name": "hyperpod-ns-research-localqueue",
+                "kueue.x-k8s.io/priority-class": "high-priority",
+            },
+        ),
+    ],
+)
+@pytest.mark.parametrize("kind", ["TrainJob", "PyTorchJob", "MPIJob"])
+def test_the_job_is_in_its_teams_queue_with_its_priority(platform: str, labels: dict[str, str], kind: Kind) -> None:
+    said = job_of(platform, kind, priority="high")["metadata"]["labels"]
+    assert {key: value for key, value in said.items() if "trainway" not in f"{key}{value}"} == labels
+
+
+@pytest.mark.parametrize("kind", ["TrainJob", "PyTorchJob", "MPIJob"])
+def test_the_nodes_are_close_together(kind: Kind) -> None:
+    for template in templates("kueue", job_of("kueue", kind)):
+        wished = template["metadata"]["annotations"]["kueue.x-k8s.io/podset-preferred-topology"]
+        assert wished == "kubernetes.io/hostname"
+    job = job_of("kai", kind)
+    said = job["metadata"].get("annotations") or patch_of(job)["template"]["metadata"]["annotations"]
+    assert said["kai.scheduler/topology"] in named(platform_named("kai"), "Topology")
+
+
+def test_one_switch_for_all_nodes_is_a_demand() -> None:
+    level = "topology.k8s.aws/network-node-layer-3"
+    (template,) = pods_of(job_of("kueue", "PyTorchJob", within=level))
+    assert template["metadata"]["annotations"] == {"kueue.x-k8s.io/podset-required-topology": level}
+    annotations = patch_of(job_of("kai", "TrainJob", within=level))["template"]["metadata"]["annotations"]
+    assert annotations["kai.scheduler/topology-required-placement"] == level
+
+
+def patch_of(job: dict[str, Any]) -> dict[str, Any]:
+    (patch,) = job["spec"]["runtimePatches"]
+    (replicated,) = patch["trainingRuntimeSpec"]["template"]["spec"]["replicatedJobs"]
+    return dict(replicated)
+
+
+def test_launcher_and_workers_are_put_in_one_place() -> None:
+    groups = [
+        template["metadata"]["annotations"]["kueue.x-k8s.io/podset-group-name"]
+        for template in pods_of(job_of("kueue", "MPIJob"))
+    ]
+    assert groups == ["nodes", "nodes"]
+    (alone,) = pods_of(job_of("kueue", "MPIJob", nodes=1))
+    assert "kueue.x-k8s.io/podset-group-name" not in alone["metadata"]["annotations"]
+
+
+def test_an_elastic_job_says_so_to_torchrun_and_to_whoever_takes_its_nodes() -> None:
+    (template,) = templates("kai", job := job_of("kai", "TrainJob", min_nodes=1))
+    assert container_of(template)["command"] == ["env", "PET_NNODES=1:2", *training_command()]
+    assert patch_of(job)["template"]["metadata"]["annotations"]["kai.scheduler/batch-min-member"] == "1"
+    spec = job_of("kueue", "PyTorchJob", min_nodes=1)["spec"]
+    assert (spec["elasticPolicy"]["minReplicas"], spec["elasticPolicy"]["maxReplicas"]) == (1, 2)
+
+
+def test_of_an_elastic_job_on_hyperpod_a_part_can_be_taken() -> None:
+    job, loaded = job_of("governance", "HyperPodPyTorchJob", min_nodes=1), platform_named("governance")
+    needed, lent = job["spec"]["replicaSpecs"]
+    assert (needed["replicas"], lent["replicas"]) == (1, 1)
+    priorities = [each["template"]["spec"]["priorityClassName"] for each in (needed, lent)]
+    classes = named(loaded, "PriorityClass")
+    assert classes[priorities[0]]["value"] > classes[priorities[1]]["value"]
+
+
+def test_synced_code_comes_before_the_images_own() -> None:
+    archive = "s3://atlas-data/runs/code/abc.tar.gz"
+    for kind in ("TrainJob", "PyTorchJob"):
+        (template,) = templates("kueue", job_of("kueue", kind, code=archive))
+        shell, option, script, argument, *command = container_of(template)["command"]
+        assert (shell, option, argument) == ("sh", "-c", archive)
+        assert "training.synced_code" in script and script.endswith('exec "$@"')
+        assert command == list(training_command())
+
+
+def test_a_deploy_of_before_is_launched_on_with_what_the_catalogue_knows() -> None:
+    request = request_for("nobody")
+    old = request.hand_off.node_groups[0].model_copy(update={"devices": {}, "runtime": "trainway-torch"})
+    hand_off = request.hand_off.model_copy(update={"node_groups": (old,)})
+    _, job = render_documents(request_on(hand_off), CATALOGUE, KubernetesOptions())
+    assert job["spec"]["trainer"]["resourcesPerNode"]["limits"] == dict(CATALOGUE["p5.48xlarge"].devices)
+
+
+def test_a_dry_run_shows_the_job_file_as_it_is_written() -> None:
+    request = request_for("kueue")
+    printed = as_yaml(documents := render_documents(request, CATALOGUE, KubernetesOptions()))
+    assert list(yaml.safe_load_all(printed)) == json.loads(json.dumps(documents))
+    assert "    model: tiny\n" in printed and "&id" not in printed
+
+
+@pytest.mark.parametrize(
+    ("platform", "changes", "why"),
+    [
+        ("kueue", {"team": None}, "the job file names none"),
+        ("kueue", {"team": "marketing"}, "has no such team"),
+        ("kueue", {"name": "8b-small"}, "does not begin with a letter"),
+        ("nobody", {"priority": "high"}, "no teams"),
+        ("nobody", {"within": "zone", "kind": "PyTorchJob"}, "nothing that places nodes by their network"),
+        ("kueue", {"kind": "HyperPodPyTorchJob"}, "is not HyperPod"),
+        ("kueue", {"loss_above": 9}, "only HyperPod's operator watches"),
+        ("kueue", {"hang_seconds": 60}, "only HyperPod's operator watches"),
+        ("kueue", {"within": "topology.k8s.aws/network-node-layer-3"}, "Kueue takes one such wish"),
+        ("kueue", {"min_nodes": 3}, "asks for 2 nodes, and for 3 at least"),
+        ("kueue", {"min_nodes": 0}, "asks for 2 nodes, and for 0 at least"),
+        ("kueue", {"min_nodes": 1, "kind": "MPIJob"}, "mpirun goes on with no fewer"),
+        ("kueue", {"min_nodes": 1, "nodes": 4, "batch": {"global": 64, "micro": 2}}, "with 3 of its 4 nodes"),
+    ],
+)
+def test_what_cannot_be_is_refused_with_a_reason(platform: str, changes: dict[str, Any], why: str) -> None:
+    with pytest.raises(UsageError, match=why):
+        job_of(platform, changes.pop("kind", "TrainJob"), **changes)
+
+
+def test_a_platform_without_trainer_is_told_so() -> None:
+    request = request_for("nobody")
+    bare = request.hand_off.node_groups[0].model_copy(update={"runtime": None})
+    hand_off = request.hand_off.model_copy(update={"node_groups": (bare,)})
+    with pytest.raises(UsageError, match="has no Kubeflow Trainer"):
+        render_documents(request_on(hand_off), CATALOGUE, KubernetesOptions())
+
+
+def test_slurm_has_no_kubernetes() -> None:
+    request = request_for("nobody")
+    cluster = request.hand_off.cluster.model_copy(update={"namespaces": ()})
+    hand_off = request.hand_off.model_copy(update={"cluster": cluster, "orchestrator": "hyperpod-slurm"})
+    with pytest.raises(UsageError, match="--target slurm"):
+        render_documents(request_on(hand_off), CATALOGUE, KubernetesOptions())
+
+
+def test_mpirun_takes_along_what_the_image_says() -> None:
+    """Through ssh comes nothing of a container's environment."""
+    dockerfile = (ROOT / "container" / "Dockerfile").read_text()
+    _, _, stages = dockerfile.partition("FROM python AS environment-cuda")
+    cuda, _, rest = stages.partition("FROM python AS environment-neuron")
+    _, _, training = rest.partition(" AS training")
+    lines = re.findall(r"ENV ((?:.*\\\n)*.*)", cuda + training)
+    assert set(OF_THE_IMAGE) == {name for line in lines for name in re.findall(r"([A-Z_]+)=", line)}
+
+
+def test_references_are_resolved_as_kubernetes_resolves_them() -> None:
+    pod = Pod(0, "p", "p")
+    variables = [
+        {"name": "A", "value": "1"},
+        {"name": "B", "value": "$(A)$$(A)$(LATER)"},
+        {"name": "LATER", "value": "2"},
+    ]
+    assert resolved(variables, pod) == {"A": "1", "B": "1$(A)$(LATER)", "LATER": "2"}
+    assert expanded("code=$$(python -m x) $HOME $(A)", {"A": "1"}) == "code=$(python -m x) $HOME 1"

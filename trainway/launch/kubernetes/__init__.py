@@ -1,0 +1,20 @@
+"""Launching on the platform's Kubernetes: rendering, submitting, and watching as trainway/launch/target.py asks."""
+
+from trainway.launch.kubernetes.options import KINDS, Kind, KubernetesOptions, Priority
+from trainway.launch.kubernetes.render import as_yaml, render_documents
+from trainway.launch.kubernetes.submit import submit
+from trainway.launch.kubernetes.watch import logs, shell, state, stop
+
+__all__ = [
+    "KINDS",
+    "Kind",
+    "KubernetesOptions",
+    "Priority",
+    "as_yaml",
+    "logs",
+    "render_documents",
+    "shell",
+    "state",
+    "stop",
+    "submit",
+]

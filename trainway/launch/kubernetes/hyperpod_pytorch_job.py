@@ -1,0 +1,96 @@
+"""A run as HyperPodPyTorchJob, for HyperPod's training operator, which watches its log and replaces its processes.
+
+https://github.com/aws/sagemaker-hyperpod-cli/blob/main/src/sagemaker/hyperpod/training/config/hyperpod_pytorch_job_unified_config.py
+https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-eks-operator-usage.html (both read 2026-11-21)
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from trainway.launch.kubernetes.log_rules import log_rules
+from trainway.launch.kubernetes.options import KubernetesOptions
+from trainway.launch.kubernetes.pod import pod_template
+from trainway.launch.kubernetes.process import KILL_RANKS_AFTER, STOP_SECONDS, node_command, node_environment
+from trainway.launch.kubernetes.who_shares import job_labels
+from trainway.launch.request import Request
+from trainway.spec.catalogue import Catalogue
+
+# Where the operator reaches its agent: src/hyperpod_elastic_agent/run.py of hyperpod-elastic-agent 1.1.3.
+_AGENT_PORT = 8080
+# As in AWS's own example: the processes three times, then the pods.
+# https://github.com/awslabs/awsome-distributed-training/blob/main/3.test_cases/pytorch/FSDP/kubernetes/llama3_1_8b-fsdp-hpto.yaml
+# (read 2026-11-21)
+_RESTARTS = {"numRestartBeforeFullJobRestart": 3, "evalPeriodSeconds": 21600, "maxFullJobRestarts": 1}
+_RETRIES = 50
+
+
+def render_hyperpod_pytorch_job(
+    request: Request, options: KubernetesOptions, catalogue: Catalogue, namespace: str
+) -> dict[str, Any]:
+    """The HyperPodPyTorchJob."""
+    allocation, labels = request.allocation, job_labels(request, options.priority)
+    # The operator tells its agents how they find each other, and how many they are.
+    torchrun = {"PET_NNODES": str(allocation.nodes), "PET_NPROC_PER_NODE": str(allocation.ranks)}
+    container = {
+        "name": "pytorch",
+        "command": node_command(hyperpod_command(request), options),
+        "env": node_environment(request, torchrun),
+        "ports": [{"containerPort": _AGENT_PORT}],
+    }
+    template = pod_template(request, options, catalogue, container)
+    # AWS's own template has the queue at the pods as well.
+    template["metadata"]["labels"] |= labels
+    return {
+        "apiVersion": "sagemaker.amazonaws.com/v1",
+        "kind": "HyperPodPyTorchJob",
+        "metadata": {"name": request.run, "namespace": namespace, "labels": labels},
+        "spec": {
+            "nprocPerNode": str(allocation.ranks),
+            "runPolicy": {
+                "cleanPodPolicy": "None",
+                "jobMaxRetryCount": _RETRIES,
+                "restartPolicy": dict(_RESTARTS),
+                "logMonitoringConfiguration": log_rules(options),
+            },
+            **_replicas(request, options, template),
+        },
+    }
+
+
+def hyperpod_command(request: Request) -> tuple[str, ...]:
+    """The training command under HyperPod's agent, which takes the place of torchrun and reads the same environment.
+
+    It kills processes without a word unless it is told to ask them first.
+    """
+    torchrun, *program = request.command
+    assert torchrun == "torchrun"
+    return ("hyperpodrun", "--shutdown-signal=SIGTERM", f"--shutdown-timeout={KILL_RANKS_AFTER}", *program)
+
+
+def _replicas(request: Request, options: KubernetesOptions, template: dict[str, Any]) -> dict[str, Any]:
+    """One set of pods; of an elastic job two, the one that it needs and the one that can be taken from it.
+
+    https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-eks-elastic-training.html (read 2026-11-21)
+    """
+    nodes, least = request.allocation.nodes, options.min_nodes
+    if least is None or least == nodes:
+        return {"replicaSpecs": [{"name": "pods", "replicas": nodes, "template": template}]}
+    return {
+        "elasticPolicy": {
+            "minReplicas": least,
+            "maxReplicas": nodes,
+            "replicaIncrementStep": 1,
+            # SIGUSR1 comes before, which the job takes as it takes SIGTERM.
+            "gracefulShutdownTimeoutInSeconds": STOP_SECONDS,
+        },
+        "replicaSpecs": [
+            {"name": "needed", "replicas": least, "template": _with_priority(template, "high")},
+            {"name": "lent", "replicas": nodes - least, "template": _with_priority(template, "low")},
+        ],
+    }
+
+
+def _with_priority(template: dict[str, Any], priority: str) -> dict[str, Any]:
+    """Whose pods are taken first: trainway/manifests/priority_classes.py."""
+    return {**template, "spec": {"priorityClassName": priority, **template["spec"]}}

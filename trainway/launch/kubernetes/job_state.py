@@ -1,0 +1,107 @@
+"""How far a run is, from what the API server says of its job, its pods and its place in the queue."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from trainway.launch.target import Phase, State
+
+Object = Mapping[str, Any]
+
+# The words of the four kinds for one thing; MPIJob's are PyTorchJob's.
+# https://github.com/kubeflow/trainer/blob/v2.3.0/pkg/apis/trainer/v1alpha1/trainjob_types.go
+# https://github.com/kubeflow/training-operator/blob/v1.9.0/pkg/apis/kubeflow.org/v1/common_types.go
+# https://github.com/aws/sagemaker-hyperpod-cli/blob/main/src/sagemaker/hyperpod/cli/commands/training.py
+# (all read 2026-11-21)
+_SUCCEEDED = ("Complete", "Completed", "Succeeded")
+_FAILED = ("Failed",)
+_SUSPENDED = ("Suspended",)
+# The label of a node's place among the job's pods, by who makes them: Jobs, Kubeflow's operators, StatefulSets.
+_INDEX_LABELS = (
+    "batch.kubernetes.io/job-completion-index",
+    "training.kubeflow.org/replica-index",
+    "apps.kubernetes.io/pod-index",
+)
+
+
+def job_state(job: Object | None, pods: Sequence[Object], workloads: Sequence[Object]) -> State:
+    """The state; `workloads` are Kueue's for the job, if it is there."""
+    if job is None:
+        return State(Phase.GONE)
+    conditions = _true_conditions(job)
+    for phase, words in ((Phase.SUCCEEDED, _SUCCEEDED), (Phase.FAILED, _FAILED)):
+        for word in words:
+            if word in conditions:
+                return State(phase, _sentence(conditions[word]))
+    nodes = tuple(pod["spec"].get("nodeName", "") for pod in sorted(pods, key=node_index))
+    if "deletionTimestamp" in job["metadata"]:
+        return State(Phase.STOPPED, "it saves itself and ends", nodes)
+    phases = [pod.get("status", {}).get("phase") for pod in pods]
+    if "Running" in phases and "Pending" not in phases:
+        return State(Phase.RUNNING, nodes=nodes)
+    if pods:
+        reasons = [reason for pod in sorted(pods, key=node_index) if (reason := _waiting(pod))]
+        phase, why = reasons[0] if reasons else (Phase.STARTING, "")
+        return State(phase, why, nodes)
+    for workload in workloads:
+        if why := _not_admitted(workload):
+            return State(Phase.QUEUED, why)
+    if any(word in conditions for word in _SUSPENDED) and not workloads:
+        return State(Phase.STOPPED, "it is suspended")
+    return State(Phase.STARTING, "it has no pods yet")
+
+
+def node_index(pod: Object) -> int:
+    """Which of the run's nodes the pod is on."""
+    labels = pod["metadata"].get("labels", {})
+    named = next((labels[label] for label in _INDEX_LABELS if label in labels), None)
+    last = named if named is not None else pod["metadata"]["name"].rpartition("-")[2]
+    return int(last) if last.isdigit() else 0
+
+
+def has_begun(pod: Object) -> bool:
+    """Whether the pod's container runs or ran, so that it has a log."""
+    return any({"running", "terminated"} & status.get("state", {}).keys() for status in _containers(pod))
+
+
+def restarts(pod: Object) -> int:
+    """How often the pod's container was started again."""
+    return sum(status.get("restartCount", 0) for status in _containers(pod))
+
+
+def _containers(pod: Object) -> Sequence[Object]:
+    statuses: Sequence[Object] = pod.get("status", {}).get("containerStatuses", ())
+    return statuses
+
+
+def _waiting(pod: Object) -> tuple[Phase, str] | None:
+    """Why a pod does not run yet: no node for it is a queue, anything else is its start."""
+    for status in _containers(pod):
+        if waiting := status.get("state", {}).get("waiting"):
+            return Phase.STARTING, _sentence(waiting)
+    for condition in pod.get("status", {}).get("conditions", ()):
+        if condition["type"] == "PodScheduled" and condition["status"] == "False":
+            return Phase.QUEUED, _sentence(condition)
+    return None
+
+
+def _not_admitted(workload: Object) -> str:
+    """Why Kueue holds the job back; empty if it does not.
+
+    https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/apis/kueue/v1beta2/workload_types.go (read 2026-11-21)
+    """
+    conditions = {each["type"]: each for each in workload.get("status", {}).get("conditions", ())}
+    if conditions.get("Admitted", {}).get("status") == "True":
+        return ""
+    reserved = conditions.get("QuotaReserved")
+    return _sentence(reserved) if reserved else "Kueue has not looked at it yet"
+
+
+def _true_conditions(job: Object) -> dict[str, Object]:
+    conditions = job.get("status", {}).get("conditions") or ()
+    return {each["type"]: each for each in conditions if each["status"] == "True"}
+
+
+def _sentence(said: Object) -> str:
+    return ": ".join(part for part in (said.get("reason"), said.get("message")) if part)

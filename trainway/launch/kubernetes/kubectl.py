@@ -1,0 +1,74 @@
+"""Running kubectl as whoever launches: with their kubeconfig, their credentials and their rights."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from trainway.spec.errors import UsageError, usage_error
+
+# What kubectl says, and what helps.
+_REMEDIES = (
+    ("no matches for kind", "the cluster has no operator for it: use --kind TrainJob, or install one"),
+    ("the server doesn't have a resource type", "the cluster has no operator for it: use --kind TrainJob"),
+    ("forbidden", "ask whoever runs the platform to make you a member of the job's team: docs/teams.md"),
+    ("Unauthorized", "`aws sts get-caller-identity` shows who you are, and docs/teams.md who gets in"),
+    ("You must be logged in", "`aws sts get-caller-identity` shows who you are, and docs/teams.md who gets in"),
+    ("getting credentials", "`aws sts get-caller-identity` shows whether this shell has credentials"),
+    ("dial tcp", "the cluster's endpoint may be reachable from inside its VPC only"),
+    ("Unable to connect to the server", "the cluster's endpoint may be reachable from inside its VPC only"),
+)
+
+
+# What kubectl calls the kinds, in full: several groups may have one of the same name.
+_RESOURCES = {
+    "TrainJob": "trainjobs.trainer.kubeflow.org",
+    "PyTorchJob": "pytorchjobs.kubeflow.org",
+    "HyperPodPyTorchJob": "hyperpodpytorchjobs.sagemaker.amazonaws.com",
+    "MPIJob": "mpijobs.kubeflow.org",
+}
+
+
+def resource(handle: Mapping[str, str]) -> str:
+    """What kubectl calls the run's object."""
+    return f"{_RESOURCES[handle['kind']]}/{handle['name']}"
+
+
+def at(handle: Mapping[str, str]) -> tuple[str, ...]:
+    """The options by which kubectl finds the namespace of a run."""
+    return ("--context", handle["context"], "--namespace", handle["namespace"])
+
+
+def kubectl(*arguments: str, what: str, stdin: str | None = None) -> str:
+    """What kubectl prints; `what` begins the UsageError, should it fail."""
+    try:
+        ran = subprocess.run(("kubectl", *arguments), input=stdin, capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        fix = "install it: https://kubernetes.io/docs/tasks/tools/#kubectl"
+        raise usage_error(what, why="kubectl is not on PATH", fix=fix) from None
+    if ran.returncode != 0:
+        raise failure(what, ran.stderr)
+    return ran.stdout
+
+
+def kubectl_json(*arguments: str, what: str) -> dict[str, Any] | None:
+    """The object, or the list, that kubectl prints as JSON; None if there is no such object."""
+    printed = kubectl(*arguments, "--ignore-not-found", "--output=json", what=what)
+    document: dict[str, Any] | None = json.loads(printed) if printed.strip() else None
+    return document
+
+
+def items(document: Mapping[str, Any] | None) -> Sequence[dict[str, Any]]:
+    """The objects of a list."""
+    found: Sequence[dict[str, Any]] = document["items"] if document else ()
+    return found
+
+
+def failure(what: str, said: str) -> UsageError:
+    """The error for what kubectl wrote to stderr: the line that it knows a remedy for, or else the last."""
+    lines = [line.removeprefix("error: ") for line in said.splitlines() if line.strip()]
+    known = [(line, fix) for words, fix in _REMEDIES for line in lines if words in line]
+    why, fix = (*known, (lines[-1] if lines else "it did not say why", "`kubectl get events` may say more"))[0]
+    return usage_error(what, why=why, fix=fix)

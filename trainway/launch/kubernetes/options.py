@@ -1,0 +1,88 @@
+"""What a launch on Kubernetes may say beside the job file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from trainway.launch.kubernetes.who_shares import shared_nodes
+from trainway.launch.request import Request
+from trainway.spec.errors import UsageError, usage_error
+
+Kind = Literal["TrainJob", "PyTorchJob", "HyperPodPyTorchJob", "MPIJob"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+Priority = Literal["low", "normal", "high"]
+# A step, an evaluation, a checkpoint and the compilation of a large model all take less; a hang never ends.
+HANG_SECONDS = 1800
+
+
+@dataclass(frozen=True)
+class KubernetesOptions:
+    """How one run is submitted.
+
+    `kind`: the object that runs it. `priority`: which of the team's own jobs goes first. `min_nodes`: with how many it
+    goes on when nodes are lost or taken back; None is all of them. `within`: a label of nodes, such as
+    topology.k8s.aws/network-node-layer-3, of which all nodes must have the same value. `code`: an archive that
+    `trainway sync` uploaded, which comes before the image's own code.
+
+    The rules by which HyperPod's operator starts a HyperPodPyTorchJob again: no step with a finite loss for
+    `hang_seconds`; five steps in a row that took longer than `slow_step_seconds`, or whose loss was above `loss_above`.
+    """
+
+    kind: Kind = "TrainJob"
+    priority: Priority | None = None
+    min_nodes: int | None = None
+    within: str | None = None
+    code: str | None = None
+    hang_seconds: int = HANG_SECONDS
+    slow_step_seconds: int | None = None
+    loss_above: int | None = None
+
+
+def check_options(request: Request, options: KubernetesOptions) -> None:
+    """Raises UsageError for what the platform does not have, or the kind or the job cannot do."""
+    if not request.run[0].isalpha():
+        # https://github.com/kubeflow/trainer/blob/v2.3.0/pkg/apis/trainer/v1alpha1/trainjob_types.go (read 2026-11-21);
+        # the other operators make a Service of the name as well.
+        raise _cannot(request, f"its name {request.run} does not begin with a letter", "change `name` of the job file")
+    if options.priority and not request.hand_off.teams:
+        why = f"{request.hand_off.platform} has no teams, and so no queue in which a job could go first"
+        raise _cannot(request, why, "leave --priority out")
+    if options.kind == "HyperPodPyTorchJob" and request.hand_off.orchestrator != "hyperpod-eks":
+        why = f"{request.hand_off.platform} is not HyperPod, whose operator runs a HyperPodPyTorchJob"
+        raise _cannot(request, why, "use --kind TrainJob")
+    rules = (options.slow_step_seconds, options.loss_above)
+    if options.kind != "HyperPodPyTorchJob" and (any(rules) or options.hang_seconds != HANG_SECONDS):
+        why = "only HyperPod's operator watches a job's log"
+        raise _cannot(request, why, "use --kind HyperPodPyTorchJob, or leave the rules out")
+    if options.kind == "TrainJob" and request.allocation.group.runtime is None:
+        why = f"{request.hand_off.platform} has no Kubeflow Trainer, or was deployed before it was in the hand-off"
+        raise _cannot(request, why, "set kubernetes.trainer to true and deploy, or name another --kind")
+    if options.within and not request.hand_off.teams:
+        why = f"{request.hand_off.platform} has no teams, and so nothing that places nodes by their network"
+        raise _cannot(request, why, "leave --within out")
+    if options.kind == "TrainJob" and options.within and shared_nodes(request.hand_off) != "kai":
+        # pkg/controller/jobframework/tas_validation.go of Kueue v0.19.2 (read 2026-11-21)
+        why = "a TrainJob's runtime asks for nodes that are close together, and Kueue takes one such wish"
+        raise _cannot(request, why, "leave --within out: the nodes are as close together as there is room")
+    if options.min_nodes is not None:
+        _check_min_nodes(request, options)
+
+
+def _check_min_nodes(request: Request, options: KubernetesOptions) -> None:
+    job, nodes, ranks = request.job, request.allocation.nodes, request.allocation.ranks
+    least = options.min_nodes or 0
+    if not 1 <= least <= nodes:
+        raise _cannot(request, f"it asks for {nodes} nodes, and for {least} at least", f"name 1 to {nodes}")
+    if options.kind == "MPIJob":
+        raise _cannot(request, "mpirun goes on with no fewer nodes", "leave --min-nodes out, or name another --kind")
+    for count in range(least, nodes):
+        try:
+            job.layout(count * ranks)
+        except ValueError as error:
+            why = f"with {count} of its {nodes} nodes {error}"
+            raise _cannot(request, why, "raise --min-nodes, or change `parallel` or `batch` of the job file") from None
+
+
+def _cannot(request: Request, why: str, fix: str) -> UsageError:
+    return usage_error(f"{request.job.name} cannot be launched on Kubernetes like that", why=why, fix=fix)

@@ -1,0 +1,67 @@
+"""On which nodes the pods of a run go, how close together, and what they have of them."""
+
+from __future__ import annotations
+
+from trainway.launch.kubernetes.options import KubernetesOptions
+from trainway.launch.kubernetes.who_shares import shared_nodes
+from trainway.launch.request import Request
+from trainway.manifests.chart_values import NODES_LABEL
+from trainway.manifests.topology import HOSTNAME, topology_name
+from trainway.spec.catalogue import Catalogue
+from trainway.spec.handoff import HandOff, Nodes
+
+# https://github.com/awslabs/ai-on-sagemaker-hyperpod/blob/main/website/docs/06-validation-and-testing/resiliency/eks-resiliency.md
+# (read 2026-11-21)
+_HEALTHY = {"sagemaker.amazonaws.com/node-health-status": "Schedulable"}
+
+
+def resources(request: Request, catalogue: Catalogue) -> dict[str, dict[str, int]]:
+    """What a pod asks for by number: all devices of a node; the claims of others are beside it.
+
+    Of a node without devices it asks for more than half of the processors, so that no two nodes of a run are one.
+    """
+    group, instance = request.allocation.group, catalogue[request.allocation.group.instance_type]
+    if group.claims:
+        return {"limits": dict(group.devices)} if group.devices else {}
+    # A deploy of before has not said it.
+    if devices := dict(group.devices or instance.devices):
+        return {"limits": devices}
+    return {"requests": {"cpu": instance.vcpus // 2 + 1}}
+
+
+def node_selector(request: Request) -> dict[str, str]:
+    """The nodes of the group, and of HyperPod's those that it has not found anything wrong with."""
+    return nodes_of(request.hand_off, request.allocation.group)
+
+
+def nodes_of(hand_off: HandOff, group: Nodes) -> dict[str, str]:
+    """The same for whatever else runs there."""
+    healthy = _HEALTHY if hand_off.orchestrator == "hyperpod-eks" else {}
+    return {NODES_LABEL: group.name, **healthy}
+
+
+def close_together(request: Request, options: KubernetesOptions) -> dict[str, str]:
+    """As close together as there is room, or below one switch; KAI has it of the job, and Kueue of the pods."""
+    if shared_nodes(request.hand_off) == "kai":
+        return {}
+    if options.within:
+        return {"kueue.x-k8s.io/podset-required-topology": options.within}
+    return {"kueue.x-k8s.io/podset-preferred-topology": HOSTNAME}
+
+
+def close_together_for_kai(request: Request, options: KubernetesOptions, catalogue: Catalogue) -> dict[str, str]:
+    """The same as annotations of the job, where the KAI scheduler shares the nodes.
+
+    https://github.com/kai-scheduler/KAI-Scheduler/blob/v0.16.8/docs/developer/designs/topology-awareness/README.md
+    (read 2026-11-21)
+    """
+    if shared_nodes(request.hand_off) != "kai":
+        return {}
+    group = request.allocation.group
+    types = [catalogue[name] for name in (group.instance_type, *group.or_types)]
+    required = {"kai.scheduler/topology-required-placement": options.within} if options.within else {}
+    return {
+        "kai.scheduler/topology": topology_name(request.hand_off.region, *types),
+        "kai.scheduler/topology-preferred-placement": HOSTNAME,
+        **required,
+    }

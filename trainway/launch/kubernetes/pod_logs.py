@@ -1,0 +1,84 @@
+"""The lines of all pods of a run, as they come."""
+
+from __future__ import annotations
+
+import queue
+import re
+import subprocess
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from trainway.launch.kubernetes.job_state import has_begun, node_index, restarts
+from trainway.launch.kubernetes.kubectl import at
+from trainway.launch.target import Handle
+
+Pods = Sequence[Mapping[str, Any]]
+
+# How torchrun marks a line of a rank of its node; its own lines have no mark.
+_OF_RANK = re.compile(r"^\[default(\d+)\]:(.*)$")
+SECONDS_BETWEEN_LOOKS = 2.0
+
+
+def lines_so_far(handle: Handle, pods: Pods) -> Iterator[str]:
+    """What the pods have written, node by node."""
+    for pod in sorted(filter(has_begun, pods), key=node_index):
+        with _reading(handle, pod, follow=False) as process:
+            assert process.stdout is not None  # it was asked for
+            yield from (_marked(node_index(pod), line) for line in process.stdout)
+
+
+def lines_as_they_come(handle: Handle, pods: Callable[[], Pods], ended: Callable[[], bool]) -> Iterator[str]:
+    """The same of all pods at once, of those that take their places as well, until `ended`."""
+    arrived: queue.Queue[str] = queue.Queue()
+    followed: set[tuple[str, int]] = set()
+    processes: list[subprocess.Popen[str]] = []
+    readers: list[threading.Thread] = []
+    try:
+        while True:
+            # Asked before the pods are listed, so that what they write last is read as well.
+            is_over = ended()
+            for pod in filter(has_begun, pods()):
+                if (start := (pod["metadata"]["uid"], restarts(pod))) not in followed:
+                    followed.add(start)
+                    processes.append(_reading(handle, pod, follow=True))
+                    reader = threading.Thread(target=_pass_on, args=(processes[-1], node_index(pod), arrived))
+                    reader.start()
+                    readers.append(reader)
+            yield from _until_quiet(arrived)
+            if is_over and not any(reader.is_alive() for reader in readers):
+                yield from _until_quiet(arrived, seconds=0)
+                return
+    finally:
+        for process in processes:
+            process.terminate()
+        for reader in readers:
+            reader.join()
+
+
+def _reading(handle: Handle, pod: Mapping[str, Any], *, follow: bool) -> subprocess.Popen[str]:
+    command = ("kubectl", *at(handle), "logs", pod["metadata"]["name"], *(("--follow",) if follow else ()))
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, errors="replace")
+
+
+def _pass_on(process: subprocess.Popen[str], node: int, arrived: queue.Queue[str]) -> None:
+    assert process.stdout is not None  # it was asked for
+    for line in process.stdout:
+        arrived.put(_marked(node, line))
+    process.wait()
+
+
+def _until_quiet(arrived: queue.Queue[str], seconds: float = SECONDS_BETWEEN_LOOKS) -> Iterator[str]:
+    """What has arrived, once nothing more did for so long."""
+    while True:
+        try:
+            yield arrived.get(timeout=seconds) if seconds else arrived.get_nowait()
+        except queue.Empty:
+            return
+
+
+def _marked(node: int, line: str) -> str:
+    """The line with its node and its rank there; what torchrun itself says is of no rank."""
+    text = line.rstrip("\n")
+    of_rank = _OF_RANK.match(text)
+    return f"[{node} {of_rank[1]}] {of_rank[2].removeprefix(' ')}" if of_rank else f"[{node} -] {text}"

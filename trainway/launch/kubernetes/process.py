@@ -1,0 +1,61 @@
+"""What the container of a node runs, and in which environment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import PurePosixPath
+from typing import Any
+
+from trainway.launch.kubernetes.job_file import JOB_FILE
+from trainway.launch.kubernetes.options import KubernetesOptions
+from trainway.launch.request import Request
+from trainway.launch.training_command import RENDEZVOUS_PORT, logging_to, many_nodes
+
+# From the signal to the last byte of a checkpoint; then the pod is killed. torchrun kills its ranks a little before,
+# which it would do after 30 seconds: torch/distributed/launcher/api.py of PyTorch 2.13.
+STOP_SECONDS = 300
+KILL_RANKS_AFTER = STOP_SECONDS - 20
+# How long the nodes that are left wait for another in the place of a lost one, which HyperPod has to replace and check.
+# torchrun's own limit is 600 seconds: torch/distributed/elastic/rendezvous/dynamic_rendezvous.py of PyTorch 2.13.
+# https://github.com/awslabs/ai-on-sagemaker-hyperpod/blob/main/website/docs/06-validation-and-testing/resiliency/eks-resiliency.md
+# (read 2026-11-21)
+JOIN_SECONDS = 3600
+# A run that was told to stop is not done: without a status of its own, a node that outlives another one that was taken
+# away would count as finished, and nobody would start the run again (training/train.py).
+STOPPED_STATUS = 75
+CODE = "/tmp/trainway-code"
+# The program becomes the container's first process, which is the one that is told to stop. Kubernetes makes $( of $$(.
+_WITH_CODE = (
+    f'code=$$(python -m training.synced_code "$0" {CODE}) || exit; '
+    'export PYTHONPATH="$code${PYTHONPATH:+:$PYTHONPATH}"; exec "$@"'
+)
+
+
+def node_command(command: Sequence[str], options: KubernetesOptions) -> list[str]:
+    """What a node runs: the command, after the code that was synced for it."""
+    return ["sh", "-c", _WITH_CODE, options.code, *command] if options.code else list(command)
+
+
+def torchrun_options(request: Request, nodes: int | str, first: str) -> dict[str, str]:
+    """Those that are in the environment, for nodes that meet on the host `first`."""
+    endpoint = f"{first}:{RENDEZVOUS_PORT}"
+    options = many_nodes(nodes, request.allocation.ranks, endpoint=endpoint, run=request.run)
+    return options | {"PET_RDZV_CONF": f"{options['PET_RDZV_CONF']},join_timeout={JOIN_SECONDS}"}
+
+
+def node_environment(request: Request, torchrun: Mapping[str, str]) -> list[dict[str, Any]]:
+    """The environment of the container, in an order in which Kubernetes can resolve it.
+
+    Each node logs below its pod's name.
+    https://kubernetes.io/docs/tasks/inject-data-application/define-interdependent-environment-variables/
+    (read 2026-11-21)
+    """
+    variables = {
+        **request.environment(JOB_FILE),
+        **logging_to(PurePosixPath(request.directory) / "logs" / "$(POD_NAME)"),
+        **torchrun,
+        "TORCH_ELASTIC_SHUTDOWN_TIMEOUT": str(KILL_RANKS_AFTER),
+        "TRAINWAY_STOPPED_STATUS": str(STOPPED_STATUS),
+    }
+    name_of_pod = {"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}
+    return [name_of_pod, *({"name": name, "value": value} for name, value in sorted(variables.items()))]

@@ -1,0 +1,78 @@
+"""A run as PyTorchJob v1, for clusters that have Kubeflow's training operator; the platform installs Trainer instead.
+
+https://github.com/kubeflow/training-operator/blob/v1.9.0/pkg/apis/kubeflow.org/v1/pytorch_types.go (read 2026-11-21)
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from trainway.launch.kubernetes.options import KubernetesOptions
+from trainway.launch.kubernetes.placement import close_together_for_kai
+from trainway.launch.kubernetes.pod import pod_template
+from trainway.launch.kubernetes.process import node_command, node_environment, torchrun_options
+from trainway.launch.kubernetes.who_shares import job_labels
+from trainway.launch.request import Request
+from trainway.launch.training_command import RENDEZVOUS_PORT
+from trainway.spec.catalogue import Catalogue
+
+# The operator looks for the container by this name.
+_CONTAINER = "pytorch"
+# HyperPod replaces a bad node under a job that says so, of this kind alone.
+# https://github.com/awslabs/ai-on-sagemaker-hyperpod/blob/main/website/docs/06-validation-and-testing/resiliency/eks-resiliency.md
+# (read 2026-11-21)
+_AUTO_RESUME = {
+    "sagemaker.amazonaws.com/enable-job-auto-resume": "true",
+    "sagemaker.amazonaws.com/job-max-retry-count": "10",
+}
+# How often the job's pods together may fail, beside torchrun's own restarts.
+_RETRIES = 6
+
+
+def render_pytorch_job(
+    request: Request, options: KubernetesOptions, catalogue: Catalogue, namespace: str
+) -> dict[str, Any]:
+    """The PyTorchJob: workers and no master, which torchrun does not need."""
+    allocation = request.allocation
+    # The operator gives each pod a Service of its own name, and the first pod knows itself by that name.
+    # https://github.com/kubeflow/training-operator/blob/v1.9.0/pkg/controller.v1/pytorch/elastic.go (read 2026-11-21)
+    first = f"{request.run}-worker-0"
+    nodes = allocation.nodes if options.min_nodes is None else f"{options.min_nodes}:{allocation.nodes}"
+    torchrun = torchrun_options(request, nodes, first)
+    container = {
+        "name": _CONTAINER,
+        "command": node_command(request.command, options),
+        "env": node_environment(request, torchrun),
+    }
+    template = pod_template(request, options, catalogue, container)
+    elastic: dict[str, Any] = {}
+    if options.min_nodes is not None:
+        # What the operator writes into the environment of it is what stands there already.
+        elastic["elasticPolicy"] = {
+            "minReplicas": options.min_nodes,
+            "maxReplicas": allocation.nodes,
+            "rdzvBackend": "c10d",
+            "rdzvHost": first,
+            "rdzvPort": RENDEZVOUS_PORT,
+        }
+    return {
+        "apiVersion": "kubeflow.org/v1",
+        "kind": "PyTorchJob",
+        "metadata": {
+            "name": request.run,
+            "namespace": namespace,
+            "labels": job_labels(request, options.priority),
+            "annotations": {
+                **close_together_for_kai(request, options, catalogue),
+                **(_AUTO_RESUME if request.hand_off.orchestrator == "hyperpod-eks" else {}),
+            },
+        },
+        "spec": {
+            "nprocPerNode": str(allocation.ranks),
+            "runPolicy": {"backoffLimit": _RETRIES, "cleanPodPolicy": "None"},
+            **elastic,
+            "pytorchReplicaSpecs": {
+                "Worker": {"replicas": allocation.nodes, "restartPolicy": "OnFailure", "template": template}
+            },
+        },
+    }

@@ -1,0 +1,54 @@
+"""A run as the documents that Kubernetes is given."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import yaml
+
+from trainway.launch.allocation import check_team
+from trainway.launch.kubernetes.hyperpod_pytorch_job import render_hyperpod_pytorch_job
+from trainway.launch.kubernetes.job_file import job_file
+from trainway.launch.kubernetes.mpi_job import render_mpi_job
+from trainway.launch.kubernetes.options import KubernetesOptions, check_options
+from trainway.launch.kubernetes.pytorch_job import render_pytorch_job
+from trainway.launch.kubernetes.train_job import render_train_job
+from trainway.launch.kubernetes.who_shares import namespace_of_run
+from trainway.launch.request import Request
+from trainway.spec.catalogue import Catalogue
+
+_KINDS = {
+    "TrainJob": render_train_job,
+    "PyTorchJob": render_pytorch_job,
+    "HyperPodPyTorchJob": render_hyperpod_pytorch_job,
+    "MPIJob": render_mpi_job,
+}
+
+
+def render_documents(request: Request, catalogue: Catalogue, options: KubernetesOptions) -> list[dict[str, Any]]:
+    """The job file's ConfigMap and the job, in the order in which they are applied.
+
+    Raises UsageError for what the platform does not have, or the kind or the job cannot do.
+    """
+    check_team(request.job, request.hand_off)
+    namespace = namespace_of_run(request)
+    check_options(request, options)
+    return [job_file(request, namespace), _KINDS[options.kind](request, options, catalogue, namespace)]
+
+
+def as_yaml(documents: list[dict[str, Any]]) -> str:
+    """The documents as one text, which `kubectl apply -f -` reads."""
+    # Through JSON, so that what stands in two places is written twice, and not as an alias.
+    return yaml.dump_all(json.loads(json.dumps(documents)), Dumper=_Dumper, sort_keys=False, width=120)
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes the job file as it is written, line by line."""
+
+
+def _text(dumper: _Dumper, text: str) -> yaml.ScalarNode:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
+
+
+_Dumper.add_representer(str, _text)

@@ -1,0 +1,93 @@
+"""The watching half of the target: trainway/launch/target.py."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from trainway.launch.kubernetes.job_state import job_state, node_index
+from trainway.launch.kubernetes.kubectl import at, items, kubectl, kubectl_json, resource
+from trainway.launch.kubernetes.pod_logs import lines_as_they_come, lines_so_far
+from trainway.launch.kubernetes.who_shares import RUN_LABEL
+from trainway.launch.target import Handle, Phase, State
+from trainway.spec.errors import UsageError, usage_error
+
+OVER = (Phase.SUCCEEDED, Phase.FAILED, Phase.STOPPED, Phase.GONE)
+# https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/controller/constants/constants.go (read 2026-11-21)
+_JOB_UID = "kueue.x-k8s.io/job-uid"
+
+
+def state(handle: Handle) -> State:
+    """How far the run is, and why it waits."""
+    what = f"{handle['name']} cannot be looked at"
+    job = kubectl_json(*at(handle), "get", resource(handle), what=what)
+    if job is None:
+        return State(Phase.GONE)
+    pods = _pods(handle)
+    return job_state(job, pods, () if pods else _workloads(handle, job["metadata"]["uid"]))
+
+
+def logs(handle: Handle, *, follow: bool) -> Iterator[str]:
+    """Lines of all nodes, each with `[node rank]` before it, the rank being that on its node.
+
+    Raises UsageError for a run whose pods are gone.
+    """
+    if follow:
+        yield from lines_as_they_come(handle, lambda: _pods(handle), lambda: state(handle).phase in OVER)
+        return
+    pods = _pods(handle)
+    if not pods:
+        raise usage_error(
+            f"{handle['name']} has no logs in Kubernetes",
+            why=f"it has no pods: {state(handle).phase.value}",
+            fix=f"what earlier ones wrote is below {handle['logs']} of the file system, and in the bucket",
+        )
+    yield from lines_so_far(handle, pods)
+
+
+def stop(handle: Handle) -> None:
+    """Deletes the job and leaves its pods the time to save: a queue would start one again that is only suspended.
+
+    The object stays until the last pod has ended.
+    https://kubernetes.io/docs/concepts/overview/working-with-objects/owners-dependents/ (read 2026-11-21)
+    """
+    how = ("--cascade=foreground", "--wait=false", "--ignore-not-found")
+    kubectl(*at(handle), "delete", resource(handle), *how, what=f"{handle['name']} cannot be stopped")
+
+
+def shell(handle: Handle, node: int) -> Sequence[str]:
+    """The command; raises UsageError for a node that the run does not have, and for whoever may not open one."""
+    what = f"there is no shell on node {node} of {handle['name']}"
+    if not _may_open_a_shell(handle):
+        raise usage_error(
+            what,
+            why="your role does not allow it: members of a team have none in pods (docs/teams.md)",
+            fix="ask somebody of kubernetes.admins, or start a workspace",
+        )
+    pods = {node_index(pod): pod["metadata"]["name"] for pod in _pods(handle)}
+    if node not in pods:
+        has = f"it has {', '.join(str(index) for index in sorted(pods))}" if pods else "it has no pods"
+        raise usage_error(what, why=has, fix="`trainway status` says how far it is")
+    return ("kubectl", *at(handle), "exec", "--stdin", "--tty", pods[node], "--", "bash")
+
+
+def _pods(handle: Handle) -> Sequence[dict[str, Any]]:
+    selector = f"--selector={RUN_LABEL}={handle['name']}"
+    return items(kubectl_json(*at(handle), "get", "pods", selector, what=f"{handle['name']} cannot be looked at"))
+
+
+def _workloads(handle: Handle, uid: str) -> Sequence[Mapping[str, Any]]:
+    """Kueue's, or nothing where it is not installed."""
+    selector = f"--selector={_JOB_UID}={uid}"
+    try:
+        return items(kubectl_json(*at(handle), "get", "workloads.kueue.x-k8s.io", selector, what="no workloads"))
+    except UsageError:
+        return ()
+
+
+def _may_open_a_shell(handle: Handle) -> bool:
+    question = ("auth", "can-i", "create", "pods", "--subresource=exec")
+    try:
+        return kubectl(*at(handle), *question, what="no").strip().endswith("yes")
+    except UsageError:
+        return False

@@ -1,0 +1,74 @@
+"""Whose job it is, as the cluster is told: the namespace, and the labels by which whoever shares the nodes goes."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from trainway.launch.request import Request
+from trainway.manifests.kai import QUEUE_LABEL, SCHEDULER
+from trainway.spec.errors import usage_error
+from trainway.spec.handoff import HandOff
+
+# One label on every object of a run, pods as well, whatever made them.
+RUN_LABEL = "trainway.dev/run"
+MANAGED_BY = {"app.kubernetes.io/managed-by": "trainway"}
+KUEUE_PRIORITY = "kueue.x-k8s.io/priority-class"
+# https://github.com/kai-scheduler/KAI-Scheduler/blob/v0.16.8/docs/priority/README.md (read 2026-11-21)
+KAI_PRIORITY = "priorityClassName"
+
+
+def shared_nodes(hand_off: HandOff) -> Literal["kai", "task governance", "kueue"]:
+    """What decides whose job has the nodes; Kueue's labels mean nothing where nothing does."""
+    if QUEUE_LABEL in hand_off.cluster.job_labels:
+        return "kai"
+    return "task governance" if hand_off.cluster.job_labels else "kueue"
+
+
+def namespace_of_run(request: Request) -> str:
+    """The namespace of the job's team, or the platform's only one; raises UsageError where the team must be named."""
+    what = f"{request.job.name} cannot run on {request.hand_off.platform}"
+    return namespace_of_team(request.hand_off, request.job.team, what=what, nobody="the job file", key="`team`")
+
+
+def namespace_of_team(hand_off: HandOff, team: str | None, *, what: str, nobody: str, key: str) -> str:
+    """The same for whatever else runs there; where a team must be named, `nobody` has, by `key`."""
+    if hand_off.teams and team is None and len(hand_off.teams) > 1:
+        fix = f"set {key} to one of {', '.join(hand_off.teams)}"
+        raise usage_error(what, why=f"its nodes are the teams', and {nobody} names none", fix=fix)
+    if not hand_off.cluster.namespaces:
+        why = f"it is orchestrated by {hand_off.orchestrator}, which has no Kubernetes"
+        raise usage_error(what, why=why, fix="launch with --target slurm")
+    # Teams and namespaces are in one order, the platform file's (trainway/manifests/namespace.py).
+    of_team = dict(zip(hand_off.teams, hand_off.cluster.namespaces, strict=False))
+    return of_team[team] if team in of_team else hand_off.cluster.namespaces[0]
+
+
+def job_labels(request: Request, priority: str | None) -> dict[str, str]:
+    """The labels of the job: its run, its queue, and its place in it."""
+    return labels_of(request.hand_off, request.job.team, request.run, priority)
+
+
+def labels_of(hand_off: HandOff, team: str | None, run: str, priority: str | None) -> dict[str, str]:
+    """The same for whatever else runs there, by the name of its run."""
+    team = team or next(iter(hand_off.teams), "")
+    queue = {key: value.replace("{team}", team) for key, value in hand_off.cluster.job_labels.items()}
+    return {RUN_LABEL: run, **MANAGED_BY, **queue, **_priority_label(hand_off, priority)}
+
+
+def scheduler(hand_off: HandOff) -> dict[str, str]:
+    """What a pod says of its scheduler, which is Kubernetes' own unless another shares the nodes."""
+    return {"schedulerName": SCHEDULER} if shared_nodes(hand_off) == "kai" else {}
+
+
+def _priority_label(hand_off: HandOff, priority: str | None) -> dict[str, str]:
+    """Task governance makes classes of the priorities of its policy, and puts `-priority` behind their names.
+
+    https://github.com/aws/sagemaker-hyperpod-cli/blob/main/examples/end_to_end_walkthrough/03-task-governance/00-task-governance.md
+    (read 2026-11-21)
+    """
+    if priority is None:
+        return {}
+    shared = shared_nodes(hand_off)
+    if shared == "kai":
+        return {KAI_PRIORITY: priority}
+    return {KUEUE_PRIORITY: f"{priority}-priority" if shared == "task governance" else priority}
