@@ -15,15 +15,9 @@ from stacks.constructs.hand_off import write_hand_off
 from stacks.constructs.hyperpod import instance_group, node_recovery
 from stacks.constructs.hyperpod_volumes import let_encrypt_volumes, mounts
 from stacks.constructs.permissions import Permission, grant, needs_policies
-from stacks.constructs.scripts_stage import (
-    CONTROLLER_GROUP,
-    LOGIN_GROUP,
-    SCRIPTS_PREFIX,
-    life_cycle_scripts,
-    scripts_stage,
-)
+from stacks.constructs.scripts_stage import SCRIPTS_PREFIX, life_cycle_scripts, scripts_stage
 from stacks.foundation import Foundation
-from trainway.spec.sections.slurm import Slurm
+from trainway.spec.sections.slurm import CONTROLLER_GROUP, LOGIN_GROUP, Slurm
 
 Cluster = sagemaker.CfnCluster
 HEAD_VOLUME_GIB = 500

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from trainway.commands import launching, watching
+from trainway.commands.launching import DEFAULT_PLATFORM, PlatformFile
 from trainway.spec.errors import UsageError, usage_error
 
 if TYPE_CHECKING:
@@ -22,9 +24,6 @@ app = typer.Typer(
 )
 emulator_app = typer.Typer(help="An emulated AWS on this machine.", no_args_is_help=True)
 app.add_typer(emulator_app, name="emulator")
-
-PlatformFile = Annotated[Path, typer.Option("--platform", help="The platform file.")]
-DEFAULT_PLATFORM = Path("platform.yaml")
 
 
 @app.command()
@@ -146,37 +145,13 @@ def manifests(
         print(f"to be filled in, or --deployed fills them in: {', '.join(open_names)}", file=sys.stderr)
 
 
-@app.command()
-def launch(
-    job_file: Annotated[Path, typer.Argument(metavar="JOB", help="A job file.")],
-    target: Annotated[Literal["local"], typer.Option(help="Where to run it.")] = "local",
-    platform_file: PlatformFile = DEFAULT_PLATFORM,
-    processes: Annotated[int, typer.Option(min=1, help="Ranks on this machine.")] = 2,
-    run: Annotated[Path | None, typer.Option(help="Directory of the run; one that exists goes on.")] = None,
-    until_step: Annotated[int | None, typer.Option(min=1, help="Stop after this step, to go on later.")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would run, and run nothing.")] = False,
-) -> None:
-    """Run a training job."""
-    from training.config import Job
-    from trainway.launch.hand_off import read_hand_off
-    from trainway.launch.local import job_failed, render_local, run_local
-    from trainway.launch.locations import needs_hand_off
-    from trainway.launch.run_directory import default_run_directory, make_run_directory
-    from trainway.spec.loader import load
-
-    job = load(job_file, Job)
-    hand_off = read_hand_off(_platform(platform_file)) if needs_hand_off(job) else None
-    directory = run or default_run_directory(job.name)
-    launched = render_local(job, directory, processes=processes, hand_off=hand_off, until_step=until_step)
-    if dry_run:
-        print(launched)
-        return
-    make_run_directory(job_file, directory)
-    exit_status = run_local(launched, directory)
-    if exit_status != 0:
-        print(job_failed(directory, exit_status), file=sys.stderr)
-        raise typer.Exit(exit_status)
-    print(f"run: {directory}", file=sys.stderr)
+app.command()(launching.launch)
+app.command()(watching.status)
+app.command()(watching.logs)
+app.command()(watching.stop)
+app.command()(launching.resume)
+app.command()(watching.shell)
+app.command()(launching.sync)
 
 
 @app.command()

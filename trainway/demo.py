@@ -51,10 +51,10 @@ def run_demo(platform_file: Path, job_file: Path, *, processes: int, run: Path |
         with _step(f"preparing {job.data.train}"), _environment({**os.environ, **locations}):
             _run([sys.executable, "-m", "training.prepare", *CORPUS, "--out", job.data.train])
         with _step(f"training {job.name} on {processes} processes"):
-            make_run_directory(job_file, directory)
+            make_run_directory(job_file.read_text(encoding="utf-8"), directory)
             _write_deployment(directory, platform, emulator)
             launched = render_local(job, directory, processes=processes, hand_off=hand_off)
-            if exit_status := run_local(launched, directory):
+            if exit_status := run_local(launched, directory, {"platform_file": str(platform_file), "processes": processes}):
                 raise job_failed(directory, exit_status)
         _say_what_was_kept(hand_off, job)
     summary = summarize(directory)

@@ -13,11 +13,11 @@ from stacks.constructs.permissions import Permission
 from stacks.foundation import Foundation
 from trainway.spec.lustre_clients import efa_interfaces
 from trainway.spec.sections.orchestrator import Orchestrator
+from trainway.spec.sections.slurm import CONTROLLER_GROUP, LOGIN_GROUP
 from trainway.spec.sections.storage import MOUNT_PATH
 
 SCRIPTS_PREFIX = "lifecycle_scripts"
 SLURM_ACCOUNTS = f"{SCRIPTS_PREFIX}/slurm-accounts.json"
-CONTROLLER_GROUP, LOGIN_GROUP = "controller", "login"
 
 
 def life_cycle_scripts(foundation: Foundation) -> LifeCycleScripts:

@@ -64,6 +64,10 @@ def test_a_job_with_its_own_locations_needs_no_platform(
 ) -> None:
     job = load_job(tmp_path, data={"train": train}, checkpoint={"location": checkpoints})
     assert needs_hand_off(job) is needed
+    starting = load_job(
+        tmp_path, data={"train": train}, checkpoint={"location": checkpoints, "start_from": "fsx:/models/x"}
+    )
+    assert needs_hand_off(starting)
 
 
 def test_a_number_of_processes_that_does_not_divide_the_batch_is_explained(tmp_path: Path, hand_off: HandOff) -> None:
@@ -91,5 +95,5 @@ def test_a_directory_with_other_things_in_it_is_not_taken_for_a_run(tmp_path: Pa
     run.mkdir()
     (run / "cat.jpg").write_text("")
     with pytest.raises(UsageError, match="not a run"):
-        make_run_directory(job_file, run)
+        make_run_directory(job_file.read_text(), run)
     assert [path.name for path in run.iterdir()] == ["cat.jpg"]

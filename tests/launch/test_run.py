@@ -102,7 +102,7 @@ def test_a_launch_that_is_stopped_leaves_a_checkpoint_and_says_how_to_go_on(corp
     assert {line.split("] ")[0] for line in followed} <= {"[0 0", "[0 1"}
     _, error = process.communicate(timeout=60)
     assert watch_local.state(handle) == State(Phase.STOPPED, "SIGTERM")
-    assert "the job was stopped by SIGTERM" in error and f"--run {run}" in error
+    assert "the job was stopped by SIGTERM" in error and f"trainway resume {run}" in error
     assert list((tmp_path / "ckpt").glob("step-*/.metadata"))
     assert json.loads((run / "launch.json").read_text())["stopped_by"] == "SIGTERM"
 

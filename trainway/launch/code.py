@@ -50,8 +50,10 @@ def pack(directory: Path) -> tuple[bytes, str]:
     return archive, hashlib.sha256(archive).hexdigest()
 
 
-def sync(directory: Path, hand_off: HandOff) -> str:
+def sync(directory: Path, hand_off: HandOff, *, upload: bool = True) -> str:
     """Uploads the code below a directory, unless it is there, and returns its location in the bucket.
+
+    Without `upload` it only says where the code would be.
 
     Raises UsageError where the code cannot be packed or the bucket cannot be written to.
     """
@@ -60,6 +62,9 @@ def sync(directory: Path, hand_off: HandOff) -> str:
 
     archive, digest = pack(directory)
     key = f"{PREFIX}/{digest}.tar.gz"
+    location = f"s3://{hand_off.bucket}/{key}"
+    if not upload:
+        return location
     s3 = boto3.client("s3", region_name=hand_off.region)
     try:
         # Named by its content, so one that is there is this one. A list, because a missing object is a forbidden one
@@ -72,7 +77,7 @@ def sync(directory: Path, hand_off: HandOff) -> str:
             why=str(error),
             fix=f"you need s3:ListBucket and s3:PutObject on s3://{hand_off.bucket}/{PREFIX}",
         ) from None
-    return f"s3://{hand_off.bucket}/{key}"
+    return location
 
 
 def _listed(directory: Path) -> list[Path]:

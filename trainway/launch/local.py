@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -59,15 +60,17 @@ def render_local(
     return LocalLaunch(training_command(until_step), environment)
 
 
-def run_local(launch: LocalLaunch, run: Path) -> int:
+def run_local(launch: LocalLaunch, run: Path, options: Mapping[str, Any]) -> int:
     """Runs it to its end and returns its exit status; SIGTERM and Ctrl-C reach the job, which then saves itself.
+
+    `options` are kept for `trainway resume`.
 
     What rank 0 writes is shown as it comes. What torchrun itself writes, a page of its own traceback for every failure
     of the job, goes to logs/torchrun.log.
     """
     (run / "logs").mkdir(parents=True, exist_ok=True)
     with (
-        recorded_launch(run, handle_of(run), launch.command, launch.environment) as record,
+        recorded_launch(run, handle_of(run), launch.command, launch.environment, options) as record,
         (run / "logs" / "torchrun.log").open("a", encoding="utf-8") as log,
     ):
         process = subprocess.Popen(
@@ -101,7 +104,7 @@ def run_local(launch: LocalLaunch, run: Path) -> int:
 def job_failed(run: Path, exit_status: int) -> UsageError:
     """The error for a job that ended before its time, with the last words of its first rank."""
     if stopped_by := read_launch(run).get("stopped_by"):
-        fix = f"launch it again with --run {run}; it goes on from its newest checkpoint"
+        fix = f"`trainway resume {run}` goes on from its newest checkpoint"
         return usage_error(f"the job was stopped by {stopped_by}", why="it was told to", fix=fix)
     why = last_words(run) or "no rank said why"
     return usage_error(f"the job ended with status {exit_status}", why=why, fix=f"the whole story is in {run / 'logs'}")

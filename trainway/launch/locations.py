@@ -1,4 +1,4 @@
-"""What the locations of a job file mean on the machine that the job is launched on."""
+"""What the locations of a job file mean where there is no file system of the platform's, as on this machine."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ SCHEMES = ("fsx", "s3")
 
 def needs_hand_off(job: Job) -> bool:
     """True if a location of the job is relative to a platform's file system or bucket."""
-    return any(_scheme(location) for location in _locations(job))
+    return any(scheme_of(location) for location in _locations(job))
 
 
-def local_roots(job: Job, hand_off: HandOff) -> dict[str, str]:
-    """The root of each scheme for a job on this machine, which reaches the bucket and not the file system.
+def local_roots(job: Job, hand_off: HandOff, place: str = "this machine") -> dict[str, str]:
+    """The root of each scheme for a job at a place that reaches the bucket and not the file system.
 
     A directory of the file system that mirrors a prefix of the bucket is read and written there. Raises UsageError
     for one that does not.
@@ -24,9 +24,9 @@ def local_roots(job: Job, hand_off: HandOff) -> dict[str, str]:
     mirrored = [each.path for each in hand_off.file_system.associations if each.s3 == f"{root}{each.path}"]
     for location in _locations(job):
         path = location.removeprefix("fsx:")
-        if _scheme(location) == "fsx" and not any(path == m or path.startswith(f"{m}/") for m in mirrored):
+        if scheme_of(location) == "fsx" and not any(path == m or path.startswith(f"{m}/") for m in mirrored):
             raise usage_error(
-                f"{location} cannot be reached from this machine",
+                f"{location} cannot be reached from {place}",
                 why="there is no Lustre file system here, and that directory of it does not mirror the data bucket",
                 fix=f"use a directory below {', '.join(f'fsx:{path}' for path in mirrored)}, or an s3:// location",
             )
@@ -34,9 +34,11 @@ def local_roots(job: Job, hand_off: HandOff) -> dict[str, str]:
 
 
 def _locations(job: Job) -> tuple[str, ...]:
-    return (*job.data.shares, job.checkpoint_location)
+    start = (job.checkpoint.start_from,) if job.checkpoint.start_from else ()
+    return (*job.data.shares, job.checkpoint_location, *start)
 
 
-def _scheme(location: str) -> str | None:
+def scheme_of(location: str) -> str | None:
+    """`fsx` or `s3` of a location that is relative to the platform; None of any other."""
     scheme, colon, path = location.partition(":")
     return scheme if colon and scheme in SCHEMES and not path.startswith("//") else None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -20,8 +19,8 @@ def default_run_directory(name: str) -> Path:
     return RUNS / f"{name}-{datetime.now(UTC):%Y%m%d-%H%M%S}"
 
 
-def make_run_directory(job_file: Path, run: Path) -> None:
-    """Makes the directory with a copy of the job file in it.
+def make_run_directory(job_text: str, run: Path) -> None:
+    """Makes the directory with the job file in it.
 
     Raises UsageError for a directory that holds something other than a run: a run of before goes on.
     """
@@ -31,13 +30,16 @@ def make_run_directory(job_file: Path, run: Path) -> None:
             f"{run} cannot hold the run", why="it is not empty and not a run", fix="name another directory"
         )
     run.mkdir(parents=True, exist_ok=True)
-    if copy.resolve() != job_file.resolve():
-        shutil.copyfile(job_file, copy)
+    copy.write_text(job_text, encoding="utf-8")
 
 
 @contextmanager
 def recorded_launch(
-    run: Path, handle: Mapping[str, str], command: Sequence[str], environment: Mapping[str, str]
+    run: Path,
+    handle: Mapping[str, str],
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    options: Mapping[str, Any],
 ) -> Iterator[dict[str, Any]]:
     """Keeps `launch.json` true while a job runs here; the block fills in `exit_status`, or `stopped_by` as well."""
     record: dict[str, Any] = {
@@ -45,6 +47,7 @@ def recorded_launch(
         "handle": dict(handle),
         "command": list(command),
         "environment": dict(environment),
+        "options": dict(options),
         "started": _now(),
         "ended": None,
         "exit_status": None,
@@ -66,6 +69,18 @@ def runs_below(directory: Path) -> list[Path]:
     """The directories of the runs that were launched from here, the newest first."""
     found = [path.parent for path in directory.glob("*/launch.json")]
     return sorted(found, key=lambda run: str(read_launch(run)["started"]), reverse=True)
+
+
+def run_named(name: str) -> Path:
+    """The directory of a run that was launched from here, by its name or its path; raises UsageError for no run."""
+    for run in (RUNS / name, Path(name)):
+        if (run / "launch.json").is_file():
+            return run
+    known = ", ".join(run.name for run in runs_below(RUNS)[:3])
+    fix = f"the newest are {known}" if known else "nothing was launched from this directory; go to where it was"
+    raise usage_error(
+        f"there is no run {name}", why=f"neither {RUNS / name} nor {name} is the directory of one", fix=fix
+    )
 
 
 def read_launch(run: Path) -> dict[str, Any]:

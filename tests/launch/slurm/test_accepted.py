@@ -1,0 +1,114 @@
+"""A real Slurm takes the script: sbatch knows every option of it, and the nodes have what it asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+
+import pytest
+from moto import mock_aws
+
+from tests.launch.slurm.machines import Machines, machines, missing
+from tests.launch.slurm.requests import CATALOGUE, on_slurm, request
+from tests.launch.slurm.sessions import hyperpod, without_slurm
+from trainway.launch.slurm import SlurmOptions, logs, render_script, state, submit
+from trainway.launch.slurm.cluster import cluster_of
+from trainway.launch.target import Phase
+from trainway.spec.errors import UsageError
+from trainway.spec.handoff import HandOff
+
+WHY_NOT = missing()
+pytestmark = pytest.mark.skipif(WHY_NOT is not None, reason=WHY_NOT or "")
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Machines]:
+    with machines(["n1", "n2"], gpus=8) as running, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PATH", str(running.commands), prepend=":")
+        yield running
+
+
+@pytest.fixture
+def p5(cluster: Machines, hand_off: HandOff) -> HandOff:
+    return on_slurm(hand_off, instance_type="p5.48xlarge", mount=str(cluster.shared))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [SlurmOptions(time_limit_minutes=90), SlurmOptions(environment=PurePosixPath("/fsx/envs/ada"))],
+)
+def test_slurm_takes_every_option_of_the_script(
+    options: SlurmOptions, cluster: Machines, p5: HandOff, tmp_path: Path
+) -> None:
+    asked = request(tmp_path, p5, nodes=2, batch={"global": 16, "micro": 1}, team="research")
+    script = cluster.shared / "script"
+    script.write_text(render_script(asked, CATALOGUE, options))
+    cluster.ask("sbatch", "--test-only", str(script))
+
+
+def test_a_job_that_slurm_refuses_is_explained_in_its_words(cluster: Machines, p5: HandOff, tmp_path: Path) -> None:
+    renamed = p5.node_groups[0].model_copy(update={"name": "elsewhere"})
+    elsewhere = p5.model_copy(update={"node_groups": (renamed,)})
+    asked = request(tmp_path, elsewhere, batch={"global": 8, "micro": 1})
+    with pytest.raises(
+        UsageError, match=r"small-1 cannot be submitted\n    why: sbatch: error: .*[Ii]nvalid partition"
+    ):
+        submit(asked, CATALOGUE)
+    assert not cluster.ask("squeue", "--noheader")
+
+
+def test_a_run_whose_environment_is_not_there_has_failed(p5: HandOff, tmp_path: Path) -> None:
+    asked = request(tmp_path, p5, run="absent", batch={"global": 8, "micro": 1})
+    handle = submit(asked, CATALOGUE, SlurmOptions(environment=PurePosixPath("/fsx/envs/nobody")))
+    said = list(logs(handle, follow=True))
+    assert any("/fsx/envs/nobody/bin/activate: No such file" in line for line in said)
+    assert state(handle).phase is Phase.FAILED
+
+
+@mock_aws
+def test_a_run_is_submitted_and_watched_over_a_session(
+    cluster: Machines, p5: HandOff, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = p5.model_copy(update={"cluster": p5.cluster.model_copy(update={"arn": hyperpod(p5.cluster.name, "login")})})
+    monkeypatch.setenv("PATH", str(without_slurm(tmp_path, commands=cluster.commands, user="ada")))
+    asked = request(tmp_path, there, run="remote", batch={"global": 8, "micro": 1})
+    handle = submit(asked, CATALOGUE, SlurmOptions(environment=PurePosixPath("/fsx/envs/nobody"), user="ada"))
+    assert any("/fsx/envs/nobody/bin/activate: No such file" in line for line in logs(handle, follow=True))
+    assert state(handle).phase is Phase.FAILED
+    assert (cluster.shared / "runs" / "remote" / "job.yaml").read_text() == asked.job_text
+
+
+def test_a_run_that_nobody_knows_is_gone(cluster: Machines, p5: HandOff) -> None:
+    handle = {**cluster_of(p5), "job": "4711", "directory": str(cluster.shared / "runs" / "never")}
+    assert state(handle).phase is Phase.GONE
+
+
+def test_a_controller_that_does_not_answer_is_not_a_run_that_is_gone(
+    p5: HandOff, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    complaint = "slurm_load_jobs error: Unable to contact slurm controller (connect failure)"
+    (tmp_path / "squeue").write_text(f"#!/bin/sh\necho '{complaint}' >&2\nexit 1\n")
+    (tmp_path / "squeue").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    handle = {**cluster_of(p5), "job": "4711", "directory": "/fsx/runs/never"}
+    with pytest.raises(UsageError, match=r"the state of job 4711 is not known\n    why: .*Unable to contact"):
+        state(handle)
+
+
+@pytest.mark.parametrize(
+    ("row", "phase"),
+    [
+        ("4711|COMPLETED|None", Phase.SUCCEEDED),
+        ("4711|CANCELLED by 1000|None", Phase.STOPPED),
+        ("4711|NODE_FAIL|None\n4711|OUT_OF_MEMORY|None", Phase.FAILED),
+    ],
+)
+def test_a_run_that_slurm_forgot_is_in_its_accounts(
+    row: str, phase: Phase, cluster: Machines, p5: HandOff, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a sacct that answers in the columns that it is asked for: https://slurm.schedmd.com/sacct.html"""
+    (tmp_path / "sacct").write_text(f"#!/bin/sh\nprintf '%s\\n' '{row}'\n")
+    (tmp_path / "sacct").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    handle = {**cluster_of(p5), "job": "4711", "directory": str(cluster.shared / "runs" / "never")}
+    assert state(handle).phase is phase

@@ -1,0 +1,162 @@
+"""The batch script is all that a run needs, and asks for whole nodes."""
+
+from __future__ import annotations
+
+import dataclasses
+import getpass
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path, PurePosixPath
+
+import pytest
+
+from tests.launch.slurm.requests import CATALOGUE, on_slurm, request
+from trainway.launch.slurm import SlurmOptions, render_script
+from trainway.launch.slurm.place import EFA, EFA_LIBRARIES
+from trainway.launch.training_command import training_command
+from trainway.spec.errors import UsageError
+from trainway.spec.handoff import HandOff
+
+ROOT = Path(__file__).parents[3]
+BATCH_OF_16 = {"global": 16, "micro": 1}
+ENVIRONMENT = SlurmOptions(environment=PurePosixPath("/fsx/envs/ada"))
+
+
+def directives(script: str) -> dict[str, str]:
+    """What the script asks sbatch for."""
+    lines = [line.removeprefix("#SBATCH --") for line in script.splitlines() if line.startswith("#SBATCH --")]
+    return dict(line.partition("=")[::2] for line in lines)
+
+
+def runs(script: str, line: str) -> str:
+    """What a line prints after the script's own assignments, in an empty environment."""
+    assigned = [
+        each for each in script.split("\nfirst=")[0].splitlines() if re.match(r"(export [A-Z_]+|command|run)=", each)
+    ]
+    done = subprocess.run(
+        ["bash", "-euc", "\n".join([*assigned, line])], env={}, capture_output=True, text=True, check=True
+    )
+    return done.stdout
+
+
+@pytest.mark.parametrize("options", [SlurmOptions(time_limit_minutes=60, borrow=True), ENVIRONMENT])
+@pytest.mark.parametrize("instance_type", ["m7i.8xlarge", "p5.48xlarge"])
+def test_the_script_is_good_bash(options: SlurmOptions, instance_type: str, tmp_path: Path, hand_off: HandOff) -> None:
+    asked = request(tmp_path, on_slurm(hand_off, instance_type=instance_type), batch=BATCH_OF_16)
+    shellcheck = Path(sys.executable).with_name("shellcheck")
+    script = render_script(asked, CATALOGUE, options)
+    # Not what it takes for a slip and is none: a variable in single quotes, a file that is on the cluster.
+    checked = subprocess.run(
+        [shellcheck, "--severity=warning", "-"], input=script, capture_output=True, text=True, check=False
+    )
+    assert checked.returncode == 0, checked.stdout
+
+
+def test_every_node_runs_the_one_training_command(tmp_path: Path, hand_off: HandOff) -> None:
+    asked = dataclasses.replace(request(tmp_path, on_slurm(hand_off)), until_step=5)
+    for options in (SlurmOptions(), ENVIRONMENT):
+        script = render_script(asked, CATALOGUE, options)
+        assert tuple(runs(script, 'printf "%s\\n" "${command[@]}"').split()) == training_command(5)
+
+
+def test_a_node_is_asked_for_whole_with_all_its_gpus(tmp_path: Path, hand_off: HandOff) -> None:
+    asked = request(tmp_path, on_slurm(hand_off, instance_type="p5.48xlarge"), nodes=2, batch=BATCH_OF_16)
+    script = render_script(asked, CATALOGUE)
+    wanted = directives(script)
+    assert wanted["nodes"] == "2" and wanted["ntasks-per-node"] == "1" and wanted["gpus-per-node"] == "8"
+    assert wanted["mem"] == "0" and "exclusive" in wanted and wanted["partition"] == "train"
+    assert runs(script, 'echo "$PET_NNODES $PET_NPROC_PER_NODE"') == "2 8\n"
+
+
+def test_a_run_that_lost_a_node_is_queued_again_and_keeps_its_log(tmp_path: Path, hand_off: HandOff) -> None:
+    wanted = directives(render_script(request(tmp_path, on_slurm(hand_off)), CATALOGUE))
+    assert "requeue" in wanted and wanted["open-mode"] == "append"
+    assert wanted["output"] == "/fsx/runs/small-1/logs/slurm.log"
+
+
+def test_limits_of_the_login_node_do_not_come_along(tmp_path: Path, hand_off: HandOff) -> None:
+    assert directives(render_script(request(tmp_path, on_slurm(hand_off)), CATALOGUE))["propagate"] == "NONE"
+
+
+def test_a_team_is_an_account_and_what_it_borrows_a_qos(tmp_path: Path, hand_off: HandOff) -> None:
+    asked = request(tmp_path, on_slurm(hand_off), team="research")
+    own = directives(render_script(asked, CATALOGUE))
+    borrowed = directives(render_script(asked, CATALOGUE, SlurmOptions(borrow=True)))
+    # Without a QOS it is in the first of its account's, which is the team's own.
+    assert own["account"] == borrowed["account"] == "research"
+    assert "qos" not in own and borrowed["qos"] == "borrowed"
+
+
+def test_there_is_nothing_to_borrow_without_teams(tmp_path: Path, hand_off: HandOff) -> None:
+    alone = on_slurm(hand_off).model_copy(update={"teams": ()})
+    with pytest.raises(UsageError, match="has no teams"):
+        render_script(request(tmp_path, alone), CATALOGUE, SlurmOptions(borrow=True))
+
+
+def test_a_run_is_told_to_save_before_its_time_is_over(tmp_path: Path, hand_off: HandOff) -> None:
+    wanted = directives(
+        render_script(request(tmp_path, on_slurm(hand_off)), CATALOGUE, SlurmOptions(time_limit_minutes=90))
+    )
+    assert (wanted["time"], wanted["signal"]) == ("90", "B:USR1@300")
+
+
+@pytest.mark.parametrize("more", ["", "# END\nEND\nEND_\n", "# $(date) `date` $HOME \\ 'x' \"y\" é"])
+def test_the_job_file_arrives_as_it_is(more: str, tmp_path: Path, hand_off: HandOff) -> None:
+    asked = request(tmp_path, on_slurm(hand_off))
+    asked = dataclasses.replace(asked, job_text=f"{asked.job_text}{more}")
+    script = render_script(asked, CATALOGUE)
+    written = script[script.index('cat >"$run/job.yaml"') : script.index("\nexport ")]
+    subprocess.run(["bash", "-euc", f"run={shlex.quote(str(tmp_path))}\n{written}"], check=True)
+    assert (tmp_path / "job.yaml").read_text().rstrip("\n") == asked.job_text.rstrip("\n")
+
+
+def test_the_image_is_taken_by_its_digest_and_made_a_file_once(tmp_path: Path, hand_off: HandOff) -> None:
+    """With an enroot and an aws that say how they were called."""
+    mount = tmp_path / "fsx"
+    mount.mkdir()
+    asked = request(tmp_path, on_slurm(hand_off, mount=str(mount)))
+    script = render_script(asked, CATALOGUE)
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    enroot = (
+        '#!/bin/sh\necho "$@" >>"$TMPDIR/calls"\ncat "$ENROOT_CONFIG_PATH/.credentials" >>"$TMPDIR/calls"\n: >"$3"\n'
+    )
+    (programs / "enroot").write_text(enroot)
+    (programs / "enroot").chmod(0o755)
+    prepared = script[script.index("\nif ! command -v enroot") : script.index("\ncommand=")]
+    environment = {"PATH": f"{programs}:/usr/bin:/bin", "SLURM_JOB_ID": "7", "TMPDIR": str(tmp_path)}
+    shown = f'{prepared}\nprintf "%s\\n" "${{options[@]}}"'
+    for _ in range(2):
+        ran = subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", shown], env=environment, check=True, capture_output=True, text=True
+        )
+    registry = "123456789012.dkr.ecr.us-west-2.amazonaws.com"
+    file = mount / "images" / getpass.getuser() / f"{'5e' * 32}.sqsh"
+    assert file.exists()
+    options = [f"--container-image={file}", f"--container-mounts={mount}:{mount}", "--no-container-mount-home"]
+    assert ran.stdout.splitlines() == options
+    assert (tmp_path / "calls").read_text().splitlines() == [
+        f"import --output {file}.7 docker://AWS@{registry}#atlas/training:sha256:{'5e' * 32}",
+        # enroot runs the command when it needs the password.
+        f"machine {registry} login AWS password $(aws ecr get-login-password --region us-west-2)",
+    ]
+
+
+def test_a_virtual_environment_gets_the_settings_that_the_image_has(tmp_path: Path, hand_off: HandOff) -> None:
+    dockerfile = (ROOT / "container" / "Dockerfile").read_text()
+    settings = dict(re.findall(r"^(?:ENV|   ) ([A-Z_]+)=(\S+)", dockerfile, flags=re.MULTILINE))
+    assert {name: settings.get(name) for name in EFA} == EFA
+    assert settings["LD_LIBRARY_PATH"] == EFA_LIBRARIES
+    asked = request(tmp_path, on_slurm(hand_off, instance_type="p5.48xlarge"), batch=BATCH_OF_16)
+    script = render_script(asked, CATALOGUE, ENVIRONMENT)
+    assert runs(script, 'echo "$LD_LIBRARY_PATH $NCCL_NET_PLUGIN"') == f"{EFA_LIBRARIES} ofi\n"
+    assert "source /fsx/envs/ada/bin/activate" in script and "enroot" not in script
+
+
+def test_nothing_of_the_launcher_s_environment_is_written_down(
+    tmp_path: Path, hand_off: HandOff, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "very-secret")
+    assert "very-secret" not in render_script(request(tmp_path, on_slurm(hand_off)), CATALOGUE)

@@ -1,0 +1,105 @@
+"""Where there is no Slurm, a session on the cluster's login node has it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import botocore.session
+import pytest
+from botocore.validate import validate_parameters
+from moto import mock_aws
+
+from tests.launch.slurm.requests import on_slurm
+from tests.launch.slurm.sessions import REGION, hyperpod, without_slurm
+from trainway.launch.slurm.cluster import cluster_of, on_cluster
+from trainway.launch.slurm.session import session
+from trainway.spec.errors import UsageError
+from trainway.spec.handoff import HandOff
+
+WHAT = "the cluster cannot be asked"
+
+
+@pytest.fixture(autouse=True)
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    programs = without_slurm(tmp_path, user="ada")
+    monkeypatch.setenv("PATH", str(programs))
+    return programs
+
+
+@pytest.fixture
+def aws() -> Iterator[None]:
+    with mock_aws():
+        yield
+
+
+def cluster(name: str, arn: str) -> dict[str, str]:
+    return {"cluster": name, "arn": arn, "region": REGION, "user": "ada"}
+
+
+@pytest.mark.usefixtures("aws")
+def test_a_line_runs_there_as_it_would_here() -> None:
+    there = cluster("lines", hyperpod("lines", "controller", "login", "train"))
+    odd = 'it\'s "odd" $HOME `date` \\ é\n'
+    said = on_cluster(f"cat <<'EOF'\n{odd}EOF\necho trainway-answer 1 >&2", there, what=WHAT)
+    assert said == odd
+    # Longer than a terminal's buffer.
+    assert on_cluster("printf '%0200000d' 7", there, what=WHAT) == f"{7:0200000d}"
+
+
+@pytest.mark.usefixtures("aws")
+def test_a_line_that_fails_there_is_explained_in_its_own_words() -> None:
+    there = cluster("failing", hyperpod("failing", "controller", "login"))
+    with pytest.raises(UsageError, match=f"{WHAT}\n    why: sbatch: error: no such partition"):
+        on_cluster("echo begins; echo 'sbatch: error: no such partition' >&2; exit 3", there, what=WHAT)
+
+
+@pytest.mark.usefixtures("aws")
+def test_a_session_that_says_nothing_is_an_error(machine: Path) -> None:
+    there = cluster("silent", hyperpod("silent", "login"))
+    (machine / "aws").write_text("#!/bin/sh\necho 'Cannot perform start session: EOF'\n")
+    with pytest.raises(UsageError, match="gave no answer: Cannot perform start session: EOF"):
+        on_cluster("sbatch", there, what=WHAT)
+
+
+@pytest.mark.usefixtures("aws")
+@pytest.mark.parametrize(
+    ("groups", "node"), [(("controller", "login", "train"), "login"), (("controller", "train"), "controller")]
+)
+def test_the_request_is_one_that_systems_manager_takes(groups: tuple[str, ...], node: str) -> None:
+    arn = hyperpod(f"with-{node}", *groups)
+    command = session(cluster(f"with-{node}", arn), "AWS-StartNonInteractiveCommand", "bash -c true", what=WHAT)
+    assert command[:3] == ("aws", "ssm", "start-session") and command[-2] == "--parameters"
+    options = dict(each.removeprefix("--").split("=", 1) for each in command[3:-2])
+    assert options["target"] == f"sagemaker-cluster:{arn.rpartition('/')[2]}_{node}-{node}-0"
+    assert options["region"] == REGION
+    shape = botocore.session.get_session().get_service_model("ssm").operation_model("StartSession").input_shape
+    request = {"Target": options["target"], "DocumentName": options["document-name"]}
+    assert shape is not None
+    validate_parameters({**request, "Parameters": {"command": ["bash -c true"]}}, shape)
+
+
+@pytest.mark.usefixtures("aws")
+def test_a_cluster_that_is_not_there_is_an_error() -> None:
+    with pytest.raises(UsageError, match=r"the nodes of nowhere in us-west-2 cannot be listed[\s\S]*ListClusterNodes"):
+        on_cluster("sinfo", cluster("nowhere", "arn:aws:sagemaker:us-west-2:123456789012:cluster/x"), what=WHAT)
+
+
+@pytest.mark.parametrize("program", ["aws", "session-manager-plugin"])
+def test_what_is_missing_on_this_machine_is_named(program: str, machine: Path) -> None:
+    (machine / program).unlink()
+    with pytest.raises(UsageError, match=f"{WHAT}\n    why: there is neither sbatch nor {program} on this machine"):
+        on_cluster("sinfo", cluster("any", "arn:aws:sagemaker:us-west-2:123456789012:cluster/x"), what=WHAT)
+
+
+def test_who_runs_jobs_must_be_named_where_only_teams_do(hand_off: HandOff) -> None:
+    with pytest.raises(UsageError, match="only the users of a team run jobs"):
+        cluster_of(on_slurm(hand_off))
+    assert cluster_of(on_slurm(hand_off), "ada")["user"] == "ada"
+    alone = on_slurm(hand_off).model_copy(update={"teams": ()})
+    assert cluster_of(alone)["user"] == "ubuntu"
+
+
+def test_a_platform_without_slurm_is_refused(hand_off: HandOff) -> None:
+    with pytest.raises(UsageError, match=r"its orchestrator is eks, and runs no Slurm"):
+        cluster_of(hand_off)

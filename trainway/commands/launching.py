@@ -1,0 +1,156 @@
+"""`trainway launch`, `resume` and `sync`: a job file becomes a run, on any target."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from trainway.spec.errors import usage_error
+
+DEFAULT_PLATFORM = Path("platform.yaml")
+PlatformFile = Annotated[Path, typer.Option("--platform", help="The platform file.")]
+
+_HERE = "On this machine"
+_SLURM = "Under Slurm"
+_KUBERNETES = "On Kubernetes"
+_PLATFORM = "On a platform"
+
+
+def launch(
+    context: typer.Context,
+    job_file: Annotated[Path, typer.Argument(metavar="JOB", help="A job file.")],
+    target: Annotated[Literal["local", "slurm", "kubernetes"], typer.Option(help="Where to run it.")] = "local",
+    platform_file: PlatformFile = DEFAULT_PLATFORM,
+    run: Annotated[
+        str | None, typer.Option(help="Directory of a local run, or name of another; one that exists goes on.")
+    ] = None,
+    until_step: Annotated[int | None, typer.Option(min=1, help="Stop after this step, to go on later.")] = None,
+    sweep: Annotated[
+        list[str] | None, typer.Option(metavar="KEY=VALUE,…", help="A job for each value; again for a grid.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be submitted, and submit nothing.")] = (
+        False
+    ),
+    processes: Annotated[int, typer.Option(min=1, help="Ranks on this machine.", rich_help_panel=_HERE)] = 2,
+    group: Annotated[
+        str | None, typer.Option(help="The node group; else the first that is large enough.", rich_help_panel=_PLATFORM)
+    ] = None,
+    code: Annotated[
+        Path | None,
+        typer.Option(help="Packages of yours that come before the image's own code.", rich_help_panel=_PLATFORM),
+    ] = None,
+    borrow: Annotated[
+        bool, typer.Option("--borrow", help="On nodes that other teams leave idle.", rich_help_panel=_SLURM)
+    ] = False,
+    time_limit: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="MINUTES", help="When it saves itself and ends.", rich_help_panel=_SLURM),
+    ] = None,
+    environment: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PATH", help="A virtual environment on the file system, not the image.", rich_help_panel=_SLURM
+        ),
+    ] = None,
+    user: Annotated[str | None, typer.Option(help="Your login name on the cluster.", rich_help_panel=_SLURM)] = None,
+    kind: Annotated[
+        Literal["TrainJob", "PyTorchJob", "HyperPodPyTorchJob", "MPIJob"],
+        typer.Option(help="The object that runs it.", rich_help_panel=_KUBERNETES),
+    ] = "TrainJob",
+    priority: Annotated[
+        Literal["low", "normal", "high"] | None,
+        typer.Option(help="Which of the team's own jobs goes first.", rich_help_panel=_KUBERNETES),
+    ] = None,
+    min_nodes: Annotated[
+        int | None, typer.Option(min=1, help="With how many it goes on.", rich_help_panel=_KUBERNETES)
+    ] = None,
+    within: Annotated[
+        str | None,
+        typer.Option(
+            metavar="LABEL", help="A label that all nodes have the same value of.", rich_help_panel=_KUBERNETES
+        ),
+    ] = None,
+    hang_seconds: Annotated[
+        int, typer.Option(min=1, help="Of a HyperPodPyTorchJob: no step for so long.", rich_help_panel=_KUBERNETES)
+    ] = 1800,
+    slow_step_seconds: Annotated[
+        int | None, typer.Option(min=1, help="Of the same: five longer steps.", rich_help_panel=_KUBERNETES)
+    ] = None,
+    loss_above: Annotated[
+        int | None, typer.Option(min=1, help="Of the same: five higher losses.", rich_help_panel=_KUBERNETES)
+    ] = None,
+) -> None:
+    """Run a training job, on this machine or on a platform."""
+    from trainway.launch.start import points_of, start_here, start_on_platform
+
+    on_platform = {"group": group, "code": None if code is None else str(code)}
+    of_target: dict[str, dict[str, Any]] = {
+        "local": {"processes": processes},
+        "slurm": {"borrow": borrow, "time_limit": time_limit, "environment": environment, "user": user},
+        "kubernetes": {
+            "kind": kind,
+            "priority": priority,
+            "min_nodes": min_nodes,
+            "within": within,
+            "hang_seconds": hang_seconds,
+            "slow_step_seconds": slow_step_seconds,
+            "loss_above": loss_above,
+        },
+    }
+    options = of_target.pop(target)
+    others = {option for each in of_target.values() for option in each}
+    _refuse(context, others | (set(on_platform) if target == "local" else set()), target)
+    points = points_of(job_file, sweep or [])
+    if run is not None and len(points) > 1:
+        raise usage_error(f"--run {run} cannot be a sweep", why="it is one run", fix="leave --run out")
+    if target == "local":
+        options["until_step"] = until_step
+        if exit_status := start_here(points, platform_file, options, run=run, dry_run=dry_run):
+            raise typer.Exit(exit_status)
+        return
+    start_on_platform(
+        points,
+        target,
+        platform_file,
+        options,
+        **on_platform,
+        until_step=until_step,
+        run=run,
+        dry_run=dry_run,
+    )
+
+
+def resume(
+    name: Annotated[str, typer.Argument(metavar="RUN", help="A run that ended early; `trainway status` lists them.")],
+) -> None:
+    """Let a run go on from its newest checkpoint, where and as it was launched."""
+    from trainway.launch.start import resume as start_again
+
+    if exit_status := start_again(name):
+        raise typer.Exit(exit_status)
+
+
+def sync(
+    directory: Annotated[Path, typer.Argument(help="What holds your packages.")] = Path(),
+    platform_file: PlatformFile = DEFAULT_PLATFORM,
+) -> None:
+    """Upload code, and print where jobs fetch it; `trainway launch --code` does both."""
+    from trainway.launch.code import sync as upload
+    from trainway.launch.hand_off import read_hand_off
+    from trainway.spec.loader import load_platform
+
+    print(upload(directory, read_hand_off(load_platform(platform_file))))
+
+
+def _refuse(context: typer.Context, options: set[str], target: str) -> None:
+    """Raises UsageError for an option that was given and that the target would ignore."""
+    for option in sorted(options):
+        source = context.get_parameter_source(option)
+        if source is not None and source.name == "COMMANDLINE":
+            raise usage_error(
+                f"--{option.replace('_', '-')} says nothing to the target {target}",
+                why="it is another target's",
+                fix="leave it out, or name the --target that it is meant for; `trainway launch --help` sorts them",
+            )

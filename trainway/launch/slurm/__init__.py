@@ -1,0 +1,9 @@
+"""Launching under Slurm: a batch script, submitted on the cluster, and watched by Slurm's own commands."""
+
+from trainway.launch.slurm.logs import logs
+from trainway.launch.slurm.options import SlurmOptions
+from trainway.launch.slurm.script import render_script
+from trainway.launch.slurm.submit import submit
+from trainway.launch.slurm.watch import shell, state, stop
+
+__all__ = ["SlurmOptions", "logs", "render_script", "shell", "state", "stop", "submit"]

@@ -1,0 +1,54 @@
+"""Running a line of bash where Slurm's commands are: on this machine if it has them, or else on the cluster."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Mapping
+
+from trainway.launch.slurm.session import on_login_node
+from trainway.spec.errors import usage_error
+from trainway.spec.handoff import HandOff
+
+# Where HyperPod has them (lifecycle_scripts/slurm_accounts.sh). Some logins have them on their path, and some do not.
+_BIN = "/opt/slurm/bin"
+WITH_SLURM = f"PATH=$PATH:{_BIN}"
+# The user that HyperPod's image brings.
+_USER = "ubuntu"
+
+
+def cluster_of(hand_off: HandOff, user: str | None = None) -> Mapping[str, str]:
+    """How the cluster is found; `user` is the login name there, where this machine has no Slurm of its own.
+
+    Raises UsageError where the cluster runs no Slurm, or nobody is named although only the teams' users run jobs.
+    """
+    what = f"{hand_off.platform} cannot be asked"
+    if hand_off.orchestrator != "hyperpod-slurm":
+        why = f"its orchestrator is {hand_off.orchestrator}, and runs no Slurm"
+        raise usage_error(what, why=why, fix="launch with --target kubernetes")
+    if user is None and hand_off.teams and not slurm_is_here():
+        why = "there is no sbatch here, and on the cluster only the users of a team run jobs"
+        raise usage_error(what, why=why, fix="name your login name there with --user, or launch on the login node")
+    cluster = hand_off.cluster
+    return {"cluster": cluster.name, "arn": cluster.arn, "region": hand_off.region, "user": user or _USER}
+
+
+def on_cluster(line: str, cluster: Mapping[str, str], *, what: str) -> str:
+    """What a line of bash prints there. Raises UsageError, which says `what` was wanted, where it fails."""
+    line = f"{WITH_SLURM}\n{line}"
+    status, output, errors = _here(line) if slurm_is_here() else on_login_node(line, cluster, what=what)
+    if status:
+        said = (errors or output).strip().splitlines()
+        why = said[-1] if said else f"it ended with status {status}"
+        raise usage_error(what, why=why, fix="`sinfo` and `squeue` on the login node show what the cluster can do")
+    return output
+
+
+def slurm_is_here() -> bool:
+    """Whether this machine submits to a cluster itself."""
+    return shutil.which("sbatch") is not None or shutil.which("sbatch", path=_BIN) is not None
+
+
+def _here(line: str) -> tuple[int, str, str]:
+    done = subprocess.run(["bash", "-s"], input=line, capture_output=True, text=True, errors="replace", check=False)
+    return done.returncode, done.stdout, done.stderr

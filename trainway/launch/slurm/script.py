@@ -1,0 +1,161 @@
+"""A request as a batch script: everything that a run needs is in it, the job file as well.
+
+https://slurm.schedmd.com/sbatch.html, https://slurm.schedmd.com/srun.html (read 2026-11-21)
+"""
+
+from __future__ import annotations
+
+import shlex
+
+from trainway.launch.request import Request
+from trainway.launch.slurm.options import SlurmOptions
+from trainway.launch.slurm.place import in_image, in_virtual_environment
+from trainway.launch.training_command import RENDEZVOUS_PORT, logging_to, many_nodes
+from trainway.spec.catalogue import Catalogue
+from trainway.spec.errors import usage_error
+from trainway.spec.instance import Instance
+from trainway.spec.slurm_accounts import BORROWED
+
+# How long before its time limit a run is told to save and end.
+_SAVING_SECONDS = 300
+
+# Slurm sends a signal to every process of a step: to torchrun, which would give its ranks 30 seconds from then on, and
+# to the ranks, which need the time that a checkpoint takes. So torchrun does not listen, and the ranks do
+# (training/stopping.py). The name is in torch/distributed/elastic/multiprocessing/api.py of PyTorch 2.11 to 2.13.
+_TORCHRUN_LISTENS = {"TORCHELASTIC_SIGNALS_TO_HANDLE": "SIGINT,SIGHUP,SIGQUIT"}
+
+# What follows `run`, the run's directory, `options`, of the step, `code`, that was synced, and `command`, of each node.
+#
+# --auto-resume is of a plug-in of HyperPod's, whose nodes have that directory: a step that failed has its nodes looked
+# at, and is started again when a bad one was replaced. With GPUs the whole job is queued again instead.
+# https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-resiliency-slurm-auto-resume.html (read 2026-11-21)
+#
+# --kill-on-bad-exit, because the others would wait for a node that gave up; --cpu-bind=none, because a node's one task
+# is torchrun, whose processes share all of it.
+#
+# Slurm's warning before the time limit, and what stops a run, are a signal to the script alone. It passes that on, and
+# again a minute later: ranks that still start do not hear the first one. `kill -0` fails once the step has ended.
+_STEP = """
+resume=()
+if [[ -d /opt/sagemaker_cluster ]]; then
+  resume=(--auto-resume=1)
+fi
+first=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
+export PET_RDZV_ENDPOINT=$first:{port}
+
+srun --kill-on-bad-exit=1 --cpu-bind=none --label "${{options[@]}}" "${{resume[@]}}" bash -c '
+  set -euo pipefail
+  trap "" TERM USR1
+  export PET_LOG_DIR=$PET_LOG_DIR/start-${{SLURM_RESTART_COUNT:-0}}/$SLURMD_NODENAME
+  mkdir -p "$PET_LOG_DIR"
+  if [[ $code ]]; then
+    code=$(python -m training.synced_code "$code" "/tmp/trainway-code-$UID")
+    export PYTHONPATH=$code${{PYTHONPATH:+:$PYTHONPATH}}
+  fi
+  exec "$@"
+' node "${{command[@]}}" &
+step=$!
+
+tell=0
+while kill -0 "$step" 2>/dev/null; do
+  if [[ $outcome == stopped ]] && ((SECONDS >= tell)); then
+    kill -USR1 "$step" || true
+    tell=$((SECONDS + 60))
+  fi
+  sleep 5 &
+  wait -n "$step" $! || true
+done
+status=0
+wait "$step" || status=$?
+if ((status)); then
+  outcome="failed with status $status"
+fi
+echo "$outcome" >"$run/outcome"
+exit "$status"
+"""
+
+
+def render_script(request: Request, catalogue: Catalogue, options: SlurmOptions | None = None) -> str:
+    """The script that sbatch reads; raises UsageError for options that the platform does not have.
+
+    It runs as often as the job is started, with SLURM_RESTART_COUNT counting: a job that lost a node or was preempted
+    is queued again, and goes on from its newest checkpoint.
+    """
+    options = options or SlurmOptions()
+    instance = catalogue[request.allocation.group.instance_type]
+    place = in_virtual_environment(options.environment, instance) if options.environment else in_image(request)
+    lines = [
+        "#!/bin/bash",
+        *(f"#SBATCH --{directive}" for directive in _directives(request, instance, options)),
+        "set -euo pipefail",
+        "",
+        f"run={shlex.quote(str(request.directory))}",
+        'rm -f "$run/outcome"',
+        "outcome=succeeded",
+        "trap 'outcome=stopped' USR1",
+        f'cat >"$run/job.yaml" {heredoc(request.job_text)}',
+        "",
+        # sbatch brings whatever its caller has. Such credentials end before the job does; the nodes have a role.
+        "unset AWS_ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY AWS_SESSION_TOKEN",
+        *(f"export {name}={shlex.quote(value)}" for name, value in sorted(_environment(request).items())),
+        *place,
+        f"export code={shlex.quote(options.code or '')}",
+        f"command=({shlex.join(request.command)})",
+    ]
+    return "\n".join(lines) + "\n" + _STEP.format(port=RENDEZVOUS_PORT)
+
+
+def _directives(request: Request, instance: Instance, options: SlurmOptions) -> list[str]:
+    group = request.allocation.group
+    accelerator = instance.accelerator
+    directives = [
+        f"job-name={request.run}",
+        # HyperPod makes a partition of each node group (stacks/hyperpod_slurm.py).
+        f"partition={group.name}",
+        f"nodes={request.allocation.nodes}",
+        "ntasks-per-node=1",
+        "exclusive",
+        # A run of the same name goes on when the one before has ended.
+        "dependency=singleton",
+        "mem=0",
+        "requeue",
+        "open-mode=append",
+        f"chdir={request.directory}",
+        f"output={request.directory}/logs/slurm.log",
+        # The limits of whoever submits would come along, and on a login node there is one for locked memory, which EFA
+        # registers its buffers in. Those of the nodes are in lifecycle_scripts/steps/10-limits.sh.
+        "propagate=NONE",
+    ]
+    if accelerator and accelerator.vendor == "nvidia":
+        # `exclusive` gives all of a node's GPUs. This keeps away from a node that lost one.
+        directives.append(f"gpus-per-node={accelerator.count}")
+    if request.job.team:
+        directives.append(f"account={request.job.team}")
+    if options.borrow:
+        _check_borrowing(request)
+        directives.append(f"qos={BORROWED}")
+    if options.time_limit_minutes is not None:
+        directives += [f"time={options.time_limit_minutes}", f"signal=B:USR1@{_SAVING_SECONDS}"]
+    return directives
+
+
+def _check_borrowing(request: Request) -> None:
+    if not request.hand_off.teams:
+        what, why = f"{request.job.name} cannot borrow nodes", f"{request.hand_off.platform} has no teams"
+        raise usage_error(what, why=why, fix="launch it without --borrow: all nodes are everybody's")
+
+
+def _environment(request: Request) -> dict[str, str]:
+    allocation = request.allocation
+    torchrun = many_nodes(allocation.nodes, allocation.ranks, endpoint="", run=request.run)
+    del torchrun["PET_RDZV_ENDPOINT"]  # what the script finds out
+    job = request.environment(request.directory / "job.yaml")
+    return job | torchrun | logging_to(request.directory / "logs", shown_ranks="0") | _TORCHRUN_LISTENS
+
+
+def heredoc(text: str) -> str:
+    """A text as the input of the command before it, whatever is in it."""
+    end = "END"
+    while end in text.splitlines():
+        end += "_"
+    return f"<<'{end}'\n{text.removesuffix(chr(10))}\n{end}"

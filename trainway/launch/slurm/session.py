@@ -1,0 +1,138 @@
+"""Running a line of bash on HyperPod's login node, by a session of AWS Systems Manager.
+
+The form of the target is in AWS's own script for it (read 2026-11-21):
+https://github.com/awslabs/awsome-distributed-ai/blob/main/1.architectures/5.sagemaker-hyperpod/easy-ssh.sh
+
+A session that is not interactive splits its command as a shell would, runs it without one, gives stdout and stderr as
+one, and tells no exit status; so the line travels in base64, and so does its answer.
+https://github.com/aws/amazon-ssm-agent/blob/mainline/agent/session/shell/shell_unix.go (read 2026-11-21)
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import errno
+import functools
+import json
+import os
+import pty
+import re
+import shlex
+import shutil
+import subprocess
+from collections.abc import Mapping
+from typing import Any
+
+from trainway.spec.errors import usage_error
+from trainway.spec.sections.slurm import CONTROLLER_GROUP, LOGIN_GROUP
+
+# What the longest value of StartSession's parameters may have:
+# https://docs.aws.amazon.com/systems-manager/latest/APIReference/API_StartSession.html (read 2026-11-21)
+_MOST_CHARACTERS = 65535
+
+_ANSWER = re.compile(rb"trainway-answer (\d+) :([A-Za-z0-9+/=]*) :([A-Za-z0-9+/=]*)")
+# What login shells say comes before it.
+_BEGINS = "trainway-begins"
+# The user's login shell, so that the line runs as if it had been typed.
+_WRAPPER = """
+out=$(mktemp) errors=$(mktemp)
+base64 -d <<<{line} | sudo --login --user={user} bash -s >"$out" 2>"$errors"
+echo "trainway-answer ${{PIPESTATUS[1]}} :$(base64 -w 0 "$out") :$(base64 -w 0 "$errors")"
+rm -f "$out" "$errors"
+"""
+
+
+def on_login_node(line: str, cluster: Mapping[str, str], *, what: str) -> tuple[int, str, str]:
+    """The line's exit status, output and errors. Raises UsageError, which says `what` was wanted, if nobody answers."""
+    wrapper = _WRAPPER.format(line=_encoded(f"echo {_BEGINS}\n{line}"), user=shlex.quote(cluster["user"]))
+    command = f"bash -c 'base64 -d <<<{_encoded(wrapper)} | bash'"
+    if len(command) > _MOST_CHARACTERS:
+        why = f"it takes {len(command)} characters, and a session carries {_MOST_CHARACTERS}"
+        raise usage_error(what, why=why, fix="launch on the login node")
+    said = _in_terminal(session(cluster, "AWS-StartNonInteractiveCommand", command, what=what))
+    found = _ANSWER.search(said)
+    if found is None:
+        last = said.decode(errors="replace").strip().splitlines()[-1:] or ["it said nothing"]
+        fix = "`aws ssm start-session` to the same node shows whether sessions work; the command may have run"
+        raise usage_error(what, why=f"the session on {cluster['cluster']} gave no answer: {last[0]}", fix=fix)
+    status, output, errors = found.groups()
+    return int(status), _decoded(output).partition(f"{_BEGINS}\n")[2], _decoded(errors)
+
+
+def session(cluster: Mapping[str, str], document: str, command: str, *, what: str) -> tuple[str, ...]:
+    """The command line that starts a session on the login node, or on the controller where there is none."""
+    for program, fix in (
+        ("aws", "install the AWS CLI, or launch on the login node"),
+        ("session-manager-plugin", "install the Session Manager plugin of the AWS CLI, or launch on the login node"),
+    ):
+        if shutil.which(program) is None:
+            raise usage_error(what, why=f"there is neither sbatch nor {program} on this machine", fix=fix)
+    group, instance = _head(cluster["cluster"], cluster["region"])
+    identifier = cluster["arn"].rpartition("/")[2]
+    target = f"sagemaker-cluster:{identifier}_{group}-{instance}"
+    options = {"region": cluster["region"], "target": target, "document-name": document}
+    parameters = json.dumps({"command": [command]})
+    return (
+        "aws",
+        "ssm",
+        "start-session",
+        *(f"--{key}={value}" for key, value in options.items()),
+        "--parameters",
+        parameters,
+    )
+
+
+@functools.cache
+def _head(name: str, region: str) -> tuple[str, str]:
+    """Group and instance of a node that answers for the cluster."""
+    import boto3
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    what = f"the nodes of {name} in {region} cannot be listed"
+    try:
+        client: Any = boto3.client("sagemaker", region_name=region)
+        pages = client.get_paginator("list_cluster_nodes").paginate(ClusterName=name)
+        nodes = [node for page in pages for node in page["ClusterNodeSummaries"]]
+    except (BotoCoreError, ClientError) as error:
+        raise usage_error(what, why=str(error), fix="you need sagemaker:ListClusterNodes on the cluster") from None
+    for group in (LOGIN_GROUP, CONTROLLER_GROUP):
+        for node in nodes:
+            if node["InstanceGroupName"] == group and node["InstanceStatus"]["Status"] == "Running":
+                return group, node["InstanceId"]
+    raise usage_error(what, why="neither a login node nor a controller is running", fix="see the cluster's events")
+
+
+def _in_terminal(command: tuple[str, ...]) -> bytes:
+    """All that a command writes to a terminal of its own.
+
+    Without one the plug-in sometimes ends at once, with `Cannot perform start session: EOF`:
+    1.architectures/5.sagemaker-hyperpod/tools/devops-agent/docs/hyperpod-mental-model.md of
+    https://github.com/awslabs/awsome-distributed-ai (read 2026-11-21)
+    """
+    ours, theirs = pty.openpty()
+    with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True):
+        os.close(theirs)
+        said = bytearray()
+        while chunk := _read(ours):
+            said += chunk
+    os.close(ours)
+    return bytes(said)
+
+
+def _read(terminal: int) -> bytes:
+    try:
+        return os.read(terminal, 65536)
+    except OSError as error:
+        # How Linux says that nobody writes to it any more.
+        if error.errno == errno.EIO:
+            return b""
+        raise
+
+
+def _encoded(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
+
+
+def _decoded(encoded: bytes) -> str:
+    return binascii.a2b_base64(encoded).decode(errors="replace")

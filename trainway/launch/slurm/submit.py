@@ -1,0 +1,29 @@
+"""Submitting a run: its directory is made, and sbatch reads the script."""
+
+from __future__ import annotations
+
+import shlex
+
+from trainway.launch.request import Request
+from trainway.launch.slurm.cluster import cluster_of, on_cluster
+from trainway.launch.slurm.options import SlurmOptions
+from trainway.launch.slurm.script import heredoc, render_script
+from trainway.launch.target import Handle
+from trainway.spec.catalogue import Catalogue
+
+
+def submit(request: Request, catalogue: Catalogue, options: SlurmOptions | None = None) -> Handle:
+    """Submits a run and returns how to find it again.
+
+    One of the same name that has not ended yet is waited for. Raises UsageError where the platform does not have what
+    the options ask for, the cluster cannot be asked, or Slurm refuses the job.
+    """
+    options = options or SlurmOptions()
+    script = render_script(request, catalogue, options)
+    cluster = cluster_of(request.hand_off, options.user)
+    # sbatch opens the log in it, and makes no directories.
+    line = f"mkdir -p {shlex.quote(str(request.directory / 'logs'))} && sbatch --parsable {heredoc(script)}"
+    said = on_cluster(line, cluster, what=f"{request.run} cannot be submitted")
+    # `id` or `id;cluster`: https://slurm.schedmd.com/sbatch.html, --parsable (read 2026-11-21).
+    job = said.strip().splitlines()[-1].partition(";")[0]
+    return {**cluster, "job": job, "directory": str(request.directory)}

@@ -1,0 +1,112 @@
+"""Watching a run under Slurm: how far it is, telling it to stop, a shell on one of its nodes."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from pathlib import PurePosixPath
+
+from trainway.launch.slurm.cluster import WITH_SLURM, on_cluster, slurm_is_here
+from trainway.launch.slurm.session import session
+from trainway.launch.target import Handle, Phase, State
+from trainway.spec.errors import usage_error
+
+# The states of jobs: https://slurm.schedmd.com/job_state_codes.html (read 2026-11-21). What is not here failed.
+_PHASES = {
+    "EXPEDITING": Phase.QUEUED,
+    "PENDING": Phase.QUEUED,
+    "PREEMPTED": Phase.QUEUED,
+    "REQUEUED": Phase.QUEUED,
+    "REQUEUE_FED": Phase.QUEUED,
+    "REQUEUE_HOLD": Phase.QUEUED,
+    "RESV_DEL_HOLD": Phase.QUEUED,
+    "SPECIAL_EXIT": Phase.QUEUED,
+    "SUSPENDED": Phase.QUEUED,
+    "STOPPED": Phase.QUEUED,
+    "CONFIGURING": Phase.STARTING,
+    "POWER_UP_NODE": Phase.STARTING,
+    "RUNNING": Phase.RUNNING,
+    "COMPLETING": Phase.RUNNING,
+    "RESIZING": Phase.RUNNING,
+    "SIGNALING": Phase.RUNNING,
+    "STAGE_OUT": Phase.RUNNING,
+    "UPDATE_DB": Phase.RUNNING,
+    "COMPLETED": Phase.SUCCEEDED,
+    "CANCELLED": Phase.STOPPED,
+}
+# What the batch script writes down at its end (script.py). Slurm forgets jobs after a while, and may keep no accounts.
+_OUTCOMES = {"succeeded": Phase.SUCCEEDED, "stopped": Phase.STOPPED, "failed": Phase.FAILED}
+
+
+def state(handle: Handle) -> State:
+    """How far the run is: by squeue, then by its own last words, then by the accounting where there is one."""
+    job, directory = handle["job"], PurePosixPath(handle["directory"])
+    # By its name: asked for a job that it forgot, squeue fails as if it could not ask.
+    line = f"""
+queued=$(squeue --noheader --states=all --name={shlex.quote(directory.name)} --format='%A|%T|%r|%N') || exit
+queued=$(grep '^{job}|' <<<"$queued")
+outcome=$(cat {shlex.quote(str(directory / "outcome"))} 2>/dev/null)
+accounted=
+if [[ -z $queued ]]; then
+  accounted=$(sacct --noheader --parsable2 --allocations --jobs={job} --format=JobID,State,Reason 2>/dev/null)
+fi
+nodes=${{queued##*|}}
+printf '%s\\n' "$queued" "$outcome" "${{accounted##*$'\\n'}}"
+if [[ $nodes ]]; then
+  scontrol show hostnames "$nodes"
+fi
+"""
+    said = on_cluster(line, handle, what=f"the state of job {job} is not known").splitlines()
+    queued, outcome, accounted, *nodes = said
+    phase, reason = _phase(queued or accounted)
+    if phase in (Phase.SUCCEEDED, Phase.FAILED, Phase.GONE) and outcome:
+        return State(_OUTCOMES.get(outcome.split()[0], Phase.FAILED), "" if outcome == "succeeded" else outcome)
+    return State(phase, reason, tuple(nodes) if phase in (Phase.STARTING, Phase.RUNNING) else ())
+
+
+def stop(handle: Handle) -> None:
+    """Tells the batch script, which tells the ranks: they save a checkpoint and end. A run that waits is cancelled."""
+    job = handle["job"]
+    # Not queued again, whatever happens while it saves. One that has ended is left alone.
+    line = f"""
+case $(squeue --noheader --states=all --jobs={job} --format=%T) in
+  RUNNING)
+    scontrol update JobId={job} Requeue=0
+    scancel --batch --signal=USR1 {job}
+    ;;
+  PENDING | CONFIGURING | REQUEUE* | SPECIAL_EXIT | SUSPENDED) scancel {job} ;;
+esac
+"""
+    on_cluster(line, handle, what=f"job {job} cannot be stopped")
+
+
+def shell(handle: Handle, node: int) -> Sequence[str]:
+    """The command that opens a shell on a node of the run, beside its processes.
+
+    Raises UsageError where it does not run, or not on so many nodes.
+    """
+    what = f"there is no shell on node {node} of job {handle['job']}"
+    found = state(handle)
+    if found.phase is not Phase.RUNNING:
+        raise usage_error(what, why=f"it is {found.phase}", fix="wait until it runs")
+    if not 0 <= node < len(found.nodes):
+        last = len(found.nodes) - 1
+        raise usage_error(what, why=f"it runs on {len(found.nodes)} nodes", fix=f"name one from 0 to {last}")
+    step = ["--overlap", "--nodes=1", "--ntasks=1", f"--nodelist={found.nodes[node]}", "--pty", "bash", "--login"]
+    command = ("srun", f"--jobid={handle['job']}", *step)
+    if slurm_is_here():
+        return command
+    # For a session that is interactive the agent has a shell run the line.
+    line = ["sudo", "--login", f"--user={handle['user']}", "bash", "-c", f"{WITH_SLURM} {shlex.join(command)}"]
+    return session(handle, "AWS-StartInteractiveCommand", shlex.join(line), what=what)
+
+
+def _phase(row: str) -> tuple[Phase, str]:
+    if not row:
+        return Phase.GONE, ""
+    _, name, reason, *_ = row.split("|")
+    # sacct says by whom: `CANCELLED by 1000`.
+    word = name.split()[0]
+    phase = _PHASES.get(word, Phase.FAILED)
+    shown = "" if reason in ("None", "") else reason
+    return phase, shown or (word if phase is Phase.FAILED else "")

@@ -1,0 +1,58 @@
+"""How far runs are, in one table, whatever their targets."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from trainway.launch.run_directory import read_launch
+from trainway.launch.targets import target_named
+from trainway.spec.errors import UsageError
+
+
+class Row(NamedTuple):
+    """A run in the table; `step` is None where its metrics are not on this machine."""
+
+    run: str
+    target: str
+    phase: str
+    step: str | None
+    nodes: tuple[str, ...]
+    started: str
+    reason: str
+
+
+def status_of(run: Path) -> Row:
+    """Asks the run's target; one that cannot be asked is a row that says so, so that the others are still seen."""
+    record = read_launch(run)
+    try:
+        state = target_named(record["target"]).state(record["handle"])
+        phase, nodes, reason = state.phase.value, state.nodes, state.reason
+    except UsageError as error:
+        phase, nodes, reason = "unknown", (), str(error).replace("\n    ", "; ")
+    return Row(run.name, record["target"], phase, _step(run), nodes, record["started"], reason)
+
+
+def status_table(rows: Sequence[Row]) -> None:
+    """Prints the rows for people."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("run", "target", "phase", "step", "nodes", "started", "reason", box=None, pad_edge=False)
+    for row in rows:
+        nodes = ", ".join(row.nodes) if len(row.nodes) <= 2 else f"{len(row.nodes)} nodes"
+        table.add_row(row.run, row.target, row.phase, row.step or "", nodes, row.started, row.reason)
+    Console().print(table)
+
+
+def _step(run: Path) -> str | None:
+    """`done/all` by the newest line of the run's metrics."""
+    path = run / "metrics.jsonl"
+    if not path.is_file():
+        return None
+    events = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.endswith("}")]
+    steps = next((event["steps"] for event in reversed(events) if event["event"] == "start"), "?")
+    done = next((event["step"] for event in reversed(events) if event["event"] == "step"), 0)
+    return f"{done}/{steps}"
