@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from trainway.commands import launching, watching
+from trainway.commands import diagnosing, launching, watching
 from trainway.commands.launching import DEFAULT_PLATFORM, PlatformFile
 from trainway.spec.errors import UsageError, usage_error
 
@@ -151,6 +151,8 @@ app.command()(watching.logs)
 app.command()(watching.stop)
 app.command()(launching.resume)
 app.command()(watching.shell)
+app.command()(diagnosing.explain)
+app.command()(diagnosing.verify)
 app.command()(launching.sync)
 
 

@@ -54,7 +54,8 @@ def run_demo(platform_file: Path, job_file: Path, *, processes: int, run: Path |
             make_run_directory(job_file.read_text(encoding="utf-8"), directory)
             _write_deployment(directory, platform, emulator)
             launched = render_local(job, directory, processes=processes, hand_off=hand_off)
-            if exit_status := run_local(launched, directory, {"platform_file": str(platform_file), "processes": processes}):
+            options = {"platform_file": str(platform_file), "processes": processes}
+            if exit_status := run_local(launched, directory, options):
                 raise job_failed(directory, exit_status)
         _say_what_was_kept(hand_off, job)
     summary = summarize(directory)

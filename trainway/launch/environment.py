@@ -11,6 +11,10 @@ from trainway.spec.handoff import HandOff
 # Without it a restarted job waits five minutes for addresses of dead workers: pytorch/pytorch#135712.
 RESTARTABLE = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
 
+# What makes NCCL say, once its ranks have met, which network it uses: `trainway verify` reads it.
+# https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-debug (read 2026-11-21)
+NCCL_EVIDENCE = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET"}
+
 
 def job_environment(job_file: PurePath, run_directory: PurePath) -> dict[str, str]:
     """Of any job: where its file is, and where its metrics go."""

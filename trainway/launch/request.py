@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 
 from training.config import Job
 from trainway.launch.allocation import Allocation
-from trainway.launch.environment import cluster_roots, job_environment, platform_environment
+from trainway.launch.environment import NCCL_EVIDENCE, cluster_roots, job_environment, platform_environment
 from trainway.launch.training_command import training_command
 from trainway.spec.handoff import HandOff
 
@@ -41,7 +41,11 @@ class Request:
     def environment(self, job_file: PurePosixPath) -> dict[str, str]:
         """What the job is told on nodes of the platform, which have the file system, with its file at `job_file`."""
         roots = cluster_roots(self.hand_off)
-        return job_environment(job_file, self.directory) | platform_environment(self.hand_off, roots)
+        return {
+            **job_environment(job_file, self.directory),
+            **platform_environment(self.hand_off, roots),
+            **NCCL_EVIDENCE,
+        }
 
 
 def run_name(job: Job, now: datetime | None = None) -> str:

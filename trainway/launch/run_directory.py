@@ -60,9 +60,15 @@ def recorded_launch(
         _write(run, record)
 
 
-def record_submission(run: Path, target: str, handle: Mapping[str, str], options: Mapping[str, Any]) -> None:
-    """Writes down where a run was submitted to, how it is found there, and the options that it was launched with."""
-    _write(run, {"target": target, "handle": dict(handle), "options": dict(options), "started": _now(), "ended": None})
+def record_submission(
+    run: Path, target: str, handle: Mapping[str, str], options: Mapping[str, Any], nodes: Mapping[str, Any]
+) -> None:
+    """Writes down where a run was submitted to, how it is found there, and the options that it was launched with.
+
+    `nodes` has the `count` and the `instance_type` of its nodes.
+    """
+    record = {"target": target, "handle": dict(handle), "options": dict(options), "nodes": dict(nodes)}
+    _write(run, {**record, "started": _now(), "ended": None})
 
 
 def runs_below(directory: Path) -> list[Path]:

@@ -97,7 +97,9 @@ def start_on_platform(
     for point, request in zip(points, requests, strict=True):
         directory = RUNS / request.run
         make_run_directory(point.text, directory)
-        record_submission(directory, target, submit(request, catalogue, target, options, location), recorded)
+        handle = submit(request, catalogue, target, options, location)
+        nodes = {"count": request.allocation.nodes, "instance_type": request.allocation.group.instance_type}
+        record_submission(directory, target, handle, recorded, nodes)
         print(request.run)
 
 

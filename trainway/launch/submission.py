@@ -18,6 +18,13 @@ if TYPE_CHECKING:
     from trainway.launch.slurm import SlurmOptions
 
 
+def default_options(target: str) -> dict[str, Any]:
+    """The options of a launch that says nothing."""
+    if target == "slurm":
+        return {"borrow": False, "time_limit": None, "environment": None, "user": None}
+    return {}
+
+
 def render(request: Request, catalogue: Catalogue, target: str, options: Mapping[str, Any], code: str | None) -> str:
     """Exactly what is submitted; `code` is the location of synced code. Raises UsageError for what cannot be."""
     if target == "slurm":

@@ -47,9 +47,9 @@ wait $!
 
 
 def missing() -> str | None:
-    """Why no machines can be started here; None if they can."""
+    """Why no machines can be started here; None if they can. Continuous integration skips nothing."""
     if "CI" in os.environ:
-        return "a shared machine may forbid namespaces"
+        return None
     if os.geteuid():
         return "only root may make namespaces"
     absent = [program for program in PROGRAMS if shutil.which(program) is None]

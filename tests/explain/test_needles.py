@@ -1,0 +1,44 @@
+"""A pattern is tried where it can match, and only there."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trainway.explain.needles import may_match, needles_of
+from trainway.explain.rules import load_rules
+
+PATTERNS = sorted({pattern for rule in load_rules() for pattern in rule.log})
+
+
+@pytest.mark.parametrize(
+    ("pattern", "needles"),
+    [
+        (r"(?P<where>\S+): there are no token shards here", (": there are no token shards here",)),
+        (
+            r"NVML: Driver Not Loaded|Failed to initialize NVML",
+            ("NVML: Driver Not Loaded", "Failed to initialize NVML"),
+        ),
+        (r"colou?r of the \[rank\d+\]", ("r of the [rank",)),
+        (r"\d+ (?:one|two)", ()),
+        (r"[Pp]rocess group", ("rocess group",)),
+        (r"[^\]]+] words", ("] words",)),
+    ],
+)
+def test_the_longest_word_outside_of_groups_is_looked_for(pattern: str, needles: tuple[str, ...]) -> None:
+    assert needles_of(pattern) == needles
+
+
+@given(st.data())
+def test_no_text_that_a_rule_matches_is_passed_over(data: st.DataObject) -> None:
+    pattern = data.draw(st.sampled_from(PATTERNS))
+    # The flag of the rules; what a $ or a ^ meets in the middle of a text is generated as well.
+    text = data.draw(st.from_regex(re.compile(pattern, re.MULTILINE)))
+    assert may_match(pattern, text)
+
+
+def test_most_rules_are_passed_over_quickly() -> None:
+    assert sum(bool(needles_of(pattern)) for pattern in PATTERNS) > 0.8 * len(PATTERNS)

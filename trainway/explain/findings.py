@@ -1,0 +1,215 @@
+"""From evidence to causes: every rule is tried, and what is found is put in the order in which it is to be believed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from functools import cache
+
+from trainway.explain.evidence import Event, Evidence, Log
+from trainway.explain.first_error import first_error, first_exit
+from trainway.explain.matches import (
+    Match,
+    Quote,
+    believed,
+    fill,
+    quote_of_event,
+    quote_of_exit,
+    quote_of_place,
+)
+from trainway.explain.nccl_timeout import nccl_timeout_matches
+from trainway.explain.needles import may_match
+from trainway.explain.places import line_around, place_at, year_of
+from trainway.explain.rules import Level, Rule, load_rules
+from trainway.explain.xid import xid_matches
+
+
+class Confidence(StrEnum):
+    """How far a finding is to be believed."""
+
+    CERTAIN = "certain"
+    """What was written says itself why."""
+    LIKELY = "likely"
+    """It says what happened; why may be elsewhere."""
+    UNKNOWN = "unknown"
+    """No rule knows it: it is the first error of the first rank that failed."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Why a job failed, as far as one rule knows: in words, what to do, where it stands, and who says so.
+
+    `others` counts the processes that say the same besides the quoted one.
+    """
+
+    name: str
+    confidence: Confidence
+    cause: str
+    remedy: str
+    source: str
+    quote: Quote
+    others: int = 0
+
+
+def explain(evidence: Evidence) -> tuple[Finding, ...]:
+    """What the evidence tells, the cause first; nothing where it succeeded, or nothing tells of a failure."""
+    if evidence.succeeded:
+        return ()
+    dated = [each.time.isoformat() for each in evidence.events if each.time]
+    year = year_of((*dated, *(log.text for log in evidence.logs)))
+    matches = [*_matches(evidence, year), *xid_matches(evidence, year), *nccl_timeout_matches(evidence, year)]
+    findings = list(_ranked([_timed(match, evidence) for match in matches], evidence))
+    if any(each.confidence is Confidence.CERTAIN for each in findings):
+        return tuple(findings)
+    if unknown := _unknown(evidence, year):
+        # An error that a rank says itself is nearer to the cause than what the others made of it, unless it came later.
+        later = [each for each in findings if _earlier(each.quote, unknown.quote)]
+        findings.insert(len(later), unknown)
+    elif not findings and evidence.succeeded is False:
+        findings = [_nothing_said(evidence)]
+    return tuple(findings)
+
+
+def _matches(evidence: Evidence, year: int) -> Iterator[Match]:
+    for rule in load_rules():
+        if rule.level is Level.CONSEQUENCE:
+            continue
+        for log in evidence.logs:
+            if match := _in_log(rule, log, year):
+                yield match
+        for event in evidence.events:
+            if match := _in_event(rule, event):
+                yield match
+        for exit_ in evidence.exits:
+            if exit_.status in rule.exit:
+                yield _match(rule, quote_of_exit(exit_), {})
+
+
+def _in_log(rule: Rule, log: Log, year: int) -> Match | None:
+    """The rule's first match in a log; of those in one line, the one that tells most."""
+    firsts = [found for pattern in rule.log if (found := _first(pattern, rule, log.text))]
+    if not firsts:
+        return None
+    line = min(line_around(log.text, found.start()) for found in firsts)
+    told = [found.groupdict() for found in firsts if line_around(log.text, found.start()) == line]
+    words = max(told, key=lambda groups: sum(1 for word in groups.values() if word))
+    return _match(rule, quote_of_place(place_at(log, line[0], year)), words)
+
+
+def _first(pattern: str, rule: Rule, text: str) -> re.Match[str] | None:
+    if not may_match(pattern, text):
+        return None
+    for found in _compiled(pattern).finditer(text):
+        start, end = line_around(text, found.start())
+        if not any(_compiled(each).search(text[start:end]) for each in rule.unless):
+            return found
+    return None
+
+
+def _in_event(rule: Rule, event: Event) -> Match | None:
+    if any(_compiled(each).search(event.message) for each in rule.unless):
+        return None
+    for pattern in rule.event:
+        if pattern.source != event.source:
+            continue
+        reason, message = (
+            _compiled(part).search(text)
+            for part, text in ((pattern.reason, event.reason), (pattern.message, event.message))
+        )
+        if reason and message:
+            about = event.subject or event.node or "the job"
+            words = {**reason.groupdict(), **message.groupdict(), "who": about, "subject": about}
+            return _match(rule, quote_of_event(event), {**words, "message": event.message})
+    return None
+
+
+def _match(rule: Rule, quote: Quote, words: dict[str, str | None]) -> Match:
+    words = {
+        "who": quote.who,
+        "rank": None if quote.rank is None else str(quote.rank),
+        "node": quote.node or words.get("subject") or "of the job",
+        "subject": quote.who,
+        **words,
+    }
+    cause, remedy = (fill(sentence, words) for sentence in (rule.cause, rule.remedy))
+    return Match(rule.name, rule.level, cause, remedy, rule.source, quote, rule.precedence)
+
+
+def _timed(match: Match, evidence: Evidence) -> Match:
+    """A line without a time was written before its process ended, of which torchrun tells the time."""
+    quote = match.quote
+    if quote.time is not None:
+        return match
+    for exit_ in evidence.exits:
+        same = exit_.rank == quote.rank if quote.rank is not None else exit_.local_rank == quote.local_rank
+        nodes = {exit_.node, quote.node} - {None}
+        if exit_.time and same and len(nodes) < 2 and (quote.rank is not None or quote.local_rank is not None):
+            return replace(match, quote=replace(quote, time=exit_.time))
+    return match
+
+
+def _ranked(matches: Sequence[Match], evidence: Evidence) -> Iterator[Finding]:
+    """One finding a rule, with the match that is believed first."""
+    newest = max((log.attempt or 0 for log in evidence.logs), default=0)
+    ordered = sorted(matches, key=lambda match: believed(match, newest))
+    for name in dict.fromkeys(match.name for match in ordered):
+        same = [match for match in ordered if match.name == name]
+        first = same[0]
+        others = len({match.quote.speaker for match in same} - {first.quote.speaker})
+        sure = Confidence.CERTAIN if first.level is Level.CAUSE else Confidence.LIKELY
+        yield Finding(name, sure, first.cause, first.remedy, first.source, first.quote, others)
+
+
+def _unknown(evidence: Evidence, year: int) -> Finding | None:
+    place = first_error(evidence, _explained, year)
+    if place is None:
+        return None
+    quote = quote_of_place(place)
+    return Finding(
+        name="unknown",
+        confidence=Confidence.UNKNOWN,
+        cause=f"the first error of the first that failed, {quote.who}: {quote.text}",
+        remedy=f"read {quote.name} from line {quote.line} upwards",
+        source="",
+        quote=quote,
+    )
+
+
+def _nothing_said(evidence: Evidence) -> Finding:
+    exit_ = first_exit(evidence.exits)
+    quote = quote_of_exit(exit_) if exit_ else Quote("evidence", "no log, event or exit status says why")
+    return Finding(
+        name="unknown",
+        confidence=Confidence.UNKNOWN,
+        cause=f"the job failed, and nobody said why: {quote.text}" if exit_ else "the job failed, and nobody said why",
+        remedy="look at the scheduler's own logs, and at the nodes'",
+        source="",
+        quote=quote,
+    )
+
+
+def _earlier(one: Quote, other: Quote) -> bool:
+    return one.time is not None and other.time is not None and one.time < other.time
+
+
+def _explained(line: str) -> bool:
+    """True of a line that some rule knows."""
+    return bool(_any_rule().search(line))
+
+
+@cache
+def _any_rule() -> re.Pattern[str]:
+    patterns = [_anonymous(pattern) for rule in load_rules() for pattern in rule.log]
+    return re.compile("|".join(f"(?:{each})" for each in patterns))
+
+
+def _anonymous(pattern: str) -> str:
+    """A pattern without names, which may stand once in a pattern only, and without flags, which stand at its start."""
+    return re.sub(r"\(\?P<\w+>", "(?:", pattern).replace("(?s)", "").replace("(?i)", "")
+
+
+@cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern, re.MULTILINE)

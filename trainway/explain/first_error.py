@@ -1,0 +1,116 @@
+"""The first error of the first rank that failed: what is shown of a failure that no rule knows.
+
+The last line of rank 0 is as a rule about a rank that went before it.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterator
+
+from trainway.explain.evidence import Evidence, Exit, Log
+from trainway.explain.places import Place, bare, line_around, place_at
+
+Predicate = Callable[[str], bool]
+
+_TRACEBACK = re.compile(r"Traceback \(most recent call last\)")
+# The last line of a traceback: `package.SomeError: words`, or `SomeError` alone.
+_EXCEPTION = re.compile(r"^[A-Za-z_][\w.]*(?:: \S.*|(?:Error|Exception|Interrupt|Exit|Failure|Timeout)$)")
+# What a process says that crashes; and what only sounds like an error. Each is looked for in two steps: the first is
+# fast, the second sees the line without what was written before it on its way.
+_SPOKEN = (
+    re.compile(r"terminate called|panicked|Fatal Python error|F\d{3,4} |FATAL|core dumped"),
+    re.compile(r"terminate called|thread '.*' panicked|Fatal Python error|^\[?F\d{3,4} |\bFATAL\b|core dumped"),
+)
+_WEAK = (
+    re.compile(r"E\d{3,4} |[Ee]rror|ERROR|[Cc]ritical|CRITICAL|[Ff]ailed|FAILED|[Ee]xception"),
+    re.compile(r"(?i)^\[?E\d{3,4} |(?<![\w/.-])(?:error|critical|failed|exception)(?![\w/.-])\s*[:\]\[]"),
+)
+_SIGTERM_STATUS = 143
+
+
+def first_error(evidence: Evidence, explained: Predicate, year: int) -> Place | None:
+    """The first line that is an error of a process itself, in the log of the first that failed; None if there is none.
+
+    A line that is `explained` is of a failure that is known. Lines that only sound like an error count where it is
+    known that the job failed.
+    """
+    failed = evidence.succeeded is False or any(each.status for each in evidence.exits)
+    found = [
+        place_at(log, position, year)
+        for log in evidence.logs
+        if (position := _error_in(log, explained, weak=failed)) is not None
+    ]
+    if not found:
+        return None
+    first = first_exit(evidence.exits)
+    newest = max((log.attempt or 0 for log in evidence.logs), default=0)
+    return min(found, key=lambda place: _order(place, first, newest))
+
+
+def first_exit(exits: tuple[Exit, ...]) -> Exit | None:
+    """The process that failed first in the newest attempt; those that were told to stop did not fail first."""
+    failed = [each for each in exits if each.status and each.status != _SIGTERM_STATUS]
+    return min(failed, key=_exit_order, default=None)
+
+
+def _exit_order(exit_: Exit) -> tuple[int, float, float]:
+    time = exit_.time.timestamp() if exit_.time else math.inf
+    return -(exit_.attempt or 0), time, math.inf if exit_.rank is None else exit_.rank
+
+
+def _order(place: Place, first: Exit | None, newest: int) -> tuple[int, bool, float, float]:
+    attempt = newest if place.log.attempt is None else place.log.attempt
+    time = place.time.timestamp() if place.time else math.inf
+    rank = next((float(each) for each in (place.rank, place.local_rank) if each is not None), math.inf)
+    return -attempt, not _is_of(place, first), time, rank
+
+
+def _is_of(place: Place, exit_: Exit | None) -> bool:
+    if exit_ is None:
+        return False
+    if exit_.rank is not None and place.rank is not None:
+        return exit_.rank == place.rank
+    same_node = exit_.node is None or place.node is None or exit_.node == place.node
+    return same_node and exit_.local_rank is not None and exit_.local_rank == place.local_rank
+
+
+def _error_in(log: Log, explained: Predicate, *, weak: bool) -> int | None:
+    """Where the first error of a log stands: the end of a traceback, a crash's words, or else what sounds like one."""
+    strong = [*_tracebacks(log.text, explained), *_lines(log.text, _SPOKEN, explained)]
+    if strong:
+        return min(strong)
+    return next(_lines(log.text, _WEAK, explained), None) if weak else None
+
+
+def _tracebacks(text: str, explained: Predicate) -> Iterator[int]:
+    """Where the lines are that tracebacks end with."""
+    for traceback in _TRACEBACK.finditer(text):
+        _, end = line_around(text, traceback.start())
+        for _ in range(400):
+            start, end = line_around(text, min(end + 1, len(text)))
+            line = bare(text[start:end])
+            if start >= len(text) or _TRACEBACK.search(line):
+                break
+            unindented = line and not _indented(text[start:end])
+            if unindented and _EXCEPTION.match(line):
+                if not explained(text[start:end]):
+                    yield start
+                break
+
+
+def _lines(text: str, patterns: tuple[re.Pattern[str], re.Pattern[str]], explained: Predicate) -> Iterator[int]:
+    quick, sure = patterns
+    position = 0
+    while found := quick.search(text, position):
+        start, end = line_around(text, found.start())
+        if sure.search(bare(text[start:end])) and not explained(text[start:end]):
+            yield start
+        position = end + 1
+
+
+def _indented(line: str) -> bool:
+    """True of a line of a traceback's frames, whatever was written before it on its way."""
+    words = bare(line)
+    return line[: line.find(words)].endswith("  ") if words else False

@@ -1,0 +1,118 @@
+"""Evidence from files: a run's directory, or a directory that somebody put logs into."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from trainway.explain.evidence import Event, Evidence, Exit, Log, signal_status
+from trainway.explain.kubernetes import kubernetes_evidence
+from trainway.explain.sagemaker import sagemaker_evidence
+from trainway.explain.slurm import is_slurm, slurm_evidence
+from trainway.explain.torchrun import exits_in
+from trainway.spec.errors import usage_error
+
+MOST_BYTES = 16 * 2**20
+"""Of all logs together, the end of each: what a job wrote on its first day is not why it failed on the tenth."""
+_LEAST_BYTES = 64 * 2**10
+_TORCHRUN = re.compile(r"(?:^|/)(?:(?P<node>[\w.-]+)/)?[^/]+/attempt_(?P<attempt>\d+)/(?P<local>\d+)/std\w+\.log$")
+_START = re.compile(r"/start-(\d+)/")
+_RANK_FILE = re.compile(r"(?:^|[/_.-])(?:global_)?rank[_-]?(?P<rank>\d+)(?=[_.\-/]|$)")
+_NODE_FILE = re.compile(r"(?P<node>(?:ip-|i-|node|algo-|worker|host)[\w-]*\d)")
+_NO_NODE = frozenset({"logs", "log", ""})
+
+
+def evidence_of_run(run: Path) -> Evidence:
+    """What a run on this machine left: the logs of its newest start, how it ended, and who stopped it.
+
+    Raises UsageError where the directory is not one of a run.
+    """
+    if not (run / "launch.json").exists():
+        raise usage_error(
+            f"{run} cannot be explained", why="it has no launch.json, so no run was started there", fix="name a run"
+        )
+    launch: dict[str, Any] = json.loads((run / "launch.json").read_text(encoding="utf-8"))
+    status = launch.get("exit_status")
+    starts = sorted((run / "logs").glob("*/attempt_0"), key=lambda each: each.stat().st_mtime)
+    files = [run / "logs" / "torchrun.log"]
+    if starts:
+        files += sorted(starts[-1].parent.rglob("std*.log"))
+    events: tuple[Event, ...] = ()
+    if stopped_by := launch.get("stopped_by"):
+        events = (Event("trainway", "Stopped", str(stopped_by), "the run"),)
+    told = with_exits([_log(file, run, room) for file, room in _rooms([file for file in files if file.exists()])])
+    ended = () if status in (None, 0) or told.exits else (Exit(signal_status(int(status)), "torchrun"),)
+    return Evidence(told.logs, events, (*told.exits, *ended), None if status is None else status == 0)
+
+
+def evidence_in(directory: Path) -> Evidence:
+    """What the files below a directory tell, whatever wrote them.
+
+    A file is known by its content: objects of `kubectl get -o json`, the answer of DescribeTrainingJob, the output of
+    sacct or scontrol; everything else is a log. Rank and node of a log are taken from its path where its lines do not
+    tell them. Raises UsageError where there is no file.
+    """
+    files = sorted(file for file in directory.rglob("*") if file.is_file()) if directory.is_dir() else []
+    files = _of_newest_start(files)
+    if not files:
+        raise usage_error(
+            f"{directory} cannot be explained", why="there are no files", fix="name a directory that has logs"
+        )
+    logs, evidence, objects = [], Evidence(), []
+    for file, room in _rooms(files):
+        log = _log(file, directory, room)
+        document = _document(log.text) if file.suffix == ".json" else None
+        if isinstance(document, dict) and "TrainingJobName" in document:
+            evidence += sagemaker_evidence(document)
+        elif isinstance(document, dict) and "kind" in document:
+            objects.append(document)
+        elif is_slurm(log.text):
+            evidence += slurm_evidence(log.text, log.name)
+        else:
+            logs.append(log)
+    return evidence + kubernetes_evidence(objects) + with_exits(logs)
+
+
+def with_exits(logs: Sequence[Log]) -> Evidence:
+    """Logs, and the exit statuses that torchrun tells in them."""
+    return Evidence(tuple(logs), exits=tuple(exit_ for log in logs for exit_ in exits_in(log)))
+
+
+def log_of_path(path: str, text: str) -> Log:
+    """A log whose path, relative to the directory of all, tells its node, rank and attempt as far as it does."""
+    if found := _TORCHRUN.search(path):
+        node = found["node"] if found["node"] not in _NO_NODE else None
+        return Log(path, text, node=node, local_rank=int(found["local"]), attempt=int(found["attempt"]))
+    rank, node_name = _RANK_FILE.search(path.rpartition(".")[0] or path), _NODE_FILE.search(path)
+    return Log(path, text, node=node_name["node"] if node_name else None, rank=int(rank["rank"]) if rank else None)
+
+
+def _of_newest_start(files: Sequence[Path]) -> list[Path]:
+    """Without the logs of a Slurm job's starts before its last, below start-<n>."""
+    starts = {file: int(found[1]) for file in files if (found := _START.search(file.as_posix()))}
+    newest = max(starts.values(), default=0)
+    return [file for file in files if starts.get(file, newest) == newest]
+
+
+def _rooms(files: Sequence[Path]) -> Iterator[tuple[Path, int]]:
+    """Each file with how many of its bytes are read."""
+    room = max(_LEAST_BYTES, MOST_BYTES // max(1, len(files)))
+    return ((file, room) for file in files)
+
+
+def _log(file: Path, below: Path, room: int) -> Log:
+    with file.open("rb") as opened:
+        size = file.stat().st_size
+        opened.seek(max(0, size - room))
+        text = opened.read().decode("utf-8", errors="replace").replace("\r\n", "\n").replace("\r", "\n")
+    return log_of_path(file.relative_to(below).as_posix(), text)
+
+
+def _document(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return None

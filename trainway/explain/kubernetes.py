@@ -1,0 +1,182 @@
+"""What Kubernetes says of a job: its objects, as `kubectl get … -o json` prints them, as events and exit statuses.
+
+An event about something that a pod got over is left out: it was scheduled in the end, its image was pulled.
+https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/#PodStatus (read 2026-11-21)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from trainway.explain.evidence import Event, Evidence, Exit
+
+Object = Mapping[str, Any]
+
+HEALTH_LABEL = "sagemaker.amazonaws.com/node-health-status"
+"""HyperPod's, of a node that passed its checks or did not (read 2026-11-21).
+
+https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-eks-resiliency-node-labels.html
+"""
+# The labels of a pod that tell its place: Kubernetes' of an indexed Job, JobSet's, Kubeflow's.
+_INDEX_LABELS = (
+    "jobset.sigs.k8s.io/job-index",
+    "batch.kubernetes.io/job-completion-index",
+    "training.kubeflow.org/replica-index",
+)
+_BEFORE_SCHEDULED = frozenset({"FailedScheduling"})
+_BEFORE_STARTED = frozenset(
+    {"Failed", "ErrImagePull", "ImagePullBackOff", "BackOff", "FailedMount", "FailedAttachVolume"}
+    | {"FailedCreatePodSandBox", "CreateContainerConfigError", "CreateContainerError"}
+)
+
+
+def kubernetes_evidence(objects: Iterable[Object]) -> Evidence:
+    """What pods, nodes, workloads, jobs and events tell; objects of other kinds are left out."""
+    items = [item for each in objects for item in _items(each)]
+    pods = [item for item in items if item.get("kind") == "Pod"]
+    got_over = {_name(pod): _got_over(pod) for pod in pods}
+    events = [
+        event
+        for item in items
+        for event in _events_of(item)
+        if event.reason not in got_over.get(event.subject.removeprefix("pod/"), frozenset())
+    ]
+    ended = {(pod.get("status") or {}).get("phase") for pod in pods}
+    return Evidence(
+        events=tuple(events),
+        exits=tuple(exit_ for pod in pods for exit_ in _exits(pod)),
+        succeeded=True if ended == {"Succeeded"} else None,
+    )
+
+
+def _items(document: Object) -> Iterator[Object]:
+    kind = str(document.get("kind", ""))
+    if kind.endswith("List") and "items" in document:
+        for item in document["items"]:
+            # kubectl prints lists of one kind without the kind of each item.
+            yield {"kind": kind.removesuffix("List") or item.get("kind"), **item}
+    else:
+        yield document
+
+
+def _events_of(item: Object) -> Iterator[Event]:
+    kind = item.get("kind")
+    if kind == "Event":
+        yield _event(item)
+    elif kind == "Pod":
+        yield from _pod_events(item)
+    elif kind == "Node":
+        yield from _node_events(item)
+    else:
+        # A Workload of Kueue, a JobSet, a Job, a TrainJob, a PyTorchJob: what is wrong with it is in its conditions.
+        yield from _condition_events(item)
+
+
+def _event(item: Object) -> Event:
+    about = item.get("involvedObject") or item.get("regarding") or {}
+    time = item.get("lastTimestamp") or item.get("eventTime") or item.get("firstTimestamp")
+    source = item.get("source") or {}
+    name = str(about.get("name", ""))
+    kind = str(about.get("kind", "")).lower()
+    return Event(
+        source="kubernetes",
+        reason=str(item.get("reason", "")),
+        message=str(item.get("message") or item.get("note") or ""),
+        subject=f"{kind}/{name}" if kind else name,
+        node=name if kind == "node" else source.get("host"),
+        time=_time(time),
+    )
+
+
+def _pod_events(pod: Object) -> Iterator[Event]:
+    status: Object = pod.get("status") or {}
+    subject, node = f"pod/{_name(pod)}", (pod.get("spec") or {}).get("nodeName")
+    if status.get("reason"):
+        yield Event("kubernetes", status["reason"], status.get("message", ""), subject, node)
+    for condition in status.get("conditions") or ():
+        time = _time(condition.get("lastTransitionTime"))
+        wanted = condition.get("type") == "DisruptionTarget" and condition.get("status") == "True"
+        if wanted or (condition.get("type") == "PodScheduled" and condition.get("status") == "False"):
+            reason = "FailedScheduling" if condition["type"] == "PodScheduled" else condition.get("reason", "")
+            yield Event("kubernetes", reason, condition.get("message", ""), subject, node, time)
+    for container in _containers(status):
+        waiting = (container.get("state") or {}).get("waiting") or {}
+        if waiting.get("reason") not in (None, "ContainerCreating", "PodInitializing", "CrashLoopBackOff"):
+            yield Event("kubernetes", waiting["reason"], waiting.get("message", ""), subject, node)
+        for ended in _ended(container):
+            if ended.get("reason") not in (None, "Completed", "Error"):
+                time = _time(ended.get("finishedAt"))
+                yield Event("kubernetes", ended["reason"], ended.get("message", ""), subject, node, time)
+
+
+def _node_events(node: Object) -> Iterator[Event]:
+    name = _name(node)
+    health = (node.get("metadata", {}).get("labels") or {}).get(HEALTH_LABEL)
+    if health and health != "Schedulable":
+        yield Event("kubernetes", health, f"{HEALTH_LABEL}={health}", f"node/{name}", name)
+    for condition in (node.get("status") or {}).get("conditions") or ():
+        if condition.get("type") == "Ready" and condition.get("status") != "True":
+            reason = "NodeNotReady" if condition.get("status") == "False" else "NodeStatusUnknown"
+            time = _time(condition.get("lastTransitionTime"))
+            yield Event("kubernetes", reason, condition.get("message", ""), f"node/{name}", name, time)
+
+
+def _condition_events(item: Object) -> Iterator[Event]:
+    subject = f"{str(item.get('kind', '')).lower()}/{_name(item)}"
+    for condition in (item.get("status") or {}).get("conditions") or ():
+        kind, holds = condition.get("type"), condition.get("status") == "True"
+        bad = (kind in ("Failed", "Evicted", "Preempted") and holds) or (kind == "QuotaReserved" and not holds)
+        if bad:
+            time = _time(condition.get("lastTransitionTime"))
+            yield Event("kubernetes", condition.get("reason", ""), condition.get("message", ""), subject, time=time)
+
+
+def _exits(pod: Object) -> Iterator[Exit]:
+    labels = (pod.get("metadata") or {}).get("labels") or {}
+    index = next((int(labels[label]) for label in _INDEX_LABELS if str(labels.get(label, "")).isdigit()), None)
+    for container in _containers(pod.get("status") or {}):
+        for ended in _ended(container):
+            if ended.get("exitCode"):
+                yield Exit(
+                    status=int(ended["exitCode"]),
+                    name=f"pod/{_name(pod)}",
+                    node=_name(pod) if index is None else f"node {index} ({_name(pod)})",
+                    time=_time(ended.get("finishedAt")),
+                )
+
+
+def _containers(status: Object) -> Iterator[Object]:
+    yield from status.get("initContainerStatuses") or ()
+    yield from status.get("containerStatuses") or ()
+
+
+def _ended(container: Object) -> Iterator[Object]:
+    for state in ("state", "lastState"):
+        if ended := (container.get(state) or {}).get("terminated"):
+            yield ended
+
+
+def _got_over(pod: Object) -> frozenset[str]:
+    """The reasons of events that do not hold any more."""
+    status: Object = pod.get("status") or {}
+    scheduled = any(
+        each.get("type") == "PodScheduled" and each.get("status") == "True" for each in status.get("conditions") or ()
+    )
+    containers = list(status.get("containerStatuses") or ())
+    started = bool(containers) and all(_has_run(each) for each in containers)
+    return (_BEFORE_SCHEDULED if scheduled else frozenset()) | (_BEFORE_STARTED if started else frozenset())
+
+
+def _has_run(container: Object) -> bool:
+    state: Object = container.get("state") or {}
+    return bool("running" in state or "terminated" in state or container.get("lastState"))
+
+
+def _name(item: Object) -> str:
+    return str((item.get("metadata") or {}).get("name", ""))
+
+
+def _time(text: str | None) -> datetime | None:
+    return datetime.fromisoformat(text).astimezone(UTC) if text else None

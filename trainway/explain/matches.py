@@ -1,0 +1,107 @@
+"""One thing that was found in the evidence, and the order in which such things are believed."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from trainway.explain.evidence import Event, Exit
+from trainway.explain.places import Place
+from trainway.explain.rules import Level
+
+
+@dataclass(frozen=True)
+class Quote:
+    """Where it stands: a line of a log, an event or an exit status, and whose it is. `line` counts from 1."""
+
+    name: str
+    text: str
+    line: int | None = None
+    rank: int | None = None
+    local_rank: int | None = None
+    node: str | None = None
+    attempt: int | None = None
+    time: datetime | None = None
+
+    @property
+    def who(self) -> str:
+        """The rank and the node as words, or what else is known of them."""
+        if self.rank is not None:
+            named = f"rank {self.rank}"
+        elif self.local_rank is not None:
+            named = f"local rank {self.local_rank}"
+        else:
+            return self.node or "the job"
+        return f"{named} on {self.node}" if self.node else named
+
+    @property
+    def speaker(self) -> tuple[str, int | None, int | None]:
+        """The same for two quotes of one process."""
+        if self.rank is not None:
+            return "", self.rank, None
+        return self.node or self.name, None, self.local_rank
+
+
+@dataclass(frozen=True)
+class Match:
+    """A rule that matched, its sentences filled in."""
+
+    name: str
+    level: Level
+    cause: str
+    remedy: str
+    source: str
+    quote: Quote
+    precedence: int = 0
+
+
+def quote_of_place(place: Place) -> Quote:
+    """The line of a log."""
+    log = place.log
+    return Quote(log.name, place.text, place.number, place.rank, place.local_rank, place.node, log.attempt, place.time)
+
+
+def quote_of_event(event: Event) -> Quote:
+    """An event in one line."""
+    said = " ".join(f"{event.reason}: {event.message}".split()).removesuffix(":")
+    name = " ".join(part for part in (event.source, event.subject) if part)
+    return Quote(name, said, node=event.node, time=event.time)
+
+
+def quote_of_exit(exit_: Exit) -> Quote:
+    """An exit status in words."""
+    return Quote(
+        exit_.name or "exit status",
+        f"exit status {exit_.status}",
+        rank=exit_.rank,
+        local_rank=exit_.local_rank,
+        node=exit_.node,
+        attempt=exit_.attempt,
+        time=exit_.time,
+    )
+
+
+def fill(sentence: str, words: Mapping[str, str | None]) -> str:
+    """A rule's sentence with its {names} filled in; a [part in brackets] goes where one of its names has no value."""
+
+    def part(found: re.Match[str]) -> str:
+        names = re.findall(r"\{(\w+)\}", found[1])
+        return found[1] if all(words.get(name) for name in names) else ""
+
+    kept = re.sub(r"\[([^\[\]]*)\]", part, sentence)
+    return re.sub(r"\{(\w+)\}", lambda found: words.get(found[1]) or "", kept).strip()
+
+
+def believed(match: Match, newest: int) -> tuple[int, int, float, float, int]:
+    """The order: what says most, of the newest attempt, the earliest, of the lowest rank.
+
+    A later attempt ended the job; within it what came first is why the rest came.
+    """
+    quote = match.quote
+    attempt = newest if quote.attempt is None else quote.attempt
+    time = quote.time.timestamp() if quote.time else math.inf
+    rank = next((float(each) for each in (quote.rank, quote.local_rank) if each is not None), math.inf)
+    return match.level.value, -attempt, time, rank, -match.precedence

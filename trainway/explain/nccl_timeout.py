@@ -1,0 +1,101 @@
+"""A collective that timed out: which ranks were in it, and which one they waited for.
+
+PyTorch's watchdog tells of the ranks that waited. The one that they waited for tells nothing: it is found as the rank
+whose last enqueued work is behind the others', or else as the one that does not report at all.
+https://github.com/pytorch/pytorch/blob/main/torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp (read 2026-11-21)
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+
+from trainway.explain.evidence import Evidence
+from trainway.explain.matches import Match, quote_of_place
+from trainway.explain.places import Place, bare, line_around, place_at
+from trainway.explain.rules import Level
+
+SOURCE = "https://docs.pytorch.org/docs/stable/torch_nccl_environment_variables.html"
+_TIMEOUT = re.compile(
+    r"Watchdog caught collective operation timeout: WorkNCCL\(SeqNum=(?P<seq>\d+), OpType=(?P<op>\w+)"
+    r".*?ran for (?P<ms>\d+) milliseconds"
+)
+_STATUS = re.compile(
+    r"(?:PG (?:ID )?(?P<group>\d+)\b.*?)?[Rr]ank (?P<rank>\d+)\].*?"
+    r"[Ll]ast enqueued (?:NCCL )?work: (?P<enqueued>-?\d+), last completed (?:NCCL )?work: (?P<completed>-?\d+)"
+)
+_WORLD = re.compile(r"\bn[rR]anks (\d+)|\bworld_size=(\d+)")
+_MOST_NAMED = 8
+
+
+def nccl_timeout_matches(evidence: Evidence, year: int) -> Iterator[Match]:
+    """One match for the first collective that timed out, if one did."""
+    found = [(place_at(log, each.start(), year), each) for log in evidence.logs for each in _TIMEOUT.finditer(log.text)]
+    if not found:
+        return
+    # A later sequence number waits because an earlier one does.
+    first = min(found, key=lambda pair: (int(pair[1]["seq"]), pair[0].time is None, pair[0].time or 0, _rank(pair[0])))
+    place, timeout = first
+    waited = sorted({_rank(each) for each, other in found if other["seq"] == timeout["seq"] and _rank(each) >= 0})
+    behind = _behind(_enqueued(evidence, year)) or _silent(waited, _world(evidence))
+    seconds = int(timeout["ms"]) // 1000
+    what = f"{timeout['op']} number {timeout['seq']} did not end within {seconds} s"
+    if behind:
+        cause = f"{what}: {_ranks(behind)} did not join the others in it{_last_words(evidence, behind[0])}"
+        remedy = "look at that rank: its own error, its node's kernel log, where it stands (`py-spy dump`), its data"
+    else:
+        cause = f"{what}, and no rank is known to be missing in it"
+        remedy = (
+            "where all ranks were in it, the network between the nodes is why: `trainway verify`; "
+            "TORCH_NCCL_TRACE_BUFFER_SIZE keeps what each rank was at"
+        )
+    yield Match("nccl-timeout", Level.SYMPTOM, cause, remedy, SOURCE, quote_of_place(place))
+
+
+def _rank(place: Place) -> int:
+    return -1 if place.rank is None else place.rank
+
+
+def _enqueued(evidence: Evidence, year: int) -> Mapping[str, Mapping[int, int]]:
+    """By process group, the last work that each rank enqueued, as last told."""
+    told: dict[str, dict[int, int]] = {}
+    for log in evidence.logs:
+        for each in _STATUS.finditer(log.text):
+            rank = _rank(place_at(log, each.start(), year))
+            told.setdefault(each["group"] or "0", {})[rank if rank >= 0 else int(each["rank"])] = int(each["enqueued"])
+    return told
+
+
+def _behind(told: Mapping[str, Mapping[int, int]]) -> Sequence[int]:
+    """The ranks of a group that have enqueued less than the others in it."""
+    for works in told.values():
+        most = max(works.values())
+        if late := sorted(rank for rank, work in works.items() if work < most):
+            return late if len(late) <= len(works) // 2 else ()
+    return ()
+
+
+def _silent(waited: Sequence[int], world: int | None) -> Sequence[int]:
+    """The ranks that did not tell of the timeout, where they are few."""
+    silent = sorted(set(range(world)) - set(waited)) if world else []
+    return silent if waited and 0 < len(silent) <= max(1, len(waited)) else ()
+
+
+def _world(evidence: Evidence) -> int | None:
+    sizes = [int(each[1] or each[2]) for log in evidence.logs for each in _WORLD.finditer(log.text)]
+    return max(sizes, default=None)
+
+
+def _ranks(ranks: Sequence[int]) -> str:
+    named = ", ".join(map(str, ranks[:_MOST_NAMED]))
+    more = f" and {len(ranks) - _MOST_NAMED} more" if len(ranks) > _MOST_NAMED else ""
+    return f"rank {named}" if len(ranks) == 1 else f"ranks {named}{more}"
+
+
+def _last_words(evidence: Evidence, rank: int) -> str:
+    """What that rank wrote last, where it has a log of its own."""
+    for log in evidence.logs:
+        if log.rank == rank and log.text.strip():
+            start, end = line_around(log.text, len(log.text.rstrip()) - 1)
+            return f"; its last words: {bare(log.text[start:end])[:160]}"
+    return ""

@@ -1,0 +1,36 @@
+"""What SageMaker says of a training job: the answer of DescribeTrainingJob, as events.
+
+https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_DescribeTrainingJob.html (read 2026-11-21)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from trainway.explain.evidence import Event, Evidence
+
+_TROUBLE = frozenset({"Failed", "Interrupted", "MaxRuntimeExceeded", "MaxWaitTimeExceeded", "Stopped"})
+
+
+def sagemaker_evidence(description: Mapping[str, Any]) -> Evidence:
+    """Its failure's reason, and the secondary statuses that tell of trouble."""
+    subject = f"training job {description['TrainingJobName']}"
+    status = description.get("TrainingJobStatus")
+    events = []
+    if reason := description.get("FailureReason"):
+        events.append(Event("sagemaker", "Failed", reason, subject, time=_time(description.get("TrainingEndTime"))))
+    for each in description.get("SecondaryStatusTransitions", ()):
+        if each["Status"] in _TROUBLE - {"Failed"}:
+            message = each.get("StatusMessage", "")
+            events.append(Event("sagemaker", each["Status"], message, subject, time=_time(each.get("StartTime"))))
+    ended = {"Completed": True, "Failed": False}.get(str(status))
+    return Evidence(events=tuple(events), succeeded=ended)
+
+
+def _time(value: str | datetime | None) -> datetime | None:
+    """boto3 gives a datetime, the AWS CLI its text."""
+    if value is None or isinstance(value, datetime):
+        return value
+    return datetime.fromisoformat(value).astimezone(UTC)

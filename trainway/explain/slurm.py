@@ -1,0 +1,81 @@
+"""What Slurm says of a job: `sacct --parsable2`, `scontrol show job` and `scontrol show node`, as events and exits.
+
+https://slurm.schedmd.com/sacct.html, https://slurm.schedmd.com/scontrol.html (read 2026-11-21)
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+
+from trainway.explain.evidence import SIGNAL_BASE, Event, Evidence, Exit
+
+# `Comment=a word and another` ends where the next Key= begins.
+_PAIR = re.compile(r"(\w[\w:]*)=(.*?)(?=\s+[A-Z]\w*(?::\w+)?=|\s*$)", re.MULTILINE)
+_FINE = frozenset({"COMPLETED", "RUNNING", "COMPLETING", "CONFIGURING", "REQUEUED"})
+_NODE_TROUBLE = re.compile(r"\b(DOWN|DRAIN(?:ED|ING)?|FAIL(?:ING)?|NOT_RESPONDING)\b")
+
+
+def slurm_evidence(text: str, name: str = "slurm") -> Evidence:
+    """What a text of one of the three commands tells; nothing where it is of none."""
+    if re.match(r"\s*JobID\|", text):
+        return _of_sacct(text, name)
+    records = re.split(r"\n\s*\n|\n(?=(?:JobId|NodeName)=)", text.strip())
+    events = [event for record in records for event in _of_record(dict(_PAIR.findall(record)))]
+    return Evidence(events=tuple(events))
+
+
+def is_slurm(text: str) -> bool:
+    """True of a text of one of the three commands."""
+    return bool(re.match(r"\s*(?:JobID\||JobId=|NodeName=)", text))
+
+
+def _of_sacct(text: str, name: str) -> Evidence:
+    header, *rows = (line.split("|") for line in text.strip().splitlines())
+    events: list[Event] = []
+    exits: list[Exit] = []
+    states = set()
+    for row in rows:
+        of = dict(zip(header, row, strict=False))
+        # The job itself; its steps repeat it, and end as their processes do.
+        if "." not in of["JobID"]:
+            states.add(of.get("State", ""))
+            events += _state(of.get("State", ""), of.get("Reason", ""), f"job {of['JobID']}", of.get("End"))
+        elif exit_ := _exit(of, name):
+            exits.append(exit_)
+    # A job that was queued again has one line, of its last start.
+    ended = None if states & {"PENDING", "RUNNING"} else states == {"COMPLETED"}
+    return Evidence((), tuple(events), tuple(exits), succeeded=ended)
+
+
+def _of_record(of: Mapping[str, str]) -> Iterator[Event]:
+    if "JobId" in of:
+        yield from _state(of.get("JobState", ""), of.get("Reason", ""), f"job {of['JobId']}", of.get("EndTime"))
+    elif "NodeName" in of and (trouble := _NODE_TROUBLE.search(of.get("State", ""))):
+        name = of["NodeName"]
+        yield Event("slurm", trouble[1], of.get("Reason", ""), f"node {name}", name)
+
+
+def _state(state: str, reason: str, subject: str, time: str | None) -> Iterator[Event]:
+    word = state.split(" ")[0].rstrip("+")
+    if word == "PENDING":
+        yield Event("slurm", reason, state, subject)
+    elif word and word not in _FINE:
+        yield Event("slurm", word, state if reason in ("", "None") else f"{state}, {reason}", subject, time=_time(time))
+
+
+def _exit(of: Mapping[str, str], name: str) -> Exit | None:
+    """Slurm writes status:signal."""
+    status, _, signal = of.get("ExitCode", "0:0").partition(":")
+    number = SIGNAL_BASE + int(signal) if int(signal or 0) else int(status)
+    if not number:
+        return None
+    return Exit(number, f"{name} step {of['JobID']}", node=of.get("NodeList") or None, time=_time(of.get("End")))
+
+
+def _time(text: str | None) -> datetime | None:
+    try:
+        return datetime.fromisoformat(text).replace(tzinfo=UTC) if text else None
+    except ValueError:  # Unknown
+        return None

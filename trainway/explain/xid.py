@@ -1,0 +1,65 @@
+"""Xid errors of NVIDIA's driver: what each number means is in xid.yaml."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from trainway.explain.evidence import Evidence
+from trainway.explain.matches import Match, quote_of_place
+from trainway.explain.places import place_at
+from trainway.explain.rules import Level
+from trainway.spec.facts import read_facts
+
+CATALOGUE = "https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html"
+# NVRM: Xid (PCI:0000:10:1c): 63, pid=1896, name=python, Row Remapper: …
+_LINE = re.compile(r"NVRM: Xid \((?P<gpu>(?:PCI:)?[\w:.]+)\): (?P<number>\d+),?\s*(?P<words>.*)")
+
+
+class Xid(BaseModel):
+    """What a number means, what to do about it, and what EKS's node repair does with the node."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    level: Literal["cause", "symptom", "consequence"]
+    meaning: str
+    remedy: str = ""
+    eks: Literal["reboot", "replace"] | None = None
+
+
+@cache
+def load_xids() -> dict[int, Xid]:
+    """The numbers that are known; read once a process."""
+    return {
+        number: Xid.model_validate(facts) for number, facts in read_facts(Path(__file__).with_name("xid.yaml")).items()
+    }
+
+
+def xid_matches(evidence: Evidence, year: int) -> Iterator[Match]:
+    """The Xid errors in every log, those that only follow another left out."""
+    for log in evidence.logs:
+        for found in _LINE.finditer(log.text):
+            number = int(found["number"])
+            xid = load_xids().get(number)
+            if xid and xid.level == "consequence":
+                continue
+            quote = quote_of_place(place_at(log, found.start(), year))
+            node = quote.node or "a node"
+            if xid is None:
+                meaning, remedy, level = f"the driver reported {found['words']}", "look it up, by its number", "symptom"
+            else:
+                meaning, remedy, level = xid.meaning, xid.remedy, xid.level
+            repair = f"; EKS's node repair would {xid.eks} it" if xid and xid.eks else ""
+            yield Match(
+                name=f"xid-{number}",
+                level=Level[level.upper()],
+                cause=f"Xid {number} on GPU {found['gpu']} of {node}: {meaning}",
+                remedy=remedy + repair,
+                source=CATALOGUE,
+                quote=quote,
+            )
