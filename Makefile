@@ -18,7 +18,7 @@ export PATH := $(CURDIR)/$(bin):$(PATH)
 export JSII_NODE := $(CURDIR)/$(bin)/node
 cdk := node node_modules/aws-cdk/bin/cdk
 
-.PHONY: help setup run test test-fast lint format synth golden deploy destroy
+.PHONY: help setup run test test-fast lint format lock bench synth golden deploy destroy
 
 help: ## Show the verbs
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -41,6 +41,15 @@ lint: setup ## Style, types, imports, shell and Dockerfile
 format: setup ## Rewrite the code in the project's style
 	$(bin)/ruff check --fix .
 	$(bin)/ruff format .
+
+lock: setup ## Write the lists of the image's packages again, by their checksums
+	$(bin)/python container/lock.py
+
+bench: setup ## Run the benchmarks that this machine can, and write their results down
+	@for name in overhead read_rate resume checkpoint_stall $(if $(shell command -v nvidia-smi),single_gpu); do \
+	  $(bin)/python -m benchmarks.$$name --out benchmarks/results/$$name.json || exit 1; \
+	done
+	@$(bin)/python -m benchmarks.claims
 
 synth: setup ## Write the templates of EXAMPLE into OUT
 	$(cdk) synth --quiet --context platform=$(EXAMPLE) --output $(OUT)

@@ -2,21 +2,20 @@
 
     python -m benchmarks.overhead
 
-All run on one CPU process, in turns. The bare loops have a memory map, cross-entropy, clipping and PyTorch's fused
-AdamW, and read their loss every step; they have no metrics, checkpoints or way to stop. One has the plain model, and
-one the model sharded by FSDP2 as the job's is, so that the job's own cost can be told from that of sharding. What is
-compared is the processor time of all threads, which other work on the machine disturbs less than it does the clock.
+Each is a process with one thread to compute, and they take turns step by step, so that what else the machine does meets
+all of them. The bare loops have a memory map, cross-entropy, clipping and PyTorch's fused AdamW, and read their loss
+every step; they have no metrics, checkpoints or way to stop. One has the plain model, and one has it sharded by FSDP2,
+which on one rank the job does without. What is compared is the processor time of all threads in a step, which other
+work disturbs less than it does the clock; the overhead is the median over the rounds of one over the other.
 """
 
-import json
+import argparse
 import os
-import socket
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import numpy as np
@@ -24,6 +23,8 @@ import torch
 import torch.distributed as dist
 from torch.distributed.fsdp import fully_shard
 
+from benchmarks.one_rank import environment
+from benchmarks.record import arguments, record
 from training.config import Job
 from training.corpus import python_standard_library
 from training.metrics import Metrics
@@ -33,72 +34,87 @@ from training.presets import PRESETS
 from training.shards import read_index
 from training.train import train
 
-SEQUENCE, BATCH, STEPS, WARM_UP, TURNS = 512, 8, 10, 2, 2
+SEQUENCE, BATCH, ROUNDS, WARM_UP = 512, 8, 30, 3
+LOOPS = ("trainway", "bare, sharded", "bare")
 
 
 def main() -> None:
-    """Prints the processor seconds of a step of each, and by how much ours are more."""
-    if len(sys.argv) > 1:
-        loop, corpus = sys.argv[1:]
+    """Measures the processor seconds of a step of each, and by how much ours are more."""
+    parser = arguments("overhead", __doc__)
+    parser.add_argument("--only", nargs=2, metavar=("LOOP", "CORPUS"), help=argparse.SUPPRESS)
+    chosen = parser.parse_args()
+    if chosen.only:
+        loop, corpus = chosen.only
         torch.set_num_threads(1)
-        marks = ours(Path(corpus)) if loop == "trainway" else bare(Path(corpus), sharded=loop == "bare, sharded")
-        # The last step of the job writes a checkpoint.
-        print(json.dumps(np.diff(marks)[WARM_UP:-1].tolist()))
+        if loop == "trainway":
+            ours(Path(corpus))
+        else:
+            bare(Path(corpus), sharded=loop == "bare, sharded")
         return
-    seconds: dict[str, list[float]] = {"trainway": [], "bare, sharded": [], "bare": []}
     with tempfile.TemporaryDirectory() as directory:
         prepare(python_standard_library(limit_bytes=1_000_000), directory, vocabulary=512)
-        for _ in range(TURNS):
-            for loop, each in seconds.items():
-                command = [sys.executable, "-m", "benchmarks.overhead", loop, directory]
-                done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, env=environment())
-                each += json.loads(done.stdout.splitlines()[-1])
-    medians = {name: median(each) for name, each in seconds.items()}
-    print(
-        json.dumps(
-            {
-                "processor_seconds_of_a_step": {name: round(each, 4) for name, each in medians.items()},
-                "quartiles": {
-                    name: np.quantile(each, [0.25, 0.75]).round(4).tolist() for name, each in seconds.items()
-                },
-                "overhead_over": {
-                    name: round(medians["trainway"] / each - 1, 4)
-                    for name, each in medians.items()
-                    if name != "trainway"
-                },
-                "steps_of_each": len(seconds["bare"]),
-                "torch": torch.__version__,
+        running = {loop: started(loop, directory) for loop in LOOPS}
+        rounds = [{loop: step(each) for loop, each in running.items()} for _ in range(WARM_UP + ROUNDS)][WARM_UP:]
+        for each in running.values():
+            each.communicate("\n" * 2)
+    seconds = {loop: np.array([each[loop] for each in rounds]) for loop in LOOPS}
+    record(
+        {
+            "processor_seconds_of_a_step": {loop: round(float(np.median(each)), 4) for loop, each in seconds.items()},
+            "quartiles": {loop: np.quantile(each, [0.25, 0.75]).round(4).tolist() for loop, each in seconds.items()},
+            "overhead_over": {
+                loop: round(float(np.median(seconds["trainway"] / seconds[loop])) - 1, 4) for loop in LOOPS[1:]
             },
-            indent=2,
-        )
+            "rounds": ROUNDS,
+        },
+        libraries=["torch", "numpy"],
+        out=chosen.out,
     )
 
 
-def environment() -> dict[str, str]:
-    """One thread, because the machine may be shared; and what torchrun would set for one process."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    return os.environ | {
-        "OMP_NUM_THREADS": "1",
-        "RANK": "0",
-        "LOCAL_RANK": "0",
-        "WORLD_SIZE": "1",
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(port),
-    }
+def started(loop: str, corpus: str) -> subprocess.Popen[str]:
+    """The process of a loop, which waits for a line before every step."""
+    command = [sys.executable, "-m", "benchmarks.overhead", "--only", loop, corpus]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment())
 
 
-def ours(corpus: Path) -> list[float]:
-    """Processor seconds at the end of each step of the job."""
-    marks: list[float] = []
-    report = Metrics.step
+def step(loop: subprocess.Popen[str]) -> float:
+    """Lets a loop do a step; its processor seconds."""
+    assert loop.stdin
+    assert loop.stdout
+    loop.stdin.write("\n")
+    loop.stdin.flush()
+    for line in loop.stdout:
+        if line.startswith(MARK):
+            return float(line.removeprefix(MARK))
+    raise RuntimeError(f"a loop ended with status {loop.wait()}")
 
-    def marked(metrics: Metrics, values: dict[str, Any]) -> None:
+
+MARK = "processor seconds: "
+
+
+class Turns:
+    """Where a loop comes between two steps."""
+
+    def __init__(self) -> None:
+        self._before = time.process_time()
+
+    def next(self) -> None:
+        """Tells what the step took, and waits for the next turn."""
+        print(f"{MARK}{time.process_time() - self._before}", flush=True)
+        sys.stdin.readline()
+        self._before = time.process_time()
+
+
+def ours(corpus: Path) -> None:
+    """The job."""
+    turns, report = Turns(), Metrics.step
+
+    def reported(metrics: Metrics, values: dict[str, Any]) -> None:
         report(metrics, values)
-        marks.append(time.process_time())
+        turns.next()
 
-    Metrics.step = marked  # type: ignore[method-assign, assignment]
+    Metrics.step = reported  # type: ignore[method-assign, assignment]
     with tempfile.TemporaryDirectory() as run:
         os.environ["TRAINWAY_RUN"] = run
         train(
@@ -113,14 +129,13 @@ def ours(corpus: Path) -> list[float]:
                     "checkpoint": {"every": 1000, "location": f"{run}/checkpoints"},
                 }
             ),
-            until_step=STEPS + 1,
+            until_step=WARM_UP + ROUNDS + 1,
         )
     dist.destroy_process_group()
-    return marks
 
 
-def bare(corpus: Path, sharded: bool) -> list[float]:
-    """Processor seconds at the end of each step of the loop below."""
+def bare(corpus: Path, sharded: bool) -> None:
+    """The loop below."""
     index = read_index(str(corpus))
     tokens = np.memmap(corpus / index.shards[0].name, dtype=index.dtype, mode="r")
     order = np.random.default_rng(0).permutation((len(tokens) - 1) // SEQUENCE)
@@ -133,9 +148,9 @@ def bare(corpus: Path, sharded: bool) -> list[float]:
         fully_shard(model)
     rotary = rotary_cache(PRESETS["tiny"], SEQUENCE)
     optimizer = torch.optim.AdamW(model.parameters(), 3e-4, (0.9, 0.95), fused=True)
-    marks = []
-    for step in range(STEPS + 1):
-        firsts = order[step * BATCH : (step + 1) * BATCH] * SEQUENCE
+    turns = Turns()
+    for number in range(WARM_UP + ROUNDS + 1):
+        firsts = order[number * BATCH : (number + 1) * BATCH] * SEQUENCE
         samples = torch.from_numpy(
             np.stack([tokens[first : first + SEQUENCE + 1] for first in firsts]).astype(np.int64)
         )
@@ -146,10 +161,9 @@ def bare(corpus: Path, sharded: bool) -> list[float]:
         optimizer.step()
         optimizer.zero_grad()
         loss.item()
-        marks.append(time.process_time())
+        turns.next()
     if sharded:
         dist.destroy_process_group()
-    return marks
 
 
 if __name__ == "__main__":

@@ -7,7 +7,6 @@ timed is finding the samples and not reading a disk. The peer goes over the samp
 without a state of its own does.
 """
 
-import json
 import tempfile
 import time
 from collections.abc import Callable
@@ -16,6 +15,7 @@ from statistics import median
 
 import numpy as np
 
+from benchmarks.record import arguments, record
 from training.batches import Samples, rank_batches
 from training.permutation import Permutation
 from training.shards import File, Index, Shard
@@ -29,7 +29,8 @@ REPETITIONS = 7
 
 
 def main() -> None:
-    """Prints the seconds at each place, and those at the last over those at the first."""
+    """Measures the seconds at each place, and those at the last over those at the first."""
+    out = arguments("resume", __doc__).parse_args().out
     with tempfile.TemporaryDirectory() as directory:
         root = Path(directory)
         index = sparse_corpus(root)
@@ -44,19 +45,18 @@ def main() -> None:
         for place in PLACES:
             seconds["skipping"][place].append(timed(lambda place=place: skipping(count, place)))  # type: ignore[misc]
     medians = {name: {place: median(each) for place, each in places.items()} for name, places in seconds.items()}
-    print(
-        json.dumps(
-            {
-                "samples": count,
-                "milliseconds_at": {
-                    name: {f"{place:.0%}": round(1e3 * each, 2) for place, each in places.items()}
-                    for name, places in medians.items()
-                },
-                "99%_over_1%": {name: round(places[0.99] / places[0.01], 2) for name, places in medians.items()},
-                "repetitions": REPETITIONS,
+    record(
+        {
+            "samples": count,
+            "milliseconds_at": {
+                name: {f"{place:.0%}": round(1e3 * each, 2) for place, each in places.items()}
+                for name, places in medians.items()
             },
-            indent=2,
-        )
+            "99%_over_1%": {name: round(places[0.99] / places[0.01], 2) for name, places in medians.items()},
+            "repetitions": REPETITIONS,
+        },
+        libraries=["torch", "numpy"],
+        out=out,
     )
 
 

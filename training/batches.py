@@ -5,6 +5,7 @@ global batch of a step is the same for every world size.
 """
 
 import itertools
+from collections import deque
 from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import NamedTuple, Protocol
@@ -24,8 +25,11 @@ from training.shards import Index, Shard, check_shards, map_shard
 SAMPLES_AT_ONCE = 4096
 """Samples that a rank finds the places of at once: shuffling one costs nearly as much as shuffling all of them."""
 
-TOKENS_AT_ONCE = 2**18
-"""Tokens that a rank reads at once, so that handing them to the training costs little; 2 MiB."""
+TOKENS_AT_ONCE = 2**20
+"""Tokens that a rank reads at once, so that handing them to the training costs little; 2 or 4 MiB."""
+
+READS_AHEAD = 2
+"""Reads of so many tokens that are asked for before they are needed, so that the thread never has nothing to do."""
 
 FETCHES_AT_ONCE = 4
 """Shards that a rank fetches from S3 at the same time; each is several requests at once."""
@@ -33,6 +37,9 @@ FETCHES_AT_ONCE = 4
 
 Places = NDArray[np.int64]
 """Where samples are: a row each, whose columns only their `Readable` knows."""
+
+Tokens = NDArray[np.uint16 | np.uint32]
+"""Tokens as their shards have them."""
 
 
 class Readable(Protocol):
@@ -42,7 +49,7 @@ class Readable(Protocol):
         """Where the samples at these values of the counter are; reads nothing."""
         ...
 
-    def gather(self, places: Places) -> NDArray[np.int64]:
+    def gather(self, places: Places) -> Tokens:
         """The samples at these places: [len(places), sequence_length + 1] tokens."""
         ...
 
@@ -53,7 +60,7 @@ class Readable(Protocol):
 
 def read(samples: Readable, counters: NDArray[np.int64]) -> NDArray[np.int64]:
     """The samples at these values of the counter: [len(counters), sequence_length + 1] tokens."""
-    return samples.gather(samples.locate(counters))
+    return samples.gather(samples.locate(counters)).astype(np.int64)
 
 
 class _Window(NamedTuple):
@@ -97,7 +104,7 @@ class Samples:
                 )
         self._windows: dict[int, list[_Window]] = {}
         self._wanted: tuple[int, int] | None = None
-        self._opened: dict[int, Future[NDArray[np.uint16 | np.uint32]]] = {}
+        self._opened: dict[int, Future[Tokens]] = {}
         self._threads = ThreadPoolExecutor(FETCHES_AT_ONCE, thread_name_prefix="shards")
 
     def locate(self, counters: NDArray[np.int64]) -> Places:
@@ -119,20 +126,16 @@ class Samples:
                 places[rows, 3] = samples - (window.ends[within] - self._counts[window.shards[within]])
         return places
 
-    def gather(self, places: Places) -> NDArray[np.int64]:
+    def gather(self, places: Places) -> Tokens:
         """The samples at these places: [len(places), sequence_length + 1] tokens."""
-        tokens = np.empty((len(places), self._length + 1), dtype=np.int64)
-        opened: dict[int, NDArray[np.uint16 | np.uint32]] = {}
-        at = None
-        for row, (epoch, window, shard, sample) in enumerate(places.tolist()):
-            if (epoch, window) != at:
-                at = (epoch, window)
-                self._want(epoch, window)
-                opened.clear()
-            if shard not in opened:
-                opened[shard] = self._opened[shard].result()
-            # One copy, which also widens the tokens; an index of many rows would make two.
-            tokens[row] = opened[shard][sample]
+        tokens = np.empty((len(places), self._length + 1), dtype=self._index.dtype)
+        # Shard by shard, in the order in which they are needed, so that it takes few steps of Python.
+        order = np.lexsort(places[:, 2::-1].T)
+        changes = (np.diff(places[order, :3], axis=0) != 0).any(axis=1)
+        for rows in np.split(order, np.flatnonzero(changes) + 1):
+            epoch, window, shard = places[rows[0], :3].tolist()
+            self._want(epoch, window)
+            tokens[rows] = self._opened[shard].result()[places[rows, 3]]
         return tokens
 
     def close(self) -> None:
@@ -164,7 +167,7 @@ class Samples:
         for number in self._opened.keys() - set(wanted):
             self._opened.pop(number).cancel()
 
-    def _open(self, shard: Shard) -> NDArray[np.uint16 | np.uint32]:
+    def _open(self, shard: Shard) -> Tokens:
         """The samples of a shard: [samples, sequence_length + 1], of which neighbours have a token in common."""
         source = storage.join(self._location, shard.name)
         if storage.is_s3(source):
@@ -192,13 +195,14 @@ class Blended:
             places[sources == number, 1:] = source.locate(own[sources == number])
         return places
 
-    def gather(self, places: Places) -> NDArray[np.int64]:
+    def gather(self, places: Places) -> Tokens:
         """The samples at these places: [len(places), sequence_length + 1] tokens."""
         parts = {
             number: self._sources[number].gather(places[places[:, 0] == number, 1:])
             for number in np.unique(places[:, 0]).tolist()
         }
-        tokens = np.empty((len(places), next(iter(parts.values())).shape[1]), dtype=np.int64)
+        width, kind = next(iter(parts.values())).shape[1], np.result_type(*parts.values())
+        tokens = np.empty((len(places), width), dtype=kind)
         for number, part in parts.items():
             tokens[places[:, 0] == number] = part
         return tokens
@@ -212,7 +216,9 @@ class Blended:
 def rank_batches(
     samples: Readable, first: int, global_batch: int, rank: int, world_size: int, pin: bool
 ) -> Generator[Tensor]:
-    """The rank's part of every step's batch, from the sample counter `first` on: int64, [samples, sequence + 1].
+    """The rank's part of every step's batch, from the sample counter `first` on: [samples, sequence + 1].
+
+    Tokens are as their shards have them, in 2 or 4 bytes: what is to index with them makes them wider, on its device.
 
     One thread reads ahead, some steps at once. Workers in other processes would cost more than reading a memory map
     does.
@@ -234,12 +240,16 @@ def rank_batches(
         tokens = torch.from_numpy(some.reshape(steps, share, -1))
         return tokens.pin_memory() if pin else tokens
 
-    with ThreadPoolExecutor(max_workers=1, thread_name_prefix="data") as reader:
-        ahead = reader.submit(read_ahead, 1)
+    reader = ThreadPoolExecutor(max_workers=1, thread_name_prefix="data")
+    ahead = deque([reader.submit(read_ahead, 1)])
+    try:
         while True:
-            ready = ahead.result()
-            ahead = reader.submit(read_ahead, max(1, TOKENS_AT_ONCE // ready[0].numel()))
+            ready = ahead.popleft().result()
+            while len(ahead) < READS_AHEAD:
+                ahead.append(reader.submit(read_ahead, max(1, TOKENS_AT_ONCE // ready[0].numel())))
             yield from ready
+    finally:
+        reader.shutdown(cancel_futures=True)
 
 
 def document_numbers(tokens: Tensor, end_of_text: int) -> Tensor:

@@ -69,7 +69,8 @@ class MixtureOfExperts(nn.Module):
         shares = shares / shares.sum(dim=-1, keepdim=True)
 
         expert_of = choice.flatten()
-        counts = torch.bincount(expert_of, minlength=len(self.bias))
+        # Not bincount, which looks at the numbers first, and so waits for the device.
+        counts = torch.zeros_like(self.bias, dtype=torch.int64).index_add(0, expert_of, torch.ones_like(expert_of))
         if torch.is_grad_enabled():
             self.chosen += counts
         by_expert = expert_of.argsort(stable=True)

@@ -1,5 +1,7 @@
 """How much arithmetic a token takes, and how much a device can do."""
 
+from dataclasses import dataclass
+
 import torch
 
 from training.presets import Shape
@@ -20,12 +22,12 @@ PEAK_BF16 = {
 def flop_per_token(shape: Shape, vocabulary: int, sequence_length: int, causal: bool = False) -> float:
     """FLOP to learn from one token, in one of the two ways that are published.
 
-    6 (N - N_embedding) + 12 x layers x hidden x sequence_length is PaLM's formula (arXiv 2204.02311, appendix B): 2
-    for the forward and 4 for the backward pass, for each weight that is multiplied and for the scores and values of
-    attention, as if every token saw the whole sequence. `causal` counts what a causal kernel has to compute, half of
-    the scores and values. Neither counts what activation checkpointing computes again. The look-up of an embedding
-    multiplies nothing; the output projection does, also where it is the same matrix. Of experts, those count that a
-    token goes through.
+    6 (N - N_embedding) + 12 x layers x width of attention x sequence_length is PaLM's formula (arXiv 2204.02311,
+    appendix B): 2 for the forward and 4 for the backward pass, for each weight that is multiplied and for the scores
+    and values of attention, as if every token saw the whole sequence. `causal` counts what a causal kernel has to
+    compute, half of the scores and values. Neither counts what activation checkpointing computes again. The look-up of
+    an embedding multiplies nothing; the output projection does, also where it is the same matrix. Of experts, those
+    count that a token goes through.
     """
     attention = shape.hidden * shape.head_width * (2 * shape.heads + 2 * shape.key_value_heads)
     feed_forward = 3 * shape.hidden * shape.feed_forward
@@ -36,7 +38,7 @@ def flop_per_token(shape: Shape, vocabulary: int, sequence_length: int, causal: 
     seen: float = min(shape.sliding_window or sequence_length, sequence_length)
     if causal:
         seen -= seen * seen / (2 * sequence_length)  # at the beginning of a sample there is less to see
-    return 6.0 * multiplied + 12.0 * shape.layers * shape.hidden * seen
+    return 6.0 * multiplied + 12.0 * shape.layers * shape.heads * shape.head_width * seen
 
 
 def peak_flops(device: torch.device, precision: str) -> float | None:
@@ -45,3 +47,35 @@ def peak_flops(device: torch.device, precision: str) -> float | None:
         return None
     name = torch.cuda.get_device_name(device).removeprefix("NVIDIA ")
     return next((peak for prefix, peak in PEAK_BF16.items() if name.startswith(prefix)), None)
+
+
+@dataclass(frozen=True)
+class Pace:
+    """What a step takes, for speaking of how fast it went."""
+
+    tokens_per_step: int
+    flop_per_token: float
+    causal_flop_per_token: float
+    peak: float | None
+    """FLOP/s of all devices together; None where no published figure is known."""
+
+    def of(self, step_seconds: float) -> dict[str, float | None]:
+        """Tokens a second, and the share of the peak in both ways to count."""
+        rate = self.tokens_per_step / step_seconds
+        return {
+            "tokens_per_second": rate,
+            "mfu": rate * self.flop_per_token / self.peak if self.peak else None,
+            "mfu_causal": rate * self.causal_flop_per_token / self.peak if self.peak else None,
+        }
+
+
+def pace_of(
+    shape: Shape, vocabulary: int, sequence_length: int, tokens_per_step: int, peak: float | None, devices: int
+) -> Pace:
+    """The pace of a model that `devices` devices train, each of which can do `peak` FLOP/s."""
+    return Pace(
+        tokens_per_step,
+        flop_per_token(shape, vocabulary, sequence_length),
+        flop_per_token(shape, vocabulary, sequence_length, causal=True),
+        peak * devices if peak else None,
+    )

@@ -2,6 +2,7 @@
 
 import itertools
 import time
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -9,22 +10,23 @@ import torch
 PHASES = ("data_wait", "forward", "backward", "optimizer", "checkpoint", "other")
 
 
-class _Mark(NamedTuple):
+class Mark(NamedTuple):
+    """The end of a lap."""
+
     phase: str
     host_seconds: float
     event: torch.Event | None
 
 
 class Laps:
-    """A lap timer: every lap goes to one phase, so the phases add up to the time from `start` to the last lap.
+    """A lap timer: every lap goes to one phase, so the phases of a step add up to its time.
 
-    On an accelerator, laps are events on its stream. The time that counts is the device's, and nothing waits for
-    it before `seconds` is called.
+    On an accelerator, laps are events on its stream: the time that counts is the device's, and nothing waits for it.
     """
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
-        self._marks: list[_Mark] = []
+        self._marks: list[Mark] = []
 
     def start(self) -> None:
         """Forgets the laps so far and begins a new first one."""
@@ -34,21 +36,27 @@ class Laps:
         """Gives the time since the last lap to `phase`."""
         self._marks.append(self._mark(phase))
 
-    def seconds(self) -> dict[str, float]:
-        """Seconds of every phase since `start`. Waits for the device."""
-        spent = dict.fromkeys(PHASES, 0.0)
-        if self._device.type != "cpu":
-            torch.accelerator.synchronize(self._device)
-        for before, after in itertools.pairwise(self._marks):
-            if before.event and after.event:
-                spent[after.phase] += before.event.elapsed_time(after.event) / 1000  # from milliseconds
-            else:
-                spent[after.phase] += after.host_seconds - before.host_seconds
-        return spent
+    def end_step(self) -> list[Mark]:
+        """The step's marks, for `seconds`. The next step begins with the last of them, so no time is between steps."""
+        marks, self._marks = self._marks, self._marks[-1:]
+        return marks
 
-    def _mark(self, phase: str) -> _Mark:
+    def _mark(self, phase: str) -> Mark:
         event = None
         if self._device.type != "cpu":
             event = torch.Event(self._device, enable_timing=True)
             event.record()
-        return _Mark(phase, time.perf_counter(), event)
+        return Mark(phase, time.perf_counter(), event)
+
+
+def seconds(marks: Sequence[Mark]) -> dict[str, float]:
+    """Seconds of every phase between the marks. Waits until the device has come to the last of them."""
+    spent = dict.fromkeys(PHASES, 0.0)
+    if marks and marks[-1].event:
+        marks[-1].event.synchronize()
+    for before, after in itertools.pairwise(marks):
+        if before.event and after.event:
+            spent[after.phase] += before.event.elapsed_time(after.event) / 1000  # from milliseconds
+        else:
+            spent[after.phase] += after.host_seconds - before.host_seconds
+    return spent

@@ -1,11 +1,13 @@
 """What a location in a job file means on this machine.
 
 `fsx:/path` and `s3:/path` are below roots that only the launcher knows. It puts them in the environment variable
-TRAINWAY_LOCATIONS, as JSON: {"fsx": "/fsx", "s3": "s3://bucket"}.
+TRAINWAY_LOCATIONS, as JSON: {"fsx": "/fsx", "s3": "s3://bucket"}. A directory can have a place of its own, which goes
+before that of its scheme: {"s3": "s3://bucket", "s3:/corpus/web": "/mnt/web"}.
 """
 
 import json
 import os
+from collections.abc import Iterator
 
 from training.errors import UserError
 
@@ -20,6 +22,9 @@ def resolve(location: str) -> str:
     if not colon or "/" in scheme or location.startswith("s3://"):
         return location.rstrip("/") or "/"
     roots = _roots()
+    directory = next((each for each in (location, *_above(location)) if each in roots), None)
+    if directory is not None:
+        return f"{roots[directory].rstrip('/')}/{location.removeprefix(directory).strip('/')}".rstrip("/")
     if scheme not in roots:
         known = ", ".join(sorted(roots)) or "none"
         raise UserError(
@@ -27,6 +32,13 @@ def resolve(location: str) -> str:
             "Start the job with `trainway launch`, which sets it, or name a directory or an s3://bucket/key"
         )
     return f"{roots[scheme].rstrip('/')}/{path.strip('/')}"
+
+
+def _above(location: str) -> Iterator[str]:
+    """The directories that it is in, the nearest first."""
+    while "/" in location:
+        location = location.rpartition("/")[0]
+        yield location
 
 
 def _roots() -> dict[str, str]:

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from training import config
+from training.bf16_adamw import BFloat16AdamW
 from training.errors import UserError
 from training.muon import Muon
 
@@ -35,7 +36,8 @@ def make_optimizer(model: nn.Module, settings: config.Optimizer) -> torch.optim.
         return Muon([group for group in groups if group["params"]], settings.momentum, fused=True, **adamw)
     groups = [_group(matrices + projections, decay), _group(others, 0)]
     if settings.name == "adamw":
-        return torch.optim.AdamW(groups, fused=True, **adamw)
+        bf16 = settings.state == "bf16"
+        return BFloat16AdamW(groups, **adamw) if bf16 else torch.optim.AdamW(groups, fused=True, **adamw)
     try:
         from torchao.optim import AdamW8bit
     except ImportError as error:

@@ -41,11 +41,13 @@ class Shape:
     experts: int = 0
     """Feed-forwards in a layer, each `feed_forward` wide; 0 for one that all tokens go through."""
     experts_per_token: int = 2
+    attention_width: int | None = None
+    """Width of all query heads together; None where it is `hidden`."""
 
     @property
     def head_width(self) -> int:
         """Width of one head."""
-        return self.hidden // self.heads
+        return (self.attention_width or self.hidden) // self.heads
 
 
 # Llama 3 8B (arXiv 2407.21783, table 3): https://huggingface.co/NousResearch/Meta-Llama-3-8B/blob/main/config.json
@@ -81,11 +83,7 @@ PRESETS = {
 
 def shape_of(preset: str, variant: Variant) -> Shape:
     """The shape of a preset with what the job file changes in it."""
-    shape, scaling = PRESETS[preset], variant.rope_scaling
-    return replace(
-        shape,
-        tied=shape.tied if variant.tied is None else variant.tied,
-        sliding_window=variant.sliding_window or shape.sliding_window,
-        experts=variant.experts or shape.experts,
-        rope_scaling=RotaryScaling(**scaling.model_dump()) if scaling else shape.rope_scaling,
-    )
+    changes = variant.model_dump(exclude_none=True)
+    if variant.rope_scaling:
+        changes["rope_scaling"] = RotaryScaling(**changes["rope_scaling"])
+    return replace(PRESETS[preset], **changes)

@@ -23,14 +23,14 @@ def accumulate(
     inputs, targets, documents: [samples, sequence], samples a multiple of `micro`; documents, where they are masked
     (see `attention_mask`). The gradients are multiplied by `scale`.
     """
-    assert isinstance(model, FSDPModule)  # which is what sharding made of it
     passes = len(inputs) // micro
     loss = torch.zeros((), device=inputs.device)
     micro_documents = [None] * passes if documents is None else torch.split(documents, micro)
     micro_batches = zip(torch.split(inputs, micro), torch.split(targets, micro), micro_documents, strict=True)
     for pass_, (micro_inputs, micro_targets, its_documents) in enumerate(micro_batches, start=1):
-        # Gradients are added up on their rank; only the last pass sends them.
-        model.set_requires_gradient_sync(pass_ == passes)
+        if isinstance(model, FSDPModule):
+            # Gradients are added up on their rank; only the last pass sends them.
+            model.set_requires_gradient_sync(pass_ == passes)
         micro_loss = model(micro_inputs, rotary, micro_targets, its_documents) / passes
         loss += micro_loss.detach()
         laps.lap("forward")

@@ -111,17 +111,21 @@ def list_sizes(location: str) -> dict[str, int]:
 
 
 def delete(location: str, names: list[str]) -> None:
-    """Deletes files below `location`, in the order given, and the directory where that leaves none."""
+    """Deletes files below `location`, in the order given."""
     if not is_s3(location):
         for name in names:
             (Path(location) / name).unlink(missing_ok=True)
-        if not list_files(location):
-            shutil.rmtree(location, ignore_errors=True)
         return
     with _explained(location):
         for name in names:
             bucket, key = _bucket_and_key(join(location, name))
             s3_client().delete_object(Bucket=bucket, Key=key)
+
+
+def delete_empty(location: str) -> None:
+    """Deletes a directory in which there are no files. S3 has none without."""
+    if not is_s3(location) and not list_files(location):
+        shutil.rmtree(location, ignore_errors=True)
 
 
 @functools.cache

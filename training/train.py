@@ -2,12 +2,15 @@
 
     torchrun --nproc-per-node 8 … -m training.train --config job.yaml [--until-step N] [--profile]
 
-What is not in the job file comes by environment: TRAINWAY_LOCATIONS (see `locations.py`) and TRAINWAY_RUN, the
-directory that gets the metrics (default: runs/<name of the job>). TRAINWAY_JOB is the job file where --config is not.
+What is not in the job file comes by environment: TRAINWAY_LOCATIONS (see `locations.py`), TRAINWAY_CHECKPOINTS and
+TRAINWAY_MEMORY (see `checkpoint/stores.py` and `memory.py`) and TRAINWAY_RUN, the directory that gets the metrics
+(default: runs/<name of the job>). TRAINWAY_JOB is the job file where --config is not.
 
-A run always goes on from the newest complete checkpoint of its job, wherever it was interrupted. SIGTERM and SIGUSR1,
-sent to any rank or to torchrun, finish the step, write a checkpoint and exit with status 0; torchrun allows its
-ranks 30 seconds for that. A mistake in the job file or its data exits with status 2 and one message.
+A run always goes on from the newest checkpoint of its job that can be read, wherever it was interrupted. SIGTERM and
+SIGUSR1, sent to any rank or to torchrun, finish the step, and the one that the device was given meanwhile, write a
+checkpoint and exit with status 0, or with TRAINWAY_STOPPED_STATUS where whatever starts the job must know that it is
+not done; torchrun allows its ranks 30 seconds for that. A mistake in the job file or its data exits with status 2 and
+one message.
 """
 
 import argparse
@@ -15,11 +18,9 @@ import contextlib
 import gc
 import math
 import os
-import signal
 import sys
-import threading
 import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,14 +28,14 @@ import torch
 import torch.distributed as dist
 from torch.distributed.tensor.parallel import loss_parallel
 
-from training import checkpoint, config, float8
+from training import checkpoint, config, float8, transformer_engine, weights
 from training.batches import document_numbers, rank_batches
 from training.checkpoint import Progress
 from training.config import Job
 from training.errors import UserError
 from training.evaluation import evaluate
 from training.experts import balance
-from training.flops import flop_per_token, peak_flops
+from training.flops import pace_of, peak_flops
 from training.laps import Laps
 from training.locations import resolve
 from training.loss_scale import initial_scale, next_scale
@@ -49,8 +50,10 @@ from training.parallel.mesh import context_group, data_rank, make_mesh
 from training.parallel.pipeline import Pipeline
 from training.presets import shape_of
 from training.profiling import profiling
+from training.reports import Reading, Reports, Step, describe
 from training.sources import open_sources
 from training.step import accumulate
+from training.stopping import StopSignal
 
 STEPS_BETWEEN_COLLECTIONS = 100
 
@@ -84,7 +87,7 @@ def main() -> None:
     arguments = parser.parse_args()
     job = config.load(arguments.config)
     try:
-        train(job, arguments.until_step, arguments.profile)
+        stopped = train(job, arguments.until_step, arguments.profile)
     except UserError as error:
         # The ranks of a host see the same files, so one of them speaks for it.
         if os.environ.get("LOCAL_RANK", "0") == "0":
@@ -93,18 +96,20 @@ def main() -> None:
     finally:
         if dist.is_initialized():
             dist.destroy_process_group()
+    if stopped:
+        sys.exit(int(os.environ.get("TRAINWAY_STOPPED_STATUS", "0")))
 
 
-def train(job: Job, until_step: int | None = None, profile_steps: int | None = None) -> None:
+def train(job: Job, until_step: int | None = None, profile_steps: int | None = None) -> bool:
     """Runs the job from its newest checkpoint to its last step, or to `until_step`; records `profile_steps` of them.
+
+    Returns whether it was told to stop before that step.
 
     Raises:
         UserError: the job, its data or its checkpoints are not usable as they are.
     """
     began = time.monotonic()
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGUSR1):
-        signal.signal(number, lambda *_: stop.set())
+    stop = StopSignal()
 
     # Everything that can be wrong with the input is found before ranks begin to wait for each other.
     rank, world_size, device = place_of_this_process()
@@ -114,10 +119,12 @@ def train(job: Job, until_step: int | None = None, profile_steps: int | None = N
         raise UserError(str(error)) from error
     shape = shape_of(job.model, job.variant)
     checkpoints = resolve(job.checkpoint_location)
+    start_from = resolve(job.checkpoint.start_from) if job.checkpoint.start_from else None
     data = open_sources(job)
     index = data.index
     limits.check(shape, index.vocabulary, job, layout)
-    float8.check(job.float8, device)
+    float8.check(job, layout, device)
+    transformer_engine.check(job, device)
     last_step = job.steps if until_step is None else min(until_step, job.steps)
 
     dist.init_process_group("cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo")
@@ -128,7 +135,7 @@ def train(job: Job, until_step: int | None = None, profile_steps: int | None = N
     context = context_group(layout, device) if layout.cp > 1 else None
     experts = expert_mesh(layout, device) if layout.ep > 1 else None
     stages = parallelise(model, job, layout, mesh, context, experts)
-    materialise(model, device)
+    materialise(model, device, job.memory.offload)
     optimizer = make_optimizer(model, job.optimizer)
     positions = local_positions(job.data.sequence_length, job, context, device)
     rotary = rotary_cache(shape, job.data.sequence_length, device)[:, positions]
@@ -138,37 +145,44 @@ def train(job: Job, until_step: int | None = None, profile_steps: int | None = N
 
     identity: dict[str, Any] = {
         "model": asdict(shape) | {"vocabulary": index.vocabulary},
+        "tokenizer": index.tokenizer.sha256,
         "data": data.identity,
         "sequence_length": job.data.sequence_length,
         "seed": job.seed,
     }
-    resumed_from = checkpoint.newest(checkpoints)
-    if resumed_from is None:
-        initialise(model, job.seed)
+    # Of the checkpoints alone: they are written in a thread, while the training talks in the other groups.
+    hosts = dist.new_group(backend="gloo")
+    memory = None
+    if job.checkpoint.memory_every:
+        parts = {"ranks": world_size, "parallel": job.parallel.model_dump(), "optimizer": job.optimizer.name}
+        memory = checkpoint.NodeMemory(checkpoints, identity, parts, hosts)
+    resumed = checkpoint.resume(checkpoints, memory, model, optimizer, identity)
+    if resumed is None:
+        if start_from:
+            weights.start(start_from, model, identity)
+        else:
+            initialise(model, job.seed)
         progress = Progress(step=0, samples=0, loss=float("nan"), loss_scale=initial_scale(job.precision))
     else:
-        progress = checkpoint.load(checkpoints, resumed_from, model, optimizer, identity)
+        progress = resumed.progress
+    resumed_from = progress.step if resumed else None
 
-    token_flop = flop_per_token(shape, index.vocabulary, job.data.sequence_length)
-    causal_flop = flop_per_token(shape, index.vocabulary, job.data.sequence_length, causal=True)
-    peak = peak_flops(device, job.precision)
+    pace = pace_of(
+        shape,
+        index.vocabulary,
+        job.data.sequence_length,
+        job.tokens_per_step,
+        peak_flops(device, job.precision),
+        world_size,
+    )
     run = Path(os.environ.get("TRAINWAY_RUN", f"runs/{job.name}"))
     metrics = None
     if rank == 0:
         metrics = Metrics(run, job.steps, resumed_from)
-        metrics.start(
-            job=job.name,
-            model=job.model,
-            parameters=parameters,
-            world_size=world_size,
-            device=device.type,
-            precision=job.precision,
-            steps=job.steps,
-            resumed_from=resumed_from,
-            tokens_per_step=job.tokens_per_step,
-            flop_per_token=token_flop,
-            torch=torch.__version__.partition("+")[0],
-        )
+        metrics.start(**describe(job, parameters, world_size, device, resumed_from, pace))
+        if resumed:
+            metrics.event("resumed", step=resumed.progress.step, source=resumed.source)
+    reports = Reports(metrics, job.data.sequence_length, pace)
 
     laps = Laps(device)
     batches = rank_batches(
@@ -180,6 +194,8 @@ def train(job: Job, until_step: int | None = None, profile_steps: int | None = N
     with contextlib.ExitStack() as running:
         running.enter_context(contextlib.closing(data.samples))
         running.enter_context(contextlib.closing(batches))
+        saver = checkpoint.Saver(checkpoints, job.checkpoint, memory, device, hosts, on_failure=stop.request)
+        running.enter_context(contextlib.closing(saver))
         running.enter_context(loss_over(layout.tp))
         end_profiled_step = None
         if profile_steps and rank == 0:
@@ -187,7 +203,7 @@ def train(job: Job, until_step: int | None = None, profile_steps: int | None = N
         laps.start()
         for step in range(progress.step + 1, last_step + 1):
             laps.lap("other")
-            tokens = next(batches).to(device, non_blocking=True)
+            tokens = next(batches).to(device, non_blocking=True).long()
             laps.lap("data_wait")
 
             inputs, targets = tokens[:, :-1][:, positions], tokens[:, 1:][:, positions]
@@ -197,6 +213,9 @@ def train(job: Job, until_step: int | None = None, profile_steps: int | None = N
                 laps.lap("backward")  # and forward: the schedule mixes them
             else:
                 loss = accumulate(model, inputs, targets, documents, rotary, job.batch.micro, laps, progress.loss_scale)
+
+            saver.wait_until_copied()
+            laps.lap("checkpoint")
 
             gradient_norm = clip_gradients(model.parameters(), job.clip, progress.loss_scale)
             rate = learning_rate(step, job.steps, job.optimizer.learning_rate, job.schedule)
@@ -210,51 +229,30 @@ def train(job: Job, until_step: int | None = None, profile_steps: int | None = N
             optimizer.zero_grad()
             laps.lap("optimizer")
 
-            # One reduction for both: the loss of the global batch, which of a pipeline only the last rank knows, and
-            # whether any rank was told to stop.
-            totals = torch.stack((loss, torch.tensor(float(stop.is_set()), device=device)))
-            dist.all_reduce(totals)
-            loss_sum, told_to_stop = totals.tolist()
-            progress = Progress(
-                step,
-                progress.samples + job.batch.global_,
-                loss_sum * layout.pp / world_size,
-                next_scale(progress.loss_scale, step, overflowed) if job.precision == "fp16" else 1.0,
-            )
+            # Of the global batch; of a pipeline only the last rank knows any.
+            dist.all_reduce(loss)
+            loss_and_norm = Reading(loss * (layout.pp / world_size), gradient_norm)
+            scale = next_scale(progress.loss_scale, step, overflowed) if job.precision == "fp16" else 1.0
+            progress = Progress(step, progress.samples + job.batch.global_, loss=math.nan, loss_scale=scale)
             laps.lap("other")
 
-            if step % job.checkpoint.every == 0 or step == last_step or told_to_stop:
-                saving = time.monotonic()
-                checkpoint.save(checkpoints, model, optimizer, progress, identity)
-                if metrics:
-                    checkpoint.prune(checkpoints, job.checkpoint.keep)
-                    location = checkpoint.place(checkpoints, step)
-                    metrics.event("checkpoint", step=step, location=location, seconds=time.monotonic() - saving)
+            # All of the step is given to the device. While that is at it, the host tells of the step before.
+            reports.flush()
+            told_to_stop = stop.reached_any_rank()
+            last = step == last_step or told_to_stop
+            if last or saver.due(step):
+                progress = replace(progress, loss=loss_and_norm.values()[0])
+                saver.save(model, optimizer, progress, identity, last)
                 laps.lap("checkpoint")
+            reports.checkpoints(saver.complete())
 
             if step % STEPS_BETWEEN_COLLECTIONS == 0:
                 gc.collect(1)
-            breakdown = laps.seconds()
-            if metrics:
-                step_seconds = sum(breakdown.values())
-                tokens_per_second = job.tokens_per_step / step_seconds
-                metrics.step(
-                    {
-                        "step": step,
-                        "loss": progress.loss,
-                        "loss_hex": progress.loss.hex(),
-                        "grad_norm": gradient_norm.item(),
-                        "learning_rate": rate,
-                        "tokens": progress.samples * job.data.sequence_length,
-                        "step_seconds": step_seconds,
-                        "tokens_per_second": tokens_per_second,
-                        "mfu": tokens_per_second * token_flop / (peak * world_size) if peak else None,
-                        "mfu_causal": tokens_per_second * causal_flop / (peak * world_size) if peak else None,
-                        "memory_bytes": peak_memory(device),
-                        "breakdown": breakdown,
-                    }
-                )
+            reports.hold(
+                Step(step, progress.samples, rate, loss_and_norm, laps.end_step(), memory_bytes=peak_memory(device))
+            )
             if data.held_out and not told_to_stop and (step % job.evaluation.every == 0 or step == last_step):
+                reports.flush()
                 evaluating = time.monotonic()
                 held_out_loss = evaluate(
                     model,
@@ -266,14 +264,20 @@ def train(job: Job, until_step: int | None = None, profile_steps: int | None = N
                     positions,
                     rotary,
                     index.end_of_text if job.data.mask_documents else None,
+                    pipeline,
                 )
                 if metrics:
                     metrics.evaluation(step, held_out_loss, time.monotonic() - evaluating)
+                laps.start()  # an evaluation is not of any step
             if end_profiled_step:
                 end_profiled_step()
             if told_to_stop:
                 break
-            laps.start()
+        reports.flush()
+        saver.wait()
+        reports.checkpoints(saver.complete())
+        if memory:
+            memory.remove()
 
     if metrics:
         metrics.event(
@@ -287,6 +291,7 @@ def train(job: Job, until_step: int | None = None, profile_steps: int | None = N
         print(f"end step={progress.step}/{job.steps} loss={progress.loss:.4f} checkpoints={checkpoints}", flush=True)
     # A rank that leaves while another still talks to it can fail after all its work is done.
     dist.barrier()
+    return progress.step < last_step
 
 
 def loss_over(tp: int) -> contextlib.AbstractContextManager[None]:

@@ -60,12 +60,17 @@ def launching(directory: Path) -> Iterator[Launch]:
     started: list[Run] = []
 
     def start(
-        job: dict[str, Any] | Path, processes: int, *arguments: str, name: str = "run", **environment: str
+        job: dict[str, Any] | Path,
+        processes: int,
+        *arguments: str,
+        name: str = "run",
+        rendezvous: tuple[str, ...] = ("--standalone",),
+        **environment: str,
     ) -> Run:
         config = job if isinstance(job, Path) else directory / f"{name}-{len(started)}.yaml"
         if not isinstance(job, Path):
             config.write_text(yaml.safe_dump(job))
-        torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)]
+        torchrun = [sys.executable, "-m", "torch.distributed.run", *rendezvous, "--nproc-per-node", str(processes)]
         process = subprocess.Popen(
             [*torchrun, "-m", "training.train", "--config", str(config), *arguments],
             env=os.environ
@@ -73,6 +78,7 @@ def launching(directory: Path) -> Iterator[Launch]:
                 "OMP_NUM_THREADS": "1",
                 "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
                 "TRAINWAY_RUN": str(directory / name),
+                "TRAINWAY_MEMORY": str(directory / "memory"),
                 "XDG_CACHE_HOME": str(directory / "cache"),
             }
             | environment,

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import shutil
+import threading
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
 
 from training import checkpoint, config, storage
-from training.checkpoint import COMMIT, Progress
+from training.checkpoint import COMMIT, NodeMemory, Progress, Saver, stored
+from training.checkpoint.copies import HostCopy
+from training.checkpoint.stores import reader
 from training.errors import UserError
 from training.model import Decoder, initialise, rotary_cache
 from training.optimizer import make_optimizer
@@ -29,16 +36,39 @@ def location(request: pytest.FixtureRequest) -> str:
     return str(request.getfixturevalue("tmp_path") / "checkpoints")
 
 
-def trained(seed: int, steps: int) -> tuple[Decoder, torch.optim.Optimizer]:
+def trained(
+    seed: int,
+    steps: int,
+    settings: config.Optimizer = config.Optimizer(),  # noqa: B008
+) -> tuple[Decoder, torch.optim.Optimizer]:
     model = Decoder(PRESETS["tiny"], 300)
     initialise(model, seed)
     shard(model, init_device_mesh("cpu", (1,)), "fp32")
-    optimizer = make_optimizer(model, config.Optimizer())
+    optimizer = make_optimizer(model, settings)
     for _ in range(steps):
         model(torch.arange(16).reshape(1, 16), rotary_cache(PRESETS["tiny"], 16)).square().mean().backward()
         optimizer.step()
         optimizer.zero_grad()
     return model, optimizer
+
+
+def save(location: str, state: tuple[Decoder, torch.optim.Optimizer], progress: Progress) -> None:
+    checkpoint.save(location, progress.step, checkpoint.state_of(*state, progress, IDENTITY))
+
+
+def flipped(content: bytes) -> bytes:
+    middle = len(content) // 2
+    return content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :]
+
+
+def change(file: str, damage: Callable[[bytes], bytes | None]) -> None:
+    content = storage.read(file)
+    assert content is not None
+    changed = damage(content)
+    if changed is None:
+        storage.delete(str(Path(file).parent).replace("s3:/", "s3://"), [Path(file).name])
+    else:
+        storage.write(file, changed)
 
 
 def tensors(model: Decoder, optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
@@ -49,7 +79,7 @@ def tensors(model: Decoder, optimizer: torch.optim.Optimizer) -> list[torch.Tens
 def test_what_is_loaded_is_what_was_saved(location: str) -> None:
     saved, loaded = trained(seed=0, steps=3), trained(seed=1, steps=0)
     progress = Progress(step=3, samples=24, loss=1.25)
-    checkpoint.save(location, *saved, progress, IDENTITY)
+    save(location, saved, progress)
     assert checkpoint.newest(location) == 3
     assert checkpoint.load(location, 3, *loaded, IDENTITY) == progress
     for one, other in zip(tensors(*saved), tensors(*loaded), strict=True):
@@ -59,7 +89,7 @@ def test_what_is_loaded_is_what_was_saved(location: str) -> None:
 def test_the_newest_are_kept_and_an_interrupted_save_is_never_taken(location: str) -> None:
     state = trained(seed=0, steps=1)
     for step in (1, 2, 3):
-        checkpoint.save(location, *state, Progress(step, 8 * step, 2.0), IDENTITY)
+        save(location, state, Progress(step, 8 * step, 2.0))
     for step in (1, 4):
         storage.delete(checkpoint.place(location, step), [COMMIT])
         storage.write(storage.join(checkpoint.place(location, step), "__0_0.distcp"), b"half")
@@ -76,11 +106,75 @@ def test_nothing_is_found_where_nothing_is(location: str) -> None:
 
 def test_a_checkpoint_of_another_run_is_refused_with_the_difference(location: str) -> None:
     state = trained(seed=0, steps=1)
-    checkpoint.save(location, *state, Progress(1, 8, 2.0), IDENTITY)
+    save(location, state, Progress(1, 8, 2.0))
     with pytest.raises(
         UserError, match=r"step-00000001 is a checkpoint of another run: seed was 0, is 7\. Give the job"
     ):
         checkpoint.load(location, 1, *state, IDENTITY | {"seed": 7})
+
+
+def test_what_is_to_be_kept_for_good_is_kept(location: str) -> None:
+    state = trained(seed=0, steps=1)
+    for step in range(1, 8):
+        save(location, state, Progress(step, 8 * step, 2.0))
+        checkpoint.prune(location, keep=2, keep_every=3)
+    steps = {int(name.partition("/")[0][5:]) for name in storage.list_files(location)}
+    assert steps == {3, 6, 7}
+
+
+def test_resume_skips_what_is_damaged_and_says_what_is_wrong(location: str, capsys: pytest.CaptureFixture[str]) -> None:
+    saved, loaded = trained(seed=0, steps=3), trained(seed=1, steps=0)
+    for step in range(1, 7):
+        save(location, saved, Progress(step, 8 * step, 2.0))
+    damages: dict[int, tuple[str, Callable[[bytes], bytes | None], str]] = {
+        6: (COMMIT, lambda content: content[:100], "cannot be read"),
+        5: ("__0_0.distcp", lambda content: content[:-1], "were written"),
+        4: ("__0_0.distcp", lambda _: None, "is missing, of"),
+        3: ("__0_0.distcp", flipped, "the checksum of its content is"),
+    }
+    for step, (name, damage, _) in damages.items():
+        change(storage.join(checkpoint.place(location, step), name), damage)
+
+    resumed = checkpoint.resume(location, None, *loaded, IDENTITY)
+    assert resumed is not None
+    assert (resumed.progress.step, resumed.source) == (2, checkpoint.place(location, 2))
+    for one, other in zip(tensors(*saved), tensors(*loaded), strict=True):
+        assert torch.equal(one, other)
+    warnings = [line for line in capsys.readouterr().err.splitlines() if line.startswith("warning: a checkpoint is sk")]
+    for (step, (name, _, complaint)), warning in zip(damages.items(), warnings, strict=True):
+        assert all(part in warning for part in (f"step-{step:08d}", name, complaint)), warning
+
+    for step in (1, 2):
+        change(storage.join(checkpoint.place(location, step), COMMIT), lambda content: content[:100])
+    with pytest.raises(UserError, match=r"no checkpoint can be read: .*step-00000006.*step-00000001.* begin anew"):
+        checkpoint.resume(location, None, *loaded, IDENTITY)
+
+
+def test_a_damaged_checkpoint_is_no_complete_one_while_it_is_written_anew(
+    location: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state = trained(seed=0, steps=1)
+    save(location, state, Progress(1, 8, 2.0))
+
+    def no_more_room(*_: Any) -> None:
+        raise OSError("no space left on device")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(torch, "save", no_more_room)
+        with pytest.raises(UserError, match=r"step-00000001: the checkpoint cannot be written: no space left .*rank 0"):
+            save(location, state, Progress(1, 8, 2.0))
+    assert checkpoint.newest(location) is None
+    save(location, state, Progress(1, 8, 2.0))
+    assert checkpoint.newest(location) == 1
+
+
+def test_every_byte_of_every_tensor_is_under_its_checksum(tmp_path: Path) -> None:
+    saved = trained(seed=0, steps=1)
+    save(str(tmp_path), saved, Progress(1, 8, 2.0))
+    source = checkpoint.place(str(tmp_path), 1)
+    parts = reader(source).read_metadata().storage_data.values()
+    assert sum(part.length for part in parts) == (Path(source) / "__0_0.distcp").stat().st_size
+    assert all(part.transform_descriptors == ["crc32@trainway/1"] for part in parts)
 
 
 @pytest.mark.usefixtures("s3")
@@ -94,7 +188,7 @@ def test_ranks_write_to_the_platforms_prefixes_and_read_back(s3: str, monkeypatc
     monkeypatch.setenv("TRAINWAY_CHECKPOINTS", layout)
     saved, loaded = trained(seed=0, steps=1), trained(seed=1, steps=0)
     for step in (1, 2):
-        checkpoint.save(location, *saved, Progress(step, 8 * step, 2.0), IDENTITY)
+        save(location, saved, Progress(step, 8 * step, 2.0))
     assert {"step-00000002/.metadata", "step-00000002/p000/__0_0.distcp"} == {
         name for name in storage.list_files(location) if name.startswith("step-00000002/")
     }
@@ -113,10 +207,155 @@ def test_a_checkpoint_that_was_spread_over_prefixes_is_one_directory_on_a_file_s
     location = f"{s3}/checkpoints/mirrored"
     monkeypatch.setenv("TRAINWAY_CHECKPOINTS", '{"prefixes": 2}')
     saved, loaded = trained(seed=0, steps=1), trained(seed=1, steps=0)
-    checkpoint.save(location, *saved, Progress(1, 8, 2.0), IDENTITY)
+    save(location, saved, Progress(1, 8, 2.0))
     for name in storage.list_files(location):
         file = tmp_path / name
         file.parent.mkdir(parents=True, exist_ok=True)
         storage.download(storage.join(location, name), file)
     assert checkpoint.newest(str(tmp_path)) == 1
     assert checkpoint.load(str(tmp_path), 1, *loaded, IDENTITY).step == 1
+
+
+def saver_of(location: str, told: list[str], **settings: Any) -> Saver:
+    every = {"every": 2, **settings}
+    group = dist.new_group(backend="gloo")
+    checkpoints = config.Checkpoint.model_validate(every)
+    return Saver(location, checkpoints, None, torch.device("cpu"), group, lambda: told.append("failed"))
+
+
+@pytest.mark.parametrize("asynchronous", [True, False])
+def test_what_is_saved_is_the_state_of_its_step_though_training_goes_on(
+    asynchronous: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    training = trained(seed=0, steps=1)
+    saver = saver_of(str(tmp_path), [], **{"async": asynchronous})
+    may_write = threading.Event()
+    write = stored.save
+    if asynchronous:
+        monkeypatch.setattr(stored, "save", lambda *arguments: (may_write.wait(60), write(*arguments)))
+    expected = {}
+    for step in (2, 4):
+        expected[step] = [tensor.clone() for tensor in tensors(*training)]
+        may_write.clear()
+        saver.save(*training, Progress(step, 8, 1.0), IDENTITY)
+        assert bool(saver.complete()) == (not asynchronous)
+        saver.wait_until_copied()
+        for tensor in tensors(*training):
+            tensor.add_(1)
+        assert not (asynchronous and saver.complete()), "it was written before training went on"
+        may_write.set()
+        saver.wait()
+        assert [saved.step for saved in saver.complete()] == ([step] if asynchronous else [])
+    saver.close()
+    for step, those in expected.items():
+        loaded = trained(seed=1, steps=0)
+        checkpoint.load(str(tmp_path), step, *loaded, IDENTITY)
+        for one, other in zip(those, tensors(*loaded), strict=True):
+            assert torch.equal(one, other)
+
+
+def test_a_save_waits_for_the_one_before_it_and_says_how_long_training_stood_still(tmp_path: Path) -> None:
+    training = trained(seed=0, steps=1)
+    saver = saver_of(str(tmp_path), [], keep=1)
+    assert [step for step in range(1, 7) if saver.due(step)] == [2, 4, 6]
+    before = 0
+    for step in (2, 4, 5):
+        saver.save(*training, Progress(step, 8, 1.0), IDENTITY, last=step == 5)
+        assert (checkpoint.newest(str(tmp_path)) or 0) >= before, "the one before it is complete"
+        before = step
+    saver.wait()
+    saved = saver.complete()
+    saver.close()
+    assert [each.step for each in saved] == [2, 4, 5]
+    assert [each.location for each in saved] == [checkpoint.place(str(tmp_path), step) for step in (2, 4, 5)]
+    assert all(each.seconds > 0 and each.total_seconds > 0 for each in saved)
+    assert {path.name for path in tmp_path.iterdir()} == {"step-00000005"}, (
+        "what is older is deleted when it is complete"
+    )
+
+
+def test_a_save_that_fails_behind_the_training_is_told_at_once_and_raised_by_the_next(tmp_path: Path) -> None:
+    training = trained(seed=0, steps=1)
+    (tmp_path / "step-00000002").write_text("in the way")
+    told: list[str] = []
+    saver = saver_of(str(tmp_path), told)
+    saver.save(*training, Progress(2, 8, 1.0), IDENTITY)
+    deadline = time.monotonic() + 60
+    while not told:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    assert saver.complete() == []
+    with pytest.raises(UserError, match=r"step-00000002: the checkpoint cannot be written: .*File exists"):
+        saver.save(*training, Progress(3, 8, 1.0), IDENTITY, last=True)
+    saver.close()
+
+
+def test_memory_does_not_wait_for_storage_and_gets_nothing_of_the_last_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRAINWAY_MEMORY", str(tmp_path / "memory"))
+    training = trained(seed=0, steps=1)
+    group = dist.new_group(backend="gloo")
+    memory = NodeMemory("x", IDENTITY, {}, group)
+    settings = config.Checkpoint(every=3, memory_every=1, keep=9)
+    saver = Saver(str(tmp_path / "storage"), settings, memory, torch.device("cpu"), group, lambda: None)
+    may_write = threading.Event()
+    write = stored.save
+    monkeypatch.setattr(stored, "save", lambda *arguments: (may_write.wait(60), write(*arguments)))
+    for step in range(1, 6):
+        if step not in (4, 5):
+            saver.wait()
+        if step == 5:
+            may_write.set()
+        saver.save(*training, Progress(step, 8, 1.0), IDENTITY, last=step == 5)
+    saver.wait()
+    saver.close()
+    places = {saved.step: bool(saved.location) for saved in saver.complete()}
+    assert places == {1: False, 2: False, 3: True, 5: True}, "of step 4 there is nothing: storage was busy"
+    assert memory.steps() == [3, 2]
+
+
+@pytest.mark.parametrize("optimizer", ["adamw", "adamw-8bit", "muon"])
+def test_the_state_of_every_optimizer_goes_through_memory(
+    optimizer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if optimizer == "adamw-8bit":
+        pytest.importorskip("torchao")
+    monkeypatch.setenv("TRAINWAY_MEMORY", str(tmp_path))
+    settings = config.Optimizer.model_validate({"name": optimizer})
+    saved, loaded = trained(seed=0, steps=2, settings=settings), trained(seed=1, steps=0, settings=settings)
+    memory = NodeMemory("job", IDENTITY, {"optimizer": optimizer}, dist.new_group(backend="gloo"))
+    progress = Progress(2, 16, 1.5)
+    memory.save(2, HostCopy(torch.device("cpu")).of(checkpoint.state_of(*saved, progress, IDENTITY)))
+    assert checkpoint.resume(str(tmp_path / "none"), memory, *loaded, IDENTITY) == (progress, "memory")
+    for one, other in zip(tensors(*saved), tensors(*loaded), strict=True):
+        assert torch.equal(whole(one), whole(other))
+
+
+def test_memory_that_is_damaged_before_there_is_storage_means_a_new_beginning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TRAINWAY_MEMORY", str(tmp_path))
+    model, optimizer = trained(seed=0, steps=1)
+    memory = NodeMemory("job", IDENTITY, {}, dist.new_group(backend="gloo"))
+    memory.save(1, checkpoint.state_of(model, optimizer, Progress(1, 8, 1.0), IDENTITY))
+    (part,) = tmp_path.glob("*/*/step-00000001/rank-00000.*")
+    part.write_bytes(flipped(part.read_bytes()))
+    assert checkpoint.resume(str(tmp_path / "none"), memory, model, optimizer, IDENTITY) is None
+    assert "step-00000001: what there is of rank 0 is damaged" in capsys.readouterr().err
+    assert not optimizer.state
+    assert not list(tmp_path.rglob("step-*"))
+
+
+def test_memory_that_is_too_small_is_said_before_it_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRAINWAY_MEMORY", str(tmp_path))
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(100, 0, 100))
+    state = checkpoint.state_of(*trained(seed=0, steps=1), Progress(1, 8, 1.0), IDENTITY)
+    memory = NodeMemory("job", IDENTITY, {}, dist.new_group(backend="gloo"))
+    with pytest.raises(UserError, match=r"memory take 0\.\d\d GiB of a node, and 0\.00 GiB are free"):
+        memory.save(1, state)
+    assert not list(tmp_path.rglob("rank-*"))
+
+
+def whole(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor if type(tensor) is torch.Tensor else tensor.dequantize()

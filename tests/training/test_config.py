@@ -42,14 +42,64 @@ def test_the_design_s_job_file_is_right_and_fits_32_gpus() -> None:
         ({"parallel": {"tp": 0}}, "a degree of 0 is impossible", "1 or more, or -1"),
         ({"parallel": {"tp": -1, "cp": -1, "dp_shard": 1}}, "cp and tp are both -1", "all degrees but one"),
         (
+            {"checkpoint": {"every": 300, "keep_every": 1000}},
+            "checkpoint.every is 300, so that most multiples of 1000 have no checkpoint",
+            "a multiple of 300, such as 1200",
+        ),
+        (
+            {"checkpoint": {"every": 50, "memory_every": 50}},
+            "storage gets a checkpoint every 50 steps already",
+            "fewer than 50, or leave it out",
+        ),
+        (
             {"parallel": {"ep": 2}, "memory": {"activation_checkpointing": "selective"}},
             "activation_checkpointing is selective, but parallel.ep is 2",
             "full or none",
         ),
         (
-            {"parallel": {"tp": 2}, "float8": {"recipe": "rowwise"}},
-            "recipe is rowwise, but parallel.tp is 2",
-            "tp to 1",
+            {"parallel": {"tp": 2}, "float8": {"recipe": "mxfp8"}},
+            "recipe is mxfp8, but parallel.tp is 2",
+            "use tensorwise or rowwise, or set parallel.tp to 1",
+        ),
+        (
+            {"parallel": {"pp": 4, "pp_schedule": "zero-bubble"}, "float8": {"recipe": "tensorwise"}},
+            "recipe is tensorwise, but pp_schedule zero-bubble",
+            "interleaved, or recipe none",
+        ),
+        (
+            {"parallel": {"tp": 2}, "linear": "transformer-engine"},
+            "linear is transformer-engine, but parallel.tp is 2",
+            "set parallel.tp to 1, or linear to torch",
+        ),
+        (
+            {"parallel": {"pp": 2, "pp_schedule": "zero-bubble"}, "linear": "transformer-engine"},
+            "linear is transformer-engine, but pp_schedule is zero-bubble",
+            "use interleaved",
+        ),
+        (
+            {"float8": {"recipe": "rowwise"}, "linear": "transformer-engine"},
+            "float8.recipe is rowwise, which it does not have",
+            "use tensorwise",
+        ),
+        (
+            {"float8": {"recipe": "tensorwise", "all_gather": True}, "linear": "transformer-engine"},
+            "float8.all_gather is true, and it takes weights in bf16",
+            "leave all_gather out",
+        ),
+        (
+            {"float8": {"recipe": "tensorwise", "all_gather": True}, "memory": {"offload": True}},
+            "offload is true, but float8.all_gather is too",
+            "leave float8.all_gather out, or offload",
+        ),
+        (
+            {"memory": {"offload": True}, "optimizer": {"name": "muon"}},
+            "name is muon, but memory.offload is true",
+            "use adamw",
+        ),
+        (
+            {"optimizer": {"name": "adamw-8bit", "state": "bf16"}},
+            "state is bf16, but optimizer.name is adamw-8bit",
+            "leave state out",
         ),
         ({"precision": "fp32", "float8": {"recipe": "rowwise"}}, "but precision is fp32", "precision to bf16"),
         (
@@ -79,11 +129,6 @@ def test_the_design_s_job_file_is_right_and_fits_32_gpus() -> None:
             "do not fit into a job of 100000",
             "decay_steps of at most 40000",
         ),
-        (
-            {"evaluation": {"shards": 1}, "parallel": {"pp": 4}},
-            "runs no forward pass without a backward pass",
-            "set parallel.pp to 1",
-        ),
         ({"data": {"train": "gs://corpus"}}, "'gs://corpus' is not a location", "fsx:/path"),
         ({"data": {"train": "s3:corpus"}}, "'s3:corpus' is not a location", "fsx:/path"),
         ({"data": {"train": "s3://bucket"}}, "'s3://bucket' is not a location", "s3://bucket/key"),
@@ -110,6 +155,15 @@ def test_a_rule_of_ours_says_why_and_what_would_be_right(change: dict[str, Any],
 def test_a_layout_that_does_not_fit_says_which_number(parallel: dict[str, int], world_size: int, sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):
         Job.model_validate(RIGHT | {"parallel": parallel}).layout(world_size)
+
+
+def test_an_evaluation_keeps_every_stage_of_a_pipeline_at_work() -> None:
+    job = RIGHT | {"parallel": {"pp": 4}, "evaluation": {"shards": 1, "samples": 48}}
+    assert Job.model_validate(job).layout(8).evaluation_passes == 24
+    job["evaluation"] = {"shards": 1, "samples": 36}
+    sentence = "makes 18 micro-batches a rank, which parallel.pp 4 does not divide; make evaluation.samples .* 8"
+    with pytest.raises(ValueError, match=sentence):
+        Job.model_validate(job).layout(8)
 
 
 def test_a_wrong_file_gives_all_problems_and_exit_status_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -85,12 +85,14 @@ def test_masked_documents_are_learned_as_if_each_were_alone() -> None:
 @pytest.mark.slow
 def test_evaluation_is_the_same_on_two_ranks_and_changes_no_step(launch: Any, held_out_job: dict[str, Any]) -> None:
     runs: list[Any] = []
-    for processes, every, micro in ((1, 2, 4), (2, 2, 2), (2, 100, 2)):
+    for processes, every, micro, pp in ((1, 2, 4, 1), (2, 2, 2, 1), (2, 100, 2, 1), (2, 2, 2, 2)):
         change = {
             "steps": 4,
             "schedule": {"shape": "wsd", "decay_steps": 2},
             "optimizer": {"name": "muon", "learning_rate": 0.002},
             "batch": {"global": 8, "micro": micro},
+            "parallel": {"pp": pp},
+            "variant": {"tied": False},
             "data": held_out_job["data"] | {"mask_documents": True, "shuffle_shards": 2},
             "evaluation": held_out_job["evaluation"] | {"every": every},
             "checkpoint": {"every": 100, "location": held_out_job["checkpoint"]["location"] + f"-{len(runs)}"},
@@ -98,9 +100,10 @@ def test_evaluation_is_the_same_on_two_ranks_and_changes_no_step(launch: Any, he
         run = launch(held_out_job | change, processes, "--profile", name=f"run-{len(runs)}")
         run.finish()
         runs.append(run)
-    one, two, seldom = ([event["loss"] for event in run.events("evaluation")] for run in runs)
+    one, two, seldom, pipeline = ([event["loss"] for event in run.events("evaluation")] for run in runs)
     assert len(one) == 2
     assert one == pytest.approx(two, rel=1e-5)
+    assert one == pytest.approx(pipeline, rel=1e-5)
     assert one[1] < one[0]
     assert seldom == two[1:]
     steps = [[event["loss_hex"] for event in run.events("step")] for run in runs]

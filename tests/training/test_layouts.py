@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -52,6 +53,8 @@ TWO_RANKS: dict[str, dict[str, Any]] = {
     },
     "MoE with EP x CP": {"variant": {"experts": 4}, "parallel": {"ep": 2, "cp": 2}},
     "sliding window": {"variant": {"sliding_window": 5}},
+    "offload, AC": {"memory": {"offload": True, "activation_checkpointing": "full"}},
+    "offload, MoE with EP": {"variant": {"experts": 4}, "parallel": {"ep": 2}, "memory": {"offload": True}},
 }
 LAYOUTS: dict[str, dict[str, Any]] = {
     "FSDP": {},
@@ -69,11 +72,19 @@ FLOAT8: dict[str, dict[str, Any]] = {
     "tensorwise with compile": {"float8": {"recipe": "tensorwise"}, "compile": "aot_eager"},
     "tensorwise, gathered in float8": {"float8": {"recipe": "tensorwise", "all_gather": True}},
     "tensorwise, PP": {"float8": {"recipe": "tensorwise"}, "parallel": {"pp": 2}, **UNTIED},
+    "tensorwise, TP, with compile": {
+        "float8": {"recipe": "tensorwise"},
+        "parallel": {"tp": 2},
+        "compile": "aot_eager",
+    },
     "rowwise, but for both ends": {"float8": {"recipe": "rowwise", "keep_first_and_last": True}},
+    "rowwise, TP": {"float8": {"recipe": "rowwise"}, "parallel": {"tp": 2}},
+    "mxfp8 with CP": {"float8": {"recipe": "mxfp8"}, "parallel": {"cp": 2}, "batch": {"global": 8, "micro": 2}},
 }
 FOUR_RANKS: dict[str, dict[str, Any]] = {
     "HSDP": {"parallel": {"dp_shard": 2, "dp_replicate": 2}},
     "HSDP x TP": {"parallel": {"dp_shard": 1, "dp_replicate": 2, "tp": 2}},
+    "HSDP x TP, offload": {"parallel": {"dp_shard": 1, "dp_replicate": 2, "tp": 2}, "memory": {"offload": True}},
     "FSDP x TP with compile, loss in chunks": {
         "parallel": {"dp_shard": 2, "tp": 2},
         "compile": "aot_eager",
@@ -101,6 +112,10 @@ EVALUATED: dict[str, dict[str, Any]] = {
     "PP x FSDP, zero-bubble": {"parallel": {"pp": 2, "dp_shard": 2, "pp_schedule": "zero-bubble"}},
     "PP x TP, with compile": {"parallel": {"pp": 2, "tp": 2}, "compile": "aot_eager"},
     "PP x CP, interleaved": {"parallel": {"pp": 2, "cp": 2, "pp_schedule": "interleaved"}},
+    "PP x FSDP, interleaved, with experts": {
+        "parallel": {"pp": 2, "dp_shard": 2, "pp_schedule": "interleaved"},
+        "variant": {"experts": 4, "tied": False},
+    },
     "PP of four, documents masked": {
         "parallel": {"pp": 4},
         "data": {"train": "nowhere", "sequence_length": 32, "mask_documents": True},
@@ -162,7 +177,7 @@ def test_four_ranks_have_the_gradients_of_one_process(layout: str, four_ranks: d
 
 @pytest.fixture(scope="module")
 def evaluated() -> dict[str, Any]:
-    layouts = {layout: UNTIED | changes for layout, changes in EVALUATED.items()}
+    layouts = {layout: {**UNTIED, **changes} for layout, changes in EVALUATED.items()}
     return differences(4, layouts, "pipeline_evaluation.py")
 
 
@@ -173,6 +188,7 @@ def test_a_pipeline_evaluates_to_the_loss_of_one_process_and_goes_on_as_before(
 ) -> None:
     assert evaluated[layout]["loss"] < 1e-6
     assert evaluated[layout]["untouched"]
+    assert evaluated[layout]["miscounted"] == 0
 
 
 def differences(
@@ -230,6 +246,16 @@ def test_a_run_that_changes_its_layout_on_the_way_learns_what_one_rank_learns(le
     learned("many", 4, micro=2, until=2, parallel=interleaved, **UNTIED)
     many = learned("many", 4, micro=2, parallel={"dp_shard": 2, "cp": 2}, **UNTIED)
     assert_same(many, learned("one", 1, micro=8, **UNTIED))
+
+
+@pytest.mark.slow
+def test_what_four_ranks_saved_goes_on_with_two_with_one_and_with_two_by_two(learned: Learned, tmp_path: Path) -> None:
+    straight = learned("straight", 1, micro=8)
+    four = learned("four", 4, micro=2, until=2)
+    layouts = {"two": (2, {}), "one": (1, {}), "two by two": (4, {"dp_replicate": 2, "dp_shard": 2})}
+    for name, (ranks, parallel) in layouts.items():
+        shutil.copytree(tmp_path / "four-checkpoints", tmp_path / f"{name}-checkpoints")
+        assert_same(four + learned(name, ranks, micro=2, parallel=parallel), straight)
 
 
 @pytest.mark.slow

@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 import yaml
 
-from training import config, float8
+from training import config
 from training.config import Job
 from training.errors import UserError
 from training.parallel import limits
@@ -34,6 +33,13 @@ def job_of(changes: dict[str, Any]) -> Job:
     ("ranks", "changes", "sentence"),
     [
         (4, {"parallel": {"tp": 4}}, "parallel.tp is 4, which does not divide the 2 key and value heads"),
+        (1, {"variant": {"heads": 6}}, "variant.heads is 6, which does not fit the width of attention, 128"),
+        (
+            1,
+            {"variant": {"key_value_heads": 3}},
+            "variant.key_value_heads is 3, which does not fit the number of query",
+        ),
+        (1, {"variant": {"experts": 2, "experts_per_token": 3}}, "experts_per_token is 3, but a layer has 2 experts"),
         (2, {"parallel": {"tp": 2}, "data": {"train": "x", "sequence_length": 31}}, "the 31 tokens of data.sequence"),
         (4, {"parallel": {"cp": 4, "cp_method": "all-to-all"}}, "parallel.cp is 4, which does not divide the 2 key"),
         (4, {"parallel": {"cp": 2, "tp": 2, "cp_method": "all-to-all"}}, "does not divide the 1 key and value heads"),
@@ -96,8 +102,9 @@ def test_a_job_to_copy_fits_its_nodes_of_eight_gpus(path: Path) -> None:
     limits.check(shape_of(job.model, job.variant), 128_256, job, job.layout(8 * job.nodes))
 
 
-def test_what_the_page_on_layouts_writes_can_be_written() -> None:
-    page = (ROOT / "docs/parallelism.md").read_text()
+@pytest.mark.parametrize("name", ["parallelism", "precision"])
+def test_what_a_page_on_jobs_writes_can_be_written(name: str) -> None:
+    page = (ROOT / f"docs/{name}.md").read_text()
     fragments = [
         yaml.safe_load("{" + text.replace("\n", " ") + "}") for text in re.findall(r"`([a-z_0-9]+: [^`]+)`", page)
     ]
@@ -106,10 +113,3 @@ def test_what_the_page_on_layouts_writes_can_be_written() -> None:
         sections = {"parallel": config.Parallel.model_fields, "memory": config.Memory.model_fields}
         section = next((name for name, known in sections.items() if keys.keys() <= known.keys()), None)
         assert job_of({section: keys} if section else keys)
-
-
-def test_float8_without_its_package_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "torchao.float8", None)
-    with pytest.raises(UserError, match=r"float8.recipe is rowwise, which needs torchao .* install trainway"):
-        float8.check(config.Float8(recipe="rowwise"), torch.device("cpu"))
-    float8.check(config.Float8(), torch.device("cpu"))

@@ -15,11 +15,11 @@ from training.corpus import python_standard_library
 from training.prepare import prepare
 
 
-def wait_for_step(run: Any, step: int) -> None:
+def wait_for(run: Any, kind: str, step: int) -> None:
     deadline = time.monotonic() + 120
-    while not any(event["step"] >= step for event in run.events("step")):
+    while not any(event["step"] >= step for event in run.events(kind)):
         assert run.process.poll() is None, run.process.communicate()[0]
-        assert time.monotonic() < deadline, f"step {step} was not reached"
+        assert time.monotonic() < deadline, f"no {kind} of step {step}"
         time.sleep(0.02)
 
 
@@ -32,7 +32,7 @@ def test_stopped_halfway_or_killed_and_resumed_gives_the_same_bits(
 
     # From the checkpoint of step 6 on; killed after step 8 has made one, somewhere in the steps that follow it.
     killed = launch(job, 2)
-    wait_for_step(killed, 9)
+    wait_for(killed, "checkpoint", 8)
     for pid in [killed.process.pid, *killed.workers()]:
         os.kill(pid, signal.SIGKILL)
     killed.process.wait()
@@ -73,7 +73,7 @@ def test_data_and_checkpoints_in_s3_give_the_same_bits_as_on_disk(
 
 def test_a_signal_to_one_rank_stops_all_after_a_checkpoint(launch: Any, job: dict[str, Any]) -> None:
     run = launch(job | {"steps": 1000, "checkpoint": job["checkpoint"] | {"every": 1000}}, 2)
-    wait_for_step(run, 2)
+    wait_for(run, "step", 2)
     os.kill(run.workers()[-1], signal.SIGTERM)
     run.finish()
     (end,) = run.events("end")
@@ -84,8 +84,39 @@ def test_a_signal_to_one_rank_stops_all_after_a_checkpoint(launch: Any, job: dic
 @pytest.mark.slow
 def test_a_signal_to_torchrun_leaves_a_checkpoint(launch: Any, job: dict[str, Any]) -> None:
     run = launch(job | {"steps": 1000, "checkpoint": job["checkpoint"] | {"every": 1000}}, 2)
-    wait_for_step(run, 2)
+    wait_for(run, "step", 2)
     run.process.send_signal(signal.SIGTERM)
     run.process.communicate(timeout=60)
     (end,) = run.events("end")
     assert [event["step"] for event in run.events("checkpoint")] == [end["step"]]
+
+
+def test_what_one_rank_cannot_read_all_ranks_skip(
+    launch: Any, job: dict[str, Any], untouched: str, tmp_path: Path
+) -> None:
+    launch(job, 2, "--until-step", "6").finish()
+    part = tmp_path / "checkpoints/step-00000006/__1_0.distcp"
+    content = bytearray(part.read_bytes())
+    content[len(content) // 2] ^= 1
+    part.write_bytes(content)
+
+    run = launch(job, 2)
+    output = run.finish()
+    assert output.count("warning: a checkpoint is skipped: ") == 1
+    assert f"{part}: the checksum of its content is" in output
+    assert run.events("start")[-1]["resumed_from"] == 4
+    assert run.events("end")[-1]["loss_hex"] == untouched
+
+
+def test_a_checkpoint_that_cannot_be_written_ends_all_ranks_with_one_message(
+    launch: Any, job: dict[str, Any], tmp_path: Path
+) -> None:
+    (tmp_path / "checkpoints").mkdir()
+    (tmp_path / "checkpoints/step-00000004").write_text("in the way")
+    run = launch(job | {"steps": 1000, "checkpoint": job["checkpoint"] | {"keep": 1}}, 2)
+    output, _ = run.process.communicate(timeout=180)
+    assert run.process.returncode != 0
+    assert output.count("checkpoints/step-00000004: the checkpoint cannot be written: ") == 1
+    assert output.count("exitcode  : 2") == 2, "both ranks have ended by themselves"
+    assert not run.events("checkpoint")
+    assert not run.events("end")

@@ -16,7 +16,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from training.corpus import python_standard_library
 from training.errors import UserError
-from training.laps import PHASES, Laps
+from training.laps import PHASES, Laps, seconds
 from training.locations import resolve
 from training.metrics import LOG_LINE, Metrics
 from training.prepare import prepare
@@ -102,11 +102,15 @@ def test_the_phases_of_a_step_add_up_to_it() -> None:
     laps.start()
     for phase in ("data_wait", "forward", "backward", "forward"):
         laps.lap(phase)
-    spent = laps.seconds()
+    first = laps.end_step()
+    spent = seconds(first)
     assert tuple(spent) == PHASES
     assert spent["forward"] > 0
     assert spent["checkpoint"] == 0
-    assert not any(Laps(torch.device("cpu")).seconds().values())
+    assert sum(spent.values()) == pytest.approx(first[-1].host_seconds - first[0].host_seconds)
+    laps.lap("optimizer")
+    assert laps.end_step()[0] == first[-1], "no time is between two steps"
+    assert not any(seconds([]).values())
 
 
 def test_a_line_that_a_power_cut_tore_is_dropped(tmp_path: Path) -> None:

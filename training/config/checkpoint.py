@@ -1,6 +1,7 @@
 """`checkpoint` of the job file."""
 
-from pydantic import Field
+from pydantic import Field, ValidationInfo, field_validator
+from pydantic_core import PydanticCustomError
 
 from training.config.location import LOCATION_FORMS, Location
 from training.config.section import Section
@@ -11,6 +12,59 @@ class Checkpoint(Section):
 
     every: int = Field(500, ge=1, description="Steps between checkpoints; the last step always makes one.")
     keep: int = Field(3, ge=1, description="Newest checkpoints that are kept; older ones are deleted.")
+    keep_every: int | None = Field(
+        None,
+        ge=1,
+        description="Of every so many steps, a multiple of `every`, the checkpoint is kept for good. Default: none is.",
+    )
+    async_: bool = Field(
+        True,
+        alias="async",
+        description="Whether training goes on while a checkpoint is written, from a copy in the host's memory.",
+    )
+    memory_every: int | None = Field(
+        None,
+        ge=1,
+        description="Steps, fewer than `every`, between checkpoints in the nodes' memory, each with a copy on another "
+        "node. Default: none is made.",
+    )
     location: Location | None = Field(
         None, description=f"{LOCATION_FORMS}. Default: s3:/checkpoints/<name>.", examples=["fsx:/checkpoints/llama"]
     )
+    start_from: Location | None = Field(
+        None,
+        description="Checkpoints of another run, or one of them, whose weights a run without a checkpoint of its own "
+        "begins with.",
+        examples=["s3:/checkpoints/llama/step-00001000"],
+    )
+
+    @field_validator("keep_every")
+    @classmethod
+    def _what_is_kept_is_made(cls, keep_every: int | None, info: ValidationInfo) -> int | None:
+        every = info.data.get("every")
+        if every is not None and keep_every is not None and keep_every % every:
+            raise PydanticCustomError(
+                "keep_every",
+                "checkpoint.every is {every}, so that most multiples of {keep_every} have no checkpoint",
+                {
+                    "every": every,
+                    "keep_every": keep_every,
+                    "remedy": f"use a multiple of {every}, such as {-(-keep_every // every) * every}",
+                },
+            )
+        return keep_every
+
+    @field_validator("memory_every")
+    @classmethod
+    def _memory_is_newer_than_storage(cls, memory_every: int | None, info: ValidationInfo) -> int | None:
+        every = info.data.get("every")
+        if every is not None and memory_every is not None and memory_every >= every:
+            raise PydanticCustomError(
+                "memory_every",
+                "storage gets a checkpoint every {every} steps already",
+                {
+                    "every": every,
+                    "remedy": f"use fewer than {every}, or leave it out" if every > 1 else "leave it out",
+                },
+            )
+        return memory_every

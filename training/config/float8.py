@@ -9,11 +9,13 @@ from training.config.section import Section
 
 
 class Float8(Section):
-    """Matrix products of the layers in float8, by torchao (install trainway[quantized])."""
+    """Matrix products of the layers in float8, by torchao (install trainway[quantized]) or Transformer Engine."""
 
-    recipe: Literal["none", "tensorwise", "rowwise"] = Field(
+    recipe: Literal["none", "tensorwise", "rowwise", "blockwise", "mxfp8"] = Field(
         "none",
-        description="What has a scale of its own: a whole tensor, which is fastest, or each row, which is closer.",
+        description="What has a scale of its own. tensorwise: a whole tensor, which is fastest. rowwise: each row, "
+        "which is closer. blockwise: 128 numbers of a row, of weights 128 x 128, as in DeepSeek-V3 (Hopper). mxfp8: 32 "
+        "numbers of a row, whose scale is a power of two (Blackwell).",
     )
     all_gather: bool = Field(
         False, description="Whether FSDP gathers the weights in float8, which sends half; with tensorwise scales only."

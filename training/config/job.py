@@ -41,6 +41,11 @@ class Job(Section):
         "loss, and skips steps that overflow.",
     )
     float8: Float8 = Field(Float8(), description="Matrix products in float8.")
+    linear: Literal["torch", "transformer-engine"] = Field(
+        "torch",
+        description="Whose linear layers the layers have: PyTorch's, or those of NVIDIA's Transformer Engine, which "
+        "then multiplies float8 as well. Checkpoints are the same.",
+    )
     memory: Memory = Field(Memory(), description="What is computed again to save memory.")
     compile: Literal["none", "inductor", "aot_eager"] = Field(
         "none",
@@ -59,15 +64,26 @@ class Job(Section):
 
     @field_validator("float8")
     @classmethod
-    def _float8_of_whole_matrices(cls, float8: Float8, info: ValidationInfo) -> Float8:
+    def _float8_that_is_multiplied_so(cls, float8: Float8, info: ValidationInfo) -> Float8:
         parallel = info.data.get("parallel")
         if float8.recipe == "none" or parallel is None:
             return float8
-        if parallel.tp != 1:
+        if parallel.tp != 1 and float8.recipe in ("blockwise", "mxfp8"):
             raise PydanticCustomError(
                 "float8_tp",
-                "recipe is {recipe}, but parallel.tp is {tp}, and products of divided matrices are not in float8",
-                {"recipe": float8.recipe, "tp": parallel.tp, "remedy": "set parallel.tp to 1, or recipe to none"},
+                "recipe is {recipe}, but parallel.tp is {tp}, and its blocks are of whole matrices",
+                {
+                    "recipe": float8.recipe,
+                    "tp": parallel.tp,
+                    "remedy": "use tensorwise or rowwise, or set parallel.tp to 1",
+                },
+            )
+        if parallel.pp != 1 and parallel.pp_schedule == "zero-bubble":
+            raise PydanticCustomError(
+                "float8_zero_bubble",
+                "recipe is {recipe}, but pp_schedule zero-bubble takes the backward pass apart, which a product in "
+                "float8 does not allow",
+                {"recipe": float8.recipe, "remedy": "use pp_schedule interleaved, or recipe none"},
             )
         if info.data.get("precision") != "bf16":
             raise PydanticCustomError(
@@ -80,6 +96,39 @@ class Job(Section):
                 },
             )
         return float8
+
+    @field_validator("linear")
+    @classmethod
+    def _what_transformer_engine_has(cls, linear: str, info: ValidationInfo) -> str:
+        parallel, float8 = info.data.get("parallel"), info.data.get("float8")
+        if linear == "torch" or parallel is None or float8 is None:
+            return linear
+        zero_bubble = parallel.pp != 1 and parallel.pp_schedule == "zero-bubble"
+        for wrong, sentence, remedy in (
+            (parallel.tp != 1, f"parallel.tp is {parallel.tp}, and its layers are not divided", "set parallel.tp to 1"),
+            (zero_bubble, "pp_schedule is zero-bubble, and its backward pass does not come apart", "use interleaved"),
+            (float8.recipe == "rowwise", "float8.recipe is rowwise, which it does not have", "use tensorwise"),
+            (float8.all_gather, "float8.all_gather is true, and it takes weights in bf16", "leave all_gather out"),
+        ):
+            if wrong:
+                raise PydanticCustomError(
+                    "transformer_engine",
+                    "linear is {linear}, but {sentence}",
+                    {"linear": linear, "sentence": sentence, "remedy": f"{remedy}, or linear to torch"},
+                )
+        return linear
+
+    @field_validator("memory")
+    @classmethod
+    def _no_scales_of_weights_on_the_host(cls, memory: Memory, info: ValidationInfo) -> Memory:
+        float8 = info.data.get("float8")
+        if float8 is not None and float8.all_gather and memory.offload:
+            raise PydanticCustomError(
+                "offload_all_gather",
+                "offload is true, but float8.all_gather is too, and the scales of weights on the host would be there",
+                {"remedy": "leave float8.all_gather out, or offload"},
+            )
+        return memory
 
     @field_validator("memory")
     @classmethod
@@ -107,17 +156,17 @@ class Job(Section):
             )
         return compiler
 
-    @field_validator("evaluation")
+    @field_validator("optimizer")
     @classmethod
-    def _evaluation_without_a_pipeline(cls, evaluation: Evaluation, info: ValidationInfo) -> Evaluation:
-        parallel = info.data.get("parallel")
-        if parallel is not None and parallel.pp != 1 and evaluation.shards:
+    def _steps_that_a_host_makes(cls, optimizer: Optimizer, info: ValidationInfo) -> Optimizer:
+        memory = info.data.get("memory")
+        if memory is not None and memory.offload and optimizer.name != "adamw":
             raise PydanticCustomError(
-                "evaluation_of_a_pipeline",
-                "shards is {shards}, but a pipeline (parallel.pp) runs no forward pass without a backward pass here",
-                {"shards": evaluation.shards, "remedy": "leave evaluation.shards out, or set parallel.pp to 1"},
+                "offload_optimizer",
+                "name is {name}, but memory.offload is true, and the host would take long for more than AdamW's step",
+                {"name": optimizer.name, "remedy": "use adamw, or leave memory.offload out"},
             )
-        return evaluation
+        return optimizer
 
     # Beside the field and not after the whole model, so that it is reported together with problems elsewhere.
     @field_validator("schedule")

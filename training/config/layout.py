@@ -20,6 +20,8 @@ class Layout:
     ep: int
     accumulation_steps: int
     """Micro-batches of a rank in one optimizer step."""
+    evaluation_passes: int
+    """Micro-batches of a rank in one evaluation; 0 without."""
 
     @property
     def dp(self) -> int:
@@ -49,7 +51,7 @@ def layout_of(parallel: Parallel, batch: Batch, evaluation: Evaluation, world_si
             f"parallel.{_product(given or degrees)}, but the job has {world_size} ranks; "
             "set one of them to -1 to derive it"
         )
-    layout = Layout(**degrees, ep=parallel.ep, accumulation_steps=1)
+    layout = Layout(**degrees, ep=parallel.ep, accumulation_steps=1, evaluation_passes=0)
     samples_per_pass = batch.micro * layout.dp
     if batch.global_ % samples_per_pass:
         raise ValueError(
@@ -62,11 +64,18 @@ def layout_of(parallel: Parallel, batch: Batch, evaluation: Evaluation, world_si
             f"with batch.micro {batch.micro} takes {samples_per_pass} samples; make evaluation.samples a "
             "multiple of that"
         )
-    layout = replace(layout, accumulation_steps=batch.global_ // samples_per_pass)
+    passes = evaluation.samples // samples_per_pass if evaluation.shards else 0
+    layout = replace(layout, accumulation_steps=batch.global_ // samples_per_pass, evaluation_passes=passes)
     if layout.pp > 1 and layout.accumulation_steps % layout.pp:
         raise ValueError(
             f"batch.global {batch.global_} makes {layout.accumulation_steps} micro-batches a rank, which "
             f"parallel.pp {layout.pp} does not divide; make batch.global a multiple of "
+            f"{samples_per_pass * layout.pp}"
+        )
+    if layout.evaluation_passes % layout.pp:
+        raise ValueError(
+            f"evaluation.samples {evaluation.samples} makes {layout.evaluation_passes} micro-batches a rank, which "
+            f"parallel.pp {layout.pp} does not divide; make evaluation.samples a multiple of "
             f"{samples_per_pass * layout.pp}"
         )
     return layout

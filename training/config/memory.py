@@ -8,7 +8,7 @@ from training.config.section import Section
 
 
 class Memory(Section):
-    """What is computed again or gathered again instead of being kept."""
+    """What is computed again, gathered again or kept on the host instead of in the device's memory."""
 
     activation_checkpointing: Literal["none", "full", "selective"] = Field(
         "none",
@@ -26,4 +26,9 @@ class Memory(Section):
         ge=1,
         description="Chunks of the sequence whose logits are in memory one at a time; computes the output projection "
         "once more. Where tp is above 1 the logits are divided by it already.",
+    )
+    offload: bool = Field(
+        False,
+        description="Whether weights, gradients and the optimizer's state are in the host's memory, where the step is "
+        "computed. The device has the layers that it computes with, which come over its bus in every pass.",
     )

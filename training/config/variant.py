@@ -39,6 +39,19 @@ class Variant(Section):
         None, ge=1, description="Tokens that a token sees, itself included. Default: all before it."
     )
     experts: int | None = Field(
-        None, ge=2, description="Feed-forwards in a layer, of which a token goes through two. Default: the preset's."
+        None, ge=2, description="Feed-forwards in a layer, of which a token goes through some. Default: the preset's."
+    )
+    experts_per_token: int | None = Field(
+        None, ge=1, description="How many of the experts a token goes through. Default: the preset's, two."
     )
     rope_scaling: RotaryScaling | None = Field(None, description="Stretched rotary positions. Default: none.")
+    layers: int | None = Field(None, ge=1, description="Layers. This and the sizes below: default the preset's.")
+    hidden: int | None = Field(None, ge=1, description="Width of the residual stream.")
+    heads: int | None = Field(None, ge=1, description="Query heads.")
+    key_value_heads: int | None = Field(None, ge=1, description="Key and value heads, which query heads share.")
+    attention_width: int | None = Field(
+        None, ge=2, description="Width of all query heads together, where that is not `hidden`."
+    )
+    feed_forward: int | None = Field(None, ge=1, description="Width inside the feed-forward.")
+    rope_theta: float | None = Field(None, gt=1, description="Base of the rotary frequencies.")
+    norm_epsilon: float | None = Field(None, gt=0, description="Added to the mean square in the norms.")

@@ -20,7 +20,11 @@ KEPT = {
     torch.ops._c10d_functional.reduce_scatter_tensor.default,
     torch.ops._c10d_functional.all_to_all_single.default,
 }
-MATRIX_PRODUCTS = {torch.ops.aten.mm.default, torch.ops.aten._scaled_mm.default}
+MATRIX_PRODUCTS = {
+    torch.ops.aten.mm.default,
+    torch.ops.aten._scaled_mm.default,
+    torch.ops.aten._scaled_mm_v2.default,
+}
 
 
 def apply(model: Decoder, memory: Memory) -> None:

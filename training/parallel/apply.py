@@ -1,13 +1,22 @@
-"""The order in which all is applied: pipeline, float8, tensor, expert, context, checkpointing, compiler, FSDP."""
+"""The order in which all is applied: pipeline, linear layers, tensor, expert, context, checkpointing, compile, FSDP."""
 
 import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh
 
-from training import float8
+from training import float8, transformer_engine
 from training.config import Job, Layout
 from training.model import Decoder
-from training.parallel import activation_checkpointing, compiler, context, expert, fsdp, pipeline, tensor
+from training.parallel import (
+    activation_checkpointing,
+    compiler,
+    context,
+    expert,
+    fsdp,
+    mixed_precision,
+    pipeline,
+    tensor,
+)
 
 
 def parallelise(
@@ -26,8 +35,10 @@ def parallelise(
     if layout.pp > 1:
         stages = pipeline.split(model, layout.pp, mesh.get_local_rank("pp"), job.parallel.stages_per_rank)
     for stage in stages:
-        if job.float8.recipe != "none":
-            float8.apply(stage, job.float8)
+        if job.linear == "transformer-engine":
+            transformer_engine.apply(stage, job.float8)
+        elif job.float8.recipe != "none":
+            float8.apply(stage, job.float8, layout.tp)
         if layout.tp > 1:
             tensor.parallelise(stage, mesh["tp"])
         if expert_mesh is not None:
@@ -38,13 +49,23 @@ def parallelise(
             activation_checkpointing.apply(stage, job.memory)
         if job.compile != "none":
             # Experts of other ranks have hooks of FSDP's inside the layer, which are not compiled.
-            compiler.apply(stage, job.compile, whole=expert_mesh is None)
+            compiler.apply(stage, job.compile, whole=expert_mesh is None and job.linear == "torch")
+        if _is_whole(mesh, job):
+            mixed_precision.apply(stage, job.precision)
+            continue
         # A pipeline uses the weights of a stage for many micro-batches: it gathers them once a step.
         keeps_weights = layout.pp > 1 or not job.memory.reshard_after_forward
+        sharding = (job.precision, not keeps_weights, job.memory.offload)
         if expert_mesh is not None:
-            fsdp.shard_experts(stage, fsdp.sharding_mesh(expert_mesh), job.precision, not keeps_weights)
-        fsdp.shard(stage, fsdp.sharding_mesh(mesh), job.precision, reshard_after_forward=not keeps_weights)
+            fsdp.shard_experts(stage, fsdp.sharding_mesh(expert_mesh), *sharding)
+        fsdp.shard(stage, fsdp.sharding_mesh(mesh), *sharding)
     return stages
+
+
+def _is_whole(mesh: DeviceMesh, job: Job) -> bool:
+    """Whether the model is left as it is: on one rank, with nothing that only FSDP does."""
+    # Transformer Engine asks for weights of its input's type, and does not see them cast.
+    return mesh.size() == 1 and not (job.memory.offload or job.float8.all_gather or job.linear != "torch")
 
 
 def local_positions(

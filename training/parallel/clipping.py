@@ -24,8 +24,10 @@ def clip_gradients(parameters: Iterable[nn.Parameter], largest_norm: float, loss
             part, ranks = _part(parameter.grad)
             parts.append(part)
             holders.append(ranks)
-    norms = torch.stack([norm.float() for norm in torch._foreach_norm(parts, 2.0)])
-    squared = (norms.square() / torch.tensor(holders, device=norms.device)).sum()
+    norms = [norm.float() for norm in torch._foreach_norm(parts, 2.0)]
+    # By numbers of the host: a tensor of them would have to be copied first, and the host would wait for that.
+    torch._foreach_div_(norms, [ranks**0.5 for ranks in holders])
+    squared = torch.stack(norms).square().sum()
     dist.all_reduce(squared)
     norm = squared.sqrt() / loss_scale
     # No branch on the value: the host would wait for the device.

@@ -8,6 +8,7 @@ from training.presets import Shape
 def check(shape: Shape, vocabulary: int, job: Job, layout: Layout) -> None:
     """Raises UserError where the model cannot be divided as the layout says."""
     length = job.data.sequence_length
+    _check_shape(shape)
     for name, value in (
         ("attention heads", shape.heads),
         ("key and value heads", shape.key_value_heads),
@@ -60,6 +61,25 @@ def check(shape: Shape, vocabulary: int, job: Job, layout: Layout) -> None:
         _divides("ep", layout.ep, layout.dp_shard * layout.cp, "ranks of parallel.dp_shard x parallel.cp")
     if layout.pp > 1:
         _check_pipeline(shape, job, layout)
+
+
+def _check_shape(shape: Shape) -> None:
+    """What a model of any layout needs, and what a variant can be without."""
+    width = shape.attention_width or shape.hidden
+    for what, value, key, divisor in (
+        ("the width of attention", width, "heads", 2 * shape.heads),
+        ("the number of query heads", shape.heads, "key_value_heads", shape.key_value_heads),
+    ):
+        if value % divisor:
+            raise UserError(
+                f"variant.{key} is {getattr(shape, key)}, which does not fit {what}, {value}: that has to be a "
+                f"multiple of {divisor}"
+            )
+    if shape.experts and shape.experts_per_token > shape.experts:
+        raise UserError(
+            f"variant.experts_per_token is {shape.experts_per_token}, but a layer has {shape.experts} experts; use at "
+            "most as many"
+        )
 
 
 def _check_pipeline(shape: Shape, job: Job, layout: Layout) -> None:

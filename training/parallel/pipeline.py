@@ -1,5 +1,7 @@
 """Pipeline parallelism: stages of layers on different ranks, and a schedule of micro-batches through them."""
 
+import math
+from collections.abc import Callable
 from itertools import accumulate
 from typing import Any
 
@@ -15,6 +17,7 @@ from torch.distributed.pipelining import (
 from torch.distributed.pipelining.schedules import PipelineScheduleMulti, PipelineScheduleSingle
 
 from training.config import Layout
+from training.experts import MixtureOfExperts
 from training.model import Decoder
 
 
@@ -59,7 +62,7 @@ def stage_ends(layers: int, stages: int) -> list[int]:
 
 
 class Pipeline:
-    """Runs the micro-batches of a step, forward and backward, through the stages of all ranks."""
+    """Runs micro-batches through the stages of all ranks: of a step forward and backward, of an evaluation forward."""
 
     def __init__(
         self,
@@ -69,31 +72,33 @@ class Pipeline:
         group: dist.ProcessGroup,
         rotary: Tensor,
     ) -> None:
-        rank, device, micro_batches = dist.get_rank(group), rotary.device, layout.accumulation_steps
-        count = layout.pp * len(stages)
+        self.ranks, self._scale = layout.pp, 1.0
+        self._first, self._last = dist.get_rank(group) == 0, dist.get_rank(group) == layout.pp - 1
         for stage in stages:
             # The schedule would divide an argument of its own by micro-batches.
             stage.register_forward_pre_hook(
                 lambda _, inputs, named: (inputs, named | {"rotary": rotary}), with_kwargs=True
             )
-        pipeline_stages = [
-            PipelineStage(stage, rank + layout.pp * number, count, device, group=group)
-            for number, stage in enumerate(stages)
-        ]
-        self._scale = 1.0
-        self._first, self._last = rank == 0, rank == layout.pp - 1
+
+        self._passes = layout.accumulation_steps
+        self._forget_trials = [_uncounted_trial(stage) for stage in stages]
 
         def loss(output: Tensor, target: Tensor) -> Tensor:
             # The last stage computes the loss itself; here it becomes its part of the step's mean.
             del target
-            return output * (self._scale / micro_batches)
+            return output * (self._scale / self._passes)
 
-        self._schedule: PipelineScheduleSingle | PipelineScheduleMulti
-        if schedule == "1f1b":
-            self._schedule = Schedule1F1B(pipeline_stages[0], micro_batches, loss, scale_grads=False)
-        else:
-            kind = ScheduleInterleaved1F1B if schedule == "interleaved" else ScheduleInterleavedZeroBubble
-            self._schedule = kind(list(pipeline_stages), micro_batches, loss, scale_grads=False)
+        self._schedule = _schedule(schedule, stages, layout.pp, group, rotary.device, self._passes, loss)
+        # As many at once as divide an evaluation evenly, and no more than a step has, which fit into memory.
+        self.evaluated_at_once = math.gcd(layout.evaluation_passes, self._passes)
+        self._evaluation = None
+        if layout.evaluation_passes:
+            # A schedule of its own: one that changed between training and evaluation would set up its stages anew each
+            # time. Zero-bubble is an order of backward passes.
+            order = "interleaved" if schedule == "zero-bubble" else schedule
+            self._evaluation = _schedule(
+                order, stages, layout.pp, group, rotary.device, self.evaluated_at_once, lambda output, _: output
+            )
 
     def step(self, tokens: Tensor, targets: Tensor, documents: Tensor | None = None, scale: float = 1.0) -> Tensor:
         """Leaves the gradients of all samples of a step. Returns their mean loss on the last rank, elsewhere 0.
@@ -103,11 +108,71 @@ class Pipeline:
         """
         losses: list[Tensor] = []
         self._scale = scale
-        inputs = (tokens,) if self._first else ()
-        named: dict[str, Any] = {"targets": targets} if self._last else {}
+        inputs, named = self._arguments(tokens, targets, documents)
+        self._schedule.step(*inputs, losses=losses, return_outputs=False, **named)
+        while self._forget_trials:
+            self._forget_trials.pop()(self._passes)
+        return torch.stack(losses).sum().detach() / scale if losses else torch.zeros((), device=tokens.device)
+
+    @torch.no_grad()
+    def evaluate(self, tokens: Tensor, targets: Tensor, documents: Tensor | None = None) -> Tensor:
+        """The mean loss of `evaluated_at_once` micro-batches on the last rank, elsewhere 0; leaves nothing behind."""
+        assert self._evaluation is not None  # the layout has evaluation_passes
+        losses: list[Tensor] = []
+        inputs, named = self._arguments(tokens, targets, documents)
+        self._evaluation.eval(*inputs, losses=losses, return_outputs=False, **named)
+        return torch.stack(losses).mean() if losses else torch.zeros((), device=tokens.device)
+
+    def _arguments(
+        self, tokens: Tensor, targets: Tensor, documents: Tensor | None
+    ) -> tuple[tuple[Tensor, ...], dict[str, Any]]:
+        """What this rank's stages need of a batch."""
+        named: dict[str, Any] = {"target": targets, "targets": targets} if self._last else {"target": None}
         if documents is not None:
             named["documents"] = documents
-        self._schedule.step(
-            *inputs, target=targets if self._last else None, losses=losses, return_outputs=False, **named
-        )
-        return torch.stack(losses).sum().detach() / scale if losses else torch.zeros((), device=tokens.device)
+        return (tokens,) if self._first else (), named
+
+
+def _uncounted_trial(stage: Decoder) -> Callable[[int], None]:
+    """A schedule tries a stage on made-up input before its first step, and the experts count those tokens as well.
+
+    What is returned, called after the first step with its passes, takes them out.
+    """
+    mixtures = [module for module in stage.modules() if isinstance(module, MixtureOfExperts)]
+    of_the_first_pass: list[Tensor] = []
+    passes = 0
+
+    def note(*_: Any) -> None:
+        nonlocal passes
+        passes += torch.is_grad_enabled()
+        if passes == 2 and not of_the_first_pass:
+            of_the_first_pass.extend(mixture.chosen.clone() for mixture in mixtures)
+
+    hook = stage.register_forward_pre_hook(note)
+
+    def forget(real_passes: int) -> None:
+        hook.remove()
+        if passes > real_passes:
+            for mixture, counts in zip(mixtures, of_the_first_pass, strict=True):
+                mixture.chosen -= counts
+
+    return forget
+
+
+def _schedule(
+    name: str,
+    stages: list[Decoder],
+    ranks: int,
+    group: dist.ProcessGroup,
+    device: torch.device,
+    micro_batches: int,
+    loss: Callable[[Tensor, Tensor], Tensor],
+) -> PipelineScheduleSingle | PipelineScheduleMulti:
+    rank, count = dist.get_rank(group), ranks * len(stages)
+    pipeline_stages = [
+        PipelineStage(stage, rank + ranks * number, count, device, group=group) for number, stage in enumerate(stages)
+    ]
+    if name == "1f1b":
+        return Schedule1F1B(pipeline_stages[0], micro_batches, loss, scale_grads=False)
+    kind = ScheduleInterleaved1F1B if name == "interleaved" else ScheduleInterleavedZeroBubble
+    return kind(list(pipeline_stages), micro_batches, loss, scale_grads=False)

@@ -1,0 +1,125 @@
+"""How long training stands still for a checkpoint that is written meanwhile, over one that is waited for.
+
+    python -m benchmarks.checkpoint_stall [--disk DIRECTORY]
+
+Two ranks on gloo train `125m`, sharded by FSDP: 1.5 GB of weights and moments, on the disk of DIRECTORY (default: that
+for temporary files), each file with fsync. Both kinds are saved in turns by the job's own saver, with the steps
+between them that training would do, so that what the one costs can be told from what the disk does at the time. What
+the machine has too few cores for is no standstill, but makes the steps longer: `step_seconds` has both.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from statistics import median
+
+import torch
+import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+
+from benchmarks.record import arguments, record
+from training import storage
+from training.checkpoint import Progress, Saved, Saver
+from training.config import Checkpoint, Optimizer
+from training.model import Decoder, initialise, materialise, rotary_cache
+from training.optimizer import make_optimizer
+from training.parallel.fsdp import shard
+from training.presets import PRESETS
+
+RANKS, SEQUENCE, VOCABULARY, TURNS, STEPS_BETWEEN = 2, 16, 32_768, 3, 2
+KINDS = ("synchronous", "asynchronous")
+FIGURES = "figures.json"
+
+
+def main() -> None:
+    """Measures the seconds of both, and their ratio: that of the medians of the turns after the first."""
+    parser = arguments("checkpoint_stall", __doc__)
+    parser.add_argument("--disk", type=Path, default=tempfile.gettempdir(), help="a directory on the disk to write to")
+    parser.add_argument("--rank-in", type=Path, help=argparse.SUPPRESS)
+    chosen = parser.parse_args()
+    if chosen.rank_in:
+        measure(chosen.rank_in)
+        return
+    with tempfile.TemporaryDirectory(dir=chosen.disk) as directory:
+        torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(RANKS)]
+        environment = os.environ | {"OMP_NUM_THREADS": "1", "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
+        rank = ["-m", "benchmarks.checkpoint_stall", "--rank-in", directory]
+        subprocess.run([*torchrun, *rank], env=environment, check=True)
+        record(json.loads((Path(directory) / FIGURES).read_text()), ["torch"], chosen.out)
+
+
+def measure(directory: Path) -> None:
+    """One rank's part; the first leaves the figures in the directory."""
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo")
+    shape = PRESETS["125m"]
+    with torch.device("meta"):
+        model = Decoder(shape, VOCABULARY)
+    shard(model, init_device_mesh("cpu", (RANKS,)), "fp32")
+    materialise(model, torch.device("cpu"))
+    initialise(model, seed=0)
+    optimizer = make_optimizer(model, Optimizer())
+    tokens, rotary = torch.arange(SEQUENCE)[None], rotary_cache(shape, SEQUENCE)
+    savers = {kind: saver_of(kind, directory) for kind in KINDS}
+    saves: dict[str, list[Saved]] = {kind: [] for kind in KINDS}
+    steps: dict[str, list[float]] = {"alone": [], "beside a save": []}
+
+    def step(saver: Saver) -> float:
+        began = time.perf_counter()
+        model(tokens, rotary, tokens).backward()
+        saver.wait_until_copied()
+        optimizer.step()
+        optimizer.zero_grad()
+        return time.perf_counter() - began
+
+    for turn in range(TURNS):
+        for kind, saver in savers.items():
+            steps["alone"] += [step(saver) for _ in range(STEPS_BETWEEN)]
+            dist.barrier()
+            saver.save(model, optimizer, Progress(turn + 1, 0, 0.0), {})
+            saved: list[Saved] = []
+            while not on_every_rank(bool(saved := saved or saver.complete())):
+                steps["beside a save"].append(step(saver))
+            saves[kind] += saved
+    for saver in savers.values():
+        saver.close()
+    if dist.get_rank() == 0:
+        seconds = {kind: [each.seconds for each in of_kind] for kind, of_kind in saves.items()}
+        # The first of a kind is also the first to use its memory.
+        medians = {kind: median(each[1:]) for kind, each in seconds.items()}
+        totals = median(each.total_seconds for each in saves["asynchronous"][1:])
+        result = {
+            "state_bytes": sum(storage.list_sizes(str(directory / "synchronous")).values()),
+            "seconds_of_standstill": {kind: [round(each, 4) for each in of_kind] for kind, of_kind in seconds.items()},
+            "asynchronous_over_synchronous": round(medians["asynchronous"] / medians["synchronous"], 4),
+            "seconds_until_an_asynchronous_one_is_complete": round(totals, 2),
+            "step_seconds": {name: round(median(each), 3) for name, each in steps.items()},
+            "turns": TURNS,
+            "ranks": RANKS,
+        }
+        (directory / FIGURES).write_text(json.dumps(result))
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+def saver_of(kind: str, directory: Path) -> Saver:
+    """The saver of a job that keeps one checkpoint."""
+    settings = Checkpoint.model_validate({"every": 1, "keep": 1, "async": kind == "asynchronous"})
+    location = str(directory / kind)
+    return Saver(location, settings, None, torch.device("cpu"), dist.new_group(backend="gloo"), on_failure=lambda: None)
+
+
+def on_every_rank(fact: bool) -> bool:
+    """Whether something is so on all ranks, so that they take as many steps."""
+    facts = torch.tensor(float(fact))
+    dist.all_reduce(facts)
+    return facts.item() == RANKS
+
+
+if __name__ == "__main__":
+    main()

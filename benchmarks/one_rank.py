@@ -1,0 +1,19 @@
+"""The environment of a job's only rank, without torchrun."""
+
+import os
+import socket
+
+
+def environment() -> dict[str, str]:
+    """This one, with what torchrun would set for one process; one thread, because the machine may be shared."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    return os.environ | {
+        "OMP_NUM_THREADS": "1",
+        "RANK": "0",
+        "LOCAL_RANK": "0",
+        "WORLD_SIZE": "1",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(port),
+    }

@@ -1,0 +1,47 @@
+"""What a benchmark leaves: its figures, and all that it takes to get them again."""
+
+import argparse
+import json
+import os
+import platform
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+
+def arguments(module: str, description: str | None) -> argparse.ArgumentParser:
+    """The command line of `python -m benchmarks.<module>`, whose `out` is for `record`."""
+    parser = argparse.ArgumentParser(prog=f"python -m benchmarks.{module}", description=description)
+    parser.add_argument("--out", type=Path, metavar="FILE.json", help="also write the result into this file")
+    return parser
+
+
+def record(figures: dict[str, Any], libraries: Sequence[str], out: Path | None) -> None:
+    """Prints the figures with the machine, the versions, the command and the date, and writes that to `out`."""
+    module = Path(sys.argv[0]).stem
+    whole = {
+        "command": " ".join(["python", "-m", f"benchmarks.{module}", *sys.argv[1:]]),
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "processor": processor(),
+        "processors": os.cpu_count(),
+        # Of other work too, where the machine is shared.
+        "load_average": round(os.getloadavg()[0], 1),
+        "versions": {"python": platform.python_version(), **{name: version(name) for name in libraries}},
+        "figures": figures,
+    }
+    text = json.dumps(whole, indent=2)
+    print(text)
+    if out:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        out.write_text(text + "\n", encoding="utf-8")
+
+
+def processor() -> str:
+    """The name of this machine's processor."""
+    described = Path("/proc/cpuinfo")
+    lines = described.read_text(encoding="utf-8").splitlines() if described.exists() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()

@@ -1,0 +1,239 @@
+"""Tokens a second on one GPU: the job beside torchtitan 0.3.0, on the same model in the same run.
+
+    python -m benchmarks.single_gpu --out benchmarks/results/single_gpu.json
+    python -m benchmarks.single_gpu --smoke    # a tiny model on whatever is there: that all of it runs
+
+Both train eight layers of Llama 3 8B on one sample of 8,192 random tokens a step, without
+activation checkpointing, fp32 weights and AdamW. A rate is the median of those that the program itself reports after
+its warm-up. Beside it are both shares of the card's published peak (see training/flops.py; float8 too is compared with
+the peak of bf16) and the card's measured ceiling: the fastest of its square matrix products.
+"""
+
+import hashlib
+import json
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+import torch
+import yaml
+
+from benchmarks.matmul import ceilings
+from benchmarks.one_rank import environment
+from benchmarks.record import arguments, record
+from training.flops import flop_per_token, peak_flops
+from training.presets import PRESETS
+from training.shards import File, Index, Shard, write_index
+
+VOCABULARY = 128_256
+STEPS, WARM_UP = 60, 20
+SECONDS = 1200  # within which a program has done its steps, compiling included
+SIZES = (2048, 4096, 8192, 16384)
+CELLS: dict[str, dict[str, Any]] = {
+    "bf16": {},
+    "bf16, compile": {"compile": "inductor"},
+    "float8 tensorwise, compile": {"compile": "inductor", "float8": {"recipe": "tensorwise"}},
+    "float8 rowwise, compile": {"compile": "inductor", "float8": {"recipe": "rowwise"}},
+}
+PEER = {"bf16": "bf16", "bf16, compile": "bf16_compile", "float8 rowwise, compile": "float8_rowwise_compile"}
+"""What `torchtitan_llama.py` calls it; it has no tensorwise recipe."""
+TORCHTITAN_LINE = re.compile(r"step:\s*(\d+) .*\btps:\s*([\d,]+)")
+
+
+def main() -> None:
+    """Measures all cells; those that could not be measured have a sentence in place of figures."""
+    parser = arguments("single_gpu", __doc__)
+    parser.add_argument("--smoke", action="store_true", help="a tiny model and few steps, on a CPU too")
+    chosen = parser.parse_args()
+    on_gpu = torch.cuda.is_available()
+    if not on_gpu and not chosen.smoke:
+        parser.error("there is no GPU; --smoke runs a tiny model without one")
+    model, length, steps, warm_up = ("tiny", 64, 4, 1) if chosen.smoke else ("8b-slice8", 8192, STEPS, WARM_UP)
+    # Both ends of the table, and a compiler that does not take minutes.
+    cells = {name: dict(CELLS[name]) for name in (("bf16", "float8 rowwise, compile") if chosen.smoke else CELLS)}
+    measured: dict[str, dict[str, Any]] = {}
+    with tempfile.TemporaryDirectory() as directory:
+        corpus = random_corpus(Path(directory) / "corpus", length)
+        for name, changes in cells.items():
+            if chosen.smoke and "compile" in changes:
+                changes["compile"] = "aot_eager"
+            job = job_of(model, length, corpus, changes)
+            measured[name] = {
+                "trainway": rate_of(lambda job=job: ours(job, steps, warm_up, Path(directory))),  # type: ignore[misc]
+                "torchtitan": peer(name, on_gpu, chosen.smoke, steps, warm_up, directory),
+            }
+    device = torch.device("cuda" if on_gpu else "cpu")
+    ceiling = ceilings(device, (64, 128) if chosen.smoke else SIZES)
+    record(
+        {
+            "model": model,
+            "sequence_length": length,
+            "samples_of_a_step": 1,
+            "card": card() if on_gpu else None,
+            "matmul_tflops": ceiling,
+            "cells": {name: figures(each, model, length, device, ceiling["bf16"]) for name, each in measured.items()},
+        },
+        libraries=["torch", *(name for name in ("torchao", "torchtitan") if find_spec(name))],
+        out=chosen.out,
+    )
+
+
+def figures(
+    rates: dict[str, float | str], model: str, length: int, device: torch.device, ceiling: dict[str, float] | str
+) -> dict[str, Any]:
+    """What the rates of a cell mean; None where they have no meaning."""
+    peak = peak_flops(device, "bf16")
+    fastest = max(ceiling.values()) * 1e12 if isinstance(ceiling, dict) and device.type == "cuda" else None
+    cell: dict[str, Any] = {}
+    for name, rate in rates.items():
+        if isinstance(rate, str):
+            cell[name] = {"tokens_per_second": None, "why": rate}
+            continue
+        flops, causal = (rate * flop_per_token(PRESETS[model], VOCABULARY, length, causal) for causal in (False, True))
+        cell[name] = {
+            "tokens_per_second": round(rate, 1),
+            "mfu": round(flops / peak, 4) if peak else None,
+            "mfu_causal": round(causal / peak, 4) if peak else None,
+            "causal_share_of_bf16_ceiling": round(causal / fastest, 4) if fastest else None,
+        }
+    both = [rates[name] for name in ("trainway", "torchtitan")]
+    numbers = [rate for rate in both if not isinstance(rate, str)]
+    cell["ours_over_torchtitan"] = round(numbers[0] / numbers[1], 3) if len(numbers) == 2 else None
+    return cell
+
+
+def rate_of(measure: Callable[[], float]) -> float | str:
+    """Tokens a second, or why there are none."""
+    try:
+        return measure()
+    except RuntimeError as error:
+        return str(error)
+
+
+def ours(job: dict[str, Any], steps: int, warm_up: int, directory: Path) -> float:
+    """The job's own rate."""
+    run = Path(tempfile.mkdtemp(dir=directory))
+    (run / "job.yaml").write_text(yaml.safe_dump(job | {"checkpoint": {"every": 10**6, "location": str(run)}}))
+    events = run / "metrics.jsonl"
+
+    def rates() -> list[float]:
+        lines = events.read_text().splitlines() if events.exists() else []
+        found = [json.loads(line) for line in lines if line.endswith("}")]
+        return [event["tokens_per_second"] for event in found if event["event"] == "step"]
+
+    command = ["-m", "training.train", "--config", str(run / "job.yaml")]
+    return watched(command, run, rates, steps, warm_up, TRAINWAY_RUN=str(run))
+
+
+def peer(name: str, on_gpu: bool, smoke: bool, steps: int, warm_up: int, directory: str) -> float | str:
+    """torchtitan's own rate, with the first of its ways to shard that runs, or why there is none."""
+    if not on_gpu:
+        return "torchtitan 0.3.0 cannot run on a CPU"
+    if smoke:
+        return "torchtitan's model is the whole one; --smoke leaves it out"
+    if name not in PEER:
+        return "torchtitan 0.3.0 has no such recipe"
+    if not find_spec("torchtitan"):
+        return "torchtitan is not installed: pip install trainway[single-gpu]"
+    reasons = []
+    for backend in ("spmd_types", "partial_dtensor"):  # its default first
+        run = Path(tempfile.mkdtemp(dir=directory))
+
+        def rates(run: Path = run) -> list[float]:
+            log = (run / "output").read_text() if (run / "output").exists() else ""
+            lines = [float(rate.replace(",", "")) for _, rate in TORCHTITAN_LINE.findall(log)]
+            # A line for the first step, and then one for every so many: each stands for all of them.
+            return [rate for rate in lines[1:] for _ in range(5)]
+
+        command = ["-m", "torchtitan.train", "--module", "benchmarks.torchtitan_llama", "--config", PEER[name]]
+        command += ["--parallelism.spmd_backend", backend, "--dump_folder", str(run)]
+        rate = rate_of(lambda: watched(command, run, rates, steps, warm_up))  # noqa: B023
+        if not isinstance(rate, str):
+            return rate
+        reasons.append(f"{backend}: {rate}")
+    return "; ".join(reasons)
+
+
+def watched(
+    command: list[str], run: Path, rates: Callable[[], list[float]], steps: int, warm_up: int, **more: str
+) -> float:
+    """Starts a program, ends it when it has reported `steps` steps, and gives the median rate of the last.
+
+    Raises:
+        RuntimeError: it ended by itself, or took too long; with the last line that it printed.
+    """
+    with (run / "output").open("w") as output:
+        process = subprocess.Popen(
+            [sys.executable, *command],
+            env=environment() | {"PYTHONPATH": str(Path.cwd())} | more,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+        )
+        try:
+            deadline = time.monotonic() + SECONDS
+            while len(found := rates()) < steps:
+                if process.poll() is not None or time.monotonic() > deadline:
+                    lines = [line for line in (run / "output").read_text().splitlines() if "Error" in line]
+                    raise RuntimeError(lines[-1].strip() if lines else f"ended with status {process.poll()}")
+                time.sleep(0.2)
+        finally:
+            # At once, because a stop by signal would write a checkpoint of 34 GB.
+            process.kill()
+            process.wait()
+    return median(found[warm_up:steps])
+
+
+def job_of(model: str, length: int, corpus: Path, changes: dict[str, Any]) -> dict[str, Any]:
+    """The document of the job file, less its checkpoints."""
+    return {
+        "name": "single-gpu",
+        "model": model,
+        "data": {"train": str(corpus), "sequence_length": length},
+        "precision": "bf16",
+        "batch": {"global": 1, "micro": 1},
+        "steps": 10**6,
+        # The logits of 8,192 tokens take as much memory in fp32 as four layers; torchtitan has them in chunks as well.
+        "memory": {"loss_chunks": 8},
+        **changes,
+    }
+
+
+def random_corpus(directory: Path, length: int) -> Path:
+    """One shard of random tokens with the vocabulary of Llama 3."""
+    directory.mkdir()
+    tokens = np.random.default_rng(0).integers(0, VOCABULARY, 64 * length + 1, dtype=np.uint32)
+    (directory / "train-0.bin").write_bytes(tokens.tobytes())
+    digest = hashlib.sha256(tokens.tobytes()).hexdigest()
+    shard = Shard(name="train-0.bin", bytes=tokens.nbytes, sha256=digest, tokens=len(tokens), documents=1)
+    nothing = File(name="tokenizer.json", bytes=0, sha256="")
+    index = Index(
+        dtype="uint32",
+        vocabulary=VOCABULARY,
+        end_of_text=0,
+        tokenizer=nothing,
+        recipe="",
+        source="random",
+        shards=(shard,),
+    )
+    write_index(str(directory), index)
+    return directory
+
+
+def card() -> dict[str, str]:
+    """The GPU's name, driver and limits, as nvidia-smi says them."""
+    keys = ("name", "driver_version", "power.limit", "clocks.max.sm")
+    query = ["nvidia-smi", f"--query-gpu={','.join(keys)}", "--format=csv,noheader", "--id=0"]
+    values = subprocess.run(query, capture_output=True, text=True, check=True).stdout.strip().split(", ")
+    return dict(zip(keys, values, strict=True)) | {"cuda": str(torch.version.cuda)}
+
+
+if __name__ == "__main__":
+    main()

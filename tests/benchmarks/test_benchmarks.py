@@ -1,0 +1,53 @@
+"""The benchmarks run, and what is claimed is what they found."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks.claims import BETWEEN, CLAIMS, README, table
+
+ROOT = Path(__file__).parents[2]
+
+RESULTS = sorted((ROOT / "benchmarks" / "results").glob("*.json"))
+
+
+def test_the_table_has_the_numbers_of_the_results() -> None:
+    found = BETWEEN.search(README.read_text(encoding="utf-8"))
+    assert found
+    assert found[0] == table(), "run `python -m benchmarks.claims`"
+
+
+def test_every_claim_has_a_benchmark_and_every_result_a_claim() -> None:
+    for claim in CLAIMS:
+        assert (ROOT / "benchmarks" / f"{claim.benchmark}.py").exists()
+    assert {path.stem for path in RESULTS} <= {claim.benchmark for claim in CLAIMS}
+
+
+@pytest.mark.parametrize("path", RESULTS, ids=lambda path: path.stem)
+def test_a_result_says_how_to_get_it_again(path: Path) -> None:
+    result = json.loads(path.read_text(encoding="utf-8"))
+    assert result.keys() >= {"command", "date", "processor", "processors", "load_average", "versions", "figures"}
+    assert result["command"].startswith(f"python -m benchmarks.{path.stem}")
+    assert result["versions"].keys() >= {"python", "torch"}
+
+
+@pytest.mark.slow
+def test_the_gpu_benchmark_runs_without_a_gpu_and_guesses_nothing(tmp_path: Path) -> None:
+    out = tmp_path / "single_gpu.json"
+    command = [sys.executable, "-m", "benchmarks.single_gpu", "--smoke", "--out", str(out)]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True, timeout=280)
+    figures = json.loads(out.read_text())["figures"]
+    assert figures["card"] is None
+    assert figures["matmul_tflops"]["bf16"].keys() == {"64", "128"}
+    assert figures["cells"].keys() == {"bf16", "float8 rowwise, compile"}
+    for cell in figures["cells"].values():
+        assert cell["trainway"]["tokens_per_second"] > 0
+        # A CPU has no published peak, and nobody is beside us there.
+        assert cell["trainway"]["mfu"] is None
+        assert cell["torchtitan"] == {"tokens_per_second": None, "why": "torchtitan 0.3.0 cannot run on a CPU"}
+        assert cell["ours_over_torchtitan"] is None

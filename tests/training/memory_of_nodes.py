@@ -1,0 +1,79 @@
+"""Four ranks on two nodes keep their state in memory, lose a node, and get it back on each other's nodes.
+
+torchrun --nproc-per-node 4 memory_of_nodes.py DIRECTORY
+
+Rank 0 prints `whole` where every rank has what it had.
+"""
+
+import os
+import shutil
+import sys
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import DTensor
+
+from training.checkpoint import NodeMemory, Progress, state_of
+from training.config import Optimizer
+from training.model import Decoder, initialise
+from training.optimizer import make_optimizer
+from training.parallel.fsdp import shard
+from training.presets import PRESETS
+
+
+def main() -> None:
+    """Saves, loses and loads."""
+    directory = Path(sys.argv[1])
+    dist.init_process_group("gloo")
+    rank = dist.get_rank()
+    model = Decoder(PRESETS["tiny"], 300)
+    shard(model, init_device_mesh("cpu", (4,)), "fp32")
+    initialise(model, seed=0)
+    optimizer = make_optimizer(model, Optimizer())
+    parts = [weight.to_local() for weight in model.state_dict().values() if isinstance(weight, DTensor)]
+
+    memory = on_node(rank // 2, directory)
+    assert memory.steps() == []
+    for step in (2, 4, 6):
+        with torch.no_grad():
+            for part in parts:
+                part.fill_(step + rank)
+        memory.save(step, state_of(model, optimizer, Progress(step, 0, 0.0), {}))
+    for node in ("node-0", "node-1"):
+        kept = sorted(path.relative_to(path.parents[1]).as_posix()[:24] for path in (directory / node).rglob("rank-*"))
+        assert kept == [f"step-0000000{step}/rank-0000{of}" for step in (4, 6) for of in range(4)], kept
+    dist.barrier()
+
+    if rank == 0:
+        shutil.rmtree(directory / "node-0")
+    dist.barrier()
+    # The ranks come back in another order: those whose node is lost, and those that find their parts.
+    memory = on_node(1 - rank // 2, directory)
+    assert memory.steps() == [6, 4]
+    with torch.no_grad():
+        for part in parts:
+            part.zero_()
+    assert memory.load(6, model, optimizer).step == 6
+    memory.keep_only(6)
+    whole = [all(bool((part == 6 + rank).all()) for part in parts)] * 4
+    dist.all_gather_object(whole, whole[rank])
+    assert memory.steps() == [6]
+    memory.remove()
+    dist.barrier()
+    assert not list(directory.rglob("rank-*"))
+    if rank == 0 and all(whole):
+        print("whole", flush=True)
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+def on_node(node: int, directory: Path) -> NodeMemory:
+    """The memory of a rank on one of two nodes of two ranks."""
+    os.environ |= {"LOCAL_WORLD_SIZE": "2", "TRAINWAY_MEMORY": str(directory / f"node-{node}")}
+    return NodeMemory("checkpoints", {}, {"ranks": 4}, dist.new_group(backend="gloo"))
+
+
+if __name__ == "__main__":
+    main()

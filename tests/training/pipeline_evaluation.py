@@ -1,0 +1,104 @@
+"""Started by torchrun: for every layout named on the command line, what an evaluation between two steps gives.
+
+Prints, as one JSON object, how far the loss of held-out samples is from that of one process, relative to it; by how
+many tokens the experts of a rank have counted more than the steps had; and whether the step after the evaluation left
+the very gradients that the one before it left.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from numpy.typing import NDArray
+
+from tests.training.layout_gradients import CPU, LENGTH, SAMPLES, VOCABULARY, batch, gradient, job_of, small
+from training.batches import document_numbers
+from training.evaluation import evaluate
+from training.experts import MixtureOfExperts
+from training.loss import cross_entropy
+from training.model import Decoder, initialise, materialise, rotary_cache
+from training.parallel.apply import local_positions, parallelise
+from training.parallel.mesh import context_group, data_rank, make_mesh
+from training.parallel.pipeline import Pipeline
+from training.train import loss_over
+
+HELD_OUT = 24
+END_OF_TEXT = 3
+
+
+class Noise:
+    """Samples to evaluate on."""
+
+    tokens = torch.randint(0, VOCABULARY, (HELD_OUT, LENGTH + 1), generator=torch.Generator().manual_seed(11))
+
+    def locate(self, counters: NDArray[np.int64]) -> NDArray[np.int64]:
+        return counters[:, None]
+
+    def gather(self, places: NDArray[np.int64]) -> NDArray[np.uint16]:
+        return self.tokens.numpy().astype(np.uint16)[places[:, 0]]
+
+    def close(self) -> None:
+        pass
+
+
+def difference(changes: dict[str, Any]) -> dict[str, Any]:
+    job = job_of(changes | {"evaluation": {"shards": 1, "samples": HELD_OUT}})
+    layout, shape = job.layout(dist.get_world_size()), small(job)
+    mesh = make_mesh(layout, CPU)
+    context = context_group(layout, CPU) if layout.cp > 1 else None
+    with torch.device("meta"):
+        model = Decoder(shape, VOCABULARY)
+    stages = parallelise(model, job, layout, mesh, context, None)
+    materialise(model, CPU)
+    initialise(model, job.seed)
+    positions = local_positions(LENGTH, job, context, CPU)
+    rotary = rotary_cache(shape, LENGTH)[:, positions]
+    tokens = batch().chunk(layout.dp)[data_rank(layout, mesh)]
+    inputs, targets = tokens[:, :-1][:, positions], tokens[:, 1:][:, positions]
+    pipeline = Pipeline(stages, job.parallel.pp_schedule, layout, mesh.get_group("pp"), rotary)
+    documents = document_numbers(inputs, END_OF_TEXT) if job.data.mask_documents else None
+
+    def step() -> list[torch.Tensor]:
+        pipeline.step(inputs, targets, documents)
+        gradients = [gradient(parameter) for parameter in model.parameters()]
+        model.zero_grad()
+        return gradients
+
+    with loss_over(layout.tp):
+        before = step()
+        tokens_counted = inputs.numel() * shape.experts_per_token
+        mixtures = [module for module in model.modules() if isinstance(module, MixtureOfExperts)]
+        miscounted = [mixture.chosen.sum().item() - tokens_counted for mixture in mixtures]
+        end_of_text = END_OF_TEXT if job.data.mask_documents else None
+        share = (job.batch.micro, data_rank(layout, mesh), layout.dp)
+        found = [evaluate(model, Noise(), HELD_OUT, *share, positions, rotary, end_of_text, pipeline) for _ in range(2)]
+        after = step()
+        miscounted += [mixture.chosen.sum().item() - 2 * tokens_counted for mixture in mixtures]
+
+    alone = Decoder(shape, VOCABULARY)
+    initialise(alone, job.seed)
+    everything = Noise.tokens
+    documents = document_numbers(everything[:, :-1], END_OF_TEXT) if job.data.mask_documents else None
+    logits = alone(everything[:, :-1], rotary_cache(shape, LENGTH), documents=documents)
+    expected = cross_entropy(logits, everything[:, 1:]).item()
+    assert HELD_OUT // SAMPLES > 1, "more than the micro-batches of one step"
+    return {
+        "loss": max(abs(loss / expected - 1) for loss in found),
+        "miscounted": max(map(abs, miscounted), default=0.0),
+        "untouched": all(torch.equal(one, other) for one, other in zip(before, after, strict=True)),
+    }
+
+
+if __name__ == "__main__":
+    dist.init_process_group("gloo")
+    for name, changes in json.loads(sys.argv[1]).items():
+        result = difference(changes)
+        if dist.get_rank() == 0:
+            print("RESULT " + json.dumps({"layout": name} | result), flush=True)
+    dist.barrier()
+    dist.destroy_process_group()

@@ -1,0 +1,185 @@
+"""Between the first forward pass and the last step the host asks the device for nothing that it is not done with."""
+
+from __future__ import annotations
+
+import gc
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+
+import training
+from training import train
+from training.config import Job
+from training.laps import Laps, seconds
+from training.reports import Reading
+from training.step import accumulate
+
+STEPS = 5
+PROJECT = str(Path(training.__file__).parent)
+# What gives the host a number of a tensor, has a result whose shape is one, or copies from memory that is not pinned:
+# on a GPU, the host waits in each until the device has nothing left to do.
+METHODS = {"item", "tolist", "numpy", "cpu", "__bool__", "__float__", "__int__", "__index__", "nonzero", "tensor"}
+OPERATORS = {
+    "_local_scalar_dense",
+    "nonzero",
+    "masked_select",
+    "bincount",
+    "_unique2",
+    "equal",
+    "is_nonzero",
+    "repeat_interleave",
+}
+# The step before, when this one is under way; and what hosts agree on without a device.
+READERS = {"reports.py", "stopping.py"}
+
+
+class Watch:
+    """Which files of the project read numbers of tensors, from the first forward pass on."""
+
+    def __init__(self) -> None:
+        self.files: set[str] = set()
+        self.began = False
+
+    def see(self) -> None:
+        frame = sys._getframe(1)
+        while frame and not frame.f_code.co_filename.startswith(PROJECT):
+            assert frame.f_back, "nothing of the project reads here"
+            frame = frame.f_back
+        if self.began:
+            self.files.add(Path(frame.f_code.co_filename).name)
+
+
+class Methods(TorchFunctionMode):
+    """Sees what is called in Python."""
+
+    def __init__(self, watch: Watch) -> None:
+        super().__init__()
+        self._watch = watch
+
+    def __torch_function__(self, function: Any, types: Any, arguments: Any = (), named: Any = None) -> Any:
+        name = getattr(function, "__name__", "")
+        # The gradient mode of a checkpointed layer and the like are no methods of tensors.
+        if name in METHODS or (name == "to" and "cpu" in arguments and "non_blocking" not in (named or {})):
+            self._watch.see()
+        return function(*arguments, **(named or {}))
+
+
+class Operators(TorchDispatchMode):
+    """Sees what is called in C++, such as by a fused optimizer."""
+
+    def __init__(self, watch: Watch) -> None:
+        super().__init__()
+        self._watch = watch
+
+    def __torch_dispatch__(self, function: Any, types: Any, arguments: Any = (), named: Any = None) -> Any:
+        if function.overloadpacket.__name__.split(".")[-1] in OPERATORS:
+            self._watch.see()
+        return function(*arguments, **(named or {}))
+
+
+@pytest.fixture
+def alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    """This process as the only rank of a job; leaves signals and garbage collection as they were."""
+    place = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
+    for name, value in place.items() | {("TRAINWAY_RUN", str(tmp_path / "run"))}:
+        monkeypatch.setenv(name, value)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # two would wait for each other on a busy machine
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGUSR1)}
+    yield
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
+    gc.enable()
+    torch.set_num_threads(threads)
+    dist.destroy_process_group()
+
+
+def watched(job: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> tuple[set[str], list[str]]:
+    """The files that read in steps without a checkpoint, and the order in which steps were given and read."""
+    watch, order, given = Watch(), list[str](), list[Reading]()
+    made, values = Reading.__init__, Reading.values
+
+    def first(*arguments: Any) -> Tensor:
+        watch.began = True
+        return accumulate(*arguments)
+
+    def make(reading: Reading, *numbers: Tensor) -> None:
+        made(reading, *numbers)
+        given.append(reading)
+        order.append(f"give {len(given)}")
+        if len(given) == STEPS:
+            watch.began = False  # a checkpoint follows
+
+    def read(reading: Reading) -> list[float]:
+        order.append(f"read {given.index(reading) + 1}")
+        return values(reading)
+
+    monkeypatch.setattr(train, "accumulate", first)
+    monkeypatch.setattr(Reading, "__init__", make)
+    monkeypatch.setattr(Reading, "values", read)
+    with Methods(watch), Operators(watch):
+        train.train(Job.model_validate(job), until_step=STEPS)
+    return watch.files, order
+
+
+@pytest.mark.parametrize(
+    "changes", [{}, {"precision": "bf16", "variant": {"experts": 4}, "data": {"mask_documents": True}}]
+)
+@pytest.mark.usefixtures("alone")
+def test_a_step_is_read_when_the_next_one_is_given(
+    changes: dict[str, Any], job: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changes = changes | {"data": job["data"] | changes.get("data", {}), "checkpoint": job["checkpoint"] | {"every": 99}}
+    files, order = watched(job | changes, monkeypatch)
+    assert files == READERS
+    late = [event for step in range(2, STEPS + 1) for event in (f"give {step}", f"read {step - 1}")]
+    # The checkpoint has the loss of its own step, and the last step is told of as well.
+    assert order == ["give 1", *late, f"read {STEPS}", f"read {STEPS}"]
+
+
+@pytest.mark.usefixtures("alone")
+def test_fp16_alone_looks_at_its_norm_before_the_step(job: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    changes = {"precision": "fp16", "checkpoint": job["checkpoint"] | {"every": 99}}
+    files, _ = watched(job | changes, monkeypatch)
+    assert files == READERS | {"train.py"}
+
+
+def test_a_lap_waits_for_the_device_when_its_seconds_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    waited: list[int] = []
+
+    class Event:
+        number = 0
+
+        def __init__(self, device: torch.device, enable_timing: bool) -> None:
+            assert device.type == "cuda"
+            assert enable_timing
+            self.at = Event.number = Event.number + 1
+
+        def record(self) -> None: ...
+
+        def synchronize(self) -> None:
+            waited.append(self.at)
+
+        def elapsed_time(self, other: Event) -> float:
+            return 1000.0 * (other.at - self.at)
+
+    monkeypatch.setattr(torch, "Event", Event)
+    laps = Laps(torch.device("cuda"))
+    laps.start()
+    laps.lap("data_wait")
+    laps.lap("forward")
+    first = laps.end_step()
+    laps.lap("forward")
+    assert not waited
+    spent = seconds(first)
+    assert waited == [3], "for the last mark of its step, and not for the step that followed"
+    assert (spent["data_wait"], spent["forward"]) == (1.0, 1.0)

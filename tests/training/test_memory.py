@@ -1,0 +1,107 @@
+"""Checkpoints in the nodes' memory: they outlive the processes and a node, and are gone when the job ends well."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+
+class Nodes:
+    """One rank on each of two nodes, which torchrun starts again once."""
+
+    def __init__(self, launch: Any, job: dict[str, Any], directory: Path) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            endpoint = f"127.0.0.1:{server.getsockname()[1]}"
+        options = ("--nnodes=2", "--rdzv-backend=c10d", f"--rdzv-endpoint={endpoint}", "--max-restarts=1")
+        self.memories = [directory / "memory-a", directory / "memory-b"]
+        self.runs = [
+            launch(job, 1, rendezvous=(*options, f"--rdzv-conf=is_host={number == 0}"), TRAINWAY_MEMORY=str(memory))
+            for number, memory in enumerate(self.memories)
+        ]
+
+    def events(self, kind: str) -> list[dict[str, Any]]:
+        events: list[dict[str, Any]] = self.runs[0].events(kind)
+        return events
+
+    def parts(self, step: int, rank: int) -> list[Path]:
+        """The copies of a rank's part of a step, on all nodes."""
+        return [part for memory in self.memories for part in memory.glob(f"*/*/step-{step:08d}/rank-{rank:05d}.*")]
+
+    def break_off_after(self, step: int, damage: Callable[[int], None]) -> None:
+        """Does damage to what is newest in memory while all processes stand still, and kills them."""
+        deadline = time.monotonic() + 120
+        while not any(event["step"] >= step for event in self.events("memory_checkpoint")):
+            assert all(run.process.poll() is None for run in self.runs), self.runs[0].process.communicate()[0]
+            assert time.monotonic() < deadline, f"step {step} was not kept"
+            time.sleep(0.01)
+        workers = [pid for run in self.runs for pid in run.workers()]
+        for pid in workers:
+            os.kill(pid, signal.SIGSTOP)
+        damage(self.events("memory_checkpoint")[-1]["step"])
+        for pid in workers:
+            os.kill(pid, signal.SIGKILL)
+
+    def finish(self) -> str:
+        return "".join(run.finish() for run in self.runs)
+
+
+@pytest.fixture
+def nodes(launch: Any, job: dict[str, Any], tmp_path: Path) -> Nodes:
+    """A job whose memory is newer than its storage most of the time."""
+    checkpoints = job["checkpoint"] | {"every": 5, "memory_every": 2}
+    return Nodes(launch, job | {"checkpoint": checkpoints}, tmp_path)
+
+
+def test_killed_processes_and_a_lost_node_cost_nothing_but_the_steps_since(nodes: Nodes, untouched: str) -> None:
+    kept: list[int] = []
+
+    def lose_a_node(step: int) -> None:
+        kept.append(step)
+        assert [len(nodes.parts(step, rank)) for rank in (0, 1)] == [2, 2], "every part is on both nodes"
+        assert all(len(list(memory.glob("*/*/step-*"))) <= 2 for memory in nodes.memories)
+        shutil.rmtree(nodes.memories[1])
+
+    nodes.break_off_after(8, lose_a_node)
+    nodes.finish()
+    (resumed,) = nodes.events("resumed")
+    assert resumed["source"] == "memory"
+    assert resumed["step"] >= kept[0]
+    assert nodes.events("end")[-1]["loss_hex"] == untouched
+    assert not any(list(memory.rglob("step-*")) for memory in nodes.memories if memory.exists())
+
+
+def test_what_is_damaged_in_memory_is_skipped_for_the_newest_that_is_whole(nodes: Nodes, untouched: str) -> None:
+    def flip_a_bit_in_both_copies(_: int) -> None:
+        for step in range(17):
+            for part in nodes.parts(step, rank=1):
+                content = bytearray(part.read_bytes())
+                content[len(content) // 2] ^= 1
+                part.write_bytes(content)
+
+    nodes.break_off_after(8, flip_a_bit_in_both_copies)
+    output = nodes.finish()
+    (resumed,) = nodes.events("resumed")
+    assert resumed["step"] % 5 == 0
+    assert resumed["source"].endswith(f"step-{resumed['step']:08d}")
+    assert "what there is of rank 1 is damaged" in output
+    assert nodes.events("end")[-1]["loss_hex"] == untouched
+
+
+def test_parts_go_to_the_next_node_and_come_back_to_ranks_that_have_changed_places(tmp_path: Path) -> None:
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "4"]
+    program = Path(__file__).parent / "memory_of_nodes.py"
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(program.parents[2])}
+    command = [*torchrun, str(program), str(tmp_path)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stderr
+    assert "whole" in done.stdout

@@ -1,0 +1,94 @@
+"""A model that one rank has whole is trained without FSDP, and learns the same to the last bit."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from importlib.util import find_spec
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.distributed.fsdp import FSDPModule
+from torch.distributed.tensor import DTensor
+
+from training.config import Job
+from training.laps import Laps
+from training.model import Decoder, initialise, materialise, rotary_cache
+from training.parallel import apply
+from training.parallel.mesh import make_mesh
+from training.presets import shape_of
+from training.step import accumulate
+
+CPU = torch.device("cpu")
+UNTIED = {"variant": {"tied": False}}
+JOBS: dict[str, dict[str, Any]] = {
+    "fp32": {"precision": "fp32"},
+    "bf16, tied": {},
+    "fp16": {"precision": "fp16", **UNTIED},
+    "experts": {"variant": {"experts": 4}},
+    "loss in chunks, AC, compile": {
+        "memory": {"loss_chunks": 4, "activation_checkpointing": "full"},
+        "compile": "aot_eager",
+        **UNTIED,
+    },
+    "float8": {"float8": {"recipe": "rowwise"}, **UNTIED},
+}
+
+
+def learned(changes: dict[str, Any]) -> tuple[bool, Tensor, dict[str, Tensor]]:
+    """Whether FSDP is there, and after a step of four micro-batches the loss and the gradient of every parameter."""
+    document = {
+        "name": "one-rank",
+        "model": "tiny",
+        "data": {"train": "nowhere", "sequence_length": 32},
+        "batch": {"global": 8, "micro": 2},
+        "steps": 1,
+    }
+    job = Job.model_validate(document | {"precision": "bf16"} | changes)
+    layout, shape = job.layout(1), replace(shape_of("tiny", job.variant), hidden=32, feed_forward=48)
+    with torch.device("meta"):
+        model = Decoder(shape, 64, job.memory.loss_chunks)
+    apply.parallelise(model, job, layout, make_mesh(layout, CPU), None, None)
+    materialise(model, CPU)
+    initialise(model, job.seed)
+    tokens = torch.randint(0, 64, (8, 33), generator=torch.Generator().manual_seed(7))
+    loss = accumulate(model, tokens[:, :-1], tokens[:, 1:], None, rotary_cache(shape, 32), 2, Laps(CPU))
+    gradients = {}
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is not None
+        gradients[name] = parameter.grad.to_local() if isinstance(parameter.grad, DTensor) else parameter.grad
+    return isinstance(model, FSDPModule), loss, gradients
+
+
+@pytest.mark.parametrize("job", JOBS)
+@pytest.mark.usefixtures("one_rank")
+def test_one_rank_has_the_gradients_of_fsdp(job: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if job == "float8" and not find_spec("torchao"):
+        pytest.skip("torchao is not installed")
+    sharded, loss, gradients = learned(JOBS[job])
+    assert not sharded
+    monkeypatch.setattr(apply, "_is_whole", lambda *_: False)
+    torch._dynamo.reset()
+    sharded, other_loss, others = learned(JOBS[job])
+    assert sharded
+    assert torch.equal(loss, other_loss)
+    assert gradients.keys() == others.keys()
+    for name, gradient in gradients.items():
+        assert gradient.dtype == torch.float32
+        assert gradient.count_nonzero()
+        assert torch.equal(gradient, others[name]), name
+
+
+@pytest.mark.usefixtures("one_rank")
+def test_layers_are_still_compiled_once_for_all() -> None:
+    torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()
+    learned({"compile": "aot_eager"})
+    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == 1
+
+
+@pytest.mark.usefixtures("one_rank")
+def test_what_only_fsdp_does_still_brings_it() -> None:
+    sharded, *_ = learned({"memory": {"offload": True}})
+    assert sharded

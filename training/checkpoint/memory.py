@@ -1,0 +1,259 @@
+"""Checkpoints in the memory of the nodes, for a restart that need not read storage.
+
+Every rank keeps its part of the state as a file in a directory of its node that is in memory, and sends a copy to the
+rank at the same place of the next node. So the state outlives its processes, which torchrun starts again, and the loss
+of a node. A step counts when every rank's part of it is on some node; a part that is not on the node that needs it now
+is fetched from one that has it. What is read is compared with the checksum in the file's name.
+
+The environment variable TRAINWAY_MEMORY names the directory; the default is in /dev/shm. The parts are those of one
+layout: a job that goes on in another one reads storage.
+"""
+
+import hashlib
+import json
+import os
+import re
+import shutil
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+import torch.distributed as dist
+from torch.distributed.checkpoint.state_dict import get_state_dict
+from torch.distributed.tensor import DTensor
+from torch.utils._pytree import tree_leaves, tree_map_only
+
+from training.checkpoint.agreement import Unreadable, agree
+from training.checkpoint.checksum import crc32
+from training.checkpoint.state import Progress, State, fill, progress_in
+from training.checkpoint.transfer import allocate, mapped, transfer
+from training.model import Decoder
+
+STEPS = 2
+"""Kept at the same time: the newest that is complete, and one before it or one that is being written."""
+
+_STEP = re.compile(r"step-(\d{8})")
+_PART = re.compile(r"rank-(\d{5})\.[0-9a-f]{8}")
+
+
+class Part(NamedTuple):
+    """The file of one rank's state; its name has the rank and the checksum."""
+
+    name: str
+    bytes: int
+
+
+Holdings = dict[int, dict[int, Part]]
+"""The parts on a node, by step and rank."""
+
+
+class NodeMemory:
+    """The parts of one job, in one layout, on this node. The methods are called by every rank of the job.
+
+    `location` is where the job has its checkpoints in storage, which tells jobs apart; `identity` and `layout` are what
+    may not change between a save and a resume; `group` is all ranks over gloo.
+    """
+
+    def __init__(
+        self, location: str, identity: dict[str, Any], layout: dict[str, Any], group: dist.ProcessGroup
+    ) -> None:
+        root = Path(os.environ.get("TRAINWAY_MEMORY", f"/dev/shm/trainway-{os.getuid()}"))
+        self._directory = root / _digest(location) / _digest(json.dumps([identity, layout], sort_keys=True))
+        self._group, self._identity = group, identity
+        self._rank, self._ranks = dist.get_rank(group), dist.get_world_size(group)
+        self._of_node = int(os.environ.get("LOCAL_WORLD_SIZE", self._ranks))
+        self._newest: int | None = None
+        self._holdings: list[Holdings] = []
+
+    def steps(self) -> list[int]:
+        """The steps of which every part is on some node, the newest first."""
+        self._holdings = [{}] * self._ranks
+        dist.all_gather_object(self._holdings, self._own_holdings(), group=self._group)
+        parts: dict[int, set[int]] = {}
+        for holdings in self._holdings:
+            for step, held in holdings.items():
+                parts.setdefault(step, set()).update(held)
+        return sorted((step for step, held in parts.items() if len(held) == self._ranks), reverse=True)
+
+    def load(self, step: int, model: Decoder, optimizer: torch.optim.Optimizer) -> Progress:
+        """Fills the model and the optimizer with one of `steps`.
+
+        Raises:
+            Unreadable: both copies of a part are damaged, or there is no room for one that is fetched; on every rank,
+                and before anything was filled.
+        """
+        path = self._part(step)
+        lacking = [False] * self._ranks
+        dist.all_gather_object(lacking, path is None, group=self._group)
+        if any(lacking):
+            path = self._fetch(step, lacking) or path
+        problem = None if path else f"{self._place(step)}: what there is of rank {self._rank} is damaged"
+        agree(problem, self._group, Unreadable)
+        assert path is not None
+        saved = torch.load(path, map_location="cpu", weights_only=True)
+        progress = progress_in(saved["run"], self._identity, str(path))
+        weights, moments = get_state_dict(model, optimizer)
+        fill(model, optimizer, _filled({"model": weights, "optimizer": moments}, saved))
+        return progress
+
+    def save(self, step: int, state: State) -> None:
+        """Keeps the state of a step, which is in the host's memory, and forgets all but the newest before it.
+
+        Raises:
+            UserError: there is not enough memory; on every rank.
+        """
+        self._forget_all_but(self._newest)
+        local = tree_map_only(DTensor, lambda tensor: tensor.to_local(), state)
+        if self._newest is None:
+            # Before any rank begins to fill what the processes themselves may need.
+            agree(self._shortage(local), self._group)
+        part, problem = None, None
+        try:
+            part = self._write(step, local)
+        except (OSError, RuntimeError) as error:
+            problem = f"{self._place(step)}: the checkpoint in memory cannot be written: {error}"
+        agree(problem, self._group)
+        if part and self._ranks > self._of_node:
+            self._copy_to_the_next_node(step, part)
+        self._newest = step
+
+    def keep_only(self, step: int | None) -> None:
+        """Forgets what was not gone on from: other steps, of which training will make others, and other layouts."""
+        self._newest = step
+        self._forget_all_but(step)
+        if self._speaks_for_node:
+            for other in self._directory.parent.glob("*"):
+                if other != self._directory:
+                    shutil.rmtree(other, ignore_errors=True)
+
+    def remove(self) -> None:
+        """Forgets all of this job."""
+        dist.barrier(group=self._group)
+        if self._speaks_for_node:
+            shutil.rmtree(self._directory.parent, ignore_errors=True)
+
+    @property
+    def _speaks_for_node(self) -> bool:
+        return self._rank % self._of_node == 0
+
+    def _place(self, step: int) -> Path:
+        return self._directory / f"step-{step:08d}"
+
+    def _own_holdings(self) -> Holdings:
+        holdings: Holdings = {}
+        for directory in self._directory.glob("step-*"):
+            if match := _STEP.fullmatch(directory.name):
+                files = [(_PART.fullmatch(file.name), file) for file in directory.iterdir()]
+                holdings[int(match[1])] = {
+                    int(named[1]): Part(file.name, file.stat().st_size) for named, file in files if named
+                }
+        return holdings
+
+    def _part(self, step: int) -> Path | None:
+        """The file of this rank's part on this node, if it is there and undamaged."""
+        part = self._holdings[self._rank].get(step, {}).get(self._rank)
+        return _verified(self._place(step) / part.name) if part else None
+
+    def _fetch(self, step: int, lacking: list[bool]) -> Path | None:
+        """Sends what others lack and this node has; returns this rank's part, if it came from another node, whole."""
+        senders = {rank: self._sender(step, rank) for rank in range(self._ranks) if lacking[rank]}
+        sent, received, problem = [], None, None
+        for receiver, sender in senders.items():
+            if sender is None:
+                continue
+            part = self._holdings[sender][step][receiver]
+            path = self._place(step) / part.name
+            if self._rank == sender:
+                sent.append((path, receiver))
+            if self._rank == receiver:
+                received = (path, sender)
+                problem = _allocated(path, part.bytes)
+        agree(problem, self._group, Unreadable)
+        transfer(sent, received, self._group)
+        return _verified(received[0]) if received else None
+
+    def _sender(self, step: int, receiver: int) -> int | None:
+        """A rank of another node that has a part; not the same for all parts."""
+        ranks = [
+            rank
+            for rank, holdings in enumerate(self._holdings)
+            if receiver in holdings.get(step, {}) and rank // self._of_node != receiver // self._of_node
+        ]
+        return ranks[receiver % len(ranks)] if ranks else None
+
+    def _write(self, step: int, local: State) -> Part:
+        unfinished = self._place(step) / f"rank-{self._rank:05d}.unfinished"
+        unfinished.parent.mkdir(parents=True, exist_ok=True)
+        torch.save(local, unfinished)
+        return _finished(unfinished, self._rank)
+
+    def _copy_to_the_next_node(self, step: int, part: Part) -> None:
+        parts = [part] * self._ranks
+        dist.all_gather_object(parts, part, group=self._group)
+        after, before = ((self._rank + distance) % self._ranks for distance in (self._of_node, -self._of_node))
+        unfinished = self._place(step) / f"rank-{before:05d}.unfinished"
+        agree(_allocated(unfinished, parts[before].bytes), self._group)
+        transfer([(self._place(step) / part.name, after)], (unfinished, before), self._group)
+        unfinished.rename(unfinished.with_name(parts[before].name))
+
+    def _forget_all_but(self, step: int | None) -> None:
+        dist.barrier(group=self._group)
+        if self._speaks_for_node:
+            for directory in self._directory.glob("step-*"):
+                if step is None or directory != self._place(step):
+                    shutil.rmtree(directory, ignore_errors=True)
+        dist.barrier(group=self._group)
+
+    def _shortage(self, local: State) -> str | None:
+        """What to do where this node has not enough memory for all its ranks."""
+        copies = 2 if self._ranks > self._of_node else 1
+        part = sum(leaf.nbytes for leaf in tree_leaves(local) if isinstance(leaf, torch.Tensor))
+        needed = part * self._of_node * copies * STEPS
+        free = shutil.disk_usage(next(each for each in self._directory.parents if each.exists())).free
+        if needed <= free:
+            return None
+        return (
+            f"{self._directory}: checkpoints in memory take {needed / 2**30:.2f} GiB of a node, and "
+            f"{free / 2**30:.2f} GiB are free. Give it a larger /dev/shm, name another directory in TRAINWAY_MEMORY, "
+            "or leave checkpoint.memory_every out"
+        )
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _allocated(path: Path, length: int) -> str | None:
+    """What is wrong with making a file of another node's part."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        allocate(path, length)
+    except OSError as error:
+        return f"{path}: there is no memory for the part of another node: {error.strerror}"
+    return None
+
+
+def _finished(unfinished: Path, rank: int) -> Part:
+    """Gives a file that is written the name that says so."""
+    content = mapped(unfinished)
+    path = unfinished.with_name(f"rank-{rank:05d}.{crc32(content.numpy().data)}")
+    unfinished.rename(path)
+    return Part(path.name, content.nbytes)
+
+
+def _verified(path: Path) -> Path | None:
+    """The file, where its checksum is that of its name."""
+    whole = path.is_file() and path.stat().st_size > 0
+    return path if whole and crc32(mapped(path).numpy().data) == path.suffix.removeprefix(".") else None
+
+
+def _filled(state: Any, saved: Any) -> Any:
+    """`state` with the values of `saved`, whose tensors are the parts of this rank."""
+    if isinstance(state, DTensor):
+        state.to_local().copy_(saved)
+        return state
+    if isinstance(state, dict):
+        return {key: _filled(value, saved[key]) for key, value in state.items()}
+    if isinstance(state, list):
+        return [_filled(value, other) for value, other in zip(state, saved, strict=True)]
+    return saved

@@ -1,0 +1,43 @@
+"""Files sent from rank to rank, from memory to memory."""
+
+import os
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+BYTES_AT_ONCE = 256 * 2**20
+"""What is sent between two ranks in one piece."""
+
+
+def allocate(path: Path, length: int) -> None:
+    """Makes a file of some bytes that all have their memory.
+
+    Raises:
+        OSError: there is not enough; to write to a map of such a file would end the process.
+    """
+    with path.open("wb") as file:
+        os.posix_fallocate(file.fileno(), 0, length)
+
+
+def transfer(
+    sent: list[tuple[Path, int]], received: tuple[Path, int] | None, group: dist.ProcessGroup | None = None
+) -> None:
+    """Sends files to ranks, and receives one from a rank into a file that is as long; all at the same time."""
+    under_way = [dist.isend(piece, rank, group=group) for path, rank in sent for piece in _pieces(path)]
+    if received:
+        path, rank = received
+        under_way += [dist.irecv(piece, rank, group=group) for piece in _pieces(path)]
+    for work in under_way:
+        if work is not None:
+            work.wait()
+
+
+def mapped(path: Path) -> Tensor:
+    """A file's bytes, which are the file's memory."""
+    return torch.from_file(str(path), shared=True, size=path.stat().st_size, dtype=torch.uint8)
+
+
+def _pieces(path: Path) -> tuple[Tensor, ...]:
+    return torch.split(mapped(path), BYTES_AT_ONCE)

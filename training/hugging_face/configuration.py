@@ -1,0 +1,205 @@
+"""A model's shape as a `config.json`, and the other way.
+
+Four families of transformers compute what `training/model.py` does: Llama; Mistral, which is Llama with a sliding
+window; Mixtral, which has experts; and ERNIE 4.5's mixture, whose router has a bias of the choice as ours.
+https://github.com/huggingface/transformers/tree/v5.18.0/src/transformers/models (read 2026-11-21)
+"""
+
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
+
+from training.errors import UserError
+from training.presets import PRESETS, RotaryScaling, Shape
+
+Family = Literal["llama", "mistral", "mixtral", "ernie4_5_moe"]
+ARCHITECTURES: dict[Family, str] = {
+    "llama": "LlamaForCausalLM",
+    "mistral": "MistralForCausalLM",
+    "mixtral": "MixtralForCausalLM",
+    "ernie4_5_moe": "Ernie4_5_MoeForCausalLM",
+}
+
+
+class _Rotary(BaseModel):
+    """`rope_parameters` of transformers 5, `rope_scaling` before."""
+
+    rope_type: str | None = Field(None, validation_alias=AliasChoices("rope_type", "type"))
+    rope_theta: float | None = None
+    factor: float | None = None
+    low_freq_factor: float | None = None
+    high_freq_factor: float | None = None
+    original_max_position_embeddings: int | None = None
+    partial_rotary_factor: float = 1.0
+
+
+class _Config(BaseModel):
+    """What of a `config.json` decides what the model computes."""
+
+    model_config = ConfigDict(extra="ignore", protected_namespaces=())
+
+    model_type: Family
+    vocab_size: int
+    hidden_size: int
+    intermediate_size: int
+    num_hidden_layers: int
+    num_attention_heads: int
+    num_key_value_heads: int | None = None
+    head_dim: int | None = None
+    rms_norm_eps: float
+    tie_word_embeddings: bool | None = None
+    max_position_embeddings: int = 2048
+    rope_theta: float | None = None
+    rope_scaling: _Rotary | None = None
+    rope_parameters: _Rotary | None = None
+    sliding_window: int | None = None
+    layer_types: list[str] = []
+    num_local_experts: int = Field(0, validation_alias=AliasChoices("num_local_experts", "moe_num_experts"))
+    num_experts_per_tok: int = Field(2, validation_alias=AliasChoices("num_experts_per_tok", "moe_k"))
+    moe_intermediate_size: int | None = None
+    # Of these, one value only is what our model computes.
+    hidden_act: Literal["silu"] = "silu"
+    attention_bias: Literal[False] = False
+    mlp_bias: Literal[False] = False
+    use_bias: Literal[False] = False
+    moe_num_shared_experts: Literal[0] = 0
+    moe_layer_start_index: Literal[0] = 0
+    moe_layer_interval: Literal[1] = 1
+
+
+def write_config(
+    family: Family, shape: Shape, vocabulary: int, sequence_length: int, end_of_text: int, dtype: str
+) -> dict[str, Any]:
+    """The content of a `config.json`; `dtype` is that of the weights, as PyTorch calls it."""
+    config: dict[str, Any] = {
+        "architectures": [ARCHITECTURES[family]],
+        "model_type": family,
+        "vocab_size": vocabulary,
+        "hidden_size": shape.hidden,
+        "intermediate_size": shape.feed_forward,
+        "num_hidden_layers": shape.layers,
+        "num_attention_heads": shape.heads,
+        "num_key_value_heads": shape.key_value_heads,
+        "head_dim": shape.head_width,
+        "hidden_act": "silu",
+        "max_position_embeddings": sequence_length,
+        "rms_norm_eps": shape.norm_epsilon,
+        "rope_theta": shape.rope_theta,
+        "rope_scaling": None,
+        "tie_word_embeddings": shape.tied,
+        "initializer_range": 0.02,
+        "use_cache": True,
+        "bos_token_id": None,
+        "eos_token_id": end_of_text,
+        "pad_token_id": None,
+        "torch_dtype": dtype,
+    }
+    if shape.rope_scaling:
+        config["rope_scaling"] = {
+            "rope_type": "llama3",
+            "factor": shape.rope_scaling.factor,
+            "low_freq_factor": shape.rope_scaling.low_turns,
+            "high_freq_factor": shape.rope_scaling.high_turns,
+            "original_max_position_embeddings": shape.rope_scaling.original_length,
+        }
+    if family in ("mistral", "mixtral"):
+        config["sliding_window"] = shape.sliding_window
+    if family == "mixtral":
+        config |= {"num_local_experts": shape.experts, "num_experts_per_tok": shape.experts_per_token}
+    elif family == "ernie4_5_moe":
+        config |= {
+            "use_bias": False,
+            "moe_intermediate_size": shape.feed_forward,
+            "moe_num_experts": shape.experts,
+            "moe_k": shape.experts_per_token,
+            "moe_num_shared_experts": 0,
+            "moe_layer_start_index": 0,
+            "moe_layer_end_index": shape.layers - 1,
+            "moe_layer_interval": 1,
+        }
+    return config
+
+
+def read_config(path: Path) -> tuple[Family, Shape, int, int]:
+    """Family, shape, vocabulary, and tokens of the longest text, of a `config.json`.
+
+    Raises:
+        UserError: there is none, or it is of a model that ours cannot be.
+    """
+    try:
+        config = _Config.model_validate_json(path.read_bytes())
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error}") from error
+    except ValidationError as error:
+        problem = error.errors(include_url=False)[0]
+        key = ".".join(str(part) for part in problem["loc"])
+        found = "" if problem["type"] == "missing" else f" (found {problem['input']!r})"
+        raise UserError(
+            f"{path}: {key}: {problem['msg']}{found}. Only models of {', '.join(ARCHITECTURES)} without biases can be "
+            "read"
+        ) from error
+    if len(set(config.layer_types)) > 1:
+        raise UserError(f"{path}: layer_types has {sorted(set(config.layer_types))}, but ours are alike in all layers")
+    rotary = config.rope_parameters or config.rope_scaling or _Rotary()
+    usual_theta = 500_000.0 if config.model_type == "ernie4_5_moe" else 10_000.0
+    width = (config.head_dim or config.hidden_size // config.num_attention_heads) * config.num_attention_heads
+    mixture = config.model_type in ("mixtral", "ernie4_5_moe")
+    shape = Shape(
+        layers=config.num_hidden_layers,
+        hidden=config.hidden_size,
+        heads=config.num_attention_heads,
+        key_value_heads=config.num_key_value_heads or config.num_attention_heads,
+        feed_forward=config.moe_intermediate_size or config.intermediate_size if mixture else config.intermediate_size,
+        tied=config.model_type == "ernie4_5_moe" if config.tie_word_embeddings is None else config.tie_word_embeddings,
+        rope_theta=rotary.rope_theta or config.rope_theta or usual_theta,
+        norm_epsilon=config.rms_norm_eps,
+        rope_scaling=_scaling(rotary, path),
+        sliding_window=_window(config),
+        experts=config.num_local_experts if mixture else 0,
+        experts_per_token=config.num_experts_per_tok if mixture else Shape.experts_per_token,
+        attention_width=None if width == config.hidden_size else width,
+    )
+    return config.model_type, shape, config.vocab_size, config.max_position_embeddings
+
+
+def _window(config: _Config) -> int | None:
+    if config.model_type == "mistral" and "sliding_window" not in config.model_fields_set:
+        return 4096  # which the class takes where the file does not say
+    return config.sliding_window if config.model_type in ("mistral", "mixtral") else None
+
+
+def _scaling(rotary: _Rotary, path: Path) -> RotaryScaling | None:
+    if rotary.partial_rotary_factor != 1.0:
+        raise UserError(f"{path}: partial_rotary_factor is {rotary.partial_rotary_factor}, but ours turn whole heads")
+    if rotary.rope_type in (None, "default"):
+        return None
+    if rotary.rope_type != "llama3":
+        raise UserError(f"{path}: the rope_type is {rotary.rope_type!r}; known are default and llama3")
+    if not (rotary.factor and rotary.original_max_position_embeddings):
+        raise UserError(f"{path}: a rope_type of llama3 needs factor and original_max_position_embeddings")
+    return RotaryScaling(
+        rotary.factor,
+        rotary.original_max_position_embeddings,
+        rotary.low_freq_factor or RotaryScaling.low_turns,
+        rotary.high_freq_factor or RotaryScaling.high_turns,
+    )
+
+
+def job_section(shape: Shape) -> dict[str, Any]:
+    """`model` and `variant` of a job file whose model has this shape: the preset that needs fewest changes."""
+    presets = []
+    for preset, known in PRESETS.items():
+        changes = {
+            field.name: getattr(shape, field.name)
+            for field in fields(Shape)
+            if getattr(shape, field.name) != getattr(known, field.name)
+        }
+        # A variant can change what a preset has, but not take it away.
+        if None not in changes.values() and bool(shape.experts) == bool(changes.get("experts", known.experts)):
+            presets.append((bool(shape.experts) != bool(known.experts), len(changes), preset, changes))
+    _, _, preset, changes = min(presets, key=lambda each: each[:2])
+    if shape.rope_scaling and "rope_scaling" in changes:
+        changes["rope_scaling"] = asdict(shape.rope_scaling)
+    return {"model": preset, "variant": changes}

@@ -1,0 +1,32 @@
+"""Other linear layers in the place of PyTorch's: from outside, before a model is divided."""
+
+from collections.abc import Callable
+
+from torch import nn
+
+from training.model import Decoder
+
+Replace = Callable[[nn.Linear], nn.Module]
+
+
+def replace_linears(model: Decoder, replace: Replace, block: int = 1, keep_first_and_last: bool = False) -> None:
+    """Puts what `replace` makes of it in the place of every linear layer inside the decoder's layers.
+
+    One whose rows or columns are no multiple of `block` stays, and with `keep_first_and_last` those of the model's
+    first and last layer. So does a router: it is small, and a choice among experts is no matter of 8 bits.
+    """
+    for layer in layers_of(model, keep_first_and_last):
+        for parent in list(layer.modules()):
+            for name, module in list(parent.named_children()):
+                if isinstance(module, nn.Linear) and name != "router" and _fits(module, block):
+                    setattr(parent, name, replace(module))
+
+
+def layers_of(model: Decoder, but_first_and_last: bool) -> list[nn.Module]:
+    """The decoder's layers, or those of them that are neither the first nor the last of the whole model."""
+    ends = {"0", str(model.shape.layers - 1)} if but_first_and_last else set()
+    return [layer for number, layer in model.layers.items() if number not in ends]
+
+
+def _fits(linear: nn.Linear, block: int) -> bool:
+    return linear.in_features % block == 0 and linear.out_features % block == 0
