@@ -1,21 +1,27 @@
-"""Writes container/requirements: what each add-on of versions.yaml requires, every package by version and checksum.
+"""Writes container/requirements: the packages of the image, every one by its version and checksum.
 
-    .venv/bin/python container/lock.py
+    make lock
 
 It asks the package index, and takes minutes: uv, which resolves for a platform other than its own, is installed into a
 directory of its own, and builds what is published as sources to see what that requires.
 
-Job and add-ons are resolved together, so that any of them can be in one image. What differs between the combinations
-that name an add-on belongs to their PyTorch, which brings it along; the list has the rest.
+A list has what an image gets beside what those before it have: pytorch-<version>.txt what PyTorch requires,
+build-tools.txt what builds a package that is published as sources, training.txt what the job requires, and one for each
+add-on of versions.yaml. All are resolved together, so that any of them can be in one image.
 """
 
+import hashlib
+import io
 import subprocess
 import sys
+import tarfile
 import tempfile
 import tomllib
+import urllib.request
 import venv
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,16 +32,23 @@ UV = "uv==0.13.9"
 # That of PyTorch's wheel, so that the image has no older glibc.
 PLATFORM = "x86_64-manylinux_2_28"
 # What constraints.txt pins too high for an add-on: nvidia-cutlass-dsl-libs-base 4.6.2 requires protobuf below 7, by its
-# metadata (read 2026-11-21), and TensorBoard takes that as well.
+# metadata (read 2026-11-21), and TensorBoard takes that as well. An image without add-ons has it as it is pinned.
 RELEASED = {"protobuf"}
+# What sources are built with besides what they declare. Transformer Engine's setup.py imports wheel, and PyTorch's
+# extension compiles on one core without ninja. (transformer_engine_torch 2.20.2, its sources, read 2026-11-21)
+UNDECLARED = {"transformer-engine-torch": ["ninja", "wheel"]}
+# What an image has from elsewhere: a virtual environment pip, and PyTorch by its checksum in versions.yaml.
+THERE = {"pip", "torch"}
 
 
 @dataclass(frozen=True)
 class Package:
-    """A version, and the SHA-256 checksums of its wheels for the platform."""
+    """A version, and SHA-256 checksums: of its wheels for the platform, or where it has none, of its sources."""
 
     version: str
     checksums: tuple[str, ...]
+    # The address of the sources, where there is no wheel.
+    sources: str = ""
 
 
 Resolution = Mapping[str, Package]
@@ -45,36 +58,69 @@ def parsed(lock: Mapping[str, Any]) -> Resolution:
     """The packages of a pylock.toml by name. https://packaging.python.org/en/latest/specifications/pylock-toml/"""
     found = {}
     for each in lock["packages"]:
-        checksums = sorted(wheel["hashes"]["sha256"] for wheel in each.get("wheels", ()))
-        found[each["name"]] = Package(each["version"], tuple(checksums))
+        wheels = each.get("wheels", ())
+        checksums = sorted(archive["hashes"]["sha256"] for archive in wheels or [each["sdist"]])
+        found[each["name"]] = Package(each["version"], tuple(checksums), "" if wheels else each["sdist"]["url"])
     return found
 
 
-def common(resolutions: Iterable[Resolution], brought: Iterable[str]) -> dict[str, Package]:
-    """The packages that are the same in all, less those of other versions among `brought`, which come with PyTorch.
+def besides(resolution: Resolution, *others: Resolution) -> Resolution:
+    """The packages that none of the others has in the same version."""
+    return {name: each for name, each in resolution.items() if all(other.get(name) != each for other in others)}
 
-    Raises ValueError where others differ, or where one is published without a wheel.
-    """
+
+def without(resolution: Resolution, names: Collection[str]) -> Resolution:
+    """The packages of other names."""
+    return {name: each for name, each in resolution.items() if name not in names}
+
+
+def common(resolutions: Iterable[Resolution]) -> Resolution:
+    """The packages of all, by name; raises ValueError where one differs."""
     found: dict[str, set[Package]] = {}
     for resolution in resolutions:
         for name, package in resolution.items():
             found.setdefault(name, set()).add(package)
-    several = {name for name, packages in found.items() if len(packages) > 1}
-    if unexplained := several - set(brought):
-        raise ValueError(f"it differs between combinations: {', '.join(sorted(unexplained))}")
-    same = {name: package for name, [package, *_] in sorted(found.items()) if name not in several}
-    if unbuilt := [name for name, package in same.items() if not package.checksums]:
-        raise ValueError(f"it has no wheel: {', '.join(unbuilt)}")
-    return same
+    if several := sorted(name for name, packages in found.items() if len(packages) > 1):
+        raise ValueError(f"it differs between combinations: {', '.join(several)}")
+    return {name: package for name, [package] in sorted(found.items())}
 
 
-def text(packages: Mapping[str, Package]) -> str:
+def text(packages: Resolution) -> str:
     """A list of requirements for pip."""
     lines = (
         " \\\n    ".join([f"{name}=={package.version}", *(f"--hash=sha256:{each}" for each in package.checksums)])
         for name, package in packages.items()
     )
     return "# Written by container/lock.py.\n" + "".join(f"{line}\n" for line in lines)
+
+
+def declared(archive: bytes) -> list[str]:
+    """What the sources in a gzipped tar declare that they are built with.
+
+    https://packaging.python.org/en/latest/specifications/pyproject-toml/ (read 2026-11-21): setuptools where they are
+    silent.
+    """
+    with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
+        for member in tar.getmembers():
+            if member.name.count("/") == 1 and member.name.endswith("/pyproject.toml"):
+                file = tar.extractfile(member)
+                assert file is not None, "it is a regular file"
+                project = tomllib.loads(file.read().decode())
+                return list(project.get("build-system", {}).get("requires", ["setuptools"]))
+    return ["setuptools"]
+
+
+def tools(resolution: Resolution) -> list[str]:
+    """What the packages without a wheel are built with; raises ValueError where an archive has another checksum."""
+    needed = []
+    for name, package in resolution.items():
+        if package.sources:
+            with urllib.request.urlopen(package.sources, timeout=60) as answer:
+                archive = answer.read()
+            if hashlib.sha256(archive).hexdigest() not in package.checksums:
+                raise ValueError(f"it has another checksum: {package.sources}")
+            needed += [*declared(archive), *UNDECLARED.get(name, ())]
+    return needed
 
 
 def resolve(uv: Path, python: str, requirements: Iterable[str], constraints: Iterable[str]) -> Resolution:
@@ -90,38 +136,60 @@ def resolve(uv: Path, python: str, requirements: Iterable[str], constraints: Ite
         return parsed(tomllib.loads((place / "pylock.toml").read_text(encoding="utf-8")))
 
 
-def job() -> tuple[list[str], list[str]]:
-    """What the job requires, and the versions that it is pinned to, PyTorch's apart."""
+def job() -> tuple[list[str], dict[str, str]]:
+    """What the job requires, and the versions that it is pinned to by name, PyTorch's apart."""
     project = tomllib.loads((HERE.parent / "pyproject.toml").read_text(encoding="utf-8"))
-    pins = (HERE.parent / "constraints.txt").read_text(encoding="utf-8").splitlines()
-    kept = [pin for pin in pins if "==" in pin and pin.partition("==")[0] not in {"torch", *RELEASED}]
-    return project["project"]["optional-dependencies"]["training"], kept
+    lines = (HERE.parent / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    pins = dict(line.split("==") for line in lines if "==" in line and not line.startswith("#"))
+    del pins["torch"]
+    return project["project"]["optional-dependencies"]["training"], pins
+
+
+def pinned(versions: Mapping[str, str]) -> list[str]:
+    """A line for each version, as pip takes it."""
+    return [f"{name}=={version}" for name, version in versions.items()]
+
+
+def of_combination(uv: Path, versions: Mapping[str, Any], combination: Mapping[str, str]) -> dict[str, Resolution]:
+    """What each list has for one combination of versions.yaml, by the list's name."""
+    python = next(images["python"] for images in versions["images"] if images["name"] == combination["images"])
+    find = partial(resolve, uv, python)
+    torch, nemo, engine = combination["pytorch"], combination["nemo"], combination["transformer_engine"]
+    cuda = next(each["cuda"] for each in versions["transformer_engine"] if each["version"] == engine)
+    parts = ("transformer_engine", f"transformer_engine_cu{cuda}", "transformer_engine_torch")
+    add_ons = {
+        f"transformer-engine-{engine}": [f"{part}=={engine}" for part in parts],
+        f"nemo-{nemo}": [f"nemo-automodel=={nemo}"],
+    }
+    required, pins = job()
+    required = [f"torch=={torch}", *required]
+
+    together = [*required, *(each for requirements in add_ons.values() for each in requirements)]
+    everything = find(together, pinned({name: version for name, version in pins.items() if name not in RELEASED}))
+    chosen = {name: package.version for name, package in everything.items()}
+    brought = without(find([f"torch=={torch}"], pinned(chosen)), THERE)
+    build = besides(without(find(tools(everything), pinned(chosen)), THERE), brought)
+    training = find(required, pinned(chosen | {name: pins[name] for name in RELEASED}))
+    training = besides(without(training, THERE), brought, build)
+    found = {f"pytorch-{torch}": brought, "build-tools": build, "training": training}
+    for name, requirements in add_ons.items():
+        # What versions.yaml has a checksum of is installed by that.
+        own = THERE | {part.replace("_", "-") for part in parts}
+        add_on = without(find([f"torch=={torch}", *requirements], pinned(chosen)), own)
+        found[name] = besides(add_on, brought, build, training)
+    # The image builds nothing else.
+    if unbuilt := [name for key, each in found.items() if key != "training" for name in each if each[name].sources]:
+        raise ValueError(f"it has no wheel: {', '.join(unbuilt)}")
+    return found
 
 
 def lists(uv: Path, versions: Mapping[str, Any]) -> dict[str, str]:
     """The lists by their files' names."""
-    required, pins = job()
-    pythons = {images["name"]: images["python"] for images in versions["images"]}
-    engines = {engine["version"]: engine for engine in versions["transformer_engine"]}
     found: dict[str, list[Resolution]] = {}
-    brought = {"torch"}
     for combination in versions["combinations"]:
-        python, torch = pythons[combination["images"]], f"torch=={combination['pytorch']}"
-        engine = engines[combination["transformer_engine"]]
-        parts = ("transformer_engine", f"transformer_engine_cu{engine['cuda']}", "transformer_engine_torch")
-        add_ons = {
-            f"transformer-engine-{engine['version']}": [f"{part}=={engine['version']}" for part in parts],
-            f"nemo-{combination['nemo']}": [f"nemo-automodel=={combination['nemo']}"],
-        }
-        everything = [torch, *required, *(each for requirements in add_ons.values() for each in requirements)]
-        chosen = [f"{name}=={each.version}" for name, each in resolve(uv, python, everything, pins).items()]
-        brought |= resolve(uv, python, [torch], chosen).keys()
-        for file, requirements in add_ons.items():
-            # What versions.yaml has a checksum of is installed by that.
-            own = {"torch", *(part.replace("_", "-") for part in parts)}
-            alone = resolve(uv, python, [torch, *requirements], chosen)
-            found.setdefault(f"{file}.txt", []).append({name: each for name, each in alone.items() if name not in own})
-    return {file: text(common(resolutions, brought)) for file, resolutions in found.items()}
+        for name, resolution in of_combination(uv, versions, combination).items():
+            found.setdefault(f"{name}.txt", []).append(resolution)
+    return {file: text(common(resolutions)) for file, resolutions in found.items()}
 
 
 def main() -> int:

@@ -12,7 +12,6 @@ _BASE = (
     "container/Dockerfile",
     "container/Dockerfile.dockerignore",
     "container/requirements",
-    "constraints.txt",
     "pyproject.toml",
     ARGUMENTS,
 )

@@ -130,7 +130,7 @@ def test_a_pipeline_is_given_what_its_stages_use_and_nothing_that_would_run_them
     platform: Platform, tmp_path: Path
 ) -> None:
     bundles = make_bundles(tmp_path, manifests(platform), {})
-    image = {"constraints.txt", "container", "delivery", "image.json", "pyproject.toml", "training"}
+    image = {"container", "delivery", "image.json", "pyproject.toml", "training"}
     assert {path.name for path in bundles.mirror.directory.iterdir()} == {"delivery"}
     assert {path.name for path in bundles.image.directory.iterdir()} == image
     assert {path.name for path in bundles.cluster.directory.iterdir()} == {"delivery", "lifecycle_scripts", "manifests"}

@@ -79,6 +79,10 @@ assert Path(os.environ["CUDA_HOME"]).is_dir()
 assert all(Path(place).is_dir() for place in os.environ["CPLUS_INCLUDE_PATH"].split(":"))
 setup(name="transformer_engine_torch", version="VERSION", py_modules=[])
 """
+S3_CONNECTOR = """\
+from setuptools import setup
+setup(name="s3torchconnector", version="VERSION", py_modules=[], extras_require={"dcp": []})
+"""
 AUTOMODEL = """\
 def main():
     print("usage: automodel [-h] <config.yaml>")
@@ -189,43 +193,54 @@ def wheel(index: Path, name: str, version: str, files: Mapping[str, str | bytes]
     return place
 
 
-def torch_wheel(index: Path, version: str, *, cuda: str, nccl: str) -> Path:
-    """PyTorch as far as the image is asserted to have it, and the NCCL that it requires."""
+def archive_of_sources(index: Path, name: str, version: str, files: Mapping[str, str]) -> Path:
+    """A package that is published as sources, in its place of the index."""
+    stem = f"{name}-{version}"
+    place = index / name.lower().replace("_", "-") / f"{stem}.tar.gz"
+    place.parent.mkdir(parents=True, exist_ok=True)
+    contents = {**files, "PKG-INFO": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"}
+    with tarfile.open(place, "w:gz") as tar:
+        for path, text in contents.items():
+            entry = tarfile.TarInfo(f"{stem}/{path}")
+            entry.size = len(text)
+            tar.addfile(entry, io.BytesIO(text.encode()))
+    return place
+
+
+def s3_connector(index: Path, version: str) -> Path:
+    """The sources of S3's connector, which is published as nothing else."""
+    project = '[build-system]\nrequires = ["setuptools", "build"]\nbuild-backend = "setuptools.build_meta"\n'
+    setup = S3_CONNECTOR.replace("VERSION", version)
+    return archive_of_sources(index, "s3torchconnector", version, {"setup.py": setup, "pyproject.toml": project})
+
+
+def torch_wheel(index: Path, version: str, *, cuda: str, nccl: str) -> tuple[Path, list[Path]]:
+    """PyTorch as far as the image is asserted to have it, and the NCCL and the cuDNN that it requires."""
     parts = tuple(int(part) for part in nccl.split("."))
     library = index.parent / "libnccl.so.2"
     shared_library(library, "libnccl.so.2")
     files = {"nvidia/nccl/lib/libnccl.so.2": library.read_bytes(), "nvidia/nccl/include/nccl.h": b""}
-    wheel(index, "nvidia-nccl-cu13", nccl, {"nvidia/nccl/__init__.py": b"", **files})
-    wheel(index, "nvidia-cudnn-cu13", "9.0", {"nvidia/cudnn/__init__.py": "", "nvidia/cudnn/include/cudnn.h": ""})
+    cudnn = {"nvidia/cudnn/__init__.py": "", "nvidia/cudnn/include/cudnn.h": ""}
+    required = [
+        wheel(index, "nvidia-nccl-cu13", nccl, {"nvidia/nccl/__init__.py": b"", **files}),
+        wheel(index, "nvidia-cudnn-cu13", "9.0", cudnn),
+    ]
     script = {f"torch-{version}.dist-info/entry_points.txt": "[console_scripts]\ntorchrun = torch_run:main\n"}
     source = {"torch/__init__.py": TORCH.format(cuda=cuda, nccl=parts), "torch_run.py": TORCHRUN}
-    return wheel(
-        index,
-        "torch",
-        version,
-        {**source, **script},
-        f"Requires-Dist: nvidia-nccl-cu13=={nccl}\nRequires-Dist: nvidia-cudnn-cu13==9.0\n",
-    )
+    metadata = f"Requires-Dist: nvidia-nccl-cu13=={nccl}\nRequires-Dist: nvidia-cudnn-cu13==9.0\n"
+    return wheel(index, "torch", version, {**source, **script}, metadata), required
 
 
 def transformer_engine(index: Path, version: str) -> dict[str, str]:
     """Its package, its core and the sources of its part for PyTorch; returns the checksums as a matrix states them."""
     package = wheel(index, "transformer_engine", version, {"transformer_engine/__init__.py": ""})
     core = wheel(index, "transformer_engine_cu13", version, {}, "Requires-Dist: einops\n")
-    stem = f"transformer_engine_torch-{version}"
-    sources = index / "transformer-engine-torch" / f"{stem}.tar.gz"
-    sources.parent.mkdir()
     files = {
         "setup.py": TRANSFORMER_ENGINE.replace("VERSION", version),
         "pyproject.toml": '[build-system]\nrequires = ["setuptools>=61.0", "pip", "torch>=2.1"]\n'
         'build-backend = "setuptools.build_meta:__legacy__"\n',
-        "PKG-INFO": f"Metadata-Version: 2.1\nName: transformer_engine_torch\nVersion: {version}\n",
     }
-    with tarfile.open(sources, "w:gz") as tar:
-        for name, text in files.items():
-            entry = tarfile.TarInfo(f"{stem}/{name}")
-            entry.size = len(text)
-            tar.addfile(entry, io.BytesIO(text.encode()))
+    sources = archive_of_sources(index, "transformer_engine_torch", version, files)
     return {"sha256": sha256(package), "core_sha256": sha256(core), "torch_sha256": sha256(sources)}
 
 
@@ -240,16 +255,16 @@ def nemo(index: Path, version: str) -> list[Path]:
     return [wheel(index, "nemo-automodel", version, files, "Requires-Dist: transformers==5.18.0\n"), required]
 
 
-def requirements(file: Path, wheels: Sequence[Path]) -> None:
-    """A list as container/lock.py writes it."""
+def requirements(file: Path, archives: Sequence[Path]) -> None:
+    """A list as container/lock.py writes it, of wheels and of sources."""
     lines = []
-    for each in wheels:
-        name, version, *_ = each.name.split("-")
+    for each in archives:
+        name, version, *_ = each.name.removesuffix(".tar.gz").split("-")
         lines.append(f"{name.replace('_', '-')}=={version} \\\n    --hash=sha256:{sha256(each)}\n")
     file.write_text("".join(lines))
 
 
-def real_wheels(index: Path, wanted: Sequence[str]) -> None:
+def real_wheels(index: Path, wanted: Sequence[str]) -> list[Path]:
     """Published wheels, for the base's Python."""
     target = [
         "--only-binary=:all:",
@@ -260,10 +275,13 @@ def real_wheels(index: Path, wanted: Sequence[str]) -> None:
     store = index.parent / "wheels"
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", *target, "--dest", str(store), *wanted]
     subprocess.run(command, check=True, capture_output=True)
+    places = []
     for file in store.iterdir():
         place = index / file.name.split("-")[0].lower().replace("_", "-")
         place.mkdir(parents=True, exist_ok=True)
-        file.rename(place / file.name)
+        places.append(file.rename(place / file.name))
+    store.rmdir()
+    return places
 
 
 class _Quiet(SimpleHTTPRequestHandler):

@@ -28,13 +28,13 @@ from trainway.spec.versions import VERSIONS_FILE, requirements_of
 
 ROOT = Path(__file__).resolve().parents[2]
 REGISTRY = "111122223333.dkr.ecr.us-west-2.amazonaws.com"
-PARTS = ("container", "delivery", "training", "constraints.txt", "pyproject.toml")
+PARTS = ("container", "delivery", "training", "pyproject.toml")
 PINS = dict(line.split("==") for line in (ROOT / "constraints.txt").read_text().splitlines() if "==" in line)
 # `training.config` is imported while the image is built.
 IMPORTED = ("annotated-types", "pydantic", "pydantic_core", "PyYAML", "typing-inspection", "typing_extensions")
-# What a package of sources is built with.
-BUILDERS = (f"packaging=={PINS['packaging']}", "setuptools", "wheel")
-NAMES = ("boto3", "numpy", "s3torchconnector", "safetensors", "tensorboard", "tokenizers")
+# What a package of sources is built with: PyTorch brings the first.
+BUILDERS = ("setuptools", f"packaging=={PINS['packaging']}", "wheel")
+NAMES = ("boto3", "numpy", "safetensors", "tensorboard", "tokenizers")
 BASE, DEVEL = "localhost/base:1", "localhost/devel:1"
 GROUPS = {"cuda": "p5.48xlarge", "cpu": "m7i.8xlarge", "neuron": "trn1.32xlarge"}
 
@@ -203,7 +203,7 @@ def yard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
 
 
 def _published(site: Path, requirements: Path) -> dict[str, dict[str, str]]:
-    """Makes what is served, at the versions of the matrix, and the lists of what its add-ons require.
+    """Makes what is served, at the versions of the matrix, and the lists of it.
 
     Returns the checksums by what the matrix calls them.
     """
@@ -218,15 +218,19 @@ def _published(site: Path, requirements: Path) -> dict[str, dict[str, str]]:
     stand_ins.nccl_tests(tests, site / "work")
     stand_ins.apt_repository(site / "apt")
     index = site / "simple"
-    torch = stand_ins.torch_wheel(index, wheel.version, cuda=wheel.cuda, nccl=wheel.nccl)
-    for name in NAMES:
-        extra = "Provides-Extra: dcp\n" if name == "s3torchconnector" else ""
-        stand_ins.wheel(index, name, PINS[name], {f"{name}.py": ""}, extra)
-    stand_ins.wheel(index, "ninja", "1.13.0", {})
-    stand_ins.real_wheels(index, [*(f"{name}=={PINS[name]}" for name in IMPORTED), *BUILDERS])
-    required = [stand_ins.wheel(index, "einops", "0.8.2", {})]
-    stand_ins.requirements(requirements / requirements_of("transformer-engine", engine), required)
-    stand_ins.requirements(requirements / requirements_of("nemo", nemo), stand_ins.nemo(index, nemo))
+    torch, brought = stand_ins.torch_wheel(index, wheel.version, cuda=wheel.cuda, nccl=wheel.nccl)
+    job = [stand_ins.wheel(index, name, PINS[name], {f"{name}.py": ""}) for name in NAMES]
+    job += stand_ins.real_wheels(index, [f"{name}=={PINS[name]}" for name in IMPORTED])
+    tools = [stand_ins.wheel(index, name, "1", {}) for name in ("build", "ninja")]
+    lists = {
+        requirements_of("pytorch", wheel.version): [*brought, *stand_ins.real_wheels(index, BUILDERS[:1])],
+        "build-tools.txt": [*tools, *stand_ins.real_wheels(index, BUILDERS[1:])],
+        "training.txt": [*job, stand_ins.s3_connector(index, PINS["s3torchconnector"])],
+        requirements_of("transformer-engine", engine): [stand_ins.wheel(index, "einops", "0.8.2", {})],
+        requirements_of("nemo", nemo): stand_ins.nemo(index, nemo),
+    }
+    for name, archives in lists.items():
+        stand_ins.requirements(requirements / name, archives)
     return {
         "efa_installers": {"sha256": stand_ins.sha256(installer)},
         "nccl_tests": {"sha256": stand_ins.sha256(tests)},
@@ -433,20 +437,30 @@ def test_nemo_and_transformer_engine_are_in_one_image(built: Yard):
     assert found == [versions.transformer_engine[0].version, versions.nemo[0].version]
 
 
-FAULTY_LISTS = {
-    "another-checksum": ("s/sha256:.\\{8\\}/sha256:00000000/", "DO NOT MATCH THE HASHES"),
-    "a-package-left-out": ("/^transformers/,+1d", "nemo-automodel 0.7.0 requires transformers, which is not installed"),
-}
+PYTORCH_LIST = requirements_of("pytorch", load_versions().pytorch[0].version)
+NEMO_LIST = requirements_of("nemo", load_versions().nemo[0].version)
+OTHER_CHECKSUM = "s/sha256:.\\{8\\}/sha256:00000000/"
 
 
-@pytest.mark.parametrize("name", FAULTY_LISTS)
-def test_a_list_of_nemo_that_is_not_what_is_published_or_not_whole_fails_the_build(built: Yard, name: str):
-    file = built.root / "container/requirements" / requirements_of("nemo", built.nemo["NEMO_VERSION"])
+@pytest.mark.parametrize(
+    ("name", "edit", "says"),
+    [
+        (PYTORCH_LIST, "/^nvidia-cudnn/,+1d", "requires nvidia-cudnn-cu13, which is not installed"),
+        ("build-tools.txt", "/^build==/,+1d", "missing: 'build'"),
+        ("training.txt", OTHER_CHECKSUM, "DO NOT MATCH THE HASHES"),
+        ("training.txt", "/^annotated-types/,+1d", "requires annotated-types, which is not installed"),
+        (NEMO_LIST, OTHER_CHECKSUM, "DO NOT MATCH THE HASHES"),
+        (NEMO_LIST, "/^transformers/,+1d", "requires transformers, which is not installed"),
+    ],
+)
+def test_a_list_that_is_not_what_is_published_or_not_whole_fails_the_build(
+    built: Yard, name: str, edit: str, says: str
+):
+    file = built.root / "container/requirements" / name
     right = file.read_text()
-    edit, says = FAULTY_LISTS[name]
     built.command("sed", "--in-place", edit, str(file))
     try:
-        done = built.image(name, built.arguments["cuda"] | built.nemo)
+        done = built.image("faulty", built.arguments["cuda"] | built.nemo)
     finally:
         file.write_text(right)
     assert done.returncode != 0

@@ -1,14 +1,20 @@
-"""The lists of what add-ons require: made from what uv finds, whole, and beside what the job is pinned to."""
+"""The lists of the image's packages: made from what uv finds, whole, and in the versions that the job is pinned to."""
 
+import hashlib
+import importlib.metadata
 import importlib.util
+import io
 import re
 import sys
+import tarfile
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from trainway.spec.loader import load_versions
-from trainway.spec.versions import REQUIREMENTS, requirements_of
+from trainway.spec.versions import REQUIREMENTS, PyTorch, requirements_of
 
 ROOT = Path(__file__).resolve().parents[2]
 spec = importlib.util.spec_from_file_location("lock", ROOT / "container/lock.py")
@@ -17,12 +23,31 @@ lock = importlib.util.module_from_spec(spec)
 sys.modules["lock"] = lock
 spec.loader.exec_module(lock)
 
-PINS = dict(line.split("==") for line in (ROOT / "constraints.txt").read_text().lower().splitlines() if "==" in line)
+VERSIONS = load_versions()
+REQUIRED, CONSTRAINTS = lock.job()
+PINS: dict[str, str] = {str(canonicalize_name(name)): version for name, version in CONSTRAINTS.items()}
 LISTS = sorted(REQUIREMENTS.iterdir())
+TRAINING, BUILD_TOOLS = REQUIREMENTS / "training.txt", REQUIREMENTS / "build-tools.txt"
+PYTORCH = {release.version: REQUIREMENTS / requirements_of("pytorch", release.version) for release in VERSIONS.pytorch}
+ADD_ONS = [
+    *(REQUIREMENTS / requirements_of("transformer-engine", engine.version) for engine in VERSIONS.transformer_engine),
+    *(REQUIREMENTS / requirements_of("nemo", nemo.version) for nemo in VERSIONS.nemo),
+]
+# What a marker is evaluated for: the image, which this machine need not be like.
+IMAGE = {
+    "implementation_name": "cpython",
+    "os_name": "posix",
+    "platform_machine": "x86_64",
+    "platform_python_implementation": "CPython",
+    "platform_system": "Linux",
+    "python_full_version": f"{VERSIONS.images[0].python}.0",
+    "python_version": VERSIONS.images[0].python,
+    "sys_platform": "linux",
+}
 
 
-def package(version: str, *checksums: str):
-    return lock.Package(version, checksums)
+def package(version: str, *checksums: str, sources: str = ""):
+    return lock.Package(version, checksums, sources)
 
 
 def pins(file: Path) -> dict[str, str]:
@@ -30,11 +55,38 @@ def pins(file: Path) -> dict[str, str]:
     return dict(re.findall(r"^(\S+)==(\S+) \\$", file.read_text(), re.MULTILINE))
 
 
-def test_there_is_a_list_for_every_release_and_no_other():
-    versions = load_versions()
-    names = {requirements_of("transformer-engine", engine.version) for engine in versions.transformer_engine}
-    names |= {requirements_of("nemo", nemo.version) for nemo in versions.nemo}
-    assert {file.name for file in LISTS} == names
+def closure(requirements: list[str]) -> set[str]:
+    """The names of what the requirements bring, as the packages installed here say, but for what PyTorch does."""
+    done: set[tuple[str, frozenset[str]]] = set()
+    waiting = [Requirement(line) for line in requirements]
+    while waiting:
+        requirement = waiting.pop()
+        this = (canonicalize_name(requirement.name), frozenset(requirement.extras))
+        if this[0] == "torch" or this in done:
+            continue
+        done.add(this)
+        for line in importlib.metadata.requires(this[0]) or ():
+            needed = Requirement(line)
+            if needed.marker is None or any(
+                needed.marker.evaluate(IMAGE | {"extra": extra}) for extra in this[1] or {""}
+            ):
+                waiting.append(needed)
+    return {name for name, _ in done}
+
+
+def sources(files: dict[str, str]) -> bytes:
+    """An archive of sources as indexes have it."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz") as tar:
+        for name, content in files.items():
+            entry = tarfile.TarInfo(f"x-1/{name}")
+            entry.size = len(content)
+            tar.addfile(entry, io.BytesIO(content.encode()))
+    return buffer.getvalue()
+
+
+def test_there_is_a_list_for_every_release_and_for_the_job_and_no_other():
+    assert set(LISTS) == {TRAINING, BUILD_TOOLS, *PYTORCH.values(), *ADD_ONS}
 
 
 @pytest.mark.parametrize("file", LISTS, ids=lambda file: file.name)
@@ -45,16 +97,46 @@ def test_every_package_of_a_list_has_a_version_and_a_checksum(file: Path):
         assert re.fullmatch(r"[a-z0-9.-]+==[\w.]+( +--hash=sha256:[0-9a-f]{64})+", entry), entry
 
 
-@pytest.mark.parametrize("file", LISTS, ids=lambda file: file.name)
-def test_the_job_keeps_its_versions_beside_an_add_on(file: Path):
+@pytest.mark.parametrize("pytorch", PYTORCH)
+def test_what_the_job_requires_is_listed_and_nothing_else(pytorch: str):
+    before = pins(PYTORCH[pytorch]).keys() | pins(BUILD_TOOLS).keys()
+    assert {"boto3", "safetensors", "tenacity"} <= pins(TRAINING).keys()
+    assert pins(TRAINING).keys() == closure(REQUIRED) - before, "list them again with `make lock`"
+
+
+def test_an_image_has_the_jobs_packages_in_the_versions_of_a_laptop():
+    assert {name: PINS[name] for name in pins(TRAINING)} == pins(TRAINING), "list them again with `make lock`"
+
+
+@pytest.mark.parametrize("file", [BUILD_TOOLS, *PYTORCH.values(), *ADD_ONS], ids=lambda file: file.name)
+def test_what_a_laptop_has_as_well_has_its_version(file: Path):
     locked = pins(file)
     both = locked.keys() & PINS.keys()
-    assert {"numpy", "pydantic"} <= both
-    assert {name for name in both if locked[name] != PINS[name]} == lock.RELEASED
+    assert both
+    assert {name for name in both if locked[name] != PINS[name]} == (lock.RELEASED if file in ADD_ONS else set())
+
+
+@pytest.mark.parametrize("pytorch", PYTORCH)
+def test_a_package_stands_once_but_for_what_an_add_on_replaces(pytorch: str):
+    """Three lists make an image, and each add-on one more."""
+    job = [pins(file).keys() for file in (PYTORCH[pytorch], BUILD_TOOLS, TRAINING)]
+    assert sum(map(len, job)) == len(set().union(*job))
+    for add_on in ADD_ONS:
+        assert pins(add_on).keys() & set().union(*job) == lock.RELEASED
+
+
+@pytest.mark.parametrize("pytorch", VERSIONS.pytorch, ids=lambda pytorch: pytorch.version)
+def test_the_matrix_has_the_nccl_that_pytorch_brings(pytorch: PyTorch):
+    assert pins(PYTORCH[pytorch.version])["nvidia-nccl-cu13"] == pytorch.nccl
+
+
+def test_what_builds_sources_is_there_before_them():
+    assert "setuptools" in set.intersection(*(set(pins(file)) for file in PYTORCH.values()))
+    assert {"ninja", "packaging", "wheel"} <= pins(BUILD_TOOLS).keys()
 
 
 def test_add_ons_have_what_they_share_in_one_version():
-    first, second = map(pins, LISTS)
+    first, second = map(pins, ADD_ONS)
     both = first.keys() & second.keys()
     assert "einops" in both
     assert {name for name in both if first[name] != second[name]} == set()
@@ -62,28 +144,58 @@ def test_add_ons_have_what_they_share_in_one_version():
 
 def test_neither_pytorch_nor_what_the_matrix_has_a_checksum_of_is_in_a_list():
     named = {name for file in LISTS for name in pins(file)}
-    assert not named & {"torch", "transformer-engine", "transformer-engine-cu13", "transformer-engine-torch"}
+    assert not named & {"pip", "torch", "transformer-engine", "transformer-engine-cu13", "transformer-engine-torch"}
 
 
 def test_a_lock_file_is_read_by_names_versions_and_wheels():
     wheels = [{"hashes": {"sha256": "b"}}, {"hashes": {"sha256": "a"}}]
-    read = lock.parsed({"packages": [{"name": "x", "version": "1", "wheels": wheels}, {"name": "y", "version": "2"}]})
-    assert read == {"x": package("1", "a", "b"), "y": package("2")}
+    sdist = {"url": "https://example.org/x.tar.gz", "hashes": {"sha256": "c"}}
+    read = lock.parsed({"packages": [{"name": "x", "version": "1", "wheels": wheels, "sdist": sdist}]})
+    assert read == {"x": package("1", "a", "b")}
 
 
-def test_what_comes_with_pytorch_is_left_to_it():
-    one, two = {"x": package("1", "a"), "cuda": package("1", "b")}, {"x": package("1", "a"), "cuda": package("2", "c")}
-    assert lock.common([one, two], {"cuda"}) == {"x": package("1", "a")}
+def test_a_package_without_a_wheel_is_read_by_its_sources():
+    sdist = {"url": "https://example.org/y.tar.gz", "hashes": {"sha256": "c"}}
+    read = lock.parsed({"packages": [{"name": "y", "version": "2", "sdist": sdist}]})
+    assert read == {"y": package("2", "c", sources="https://example.org/y.tar.gz")}
 
 
-def test_a_package_that_nothing_brings_must_be_the_same_for_every_combination():
+def test_what_an_image_has_already_is_left_out_and_another_version_of_it_is_not():
+    there = {"x": package("1", "a"), "y": package("1", "b")}
+    resolution = {"x": package("1", "a"), "y": package("2", "c"), "z": package("1", "d")}
+    assert lock.besides(resolution, there, {"z": package("1", "d")}) == {"y": package("2", "c")}
+
+
+def test_a_list_of_several_combinations_has_what_is_in_any_of_them():
+    one, two = {"y": package("1", "a")}, {"x": package("1", "b"), "y": package("1", "a")}
+    assert list(lock.common([one, two]).items()) == [("x", package("1", "b")), ("y", package("1", "a"))]
+
+
+def test_a_package_must_be_the_same_for_every_combination():
     with pytest.raises(ValueError, match="differs between combinations: x"):
-        lock.common([{"x": package("1", "a")}, {"x": package("2", "b")}], {"cuda"})
+        lock.common([{"x": package("1", "a")}, {"x": package("2", "b")}])
 
 
-def test_a_package_without_a_wheel_is_refused():
-    with pytest.raises(ValueError, match="no wheel: x"):
-        lock.common([{"x": package("1")}], ())
+@pytest.mark.parametrize(
+    ("files", "found"),
+    [
+        ({"pyproject.toml": '[build-system]\nrequires = ["build", "setuptools"]\n'}, ["build", "setuptools"]),
+        ({"pyproject.toml": "[project]\n"}, ["setuptools"]),
+        ({"setup.py": "", "vendored/pyproject.toml": '[build-system]\nrequires = ["flit"]\n'}, ["setuptools"]),
+    ],
+)
+def test_sources_say_what_they_are_built_with(files: dict[str, str], found: list[str]):
+    assert lock.declared(sources(files)) == found
+
+
+def test_what_sources_are_built_with_is_read_from_the_archive_of_the_checksum(tmp_path: Path):
+    archive = tmp_path / "x-1.tar.gz"
+    archive.write_bytes(sources({"pyproject.toml": '[build-system]\nrequires = ["build"]\n'}))
+    right = package("1", hashlib.sha256(archive.read_bytes()).hexdigest(), sources=archive.as_uri())
+    assert lock.tools({"x": right, "y": package("1", "a")}) == ["build"]
+    assert lock.tools({"transformer-engine-torch": right}) == ["build", "ninja", "wheel"]
+    with pytest.raises(ValueError, match="another checksum"):
+        lock.tools({"x": package("1", "0" * 64, sources=archive.as_uri())})
 
 
 def test_a_list_is_what_pip_takes():
@@ -94,8 +206,7 @@ def test_a_list_is_what_pip_takes():
     ]
 
 
-def test_what_is_resolved_beside_the_job_has_its_versions_less_what_an_add_on_cannot_take():
-    required, kept = lock.job()
-    assert "tensorboard" in required
-    assert f"numpy=={PINS['numpy']}" in kept
-    assert not [pin for pin in kept if pin.startswith(("torch==", "protobuf=="))]
+def test_the_job_is_resolved_in_the_versions_that_it_is_pinned_to():
+    assert "tensorboard" in REQUIRED
+    assert CONSTRAINTS.keys() >= {"numpy", *lock.RELEASED}
+    assert "torch" not in CONSTRAINTS

@@ -36,8 +36,7 @@ fi
 
 @pytest.fixture
 def supply(aws):
-    for file in ("constraints.txt", "pyproject.toml"):
-        shutil.copy(ROOT / file, aws.root / file)
+    shutil.copy(ROOT / "pyproject.toml", aws.root / "pyproject.toml")
     aws.stand_in("aws", SSM + ECR)
     aws.stand_in("uname", "echo Linux x86_64\n")
     # A checkout has none; the deploy's bundle has this one.

@@ -19,7 +19,7 @@ from trainway.spec.fields import Matches, Section
 from trainway.spec.problems import KeyPath
 
 VERSIONS_FILE: Final = Path(__file__).resolve().parents[2] / "container" / "versions.yaml"
-# What add-ons require, in a file a release, named as `requirements_of` says.
+# What PyTorch and add-ons require, in a file a release, named as `requirements_of` says.
 REQUIREMENTS: Final = VERSIONS_FILE.parent / "requirements"
 
 PinnedImage = Annotated[
@@ -272,20 +272,22 @@ def nemo_takes_the_transformer_engine(versions: Versions) -> Iterator[Breach]:
             yield ("combinations", index, "nemo"), reason, "name another NeMo, or a newer Transformer Engine"
 
 
-def requirements_of(add_on: str, version: str) -> str:
-    """The name of the file with what an add-on's release requires."""
-    return f"{add_on}-{version}.txt"
+def requirements_of(what: str, version: str) -> str:
+    """The name of the file with what a release requires, of PyTorch or of an add-on."""
+    return f"{what}-{version}.txt"
 
 
 def requirements_are_listed(versions: Versions, listed: Collection[str]) -> Iterator[Breach]:
-    """What an add-on requires is in one of the files that are listed: without it, the image's build would end late."""
-    remedy = "python container/lock.py writes it"
-    for index, engine in enumerate(versions.transformer_engine):
-        if requirements_of("transformer-engine", engine.version) not in listed:
-            yield ("transformer_engine", index, "version"), "container/requirements has no list for it", remedy
-    for index, nemo in enumerate(versions.nemo):
-        if requirements_of("nemo", nemo.version) not in listed:
-            yield ("nemo", index, "version"), "container/requirements has no list for it", remedy
+    """What a release requires is in one of the files that are listed: without it, the image's build would end late."""
+    releases: dict[str, Iterable[_Versioned]] = {
+        "pytorch": versions.pytorch,
+        "transformer_engine": versions.transformer_engine,
+        "nemo": versions.nemo,
+    }
+    for key, entries in releases.items():
+        for index, each in enumerate(entries):
+            if requirements_of(key.replace("_", "-"), each.version) not in listed:
+                yield (key, index, "version"), "container/requirements has no list for it", "`make lock` writes it"
 
 
 VERSION_RULES: Final[tuple[Callable[[Versions], Iterator[Breach]], ...]] = (
