@@ -28,6 +28,7 @@ from trainway.launch.targets import target_named
 from trainway.spec.catalogue import load_catalogue
 from trainway.spec.errors import usage_error
 from trainway.spec.loader import load, load_platform
+from trainway.spec.platform import Platform
 
 _UNFINISHED = (Phase.QUEUED, Phase.STARTING, Phase.RUNNING)
 
@@ -85,6 +86,7 @@ def start_on_platform(
     """
     catalogue = load_catalogue()
     platform = load_platform(platform_file)
+    _check_target(target, platform)
     requests = prepare(points, platform, catalogue, run=run, group=group, until_step=until_step)
     location = None
     if code is not None:
@@ -101,6 +103,16 @@ def start_on_platform(
         nodes = {"count": request.allocation.nodes, "instance_type": request.allocation.group.instance_type}
         record_submission(directory, target, handle, recorded, nodes)
         print(request.run)
+
+
+def _check_target(target: str, platform: Platform) -> None:
+    own = "kubernetes" if platform.orchestrator.is_kubernetes else "slurm"
+    if target not in (own, "sagemaker"):
+        raise usage_error(
+            f"{platform.name} takes no jobs of the target {target}",
+            why=f"its orchestrator is {platform.orchestrator.value}",
+            fix=f"launch with --target {own}",
+        )
 
 
 def resume(name: str) -> int:

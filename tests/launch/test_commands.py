@@ -1,0 +1,179 @@
+"""The commands as a person types them: an emulated SSM has the hand-off, the real kubectl speaks to an API server."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import boto3
+import pytest
+import yaml
+
+from tests.launch.conftest import write_job
+from tests.launch.kubernetes.platforms import hand_off_of
+from tests.launch.kubernetes.stand_in_api import Api, serving
+from tests.manifests.platforms import platform_of
+from trainway.emulator import Emulator, running
+from trainway.launch.kubernetes.context import eks_arn
+from trainway.spec.handoff import BuiltImage, image_parameter_name, parameter_name
+from trainway.spec.platform import Platform
+
+ROOT = Path(__file__).parents[2]
+_GROUPS = [{"name": "train", "instance_type": "p5.48xlarge", "count": 2, "max_count": 4}]
+_TEAM = {"name": "research", "guarantee": {"p5.48xlarge": 2}}
+EKS = platform_of(name="eks", orchestrator="eks", node_groups=_GROUPS, teams=[_TEAM])
+SLURM = platform_of(
+    name="slurm", orchestrator="hyperpod-slurm", node_groups=_GROUPS, teams=[_TEAM | {"users": ["ada"]}]
+)
+COMMAND = "torchrun -m training.train"
+Trainway = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture(scope="module")
+def emulator() -> Iterator[Emulator]:
+    with running() as started:
+        yield started
+
+
+@pytest.fixture
+def api() -> Iterator[Api]:
+    with serving() as started:
+        yield started
+
+
+@pytest.fixture
+def trainway(tmp_path: Path, emulator: Emulator, api: Api, monkeypatch: pytest.MonkeyPatch) -> Trainway:
+    """Runs `trainway` in a directory of its own, on two platforms that were deployed."""
+    environment = {
+        **emulator.child_environment(),
+        "KUBECONFIG": str(api.kubeconfig(tmp_path / "kubeconfig", eks_arn(hand_off_of(EKS)))),
+        "KUBECACHEDIR": str(tmp_path / "cache"),
+        "PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin",
+        "COLUMNS": "200",
+    }
+    for name, value in emulator.environment().items():
+        monkeypatch.setenv(name, value)
+    for platform in (EKS, SLURM):
+        (tmp_path / f"{platform.name}.yaml").write_text(platform.model_dump_json(exclude_defaults=True))
+        _deploy(platform)
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "trainway.cli", *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path, env=environment)
+
+    return run
+
+
+def _deploy(platform: Platform) -> None:
+    hand_off = hand_off_of(platform)
+    pinned = f"{hand_off.image_uri.partition(':')[0]}@sha256:{64 * '0'}"
+    ssm = boto3.client("ssm", region_name=platform.region)
+    written = {
+        parameter_name(platform.name): hand_off.model_dump_json(),
+        image_parameter_name(platform.name): BuiltImage(uri=hand_off.image_uri, pinned=pinned).model_dump_json(),
+    }
+    for name, value in written.items():
+        ssm.put_parameter(Name=name, Type="String", Value=value, Overwrite=True)
+
+
+@pytest.fixture
+def job_file(tmp_path: Path) -> Path:
+    return write_job(tmp_path, nodes=2, batch={"global": 64, "micro": 1}, team="research")
+
+
+def test_one_job_file_is_one_command_on_every_target(trainway: Trainway, job_file: Path, tmp_path: Path) -> None:
+    here = write_job(tmp_path, data={"train": "s3://corpus/small"}, checkpoint={"location": "s3://corpus/ckpt"})
+    local = trainway("launch", str(here), "--dry-run")
+    job_file = write_job(tmp_path, nodes=2, batch={"global": 64, "micro": 1}, team="research")
+    on_kubernetes = trainway("launch", str(job_file), "--target=kubernetes", "--platform=eks.yaml", "--dry-run")
+    under_slurm = trainway("launch", str(job_file), "--target=slurm", "--platform=slurm.yaml", "--dry-run")
+    for said in (local, on_kubernetes, under_slurm):
+        assert said.returncode == 0, said.stderr
+    [job] = [each for each in yaml.safe_load_all(on_kubernetes.stdout) if each["kind"] == "TrainJob"]
+    assert " ".join(job["spec"]["trainer"]["command"]) == COMMAND
+    assert f"command=({COMMAND})" in under_slurm.stdout.splitlines()
+    assert local.stdout.strip().endswith(COMMAND)
+    assert not (tmp_path / "runs").exists(), "nothing was launched"
+
+
+def test_a_run_is_launched_seen_followed_and_stopped(trainway: Trainway, job_file: Path, api: Api) -> None:
+    launched = trainway("launch", str(job_file), "--target=kubernetes", "--platform=eks.yaml", "--group=train")
+    assert launched.returncode == 0, launched.stderr
+    run = launched.stdout.strip()
+    assert ("trainjobs", run) in api.objects and ("configmaps", run) in api.objects
+    [row] = json.loads(trainway("status", "--json").stdout)
+    assert (row["run"], row["target"], row["phase"]) == (run, "kubernetes", "starting")
+    assert run in trainway("status", run).stdout
+    logs = trainway("logs", run)
+    assert logs.returncode == 2 and "fix:" in logs.stderr, "it has no pods yet"
+
+    again = trainway("resume", run)
+    assert again.returncode == 2 and "it is starting" in again.stderr and f"trainway stop {run}" in again.stderr
+    assert trainway("stop", run).returncode == 0
+    assert ("trainjobs", run) not in api.objects
+    [row] = json.loads(trainway("status", "--json").stdout)
+    assert row["phase"] == "gone"
+
+    assert trainway("resume", run).stdout.strip() == run, "under its own name, so that it finds its checkpoints"
+    assert ("trainjobs", run) in api.objects
+
+
+def test_a_sweep_is_submitted_whole_or_not_at_all(trainway: Trainway, job_file: Path, api: Api, tmp_path: Path) -> None:
+    launch = ("launch", str(job_file), "--target=kubernetes", "--platform=eks.yaml")
+    refused = trainway(*launch, "--sweep=nodes=2,5")
+    assert refused.returncode == 2 and "asks for 5 nodes" in refused.stderr
+    assert not [name for kind, name in api.objects if kind == "trainjobs"]
+    launched = trainway(*launch, "--sweep=seed=0,1", "--sweep=optimizer.learning_rate=1e-4,1e-3")
+    assert launched.returncode == 0, launched.stderr
+    runs = launched.stdout.split()
+    assert len(runs) == 4 and sorted(name for kind, name in api.objects if kind == "trainjobs") == sorted(runs)
+    rates = {yaml.safe_load((tmp_path / "runs" / run / "job.yaml").read_text())["seed"] for run in runs}
+    assert rates == {0, 1}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "changes", "why"),
+    [
+        (("--platform=absent.yaml",), {}, "absent.yaml"),
+        (("--platform=elsewhere.yaml",), {}, "no platform of the name elsewhere is deployed there"),
+        (("--platform=eks.yaml",), {"nodes": 5}, "train, has at most 4"),
+        (("--platform=eks.yaml",), {"parallel": {"tp": 3}}, "tp is 3, which does not divide the 16 ranks"),
+        (("--platform=eks.yaml",), {"team": "marketing"}, "eks has no such team"),
+        (("--platform=eks.yaml", "--borrow"), {}, "--borrow says nothing to the target kubernetes"),
+        (("--platform=slurm.yaml",), {}, "its orchestrator is hyperpod-slurm"),
+        (("--platform=eks.yaml", "--code=nowhere"), {}, "there is no such directory"),
+        (("--platform=eks.yaml", "--kind=HyperPodPyTorchJob"), {}, "is not HyperPod"),
+    ],
+)
+def test_what_cannot_run_is_refused_in_a_sentence_and_nothing_is_submitted(
+    arguments: tuple[str, ...], changes: dict[str, object], why: str, trainway: Trainway, api: Api, tmp_path: Path
+) -> None:
+    (tmp_path / "elsewhere.yaml").write_text((tmp_path / "eks.yaml").read_text().replace('"eks"', '"elsewhere"', 1))
+    job_file = write_job(tmp_path, **{"nodes": 2, "batch": {"global": 64, "micro": 1}, "team": "research", **changes})
+    said = trainway("launch", str(job_file), "--target=kubernetes", *arguments)
+    assert said.returncode == 2
+    assert re.sub(r"\s+", " ", why) in re.sub(r"\s+", " ", said.stderr)
+    assert "Traceback" not in said.stderr and "fix:" in said.stderr
+    assert not api.objects
+
+
+def test_a_probe_is_rendered_for_the_platforms_own_target(trainway: Trainway) -> None:
+    said = trainway("verify", "train", "--nodes=2", "--team=research", "--platform=eks.yaml", "--dry-run")
+    assert said.returncode == 0, said.stderr
+    [job] = [each for each in yaml.safe_load_all(said.stdout) if each["kind"] == "TrainJob"]
+    assert job["spec"]["trainer"]["numNodes"] == 2
+    under_slurm = trainway(
+        "verify", "--team=research", "--platform=slurm.yaml", "--environment=/fsx/envs/ada", "--dry-run"
+    )
+    assert "source /fsx/envs/ada/bin/activate" in under_slurm.stdout, under_slurm.stderr
+
+
+def test_a_directory_of_logs_is_explained(trainway: Trainway) -> None:
+    captured = ROOT / "tests/explain/failures/gpu-memory"
+    said = trainway("explain", str(captured))
+    assert said.returncode == 0 and said.stdout.startswith("cause:"), said.stderr
+    assert json.loads(trainway("explain", str(captured), "--json").stdout)
