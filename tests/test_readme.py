@@ -48,7 +48,9 @@ def test_every_command_is_understood(command: str, tmp_path: Path) -> None:
     )
     if arguments[0] == "report":
         assert "there is no such" in ran.stderr or "no run" in ran.stderr or "why:" in ran.stderr
-    elif arguments[0] == "launch":
+    elif arguments[0] in ("logs", "stop", "explain"):
+        assert "there is no run" in ran.stderr
+    elif arguments[0] in ("launch", "verify"):
         assert "hand-off" in ran.stderr  # understood as far as one can be without a deployed platform
     elif arguments[0] == "adopt":
         assert "cannot be looked at" in ran.stderr  # nor without an account

@@ -25,7 +25,7 @@ from pathlib import Path
 SUITE, PYTHON = "bookworm", "3.11"
 PACKAGES = "binutils,make,python3,python3-venv"
 # What the base stage installs, as far as the base lacks it: nothing is compiled with these here.
-INSTALLED = ("ca-certificates", "g++", "gcc", "libc6-dev", "python3-dev")
+INSTALLED = ("ca-certificates", "g++", "gcc", "libc6-dev", "openssh-client", "openssh-server", "python3-dev")
 
 INSTALLER = """\
 #!/bin/bash
