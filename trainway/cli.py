@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from trainway.commands import diagnosing, launching, watching
+from trainway.commands import diagnosing, launching, watching, workspaces
 from trainway.commands.launching import DEFAULT_PLATFORM, PlatformFile
 from trainway.spec.errors import UsageError, usage_error
 
@@ -154,6 +154,7 @@ app.command()(watching.shell)
 app.command()(diagnosing.explain)
 app.command()(diagnosing.verify)
 app.command()(launching.sync)
+app.add_typer(workspaces.app, name="workspace")
 
 
 @app.command()

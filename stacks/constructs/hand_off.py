@@ -6,6 +6,7 @@ import aws_cdk as cdk
 from aws_cdk import aws_ssm as ssm
 from constructs import Construct
 
+from stacks.constructs.training_jobs import training_jobs
 from stacks.foundation import Foundation
 from trainway.manifests.device_claims import claims_of_a_node
 from trainway.manifests.queue_labels import queue_labels
@@ -49,7 +50,10 @@ def write_hand_off(
         ),
         node_groups=tuple(_nodes(foundation, group) for group in platform.node_groups),
         teams=tuple(team.name for team in platform.teams),
+        training_jobs=training_jobs(scope, foundation) if platform.iam.training_jobs else None,
     )
+    # Most platforms have no training jobs, and say nothing of them.
+    absent = set() if document.training_jobs else {"training_jobs"}
     name = handoff.parameter_name(platform.name)
     ssm.CfnParameter(
         scope,
@@ -59,7 +63,7 @@ def write_hand_off(
         # A standard parameter holds 4 KiB; a platform with many node groups says more.
         tier="Intelligent-Tiering",
         description="Written by the deploy, read by `trainway launch`.",
-        value=cdk.Stack.of(scope).to_json_string(document.model_dump(mode="json")),
+        value=cdk.Stack.of(scope).to_json_string(document.model_dump(mode="json", exclude=absent)),
     )
     cdk.CfnOutput(scope, "HandOffParameter", value=name, description="The SSM parameter that launchers read")
 

@@ -33,6 +33,15 @@ def service(name: str) -> iam.ServicePrincipal:
     return iam.ServicePrincipal(f"{name}.amazonaws.com", conditions=for_us)
 
 
+def training_jobs() -> iam.ServicePrincipal:
+    """SageMaker, for a training job of this account: for those it says so, unlike for HyperPod's nodes.
+
+    https://docs.aws.amazon.com/sagemaker/latest/dg/security-confused-deputy-prevention.html (read 2026-11-21)
+    """
+    for_us = {"StringEquals": {"aws:SourceAccount": cdk.Aws.ACCOUNT_ID}}
+    return iam.ServicePrincipal("sagemaker.amazonaws.com", conditions=for_us)
+
+
 def pods(*, cluster_arn: str, service_account: str, namespaces: Sequence[str]) -> iam.SessionTagsPrincipal:
     """The pods of one service account in some namespaces of one cluster, by EKS Pod Identity.
 

@@ -19,13 +19,13 @@ from tests.launch.kubernetes.stand_in_api import Api, serving
 from tests.manifests.platforms import platform_of
 from trainway.emulator import Emulator, running
 from trainway.launch.kubernetes.context import eks_arn
-from trainway.spec.handoff import BuiltImage, image_parameter_name, parameter_name
+from trainway.spec.handoff import BuiltImage, TrainingJobs, image_parameter_name, parameter_name
 from trainway.spec.platform import Platform
 
 ROOT = Path(__file__).parents[2]
 _GROUPS = [{"name": "train", "instance_type": "p5.48xlarge", "count": 2, "max_count": 4}]
 _TEAM = {"name": "research", "guarantee": {"p5.48xlarge": 2}}
-EKS = platform_of(name="eks", orchestrator="eks", node_groups=_GROUPS, teams=[_TEAM])
+EKS = platform_of(name="eks", orchestrator="eks", node_groups=_GROUPS, teams=[_TEAM], iam={"training_jobs": True})
 SLURM = platform_of(
     name="slurm", orchestrator="hyperpod-slurm", node_groups=_GROUPS, teams=[_TEAM | {"users": ["ada"]}]
 )
@@ -69,7 +69,10 @@ def trainway(tmp_path: Path, emulator: Emulator, api: Api, monkeypatch: pytest.M
 
 
 def _deploy(platform: Platform) -> None:
-    hand_off = hand_off_of(platform)
+    training_jobs = TrainingJobs(
+        role_arn="arn:aws:iam::111122223333:role/jobs", subnet_ids={"train": "subnet-0"}, security_group_ids=("sg-0",)
+    )
+    hand_off = hand_off_of(platform, training_jobs=training_jobs)
     pinned = f"{hand_off.image_uri.partition(':')[0]}@sha256:{64 * '0'}"
     ssm = boto3.client("ssm", region_name=platform.region)
     written = {
@@ -86,17 +89,29 @@ def job_file(tmp_path: Path) -> Path:
 
 
 def test_one_job_file_is_one_command_on_every_target(trainway: Trainway, job_file: Path, tmp_path: Path) -> None:
+    (tmp_path / "mirrored").mkdir()
+    mirrored = write_job(
+        tmp_path / "mirrored",
+        nodes=2,
+        batch={"global": 64, "micro": 1},
+        team="research",
+        data={"train": "s3:/corpus/small"},
+    )
     here = write_job(tmp_path, data={"train": "s3://corpus/small"}, checkpoint={"location": "s3://corpus/ckpt"})
     local = trainway("launch", str(here), "--dry-run")
     job_file = write_job(tmp_path, nodes=2, batch={"global": 64, "micro": 1}, team="research")
     on_kubernetes = trainway("launch", str(job_file), "--target=kubernetes", "--platform=eks.yaml", "--dry-run")
     under_slurm = trainway("launch", str(job_file), "--target=slurm", "--platform=slurm.yaml", "--dry-run")
-    for said in (local, on_kubernetes, under_slurm):
+    on_sagemaker = trainway(
+        *("launch", str(mirrored), "--target=sagemaker", "--platform=eks.yaml", "--group=train", "--dry-run")
+    )
+    for said in (local, on_kubernetes, under_slurm, on_sagemaker):
         assert said.returncode == 0, said.stderr
     [job] = [each for each in yaml.safe_load_all(on_kubernetes.stdout) if each["kind"] == "TrainJob"]
     assert " ".join(job["spec"]["trainer"]["command"]) == COMMAND
     assert f"command=({COMMAND})" in under_slurm.stdout.splitlines()
     assert local.stdout.strip().endswith(COMMAND)
+    assert " ".join(json.loads(on_sagemaker.stdout)["AlgorithmSpecification"]["ContainerArguments"]).endswith(COMMAND)
     assert not (tmp_path / "runs").exists(), "nothing was launched"
 
 

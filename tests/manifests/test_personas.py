@@ -84,13 +84,17 @@ def test_member_deletes_a_pod_that_hangs() -> None:
     assert member_may("delete", "/pods")
 
 
+def test_member_reaches_a_workspace() -> None:
+    for resource in ("batch/jobs", "/secrets", "/pods/portforward"):
+        assert all(member_may(verb, resource) for verb in ("create", "get"))
+
+
 @pytest.mark.parametrize(
     ("verb", "resource"),
     [
         ("create", "/pods"),
         ("create", "/pods/exec"),
         ("get", "/pods/exec"),
-        ("create", "/pods/portforward"),
         ("patch", "/pods/ephemeralcontainers"),
         ("create", "/serviceaccounts/token"),
         ("patch", "/resourcequotas"),

@@ -113,7 +113,9 @@ def test_a_checkpoint_that_cannot_be_written_ends_all_ranks_with_one_message(
 ) -> None:
     (tmp_path / "checkpoints").mkdir()
     (tmp_path / "checkpoints/step-00000004").write_text("in the way")
-    run = launch(job | {"steps": 1000, "checkpoint": job["checkpoint"] | {"keep": 1}}, 2)
+    # torchrun looks seldom, so that it sees both ranks' own ends and does not end one for the other's sake.
+    document = job | {"steps": 1000, "checkpoint": job["checkpoint"] | {"keep": 1}}
+    run = launch(document, 2, PET_MONITOR_INTERVAL="5")
     output, _ = run.process.communicate(timeout=180)
     assert run.process.returncode != 0
     assert output.count("checkpoints/step-00000004: the checkpoint cannot be written: ") == 1

@@ -15,13 +15,16 @@ PlatformFile = Annotated[Path, typer.Option("--platform", help="The platform fil
 _HERE = "On this machine"
 _SLURM = "Under Slurm"
 _KUBERNETES = "On Kubernetes"
+_SAGEMAKER = "On SageMaker"
 _PLATFORM = "On a platform"
 
 
 def launch(
     context: typer.Context,
     job_file: Annotated[Path, typer.Argument(metavar="JOB", help="A job file.")],
-    target: Annotated[Literal["local", "slurm", "kubernetes"], typer.Option(help="Where to run it.")] = "local",
+    target: Annotated[
+        Literal["local", "slurm", "kubernetes", "sagemaker"], typer.Option(help="Where to run it.")
+    ] = "local",
     platform_file: PlatformFile = DEFAULT_PLATFORM,
     run: Annotated[
         str | None, typer.Option(help="Directory of a local run, or name of another; one that exists goes on.")
@@ -46,7 +49,9 @@ def launch(
     ] = False,
     time_limit: Annotated[
         int | None,
-        typer.Option(min=1, metavar="MINUTES", help="When it saves itself and ends.", rich_help_panel=_SLURM),
+        typer.Option(
+            min=1, metavar="MINUTES", help="When it saves itself and ends; on SageMaker too.", rich_help_panel=_SLURM
+        ),
     ] = None,
     environment: Annotated[
         str | None,
@@ -81,6 +86,39 @@ def launch(
     loss_above: Annotated[
         int | None, typer.Option(min=1, help="Of the same: five higher losses.", rich_help_panel=_KUBERNETES)
     ] = None,
+    data: Annotated[
+        Literal["s3", "fast-file", "file", "fsx"],
+        typer.Option(help="From where it reads its tokens.", rich_help_panel=_SAGEMAKER),
+    ] = "s3",
+    spot: Annotated[
+        bool, typer.Option("--spot", help="On nodes that may be taken back.", rich_help_panel=_SAGEMAKER)
+    ] = False,
+    wait: Annotated[
+        int | None, typer.Option(metavar="MINUTES", help="How long it waits for nodes.", rich_help_panel=_SAGEMAKER)
+    ] = None,
+    retries: Annotated[
+        int, typer.Option(help="Starts after an error of SageMaker's own.", rich_help_panel=_SAGEMAKER)
+    ] = 3,
+    keep_warm: Annotated[
+        int,
+        typer.Option(metavar="MINUTES", help="How long its nodes wait for the next job.", rich_help_panel=_SAGEMAKER),
+    ] = 0,
+    training_plan: Annotated[
+        str | None, typer.Option(metavar="ARN", help="A plan whose nodes it uses.", rich_help_panel=_SAGEMAKER)
+    ] = None,
+    volume_gb: Annotated[int | None, typer.Option(help="Each node's disk.", rich_help_panel=_SAGEMAKER)] = None,
+    volume_key: Annotated[
+        str | None, typer.Option(metavar="ARN", help="The KMS key of that.", rich_help_panel=_SAGEMAKER)
+    ] = None,
+    encrypt_traffic: Annotated[
+        bool, typer.Option("--encrypt-traffic", help="Between nodes; slower.", rich_help_panel=_SAGEMAKER)
+    ] = False,
+    check_nodes: Annotated[
+        bool, typer.Option(help="Whether GPUs and network are tested first.", rich_help_panel=_SAGEMAKER)
+    ] = True,
+    shell: Annotated[
+        bool, typer.Option("--shell", help="Let `trainway shell` open some.", rich_help_panel=_SAGEMAKER)
+    ] = False,
 ) -> None:
     """Run a training job, on this machine or on a platform."""
     from trainway.launch.start import points_of, start_here, start_on_platform
@@ -98,9 +136,23 @@ def launch(
             "slow_step_seconds": slow_step_seconds,
             "loss_above": loss_above,
         },
+        "sagemaker": {
+            "data": data,
+            "time_limit": time_limit,
+            "spot": spot,
+            "wait": wait,
+            "retries": retries,
+            "keep_warm": keep_warm,
+            "training_plan": training_plan,
+            "volume_gb": volume_gb,
+            "volume_key": volume_key,
+            "encrypt_traffic": encrypt_traffic,
+            "check_nodes": check_nodes,
+            "shell": shell,
+        },
     }
     options = of_target.pop(target)
-    others = {option for each in of_target.values() for option in each}
+    others = {option for each in of_target.values() for option in each} - set(options)
     _refuse(context, others | (set(on_platform) if target == "local" else set()), target)
     points = points_of(job_file, sweep or [])
     if run is not None and len(points) > 1:

@@ -15,6 +15,7 @@ from trainway.spec.catalogue import Catalogue
 
 if TYPE_CHECKING:
     from trainway.launch.kubernetes import KubernetesOptions
+    from trainway.launch.sagemaker import SageMakerOptions
     from trainway.launch.slurm import SlurmOptions
 
 
@@ -31,6 +32,10 @@ def render(request: Request, catalogue: Catalogue, target: str, options: Mapping
         from trainway.launch.slurm import render_script
 
         return render_script(request, catalogue, _slurm_options(options, code))
+    if target == "sagemaker":
+        from trainway.launch.sagemaker import as_json, render_request
+
+        return as_json(render_request(request, catalogue, _sagemaker_options(options, code)))
     from trainway.launch.kubernetes import as_yaml, render_documents
 
     return as_yaml(render_documents(request, catalogue, _kubernetes_options(options, code)))
@@ -42,6 +47,10 @@ def submit(request: Request, catalogue: Catalogue, target: str, options: Mapping
         from trainway.launch import slurm
 
         return slurm.submit(request, catalogue, _slurm_options(options, code))
+    if target == "sagemaker":
+        from trainway.launch import sagemaker
+
+        return sagemaker.submit(request, catalogue, _sagemaker_options(options, code))
     from trainway.launch import kubernetes
 
     documents = kubernetes.render_documents(request, catalogue, _kubernetes_options(options, code))
@@ -59,6 +68,13 @@ def _slurm_options(options: Mapping[str, Any], code: str | None) -> SlurmOptions
         user=options["user"],
         code=code,
     )
+
+
+def _sagemaker_options(options: Mapping[str, Any], code: str | None) -> SageMakerOptions:
+    from trainway.launch.sagemaker import SageMakerOptions
+
+    named = {"time_limit": "time_limit_minutes", "wait": "wait_minutes", "keep_warm": "warm_minutes"}
+    return SageMakerOptions(**{named.get(name, name): value for name, value in options.items()}, code=code)
 
 
 def _kubernetes_options(options: Mapping[str, Any], code: str | None) -> KubernetesOptions:

@@ -93,12 +93,16 @@ def team_members(platform: Platform, team: Team) -> list[dict[str, Any]]:
     """Launch, watch, debug and delete jobs in the team's namespace.
 
     No pods of their own, which belong to a job and its queue; to delete one restarts it. No exec: what is typed into a
-    container leaves no trace in the job's record. And no roles.
+    container leaves no trace in the job's record. And no roles. They forward ports of pods, which is how a workspace is
+    reached.
     """
     rules = [
         *(_rule([group], [plural], WRITE) for group, plural in job_kinds(platform)),
         _rule([""], ["configmaps", "secrets"], WRITE),
         _rule([""], ["pods"], ["delete"]),
+        # `get` over WebSockets, which from Kubernetes 1.35 on needs `create` too:
+        # https://github.com/kubernetes/kubernetes/pull/134577 (read 2026-11-21)
+        _rule([""], ["pods/portforward"], ["create", "get"]),
         _rule([""], [resource for resource in CORE if resource not in COMMON[""]], READ),
         _rule(["trainer.kubeflow.org"], ["trainingruntimes"], READ),
         _rule(["jobset.x-k8s.io"], ["jobsets"], READ),

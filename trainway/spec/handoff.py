@@ -81,6 +81,17 @@ class Nodes(_Part):
     runtime: str | None = None
 
 
+class TrainingJobs(_Part):
+    """What SageMaker runs training jobs with, beside the cluster: their role, and where in the VPC they are.
+
+    `subnet_ids` has the subnet of each node group, by the group's name.
+    """
+
+    role_arn: str
+    subnet_ids: Mapping[str, str]
+    security_group_ids: tuple[str, ...]
+
+
 class HandOff(_Part):
     """Everything a launcher needs to know about a deployed platform.
 
@@ -100,6 +111,7 @@ class HandOff(_Part):
     cluster: Cluster
     node_groups: tuple[Nodes, ...]
     teams: tuple[str, ...]
+    training_jobs: TrainingJobs | None = None
 
 
 class BuiltImage(_Part):

@@ -18,7 +18,8 @@ import yaml
 
 # By group and version, what is there: plural, kind. A cluster of the platform's, with Trainer and Kueue.
 GROUPS: dict[str, list[tuple[str, str]]] = {
-    "v1": [("configmaps", "ConfigMap"), ("pods", "Pod")],
+    "v1": [("configmaps", "ConfigMap"), ("pods", "Pod"), ("secrets", "Secret")],
+    "batch/v1": [("jobs", "Job")],
     "trainer.kubeflow.org/v1alpha1": [("trainjobs", "TrainJob")],
     "kueue.x-k8s.io/v1beta2": [("workloads", "Workload")],
     "authorization.k8s.io/v1": [("selfsubjectaccessreviews", "SelfSubjectAccessReview")],

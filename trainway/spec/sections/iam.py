@@ -1,4 +1,4 @@
-"""`iam`: what all roles have in common."""
+"""`iam`: what all roles have in common, and which there are beside those that the platform needs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from trainway.spec.fields import Matches, Section
 
 
 class Iam(Section):
-    """What all of the platform's roles have in common."""
+    """What all of the platform's roles have in common, and which of them are made on request."""
 
     permissions_boundary: (
         Annotated[
@@ -27,4 +27,9 @@ class Iam(Section):
         False,
         description="A role for administrators, one for viewers and one for each team, which those people assume, "
         "instead of letting them into the cluster themselves. On Kubernetes.",
+    )
+    training_jobs: bool = Field(
+        False,
+        description="A role for SageMaker training jobs, which run the platform's image on its data and on none of its "
+        "nodes: `trainway launch --target sagemaker`.",
     )

@@ -1,0 +1,196 @@
+"""A training job is asked for as SageMaker's API takes it, with the command that every target runs."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.launch.conftest import BUCKET
+from tests.launch.sagemaker.requests import CATALOGUE, on_sagemaker, request
+from tests.launch.sagemaker.service_model import problems
+from trainway.launch.kubernetes.job_file import JOB_FILE as KUBERNETES_JOB_FILE
+from trainway.launch.local import render_local
+from trainway.launch.request import Request
+from trainway.launch.sagemaker import DATA, SageMakerOptions, as_json, render_request
+from trainway.spec.errors import UsageError
+from trainway.spec.handoff import HandOff
+
+PLAN = "arn:aws:sagemaker:us-west-2:123456789012:training-plan/autumn"
+KEY = "arn:aws:kms:us-west-2:123456789012:key/1234abcd-12ab-34cd-56ef-1234567890ab"
+CODE = f"s3://{BUCKET}/runs/code/{'c0' * 32}.tar.gz"
+
+
+def rendered(launch: Request, **options: Any) -> dict[str, Any]:
+    return render_request(launch, CATALOGUE, SageMakerOptions(**options))
+
+
+@pytest.mark.parametrize("data", DATA)
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"spot": True},
+        {"spot": True, "wait_minutes": 0, "retries": 30, "code": CODE},
+        {"training_plan": PLAN, "wait_minutes": 40320, "time_limit_minutes": 40320},
+        {"warm_minutes": 360, "retries": 0, "encrypt_traffic": True, "shell": True, "check_nodes": False},
+    ],
+    ids=lambda options: " ".join(options) or "as it is",
+)
+def test_every_request_is_one_that_the_api_takes(
+    data: str, options: dict[str, Any], tmp_path: Path, hand_off: HandOff
+) -> None:
+    blend = {f"s3:/corpus/part-{number}": 0.01 for number in range(18)}
+    launch = request(
+        tmp_path, on_sagemaker(hand_off), nodes=2, team="research", data={"train": "fsx:/corpus/web", "blend": blend}
+    )
+    assert problems("CreateTrainingJob", rendered(launch, data=data, **options)) == []
+
+
+def test_the_check_against_the_api_finds_what_botocore_lets_through(tmp_path: Path, hand_off: HandOff) -> None:
+    launch = request(tmp_path, on_sagemaker(hand_off))
+    for wrong in (
+        {"OutputDataConfig": {"S3OutputPath": "a-bucket"}},
+        {"TrainingJobName": "no_underscores"},
+        {"Environment": {"LONG": "x" * 513}},
+        {"RetryStrategy": {"MaximumRetryAttempts": 31}},
+        {"ResourceConfig": {"InstanceType": "ml.p5.96xlarge", "InstanceCount": 1}},
+        {"Nonsense": 1},
+    ):
+        assert len(problems("CreateTrainingJob", rendered(launch) | wrong)) == 1, wrong
+
+
+def test_the_training_command_is_that_of_this_machine(tmp_path: Path, hand_off: HandOff) -> None:
+    launch = request(tmp_path, on_sagemaker(hand_off), nodes=2)
+    here = render_local(launch.job, tmp_path, processes=2, hand_off=hand_off)
+    algorithm = rendered(launch)["AlgorithmSpecification"]
+    assert algorithm["ContainerArguments"][-len(here.command) - 1 :] == ["--", *here.command]
+    assert algorithm["TrainingImage"] == launch.image
+    assert KUBERNETES_JOB_FILE.name in rendered(launch)["Environment"]["TRAINWAY_JOB"]
+
+
+def test_all_gpus_of_all_nodes_are_ranks(tmp_path: Path, hand_off: HandOff) -> None:
+    job = rendered(request(tmp_path, on_sagemaker(hand_off), nodes=2))
+    assert job["ResourceConfig"] == {"InstanceType": "ml.p5.48xlarge", "InstanceCount": 2}
+    assert (job["Environment"]["PET_NNODES"], job["Environment"]["PET_NPROC_PER_NODE"]) == ("2", "8")
+    assert job["InfraCheckConfig"] == {"EnableInfraCheck": True}
+
+
+def test_jobs_are_in_the_groups_subnet_and_may_speak_to_each_other(tmp_path: Path, hand_off: HandOff) -> None:
+    vpc = rendered(request(tmp_path, on_sagemaker(hand_off)))["VpcConfig"]
+    assert vpc == {
+        "Subnets": ["subnet-0123456789abcdef0"],
+        "SecurityGroupIds": ["sg-0123456789abcdef0", "sg-0123456789abcdef1"],
+    }
+
+
+def test_the_job_file_is_a_channel_and_the_runs_directory_is_the_buckets(tmp_path: Path, hand_off: HandOff) -> None:
+    job = rendered(request(tmp_path, on_sagemaker(hand_off)))
+    (channel,) = job["InputDataConfig"]
+    assert channel["DataSource"]["S3DataSource"]["S3Uri"] == f"s3://{BUCKET}/runs/small-1/job.yaml"
+    assert job["Environment"]["TRAINWAY_JOB"] == f"/opt/ml/input/data/{channel['ChannelName']}/job.yaml"
+    assert job["CheckpointConfig"]["S3Uri"] == f"s3://{BUCKET}/runs/small-1"
+    assert job["CheckpointConfig"]["LocalPath"] == job["Environment"]["TRAINWAY_RUN"]
+    locations = json.loads(job["Environment"]["TRAINWAY_LOCATIONS"])
+    assert locations == {"fsx": f"s3://{BUCKET}", "s3": f"s3://{BUCKET}"}
+
+
+@pytest.mark.parametrize(("data", "mode"), [("file", "File"), ("fast-file", "FastFile")])
+def test_each_location_of_data_is_a_channel_and_checkpoints_are_not(
+    data: str, mode: str, tmp_path: Path, hand_off: HandOff
+) -> None:
+    shares = {"train": "fsx:/corpus/web/", "blend": {"s3:/corpus/code": 0.2, "s3://elsewhere/books": 0.1}}
+    job = rendered(request(tmp_path, on_sagemaker(hand_off), data=shares), data=data)
+    channels = {each["ChannelName"]: each for each in job["InputDataConfig"]}
+    assert {name: each["DataSource"]["S3DataSource"]["S3Uri"] for name, each in channels.items() if name != "job"} == {
+        "data-0": f"s3://{BUCKET}/corpus/web/",
+        "data-1": f"s3://{BUCKET}/corpus/code/",
+    }
+    assert channels["data-0"]["InputMode"] == mode
+    told = [each for each in job["AlgorithmSpecification"]["ContainerArguments"] if each.startswith("--channel=")]
+    assert told == ["--channel=fsx:/corpus/web=data-0", "--channel=s3:/corpus/code=data-1"]
+    assert json.loads(job["Environment"]["TRAINWAY_LOCATIONS"])["s3"] == f"s3://{BUCKET}"
+
+
+def test_the_file_system_is_mounted_whole_and_has_the_runs_directory(tmp_path: Path, hand_off: HandOff) -> None:
+    launch = request(tmp_path, on_sagemaker(hand_off), data={"train": "fsx:/scratch/web"})
+    job = rendered(launch, data="fsx")
+    source = job["InputDataConfig"][1]["DataSource"]["FileSystemDataSource"]
+    assert (source["DirectoryPath"], source["FileSystemId"]) == ("/abcdefgh", "fs-0123456789abcdef0")
+    assert json.loads(job["Environment"]["TRAINWAY_LOCATIONS"])["fsx"] == "/opt/ml/input/data/fsx"
+    assert job["Environment"]["TRAINWAY_RUN"] == "/opt/ml/input/data/fsx/runs/small-1"
+    assert "CheckpointConfig" not in job
+    with pytest.raises(UsageError, match=r"scratch.*--data fsx"):
+        rendered(launch)
+
+
+def test_spot_waits_on_top_of_its_run_and_other_jobs_wait_before_it(tmp_path: Path, hand_off: HandOff) -> None:
+    launch = request(tmp_path, on_sagemaker(hand_off))
+    spot = rendered(launch, spot=True, time_limit_minutes=60, wait_minutes=30)
+    assert spot["EnableManagedSpotTraining"] is True
+    assert spot["StoppingCondition"] == {"MaxRuntimeInSeconds": 3600, "MaxWaitTimeInSeconds": 5400}
+    reserved = rendered(launch, time_limit_minutes=60, wait_minutes=30, training_plan=PLAN)
+    assert reserved["StoppingCondition"] == {"MaxRuntimeInSeconds": 3600, "MaxPendingTimeInSeconds": 1800}
+    assert reserved["ResourceConfig"]["TrainingPlanArn"] == PLAN
+
+
+def test_a_type_without_disks_gets_one_and_no_check_of_gpus_that_it_does_not_have(
+    tmp_path: Path, hand_off: HandOff
+) -> None:
+    launch = request(tmp_path, on_sagemaker(hand_off, instance_type="m7i.8xlarge"))
+    job = rendered(launch, volume_gb=500, volume_key=KEY)
+    assert (job["ResourceConfig"]["VolumeSizeInGB"], job["ResourceConfig"]["VolumeKmsKeyId"]) == (500, KEY)
+    assert "InfraCheckConfig" not in job
+    assert problems("CreateTrainingJob", job) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"time_limit_minutes": 0}, "time limit is 0 minutes"),
+        ({"time_limit_minutes": 40321}, "choose 1 to 40320 minutes"),
+        ({"wait_minutes": 29}, "choose 30 to 40320"),
+        ({"retries": 31}, "choose 0 to 30"),
+        ({"warm_minutes": 361}, "choose 0 to 360"),
+        ({"spot": True, "warm_minutes": 1}, "not kept warm"),
+        ({"spot": True, "training_plan": PLAN}, "reserved, and not spot"),
+        ({"volume_gb": 100}, "disks of its own"),
+    ],
+)
+def test_what_sagemaker_does_not_do_is_explained_before_anything_is_submitted(
+    options: dict[str, Any], why: str, tmp_path: Path, hand_off: HandOff
+) -> None:
+    with pytest.raises(UsageError, match=why):
+        rendered(request(tmp_path, on_sagemaker(hand_off)), **options)
+
+
+def test_a_platform_without_training_jobs_says_how_to_get_them(tmp_path: Path, hand_off: HandOff) -> None:
+    with pytest.raises(UsageError, match=r"iam\.training_jobs .* to true, and deploy"):
+        rendered(request(tmp_path, hand_off))
+
+
+def test_a_type_that_sagemaker_has_not_is_refused(tmp_path: Path, hand_off: HandOff) -> None:
+    with pytest.raises(UsageError, match=r"knows no ml\.gr6\.8xlarge for training jobs"):
+        rendered(request(tmp_path, on_sagemaker(hand_off, instance_type="gr6.8xlarge")))
+
+
+def test_more_locations_than_channels_are_refused(tmp_path: Path, hand_off: HandOff) -> None:
+    blend = {f"s3:/corpus/part-{number}": 0.01 for number in range(19)}
+    launch = request(tmp_path, on_sagemaker(hand_off), data={"train": "fsx:/corpus/web", "blend": blend})
+    with pytest.raises(UsageError, match=r"20 locations.*20 channels"):
+        rendered(launch, data="file")
+
+
+def test_a_run_whose_name_sagemaker_does_not_take_is_refused(tmp_path: Path, hand_off: HandOff) -> None:
+    for run in ("a_b", "-a", "a" * 53):
+        with pytest.raises(UsageError, match="52 letters"):
+            rendered(request(tmp_path, on_sagemaker(hand_off), run=run))
+
+
+def test_a_dry_run_prints_what_the_aws_cli_takes(tmp_path: Path, hand_off: HandOff) -> None:
+    job = rendered(request(tmp_path, on_sagemaker(hand_off)))
+    assert json.loads(as_json(job)) == job
+    assert not any(character in as_json(job) for character in itertools.chain("\t", "\r"))

@@ -1,0 +1,90 @@
+"""Input channels: the job file, and the data in the way that the launch asks for.
+
+https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_Channel.html
+https://docs.aws.amazon.com/sagemaker/latest/dg/your-algorithms-training-algo-running-container.html (read 2026-11-21)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from trainway.launch.environment import cluster_roots
+from trainway.launch.locations import local_roots, scheme_of
+from trainway.launch.request import Request
+from trainway.launch.sagemaker.container import CHANNELS
+from trainway.launch.sagemaker.options import SageMakerOptions, cannot
+
+JOB = "job"
+JOB_FILE = CHANNELS / JOB / "job.yaml"
+_FILE_SYSTEM = "fsx"
+# The channels of a job, and that of the job file is one.
+_MOST_CHANNELS = 20
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """`configuration` is the request's InputDataConfig; `roots` what the schemes of locations mean in the container.
+
+    `channels` has the channels that hold one location of the job file, by the location.
+    """
+
+    configuration: list[dict[str, Any]]
+    roots: Mapping[str, str]
+    channels: Mapping[str, str]
+
+
+def inputs(request: Request, options: SageMakerOptions) -> Inputs:
+    """The channels of a job; raises UsageError for a location that is not in the bucket, where data comes from it."""
+    job = _from_s3(JOB, job_file_location(request), "File")
+    if options.data == "fsx":
+        roots = cluster_roots(request.hand_off) | {"fsx": str(CHANNELS / _FILE_SYSTEM)}
+        return Inputs([job, _file_system(request)], roots, {})
+    roots = local_roots(request.job, request.hand_off, "a training job without --data fsx")
+    if options.data == "s3":
+        return Inputs([job], roots, {})
+    mode = {"file": "File", "fast-file": "FastFile"}[options.data]
+    # What an s3://bucket/prefix says in full is fetched by the job itself.
+    locations = [each.rstrip("/") for each in request.job.data.shares if scheme_of(each)]
+    if len(locations) >= _MOST_CHANNELS:
+        why = f"it reads {len(locations)} locations, and a training job has {_MOST_CHANNELS} channels with its own"
+        raise cannot(request, why, "read them from s3, or blend fewer")
+    channels = {location: f"data-{number}" for number, location in enumerate(locations)}
+    data = [
+        # The slash, because a prefix may not be the beginning of a folder's name.
+        _from_s3(channel, f"{roots[location.partition(':')[0]]}/{location.partition(':')[2].strip('/')}/", mode)
+        for location, channel in channels.items()
+    ]
+    return Inputs([job, *data], roots, channels)
+
+
+def job_file_location(request: Request) -> str:
+    """Where the job file is in the bucket."""
+    return f"{run_location(request)}/{JOB_FILE.name}"
+
+
+def run_location(request: Request) -> str:
+    """The run's directory in the bucket, below the path that it has on the file system."""
+    path = request.directory.relative_to(request.hand_off.file_system.mount_path)
+    return f"s3://{request.hand_off.bucket}/{path}"
+
+
+def _from_s3(channel: str, location: str, mode: str) -> dict[str, Any]:
+    source = {"S3DataType": "S3Prefix", "S3Uri": location, "S3DataDistributionType": "FullyReplicated"}
+    return {"ChannelName": channel, "InputMode": mode, "DataSource": {"S3DataSource": source}}
+
+
+def _file_system(request: Request) -> dict[str, Any]:
+    """The whole file system; of a Lustre one the path begins with its mount name.
+
+    https://github.com/aws/sagemaker-python-sdk/pull/4257 (read 2026-11-21)
+    """
+    file_system = request.hand_off.file_system
+    source = {
+        "FileSystemType": "FSxLustre",
+        "FileSystemId": file_system.file_system_id,
+        "FileSystemAccessMode": "rw",
+        "DirectoryPath": f"/{file_system.mount_name}",
+    }
+    return {"ChannelName": _FILE_SYSTEM, "InputMode": "File", "DataSource": {"FileSystemDataSource": source}}

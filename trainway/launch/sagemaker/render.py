@@ -1,0 +1,74 @@
+"""A request as SageMaker's CreateTrainingJob.
+
+https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_CreateTrainingJob.html (read 2026-11-21)
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from trainway.launch.request import Request
+from trainway.launch.sagemaker.channels import JOB_FILE, inputs, run_location
+from trainway.launch.sagemaker.container import SYNCED, arguments, entry_point, environment, run_directory
+from trainway.launch.sagemaker.metric_definitions import metric_definitions
+from trainway.launch.sagemaker.options import SageMakerOptions, check_options
+from trainway.launch.sagemaker.resources import resource_config, stopping_condition, training_jobs, vpc_config
+from trainway.spec.catalogue import Catalogue
+
+
+def render_request(request: Request, catalogue: Catalogue, options: SageMakerOptions | None = None) -> dict[str, Any]:
+    """The parameters of CreateTrainingJob; raises UsageError for what the platform or SageMaker does not have.
+
+    Of a run that is started again, submitting changes the name, and nothing else. The job finds its newest checkpoint
+    itself, whoever starts it again: SageMaker after it has repaired the nodes or got new spot ones, or a person.
+    https://docs.aws.amazon.com/sagemaker/latest/dg/model-checkpoints-cluster-repair.html (read 2026-11-21)
+    """
+    options = options or SageMakerOptions()
+    instance = catalogue[request.allocation.group.instance_type]
+    role_arn = training_jobs(request).role_arn
+    check_options(request, options, instance)
+    data = inputs(request, options)
+    rendered: dict[str, Any] = {
+        "TrainingJobName": request.run,
+        "AlgorithmSpecification": {
+            "TrainingImage": request.image,
+            "TrainingInputMode": "File",
+            "ContainerEntrypoint": entry_point(),
+            "ContainerArguments": arguments(request, options, data.channels),
+            "MetricDefinitions": metric_definitions(),
+        },
+        "RoleArn": role_arn,
+        "InputDataConfig": data.configuration,
+        # The job leaves nothing in /opt/ml/model, but the parameter is required.
+        "OutputDataConfig": {"S3OutputPath": f"{run_location(request)}/output"},
+        "ResourceConfig": resource_config(request, options, instance),
+        "VpcConfig": vpc_config(request),
+        "StoppingCondition": stopping_condition(options),
+        "Environment": environment(request, data.roots, JOB_FILE),
+        "EnableNetworkIsolation": False,
+        "EnableInterContainerTrafficEncryption": options.encrypt_traffic,
+        "EnableManagedSpotTraining": options.spot,
+        "RemoteDebugConfig": {"EnableRemoteDebug": options.shell},
+        "Tags": _tags(request),
+    }
+    if run_directory(request, data.roots) == SYNCED:
+        rendered["CheckpointConfig"] = {"S3Uri": run_location(request), "LocalPath": str(SYNCED)}
+    if options.retries:
+        rendered["RetryStrategy"] = {"MaximumRetryAttempts": options.retries}
+    if options.check_nodes and instance.accelerator:
+        rendered["InfraCheckConfig"] = {"EnableInfraCheck": True}
+    return rendered
+
+
+def as_json(rendered: Mapping[str, Any]) -> str:
+    """The request as `aws sagemaker create-training-job --cli-input-json` takes it."""
+    return json.dumps(rendered, indent=2) + "\n"
+
+
+def _tags(request: Request) -> list[dict[str, str]]:
+    tags = {"trainway:platform": request.hand_off.platform, "trainway:run": request.run}
+    if request.job.team:
+        tags["trainway:team"] = request.job.team
+    return [{"Key": key, "Value": value} for key, value in tags.items()]

@@ -1,0 +1,107 @@
+"""Watching a training job: how far it is, telling it to stop, a shell in one of its containers.
+
+https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_DescribeTrainingJob.html (read 2026-11-21)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from trainway.launch.sagemaker.api import client, described, explained
+from trainway.launch.target import Handle, Phase, State
+from trainway.spec.errors import usage_error
+
+# By SecondaryStatus, of which there may be more one day; TrainingJobStatus then says whether it has ended.
+_PHASES = {
+    "Pending": Phase.QUEUED,
+    "Interrupted": Phase.QUEUED,
+    "Starting": Phase.STARTING,
+    "LaunchingMLInstances": Phase.STARTING,
+    "PreparingTrainingStack": Phase.STARTING,
+    "Downloading": Phase.STARTING,
+    "DownloadingTrainingImage": Phase.STARTING,
+    "Restarting": Phase.STARTING,
+    "Training": Phase.RUNNING,
+    "Updating": Phase.RUNNING,
+    "Uploading": Phase.RUNNING,
+    "Stopping": Phase.RUNNING,
+    "Completed": Phase.SUCCEEDED,
+    "Failed": Phase.FAILED,
+    "Stopped": Phase.STOPPED,
+    "MaxRuntimeExceeded": Phase.STOPPED,
+    "MaxWaitTimeExceeded": Phase.STOPPED,
+}
+_ENDED = {"Completed": Phase.SUCCEEDED, "Failed": Phase.FAILED, "Stopped": Phase.STOPPED}
+# What says itself, and needs no reason.
+_PLAIN = ("Training", "Completed", "Stopped")
+
+
+def state(handle: Handle) -> State:
+    """How far the run is; the nodes are the names of the hosts, by which the logs are called as well."""
+    found = _described(handle)
+    if found is None:
+        return State(Phase.GONE)
+    secondary = found["SecondaryStatus"]
+    phase = _PHASES.get(secondary, _ENDED.get(found["TrainingJobStatus"], Phase.RUNNING))
+    hosts = tuple(host_name(index) for index in range(_nodes(found))) if phase is Phase.RUNNING else ()
+    return State(phase, _reason(found), hosts)
+
+
+def stop(handle: Handle) -> None:
+    """SageMaker sends SIGTERM: the ranks save a checkpoint and end, for which they have two minutes."""
+    with explained(f"{handle['name']} cannot be stopped"):
+        sagemaker = client("sagemaker", handle["region"])
+        found = described(sagemaker, handle["name"])
+        if found is not None and found["TrainingJobStatus"] == "InProgress":
+            sagemaker.stop_training_job(TrainingJobName=handle["name"])
+
+
+def shell(handle: Handle, node: int) -> Sequence[str]:
+    """The command that opens a shell in a node's container, through Session Manager.
+
+    Raises UsageError where the job does not run, not on so many nodes, or was launched without shells.
+    https://docs.aws.amazon.com/sagemaker/latest/dg/train-remote-debugging.html (read 2026-11-21)
+    """
+    name, region = handle["name"], handle["region"]
+    what = f"there is no shell on node {node} of {name}"
+    found = _described(handle)
+    if found is None or found["SecondaryStatus"] != "Training":
+        status = "not known to SageMaker" if found is None else found["SecondaryStatus"]
+        raise usage_error(what, why=f"it is {status}", fix="wait until it runs: `trainway status`")
+    if not 0 <= node < _nodes(found):
+        raise usage_error(what, why=f"it runs on {_nodes(found)} nodes", fix=f"name one from 0 to {_nodes(found) - 1}")
+    if not found.get("RemoteDebugConfig", {}).get("EnableRemoteDebug"):
+        allow = "--remote-debug-config EnableRemoteDebug=true"
+        raise usage_error(
+            what,
+            why="it was launched without",
+            fix=f"aws sagemaker update-training-job --region {region} --training-job-name {name} {allow}",
+        )
+    target = f"sagemaker-training-job:{name}_{host_name(node)}"
+    return ("aws", "ssm", "start-session", f"--region={region}", f"--target={target}")
+
+
+def host_name(node: int) -> str:
+    """SageMaker's name of a node, by its index."""
+    return f"algo-{node + 1}"
+
+
+def _described(handle: Handle) -> dict[str, Any] | None:
+    with explained(f"{handle['name']} cannot be looked at"):
+        return described(client("sagemaker", handle["region"]), handle["name"])
+
+
+def _nodes(found: Mapping[str, Any]) -> int:
+    count: int = found.get("ResourceConfig", {}).get("InstanceCount", 1)
+    return count
+
+
+def _reason(found: Mapping[str, Any]) -> str:
+    """Why it failed, or else what SageMaker says of where it is, such as that it repairs the nodes."""
+    if reason := found.get("FailureReason"):
+        return str(reason)
+    if found["SecondaryStatus"] in _PLAIN:
+        return ""
+    last = (found.get("SecondaryStatusTransitions") or [{}])[-1]
+    return str(last.get("StatusMessage") or found["SecondaryStatus"])

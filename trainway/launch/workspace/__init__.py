@@ -1,0 +1,7 @@
+"""Workspaces: JupyterLab on a GPU, a few of them or a fraction of one, in a team's quota on Kubernetes."""
+
+from trainway.launch.workspace.definition import Workspace, define
+from trainway.launch.workspace.documents import render_workspace
+from trainway.launch.workspace.session import Connection, connect, end, find, start, state
+
+__all__ = ["Connection", "Workspace", "connect", "define", "end", "find", "render_workspace", "start", "state"]

@@ -1,0 +1,72 @@
+"""What the container of a workspace runs, and in which environment."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from trainway.launch.environment import cluster_roots, platform_environment
+from trainway.launch.workspace.definition import Workspace
+
+PORT = 8888
+TOKEN = "token"
+# What pip is asked for where the image has no JupyterLab: release 4, whose names of settings are below.
+JUPYTER = "jupyterlab>=4,<5"
+
+# The environment is the owner's, on the file system, one for each version of Python: it begins with what the image has,
+# and keeps what its owner installs. An environment of its own would not have the image's PyTorch, which is in a virtual
+# environment itself; so a .pth file names its packages, and two variables the files that Jupyter's bring beside them:
+# https://docs.jupyter.org/en/latest/use/jupyter-directories.html (read 2026-11-21).
+#
+# Jupyter listens on the pod's loopback, which `kubectl port-forward` reaches and other pods do not:
+# https://github.com/containerd/containerd/blob/v2.1.0/internal/cri/server/sandbox_portforward_linux.go. It reads its
+# token from the environment: https://jupyter-server.readthedocs.io/en/latest/operators/security.html (both read
+# 2026-11-21).
+SCRIPT = f"""set -eu
+image=$(python -c 'import sys; print(sys.prefix)')
+export JUPYTER_PATH="$image/share/jupyter" JUPYTER_CONFIG_PATH="$image/etc/jupyter"
+mkdir -p "$HOME"
+cd "$HOME"
+environment="$HOME/.workspace/$(python -c 'import sys; print("python-%d.%d" % sys.version_info[:2])')"
+if ! [ -x "$environment/bin/python" ]; then
+  echo "making $environment"
+  python -m venv "$environment"
+  python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' >"$(
+    "$environment/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))'
+  )/image.pth"
+fi
+export VIRTUAL_ENV="$environment" PATH="$environment/bin:$PATH"
+if ! python -c 'import jupyterlab' 2>/dev/null; then
+  echo "installing JupyterLab"
+  python -m pip install --quiet --disable-pip-version-check '{JUPYTER}' || {{
+    echo "the image has no JupyterLab, and pip finds none: start the workspace with an --index that it reaches" >&2
+    exit 1
+  }}
+fi
+exec python -m jupyterlab --no-browser --ServerApp.ip=127.0.0.1 --ServerApp.port="${{1:-{PORT}}}" \\
+  --ServerApp.port_retries=0 --ServerApp.root_dir="$HOME"
+"""
+
+
+def command() -> list[str]:
+    """The container's command. Kubernetes makes $( of $$(."""
+    return ["sh", "-c", SCRIPT.replace("$(", "$$(")]
+
+
+def readiness() -> dict[str, Any]:
+    """How kubelet knows that Jupyter answers; from outside the pod it could not reach it."""
+    connects = f"import socket; socket.create_connection(('127.0.0.1', {PORT}), 1)"
+    return {"exec": {"command": ["python", "-c", connects]}, "periodSeconds": 5, "timeoutSeconds": 5}
+
+
+def environment(workspace: Workspace) -> list[dict[str, Any]]:
+    """The environment: a job's locations mean there what they mean in a job."""
+    variables = {
+        **platform_environment(workspace.hand_off, cluster_roots(workspace.hand_off)),
+        "HOME": str(workspace.home),
+        **({"PIP_INDEX_URL": workspace.index} if workspace.index else {}),
+    }
+    token = {"name": workspace.name, "key": TOKEN}
+    return [
+        *({"name": name, "value": value} for name, value in sorted(variables.items())),
+        {"name": "JUPYTER_TOKEN", "valueFrom": {"secretKeyRef": token}},
+    ]

@@ -1,0 +1,92 @@
+"""A workspace as Kubernetes is given it: a Job, which is a kind that every queue knows, and a Secret with its token."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from trainway.launch.kubernetes.placement import nodes_of
+from trainway.launch.kubernetes.pod import container_security, pod_security
+from trainway.launch.kubernetes.who_shares import MANAGED_BY, RUN_LABEL, labels_of, namespace_of_team, scheduler
+from trainway.launch.workspace.container import TOKEN, command, environment, readiness
+from trainway.launch.workspace.definition import Workspace
+from trainway.manifests.lustre_volume import CLAIM
+from trainway.manifests.namespace import SERVICE_ACCOUNT
+from trainway.manifests.taints import taints
+from trainway.manifests.training_runtime import resource_claims
+from trainway.spec.catalogue import Catalogue
+
+# How long a workspace that has ended is still there to be looked at.
+_KEPT_SECONDS = 3600
+
+
+def render_workspace(workspace: Workspace, catalogue: Catalogue, token: str) -> list[dict[str, Any]]:
+    """The Secret and the Job, in the order in which they are applied; raises UsageError where a team must be named."""
+    what = f"there is no workspace for {workspace.owner}"
+    namespace = namespace_of_team(workspace.hand_off, workspace.team, what=what, nobody="the launch", key="--team")
+    metadata = {"name": workspace.name, "namespace": namespace}
+    labels = {RUN_LABEL: workspace.name, **MANAGED_BY}
+    return [
+        {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {**metadata, "labels": labels},
+            "immutable": True,
+            "stringData": {TOKEN: token},
+        },
+        {
+            "apiVersion": "batch/v1",
+            "kind": "Job",
+            "metadata": {
+                **metadata,
+                "labels": labels_of(workspace.hand_off, workspace.team, workspace.name, workspace.priority),
+            },
+            "spec": {
+                # All that it does has an end. While a queue holds it back, the time does not run.
+                # https://kubernetes.io/docs/concepts/workloads/controllers/job/#suspending-a-job (read 2026-11-21)
+                "activeDeadlineSeconds": workspace.hours * 3600,
+                "ttlSecondsAfterFinished": _KEPT_SECONDS,
+                # On another node, if it loses its own.
+                "backoffLimit": 3,
+                "template": {"metadata": {"labels": labels}, "spec": _pod(workspace, catalogue)},
+            },
+        },
+    ]
+
+
+def _pod(workspace: Workspace, catalogue: Catalogue) -> dict[str, Any]:
+    hand_off, devices = workspace.hand_off, workspace.devices
+    of_pod, of_container = resource_claims(devices.claims)
+    requests = {"cpu": str(devices.processors), "memory": f"{devices.memory_gib}Gi"}
+    limits = {"limits": {name: str(count) for name, count in devices.limits.items()}} if devices.limits else {}
+    instance = catalogue[workspace.group.instance_type]
+    return {
+        **scheduler(hand_off),
+        "restartPolicy": "Never",
+        "serviceAccountName": SERVICE_ACCOUNT,
+        "nodeSelector": nodes_of(hand_off, workspace.group),
+        "tolerations": [
+            {"key": taint["key"], "operator": "Exists", "effect": taint["effect"]} for taint in taints(instance)
+        ],
+        "securityContext": pod_security(),
+        **of_pod,
+        "containers": [
+            {
+                "name": "jupyter",
+                "image": workspace.image,
+                "command": command(),
+                "env": environment(workspace),
+                "readinessProbe": readiness(),
+                "resources": {"requests": requests, **limits, **of_container},
+                "securityContext": container_security(),
+                "volumeMounts": [
+                    {"name": "fsx", "mountPath": hand_off.file_system.mount_path},
+                    {"name": "shared-memory", "mountPath": "/dev/shm"},
+                ],
+            }
+        ],
+        "volumes": [
+            {"name": "fsx", "persistentVolumeClaim": {"claimName": CLAIM}},
+            # Data workers share memory through it; a container's default of 64 MiB stops them.
+            {"name": "shared-memory", "emptyDir": {"medium": "Memory"}},
+        ],
+    }
