@@ -227,17 +227,21 @@ def rank_batches(
     of_a_step = np.arange(share, dtype=np.int64) + rank * share
 
     def places() -> Iterator[Places]:
-        """Where the samples of every step are: [samples of the rank, columns]."""
+        """Where the rank's samples are, of some steps at a time: [samples, columns]."""
         steps = max(1, SAMPLES_AT_ONCE // share)
         for counter in itertools.count(first, steps * global_batch):
             counters = counter + global_batch * np.arange(steps, dtype=np.int64)[:, None] + of_a_step
-            yield from np.split(samples.locate(counters.ravel()), steps)
+            yield samples.locate(counters.ravel())
 
-    steps_ahead = places()
+    located = places()
+    unread = next(located)
 
     def read_ahead(steps: int) -> Tensor:
-        some = samples.gather(np.concatenate([next(steps_ahead) for _ in range(steps)]))
-        tokens = torch.from_numpy(some.reshape(steps, share, -1))
+        nonlocal unread
+        while len(unread) < steps * share:
+            unread = np.concatenate((unread, next(located)))
+        some, unread = unread[: steps * share], unread[steps * share :]
+        tokens = torch.from_numpy(samples.gather(some).reshape(steps, share, -1))
         return tokens.pin_memory() if pin else tokens
 
     reader = ThreadPoolExecutor(max_workers=1, thread_name_prefix="data")

@@ -6,18 +6,25 @@ import threading
 import torch
 import torch.distributed as dist
 
+_SIGNALS = (signal.SIGTERM, signal.SIGUSR1)
+
 
 class StopSignal:
     """Takes both signals from its making on."""
 
     def __init__(self) -> None:
         self._arrived = threading.Event()
-        for number in (signal.SIGTERM, signal.SIGUSR1):
+        for number in _SIGNALS:
             signal.signal(number, lambda *_: self._arrived.set())
 
     def request(self) -> None:
         """Ends the run as a signal would."""
         self._arrived.set()
+
+    def ignore_from_now_on(self) -> None:
+        """The run has ended. Python takes its handlers back on the way out, and a signal would then end the process."""
+        for number in _SIGNALS:
+            signal.signal(number, signal.SIG_IGN)
 
     def reached_any_rank(self) -> bool:
         """Whether one of the ranks was told to stop. Called by every rank; the same on each.

@@ -289,6 +289,7 @@ def train(job: Job, until_step: int | None = None, profile_steps: int | None = N
         )
         metrics.close()
         print(f"end step={progress.step}/{job.steps} loss={progress.loss:.4f} checkpoints={checkpoints}", flush=True)
+    stop.ignore_from_now_on()
     # A rank that leaves while another still talks to it can fail after all its work is done.
     dist.barrier()
     return progress.step < last_step

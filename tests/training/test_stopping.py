@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -28,3 +30,20 @@ def test_either_signal_stops_and_goes_on_stopping(number: signal.Signals) -> Non
     os.kill(os.getpid(), number)
     assert stop.reached_any_rank()
     assert stop.reached_any_rank()
+
+
+@pytest.mark.parametrize(("end", "status"), [("stop.ignore_from_now_on()", 0), ("", -signal.SIGTERM)])
+def test_a_signal_that_comes_while_python_ends_makes_no_failure_of_a_run_that_ended(end: str, status: int) -> None:
+    program = f"""
+import os, signal
+from training.stopping import StopSignal
+
+class Last:
+    # What a module still holds goes after Python has taken its handlers back.
+    def __del__(self, kill=os.kill, pid=os.getpid(), number=signal.SIGTERM):
+        kill(pid, number)
+
+stop, last = StopSignal(), Last()
+{end}
+"""
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == status
