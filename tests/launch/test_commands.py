@@ -17,8 +17,10 @@ from tests.launch.conftest import write_job
 from tests.launch.kubernetes.platforms import hand_off_of
 from tests.launch.kubernetes.stand_in_api import Api, serving
 from tests.manifests.platforms import platform_of
+from tests.verify.test_checks import nccl
 from trainway.emulator import Emulator, running
 from trainway.launch.kubernetes.context import eks_arn
+from trainway.launch.kubernetes.who_shares import RUN_LABEL
 from trainway.spec.handoff import BuiltImage, TrainingJobs, image_parameter_name, parameter_name
 from trainway.spec.platform import Platform
 
@@ -185,6 +187,28 @@ def test_a_probe_is_rendered_for_the_platforms_own_target(trainway: Trainway) ->
         "verify", "--team=research", "--platform=slurm.yaml", "--environment=/fsx/envs/ada", "--dry-run"
     )
     assert "source /fsx/envs/ada/bin/activate" in under_slurm.stdout, under_slurm.stderr
+
+
+def test_a_run_that_took_tcp_is_found_out_in_its_first_minute(trainway: Trainway, job_file: Path, api: Api) -> None:
+    run = trainway("launch", str(job_file), "--target=kubernetes", "--platform=eks.yaml").stdout.strip()
+    for index, way in enumerate(("Libfabric/0/GDRDMA", "Socket/0")):
+        name = f"{run}-node-0-{index}-x7k2p"
+        api.logs[name] = nccl(f"{run}-node-0-{index}", way)
+        labels = {RUN_LABEL: run, "batch.kubernetes.io/job-completion-index": str(index)}
+        running = {"name": "node", "restartCount": 0, "state": {"running": {}}}
+        pod = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": name, "namespace": "research", "uid": name, "labels": labels},
+            "spec": {"nodeName": f"ip-10-0-16-{index}", "containers": [{"name": "node"}]},
+            "status": {"phase": "Running", "containerStatuses": [running]},
+        }
+        api.put("pods", pod)
+    said = trainway("verify", "--run", run)
+    assert said.returncode == 1, said.stderr
+    failed, count = said.stdout.splitlines()[-2:]
+    assert f"{run}-node-0-1" in failed and "FAILED" in failed and "TCP" in failed
+    assert count == "1 of 2 checks failed."
 
 
 def test_a_directory_of_logs_is_explained(trainway: Trainway) -> None:
