@@ -39,7 +39,9 @@ exec "$@"
 
 
 def missing() -> str | None:
-    """Why no containers can be started here; None if they can."""
+    """Why no containers can be started here; None if they can. Continuous integration skips nothing."""
+    if "CI" in os.environ:
+        return None
     if os.geteuid():
         return "only root may make namespaces"
     absent = [program for program in ("ip", "nsenter", "unshare") if shutil.which(program) is None]
