@@ -23,16 +23,21 @@ PROGRAMS = ("ip", "munged", "nsenter", "setpriv", "slurmctld", "slurmd", "unshar
 CONTROLLER, SWITCH = "controller", "switch"
 ADDRESSES = "10.77.0"
 LONGEST_SECONDS = 900
+CHECKOUT = Path(__file__).parents[3]
 
 # The first process of a machine. What daemons leave behind is its to reap.
 BOOT = """
 set -e
 hostname {name}
 mount --make-rprivate /
-mkdir -p {own}/run/munge {own}/log {own}/spool
+mkdir -p {own}/run/munge {own}/log {own}/spool {own}/checkout
 mount --bind {hosts} /etc/hosts
 mount --bind {own}/run /run
+mount --bind {checkout} {own}/checkout
 mount -t tmpfs tmp /tmp
+# It may be below /tmp, and a job's Python is in it.
+mkdir -p {checkout}
+mount --bind {own}/checkout {checkout}
 mount -t tmpfs shm /dev/shm
 ip link set lo up
 : >{own}/booted
@@ -139,6 +144,7 @@ def _boot(cluster: Machines, name: str, daemon: str) -> subprocess.Popen[bytes]:
         BOOT.format(
             name=name,
             own=own,
+            checkout=CHECKOUT,
             hosts=cluster.directory / "hosts",
             key=cluster.directory / "munge.key",
             daemon=daemon,
