@@ -25,7 +25,7 @@ SHARDS = 1000
 TOKENS = 2**27  # of a shard
 BATCH = 16
 PLACES = (0.01, 0.5, 0.99)
-REPETITIONS = 7
+REPETITIONS = 41
 
 
 def main() -> None:
