@@ -17,6 +17,7 @@ def ceilings(device: torch.device, sizes: Sequence[int]) -> dict[str, dict[str, 
             found[kind] = {
                 str(size): round(2 * size**3 / _seconds(product_of(size, device)) / 1e12, 3) for size in sizes
             }
+        # What PyTorch raises for a product that the device does not have; an operator that is not there is the second.
         except (RuntimeError, NotImplementedError, ValueError) as error:
             found[kind] = str(error).splitlines()[0]
     return found

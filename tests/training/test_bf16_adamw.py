@@ -13,9 +13,10 @@ from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_di
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 
+from tests.training.test_optimizer import learn
 from training import bf16_adamw, config
 from training.bf16_adamw import BFloat16AdamW, rounded
-from training.optimizer import make_optimizer, set_learning_rate
+from training.optimizer import make_optimizer
 
 BFLOAT16_STEP = 2**-7
 """From 1 to the next bf16 number."""
@@ -29,21 +30,6 @@ def mlp() -> nn.Sequential:
     """The same weights each time."""
     torch.manual_seed(0)
     return nn.Sequential(nn.Linear(64, 128, bias=False), nn.Linear(128, 64, bias=False))
-
-
-def learn(model: nn.Sequential, optimizer: torch.optim.Optimizer, first: int, last: int) -> list[float]:
-    """The losses of some steps, each on samples of its own."""
-    losses = []
-    for step in range(first, last):
-        torch.manual_seed(step)
-        samples = torch.randn(16, 64)
-        loss = (model(samples) - samples.roll(1, 1)).square().mean()
-        loss.backward()
-        set_learning_rate(optimizer, 0.002)
-        optimizer.step()
-        optimizer.zero_grad()
-        losses.append(loss.item())
-    return losses
 
 
 @pytest.mark.parametrize("sign", [1, -1])

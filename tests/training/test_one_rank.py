@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from importlib.util import find_spec
 from typing import Any
 
 import pytest
@@ -64,8 +63,8 @@ def learned(changes: dict[str, Any]) -> tuple[bool, Tensor, dict[str, Tensor]]:
 @pytest.mark.parametrize("job", JOBS)
 @pytest.mark.usefixtures("one_rank")
 def test_one_rank_has_the_gradients_of_fsdp(job: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    if job == "float8" and not find_spec("torchao"):
-        pytest.skip("torchao is not installed")
+    if job == "float8":
+        pytest.importorskip("torchao")
     sharded, loss, gradients = learned(JOBS[job])
     assert not sharded
     monkeypatch.setattr(apply, "_is_whole", lambda *_: False)

@@ -78,8 +78,9 @@ def launch(
         ),
     ] = None,
     hang_seconds: Annotated[
-        int, typer.Option(min=1, help="Of a HyperPodPyTorchJob: no step for so long.", rich_help_panel=_KUBERNETES)
-    ] = 1800,
+        int | None,
+        typer.Option(min=1, help="A HyperPodPyTorchJob: no step for so long.", rich_help_panel=_KUBERNETES),
+    ] = None,
     slow_step_seconds: Annotated[
         int | None, typer.Option(min=1, help="Of the same: five longer steps.", rich_help_panel=_KUBERNETES)
     ] = None,
@@ -97,8 +98,8 @@ def launch(
         int | None, typer.Option(metavar="MINUTES", help="How long it waits for nodes.", rich_help_panel=_SAGEMAKER)
     ] = None,
     retries: Annotated[
-        int, typer.Option(help="Starts after an error of SageMaker's own.", rich_help_panel=_SAGEMAKER)
-    ] = 3,
+        int | None, typer.Option(help="Starts after an error of SageMaker's own.", rich_help_panel=_SAGEMAKER)
+    ] = None,
     keep_warm: Annotated[
         int,
         typer.Option(metavar="MINUTES", help="How long its nodes wait for the next job.", rich_help_panel=_SAGEMAKER),

@@ -74,10 +74,15 @@ def _sagemaker_options(options: Mapping[str, Any], code: str | None) -> SageMake
     from trainway.launch.sagemaker import SageMakerOptions
 
     named = {"time_limit": "time_limit_minutes", "wait": "wait_minutes", "keep_warm": "warm_minutes"}
-    return SageMakerOptions(**{named.get(name, name): value for name, value in options.items()}, code=code)
+    return SageMakerOptions(**{named.get(name, name): value for name, value in _said(options).items()}, code=code)
 
 
 def _kubernetes_options(options: Mapping[str, Any], code: str | None) -> KubernetesOptions:
     from trainway.launch.kubernetes import KubernetesOptions
 
-    return KubernetesOptions(**options, code=code)
+    return KubernetesOptions(**_said(options), code=code)
+
+
+def _said(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Less what was not said, for which a target has a default of its own."""
+    return {name: value for name, value in options.items() if value is not None}
