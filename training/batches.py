@@ -11,12 +11,12 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import NamedTuple, Protocol
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
 from training import storage
 from training.blend import Blend
+from training.buffers import Buffers
 from training.cache import Cache
 from training.errors import UserError
 from training.permutation import Permutation
@@ -25,11 +25,14 @@ from training.shards import Index, Shard, check_shards, map_shard
 SAMPLES_AT_ONCE = 4096
 """Samples that a rank finds the places of at once: shuffling one costs nearly as much as shuffling all of them."""
 
-TOKENS_AT_ONCE = 2**20
-"""Tokens that a rank reads at once, so that handing them to the training costs little; 2 or 4 MiB."""
+TOKENS_AT_ONCE = 2**21
+"""Tokens that a rank reads at once, so that handing them to the training costs little; 4 or 8 MiB."""
 
 READS_AHEAD = 2
 """Reads of so many tokens that are asked for before they are needed, so that the thread never has nothing to do."""
+
+TOKENS_OF_A_COPY = 2**18
+"""Tokens that are copied at once, so that what one copy leaves is still in the processor's cache for the next."""
 
 FETCHES_AT_ONCE = 4
 """Shards that a rank fetches from S3 at the same time; each is several requests at once."""
@@ -43,14 +46,17 @@ Tokens = NDArray[np.uint16 | np.uint32]
 
 
 class Readable(Protocol):
-    """Samples in an endless order."""
+    """Samples in an endless order: [sequence_length + 1] tokens each."""
+
+    tokens_of_a_sample: int
+    dtype: np.dtype[np.uint16 | np.uint32]
 
     def locate(self, counters: NDArray[np.int64]) -> Places:
         """Where the samples at these values of the counter are; reads nothing."""
         ...
 
-    def gather(self, places: Places) -> Tokens:
-        """The samples at these places: [len(places), sequence_length + 1] tokens."""
+    def gather(self, places: Places, into: Tokens, rows: NDArray[np.int64]) -> None:
+        """Writes the sample at each of the places into the row of [any, tokens_of_a_sample] that `rows` says."""
         ...
 
     def close(self) -> None:
@@ -60,7 +66,9 @@ class Readable(Protocol):
 
 def read(samples: Readable, counters: NDArray[np.int64]) -> NDArray[np.int64]:
     """The samples at these values of the counter: [len(counters), sequence_length + 1] tokens."""
-    return samples.gather(samples.locate(counters)).astype(np.int64)
+    tokens = np.empty((len(counters), samples.tokens_of_a_sample), samples.dtype)
+    samples.gather(samples.locate(counters), tokens, np.arange(len(counters)))
+    return tokens.astype(np.int64)
 
 
 class _Window(NamedTuple):
@@ -85,6 +93,7 @@ class Samples:
     ) -> None:
         check_shards(location, index)
         self._location, self._index, self._cache = location, index, cache
+        self.tokens_of_a_sample, self.dtype = sequence_length + 1, np.dtype(index.dtype)
         self._length, self._seed, self._window = sequence_length, seed, window
         # A sample and the token after it, which its last token is to predict, are in one shard.
         self._counts = np.array([(shard.tokens - 1) // sequence_length for shard in index.shards], dtype=np.int64)
@@ -126,17 +135,19 @@ class Samples:
                 places[rows, 3] = samples - (window.ends[within] - self._counts[window.shards[within]])
         return places
 
-    def gather(self, places: Places) -> Tokens:
-        """The samples at these places: [len(places), sequence_length + 1] tokens."""
-        tokens = np.empty((len(places), self._length + 1), dtype=self._index.dtype)
+    def gather(self, places: Places, into: Tokens, rows: NDArray[np.int64]) -> None:
+        """Writes the sample at each of the places into the row of [any, tokens_of_a_sample] that `rows` says."""
+        at_once = max(1, TOKENS_OF_A_COPY // self.tokens_of_a_sample)
         # Shard by shard, in the order in which they are needed, so that it takes few steps of Python.
         order = np.lexsort(places[:, 2::-1].T)
         changes = (np.diff(places[order, :3], axis=0) != 0).any(axis=1)
-        for rows in np.split(order, np.flatnonzero(changes) + 1):
-            epoch, window, shard = places[rows[0], :3].tolist()
+        for of_shard in np.split(order, np.flatnonzero(changes) + 1):
+            epoch, window, shard = places[of_shard[0], :3].tolist()
             self._want(epoch, window)
-            tokens[rows] = self._opened[shard].result()[places[rows, 3]]
-        return tokens
+            tokens = self._opened[shard].result()
+            for first in range(0, len(of_shard), at_once):
+                some = of_shard[first : first + at_once]
+                into[rows[some]] = tokens[places[some, 3]]
 
     def close(self) -> None:
         """Fetches nothing more."""
@@ -184,6 +195,8 @@ class Blended:
 
     def __init__(self, sources: Sequence[Samples], weights: Sequence[float], seed: int) -> None:
         self._sources = sources
+        self.tokens_of_a_sample = sources[0].tokens_of_a_sample
+        self.dtype = np.result_type(*(source.dtype for source in sources))
         self._blend = Blend(weights, seed)
 
     def locate(self, counters: NDArray[np.int64]) -> Places:
@@ -195,17 +208,11 @@ class Blended:
             places[sources == number, 1:] = source.locate(own[sources == number])
         return places
 
-    def gather(self, places: Places) -> Tokens:
-        """The samples at these places: [len(places), sequence_length + 1] tokens."""
-        parts = {
-            number: self._sources[number].gather(places[places[:, 0] == number, 1:])
-            for number in np.unique(places[:, 0]).tolist()
-        }
-        width, kind = next(iter(parts.values())).shape[1], np.result_type(*parts.values())
-        tokens = np.empty((len(places), width), dtype=kind)
-        for number, part in parts.items():
-            tokens[places[:, 0] == number] = part
-        return tokens
+    def gather(self, places: Places, into: Tokens, rows: NDArray[np.int64]) -> None:
+        """Writes the sample at each of the places into the row of [any, tokens_of_a_sample] that `rows` says."""
+        for number in np.unique(places[:, 0]).tolist():
+            of_source = places[:, 0] == number
+            self._sources[number].gather(places[of_source, 1:], into, rows[of_source])
 
     def close(self) -> None:
         """Fetches nothing more."""
@@ -236,21 +243,30 @@ def rank_batches(
     located = places()
     unread = next(located)
 
-    def read_ahead(steps: int) -> Tensor:
+    def read_ahead(steps: int, buffers: Buffers) -> Tensor:
         nonlocal unread
         while len(unread) < steps * share:
             unread = np.concatenate((unread, next(located)))
         some, unread = unread[: steps * share], unread[steps * share :]
-        tokens = torch.from_numpy(samples.gather(some).reshape(steps, share, -1))
+        tokens = buffers.lend()
+        samples.gather(some, tokens.numpy(), np.arange(len(some)))
+        tokens = tokens.view(steps, share, -1)
         return tokens.pin_memory() if pin else tokens
 
     reader = ThreadPoolExecutor(max_workers=1, thread_name_prefix="data")
-    ahead = deque([reader.submit(read_ahead, 1)])
+
+    def of_steps(steps: int) -> Buffers:
+        return Buffers((steps * share, samples.tokens_of_a_sample), samples.dtype)
+
+    some_steps = max(1, TOKENS_AT_ONCE // (share * samples.tokens_of_a_sample))
+    buffers = of_steps(some_steps)
+    # The first step is not kept waiting for those after it.
+    ahead = deque([reader.submit(read_ahead, 1, of_steps(1))])
     try:
         while True:
             ready = ahead.popleft().result()
             while len(ahead) < READS_AHEAD:
-                ahead.append(reader.submit(read_ahead, max(1, TOKENS_AT_ONCE // ready[0].numel())))
+                ahead.append(reader.submit(read_ahead, some_steps, buffers))
             yield from ready
     finally:
         reader.shutdown(cancel_futures=True)

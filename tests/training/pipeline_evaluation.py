@@ -39,8 +39,10 @@ class Noise:
     def locate(self, counters: NDArray[np.int64]) -> NDArray[np.int64]:
         return counters[:, None]
 
-    def gather(self, places: NDArray[np.int64]) -> NDArray[np.uint16]:
-        return self.tokens.numpy().astype(np.uint16)[places[:, 0]]
+    tokens_of_a_sample, dtype = LENGTH + 1, np.dtype(np.uint16)
+
+    def gather(self, places: NDArray[np.int64], into: NDArray[np.uint16], rows: NDArray[np.int64]) -> None:
+        into[rows] = self.tokens.numpy()[places[:, 0]]
 
     def close(self) -> None:
         pass

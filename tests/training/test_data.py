@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import shutil
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +17,7 @@ from hypothesis import strategies as st
 from training import storage
 from training.batches import Blended, Samples, rank_batches, read
 from training.blend import BLOCK, Blend
+from training.buffers import Buffers
 from training.cache import Cache
 from training.config import Job
 from training.errors import UserError
@@ -74,6 +77,25 @@ def test_the_global_batch_is_the_same_for_every_world_size(corpus_directory: Pat
         assert np.array_equal(whole, read(samples, np.arange(8) + first + 8 * step))
     for rank in ranks:
         rank.close()
+
+
+def test_a_batch_that_is_kept_stays_as_it_was(corpus_directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("training.batches.TOKENS_AT_ONCE", 2 * 8 * 33)
+    samples = open_samples(corpus_directory)
+    with closing(rank_batches(samples, 0, 8, 0, 1, pin=False)) as batches:
+        kept = {step: batch for step, batch in enumerate(itertools.islice(batches, 40)) if step % 3 == 0}
+    for step, batch in kept.items():
+        assert np.array_equal(batch.numpy(), read(samples, np.arange(8) + 8 * step))
+
+
+def test_memory_is_lent_again_when_no_view_of_it_is_left() -> None:
+    buffers = Buffers((4, 8), np.uint16)
+    first = buffers.lend()
+    view, place = first.view(2, 2, 8)[1], first.data_ptr()
+    del first
+    assert buffers.lend().data_ptr() != place
+    del view
+    assert buffers.lend().data_ptr() == place
 
 
 def test_a_sequence_longer_than_the_text_is_refused(corpus_directory: Path) -> None:

@@ -81,8 +81,9 @@ def write_log(aws: Any, stream: str, *lines: str) -> None:
     ):
         with contextlib.suppress(cloudwatch.exceptions.ResourceAlreadyExistsException):
             make()
-    now = int(datetime.now(UTC).timestamp() * 1000)
-    events = [{"timestamp": now + index, "message": line} for index, line in enumerate(lines)]
+    # None in the future: CloudWatch sorts by time, and what is written next is to be after these.
+    first = int(datetime.now(UTC).timestamp() * 1000) - len(lines)
+    events = [{"timestamp": first + index, "message": line} for index, line in enumerate(lines)]
     cloudwatch.put_log_events(logGroupName=GROUP, logStreamName=stream, logEvents=events)
 
 
