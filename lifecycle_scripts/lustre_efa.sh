@@ -22,15 +22,13 @@ for device in "$root"/sys/class/infiniband/*; do
   fi
 done
 if ((${#devices[@]} < wanted)); then
-  echo "this node has ${#devices[@]} EFA devices, and $wanted were to be used for Lustre"
+  echo "this node has ${#devices[@]} EFA devices, and $wanted were to be used for Lustre: replace the node"
   exit 1
 fi
 
-if [[ ! "$0" -ef "$root$installed" ]]; then
-  install -D -m 0755 "$0" "$root$installed"
-  mkdir -p "$root/etc/systemd/system"
-  cat >"$root/etc/systemd/system/trainway-lustre-efa.service" <<EOF
-[Unit]
+# Not sourced from lib.sh: nodes of EKS have this file alone, from their user data.
+unit=$root/etc/systemd/system/trainway-lustre-efa.service
+wanted_unit="[Unit]
 Description=Lustre over EFA
 After=network-online.target
 Wants=network-online.target
@@ -42,11 +40,16 @@ RemainAfterExit=yes
 ExecStart=/usr/bin/env bash $installed $wanted
 
 [Install]
-WantedBy=multi-user.target
-EOF
+WantedBy=multi-user.target"
+cmp --silent "$0" "$root$installed" || install -D -m 0755 "$0" "$root$installed"
+if [[ "$(cat "$unit" 2>/dev/null)" != "$wanted_unit" ]]; then
+  mkdir -p "$(dirname "$unit")"
+  echo "$wanted_unit" >"$unit.new"
+  mv "$unit.new" "$unit"
   systemctl daemon-reload
-  systemctl enable trainway-lustre-efa.service
 fi
+# Enabled only when all is there: a run that was cut short is made good by the next.
+systemctl is-enabled --quiet trainway-lustre-efa.service || systemctl enable trainway-lustre-efa.service
 
 outward=$(ip -o -4 route show default | awk '{print $5; exit}')
 modprobe lnet

@@ -3,4 +3,4 @@
 # takes over; HyperPod then starts no Slurm daemon itself.
 # https://docs.aws.amazon.com/sagemaker/latest/dg/smcluster-getting-started-slurm-cli.html (read 2026-11-21)
 export SLURM_STARTED_BY=script
-exec bash "$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)/run_steps.sh"
+exec python3 "$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)/run_steps.py"

@@ -8,19 +8,17 @@ https://slurm.schedmd.com/sacctmgr.html (read 2026-11-21)
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
 Document = dict[str, Any]
 Command = list[str]
 
-BEGIN, END = "# Begin of what Trainway writes: a change in here is lost.", "# End of what Trainway writes."
-BLOCK = re.compile(rf"\n*{re.escape(BEGIN)}\n.*?{re.escape(END)}\n", re.DOTALL)
-# How long a command of Slurm's, and slurmctld after its restart, may take.
+# What slurm_settings.py writes where there are teams.
+BEGIN = "# Begin of what Trainway writes for teams:"
+# How long a command of Slurm's may take.
 ANSWER_SECONDS = float(os.environ.get("SLURM_ANSWER_SECONDS", "60"))
 
 
@@ -222,59 +220,15 @@ def _remove(what: str, where: Command, entry: tuple[str, str], state: State) -> 
     return [] if entry in state.closed else [["modify", what, *where, "set", "grpsubmitjobs=0"]]
 
 
-def with_settings(text: str, settings: dict[str, str]) -> str:
-    """Returns slurm.conf with the settings at its end, where they win over what is above, or without any."""
-    rest = BLOCK.sub("\n", text).rstrip("\n") + "\n"
-    lines = "".join(f"{key}={value}\n" for key, value in settings.items())
-    return f"{rest}\n{BEGIN}\n{lines}{END}\n" if settings else rest
-
-
-def write(path: Path, text: str) -> None:
-    """Replaces the file's content at once, for its owner and with its permissions."""
-    new = path.with_name(f".{path.name}.new")
-    new.write_text(text)
-    shutil.copymode(path, new)
-    os.chown(new, path.stat().st_uid, path.stat().st_gid)
-    new.replace(path)
-
-
-def answers() -> bool:
-    """Whether slurmctld does."""
-    try:
-        return " UP" in run("scontrol", "ping")
-    except AccountsError:
-        return False
-
-
-def restart_controller() -> None:
-    """Restarts slurmctld, which leaves jobs alone, and has every node read the settings; raises `AccountsError`."""
-    run("systemctl", "restart", "slurmctld")
-    end = time.monotonic() + ANSWER_SECONDS
-    while not answers():
-        if time.monotonic() > end:
-            raise AccountsError(f"slurmctld does not answer {ANSWER_SECONDS:.0f} s after its restart")
-        time.sleep(1)
-    run("scontrol", "reconfigure")
-
-
-def change_settings(path: Path, settings: dict[str, str]) -> bool:
-    """Returns whether slurm.conf had to be changed; raises `AccountsError`.
-
-    When slurmctld does not start with the settings, slurm.conf is as it was.
-    """
-    old = path.read_text()
-    new = with_settings(old, settings)
-    if new == old:
-        return False
-    write(path, new)
-    try:
-        restart_controller()
-    except AccountsError as error:
-        write(path, old)
-        restart_controller()
-        given = ", ".join(f"{key}={value}" for key, value in settings.items())
-        raise AccountsError(f"{error}; {path} is as it was, without {given}") from error
-    return True
+def change_settings(slurm_conf: Path, settings: dict[str, str]) -> list[str]:
+    """Returns a line if slurm.conf had to be changed; raises `AccountsError`, and then it is as it was."""
+    program = Path(__file__).with_name("slurm_settings.py")
+    command = [sys.executable, str(program), str(slurm_conf), "teams", json.dumps(settings)]
+    # It has limits of its own.
+    done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
+    if done.returncode:
+        raise AccountsError(done.stderr.strip())
+    return done.stdout.splitlines()
 
 
 def apply(document: Document, slurm_conf: Path) -> list[str]:
@@ -294,16 +248,15 @@ def apply(document: Document, slurm_conf: Path) -> list[str]:
         made.append(f"sacctmgr {' '.join(command)}")
     # The settings stay until the last job of the last team has ended: they are what keeps new ones out.
     waits = any((account, "") in state.busy for account in state.owned_accounts)
-    if (document["settings"] or not waits) and change_settings(slurm_conf, document["settings"]):
-        made.append(f"changed {slurm_conf} and restarted slurmctld")
+    if document["settings"] or not waits:
+        made += change_settings(slurm_conf, document["settings"])
     return made
 
 
 def main() -> int:
     document, slurm_conf = map(Path, sys.argv[1:])
     try:
-        # A link stays one.
-        made = apply(json.loads(document.read_text()), slurm_conf.resolve())
+        made = apply(json.loads(document.read_text()), slurm_conf)
     except (AccountsError, OSError, ValueError) as error:
         print(f"[accounts] {error}", file=sys.stderr)
         return 1

@@ -106,6 +106,9 @@ class HyperPodSlurmStack(cdk.Stack):
         bucket, settings = foundation.storage.bucket, foundation.platform.hyperpod_or_default
         role = ExecutionRole(self, id, bucket=bucket, scripts_prefix=SCRIPTS_PREFIX, eks_cluster_arn=None).role
         let_encrypt_volumes(role, settings)
+        directory = foundation.platform.slurm_or_default.directory
+        if directory and directory.reader:
+            grant(role, Permission(("secretsmanager:GetSecretValue",), (directory.reader.secret,)))
         return role
 
 

@@ -101,11 +101,13 @@ def test_the_job_of_a_team_is_one_that_its_nodes_and_its_queue_take(tmp_path: Pa
 
 
 def test_the_page_on_slurm_describes_its_example_and_what_becomes_of_it(tmp_path: Path) -> None:
-    teams, database = (yaml.safe_load(each) for each in re.findall(r"```yaml\n(.*?)```", SLURM.read_text(), re.DOTALL))
+    teams, *others = (yaml.safe_load(each) for each in re.findall(r"```yaml\n(.*?)```", SLURM.read_text(), re.DOTALL))
     platform = yaml.safe_load((ROOT / "examples" / "hyperpod-slurm-p5en.yaml").read_text())
     assert platform["teams"] == teams["teams"]
     file = tmp_path / "platform.yaml"
-    file.write_text(yaml.safe_dump(platform | {"slurm": platform["slurm"] | database["slurm"]}))
+    slurm = {key: value for each in others for key, value in each["slurm"].items()}
+    assert {"accounting_database", "directory", "users"} <= slurm.keys()
+    file.write_text(yaml.safe_dump(platform | {"slurm": platform["slurm"] | slurm}))
     made = slurm_accounts(load_platform(file))
     assert {account["name"]: account["qos"] for account in made["accounts"]} == {
         "research": ["research", "borrowed"],

@@ -1,33 +1,127 @@
 #!/usr/bin/env bash
-# Locked memory and huge pages: RDMA pins the buffers that it sends from, and libfabric prefers huge pages for them.
+# What the kernel and systemd let a job have: locked memory, open files, huge pages, and the network of many nodes.
 set -euo pipefail
+# shellcheck source=lifecycle_scripts/lib.sh
+source "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
 
-# write_if_changed FILE TEXT: true if the file was not already so.
-write_if_changed() {
-  if [[ -f "$1" && "$(<"$1")" == "$2" ]]; then
-    return 1
+# RDMA pins the buffers that it sends from, and a rank opens a connection to every other.
+# https://github.com/NVIDIA/nccl/blob/master/docs/userguide/source/troubleshooting/networking_troubleshooting.rst
+# (read 2026-11-22)
+files=1048576
+changed=0
+# wrote FILE: files come from standard input, and what changed is said.
+wrote() {
+  if write_file "$1" 0644; then
+    echo "wrote $1"
+    changed=1
   fi
-  mkdir -p "$(dirname "$1")"
-  printf '%s\n' "$2" >"$1"
 }
 
-limits=$NODE_ROOT/etc/security/limits.d/90-trainway.conf
-if write_if_changed "$limits" $'* soft memlock unlimited\n* hard memlock unlimited\n* soft nofile 1048576\n* hard nofile 1048576'; then
-  echo "wrote $limits"
+# For who logs in: a job has the limits of the shell that submitted it.
+# PropagateResourceLimits in https://slurm.schedmd.com/slurm.conf.html (read 2026-11-22)
+wrote /etc/security/limits.d/90-trainway.conf <<EOF
+* soft memlock unlimited
+* hard memlock unlimited
+* soft nofile $files
+* hard nofile $files
+root soft memlock unlimited
+root hard memlock unlimited
+root soft nofile $files
+root hard nofile $files
+EOF
+# What systemd starts logs in nowhere: Slurm's daemon with its jobs, the container runtimes, the agent of Systems Manager,
+# through whose sessions people come. https://slurm.schedmd.com/faq.html#memlock (read 2026-11-22)
+wrote /etc/systemd/system.conf.d/90-trainway.conf <<EOF
+[Manager]
+DefaultLimitMEMLOCK=infinity
+DefaultLimitNOFILE=$files
+EOF
+# A unit may have limits of its own; Slurm's has 131072 files.
+# https://github.com/SchedMD/slurm/blob/master/etc/slurmd.service.in (read 2026-11-22)
+wrote /etc/systemd/system/slurmd.service.d/80-trainway-limits.conf <<EOF
+[Service]
+LimitMEMLOCK=infinity
+LimitNOFILE=$files
+LimitSTACK=infinity
+EOF
+# Asked of systemd itself: this step may have been killed after it wrote the files.
+if [[ "$(systemctl show --value --property=DefaultLimitNOFILE)" != "$files" ||
+"$(systemctl show --value --property=NeedDaemonReload slurmd.service)" == yes ]]; then
+  systemctl daemon-reexec
 fi
 
-pages=$NODE_ROOT/proc/sys/vm/nr_hugepages
-if ((HUGE_PAGES_2MIB > 0)); then
-  if write_if_changed "$NODE_ROOT/etc/sysctl.d/90-trainway.conf" "vm.nr_hugepages = $HUGE_PAGES_2MIB"; then
-    echo "reserving $HUGE_PAGES_2MIB huge pages from now on"
-  fi
-  # Never fewer: what the image reserved may be in use.
-  if (($(<"$pages") < HUGE_PAGES_2MIB)); then
-    echo "$HUGE_PAGES_2MIB" >"$pages"
-  fi
-  # The kernel gives what it can find in one piece, without an error.
-  if (($(<"$pages") < HUGE_PAGES_2MIB)); then
-    echo "the kernel reserved only $(<"$pages") of $HUGE_PAGES_2MIB huge pages: memory is too fragmented or too small"
-    exit 1
-  fi
+# may_have PROCESS-ID: what a running process lets those have that it starts, as far as the kernel allows it.
+may_have() {
+  prlimit --pid "$1" --memlock=unlimited:unlimited 2>/dev/null || return 1
+  prlimit --pid "$1" --nofile="$files:$files" 2>/dev/null
+}
+# A name in the kernel has fifteen characters.
+for daemon in slurmd amazon-ssm-agen ssm-agent-worke containerd dockerd kubelet; do
+  for process in $(pgrep -x "$daemon" || true); do
+    if [[ "$(prlimit --pid "$process" --memlock --noheadings --raw --output SOFT)" == unlimited ]]; then
+      continue
+    elif may_have "$process"; then
+      echo "$daemon, which was running, may lock all memory"
+    else
+      echo "WARNING: $daemon (process $process) may not lock all memory, so that EFA fails in what it starts: restart it"
+    fi
+  done
+done
+
+# Sysctls, each as it is wanted at least or exactly.
+#   somaxconn, tcp_max_syn_backlog   thousands of ranks connect to one at the same moment, and all nodes to slurmctld:
+#     https://slurm.schedmd.com/high_throughput.html, and the values of AWS ParallelCluster:
+#     https://github.com/aws/aws-parallelcluster-cookbook/blob/develop/cookbooks/aws-parallelcluster-platform/recipes/config/networking.rb
+#   gc_thresh                        an entry for each node of a large cluster, which all talk to one another:
+#     https://github.com/aws/aws-parallelcluster-cookbook/blob/develop/cookbooks/aws-parallelcluster-platform/attributes/platform.rb
+#   ptrace_scope                     libfabric reads its neighbours' memory on a node, which Ubuntu lets a parent alone do:
+#     https://github.com/aws/aws-parallelcluster-cookbook/blob/develop/cookbooks/aws-parallelcluster-environment/resources/efa/partial/_disable_ptrace_debian.rb
+# (all read 2026-11-22)
+sysctls=(
+  "net.core.somaxconn at-least 65535"
+  "net.ipv4.tcp_max_syn_backlog at-least 65535"
+  "net.ipv4.neigh.default.gc_thresh2 at-least 15360"
+  "net.ipv4.neigh.default.gc_thresh3 at-least 16384"
+)
+# shellcheck disable=SC2153 # a fact
+if [[ "$NODE_ROLE" == compute ]] && compgen -G '/sys/class/infiniband/*' >/dev/null; then
+  sysctls+=("kernel.yama.ptrace_scope exactly 0")
 fi
+if ((HUGE_PAGES_2MIB > 0)); then
+  # libfabric prefers huge pages for the buffers that it copies through. Never fewer: what the image reserved may be in use.
+  sysctls+=("vm.nr_hugepages at-least $HUGE_PAGES_2MIB")
+fi
+there=() lines=()
+for entry in "${sysctls[@]}"; do
+  read -r name how value <<<"$entry"
+  file=/proc/sys/${name//./\/}
+  # In a kernel without it there is nothing to set.
+  [[ -e "$file" ]] || continue
+  if [[ "$how" == at-least ]] && (($(<"$file") > value)); then
+    value=$(<"$file")
+  fi
+  there+=("$name $value")
+  # A leading hyphen: one that cannot be set keeps no other from being set as the node starts.
+  lines+=("-$name = $value")
+done
+# Before they are set: a node that has no huge pages to give now may have them when it starts.
+wrote /etc/sysctl.d/90-trainway.conf < <(printf '%s\n' "${lines[@]}")
+
+for entry in "${there[@]}"; do
+  read -r name value <<<"$entry"
+  file=/proc/sys/${name//./\/}
+  if (($(<"$file") != value)) && echo "$value" 2>/dev/null >"$file"; then
+    echo "set $name to $(<"$file")"
+    changed=1
+  fi
+  if (($(<"$file") == value)); then
+    continue
+  elif [[ "$name" == vm.nr_hugepages ]]; then
+    # The kernel gives what it can find in one piece, without an error.
+    fail "the kernel reserved only $(<"$file") of $value huge pages: memory is too fragmented or too small; ask for fewer, or" \
+      "restart the node, which reserves them as it starts"
+  else
+    echo "WARNING: $name is $(<"$file") and cannot be set to $value"
+  fi
+done
+((changed)) || echo "limits are as they should be"

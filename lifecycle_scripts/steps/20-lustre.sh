@@ -1,8 +1,13 @@
 #!/usr/bin/env bash
-# FSx for Lustre at its mount path: waits for it, mounts it where that is ours to do, and proves that it can be written.
-#   LUSTRE_WAIT_SECONDS   how long the mount may take (default 240; the step's own limit is above it)
-#   LUSTRE_RETRY_SECONDS  pause between two tries (default 5)
+# FSx for Lustre at its mount path: waits for it, mounts it where that is ours to do, and proves which file system it is and
+# that it can be written.
 set -euo pipefail
+
+scripts=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+# shellcheck source=lifecycle_scripts/lib.sh
+source "$scripts/lib.sh"
+# shellcheck source=lifecycle_scripts/mounts.sh
+source "$scripts/mounts.sh"
 
 if [[ -z "$FSX_DNS_NAME" ]]; then
   echo "no file system for the node itself, nothing to do"
@@ -11,49 +16,21 @@ fi
 
 source=$FSX_DNS_NAME@tcp:/$FSX_MOUNT_NAME
 target=$NODE_ROOT$FSX_MOUNT_PATH
-deadline=$((SECONDS + ${LUSTRE_WAIT_SECONDS:-240}))
-entry="$source $FSX_MOUNT_PATH lustre noatime,flock,_netdev,x-systemd.requires=network-online.target 0 0"
+ports="check the security group (988, 1018-1023), the zone and DNS of $FSX_DNS_NAME"
 
 if [[ "$FSX_MOUNTED_BY" == script ]]; then
   mkdir -p "$target"
-  # A restarted node mounts it again without this script.
-  if ! grep -qsxF "$entry" "$NODE_ROOT/etc/fstab"; then
-    mkdir -p "$NODE_ROOT/etc"
-    echo "$entry" >>"$NODE_ROOT/etc/fstab"
-    echo "added $FSX_MOUNT_PATH to fstab"
-  fi
+  # As AWS's own script mounts it, mount_fsx.sh beside the one that 22-home.sh names (read 2026-11-22).
+  in_fstab "$source" "$FSX_MOUNT_PATH" lustre noatime,flock,_netdev,x-systemd.requires=network-online.target
 fi
+until_mounted "$FSX_MOUNT_PATH" "$FSX_MOUNTED_BY" "$ports" mount -t lustre -o noatime,flock "$source" "$target"
 
-last="nothing was tried"
-until mountpoint -q "$target"; do
-  if ((SECONDS >= deadline)); then
-    echo "$FSX_MOUNT_PATH is not mounted after ${LUSTRE_WAIT_SECONDS:-240} s ($last);" \
-      "check the security group (988, 1018-1023), the zone and DNS of $FSX_DNS_NAME"
-    exit 1
-  fi
-  if [[ "$FSX_MOUNTED_BY" == script ]]; then
-    # Name resolution restarts while a node is provisioned, so the first tries may fail.
-    if last=$(timeout 60 mount -t lustre -o noatime,flock "$source" "$target" 2>&1); then
-      echo "mounted $source at $FSX_MOUNT_PATH"
-      continue
-    fi
-    last=$(tail -n 1 <<<"$last")
-  else
-    last="HyperPod has not mounted it"
-  fi
-  sleep "${LUSTRE_RETRY_SECONDS:-5}"
-done
-
-# A mount whose storage servers cannot be reached looks mounted and hangs at the first write.
-probe=$target/.trainway-$(hostname)
-# shellcheck disable=SC2016 # expanded by the inner shell
-if ! error=$(timeout 60 bash -c 'echo written >"$1" && [[ "$(<"$1")" == written ]] && rm "$1"' - "$probe" 2>&1); then
-  # Under root squash this is an answer; that all storage servers give theirs shows in what they have left.
-  if [[ "$error" == *"Permission denied"* ]] && timeout 60 df "$target" >/dev/null; then
-    echo "$FSX_MOUNT_PATH is mounted, and root may not write to it"
-    exit 0
-  fi
-  echo "$FSX_MOUNT_PATH is mounted but cannot be written within 60 s: ${error:-no answer}"
-  exit 1
+# The mount's source is an address, whatever the name was by which it was mounted; its own name the file system keeps. lfs is
+# a part of the client.
+if command -v lfs >/dev/null; then
+  name=$(in_time lfs getname -n "$target" 2>/dev/null) || name=""
+  [[ "${name%% *}" == "$FSX_MOUNT_NAME" ]] ||
+    fail "$FSX_MOUNT_PATH is $(mounted_there "$FSX_MOUNT_PATH"), and not $source: take that mount out of the image or of" \
+      "custom.d, and replace the node"
 fi
-echo "$FSX_MOUNT_PATH is mounted and writable"
+prove_writable "$FSX_MOUNT_PATH" storage.lustre.capacity_tib "$ports"

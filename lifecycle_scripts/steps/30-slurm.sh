@@ -1,45 +1,42 @@
 #!/usr/bin/env bash
-# The Slurm daemon of this node's role. Under OnInitComplete HyperPod has configured and started it, so that it is only
-# verified; under OnCreate it is started.
-#   SLURM_WAIT_SECONDS   how long the daemon may take (default 120)
+# Slurm, as far as the node's role has it. Under OnInitComplete HyperPod has configured and started it: it is verified, and
+# what is the platform's added. Under OnCreate all of it is done here.
+#   SLURM_WAIT_SECONDS   how long each of the things that are waited for may take (default 120)
 set -euo pipefail
+# shellcheck source=lifecycle_scripts/lib.sh
+source "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
 
 if [[ "$ORCHESTRATOR" != hyperpod-slurm ]]; then
   echo "no Slurm on this cluster, nothing to do"
   exit 0
 fi
 
+scripts=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+limit=${SLURM_WAIT_SECONDS:-120}
+slurm=/opt/slurm
+export PATH=$PATH:$slurm/bin:$slurm/sbin
+parameters=$scripts/parameters.json
+
 case $NODE_ROLE in
   controller) daemon=slurmctld ;;
   compute) daemon=slurmd ;;
-  *)
-    echo "a $NODE_ROLE node runs no Slurm daemon, nothing to do"
-    exit 0
-    ;;
+  *) daemon= ;;
 esac
 
-if [[ "$SLURM_STARTED_BY" == script ]] && ! systemctl is-active --quiet "$daemon"; then
-  if [[ "$daemon" == slurmd ]]; then
-    # A worker fetches its configuration from the controller; the image's unit takes the address from this variable.
-    [[ -n "$CONTROLLER_ADDRESSES" ]] || {
-      echo "the resource config names no controller to take slurm.conf from"
-      exit 1
-    }
-    directory=$NODE_ROOT/etc/systemd/system/slurmd.service.d
-    mkdir -p "$directory"
-    printf '[Service]\nEnvironment="SLURMD_OPTIONS=--conf-server %s"\n' "$CONTROLLER_ADDRESSES" >"$directory/90-trainway.conf"
-    systemctl daemon-reload
-  fi
-  systemctl enable --now "$daemon"
-  echo "started $daemon"
+# HyperPod runs slurmd on login nodes as well, for their commands' sake.
+if [[ "$NODE_ROLE" != controller ]]; then
+  bash "$scripts/slurm/install.sh" "$parameters"
 fi
-
-deadline=$((SECONDS + ${SLURM_WAIT_SECONDS:-120}))
-until systemctl is-active --quiet "$daemon"; do
-  if ((SECONDS >= deadline)); then
-    echo "$daemon is not active after ${SLURM_WAIT_SECONDS:-120} s; \`journalctl -u $daemon\` on this node says why"
-    exit 1
-  fi
-  sleep 1
-done
+if [[ "$SLURM_STARTED_BY" == script ]]; then
+  bash "$scripts/slurm/provision.sh" "$parameters"
+fi
+if [[ -z "$daemon" ]]; then
+  echo "a $NODE_ROLE node runs no Slurm daemon, nothing to do"
+  exit 0
+fi
+wait_until "$limit" 1 systemctl is-active --quiet "$daemon" ||
+  fail "$daemon is not active after $limit s; \`journalctl -u $daemon\` on this node says why"
+if [[ "$NODE_ROLE" == controller ]]; then
+  bash "$scripts/slurm/platform_settings.sh" "$parameters"
+fi
 echo "$daemon is active"

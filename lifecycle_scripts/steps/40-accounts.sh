@@ -4,6 +4,8 @@
 #   ACCOUNTS_WAIT_SECONDS   how long Slurm's accounting may take to be there (default 240; the step's own limit is above it)
 #   ACCOUNTS_RETRY_SECONDS  pause between two tries (default 10)
 set -euo pipefail
+# shellcheck source=lifecycle_scripts/lib.sh
+source "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
 
 if [[ "$NODE_ROLE" != controller || -z "$SLURM_ACCOUNTS_S3_URI" ]]; then
   echo "no accounts are kept here, nothing to do"
@@ -14,10 +16,12 @@ scripts=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 # Copies: the folder that HyperPod downloaded the scripts into is its own.
 installed=/opt/trainway
 units=$NODE_ROOT/etc/systemd/system
-mkdir -p "$NODE_ROOT$installed" "$units"
-install -m 0755 "$scripts/slurm_accounts.sh" "$scripts/slurm_accounts.py" "$NODE_ROOT$installed/"
+changed=
+for file in slurm_accounts.sh slurm_accounts.py slurm_settings.py; do
+  ! write_file "$NODE_ROOT$installed/$file" 0755 <"$scripts/$file" || changed=1
+done
 
-cat >"$units/trainway-accounts.service" <<EOF
+! write_file "$units/trainway-accounts.service" 0644 <<EOF || changed=1
 [Unit]
 Description=Slurm accounts and QOS of the platform's teams
 After=network-online.target slurmctld.service
@@ -27,7 +31,7 @@ Type=oneshot
 ExecStart=/usr/bin/env bash $installed/slurm_accounts.sh $SLURM_ACCOUNTS_S3_URI $SLURM_ACCOUNTS_REGION
 TimeoutStartSec=600
 EOF
-cat >"$units/trainway-accounts.timer" <<'EOF'
+! write_file "$units/trainway-accounts.timer" 0644 <<'EOF' || changed=1
 [Unit]
 Description=Slurm accounts and QOS of the platform's teams, every two minutes
 
@@ -38,17 +42,11 @@ OnUnitInactiveSec=2min
 [Install]
 WantedBy=timers.target
 EOF
-systemctl daemon-reload
+[[ -z "$changed" ]] || systemctl daemon-reload
 
 # The teams are in force before the cluster is there to be used. slurmdbd and its database may still be starting.
-deadline=$((SECONDS + ${ACCOUNTS_WAIT_SECONDS:-240}))
-until systemctl start trainway-accounts.service; do
-  if ((SECONDS >= deadline)); then
-    echo "the teams are not in force after ${ACCOUNTS_WAIT_SECONDS:-240} s;" \
-      "\`journalctl -u trainway-accounts\` on this node says why"
-    exit 1
-  fi
-  sleep "${ACCOUNTS_RETRY_SECONDS:-10}"
-done
-systemctl enable --now trainway-accounts.timer
+limit=${ACCOUNTS_WAIT_SECONDS:-240}
+wait_until "$limit" "${ACCOUNTS_RETRY_SECONDS:-10}" systemctl start trainway-accounts.service ||
+  fail "the teams are not in force after $limit s; \`journalctl -u trainway-accounts\` on this node says why"
+systemctl enable --quiet --now trainway-accounts.timer
 echo "the teams are in force, and followed every two minutes"

@@ -16,6 +16,7 @@ from trainway.spec.image_build import build_arguments
 from trainway.spec.loader import load_versions
 from trainway.spec.platform import Platform
 from trainway.spec.slurm_accounts import slurm_accounts
+from trainway.spec.slurm_users import slurm_users
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 SIDE_PRODUCTS = shutil.ignore_patterns("__pycache__", "*.pyc", ".*_cache")
@@ -66,9 +67,13 @@ class Bundles:
 
 
 def platform_bundles(directory: Path, platform: Platform, catalogue: Catalogue) -> Bundles:
-    """The platform's bundles: with what goes into its Kubernetes, or with the accounts of its Slurm."""
+    """The platform's bundles: with what goes into its Kubernetes, or with the accounts and users of its Slurm."""
     kubernetes = platform.orchestrator.is_kubernetes
-    manifests = cluster_manifests(platform, catalogue) if kubernetes else {"slurm-accounts": slurm_accounts(platform)}
+    manifests = (
+        cluster_manifests(platform, catalogue)
+        if kubernetes
+        else {"slurm-accounts": slurm_accounts(platform), "slurm-users": slurm_users(platform)}
+    )
     return make_bundles(directory, manifests, build_arguments(platform, catalogue, load_versions()))
 
 

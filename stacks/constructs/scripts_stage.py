@@ -14,10 +14,13 @@ from stacks.foundation import Foundation
 from trainway.spec.lustre_clients import efa_interfaces
 from trainway.spec.sections.orchestrator import Orchestrator
 from trainway.spec.sections.slurm import CONTROLLER_GROUP, LOGIN_GROUP
-from trainway.spec.sections.storage import MOUNT_PATH
+from trainway.spec.sections.storage import HOME_PATH, MOUNT_PATH
+from trainway.spec.slurm_nodes import slurm_nodes
+from trainway.spec.slurm_users import slurm_directory
 
 SCRIPTS_PREFIX = "lifecycle_scripts"
 SLURM_ACCOUNTS = f"{SCRIPTS_PREFIX}/slurm-accounts.json"
+SLURM_USERS = f"{SCRIPTS_PREFIX}/slurm-users.json"
 
 
 def life_cycle_scripts(foundation: Foundation) -> LifeCycleScripts:
@@ -30,7 +33,8 @@ def scripts_stage(scope: Construct, foundation: Foundation, scripts: LifeCycleSc
     """A stage that may write below the scripts' prefix and nowhere else."""
     platform, storage = foundation.platform, foundation.storage
     slurm = platform.orchestrator is Orchestrator.HYPERPOD_SLURM
-    lustre = foundation.file_system.lustre
+    directory = platform.slurm_or_default.directory
+    lustre, home = foundation.file_system.lustre, foundation.file_system.home
     environment = {
         "LIFECYCLE_S3_URI": scripts.source_s3_uri,
         "ORCHESTRATOR": platform.orchestrator.value,
@@ -42,8 +46,23 @@ def scripts_stage(scope: Construct, foundation: Foundation, scripts: LifeCycleSc
                 "FSX_MOUNT_NAME": lustre.mount_name,
                 "FSX_MOUNT_PATH": MOUNT_PATH,
                 "FSX_MOUNTED_BY": "service",
+                **(
+                    {"HOMES_DNS_NAME": home.dns_name, "HOMES_MOUNT_PATH": HOME_PATH, "HOMES_MOUNTED_BY": "service"}
+                    if home
+                    else {}
+                ),
+                **(
+                    {"CONTAINERS": "true", "NETWORK_ACCESS": platform.network.access}
+                    if platform.slurm_or_default.containers
+                    else {}
+                ),
+                "EXPORTERS": json.dumps(platform.slurm_or_default.exporters),
+                "SLURM_NODES": json.dumps(slurm_nodes(platform, foundation.catalogue), sort_keys=True),
                 "SLURM_ACCOUNTS_S3_URI": f"s3://{storage.bucket.bucket_name}/{SLURM_ACCOUNTS}",
                 "SLURM_ACCOUNTS_REGION": platform.region,
+                "SLURM_USERS_S3_URI": f"s3://{storage.bucket.bucket_name}/{SLURM_USERS}",
+                "SLURM_USERS_REGION": platform.region,
+                **({"SLURM_DIRECTORY": json.dumps(slurm_directory(platform), sort_keys=True)} if directory else {}),
                 "CONTROLLER_GROUP": CONTROLLER_GROUP,
                 **({"LOGIN_GROUP": LOGIN_GROUP} if platform.slurm_or_default.login else {}),
             }

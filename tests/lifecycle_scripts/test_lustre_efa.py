@@ -14,7 +14,11 @@ SCRIPT = Path(__file__).resolve().parents[2] / "lifecycle_scripts" / "lustre_efa
 STAND_INS = {
     "modinfo": '[[ "$1" == kefalnd && -z "${NO_KEFALND:-}" ]]',
     "modprobe": 'echo "modprobe $*" >>"$STATE/calls"',
-    "systemctl": 'echo "systemctl $*" >>"$STATE/calls"',
+    "systemctl": """echo "systemctl $*" >>"$STATE/calls"
+case $1 in
+  is-enabled) [[ -e "$STATE/enabled" ]] ;;
+  enable) touch "$STATE/enabled" ;;
+esac""",
     "ip": 'echo "default via 10.0.0.1 dev ens32 proto dhcp"',
     # What was added is shown, as LNet does.
     "lnetctl": """case "$1 $2" in
@@ -100,12 +104,20 @@ def test_what_is_mounted_already_keeps_its_tcp(tmp_path: Path) -> None:
     assert len(node.added) == 2
 
 
-def test_a_second_run_adds_nothing(tmp_path: Path) -> None:
+def test_a_second_run_adds_and_changes_nothing(tmp_path: Path) -> None:
     node = Node(tmp_path, devices=4)
     node.run(2)
-    before = node.added
+    before, files = node.added, [path for path in node.root.rglob("trainway*/*") if path.is_file()]
+    files += list(node.root.rglob("trainway-lustre-efa.service"))
+    times = {path: path.stat().st_mtime_ns for path in files}
+    assert len(times) == 2
     assert node.run(2).returncode == 0
     assert node.added == before
+    assert {path: path.stat().st_mtime_ns for path in files} == times
+    assert [call for call in node.calls if "enable " in call or "reload" in call] == [
+        "systemctl daemon-reload",
+        "systemctl enable trainway-lustre-efa.service",
+    ]
     assert sum(call.startswith("lnetctl udsp add") for call in node.calls) == 1
 
 

@@ -1,12 +1,18 @@
 """A node finds itself in every documented shape of resource_config.json, and says what is wrong with the others."""
 
 import importlib.util
+import ipaddress
 import json
+import os
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 SCRIPT = Path(__file__).resolve().parents[2] / "lifecycle_scripts" / "node_facts.py"
 spec = importlib.util.spec_from_file_location("node_facts", SCRIPT)
@@ -115,13 +121,172 @@ def test_an_unreadable_file_is_one_line_and_no_traceback(tmp_path: Path, text: s
     parameters.write_text(json.dumps(PARAMETERS))
     if text is not None:
         config.write_text(text)
-    done = subprocess.run([sys.executable, SCRIPT, config, parameters], capture_output=True, text=True)
+    done = run(config, parameters)
     assert done.returncode == 1
     assert message in done.stderr
     assert len(done.stderr.splitlines()) == 1
+
+
+def run(config: Path, parameters: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "FACTS_WAIT_SECONDS": "0", **environment}
+    command = [sys.executable, str(SCRIPT), str(config), str(parameters)]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=30)
+
+
+def of_this_machine(config: dict[str, Any]) -> dict[str, Any]:
+    """The resource config with this machine's address for the node train-1's."""
+    own = subprocess.run(["hostname", "-I"], capture_output=True, text=True, check=True).stdout.split()[0]
+    return json.loads(json.dumps(config).replace('"10.0.1.1"', json.dumps(own)))
+
+
+def test_a_file_that_is_still_being_written_is_waited_for(tmp_path: Path):
+    config, parameters = tmp_path / "resource_config.json", tmp_path / "parameters.json"
+    parameters.write_text(json.dumps(PARAMETERS))
+    text = json.dumps(of_this_machine(SLURM))
+    config.write_text(text[: len(text) // 2])
+    late = subprocess.Popen(["sh", "-c", 'sleep 1; printf %s "$1" >"$2"', "-", text, config])
+    done = run(config, parameters, FACTS_WAIT_SECONDS="20")
+    late.wait()
+    assert done.returncode == 0, done.stderr
+    assert "NODE_GROUP=train" in done.stdout.splitlines()
+
+
+def test_wrong_parameters_are_not_waited_for(tmp_path: Path):
+    config, parameters = tmp_path / "resource_config.json", tmp_path / "parameters.json"
+    config.write_text(json.dumps(SLURM))
+    parameters.write_text("{")
+    # Longer than run() waits for it.
+    assert "parameters.json: not JSON" in run(config, parameters, FACTS_WAIT_SECONDS="600").stderr
+
+
+def test_a_cluster_made_with_a_file_of_awss_has_its_roles_from_there(tmp_path: Path):
+    config, parameters = tmp_path / "resource_config.json", tmp_path / "parameters.json"
+    config.write_text(json.dumps(of_this_machine(SLURM)))
+    legacy: dict[str, Any] = {"version": "1.0.0", "workload_manager": "slurm", "login_group": ""}
+    legacy |= {"controller_group": "train"}
+    legacy |= {"worker_groups": [{"instance_group_name": "login", "partition_name": "dev"}]}
+    legacy |= {"fsx_dns_name": "fs-1.fsx.us-west-2.amazonaws.com", "fsx_mountname": "1abcdefg"}
+    (tmp_path / "provisioning_parameters.json").write_text(json.dumps(legacy))
+    found = run(config, parameters).stdout.splitlines()
+    assert {"NODE_ROLE=controller", "FSX_MOUNT_NAME=1abcdefg", "FSX_MOUNTED_BY=script"} <= set(found)
+    # Ours wins where there are both.
+    parameters.write_text(json.dumps(PARAMETERS))
+    assert "NODE_ROLE=compute" in run(config, parameters).stdout.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"workload_manager": "eks"}, "workload_manager is 'eks', expected slurm"),
+        ({"controller_group": None}, "no controller_group"),
+        ({"fsx_mountname": ""}, "fsx_dns_name and fsx_mountname go together"),
+    ],
+)
+def test_a_wrong_file_of_awss_is_explained(change: dict[str, Any], message: str):
+    legacy = {"workload_manager": "slurm", "controller_group": "c", "fsx_dns_name": "fs-1", "fsx_mountname": "abc"}
+    with pytest.raises(node_facts.FactsError, match=message):
+        node_facts.from_legacy(legacy | change)
+
+
+def test_the_primary_controller_is_asked_first():
+    config = json.loads(json.dumps(SLURM))
+    config["InstanceGroups"][0]["Instances"].insert(0, instance("controller-2", "10.0.0.11"))
+    found = node_facts.facts(config, PARAMETERS, ["10.0.1.1"])
+    assert found["CONTROLLER_ADDRESSES"] == "10.0.0.10,10.0.0.11"
+
+
+def test_restricted_groups_are_instance_groups():
+    restricted = {"Name": "nova", "InstanceType": "ml.p5.48xlarge", "Instances": [instance("nova-1", "10.0.2.1")]}
+    found = node_facts.facts({**SLURM, "RestrictedInstanceGroups": [restricted]}, PARAMETERS, ["10.0.2.1"])
+    assert (found["NODE_GROUP"], found["INSTANCE_TYPE"]) == ("nova", "ml.p5.48xlarge")
+
+
+def test_a_group_of_several_types_has_its_nodes_type_where_it_is_told():
+    several = {"InstanceTypes": ["ml.p5.48xlarge", "ml.p5en.48xlarge"]}
+    listed = instance("train-1", "10.0.1.1")
+    group = {"Name": "train", "InstanceRequirements": several, "Instances": [listed]}
+    assert node_facts.facts({"InstanceGroups": [group]}, PARAMETERS, ["10.0.1.1"])["INSTANCE_TYPE"] == "unknown"
+    listed["InstanceType"] = "ml.p5en.48xlarge"
+    found = node_facts.facts({"InstanceGroups": [group]}, PARAMETERS, ["10.0.1.1"])
+    assert found["INSTANCE_TYPE"] == "ml.p5en.48xlarge"
+
+
+@pytest.mark.parametrize(
+    ("given", "fact"), [({}, "false"), ({"exporters": False}, "false"), ({"exporters": True}, "true")]
+)
+def test_exporters_are_wanted_or_not(given: dict[str, bool], fact: str):
+    assert node_facts.facts(SLURM, PARAMETERS | given, ["10.0.1.1"])["EXPORTERS"] == fact
+
+
+def test_the_same_instance_twice_is_one():
+    group = {"Name": "train", "Instances": [instance("train-1", "10.0.1.1")] * 2}
+    assert node_facts.facts({"InstanceGroups": [group]}, PARAMETERS, ["10.0.1.1"])["NODE_NAME"] == "train-1"
+
+
+@given(st.ip_addresses(v=6))
+def test_an_ipv6_address_is_found_however_it_is_written(address: ipaddress.IPv6Address):
+    config = {"InstanceGroups": [{"Name": "train", "Instances": [instance("train-1", address.exploded.upper())]}]}
+    assert node_facts.facts(config, PARAMETERS, [address.compressed])["NODE_GROUP"] == "train"
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=4),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
+    max_leaves=8,
+)
+group_keys = ("Name", "InstanceType", "Instances")
+groups = st.fixed_dictionaries({}, optional=dict.fromkeys(group_keys, json_values))
+keys = ("ClusterConfig", "SlurmConfig", "InstanceGroups", "RestrictedInstanceGroups")
+configs = st.fixed_dictionaries({}, optional={key: json_values | st.lists(groups, max_size=3) for key in keys})
+
+
+@given(configs)
+def test_any_json_is_either_understood_or_explained(config: dict[str, Any]):
+    """An InstanceGroup beside the real one, a key of a new kind: never a traceback."""
+    listed = config.get("InstanceGroups")
+    extra = {"Name": "train", "InstanceType": "ml.p5.48xlarge", "Instances": [instance("train-1", "10.0.1.1")]}
+    if isinstance(listed, list):
+        config["InstanceGroups"] = [*listed, extra]
+    with suppress(node_facts.FactsError):
+        assert node_facts.facts(config, PARAMETERS, ["10.0.1.1"])["NODE_GROUP"] == "train"
+
+
+@given(st.dictionaries(st.from_regex(r"FACT_[A-Z]{1,4}", fullmatch=True), st.text(max_size=20), min_size=1, max_size=4))
+def test_a_shell_reads_exactly_what_was_meant_or_the_value_is_refused(found: dict[str, str]):
+    try:
+        printed = node_facts.as_shell(found)
+    except node_facts.FactsError as refused:
+        assert "no fact may have control characters" in str(refused)
+        assert not all(value.isprintable() for value in found.values())
+        return
+    names = [f'"${{{name}}}"' for name in found]
+    script = f"{printed}\nprintf '%s\\n' {' '.join(names)}"
+    done = subprocess.run(["bash", "-c", script], env={"LC_ALL": "C.UTF-8"}, capture_output=True, check=True)
+    assert done.stdout.decode().split("\n")[:-1] == list(found.values())
+
+
+@pytest.mark.parametrize("name", ["a\nb", "a\rb", "\x1b[31m"])
+def test_a_name_with_control_characters_is_refused(name: str):
+    with pytest.raises(node_facts.FactsError, match="and no fact may have control characters"):
+        node_facts.as_shell({"CLUSTER_NAME": name})
 
 
 def test_only_the_standard_library_is_imported():
     imports = [line.split() for line in SCRIPT.read_text().splitlines() if line.startswith(("import ", "from "))]
     names = {words[1].partition(".")[0] for words in imports}
     assert names <= set(sys.stdlib_module_names)
+
+
+def test_where_the_users_are_reaches_the_steps():
+    users = {"s3_uri": "s3://data/lifecycle_scripts/slurm-users.json", "region": "us-west-2"}
+    found = node_facts.facts(SLURM, {**PARAMETERS, "slurm_users": users}, ["10.0.1.2"])
+    assert (found["SLURM_USERS_S3_URI"], found["SLURM_USERS_REGION"]) == (users["s3_uri"], "us-west-2")
+    assert node_facts.facts(SLURM, PARAMETERS, ["10.0.1.2"])["SLURM_USERS_S3_URI"] == ""
+
+
+def test_what_is_known_of_a_directory_reaches_the_steps():
+    names = ("uri", "base", "kind", "reader", "secret", "homes")
+    directory = {name: f"the {name}" for name in names}
+    found = node_facts.facts(SLURM, {**PARAMETERS, "directory": directory}, ["10.0.1.2"])
+    assert {name: found[f"DIRECTORY_{name.upper()}"] for name in names} == directory
+    assert node_facts.facts(SLURM, PARAMETERS, ["10.0.1.2"])["DIRECTORY_URI"] == ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lifecycle_scripts.slurm_accounts import with_settings
+from lifecycle_scripts.slurm_settings import with_settings
 from trainway.spec.platform import Platform
 from trainway.spec.slurm_accounts import SETTINGS, slurm_accounts
 
@@ -65,12 +65,12 @@ def test_what_is_guaranteed_outweighs_shares_and_shares_outweigh_waiting() -> No
 
 def test_settings_are_the_end_of_slurm_conf_and_go_without_a_trace() -> None:
     before = "ClusterName=lab\nPriorityType=priority/basic\nPartitionName=dev Nodes=ALL\n"
-    after = with_settings(before, SETTINGS)
+    after = with_settings(before, "teams", SETTINGS)
     assert after.startswith(before)
     assert after.index("PriorityType=priority/multifactor") > after.index("PriorityType=priority/basic")
-    assert with_settings(after, SETTINGS) == after
-    assert with_settings(after, {}) == before
+    assert with_settings(after, "teams", SETTINGS) == after
+    assert with_settings(after, "teams", {}) == before
     # What HyperPod writes behind them stays, in front of them.
-    grown = with_settings(after + "NodeName=ip-10-0-0-1 CPUs=192\n", SETTINGS)
+    grown = with_settings(after + "NodeName=ip-10-0-0-1 CPUs=192\n", "teams", SETTINGS)
     assert grown.index("NodeName=ip-10-0-0-1") < grown.index("PriorityType=priority/multifactor")
     assert grown.count("PriorityWeightQOS") == 1

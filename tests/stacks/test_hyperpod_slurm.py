@@ -6,13 +6,22 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.stacks.hyperpods import cluster, hyperpod, statements, write
 from tests.synthesis import make_app, resources, templates
 from trainway.spec.endpoints import interface_endpoints
 from trainway.spec.loader import load_platform
+from trainway.spec.node_packages import PACKAGES_FILE, unchecked_files
 
 SECRET = "arn:aws:secretsmanager:us-east-1:111122223333:secret:slurm-AbCdEf"
 KEY = "arn:aws:kms:us-east-1:111122223333:key/1234abcd-12ab-34cd-56ef-1234567890ab"
+LDAP_SECRET = "arn:aws:secretsmanager:us-east-1:111122223333:secret:ldap-AbCdEf"
+DIRECTORY = {
+    "uri": "ldaps://ldap.example.com",
+    "base": "dc=example,dc=com",
+    "reader": {"name": "cn=reader,dc=example,dc=com", "secret": LDAP_SECRET},
+}
 DATABASE = {"endpoint": "slurm.cluster-abc.us-east-1.rds.amazonaws.com", "secret": SECRET}
 
 
@@ -68,6 +77,32 @@ def test_a_closed_network_lets_the_controller_ask_for_the_password(tmp_path: Pat
     assert first - second == {"secretsmanager"}
 
 
+def test_every_node_reads_the_directorys_password_and_nobody_passes_it_on(tmp_path: Path) -> None:
+    template = cluster(tmp_path, **slurm(slurm={"directory": DIRECTORY, "accounting_database": DATABASE}))
+    for role, secrets in (("ExecutionRole", LDAP_SECRET), ("ControllerRole", [LDAP_SECRET, SECRET])):
+        (reads,) = statements(template, role, "secretsmanager:GetSecretValue")
+        assert reads["Resource"] == secrets
+    (project,) = resources(template, "AWS::CodeBuild::Project").values()
+    variables = {each["Name"]: each["Value"] for each in project["Environment"]["EnvironmentVariables"]}
+    assert json.loads(variables["SLURM_DIRECTORY"]) == {
+        "uri": "ldaps://ldap.example.com",
+        "base": "dc=example,dc=com",
+        "kind": "rfc2307bis",
+        "reader": "cn=reader,dc=example,dc=com",
+        "secret": LDAP_SECRET,
+        "homes": "/fsx/users",
+    }
+
+
+def test_a_directory_without_a_reader_needs_no_secret(tmp_path: Path) -> None:
+    open_to_all = {key: value for key, value in DIRECTORY.items() if key != "reader"}
+    asks, open_, keeps = (
+        set(interface_endpoints(load_platform(write(tmp_path, **slurm(network="closed", slurm=each)))))
+        for each in ({"directory": DIRECTORY}, {"directory": open_to_all}, {})
+    )
+    assert (asks - keeps, open_ - keeps) == ({"secretsmanager"}, set())
+
+
 def test_a_key_encrypts_both_volumes_of_every_node(tmp_path: Path) -> None:
     template = cluster(tmp_path, **slurm(hyperpod={"volume_key": KEY}))
     for group in hyperpod(template)["InstanceGroups"]:
@@ -77,39 +112,92 @@ def test_a_key_encrypts_both_volumes_of_every_node(tmp_path: Path) -> None:
 
 
 def test_a_change_of_teams_is_delivered_and_changes_neither_scripts_nor_cluster(tmp_path: Path) -> None:
+    team = {"name": "research", "guarantee": {"p5.48xlarge": 1}}
     before, after = (
-        synthesize(tmp_path / name, users) for name, users in (("before", ["ada"]), ("after", ["ada", "grace"]))
+        synthesize(tmp_path / name, teams=[{**team, "users": users}])
+        for name, users in (("before", ["ada"]), ("after", ["ada", "grace"]))
     )
-    documents = [json.loads(made["document"].read_text()) for made in (before, after)]
+    documents = [json.loads((made["manifests"] / "slurm-accounts.json").read_text()) for made in (before, after)]
     assert [each["accounts"][0]["users"] for each in documents] == [["ada"], ["ada", "grace"]]
+    reaches_what_there_is(before, after)
+
+
+def test_a_change_of_users_is_delivered_and_changes_neither_scripts_nor_cluster(tmp_path: Path) -> None:
+    ada, grace = ({"name": name, "uid": uid} for name, uid in (("ada", 2001), ("grace", 2002)))
+    before, after = (
+        synthesize(tmp_path / name, slurm={"users": users})
+        for name, users in (("before", [ada]), ("after", [ada, grace]))
+    )
+    documents = [json.loads((made["manifests"] / "slurm-users.json").read_text()) for made in (before, after)]
+    assert [[user["name"] for user in each["users"]] for each in documents] == [["ada"], ["ada", "grace"]]
+    reaches_what_there_is(before, after)
+
+
+def test_what_slurm_is_told_of_its_nodes_and_settings_reaches_them(tmp_path: Path) -> None:
+    section = {"login_needs_job": True, "health_checks": False, "settings": {"MessageTimeout": "30"}}
+    section["accounting_database"] = DATABASE
+    told = json.loads(synthesize(tmp_path / "platform", slurm=section)["variables"]["SLURM_NODES"])
+    gpus = {"name": "gpu", "type": "h100", "count": 8, "device": "/dev/nvidia"}
+    facts = {"cpus": 192, "memory_mib": 2048 * 1024, "gres": gpus, "efa": 32}
+    assert told.pop("instance_types")["ml.p5.48xlarge"] == facts
+    assert told == section | {"accounting_database": {**DATABASE, "port": 3306, "name": None}}
+    told = json.loads(synthesize(tmp_path / "default")["variables"]["SLURM_NODES"])
+    assert (told["health_checks"], told["login_needs_job"], told["settings"]) == (True, False, {})
+
+
+@pytest.mark.parametrize(("section", "variable"), [({}, "true"), ({"exporters": False}, "false")])
+def test_whether_nodes_have_exporters_reaches_them(tmp_path: Path, section: dict[str, Any], variable: str) -> None:
+    assert synthesize(tmp_path / "platform", slurm=section)["variables"]["EXPORTERS"] == variable
+
+
+def reaches_what_there_is(before: dict[str, Any], after: dict[str, Any]) -> None:
     # The stage runs again, because its wait condition is another.
     assert set(before["waits"]).isdisjoint(after["waits"])
     assert before["cluster"] == after["cluster"]
     assert before["variables"] == after["variables"]
 
 
-def synthesize(directory: Path, users: list[str]) -> dict[str, Any]:
+def synthesize(directory: Path, **changes: Any) -> dict[str, Any]:
     directory.mkdir()
-    file = write(directory, **slurm(teams=[{"name": "research", "guarantee": {"p5.48xlarge": 1}, "users": users}]))
+    file = write(directory, **slurm(**changes))
     template = templates(make_app(file, directory / "out"))["cluster"]
     (project,) = resources(template, "AWS::CodeBuild::Project").values()
     return {
-        "document": directory / "out/bundles/cluster/manifests/slurm-accounts.json",
+        "manifests": directory / "out/bundles/cluster/manifests",
         "cluster": hyperpod(template),
         "waits": resources(template, "AWS::CloudFormation::WaitCondition"),
         "variables": {each["Name"]: each["Value"] for each in project["Environment"]["EnvironmentVariables"]},
     }
 
 
-def test_the_teams_lie_below_the_scripts_prefix_which_nodes_read_and_the_stage_writes(tmp_path: Path) -> None:
+def test_teams_and_users_lie_below_the_scripts_prefix_which_nodes_read_and_the_stage_writes(tmp_path: Path) -> None:
     template = cluster(tmp_path, **slurm())
     (project,) = resources(template, "AWS::CodeBuild::Project").values()
     variables = {each["Name"]: each["Value"] for each in project["Environment"]["EnvironmentVariables"]}
-    bucket = variables["SLURM_ACCOUNTS_S3_URI"]["Fn::Join"][1][1]
-    assert variables["SLURM_ACCOUNTS_S3_URI"] == {
-        "Fn::Join": ["", ["s3://", bucket, "/lifecycle_scripts/slurm-accounts.json"]]
-    }
-    assert variables["SLURM_ACCOUNTS_REGION"] == "us-east-1"
+    for what in ("accounts", "users"):
+        uri = variables[f"SLURM_{what.upper()}_S3_URI"]
+        bucket = uri["Fn::Join"][1][1]
+        assert uri == {"Fn::Join": ["", ["s3://", bucket, f"/lifecycle_scripts/slurm-{what}.json"]]}
+        assert variables[f"SLURM_{what.upper()}_REGION"] == "us-east-1"
     for role in ("ExecutionRole", "ScriptsStage"):
         reads = statements(template, role, "s3:GetObject")
         assert any("/lifecycle_scripts/*" in json.dumps(each["Resource"]) for each in reads), role
+
+
+def test_homes_and_containers_reach_the_nodes_where_the_file_asks_for_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As if somebody had brought the packages."""
+    for url in unchecked_files(own=tmp_path):
+        (tmp_path / url.rpartition("/")[2]).touch()
+    monkeypatch.setattr(unchecked_files, "__defaults__", (PACKAGES_FILE, tmp_path))
+    asks = {"storage": {"home": {}}, "slurm": {"containers": True}, "network": "closed"}
+    plain, asked = (synthesize(tmp_path / name, **keys)["variables"] for name, keys in (("a", {}), ("b", asks)))
+    added = {name: asked[name] for name in asked.keys() - plain.keys()}
+    assert set(added.pop("HOMES_DNS_NAME")) == {"Fn::ImportValue"}
+    assert added == {
+        "HOMES_MOUNT_PATH": "/home",
+        "HOMES_MOUNTED_BY": "service",
+        "CONTAINERS": "true",
+        "NETWORK_ACCESS": "closed",
+    }

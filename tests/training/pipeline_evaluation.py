@@ -17,7 +17,7 @@ import torch.distributed as dist
 from numpy.typing import NDArray
 
 from tests.training.layout_gradients import CPU, LENGTH, SAMPLES, VOCABULARY, batch, gradient, job_of, small
-from training.batches import document_numbers
+from training.batches import Tokens, document_numbers
 from training.evaluation import evaluate
 from training.experts import MixtureOfExperts
 from training.loss import cross_entropy
@@ -34,14 +34,14 @@ END_OF_TEXT = 3
 class Noise:
     """Samples to evaluate on."""
 
+    tokens_of_a_sample = LENGTH + 1
+    dtype: np.dtype[np.uint16 | np.uint32] = np.dtype(np.uint16)
     tokens = torch.randint(0, VOCABULARY, (HELD_OUT, LENGTH + 1), generator=torch.Generator().manual_seed(11))
 
     def locate(self, counters: NDArray[np.int64]) -> NDArray[np.int64]:
         return counters[:, None]
 
-    tokens_of_a_sample, dtype = LENGTH + 1, np.dtype(np.uint16)
-
-    def gather(self, places: NDArray[np.int64], into: NDArray[np.uint16], rows: NDArray[np.int64]) -> None:
+    def gather(self, places: NDArray[np.int64], into: Tokens, rows: NDArray[np.int64]) -> None:
         into[rows] = self.tokens.numpy()[places[:, 0]]
 
     def close(self) -> None:

@@ -28,8 +28,9 @@ def interface_endpoints(platform: Platform) -> tuple[str, ...]:
         services |= set(facts.closed_observability)
     if platform.storage.lustre.root_squash:
         services |= set(facts.closed_root_squash)
-    if platform.slurm_or_default.accounting_database:
-        services |= set(facts.closed_accounting_database)
+    slurm = platform.slurm_or_default
+    if slurm.accounting_database or (slurm.directory and slurm.directory.reader):
+        services |= set(facts.closed_slurm_secrets)
     return tuple(sorted(services - set(existing.endpoints if existing else ())))
 
 

@@ -115,7 +115,7 @@ class EndpointFacts(_Facts):
     closed_hyperpod: tuple[str, ...]
     closed_observability: tuple[str, ...]
     closed_root_squash: tuple[str, ...]
-    closed_accounting_database: tuple[str, ...]
+    closed_slurm_secrets: tuple[str, ...]
 
 
 class Ec2QuotaFacts(_Facts):

@@ -68,10 +68,21 @@ from trainway.spec.rules.patching import (
 )
 from trainway.spec.rules.rule import Rule
 from trainway.spec.rules.slurm import (
+    secrets_can_be_read,
+    settings_are_nobody_elses,
     slurm_counts_guarantees_of_one_type,
     somebody_may_run_jobs,
     teams_are_not_called_as_slurms_own,
-    the_accounting_secret_can_be_read,
+)
+from trainway.spec.rules.slurm_containers import (
+    containers_are_for_the_nodes_processors,
+    containers_are_what_somebody_checked,
+)
+from trainway.spec.rules.slurm_users import (
+    home_directories_can_be_made,
+    team_users_have_accounts,
+    users_and_groups_are_told_apart,
+    users_are_in_groups_that_there_are,
 )
 from trainway.spec.rules.storage import (
     bucket_names_fit,
@@ -141,7 +152,14 @@ RULES: tuple[Rule, ...] = (
     teams_are_not_called_as_slurms_own,
     somebody_may_run_jobs,
     slurm_counts_guarantees_of_one_type,
-    the_accounting_secret_can_be_read,
+    settings_are_nobody_elses,
+    secrets_can_be_read,
+    containers_are_what_somebody_checked,
+    containers_are_for_the_nodes_processors,
+    users_and_groups_are_told_apart,
+    users_are_in_groups_that_there_are,
+    team_users_have_accounts,
+    home_directories_can_be_made,
     kai_has_something_to_share,
     kai_counts_what_nodes_have,
     kai_tells_guaranteed_nodes_apart,

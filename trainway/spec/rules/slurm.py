@@ -9,9 +9,24 @@ from trainway.spec.platform import Platform
 from trainway.spec.problems import KeyPath
 from trainway.spec.rules.rule import Breach
 from trainway.spec.slurm_accounts import BORROWED
+from trainway.spec.slurm_accounts import SETTINGS as TEAMS_SETTINGS
 
 # The account, the QOS and the user that Slurm begins with: https://slurm.schedmd.com/accounting.html (read 2026-11-21).
 FIRST_ACCOUNT, FIRST_QOS, FIRST_USER = "root", "normal", "root"
+# What HyperPod keeps in slurm.conf, and what it would not find its nodes without.
+# https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-scaling-slurm.html (read 2026-11-21)
+# https://github.com/awslabs/awsome-distributed-ai/blob/main/1.architectures/5.sagemaker-hyperpod/tools/devops-agent/docs/hyperpod-mental-model.md
+# (read 2026-11-22)
+HYPERPODS_SETTINGS = (
+    *("ClusterName", "SlurmctldHost", "SlurmctldAddr", "NodeName", "PartitionName", "Include", "SlurmctldParameters"),
+    *("AuthType", "GresTypes", "TopologyPlugin", "AccountingStorageType", "AccountingStorageHost", "StateSaveLocation"),
+)
+# What lifecycle_scripts/slurm/platform_settings.py writes.
+HEALTH_SETTINGS = (
+    *("Prolog", "Epilog", "HealthCheckProgram", "HealthCheckInterval", "HealthCheckNodeState"),
+    *("SchedulerParameters", "PrologFlags"),
+)
+LOGIN_SETTINGS = ("ProctrackType", "TaskPlugin")
 
 
 def teams_are_not_called_as_slurms_own(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
@@ -57,10 +72,30 @@ def slurm_counts_guarantees_of_one_type(platform: Platform, _catalogue: Catalogu
                 yield key, reason, f"guarantee {first} alone; what nobody is guaranteed is borrowed"
 
 
-def the_accounting_secret_can_be_read(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
-    """The secret is in the platform's Region, where the cluster looks for it."""
-    database = platform.slurm_or_default.accounting_database
-    if database and (region := database.secret.split(":")[3]) != platform.region:
+def settings_are_nobody_elses(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
+    """Some keys of slurm.conf are HyperPod's, others follow from the platform file, and a second line would win."""
+    if platform.orchestrator.is_kubernetes:
+        return
+    taken = dict.fromkeys(map(str.lower, HYPERPODS_SETTINGS), "HyperPod writes it")
+    taken |= dict.fromkeys(map(str.lower, TEAMS_SETTINGS), "it follows from `teams`")
+    taken |= dict.fromkeys(map(str.lower, HEALTH_SETTINGS), "it follows from `slurm.health_checks`")
+    taken |= dict.fromkeys(map(str.lower, LOGIN_SETTINGS), "it follows from `slurm.login_needs_job`")
+    for name in platform.slurm_or_default.settings:
+        if reason := taken.get(name.lower()):
+            yield ("slurm", "settings", name), reason, "leave the key out"
+
+
+def secrets_can_be_read(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
+    """A secret is in the platform's Region, where the cluster looks for it."""
+    slurm = platform.slurm_or_default
+    secrets: dict[KeyPath, str] = {}
+    if slurm.accounting_database:
+        secrets["slurm", "accounting_database", "secret"] = slurm.accounting_database.secret
+    if slurm.directory and slurm.directory.reader:
+        secrets["slurm", "directory", "reader", "secret"] = slurm.directory.reader.secret
+    for key, secret in secrets.items():
+        region = secret.split(":")[3]
+        if region == platform.region:
+            continue
         reason = f"the secret is in {region}, and the cluster is in {platform.region}"
-        key: KeyPath = ("slurm", "accounting_database", "secret")
         yield key, reason, f"name a secret of {platform.region}; a secret can be replicated there"

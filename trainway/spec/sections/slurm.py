@@ -7,6 +7,8 @@ from typing import Annotated
 from pydantic import Field
 
 from trainway.spec.fields import Matches, Section
+from trainway.spec.sections.slurm_directory import Directory, Secret
+from trainway.spec.sections.slurm_user import SlurmGroup, SlurmUser
 
 # The instance groups of the two.
 CONTROLLER_GROUP, LOGIN_GROUP = "controller", "login"
@@ -32,14 +34,9 @@ class AccountingDatabase(Section):
             "write it as in slurm.cluster-abc.us-west-2.rds.amazonaws.com; the port has a key of its own",
         ),
     ] = Field(description="The database's host name, which the controller reaches; its security group lets nodes in.")
-    secret: Annotated[
-        str,
-        Matches(
-            r"arn:aws[a-z-]*:secretsmanager:[a-z0-9-]+:\d{12}:secret:\S+-[A-Za-z0-9]{6}",
-            "it is not the whole ARN of a secret, which ends in a hyphen and six characters",
-            "write it as in arn:aws:secretsmanager:us-west-2:111122223333:secret:slurm-AbCdEf",
-        ),
-    ] = Field(description="The Secrets Manager secret with the user and the password, encrypted by a key of AWS's own.")
+    secret: Secret = Field(
+        description="The Secrets Manager secret with the user and the password, encrypted by a key of AWS's own."
+    )
     port: int = Field(3306, ge=1, le=65535, description="TCP port of the database.")
     name: (
         Annotated[
@@ -47,6 +44,12 @@ class AccountingDatabase(Section):
         ]
         | None
     ) = Field(None, description="The schema, one a platform; default: one with the cluster's id in its name.")
+
+
+SettingKey = Annotated[str, Matches(r"[A-Za-z0-9]+", "it is not a key of slurm.conf", "write it as in MessageTimeout")]
+SettingValue = Annotated[
+    str, Matches(r"[!-~]([ -~]*[!-~])?", "it is not a value of slurm.conf", "write one line, without spaces around it")
+]
 
 
 class Slurm(Section):
@@ -58,4 +61,26 @@ class Slurm(Section):
         None,
         description="Where accounts and the history of jobs outlive the controller; a cluster keeps it for good. "
         "Default: MariaDB on the controller.",
+    )
+    containers: bool = Field(
+        False, description="enroot and pyxis on every node, for jobs in an image: delivery/node_packages.yaml."
+    )
+    users: tuple[SlurmUser, ...] = Field(
+        (), description="Who has an account on every node; who is taken out of the list is locked out."
+    )
+    groups: tuple[SlurmGroup, ...] = Field((), description="Groups of these users.")
+    directory: Directory | None = Field(None, description="Where more users are; null: nowhere.")
+    health_checks: bool = Field(
+        True,
+        description="A node that is not fit for a job is drained: looked at before each job, and every five minutes; "
+        "what a job leaves behind is taken away.",
+    )
+    exporters: bool = Field(
+        True, description="Metrics of every node, its GPUs and EFA, and of Slurm, for a Prometheus that scrapes them."
+    )
+    login_needs_job: bool = Field(
+        False, description="SSH lets into a compute node only who has a job there, and who may use sudo."
+    )
+    settings: dict[SettingKey, SettingValue] = Field(
+        default_factory=dict, description="Keys of slurm.conf; they win over HyperPod's own."
     )

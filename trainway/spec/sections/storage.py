@@ -155,4 +155,8 @@ class Storage(Section):
 
     bucket: Bucket = Field(default_factory=Bucket, description="The bucket that outlives the platform.")
     lustre: Lustre = Field(default_factory=Lustre, description="The file system beside the nodes.")
-    home: Home | None = Field(None, description="Home directories, with hyperpod-slurm; null: on each node's own disk.")
+    home: Home | None = Field(
+        None,
+        description="Home directories, with hyperpod-slurm; null: those of slurm.users and a directory's users are on "
+        "Lustre, others on each node's own disk.",
+    )

@@ -1,0 +1,45 @@
+"""Sets what is not set in Docker's daemon.json: `docker_settings.py FILE`. Prints `changed` where it did.
+
+Logs are rotated, because by default they grow until the disk is full, and jobs may ask for `--runtime=nvidia` where the
+image has it. What the image or somebody else set stays.
+https://github.com/NVIDIA/cloud-native-docs/blob/main/container-toolkit/install-guide.md (read 2026-11-22)
+"""
+
+import json
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+LOGS = {"log-driver": "json-file", "log-opts": {"max-size": "100m", "max-file": "3"}}
+NVIDIA = "nvidia-container-runtime"
+
+
+def with_defaults(settings: dict[str, Any], *, nvidia: bool) -> dict[str, Any]:
+    """Returns the settings with ours where there were none."""
+    # The options of one driver are no options of another.
+    logs = LOGS if "log-driver" not in settings and "log-opts" not in settings else {}
+    runtimes = settings.get("runtimes", {})
+    gpu = {"runtimes": {"nvidia": {"path": NVIDIA, "args": []}, **runtimes}} if nvidia else {}
+    return {**settings, **logs, **gpu}
+
+
+def main() -> int:
+    file = Path(sys.argv[1])
+    try:
+        settings = json.loads(file.read_text()) if file.exists() and file.read_text().strip() else {}
+        wanted = with_defaults(settings, nvidia=shutil.which(NVIDIA) is not None)
+    except (OSError, ValueError, AttributeError, TypeError) as error:
+        print(f"{file} is not what Docker reads ({error}): correct it in the image or in custom.d", file=sys.stderr)
+        return 1
+    if wanted != settings:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        new = file.with_name(f".{file.name}.new")
+        new.write_text(json.dumps(wanted, indent=2) + "\n")
+        new.replace(file)
+        print("changed")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

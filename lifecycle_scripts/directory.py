@@ -1,0 +1,50 @@
+"""Whether an LDAP directory can be reached, and is the one that it should be: `directory.py URI BUNDLE SECONDS`.
+
+Tries for so many seconds. SSSD does not say why it has no answer, and this says it in one line: the name, the network,
+or the certificate, which has to be of an authority in BUNDLE. For ldap://, where TLS begins later, the first two alone.
+"""
+
+import socket
+import ssl
+import sys
+import time
+from urllib.parse import urlsplit
+
+PORTS = {"ldap": 389, "ldaps": 636}
+ANSWER_SECONDS = 5
+PAUSE_SECONDS = 2
+
+
+def unreachable(uri: str, bundle: str) -> str | None:
+    """Returns why the directory cannot be reached; None if it can."""
+    parts = urlsplit(uri)
+    host, port = str(parts.hostname), parts.port or PORTS[parts.scheme]
+    try:
+        with socket.create_connection((host, port), timeout=ANSWER_SECONDS) as plain:
+            if parts.scheme == "ldaps":
+                context = ssl.create_default_context(cafile=bundle)
+                with context.wrap_socket(plain, server_hostname=host):
+                    pass
+    except ssl.SSLCertVerificationError as error:
+        remedy = "put that of its authority into lifecycle_scripts/certificates"
+        return f"its certificate is not to be trusted: {error.verify_message}; {remedy}"
+    except socket.gaierror:
+        return f"there is no {host} to be found; the network's DNS has to know it"
+    except OSError as error:
+        return f"{host} does not answer at port {port}: {error}; its security group has to let the nodes in"
+    return None
+
+
+def main() -> int:
+    uri, bundle, seconds = sys.argv[1:]
+    end = time.monotonic() + float(seconds)
+    while why := unreachable(uri, bundle):
+        if time.monotonic() + PAUSE_SECONDS > end:
+            print(why)
+            return 1
+        time.sleep(PAUSE_SECONDS)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,117 @@
+"""NVIDIA's GPUs as DCGM sees them, by the names and labels of NVIDIA's dcgm-exporter.
+
+The image has DCGM; its `dcgmi dmon` goes on printing a row for each GPU, of which the last are the answer.
+https://github.com/NVIDIA/DCGM/blob/master/dcgmi/DeviceMonitor.cpp, which fields there are:
+https://github.com/NVIDIA/DCGM/blob/master/dcgmlib/dcgm_fields.h, and which AWS's scripts choose:
+https://github.com/awslabs/awsome-distributed-ai/blob/main/1.architectures/5.sagemaker-hyperpod/LifecycleScripts/base-config/observability/dcgm_metrics_config/dcgm-metrics-basic.csv
+(read 2026-11-22)
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Iterable
+
+Family = tuple[str, str, str, list[tuple[dict[str, str], float]]]
+
+FRESH_SECONDS = 0.0
+EVERY_SECONDS = 10.0
+# By DCGM's number: the name's end, the type and what it is.
+FIELDS = {
+    100: ("DEV_SM_CLOCK", "gauge", "Clock of the SMs, in MHz."),
+    101: ("DEV_MEM_CLOCK", "gauge", "Clock of the memory, in MHz."),
+    140: ("DEV_MEMORY_TEMP", "gauge", "Temperature of the memory, in degrees Celsius."),
+    150: ("DEV_GPU_TEMP", "gauge", "Temperature of the GPU, in degrees Celsius."),
+    155: ("DEV_POWER_USAGE", "gauge", "Power, in watts."),
+    156: ("DEV_TOTAL_ENERGY_CONSUMPTION", "counter", "Energy since the driver was loaded, in millijoules."),
+    202: ("DEV_PCIE_REPLAY_COUNTER", "counter", "Retries on PCIe."),
+    203: ("DEV_GPU_UTIL", "gauge", "How much of the time a kernel ran, in percent."),
+    204: ("DEV_MEM_COPY_UTIL", "gauge", "How much of the time memory was read or written, in percent."),
+    230: ("DEV_XID_ERRORS", "gauge", "The last XID error."),
+    251: ("DEV_FB_FREE", "gauge", "Free memory, in MiB."),
+    252: ("DEV_FB_USED", "gauge", "Used memory, in MiB."),
+    393: ("DEV_UNCORRECTABLE_REMAPPED_ROWS", "counter", "Rows remapped for uncorrectable errors."),
+    394: ("DEV_CORRECTABLE_REMAPPED_ROWS", "counter", "Rows remapped for correctable errors."),
+    395: ("DEV_ROW_REMAP_FAILURE", "gauge", "Whether remapping a row has failed."),
+    1001: ("PROF_GR_ENGINE_ACTIVE", "gauge", "Ratio of time that the graphics engine is active."),
+    1004: ("PROF_PIPE_TENSOR_ACTIVE", "gauge", "Ratio of cycles that the tensor pipe is active."),
+    1005: ("PROF_DRAM_ACTIVE", "gauge", "Ratio of cycles that the memory interface is active."),
+    1009: ("PROF_PCIE_TX_BYTES", "gauge", "Bytes a second sent over PCIe."),
+    1010: ("PROF_PCIE_RX_BYTES", "gauge", "Bytes a second received over PCIe."),
+}
+
+# GPU to field to value, when they were read, and the program that prints them.
+_last: dict[str, dict[int, float]] = {}
+_read = -float("inf")
+_monitor: subprocess.Popen[str] | None = None
+_names: dict[str, dict[str, str]] = {}
+
+
+def rows(lines: Iterable[str]) -> Iterable[tuple[str, dict[int, float]]]:
+    """Yields a GPU's number and what is known of it, for each of its rows; raises ValueError for another format."""
+    starts: list[int] = []
+    for line in lines:
+        if line.startswith("#Entity"):
+            # A cell begins where its heading does, and is empty where a value is missing.
+            starts = [found.start() for found in re.finditer(r"\S+", line)][1:]
+            if len(starts) != len(FIELDS):
+                raise ValueError(f"dcgmi dmon has {len(starts)} columns instead of {len(FIELDS)}: {line.rstrip()}")
+        elif (entity := re.match(r"GPU (\d+)\s", line)) and starts:
+            cells = [line[begin:end].strip() for begin, end in zip(starts, [*starts[1:], None], strict=True)]
+            values = {}
+            for field, cell in zip(FIELDS, cells, strict=True):
+                # N/A, where a type of GPU has no such thing; a number too wide for its cell ends in dots.
+                if re.fullmatch(r"-?\d+(\.\d+)?", cell):
+                    values[field] = float(cell)
+            yield entity[1], values
+
+
+def names() -> dict[str, dict[str, str]]:
+    """Returns each GPU's labels, by its number; raises OSError or subprocess.SubprocessError."""
+    query = ["nvidia-smi", "--query-gpu=index,uuid,name", "--format=csv,noheader"]
+    listed = subprocess.run(query, check=True, capture_output=True, text=True, timeout=30).stdout.splitlines()
+    found = {}
+    for line in listed:
+        index, uuid, model = (part.strip() for part in line.split(",", 2))
+        labels = {"gpu": index, "UUID": uuid, "device": f"nvidia{index}", "modelName": model}
+        found[index] = {**labels, "Hostname": socket.gethostname()}
+    return found
+
+
+def _follow(monitor: subprocess.Popen[str]) -> None:
+    global _read
+    assert monitor.stdout
+    for gpu, values in rows(monitor.stdout):
+        _last[gpu], _read = values, time.monotonic()
+
+
+def collect() -> list[Family]:
+    """Returns what was printed last; raises OSError, or RuntimeError when that is too long ago."""
+    global _monitor, _names
+    if _monitor is None or _monitor.poll() is not None:
+        _names = names()
+        fields = ",".join(map(str, FIELDS))
+        command = ["dcgmi", "dmon", "-e", fields, "-d", str(int(EVERY_SECONDS * 1000))]
+        _monitor = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        threading.Thread(target=_follow, args=[_monitor], daemon=True).start()
+        # The first rows of what is measured over time come with the second.
+        time.sleep(1)
+    if time.monotonic() - _read > 3 * EVERY_SECONDS:
+        raise RuntimeError("dcgmi dmon prints nothing; `systemctl status nvidia-dcgm` on this node says why")
+    return [
+        (
+            f"DCGM_FI_{name}",
+            kind,
+            about,
+            [
+                (_names.get(gpu, {"gpu": gpu}), values[field])
+                for gpu, values in sorted(_last.items())
+                if field in values
+            ],
+        )
+        for field, (name, kind, about) in FIELDS.items()
+    ]

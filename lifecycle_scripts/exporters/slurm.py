@@ -1,0 +1,146 @@
+"""Slurm's nodes, jobs and scheduler, by the names of the exporter that AWS's scripts install.
+
+https://github.com/SckyzO/slurm_exporter/blob/main/docs/metrics.md (read 2026-11-22)
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from collections import Counter
+
+Samples = list[tuple[dict[str, str], float]]
+Family = tuple[str, str, str, Samples]
+
+# However many scrape, slurmctld is asked once in so long.
+FRESH_SECONDS = 10.0
+# Of one command, in seconds: a controller that does not answer in that time is one to be told of.
+LIMIT_SECONDS = 8.0
+# The states of sinfo's %T, by the part of a name that they have there; with any other, a node is "other".
+NODE_STATES = {
+    "allocated": "alloc",
+    "completing": "comp",
+    "down": "down",
+    "drained": "drain",
+    "draining": "drain",
+    "fail": "fail",
+    "failing": "fail",
+    "idle": "idle",
+    "inval": "inval",
+    "maint": "maint",
+    "mixed": "mix",
+    "planned": "planned",
+    "reserved": "resv",
+}
+JOB_STATES = ("pending", "running", "suspended", "completing")
+# What sdiag says, by the name and unit that it has there.
+SCHEDULER = {
+    "Server thread count": ("threads", "Threads of slurmctld."),
+    "Agent queue size": ("queue_size", "Messages that slurmctld has yet to send."),
+    "DBD Agent queue size": ("dbd_queue_size", "Messages to slurmdbd that wait."),
+    "Last cycle": ("last_cycle", "The last round of the main scheduler, in microseconds."),
+    "Mean cycle": ("mean_cycle", "The mean round of the main scheduler, in microseconds."),
+}
+
+
+def ask(*command: str) -> list[str]:
+    """Returns the lines that a command answers; raises OSError or subprocess.SubprocessError."""
+    path = f"/opt/slurm/bin:{os.environ.get('PATH', '/usr/bin:/bin')}"
+    environment = {**os.environ, "PATH": path, "LC_ALL": "C.UTF-8", "SLURM_TIME_FORMAT": "standard"}
+    done = subprocess.run(
+        ["env", *command], env=environment, check=True, capture_output=True, text=True, timeout=LIMIT_SECONDS
+    )
+    return done.stdout.splitlines()
+
+
+def nodes(lines: list[str]) -> list[Family]:
+    """Returns nodes by state, of lines `name|state|partition`, and their CPUs, `allocated/idle/other/total`."""
+    listed = [line.split("|") for line in lines]
+    by_state: Counter[tuple[str, str]] = Counter()
+    status: Samples = []
+    cpus = {}
+    for name, state, partition, counts in listed:
+        # A mark behind it says that the node does not answer, or what is about to happen to it.
+        plain = re.sub(r"[^a-z]+$", "", state.lower())
+        by_state[NODE_STATES.get(plain, "other"), partition] += 1
+        status.append(({"node": name, "status": plain, "partition": partition}, 1.0))
+        # A node of several partitions is there once for each.
+        cpus[name] = [float(count) for count in counts.split("/")]
+    partitions = sorted({partition for _, _, partition, _ in listed})
+    families: list[Family] = [
+        (
+            f"slurm_nodes_{state}",
+            "gauge",
+            f"Nodes of the partition with the state {state}.",
+            [({"partition": partition}, float(by_state[state, partition])) for partition in partitions],
+        )
+        for state in sorted({*NODE_STATES.values(), "other"})
+    ]
+    totals = [sum(column) for column in zip(*cpus.values(), strict=True)] or [0.0] * 4
+    names = ("alloc", "idle", "other", "total")
+    families += [
+        (f"slurm_cpus_{name}", "gauge", f"CPUs: {name}.", [({}, total)])
+        for name, total in zip(names, totals, strict=True)
+    ]
+    families.append(("slurm_nodes_total", "gauge", "Nodes.", [({}, float(len(cpus)))]))
+    families.append(("slurm_node_status", "gauge", "The node has this state in the partition.", status))
+    return families
+
+
+def jobs(lines: list[str]) -> list[Family]:
+    """Returns jobs by state, account and partition, of lines `state|account|partition|nodes|cpus`."""
+    total: Counter[str] = Counter()
+    of: Counter[tuple[str, str, str]] = Counter()
+    cpus: Counter[str] = Counter()
+    names: dict[str, set[str]] = {"account": set(), "partition": set()}
+    for line in lines:
+        state, account, partitions, processors = line.lower().split("|")
+        total[state] += 1
+        names["account"].add(account)
+        of["account", account, state] += 1
+        if state == "running":
+            cpus[account] += int(processors)
+        # One that waits may be submitted to several.
+        for partition in partitions.split(","):
+            names["partition"].add(partition)
+            of["partition", partition, state] += 1
+    families: list[Family] = [
+        (f"slurm_jobs_{state}", "gauge", f"Jobs that are {state}.", [({}, float(total[state]))]) for state in JOB_STATES
+    ]
+    families += [
+        (
+            f"slurm_{kind}_jobs_{state}",
+            "gauge",
+            f"Jobs of the {kind} that are {state}.",
+            [({kind: name}, float(of[kind, name, state])) for name in sorted(names[kind])],
+        )
+        for kind in names
+        for state in ("pending", "running")
+    ]
+    running: Samples = [({"account": account}, float(cpus[account])) for account in sorted(names["account"])]
+    families.append(("slurm_account_cpus_running", "gauge", "CPUs of the account's running jobs.", running))
+    return families
+
+
+def scheduler(lines: list[str]) -> list[Family]:
+    """Returns what sdiag says of the main scheduler, which it says before the same of backfill."""
+    found: dict[str, float] = {}
+    for line in lines:
+        name, _, value = (part.strip() for part in line.partition(":"))
+        if name in SCHEDULER and value.isdecimal():
+            found.setdefault(name, float(value))
+    return [
+        (f"slurm_scheduler_{name}", "gauge", about, [({}, found[said])])
+        for said, (name, about) in SCHEDULER.items()
+        if said in found
+    ]
+
+
+def collect() -> list[Family]:
+    """Returns all of it; raises OSError or subprocess.SubprocessError when slurmctld does not answer."""
+    return [
+        *nodes(ask("sinfo", "--noheader", "--Node", "--format=%N|%T|%R|%C")),
+        *jobs(ask("squeue", "--noheader", "--all", "--array", "--format=%T|%a|%P|%C")),
+        *scheduler(ask("sdiag")),
+    ]

@@ -1,0 +1,155 @@
+"""Runs a command for so long and no longer: `limited.py SECONDS NAME COMMAND...`
+
+Every line that it prints begins with [NAME]. At the limit, and when this program is told to end or whoever runs it
+dies, the command ends with all that it started: a mount helper or a daemon left behind would meet the next run.
+What is still there when the command ends by itself is left alone, and not waited for.
+
+  GRACE_SECONDS   how long the command has to end by itself, once it is asked to (default 10)
+
+Exits as the command does; with 124 at the limit and 128 + N after signal N, as timeout(1) and a shell do.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+from types import FrameType
+from typing import NoReturn
+
+# What a process has to save itself between SIGTERM and SIGKILL, in seconds.
+GRACE_SECONDS = float(os.environ.get("GRACE_SECONDS", "10"))
+# How often a command that prints nothing is looked at, and how long one that has ended is read on, in seconds.
+POLL_SECONDS, DRAIN_SECONDS = 0.2, 1.0
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+# https://github.com/torvalds/linux/blob/master/include/uapi/linux/prctl.h (read 2026-11-22)
+PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
+
+
+class Told(Exception):
+    """Somebody sent this program a signal that ends it."""
+
+
+def descendants(ancestor: int) -> set[int]:
+    """Returns the ids of the processes that live below `ancestor`, those of its dead children among them."""
+    parents = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            try:
+                # The name before it is in brackets, and may have some of its own.
+                state, parent = (entry / "stat").read_text().rpartition(")")[2].split()[:2]
+            except OSError:
+                continue
+            if state != "Z":
+                parents[int(entry.name)] = int(parent)
+    found: set[int] = set()
+    while more := {child for child, parent in parents.items() if parent in found | {ancestor}} - found:
+        found |= more
+    return found
+
+
+def send(number: signal.Signals, processes: set[int]) -> None:
+    for process in processes:
+        with suppress(ProcessLookupError):
+            os.kill(process, number)
+
+
+def end_all(grace_seconds: float = GRACE_SECONDS) -> None:
+    """Ends every descendant of this process: asked first, then killed. One that the kernel does not let go stays."""
+    send(signal.SIGTERM, descendants(os.getpid()))
+    deadline = time.monotonic() + grace_seconds
+    while (left := descendants(os.getpid())) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    # They may have started others meanwhile.
+    for _ in range(3):
+        send(signal.SIGKILL, left)
+        time.sleep(0.05)
+        if not (left := descendants(os.getpid())):
+            return
+
+
+LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+def watch_the_family() -> None:
+    """This process is told to end when its parent dies, and is the parent of what its descendants leave behind."""
+    LIBC.prctl(PR_SET_PDEATHSIG, int(signal.SIGTERM), 0, 0, 0)
+    LIBC.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def die_with_this_program() -> None:
+    """The command is killed when this program is, which then can end nothing any more."""
+    LIBC.prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+
+
+def relay(pipe: int, name: str, deadline: float, command: subprocess.Popen[bytes]) -> bool:
+    """Prints the command's lines until it has ended; returns whether it did so before the deadline."""
+    rest, ended = b"", False
+    while (left := deadline - time.monotonic()) > 0:
+        if not ended and command.poll() is not None:
+            # What it printed last is there to be read; what a process that it left behind prints is not its own.
+            ended, deadline = True, time.monotonic() + DRAIN_SECONDS
+        if select.select([pipe], [], [], 0 if ended else min(POLL_SECONDS, left))[0]:
+            if not (chunk := os.read(pipe, 65536)):
+                ended = ended or ends_within(left, command)
+                break
+            *lines, rest = (rest + chunk).split(b"\n")
+            for line in lines:
+                say(name, line)
+        elif ended:
+            break
+    if rest:
+        say(name, rest)
+    return ended
+
+
+def ends_within(seconds: float, command: subprocess.Popen[bytes]) -> bool:
+    with suppress(subprocess.TimeoutExpired):
+        command.wait(seconds)
+        return True
+    return False
+
+
+def say(name: str, line: bytes) -> None:
+    """Prints a line after [name]; nobody may be listening any more, which is no reason to stop."""
+    with suppress(OSError):
+        os.write(sys.stdout.fileno(), b"[%s] %s\n" % (name.encode(), line))
+
+
+def told(number: int, _frame: FrameType | None) -> NoReturn:
+    raise Told(number)
+
+
+def run(seconds: float, name: str, command: list[str]) -> int:
+    """Returns the exit status that this program ends with."""
+    for number in SIGNALS:
+        signal.signal(number, told)
+    watch_the_family()
+    reader, writer = os.pipe()
+    try:
+        started = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=writer, stderr=writer, preexec_fn=die_with_this_program
+        )
+        os.close(writer)
+        if not relay(reader, name, time.monotonic() + seconds, started):
+            end_all()
+            return 124
+    except OSError as error:
+        say(name, f"{command[0]}: {error.strerror}".encode())
+        return 127
+    except Told as signalled:
+        for number in SIGNALS:
+            signal.signal(number, signal.SIG_IGN)
+        end_all()
+        return 128 + int(signalled.args[0])
+    return started.returncode if started.returncode >= 0 else 128 - started.returncode
+
+
+if __name__ == "__main__":
+    sys.exit(run(float(sys.argv[1]), sys.argv[2], sys.argv[3:]))

@@ -1,0 +1,64 @@
+#!/usr/bin/env bash
+# Slurm's accounting on a controller that the platform provisions itself: slurmdbd, and the database that it writes to, which
+# is the organisation's, or MariaDB on this node.
+# https://slurm.schedmd.com/slurmdbd.conf.html, https://slurm.schedmd.com/accounting.html (read 2026-11-22)
+set -euo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+# shellcheck source=lifecycle_scripts/lib.sh
+source "$here/../lib.sh"
+
+limit=${SLURM_WAIT_SECONDS:-120}
+conf=/opt/slurm/etc/slurmdbd.conf
+
+accepts() {
+  (: <"/dev/tcp/$1/$2") 2>/dev/null
+}
+
+if [[ -n "$ACCOUNTING_ENDPOINT" ]]; then
+  # Never in a log, and in no file but slurmdbd's own.
+  region=$(cut -d: -f4 <<<"$ACCOUNTING_SECRET")
+  secret=$(timeout 60 aws secretsmanager get-secret-value --secret-id "$ACCOUNTING_SECRET" --region "$region" \
+    --query SecretString --output text) ||
+    fail "the secret $ACCOUNTING_SECRET cannot be read; check that it is there, and that the controller's role may read it"
+  user=$(python3 -c 'import json, sys; print(json.load(sys.stdin)["username"])' <<<"$secret")
+  password=$(python3 -c 'import json, sys; print(json.load(sys.stdin)["password"])' <<<"$secret")
+  storage="StorageHost=$ACCOUNTING_ENDPOINT"$'\n'"StoragePort=$ACCOUNTING_PORT"
+  storage+=$'\n'"StorageUser=$user"$'\n'"StoragePass=$password"
+  wait_until "$limit" 2 accepts "$ACCOUNTING_ENDPOINT" "$ACCOUNTING_PORT" ||
+    fail "the accounting database $ACCOUNTING_ENDPOINT:$ACCOUNTING_PORT is not reached after $limit s; check its security group"
+else
+  [[ "$CONTROLLER_ADDRESSES" != *,* ]] ||
+    fail "several controllers need a database that outlives each of them: give the platform slurm.accounting_database"
+  systemctl enable --quiet --now mariadb ||
+    fail "MariaDB does not start: \`journalctl -u mariadb\` says why; without it, give the platform slurm.accounting_database"
+  # slurmdbd's user enters without a password, and nobody else does.
+  mariadb --batch <<SQL
+CREATE DATABASE IF NOT EXISTS slurm_acct_db;
+CREATE USER IF NOT EXISTS 'slurm'@'localhost' IDENTIFIED VIA unix_socket;
+GRANT ALL ON slurm_acct_db.* TO 'slurm'@'localhost';
+SQL
+  storage="StorageHost=localhost"$'\n'"StorageUser=slurm"
+fi
+
+changed=
+if write_file "$conf" 0600 <<CONF
+AuthType=auth/munge
+DbdHost=localhost
+SlurmUser=slurm
+LogFile=/var/log/slurm/slurmdbd.log
+StorageType=accounting_storage/mysql
+StorageLoc=${ACCOUNTING_SCHEMA:-slurm_acct_db}
+$storage
+CONF
+then
+  changed=1
+fi
+# slurmdbd refuses a file that is not its user's.
+chown slurm:slurm "$conf"
+if [[ -n "$changed" ]] || ! systemctl is-active --quiet slurmdbd; then
+  systemctl enable --quiet slurmdbd
+  systemctl restart slurmdbd
+fi
+wait_until "$limit" 1 accepts localhost 6819 ||
+  fail "slurmdbd does not answer after $limit s; \`journalctl -u slurmdbd\` and /var/log/slurm/slurmdbd.log say why"
+[[ -z "$changed" ]] || echo "started slurmdbd"

@@ -1,0 +1,25 @@
+#!/usr/bin/env bash
+# Puts what Slurm runs around a job where it stays: install.sh PARAMETERS
+set -euo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+# shellcheck source=lifecycle_scripts/lib.sh
+source "$here/../lib.sh"
+
+installed=${NODE_ROOT:-}/opt/trainway/slurm
+changed=
+put() {
+  if write_file "$installed/$1" 0755; then
+    changed=1
+  fi
+}
+for file in prolog.sh epilog.sh health.sh leftovers.py node_checks.py; do
+  put "$file" <"$here/$file"
+done
+# What the checks read comes last: without it none is made.
+put expected.json < <(python3 "$here/node_checks.py" expect "$1" "$INSTANCE_TYPE" "$FSX_MOUNT_PATH")
+if [[ "$LOGIN_NEEDS_JOB" == true ]]; then
+  put login-needs-job </dev/null
+else
+  rm -f "$installed/login-needs-job"
+fi
+[[ -z "$changed" ]] || echo "installed the prolog, the epilog and the health check"

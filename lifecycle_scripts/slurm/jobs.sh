@@ -1,0 +1,61 @@
+#!/usr/bin/env bash
+# Keeps jobs away from this node until it is ready, or lets them come: jobs.sh hold | release. Only what was held is released:
+# a node that somebody else drained stays so.
+# https://slurm.schedmd.com/scontrol.html, DRAIN and UNDRAIN (read 2026-11-22)
+#   JOBS_WAIT_SECONDS   how long slurmctld may take to answer (default 60)
+set -euo pipefail
+# shellcheck source=lifecycle_scripts/lib.sh
+source "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
+
+export PATH=$PATH:/opt/slurm/bin
+limit=${JOBS_WAIT_SECONDS:-60}
+name=$(hostname -s)
+ready=$NODE_ROOT/var/lib/trainway/takes-jobs
+reason="Trainway: lifecycle scripts are not done, see /var/log/provision/provisioning.log"
+
+is_held() {
+  scontrol show node "$name" | grep -qF "Reason=$reason"
+}
+
+node_state() {
+  scontrol --oneliner show node "$name" | sed -n 's/.* State=\([^ ]*\).*/\1/p'
+}
+
+# UNDRAIN and not RESUME, which is refused for a node that has not answered since the controller's last restart.
+take_jobs() {
+  scontrol update "nodename=$name" state=undrain
+}
+
+answers() {
+  scontrol show node "$name" >/dev/null 2>&1
+}
+
+case $1 in
+  hold)
+    if [[ -e "$ready" ]]; then
+      echo "this node takes jobs already, nothing to do"
+    elif ! wait_until "$limit" 1 answers; then
+      # Better a job too early than a node that a controller's restart has stranded.
+      echo "WARNING: slurmctld did not tell of $name within $limit s, and jobs may begin on it before it is ready"
+    elif is_held; then
+      echo "no job begins on this node yet"
+    elif [[ "$(node_state)" == *DRAIN* ]]; then
+      echo "$name is drained by somebody else, and stays so"
+    else
+      scontrol update "nodename=$name" state=drain "reason=$reason"
+      echo "no job begins on this node until all steps are done"
+    fi
+    ;;
+  release)
+    wait_until "$limit" 1 answers || fail "slurmctld did not tell of $name within $limit s; when it answers," \
+      "\`scontrol update nodename=$name state=resume\` lets jobs begin on this node"
+    if is_held; then
+      wait_until "$limit" 1 take_jobs || fail "$name cannot be released; \`scontrol show node $name\` says what keeps it," \
+        "and \`scontrol update nodename=$name state=resume\` lets jobs begin on it"
+      echo "jobs may begin on this node"
+    else
+      echo "nothing keeps jobs from this node that is the platform's, nothing to do"
+    fi
+    put_file "$ready" 0644 </dev/null
+    ;;
+esac

@@ -1,0 +1,108 @@
+"""Takes away what a job left on this node, after it has ended: Slurm's epilog runs it as root.
+
+Processes that got out of the job's cgroup still have its id in their environment; they are killed. When no other job is
+on the node and its user runs nothing there any more, the user's files in shared memory and in /tmp go as well: NCCL and
+PyTorch leave theirs in /dev/shm when they are killed, until it is full.
+
+With `--all` every process of the user's is killed where no other job is: nobody without a job has business on the node.
+"""
+
+import os
+import re
+import shutil
+import signal
+import sys
+import syslog
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+# Below are the system's own, which may run jobs of its own and is not tidied up after.
+FIRST_USER = 1000
+PLACES = ("/dev/shm", "/tmp", "/var/tmp")
+END_SECONDS = 5.0
+STEP = re.compile(r"slurmstepd: \[(\d+)")
+
+
+def processes(user: int) -> Iterator[Path]:
+    """The user's processes."""
+    for entry in Path("/proc").iterdir():
+        with suppress(OSError):
+            if entry.name.isdecimal() and entry.stat().st_uid == user and is_alive(entry):
+                yield entry
+
+
+def is_alive(process: Path) -> bool:
+    """Whether a process is there and not only its exit status."""
+    try:
+        return "State:\tZ" not in (process / "status").read_text()
+    except OSError:
+        return False
+
+
+def of_job(process: Path, job: str) -> bool:
+    """Whether a process was started by the job, by what it was started with."""
+    try:
+        return f"SLURM_JOB_ID={job}".encode() in (process / "environ").read_bytes().split(b"\0")
+    except OSError:
+        return False
+
+
+def other_jobs(job: str) -> bool:
+    """Whether another job has a step here: slurmstepd names it, as in `slurmstepd: [17.batch]`."""
+    for entry in Path("/proc").iterdir():
+        with suppress(OSError):
+            if entry.name.isdecimal() and (found := STEP.match((entry / "cmdline").read_text())) and found[1] != job:
+                return True
+    return False
+
+
+def kill(found: list[Path]) -> list[Path]:
+    """Kills processes; returns those that the kernel has not ended in time."""
+    for process in found:
+        with suppress(ProcessLookupError):
+            os.kill(int(process.name), signal.SIGKILL)
+    deadline = time.monotonic() + END_SECONDS
+    while (left := list(filter(is_alive, found))) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    return left
+
+
+def remove_files(user: int) -> int:
+    """Removes what is the user's at the top of the places for temporary files; returns how much that was."""
+    removed = 0
+    mounts = [line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()]
+    for place in PLACES:
+        for entry in os.scandir(place):
+            if any(mount == entry.path or mount.startswith(f"{entry.path}/") for mount in mounts):
+                continue
+            with suppress(OSError):
+                if entry.stat(follow_symlinks=False).st_uid == user:
+                    if entry.is_dir(follow_symlinks=False):
+                        shutil.rmtree(entry.path)
+                    else:
+                        Path(entry.path).unlink()
+                    removed += 1
+    return removed
+
+
+def main() -> int:
+    job, user, everything = os.environ["SLURM_JOB_ID"], int(os.environ["SLURM_JOB_UID"]), "--all" in sys.argv[1:]
+    if user < FIRST_USER:
+        return 0
+    alone = not other_jobs(job)
+    found = [process for process in processes(user) if of_job(process, job) or (everything and alone)]
+    left = kill(found)
+    removed = remove_files(user) if alone and not list(processes(user)) else 0
+    if found or removed:
+        syslog.syslog(f"job {job} left {len(found)} processes and {removed} files on this node: gone")
+    if left:
+        # They wait for a device or a file system; their GPU's memory is not free. Slurm drains the node.
+        names = ", ".join(process.name for process in left)
+        syslog.syslog(syslog.LOG_ERR, f"processes {names} of job {job} cannot be killed: restart the node")
+    return 1 if left else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# Puts the platform's settings into the controller's slurm.conf, at whose end they are its own: platform_settings.sh PARAMETERS
+set -euo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+# shellcheck source=lifecycle_scripts/lib.sh
+source "$here/../lib.sh"
+
+etc=/opt/slurm/etc
+# Without it there is nothing that reads the settings either.
+version=$(slurmctld -V 2>/dev/null || true)
+of_platform() {
+  python3 "$here/platform_settings.py" "$@" "$version" /opt/trainway/slurm
+}
+put() {
+  python3 "$here/../slurm_settings.py" "$etc/slurm.conf" platform "$1" 2>&1
+}
+settings=$(of_platform "$1")
+if [[ "$settings" == '{}' && ! -e "$etc/slurm.conf" ]]; then
+  exit 0
+fi
+for name in prolog epilog; do
+  if write_file "$etc/trainway-$name.sh" 0755 <"$here/$name.sh"; then
+    echo "wrote $etc/trainway-$name.sh"
+  fi
+done
+if ! said=$(put "$settings"); then
+  own=$(of_platform --without-settings "$1")
+  [[ "$own" != "$settings" ]] || fail "$said"
+  # A cluster whose Slurm lacks a setting can be worked on; one that is not made cannot.
+  echo "WARNING: $said"
+  said=$(put "$own") || fail "$said"
+  echo "WARNING: Slurm goes on without slurm.settings of the platform file: correct them, and run this again"
+fi
+[[ -z "$said" ]] || echo "$said"

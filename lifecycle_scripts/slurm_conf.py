@@ -1,0 +1,187 @@
+"""Writes Slurm's configuration of a cluster that the platform provisions: `slurm_conf.py PARAMETERS DIRECTORY SHARED`.
+
+The nodes are read from standard input, as `node_facts.py --nodes` prints them; SHARED is a directory that all
+controllers see. Says which files it wrote, and nothing when all were so already. What slurm_settings.py wrote stays in
+slurm.conf. Controllers read the files; all others fetch them from a controller.
+https://slurm.schedmd.com/slurm.conf.html, https://slurm.schedmd.com/configless_slurm.html (read 2026-11-22)
+"""
+
+import json
+import os
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+Node = dict[str, Any]
+
+STATE = "/var/spool/slurmctld"
+SETTINGS = {
+    "SlurmUser": "slurm",
+    "AuthType": "auth/munge",
+    "SlurmctldParameters": "enable_configless",
+    "SlurmctldPidFile": "/run/slurmctld.pid",
+    "SlurmdPidFile": "/run/slurmd.pid",
+    "SlurmctldLogFile": "/var/log/slurm/slurmctld.log",
+    "SlurmdLogFile": "/var/log/slurm/slurmd.log",
+    "SlurmdSpoolDir": "/var/spool/slurmd",
+    "SelectType": "select/cons_tres",
+    # Jobs share a node by cores. Memory is not counted: a job that names none would get all of it, and block the node.
+    "SelectTypeParameters": "CR_Core",
+    # What a job starts stays in its cgroup, so that all of it ends with the job.
+    "ProctrackType": "proctrack/cgroup",
+    "TaskPlugin": "task/cgroup,task/affinity",
+    # torchrun starts the processes of a node, not MPI.
+    "MpiDefault": "none",
+    # A node that was replaced or restarted takes jobs again when it is well, and not only when somebody says so.
+    "ReturnToService": "2",
+    "JobRequeue": "1",
+    # All of a job's nodes wait for the one that died until it is given up; the default is five minutes.
+    "SlurmdTimeout": "120",
+    # A backup takes over when the controller has not answered for so long (default 120).
+    "SlurmctldTimeout": "60",
+    # Of a process that waits for a GPU or the file system; what has not ended by then drains the node (default 60).
+    "UnkillableStepTimeout": "180",
+    # Nodes that come later, and those of types that the platform does not know, join by themselves, and say what they
+    # have. Slurm 22.05 reaches such nodes only without a tree: https://slurm.schedmd.com/dynamic_nodes.html (read
+    # 2026-11-22)
+    "MaxNodeCount": "4096",
+    "TreeWidth": "65533",
+}
+# Of the memory that EC2 states, the part that is left when the kernel has taken its own, as AWS ParallelCluster has it.
+# https://github.com/aws/aws-parallelcluster-cookbook/blob/develop/cookbooks/aws-parallelcluster-slurm/attributes/slurm_attributes.rb
+# (read 2026-11-22)
+MEMORY_SHARE = 0.95
+MANAGED = re.compile(r"\n# Begin of what Trainway writes.*?\n# End of what Trainway writes[^\n]*\n", re.DOTALL)
+
+
+def slurm_conf(nodes: list[Node], parameters: dict[str, Any], cluster: str, shared: str) -> str:
+    """Returns slurm.conf without what slurm_settings.py adds to it."""
+    types = known_types(parameters)
+    controllers = [node for node in nodes if node["role"] == "controller"]
+    compute = [node for node in nodes if node["role"] == "compute"]
+    lines = [f"ClusterName={cluster}"]
+    lines += [f"SlurmctldHost={node['name']}({node['address']})" for node in controllers]
+    lines += [f"{key}={value}" for key, value in SETTINGS.items()]
+    # A backup goes on from the state that the controller left: both see it.
+    lines.append(f"StateSaveLocation={shared}/state" if len(controllers) > 1 else f"StateSaveLocation={STATE}")
+    if parameters.get("slurm_accounts"):
+        lines += accounting(controllers)
+    if kinds := sorted({facts["gres"]["name"] for facts in types.values() if facts.get("gres")}):
+        lines.append(f"GresTypes={','.join(kinds)}")
+    if topology_conf(nodes, parameters):
+        lines.append("TopologyPlugin=topology/tree")
+    lines += [node_line(node, types[node["type"]]) for node in compute if node["type"] in types]
+    return "\n".join([*lines, *partitions(compute)]) + "\n"
+
+
+def known_types(parameters: dict[str, Any]) -> dict[str, Any]:
+    """Returns what the platform knows of the instance types that its nodes are of, by HyperPod's name."""
+    return dict((parameters.get("slurm") or {}).get("instance_types") or {})
+
+
+def accounting(controllers: list[Node]) -> list[str]:
+    """Returns the lines of a cluster whose controllers run slurmdbd."""
+    keys = ("AccountingStorageHost", "AccountingStorageBackupHost")
+    hosts = [f"{key}={node['address']}" for key, node in zip(keys, controllers, strict=False)]
+    return ["AccountingStorageType=accounting_storage/slurmdbd", *hosts, "JobAcctGatherType=jobacct_gather/linux"]
+
+
+def node_line(node: Node, facts: dict[str, Any]) -> str:
+    """Returns the line of a node, by what its type is known to have."""
+    words = [f"NodeName={node['name']}", f"NodeAddr={node['address']}", f"CPUs={facts['cpus']}"]
+    words.append(f"RealMemory={int(facts['memory_mib'] * MEMORY_SHARE)}")
+    if gres := facts.get("gres"):
+        words.append(f"Gres={gres['name']}:{gres['type']}:{gres['count']}")
+    return " ".join([*words, f"Feature={node['group']}", "State=UNKNOWN"])
+
+
+def partitions(compute: list[Node]) -> list[str]:
+    """Returns a partition for each group, of which the first is for jobs that name none."""
+    lines = []
+    for index, group in enumerate(dict.fromkeys(node["group"] for node in compute)):
+        default = "YES" if index == 0 else "NO"
+        lines.append(f"NodeSet={group}-nodes Feature={group}")
+        lines.append(f"PartitionName={group} Nodes={group}-nodes Default={default} MaxTime=INFINITE State=UP")
+    return lines
+
+
+def gres_conf(nodes: list[Node], parameters: dict[str, Any]) -> str:
+    """Returns gres.conf: the devices of each node. Each is named, so that a lost one is noticed."""
+    types, lines = known_types(parameters), []
+    for node in nodes:
+        gres = types.get(node["type"], {}).get("gres") if node["role"] == "compute" else None
+        if gres:
+            device = f"{gres['device']}[0-{gres['count'] - 1}]" if gres["count"] > 1 else f"{gres['device']}0"
+            lines.append(f"NodeName={node['name']} Name={gres['name']} Type={gres['type']} File={device}")
+    return "".join(f"{line}\n" for line in lines)
+
+
+def topology_conf(nodes: list[Node], parameters: dict[str, Any]) -> str:
+    """Returns topology.conf, EC2's network nodes as switches; nothing where not every node's place is known.
+
+    https://slurm.schedmd.com/topology.conf.html (read 2026-11-22)
+    """
+    types = known_types(parameters)
+    compute = [node for node in nodes if node["role"] == "compute"]
+    if not compute or not all(node["place"] and node["type"] in types for node in compute):
+        return ""
+    below: dict[str, set[str]] = {}
+    leaves: dict[str, list[str]] = {}
+    for node in compute:
+        outer, middle, inner = node["place"]
+        below.setdefault(outer, set()).add(middle)
+        below.setdefault(middle, set()).add(inner)
+        leaves.setdefault(inner, []).append(node["name"])
+    # Jobs span only what one switch connects.
+    outermost = sorted({node["place"][0] for node in compute})
+    lines = [f"SwitchName={leaf} Nodes={','.join(names)}" for leaf, names in sorted(leaves.items())]
+    lines += [f"SwitchName={switch} Switches={','.join(sorted(others))}" for switch, others in sorted(below.items())]
+    if len(outermost) > 1:
+        lines.append(f"SwitchName=all Switches={','.join(outermost)}")
+    return "".join(f"{line}\n" for line in lines)
+
+
+CGROUP_CONF = """CgroupPlugin=autodetect
+ConstrainCores=yes
+ConstrainDevices=yes
+"""
+
+
+def files(nodes: list[Node], parameters: dict[str, Any], cluster: str, shared: str) -> dict[str, str]:
+    """Returns every file's text by its name; one without text is not to be there."""
+    return {
+        "slurm.conf": slurm_conf(nodes, parameters, cluster, shared),
+        "gres.conf": gres_conf(nodes, parameters),
+        "cgroup.conf": CGROUP_CONF,
+        "topology.conf": topology_conf(nodes, parameters),
+    }
+
+
+def write(path: Path, text: str) -> bool:
+    """Replaces the file's content at once, keeping what slurm_settings.py wrote there; returns whether it changed."""
+    old = path.read_text() if path.exists() else ""
+    new = text + "".join(MANAGED.findall(old))
+    if new == old:
+        return False
+    if not new:
+        path.unlink()
+        return True
+    beside = path.with_name(f".{path.name}.new")
+    beside.write_text(new)
+    beside.chmod(0o644)
+    beside.replace(path)
+    return True
+
+
+def main() -> int:
+    parameters, directory, shared = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
+    made = files(json.load(sys.stdin), json.loads(parameters.read_text()), os.environ["CLUSTER_NAME"], shared)
+    for name, text in made.items():
+        if write(directory / name, text):
+            print(f"wrote {directory / name}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,135 @@
+"""Makes the platform's part of slurm.conf what it is to be: `slurm_settings.py SLURM_CONF PART SETTINGS`.
+
+A part, as `teams`, is a block of its own at the end of the file, between two lines that name it; SETTINGS is a JSON
+object, an empty one takes the block away. What is above belongs to somebody else and stays. slurmctld is restarted
+after a change; when it does not start, slurm.conf is as it was, and the status 1. Prints a line when it changed
+something.
+https://slurm.schedmd.com/slurm.conf.html (read 2026-11-22)
+
+  SLURM_ANSWER_SECONDS   how long a command of Slurm's, and slurmctld after its restart, may take (default 60)
+"""
+
+import fcntl
+import json
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+ANSWER_SECONDS = float(os.environ.get("SLURM_ANSWER_SECONDS", "60"))
+# Settings that are lists: of two lines Slurm believes the last, and what is above the block stays in force.
+LISTS = ("AccountingStorageTRES", "LaunchParameters", "PrologFlags", "SchedulerParameters", "SlurmctldParameters")
+
+
+class SettingsError(Exception):
+    """slurmctld does not answer, or a command of Slurm's failed; the text says which."""
+
+
+def begin(part: str) -> str:
+    return f"# Begin of what Trainway writes for {part}: a change in here is lost."
+
+
+def end(part: str) -> str:
+    return f"# End of what Trainway writes for {part}."
+
+
+def with_settings(text: str, part: str, settings: dict[str, str]) -> str:
+    """Returns slurm.conf with the part's settings at its end, where they win over what is above, or without any."""
+    block = re.compile(rf"\n*{re.escape(begin(part))}\n.*?{re.escape(end(part))}\n", re.DOTALL)
+    rest = block.sub("\n", text).rstrip("\n") + "\n"
+    lines = "".join(f"{key}={merged(rest, key, value)}\n" for key, value in settings.items())
+    return f"{rest}\n{begin(part)}\n{lines}{end(part)}\n" if settings else rest
+
+
+def merged(text: str, key: str, value: str) -> str:
+    """Returns the value, of a list after what slurm.conf has in it already."""
+    if key not in LISTS:
+        return value
+    above = re.findall(rf"^\s*{key}\s*=\s*(\S+)", text, re.MULTILINE | re.IGNORECASE)
+    return ",".join(dict.fromkeys([*(above[-1].split(",") if above else []), *value.split(",")]))
+
+
+def write(path: Path, text: str) -> None:
+    """Replaces the file's content at once, for its owner and with its permissions."""
+    new = path.with_name(f".{path.name}.new")
+    new.write_text(text)
+    shutil.copymode(path, new)
+    os.chown(new, path.stat().st_uid, path.stat().st_gid)
+    new.replace(path)
+
+
+def run(*command: str) -> str:
+    """Returns what the command prints; raises `SettingsError` with what it complains about."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=ANSWER_SECONDS, stdin=subprocess.DEVNULL)
+    except OSError as error:
+        raise SettingsError(f"{command[0]}: {error.strerror}") from error
+    except subprocess.TimeoutExpired as error:
+        raise SettingsError(f"{' '.join(command)}: no answer within {ANSWER_SECONDS:.0f} s") from error
+    if done.returncode:
+        said = " ".join((done.stderr + done.stdout).split())
+        raise SettingsError(f"{' '.join(command)}: {said or f'status {done.returncode}'}")
+    return done.stdout
+
+
+def answers() -> bool:
+    """Whether this machine's slurmctld does, and not only that of another controller."""
+    try:
+        lines = run("scontrol", "ping").splitlines()
+    except SettingsError:
+        return False
+    host = socket.gethostname().partition(".")[0]
+    own = [line for line in lines if f" at {host} " in line]
+    return any(" UP" in line for line in own or lines)
+
+
+def restart_controller() -> None:
+    """Restarts slurmctld, which leaves jobs alone, and has every node read the settings; raises `SettingsError`."""
+    run("systemctl", "restart", "slurmctld")
+    deadline = time.monotonic() + ANSWER_SECONDS
+    while not answers():
+        if time.monotonic() > deadline:
+            raise SettingsError(f"slurmctld does not answer {ANSWER_SECONDS:.0f} s after its restart")
+        time.sleep(0.5)
+    run("scontrol", "reconfigure")
+
+
+def change_settings(path: Path, part: str, settings: dict[str, str]) -> bool:
+    """Returns whether slurm.conf had to be changed; raises `SettingsError`."""
+    old = path.read_text()
+    new = with_settings(old, part, settings)
+    if new == old:
+        return False
+    write(path, new)
+    try:
+        restart_controller()
+    except SettingsError as error:
+        write(path, old)
+        restart_controller()
+        given = ", ".join(f"{key}={value}" for key, value in settings.items())
+        raise SettingsError(f"{error}; {path} is as it was, without {given}") from error
+    return True
+
+
+def main() -> int:
+    # A link stays one.
+    path, part, settings = Path(sys.argv[1]).resolve(), sys.argv[2], json.loads(sys.argv[3])
+    # Two parts are changed one after the other.
+    with Path("/run/lock/trainway-slurm-conf").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        try:
+            changed = change_settings(path, part, settings)
+        except (SettingsError, OSError) as error:
+            print(error, file=sys.stderr)
+            return 1
+    if changed:
+        print(f"changed {path} and restarted slurmctld")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

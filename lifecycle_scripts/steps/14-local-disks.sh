@@ -1,0 +1,35 @@
+#!/usr/bin/env bash
+# The NVMe disks that belong to the instance, as one file system at /opt/dlami/nvme, now and after each start.
+set -euo pipefail
+
+scripts=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+# shellcheck source=lifecycle_scripts/lib.sh
+source "$scripts/lib.sh"
+
+# Copies: the folder that HyperPod downloaded the scripts into is its own.
+installed=/opt/trainway
+changed=false
+for file in lib.sh local_disks.sh; do
+  write_file "$NODE_ROOT$installed/$file" 0755 <"$scripts/$file" && changed=true
+done
+write_file "$NODE_ROOT/etc/systemd/system/trainway-local-disks.service" 0644 <<UNIT && changed=true
+[Unit]
+Description=The NVMe disks of this instance
+After=dlami-nvme.service local-fs.target
+Before=docker.service containerd.service slurmd.service
+
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+ExecStart=/usr/bin/env bash $installed/local_disks.sh
+TimeoutStartSec=280
+
+[Install]
+WantedBy=multi-user.target
+UNIT
+if [[ "$changed" == true ]]; then
+  systemctl daemon-reload
+fi
+systemctl is-enabled --quiet trainway-local-disks.service || systemctl --quiet enable trainway-local-disks.service
+
+bash "$scripts/local_disks.sh"

@@ -1,0 +1,107 @@
+#!/usr/bin/env bash
+# Metrics for Prometheus, on the node's own address: what Linux, EFA, NVIDIA's GPUs and Slurm say. docs/node-metrics.md has
+# the names. A node without its metrics still trains, so that nothing here fails it.
+#   EXPORTER_WAIT_SECONDS   how long an exporter may take to answer (default 15)
+set -euo pipefail
+# shellcheck source=lifecycle_scripts/lib.sh
+source "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
+
+# AWS's exporters have these ports too:
+# https://github.com/awslabs/awsome-distributed-ai/tree/main/1.architectures/5.sagemaker-hyperpod/LifecycleScripts/base-config/observability
+# (read 2026-11-22)
+declare -A ports=([node]=9100 [efa]=9109 [dcgm]=9400 [slurm]=9341)
+unit=/etc/systemd/system/trainway-exporter@.service
+installed=/opt/trainway/exporters
+
+# applies COLLECTOR: whether this node has what it asks.
+applies() {
+  case $1 in
+    node) true ;;
+    efa) compgen -G '/sys/class/infiniband/*' >/dev/null ;;
+    dcgm) compgen -G '/proc/driver/nvidia/gpus/*' >/dev/null && command -v dcgmi >/dev/null ;;
+    slurm) [[ "$NODE_ROLE" == controller ]] ;;
+  esac
+}
+
+answers() {
+  python3 -c 'import sys, urllib.request as u; u.urlopen(sys.argv[1], timeout=20)' \
+    "http://$NODE_ADDRESS:${ports[$1]}/metrics" 2>/dev/null
+}
+
+if [[ "$ORCHESTRATOR" != hyperpod-slurm ]]; then
+  echo "under Kubernetes HyperPod's observability add-on has exporters, nothing to do"
+  exit 0
+fi
+if [[ "$EXPORTERS" != true ]]; then
+  # They may have been wanted before.
+  systemctl disable --quiet --now trainway-exporter@{node,efa,dcgm,slurm}.service 2>/dev/null || true
+  echo "exporters are switched off in the platform file (slurm.exporters), nothing to do"
+  exit 0
+fi
+
+# is_outdated SERVICE: whether it runs, and what it runs has changed since it started.
+is_outdated() {
+  local since
+  since=$(systemctl show --value --property=ActiveEnterTimestamp "$1")
+  systemctl is-active --quiet "$1" && [[ -n "$(find "$installed" "$unit" -type f -newermt "$since" -print -quit)" ]]
+}
+
+# installs FILE AS
+installs() {
+  put_file "$2" 0644 <"$1"
+}
+
+for file in "$(dirname "${BASH_SOURCE[0]}")"/../exporters/*.py; do
+  installs "$file" "$installed/$(basename "$file")"
+done
+# Nobody's user, who sees the node and writes nothing. munge's socket lets Slurm's commands be anybody's.
+write_file "$unit" 0644 <<EOF && echo "wrote $unit"
+[Unit]
+Description=Metrics of this node for Prometheus: %i
+After=network-online.target munge.service nvidia-dcgm.service
+Wants=network-online.target
+
+[Service]
+ExecStart=/usr/bin/env python3 $installed/exporter.py %i $NODE_ADDRESS \${PORT}
+EnvironmentFile=/opt/trainway/exporters/%i.port
+DynamicUser=yes
+ProtectSystem=strict
+ProtectHome=read-only
+PrivateTmp=no
+NoNewPrivileges=yes
+CapabilityBoundingSet=
+RestrictAddressFamilies=AF_INET AF_INET6 AF_UNIX
+MemoryMax=512M
+CPUQuota=50%
+Nice=10
+Restart=always
+RestartSec=10
+
+[Install]
+WantedBy=multi-user.target
+EOF
+if applies dcgm && ! systemctl is-active --quiet nvidia-dcgm; then
+  systemctl enable --quiet --now nvidia-dcgm ||
+    echo "WARNING: nvidia-dcgm does not start; \`journalctl -u nvidia-dcgm\` says why"
+fi
+# Which a run that was killed may not have come to.
+systemctl daemon-reload
+running=()
+for collector in node efa dcgm slurm; do
+  applies "$collector" || continue
+  service=trainway-exporter@$collector.service
+  put_file "$installed/$collector.port" 0644 <<<"PORT=${ports[$collector]}"
+  if is_outdated "$service"; then
+    systemctl restart "$service" || true
+  fi
+  if ! systemctl is-enabled --quiet "$service" || ! systemctl is-active --quiet "$service"; then
+    systemctl enable --quiet --now "$service" || true
+  fi
+  if wait_until "${EXPORTER_WAIT_SECONDS:-15}" 0.5 answers "$collector"; then
+    running+=("$collector:${ports[$collector]}")
+  else
+    echo "WARNING: the exporter of $collector does not answer on $NODE_ADDRESS:${ports[$collector]};" \
+      "\`journalctl -u $service\` says why"
+  fi
+done
+echo "metrics are at $NODE_ADDRESS: ${running[*]:-none}"
