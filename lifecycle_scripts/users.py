@@ -57,7 +57,8 @@ class Account(NamedTuple):
     owned: bool
     # Supplementary ones.
     groups: frozenset[str]
-    # As /etc/shadow has it, in days; None where it has no line for the account.
+    # As /etc/shadow has them, the second in days; None where it has no line for the account.
+    password: str | None
     expires: str | None
 
 
@@ -114,14 +115,15 @@ def read_node(document: Document) -> Node:
     for group in grp.getgrall():
         for member in group.gr_mem:
             member_of.setdefault(member, set()).add(group.gr_name)
-    expires = {line.split(":")[0]: line.split(":")[7] for line in Path("/etc/shadow").read_text().splitlines()}
+    shadow = {line.split(":")[0]: line.split(":") for line in Path("/etc/shadow").read_text().splitlines()}
     accounts = {
         name: Account(
             entry.pw_uid,
             entry.pw_dir,
             entry.pw_gecos.split(",")[0] == document["owner"],
             frozenset(member_of.get(name, ())),
-            expires.get(name),
+            shadow[name][1] if name in shadow else None,
+            shadow[name][7] if name in shadow else None,
         )
         for name, entry in entries.items()
     }
@@ -229,6 +231,9 @@ def _account_commands(user: Document, document: Document, node: Node, usable: se
         commands.append(["usermod", "--groups", ",".join(groups), name])
     if had.expires:
         commands.append(["usermod", "--expiredate", "", name])
+    if had.password in (None, "x"):
+        # What pwconv gives those whom useradd did not come to.
+        commands.append(["usermod", "--password", "*", name])
     if had.home != home:
         commands.append(["usermod", "--home", home, name])
     return commands

@@ -42,7 +42,8 @@ fi
 # is_outdated SERVICE: whether it runs, and what it runs has changed since it started.
 is_outdated() {
   local since
-  since=$(systemctl show --value --property=ActiveEnterTimestamp "$1")
+  # To the microsecond: the files are written in the same second.
+  since=$(systemctl show --timestamp=us --value --property=ActiveEnterTimestamp "$1")
   systemctl is-active --quiet "$1" && [[ -n "$(find "$installed" "$unit" -type f -newermt "$since" -print -quit)" ]]
 }
 

@@ -230,7 +230,6 @@ def test_limits_are_in_force_after_a_run_that_was_killed_before_systemd_read_the
 def test_exporters_can_be_switched_off_again(lab: Lab) -> None:
     fresh = lab["fresh"]
     assert "node:9100" in run_step(fresh, "50-exporters").stdout
-    time.sleep(1)  # In the second in which it started, its files are as young as it is.
     main = ("systemctl", "show", "--value", "--property=MainPID", "trainway-exporter@node")
     before = fresh.run(*main).stdout
     second = run_step(fresh, "50-exporters")
