@@ -12,6 +12,7 @@ import hashlib
 import ipaddress
 import json
 import os
+import re
 import shutil
 import stat
 import subprocess
@@ -61,6 +62,8 @@ table inet lab {{
   }}
 }}
 """
+# Units that come and go: sessions, one-off scopes, and what a service has only while it starts.
+PASSING = re.compile(r"\.(scope|device)$|^run-credentials-")
 # What changes on a node although nobody changes it.
 RESTLESS = (
     "etc/.pwd.lock",
@@ -248,9 +251,8 @@ class Node:
             found[f"/{name}"] = f"{stat.filemode(status.st_mode)} {status.st_uid}:{status.st_gid} {content}{when}"
         for kind, state in (("unit-files", "enabled"), ("units", "active")):
             listed = self.run("systemctl", f"list-{kind}", f"--state={state}", "--no-legend", "--plain").stdout
-            # Sessions and one-off scopes come and go.
             units = [line.split()[0] for line in listed.splitlines() if line.split()]
-            found |= {unit: state for unit in units if not unit.endswith((".scope", ".device"))}
+            found |= {unit: state for unit in units if not PASSING.search(unit)}
         return found
 
 

@@ -225,7 +225,10 @@ fi
 if [[ -n "${STEP:-}" ]]; then
   count() {
     local number
-    number=$(($(</run/commands/$STEP) + 1))
+    # Parts of a pipe count at the same time, and one may read what another has not written yet.
+    read -r number <"/run/commands/$STEP" || true
+    [[ "$number" =~ ^[0-9]+$ ]] || number=0
+    ((number += 1))
     echo "$number" >"/run/commands/$STEP"
     if [[ "$STEP" == "${KILL_STEP:-}" ]] && ((number == KILL_AT)); then
       if [[ "$KILL_AFTER" == 0 ]]; then
