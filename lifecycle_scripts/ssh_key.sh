@@ -8,6 +8,7 @@ directory=$HOME/.ssh
 key=$directory/id_ed25519
 mkdir -p "$directory"
 if [[ ! -e "$key" ]]; then
+  # A name that nobody else has: logins on several nodes, and several on this one, may be at it at once.
   new=$(mktemp -d "$directory/.new.XXXXXX")
   trap 'rm -rf "$new"' EXIT
   ssh-keygen -q -t ed25519 -N '' -C "$(id -un)@cluster" -f "$new/key"

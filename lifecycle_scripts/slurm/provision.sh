@@ -30,14 +30,16 @@ make_shared() {
 
 if [[ "$NODE_ROLE" == controller ]]; then
   make_shared
+  new=$shared/.key.$(hostname)
   if [[ ! -s "$key" ]]; then
     # Of several controllers one makes it: a link that is there already is not made again.
-    new=$(mktemp "$shared/.key.XXXXXX")
-    dd if=/dev/urandom of="$new" bs=128 count=1 status=none
-    ln "$new" "$key" 2>/dev/null || true
+    # Taken away before it is written: a run that was killed may have left it as another name of the key.
     rm -f "$new"
+    (umask 077 && dd if=/dev/urandom of="$new" bs=128 count=1 status=none)
+    ln "$new" "$key" 2>/dev/null || true
     echo "made the cluster's munge key"
   fi
+  rm -f "$new"
 fi
 wait_until "$limit" 1 test -s "$key" ||
   fail "$key is not there after $limit s: a controller makes it, and none has; see its provisioning.log"
