@@ -1,0 +1,55 @@
+"""A seam: an artefact that the project renders, the reader that judges it, and errors that the reader must find.
+
+Each `tests/seams/test_*.py` defines `SEAMS`. The page `docs/seams.md` lists all of them, and `test_planted.py` runs the
+planted errors of all of them.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+SEAMS_FOLDER = Path(__file__).parent
+# Problems that a reader reports, in its own words. Takes an empty directory that it may write to.
+Reading = Callable[[Path], Sequence[str]]
+
+
+@dataclass(frozen=True)
+class Planted:
+    """An error planted in a whole artefact.
+
+    `error` names the mistake, for example "the image's registry is left out". `sound` reads the artefact as the project
+    renders it. `broken` reads the same artefact with the error in it.
+    """
+
+    error: str
+    sound: Reading
+    broken: Reading
+
+
+@dataclass(frozen=True)
+class Seam:
+    """An artefact and its reader.
+
+    `artefact` names what is rendered, `rendered_by` the file or folder of the project that renders it, and `reader` the
+    strongest reader that runs in the tests. `instead` is empty if the reader is the program that reads the artefact in
+    production. Otherwise `instead` says why that program does not run in the tests.
+    """
+
+    artefact: str
+    rendered_by: str
+    reader: str
+    planted: tuple[Planted, ...]
+    instead: str = ""
+
+
+def all_seams() -> dict[str, tuple[Seam, ...]]:
+    """Return the seams of every test file in this folder, by the name of the file."""
+    modules = {file.name: importlib.import_module(f"tests.seams.{file.stem}") for file in _test_files()}
+    return {name: module.SEAMS for name, module in modules.items() if hasattr(module, "SEAMS")}
+
+
+def _test_files() -> list[Path]:
+    return sorted(SEAMS_FOLDER.glob("test_*.py"))
