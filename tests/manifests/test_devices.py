@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from typing import Any
 
@@ -13,6 +12,7 @@ from kubeflow_trainer_api.models import TrainerV1alpha1ClusterTrainingRuntime
 
 from tests.fictitious import NAME, catalogue_with
 from tests.manifests.platforms import CATALOGUE, named, objects, platform_of
+from tests.manifests.typed_models import misread
 from tests.synthesis import ROOT
 from trainway.manifests import cluster_manifests
 from trainway.manifests.device_claims import LARGEST_CLAIM
@@ -53,9 +53,7 @@ def test_kubernetes_takes_every_object(platform: Platform) -> None:
 
 def test_trainer_takes_every_runtime(platform: Platform) -> None:
     for runtime in objects(platform, "ClusterTrainingRuntime"):
-        read = TrainerV1alpha1ClusterTrainingRuntime.from_dict(runtime)
-        assert read is not None
-        assert json.loads(json.dumps(read.to_dict()))["spec"]["template"] == runtime["spec"]["template"]
+        assert not misread(TrainerV1alpha1ClusterTrainingRuntime, runtime)
 
 
 def test_a_pod_that_claims_all_of_a_node_has_all_that_the_node_has(platform: Platform) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from kubeflow_trainer_api.models import TrainerV1alpha1TrainJob
 
 from tests.manifests.platforms import CATALOGUE, named, objects, platform_of
 from tests.manifests.test_kai import admits
+from tests.manifests.typed_models import misread
 from tests.synthesis import ROOT
 from trainway.manifests.kai import QUEUE_LABEL
 
@@ -39,9 +39,7 @@ def test_the_job_is_one_that_kubernetes_and_the_guard_take() -> None:
 
 
 def test_the_elastic_job_is_one_that_trainer_and_the_guard_take() -> None:
-    read = TrainerV1alpha1TrainJob.from_dict(TRAIN_JOB)
-    assert read is not None
-    assert json.loads(json.dumps(read.to_dict())) == TRAIN_JOB
+    assert not misread(TrainerV1alpha1TrainJob, TRAIN_JOB)
     assert admits("trainer.kubeflow.org/trainjobs", TRAIN_JOB, platform=PLATFORM)
     assert TRAIN_JOB["metadata"]["labels"][QUEUE_LABEL] in named(PLATFORM, "Queue")
 

@@ -23,14 +23,19 @@ RUNTIME = "trainway-torch"
 
 
 def training_runtimes(platform: Platform, catalogue: Catalogue) -> list[dict[str, Any]]:
-    """ClusterTrainingRuntimes for torchrun with the platform's image, file system and shared memory.
+    """Return ClusterTrainingRuntimes for torchrun with the platform's image, file system, and shared memory.
 
-    None without Trainer. One is for every job, which says what it requests. It cannot say what it claims, so each node
-    group whose devices are claimed has one of its own; that one says what is requested beside the claims as well,
-    because Trainer drops the claims of a job that says it.
+    Empty without Trainer. The first runtime is for jobs that request devices. A TrainJob cannot claim devices, so each
+    node group whose devices are claimed has a runtime of its own. That runtime also has the requests beside the claims,
+    because Trainer drops the claims of a TrainJob that has requests.
+
+    No runtime sets the number of processes per node, for which `mlPolicy.torch` has no field. A TrainJob sets it as
+    `trainer.numProcPerNode`, which Trainer passes to torchrun as PET_NPROC_PER_NODE. For a TrainJob without the key,
+    Trainer passes `auto` if GPUs are requested, and otherwise the number of requested CPUs.
     https://github.com/kubeflow/trainer/blob/v2.3.0/pkg/apis/trainer/v1alpha1/trainjob_types.go (PodSpecPatch)
-    https://github.com/kubeflow/trainer/blob/v2.3.0/pkg/runtime/core/trainingruntime.go (newRuntimeInfo; both read
-    2026-11-21)
+    https://github.com/kubeflow/trainer/blob/v2.3.0/pkg/runtime/core/trainingruntime.go (newRuntimeInfo)
+    https://github.com/kubeflow/trainer/blob/v2.3.0/pkg/runtime/framework/plugins/torch/torch.go (EnforceMLPolicy; all
+    read 2026-11-22)
     """
     if not platform.kubernetes_or_default.trainer:
         return []
@@ -42,7 +47,7 @@ def training_runtimes(platform: Platform, catalogue: Catalogue) -> list[dict[str
 
 
 def runtime_of(platform: Platform, group: NodeGroup, catalogue: Catalogue) -> str | None:
-    """The runtime of jobs that have nodes of the group to themselves."""
+    """Return the name of the runtime for jobs that use whole nodes of the group. None without Trainer."""
     if not platform.kubernetes_or_default.trainer:
         return None
     return f"{RUNTIME}-{group.name}" if claims_of_a_node(platform, group, catalogue) else RUNTIME
@@ -106,7 +111,7 @@ def _runtime(platform: Platform, catalogue: Catalogue, name: str, group: NodeGro
         "kind": "ClusterTrainingRuntime",
         "metadata": {"name": name, "labels": {"trainer.kubeflow.org/framework": "torch"}},
         "spec": {
-            "mlPolicy": {"numNodes": 1, "torch": {"numProcPerNode": "auto"}},
+            "mlPolicy": {"numNodes": 1, "torch": {}},
             "template": {
                 "spec": {"replicatedJobs": [{"name": "node", "template": job}]},
             },
