@@ -66,6 +66,7 @@ from trainway.spec.rules.patching import (
     patching_is_by_schedule_or_by_strategy,
     slurm_is_patched_all_at_once,
 )
+from trainway.spec.rules.processors import nodes_have_the_processors_that_everything_is_built_for
 from trainway.spec.rules.rule import Rule
 from trainway.spec.rules.slurm import (
     secrets_can_be_read,
@@ -117,6 +118,7 @@ RULES: tuple[Rule, ...] = (
     an_existing_network_says_where_new_subnets_go,
     node_groups_are_named_once,
     instance_types_are_known,
+    nodes_have_the_processors_that_everything_is_built_for,
     hyperpod_offers_the_types,
     several_types_can_be_asked_for,
     several_types_serve_one_job,
