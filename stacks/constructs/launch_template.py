@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import yaml
@@ -11,31 +11,25 @@ from aws_cdk import aws_ec2 as ec2
 from constructs import Construct
 
 from stacks.constructs.bundle import REPOSITORY
+from stacks.constructs.user_data import LOCKED_MEMORY, user_data
 from trainway.spec.capacity import CapacityBlock, Reservation
 from trainway.spec.catalogue import Instance, InterfaceKind
 from trainway.spec.pod_network import SYSTEM_PODS
 from trainway.spec.sections.node_group import NodeGroup
 
-# What nodeadm reads when an AL2023 node boots; its values win over the node group's own.
-# https://awslabs.github.io/amazon-eks-ami/nodeadm/doc/api/ (read 2026-11-21)
-USER_DATA = """\
-MIME-Version: 1.0
-Content-Type: multipart/mixed; boundary="TRAINWAY"
-
---TRAINWAY
-Content-Type: application/node.eks.aws
-
-{node_config}
-{more}--TRAINWAY--
-"""
-# Run once, when the node boots for the first time.
+# Pods are one hop further from the metadata service than the node, and would get the credentials of the node's role
+# there. Pods of jobs and add-ons get theirs by EKS Pod Identity. These run in the node's own network, where 1 is
+# enough: the VPC CNI, kube-proxy, the Pod Identity agent, the node monitoring agent, the EFA device plugin and
+# aws-dranet. The FSx CSI driver runs in the pods' network: without the metadata service it reads its Region from its
+# Kubernetes node. The other charts call no AWS service.
+# https://docs.aws.amazon.com/eks/latest/best-practices/identity-and-access-management.html
+# https://github.com/kubernetes-sigs/aws-fsx-csi-driver/blob/helm-chart-aws-fsx-csi-driver-1.17.0/pkg/cloud/metadata.go
+# https://github.com/aws/eks-charts/tree/master/stable (aws-efa-k8s-device-plugin, aws-dranet, aws-vpc-cni)
+# https://github.com/aws/eks-node-monitoring-agent/blob/main/charts/eks-node-monitoring-agent/templates/daemonset.yaml
+# https://github.com/aws/eks-pod-identity-agent/blob/main/charts/eks-pod-identity-agent/templates/daemonset.yaml
+# (all read 2026-11-22)
+METADATA_HOPS = 1
 LUSTRE_TOOLS = "command -v lnetctl >/dev/null || dnf install --assumeyes --quiet lustre-client"
-SCRIPT = """\
---TRAINWAY
-Content-Type: text/x-shellscript
-
-{script}
-"""
 
 
 def training_launch_template(
@@ -80,7 +74,10 @@ def training_launch_template(
                 f"{name}/{group.name}",
                 _node_config(instance, pods, coordinates if group.image_id else None, parallel_image_pull),
                 root_volume_gib=group.root_volume_gib,
-                script=_lustre_over_efa(lustre_efa_interfaces) if lustre_efa_interfaces else None,
+                scripts=[
+                    LOCKED_MEMORY,
+                    *([_lustre_over_efa(lustre_efa_interfaces)] if lustre_efa_interfaces else []),
+                ],
             ),
         ),
     )
@@ -106,10 +103,9 @@ def _lustre_over_efa(interfaces: int) -> str:
     return "\n".join((shebang, f"set -- {interfaces}", LUSTRE_TOOLS, rest))
 
 
-def _common(name: str, node_config: str, *, root_volume_gib: int, script: str | None = None) -> dict[str, Any]:
-    """What every node has."""
+def _common(name: str, node_config: str, *, root_volume_gib: int, scripts: Sequence[str] = ()) -> dict[str, Any]:
+    """Return the launch template properties that every node has."""
     template = ec2.CfnLaunchTemplate
-    more = SCRIPT.format(script=script) if script else ""
     return {
         "block_device_mappings": [
             template.BlockDeviceMappingProperty(
@@ -121,10 +117,9 @@ def _common(name: str, node_config: str, *, root_volume_gib: int, script: str | 
         ],
         "metadata_options": template.MetadataOptionsProperty(
             http_tokens="required",
-            # Pods are one hop further from the metadata service than the node is.
-            http_put_response_hop_limit=2,
+            http_put_response_hop_limit=METADATA_HOPS,
         ),
-        "user_data": Fn.base64(USER_DATA.format(node_config=node_config, more=more)),
+        "user_data": Fn.base64(user_data(node_config, scripts)),
         "tag_specifications": [
             template.TagSpecificationProperty(resource_type=kind, tags=[{"key": "Name", "value": name}])
             for kind in ("instance", "volume")

@@ -151,9 +151,9 @@ def test_a_node_of_eks_runs_it_from_its_user_data(tmp_path: Path) -> None:
     launched = resources(made, "AWS::EC2::LaunchTemplate").values()
     documents = [each["LaunchTemplateData"]["UserData"]["Fn::Base64"] for each in launched]
     parts = [list(email.message_from_string(text).walk()) for text in documents if isinstance(text, str)]
-    (script_of,) = [each for each in parts if any(part.get_content_type() == "text/x-shellscript" for part in each)]
-    (text,) = [str(part.get_payload()) for part in script_of if part.get_content_type() == "text/x-shellscript"]
-    assert "application/node.eks.aws" in {part.get_content_type() for part in script_of}
+    scripts = [part for each in parts for part in each if part.get_content_type() == "text/x-shellscript"]
+    (text,) = [text for part in scripts if "lnetctl" in (text := str(part.get_payload()))]
+    assert all("application/node.eks.aws" in {part.get_content_type() for part in each} for each in parts)
     node = Node(tmp_path, devices=32)
     script = tmp_path / "part-001"
     script.write_text(text)
