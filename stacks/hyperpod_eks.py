@@ -15,7 +15,6 @@ from stacks.constructs.hyperpod import (
     autoscaler_role,
     instance_group,
     node_recovery,
-    tiered_storage,
 )
 from stacks.constructs.hyperpod_addons import hyperpod_addons
 from stacks.constructs.hyperpod_patching import let_read_alarms
@@ -62,7 +61,6 @@ class HyperPodEksStack(cdk.Stack):
                 eks=Cluster.ClusterOrchestratorEksConfigProperty(cluster_arn=eks_arn)
             ),
             node_recovery=node_recovery(settings),
-            tiered_storage_config=tiered_storage(settings),
             auto_scaling=Cluster.ClusterAutoScalingConfigProperty(mode="Enable", auto_scaler_type="Karpenter")
             if autoscaler
             else None,

@@ -91,14 +91,6 @@ def node_recovery(settings: HyperPod) -> str:
     return "Automatic" if settings.node_recovery else "None"
 
 
-def tiered_storage(settings: HyperPod) -> Cluster.TieredStorageConfigProperty | None:
-    """Memory of the nodes that holds checkpoints, so that a restart reads them from a neighbour."""
-    percent = settings.checkpoint_memory_percent
-    if percent is None:
-        return None
-    return Cluster.TieredStorageConfigProperty(mode="Enable", instance_memory_allocation_percentage=percent)
-
-
 def autoscaler_role(scope: Construct, id: str, settings: HyperPod) -> iam.Role:
     """The role in which Karpenter, which the service runs, adds and removes nodes, and encrypts their volumes.
 

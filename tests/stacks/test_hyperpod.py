@@ -41,12 +41,6 @@ def test_without_a_section_it_recovers_its_nodes_and_checks_them(tmp_path: Path)
     ("switch", "value", "property", "expected"),
     [
         ("node_recovery", False, "NodeRecovery", "None"),
-        (
-            "checkpoint_memory_percent",
-            40,
-            "TieredStorageConfig",
-            {"Mode": "Enable", "InstanceMemoryAllocationPercentage": 40},
-        ),
         ("autoscaling", True, "AutoScaling", {"Mode": "Enable", "AutoScalerType": "Karpenter"}),
     ],
 )
@@ -72,7 +66,6 @@ def test_the_autoscaler_acts_in_a_role_of_its_own(tmp_path: Path) -> None:
         {"training_operator": True},
         {"task_governance": True},
         {"observability": True},
-        {"checkpoint_memory_percent": 20},
     ],
 )
 def test_slurm_is_not_asked_for_what_only_kubernetes_has(tmp_path: Path, section: dict[str, Any]) -> None:

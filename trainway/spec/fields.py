@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from ipaddress import IPv4Network
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
@@ -21,9 +22,14 @@ def wrong(reason: str, remedy: str) -> PydanticCustomError:
 
 
 class Section(BaseModel):
-    """A part of the file: frozen once read, and a key that it does not know is an error."""
+    """A part of the file: frozen once read, and a key that it does not know is an error.
+
+    `removed_keys` has the keys that an earlier release knew, each with the reason why it is gone and what to write
+    instead. The loader shows both to whoever still has the key.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+    removed_keys: ClassVar[Mapping[str, tuple[str, str]]] = {}
 
 
 @dataclass(frozen=True)

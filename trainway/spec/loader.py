@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import difflib
 import functools
+from collections.abc import Mapping
 from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
@@ -117,6 +118,8 @@ def _problem(document: Document, model: type[BaseModel], detail: ErrorDetails) -
     path, context = _key_path(document, detail), detail.get("ctx", {})
     reason = detail["msg"]
     match detail["type"]:
+        case "extra_forbidden" if (removed := _removed(_section_at(model, path[:-1]), path[-1])) is not None:
+            reason, remedy = removed
         case "extra_forbidden":
             known = _keys(_section_at(model, path[:-1]))
             close = difflib.get_close_matches(str(path[-1]), known, n=1)
@@ -151,6 +154,12 @@ def _description(model: type[BaseModel], path: KeyPath) -> str:
 def _keys(section: type[BaseModel] | None) -> list[str]:
     """The keys of a section as the file spells them."""
     return [field.alias or name for name, field in section.model_fields.items()] if section else []
+
+
+def _removed(section: type[BaseModel] | None, key: str | int) -> tuple[str, str] | None:
+    """The reason and the remedy for a key that an earlier release knew, or None."""
+    removed: Mapping[str, tuple[str, str]] = getattr(section, "removed_keys", {})
+    return removed.get(str(key))
 
 
 def _field(section: type[BaseModel], key: str | int) -> FieldInfo | None:

@@ -21,12 +21,11 @@ def sections_match_the_orchestrator(platform: Platform, _catalogue: Catalogue) -
 
 
 def what_only_kubernetes_has_is_not_asked_of_slurm(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
-    """HyperPod's add-ons, Karpenter and tiered checkpoints are for EKS."""
+    """HyperPod's add-ons and Karpenter are for EKS."""
     if platform.hyperpod is None or platform.orchestrator.is_kubernetes:
         return
     only_on_eks = (
         "autoscaling",
-        "checkpoint_memory_percent",
         "observability",
         "task_governance",
         "training_operator",

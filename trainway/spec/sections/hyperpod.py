@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
@@ -52,6 +53,17 @@ class Patching(Section):
 class HyperPod(Section):
     """The HyperPod cluster, for the orchestrators hyperpod-eks and hyperpod-slurm."""
 
+    # Only amzn-sagemaker-checkpointing reads HyperPod's tier, and it unpickles what one service gives to the jobs of
+    # all teams: _read_metadata_for_step in reader.py of version 1.1.3, and config/in_memory_client.py for the service's
+    # address (Python Package Index, read 2026-11-22).
+    removed_keys: ClassVar[Mapping[str, tuple[str, str]]] = {
+        "checkpoint_memory_percent": (
+            "it reserved memory of every node that no job used: the job keeps checkpoints in its own pods' memory",
+            "take the key away, and write memory_every below checkpoint in the job file, for example "
+            "checkpoint: {memory_every: 50}",
+        )
+    }
+
     node_recovery: bool = Field(True, description="Replace or reboot nodes that fail.")
     volume_key: KmsKey | None = Field(
         None,
@@ -63,9 +75,6 @@ class HyperPod(Section):
         description="What new accelerated nodes go through before they take jobs; under Slurm those with GPUs.",
     )
     patching: Patching | None = Field(None, description="Updates of the nodes' image; null: only when you ask for one.")
-    checkpoint_memory_percent: int | None = Field(
-        None, ge=20, le=100, description="Share of the nodes' memory that holds checkpoints, on EKS; null: none."
-    )
     autoscaling: bool = Field(
         False,
         description="HyperPod runs Karpenter, which makes and removes nodes by the pods that wait, on EKS: of groups "
