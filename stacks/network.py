@@ -33,7 +33,7 @@ class NetworkStack(cdk.Stack):
         (self.storage_subnet_id,) = vpc.subnet_ids(SubnetRole.STORAGE)
         if endpoints.makes_gateway(platform):
             gateway_endpoint(vpc, platform=platform.name, vpc_id=self.vpc_id, route_table_ids=vpc.route_table_ids)
-        if services := endpoints.interface_endpoints(platform):
+        if services := endpoints.interface_endpoints(platform, catalogue):
             interface_endpoints(
                 vpc,
                 services,

@@ -106,6 +106,15 @@ def test_a_closed_network_shows_its_endpoints() -> None:
     assert "NAT" not in text
 
 
+def test_a_closed_network_with_the_training_operator_shows_its_endpoints(tmp_path: Path) -> None:
+    """https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-eks-operator-install.html (read 2026-11-22)"""
+    text = (ROOT / "examples" / "closed-hyperpod-eks.yaml").read_text(encoding="utf-8")
+    file = tmp_path / "platform.yaml"
+    file.write_text(text + "\nhyperpod: {training_operator: true}\n", encoding="utf-8")
+    (line,) = [line for line in printed(str(file)).splitlines() if line.startswith("VPC endpoints: ")]
+    assert {"eks-auth", "sagemaker.api"} <= set(line.removeprefix("VPC endpoints: ").split(", "))
+
+
 def test_every_plan_says_how_many_addresses_efa_only_saved() -> None:
     """31 of a P5 node's 32 EFA interfaces are on other cards than the first, and none takes an address."""
     text = printed(str(ROOT / "examples" / "eks-p5.yaml"))

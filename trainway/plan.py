@@ -43,7 +43,7 @@ def plan_document(platform: Platform, catalogue: Catalogue) -> Document:
             }
             for subnet in addresses.subnets
         ],
-        "endpoints": [*([GATEWAY] if makes_gateway(platform) else []), *interface_endpoints(platform)],
+        "endpoints": [*([GATEWAY] if makes_gateway(platform) else []), *interface_endpoints(platform, catalogue)],
         "node_groups": [_nodes(platform, catalogue, index) for index in range(len(platform.node_groups))],
         "storage": _storage(platform, catalogue, addresses),
         "addons": list(addon_names(platform)),

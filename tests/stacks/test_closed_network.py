@@ -14,7 +14,9 @@ import yaml
 from moto.iam.aws_managed_policies import aws_managed_policies_data
 
 from tests.synthesis import EXAMPLES, ROOT, Template, all_resources, make_app, resources, templates
+from trainway.spec import addons, charts
 from trainway.spec.loader import load_platform
+from trainway.spec.services import service_facts
 from trainway.spec.subnets import BUILDS_AT_ONCE
 
 CLOSED = ROOT / "examples" / "closed-hyperpod-eks.yaml"
@@ -25,12 +27,14 @@ ANSWERED_BY = {
     "aps": {"aps-workspaces"},
     "cloudwatch": {"monitoring"},
     "ecr": {"ecr.api", "ecr.dkr", "s3"},
+    "sagemaker": {"sagemaker.api"},
 }
 # The orchestrators, each with as little as can be, and one with what else speaks to a service of its own.
 KINDS: dict[str, dict[str, Any]] = {
     "eks": {"orchestrator": "eks"},
     "hyperpod-eks": {"orchestrator": "hyperpod-eks"},
     "hyperpod-eks-observed": {"orchestrator": "hyperpod-eks", "hyperpod": {"observability": True}},
+    "hyperpod-eks-operated": {"orchestrator": "hyperpod-eks", "hyperpod": {"training_operator": True}},
     "hyperpod-slurm": {"orchestrator": "hyperpod-slurm"},
     "hyperpod-slurm-accounted": {
         "orchestrator": "hyperpod-slurm",
@@ -122,6 +126,15 @@ def test_it_has_the_endpoint_of_every_service_that_anything_in_it_may_call_and_n
     endpoints = resources(closed["network"], "AWS::EC2::VPCEndpoint").values()
     prefix = "com.amazonaws.us-west-2."
     assert {endpoint["ServiceName"].removeprefix(prefix) for endpoint in endpoints} == needed
+
+
+def test_every_add_on_and_chart_says_which_services_it_calls() -> None:
+    """An add-on or chart without an entry in services.yaml would have no endpoint, and no test would notice."""
+    facts = service_facts().endpoints
+    constants = {name: value for name, value in vars(addons).items() if name.isupper()}
+    known = {each for value in constants.values() for each in ((value,) if isinstance(value, str) else value)}
+    assert set(facts.closed_addons) == known
+    assert set(facts.closed_charts) == {value for name, value in vars(charts).items() if name.isupper()}
 
 
 def test_its_endpoints_answer_under_the_services_own_names_in_every_zone(closed: dict[str, Template]) -> None:

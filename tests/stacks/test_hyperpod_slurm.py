@@ -10,6 +10,7 @@ import pytest
 
 from tests.stacks.hyperpods import cluster, hyperpod, statements, write
 from tests.synthesis import make_app, resources, templates
+from trainway.spec.catalogue import load_catalogue
 from trainway.spec.endpoints import interface_endpoints
 from trainway.spec.loader import load_platform
 from trainway.spec.node_packages import PACKAGES_FILE, unchecked_files
@@ -71,9 +72,13 @@ def test_only_the_controller_reads_its_password(tmp_path: Path) -> None:
     assert len(statements(template, "ControllerRole")) == len(statements(template, "ExecutionRole")) + 1
 
 
+def endpoints(tmp_path: Path, **platform: Any) -> tuple[str, ...]:
+    return interface_endpoints(load_platform(write(tmp_path, **platform)), load_catalogue())
+
+
 def test_a_closed_network_lets_the_controller_ask_for_the_password(tmp_path: Path) -> None:
     asks, keeps = slurm(network="closed", slurm={"accounting_database": DATABASE}), slurm(network="closed")
-    first, second = (set(interface_endpoints(load_platform(write(tmp_path, **each)))) for each in (asks, keeps))
+    first, second = (set(endpoints(tmp_path, **each)) for each in (asks, keeps))
     assert first - second == {"secretsmanager"}
 
 
@@ -97,7 +102,7 @@ def test_every_node_reads_the_directorys_password_and_nobody_passes_it_on(tmp_pa
 def test_a_directory_without_a_reader_needs_no_secret(tmp_path: Path) -> None:
     open_to_all = {key: value for key, value in DIRECTORY.items() if key != "reader"}
     asks, open_, keeps = (
-        set(interface_endpoints(load_platform(write(tmp_path, **slurm(network="closed", slurm=each)))))
+        set(endpoints(tmp_path, **slurm(network="closed", slurm=each)))
         for each in ({"directory": DIRECTORY}, {"directory": open_to_all}, {})
     )
     assert (asks - keeps, open_ - keeps) == ({"secretsmanager"}, set())

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from trainway.spec.addons import OBSERVABILITY, addon_names
+from trainway.spec.addons import addon_names
+from trainway.spec.catalogue import Catalogue
+from trainway.spec.charts import chart_names
 from trainway.spec.platform import Platform
 from trainway.spec.services import service_facts
 
@@ -10,11 +12,12 @@ from trainway.spec.services import service_facts
 GATEWAY = "s3"
 
 
-def interface_endpoints(platform: Platform) -> tuple[str, ...]:
-    """The services that get an interface endpoint, in the order of their names.
+def interface_endpoints(platform: Platform, catalogue: Catalogue) -> tuple[str, ...]:
+    """Return the services that get an interface endpoint, sorted by name.
 
-    An existing VPC keeps the ones it has: a service has one endpoint with its private name. Where that VPC has a way
-    out none is added, because everything else in it would use the new ones too.
+    A closed network gets one for each service that its builds, nodes, EKS add-ons and charts call. An existing VPC
+    keeps the endpoints it has: a service has one endpoint with its private name. If that VPC has a way out, none is
+    added, because everything else in the VPC would use the new endpoints too.
     """
     facts, orchestrator, existing = service_facts().endpoints, platform.orchestrator, platform.network.existing
     if not platform.network.is_closed:
@@ -24,8 +27,8 @@ def interface_endpoints(platform: Platform) -> tuple[str, ...]:
         services |= set(facts.closed_kubernetes)
     if orchestrator.is_hyperpod:
         services |= set(facts.closed_hyperpod)
-    if OBSERVABILITY in addon_names(platform):
-        services |= set(facts.closed_observability)
+    services.update(*(facts.closed_addons[name] for name in addon_names(platform)))
+    services.update(*(facts.closed_charts[name] for name in chart_names(platform, catalogue)))
     if platform.storage.lustre.root_squash:
         services |= set(facts.closed_root_squash)
     slurm = platform.slurm_or_default

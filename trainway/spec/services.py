@@ -113,7 +113,8 @@ class EndpointFacts(_Facts):
     closed: tuple[str, ...]
     closed_kubernetes: tuple[str, ...]
     closed_hyperpod: tuple[str, ...]
-    closed_observability: tuple[str, ...]
+    closed_addons: dict[str, tuple[str, ...]]
+    closed_charts: dict[str, tuple[str, ...]]
     closed_root_squash: tuple[str, ...]
     closed_slurm_secrets: tuple[str, ...]
 

@@ -150,7 +150,7 @@ def _new_nodes(orchestrator: Orchestrator) -> int:
 
 
 def _cluster_needs(platform: Platform, catalogue: Catalogue, zone_number: int) -> Iterable[Need]:
-    if endpoints := len(interface_endpoints(platform)):
+    if endpoints := len(interface_endpoints(platform, catalogue)):
         yield Need("VPC endpoints", endpoints)
     orchestrator, eks = platform.orchestrator, service_facts().eks
     if platform.network.is_closed:
