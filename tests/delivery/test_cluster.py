@@ -53,10 +53,11 @@ def test_charts_come_from_the_mirror_with_their_images_from_there_too(cluster):
     assert efa[3] == f"oci://{REGISTRY}/atlas/mirror/charts/aws-efa-k8s-device-plugin"
     assert f"image.repository={REGISTRY}/atlas/mirror/aws-efa-k8s-device-plugin" in efa
     values = [efa[at + 1] for at, word in enumerate(efa) if word == "--values"]
-    assert [Path(path).suffix for path in values] == [".yaml", ".json"]
+    assert [Path(path).suffix for path in values] == [".json"]
+    plugin = upgrades["nvidia-device-plugin"]
+    assert [Path(plugin[at + 1]).suffix for at, word in enumerate(plugin) if word == "--values"] == [".yaml", ".json"]
     trainer = upgrades["kubeflow-trainer"]
-    assert f"jobset.image.registry={REGISTRY}" in trainer
-    assert "jobset.image.repository=atlas/mirror/jobset" in trainer
+    assert f"jobset.image.repository={REGISTRY}/atlas/mirror/jobset" in trainer
     assert trainer[trainer.index("--timeout") + 1] == "600s"
 
 
@@ -77,11 +78,14 @@ def test_charts_are_installed_in_the_order_they_are_named_in_and_no_others(clust
     ]
 
 
-def test_only_the_neuron_device_plugin_of_its_chart_runs_and_on_tainted_nodes_too():
+def test_only_the_device_plugin_of_the_neuron_chart_runs():
     values = yaml.safe_load((ROOT / "delivery/values/neuron-helm-chart.yaml").read_text())
     assert [name for name, part in values.items() if part["enabled"]] == ["devicePlugin"]
-    keys = {each["key"] for each in values["devicePlugin"]["tolerations"]}
-    assert {"aws.amazon.com/neuron", "sagemaker.amazonaws.com/node-health-status"} <= keys
+
+
+def test_no_toleration_is_written_by_hand():
+    for file in (ROOT / "delivery/values").glob("*.yaml"):
+        assert "tolerations" not in file.read_text(), f"{file.name}: tolerations come from trainway/manifests/taints.py"
 
 
 def test_no_job_of_a_team_gets_past_its_queue():

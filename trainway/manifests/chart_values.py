@@ -1,10 +1,11 @@
-"""What the chosen charts must know of the platform: which nodes have devices for them, and how GPUs are divided."""
+"""Values of the chosen charts that depend on the platform: which nodes have devices, their taints, and MIG."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from trainway.manifests.mig import mig_manager_config
+from trainway.manifests.taints import daemon_tolerations
 from trainway.spec.catalogue import Catalogue
 from trainway.spec.charts import (
     EFA_DRA,
@@ -16,6 +17,7 @@ from trainway.spec.charts import (
     chart_names,
 )
 from trainway.spec.platform import Platform
+from trainway.spec.sections.node_group import NodeGroup
 
 # Our own label, because HyperPod's nodes carry other instance type labels than EC2's (`ml.` comes first).
 NODES_LABEL = "trainway.dev/nodes"
@@ -26,28 +28,40 @@ def chart_values(platform: Platform, catalogue: Catalogue) -> dict[str, dict[str
 
     Kueue has none: whom it holds back is said by a label of the namespaces, in delivery/values/kueue.yaml.
     """
-    # The types of a group have the same devices, so that its first choice speaks for all of them.
+    # The instance types of a group have the same devices, so the first one stands for all of them.
     instances = {group.name: catalogue[group.instance_type] for group in platform.node_groups}
-    efa = [name for name, instance in instances.items() if instance.efa_interfaces]
-    accelerated = {
-        vendor: [name for name, each in instances.items() if each.accelerator and each.accelerator.vendor == vendor]
-        for vendor in ("nvidia", "neuron")
+    groups = {
+        "efa": [group for group in platform.node_groups if instances[group.name].efa_interfaces],
+        **{vendor: _with_accelerators_of(vendor, platform, catalogue) for vendor in ("nvidia", "neuron")},
     }
-    on_efa = {"supportedInstanceLabels": {"keys": [NODES_LABEL], "values": efa}}
-    on_gpus = _only_on(accelerated["nvidia"])
-    values = {
+    tolerated = {device: daemon_tolerations(platform, catalogue, on) for device, on in groups.items()}
+    names = {device: [group.name for group in on] for device, on in groups.items()}
+    on_efa: dict[str, Any] = {
+        "supportedInstanceLabels": {"keys": [NODES_LABEL], "values": names["efa"]},
+        "tolerations": tolerated["efa"],
+    }
+    on_gpus: dict[str, Any] = {"affinity": _only_on(names["nvidia"]), "tolerations": tolerated["nvidia"]}
+    values: dict[str, dict[str, Any]] = {
         EFA_PLUGIN: on_efa,
         EFA_DRA: on_efa,
-        NVIDIA_PLUGIN: {"affinity": on_gpus},
-        NVIDIA_DRA: {"kubeletPlugin": {"affinity": on_gpus}},
+        NVIDIA_PLUGIN: on_gpus,
+        NVIDIA_DRA: {"kubeletPlugin": on_gpus},
         # What it runs on a node goes where its worker has found a GPU.
         GPU_OPERATOR: {
-            "node-feature-discovery": {"worker": {"affinity": on_gpus}},
+            "daemonsets": {"tolerations": tolerated["nvidia"]},
+            "node-feature-discovery": {"worker": on_gpus},
             "migManager": {"config": mig_manager_config(platform, catalogue)},
         },
-        NEURON_PLUGIN: {"devicePlugin": {"affinity": _only_on(accelerated["neuron"])}},
+        NEURON_PLUGIN: {
+            "devicePlugin": {"affinity": _only_on(names["neuron"]), "tolerations": tolerated["neuron"]},
+        },
     }
     return {chart: values[chart] for chart in chart_names(platform, catalogue) if chart in values}
+
+
+def _with_accelerators_of(vendor: str, platform: Platform, catalogue: Catalogue) -> list[NodeGroup]:
+    accelerators = [(group, catalogue[group.instance_type].accelerator) for group in platform.node_groups]
+    return [group for group, accelerator in accelerators if accelerator and accelerator.vendor == vendor]
 
 
 def _only_on(node_groups: list[str]) -> dict[str, Any]:

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from trainway.spec.catalogue import Catalogue, Instance
-from trainway.spec.group_types import all_types
+from trainway.spec.group_types import all_types, types_of
 from trainway.spec.platform import Platform
+from trainway.spec.sections.node_group import NodeGroup
+
+# HyperPod puts this taint on a node while it checks the node's health. Device plugins that do not come with HyperPod
+# must tolerate it, because the deep health checks use the devices.
+# https://github.com/aws/sagemaker-hyperpod-cli/blob/main/helm_chart/readme.md (read 2026-11-21)
+HEALTH_TAINT = {
+    "key": "sagemaker.amazonaws.com/node-health-status",
+    "value": "Unschedulable",
+    "effect": "NoSchedule",
+}
 
 
 def taints(instance: Instance) -> list[dict[str, str]]:
@@ -25,3 +36,20 @@ def tolerations(platform: Platform, catalogue: Catalogue) -> list[dict[str, Any]
     """
     keys = {taint["key"] for instance in all_types(platform, catalogue) for taint in taints(instance)}
     return [{"key": key, "operator": "Exists", "effect": "NoSchedule"} for key in sorted(keys)]
+
+
+def daemon_tolerations(
+    platform: Platform, catalogue: Catalogue, node_groups: Sequence[NodeGroup]
+) -> list[dict[str, Any]]:
+    """Return the tolerations of a DaemonSet that serves the devices of these node groups.
+
+    They cover the taints of every instance type of the groups, and on HyperPod the taint of a node under health checks.
+    A chart's own list is replaced by this one, because Helm replaces lists instead of merging them.
+    """
+    keys = {taint["key"] for group in node_groups for each in types_of(group, catalogue) for taint in taints(each)}
+    tolerated: list[dict[str, Any]] = [
+        {"key": key, "operator": "Exists", "effect": "NoSchedule"} for key in sorted(keys)
+    ]
+    if platform.orchestrator.is_hyperpod:
+        tolerated.append({**HEALTH_TAINT, "operator": "Equal"})
+    return tolerated
