@@ -103,7 +103,11 @@ def test_the_gpu_operators_own_pods_are_counted_and_those_on_gpu_nodes_are_not()
         {pods.name for pods in system_pods(platform(kubernetes={"gpu_devices": each}), CATALOGUE)}
         for each in ("plugin", "operator")
     )
-    assert with_it - without == {"gpu-operator", "node-feature-discovery-master", "node-feature-discovery-gc"}
+    assert with_it - without == {
+        "gpu-operator",
+        "gpu-operator-node-feature-discovery-master",
+        "gpu-operator-node-feature-discovery-gc",
+    }
 
 
 def test_kueue_has_the_replicas_that_the_delivery_gives_it() -> None:

@@ -1,0 +1,110 @@
+"""`python -m tests.seams.charts DIRECTORY` renders every chart in every shape and rewrites facts.yaml.
+
+DIRECTORY holds each chart unpacked in a folder of its name, with its sub-charts. A published manifest is NAME.yaml.
+`helm pull CHART --version VERSION --untar` unpacks one; delivery/mirror.yaml has the locations and versions. A chart of
+which only another version can be had is rendered all the same, and the facts say which version that was.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.seams.charts.facts import FILE
+from tests.seams.charts.installed import Installed, Values, installed_charts, leaves
+from tests.seams.charts.render import render, rendered
+from tests.seams.charts.values_of_charts import own_values, unknown_keys
+from tests.seams.shapes import kubernetes_platforms
+
+HEAD = "# Written by `python -m tests.seams.charts`. Do not edit: what a chart renders is a fact.\n"
+
+
+def facts(directory: Path) -> dict[str, Any]:
+    """Render every chart of every example and shape, and return the facts by chart.
+
+    Raises SystemExit with every key that no template reads, and CalledProcessError if Helm refuses a chart.
+    """
+    by_chart: dict[str, Any] = {}
+    problems: set[str] = set()
+    for installed in (each for platform in kubernetes_platforms().values() for each in installed_charts(platform)):
+        of_chart = by_chart.setdefault(installed.chart, _origin(installed, directory))
+        if installed.digest in of_chart["renders"]:
+            continue
+        found = rendered(installed, directory)
+        workloads = [each._asdict() for each in found.workloads]
+        of_chart["renders"][installed.digest] = {"images": found.images, "workloads": workloads}
+        dead = dead_keys(installed, directory)
+        problems |= {f"{installed.chart}: no template reads the value {key}" for key in dead}
+        alive = {".".join(path) for path, _ in leaves(installed.values)} - set(dead)
+        of_chart["keys"] = sorted({*of_chart["keys"], *alive})
+    if problems:
+        raise SystemExit("\n".join(sorted(problems)))
+    return by_chart
+
+
+def dead_keys(installed: Installed, directory: Path) -> list[str]:
+    """Return the keys that the chart's own values lack and whose value changes nothing in the render.
+
+    A chart may read a key that its values only mention in a comment, so the render decides about those.
+    """
+    if "manifest" in installed.entry:
+        return []
+    unknown = unknown_keys(installed, own_values(directory / installed.chart))
+    whole = render(installed, directory) if unknown else ""
+    return [key for key in unknown if render(with_another(installed, key), directory) == whole]
+
+
+def with_another(installed: Installed, key: str) -> Installed:
+    """Return the same installation with another value for one key: a longer text, the opposite, or none."""
+    return Installed(installed.entry, _with_another(installed.values, key.split(".")))
+
+
+def _with_another(values: Values, path: list[str]) -> Values:
+    first, *rest = path
+    old = values[first]
+    if rest:
+        return {**values, first: _with_another(old, rest)}
+    return {**values, first: not old if isinstance(old, bool) else f"{old}-other" if isinstance(old, str) else None}
+
+
+def _origin(installed: Installed, directory: Path) -> dict[str, Any]:
+    """Return which chart is rendered: the pinned version, the version at hand, and the checksum of its files."""
+    chart = directory / installed.chart
+    pinned = installed.entry["version"]
+    if "manifest" in installed.entry:
+        chart = chart.with_name(f"{chart.name}.yaml")
+        sha256 = hashlib.sha256(chart.read_bytes()).hexdigest()
+        if sha256 != installed.entry["manifest"]["sha256"]:
+            raise SystemExit(f"{chart} is not the manifest that delivery/mirror.yaml pins")
+        return {"pinned": pinned, "rendered": pinned, "sha256": sha256, "keys": [], "renders": {}}
+    if not (chart / "Chart.yaml").exists():
+        raise SystemExit(f"{directory} has no chart {installed.chart} {pinned}; {__doc__}")
+    version = yaml.safe_load((chart / "Chart.yaml").read_text(encoding="utf-8"))["version"]
+    return {"pinned": pinned, "rendered": version, "sha256": _checksum(chart), "keys": [], "renders": {}}
+
+
+def _checksum(chart: Path) -> str:
+    total = hashlib.sha256()
+    for file in sorted(each for each in chart.rglob("*") if each.is_file()):
+        total.update(f"{file.relative_to(chart).as_posix()}\0".encode() + hashlib.sha256(file.read_bytes()).digest())
+    return total.hexdigest()
+
+
+def written(by_chart: Mapping[str, Any]) -> str:
+    """Return the facts as YAML: one line a workload, so that a change is readable."""
+    return HEAD + yaml.safe_dump(dict(by_chart), sort_keys=True, width=10_000, default_flow_style=None)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        raise SystemExit(__doc__)
+    try:
+        FILE.write_text(written(facts(Path(sys.argv[1]))), encoding="utf-8")
+    except subprocess.CalledProcessError as error:
+        raise SystemExit(f"{' '.join(map(str, error.cmd))}\n{error.stderr}") from None
