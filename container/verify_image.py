@@ -1,14 +1,16 @@
-"""Asserts, while the image is built, that what is in it is what was asked for.
+"""Verify, while the image is built, that the image contains what was asked for.
 
-A build has neither an EFA device nor an accelerator, so this asks for what is there without one. For CUDA: that
-libfabric has the efa provider, that NCCL's plugin and NCCL's tests are installed and find every library that they link
-to, and that PyTorch carries the expected CUDA and NCCL. A mismatch would otherwise show only as a slow job, because
-NCCL falls back to TCP without an error. For Neuron: the efa provider, and PyTorch's part for Neuron. For CPU: PyTorch.
+A build has neither an EFA device nor an accelerator, so the checks are those that need neither. For CUDA: libfabric has
+the efa provider; aws-ofi-nccl and nccl-tests are installed; both find every library that they link to and every library
+that they open at run time; PyTorch has the expected CUDA and NCCL. Without these checks a mistake shows only as a slow
+job, because NCCL falls back to TCP without an error. For Neuron: the efa provider, and PyTorch's part for Neuron. For
+CPU: PyTorch.
 """
 
 import argparse
 import importlib.metadata
 import importlib.util
+import os
 import re
 import subprocess
 import sys
@@ -17,10 +19,23 @@ from pathlib import Path
 
 PLUGIN = "libnccl-net-ofi.so"
 PLUGIN_PREFIX = Path("/opt/amazon/ofi-nccl")
+LIBFABRIC = "libfabric.so.1"
+NCCL = Path("/opt/nccl/lib/libnccl.so.2")
 NCCL_TEST = Path("/opt/nccl-tests/bin/all_reduce_perf")
-# Given by the host's driver when the container starts, so absent from every image.
+# The host's driver brings these when the container starts, so no image contains them.
 FROM_THE_DRIVER = ("libcuda.so.1", "libnvidia-ml.so.1")
-
+CUDA_RUNTIME = "libcudart.so"
+# The names that aws-ofi-nccl and libfabric pass to dlopen, as constants in the file. The linker stores a constant that
+# is the end of another one only once, so a name can follow other text.
+OPENED = re.compile(rb"(?<![\w./+-])(lib[\w+-]+\.so(?:\.\d+)*)\0")
+OPEN = """\
+import ctypes, sys
+library = ctypes.CDLL(sys.argv[1])
+if hasattr(library, "cudaRuntimeGetVersion"):
+    version = ctypes.c_int()
+    library.cudaRuntimeGetVersion(ctypes.byref(version))
+    print(f"CUDA {version.value // 1000}.{version.value % 1000 // 10}")
+"""
 Run = Callable[[Sequence[str]], str]
 
 
@@ -53,8 +68,94 @@ def link_faults(file: Path, run: Run = run) -> list[str]:
     return [f"{file} cannot find {library}" for library in missing if library not in FROM_THE_DRIVER]
 
 
-def plugin_faults(expected: str, prefix: Path = PLUGIN_PREFIX, run: Run = run) -> list[str]:
-    """Returns what is wrong with aws-ofi-nccl: its package's version, its file, or a library that it cannot find."""
+def names_opened(library: Path) -> list[str]:
+    """Return the names of libraries that the library opens with dlopen, as far as they are constants in its file.
+
+    The libraries that it links to are among the names, because the file has their names as well.
+    """
+    return sorted({name.decode() for name in OPENED.findall(library.read_bytes())})
+
+
+def search_path(opener: Path) -> str:
+    """Return the LD_LIBRARY_PATH with which any program searches where dlopen does when the library `opener` calls it.
+
+    The order is that of ld.so(8): the opener's RPATH if it has no RUNPATH, LD_LIBRARY_PATH, and the opener's RUNPATH.
+    The loader's cache and the system's directories come after them in every program. Raises CalledProcessError if the
+    opener is not an ELF file.
+    """
+    command = ["readelf", "--dynamic", "--wide", str(opener)]
+    dynamic = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    paths = dict(re.findall(r"\((RPATH|RUNPATH)\).*\[(.*)\]", dynamic))
+    here = str(opener.resolve().parent)
+    own = {kind: re.sub(r"\$ORIGIN|\$\{ORIGIN\}", here, path) for kind, path in paths.items()}
+    before = "" if "RUNPATH" in own else own.get("RPATH", "")
+    return ":".join(filter(None, [before, os.environ.get("LD_LIBRARY_PATH", ""), own.get("RUNPATH", "")]))
+
+
+def opened(opener: Path, name: str) -> tuple[str, str]:
+    """Open the library `name` as `opener` does at run time; return (what the library is, the loader's error).
+
+    What the library is: its version of CUDA, such as "CUDA 13.0", for the CUDA runtime, and otherwise nothing. The
+    error is empty if the library was opened.
+    """
+    environment = {**os.environ, "LD_LIBRARY_PATH": search_path(opener)}
+    command = [sys.executable, "-c", OPEN, name]
+    done = subprocess.run(command, env=environment, check=False, capture_output=True, text=True)
+    error = done.stderr.strip().rpartition("\n")[2].removeprefix("OSError: ")
+    return done.stdout.strip(), error if done.returncode else ""
+
+
+def linked(file: Path, name: str, run: Run = run) -> Path | None:
+    """Return the file of a library that `file` links to, or None if it does not link to it or does not find it."""
+    found = re.search(rf"^\s*{re.escape(name)} => (/\S+)", run(["ldd", str(file)]), re.MULTILINE)
+    return Path(found[1]) if found else None
+
+
+def open_faults(opener: Path, cuda: str) -> list[str]:
+    """Return what is wrong with the CUDA runtime that aws-ofi-nccl or libfabric opens at run time.
+
+    Both open `libcudart.so`, by this name. Without it aws-ofi-nccl ends with "Failed to find CUDA Runtime library", and
+    libfabric has no support for the memory of GPUs. https://github.com/aws/aws-ofi-nccl/blob/v1.20.0/src/nccl_ofi_cuda.cpp
+    https://github.com/ofiwg/libfabric/blob/v2.4.0/src/hmem_cuda.c (both read 2026-11-22)
+
+    The driver's libraries are in no image. What else the two open is for devices that the image does not use, such as
+    GDRCopy, or for accelerators of other vendors: both go on without.
+    """
+    faults = []
+    for name in names_opened(opener):
+        is_runtime = name.startswith(CUDA_RUNTIME)
+        if not is_runtime and not (name in FROM_THE_DRIVER and driver_is_there()):
+            continue
+        what, error = opened(opener, name)
+        if error:
+            faults.append(f"{opener} opens {name} at run time and cannot: {error}")
+        elif is_runtime and what != f"CUDA {cuda}":
+            which = what or "no CUDA runtime"
+            faults.append(f"{opener} opens {name} at run time, which is {which}, not CUDA {cuda}")
+    return faults
+
+
+def driver_is_there() -> bool:
+    """Return whether NVIDIA's driver is loaded, as it is where the script runs on a node instead of in a build."""
+    return Path("/proc/driver/nvidia/version").exists()
+
+
+def nccl_faults(nccl: Path = NCCL) -> list[str]:
+    """Return a fault if NCCL cannot open its plugin by name, as it does when NCCL_NET_PLUGIN selects it.
+
+    Return nothing if there is no NCCL: nccl-tests link to it, so `nccl_test_faults` reports that.
+    """
+    if not nccl.exists():
+        return []
+    _, error = opened(nccl, PLUGIN)
+    return [f"NCCL cannot open {PLUGIN}: {error}"] if error else []
+
+
+def plugin_faults(expected: str, cuda: str, prefix: Path = PLUGIN_PREFIX, run: Run = run) -> list[str]:
+    """Return what is wrong with aws-ofi-nccl: its package's version, its file, or a library that it cannot find.
+
+    `cuda` is the version of CUDA, such as "13.0", whose runtime the plugin and libfabric have to open.
+    """
     faults = []
     packages = run(["dpkg-query", "--show", "--showformat=${Package} ${Version}\n", "libnccl-ofi*"])
     versions = [line.split()[1].partition("-")[0] for line in packages.splitlines() if len(line.split()) == 2]
@@ -65,7 +166,10 @@ def plugin_faults(expected: str, prefix: Path = PLUGIN_PREFIX, run: Run = run) -
         faults.append(f"no {PLUGIN} below {prefix}")
     for plugin in plugins[:1]:
         faults += link_faults(plugin, run)
-    return faults
+        libfabric = linked(plugin, LIBFABRIC, run)
+        for opener in filter(None, (plugin, libfabric)):
+            faults += open_faults(opener, cuda)
+    return faults or nccl_faults()
 
 
 def nccl_test_faults(test: Path = NCCL_TEST, run: Run = run) -> list[str]:
@@ -148,7 +252,7 @@ def main() -> int:
         faults = [
             *libfabric_faults(wanted.libfabric),
             *provider_faults(),
-            *plugin_faults(wanted.aws_ofi_nccl),
+            *plugin_faults(wanted.aws_ofi_nccl, wanted.cuda),
             *pytorch_faults(wanted.pytorch),
             *cuda_faults(wanted.cuda, wanted.nccl),
             *nccl_test_faults(),

@@ -104,13 +104,36 @@ def base_system(directory: Path) -> None:
     subprocess.run([*command, SUITE, str(directory)], check=True, capture_output=True)
 
 
-def shared_library(file: Path, name: str, *needs: Path) -> None:
-    """A library that has nothing in it but its name and what it links to."""
+# As the loading of aws-ofi-nccl 1.20.0 does: src/nccl_ofi_cuda.cpp, nccl_net_ofi_gpu_init.
+PLUGIN = """\
+#include <dlfcn.h>
+#include <stdio.h>
+int ncclOfiStart(void) {
+  void *runtime = dlopen("libcudart.so", RTLD_NOW);
+  if (!runtime) return printf("Failed to find CUDA Runtime library: %s\\n", dlerror());
+  puts("on to the driver");
+  return 0;
+}
+"""
+# As libfabric 2.4.0 does: src/hmem_cuda.c, cuda_hmem_dl_init.
+LIBFABRIC = """\
+#include <dlfcn.h>
+int cuda_hmem_dl_init(void) {
+  if (!dlopen("libcudart.so", RTLD_NOW)) return -1;
+  if (!dlopen("libcuda.so.1", RTLD_NOW)) return -2;
+  return dlopen("libnvidia-ml.so.1", RTLD_NOW) ? 0 : -3;
+}
+"""
+OTHERS = "int MPI_Init(void) { return 0; } int ncclGetVersion(void) { return 0; }"
+
+
+def shared_library(file: Path, name: str, *needs: Path, source: str = OTHERS) -> None:
+    """A library of a name that links to others."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    source = "int MPI_Init(void) { return 0; } int ncclGetVersion(void) { return 0; }"
     links = ["-Wl,--no-as-needed", *map(str, needs)]
     soname = f"-Wl,-soname,{name}"
-    command = ["gcc", "-shared", "-nostdlib", "-x", "c", soname, "-o", str(file), "-", "-x", "none", *links]
+    runtime = [] if "#include" in source else ["-nostdlib"]
+    command = ["gcc", "-shared", "-fPIC", *runtime, "-x", "c", soname, "-o", str(file), "-", "-x", "none", *links]
     subprocess.run(command, input=source.encode(), check=True)
 
 
@@ -137,15 +160,13 @@ def efa_installer(archive: Path, work: Path, *, libfabric: str, aws_ofi_nccl: st
     """An installer whose packages are as AWS's: libfabric with fi_info, the plugin that links to it, Open MPI."""
     prefix = "opt/amazon"
     library = work / "libfabric" / prefix / "efa/lib/libfabric.so.1"
-    shared_library(library, "libfabric.so.1")
+    shared_library(library, "libfabric.so.1", source=LIBFABRIC)
     fi_info = work / "libfabric" / prefix / "efa/bin/fi_info"
     fi_info.parent.mkdir()
     fi_info.write_text(FI_INFO.replace("LIBFABRIC", libfabric))
     fi_info.chmod(0o755)
-    driver = work / "driver/libcuda.so.1"
-    shared_library(driver, "libcuda.so.1")
     plugin = work / "plugin" / prefix / "ofi-nccl/lib/libnccl-net-ofi.so"
-    shared_library(plugin, "libnccl-net-ofi.so", library, driver)
+    shared_library(plugin, "libnccl-net-ofi.so", library, source=PLUGIN)
     mpi = work / "mpi" / prefix / "openmpi/lib/libmpi.so"
     shared_library(mpi, "libmpi.so")
     installer = work / "aws-efa-installer"
@@ -214,8 +235,11 @@ def s3_connector(index: Path, version: str) -> Path:
     return archive_of_sources(index, "s3torchconnector", version, {"setup.py": setup, "pyproject.toml": project})
 
 
-def torch_wheel(index: Path, version: str, *, cuda: str, nccl: str) -> tuple[Path, list[Path]]:
-    """PyTorch as far as the image is asserted to have it, and the NCCL and the cuDNN that it requires."""
+def torch_wheel(index: Path, version: str, *, cuda: str, cudart: str, nccl: str) -> tuple[Path, list[Path]]:
+    """PyTorch as far as the image is asserted to have it, and the NCCL, cuDNN and CUDA runtime that it requires.
+
+    The CUDA runtime is NVIDIA's, at the version `cudart`, because the image's plugin opens it.
+    """
     parts = tuple(int(part) for part in nccl.split("."))
     library = index.parent / "libnccl.so.2"
     shared_library(library, "libnccl.so.2")
@@ -224,10 +248,12 @@ def torch_wheel(index: Path, version: str, *, cuda: str, nccl: str) -> tuple[Pat
     required = [
         wheel(index, "nvidia-nccl-cu13", nccl, {"nvidia/nccl/__init__.py": b"", **files}),
         wheel(index, "nvidia-cudnn-cu13", "9.0", cudnn),
+        *real_wheels(index, [f"nvidia-cuda-runtime=={cudart}"]),
     ]
     script = {f"torch-{version}.dist-info/entry_points.txt": "[console_scripts]\ntorchrun = torch_run:main\n"}
     source = {"torch/__init__.py": TORCH.format(cuda=cuda, nccl=parts), "torch_run.py": TORCHRUN}
-    metadata = f"Requires-Dist: nvidia-nccl-cu13=={nccl}\nRequires-Dist: nvidia-cudnn-cu13==9.0\n"
+    brought = {"nvidia-nccl-cu13": nccl, "nvidia-cudnn-cu13": "9.0", "nvidia-cuda-runtime": cudart}
+    metadata = "".join(f"Requires-Dist: {name}=={each}\n" for name, each in brought.items())
     return wheel(index, "torch", version, {**source, **script}, metadata), required
 
 

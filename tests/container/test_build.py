@@ -218,7 +218,9 @@ def _published(site: Path, requirements: Path) -> dict[str, dict[str, str]]:
     stand_ins.nccl_tests(tests, site / "work")
     stand_ins.apt_repository(site / "apt")
     index = site / "simple"
-    torch, brought = stand_ins.torch_wheel(index, wheel.version, cuda=wheel.cuda, nccl=wheel.nccl)
+    cudart = re.search(r"^nvidia-cuda-runtime==(\S+)", (requirements / PYTORCH_LIST).read_text(), re.MULTILINE)
+    assert cudart, "PyTorch brings the CUDA runtime"
+    torch, brought = stand_ins.torch_wheel(index, wheel.version, cuda=wheel.cuda, cudart=cudart[1], nccl=wheel.nccl)
     job = [stand_ins.wheel(index, name, PINS[name], {f"{name}.py": ""}) for name in NAMES]
     job += stand_ins.real_wheels(index, [f"{name}=={PINS[name]}" for name in IMPORTED])
     tools = [stand_ins.wheel(index, name, "1", {}) for name in ("build", "ninja")]
@@ -229,6 +231,7 @@ def _published(site: Path, requirements: Path) -> dict[str, dict[str, str]]:
         requirements_of("transformer-engine", engine): [stand_ins.wheel(index, "einops", "0.8.2", {})],
         requirements_of("nemo", nemo): stand_ins.nemo(index, nemo),
     }
+    stand_ins.real_wheels(index, [OLD_RUNTIME])
     for name, archives in lists.items():
         stand_ins.requirements(requirements / name, archives)
     return {
@@ -319,9 +322,23 @@ def test_nccls_tests_find_their_libraries(built: Yard):
     assert "/opt/nccl/lib/libnccl.so.2" in built.inside("closed", "ldd", "/opt/nccl-tests/bin/all_reduce_perf")
 
 
-def test_the_plugin_is_found_by_its_name(built: Yard):
-    found = built.inside("closed", "python", "-c", "import ctypes; ctypes.CDLL('libfabric.so.1'); print('found')")
-    assert found == "found\n"
+START = "import ctypes, os; plugin = ctypes.CDLL('libnccl-net-ofi.so'); plugin.ncclOfiStart()"
+
+
+def test_the_plugin_is_found_by_its_name_and_finds_the_cuda_runtime(built: Yard):
+    assert built.inside("closed", "python", "-c", START) == "on to the driver\n"
+
+
+def test_a_process_that_sshd_starts_finds_the_cuda_runtime(built: Yard):
+    plugin = "/opt/amazon/ofi-nccl/lib/libnccl-net-ofi.so"
+    start = START.replace("libnccl-net-ofi.so", plugin)
+    environment = ["env", "--ignore-environment", "LD_LIBRARY_PATH=/opt/amazon/efa/lib"]
+    assert built.inside("closed", *environment, "python3", "-c", start) == "on to the driver\n"
+
+
+def test_plugin_and_pytorch_have_one_cuda_runtime(built: Yard):
+    link = built.inside("closed", "readlink", "--canonicalize", "/usr/local/lib/libcudart.so").strip()
+    assert re.fullmatch(r"/opt/trainway/lib/python[\d.]+/site-packages/nvidia/cu13/lib/libcudart.so.13", link)
 
 
 def test_neither_archives_nor_package_lists_are_in_it(built: Yard):
@@ -362,33 +379,70 @@ def test_every_variable_that_the_dockerfile_explains_is_set_and_no_other(built: 
 FI_INFO = "/opt/amazon/efa/bin/fi_info"
 PLUGIN = "/opt/amazon/ofi-nccl/lib/libnccl-net-ofi.so"
 PYTORCH = "/opt/trainway/lib/python*/site-packages/torch/__init__.py"
-# What is wrong with a base, and what is said of it: faults that do not hide one another.
+LIBFABRIC = "/opt/amazon/efa/lib/libfabric.so.1"
+OLD_RUNTIME = "nvidia-cuda-runtime-cu12==12.9.79"
+LINK = "/usr/local/lib/libcudart.so"
+OPENERS = (PLUGIN, LIBFABRIC)
+NOT_FOUND = "libcudart.so: cannot open shared object file: No such file or directory"
+# Commands that damage a base, and what is said of it: faults that do not hide one another.
 DAMAGES = {
-    "another-release": {
-        f"sed -i s/2.4.0amzn/1.9.0amzn/g {FI_INFO}": "libfabric is 1.9.0amzn5.0, expected 2.4.0amzn5.0",
-        "sed -i s/1.20.0-1/1.19.0-1/ /var/lib/dpkg/status": "aws-ofi-nccl is 1.19.0, expected 1.20.0",
-        f"sed -i 's/^__version__.*/__version__ = \"2.12.1\"/' {PYTORCH}": "PyTorch is 2.12.1, expected 2.13.0",
-        f'sed -i \'s/cuda="13.0"/cuda="12.9"/\' {PYTORCH}': "CUDA is 12.9, expected 13.0",
-        f"sed -i 's/(2, 29, 7)/(2, 28, 9)/' {PYTORCH}": "NCCL is 2.28.9, expected 2.29.7",
-    },
-    "a-part-missing": {
-        f"sed -i s/efa:/efa_shm:/ {FI_INFO}": "libfabric has no efa provider",
-        f"rm {PLUGIN}": "no libnccl-net-ofi.so below /opt/amazon/ofi-nccl",
-        "rm /opt/nccl-tests/bin/all_reduce_perf": "no /opt/nccl-tests/bin/all_reduce_perf",
-    },
-    "a-library-missing": {
-        "rm /opt/amazon/efa/lib/libfabric.so.1": f"{PLUGIN} cannot find libfabric.so.1",
-        "rm /opt/nccl": "/opt/nccl-tests/bin/all_reduce_perf cannot find libnccl.so.2",
-    },
+    "another-release": (
+        [
+            f"sed -i s/2.4.0amzn/1.9.0amzn/g {FI_INFO}",
+            "sed -i s/1.20.0-1/1.19.0-1/ /var/lib/dpkg/status",
+            f"sed -i 's/^__version__.*/__version__ = \"2.12.1\"/' {PYTORCH}",
+            f'sed -i \'s/cuda="13.0"/cuda="12.9"/\' {PYTORCH}',
+            f"sed -i 's/(2, 29, 7)/(2, 28, 9)/' {PYTORCH}",
+        ],
+        [
+            "libfabric is 1.9.0amzn5.0, expected 2.4.0amzn5.0",
+            "aws-ofi-nccl is 1.19.0, expected 1.20.0",
+            "PyTorch is 2.12.1, expected 2.13.0",
+            "CUDA is 12.9, expected 13.0",
+            "NCCL is 2.28.9, expected 2.29.7",
+        ],
+    ),
+    "a-part-missing": (
+        [f"sed -i s/efa:/efa_shm:/ {FI_INFO}", f"rm {PLUGIN}", "rm /opt/nccl-tests/bin/all_reduce_perf"],
+        [
+            "libfabric has no efa provider",
+            "no libnccl-net-ofi.so below /opt/amazon/ofi-nccl",
+            "no /opt/nccl-tests/bin/all_reduce_perf",
+        ],
+    ),
+    "a-library-missing": (
+        [f"rm {LIBFABRIC}", "rm /opt/nccl"],
+        [
+            f"{PLUGIN} cannot find libfabric.so.1",
+            "/opt/nccl-tests/bin/all_reduce_perf cannot find libnccl.so.2",
+        ],
+    ),
+    "the-link-left-out": (
+        [f"rm {LINK}", "ldconfig"],
+        [f"{opener} opens libcudart.so at run time and cannot: {NOT_FOUND}" for opener in OPENERS],
+    ),
+    "another-cuda": (
+        [
+            f"/opt/trainway/bin/pip install --quiet --no-deps --target /opt/old {OLD_RUNTIME}",
+            f"ln -sf /opt/old/nvidia/cuda_runtime/lib/libcudart.so.12 {LINK}",
+            "ldconfig",
+        ],
+        [f"{opener} opens libcudart.so at run time, which is CUDA 12.9, not CUDA 13.0" for opener in OPENERS],
+    ),
+    "the-plugin-elsewhere": (
+        ["mkdir /opt/amazon/ofi-nccl/old", f"mv {PLUGIN} /opt/amazon/ofi-nccl/old/"],
+        [f"NCCL cannot open libnccl-net-ofi.so: {NOT_FOUND.replace('libcudart', 'libnccl-net-ofi')}"],
+    ),
 }
 
 
 @pytest.mark.parametrize("name", DAMAGES)
 def test_a_build_with_something_wrong_in_it_fails_and_says_what(built: Yard, name: str):
-    built.broken_base(name, " && ".join(DAMAGES[name]))
+    commands, faults = DAMAGES[name]
+    built.broken_base(name, " && ".join(commands))
     done = built.image(name, built.arguments["cuda"], NETWORK_ACCESS="closed", BASE_TAG=name)
     assert done.returncode != 0
-    assert re.findall(r"^verify_image: (.*)$", done.stderr, re.MULTILINE) == list(DAMAGES[name].values())
+    assert re.findall(r"^verify_image: (.*)$", done.stderr, re.MULTILINE) == faults
     assert not (built.root / "ecr/atlas/training" / name).exists()
 
 

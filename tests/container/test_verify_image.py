@@ -1,6 +1,9 @@
 """The assertions that run while the image is built fail on the faults that would show only as a slow job."""
 
 import importlib.util
+import os
+import shutil
+import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -54,7 +57,7 @@ def test_the_plugin_is_fine_when_only_the_driver_is_missing(tmp_path: Path):
     (tmp_path / "lib/libnccl-net-ofi.so").touch()
     links = "\tlibcuda.so.1 => not found\n\tlibc.so.6 => /lib/libc.so.6\n"
     run = answers(**{"dpkg-query": "libnccl-ofi 1.20.0-1\n", "ldd": links})
-    assert verify_image.plugin_faults("1.20.0", tmp_path, run) == []
+    assert verify_image.plugin_faults("1.20.0", "13.0", tmp_path, run) == []
 
 
 @pytest.mark.parametrize(
@@ -71,7 +74,7 @@ def test_an_absent_or_unlinkable_plugin_is_a_fault(
 ):
     if present:
         (tmp_path / "libnccl-net-ofi.so").touch()
-    [found] = verify_image.plugin_faults("1.20.0", tmp_path, answers(**{"dpkg-query": packages, "ldd": links}))
+    [found] = verify_image.plugin_faults("1.20.0", "13.0", tmp_path, answers(**{"dpkg-query": packages, "ldd": links}))
     assert fault in found
 
 
@@ -79,7 +82,7 @@ def test_tools_that_are_not_installed_are_faults_and_no_traceback(tmp_path: Path
     monkeypatch.setenv("PATH", str(tmp_path))
     assert len(verify_image.libfabric_faults("2.4.0amzn5.0")) == 1
     assert len(verify_image.provider_faults()) == 1
-    assert len(verify_image.plugin_faults("1.20.0", tmp_path)) == 2
+    assert len(verify_image.plugin_faults("1.20.0", "13.0", tmp_path)) == 2
 
 
 def test_a_pytorch_built_for_another_cuda_is_a_fault():
@@ -89,6 +92,103 @@ def test_a_pytorch_built_for_another_cuda_is_a_fault():
 
 def test_a_pytorch_without_its_part_for_neuron_is_a_fault():
     assert verify_image.neuron_faults() == ["PyTorch has no torch_neuronx"]
+
+
+with_a_compiler = pytest.mark.skipif(
+    shutil.which("gcc") is None and "CI" not in os.environ,
+    reason="not installed: gcc; scripts/install_buildah installs it",
+)
+DLOPEN = '#include <dlfcn.h>\nvoid *start(void) { return dlopen("%s", RTLD_NOW); }\n'
+MERGED = (
+    '#include <dlfcn.h>\nconst char *says = "Could not load %s"; void *start(void) { return dlopen("%s", RTLD_NOW); }\n'
+)
+RUNTIME = "int cudaRuntimeGetVersion(int *version) { *version = %d; return 0; }\n"
+
+
+def library(file: Path, source: str, *flags: str) -> Path:
+    """A shared library of a C source."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    command = ["gcc", "-shared", "-fPIC", "-O2", "-x", "c", "-", "-o", str(file), *flags]
+    subprocess.run(command, input=source.encode(), check=True)
+    return file
+
+
+@with_a_compiler
+@pytest.mark.parametrize("source", [DLOPEN % "libcudart.so", MERGED % ("libcudart.so", "libcudart.so")])
+def test_what_a_library_opens_is_read_from_its_file(tmp_path: Path, source: str):
+    assert "libcudart.so" in verify_image.names_opened(library(tmp_path / "libplugin.so", source))
+
+
+@with_a_compiler
+def test_a_name_in_a_message_is_not_what_a_library_opens(tmp_path: Path):
+    source = 'const char *says = "Failed to open libcudart.so, so NCCL uses TCP";\n'
+    assert "libcudart.so" not in verify_image.names_opened(library(tmp_path / "libplugin.so", source))
+
+
+@with_a_compiler
+@pytest.mark.parametrize(
+    ("flags", "place", "variable"),
+    [
+        (["-Wl,--disable-new-dtags", "-Wl,-rpath,$ORIGIN/cuda"], "cuda", None),
+        (["-Wl,--enable-new-dtags", "-Wl,-rpath,$ORIGIN/cuda"], "cuda", None),
+        ([], "elsewhere", "elsewhere"),
+    ],
+    ids=["RPATH", "RUNPATH", "LD_LIBRARY_PATH"],
+)
+def test_a_library_is_searched_where_its_opener_searches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flags: list[str], place: str, variable: str | None
+):
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path / variable) if variable else "")
+    opener = library(tmp_path / "libplugin.so", DLOPEN % "libcudart.so.99", *flags)
+    [missing] = verify_image.open_faults(opener, "13.0")
+    assert "cannot: libcudart.so.99: cannot open shared object file" in missing
+    library(tmp_path / place / "libcudart.so.99", RUNTIME % 13000)
+    assert verify_image.open_faults(opener, "13.0") == []
+
+
+@with_a_compiler
+@pytest.mark.parametrize(("new", "found"), [(True, "12.9"), (False, "13.0")], ids=["RUNPATH", "RPATH"])
+def test_the_variable_comes_before_runpath_and_after_rpath(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, new: bool, found: str
+):
+    """ld.so(8)."""
+    flags = [f"-Wl,--{'enable' if new else 'disable'}-new-dtags", f"-Wl,-rpath,{tmp_path / 'own'}"]
+    opener = library(tmp_path / "libplugin.so", DLOPEN % "libcudart.so.99", *flags)
+    library(tmp_path / "own/libcudart.so.99", RUNTIME % 13000)
+    library(tmp_path / "variable/libcudart.so.99", RUNTIME % 12090)
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path / "variable"))
+    assert verify_image.opened(opener, "libcudart.so.99") == (f"CUDA {found}", "")
+
+
+@with_a_compiler
+def test_another_cuda_and_a_library_that_is_no_cuda_runtime_are_faults(tmp_path: Path):
+    opener = library(tmp_path / "libplugin.so", DLOPEN % "libcudart.so.99", f"-Wl,-rpath,{tmp_path}")
+    for source, says in {RUNTIME % 12090: "which is CUDA 12.9", "int other;\n": "which is no CUDA runtime"}.items():
+        library(tmp_path / "libcudart.so.99", source)
+        [fault] = verify_image.open_faults(opener, "13.0")
+        assert f"{says}, not CUDA 13.0" in fault
+
+
+@with_a_compiler
+def test_the_drivers_libraries_are_asked_for_where_there_is_a_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    opener = library(tmp_path / "libfabric.so.1", DLOPEN % "libcuda.so.1")
+    monkeypatch.setattr(verify_image, "driver_is_there", lambda: False)
+    assert verify_image.open_faults(opener, "13.0") == []
+    monkeypatch.setattr(verify_image, "driver_is_there", lambda: True)
+    monkeypatch.setattr(verify_image, "opened", lambda _, name: ("", f"{name}: cannot open shared object file"))
+    [fault] = verify_image.open_faults(opener, "13.0")
+    assert "opens libcuda.so.1 at run time and cannot" in fault
+
+
+@with_a_compiler
+def test_nccl_has_to_find_its_plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path / "plugin"))
+    nccl = library(tmp_path / "libnccl.so.2", "int nccl;\n")
+    [fault] = verify_image.nccl_faults(nccl)
+    assert fault.startswith("NCCL cannot open libnccl-net-ofi.so: ")
+    library(tmp_path / "plugin/libnccl-net-ofi.so", "int plugin;\n")
+    assert verify_image.nccl_faults(nccl) == []
+    assert verify_image.nccl_faults(tmp_path / "none") == []
 
 
 def test_nccls_tests_are_there_and_find_what_they_link_to(tmp_path: Path):
