@@ -9,6 +9,7 @@ from constructs import Construct
 from stacks.constructs.training_jobs import training_jobs
 from stacks.foundation import Foundation
 from trainway.manifests.device_claims import claims_of_a_node
+from trainway.manifests.job_kinds import launch_kinds
 from trainway.manifests.queue_labels import queue_labels
 from trainway.manifests.training_runtime import runtime_of
 from trainway.spec import handoff
@@ -46,7 +47,11 @@ def write_hand_off(
         image_uri=foundation.registry.image_uri,
         image_parameter=handoff.image_parameter_name(platform.name),
         cluster=handoff.Cluster(
-            name=platform.name, arn=cluster_arn, namespaces=namespaces, job_labels=queue_labels(platform)
+            name=platform.name,
+            arn=cluster_arn,
+            namespaces=namespaces,
+            job_labels=queue_labels(platform),
+            job_kinds=launch_kinds(platform),
         ),
         node_groups=tuple(_nodes(foundation, group) for group in platform.node_groups),
         teams=tuple(team.name for team in platform.teams),

@@ -13,7 +13,7 @@ ENTRIES = [*DOCUMENT["tools"].values(), *DOCUMENT["images"], *DOCUMENT["charts"]
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.get("chart") or entry.get("name") or entry["url"])
 def test_every_entry_is_pinned_and_names_its_source_and_date(entry):
     version = entry.get("version") or entry["tag"]
-    assert re.fullmatch(r"v?\d+\.\d+\.\d+(\.\d+)?(-[0-9a-f]{7}|-eksbuild\.\d+)?", version)
+    assert re.fullmatch(r"v?\d+\.\d+\.\d+(\.\d+)?(-[0-9a-f]{7}|-eksbuild\.\d+)?|v1-[0-9a-f]{7}", version)
     assert entry["source"].startswith("https://")
     assert entry["read"].isoformat()
 

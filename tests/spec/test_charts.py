@@ -98,8 +98,17 @@ def test_kai_is_installed_in_kueues_place_where_it_is_asked_for() -> None:
 
 @pytest.mark.parametrize("orchestrator", ["eks", "hyperpod-eks"])
 def test_the_mpi_operator_is_installed_last_where_it_is_asked_for(orchestrator: str) -> None:
-    assert charts("p5.48xlarge", orchestrator=orchestrator, **MPI)[-2:] == ("kubeflow-trainer", "mpi-operator")
+    names = [name for name in charts("p5.48xlarge", orchestrator=orchestrator, **MPI) if name != "training-operators"]
+    assert names[-2:] == ["kubeflow-trainer", "mpi-operator"]
     assert "mpi-operator" not in charts("p5.48xlarge", orchestrator=orchestrator)
+
+
+def test_kubeflows_training_operator_is_installed_on_hyperpod_and_on_eks_where_it_is_asked_for() -> None:
+    key = "pytorch_operator"
+    assert "training-operators" in charts("p5.48xlarge", orchestrator="hyperpod-eks")
+    assert "training-operators" not in charts("p5.48xlarge", orchestrator="hyperpod-eks", kubernetes={key: False})
+    assert "training-operators" not in charts("p5.48xlarge")
+    assert charts("p5.48xlarge", kubernetes={key: True})[-1] == "training-operators"
 
 
 def test_trainer_is_installed_unless_the_file_says_otherwise() -> None:

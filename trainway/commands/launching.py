@@ -61,9 +61,12 @@ def launch(
     ] = None,
     user: Annotated[str | None, typer.Option(help="Your login name on the cluster.", rich_help_panel=_SLURM)] = None,
     kind: Annotated[
-        Literal["TrainJob", "PyTorchJob", "HyperPodPyTorchJob", "MPIJob"],
-        typer.Option(help="The object that runs it.", rich_help_panel=_KUBERNETES),
-    ] = "TrainJob",
+        Literal["TrainJob", "PyTorchJob", "HyperPodPyTorchJob", "MPIJob"] | None,
+        typer.Option(
+            help="Kind of object that runs the job. Default: TrainJob, and PyTorchJob on HyperPod.",
+            rich_help_panel=_KUBERNETES,
+        ),
+    ] = None,
     priority: Annotated[
         Literal["low", "normal", "high"] | None,
         typer.Option(help="Which of the team's own jobs goes first.", rich_help_panel=_KUBERNETES),

@@ -14,17 +14,27 @@ PART_OF_TRAINWAY = {"app.kubernetes.io/part-of": "trainway"}
 
 
 def namespace_of(platform: Platform, team: Team) -> str:
-    """The namespace of a team's jobs; HyperPod's task governance governs none that is not called as it would.
+    """Return the namespace of a team's jobs.
 
+    HyperPod's task governance governs only namespaces that begin with `hyperpod-ns-`.
     https://github.com/aws/sagemaker-hyperpod-cli/blob/main/src/hyperpod_cli/constants/command_constants.py
     (read 2026-11-21)
     """
-    return f"hyperpod-ns-{team.name}" if platform.task_governance else team.name
+    return f"hyperpod-ns-{team.name}" if platform.task_governance else _where_jobs_resume(platform, team.name)
 
 
 def namespaces(platform: Platform) -> tuple[str, ...]:
     """One namespace a team, or one for everybody where the file names no teams."""
-    return tuple(namespace_of(platform, team) for team in platform.teams) or (DEFAULT_NAMESPACE,)
+    one = _where_jobs_resume(platform, DEFAULT_NAMESPACE)
+    return tuple(namespace_of(platform, team) for team in platform.teams) or (one,)
+
+
+def _where_jobs_resume(platform: Platform, name: str) -> str:
+    """Return the namespace's name as HyperPod's auto-resume requires it: it begins with `hyperpod`.
+
+    https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-eks-run-jobs-hyperpod-cli.html (read 2026-11-22)
+    """
+    return f"hyperpod-{name}" if platform.orchestrator.is_hyperpod else name
 
 
 def team_namespace(name: str) -> list[dict[str, Any]]:

@@ -18,6 +18,7 @@ KUEUE = "kueue"
 KAI = "kai-scheduler"
 TRAINER = "kubeflow-trainer"
 MPI_OPERATOR = "mpi-operator"
+PYTORCH_OPERATOR = "training-operators"
 
 
 def chart_names(platform: Platform, catalogue: Catalogue) -> tuple[str, ...]:
@@ -42,6 +43,7 @@ def chart_names(platform: Platform, catalogue: Catalogue) -> tuple[str, ...]:
         KUEUE: platform.kueue,
         KAI: platform.kai,
         TRAINER: kubernetes.trainer,
+        PYTORCH_OPERATOR: platform.pytorch_operator,
         MPI_OPERATOR: kubernetes.mpi_operator,
     }
     return tuple(name for name, is_chosen in chosen.items() if is_chosen)

@@ -52,13 +52,16 @@ class Checkpoints(_Part):
 class Cluster(_Part):
     """What jobs are submitted to; `namespaces` are the teams' in Kubernetes, empty under Slurm.
 
-    A team's job carries `job_labels`, in which `{team}` stands for the team's name.
+    A team's job carries `job_labels`, in which `{team}` stands for the team's name. `job_kinds` are the kinds of object
+    that an operator in the cluster runs, the default of a launch first. It is empty under Slurm and in the document of
+    a deploy that did not say it yet.
     """
 
     name: str
     arn: str
     namespaces: tuple[str, ...]
     job_labels: Mapping[str, str] = {}
+    job_kinds: tuple[str, ...] = ()
 
 
 class Nodes(_Part):

@@ -76,6 +76,12 @@ class Platform(Section):
         return self.orchestrator is Orchestrator.HYPERPOD_EKS and (bool(self.teams) if asked is None else asked)
 
     @property
+    def pytorch_operator(self) -> bool:
+        """Whether the cluster runs Kubeflow's training operator v1, whose jobs are PyTorchJobs."""
+        asked = self.kubernetes_or_default.pytorch_operator
+        return self.orchestrator is Orchestrator.HYPERPOD_EKS if asked is None else asked
+
+    @property
     def kueue(self) -> bool:
         """Whether Kueue, which the platform installs itself, shares the nodes between the teams."""
         return self._teams_queue_in("kueue")

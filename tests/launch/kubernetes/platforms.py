@@ -13,6 +13,7 @@ from training.config import Job
 from trainway.launch.allocation import allocate
 from trainway.launch.request import Request
 from trainway.manifests.device_claims import claims_of_a_node
+from trainway.manifests.job_kinds import launch_kinds
 from trainway.manifests.namespace import namespaces
 from trainway.manifests.queue_labels import queue_labels
 from trainway.manifests.training_runtime import runtime_of
@@ -24,18 +25,20 @@ ROOT = Path(__file__).parents[3]
 RUN = "small-1121-120000"
 TEAMS = [{"name": "research", "guarantee": {"p5.48xlarge": 2}}, {"name": "product"}]
 HYPERPOD_GROUPS = [{"name": "train", "instance_type": "p5.48xlarge", "count": 4, "max_count": 8}]
+OPERATORS = {"pytorch_operator": True, "mpi_operator": True}
 PLATFORMS: dict[str, dict[str, Any]] = {
-    "kueue": {"teams": TEAMS},
-    "kai": {"teams": TEAMS, "kubernetes": {"queues": "kai"}},
+    "kueue": {"teams": TEAMS, "kubernetes": OPERATORS},
+    "kai": {"teams": TEAMS, "kubernetes": {"queues": "kai", **OPERATORS}},
     "governance": {
         "orchestrator": "hyperpod-eks",
         "teams": TEAMS,
         "node_groups": HYPERPOD_GROUPS,
+        "kubernetes": OPERATORS,
         "hyperpod": {"training_operator": True},
     },
-    "nobody": {"teams": []},
-    "claims": {"teams": [], "kubernetes": {"gpu_devices": "dra"}},
-    "efa claims": {"teams": [], "kubernetes": {"efa_devices": "dra"}},
+    "nobody": {"teams": [], "kubernetes": OPERATORS},
+    "claims": {"teams": [], "kubernetes": {"gpu_devices": "dra", **OPERATORS}},
+    "efa claims": {"teams": [], "kubernetes": {"efa_devices": "dra", **OPERATORS}},
 }
 
 
@@ -61,6 +64,7 @@ def hand_off_of(platform: Platform, **changes: Any) -> handoff.HandOff:
             arn=f"arn:aws:{service}:{platform.region}:111122223333:cluster/{platform.name}",
             namespaces=namespaces(platform),
             job_labels=queue_labels(platform),
+            job_kinds=launch_kinds(platform),
         ),
         "node_groups": tuple(
             handoff.Nodes(

@@ -12,6 +12,7 @@ import yaml
 
 from tests.launch.kubernetes.kubelet import Pod, expanded, resolved
 from tests.launch.kubernetes.platforms import (
+    OPERATORS,
     PLATFORMS,
     ROOT,
     RUN,
@@ -113,7 +114,7 @@ def test_each_node_gives_all_its_gpus_and_all_its_efa_devices(platform: str, kin
 @pytest.mark.parametrize("kind", ["TrainJob", "PyTorchJob"])
 def test_nodes_without_devices_are_nodes_of_their_own(kind: Kind) -> None:
     group = {"name": "cpu", "instance_type": "m7i.8xlarge", "count": 2}
-    request = request_on(hand_off_of(platform_of(node_groups=[group], teams=[])))
+    request = request_on(hand_off_of(platform_of(node_groups=[group], teams=[], kubernetes=OPERATORS)))
     _, job = render_documents(request, CATALOGUE, KubernetesOptions(kind=kind))
     trainer = job["spec"].get("trainer")
     asked = trainer["resourcesPerNode"] if trainer else container_of(pods_of(job)[0])["resources"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal, cast, get_args
 
 from trainway.launch.kubernetes.who_shares import shared_nodes
 from trainway.launch.request import Request
@@ -12,6 +12,15 @@ from trainway.spec.errors import UsageError, usage_error
 Kind = Literal["TrainJob", "PyTorchJob", "HyperPodPyTorchJob", "MPIJob"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 Priority = Literal["low", "normal", "high"]
+# What installs the operator of each kind, by its key in the platform file.
+_INSTALLED_BY: dict[Kind, str] = {
+    "TrainJob": "kubernetes.trainer",
+    "PyTorchJob": "kubernetes.pytorch_operator",
+    "HyperPodPyTorchJob": "hyperpod.training_operator",
+    "MPIJob": "kubernetes.mpi_operator",
+}
+# What AWS documents that task governance queues; the sources are in trainway/manifests/job_kinds.py.
+_GOVERNED: tuple[Kind, ...] = ("PyTorchJob", "HyperPodPyTorchJob")
 # A step, an evaluation, a checkpoint and the compilation of a large model all take less; a hang never ends.
 HANG_SECONDS = 1800
 
@@ -20,16 +29,16 @@ HANG_SECONDS = 1800
 class KubernetesOptions:
     """How one run is submitted.
 
-    `kind`: the object that runs it. `priority`: which of the team's own jobs goes first. `min_nodes`: with how many it
-    goes on when nodes are lost or taken back; None is all of them. `within`: a label of nodes, such as
-    topology.k8s.aws/network-node-layer-3, of which all nodes must have the same value. `code`: an archive that
-    `trainway sync` uploaded, which comes before the image's own code.
+    `kind`: the kind of object that runs it; None is the platform's default. `priority`: which of the team's own jobs
+    goes first. `min_nodes`: continue with at least so many nodes when nodes are lost or taken back; None is all of
+    them. `within`: a label of nodes, such as topology.k8s.aws/network-node-layer-3, of which all nodes must have the
+    same value. `code`: an archive that `trainway sync` uploaded, which comes before the image's own code.
 
     The rules by which HyperPod's operator starts a HyperPodPyTorchJob again: no step with a finite loss for
     `hang_seconds`; five steps in a row that took longer than `slow_step_seconds`, or whose loss was above `loss_above`.
     """
 
-    kind: Kind = "TrainJob"
+    kind: Kind | None = None
     priority: Priority | None = None
     min_nodes: int | None = None
     within: str | None = None
@@ -37,6 +46,28 @@ class KubernetesOptions:
     hang_seconds: int = HANG_SECONDS
     slow_step_seconds: int | None = None
     loss_above: int | None = None
+
+
+def kind_of(request: Request, options: KubernetesOptions) -> Kind:
+    """Return the kind that the launch names, or else the platform's default.
+
+    Raises UsageError for a kind whose operator the platform does not have, and where task governance shares the nodes
+    and the platform has no kind that it is documented to queue.
+    """
+    # The hand-off of an earlier deploy does not say which operators there are.
+    installed = cast(tuple[Kind, ...], request.hand_off.cluster.job_kinds)
+    kind = options.kind or (installed[0] if installed else "TrainJob")
+    elsewhere = kind == "HyperPodPyTorchJob" and request.hand_off.orchestrator != "hyperpod-eks"
+    if installed and kind not in installed and not elsewhere:
+        why = f"{request.hand_off.platform} has no operator that runs a {kind}"
+        fix = f"set {_INSTALLED_BY[kind]} to true in the platform file and deploy, or use --kind {installed[0]}"
+        raise _cannot(request, why, fix)
+    governed = shared_nodes(request.hand_off) == "task governance"
+    if installed and options.kind is None and governed and kind not in _GOVERNED:
+        why = f"AWS documents that task governance queues {' and '.join(_GOVERNED)}, and the platform has neither"
+        fix = f"set {_INSTALLED_BY['PyTorchJob']} to true in the platform file and deploy, or name --kind {kind}"
+        raise _cannot(request, why, fix)
+    return kind
 
 
 def check_options(request: Request, options: KubernetesOptions) -> None:

@@ -1,4 +1,4 @@
-"""A run as PyTorchJob v1, for clusters that have Kubeflow's training operator; the platform installs Trainer instead.
+"""A run as PyTorchJob v1, for Kubeflow's training operator, which `kubernetes.pytorch_operator` installs.
 
 https://github.com/kubeflow/training-operator/blob/v1.9.0/pkg/apis/kubeflow.org/v1/pytorch_types.go (read 2026-11-21)
 """
@@ -18,7 +18,8 @@ from trainway.spec.catalogue import Catalogue
 
 # The operator looks for the container by this name.
 _CONTAINER = "pytorch"
-# HyperPod replaces a bad node under a job that says so, of this kind alone.
+# HyperPod replaces a bad node under a job that says so, of this kind alone, in a namespace that begins with `hyperpod`.
+# https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-eks-run-jobs-hyperpod-cli.html (read 2026-11-22)
 # https://github.com/awslabs/ai-on-sagemaker-hyperpod/blob/main/website/docs/06-validation-and-testing/resiliency/eks-resiliency.md
 # (read 2026-11-21)
 _AUTO_RESUME = {
@@ -64,7 +65,7 @@ def render_pytorch_job(
             "labels": job_labels(request, options.priority),
             "annotations": {
                 **close_together_for_kai(request, options, catalogue),
-                **(_AUTO_RESUME if request.hand_off.orchestrator == "hyperpod-eks" else {}),
+                **(_AUTO_RESUME if namespace.startswith("hyperpod") else {}),
             },
         },
         "spec": {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from typing import Any
 
@@ -11,7 +12,7 @@ from trainway.launch.allocation import check_team
 from trainway.launch.kubernetes.hyperpod_pytorch_job import render_hyperpod_pytorch_job
 from trainway.launch.kubernetes.job_file import job_file
 from trainway.launch.kubernetes.mpi_job import render_mpi_job
-from trainway.launch.kubernetes.options import KubernetesOptions, check_options
+from trainway.launch.kubernetes.options import KubernetesOptions, check_options, kind_of
 from trainway.launch.kubernetes.pytorch_job import render_pytorch_job
 from trainway.launch.kubernetes.train_job import render_train_job
 from trainway.launch.kubernetes.who_shares import namespace_of_run
@@ -33,8 +34,10 @@ def render_documents(request: Request, catalogue: Catalogue, options: Kubernetes
     """
     check_team(request.job, request.hand_off)
     namespace = namespace_of_run(request)
+    kind = kind_of(request, options)
+    options = dataclasses.replace(options, kind=kind)
     check_options(request, options)
-    return [job_file(request, namespace), _KINDS[options.kind](request, options, catalogue, namespace)]
+    return [job_file(request, namespace), _KINDS[kind](request, options, catalogue, namespace)]
 
 
 def as_yaml(documents: list[dict[str, Any]]) -> str:

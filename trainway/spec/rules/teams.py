@@ -24,6 +24,7 @@ NOT_A_TEAM = {
     "kai-resource-reservation",
     "kai-scale-adjust",
     "kai-scheduler",
+    "kubeflow",
     "kubeflow-system",
     "kueue-system",
     "mpi-operator",

@@ -47,6 +47,12 @@ class Kubernetes(Section):
         "orchestrator eks: on accelerated nodes with disks of their own, which take what that writes.",
     )
     mpi_operator: bool = Field(False, description="Jobs that mpirun starts, MPIJob v2beta1.")
+    pytorch_operator: bool | None = Field(
+        None,
+        description="Kubeflow's training operator v1, which runs PyTorchJob. HyperPod documents auto-resume and task "
+        "governance for that kind. Default: true with hyperpod-eks, false with eks. `hyperpod.training_operator` is "
+        "another operator, of HyperPod's own.",
+    )
 
     @property
     def efa_devices_or_default(self) -> Literal["plugin", "dra"]:
