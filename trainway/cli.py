@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -27,9 +28,21 @@ app.add_typer(emulator_app, name="emulator")
 
 
 @app.command()
-def check(file: Annotated[Path, typer.Argument(help="A platform file.")] = DEFAULT_PLATFORM) -> None:
-    """Say everything that is wrong with a platform file, or that nothing is."""
-    platform = _platform(file)
+def check(
+    file: Annotated[Path, typer.Argument(help="A platform file.")] = DEFAULT_PLATFORM,
+    on: Annotated[
+        datetime | None,
+        typer.Option(
+            formats=["%Y-%m-%d"],
+            help="Day for which the file must be valid, for example 2027-04-01: its Kubernetes version must have "
+            "standard support then. Default: today, in UTC.",
+        ),
+    ] = None,
+) -> None:
+    """Validate a platform file and print every problem."""
+    from trainway.spec.loader import load_platform
+
+    platform = load_platform(file, today=(on or datetime.now(UTC)).date())
     nodes = ", ".join(f"{group.largest} × {' or '.join(group.instance_types)}" for group in platform.node_groups)
     print(f"{file}: {platform.name} in {platform.region} on {platform.orchestrator.value}, up to {nodes}: no problems.")
 

@@ -64,6 +64,10 @@ class ControlPlane(Construct):
             "Cluster",
             name=name,
             version=kubernetes.version,
+            # EKS's default is extended support, at an additional cost per hour. With this policy it upgrades the
+            # control plane when standard support ends.
+            # https://docs.aws.amazon.com/eks/latest/userguide/kubernetes-versions.html (read 2026-11-22)
+            upgrade_policy=eks.CfnCluster.UpgradePolicyProperty(support_type="STANDARD"),
             role_arn=role.role_arn,
             resources_vpc_config=eks.CfnCluster.ResourcesVpcConfigProperty(
                 subnet_ids=subnet_ids, endpoint_private_access=True, endpoint_public_access=not closed

@@ -6,6 +6,7 @@ import copy
 import difflib
 import functools
 from collections.abc import Mapping
+from datetime import date
 from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
@@ -16,6 +17,7 @@ from pydantic_core import ErrorDetails
 
 from trainway.spec.catalogue import Catalogue, load_catalogue
 from trainway.spec.document import Document, read_document
+from trainway.spec.expiry import expired
 from trainway.spec.platform import Platform
 from trainway.spec.problems import KeyPath, Problem, SpecError
 from trainway.spec.rules import RULES
@@ -24,8 +26,10 @@ from trainway.spec.versions import REQUIREMENTS, VERSION_RULES, VERSIONS_FILE, V
 Model = TypeVar("Model", bound=BaseModel)
 
 
-def load_platform(file: Path, catalogue: Catalogue | None = None) -> Platform:
-    """The platform a file describes, checked against the catalogue.
+def load_platform(file: Path, catalogue: Catalogue | None = None, *, today: date | None = None) -> Platform:
+    """Return the platform that a file describes, checked against the catalogue.
+
+    With `today`, a day in UTC, the file must also be valid on that day: its Kubernetes version has standard support.
 
     Raises SpecError with every problem of the file: those of single keys, and those between keys as far as they can
     be told while a key is wrong. Where container/versions.yaml is wrong, it is about that file.
@@ -37,6 +41,8 @@ def load_platform(file: Path, catalogue: Catalogue | None = None) -> Platform:
         catalogue = catalogue or load_catalogue()
         for rule in RULES:
             problems += [document.problem(*breach) for breach in rule(platform, catalogue)]
+        if today:
+            problems += [document.problem(*breach) for breach in expired(platform, today)]
     if platform is None or problems:
         raise SpecError(problems)
     return platform

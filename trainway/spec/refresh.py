@@ -1,7 +1,7 @@
-"""What AWS says of its instance types today, compared with the catalogue: `python -m trainway.spec.refresh`.
+"""Compare the catalogue and the Kubernetes versions with what AWS answers today: `python -m trainway.spec.refresh`.
 
-One line for each difference on standard output. The exit status is 1 when there are any, 0 when there are none, and 2
-when EC2 could not be asked. Without Service Quotas, what can be compared is.
+Prints one line per difference. The exit status is 1 if there are differences, 0 if there are none, and 2 if EC2 did not
+answer. If Service Quotas or EKS does not answer, the rest is compared.
 """
 
 from __future__ import annotations
@@ -10,10 +10,12 @@ import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import UTC
 from typing import Any
 
 from trainway.spec.catalogue import CapacityKind, Catalogue, Instance, load_catalogue
 from trainway.spec.errors import UsageError, usage_error
+from trainway.spec.kubernetes_versions import KubernetesVersions, kubernetes_versions, numbers
 
 Fact = str | int | float | None
 Answer = Mapping[str, Any]  # one member of DescribeInstanceTypes' InstanceTypes
@@ -159,6 +161,44 @@ def list_hyperpod_quotas() -> dict[str, str]:
     return {quota["QuotaName"]: quota["QuotaCode"] for quota in quotas}
 
 
+def version_differences(versions: KubernetesVersions, answers: Iterable[Answer]) -> list[Difference]:
+    """Return every difference between the table of Kubernetes versions and members of DescribeClusterVersions' answer.
+
+    A version of the table that EKS does not answer has reached the end of extended support.
+    """
+    ends = {
+        answer["clusterVersion"]: (answer["endOfStandardSupportDate"], answer["endOfExtendedSupportDate"])
+        for answer in answers
+    }
+    found = []
+    for version in sorted({*versions.eks.versions, *ends}, key=numbers):
+        ours, aws = versions.eks.versions.get(version), ends.get(version)
+        for at, fact in enumerate(("standard_until", "extended_until")):
+            here = getattr(ours, fact).isoformat() if ours else None
+            there = aws[at].astimezone(UTC).date().isoformat() if aws else None
+            if here != there:
+                found.append(Difference(f"Kubernetes {version}", fact, here, there))
+    return found
+
+
+def describe_cluster_versions() -> list[Answer]:
+    """Return what EKS says of each Kubernetes version that a cluster can have.
+
+    Raises UsageError when EKS does not answer.
+    """
+    import boto3
+    from botocore.config import Config
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    try:
+        client = boto3.client("eks", config=Config(connect_timeout=10, retries={"total_max_attempts": 3}))
+        pages = client.get_paginator("describe_cluster_versions").paginate()
+        return [version for page in pages for version in page["clusterVersions"]]
+    except (BotoCoreError, ClientError) as error:
+        fix = "use credentials that may call eks:DescribeClusterVersions"
+        raise usage_error("Kubernetes versions were not compared", why=str(error), fix=fix) from None
+
+
 def main() -> int:
     """Print the differences; the exit status says whether there are any."""
     catalogue = load_catalogue()
@@ -170,6 +210,10 @@ def main() -> int:
     found = differences(catalogue, answers)
     try:
         found += quota_differences(catalogue, list_hyperpod_quotas())
+    except UsageError as error:
+        print(error, file=sys.stderr)
+    try:
+        found += version_differences(kubernetes_versions(), describe_cluster_versions())
     except UsageError as error:
         print(error, file=sys.stderr)
     for difference in found:

@@ -33,6 +33,7 @@ from trainway.spec.rules.kai import (
     kai_has_something_to_share,
     kai_tells_guaranteed_nodes_apart,
 )
+from trainway.spec.rules.kubernetes_version import the_kubernetes_version_exists
 from trainway.spec.rules.lustre import (
     an_existing_file_system_is_left_alone,
     fsx_has_such_file_systems_there,
@@ -167,6 +168,7 @@ RULES: tuple[Rule, ...] = (
     kai_tells_guaranteed_nodes_apart,
     hyperpod_has_device_plugins,
     there_are_devices_to_give_out,
+    the_kubernetes_version_exists,
     claims_are_served_by_the_kubernetes_version,
     queues_count_what_is_claimed,
     kai_counts_no_fractions,

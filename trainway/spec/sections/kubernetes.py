@@ -7,6 +7,9 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from trainway.spec.fields import Matches, Principal, Section
+from trainway.spec.kubernetes_versions import kubernetes_versions
+
+DEFAULT_VERSION = kubernetes_versions().default
 
 
 class SystemNodes(Section):
@@ -20,8 +23,13 @@ class Kubernetes(Section):
     """The EKS cluster, for the orchestrators eks and hyperpod-eks."""
 
     version: Annotated[
-        str, Matches(r"1\.\d\d", "it is not a Kubernetes minor version", 'write it in quotes, as in "1.34"')
-    ] = Field("1.34", description="The Kubernetes minor version, in quotes.")
+        str,
+        Matches(r"1\.\d\d", "it is not a Kubernetes minor version", f'write it in quotes, as in "{DEFAULT_VERSION}"'),
+    ] = Field(
+        DEFAULT_VERSION,
+        description="The Kubernetes minor version, in quotes. Default: the newest that EKS, HyperPod, and the charts "
+        "support.",
+    )
     system_nodes: SystemNodes = Field(default_factory=SystemNodes)
     admins: tuple[Principal, ...] = Field((), description="IAM roles and users that administer the cluster.")
     viewers: tuple[Principal, ...] = Field((), description="IAM roles and users that see all and change nothing.")

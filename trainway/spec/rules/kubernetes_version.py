@@ -1,0 +1,32 @@
+"""The Kubernetes version is one that EKS has and that the orchestrator supports."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from trainway.spec.catalogue import Catalogue
+from trainway.spec.kubernetes_versions import kubernetes_versions
+from trainway.spec.platform import Platform
+from trainway.spec.problems import KeyPath
+from trainway.spec.rules.rule import Breach
+
+KEY: KeyPath = ("kubernetes", "version")
+
+
+def the_kubernetes_version_exists(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
+    """EKS has the version, and HyperPod supports it if the orchestrator is HyperPod's."""
+    facts, version, orchestrator = kubernetes_versions(), platform.kubernetes_or_default.version, platform.orchestrator
+    if not orchestrator.is_kubernetes:
+        return
+    known = facts.of(hyperpod=orchestrator.is_hyperpod)
+    if version in known:
+        return
+    by = "EKS"
+    read = facts.eks.sources[0].read
+    if orchestrator.is_hyperpod:
+        by, read = "HyperPod on EKS", facts.hyperpod.sources[0].read
+    yield (
+        KEY,
+        f"{by} does not support Kubernetes {version} (read {read})",
+        f"write one of {', '.join(known)}, in quotes",
+    )
