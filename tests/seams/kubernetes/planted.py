@@ -1,0 +1,88 @@
+"""Errors planted in rendered Kubernetes objects, which their readers must find."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from tests.seams.kubernetes import reader
+from tests.seams.kubernetes.definitions import need_definitions
+from tests.seams.kubernetes.pod_security import baseline_violations
+from tests.seams.kubernetes.rendered import Document, delivered, launches, pods_of_train_job, workspaces
+from tests.seams.seam import Planted
+from tests.seams.shapes import kubernetes_platforms
+
+Edit = Callable[[Document], None]
+Judge = Callable[[Document, str], Sequence[str]]
+
+
+def planted_in(platform: str, kind: str, errors: dict[str, Edit], judge: Judge = reader.read) -> tuple[Planted, ...]:
+    """Return an error for each edit, planted in the platform's first object of the kind that the edit applies to."""
+    return tuple(_planted(platform, kind, error, edit, judge) for error, edit in errors.items())
+
+
+def pod_planted(platform: str, errors: dict[str, Edit]) -> tuple[Planted, ...]:
+    """Return errors planted in the pod of a TrainJob, which the Pod Security Standard forbids."""
+    return planted_in(platform, "Pod", errors, lambda pod, _: baseline_violations(pod))
+
+
+def put(path: str, value: Any) -> Edit:
+    """Return an edit that sets the value at a path of keys and positions, such as `spec.taints.0.effect`."""
+
+    def edit(document: Document) -> None:
+        *way, last = path.split(".")
+        node = _walk(document, way)
+        node[int(last) if isinstance(node, list) else last] = value
+
+    return edit
+
+
+def drop(path: str) -> Edit:
+    """Return an edit that removes what is at a path."""
+
+    def edit(document: Document) -> None:
+        *way, last = path.split(".")
+        node = _walk(document, way)
+        del node[int(last) if isinstance(node, list) else last]
+
+    return edit
+
+
+def twice(path: str) -> Edit:
+    """Return an edit that repeats the first item of the list at a path."""
+
+    def edit(document: Document) -> None:
+        items = _walk(document, path.split("."))
+        items.append(copy.deepcopy(items[0]))
+
+    return edit
+
+
+def _walk(node: Any, way: list[str]) -> Any:
+    for key in way:
+        node = node[int(key)] if isinstance(node, list) else node.setdefault(key, {})
+    return node
+
+
+def _planted(platform: str, kind: str, error: str, edit: Edit, judge: Judge) -> Planted:
+    def reading(*, broken: bool) -> Callable[[Path], Sequence[str]]:
+        def read(_: Path) -> Sequence[str]:
+            need_definitions()
+            document = copy.deepcopy(_first(platform, kind))
+            if broken:
+                edit(document)
+            return judge(document, kubernetes_platforms()[platform].kubernetes_or_default.version)
+
+        return read
+
+    return Planted(f"{error} ({kind})", sound=reading(broken=False), broken=reading(broken=True))
+
+
+def _first(platform: str, kind: str) -> Document:
+    found = kubernetes_platforms()[platform]
+    submitted = [each.documents for each in (*launches(platform), *workspaces(platform)) if each.documents]
+    pods = [pod for documents in submitted for pod in pods_of_train_job(found, documents)]
+    every = [*delivered(platform), *(each for documents in submitted for each in documents), *pods]
+    return max((each for each in every if each["kind"] == kind), key=lambda each: len(str(each)))

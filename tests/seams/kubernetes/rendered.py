@@ -1,0 +1,185 @@
+"""Every Kubernetes object of a platform: what the delivery applies, what `trainway manifests` writes, and what
+`trainway launch --dry-run`, `trainway verify`, and a workspace submit."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.launch.kubernetes.platforms import hand_off_of
+from tests.launch.kubernetes.trainer import pod_template_of
+from tests.manifests.platforms import CATALOGUE
+from tests.seams.shapes import kubernetes_platforms
+from tests.synthesis import ROOT
+from training.config import Job
+from trainway.launch.allocation import allocate
+from trainway.launch.kubernetes import KINDS, KubernetesOptions, as_yaml, render_documents
+from trainway.launch.request import Request, run_name
+from trainway.launch.workspace import define, render_workspace
+from trainway.manifests import cluster_manifests
+from trainway.manifests.export import export_manifests
+from trainway.spec.errors import UsageError
+from trainway.spec.handoff import HandOff
+from trainway.spec.loader import load
+from trainway.spec.platform import Platform
+from trainway.verify.probe_request import probe_point, probe_request
+
+REGISTRY = "111122223333.dkr.ecr.us-west-2.amazonaws.com"
+IMAGE = f"{REGISTRY}/atlas/training@sha256:{64 * '0'}"
+# What a deploy tells the delivery's stage.
+FACTS = {
+    "TRAINWAY_FSX_ID": "fs-0123456789abcdef0",
+    "TRAINWAY_FSX_DNS_NAME": "fs-0123456789abcdef0.fsx.us-west-2.amazonaws.com",
+    "TRAINWAY_FSX_MOUNT_NAME": "abcdefgh",
+    "TRAINWAY_FSX_SUBNET_ID": "subnet-0123456789abcdef0",
+    "TRAINWAY_FSX_GROUP_ID": "sg-0123456789abcdef0",
+    "TRAINWAY_IMAGE": f"{REGISTRY}/atlas/training:0123456789abcdef",
+}
+WITHIN = "topology.k8s.aws/network-node-layer-3"
+OPTIONS: tuple[dict[str, Any], ...] = (
+    {},
+    {"priority": "high"},
+    {"within": WITHIN},
+    {"min_nodes": 1},
+    {"code": "s3://atlas-data/runs/code/0.tar.gz"},
+    {"slow_step_seconds": 30, "loss_above": 12, "hang_seconds": 600},
+    {"priority": "low", "within": WITHIN, "min_nodes": 1, "code": "s3://atlas-data/runs/code/0.tar.gz"},
+)
+JOBS = tuple(sorted((ROOT / "examples" / "jobs").glob("*.yaml")))
+Document = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Launch:
+    """What one launch submits, or why it is refused. `what` names the job, its kind, and its options."""
+
+    platform: str
+    what: str
+    kind: str
+    documents: tuple[Document, ...] = ()
+    refused: str = ""
+
+
+@cache
+def delivered(name: str) -> tuple[Document, ...]:
+    """Return the objects as delivery/cluster.sh and delivery/autoscaling.sh apply them."""
+    made = cluster_manifests(kubernetes_platforms()[name], CATALOGUE)
+    found: list[Document] = []
+    for stage in ("objects", "autoscaling"):
+        with tempfile.TemporaryDirectory() as directory:
+            source, rendered = Path(directory, "source", "objects"), Path(directory, "rendered")
+            source.mkdir(parents=True)
+            for file_name, manifest in made.items():
+                if file_name.startswith(f"{stage}/"):
+                    source.joinpath(f"{file_name.partition('/')[2]}.json").write_text(json.dumps(manifest))
+            command = [
+                sys.executable,
+                str(ROOT / "delivery" / "render_manifests.py"),
+                str(source.parent),
+                str(rendered),
+            ]
+            subprocess.run(command, env={**os.environ, **FACTS}, check=True, stdout=subprocess.DEVNULL)
+            found += [json.loads(file.read_text()) for file in sorted(rendered.rglob("*.json"))]
+    return tuple(found)
+
+
+def exported(name: str) -> list[Document]:
+    """Return the objects that `trainway manifests` writes for a deployed platform."""
+    platform = kubernetes_platforms()[name]
+    with tempfile.TemporaryDirectory() as directory:
+        files, _ = export_manifests(platform, CATALOGUE, Path(directory), hand_off_of(platform))
+        applied = [file for file in files if _is_applied(str(file.relative_to(directory)))]
+        return [yaml.safe_load(file.read_text(encoding="utf-8")) for file in applied]
+
+
+@cache
+def launches(name: str) -> tuple[Launch, ...]:
+    """Return the launches of every example job and of `trainway verify` on a platform, with each kind.
+
+    Each group of the platform runs the small jobs, and the first that is large enough every other one. The first job of
+    several nodes is launched with every option.
+    """
+    platform = kubernetes_platforms()[name]
+    requests = list(_requests(hand_off_of(platform)))
+    wide = next((each for each in requests if each.allocation.nodes > 1), requests[0])
+    return tuple(
+        _launch(name, request, f"{request.job.name} on {request.allocation.group.name}", kind, options)
+        for request in requests
+        for kind in KINDS
+        for options in (OPTIONS if request is wide else OPTIONS[:1])
+    )
+
+
+@cache
+def workspaces(name: str) -> tuple[Launch, ...]:
+    """Return the workspaces of a platform: one accelerator and all of a node, on each group."""
+    platform = kubernetes_platforms()[name]
+    hand_off = hand_off_of(platform)
+    team = hand_off.teams[0] if hand_off.teams else None
+    made = []
+    for group in hand_off.node_groups:
+        for accelerators in (1, 8):
+            what = f"workspace with {accelerators} of {group.name}"
+            options: dict[str, Any] = {"group": group.name, "accelerators": accelerators, "owner": "ada", "team": team}
+            try:
+                documents = render_workspace(define(hand_off, IMAGE, CATALOGUE, **options), CATALOGUE, "token")
+                made.append(Launch(name, what, "workspace", _as_submitted(documents)))
+            except UsageError as error:
+                made.append(Launch(name, what, "workspace", refused=str(error)))
+    return tuple(made)
+
+
+def pods_of_train_job(platform: Platform, documents: tuple[Document, ...]) -> list[Document]:
+    """Return the pod that Trainer makes of each TrainJob and its runtime."""
+    jobs = [each for each in documents if each["kind"] == "TrainJob"]
+    return [{"apiVersion": "v1", "kind": "Pod", **_named(pod_template_of(job, platform))} for job in jobs]
+
+
+def _launch(platform: str, request: Request, what: str, kind: Any, options: dict[str, Any]) -> Launch:
+    words = " ".join([what, *(f"{key}={value}" for key, value in options.items())])
+    try:
+        documents = render_documents(request, CATALOGUE, KubernetesOptions(kind=kind, **options))
+    except UsageError as error:
+        return Launch(platform, words, kind, refused=str(error))
+    return Launch(platform, words, kind, _as_submitted(documents))
+
+
+def _requests(hand_off: HandOff) -> Iterator[Request]:
+    # Where there are teams, a job names one.
+    team = {"team": hand_off.teams[0]} if hand_off.teams else {"team": None}
+    probe = probe_point(2, CATALOGUE, **team)
+    tiny, *others = sorted((load(file, Job) for file in JOBS), key=lambda job: job.nodes)
+    for job in (tiny, *others, probe.job):
+        job = job.model_copy(update=team)
+        groups = [each.name for each in hand_off.node_groups] if job in (tiny, probe.job) else [None]
+        for group in groups:
+            try:
+                allocation = allocate(job, hand_off, CATALOGUE, group)
+            except UsageError:
+                continue
+            text = yaml.safe_dump(job.model_dump(mode="json", by_alias=True, exclude_unset=True))
+            request = Request(job, text, run_name(job), hand_off, IMAGE, allocation)
+            yield probe_request(request) if job.name == probe.job.name else request
+
+
+def _as_submitted(documents: list[Document]) -> tuple[Document, ...]:
+    """Return the documents as kubectl reads them."""
+    return tuple(yaml.load_all(as_yaml(documents), getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
+
+
+def _is_applied(name: str) -> bool:
+    return name.startswith(("objects/", "autoscaling/"))
+
+
+def _named(template: Document) -> Document:
+    return {**template, "metadata": {**template.get("metadata", {}), "name": "node"}}

@@ -1,0 +1,412 @@
+"""Every Kubernetes object that Trainway renders is accepted by the definition of its kind, read whole and strictly."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pytest
+
+from tests.manifests.platforms import CATALOGUE
+from tests.manifests.test_personas import may
+from tests.seams.kubernetes import cel_rules, reader
+from tests.seams.kubernetes.definitions import data, definitions, need_definitions
+from tests.seams.kubernetes.planted import drop, planted_in, pod_planted, put, twice
+from tests.seams.kubernetes.pod_security import baseline_violations
+from tests.seams.kubernetes.rendered import (
+    Document,
+    Launch,
+    delivered,
+    exported,
+    launches,
+    pods_of_train_job,
+    workspaces,
+)
+from tests.seams.kubernetes.rules import cannot_be_evaluated, rules
+from tests.seams.seam import Seam
+from tests.seams.shapes import kubernetes_platforms
+from trainway.launch.kubernetes import KINDS
+from trainway.manifests.namespace import namespace_of
+from trainway.spec.charts import chart_names
+from trainway.spec.groups import members_group
+from trainway.spec.platform import Platform
+
+# What kubectl calls the kinds that a launch submits.
+PLURALS = {
+    "ConfigMap": "/configmaps",
+    "HyperPodPyTorchJob": "sagemaker.amazonaws.com/hyperpodpytorchjobs",
+    "Job": "batch/jobs",
+    "MPIJob": "kubeflow.org/mpijobs",
+    "PyTorchJob": "kubeflow.org/pytorchjobs",
+    "Secret": "/secrets",
+    "TrainJob": "trainer.kubeflow.org/trainjobs",
+}
+NOT_JOBS = {each.kind for each in definitions().values()} - set(PLURALS)
+PLATFORMS = tuple(sorted(kubernetes_platforms()))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _definitions() -> None:
+    need_definitions()
+
+
+def submitted(name: str) -> list[Document]:
+    """Return what every launch and workspace of a platform submits, and the pods that are made of its TrainJobs."""
+    platform = kubernetes_platforms()[name]
+    made = [each.documents for each in every_launch(name) if each.documents]
+    return [each for documents in made for each in (*documents, *pods_of_train_job(platform, documents))]
+
+
+def every_launch(name: str) -> tuple[Launch, ...]:
+    return (*launches(name), *workspaces(name))
+
+
+def every_object(name: str) -> list[Document]:
+    return [*delivered(name), *exported(name), *submitted(name)]
+
+
+def refusals(documents: Sequence[Document], platform: str) -> list[str]:
+    version = kubernetes_platforms()[platform].kubernetes_or_default.version
+    return [refusal for each in documents for refusal in reader.read(each, version)]
+
+
+def test_every_object_of_every_platform_is_accepted() -> None:
+    """Examples and shapes, what is delivered and what is launched, in one count."""
+    reader.READ.clear()
+    cel_rules.EVALUATED.clear()
+    every = {name: every_object(name) for name in PLATFORMS}
+    documents = sum(map(len, every.values()))
+    refused = {name: found for name in PLATFORMS if (found := refusals(every[name], name))}
+    kinds = "\n".join(f"  {count:5} {kind}" for kind, count in sorted(reader.READ.items()))
+    evaluated, all_rules = cel_rules.EVALUATED, rules()
+    print(
+        f"{len(PLATFORMS)} platforms: {documents} documents, {reader.READ.total()} objects with embedded ones, "
+        f"of {len(reader.READ)} kinds; {len(all_rules & set(evaluated))} of {len(all_rules)} CEL rules of the "
+        f"definitions, evaluated {evaluated.total()} times; {sum(map(len, refused.values()))} refusals\n{kinds}"
+    )
+    assert refused == {}
+    # Nothing is defined here in vain.
+    package = data()["package"]
+    documented = {f"{each['api_version']} {each['kind']}" for each in data()["documented"]}
+    defined = {f"{each.api_version} {each.kind}" for each in definitions().values() if each.kind in {*KINDS, *NOT_JOBS}}
+    assert {*defined, *documented, f"{package['api_version']} {package['kind']}"} <= set(reader.READ)
+
+
+def test_every_kind_is_launched_and_each_option_is_taken_somewhere() -> None:
+    launched: Counter[str] = Counter()
+    for name in PLATFORMS:
+        for each in every_launch(name):
+            if each.documents:
+                options = [word.partition("=")[0] for word in each.what.split() if "=" in word]
+                launched.update([each.kind, *options])
+    assert {*KINDS, "workspace", "priority", "within", "min_nodes", "code", "hang_seconds"} <= set(launched)
+
+
+def test_every_rule_of_the_definitions_can_be_evaluated() -> None:
+    assert len(rules()) > 20
+    assert [problem for rule in sorted(rules()) for problem in cannot_be_evaluated(rule)] == []
+
+
+@pytest.mark.parametrize("name", PLATFORMS)
+def test_every_pod_satisfies_what_its_namespace_enforces(name: str) -> None:
+    enforced = {
+        each["metadata"]["labels"].get("pod-security.kubernetes.io/enforce")
+        for each in delivered(name)
+        if each["kind"] == "Namespace"
+    }
+    assert enforced == {"baseline"}
+    pods = list(pod_templates(submitted(name)))
+    assert pods
+    assert [found for pod in pods for found in baseline_violations(pod)] == []
+
+
+@pytest.mark.parametrize("name", [name for name in PLATFORMS if kubernetes_platforms()[name].teams])
+def test_a_member_of_the_team_may_create_and_delete_what_a_launch_submits(name: str) -> None:
+    platform = kubernetes_platforms()[name]
+    team = platform.teams[0]
+    kinds = {each["kind"] for launch in every_launch(name) for each in launch.documents} - not_installed(platform)
+    assert {"ConfigMap", "Job", "Secret"} < kinds
+    for kind in kinds:
+        for verb in ("create", "patch", "get", "delete"):
+            namespace = namespace_of(platform, team)
+            assert may(platform, members_group(team.name), verb, PLURALS[kind], namespace), (kind, verb)
+
+
+def not_installed(platform: Platform) -> set[str]:
+    """Return the kinds whose operator the platform does not install."""
+    installed = set(chart_names(platform, CATALOGUE))
+    operators = {"TrainJob": "kubeflow-trainer", "MPIJob": "mpi-operator", "PyTorchJob": "training-operator"}
+    missing = {kind for kind, chart in operators.items() if chart not in installed}
+    operated = platform.orchestrator.is_hyperpod and platform.hyperpod_or_default.training_operator
+    return missing if operated else missing | {"HyperPodPyTorchJob"}
+
+
+def pod_templates(node: Any) -> Iterator[Document]:
+    """Yield every pod and pod template in a document."""
+    if isinstance(node, dict):
+        if isinstance(node.get("spec"), dict) and "containers" in node["spec"]:
+            yield node
+        for value in node.values():
+            yield from pod_templates(value)
+    elif isinstance(node, list):
+        for value in node:
+            yield from pod_templates(value)
+
+
+def _borrows_alone(queue: Document) -> None:
+    """Of a queue in no cohort, a limit to what it borrows is refused by a CEL rule."""
+    del queue["spec"]["cohortName"]
+    for flavor in queue["spec"]["resourceGroups"][0]["flavors"]:
+        for resource in flavor["resources"]:
+            resource["borrowingLimit"] = "1"
+
+
+def _hostname_first(topology: Document) -> None:
+    topology["spec"]["levels"].insert(0, topology["spec"]["levels"].pop())
+
+
+NO_API_SERVER = "No registry that the tests reach has an API server of a supported version."
+_POD = "spec.template.spec"
+_JOBSET_POD = "spec.template.spec.replicatedJobs.0.template.spec.template.spec"
+
+SEAMS = (
+    Seam(
+        "Kubernetes' own objects",
+        "trainway/manifests",
+        "schemas of the platform's Kubernetes version (kubernetes-validate), unknown fields refused, with list types, "
+        "enumerations, quantities, names, and the references within a pod",
+        (
+            *planted_in(
+                "several-teams",
+                "Namespace",
+                {
+                    "a label's value has a space": put("metadata.labels.team", "research and development"),
+                    "the name has a capital letter": put("metadata.name", "Research"),
+                },
+            ),
+            *planted_in(
+                "several-teams",
+                "ResourceQuota",
+                {
+                    "a quantity has no such unit": put("spec.hard.count/configmaps", "4Gib"),
+                    "a field is in the wrong place": put("hard", {"pods": "1"}),
+                },
+            ),
+            *planted_in("several-teams", "Role", {"a rule has no verbs": drop("rules.0.verbs")}),
+            *planted_in("several-teams", "RoleBinding", {"the subject is a Team": put("subjects.0.kind", "Team")}),
+            *planted_in(
+                "several-teams",
+                "PersistentVolume",
+                {
+                    "the access mode is misspelled": put("spec.accessModes.0", "ReadWriteAll"),
+                    "the driver is missing": drop("spec.csi.driver"),
+                },
+            ),
+            *planted_in("kai", "PriorityClass", {"the value is a string": put("value", "100")}),
+            *planted_in(
+                "dra", "ResourceClaimTemplate", {"`exactly` is misspelled": put("spec.spec.devices.exact", {})}
+            ),
+            *planted_in("dynamic-volumes", "StorageClass", {"the provisioner is missing": drop("provisioner")}),
+            *planted_in("several-teams", "ConfigMap", {"a value is no string": put("data.nodes", 4)}),
+        ),
+        NO_API_SERVER,
+    ),
+    Seam(
+        "training runtimes",
+        "trainway/manifests/training_runtime.py",
+        "definitions of Trainer 2.3.0 and JobSet 0.12.0: schemas, list types, and CEL rules; the job in it by the "
+        "schema of Kubernetes",
+        planted_in(
+            "several-teams",
+            "ClusterTrainingRuntime",
+            {
+                "`torch` has the removed numProcPerNode": put("spec.mlPolicy.torch.numProcPerNode", "auto"),
+                "there are two ML policies": put("spec.mlPolicy.jax", {}),
+                "a replicated job has no name": drop("spec.template.spec.replicatedJobs.0.name"),
+                "two replicated jobs have one name": twice("spec.template.spec.replicatedJobs"),
+                "the image has no registry": put(f"{_JOBSET_POD}.containers.0.image", "atlas/training:0"),
+                "a mount has no volume": put(f"{_JOBSET_POD}.volumes.0.name", "efs"),
+                "a toleration has an unknown effect": put(f"{_JOBSET_POD}.tolerations.0.effect", "NoRun"),
+                "a field of the pod is misspelled": put(f"{_JOBSET_POD}.serviceAccount_name", "training-job"),
+            },
+        ),
+        NO_API_SERVER,
+    ),
+    Seam(
+        "queues of Kueue and KAI",
+        "trainway/manifests/kueue.py",
+        "definitions of Kueue 0.20 and KAI 0.16: schemas, list types, and CEL rules",
+        (
+            *planted_in(
+                "several-teams",
+                "ClusterQueue",
+                {
+                    "a field is unknown": put("spec.cohort", "trainway"),
+                    "the preemption policy is unknown": put("spec.preemption.reclaimWithinCohort", "Always"),
+                    "it borrows without a cohort": _borrows_alone,
+                    "a flavor lacks a covered resource": drop("spec.resourceGroups.0.flavors.0.resources.0"),
+                    "a flavor is there twice": twice("spec.resourceGroups.0.flavors"),
+                },
+            ),
+            *planted_in(
+                "several-teams",
+                "ResourceFlavor",
+                {
+                    "a topology is named, and no node label": drop("spec.nodeLabels"),
+                    "a toleration for Exists has a value": put(
+                        "spec.tolerations", [{"key": "a", "operator": "Exists", "value": "b"}]
+                    ),
+                },
+            ),
+            *planted_in(
+                "several-teams",
+                "Topology",
+                {
+                    "the host name is not the last level": _hostname_first,
+                    "a level is there twice": twice("spec.levels"),
+                },
+            ),
+            *planted_in(
+                "several-teams", "Cohort", {"the weight is no quantity": put("spec.fairSharing.weight", "much")}
+            ),
+            *planted_in("several-teams", "LocalQueue", {"the queue is a list": put("spec.clusterQueue", ["research"])}),
+            *planted_in("several-teams", "WorkloadPriorityClass", {"the value is missing": drop("value")}),
+            *planted_in("kai", "Queue", {"a quota is a string": put("spec.resources.gpu.quota", "8")}),
+        ),
+        NO_API_SERVER,
+    ),
+    Seam(
+        "Karpenter's node pools",
+        "trainway/manifests/node_pools.py",
+        "definition of Karpenter 1.14; for the HyperpodNodeClass a schema of its documented fields",
+        (
+            *planted_in(
+                "karpenter",
+                "NodePool",
+                {
+                    "a requirement of In has no values": put("spec.template.spec.requirements.0.operator", "In"),
+                    "a taint has an unknown effect": put("spec.template.spec.taints.0.effect", "NoStart"),
+                    "the node class is missing": drop("spec.template.spec.nodeClassRef"),
+                    "expireAfter is no duration": put("spec.template.spec.expireAfter", "one day"),
+                    "a field of another provider is there": put("spec.template.spec.subnets", []),
+                },
+            ),
+            *planted_in(
+                "karpenter",
+                "HyperpodNodeClass",
+                {
+                    "it has no group": put("spec.instanceGroups", []),
+                    "a field is unknown": put("spec.instanceTypes", ["p5.48xlarge"]),
+                },
+            ),
+        ),
+        f"{NO_API_SERVER} AWS publishes no definition of HyperpodNodeClass.",
+    ),
+    Seam(
+        "admission policies of KAI's queues",
+        "trainway/manifests/kai_guard.py",
+        "a CEL library compiles every expression and knows its variables and functions; schema of Kubernetes",
+        planted_in(
+            "kai",
+            "ValidatingAdmissionPolicy",
+            {
+                "an expression is not CEL": put("spec.validations.0.expression", "object.metadata.labels ?"),
+                "a variable is unknown": put("spec.validations.0.expression", "pod.spec.schedulerName == 'x'"),
+                "a function is unknown": put("spec.validations.0.expression", "object.spec.schedulerName.isEmpty()"),
+                "an operation is unknown": put("spec.matchConstraints.resourceRules.0.operations.0", "PATCH"),
+            },
+        ),
+        NO_API_SERVER,
+    ),
+    Seam(
+        "jobs that a launch submits",
+        "trainway/launch/kubernetes",
+        "definitions of Trainer 2.3.0, MPI operator 0.8, and training operator 1.9: schemas, list types, and CEL "
+        "rules; pods by the schema of Kubernetes, TrainJobs merged with their runtime",
+        (
+            *planted_in(
+                "several-teams",
+                "TrainJob",
+                {
+                    "the number of processes is a word": put("spec.trainer.numProcPerNode", "auto"),
+                    "a field is unknown": put("spec.trainer.nodes", 2),
+                    "the name begins with a digit": put("metadata.name", "1-small"),
+                    "the name is longer than a DNS label": put("metadata.name", "a" * 64),
+                    "two patches have one manager": twice("spec.runtimePatches"),
+                },
+            ),
+            *planted_in(
+                "mpi",
+                "MPIJob",
+                {
+                    "cleanPodPolicy is unknown": put("spec.runPolicy.cleanPodPolicy", "Completed"),
+                    "the replicas are missing": drop("spec.mpiReplicaSpecs"),
+                    "a field is unknown": put("spec.minReplicas", 1),
+                    "the image has no registry": put(
+                        "spec.mpiReplicaSpecs.Launcher.template.spec.containers.0.image", "atlas/training"
+                    ),
+                    "an environment variable is there twice": twice(
+                        "spec.mpiReplicaSpecs.Launcher.template.spec.containers.0.env"
+                    ),
+                },
+            ),
+        ),
+        NO_API_SERVER,
+    ),
+    Seam(
+        "HyperPodPyTorchJobs that a launch submits",
+        "trainway/launch/kubernetes/hyperpod_pytorch_job.py",
+        "typed model of AWS's client (sagemaker-hyperpod 3.12.0), unknown fields refused and the whole object "
+        "compared; pods by the schema of Kubernetes",
+        planted_in(
+            "governance",
+            "HyperPodPyTorchJob",
+            {
+                "a field is unknown": put("spec.runPolicy.backoffLimit", 3),
+                "a field of the outermost class is unknown": put("spec.minReplicas", 1),
+                "a number is a string": put("spec.runPolicy.jobMaxRetryCount", "50"),
+                "a required field is missing": drop("spec.runPolicy.restartPolicy.evalPeriodSeconds"),
+                "a field beside `spec` is unknown": put("policy", {}),
+                "the pod has no containers": drop("spec.replicaSpecs.0.template.spec.containers"),
+            },
+        ),
+        "AWS publishes neither the operator nor its definition.",
+    ),
+    Seam(
+        "workspaces",
+        "trainway/launch/workspace/documents.py",
+        "schema of Kubernetes, unknown fields refused, with the references within a pod",
+        planted_in(
+            "several-teams",
+            "Job",
+            {
+                "a number is a string": put("spec.backoffLimit", "3"),
+                "a container has no name": drop(f"{_POD}.containers.0.name"),
+                "a claim of the container is not the pod's": put(
+                    f"{_POD}.containers.0.resources.claims", [{"name": "gpu"}]
+                ),
+                "a device has no domain": put(f"{_POD}.containers.0.resources.limits.gpu", "1"),
+                "restartPolicy is unknown": put(f"{_POD}.restartPolicy", "Sometimes"),
+            },
+        ),
+        NO_API_SERVER,
+    ),
+    Seam(
+        "Pod Security of the teams' namespaces",
+        "trainway/launch/kubernetes/pod.py",
+        "every control of the Pod Security Standard that the namespace enforces, `baseline`",
+        pod_planted(
+            "several-teams",
+            {
+                "a container is privileged": put("spec.containers.0.securityContext.privileged", True),
+                "a volume is a path of the node": put("spec.volumes.0.hostPath", {"path": "/"}),
+                "the pod is in the node's network": put("spec.hostNetwork", True),
+                "a capability is added": put("spec.containers.0.securityContext.capabilities.add", ["IPC_LOCK"]),
+                "a port of the node is opened": put("spec.containers.0.ports", [{"containerPort": 1, "hostPort": 1}]),
+                "seccomp is off": put("spec.securityContext.seccompProfile", {"type": "Unconfined"}),
+            },
+        ),
+        "The API server has the controls built in.",
+    ),
+)
