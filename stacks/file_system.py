@@ -42,7 +42,7 @@ class FileSystemStack(cdk.Stack):
         if squash := platform.storage.lustre.root_squash:
             stage = root_squash_stage(
                 self,
-                platform=platform.name,
+                platform=platform,
                 squash=squash,
                 file_system_id=self.lustre.file_system_id,
                 network=network.build_network(),

@@ -22,6 +22,7 @@ Template = dict[str, Any]
 CONTENT = (
     (re.compile(r"(Delivery[A-Z][a-z]+(?:Done|Handle))[0-9a-f]{16}[0-9A-F]{8}"), r"\1<content>"),
     (re.compile(r"[0-9a-f]{64}\.(zip|json)"), r"<asset>.\1"),
+    (re.compile(r'(STAGE_CONTENT\\", \\"value\\": \\")[0-9a-f]{16}'), r"\1<content>"),
     (re.compile(r'((?:lifecycle_scripts/|":|"Value": "|BASE_TAG\\":\\"))[0-9a-f]{16}\b'), r"\1<content>"),
 )
 

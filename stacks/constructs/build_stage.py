@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import aws_cdk as cdk
 from aws_cdk import aws_codebuild as codebuild
@@ -35,10 +36,13 @@ class BuildNetwork:
 class BuildStage(Construct):
     """`delivery/stage.sh NAME` in a container, with its own role and log group.
 
-    `environment` is what the script asks for. The URL that it signals is read from `signal_parameter` when it runs: it
-    changes with every delivery, and is too long for a pipeline's action, whose settings end at 1,000 characters. L1,
-    because the L2 project grants itself wildcard actions on logs, reports and the network. `network` is None for a
-    build outside of any VPC, which has the internet.
+    `environment` is what the script asks for. With the bundle, it decides whether the stage runs again. `stands_for`
+    has what its values stand for and do not show, such as the definition of a file system.
+
+    The URL that the stage signals is read from `signal_parameter` when it runs: it changes with every delivery, and is
+    too long for a pipeline's action, whose settings end at 1,000 characters. L1, because the L2 project grants itself
+    wildcard actions on logs, reports and the network. `network` is None for a build outside of any VPC, which has the
+    internet.
     """
 
     def __init__(
@@ -54,9 +58,12 @@ class BuildStage(Construct):
         compute_type: str = "BUILD_GENERAL1_SMALL",
         docker: bool = False,
         network: BuildNetwork | None = None,
+        stands_for: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__(scope, id)
         self.name = name
+        self.environment = environment
+        self._stands_for = stands_for or {}
         self.timeout = timeout
         build_logs = log_group(self, "Logs", retention=logs.RetentionDays.THREE_MONTHS)
         self.role = iam.Role(self, "Role", assumed_by=service("codebuild"))
@@ -99,6 +106,20 @@ class BuildStage(Construct):
         if docker:
             acknowledge(self.project, "Building an image needs a Docker daemon, which needs it.", "AwsSolutions-CB3")
 
+    def told(self) -> dict[str, Any]:
+        """Return what decides that the stage runs again, as far as it is known before the deploy.
+
+        A value that only the deploy knows is the expression that CloudFormation computes it by.
+        """
+        expressions: dict[str, Any] = cdk.Stack.of(self).resolve(dict(self.environment))
+        return {"environment": expressions, "stands_for": self._stands_for}
+
+    def told_by_the_deploy(self) -> list[str]:
+        """Return the values of the environment that name resources, which only the deploy knows."""
+        expressions = self.told()["environment"]
+        named = (name for name, value in sorted(expressions.items()) if _names_a_resource(value))
+        return [self.environment[name] for name in named]
+
     def _variables(self, environment: Mapping[str, str]) -> list[codebuild.CfnProject.EnvironmentVariableProperty]:
         variable = codebuild.CfnProject.EnvironmentVariableProperty
         limit = int(self.timeout.to_seconds() - TIME_TO_REPORT.to_seconds())
@@ -107,6 +128,17 @@ class BuildStage(Construct):
             variable(name="WAIT_HANDLE_URL", type="PARAMETER_STORE", value=self.signal_parameter),
             *(variable(name=key, value=value) for key, value in sorted(plain.items())),
         ]
+
+
+def _names_a_resource(expression: Any) -> bool:
+    """Whether an expression refers to a resource, and not only to the account, the Region, or the partition."""
+    if isinstance(expression, dict):
+        if "Ref" in expression:
+            return not str(expression["Ref"]).startswith("AWS::")
+        if "Fn::GetAtt" in expression or "Fn::ImportValue" in expression:
+            return True
+        return any(map(_names_a_resource, expression.values()))
+    return isinstance(expression, list) and any(map(_names_a_resource, expression))
 
 
 def _inside(network: BuildNetwork) -> list[Permission]:

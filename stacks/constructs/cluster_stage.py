@@ -7,6 +7,7 @@ from constructs import Construct
 
 from stacks.constructs.build_stage import BuildStage
 from stacks.constructs.control_plane import ControlPlane
+from stacks.constructs.file_system_identity import file_system_identity
 from stacks.constructs.permissions import Permission
 from stacks.constructs.registry import registry_permissions
 from stacks.foundation import Foundation
@@ -38,4 +39,5 @@ def cluster_stage(scope: Construct, *, foundation: Foundation, control_plane: Co
         timeout=cdk.Duration.minutes(45),
         # The cluster's own group, which its endpoint answers.
         network=foundation.network.build_network(control_plane.security_group_id),
+        stands_for=file_system_identity(foundation.platform),
     )

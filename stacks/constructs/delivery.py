@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Sequence
 
 import aws_cdk as cdk
@@ -25,9 +27,12 @@ class Delivery(Construct):
     """A pipeline that runs build stages on the bundle, in order, and makes CloudFormation wait for each.
 
     CloudFormation starts the pipeline by creating or updating it (`RestartExecutionOnUpdate`). Every stage signals a
-    WaitCondition whose logical id carries the bundle's hash: new content means a new condition, so a deploy waits for
-    its own build; a stage that fails sends the last lines of its log, and the deploy fails with them. A resource that
-    needs a stage depends on `stage_done[name]`.
+    WaitCondition whose logical id carries a hash of the bundle and of what the stages are told in their environment. A
+    new hash means a new condition, so a deploy waits for its own build. A stage that fails sends the last lines of its
+    log, and the deploy fails with them. A resource that needs a stage depends on `stage_done[name]`.
+
+    Each action of the pipeline has the hash and the values that only the deploy knows, such as the id of a file system,
+    so that CloudFormation updates the pipeline, and with it starts the stages, when one of them changes.
     """
 
     def __init__(
@@ -42,10 +47,10 @@ class Delivery(Construct):
         after: Sequence[cdk.CfnResource] = (),
     ) -> None:
         super().__init__(scope, id)
-        content = bundle.content
         source = assets.Asset(self, "Bundle", path=str(bundle.directory))
         self.stage_done: dict[str, cdk.CfnWaitCondition] = {}
         stages = [stage for step in steps for stage in step]
+        content = _content(bundle, stages)
         handles = {
             stage: cdk.CfnWaitConditionHandle(self, f"{stage.name.capitalize()}Handle{content}") for stage in stages
         }
@@ -64,7 +69,7 @@ class Delivery(Construct):
             artifact_store=Pipeline.ArtifactStoreProperty(type="S3", location=bucket.bucket_name),
             stages=[
                 _source_stage(source),
-                *(_build_stage(f"Step{number}", step) for number, step in enumerate(steps, start=1)),
+                *(_build_stage(f"Step{number}", step, content) for number, step in enumerate(steps, start=1)),
             ],
         )
         # A build that began before its URL was there would report to the delivery before this one.
@@ -147,14 +152,34 @@ def _signal(scope: Construct, stage: BuildStage, handle: cdk.CfnWaitConditionHan
     )
 
 
-def _build_stage(name: str, step: Sequence[BuildStage]) -> Pipeline.StageDeclarationProperty:
+def _content(bundle: Bundle, stages: Sequence[BuildStage]) -> str:
+    """Return the hash of what is built, and of what each stage is told.
+
+    One hash for all stages, because a pipeline runs as a whole and each of its stages then reports again.
+    """
+    told = {stage.name: stage.told() for stage in stages}
+    text = json.dumps([bundle.content, told], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _told(stage: BuildStage, content: str) -> str:
+    """Return the action's environment variables. No stage reads them: they make the action differ from the last one.
+
+    An action's settings end at 1,000 characters each.
+    https://docs.aws.amazon.com/codepipeline/latest/userguide/action-reference-CodeBuild.html (read 2026-11-22)
+    """
+    value = " ".join([content, *stage.told_by_the_deploy()])
+    return json.dumps([{"name": "STAGE_CONTENT", "value": value, "type": "PLAINTEXT"}])
+
+
+def _build_stage(name: str, step: Sequence[BuildStage], content: str) -> Pipeline.StageDeclarationProperty:
     return Pipeline.StageDeclarationProperty(
         name=name,
         actions=[
             Pipeline.ActionDeclarationProperty(
                 name=stage.name.capitalize(),
                 action_type_id=_action_type("Build", "CodeBuild"),
-                configuration={"ProjectName": stage.project.ref},
+                configuration={"ProjectName": stage.project.ref, "EnvironmentVariables": _told(stage, content)},
                 input_artifacts=[Pipeline.InputArtifactProperty(name="Bundle")],
             )
             for stage in step

@@ -6,19 +6,21 @@ import aws_cdk as cdk
 from constructs import Construct
 
 from stacks.constructs.build_stage import BuildNetwork, BuildStage
+from stacks.constructs.file_system_identity import file_system_identity
 from stacks.constructs.permissions import Permission, regional_arn
+from trainway.spec.platform import Platform
 from trainway.spec.sections.storage import RootSquash
 
 
 def root_squash_stage(
-    scope: Construct, *, platform: str, squash: RootSquash, file_system_id: str, network: BuildNetwork | None
+    scope: Construct, *, platform: Platform, squash: RootSquash, file_system_id: str, network: BuildNetwork | None
 ) -> BuildStage:
     """A stage that may change this one file system."""
     listing = "fsx:DescribeFileSystems lists, and a list has no resource type."
     return BuildStage(
         scope,
         "SquashStage",
-        platform=platform,
+        platform=platform.name,
         name="squash",
         environment={
             "FSX_ID": file_system_id,
@@ -31,4 +33,5 @@ def root_squash_stage(
         ],
         timeout=cdk.Duration.minutes(20),
         network=network,
+        stands_for=file_system_identity(platform),
     )

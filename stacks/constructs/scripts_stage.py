@@ -8,6 +8,7 @@ import aws_cdk as cdk
 from constructs import Construct
 
 from stacks.constructs.build_stage import BuildStage
+from stacks.constructs.file_system_identity import file_system_identity
 from stacks.constructs.hyperpod import LifeCycleScripts
 from stacks.constructs.permissions import Permission
 from stacks.foundation import Foundation
@@ -86,4 +87,5 @@ def scripts_stage(scope: Construct, foundation: Foundation, scripts: LifeCycleSc
         ],
         timeout=cdk.Duration.minutes(15),
         network=foundation.network.build_network(),
+        stands_for=file_system_identity(platform) if slurm else None,
     )

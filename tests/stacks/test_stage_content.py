@@ -1,0 +1,128 @@
+"""What a stage is told is part of what decides that it runs: a new wait condition, and another pipeline action."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from stacks.constructs import bundle
+from tests.synthesis import ROOT, Template, make_app, resources, templates
+
+EKS = ROOT / "examples/eks-p5.yaml"
+SLURM = ROOT / "examples/hyperpod-slurm-p5en.yaml"
+SQUASH = {"storage": {"lustre": {"root_squash": {"uid": 65534, "gid": 65534}}}}
+
+
+def synthesized(out: Path, example: Path = EKS, change: dict[str, Any] | None = None) -> dict[str, Template]:
+    """The templates of an example with some of its values changed."""
+    file = out / "platform.yaml"
+    file.write_text(yaml.safe_dump(merged(yaml.safe_load(example.read_text(encoding="utf-8")), change or {})))
+    return templates(make_app(file, out / "cdk.out"))
+
+
+def merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
+    """The values of one document over those of another."""
+    return {
+        **below,
+        **{key: merged(below.get(key) or {}, new) if isinstance(new, dict) else new for key, new in above.items()},
+    }
+
+
+def contents(stacks: dict[str, Template]) -> dict[str, str]:
+    """By pipeline, the hash in the logical ids of its wait conditions, which all of its actions must have as well."""
+    found = {}
+    for role, template in stacks.items():
+        for name, pipeline in resources(template, "AWS::CodePipeline::Pipeline").items():
+            conditions = {
+                condition: each
+                for condition, each in template["Resources"].items()
+                if each["Type"] == "AWS::CloudFormation::WaitCondition" and name in each["DependsOn"]
+            }
+            (content,) = {re.findall(r"Done([0-9a-f]{16})", condition)[0] for condition in conditions}
+            actions = [action for step in pipeline["Stages"][1:] for action in step["Actions"]]
+            assert all(content in told(action) for action in actions)
+            found[role if name.startswith("Delivery") else f"{role}-{name}"] = content
+    return found
+
+
+def told(action: dict[str, Any]) -> str:
+    """An action's environment variables, as text with CloudFormation's expressions in it."""
+    return json.dumps(action["Configuration"]["EnvironmentVariables"])
+
+
+@pytest.fixture(scope="module")
+def before(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    return contents(synthesized(tmp_path_factory.mktemp("before")))
+
+
+@cache
+def _sources() -> tuple[str, ...]:
+    return ("delivery", "container", "training", "lifecycle_scripts", "pyproject.toml")
+
+
+def edited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str) -> None:
+    """Make the bundles from a copy of this repository in which one file has another line."""
+    copy = tmp_path / "repository"
+    for part in _sources():
+        place = ROOT / part
+        if place.is_dir():
+            shutil.copytree(place, copy / part, ignore=bundle.SIDE_PRODUCTS)
+        else:
+            shutil.copy(place, copy / part)
+    with (copy / file).open("a", encoding="utf-8") as text:
+        text.write("\n# another line\n")
+    monkeypatch.setattr(bundle, "REPOSITORY", copy)
+
+
+def changed(before: dict[str, str], after: dict[str, str]) -> set[str]:
+    """The pipelines whose stages run again."""
+    assert before.keys() == after.keys()
+    return {name for name in before if before[name] != after[name]}
+
+
+def test_a_change_of_training_builds_the_image_and_puts_it_into_the_runtimes(
+    before: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    edited(tmp_path, monkeypatch, "training/train.py")
+    assert changed(before, contents(synthesized(tmp_path))) == {"image", "cluster"}
+
+
+def test_a_change_of_what_no_stage_is_told_runs_none(before: dict[str, str], tmp_path: Path) -> None:
+    after = contents(synthesized(tmp_path, change={"observability": {"notify": "other@example.com"}}))
+    assert changed(before, after) == set()
+
+
+def test_another_file_system_runs_the_stage_that_mounts_it_and_a_faster_one_does_not(
+    before: dict[str, str], tmp_path: Path
+) -> None:
+    (tmp_path / "key").mkdir()
+    (tmp_path / "faster").mkdir()
+    key = "arn:aws:kms:us-west-2:111122223333:key/12345678-1234-1234-1234-123456789012"
+    other = contents(synthesized(tmp_path / "key", change={"storage": {"lustre": {"key": key}}}))
+    assert changed(before, other) == {"cluster"}
+    faster = {"storage": {"lustre": {"throughput_mbps_per_tib": 1000}}}
+    assert changed(before, contents(synthesized(tmp_path / "faster", change=faster))) == set()
+
+
+def test_the_pipeline_differs_when_the_deploy_finds_another_file_system(tmp_path: Path) -> None:
+    stacks = synthesized(tmp_path)
+    (pipeline,) = resources(stacks["cluster"], "AWS::CodePipeline::Pipeline").values()
+    (action,) = pipeline["Stages"][1]["Actions"]
+    assert "FileSystem" in told(action) and "DNSName" in told(action)
+
+
+def test_another_root_squash_is_set(tmp_path: Path) -> None:
+    (tmp_path / "one").mkdir()
+    (tmp_path / "two").mkdir()
+    one = contents(synthesized(tmp_path / "one", SLURM, SQUASH))
+    two = contents(
+        synthesized(tmp_path / "two", SLURM, merged(SQUASH, {"storage": {"lustre": {"root_squash": {"uid": 1}}}}))
+    )
+    assert changed(one, two) == {"file-system"}
