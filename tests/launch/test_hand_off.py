@@ -68,10 +68,13 @@ def test_the_image_is_known_by_its_digest(hand_off: HandOff) -> None:
     assert read_image(PLATFORM, hand_off).endswith("/atlas/training@sha256:0")
 
 
-def test_an_image_of_another_deploy_is_refused(hand_off: HandOff) -> None:
+def test_the_image_that_was_built_last_is_used_with_a_warning(
+    hand_off: HandOff, capsys: pytest.CaptureFixture[str]
+) -> None:
     built("123456789012.dkr.ecr.us-west-2.amazonaws.com/atlas/training:another")
-    with pytest.raises(UsageError, match=r"not the one that was built last[\s\S]*training:another"):
-        read_image(PLATFORM, hand_off)
+    assert read_image(PLATFORM, hand_off).endswith("/atlas/training@sha256:0")
+    warning = capsys.readouterr().err
+    assert hand_off.image_uri in warning and "training:another" in warning and "stack atlas-image" in warning
 
 
 def test_an_image_that_was_not_built(hand_off: HandOff) -> None:

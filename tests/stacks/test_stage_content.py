@@ -4,35 +4,16 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
-from stacks.constructs import bundle
-from tests.synthesis import ROOT, Template, make_app, resources, templates
+from tests.stacks.changes import edited, merged, synthesized
+from tests.synthesis import ROOT, Template, resources
 
-EKS = ROOT / "examples/eks-p5.yaml"
 SLURM = ROOT / "examples/hyperpod-slurm-p5en.yaml"
 SQUASH = {"storage": {"lustre": {"root_squash": {"uid": 65534, "gid": 65534}}}}
-
-
-def synthesized(out: Path, example: Path = EKS, change: dict[str, Any] | None = None) -> dict[str, Template]:
-    """The templates of an example with some of its values changed."""
-    file = out / "platform.yaml"
-    file.write_text(yaml.safe_dump(merged(yaml.safe_load(example.read_text(encoding="utf-8")), change or {})))
-    return templates(make_app(file, out / "cdk.out"))
-
-
-def merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
-    """The values of one document over those of another."""
-    return {
-        **below,
-        **{key: merged(below.get(key) or {}, new) if isinstance(new, dict) else new for key, new in above.items()},
-    }
 
 
 def contents(stacks: dict[str, Template]) -> dict[str, str]:
@@ -60,25 +41,6 @@ def told(action: dict[str, Any]) -> str:
 @pytest.fixture(scope="module")
 def before(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return contents(synthesized(tmp_path_factory.mktemp("before")))
-
-
-@cache
-def _sources() -> tuple[str, ...]:
-    return ("delivery", "container", "training", "lifecycle_scripts", "pyproject.toml")
-
-
-def edited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str) -> None:
-    """Make the bundles from a copy of this repository in which one file has another line."""
-    copy = tmp_path / "repository"
-    for part in _sources():
-        place = ROOT / part
-        if place.is_dir():
-            shutil.copytree(place, copy / part, ignore=bundle.SIDE_PRODUCTS)
-        else:
-            shutil.copy(place, copy / part)
-    with (copy / file).open("a", encoding="utf-8") as text:
-        text.write("\n# another line\n")
-    monkeypatch.setattr(bundle, "REPOSITORY", copy)
 
 
 def changed(before: dict[str, str], after: dict[str, str]) -> set[str]:
