@@ -8,7 +8,12 @@ from collections.abc import Generator
 from pathlib import Path
 
 import pytest
+from botocore.validate import ParamValidator
 
+from tests.service_model import strict_validate
+
+# botocore leaves maxima, patterns, and enumerations to the service, which the tests do not have.
+ParamValidator.validate = strict_validate  # type: ignore[method-assign]
 NODE = Path(sys.executable).with_name("node")
 if NODE.exists():
     os.environ["JSII_NODE"] = str(NODE)

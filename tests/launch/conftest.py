@@ -16,6 +16,11 @@ BUCKET = "atlas-data"
 
 @pytest.fixture
 def hand_off() -> handoff.HandOff:
+    return make_hand_off()
+
+
+def make_hand_off() -> handoff.HandOff:
+    """Return the hand-off of a platform with one node group and one team."""
     return handoff.HandOff(
         platform="atlas",
         orchestrator="eks",

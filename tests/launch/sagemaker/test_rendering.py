@@ -11,7 +11,7 @@ import pytest
 
 from tests.launch.conftest import BUCKET
 from tests.launch.sagemaker.requests import CATALOGUE, on_sagemaker, request
-from tests.launch.sagemaker.service_model import problems
+from tests.service_model import problems
 from trainway.launch.kubernetes.job_file import JOB_FILE as KUBERNETES_JOB_FILE
 from trainway.launch.local import render_local
 from trainway.launch.request import Request
@@ -47,7 +47,7 @@ def test_every_request_is_one_that_the_api_takes(
     launch = request(
         tmp_path, on_sagemaker(hand_off), nodes=2, team="research", data={"train": "fsx:/corpus/web", "blend": blend}
     )
-    assert problems("CreateTrainingJob", rendered(launch, data=data, **options)) == []
+    assert problems("sagemaker", "CreateTrainingJob", rendered(launch, data=data, **options)) == []
 
 
 def test_the_check_against_the_api_finds_what_botocore_lets_through(tmp_path: Path, hand_off: HandOff) -> None:
@@ -60,7 +60,7 @@ def test_the_check_against_the_api_finds_what_botocore_lets_through(tmp_path: Pa
         {"ResourceConfig": {"InstanceType": "ml.p5.96xlarge", "InstanceCount": 1}},
         {"Nonsense": 1},
     ):
-        assert len(problems("CreateTrainingJob", rendered(launch) | wrong)) == 1, wrong
+        assert len(problems("sagemaker", "CreateTrainingJob", rendered(launch) | wrong)) == 1, wrong
 
 
 def test_the_training_command_is_that_of_this_machine(tmp_path: Path, hand_off: HandOff) -> None:
@@ -144,7 +144,7 @@ def test_a_type_without_disks_gets_one_and_no_check_of_gpus_that_it_does_not_hav
     job = rendered(launch, volume_gb=500, volume_key=KEY)
     assert (job["ResourceConfig"]["VolumeSizeInGB"], job["ResourceConfig"]["VolumeKmsKeyId"]) == (500, KEY)
     assert "InfraCheckConfig" not in job
-    assert problems("CreateTrainingJob", job) == []
+    assert problems("sagemaker", "CreateTrainingJob", job) == []
 
 
 @pytest.mark.parametrize(
