@@ -1,0 +1,55 @@
+"""Every IAM policy document that a deployed platform has, by its kind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from tests.seams.resolved import Deployed
+
+Document = dict[str, Any]
+# Resource types with a policy document of their own: the property that holds it, and the document's kind.
+DOCUMENTS = {
+    "AWS::EC2::VPCEndpoint": ("PolicyDocument", "endpoint"),
+    "AWS::ECR::Repository": ("RepositoryPolicyText", "resource"),
+    "AWS::IAM::Policy": ("PolicyDocument", "identity"),
+    "AWS::IAM::Role": ("AssumeRolePolicyDocument", "trust"),
+    "AWS::KMS::Key": ("KeyPolicy", "resource"),
+    "AWS::S3::BucketPolicy": ("PolicyDocument", "resource"),
+    "AWS::SNS::TopicPolicy": ("PolicyDocument", "resource"),
+}
+
+
+@dataclass(frozen=True)
+class Policy:
+    """A policy document; `kind` is `identity`, `trust`, `resource` or `endpoint`, and `owner` the resource's type."""
+
+    where: str
+    owner: str
+    kind: str
+    document: Document
+
+
+def policies_of(platform: Deployed) -> Iterator[Policy]:
+    """Yield every policy document of a platform."""
+    for owner, (key, kind) in DOCUMENTS.items():
+        for (role, name), properties in platform.of_type(owner).items():
+            if key in properties:
+                yield Policy(f"{role}/{name}", owner, kind, properties[key])
+    for (role, name), properties in platform.of_type("AWS::IAM::Role").items():
+        for inline in properties.get("Policies", []):
+            yield Policy(
+                f"{role}/{name}/{inline['PolicyName']}", "AWS::IAM::Role", "identity", inline["PolicyDocument"]
+            )
+
+
+def identity_policies(platform: Deployed, stack: str, role: str) -> list[Document]:
+    """Return the documents of a role's own policies; `role` is its logical ID."""
+    name = platform.resources[stack][role].get("RoleName", role)
+    attached = [
+        each["PolicyDocument"]
+        for (owner, _), each in platform.of_type("AWS::IAM::Policy").items()
+        if owner == stack and name in each["Roles"]
+    ]
+    return attached + [inline["PolicyDocument"] for inline in platform.resources[stack][role].get("Policies", [])]
