@@ -6,13 +6,12 @@ import re
 from pathlib import Path
 from typing import Any
 
-import kubernetes_validate
 import yaml
-from kubeflow_trainer_api.models import TrainerV1alpha1TrainJob
 
 from tests.manifests.platforms import CATALOGUE, named, objects, platform_of
 from tests.manifests.test_kai import admits
-from tests.manifests.typed_models import misread
+from tests.seams.kubernetes.definitions import need_definitions
+from tests.seams.kubernetes.reader import read
 from tests.synthesis import ROOT
 from trainway.manifests.kai import QUEUE_LABEL
 
@@ -28,7 +27,7 @@ def test_the_section_is_what_turns_it_on() -> None:
 
 
 def test_the_job_is_one_that_kubernetes_and_the_guard_take() -> None:
-    kubernetes_validate.validate(JOB, PLATFORM.kubernetes_or_default.version, strict=True)
+    assert read(JOB, PLATFORM.kubernetes_or_default.version) == []
     template = JOB["spec"]["template"]
     assert admits("batch/jobs", JOB, platform=PLATFORM)
     assert admits("/pods", {"metadata": {}, **template}, platform=PLATFORM)
@@ -39,7 +38,8 @@ def test_the_job_is_one_that_kubernetes_and_the_guard_take() -> None:
 
 
 def test_the_elastic_job_is_one_that_trainer_and_the_guard_take() -> None:
-    assert not misread(TrainerV1alpha1TrainJob, TRAIN_JOB)
+    need_definitions()
+    assert read(TRAIN_JOB, PLATFORM.kubernetes_or_default.version) == []
     assert admits("trainer.kubeflow.org/trainjobs", TRAIN_JOB, platform=PLATFORM)
     assert TRAIN_JOB["metadata"]["labels"][QUEUE_LABEL] in named(PLATFORM, "Queue")
 

@@ -6,13 +6,16 @@ from typing import Any
 
 import pytest
 
-from tests.manifests.queue_schemas import refusals
+from tests.manifests.platforms import platform_of
+from tests.seams.kubernetes.definitions import need_definitions
+from tests.seams.kubernetes.reader import read
 from trainway.manifests import cluster_manifests
 from trainway.manifests.chart_values import NODES_LABEL
 from trainway.spec.catalogue import load_catalogue
 from trainway.spec.platform import Platform
 
 CATALOGUE = load_catalogue()
+VERSION = platform_of().kubernetes_or_default.version
 PLAN = {"training_plan": "arn:aws:sagemaker:us-west-2:111122223333:training-plan/x"}
 GROUPS = [
     {"name": "train", "instance_type": "p5.48xlarge", "count": 2, "max_count": 8},
@@ -68,8 +71,9 @@ def test_a_node_with_a_jobs_pod_stays() -> None:
             assert manifest["spec"]["template"]["spec"]["expireAfter"] == "Never"
 
 
-def test_karpenter_takes_every_object() -> None:
-    assert [each for made in pools().values() for each in refusals(made, "karpenter_schemas.yaml")] == []
+def test_karpenter_accepts_every_object() -> None:
+    need_definitions()
+    assert [each for made in pools().values() for each in read(made, VERSION)] == []
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from tests.seams.kubernetes.rendered import (
     Document,
     Launch,
     delivered,
+    every_platform,
     exported,
     launches,
     pods_of_train_job,
@@ -25,7 +26,6 @@ from tests.seams.kubernetes.rendered import (
 )
 from tests.seams.kubernetes.rules import cannot_be_evaluated, rules
 from tests.seams.seam import Seam
-from tests.seams.shapes import kubernetes_platforms
 from trainway.launch.kubernetes import KINDS
 from trainway.manifests.namespace import namespace_of
 from trainway.spec.charts import chart_names
@@ -43,7 +43,7 @@ PLURALS = {
     "TrainJob": "trainer.kubeflow.org/trainjobs",
 }
 NOT_JOBS = {each.kind for each in definitions().values()} - set(PLURALS)
-PLATFORMS = tuple(sorted(kubernetes_platforms()))
+PLATFORMS = tuple(sorted(every_platform()))
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -53,7 +53,7 @@ def _definitions() -> None:
 
 def submitted(name: str) -> list[Document]:
     """Return what every launch and workspace of a platform submits, and the pods that are made of its TrainJobs."""
-    platform = kubernetes_platforms()[name]
+    platform = every_platform()[name]
     made = [each.documents for each in every_launch(name) if each.documents]
     return [each for documents in made for each in (*documents, *pods_of_train_job(platform, documents))]
 
@@ -67,7 +67,7 @@ def every_object(name: str) -> list[Document]:
 
 
 def refusals(documents: Sequence[Document], platform: str) -> list[str]:
-    version = kubernetes_platforms()[platform].kubernetes_or_default.version
+    version = every_platform()[platform].kubernetes_or_default.version
     return [refusal for each in documents for refusal in reader.read(each, version)]
 
 
@@ -121,9 +121,9 @@ def test_every_pod_satisfies_what_its_namespace_enforces(name: str) -> None:
     assert [found for pod in pods for found in baseline_violations(pod)] == []
 
 
-@pytest.mark.parametrize("name", [name for name in PLATFORMS if kubernetes_platforms()[name].teams])
+@pytest.mark.parametrize("name", [name for name in PLATFORMS if every_platform()[name].teams])
 def test_a_member_of_the_team_may_create_and_delete_what_a_launch_submits(name: str) -> None:
-    platform = kubernetes_platforms()[name]
+    platform = every_platform()[name]
     team = platform.teams[0]
     kinds = {each["kind"] for launch in every_launch(name) for each in launch.documents} - not_installed(platform)
     assert {"ConfigMap", "Job", "Secret"} < kinds
@@ -136,7 +136,7 @@ def test_a_member_of_the_team_may_create_and_delete_what_a_launch_submits(name: 
 def not_installed(platform: Platform) -> set[str]:
     """Return the kinds whose operator the platform does not install."""
     installed = set(chart_names(platform, CATALOGUE))
-    operators = {"TrainJob": "kubeflow-trainer", "MPIJob": "mpi-operator", "PyTorchJob": "training-operator"}
+    operators = {"TrainJob": "kubeflow-trainer", "MPIJob": "mpi-operator", "PyTorchJob": "training-operators"}
     missing = {kind for kind, chart in operators.items() if chart not in installed}
     operated = platform.orchestrator.is_hyperpod and platform.hyperpod_or_default.training_operator
     return missing if operated else missing | {"HyperPodPyTorchJob"}

@@ -10,9 +10,8 @@ from typing import Any
 from tests.seams.kubernetes import reader
 from tests.seams.kubernetes.definitions import need_definitions
 from tests.seams.kubernetes.pod_security import baseline_violations
-from tests.seams.kubernetes.rendered import Document, delivered, launches, pods_of_train_job, workspaces
+from tests.seams.kubernetes.rendered import Document, delivered, every_platform, launches, pods_of_train_job, workspaces
 from tests.seams.seam import Planted
-from tests.seams.shapes import kubernetes_platforms
 
 Edit = Callable[[Document], None]
 Judge = Callable[[Document, str], Sequence[str]]
@@ -73,7 +72,7 @@ def _planted(platform: str, kind: str, error: str, edit: Edit, judge: Judge) -> 
             document = copy.deepcopy(_first(platform, kind))
             if broken:
                 edit(document)
-            return judge(document, kubernetes_platforms()[platform].kubernetes_or_default.version)
+            return judge(document, every_platform()[platform].kubernetes_or_default.version)
 
         return read
 
@@ -81,7 +80,7 @@ def _planted(platform: str, kind: str, error: str, edit: Edit, judge: Judge) -> 
 
 
 def _first(platform: str, kind: str) -> Document:
-    found = kubernetes_platforms()[platform]
+    found = every_platform()[platform]
     submitted = [each.documents for each in (*launches(platform), *workspaces(platform)) if each.documents]
     pods = [pod for documents in submitted for pod in pods_of_train_job(found, documents)]
     every = [*delivered(platform), *(each for documents in submitted for each in documents), *pods]

@@ -32,11 +32,12 @@ def read(document: dict[str, Any], version: str) -> list[str]:
     plain = json.loads(json.dumps(document))
     kind = (plain["apiVersion"], plain["kind"])
     READ[" ".join(kind)] += 1
-    name = f"{kind[1]} {plain.get('metadata', {}).get('name')}"
-    found = [*_by_its_definition(kind, plain, version), *metadata_refusals(plain), *_by_its_operator(kind, plain)]
-    return [f"{name}: {each}" for each in found] + [
-        f"{name}: {each}" for part in _embedded(kind, plain) for each in read(part, version)
-    ]
+    metadata = plain.get("metadata")
+    name = f"{kind[1]} {metadata.get('name') if isinstance(metadata, dict) else ''}"
+    # What reads a document further takes its types for granted.
+    found = _by_its_definition(kind, plain, version) or [*metadata_refusals(plain), *_by_its_operator(kind, plain)]
+    embedded = () if found else (each for part in _embedded(kind, plain) for each in read(part, version))
+    return [f"{name}: {each}" for each in (*found, *embedded)]
 
 
 def _by_its_definition(kind: Kind, document: dict[str, Any], version: str) -> list[str]:
@@ -51,7 +52,6 @@ def _by_its_definition(kind: Kind, document: dict[str, Any], version: str) -> li
         return [*hyperpod_job_refusals(document), *_wrapped({"type": "object"}, document, version)]
     if kind in _documented():
         return _wrapped(strict(_documented()[kind]), document, version)
-    # What reads a document further takes its types for granted.
     return core.core_refusals(document, version) or [*admission.refusals(document), *pods.refusals(document)]
 
 

@@ -16,7 +16,9 @@ from typing import Any
 
 import yaml
 
-from tests.launch.kubernetes.platforms import hand_off_of
+from delivery.render_manifests import render
+from tests.launch.kubernetes.platforms import PLATFORMS as LAUNCHED_ON
+from tests.launch.kubernetes.platforms import hand_off_of, platform_named
 from tests.launch.kubernetes.trainer import pod_template_of
 from tests.manifests.platforms import CATALOGUE
 from tests.seams.shapes import kubernetes_platforms
@@ -71,9 +73,24 @@ class Launch:
 
 
 @cache
+def every_platform() -> dict[str, Platform]:
+    """Return the platforms with Kubernetes by name: examples, shapes, and those that the tests of launches use.
+
+    The last have every operator with each way to share nodes.
+    """
+    return {**kubernetes_platforms(), **{f"launches with {name}": platform_named(name) for name in LAUNCHED_ON}}
+
+
+def deployed(manifest: Document) -> Document:
+    """Return a manifest with the facts of a deploy in it."""
+    filled: Document = json.loads(render(json.dumps(manifest), FACTS))
+    return filled
+
+
+@cache
 def delivered(name: str) -> tuple[Document, ...]:
     """Return the objects as delivery/cluster.sh and delivery/autoscaling.sh apply them."""
-    made = cluster_manifests(kubernetes_platforms()[name], CATALOGUE)
+    made = cluster_manifests(every_platform()[name], CATALOGUE)
     found: list[Document] = []
     for stage in ("objects", "autoscaling"):
         with tempfile.TemporaryDirectory() as directory:
@@ -95,7 +112,7 @@ def delivered(name: str) -> tuple[Document, ...]:
 
 def exported(name: str) -> list[Document]:
     """Return the objects that `trainway manifests` writes for a deployed platform."""
-    platform = kubernetes_platforms()[name]
+    platform = every_platform()[name]
     with tempfile.TemporaryDirectory() as directory:
         files, _ = export_manifests(platform, CATALOGUE, Path(directory), hand_off_of(platform))
         applied = [file for file in files if _is_applied(str(file.relative_to(directory)))]
@@ -109,7 +126,7 @@ def launches(name: str) -> tuple[Launch, ...]:
     Each group of the platform runs the small jobs, and the first that is large enough every other one. The first job of
     several nodes is launched with every option.
     """
-    platform = kubernetes_platforms()[name]
+    platform = every_platform()[name]
     requests = list(_requests(hand_off_of(platform)))
     wide = next((each for each in requests if each.allocation.nodes > 1), requests[0])
     return tuple(
@@ -123,7 +140,7 @@ def launches(name: str) -> tuple[Launch, ...]:
 @cache
 def workspaces(name: str) -> tuple[Launch, ...]:
     """Return the workspaces of a platform: one accelerator and all of a node, on each group."""
-    platform = kubernetes_platforms()[name]
+    platform = every_platform()[name]
     hand_off = hand_off_of(platform)
     team = hand_off.teams[0] if hand_off.teams else None
     made = []

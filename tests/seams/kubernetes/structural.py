@@ -47,6 +47,8 @@ def _list_type(validator: Any, kind: str, instance: Any, schema: dict[str, Any])
     names = schema.get("x-kubernetes-list-map-keys", ())
     seen = set()
     for item in instance:
+        if kind == "map" and not isinstance(item, dict):
+            continue
         key = json.dumps([item.get(name) for name in names] if kind == "map" else item, sort_keys=True)
         if key in seen:
             yield ValidationError(f"two items have the same {' and '.join(names) or 'value'}: {key}")

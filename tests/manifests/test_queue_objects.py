@@ -1,4 +1,4 @@
-"""Every object of the queues is one that its API takes, and nothing else passes for one."""
+"""The definitions of the queues accept every object of any platform, and refuse every change that they should."""
 
 from __future__ import annotations
 
@@ -11,14 +11,16 @@ import pytest
 from hypothesis import given, settings
 
 from tests.manifests.platforms import CATALOGUE, kai_platforms, platform_of, platforms
-from tests.manifests.queue_schemas import refusals, schemas
+from tests.seams.kubernetes.definitions import definitions, need_definitions
+from tests.seams.kubernetes.reader import read
 from tests.synthesis import EXAMPLES
 from trainway.manifests import cluster_manifests
 from trainway.spec.loader import load_platform
 from trainway.spec.platform import Platform
 
+VERSION = platform_of().kubernetes_or_default.version
 few = settings(max_examples=40, deadline=None)
-GROUPS = {api.split("/")[0] for api, _ in schemas()}
+GROUPS = {"kueue.x-k8s.io", "kai.scheduler", "scheduling.run.ai"}
 TEAMS = [{"name": "research", "guarantee": {"p5.48xlarge": 2}}, {"name": "guests", "borrow": False}]
 
 
@@ -29,6 +31,15 @@ def of_queues(platform: Platform) -> list[dict[str, Any]]:
         for name, each in cluster_manifests(platform, CATALOGUE).items()
         if name.startswith("objects/") and each["apiVersion"].split("/")[0] in GROUPS
     ]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _definitions() -> None:
+    need_definitions()
+
+
+def refusals(manifest: dict[str, Any]) -> list[str]:
+    return read(manifest, VERSION)
 
 
 SAMPLES = [
@@ -60,8 +71,9 @@ def test_every_object_of_an_example_is_taken(file: Path) -> None:
     assert [refusal for each in manifests for refusal in refusals(each)] == []
 
 
-def test_there_is_a_schema_for_every_kind_and_for_no_other() -> None:
-    assert {(each["apiVersion"], each["kind"]) for each in SAMPLES} == set(schemas())
+def test_every_kind_of_the_queues_is_rendered() -> None:
+    defined = {kind for kind in definitions() if kind[0].split("/")[0] in GROUPS}
+    assert {(each["apiVersion"], each["kind"]) for each in SAMPLES} == defined
 
 
 def places(node: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Any]]:
