@@ -154,12 +154,14 @@ def of_combination(uv: Path, versions: Mapping[str, Any], combination: Mapping[s
     """What each list has for one combination of versions.yaml, by the list's name."""
     python = next(images["python"] for images in versions["images"] if images["name"] == combination["images"])
     find = partial(resolve, uv, python)
+    agent = combination.get("hyperpod_elastic_agent")
     torch, nemo, engine = combination["pytorch"], combination["nemo"], combination["transformer_engine"]
     cuda = next(each["cuda"] for each in versions["transformer_engine"] if each["version"] == engine)
     parts = ("transformer_engine", f"transformer_engine_cu{cuda}", "transformer_engine_torch")
     add_ons = {
         f"transformer-engine-{engine}": [f"{part}=={engine}" for part in parts],
         f"nemo-{nemo}": [f"nemo-automodel=={nemo}"],
+        **({f"hyperpod-elastic-agent-{agent}": [f"hyperpod-elastic-agent=={agent}"]} if agent else {}),
     }
     required, pins = job()
     required = [f"torch=={torch}", *required]
@@ -177,8 +179,9 @@ def of_combination(uv: Path, versions: Mapping[str, Any], combination: Mapping[s
         own = THERE | {part.replace("_", "-") for part in parts}
         add_on = without(find([f"torch=={torch}", *requirements], pinned(chosen)), own)
         found[name] = besides(add_on, brought, build, training)
-    # The image builds nothing else.
-    if unbuilt := [name for key, each in found.items() if key != "training" for name in each if each[name].sources]:
+    # The image builds nothing else: HyperPod publishes its agent as sources only.
+    built = {"training", f"hyperpod-elastic-agent-{agent}"}
+    if unbuilt := [name for key, each in found.items() if key not in built for name in each if each[name].sources]:
         raise ValueError(f"it has no wheel: {', '.join(unbuilt)}")
     return found
 

@@ -36,6 +36,17 @@ if hasattr(library, "cudaRuntimeGetVersion"):
     library.cudaRuntimeGetVersion(ctypes.byref(version))
     print(f"CUDA {version.value // 1000}.{version.value % 1000 // 10}")
 """
+OPTIONS = (
+    "--libfabric",
+    "--aws-ofi-nccl",
+    "--cuda",
+    "--nccl",
+    "--pytorch",
+    "--transformer-engine",
+    "--nemo",
+    "--hyperpod-elastic-agent",
+)
+
 Run = Callable[[Sequence[str]], str]
 
 
@@ -241,11 +252,25 @@ def nemo_faults(expected: str, run: Run = run) -> list[str]:
     return faults
 
 
+def agent_faults(expected: str, run: Run = run) -> list[str]:
+    """Return what is wrong with HyperPod's elastic agent; nothing where `expected` is empty.
+
+    Its command has to know its options. With a PyTorch that is too new for the agent it does not start, because
+    torchrun has an option of the same name.
+    """
+    if not expected:
+        return []
+    faults = package_faults(("hyperpod-elastic-agent",), expected)
+    if not faults and "--shutdown-signal" not in run(["hyperpodrun", "--help"]):
+        faults.append("hyperpodrun does not start")
+    return faults
+
+
 def main() -> int:
     """Prints every fault and returns how the build should go on: 0, or 1 with at least one fault."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("variant", choices=("cuda", "neuron", "cpu"))
-    for option in ("--libfabric", "--aws-ofi-nccl", "--cuda", "--nccl", "--pytorch", "--transformer-engine", "--nemo"):
+    for option in OPTIONS:
         parser.add_argument(option, required=True, metavar="VERSION", help="empty where the variant has none")
     wanted = parser.parse_args()
     if wanted.variant == "cuda":
@@ -263,6 +288,7 @@ def main() -> int:
         faults = [*provider_faults(), *neuron_faults()]
     else:
         faults = pytorch_faults(wanted.pytorch)
+    faults += agent_faults(wanted.hyperpod_elastic_agent)
     for fault in faults:
         print(f"verify_image: {fault}", file=sys.stderr)
     return 1 if faults else 0

@@ -83,6 +83,21 @@ S3_CONNECTOR = """\
 from setuptools import setup
 setup(name="s3torchconnector", version="VERSION", py_modules=[], extras_require={"dcp": []})
 """
+# With the requirement that its own metadata has (1.1.3).
+AGENT = """\
+from setuptools import setup
+setup(
+    name="hyperpod-elastic-agent",
+    version="VERSION",
+    py_modules=["hyperpod_elastic_agent"],
+    install_requires=["torch>=2.4.0,<2.12.0"],
+    entry_points={"console_scripts": ["hyperpodrun = hyperpod_elastic_agent:main"]},
+)
+"""
+HYPERPODRUN = """\
+def main():
+    print("usage: hyperpodrun [-h] [--shutdown-signal {SIGTERM,SIGKILL}]")
+"""
 AUTOMODEL = """\
 def main():
     print("usage: automodel [-h] <config.yaml>")
@@ -279,6 +294,14 @@ def nemo(index: Path, version: str) -> list[Path]:
         f"nemo_automodel-{version}.dist-info/entry_points.txt": entry_points,
     }
     return [wheel(index, "nemo-automodel", version, files, "Requires-Dist: transformers==5.18.0\n"), required]
+
+
+def agent(index: Path, version: str) -> Path:
+    """The sources of HyperPod's elastic agent, which is published as nothing else."""
+    project = '[build-system]\nrequires = ["setuptools"]\nbuild-backend = "setuptools.build_meta"\n'
+    setup = AGENT.replace("VERSION", version)
+    files = {"setup.py": setup, "pyproject.toml": project, "hyperpod_elastic_agent.py": HYPERPODRUN}
+    return archive_of_sources(index, "hyperpod_elastic_agent", version, files)
 
 
 def requirements(file: Path, archives: Sequence[Path]) -> None:

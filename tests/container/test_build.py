@@ -24,7 +24,7 @@ from trainway.spec.catalogue import load_catalogue
 from trainway.spec.image_build import build_arguments
 from trainway.spec.loader import load_versions
 from trainway.spec.platform import Platform
-from trainway.spec.versions import VERSIONS_FILE, requirements_of
+from trainway.spec.versions import VERSIONS_FILE, PyTorch, release, requirements_of
 
 ROOT = Path(__file__).resolve().parents[2]
 REGISTRY = "111122223333.dkr.ecr.us-west-2.amazonaws.com"
@@ -96,6 +96,7 @@ class Yard:
     # What differs where the platform asks for an add-on.
     transformer_engine: dict[str, str]
     nemo: dict[str, str]
+    agent: dict[str, str]
 
     @property
     def torch(self) -> str:
@@ -192,7 +193,9 @@ def yard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
             dict(_arguments("cuda", url, pinned, root, add=[each]).items() - arguments["cuda"].items())
             for each in ("transformer-engine", "nemo")
         )
-        yard = Yard(root, url, arguments, engine, nemo)
+        operator: dict[str, Any] = {"orchestrator": "hyperpod-eks", "hyperpod": {"training_operator": True}}
+        agent = _arguments("cuda", url, pinned, root, **operator)
+        yard = Yard(root, url, arguments, engine, nemo, agent)
         try:
             _bases(yard)
             yield yard
@@ -218,18 +221,25 @@ def _published(site: Path, requirements: Path) -> dict[str, dict[str, str]]:
     stand_ins.nccl_tests(tests, site / "work")
     stand_ins.apt_repository(site / "apt")
     index = site / "simple"
-    cudart = re.search(r"^nvidia-cuda-runtime==(\S+)", (requirements / PYTORCH_LIST).read_text(), re.MULTILINE)
-    assert cudart, "PyTorch brings the CUDA runtime"
-    torch, brought = stand_ins.torch_wheel(index, wheel.version, cuda=wheel.cuda, cudart=cudart[1], nccl=wheel.nccl)
+    torch, brought = _pytorch(index, wheel, requirements)
+    of_the_agent = next(each for each in versions.combinations if each.hyperpod_elastic_agent)
+    older = release(versions.pytorch, of_the_agent.pytorch)
+    assert older and of_the_agent.hyperpod_elastic_agent, "VERSION_RULES let nothing else pass"
+    older_torch, older_brought = _pytorch(index, older, requirements)
+    setuptools = stand_ins.real_wheels(index, BUILDERS[:1])
     job = [stand_ins.wheel(index, name, PINS[name], {f"{name}.py": ""}) for name in NAMES]
     job += stand_ins.real_wheels(index, [f"{name}=={PINS[name]}" for name in IMPORTED])
     tools = [stand_ins.wheel(index, name, "1", {}) for name in ("build", "ninja")]
     lists = {
-        requirements_of("pytorch", wheel.version): [*brought, *stand_ins.real_wheels(index, BUILDERS[:1])],
+        requirements_of("pytorch", wheel.version): [*brought, *setuptools],
+        requirements_of("pytorch", older.version): [*older_brought, *setuptools],
         "build-tools.txt": [*tools, *stand_ins.real_wheels(index, BUILDERS[1:])],
         "training.txt": [*job, stand_ins.s3_connector(index, PINS["s3torchconnector"])],
         requirements_of("transformer-engine", engine): [stand_ins.wheel(index, "einops", "0.8.2", {})],
         requirements_of("nemo", nemo): stand_ins.nemo(index, nemo),
+        requirements_of("hyperpod-elastic-agent", of_the_agent.hyperpod_elastic_agent): [
+            stand_ins.agent(index, of_the_agent.hyperpod_elastic_agent)
+        ],
     }
     stand_ins.real_wheels(index, [OLD_RUNTIME])
     for name, archives in lists.items():
@@ -237,18 +247,29 @@ def _published(site: Path, requirements: Path) -> dict[str, dict[str, str]]:
     return {
         "efa_installers": {"sha256": stand_ins.sha256(installer)},
         "nccl_tests": {"sha256": stand_ins.sha256(tests)},
-        "pytorch": {"sha256": stand_ins.sha256(torch)},
+        f"pytorch=={wheel.version}": {"sha256": stand_ins.sha256(torch)},
+        f"pytorch=={older.version}": {"sha256": stand_ins.sha256(older_torch)},
         "transformer_engine": stand_ins.transformer_engine(index, engine),
     }
 
 
+def _pytorch(index: Path, wheel: PyTorch, requirements: Path) -> tuple[Path, list[Path]]:
+    """A wheel of PyTorch of that version, and what it brings."""
+    listed = (requirements / requirements_of("pytorch", wheel.version)).read_text()
+    cudart = re.search(r"^nvidia-cuda-runtime==(\S+)", listed, re.MULTILINE)
+    assert cudart, "PyTorch brings the CUDA runtime"
+    return stand_ins.torch_wheel(index, wheel.version, cuda=wheel.cuda, cudart=cudart[1], nccl=wheel.nccl)
+
+
 def _arguments(
-    variant: str, url: str, pinned: dict[str, dict[str, str]], root: Path, add: Sequence[str] = ()
+    variant: str, url: str, pinned: dict[str, dict[str, str]], root: Path, add: Sequence[str] = (), **sections: Any
 ) -> dict[str, str]:
     """The arguments that the deploy would write for a matrix of the same versions whose files are the stand-ins."""
     matrix = yaml.safe_load(VERSIONS_FILE.read_text(encoding="utf-8"))
     for component, checksums in pinned.items():
-        matrix[component][0] |= checksums
+        name, _, version = component.partition("==")
+        entries = [each for each in matrix[name] if version in ("", each["version"])]
+        entries[0] |= checksums
     matrix["efa_installers"][0]["url"] = f"{url}/efa.tar.gz"
     matrix["nccl_tests"][0]["url"] = f"{url}/nccl-tests.tar.gz"
     file = root / f"versions-{variant}.yaml"
@@ -259,6 +280,7 @@ def _arguments(
             "zones": ["usw2-az1"],
             "node_groups": [{"name": "train", "instance_type": GROUPS[variant], "count": 1}],
             "image": {"add": add},
+            **sections,
         }
     )
     arguments = build_arguments(platform, load_catalogue(), load_versions(file))
@@ -356,6 +378,7 @@ def test_its_labels_are_the_matrix(built: Yard):
         "trainway.versions": "pytorch-2.13",
         "trainway.variant": "cuda",
         "trainway.efa-installer": arguments["EFA_INSTALLER_VERSION"],
+        "trainway.hyperpod-elastic-agent": "",
         "trainway.libfabric": arguments["LIBFABRIC_VERSION"],
         "trainway.aws-ofi-nccl": arguments["AWS_OFI_NCCL_VERSION"],
         "trainway.cuda": arguments["CUDA_VERSION"],
@@ -480,6 +503,22 @@ def test_nemo_is_installed_from_its_list_and_started(built: Yard):
     assert built.inside("nemo", "automodel").startswith("usage: automodel")
     labels = built.configuration("nemo")["Labels"]
     assert (labels["trainway.nemo"], labels["trainway.transformer-engine"]) == (arguments["NEMO_VERSION"], "")
+
+
+def test_a_platform_with_the_training_operator_has_hyperpodrun(built: Yard):
+    done = built.image("agent", built.agent)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "--shutdown-signal" in built.inside("agent", "hyperpodrun", "--help")
+    labels = built.configuration("agent")["Labels"]
+    assert labels["trainway.hyperpod-elastic-agent"] == built.agent["HYPERPOD_ELASTIC_AGENT_VERSION"]
+    assert labels["trainway.versions"] == "pytorch-2.11"
+
+
+def test_the_agent_is_refused_by_a_pytorch_that_is_too_new_for_it(built: Yard):
+    agent = {name: value for name, value in built.agent.items() if name.startswith("HYPERPOD_")}
+    done = built.image("agent-too-new", built.arguments["cuda"] | agent)
+    assert done.returncode != 0
+    assert "has requirement torch<2.12.0,>=2.4.0, but you have torch 2.13.0" in done.stdout + done.stderr
 
 
 def test_nemo_and_transformer_engine_are_in_one_image(built: Yard):

@@ -16,7 +16,8 @@ FETCHES = re.compile(r"\b(apt|apt-get|pip3?|uv|conda|npm|curl|wget|git)\b|\b(htt
 def fetching(dockerfile: str) -> list[str]:
     """The instructions after the stage `python` that fetch, or that need an image or a stage from before it."""
     kept = [line for line in dockerfile.splitlines() if line.strip() and not line.lstrip().startswith("#")]
-    _, _, stage = "\n".join(kept).replace("\\\n", " ").partition("\nFROM nemo-${NEMO} AS python")
+    last = "\nFROM hyperpod-elastic-agent-${HYPERPOD_ELASTIC_AGENT} AS python"
+    _, _, stage = "\n".join(kept).replace("\\\n", " ").partition(last)
     _, _, rest = stage.partition("\nFROM ")
     found, there = [], {"python", "scratch"}
     assert rest, "the stage `python` is not there"

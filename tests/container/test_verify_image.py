@@ -207,6 +207,15 @@ def test_nemo_is_asserted_where_it_was_asked_for(monkeypatch: pytest.MonkeyPatch
     assert verify_image.nemo_faults("0.7.0", answers(automodel="")) == ["automodel does not start"]
 
 
+def test_hyperpods_agent_has_to_start_where_it_was_asked_for(monkeypatch: pytest.MonkeyPatch):
+    assert verify_image.agent_faults("") == []
+    assert verify_image.agent_faults("1.1.3") == ["hyperpod-elastic-agent is not installed, expected 1.1.3"]
+    monkeypatch.setattr(verify_image.importlib.metadata, "version", lambda _: "1.1.3")
+    usage = "usage: hyperpodrun [-h] [--shutdown-signal {SIGTERM,SIGKILL}]\n"
+    assert verify_image.agent_faults("1.1.3", answers(hyperpodrun=usage)) == []
+    assert verify_image.agent_faults("1.1.3", answers(hyperpodrun="")) == ["hyperpodrun does not start"]
+
+
 def test_transformer_engine_is_asserted_where_it_was_asked_for():
     assert verify_image.transformer_engine_faults("", "13.0") == []
     assert verify_image.transformer_engine_faults("2.20.2", "13.0") == [

@@ -16,6 +16,7 @@ from trainway.spec.image_build import build_arguments, variant_of
 from trainway.spec.loader import load_versions
 from trainway.spec.platform import Platform
 from trainway.spec.problems import SpecError
+from trainway.spec.rules.image import the_image_can_have_the_agent
 from trainway.spec.sections.image import Variant
 from trainway.spec.versions import VERSION_RULES, VERSIONS_FILE
 
@@ -23,11 +24,7 @@ ROOT = Path(__file__).resolve().parents[2]
 DOCKERFILE = (ROOT / "container/Dockerfile").read_text()
 MATRIX = VERSIONS_FILE.read_text(encoding="utf-8")
 VERSIONS = yaml.safe_load(MATRIX)
-PUBLISHED = [
-    entry
-    for key in ("images", "efa_installers", "aws_ofi_nccl", "pytorch", "nccl_tests", "transformer_engine", "nemo")
-    for entry in VERSIONS[key]
-]
+PUBLISHED = [entry for key, entries in VERSIONS.items() if key not in ("default", "combinations") for entry in entries]
 # What the stage gives, and what BuildKit reads itself.
 OF_THE_STAGE, OF_THE_BUILDER = {"IMAGE_REVISION"}, {"SOURCE_DATE_EPOCH"}
 INSTANCES = {"cuda": "p5.48xlarge", "neuron": "trn1.32xlarge", "cpu": "m7i.8xlarge"}
@@ -124,6 +121,35 @@ def test_both_add_ons_are_the_same_image_in_either_order():
     assert (both["TRANSFORMER_ENGINE"], both["NEMO"]) == ("with", "with")
 
 
+def with_operator(group: str = "cuda", **image: Any) -> Platform:
+    """A platform on HyperPod whose training operator is on."""
+    sections = {"orchestrator": "hyperpod-eks", "hyperpod": {"training_operator": True}}
+    return Platform.model_validate(platform(group, **image).model_dump(exclude_unset=True) | sections)
+
+
+def test_the_training_operators_agent_is_in_the_image_by_itself():
+    built = build_arguments(with_operator(), load_catalogue(), load_versions())
+    assert (built["HYPERPOD_ELASTIC_AGENT"], built["HYPERPOD_ELASTIC_AGENT_VERSION"]) == ("with", "1.1.3")
+    without = arguments("cuda")
+    assert (without["HYPERPOD_ELASTIC_AGENT"], without["HYPERPOD_ELASTIC_AGENT_VERSION"]) == ("without", "")
+
+
+def test_an_image_with_the_agent_has_a_pytorch_that_the_agent_supports():
+    built = build_arguments(with_operator(), load_catalogue(), load_versions())
+    assert (built["MATRIX_NAME"], built["PYTORCH_VERSION"]) == ("pytorch-2.11", "2.11.0")
+    named = build_arguments(with_operator(versions="pytorch-2.11"), load_catalogue(), load_versions())
+    assert named == built
+
+
+@pytest.mark.parametrize("versions", ["pytorch-2.12", "pytorch-2.13"])
+def test_a_pytorch_that_the_agent_does_not_support_is_refused(versions: str):
+    [(key, reason, remedy)] = the_image_can_have_the_agent(with_operator(versions=versions), load_catalogue())
+    assert key == ("image", "versions")
+    assert "HyperPod's elastic agent" in reason
+    assert remedy == "write pytorch-2.11, or remove the key"
+    assert list(the_image_can_have_the_agent(platform("cuda", versions=versions), load_catalogue())) == []
+
+
 def test_each_variant_begins_with_its_base():
     [images] = VERSIONS["images"]
     bases = {variant: arguments(variant)["BASE_IMAGE"] for variant in ("cuda", "cpu")}
@@ -212,6 +238,16 @@ def test_everything_the_dockerfile_copies_is_in_the_build_context():
             "transformer_engine_from: 2.21.0",
             ["combinations[0].nemo", "NeMo 0.7.0 requires Transformer Engine 2.21.0 or newer"],
         ),
+        (
+            "    nemo: 0.7.0\n",
+            "    nemo: 0.7.0\n    hyperpod_elastic_agent: 1.1.3\n",
+            ["combinations[0].hyperpod_elastic_agent", "requires PyTorch 2.4.0 or newer, and older than 2.12.0"],
+        ),
+        (
+            "hyperpod_elastic_agent: 1.1.3",
+            "hyperpod_elastic_agent: 1.1.4",
+            ["combinations[2].hyperpod_elastic_agent", "nothing is known of it", "name 1.1.3"],
+        ),
         ('pytorch_from: "2.1"', "pytorch_from: newest", ["pytorch_from", "it is not the version of a release"]),
         ("nemo: 0.7.0", "nemo: 0.8.0", ["combinations[0].nemo", "nothing is known of it", "name 0.7.0"]),
         (
@@ -228,6 +264,11 @@ def test_everything_the_dockerfile_copies_is_in_the_build_context():
             "  - version: 2.20.2",
             "  - version: 2.20.3",
             ["transformer_engine[0].version", "container/requirements has no list for it"],
+        ),
+        (
+            "  - version: 1.1.3",
+            "  - version: 1.1.4",
+            ["hyperpod_elastic_agent[0].version", "container/requirements has no list for it"],
         ),
         ('cuda_version: "13.0"', "cuda_version: 13.0", ["images[0].cuda_version", "valid string"]),
         ("default: pytorch-2.13", "default: pytorch-2.14", ["default", "there is no such combination"]),

@@ -8,7 +8,7 @@ from trainway.spec.catalogue import Catalogue
 from trainway.spec.group_types import all_types
 from trainway.spec.platform import Platform
 from trainway.spec.sections.image import Variant
-from trainway.spec.versions import Versions, images_of, release
+from trainway.spec.versions import Combination, Versions, images_of, release
 
 
 def variant_of(platform: Platform, catalogue: Catalogue) -> Variant:
@@ -23,14 +23,34 @@ def variants_with_nodes(platform: Platform, catalogue: Catalogue) -> tuple[Varia
     return tuple(variant for variant, is_chosen in chosen.items() if is_chosen)
 
 
+def needs_the_agent(platform: Platform) -> bool:
+    """Whether the image needs HyperPod's elastic agent: the training operator starts jobs through its `hyperpodrun`.
+
+    https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-eks-operator-install.html (read 2026-11-22)
+    """
+    return platform.hyperpod is not None and platform.hyperpod.training_operator
+
+
+def combination_of(platform: Platform, versions: Versions) -> Combination:
+    """The combination that the image is built from.
+
+    It is the one that `image.versions` names. Without that key it is the default or, if the image needs HyperPod's
+    elastic agent and the default has none, the first combination that has it.
+    """
+    name = platform.image.versions or versions.default
+    chosen = next(each for each in versions.combinations if each.name == name)
+    if platform.image.versions or not needs_the_agent(platform) or chosen.hyperpod_elastic_agent:
+        return chosen
+    return next((each for each in versions.combinations if each.hyperpod_elastic_agent), chosen)
+
+
 def build_arguments(platform: Platform, catalogue: Catalogue, versions: Versions) -> dict[str, str]:
     """The arguments by name, of versions that their rules have passed; empty where the variant has nothing of the kind.
 
     SOURCE_DATE_EPOCH (seconds) is the image's date, of the versions and not of the build: with it, BuildKit makes one
     configuration of one content. https://docs.docker.com/build/ci/github-actions/reproducible-builds/ (read 2026-11-21)
     """
-    name = platform.image.versions or versions.default
-    chosen = next(each for each in versions.combinations if each.name == name)
+    chosen = combination_of(platform, versions)
     images, wheel = images_of(versions, chosen), release(versions.pytorch, chosen.pytorch)
     installer = release(versions.efa_installers, chosen.efa_installer)
     tests = release(versions.nccl_tests, chosen.nccl_tests)
@@ -43,7 +63,8 @@ def build_arguments(platform: Platform, catalogue: Catalogue, versions: Versions
         "BASE_IMAGE": base,
         # No stage of another variant is built, and yet its image has to have a name.
         "CUDA_DEVEL_IMAGE": images.cuda_devel,
-        "MATRIX_NAME": name,
+        "HYPERPOD_ELASTIC_AGENT": "with" if needs_the_agent(platform) else "without",
+        "MATRIX_NAME": chosen.name,
         "NEMO": "with" if "nemo" in platform.image.add else "without",
         "SOURCE_DATE_EPOCH": str(int(day.timestamp())),
         "TRANSFORMER_ENGINE": "with" if "transformer-engine" in platform.image.add else "without",
@@ -63,6 +84,7 @@ def build_arguments(platform: Platform, catalogue: Catalogue, versions: Versions
         "NCCL_VERSION": wheel.nccl,
     }
     of_nemo = {"NEMO_VERSION": nemo.version}
+    of_the_agent = {"HYPERPOD_ELASTIC_AGENT_VERSION": chosen.hyperpod_elastic_agent or ""}
     of_transformer_engine = {
         "TRANSFORMER_ENGINE_CORE_SHA256": engine.core_sha256,
         "TRANSFORMER_ENGINE_SHA256": engine.sha256,
@@ -71,6 +93,7 @@ def build_arguments(platform: Platform, catalogue: Catalogue, versions: Versions
     }
     return (
         every_variant
+        | _if(needs_the_agent(platform), of_the_agent)
         | _if("nemo" in platform.image.add, of_nemo)
         | _if("transformer-engine" in platform.image.add, of_transformer_engine)
         | _if(variant != "neuron", of_the_wheel)

@@ -119,6 +119,14 @@ class Nemo(Published):
     transformer_engine_from: Version = Field(description="The oldest Transformer Engine, where one is there.")
 
 
+class HyperPodElasticAgent(Published):
+    """HyperPod's elastic agent, by its metadata; its checksum is with those of what it requires."""
+
+    version: str = Field(description="Its version.")
+    pytorch_from: Version = Field(description="The oldest PyTorch that it allows.")
+    pytorch_before: Version = Field(description="The oldest PyTorch that is too new for it.")
+
+
 class Combination(Section):
     """Releases that go together, each by its version."""
 
@@ -129,6 +137,10 @@ class Combination(Section):
     images: str = Field(description="A name below `images`.")
     transformer_engine: str = Field(description="A version below `transformer_engine`.")
     nemo: str = Field(description="A version below `nemo`.")
+    hyperpod_elastic_agent: str | None = Field(
+        None,
+        description="A version below `hyperpod_elastic_agent`. Without it, the agent does not support the PyTorch.",
+    )
 
 
 class Versions(Section):
@@ -143,6 +155,7 @@ class Versions(Section):
     nccl_tests: tuple[NcclTests, ...] = Field(description="NCCL's tests.")
     transformer_engine: tuple[TransformerEngine, ...] = Field(description="Transformer Engines.")
     nemo: tuple[Nemo, ...] = Field(description="NeMo AutoModels.")
+    hyperpod_elastic_agent: tuple[HyperPodElasticAgent, ...] = Field(description="HyperPod's elastic agents.")
 
 
 class _Versioned(Protocol):
@@ -170,6 +183,13 @@ def combination_names() -> tuple[str, ...]:
     return tuple(each["name"] for each in read_facts(VERSIONS_FILE)["combinations"])
 
 
+@functools.cache
+def combinations_with_the_agent() -> tuple[str, ...]:
+    """The names of the combinations that have HyperPod's elastic agent, in the order of the file."""
+    combinations = read_facts(VERSIONS_FILE)["combinations"]
+    return tuple(each["name"] for each in combinations if each.get("hyperpod_elastic_agent"))
+
+
 def the_default_is_a_combination(versions: Versions) -> Iterator[Breach]:
     """A platform file that names no combination gets one that is there."""
     names = [each.name for each in versions.combinations]
@@ -195,9 +215,10 @@ def releases_are_listed(versions: Versions) -> Iterator[Breach]:
             "images": [images.name for images in versions.images],
             "transformer_engine": [engine.version for engine in versions.transformer_engine],
             "nemo": [nemo.version for nemo in versions.nemo],
+            "hyperpod_elastic_agent": [agent.version for agent in versions.hyperpod_elastic_agent],
         }
         for key, names in known.items():
-            if getattr(each, key) not in names:
+            if getattr(each, key) not in (*names, None):
                 yield ("combinations", index, key), "nothing is known of it", f"add its entry, or name {_or(names)}"
     plugins = [plugin.version for plugin in versions.aws_ofi_nccl]
     for index, installer in enumerate(versions.efa_installers):
@@ -263,6 +284,18 @@ def add_ons_take_the_pytorch(versions: Versions) -> Iterator[Breach]:
                 yield ("combinations", index, key), reason, "name one for this PyTorch, or a newer PyTorch"
 
 
+def the_agent_takes_the_pytorch(versions: Versions) -> Iterator[Breach]:
+    """HyperPod's elastic agent is in a combination whose PyTorch its metadata allows."""
+    for index, each in enumerate(versions.combinations):
+        agent = release(versions.hyperpod_elastic_agent, each.hyperpod_elastic_agent or "")
+        if agent is None:
+            continue
+        if _older(each.pytorch, agent.pytorch_from) or not _older(each.pytorch, agent.pytorch_before):
+            allowed = f"{agent.pytorch_from} or newer, and older than {agent.pytorch_before}"
+            reason = f"HyperPod's elastic agent {agent.version} requires PyTorch {allowed}"
+            yield ("combinations", index, "hyperpod_elastic_agent"), reason, "remove the key, or name another PyTorch"
+
+
 def nemo_takes_the_transformer_engine(versions: Versions) -> Iterator[Breach]:
     """Transformer Engine is as new as NeMo requires, because one image can have both."""
     for index, each in enumerate(versions.combinations):
@@ -283,6 +316,7 @@ def requirements_are_listed(versions: Versions, listed: Collection[str]) -> Iter
         "pytorch": versions.pytorch,
         "transformer_engine": versions.transformer_engine,
         "nemo": versions.nemo,
+        "hyperpod_elastic_agent": versions.hyperpod_elastic_agent,
     }
     for key, entries in releases.items():
         for index, each in enumerate(entries):
@@ -300,6 +334,7 @@ VERSION_RULES: Final[tuple[Callable[[Versions], Iterator[Breach]], ...]] = (
     transformer_engine_is_for_pytorchs_cuda,
     add_ons_take_the_pytorch,
     nemo_takes_the_transformer_engine,
+    the_agent_takes_the_pytorch,
 )
 
 

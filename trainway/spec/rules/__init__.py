@@ -26,6 +26,7 @@ from trainway.spec.rules.image import (
     add_ons_are_named_once,
     eks_alone_is_told_how_images_are_pulled,
     image_versions_are_a_combination,
+    the_image_can_have_the_agent,
     the_image_is_for_the_nodes,
 )
 from trainway.spec.rules.kai import (
@@ -147,6 +148,7 @@ RULES: tuple[Rule, ...] = (
     what_is_kept_has_a_network_to_stay_in,
     dynamic_volumes_are_of_kubernetes,
     image_versions_are_a_combination,
+    the_image_can_have_the_agent,
     the_image_is_for_the_nodes,
     add_ons_are_for_gpus,
     add_ons_are_named_once,

@@ -6,13 +6,13 @@ import difflib
 from collections.abc import Iterator
 
 from trainway.spec.catalogue import Catalogue
-from trainway.spec.image_build import variant_of, variants_with_nodes
+from trainway.spec.image_build import needs_the_agent, variant_of, variants_with_nodes
 from trainway.spec.platform import Platform
 from trainway.spec.problems import KeyPath
 from trainway.spec.rules.rule import Breach, instance_types
 from trainway.spec.sections.image import AddOn
 from trainway.spec.sections.orchestrator import Orchestrator
-from trainway.spec.versions import combination_names
+from trainway.spec.versions import combination_names, combinations_with_the_agent
 
 KEY: KeyPath = ("kubernetes", "parallel_image_pull")
 ADD_ONS: dict[AddOn, str] = {"transformer-engine": "Transformer Engine", "nemo": "NeMo"}
@@ -26,6 +26,14 @@ def image_versions_are_a_combination(platform: Platform, _catalogue: Catalogue) 
         close = difflib.get_close_matches(name, known, n=1)
         remedy = f"did you mean {close[0]}?" if close else f"name one of {', '.join(known)}, or add it there"
         yield ("image", "versions"), "there is no such combination in container/versions.yaml", remedy
+
+
+def the_image_can_have_the_agent(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
+    """With HyperPod's training operator, `image.versions` names a combination that has HyperPod's elastic agent."""
+    name, fitting = platform.image.versions, combinations_with_the_agent()
+    if needs_the_agent(platform) and name in combination_names() and name not in fitting:
+        reason = "HyperPod's elastic agent, which hyperpod.training_operator needs, does not support its PyTorch"
+        yield ("image", "versions"), reason, f"write {' or '.join(fitting)}, or remove the key"
 
 
 def the_image_is_for_the_nodes(platform: Platform, catalogue: Catalogue) -> Iterator[Breach]:
