@@ -35,9 +35,10 @@ def parameters(environment: Mapping[str, str]) -> dict[str, Any]:
             mistakes.append(f"{lacking} empty while {', '.join(given)} is set")
         if text(together[-1]) not in ("", "service", "script"):
             mistakes.append(f"{together[-1]} is '{text(together[-1])}', expected service or script")
-    for switch in ("CONTAINERS", "EXPORTERS"):
-        if text(switch) not in ("", "true", "false"):
-            mistakes.append(f"{switch} is '{text(switch)}', expected true or false")
+    if text("CONTAINERS") not in ("", "required", "wanted", "none"):
+        mistakes.append(f"CONTAINERS is '{text('CONTAINERS')}', expected required, wanted or none")
+    if text("EXPORTERS") not in ("", "true", "false"):
+        mistakes.append(f"EXPORTERS is '{text('EXPORTERS')}', expected true or false")
     pages = text("HUGE_PAGES_2MIB") or "0"
     if not pages.isdecimal():
         mistakes.append(f"HUGE_PAGES_2MIB is '{pages}', expected a whole number of pages")
@@ -70,7 +71,7 @@ def parameters(environment: Mapping[str, str]) -> dict[str, Any]:
         "login_group": text("LOGIN_GROUP") or None,
         "fsx": lustre if text("FSX_DNS_NAME") else None,
         "homes": homes if text("HOMES_DNS_NAME") else None,
-        "containers": text("CONTAINERS") == "true",
+        "containers": text("CONTAINERS") or "none",
         "exporters": text("EXPORTERS") == "true",
         "lustre_efa_interfaces": over_efa,
         "huge_pages_2mib": int(pages),

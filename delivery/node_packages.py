@@ -1,9 +1,11 @@
-"""Prints delivery/node_packages.yaml for the shell: one file a line, fields separated by tabs.
+"""Print a part of delivery/node_packages.yaml for the shell: `node_packages.py sources|ubuntu`. Tabs separate fields.
 
-The name of the file, its kind (file | git), from where it comes, and its pin: the checksum, `-` where none is known, or
-the commit.
+`sources` prints one line per source: the file that it makes, its version, its `nar_sha256` or `-`, and its parts. Each
+part is a path in the tree, the address of a Git repository, and a commit, with spaces between them; a part ends with a
+semicolon. `ubuntu` prints one line per key: the key and its values, with spaces between them.
 """
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,17 +14,24 @@ import yaml
 LIST = Path(__file__).with_name("node_packages.yaml")
 
 
-def lines(document: dict[str, Any]) -> list[str]:
-    """Returns the lines, packages first."""
-    files = [file for package in document["packages"] for file in package["files"]]
-    packages = [[file["url"].rpartition("/")[2], "file", file["url"], file["sha256"] or "-"] for file in files]
-    sources = [
-        [f"{source['name']}-{source['version']}.tar", "git", source["git"], source["commit"]]
-        for source in document["sources"]
+def sources(document: dict[str, Any]) -> list[str]:
+    """Return one line per source."""
+    lines = []
+    for source in document["sources"]:
+        parts = [{"path": ".", **source}, *source.get("submodules", ())]
+        places = "".join(f"{part['path']} {part['git']} {part['commit']};" for part in parts)
+        lines.append("\t".join([source["makes"], source["version"], source.get("nar_sha256", "-"), places]))
+    return lines
+
+
+def ubuntu(document: dict[str, Any]) -> list[str]:
+    """Return one line per key."""
+    return [
+        f"{key}\t{' '.join(values) if isinstance(values, list) else values}"
+        for key, values in document["ubuntu"].items()
     ]
-    return ["\t".join(fields) for fields in (*packages, *sources)]
 
 
 if __name__ == "__main__":
-    for line in lines(yaml.safe_load(LIST.read_text())):
+    for line in {"sources": sources, "ubuntu": ubuntu}[sys.argv[1]](yaml.safe_load(LIST.read_text())):
         print(line)

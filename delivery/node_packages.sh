@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Fetches what delivery/node_packages.yaml lists into a folder: node_packages.sh FOLDER. What is there already is left alone.
-# The scripts stage calls it. For a closed network a person calls it, on a machine with the internet, for the checkout's
-# lifecycle_scripts/packages, and deploys from that checkout.
+# Puts what delivery/node_packages.yaml lists into a folder, with checksums: node_packages.sh FOLDER. Files that are there
+# already are kept. The scripts stage calls it. For a closed network, delivery/supply.sh calls it for the checkout's
+# lifecycle_scripts/packages, on a machine with the internet, and the deploy takes the files from the checkout.
 #
 #   NETWORK_ACCESS   private (default) | closed: nothing is fetched; everything must be there already
 set -euo pipefail
@@ -12,33 +12,61 @@ source "$here/lib.sh"
 folder=${1:?which folder}
 mkdir -p "$folder"
 
+# fetch_tree TREE PARTS: makes the tree of the commits, the repository's own first and then its submodules.
+fetch_tree() {
+  local tree=$1 path location commit clone
+  while read -r -d ';' path location commit; do
+    clone=$(mktemp -d -p "$work")
+    git init --quiet "$clone"
+    git -C "$clone" fetch --quiet --depth 1 "$location" "$commit" ||
+      fail "commit $commit cannot be fetched from $location: check that this machine reaches it"
+    mkdir -p "$tree/$path"
+    git -C "$clone" archive FETCH_HEAD | tar --extract --directory "$tree/$path"
+  done <<<"$2"
+}
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
 missing=()
-listed_packages=$(python3 "$here/node_packages.py")
-while IFS=$'\t' read -r -u 3 file kind location pin; do
+listed_sources=$(python3 "$here/node_packages.py" sources)
+while IFS=$'\t' read -r -u 3 file version pinned parts; do
   if [[ -e "$folder/$file" ]]; then
-    [[ "$kind" != file || "$pin" == - ]] || must_be "$pin" "$folder/$file" "lifecycle_scripts/packages/$file"
+    continue
   elif closed; then
     missing+=("$file")
-  elif [[ "$kind" == git ]]; then
-    say "source $file"
-    clone=$(mktemp -d)
-    git init --quiet "$clone"
-    git -C "$clone" fetch --quiet --depth 1 "$location" "$pin"
-    git -C "$clone" archive --prefix="${file%.tar}/" --output="$clone/archive.tar" FETCH_HEAD
-    mv "$clone/archive.tar" "$folder/$file"
-    rm -rf "$clone"
-  elif [[ "$pin" == - ]]; then
-    fail "no checksum of $file is known, and nothing is installed on nodes that could be anything: compare $location with" \
-      "its publisher's, then put it into lifecycle_scripts/packages or its sha256 into delivery/node_packages.yaml"
-  else
-    say "package $location"
-    curl --fail --silent --show-error --location --retry 3 --max-time 120 --output "$folder/.$file" "$location"
-    must_be "$pin" "$folder/.$file" "$location"
-    mv "$folder/.$file" "$folder/$file"
+    continue
   fi
-done 3<<<"$listed_packages"
-((${#missing[@]} == 0)) || fail "a closed network cannot fetch what is missing: $(listed "${missing[@]}"). Run" \
-  "\`bash delivery/node_packages.sh lifecycle_scripts/packages\` in the checkout on a machine with the internet, and deploy it"
+  say "source of $file"
+  tree=$work/${file%.tar}
+  fetch_tree "$tree" "$parts"
+  found=$(python3 "$here/tree_hash.py" "$tree")
+  [[ "$pinned" == - || "$found" == "$pinned" ]] || fail "the source of $file has the hash $found instead of $pinned: its" \
+    "commits in delivery/node_packages.yaml do not belong together"
+  case $file in
+    *.tar)
+      tar --create --file "$folder/.$file" --directory "$work" --sort=name --owner=0 --group=0 --numeric-owner \
+        --mtime=@0 "${file%.tar}"
+      mv "$folder/.$file" "$folder/$file"
+      ;;
+    enroot_*.deb) bash "$here/enroot_package.sh" "$tree" "$version" "$folder/$file" ;;
+    *) fail "delivery/node_packages.yaml names $file, which no script makes: name a .tar file" ;;
+  esac
+done 3<<<"$listed_sources"
 
-(cd "$folder" && sha256sum -- *.deb *.tar >SHA256SUMS)
-say "the nodes' packages are in $folder"
+read -r -a releases < <(python3 "$here/node_packages.py" ubuntu | sed -n 's/^releases\t//p')
+for release in "${releases[@]}"; do
+  if [[ -d "$folder/$release" ]]; then
+    continue
+  elif closed; then
+    missing+=("$release/")
+  else
+    bash "$here/ubuntu_packages.sh" "$release" "$folder/$release"
+  fi
+done
+((${#missing[@]} == 0)) || fail "a closed network cannot fetch what is missing: $(listed "${missing[@]}"). Run the command" \
+  "that the image stack prints as its output Supply in this checkout on a machine with the internet, then deploy again"
+
+cd "$folder"
+find . -type f \( -name '*.deb' -o -name '*.tar' \) -printf '%P\0' | sort --zero-terminated |
+  xargs --null sha256sum -- >SHA256SUMS
+say "the packages for nodes are in $folder"

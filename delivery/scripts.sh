@@ -8,7 +8,7 @@
 #   FSX_DNS_NAME, FSX_MOUNT_NAME, FSX_MOUNT_PATH   the FSx for Lustre file system; all empty: none
 #   FSX_MOUNTED_BY        service: HyperPod mounts it (FsxLustreConfig), the node only verifies | script: the node mounts it
 #   HOMES_DNS_NAME, HOMES_MOUNT_PATH, HOMES_MOUNTED_BY   the FSx for OpenZFS file system of home directories; all empty: none
-#   CONTAINERS            true: enroot and pyxis on every node of Slurm, fetched by node_packages.sh | false or empty
+#   CONTAINERS            enroot and pyxis on Slurm nodes, made by node_packages.sh: required | wanted | none or empty
 #   EXPORTERS             true: metrics of every node of Slurm for Prometheus | false or empty
 #   NETWORK_ACCESS        private (default) | closed: see node_packages.sh
 #   LUSTRE_EFA_INTERFACES JSON object: by instance group, how many EFA interfaces Lustre uses; empty: none, in all of them
@@ -34,7 +34,7 @@ trap 'rm -rf "$staging"' EXIT
 # Fresh modification times: `aws s3 sync` compares only size and time, and must never leave an older file of equal length.
 cp -R "$here/../lifecycle_scripts/." "$staging/"
 find "$staging" -name __pycache__ -prune -exec rm -rf {} +
-if [[ "${CONTAINERS:-}" == true ]]; then
+if [[ "${CONTAINERS:-}" == required || "${CONTAINERS:-}" == wanted ]]; then
   bash "$here/node_packages.sh" "$staging/packages"
 fi
 python3 "$here/lifecycle_parameters.py" >"$staging/parameters.json"

@@ -43,5 +43,9 @@ export NETWORK_ACCESS=private
 if [[ -n "$CHARTS" ]]; then
   bash "$here/mirror.sh"
 fi
+if [[ "${CONTAINERS:-none}" != none ]]; then
+  # Into this checkout, from which the platform is deployed: scripts and packages go to the nodes together.
+  bash "$here/node_packages.sh" "$here/../lifecycle_scripts/packages"
+fi
 bash "$here/base_image.sh"
 say "$MIRROR_REGISTRY/$MIRROR_PREFIX has all that comes from the internet; the platform can be deployed"

@@ -199,7 +199,7 @@ def facts(resource_config: dict[str, Any], parameters: dict[str, Any], addresses
         "HOMES_DNS_NAME": str(homes.get("dns_name", "")),
         "HOMES_MOUNT_PATH": str(homes.get("mount_path", "")),
         "HOMES_MOUNTED_BY": str(homes.get("mounted_by", "")),
-        "CONTAINERS": "true" if parameters.get("containers") else "false",
+        "CONTAINERS": containers if (containers := parameters.get("containers")) in ("required", "wanted") else "none",
         "LUSTRE_EFA_INTERFACES": str((parameters.get("lustre_efa_interfaces") or {}).get(group["Name"], 0)),
         "LOGIN_NEEDS_JOB": str(slurm.get("login_needs_job", False)).lower(),
         "ACCOUNTING_ENDPOINT": str(database.get("endpoint", "")),

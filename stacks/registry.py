@@ -12,7 +12,9 @@ from stacks.constructs.registry import mirrored_names, repository
 from stacks.storage import StorageStack
 from trainway.spec.catalogue import Catalogue
 from trainway.spec.charts import chart_names
+from trainway.spec.node_packages import node_containers
 from trainway.spec.platform import Platform
+from trainway.spec.sections.orchestrator import Orchestrator
 
 TOOLS_PREFIX = "delivery"
 
@@ -63,6 +65,8 @@ class RegistryStack(cdk.Stack):
 
     def _say_how_to_supply(self, platform: Platform) -> None:
         name = f"/trainway/{platform.name}/delivery/supply"
+        slurm = platform.orchestrator is Orchestrator.HYPERPOD_SLURM
+        nodes = {"CONTAINERS": node_containers(platform)} if slurm else {}
         ssm.CfnParameter(
             self,
             "SupplyParameter",
@@ -71,7 +75,7 @@ class RegistryStack(cdk.Stack):
             description="What delivery/supply.sh brings in, and where to",
             # A standard parameter holds 4 KiB.
             tier="Intelligent-Tiering",
-            value=self.to_json_string({**self.supply_environment, "IMAGE_ARGUMENTS": self.image_arguments}),
+            value=self.to_json_string({**self.supply_environment, **nodes, "IMAGE_ARGUMENTS": self.image_arguments}),
         )
         cdk.CfnOutput(
             self,

@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
-# Installs what the platform delivered beside its scripts and the image has not: packages.sh
-# Whatever lies in packages/ and is for this processor, each file as its checksum says.
+# Installs the packages that the platform delivered beside its scripts and the image lacks: packages.sh
+# Everything in packages/ that is for this processor is installed in exactly that version. Packages of Ubuntu that these depend
+# on are in a folder per release, and are installed only where the image has no version of them.
+#   NODE_ROOT   prefix of every path that is read; empty on a node
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -13,20 +15,33 @@ compgen -G "$packages/*.deb" >/dev/null || fail "no package was delivered: deplo
 broken=$(cd "$packages" && sha256sum --check --quiet SHA256SUMS 2>&1) ||
   fail "a package is not what was delivered (${broken%%$'\n'*}): deploy the platform again, then replace the node"
 
+# is_for_this_processor FILE: whether the package is.
+is_for_this_processor() {
+  local architecture
+  architecture=$(dpkg-deb --field "$1" Architecture)
+  [[ "$architecture" == all || "$architecture" == "$(dpkg --print-architecture)" ]]
+}
+
+# installed_version FILE: prints `ii ` and the version of the package that the node has, or something else.
+installed_version() {
+  dpkg-query --show --showformat='${db:Status-Abbrev}${Version}' "$(dpkg-deb --field "$1" Package)" 2>/dev/null || true
+}
+
 lacking=()
 for file in "$packages"/*.deb; do
-  architecture=$(dpkg-deb --field "$file" Architecture)
-  if [[ "$architecture" != all && "$architecture" != "$(dpkg --print-architecture)" ]]; then
-    continue
-  fi
-  name=$(dpkg-deb --field "$file" Package)
-  there=$(dpkg-query --show --showformat='${db:Status-Abbrev}${Version}' "$name" 2>/dev/null) || true
-  [[ "$there" == "ii $(dpkg-deb --field "$file" Version)" ]] || lacking+=("$file")
+  is_for_this_processor "$file" || continue
+  [[ "$(installed_version "$file")" == "ii $(dpkg-deb --field "$file" Version)" ]] || lacking+=("$file")
 done
 if ((${#lacking[@]} == 0)); then
   echo "the delivered packages are installed"
   exit 0
 fi
+release=$(sed -n 's/^VERSION_CODENAME=//p' "${NODE_ROOT:-}/etc/os-release")
+for file in "$packages/$release"/*.deb; do
+  if [[ -e "$file" ]] && is_for_this_processor "$file" && [[ "$(installed_version "$file")" != ii\ * ]]; then
+    lacking+=("$file")
+  fi
+done
 
 # Ubuntu's own updates may hold dpkg's lock.
 deadline=$((SECONDS + ${DPKG_WAIT_SECONDS:-120}))

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Containers: images on the disk for them, and where `slurm.containers` asks for it, enroot and pyxis for jobs that run in one.
+# Containers: images on the disk for them, and enroot and pyxis for jobs that run in one.
+#   CONTAINERS   required: a node without enroot and pyxis fails | wanted: it warns and runs other jobs | none: not installed
 set -euo pipefail
 
 parts=$(cd "$(dirname "${BASH_SOURCE[0]}")/../containers" && pwd)
@@ -8,13 +9,26 @@ bash "$parts/engines.sh"
 if [[ "$ORCHESTRATOR" != hyperpod-slurm ]]; then
   exit 0
 fi
-if [[ "$CONTAINERS" == true ]]; then
-  bash "$parts/packages.sh"
-elif ! command -v enroot >/dev/null; then
-  echo "nobody asked for enroot and pyxis (slurm.containers), and the image has none"
-  exit 0
-fi
-bash "$parts/enroot.sh"
-if [[ "$CONTAINERS" == true ]]; then
-  bash "$parts/pyxis.sh"
-fi
+case $CONTAINERS in
+  required)
+    bash "$parts/packages.sh"
+    bash "$parts/enroot.sh"
+    bash "$parts/pyxis.sh"
+    ;;
+  wanted)
+    for part in packages enroot pyxis; do
+      if ! said=$(bash "$parts/$part.sh" 2>&1); then
+        echo "WARNING: jobs in an image cannot run on this node: ${said##*$'\n'}"
+        exit 0
+      fi
+      echo "$said"
+    done
+    ;;
+  *)
+    if command -v enroot >/dev/null; then
+      bash "$parts/enroot.sh"
+    else
+      echo "slurm.containers is false, and the image has no enroot"
+    fi
+    ;;
+esac

@@ -13,6 +13,7 @@ from stacks.constructs.hyperpod import LifeCycleScripts
 from stacks.constructs.permissions import Permission
 from stacks.foundation import Foundation
 from trainway.spec.lustre_clients import efa_interfaces
+from trainway.spec.node_packages import node_containers
 from trainway.spec.sections.orchestrator import Orchestrator
 from trainway.spec.sections.slurm import CONTROLLER_GROUP, LOGIN_GROUP
 from trainway.spec.sections.storage import HOME_PATH, MOUNT_PATH
@@ -52,11 +53,8 @@ def scripts_stage(scope: Construct, foundation: Foundation, scripts: LifeCycleSc
                     if home
                     else {}
                 ),
-                **(
-                    {"CONTAINERS": "true", "NETWORK_ACCESS": platform.network.access}
-                    if platform.slurm_or_default.containers
-                    else {}
-                ),
+                "CONTAINERS": node_containers(platform),
+                "NETWORK_ACCESS": platform.network.access,
                 "EXPORTERS": json.dumps(platform.slurm_or_default.exporters),
                 "SLURM_NODES": json.dumps(slurm_nodes(platform, foundation.catalogue), sort_keys=True),
                 "SLURM_ACCOUNTS_S3_URI": f"s3://{storage.bucket.bucket_name}/{SLURM_ACCOUNTS}",

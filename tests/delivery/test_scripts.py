@@ -42,7 +42,7 @@ def test_scripts_are_synchronised_exactly_with_the_platforms_parameters(aws):
             "mounted_by": "service",
         },
         "homes": None,
-        "containers": False,
+        "containers": "none",
         "exporters": False,
         "lustre_efa_interfaces": {"train": 8},
         "huge_pages_2mib": 0,
@@ -136,7 +136,7 @@ def test_a_bucket_without_a_prefix_is_refused_because_the_rest_would_be_deleted(
         ({"FSX_MOUNT_NAME": ""}, "FSX_MOUNT_NAME empty while FSX_DNS_NAME"),
         ({"FSX_MOUNTED_BY": "me"}, "FSX_MOUNTED_BY is 'me'"),
         ({"HOMES_DNS_NAME": "fs-2.fsx"}, "HOMES_MOUNT_PATH, HOMES_MOUNTED_BY empty while HOMES_DNS_NAME is set"),
-        ({"CONTAINERS": "yes"}, "CONTAINERS is 'yes', expected true or false"),
+        ({"CONTAINERS": "yes"}, "CONTAINERS is 'yes', expected required, wanted or none"),
         ({"HUGE_PAGES_2MIB": "-1"}, "HUGE_PAGES_2MIB is '-1'"),
         ({"EXPORTERS": "yes"}, "EXPORTERS is 'yes', expected true or false"),
         (

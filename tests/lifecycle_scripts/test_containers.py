@@ -77,12 +77,14 @@ def deliver(node: Node, folder: Path) -> None:
     """Puts what is in the folder beside the scripts, as the delivery does."""
     node.run("rm", "-rf", PACKAGES)
     there = node.root / PACKAGES.lstrip("/")
-    there.mkdir()
     sums = []
-    for file in sorted(folder.iterdir()):
-        if file.is_file():
-            (there / file.name).write_bytes(file.read_bytes())
-            sums.append(f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {file.name}\n")
+    there.mkdir()
+    for file in sorted(folder.rglob("*")):
+        name = file.relative_to(folder)
+        if file.is_file() and not any(part.startswith(".") for part in name.parts):
+            (there / name).parent.mkdir(exist_ok=True)
+            (there / name).write_bytes(file.read_bytes())
+            sums.append(f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {name}\n")
     (there / "SHA256SUMS").write_text("".join(sums))
 
 
@@ -94,7 +96,7 @@ def parameters(node: Node, **changes: Any) -> None:
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     groups = {"controller": ["ctl"], "train": ["n1"]}
-    with nodes(tmp_path_factory.mktemp("lab"), groups, parameters={"containers": True}) as made:
+    with nodes(tmp_path_factory.mktemp("lab"), groups, parameters={"containers": "required"}) as made:
         for node in made.nodes.values():
             # What the image has to compile with.
             node.write("/usr/local/bin/gcc", "#!/bin/sh\n", mode=0o755)
@@ -109,7 +111,7 @@ def node(lab: Lab) -> Iterator[Node]:
     yield node
     node.run("dpkg", "--purge", "--force-all", "enroot", "enroot-caps", check=False)
     node.run("rm", "-rf", "/etc/enroot", "/opt/trainway/pyxis", "/opt/slurm/etc/plugstack.conf", PACKAGES)
-    parameters(node, containers=True)
+    parameters(node, containers="required")
 
 
 @on_nodes
@@ -181,10 +183,48 @@ def test_pyxis_is_compiled_again_for_another_slurm(node: Node, tmp_path: Path) -
 
 @on_nodes
 def test_nobody_is_given_what_nobody_asked_for(node: Node) -> None:
-    parameters(node, containers=False)
+    parameters(node, containers="none")
     done = run_step(node, "25-containers")
     assert done.returncode == 0, done.stdout
-    assert done.stdout.splitlines()[-1].startswith("nobody asked for enroot and pyxis (slurm.containers)")
+    assert done.stdout.splitlines()[-1] == "slurm.containers is false, and the image has no enroot"
+
+
+@on_nodes
+def test_a_node_that_cannot_have_what_nobody_required_warns_and_is_a_node(node: Node, tmp_path: Path) -> None:
+    make_package(tmp_path, "enroot", depends="parallel")
+    make_source(tmp_path)
+    deliver(node, tmp_path)
+    parameters(node, containers="wanted")
+    done = run_step(node, "25-containers")
+    assert done.returncode == 0, done.stdout
+    assert done.stdout.splitlines()[-1].startswith(
+        "WARNING: jobs in an image cannot run on this node: a package depends on parallel, which neither the image has"
+    )
+    assert not (node.root / "opt/slurm/etc/plugstack.conf").exists()
+
+
+@on_nodes
+def test_dependencies_come_from_the_folder_of_the_nodes_release_and_replace_nothing(node: Node, tmp_path: Path) -> None:
+    make_package(tmp_path, "enroot", depends="parallel, bash")
+    make_source(tmp_path)
+    for release in ("bookworm", "noble"):
+        (tmp_path / release).mkdir()
+        make_package(tmp_path / release, "parallel")
+    # An older bash than the node's own.
+    make_package(tmp_path / "bookworm", "bash")
+    make_package(tmp_path / "noble", "newer")
+    deliver(node, tmp_path)
+    bash = node.run("dpkg-query", "-Wf${Version}", "bash").stdout
+    done = run_step(node, "25-containers")
+    node.run("dpkg", "--purge", "--force-all", "parallel", check=False)
+    assert done.returncode == 0, done.stdout
+    assert "installed enroot_4.1.2-1_all.deb parallel_4.1.2-1_all.deb" in done.stdout
+    assert node.run("dpkg-query", "-Wf${Version}", "bash").stdout == bash
+    # What lies in a folder is checked, too.
+    with (node.root / PACKAGES.lstrip("/") / "bookworm/parallel_4.1.2-1_all.deb").open("ab") as file:
+        file.write(b"x")
+    done = run_step(node, "25-containers")
+    assert (done.returncode, "is not what was delivered (bookworm/parallel" in done.stdout) == (1, True), done.stdout
 
 
 @on_nodes
@@ -244,7 +284,7 @@ def give_disks(node: Node, place: str) -> None:
 @on_nodes
 def test_docker_keeps_images_on_the_disks_from_before_it_starts(lab: Lab) -> None:
     node = lab["ctl"]
-    parameters(node, containers=False)
+    parameters(node, containers="none")
     give_disks(node, "/opt/dlami/nvme")
     for name in ("docker", "containerd"):
         node.write(f"/etc/systemd/system/{name}.service", DAEMON.format(name=name))
@@ -288,7 +328,7 @@ def test_docker_keeps_images_on_the_disks_from_before_it_starts(lab: Lab) -> Non
 
 @on_nodes
 def test_a_daemon_that_a_killed_run_stopped_is_started_by_the_next(node: Node) -> None:
-    parameters(node, containers=False)
+    parameters(node, containers="none")
     node.write("/etc/systemd/system/docker.service", DAEMON.format(name="docker"))
     node.run("systemctl", "daemon-reload")
     node.run("systemctl", "start", "docker")
@@ -320,7 +360,7 @@ def test_a_daemon_that_a_killed_run_stopped_is_started_by_the_next(node: Node) -
 
 @on_nodes
 def test_kubelet_and_containerd_are_on_the_second_volume_of_a_kubernetes_node(node: Node) -> None:
-    parameters(node, orchestrator="hyperpod-eks", containers=False)
+    parameters(node, orchestrator="hyperpod-eks", containers="none")
     for name in ("containerd", "kubelet"):
         node.write(f"/etc/systemd/system/{name}.service", DAEMON.format(name=name))
         node.write(f"/var/lib/{name}/brought", "by the image")

@@ -1,4 +1,4 @@
-"""Nodes install what somebody has compared with its publisher's, and nothing else."""
+"""Containers are on for Slurm's nodes unless the platform file says otherwise."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ import re
 from pathlib import Path
 
 import pytest
-import yaml
 
-from trainway.spec import node_packages
+from tests.synthesis import EXAMPLES
 from trainway.spec.loader import load_platform
-from trainway.spec.node_packages import PACKAGES_FILE, unchecked_files
+from trainway.spec.node_packages import node_containers
 
 PAGE = Path(__file__).parents[2] / "docs" / "slurm-nodes.md"
 PLATFORM = """\
@@ -23,24 +22,23 @@ node_groups:
 """
 
 
-def test_a_file_is_accounted_for_by_its_checksum_or_by_being_there(tmp_path: Path) -> None:
-    document = yaml.safe_load(PACKAGES_FILE.read_text())
-    (first, second) = document["packages"][0]["files"]
-    own, listed = tmp_path / "packages", tmp_path / "node_packages.yaml"
-    own.mkdir()
-    for each, checksum in ((first, "a" * 64), (second, None)):
-        each["sha256"] = checksum
-    listed.write_text(yaml.safe_dump(document))
-    assert unchecked_files(listed, own) == (second["url"],)
-    (own / second["url"].rpartition("/")[2]).touch()
-    assert unchecked_files(listed, own) == ()
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [("", "wanted"), ("slurm: {containers: true}", "required"), ("slurm: {containers: false}", "none")],
+)
+def test_nodes_get_containers_as_the_file_says(asked: str, told: str, tmp_path: Path) -> None:
+    file = tmp_path / "platform.yaml"
+    file.write_text(PLATFORM + asked)
+    assert node_containers(load_platform(file)) == told
 
 
-def test_a_platform_may_ask_for_what_was_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for url in unchecked_files(own=tmp_path):
-        (tmp_path / url.rpartition("/")[2]).touch()
-    monkeypatch.setattr(node_packages.unchecked_files, "__defaults__", (PACKAGES_FILE, tmp_path))
+def test_every_slurm_example_has_containers() -> None:
+    told = [node_containers(load_platform(file)) for file in EXAMPLES if "slurm" in file.stem]
+    assert told and set(told) == {"wanted"}
+
+
+def test_the_pages_example_is_a_valid_platform(tmp_path: Path) -> None:
     (shown,) = re.findall(r"```yaml\n(.*?)```", PAGE.read_text(), re.DOTALL)
     file = tmp_path / "platform.yaml"
     file.write_text(PLATFORM + shown)
-    assert load_platform(file).slurm_or_default.containers
+    assert node_containers(load_platform(file)) == "required"

@@ -13,7 +13,6 @@ from tests.synthesis import make_app, resources, templates
 from trainway.spec.catalogue import load_catalogue
 from trainway.spec.endpoints import interface_endpoints
 from trainway.spec.loader import load_platform
-from trainway.spec.node_packages import PACKAGES_FILE, unchecked_files
 
 SECRET = "arn:aws:secretsmanager:us-east-1:111122223333:secret:slurm-AbCdEf"
 KEY = "arn:aws:kms:us-east-1:111122223333:key/1234abcd-12ab-34cd-56ef-1234567890ab"
@@ -189,20 +188,14 @@ def test_teams_and_users_lie_below_the_scripts_prefix_which_nodes_read_and_the_s
         assert any("/lifecycle_scripts/*" in json.dumps(each["Resource"]) for each in reads), role
 
 
-def test_homes_and_containers_reach_the_nodes_where_the_file_asks_for_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As if somebody had brought the packages."""
-    for url in unchecked_files(own=tmp_path):
-        (tmp_path / url.rpartition("/")[2]).touch()
-    monkeypatch.setattr(unchecked_files, "__defaults__", (PACKAGES_FILE, tmp_path))
+def test_homes_and_containers_reach_the_nodes_where_the_file_asks_for_them(tmp_path: Path) -> None:
     asks = {"storage": {"home": {}}, "slurm": {"containers": True}, "network": "closed"}
     plain, asked = (synthesize(tmp_path / name, **keys)["variables"] for name, keys in (("a", {}), ("b", asks)))
-    added = {name: asked[name] for name in asked.keys() - plain.keys()}
-    assert set(added.pop("HOMES_DNS_NAME")) == {"Fn::ImportValue"}
-    assert added == {
-        "HOMES_MOUNT_PATH": "/home",
-        "HOMES_MOUNTED_BY": "service",
-        "CONTAINERS": "true",
+    changed = {name: asked[name] for name in asked if asked[name] != plain.get(name) and "HOMES" not in name}
+    assert {name: value for name, value in changed.items() if isinstance(value, str)} == {
+        "CONTAINERS": "required",
         "NETWORK_ACCESS": "closed",
     }
+    assert (plain["CONTAINERS"], plain["NETWORK_ACCESS"]) == ("wanted", "private")
+    assert set(asked["HOMES_DNS_NAME"]) == {"Fn::ImportValue"}
+    assert (asked["HOMES_MOUNT_PATH"], asked["HOMES_MOUNTED_BY"]) == ("/home", "service")

@@ -44,7 +44,8 @@ def in_image(request: Request) -> list[str]:
     uri = f"docker://AWS@{registry}#{name}:{digest}"
     return f"""\
 if ! command -v enroot >/dev/null; then
-  echo "$SLURMD_NODENAME has no enroot: ask for slurm.containers in the platform file, or launch with --environment" >&2
+  echo "$SLURMD_NODENAME has no enroot: [25-containers] in /var/log/provision/provisioning.log there says why;" \
+    "deploy with slurm.containers: true, or launch with --environment" >&2
   exit 1
 fi
 image={mount}/images/$(id -un)/{digest.removeprefix("sha256:")}.sqsh

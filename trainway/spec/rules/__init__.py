@@ -77,10 +77,7 @@ from trainway.spec.rules.slurm import (
     somebody_may_run_jobs,
     teams_are_not_called_as_slurms_own,
 )
-from trainway.spec.rules.slurm_containers import (
-    containers_are_for_the_nodes_processors,
-    containers_are_what_somebody_checked,
-)
+from trainway.spec.rules.slurm_containers import containers_are_for_the_nodes_processors
 from trainway.spec.rules.slurm_users import (
     home_directories_can_be_made,
     team_users_have_accounts,
@@ -159,7 +156,6 @@ RULES: tuple[Rule, ...] = (
     slurm_counts_guarantees_of_one_type,
     settings_are_nobody_elses,
     secrets_can_be_read,
-    containers_are_what_somebody_checked,
     containers_are_for_the_nodes_processors,
     users_and_groups_are_told_apart,
     users_are_in_groups_that_there_are,

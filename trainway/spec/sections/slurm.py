@@ -62,8 +62,10 @@ class Slurm(Section):
         description="Where accounts and the history of jobs outlive the controller; a cluster keeps it for good. "
         "Default: MariaDB on the controller.",
     )
-    containers: bool = Field(
-        False, description="enroot and pyxis on every node, for jobs in an image: delivery/node_packages.yaml."
+    containers: bool | None = Field(
+        None,
+        description="Install enroot and pyxis on every node, for jobs in an image. Default: install them, and let a "
+        "node that cannot have them run other jobs. `true`: such a node fails. `false`: do not install them.",
     )
     users: tuple[SlurmUser, ...] = Field(
         (), description="Who has an account on every node; who is taken out of the list is locked out."
