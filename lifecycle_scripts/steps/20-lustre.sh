@@ -34,3 +34,23 @@ if command -v lfs >/dev/null; then
       "custom.d, and replace the node"
 fi
 prove_writable "$FSX_MOUNT_PATH" storage.lustre.capacity_tib "$ports"
+
+# open_to_users: users write runs, checkpoints, data and images there, each user files of their own. FSx makes the directories of
+# the data repository associations for root alone. A directory that somebody gave another owner or mode stays so.
+open_to_users() {
+  local directory
+  for directory in checkpoints corpus images runs; do
+    directory=$target/$directory
+    mkdir -m 1777 "$directory" 2>/dev/null || [[ -d "$directory" ]] || return 1
+    if [[ "$(stat -c %u:%a "$directory")" == 0:755 ]]; then
+      chmod 1777 "$directory" || return 1
+    fi
+  done
+}
+if [[ "$ORCHESTRATOR" == hyperpod-slurm ]]; then
+  export target
+  export -f open_to_users
+  in_time bash -c open_to_users ||
+    echo "WARNING: users may not write below $FSX_MOUNT_PATH, because root of this node may not: make its directories" \
+      "checkpoints, corpus, images and runs with mode 1777 on a node that storage.lustre.root_squash.but_not names"
+fi

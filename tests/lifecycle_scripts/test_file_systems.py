@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -101,6 +102,21 @@ def test_a_lustre_that_comes_within_its_time_is_waited_for(node: Node) -> None:
     assert (done.returncode, last_line(done.stdout)) == (0, "/fsx is mounted and writable")
 
 
+def test_users_may_write_runs_data_and_checkpoints_and_nobody_elses(node: Node, lab: Lab) -> None:
+    """FSx has made a directory for root alone, and somebody has closed another one."""
+    for name, mode in (("runs", 0o755), ("corpus", 0o2750)):
+        shutil.rmtree(lab.shared / name, ignore_errors=True)
+        (lab.shared / name).mkdir()
+        (lab.shared / name).chmod(mode)
+    assert run_step(node, "20-lustre").returncode == 0
+    modes = {
+        name: oct((lab.shared / name).stat().st_mode & 0o7777) for name in ("checkpoints", "corpus", "images", "runs")
+    }
+    assert modes == {"checkpoints": "0o1777", "corpus": "0o2750", "images": "0o1777", "runs": "0o1777"}
+    node.run("setpriv", "--reuid=1000", "--clear-groups", "mkdir", "/fsx/runs/own")
+    assert node.run("setpriv", "--reuid=1001", "--clear-groups", "rmdir", "/fsx/runs/own", check=False).returncode
+
+
 def test_a_lustre_that_root_may_not_write_to_is_there_all_the_same(node: Node, lab: Lab) -> None:
     """As under root squash: root without what makes it root, in a directory of somebody else's."""
     assert run_step(node, "20-lustre").returncode == 0
@@ -108,7 +124,8 @@ def test_a_lustre_that_root_may_not_write_to_is_there_all_the_same(node: Node, l
     os.chown(lab.shared, 65534, 65534)
     facts = [f"FSX_{name.upper()}={value}" for name, value in LUSTRE.items()]
     try:
-        squashed = ["setpriv", "--bounding-set=-dac_override", "env", *facts, "NODE_ROOT="]
+        facts += ["ORCHESTRATOR=hyperpod-slurm", "NODE_ROOT="]
+        squashed = ["setpriv", "--bounding-set=-dac_override", "env", *facts]
         done = node.run(*squashed, "bash", f"{DOWNLOADED}/steps/20-lustre.sh", check=False)
     finally:
         os.chown(lab.shared, 0, 0)
