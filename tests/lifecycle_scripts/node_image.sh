@@ -9,6 +9,9 @@ root=$1
 mkdir -p "$root/opt/slurm/bin" "$root/opt/slurm/sbin"
 mv "$root/etc/slurm" "$root/opt/slurm/etc"
 ln -s /opt/slurm/etc "$root/etc/slurm"
+# Relative, because tests write to a node's disk from outside, too.
+mkdir "$root/opt/slurm/include"
+ln -s ../../../usr/include/slurm "$root/opt/slurm/include/slurm"
 for program in sacct sacctmgr salloc sattach sbatch sbcast scancel scontrol scrontab sdiag sinfo sprio squeue sreport srun \
   sshare sstat strigger; do
   ln -s "/usr/bin/$program" "$root/opt/slurm/bin/$program"
