@@ -16,7 +16,7 @@ read -ra nids <<<"${NO_SQUASH_NIDS:-}"
 in_force() {
   # shellcheck disable=SC2016 # the quotes are JMESPath's
   aws fsx describe-file-systems --file-system-ids "$FSX_ID" --output text \
-    --query 'FileSystems[0].LustreConfiguration.RootSquashConfiguration.[RootSquash, join(` `, NoSquashNids || `[]`)]'
+    --query 'FileSystems[0].LustreConfiguration.RootSquashConfiguration.[RootSquash, join(`" "`, NoSquashNids || `[]`)]'
 }
 
 wanted=$(printf '%s\t%s' "$ROOT_SQUASH" "${nids[*]}")

@@ -8,18 +8,22 @@ import pytest
 
 from tests.delivery.conftest import Workshop
 
-# FSx, which needs two looks until what it was told is in force.
+# FSx, which needs two looks until what it was told is in force. The stand-in computes the query by JMESPath, as the AWS
+# CLI does.
 FSX = r"""
 case "$1 $2" in
   "fsx update-file-system") echo "${!#}" >"$TOLD" ;;
   "fsx describe-file-systems")
-    if [[ ! -e "$TOLD" ]]; then printf '%s\n' "$NOW"; exit; fi
-    echo x >>"$TOLD.looks"
-    if (($(wc -l <"$TOLD.looks") < ${COMES_AFTER:-2})); then printf '%s\n' "$NOW"; else
-      python3 -c 'import json, sys
-told = json.load(open(sys.argv[1]))["RootSquashConfiguration"]
-print(told["RootSquash"], " ".join(told["NoSquashNids"]), sep="\t")' "$TOLD"
-    fi ;;
+    answer="{\"RootSquashConfiguration\": $NOW}"
+    if [[ -e "$TOLD" ]]; then
+      echo x >>"$TOLD.looks"
+      (($(wc -l <"$TOLD.looks") < ${COMES_AFTER:-2})) || answer=$(<"$TOLD")
+    fi
+    python3 -c 'import json, sys
+import jmespath
+answer, words = json.loads(sys.argv[1]), sys.argv[2:]
+found = jmespath.search(words[words.index("--query") + 1], {"FileSystems": [{"LustreConfiguration": answer}]})
+print(*found, sep="\t")' "$answer" "$@" ;;
 esac
 """
 
@@ -30,7 +34,7 @@ def fsx(workshop: Workshop) -> Workshop:
         "FSX_ID": "fs-0123456789abcdef0",
         "ROOT_SQUASH": "65534:65534",
         "TOLD": str(workshop.root / "told"),
-        "NOW": "None\t",
+        "NOW": "{}",
     }
     workshop.stand_in("aws", FSX)
     workshop.stand_in("sleep")
@@ -51,7 +55,7 @@ def test_it_is_set_with_its_exceptions_and_waited_for(fsx: Workshop) -> None:
 
 
 def test_what_is_in_force_is_not_set_again(fsx: Workshop) -> None:
-    done = fsx.run("squash.sh", NOW="65534:65534\t")
+    done = fsx.run("squash.sh", NOW='{"RootSquash": "65534:65534"}')
     assert done.returncode == 0, done.stderr
     assert not fsx.called("aws", "fsx", "update-file-system")
 
