@@ -1,0 +1,250 @@
+"""What the delivery's stages are given, and the commands that they run, are read by what reads them when they run."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import aws_cdk as cdk
+import pytest
+import yaml
+from aws_cdk import aws_s3 as s3
+
+from stacks.constructs import delivery
+from stacks.constructs.build_stage import BuildStage
+from stacks.constructs.bundle import Bundle
+from tests.seams.commands import command_lines
+from tests.seams.programs import aws_problems, cobra_problems
+from tests.seams.seam import Planted, Reading, Seam
+from tests.synthesis import EXAMPLES, ROOT
+
+PHASES = {"install", "pre_build", "build", "post_build"}
+# https://docs.aws.amazon.com/codebuild/latest/userguide/build-env-ref-env-vars.html (read 2026-11-22)
+SET_BY_CODEBUILD = {"AWS_DEFAULT_REGION", "AWS_REGION"}
+SCRIPTS = {file.name: file.read_text(encoding="utf-8") for file in sorted((ROOT / "delivery").glob("*.sh"))}
+Scripts = Mapping[str, str]
+
+
+def command_problems(scripts: Scripts) -> list[str]:
+    """Return what AWS, helm, and kubectl would refuse in the command lines of the scripts."""
+    return [f"{name}: {problem}" for name, text in scripts.items() for problem in _command_problems(text)]
+
+
+def _command_problems(text: str) -> Iterator[str]:
+    for words in command_lines(text, "aws"):
+        yield from aws_problems(words)
+    for program in ("helm", "kubectl"):
+        for words in command_lines(text, program):
+            yield from cobra_problems(program, words)
+
+
+def shell_problems(scripts: Scripts, directory: Path) -> list[str]:
+    """Return shellcheck's findings in a copy of the scripts."""
+    (directory / "delivery").mkdir()
+    for name, text in scripts.items():
+        (directory / "delivery" / name).write_text(text, encoding="utf-8")
+    shellcheck = str(Path(sys.executable).parent / "shellcheck")
+    files = [f"delivery/{name}" for name in scripts]
+    command = [shellcheck, "--external-sources", "--format=gcc", *files]
+    found = subprocess.run(command, cwd=directory, capture_output=True, text=True, check=False)
+    return (found.stdout + found.stderr).splitlines()
+
+
+def test_the_stages_run_no_command_that_does_not_exist() -> None:
+    assert command_problems(SCRIPTS) == []
+
+
+@pytest.mark.parametrize("program", ["aws", "helm", "kubectl"])
+def test_no_command_is_overlooked(program: str) -> None:
+    code = [
+        line for text in SCRIPTS.values() for line in text.splitlines() if not line.lstrip().startswith(("#", "for "))
+    ]
+    lines = [line for line in code if re.search(rf"(^|[\s(!]){program} [a-z]", line)]
+    found = [words for text in SCRIPTS.values() for words in command_lines(text, program)]
+    assert len(found) == len(lines) > 5
+
+
+def projects() -> dict[str, dict[str, Any]]:
+    """Return every CodeBuild project of every example, as its golden template has it."""
+    files = [file for example in EXAMPLES for file in example.with_suffix(".golden").glob("*.json")]
+    return {
+        f"{file.parent.stem} {file.stem} {name}": resource["Properties"]
+        for file in sorted(files)
+        for name, resource in json.loads(file.read_text(encoding="utf-8"))["Resources"].items()
+        if resource["Type"] == "AWS::CodeBuild::Project"
+    }
+
+
+def build_problems(project: dict[str, Any]) -> list[str]:
+    """Return what is wrong with a project's buildspec and environment.
+
+    CodeBuild's syntax: https://docs.aws.amazon.com/codebuild/latest/userguide/build-spec-ref.html (read 2026-11-22).
+    Each command runs here, in a shell whose environment is empty: the stage then names the variables that it requires.
+    """
+    spec = yaml.safe_load(project["Source"]["BuildSpec"])
+    problems = [f"a buildspec has no {key}" for key in sorted(set(spec) - {"version", "env", "phases", "artifacts"})]
+    if str(spec.get("version")) != "0.2":
+        problems.append(f"the buildspec's version is {spec.get('version')}; 0.2 runs all commands in one shell")
+    phases = spec.get("phases") or {}
+    problems += [f"CodeBuild has no phase {name}" for name in sorted(set(phases) - PHASES)]
+    given = SET_BY_CODEBUILD | {each["Name"] for each in project["Environment"]["EnvironmentVariables"]}
+    for phase in phases.values():
+        for command in phase.get("commands") or ["false # a phase without commands"]:
+            # The list of charts may be empty, so the stages test it by other means.
+            environment = {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}", "CHARTS": ""}
+            ran = subprocess.run(["bash", "-c", command], cwd=ROOT, env=environment, capture_output=True, text=True)
+            said = ran.stdout + ran.stderr
+            _, found, names = said.partition("missing environment variables: ")
+            required = set(names.split("\n")[0].split())
+            if not found:
+                problems.append(f"`{command}` is no stage: {said.strip()}")
+            problems += [f"the project does not set {name}" for name in sorted(required - given)]
+    return problems
+
+
+@pytest.mark.parametrize("project", projects().values(), ids=projects())
+def test_a_stage_is_started_and_told_what_it_requires(project: dict[str, Any]) -> None:
+    assert build_problems(project) == []
+
+
+def of_a_project(change: Callable[[dict[str, Any]], None] = lambda _: None) -> Reading:
+    """Return a reading of the mirror stage's project, with a change of it."""
+
+    def read(_: Path) -> Sequence[str]:
+        project = next(each for name, each in projects().items() if " mirror " in name)
+        change(project)
+        return build_problems(project)
+
+    return read
+
+
+def of_scripts(problems: Callable[[Scripts, Path], Sequence[str]], old: str = "", new: str = "") -> Reading:
+    """Return a reading of the scripts, in which one text is replaced by another."""
+
+    def read(directory: Path) -> Sequence[str]:
+        changed = {name: text.replace(old, new) if old else text for name, text in SCRIPTS.items()}
+        assert not old or changed != SCRIPTS, f"no script has {old}"
+        return problems(changed, directory)
+
+    return read
+
+
+def commands(error: str, old: str, new: str) -> Planted:
+    """Return an error that is planted in a command line of the scripts."""
+
+    def problems(scripts: Scripts, _: Path) -> Sequence[str]:
+        return command_problems(scripts)
+
+    return Planted(error, of_scripts(problems), of_scripts(problems, old, new))
+
+
+def shell(error: str, old: str, new: str) -> Planted:
+    """Return an error that is planted in the shell of the scripts."""
+    return Planted(error, of_scripts(shell_problems), of_scripts(shell_problems, old, new))
+
+
+def condition_of(directory: Path, environment: Mapping[str, str]) -> str:
+    """Return the logical id of the wait condition of a stage that is told this."""
+    directory.mkdir(exist_ok=True)
+    stack = cdk.Stack(cdk.App(outdir=str(directory / "cdk.out")), "stack")
+    stage = BuildStage(
+        stack,
+        "Stage",
+        platform="atlas",
+        name="cluster",
+        environment=environment,
+        permissions=[],
+        timeout=cdk.Duration.minutes(10),
+    )
+    bundle = Bundle(ROOT / "delivery", "0123456789abcdef")
+    bucket = s3.Bucket(stack, "Bucket")
+    made = delivery.Delivery(stack, "Delivery", name="atlas", bundle=bundle, bucket=bucket, steps=[[stage]])
+    return str(stack.resolve(made.stage_done["cluster"].logical_id))
+
+
+def told(directory: Path) -> Sequence[str]:
+    """Return a problem if a stage that is told another image has the same wait condition."""
+    first = condition_of(directory / "first", {"TRAINWAY_IMAGE": "training:1"})
+    second = condition_of(directory / "second", {"TRAINWAY_IMAGE": "training:2"})
+    return [] if first != second else ["a stage that is told another image does not run again"]
+
+
+def told_without_the_environment(directory: Path) -> Sequence[str]:
+    """Read the same, with the environment left out of the hash."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(delivery, "_content", lambda bundle, _: bundle.content)
+        return told(directory)
+
+
+def _forget_a_variable(project: dict[str, Any]) -> None:
+    variables = project["Environment"]["EnvironmentVariables"]
+    variables[:] = [each for each in variables if each["Name"] != "MIRROR_BUCKET_URI"]
+
+
+def _start(command: str) -> Callable[[dict[str, Any]], None]:
+    def change(project: dict[str, Any]) -> None:
+        spec = {"version": "0.2", "phases": {"build": {"commands": [command]}}}
+        project["Source"] = {"BuildSpec": json.dumps(spec)}
+
+    return change
+
+
+def _misname_the_phase(project: dict[str, Any]) -> None:
+    project["Source"] = {"BuildSpec": project["Source"]["BuildSpec"].replace('"build"', '"builds"')}
+
+
+SEAMS = (
+    Seam(
+        artefact="Buildspecs",
+        rendered_by="stacks/constructs/build_stage.py",
+        reader="bash and the stages' scripts, which name the variables that they require; the syntax by CodeBuild's "
+        "reference",
+        instead="CodeBuild runs in AWS only, and no registry has a schema of its buildspecs.",
+        planted=(
+            Planted("a variable is not set", of_a_project(), of_a_project(_forget_a_variable)),
+            Planted("a stage is misspelled", of_a_project(), of_a_project(_start("bash delivery/stage.sh mirorr"))),
+            Planted("a phase is misspelled", of_a_project(), of_a_project(_misname_the_phase)),
+        ),
+    ),
+    Seam(
+        artefact="Delivery scripts: shell",
+        rendered_by="delivery",
+        reader="shellcheck",
+        instead="bash reads them in tests/delivery. Their programs are stand-ins there.",
+        planted=(
+            shell("a variable is not quoted", '"$log"', "$log"),
+            shell("a condition has no end", "\nfi\n", "\n"),
+        ),
+    ),
+    Seam(
+        artefact="Delivery scripts: command lines",
+        rendered_by="delivery",
+        reader="botocore's models of the services for `aws`; the flags of the real helm 4.1 and kubectl 1.35",
+        instead="The commands work on AWS and on a cluster. The stages install helm 3.19. CodeBuild's image has "
+        "kubectl 1.35 and the AWS CLI 2, which is in no registry.",
+        planted=(
+            commands("an operation does not exist", "aws fsx update-file-system", "aws fsx update-filesystem"),
+            commands("a parameter does not exist", "--repository-name", "--repository"),
+            commands("a required parameter is left out", 'get-parameter --name "$SUPPLY_PARAMETER"', "get-parameter"),
+            commands("a key of a parameter does not exist", "imageTag=$2", "tag=$2"),
+            commands("an answer has no such field", "imageDetails[0].imageDigest", "imageDetails[0].digest"),
+            commands("a space in a query is lost", '`" "`', "` `"),
+            commands("helm has no such flag", "--labels", "--label"),
+            commands("kubectl has no such flag", "--field-manager=trainway", "--manager=trainway"),
+            commands("kubectl has no such command", "kubectl rollout status", "kubectl rollout state"),
+        ),
+    ),
+    Seam(
+        artefact="What a stage is told",
+        rendered_by="stacks/constructs/delivery.py",
+        reader="AWS CDK, which gives the wait condition its logical id",
+        instead="CloudFormation creates a new condition for a new logical id, and runs in AWS only.",
+        planted=(Planted("the environment is left out of the hash", told, told_without_the_environment),),
+    ),
+)
