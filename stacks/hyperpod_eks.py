@@ -102,4 +102,10 @@ class HyperPodEksStack(cdk.Stack):
                 after=[let_in, hyperpod],
             )
         hyperpod_addons(self, control_plane=control_plane, platform=platform, catalogue=catalogue, hyperpod=hyperpod)
-        write_hand_off(self, foundation, cluster_arn=hyperpod.attr_cluster_arn, namespaces=kubernetes.namespaces)
+        write_hand_off(
+            self,
+            foundation,
+            cluster_arn=hyperpod.attr_cluster_arn,
+            namespaces=kubernetes.namespaces,
+            readers=kubernetes.people,
+        )

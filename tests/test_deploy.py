@@ -18,8 +18,11 @@ import yaml
 from tests.owners_vpc import Ids, make_vpc
 from tests.synthesis import EXAMPLES, ROOT
 from trainway.emulator import Emulator, running
+from trainway.emulator.ssm_limits import ADVANCED_BYTES
+from trainway.launch.hand_off import read_hand_off
 from trainway.spec.handoff import HandOff, parameter_name
 from trainway.spec.loader import load_platform
+from trainway.spec.platform import MOST_NODE_GROUPS, Platform
 
 NODE = Path(sys.executable).with_name("node")
 CDK = [str(NODE), str(ROOT / "node_modules/aws-cdk/bin/cdk")]
@@ -52,6 +55,15 @@ def emulator_client(emulator: Emulator, service: str, region: str) -> Any:
     )
 
 
+def hand_off_of(emulator: Emulator, platform: Platform) -> HandOff:
+    """Return what the launcher reads of a deployed platform."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(boto3, "DEFAULT_SESSION", None)
+        for name, value in emulator.environment().items():
+            patch.setenv(name, value)
+        return read_hand_off(platform)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("example", EXAMPLES[1:], ids=lambda file: file.stem)
 def test_an_example_is_deployed_unchanged_and_destroyed(example: Path, emulator: Emulator, tmp_path: Path) -> None:
@@ -62,8 +74,7 @@ def test_an_example_is_deployed_unchanged_and_destroyed(example: Path, emulator:
     # What `make deploy` does: stacks side by side, after one question.
     asked = succeeds(emulator, "scripts/deploy", "--all", "--progress=events", *app, answer="y\n")
     assert "IAM Statement Changes" in asked
-    ssm = emulator_client(emulator, "ssm", platform.region)
-    hand_off = HandOff.model_validate_json(ssm.get_parameter(Name=parameter_name(platform.name))["Parameter"]["Value"])
+    hand_off = hand_off_of(emulator, platform)
     assert hand_off.orchestrator == platform.orchestrator.value
     assert hand_off.file_system.file_system_id.startswith("fs-")
     assert hand_off.cluster.arn.startswith("arn:aws:")
@@ -108,6 +119,37 @@ def test_a_platform_moves_into_a_network_that_exists_and_out_of_it_again(emulato
     assert state_of(ec2, there) == before
 
 
+@pytest.mark.slow
+def test_the_largest_platform_is_deployed_and_its_hand_off_is_read(emulator: Emulator, tmp_path: Path) -> None:
+    """The document of as many node groups as a platform can have, and of 30 teams, is too large for a parameter."""
+    names = [f"{'n' * 16}-{number:02d}" for number in range(MOST_NODE_GROUPS)]
+    platform = {
+        "name": "large",
+        "region": "us-west-2",
+        "zones": ["usw2-az2", "usw2-az1"],
+        "node_groups": [{"name": name, "instance_type": "p5.48xlarge", "count": 0, "max_count": 1} for name in names],
+        "teams": [{"name": f"{'t' * 20}-{number:02d}"} for number in range(30)],
+        "network": {"cidr": "10.0.0.0/16"},
+        "iam": {"training_jobs": True},
+    }
+    file = tmp_path / "platform.yaml"
+    file.write_text(yaml.safe_dump(platform))
+    cdk(emulator, "bootstrap", "aws://123456789012/us-west-2", "--output", str(tmp_path / "bootstrap"))
+    app = ["--context", f"platform={file}", "--output", str(tmp_path / "assembly")]
+    cdk(emulator, "deploy", "--all", "--require-approval=never", "--progress=events", *app)
+
+    hand_off = hand_off_of(emulator, load_platform(file))
+    assert [group.name for group in hand_off.node_groups] == names
+    assert hand_off.training_jobs is not None
+    subnets = hand_off.training_jobs.subnet_ids
+    assert list(subnets) == names and len(set(subnets.values())) == len(names)
+    assert len(hand_off.model_dump_json()) > ADVANCED_BYTES
+    ssm = emulator_client(emulator, "ssm", "us-west-2")
+    kept = ssm.get_parameter(Name=parameter_name("large"))["Parameter"]["Value"]
+    assert len(kept) < ADVANCED_BYTES / 2
+    cdk(emulator, "destroy", "--all", "--force", *app)
+
+
 def state_of(ec2: Any, there: Ids) -> dict[str, set[str]]:
     """What is in the VPC, and the rules of its owner's security group."""
     here = [{"Name": "vpc-id", "Values": [there["vpc"]]}]
@@ -138,10 +180,10 @@ def test_what_a_destroy_keeps_the_next_deploy_finds(emulator: Emulator, tmp_path
     cdk(emulator, "bootstrap", f"aws://123456789012/{region}", "--output", str(tmp_path / "bootstrap"))
     app = ["--context", f"platform={file}", "--output", str(tmp_path / "assembly")]
     deploy = ["deploy", "--all", "--import-existing-resources", "--require-approval=never", "--progress=events", *app]
-    s3, ssm = emulator_client(emulator, "s3", region), emulator_client(emulator, "ssm", region)
+    s3 = emulator_client(emulator, "s3", region)
 
     def hand_off() -> HandOff:
-        return HandOff.model_validate_json(ssm.get_parameter(Name=parameter_name("phoenix"))["Parameter"]["Value"])
+        return hand_off_of(emulator, load_platform(file))
 
     cdk(emulator, *deploy)
     before = hand_off()
@@ -186,12 +228,11 @@ def test_a_file_system_that_is_kept_is_there_for_the_next_platform(emulator: Emu
     platform["network"] |= yaml.safe_load(printed)["network"]
     cdk(emulator, "bootstrap", "aws://123456789012/us-west-2", "--output", str(tmp_path / "bootstrap"))
     deploy = ["deploy", "--all", "--import-existing-resources", "--require-approval=never", "--progress=events"]
-    ssm = emulator_client(emulator, "ssm", "us-west-2")
 
     def deployed(lustre: dict[str, Any]) -> HandOff:
         file.write_text(yaml.safe_dump(platform | {"storage": {"lustre": lustre}}))
         cdk(emulator, *deploy, "--context", f"platform={file}", *app)
-        return HandOff.model_validate_json(ssm.get_parameter(Name=parameter_name("keeper"))["Parameter"]["Value"])
+        return hand_off_of(emulator, load_platform(file))
 
     def left() -> dict[str, list[str]]:
         found: dict[str, list[str]] = {}

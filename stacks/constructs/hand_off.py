@@ -1,11 +1,19 @@
-"""The hand-off: what a launcher needs to know, in one SSM parameter."""
+"""The hand-off: what a launcher needs to know, in an S3 object, and an SSM parameter that points to it."""
 
 from __future__ import annotations
 
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
 import aws_cdk as cdk
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_s3_assets as assets
 from aws_cdk import aws_ssm as ssm
 from constructs import Construct
 
+from stacks.constructs.permissions import TOKEN, Permission, grant
 from stacks.constructs.training_jobs import training_jobs
 from stacks.foundation import Foundation
 from trainway.manifests.device_claims import claims_of_a_node
@@ -20,9 +28,18 @@ from trainway.spec.sections.storage import MOUNT_PATH
 
 
 def write_hand_off(
-    scope: Construct, foundation: Foundation, *, cluster_arn: str, namespaces: tuple[str, ...] = ()
+    scope: Construct,
+    foundation: Foundation,
+    *,
+    cluster_arn: str,
+    namespaces: tuple[str, ...] = (),
+    readers: Sequence[iam.Role] = (),
 ) -> None:
-    """Puts the hand-off document at the platform's parameter, and its name into the stack's outputs."""
+    """Write the hand-off's document and the parameter that points to it, and let the roles `readers` read the document.
+
+    The document is an asset of the CDK under the hash of its content, so that a failed deploy leaves the parameter with
+    the document it had. The name of the parameter is an output of the stack.
+    """
     platform, lustre = foundation.platform, foundation.file_system.lustre
     more = platform.storage.lustre.dynamic_volumes
     document = handoff.HandOff(
@@ -59,18 +76,42 @@ def write_hand_off(
     )
     # Most platforms have no training jobs, and say nothing of them.
     absent = set() if document.training_jobs else {"training_jobs"}
+    asset, values = _publish(scope, document.model_dump_json(exclude=absent))
+    document_arn = f"arn:{cdk.Aws.PARTITION}:s3:::{asset.s3_bucket_name}/{asset.s3_object_key}"
+    for role in readers:
+        grant(role, Permission(("s3:GetObject",), (document_arn,)))
+    pointer = handoff.Pointer(bucket=asset.s3_bucket_name, key=asset.s3_object_key, values=values)
     name = handoff.parameter_name(platform.name)
     ssm.CfnParameter(
         scope,
         "HandOff",
         name=name,
         type="String",
-        # A standard parameter holds 4 KiB; a platform with many node groups says more.
+        # A standard parameter holds 4 KB, and an advanced one 8 KB. The values take 25 bytes per node group, and 1 KB.
+        # https://docs.aws.amazon.com/systems-manager/latest/userguide/parameter-store-advanced-parameters.html
+        # (read 2026-11-22)
         tier="Intelligent-Tiering",
         description="Written by the deploy, read by `trainway launch`.",
-        value=cdk.Stack.of(scope).to_json_string(document.model_dump(mode="json", exclude=absent)),
+        value=cdk.Stack.of(scope).to_json_string(pointer.model_dump(mode="json")),
     )
     cdk.CfnOutput(scope, "HandOffParameter", value=name, description="The SSM parameter that launchers read")
+
+
+def _publish(scope: Construct, document: str) -> tuple[assets.Asset, tuple[str, ...]]:
+    """Return the document as an asset, and the values that only the deploy knows, in the order of its placeholders."""
+    values: list[str] = []
+
+    def placeholder(token: re.Match[str]) -> str:
+        if token[0] not in values:
+            values.append(token[0])
+        return f"${{{values.index(token[0])}}}"
+
+    text = TOKEN.sub(placeholder, document)
+    directory = Path(scope.node.root.outdir) / "hand-off"  # type: ignore[attr-defined]
+    directory.mkdir(parents=True, exist_ok=True)
+    file = directory / f"{cdk.Stack.of(scope).stack_name}.json"
+    file.write_text(json.dumps(json.loads(text), indent=1, sort_keys=True) + "\n", encoding="utf-8")
+    return assets.Asset(scope, "HandOffDocument", path=str(file)), tuple(values)
 
 
 def _nodes(foundation: Foundation, group: NodeGroup) -> handoff.Nodes:

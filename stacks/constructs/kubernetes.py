@@ -13,7 +13,7 @@ from trainway.manifests.namespace import namespaces
 
 
 class Kubernetes(Construct):
-    """The jobs' IAM role in each namespace, people, and the stage that installs charts and manifests.
+    """The jobs' IAM role in each namespace, people's roles, and the stage that installs charts and manifests.
 
     The stage administers the cluster from when `let_in` exists.
     """
@@ -23,6 +23,6 @@ class Kubernetes(Construct):
         platform, bucket = foundation.platform, foundation.storage.bucket
         self.namespaces = namespaces(platform)
         job_role(self, "Job", bucket=bucket, control_plane=control_plane, namespaces=self.namespaces)
-        let_people_in(self, platform=platform, control_plane=control_plane, bucket=bucket)
+        self.people = let_people_in(self, platform=platform, control_plane=control_plane, bucket=bucket)
         self.charts = cluster_stage(self, foundation=foundation, control_plane=control_plane)
         self.let_in = control_plane.let_in(self, "Delivery", self.charts.role.role_arn)

@@ -45,16 +45,24 @@ def personas(platform: Platform) -> Iterator[Persona]:
     return (persona for persona in everybody if persona.people)
 
 
-def let_people_in(scope: Construct, *, platform: Platform, control_plane: ControlPlane, bucket: s3.IBucket) -> None:
-    """Access entries, and with `iam.persona_roles` a role for each part, whose ARN the stack puts out."""
+def let_people_in(
+    scope: Construct, *, platform: Platform, control_plane: ControlPlane, bucket: s3.IBucket
+) -> list[iam.Role]:
+    """Make the access entries, and with `iam.persona_roles` a role for each persona. Return the roles.
+
+    The ARN of each role is an output of the stack.
+    """
     if not platform.iam.persona_roles:
         _let_in_directly(scope, platform, control_plane)
-        return
+        return []
+    roles = []
     for persona in personas(platform):
         id = "".join(part.capitalize() for part in persona.name.split("-"))
         role = _role(scope, f"{id}Role", platform, persona, control_plane.cluster.attr_arn, bucket)
         control_plane.let_in(scope, f"{id}Entry", role.role_arn, groups=persona.groups, admin=persona.administers)
         cdk.CfnOutput(cdk.Stack.of(scope), f"{id}Role", value=role.role_arn, description=f"What {persona.name} assumes")
+        roles.append(role)
+    return roles
 
 
 def _role(

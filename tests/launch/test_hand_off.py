@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import boto3
 import pytest
+from pydantic import ValidationError
 
 from trainway.emulator import Emulator, running
 from trainway.launch.hand_off import read_hand_off, read_image
 from trainway.spec.errors import UsageError
-from trainway.spec.handoff import BuiltImage, HandOff, image_parameter_name, parameter_name
+from trainway.spec.handoff import BuiltImage, HandOff, Pointer, image_parameter_name, parameter_name
 from trainway.spec.platform import Platform
 from trainway.spec.sections.node_group import NodeGroup
 
@@ -50,10 +54,64 @@ def test_a_newer_deploy_may_say_more(hand_off: HandOff) -> None:
     assert read_hand_off(PLATFORM) == hand_off
 
 
-def test_another_schema_is_refused(hand_off: HandOff) -> None:
-    write(hand_off.model_dump_json().replace('"schema_version":1', '"schema_version":2'))
+@pytest.mark.parametrize("version", [0, 3, "x", None])
+def test_another_schema_is_refused(hand_off: HandOff, version: object) -> None:
+    write(json.dumps({**hand_off.model_dump(mode="json"), "schema_version": version}))
+    with pytest.raises(UsageError, match=rf"its schema version is {version}, and [\s\S]*another version wrote it"):
+        read_hand_off(PLATFORM)
+
+
+def test_what_is_no_document_is_refused() -> None:
+    write("s3://bucket/key")
     with pytest.raises(UsageError, match="another version wrote it"):
         read_hand_off(PLATFORM)
+
+
+BUCKET, KEY = "assets-of-the-deploy", "a.json"
+
+
+def write_pointer(document: str, values: tuple[str, ...] = (), **pointer: object) -> None:
+    s3 = boto3.client("s3", region_name=PLATFORM.region)
+    with suppress(s3.exceptions.BucketAlreadyOwnedByYou):
+        s3.create_bucket(Bucket=BUCKET, CreateBucketConfiguration={"LocationConstraint": "us-west-2"})
+    s3.put_object(Bucket=BUCKET, Key=KEY, Body=document.encode())
+    whole = {**Pointer(bucket=BUCKET, key=KEY, values=values).model_dump(mode="json"), **pointer}
+    write(json.dumps(whole))
+
+
+def test_the_document_is_read_from_s3_with_the_values_of_the_parameter(hand_off: HandOff) -> None:
+    document = hand_off.model_dump_json().replace(hand_off.bucket, "${0}").replace(hand_off.cluster.arn, "${1}")
+    assert "${1}" in document
+    write_pointer(document, (hand_off.bucket, hand_off.cluster.arn))
+    assert read_hand_off(PLATFORM) == hand_off
+
+
+def test_a_document_of_another_schema_is_refused(hand_off: HandOff) -> None:
+    write_pointer(hand_off.model_dump_json().replace('"schema_version":1', '"schema_version":9'))
+    with pytest.raises(UsageError, match="another version wrote it"):
+        read_hand_off(PLATFORM)
+
+
+def test_a_value_that_the_parameter_lacks_is_said(hand_off: HandOff) -> None:
+    write_pointer(hand_off.model_dump_json().replace(hand_off.bucket, "${1}"), ("one",))
+    with pytest.raises(UsageError, match=r"needs value 1, and the parameter has 1[\s\S]*make deploy"):
+        read_hand_off(PLATFORM)
+
+
+@pytest.mark.parametrize("lost", [{"bucket": "no-such-bucket-here"}, {"key": "b.json"}], ids=["bucket", "object"])
+def test_a_document_that_is_gone_is_said(hand_off: HandOff, lost: dict[str, Any]) -> None:
+    write_pointer(hand_off.model_dump_json(), **lost)
+    place = f"s3://{lost.get('bucket', BUCKET)}/{lost.get('key', KEY)}"
+    with pytest.raises(UsageError, match=rf"document {place} in us-west-2[\s\S]*make deploy"):
+        read_hand_off(PLATFORM)
+
+
+def test_a_launcher_of_the_release_before_says_that_another_version_wrote_it() -> None:
+    """That launcher reads the parameter as the document, whose schema version it compares with its own."""
+    pointer = Pointer(bucket=BUCKET, key=KEY, values=())
+    with pytest.raises(ValidationError) as caught:
+        HandOff.model_validate_json(pointer.model_dump_json())
+    assert caught.value.errors()[0]["loc"] == ("schema_version",)
 
 
 def built(uri: str) -> None:

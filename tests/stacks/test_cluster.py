@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.hand_offs import hand_off_in, parameter_in
 from tests.synthesis import ROOT, Template, all_resources, resources
 from trainway.spec.addressing import plan_addresses
 from trainway.spec.catalogue import load_catalogue
-from trainway.spec.handoff import HandOff
 from trainway.spec.loader import load_platform
 from trainway.spec.pod_network import SYSTEM_PODS, cni_settings, pods_of_group
 from trainway.spec.subnets import SubnetRole
@@ -193,12 +193,13 @@ def test_the_pipeline_may_act_before_it_is_started(example: Path, synthesized: S
             assert own in pipeline["DependsOn"]
 
 
-def test_hand_off_says_what_a_launcher_needs(example: Path, synthesized: Synthesized) -> None:
+def test_hand_off_says_what_a_launcher_needs(
+    example: Path, synthesized: Synthesized, assemblies: dict[str, Path]
+) -> None:
     platform = load_platform(example)
-    parameters = resources(synthesized[example.stem]["cluster"], "AWS::SSM::Parameter").values()
-    (parameter,) = (each for each in parameters if each["Name"].endswith("/hand-off"))
-    hand_off = HandOff.model_validate_json(resolve(parameter["Value"]))
-    assert parameter["Name"] == f"/trainway/{platform.name}/hand-off"
+    assert synthesized[example.stem]
+    hand_off = hand_off_in(assemblies[example.stem])
+    assert parameter_in(assemblies[example.stem])["Name"] == f"/trainway/{platform.name}/hand-off"
     assert [group.instance_type for group in hand_off.node_groups] == [g.instance_type for g in platform.node_groups]
     assert {a.path for a in hand_off.file_system.associations} >= {"/corpus", "/checkpoints"}
     assert hand_off.orchestrator == platform.orchestrator.value

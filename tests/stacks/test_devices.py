@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.hand_offs import hand_off_in
 from tests.synthesis import EXAMPLES, Template, make_app, resources, templates
 
 BASE = yaml.safe_load(next(file for file in EXAMPLES if file.stem == "eks-p5").read_text())
@@ -20,11 +21,9 @@ def synthesized(directory: Path, **keys: Any) -> dict[str, Template]:
     return templates(make_app(file, directory / "out"))
 
 
-def handed_off(template: Template) -> dict[str, Any]:
-    """The node groups of the hand-off by name."""
-    (parameter,) = [each for each in resources(template, "AWS::SSM::Parameter").values() if "hand-off" in each["Name"]]
-    text = "".join(part if isinstance(part, str) else "…" for part in parameter["Value"]["Fn::Join"][1])
-    return {each["name"]: each for each in json.loads(text)["node_groups"]}
+def handed_off(directory: Path) -> dict[str, Any]:
+    """Return the node groups of the hand-off by name."""
+    return {each.name: each.model_dump(mode="json") for each in hand_off_in(directory / "out").node_groups}
 
 
 def test_nodes_with_divided_gpus_say_so_and_others_do_not(tmp_path: Path) -> None:
@@ -36,7 +35,7 @@ def test_nodes_with_divided_gpus_say_so_and_others_do_not(tmp_path: Path) -> Non
     labels = [each["Labels"] for each in resources(made["cluster"], "AWS::EKS::Nodegroup").values()]
     by_group = {each["trainway.dev/nodes"]: each.get("nvidia.com/mig.config") for each in labels}
     assert (by_group["train"], by_group["play"]) == (None, "trainway-play")
-    nodes = handed_off(made["cluster"])
+    nodes = handed_off(tmp_path)
     assert nodes["play"]["devices"] == {"nvidia.com/mig-1g.10gb": 56, "vpc.amazonaws.com/efa": 32}
     assert (nodes["play"]["ranks"], nodes["train"]["ranks"]) == (1, 8)
 
@@ -53,7 +52,8 @@ def test_nodes_with_divided_gpus_say_so_and_others_do_not(tmp_path: Path) -> Non
 def test_a_launcher_is_told_what_to_request_and_what_to_name(
     asked: dict[str, str], devices: dict[str, int], claims: list[str], runtime: str, tmp_path: Path
 ) -> None:
-    nodes = handed_off(synthesized(tmp_path, kubernetes=asked)["cluster"])["train"]
+    synthesized(tmp_path, kubernetes=asked)
+    nodes = handed_off(tmp_path)["train"]
     assert (nodes["devices"], nodes["claims"], nodes["runtime"]) == (devices, claims, runtime)
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.hand_offs import hand_off_in
 from tests.synthesis import ROOT, Template, make_app, resources, templates
 
 KEY = "arn:aws:kms:us-west-2:111122223333:key/1234abcd-12ab-34cd-56ef-1234567890ab"
@@ -130,10 +131,9 @@ def test_an_existing_file_system_gets_rules_and_the_links_it_lacks(tmp_path: Pat
     links = resources(stack, "AWS::FSx::DataRepositoryAssociation").values()
     assert {link["FileSystemPath"] for link in links} == {"/checkpoints", "/runs"}
     assert {link["FileSystemId"] for link in links} == {EXISTING["file_system_id"]}
-    (hand_off,) = [p for p in resources(made["cluster"], "AWS::SSM::Parameter").values() if "hand-off" in p["Name"]]
-    said = json.dumps(hand_off["Value"])
-    assert "fs-0123456789abcdef0.fsx.us-west-2" in said
-    assert "s3://their-corpus" in said
+    said = hand_off_in(tmp_path / "out").file_system
+    assert said.dns_name.startswith("fs-0123456789abcdef0.fsx.us-west-2")
+    assert "s3://their-corpus" in {each.s3 for each in said.associations}
 
 
 def test_root_squash_is_set_by_a_stage_that_may_change_this_file_system_only(tmp_path: Path) -> None:
@@ -156,11 +156,9 @@ def test_root_squash_is_set_by_a_stage_that_may_change_this_file_system_only(tmp
 
 
 def test_the_hand_off_tells_a_job_how_checkpoints_are_laid_out(tmp_path: Path) -> None:
-    made = stacks_with(tmp_path, platform_with({}, "examples/hyperpod-eks-p5.yaml"))
-    (hand_off,) = [p for p in resources(made["cluster"], "AWS::SSM::Parameter").values() if "hand-off" in p["Name"]]
-    assert '"checkpoints":{"prefixes":4,"part_bytes":67108864,"gbps_each":10}' in "".join(
-        part for part in hand_off["Value"]["Fn::Join"][1] if isinstance(part, str)
-    )
+    stacks_with(tmp_path, platform_with({}, "examples/hyperpod-eks-p5.yaml"))
+    told = hand_off_in(tmp_path / "out").checkpoints
+    assert (told.prefixes, told.part_bytes, told.gbps_each) == (4, 67108864, 10)
 
 
 def test_a_kept_file_system_stays_with_its_group_and_without_the_nodes_rules(tmp_path: Path) -> None:

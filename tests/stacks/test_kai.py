@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.hand_offs import hand_off_in
 from tests.synthesis import all_resources, make_app, templates
 from trainway.manifests.chart_values import NODES_LABEL
 from trainway.manifests.kai import NOT_FOR_KAI, QUEUE_LABEL
@@ -39,7 +40,4 @@ def test_the_cluster_stage_installs_kai_and_its_images_have_repositories(tmp_pat
     repositories = {each["RepositoryName"] for each in all_resources(stacks, "AWS::ECR::Repository").values()}
     assert {"atlas/mirror/kai-scheduler/scheduler", "atlas/mirror/charts/kai-scheduler"} <= repositories
     assert not any("kueue" in name for name in repositories)
-    (hand_off,) = (
-        each for each in all_resources(stacks, "AWS::SSM::Parameter").values() if each["Name"].endswith("hand-off")
-    )
-    assert QUEUE_LABEL in str(hand_off["Value"])
+    assert QUEUE_LABEL in hand_off_in(tmp_path / "out").cluster.job_labels

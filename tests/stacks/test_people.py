@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -69,12 +70,31 @@ def test_the_roles_and_no_person_are_let_in(cluster: Template) -> None:
 
 
 def test_a_role_finds_the_cluster_and_the_hand_off_and_only_those_who_train_move_data(cluster: Template) -> None:
-    find = {"eks:DescribeCluster", "ssm:GetParameter"}
+    find = {"eks:DescribeCluster", "s3:GetObject", "ssm:GetParameter"}
     roles = persona_roles(cluster)
     assert allowed(cluster, roles["viewer"]) == find
     for persona in ("admin", "team-research"):
-        assert allowed(cluster, roles[persona]) > find | {"s3:GetObject", "s3:PutObject"}
+        assert allowed(cluster, roles[persona]) > find | {"s3:PutObject"}
         assert not {action for action in allowed(cluster, roles[persona]) if action.startswith("iam:")}
+
+
+def test_a_role_reads_the_object_that_the_hand_offs_parameter_names(cluster: Template) -> None:
+    parameters = resources(cluster, "AWS::SSM::Parameter").values()
+    (pointer,) = (each["Value"] for each in parameters if each["Name"].endswith("/hand-off"))
+    before_key, bucket, between, *_ = pointer["Fn::Join"][1]
+    assert before_key.endswith('"bucket":"')
+    key = re.search(r'"key":"([0-9a-f]{64}\.json)"', between)
+    assert key
+    for role in persona_roles(cluster).values():
+        read = [
+            statement["Resource"]
+            for policy in resources(cluster, "AWS::IAM::Policy").values()
+            if {"Ref": role} in policy["Roles"]
+            for statement in policy["PolicyDocument"]["Statement"]
+            if statement["Action"] == "s3:GetObject"
+        ]
+        arn = {"Fn::Join": ["", ["arn:", {"Ref": "AWS::Partition"}, ":s3:::", bucket, f"/{key[1]}"]]}
+        assert read == [arn]
 
 
 def test_the_stack_says_which_role_is_whose(cluster: Template) -> None:

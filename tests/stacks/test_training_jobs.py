@@ -11,9 +11,9 @@ import pytest
 import yaml
 from cdk_nag import AwsSolutionsChecks
 
+from tests.hand_offs import hand_off_in
 from tests.stacks.test_least_privilege import WITHOUT_A_RESOURCE, actions, limits
 from tests.synthesis import Template, make_app, resources, templates
-from trainway.spec.handoff import HandOff
 
 GROUPS = [
     {"name": "train", "instance_type": "p5.48xlarge", "count": 2},
@@ -84,12 +84,9 @@ def test_no_cdk_nag_errors_and_no_cdk_validation_errors(
     app.synth()  # raises with the findings that nobody acknowledged
 
 
-def test_the_hand_off_names_the_role_and_where_jobs_run(cluster: Template) -> None:
-    parameters = resources(cluster, "AWS::SSM::Parameter").values()
-    (parameter,) = (each for each in parameters if each["Name"].endswith("/hand-off"))
+def test_the_hand_off_names_the_role_and_where_jobs_run(platform_file: Path, cluster: Template) -> None:
     (role,) = role_of_jobs(cluster)
-    parts = parameter["Value"]["Fn::Join"][1]
-    told = HandOff.model_validate_json("".join(map(known_by_name, parts))).training_jobs
+    told = hand_off_in(platform_file.parent / "out", known_by_name).training_jobs
     assert told is not None
     assert told.role_arn == known_by_name({"Fn::GetAtt": [role, "Arn"]})
     assert set(told.subnet_ids) == {group["name"] for group in GROUPS}

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 from urllib.parse import parse_qsl
 
-from trainway.emulator import answers, api, moto_repairs, protocol
+from trainway.emulator import answers, api, moto_repairs, protocol, ssm_limits
 from trainway.emulator.engine import Engine
 from trainway.emulator.errors import CloudFormationError, NotEmulated
 from trainway.emulator.services import Aws, wait
@@ -110,6 +110,7 @@ def main(arguments: list[str] | None = None) -> None:
     from werkzeug.serving import make_server
 
     moto_repairs.allow_what_aws_allows()
+    ssm_limits.refuse_what_parameter_store_refuses()
     services = moto_repairs.refuse_missing_operations(DomainDispatcherApplication(create_backend_app))
     application = Application(services, "")
     server = make_server("127.0.0.1", port, application, threaded=True, request_handler=MotoRequestHandler)

@@ -2,26 +2,53 @@
 
 from __future__ import annotations
 
+import json
 import sys
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
 from trainway.spec.errors import usage_error
-from trainway.spec.handoff import BuiltImage, HandOff, image_parameter_name, parameter_name
+from trainway.spec.handoff import (
+    POINTER_VERSION,
+    SCHEMA_VERSION,
+    BuiltImage,
+    HandOff,
+    Pointer,
+    fill,
+    image_parameter_name,
+    parameter_name,
+)
 from trainway.spec.platform import Platform
 
 Model = TypeVar("Model", bound=BaseModel)
+CREDENTIALS: Final = "`aws sts get-caller-identity` shows whether this shell has credentials"
+SAME_VERSION: Final = "deploy again with this version, or launch with the one that deployed"
 
 
 def read_hand_off(platform: Platform) -> HandOff:
-    """The document that the platform's deploy wrote, from SSM in the platform's Region.
+    """Return the document that the platform's deploy wrote, from SSM and S3 in the platform's Region.
 
-    Raises UsageError when AWS cannot be asked, nothing was deployed, or a newer deploy wrote what this version does
-    not understand.
+    Reads the document of an earlier release, too, which is in the parameter itself.
+
+    Raises UsageError if AWS cannot be asked, nothing was deployed, or a newer deploy wrote what this version does not
+    understand.
     """
-    absent = f"no platform of the name {platform.name} is deployed there"
-    return _read(platform, "the hand-off", parameter_name(platform.name), HandOff, absent=absent)
+    thing, name = "the hand-off", parameter_name(platform.name)
+    text = _parameter(platform, thing, name, absent=f"no platform of the name {platform.name} is deployed there")
+    what = _unreadable(platform, thing, name)
+    version = _schema_version(text)
+    if version not in (SCHEMA_VERSION, POINTER_VERSION):
+        why = f"its schema version is {version}, and this version of Trainway reads {SCHEMA_VERSION} and "
+        raise usage_error(what, why=f"{why}{POINTER_VERSION}; a deploy of another version wrote it", fix=SAME_VERSION)
+    if version == SCHEMA_VERSION:
+        return _parsed(text, HandOff, what)
+    pointer = _parsed(text, Pointer, what)
+    try:
+        document = fill(_object(platform, pointer), pointer.values)
+    except ValueError as error:
+        raise usage_error(what, why=str(error), fix="`make deploy` writes it again") from None
+    return _parsed(document, HandOff, what)
 
 
 def read_image(platform: Platform, hand_off: HandOff) -> str:
@@ -43,10 +70,15 @@ def read_image(platform: Platform, hand_off: HandOff) -> str:
 
 
 def _read(platform: Platform, thing: str, name: str, model: type[Model], *, absent: str) -> Model:
+    return _parsed(_parameter(platform, thing, name, absent=absent), model, _unreadable(platform, thing, name))
+
+
+def _parameter(platform: Platform, thing: str, name: str, *, absent: str) -> str:
+    """Return the value of an SSM parameter; `absent` says why there is none."""
     import boto3
     from botocore.exceptions import BotoCoreError, ClientError
 
-    what = f"{thing} {name} in {platform.region} cannot be read"
+    what = _unreadable(platform, thing, name)
     try:
         answer = boto3.client("ssm", region_name=platform.region).get_parameter(Name=name)
     except ClientError as error:
@@ -55,12 +87,46 @@ def _read(platform: Platform, thing: str, name: str, model: type[Model], *, abse
         why = error.response["Error"]["Message"]
         raise usage_error(what, why=why, fix=f"you need ssm:GetParameter on {name}") from None
     except BotoCoreError as error:
-        fix = "`aws sts get-caller-identity` shows whether this shell has credentials"
-        raise usage_error(what, why=str(error), fix=fix) from None
+        raise usage_error(what, why=str(error), fix=CREDENTIALS) from None
+    return str(answer["Parameter"]["Value"])
+
+
+def _object(platform: Platform, pointer: Pointer) -> str:
+    """Return the text of the S3 object that the pointer names."""
+    import boto3
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    place = f"s3://{pointer.bucket}/{pointer.key}"
+    what = _unreadable(platform, "the hand-off's document", place)
     try:
-        return model.model_validate_json(answer["Parameter"]["Value"])
+        answer = boto3.client("s3", region_name=platform.region).get_object(Bucket=pointer.bucket, Key=pointer.key)
+        return str(answer["Body"].read().decode("utf-8"))
+    except ClientError as error:
+        why, code = error.response["Error"]["Message"], error.response["Error"]["Code"]
+        if code in ("NoSuchBucket", "NoSuchKey"):
+            raise usage_error(what, why=why, fix="`make deploy` writes it again") from None
+        fix = f"you need s3:GetObject on {place}, and kms:Decrypt if the bucket has a key of its own"
+        raise usage_error(what, why=why, fix=fix) from None
+    except BotoCoreError as error:
+        raise usage_error(what, why=str(error), fix=CREDENTIALS) from None
+
+
+def _schema_version(text: str) -> object:
+    """Return the schema version that a document states, or None if it states none."""
+    try:
+        document = json.loads(text)
+    except ValueError:
+        return None
+    return document.get("schema_version") if isinstance(document, dict) else None
+
+
+def _parsed(text: str, model: type[Model], what: str) -> Model:
+    try:
+        return model.model_validate_json(text)
     except ValidationError as error:
         why = f"{error.errors(include_url=False)[0]['msg']}; a deploy of another version wrote it"
-        raise usage_error(
-            what, why=why, fix="deploy again with this version, or launch with the one that deployed"
-        ) from None
+        raise usage_error(what, why=why, fix=SAME_VERSION) from None
+
+
+def _unreadable(platform: Platform, thing: str, name: str) -> str:
+    return f"{thing} {name} in {platform.region} cannot be read"

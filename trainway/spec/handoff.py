@@ -1,17 +1,24 @@
 """The hand-off: the one document in which a deploy tells a launcher everything it needs.
 
-It is a JSON document in one SSM parameter. The stacks write it, the launcher reads it, and both do so through these
-models, so that neither guesses a name.
+An SSM parameter holds at most 8 KB, and a platform with many node groups or teams says more. The document is therefore
+an object in S3, and the parameter holds a Pointer: where the object is, and the values that only the deploy knows. The
+stacks write both, the launcher reads both, and both do so through these models, so that neither guesses a name.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final, Literal
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict
 
+# Of the document. A deploy of an earlier release put the document itself into the parameter.
 SCHEMA_VERSION: Final = 1
+POINTER_VERSION: Final = 2
+# What stands in the document for a value of the pointer, by the value's position from 0.
+PLACEHOLDER: Final = re.compile(r"\$\{(\d+)\}")
 
 
 class _Part(BaseModel):
@@ -117,6 +124,41 @@ class HandOff(_Part):
     training_jobs: TrainingJobs | None = None
 
 
+class Pointer(_Part):
+    """What the hand-off's SSM parameter holds.
+
+    `bucket` and `key` are of the S3 object with the document. In the document's strings, `${0}` stands for the first of
+    `values`, `${1}` for the second, and so on.
+    """
+
+    schema_version: Literal[2] = POINTER_VERSION
+    bucket: str
+    key: str
+    values: tuple[str, ...]
+
+
+def fill(document: str, values: Sequence[str]) -> str:
+    """Return a document (JSON) with a pointer's values in place of the placeholders.
+
+    Raises ValueError if the document is not JSON, or has a placeholder for which there is no value.
+    """
+    return json.dumps(_filled(json.loads(document), values))
+
+
+def _filled(node: Any, values: Sequence[str]) -> Any:
+    if isinstance(node, dict):
+        return {key: _filled(each, values) for key, each in node.items()}
+    if isinstance(node, list):
+        return [_filled(each, values) for each in node]
+    return PLACEHOLDER.sub(lambda found: _value(int(found[1]), values), node) if isinstance(node, str) else node
+
+
+def _value(number: int, values: Sequence[str]) -> str:
+    if number >= len(values):
+        raise ValueError(f"the document needs value {number}, and the parameter has {len(values)}")
+    return values[number]
+
+
 class BuiltImage(_Part):
     """The training image: its `uri` as in the hand-off, and `pinned`, the same by the digest that it was given."""
 
@@ -130,5 +172,5 @@ def image_parameter_name(platform: str) -> str:
 
 
 def parameter_name(platform: str) -> str:
-    """The SSM parameter that holds the platform's hand-off."""
+    """Return the name of the SSM parameter that holds the Pointer to the platform's hand-off."""
     return f"/trainway/{platform}/hand-off"
