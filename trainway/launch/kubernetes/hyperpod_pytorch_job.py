@@ -32,6 +32,9 @@ def render_hyperpod_pytorch_job(
     allocation, labels = request.allocation, job_labels(request, options.priority)
     # The operator tells its agents how they find each other, and how many they are.
     torchrun = {"PET_NNODES": str(allocation.nodes), "PET_NPROC_PER_NODE": str(allocation.ranks)}
+    # The agent ends without NNODES, until the operator's first request has the number of nodes:
+    # hyperpod_elastic_agent/rendezvous/hyperpod_rendezvous_backend.py of hyperpod-elastic-agent 1.1.3.
+    torchrun["NNODES"] = torchrun["PET_NNODES"]
     container = {
         "name": "pytorch",
         "command": node_command(hyperpod_command(request), options),
