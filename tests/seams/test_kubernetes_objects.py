@@ -41,6 +41,7 @@ PLURALS = {
     "PyTorchJob": "kubeflow.org/pytorchjobs",
     "Secret": "/secrets",
     "TrainJob": "trainer.kubeflow.org/trainjobs",
+    "TrainingRuntime": "trainer.kubeflow.org/trainingruntimes",
 }
 NOT_JOBS = {each.kind for each in definitions().values()} - set(PLURALS)
 PLATFORMS = tuple(sorted(every_platform()))
@@ -53,9 +54,8 @@ def _definitions() -> None:
 
 def submitted(name: str) -> list[Document]:
     """Return what every launch and workspace of a platform submits, and the pods that are made of its TrainJobs."""
-    platform = every_platform()[name]
     made = [each.documents for each in every_launch(name) if each.documents]
-    return [each for documents in made for each in (*documents, *pods_of_train_job(platform, documents))]
+    return [each for documents in made for each in (*documents, *pods_of_train_job(documents))]
 
 
 def every_launch(name: str) -> tuple[Launch, ...]:
@@ -333,7 +333,28 @@ SEAMS = (
                     "a field is unknown": put("spec.trainer.nodes", 2),
                     "the name begins with a digit": put("metadata.name", "1-small"),
                     "the name is longer than a DNS label": put("metadata.name", "a" * 64),
-                    "two patches have one manager": twice("spec.runtimePatches"),
+                    "the runtime has no name": drop("spec.runtimeRef.name"),
+                },
+            ),
+            *planted_in(
+                "several-teams",
+                "TrainingRuntime",
+                {
+                    "an action of the failure policy is unknown": put(
+                        "spec.template.spec.failurePolicy.rules", [{"name": "any", "action": "Restart"}]
+                    ),
+                    "the runtime has a time to live of its own": put("spec.ttlSecondsAfterFinished", 60),
+                    "the job's failure policy has an unknown action": put(
+                        "spec.template.spec.replicatedJobs.0.template.spec.podFailurePolicy.rules.0.action", "Skip"
+                    ),
+                },
+            ),
+            *planted_in(
+                "governance",
+                "PyTorchJob",
+                {
+                    "the number of restarts is a word": put("spec.runPolicy.backoffLimit", "ten"),
+                    "a field is unknown": put("spec.runPolicy.maxRestarts", 10),
                 },
             ),
             *planted_in(

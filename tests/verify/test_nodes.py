@@ -97,11 +97,15 @@ def test_a_probe_that_is_not_waited_for_is_stopped(
 
 def test_a_pod_of_kubernetes_is_given_the_probe_as_it_is() -> None:
     request = asked(hand_off_of(platform_named("nobody")), 2)
-    (*_, job) = render_documents(request, CATALOGUE, KubernetesOptions())
+    (*_, runtime, job) = render_documents(request, CATALOGUE, KubernetesOptions())
     trainer = job["spec"]["trainer"]
     assert trainer["command"] == list(request.command)
     assert trainer["numNodes"] == 2
-    assert trainer["resourcesPerNode"]["limits"]["vpc.amazonaws.com/efa"] == 32
+    job_set = runtime["spec"]["template"]["spec"]
+    (container,) = job_set["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]["containers"]
+    assert container["resources"]["limits"]["vpc.amazonaws.com/efa"] == 32
+    # A probe that fails has found something: it does not start again.
+    assert job_set["failurePolicy"] == {"maxRestarts": 0}
     told = {each["name"]: each.get("value") for each in trainer["env"]}
     assert told["NCCL_DEBUG"] == "INFO"
     assert told["TRAINWAY_PROBE_DIRECTORY"] == "/fsx/runs/verify-1122"

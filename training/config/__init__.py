@@ -13,6 +13,7 @@ from training.config.evaluation import Evaluation
 from training.config.float8 import Float8
 from training.config.job import Job
 from training.config.layout import Layout
+from training.config.life_cycle import LifeCycle
 from training.config.loading import load
 from training.config.location import LOCATION_FORMS
 from training.config.memory import Memory
@@ -29,6 +30,7 @@ __all__ = [
     "Float8",
     "Job",
     "Layout",
+    "LifeCycle",
     "Memory",
     "Optimizer",
     "Parallel",

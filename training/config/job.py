@@ -11,6 +11,7 @@ from training.config.data import Data
 from training.config.evaluation import Evaluation
 from training.config.float8 import Float8
 from training.config.layout import Layout, layout_of
+from training.config.life_cycle import LifeCycle
 from training.config.memory import Memory
 from training.config.optimizer import Optimizer, Schedule
 from training.config.parallel import Parallel
@@ -60,6 +61,7 @@ class Job(Section):
     clip: float = Field(1.0, gt=0, description="Largest norm of the gradient; above it, the gradient is scaled down.")
     seed: int = Field(0, ge=0, lt=2**32, description="Decides the initial weights and the order of the samples.")
     checkpoint: Checkpoint = Field(Checkpoint(), description="When and where the state is kept.")
+    life_cycle: LifeCycle = Field(LifeCycle(), description="Restarts after failures, and what stays after the end.")
     team: str | None = Field(None, min_length=1, description="Team of the platform file whose quota the job uses.")
 
     @field_validator("float8")

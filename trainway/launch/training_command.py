@@ -26,7 +26,7 @@ def one_node(processes: int) -> dict[str, str]:
     return {"PET_STANDALONE": "1", "PET_NPROC_PER_NODE": str(processes)}
 
 
-def many_nodes(nodes: int | str, processes: int, *, endpoint: str, run: str, max_restarts: int = 3) -> dict[str, str]:
+def many_nodes(nodes: int | str, processes: int, *, endpoint: str, run: str, max_restarts: int) -> dict[str, str]:
     """torchrun's options for a node of several, which meet at `endpoint`, host:port of the first of them.
 
     `nodes` is their number, or `least:most` where the job may go on with fewer; `run` keeps two jobs apart that meet at

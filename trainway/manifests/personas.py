@@ -104,7 +104,8 @@ def team_members(platform: Platform, team: Team) -> list[dict[str, Any]]:
         # https://github.com/kubernetes/kubernetes/pull/134577 (read 2026-11-21)
         _rule([""], ["pods/portforward"], ["create", "get"]),
         _rule([""], [resource for resource in CORE if resource not in COMMON[""]], READ),
-        _rule(["trainer.kubeflow.org"], ["trainingruntimes"], READ),
+        # A launch brings the runtime of its TrainJob. Members can make the same pods by a Job, within the same limits.
+        _rule(["trainer.kubeflow.org"], ["trainingruntimes"], WRITE),
         _rule(["jobset.x-k8s.io"], ["jobsets"], READ),
         _rule(["kueue.x-k8s.io"], ["localqueues", "workloads"], READ),
         _rule(["visibility.kueue.x-k8s.io"], ["localqueues/pendingworkloads"], READ),

@@ -1,4 +1,6 @@
-"""The Kubeflow Trainer runtime that every job refers to: what all jobs have in common, once.
+"""Kubeflow Trainer runtimes for TrainJobs that people write themselves: what all jobs have in common, once.
+
+`trainway launch` makes a runtime for each run instead (trainway/launch/kubernetes/train_job.py).
 
 https://github.com/kubeflow/trainer/blob/v2.3.0/manifests/base/runtimes/torch_distributed.yaml (read 2026-11-21)
 """
@@ -7,8 +9,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from training.config import LifeCycle
 from trainway.manifests.device_claims import claims_of_a_node
 from trainway.manifests.kai import SCHEDULER, close_together
+from trainway.manifests.life_cycle import restarted_as_a_whole
 from trainway.manifests.lustre_volume import CLAIM
 from trainway.manifests.namespace import SERVICE_ACCOUNT
 from trainway.manifests.taints import tolerations
@@ -96,11 +100,6 @@ def _runtime(platform: Platform, catalogue: Catalogue, name: str, group: NodeGro
     if platform.kai:
         pod["schedulerName"] = SCHEDULER
         job["metadata"]["annotations"] = close_together(platform, catalogue)
-        # A node that is taken back is no failure of the job, which gives up after some: its pod waits for another node.
-        # https://kubernetes.io/docs/concepts/workloads/controllers/job/#pod-failure-policy (read 2026-11-21)
-        pod["restartPolicy"] = "Never"
-        taken_back = [{"type": "DisruptionTarget", "status": "True"}]
-        job["spec"]["podFailurePolicy"] = {"rules": [{"action": "Ignore", "onPodConditions": taken_back}]}
     if platform.kueue:
         # As close together as there is room: Kueue goes up from this level, which every flavor has, so that the wish
         # keeps no job off any nodes. Without it the pods fill gaps all over the network.
@@ -112,8 +111,6 @@ def _runtime(platform: Platform, catalogue: Catalogue, name: str, group: NodeGro
         "metadata": {"name": name, "labels": {"trainer.kubeflow.org/framework": "torch"}},
         "spec": {
             "mlPolicy": {"numNodes": 1, "torch": {}},
-            "template": {
-                "spec": {"replicatedJobs": [{"name": "node", "template": job}]},
-            },
+            "template": {"spec": restarted_as_a_whole({"name": "node", "template": job}, LifeCycle().restarts)},
         },
     }

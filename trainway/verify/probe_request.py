@@ -47,6 +47,8 @@ def probe_point(nodes: int, catalogue: Catalogue, *, team: str | None = None) ->
         "data": {"train": "fsx:/none"},
         "batch": {"global": batch},
         "steps": 1,
+        # A probe that fails has found something.
+        "life_cycle": {"restarts": 0, "process_restarts": 0},
         **({"team": team} if team else {}),
     }
     return Point(Job.model_validate(document), yaml.safe_dump(document, sort_keys=False), {})

@@ -70,6 +70,7 @@ def hand_off_of(platform: Platform, **changes: Any) -> handoff.HandOff:
             handoff.Nodes(
                 name=group.name,
                 instance_type=group.instance_type,
+                or_types=group.or_types,
                 count=group.count,
                 max_count=group.largest,
                 ranks=ranks_of(group, CATALOGUE[group.instance_type]),

@@ -20,7 +20,7 @@ import yaml
 GROUPS: dict[str, list[tuple[str, str]]] = {
     "v1": [("configmaps", "ConfigMap"), ("pods", "Pod"), ("secrets", "Secret")],
     "batch/v1": [("jobs", "Job")],
-    "trainer.kubeflow.org/v1alpha1": [("trainjobs", "TrainJob")],
+    "trainer.kubeflow.org/v1alpha1": [("trainingruntimes", "TrainingRuntime"), ("trainjobs", "TrainJob")],
     "kueue.x-k8s.io/v1beta2": [("workloads", "Workload")],
     "authorization.k8s.io/v1": [("selfsubjectaccessreviews", "SelfSubjectAccessReview")],
 }
@@ -110,13 +110,25 @@ class _Handler(BaseHTTPRequestHandler):
             assert before is not None
             before["metadata"] |= document["metadata"]
             self._answer(200, before)
-        elif said := self.api.refusals.get(document["kind"]):
+        elif said := self.api.refusals.get(document["kind"]) or self._trainer_says(document):
             self._status(403, "Forbidden", f"admission webhook denied the request: {said}")
         else:
             document["metadata"] |= {"uid": f"uid-{name}", "resourceVersion": "1"}
             if "dryRun" not in query:
                 self.api.objects[plural, name] = document
             self._answer(200 if before else 201, document)
+
+    def _trainer_says(self, document: Object) -> str:
+        """What Trainer's webhook says against a TrainJob, also in a dry run.
+
+        https://github.com/kubeflow/trainer/blob/v2.3.0/pkg/runtime/core/trainingruntime.go (ValidateObjects, read
+        2026-11-22)
+        """
+        if document["kind"] != "TrainJob" or ("trainingruntimes", document["spec"]["runtimeRef"]["name"]) in (
+            self.api.objects
+        ):
+            return ""
+        return "specified trainingRuntime must be created before the TrainJob is created"
 
     def do_DELETE(self) -> None:
         _, _, plural, name, _ = self._place()
@@ -125,7 +137,7 @@ class _Handler(BaseHTTPRequestHandler):
             return self._status(404, "NotFound", f'{plural} "{name}" not found')
         document = self.api.objects[plural, name]
         document["metadata"]["deletionTimestamp"] = "2026-11-21T12:00:00Z"
-        if plural == "configmaps" or not any(kind == "pods" for kind, _ in self.api.objects):
+        if plural in ("configmaps", "trainingruntimes") or not any(kind == "pods" for kind, _ in self.api.objects):
             del self.api.objects[plural, name]
         return self._answer(200, document)
 

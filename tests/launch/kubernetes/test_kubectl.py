@@ -75,16 +75,25 @@ def test_all_is_looked_at_before_anything_is_applied(api: Api, request_: Request
         "logs": f"/fsx/runs/{RUN}/logs",
     }
     patches = [each for each in api.asked if each.startswith("PATCH")]
-    assert ["dryRun=All" in each for each in patches] == [True, True, False, False, False]
-    assert all("fieldManager=trainway" in each for each in patches[:4])
-    assert set(api.objects) == {("configmaps", RUN), ("trainjobs", RUN)}
-    (owner,) = api.objects["configmaps", RUN]["metadata"]["ownerReferences"]
-    assert owner == {
-        "apiVersion": "trainer.kubeflow.org/v1alpha1",
-        "kind": "TrainJob",
-        "name": RUN,
-        "uid": f"uid-{RUN}",
-    }
+    # The ConfigMap and the runtime, then the job, then who owns the first two.
+    assert ["dryRun=All" in each for each in patches] == [True, True, False, False, False, False, False]
+    assert all("fieldManager=trainway" in each for each in patches[:5])
+    assert set(api.objects) == {("configmaps", RUN), ("trainingruntimes", RUN), ("trainjobs", RUN)}
+    for plural in ("configmaps", "trainingruntimes"):
+        (owner,) = api.objects[plural, RUN]["metadata"]["ownerReferences"]
+        assert owner == {
+            "apiVersion": "trainer.kubeflow.org/v1alpha1",
+            "kind": "TrainJob",
+            "name": RUN,
+            "uid": f"uid-{RUN}",
+        }
+
+
+def test_a_runtime_that_is_refused_leaves_nothing_behind(api: Api, request_: Request) -> None:
+    api.refusals["TrainingRuntime"] = "must have a trainer"
+    with pytest.raises(UsageError, match="must have a trainer"):
+        submitted(request_)
+    assert not api.objects
 
 
 def test_a_job_that_is_refused_leaves_nothing_behind(api: Api, request_: Request) -> None:
@@ -219,7 +228,7 @@ def test_a_run_that_has_ended_can_be_launched_again(api: Api, handle: Handle, re
     assert submitted(request_) == handle
     assert "status" not in api.objects["trainjobs", RUN]
     deleted = [each.split("?")[0].split("/")[-2:] for each in api.asked if each.startswith("DELETE")]
-    assert deleted[-2:] == [["trainjobs", RUN], ["configmaps", RUN]]
+    assert deleted[-3:] == [["trainjobs", RUN], ["configmaps", RUN], ["trainingruntimes", RUN]]
 
 
 def test_a_run_that_has_not_ended_is_not_launched_again(api: Api, handle: Handle, request_: Request) -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 
 from tests.launch.kubernetes.platforms import ROOT
+from training.config import LifeCycle
 from trainway.launch.kubernetes import KINDS, KubernetesOptions
+from trainway.launch.kubernetes.hyperpod_pytorch_job import _COUNTED_SECONDS
 from trainway.launch.kubernetes.log_rules import log_rules
-from trainway.launch.kubernetes.mpi_job import _RETRIES
-from trainway.launch.kubernetes.options import HANG_SECONDS
+from trainway.launch.kubernetes.options import _KEEP_HOURS, HANG_SECONDS
 from trainway.launch.kubernetes.process import JOIN_SECONDS, STOP_SECONDS
 from trainway.launch.training_command import training_command
 
@@ -17,6 +18,7 @@ PAGE = (ROOT / "docs" / "launch-kubernetes.md").read_text(encoding="utf-8")
 
 def test_it_has_every_kind_and_every_option() -> None:
     kinds, options = PAGE.split("## Options")
+    options, _ = options.split("## Restarts")
     assert re.findall(r"^\| `(\w+)`", kinds, re.MULTILINE) == list(KINDS)
     named = {each.replace("-", "_") for each in re.findall(r"`--([a-z-]+) ", options)}
     # `code` is what `trainway sync` says.
@@ -28,7 +30,10 @@ def test_its_times_and_numbers_are_the_codes() -> None:
         "have five minutes": STOP_SECONDS == 5 * 60,
         "wait an hour": JOIN_SECONDS == 60 * 60,
         "half an hour": HANG_SECONDS == 30 * 60,
-        "started again, three times": _RETRIES == 3,
+        "| `process_restarts` | 3 |": LifeCycle().process_restarts == 3,
+        "| `restarts` | 10 |": LifeCycle().restarts == 10,
+        "| `keep_hours` | 168 |": _KEEP_HOURS == 168,
+        "within six hours": _COUNTED_SECONDS == 6 * 3600,
         "five such steps": log_rules(KubernetesOptions(loss_above=11))[1]["metricEvaluationDataPoints"] == 5,
         f"`{' '.join(training_command())}`": True,
     }

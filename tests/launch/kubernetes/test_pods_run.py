@@ -16,13 +16,13 @@ import pytest
 
 from tests.launch.conftest import write_job
 from tests.launch.kubernetes.kubelet import Network, Pod, network
-from tests.launch.kubernetes.platforms import ROOT, hand_off_of, pods_of, request_on
+from tests.launch.kubernetes.platforms import OPERATORS, ROOT, hand_off_of, pods_of, request_on
 from tests.launch.kubernetes.trainer import pod_template_of
 from tests.manifests.platforms import CATALOGUE, platform_of
 from trainway.launch.kubernetes import Kind, KubernetesOptions, render_documents
 
 GROUPS = [{"name": "train", "instance_type": "m7i.2xlarge", "count": 2}]
-PLATFORM = platform_of(node_groups=GROUPS, teams=[])
+PLATFORM = platform_of(node_groups=GROUPS, teams=[], kubernetes=OPERATORS)
 STEPS = 60
 
 can_make_namespaces = (
@@ -86,12 +86,12 @@ class Submitted:
         keys = job_keys(f"fsx:/checkpoints/{name}", "fsx:/corpus/small")
         self.request = request_on(hand_off, name=name, model="tiny", **keys)
         options = KubernetesOptions(kind=kind, min_nodes=min_nodes)
-        config_map, self.job = render_documents(self.request, CATALOGUE, options)
+        config_map, *runtimes, self.job = render_documents(self.request, CATALOGUE, options)
         self.config_maps = {config_map["metadata"]["name"]: config_map["data"]}
         self.run = Path(self.request.directory)
         name = self.request.run
         if kind == "TrainJob":
-            self.template = pod_template_of(self.job, PLATFORM)
+            self.template = pod_template_of(self.job, runtimes)
             domain = f"{name}.training.svc.cluster.local"
             self.pods = tuple(Pod(i, f"{name}-node-0-{i}-abcde", f"{name}-node-0-{i}", domain) for i in range(2))
         else:

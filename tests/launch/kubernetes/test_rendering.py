@@ -29,7 +29,6 @@ from trainway.launch.kubernetes.hyperpod_pytorch_job import hyperpod_command
 from trainway.launch.kubernetes.mpi_job import MPIRUN, OF_THE_IMAGE, render_mpi_job
 from trainway.launch.training_command import training_command
 from trainway.manifests.namespace import SERVICE_ACCOUNT
-from trainway.manifests.taints import tolerations
 from trainway.spec.errors import UsageError
 
 # HyperPod's own kind is for HyperPod; the other three are for every platform of Kubernetes.
@@ -45,13 +44,34 @@ rendered = pytest.mark.parametrize(("platform", "kind"), RENDERED)
 def job_of(platform: str, kind: Kind, **changes: Any) -> dict[str, Any]:
     options = {name: changes.pop(name) for name in list(changes) if name in KubernetesOptions.__dataclass_fields__}
     request = request_for(platform, **changes)
-    _, job = render_documents(request, CATALOGUE, KubernetesOptions(kind=kind, **options))
-    return job
+    return render_documents(request, CATALOGUE, KubernetesOptions(kind=kind, **options))[-1]
 
 
-def templates(platform: str, job: dict[str, Any]) -> list[dict[str, Any]]:
+def runtime_of(platform: str, **changes: Any) -> dict[str, Any]:
+    """The runtime that a TrainJob brings."""
+    options = {name: changes.pop(name) for name in list(changes) if name in KubernetesOptions.__dataclass_fields__}
+    _, runtime, _ = render_documents(
+        request_for(platform, **changes), CATALOGUE, KubernetesOptions("TrainJob", **options)
+    )
+    return dict(runtime)
+
+
+def replicated_job_of(runtime: dict[str, Any]) -> dict[str, Any]:
+    (replicated,) = runtime["spec"]["template"]["spec"]["replicatedJobs"]
+    return dict(replicated)
+
+
+def rendered_templates(platform: str, kind: Kind, **changes: Any) -> list[dict[str, Any]]:
     """The pods of a job as its operator makes them."""
-    return [pod_template_of(job, platform_named(platform))] if job["kind"] == "TrainJob" else pods_of(job)
+    options = {name: changes.pop(name) for name in list(changes) if name in KubernetesOptions.__dataclass_fields__}
+    request = request_for(platform, **changes)
+    return templates(render_documents(request, CATALOGUE, KubernetesOptions(kind=kind, **options)))
+
+
+def templates(documents: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The pods of the last document as its operator makes them."""
+    *others, job = documents
+    return [pod_template_of(job, others[1:])] if job["kind"] == "TrainJob" else pods_of(job)
 
 
 def container_of(template: dict[str, Any]) -> dict[str, Any]:
@@ -66,7 +86,7 @@ def environment_of(container: dict[str, Any]) -> dict[str, str]:
 @pytest.mark.parametrize("kind", ["TrainJob", "PyTorchJob"])
 @pytest.mark.parametrize("until_step", [None, 6])
 def test_the_command_is_the_one_of_every_target(kind: Kind, until_step: int | None) -> None:
-    (template,) = templates("kueue", job_of("kueue", kind, until_step=until_step))
+    (template,) = rendered_templates("kueue", kind, until_step=until_step)
     assert container_of(template)["command"] == list(training_command(until_step))
 
 
@@ -97,7 +117,7 @@ def test_a_program_of_mpi_runs_once_a_gpu() -> None:
 def test_each_node_gives_all_its_gpus_and_all_its_efa_devices(platform: str, kind: Kind) -> None:
     """By number or by claim, and each device once."""
     of_type = CATALOGUE["p5.48xlarge"].devices
-    for template in templates(platform, job_of(platform, kind)):
+    for template in rendered_templates(platform, kind):
         container = container_of(template)
         claimed: dict[str, int] = {}
         names = {each["name"]: each["resourceClaimTemplateName"] for each in template["spec"].get("resourceClaims", ())}
@@ -115,12 +135,11 @@ def test_each_node_gives_all_its_gpus_and_all_its_efa_devices(platform: str, kin
 def test_nodes_without_devices_are_nodes_of_their_own(kind: Kind) -> None:
     group = {"name": "cpu", "instance_type": "m7i.8xlarge", "count": 2}
     request = request_on(hand_off_of(platform_of(node_groups=[group], teams=[], kubernetes=OPERATORS)))
-    _, job = render_documents(request, CATALOGUE, KubernetesOptions(kind=kind))
-    trainer = job["spec"].get("trainer")
-    asked = trainer["resourcesPerNode"] if trainer else container_of(pods_of(job)[0])["resources"]
+    (template,) = templates(render_documents(request, CATALOGUE, KubernetesOptions(kind=kind)))
+    asked = container_of(template)["resources"]
     assert list(asked) == ["requests"]
-    vcpus = CATALOGUE["m7i.8xlarge"].vcpus
-    assert asked["requests"]["cpu"] < vcpus < 2 * asked["requests"]["cpu"]
+    millicores, vcpus = int(asked["requests"]["cpu"].removesuffix("m")), CATALOGUE["m7i.8xlarge"].vcpus
+    assert millicores < 1000 * vcpus < 2 * millicores
 
 
 @rendered
@@ -130,11 +149,11 @@ def test_the_job_is_where_its_team_is_and_tolerates_its_nodes(platform: str, kin
     namespace = job["metadata"]["namespace"]
     assert ("Namespace", namespace, None) in there
     assert ("PersistentVolumeClaim", "fsx", namespace) in there
-    for template in templates(platform, job):
+    for template in rendered_templates(platform, kind):
         pod = template["spec"]
         assert ("ServiceAccount", pod["serviceAccountName"], namespace) in there
         assert pod["serviceAccountName"] == SERVICE_ACCOUNT
-        assert pod["tolerations"] == tolerations(loaded, CATALOGUE)
+        assert pod["tolerations"] == [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}]
         assert pod["nodeSelector"]["trainway.dev/nodes"] == "train"
         schedulable = pod["nodeSelector"].get("sagemaker.amazonaws.com/node-health-status")
         assert schedulable == ("Schedulable" if platform == "governance" else None)
@@ -149,7 +168,7 @@ def all_of(platform: Any) -> list[dict[str, Any]]:
 @rendered
 def test_the_job_is_within_the_namespaces_guard_rails(platform: str, kind: Kind) -> None:
     """Pod Security `baseline`, and nothing that it does not forbid but a job does not need."""
-    for template in templates(platform, job_of(platform, kind)):
+    for template in rendered_templates(platform, kind):
         pod, container = template["spec"], container_of(template)
         assert pod["securityContext"]["runAsUser"] == 1000
         assert container["securityContext"] == {
@@ -163,8 +182,8 @@ def test_the_job_is_within_the_namespaces_guard_rails(platform: str, kind: Kind)
 @rendered
 def test_the_job_file_and_the_file_system_are_where_the_job_looks_for_them(platform: str, kind: Kind) -> None:
     request = request_for(platform)
-    config_map, job = render_documents(request, CATALOGUE, KubernetesOptions(kind=kind))
-    for template in templates(platform, job):
+    config_map, *_ = documents = render_documents(request, CATALOGUE, KubernetesOptions(kind=kind))
+    for template in templates(documents):
         container, volumes = container_of(template), {each["name"]: each for each in template["spec"]["volumes"]}
         mounted = {mount["mountPath"]: volumes[mount["name"]] for mount in container["volumeMounts"]}
         job_file = PurePosixPath(environment_of(container)["TRAINWAY_JOB"])
@@ -179,14 +198,14 @@ def test_the_job_file_and_the_file_system_are_where_the_job_looks_for_them(platf
 
 @rendered
 def test_a_pod_has_the_time_to_save_and_its_ranks_almost_as_long(platform: str, kind: Kind) -> None:
-    for template in templates(platform, job_of(platform, kind)):
+    for template in rendered_templates(platform, kind):
         grace = template["spec"]["terminationGracePeriodSeconds"]
         assert 60 <= int(environment_of(container_of(template))["TORCH_ELASTIC_SHUTDOWN_TIMEOUT"]) < grace
 
 
 @rendered
 def test_every_pod_is_found_by_its_run(platform: str, kind: Kind) -> None:
-    for template in templates(platform, job_of(platform, kind)):
+    for template in rendered_templates(platform, kind):
         assert template["metadata"]["labels"]["trainway.dev/run"] == RUN
 
 
@@ -212,26 +231,27 @@ def test_the_job_is_in_its_teams_queue_with_its_priority(platform: str, labels: 
 
 @pytest.mark.parametrize("kind", ["TrainJob", "PyTorchJob", "MPIJob"])
 def test_the_nodes_are_close_together(kind: Kind) -> None:
-    for template in templates("kueue", job_of("kueue", kind)):
+    for template in rendered_templates("kueue", kind):
         wished = template["metadata"]["annotations"]["kueue.x-k8s.io/podset-preferred-topology"]
         assert wished == "kubernetes.io/hostname"
     job = job_of("kai", kind)
-    said = job["metadata"].get("annotations") or patch_of(job)["template"]["metadata"]["annotations"]
+    said = (
+        job["metadata"].get("annotations")
+        or replicated_job_of(runtime_of("kai"))["template"]["metadata"]["annotations"]
+    )
     assert said["kai.scheduler/topology"] in named(platform_named("kai"), "Topology")
 
 
 def test_one_switch_for_all_nodes_is_a_demand() -> None:
     level = "topology.k8s.aws/network-node-layer-3"
-    (template,) = pods_of(job_of("kueue", "PyTorchJob", within=level))
-    assert template["metadata"]["annotations"] == {"kueue.x-k8s.io/podset-required-topology": level}
-    annotations = patch_of(job_of("kai", "TrainJob", within=level))["template"]["metadata"]["annotations"]
+    for kind in ("TrainJob", "PyTorchJob", "MPIJob"):
+        for template in rendered_templates("kueue", kind, within=level):
+            annotations = template["metadata"]["annotations"]
+            assert annotations["kueue.x-k8s.io/podset-required-topology"] == level
+            # Kueue refuses a job that also has a preference.
+            assert "kueue.x-k8s.io/podset-preferred-topology" not in annotations
+    annotations = replicated_job_of(runtime_of("kai", within=level))["template"]["metadata"]["annotations"]
     assert annotations["kai.scheduler/topology-required-placement"] == level
-
-
-def patch_of(job: dict[str, Any]) -> dict[str, Any]:
-    (patch,) = job["spec"]["runtimePatches"]
-    (replicated,) = patch["trainingRuntimeSpec"]["template"]["spec"]["replicatedJobs"]
-    return dict(replicated)
 
 
 def test_launcher_and_workers_are_put_in_one_place() -> None:
@@ -245,9 +265,10 @@ def test_launcher_and_workers_are_put_in_one_place() -> None:
 
 
 def test_an_elastic_job_says_so_to_torchrun_and_to_whoever_takes_its_nodes() -> None:
-    (template,) = templates("kai", job := job_of("kai", "TrainJob", min_nodes=1))
+    (template,) = rendered_templates("kai", "TrainJob", min_nodes=1)
     assert container_of(template)["command"] == ["env", "PET_NNODES=1:2", *training_command()]
-    assert patch_of(job)["template"]["metadata"]["annotations"]["kai.scheduler/batch-min-member"] == "1"
+    annotations = replicated_job_of(runtime_of("kai", min_nodes=1))["template"]["metadata"]["annotations"]
+    assert annotations["kai.scheduler/batch-min-member"] == "1"
     spec = job_of("kueue", "PyTorchJob", min_nodes=1)["spec"]
     assert (spec["elasticPolicy"]["minReplicas"], spec["elasticPolicy"]["maxReplicas"]) == (1, 2)
 
@@ -264,7 +285,7 @@ def test_of_an_elastic_job_on_hyperpod_a_part_can_be_taken() -> None:
 def test_synced_code_comes_before_the_images_own() -> None:
     archive = "s3://atlas-data/runs/code/abc.tar.gz"
     for kind in ("TrainJob", "PyTorchJob"):
-        (template,) = templates("kueue", job_of("kueue", kind, code=archive))
+        (template,) = rendered_templates("kueue", kind, code=archive)
         shell, option, script, argument, *command = container_of(template)["command"]
         assert (shell, option, argument) == ("sh", "-c", archive)
         assert "training.synced_code" in script and script.endswith('exec "$@"')
@@ -275,8 +296,8 @@ def test_a_deploy_of_before_is_launched_on_with_what_the_catalogue_knows() -> No
     request = request_for("nobody")
     old = request.hand_off.node_groups[0].model_copy(update={"devices": {}, "runtime": "trainway-torch"})
     hand_off = request.hand_off.model_copy(update={"node_groups": (old,)})
-    _, job = render_documents(request_on(hand_off), CATALOGUE, KubernetesOptions())
-    assert job["spec"]["trainer"]["resourcesPerNode"]["limits"] == dict(CATALOGUE["p5.48xlarge"].devices)
+    (template,) = templates(render_documents(request_on(hand_off), CATALOGUE, KubernetesOptions()))
+    assert container_of(template)["resources"]["limits"] == dict(CATALOGUE["p5.48xlarge"].devices)
 
 
 def test_a_dry_run_shows_the_job_file_as_it_is_written() -> None:
@@ -297,7 +318,7 @@ def test_a_dry_run_shows_the_job_file_as_it_is_written() -> None:
         ("kueue", {"kind": "HyperPodPyTorchJob"}, "is not HyperPod"),
         ("kueue", {"loss_above": 9}, "only HyperPod's operator watches"),
         ("kueue", {"hang_seconds": 60}, "only HyperPod's operator watches"),
-        ("kueue", {"within": "topology.k8s.aws/network-node-layer-3"}, "Kueue takes one such wish"),
+        ("kueue", {"life_cycle": {"keep_hours": 1}}, "starts a failed TrainJob again"),
         ("kueue", {"min_nodes": 3}, "asks for 2 nodes, and for 3 at least"),
         ("kueue", {"min_nodes": 0}, "asks for 2 nodes, and for 0 at least"),
         ("kueue", {"min_nodes": 1, "kind": "MPIJob"}, "mpirun goes on with no fewer"),

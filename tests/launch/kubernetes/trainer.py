@@ -9,10 +9,8 @@ https://github.com/kubeflow/trainer/blob/v2.3.0/pkg/runtime/framework/plugins/jo
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 from typing import Any
-
-from tests.launch.kubernetes.platforms import runtime_named
-from trainway.spec.platform import Platform
 
 RESERVED = {"PET_NNODES", "PET_NPROC_PER_NODE", "PET_NODE_RANK", "PET_MASTER_ADDR", "PET_MASTER_PORT"}
 # The fields of lists that a strategic merge patch joins by.
@@ -26,12 +24,20 @@ JOINED_BY = {
 }
 
 
-def pod_template_of(train_job: dict[str, Any], platform: Platform) -> dict[str, Any]:
-    """The template of each of its pods; fails where Trainer's webhook would refuse the job."""
+def pod_template_of(train_job: dict[str, Any], runtimes: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """The template of each of its pods; fails where Trainer's webhook would refuse the job.
+
+    `runtimes` are documents of which one is the runtime that the job refers to.
+    """
     spec, trainer = train_job["spec"], train_job["spec"]["trainer"]
-    runtime = copy.deepcopy(runtime_named(platform, spec["runtimeRef"]["name"])["spec"])
+    (found,) = [
+        each
+        for each in runtimes
+        if (each["kind"], each["metadata"]["name"]) == (spec["runtimeRef"]["kind"], spec["runtimeRef"]["name"])
+    ]
+    runtime = copy.deepcopy(found["spec"])
     template: dict[str, Any] = runtime["template"]["spec"]
-    for patch in spec["runtimePatches"]:
+    for patch in spec.get("runtimePatches", ()):
         assert "/" in patch["manager"]
         for each in patch["trainingRuntimeSpec"]["template"]["spec"]["replicatedJobs"]:
             for container in each["template"]["spec"]["template"]["spec"]["containers"]:

@@ -80,8 +80,7 @@ def _planted(platform: str, kind: str, error: str, edit: Edit, judge: Judge) -> 
 
 
 def _first(platform: str, kind: str) -> Document:
-    found = every_platform()[platform]
     submitted = [each.documents for each in (*launches(platform), *workspaces(platform)) if each.documents]
-    pods = [pod for documents in submitted for pod in pods_of_train_job(found, documents)]
+    pods = [pod for documents in submitted for pod in pods_of_train_job(documents)]
     every = [*delivered(platform), *(each for documents in submitted for each in documents), *pods]
     return max((each for each in every if each["kind"] == kind), key=lambda each: len(str(each)))

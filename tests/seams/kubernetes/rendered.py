@@ -156,10 +156,10 @@ def workspaces(name: str) -> tuple[Launch, ...]:
     return tuple(made)
 
 
-def pods_of_train_job(platform: Platform, documents: tuple[Document, ...]) -> list[Document]:
+def pods_of_train_job(documents: tuple[Document, ...]) -> list[Document]:
     """Return the pod that Trainer makes of each TrainJob and its runtime."""
     jobs = [each for each in documents if each["kind"] == "TrainJob"]
-    return [{"apiVersion": "v1", "kind": "Pod", **_named(pod_template_of(job, platform))} for job in jobs]
+    return [{"apiVersion": "v1", "kind": "Pod", **_named(pod_template_of(job, documents))} for job in jobs]
 
 
 def _launch(platform: str, request: Request, what: str, kind: Any, options: dict[str, Any]) -> Launch:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from trainway.launch.kubernetes.log_rules import log_rules
-from trainway.launch.kubernetes.options import KubernetesOptions
+from trainway.launch.kubernetes.options import KubernetesOptions, keep_seconds
 from trainway.launch.kubernetes.pod import pod_template
 from trainway.launch.kubernetes.process import KILL_RANKS_AFTER, STOP_SECONDS, node_command, node_environment
 from trainway.launch.kubernetes.who_shares import job_labels
@@ -18,11 +18,10 @@ from trainway.spec.catalogue import Catalogue
 
 # Where the operator reaches its agent: src/hyperpod_elastic_agent/run.py of hyperpod-elastic-agent 1.1.3.
 _AGENT_PORT = 8080
-# As in AWS's own example: the processes three times, then the pods.
+# Over how long the operator counts, as in AWS's own example:
 # https://github.com/awslabs/awsome-distributed-training/blob/main/3.test_cases/pytorch/FSDP/kubernetes/llama3_1_8b-fsdp-hpto.yaml
 # (read 2026-11-21)
-_RESTARTS = {"numRestartBeforeFullJobRestart": 3, "evalPeriodSeconds": 21600, "maxFullJobRestarts": 1}
-_RETRIES = 50
+_COUNTED_SECONDS = 21600
 
 
 def render_hyperpod_pytorch_job(
@@ -30,6 +29,7 @@ def render_hyperpod_pytorch_job(
 ) -> dict[str, Any]:
     """The HyperPodPyTorchJob."""
     allocation, labels = request.allocation, job_labels(request, options.priority)
+    life_cycle = request.job.life_cycle
     # The operator tells its agents how they find each other, and how many they are.
     torchrun = {"PET_NNODES": str(allocation.nodes), "PET_NPROC_PER_NODE": str(allocation.ranks)}
     # The agent ends without NNODES, until the operator's first request has the number of nodes:
@@ -52,8 +52,17 @@ def render_hyperpod_pytorch_job(
             "nprocPerNode": str(allocation.ranks),
             "runPolicy": {
                 "cleanPodPolicy": "None",
-                "jobMaxRetryCount": _RETRIES,
-                "restartPolicy": dict(_RESTARTS),
+                # Every restart, of processes and of the whole job.
+                "jobMaxRetryCount": (life_cycle.restarts + 1) * (life_cycle.process_restarts + 1) - 1,
+                "restartPolicy": {
+                    "numRestartBeforeFullJobRestart": life_cycle.process_restarts,
+                    "evalPeriodSeconds": _COUNTED_SECONDS,
+                    "maxFullJobRestarts": life_cycle.restarts,
+                },
+                # The default of AWS's own client is 0: the job and its logs would be gone when it ends.
+                # https://github.com/aws/sagemaker-hyperpod-cli/blob/main/src/sagemaker/hyperpod/training/config/hyperpod_pytorch_job_unified_config.py
+                # (RunPolicy, read 2026-11-22)
+                "ttlSecondsAfterFinished": keep_seconds(request),
                 "logMonitoringConfiguration": log_rules(options),
             },
             **_replicas(request, options, template),

@@ -28,12 +28,19 @@ _RESOURCES = {
     "PyTorchJob": "pytorchjobs.kubeflow.org",
     "HyperPodPyTorchJob": "hyperpodpytorchjobs.sagemaker.amazonaws.com",
     "MPIJob": "mpijobs.kubeflow.org",
+    "TrainingRuntime": "trainingruntimes.trainer.kubeflow.org",
+    "ConfigMap": "configmap",
 }
 
 
 def resource(handle: Mapping[str, str]) -> str:
     """What kubectl calls the run's object."""
-    return f"{_RESOURCES[handle['kind']]}/{handle['name']}"
+    return named(handle["kind"], handle["name"])
+
+
+def named(kind: str, name: str) -> str:
+    """Return what kubectl calls an object of the kind, for example `configmap/llama-8b`."""
+    return f"{_RESOURCES[kind]}/{name}"
 
 
 def at(handle: Mapping[str, str]) -> tuple[str, ...]:

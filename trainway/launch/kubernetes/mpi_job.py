@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from trainway.launch.kubernetes.options import KubernetesOptions
+from trainway.launch.kubernetes.options import KubernetesOptions, keep_seconds
 from trainway.launch.kubernetes.placement import close_together_for_kai
 from trainway.launch.kubernetes.pod import pod_template
 from trainway.launch.kubernetes.process import node_command, node_environment, torchrun_options
@@ -43,7 +43,6 @@ OF_THE_IMAGE = (
     "PYTHONPATH",
     "PYTHONUNBUFFERED",
 )
-_RETRIES = 3
 
 
 def render_mpi_job(
@@ -84,7 +83,11 @@ def render_mpi_job(
             "runLauncherAsWorker": True,
             "launcherCreationPolicy": "WaitForWorkersReady",
             "sshAuthMountPath": _KEYS,
-            "runPolicy": {"backoffLimit": _RETRIES, "cleanPodPolicy": "Running"},
+            "runPolicy": {
+                "backoffLimit": request.job.life_cycle.restarts,
+                "cleanPodPolicy": "Running",
+                "ttlSecondsAfterFinished": keep_seconds(request),
+            },
             "mpiReplicaSpecs": {
                 name: {
                     "replicas": count,

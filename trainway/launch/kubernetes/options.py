@@ -23,6 +23,8 @@ _INSTALLED_BY: dict[Kind, str] = {
 _GOVERNED: tuple[Kind, ...] = ("PyTorchJob", "HyperPodPyTorchJob")
 # A step, an evaluation, a checkpoint and the compilation of a large model all take less; a hang never ends.
 HANG_SECONDS = 1800
+# A week: long enough to find out after a weekend why a run failed.
+_KEEP_HOURS = 7 * 24
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,11 @@ def kind_of(request: Request, options: KubernetesOptions) -> Kind:
     return kind
 
 
+def keep_seconds(request: Request) -> int:
+    """Return how many seconds the object of a finished run stays."""
+    return 3600 * (request.job.life_cycle.keep_hours or _KEEP_HOURS)
+
+
 def check_options(request: Request, options: KubernetesOptions) -> None:
     """Raises UsageError for what the platform does not have, or the kind or the job cannot do."""
     if not request.run[0].isalpha():
@@ -89,13 +96,13 @@ def check_options(request: Request, options: KubernetesOptions) -> None:
     if options.kind == "TrainJob" and request.allocation.group.runtime is None:
         why = f"{request.hand_off.platform} has no Kubeflow Trainer, or was deployed before it was in the hand-off"
         raise _cannot(request, why, "set kubernetes.trainer to true and deploy, or name another --kind")
+    if options.kind == "TrainJob" and request.job.life_cycle.keep_hours is not None:
+        # trainway/launch/kubernetes/train_job.py, render_training_runtime
+        why = "Kubeflow Trainer has no time to live: it starts a failed TrainJob again when its JobSet is deleted"
+        raise _cannot(request, why, "leave `life_cycle.keep_hours` out of the job file, or name another --kind")
     if options.within and not request.hand_off.teams:
         why = f"{request.hand_off.platform} has no teams, and so nothing that places nodes by their network"
         raise _cannot(request, why, "leave --within out")
-    if options.kind == "TrainJob" and options.within and shared_nodes(request.hand_off) != "kai":
-        # pkg/controller/jobframework/tas_validation.go of Kueue v0.19.2 (read 2026-11-21)
-        why = "a TrainJob's runtime asks for nodes that are close together, and Kueue takes one such wish"
-        raise _cannot(request, why, "leave --within out: the nodes are as close together as there is room")
     if options.min_nodes is not None:
         _check_min_nodes(request, options)
 

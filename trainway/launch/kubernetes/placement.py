@@ -9,24 +9,29 @@ from trainway.manifests.chart_values import NODES_LABEL
 from trainway.manifests.topology import HOSTNAME, topology_name
 from trainway.spec.catalogue import Catalogue
 from trainway.spec.handoff import HandOff, Nodes
+from trainway.spec.node_share import share_of_node
+from trainway.spec.sections.orchestrator import Orchestrator
 
 # https://github.com/awslabs/ai-on-sagemaker-hyperpod/blob/main/website/docs/06-validation-and-testing/resiliency/eks-resiliency.md
 # (read 2026-11-21)
 _HEALTHY = {"sagemaker.amazonaws.com/node-health-status": "Schedulable"}
 
 
-def resources(request: Request, catalogue: Catalogue) -> dict[str, dict[str, int]]:
-    """What a pod asks for by number: all devices of a node; the claims of others are beside it.
+def resources(request: Request, catalogue: Catalogue) -> dict[str, dict[str, int | str]]:
+    """Return what a pod requests by number: all devices of a node, and what the node can give of CPU and memory.
 
-    Of a node without devices it asks for more than half of the processors, so that no two nodes of a run are one.
+    The kubelet evicts pods that use more memory than they request first, and a pod that requests none before all
+    others. There are no limits, which would throttle and kill training processes.
+    https://kubernetes.io/docs/concepts/scheduling-eviction/node-pressure-eviction/#pod-selection-for-kubelet-eviction
+    (read 2026-11-22)
     """
-    group, instance = request.allocation.group, catalogue[request.allocation.group.instance_type]
-    if group.claims:
-        return {"limits": dict(group.devices)} if group.devices else {}
-    # A deploy of before has not said it.
-    if devices := dict(group.devices or instance.devices):
-        return {"limits": devices}
-    return {"requests": {"cpu": instance.vcpus // 2 + 1}}
+    group = request.allocation.group
+    types = [catalogue[name] for name in (group.instance_type, *group.or_types)]
+    # A deploy of before has not said which devices there are.
+    devices = group.devices if group.devices or group.claims else types[0].devices
+    cpu, memory = share_of_node(types, Orchestrator(request.hand_off.orchestrator))
+    requests: dict[str, int | str] = {"cpu": f"{cpu}m", "memory": f"{memory}Mi"}
+    return {**({"limits": dict(devices)} if devices else {}), "requests": requests}
 
 
 def node_selector(request: Request) -> dict[str, str]:

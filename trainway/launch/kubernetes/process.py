@@ -39,7 +39,8 @@ def node_command(command: Sequence[str], options: KubernetesOptions) -> list[str
 def torchrun_options(request: Request, nodes: int | str, first: str) -> dict[str, str]:
     """Those that are in the environment, for nodes that meet on the host `first`."""
     endpoint = f"{first}:{RENDEZVOUS_PORT}"
-    options = many_nodes(nodes, request.allocation.ranks, endpoint=endpoint, run=request.run)
+    restarts = request.job.life_cycle.process_restarts
+    options = many_nodes(nodes, request.allocation.ranks, endpoint=endpoint, run=request.run, max_restarts=restarts)
     return options | {"PET_RDZV_CONF": f"{options['PET_RDZV_CONF']},join_timeout={JOIN_SECONDS}"}
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from trainway.launch.kubernetes.options import KubernetesOptions
+from trainway.launch.kubernetes.options import KubernetesOptions, keep_seconds
 from trainway.launch.kubernetes.placement import close_together_for_kai
 from trainway.launch.kubernetes.pod import pod_template
 from trainway.launch.kubernetes.process import node_command, node_environment, torchrun_options
@@ -18,23 +18,13 @@ from trainway.spec.catalogue import Catalogue
 
 # The operator looks for the container by this name.
 _CONTAINER = "pytorch"
-# HyperPod replaces a bad node under a job that says so, of this kind alone, in a namespace that begins with `hyperpod`.
-# https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-eks-run-jobs-hyperpod-cli.html (read 2026-11-22)
-# https://github.com/awslabs/ai-on-sagemaker-hyperpod/blob/main/website/docs/06-validation-and-testing/resiliency/eks-resiliency.md
-# (read 2026-11-21)
-_AUTO_RESUME = {
-    "sagemaker.amazonaws.com/enable-job-auto-resume": "true",
-    "sagemaker.amazonaws.com/job-max-retry-count": "10",
-}
-# How often the job's pods together may fail, beside torchrun's own restarts.
-_RETRIES = 6
 
 
 def render_pytorch_job(
     request: Request, options: KubernetesOptions, catalogue: Catalogue, namespace: str
 ) -> dict[str, Any]:
     """The PyTorchJob: workers and no master, which torchrun does not need."""
-    allocation = request.allocation
+    allocation, restarts = request.allocation, request.job.life_cycle.restarts
     # The operator gives each pod a Service of its own name, and the first pod knows itself by that name.
     # https://github.com/kubeflow/training-operator/blob/v1.9.0/pkg/controller.v1/pytorch/elastic.go (read 2026-11-21)
     first = f"{request.run}-worker-0"
@@ -65,15 +55,35 @@ def render_pytorch_job(
             "labels": job_labels(request, options.priority),
             "annotations": {
                 **close_together_for_kai(request, options, catalogue),
-                **(_AUTO_RESUME if namespace.startswith("hyperpod") else {}),
+                **(_auto_resume(restarts) if namespace.startswith("hyperpod") else {}),
             },
         },
         "spec": {
             "nprocPerNode": str(allocation.ranks),
-            "runPolicy": {"backoffLimit": _RETRIES, "cleanPodPolicy": "None"},
+            "runPolicy": {
+                # The operator adds up the restarts of the containers of running pods, and a failure of the run restarts
+                # one on each node. It makes a pod that was taken away again, with a count of 0.
+                # https://github.com/kubeflow/training-operator/blob/v1.7.0/pkg/core/job.go (PastBackoffLimit,
+                # read 2026-11-22)
+                "backoffLimit": restarts * allocation.nodes + 1,
+                "cleanPodPolicy": "None",
+                "ttlSecondsAfterFinished": keep_seconds(request),
+            },
             **elastic,
             "pytorchReplicaSpecs": {
                 "Worker": {"replicas": allocation.nodes, "restartPolicy": "OnFailure", "template": template}
             },
         },
+    }
+
+
+def _auto_resume(restarts: int) -> dict[str, str]:
+    """Return the annotations that make HyperPod replace a bad node under the job.
+
+    HyperPod does so for this kind alone, in namespaces that begin with `hyperpod`.
+    https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-eks-run-jobs-hyperpod-cli.html (read 2026-11-22)
+    """
+    return {
+        "sagemaker.amazonaws.com/enable-job-auto-resume": "true",
+        "sagemaker.amazonaws.com/job-max-retry-count": str(restarts),
     }

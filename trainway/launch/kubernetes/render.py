@@ -14,13 +14,12 @@ from trainway.launch.kubernetes.job_file import job_file
 from trainway.launch.kubernetes.mpi_job import render_mpi_job
 from trainway.launch.kubernetes.options import KubernetesOptions, check_options, kind_of
 from trainway.launch.kubernetes.pytorch_job import render_pytorch_job
-from trainway.launch.kubernetes.train_job import render_train_job
+from trainway.launch.kubernetes.train_job import render_train_job, render_training_runtime
 from trainway.launch.kubernetes.who_shares import namespace_of_run
 from trainway.launch.request import Request
 from trainway.spec.catalogue import Catalogue
 
 _KINDS = {
-    "TrainJob": render_train_job,
     "PyTorchJob": render_pytorch_job,
     "HyperPodPyTorchJob": render_hyperpod_pytorch_job,
     "MPIJob": render_mpi_job,
@@ -28,7 +27,7 @@ _KINDS = {
 
 
 def render_documents(request: Request, catalogue: Catalogue, options: KubernetesOptions) -> list[dict[str, Any]]:
-    """The job file's ConfigMap and the job, in the order in which they are applied.
+    """The job file's ConfigMap, a TrainJob's runtime, and the job, in the order in which they are applied.
 
     Raises UsageError for what the platform does not have, or the kind or the job cannot do.
     """
@@ -37,7 +36,10 @@ def render_documents(request: Request, catalogue: Catalogue, options: Kubernetes
     kind = kind_of(request, options)
     options = dataclasses.replace(options, kind=kind)
     check_options(request, options)
-    return [job_file(request, namespace), _KINDS[kind](request, options, catalogue, namespace)]
+    if kind != "TrainJob":
+        return [job_file(request, namespace), _KINDS[kind](request, options, catalogue, namespace)]
+    runtime = render_training_runtime(request, options, catalogue, namespace)
+    return [job_file(request, namespace), runtime, render_train_job(request, options, namespace)]
 
 
 def as_yaml(documents: list[dict[str, Any]]) -> str:

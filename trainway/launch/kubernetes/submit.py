@@ -7,14 +7,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from trainway.launch.kubernetes.context import find_context
-from trainway.launch.kubernetes.kubectl import at, kubectl, kubectl_json, resource
+from trainway.launch.kubernetes.kubectl import at, kubectl, kubectl_json, named, resource
 from trainway.launch.kubernetes.process import STOP_SECONDS
 from trainway.launch.kubernetes.render import as_yaml
 from trainway.launch.kubernetes.watch import OVER, state
 from trainway.launch.request import Request
-from trainway.spec.errors import usage_error
+from trainway.spec.errors import UsageError, usage_error
 
 _TO_TIDY_UP_SECONDS = 60
+_GONE_LATER = ("--cascade=foreground", "--ignore-not-found", "--wait=false")
 _APPLY = ("apply", "--server-side", "--field-manager=trainway", "--filename=-")
 
 
@@ -24,7 +25,8 @@ def submit(request: Request, documents: Sequence[dict[str, Any]]) -> dict[str, s
     A run that has ended goes on: what is left of it makes room. Raises UsageError where the cluster cannot be reached
     or refuses a document, and for a run that has not ended.
     """
-    job, what = documents[-1], f"{request.run} cannot be submitted to {request.hand_off.platform}"
+    *files, job = documents
+    what = f"{request.run} cannot be submitted to {request.hand_off.platform}"
     handle = {
         "context": find_context(request.hand_off),
         "namespace": job["metadata"]["namespace"],
@@ -33,27 +35,47 @@ def submit(request: Request, documents: Sequence[dict[str, Any]]) -> dict[str, s
         "logs": str(request.directory / "logs"),
     }
     _make_room(handle, what)
-    text = as_yaml(list(documents))
-    # The API server looks at all of them, and so do the guards of queues and operators, before the first is there.
-    kubectl(*at(handle), *_APPLY, "--dry-run=server", what=what, stdin=text)
-    kubectl(*at(handle), *_APPLY, what=what, stdin=text)
-    _let_the_job_own_its_file(handle, what)
+    _apply(handle, files, job, what)
+    _let_the_job_own(handle, files, what)
     return handle
 
 
-def _make_room(handle: Mapping[str, str], what: str) -> None:
-    """Waits for the last pod of a run that was stopped, and takes away the object of one that ended by itself.
+def _apply(handle: Mapping[str, str], files: Sequence[dict[str, Any]], job: dict[str, Any], what: str) -> None:
+    """Apply all documents, or none if the API server or the guard of a queue or an operator refuses one of them."""
+    if len(files) == 1:
+        text = as_yaml([*files, job])
+        kubectl(*at(handle), *_APPLY, "--dry-run=server", what=what, stdin=text)
+        kubectl(*at(handle), *_APPLY, what=what, stdin=text)
+        return
+    # Trainer refuses a TrainJob, also in a dry run, whose runtime does not exist.
+    # https://github.com/kubeflow/trainer/blob/v2.3.0/pkg/runtime/core/trainingruntime.go (ValidateObjects, read
+    # 2026-11-22)
+    text = as_yaml(list(files))
+    kubectl(*at(handle), *_APPLY, "--dry-run=server", what=what, stdin=text)
+    kubectl(*at(handle), *_APPLY, what=what, stdin=text)
+    try:
+        kubectl(*at(handle), *_APPLY, what=what, stdin=as_yaml([job]))
+    except UsageError:
+        names = [named(each["kind"], handle["name"]) for each in files]
+        kubectl(*at(handle), "delete", *names, *_GONE_LATER, what=what)
+        raise
 
-    And its ConfigMap, which would otherwise be collected later, with the new run's pods waiting for it.
+
+def _make_room(handle: Mapping[str, str], what: str) -> None:
+    """Wait for the last pod of a run that was stopped, and delete the object of one that ended by itself.
+
+    What belongs to the object is deleted too. Kubernetes would otherwise collect it later, under the new run's pods.
     """
     if (phase := state(handle).phase) not in OVER:
         raise usage_error(what, why=f"it is {phase.value}", fix="`trainway stop` ends it first")
     how = ("--cascade=foreground", "--ignore-not-found", f"--timeout={STOP_SECONDS + _TO_TIDY_UP_SECONDS}s")
-    kubectl(*at(handle), "delete", resource(handle), f"configmap/{handle['name']}", *how, what=what)
+    kinds = ("ConfigMap", *(("TrainingRuntime",) if handle["kind"] == "TrainJob" else ()))
+    names = [named(kind, handle["name"]) for kind in kinds]
+    kubectl(*at(handle), "delete", resource(handle), *names, *how, what=what)
 
 
-def _let_the_job_own_its_file(handle: Mapping[str, str], what: str) -> None:
-    """So that the ConfigMap goes when the job goes.
+def _let_the_job_own(handle: Mapping[str, str], files: Sequence[dict[str, Any]], what: str) -> None:
+    """Make the job the owner of its ConfigMap and its runtime, so that they are deleted with the job.
 
     https://kubernetes.io/docs/concepts/overview/working-with-objects/owners-dependents/ (read 2026-11-21)
     """
@@ -67,4 +89,6 @@ def _let_the_job_own_its_file(handle: Mapping[str, str], what: str) -> None:
         "uid": job["metadata"]["uid"],
     }
     patch = json.dumps({"metadata": {"ownerReferences": [owner]}})
-    kubectl(*at(handle), "patch", f"configmap/{handle['name']}", "--type=merge", f"--patch={patch}", what=what)
+    for each in files:
+        owned = named(each["kind"], handle["name"])
+        kubectl(*at(handle), "patch", owned, "--type=merge", f"--patch={patch}", what=what)

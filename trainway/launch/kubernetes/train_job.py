@@ -1,8 +1,11 @@
-"""A run as Kubeflow Trainer's TrainJob, on the platform's own runtime.
+"""A run as Kubeflow Trainer's TrainJob, with a TrainingRuntime of its own.
 
-The runtime has what all jobs have in common (trainway/manifests/training_runtime.py); the TrainJob says what this one
-has of its own, partly as a patch of the runtime.
-https://github.com/kubeflow/trainer/blob/v2.3.0/pkg/apis/trainer/v1alpha1/trainjob_types.go (read 2026-11-21)
+A TrainJob names the image, the command, and the number of nodes. Everything else comes from the runtime that it refers
+to, and a TrainJob can patch only a part of that: neither how often its JobSet starts again, nor what counts as a
+failure, nor an annotation that the runtime has and the run must not have. So each run brings its runtime.
+https://github.com/kubeflow/trainer/blob/v2.3.0/pkg/apis/trainer/v1alpha1/trainjob_types.go (TrainingRuntimeSpecPatch)
+https://github.com/kubeflow/trainer/blob/v2.3.0/pkg/apis/trainer/v1alpha1/trainingruntime_types.go (both
+read 2026-11-22)
 """
 
 from __future__ import annotations
@@ -10,27 +13,24 @@ from __future__ import annotations
 from typing import Any
 
 from trainway.launch.kubernetes.options import KubernetesOptions
-from trainway.launch.kubernetes.placement import close_together_for_kai, node_selector, resources
-from trainway.launch.kubernetes.pod import container_security, job_file_mount, job_file_volume, pod_labels, pod_security
-from trainway.launch.kubernetes.process import STOP_SECONDS, node_command, node_environment, torchrun_options
-from trainway.launch.kubernetes.who_shares import job_labels, shared_nodes
+from trainway.launch.kubernetes.placement import close_together_for_kai
+from trainway.launch.kubernetes.pod import pod_template
+from trainway.launch.kubernetes.process import node_command, node_environment, torchrun_options
+from trainway.launch.kubernetes.who_shares import MANAGED_BY, RUN_LABEL, job_labels, shared_nodes
 from trainway.launch.request import Request
+from trainway.manifests.life_cycle import restarted_as_a_whole
 from trainway.spec.catalogue import Catalogue
 
 # The runtime's job and its container, by the names that Trainer knows them by.
 NODE = "node"
-# Whose patch it is: https://github.com/kubeflow/trainer/blob/v2.3.0/pkg/runtime/framework/plugins/jobset/jobset.go
-# (Validate, read 2026-11-21)
-_MANAGER = "trainway.dev/launch"
+_API = "trainer.kubeflow.org"
 # What Trainer writes into the environment itself, and refuses to be told there:
 # https://github.com/kubeflow/trainer/blob/v2.3.0/pkg/runtime/framework/plugins/torch/torch.go (read 2026-11-21)
 _TRAINERS_OWN = ("PET_NNODES", "PET_NPROC_PER_NODE")
 
 
-def render_train_job(
-    request: Request, options: KubernetesOptions, catalogue: Catalogue, namespace: str
-) -> dict[str, Any]:
-    """The TrainJob."""
+def render_train_job(request: Request, options: KubernetesOptions, namespace: str) -> dict[str, Any]:
+    """Return the TrainJob, which refers to the runtime of the same name."""
     allocation = request.allocation
     # As the first node's pod finds it in its own /etc/hosts, so that it knows, before any DNS does, that it is the one:
     # https://github.com/kubernetes-sigs/jobset/blob/v0.12.0/api/jobset/v1alpha2/jobset_types.go (EnableDNSHostnames)
@@ -38,18 +38,8 @@ def render_train_job(
     # read 2026-11-21)
     first = f"{request.run}-{NODE}-0-0.{request.run}.{namespace}.svc.cluster.local"
     torchrun = torchrun_options(request, allocation.nodes, first)
-    trainer: dict[str, Any] = {
-        "image": request.image,
-        "numNodes": allocation.nodes,
-        "numProcPerNode": allocation.ranks,
-        "command": node_command(_command(request, options), options),
-        "env": node_environment(request, {name: torchrun[name] for name in torchrun if name not in _TRAINERS_OWN}),
-    }
-    if not allocation.group.claims:
-        # Where devices are claimed, the group's runtime says this too: beside it here, Trainer would drop the claims.
-        trainer["resourcesPerNode"] = resources(request, catalogue)
     return {
-        "apiVersion": "trainer.kubeflow.org/v1alpha1",
+        "apiVersion": f"{_API}/v1alpha1",
         "kind": "TrainJob",
         "metadata": {
             "name": request.run,
@@ -57,16 +47,53 @@ def render_train_job(
             "labels": job_labels(request, options.priority),
         },
         "spec": {
-            "runtimeRef": {"name": allocation.group.runtime},
-            "trainer": trainer,
-            "runtimePatches": [
-                {
-                    "manager": _MANAGER,
-                    "trainingRuntimeSpec": {
-                        "template": {"spec": {"replicatedJobs": [_patch(request, options, catalogue)]}}
-                    },
-                }
-            ],
+            "runtimeRef": {"apiGroup": _API, "kind": "TrainingRuntime", "name": request.run},
+            "trainer": {
+                "image": request.image,
+                "numNodes": allocation.nodes,
+                "numProcPerNode": allocation.ranks,
+                "command": node_command(_command(request, options), options),
+                "env": node_environment(
+                    request, {name: torchrun[name] for name in torchrun if name not in _TRAINERS_OWN}
+                ),
+            },
+        },
+    }
+
+
+def render_training_runtime(
+    request: Request, options: KubernetesOptions, catalogue: Catalogue, namespace: str
+) -> dict[str, Any]:
+    """Return the TrainingRuntime of the run: its pods, and its life cycle.
+
+    There is no time to live. Trainer 2.3 makes the JobSet of a failed TrainJob again when the JobSet is deleted, so
+    that a failed run would start again.
+    https://github.com/kubeflow/trainer/blob/v2.3.0/pkg/controller/trainjob_controller.go (Reconcile,
+    removeFailedCondition; read 2026-11-22)
+    """
+    annotations = close_together_for_kai(request, options, catalogue)
+    if options.min_nodes is not None and shared_nodes(request.hand_off) == "kai":
+        # How many pods KAI leaves the job: docs/kai.md.
+        annotations["kai.scheduler/batch-min-member"] = str(options.min_nodes)
+    job = {
+        "metadata": {
+            "labels": {f"{_API}/trainjob-ancestor-step": "trainer"},
+            **({"annotations": annotations} if annotations else {}),
+        },
+        "spec": {"template": pod_template(request, options, catalogue, {"name": NODE})},
+    }
+    restarts = request.job.life_cycle.restarts
+    return {
+        "apiVersion": f"{_API}/v1alpha1",
+        "kind": "TrainingRuntime",
+        "metadata": {
+            "name": request.run,
+            "namespace": namespace,
+            "labels": {RUN_LABEL: request.run, **MANAGED_BY, f"{_API}/framework": "torch"},
+        },
+        "spec": {
+            "mlPolicy": {"numNodes": request.allocation.nodes, "torch": {}},
+            "template": {"spec": restarted_as_a_whole({"name": NODE, "template": job}, restarts)},
         },
     }
 
@@ -76,34 +103,3 @@ def _command(request: Request, options: KubernetesOptions) -> tuple[str, ...]:
     if options.min_nodes is None:
         return request.command
     return ("env", f"PET_NNODES={options.min_nodes}:{request.allocation.nodes}", *request.command)
-
-
-def _patch(request: Request, options: KubernetesOptions, catalogue: Catalogue) -> dict[str, Any]:
-    annotations = close_together_for_kai(request, options, catalogue)
-    if options.min_nodes is not None and shared_nodes(request.hand_off) == "kai":
-        # How many pods KAI leaves the job: docs/kai.md.
-        annotations["kai.scheduler/batch-min-member"] = str(options.min_nodes)
-    return {
-        "name": NODE,
-        "template": {
-            **({"metadata": {"annotations": annotations}} if annotations else {}),
-            "spec": {
-                "template": {
-                    "metadata": {"labels": pod_labels(request)},
-                    "spec": {
-                        "nodeSelector": node_selector(request),
-                        "securityContext": pod_security(),
-                        "terminationGracePeriodSeconds": STOP_SECONDS,
-                        "volumes": [job_file_volume(request)],
-                        "containers": [
-                            {
-                                "name": NODE,
-                                "volumeMounts": [job_file_mount()],
-                                "securityContext": container_security(),
-                            }
-                        ],
-                    },
-                }
-            },
-        },
-    }

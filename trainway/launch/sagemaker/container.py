@@ -44,7 +44,13 @@ def environment(request: Request, roots: Mapping[str, str], job_file: PurePosixP
     """
     allocation = request.allocation
     run = run_directory(request, roots)
-    torchrun = many_nodes(allocation.nodes, allocation.ranks, endpoint="", run=request.run)
+    torchrun = many_nodes(
+        allocation.nodes,
+        allocation.ranks,
+        endpoint="",
+        run=request.run,
+        max_restarts=request.job.life_cycle.process_restarts,
+    )
     del torchrun["PET_RDZV_ENDPOINT"]  # what sagemaker_host.py finds out
     variables = {
         **job_environment(job_file, run),

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from trainway.launch.life_cycle import check_life_cycle
 from trainway.launch.request import Request
 from trainway.spec.errors import UsageError, usage_error
 from trainway.spec.instance import Instance
@@ -67,6 +68,12 @@ def check_options(request: Request, options: SageMakerOptions, instance: Instanc
     if not _NAME.fullmatch(request.run):
         why = f"its run is called {request.run}, and SageMaker takes 52 letters, digits and hyphens between them"
         raise cannot(request, why, "name the run with --run")
+    check_life_cycle(
+        request,
+        "SageMaker",
+        restarts="SageMaker starts a training job again after its own errors (--retries), and not when the run fails",
+        keep="SageMaker keeps its record of a training job",
+    )
     if options.time_limit_minutes is not None:
         _in_range(request, "time limit", options.time_limit_minutes, 1, MOST_MINUTES, "minutes")
     _in_range(request, "number of retries", options.retries, 0, MOST_RETRIES, "")

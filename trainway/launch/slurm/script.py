@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import shlex
 
+from trainway.launch.life_cycle import check_life_cycle
 from trainway.launch.request import Request
 from trainway.launch.slurm.options import SlurmOptions
 from trainway.launch.slurm.place import in_image, in_virtual_environment
@@ -82,6 +83,12 @@ def render_script(request: Request, catalogue: Catalogue, options: SlurmOptions 
     is queued again, and goes on from its newest checkpoint.
     """
     options = options or SlurmOptions()
+    check_life_cycle(
+        request,
+        "Slurm",
+        restarts="Slurm queues a run again when it loses a node or is preempted, and not when the run itself fails",
+        keep="Slurm decides for the whole cluster how long it remembers jobs",
+    )
     instance = catalogue[request.allocation.group.instance_type]
     place = in_virtual_environment(options.environment, instance) if options.environment else in_image(request)
     lines = [
@@ -147,7 +154,13 @@ def _check_borrowing(request: Request) -> None:
 
 def _environment(request: Request) -> dict[str, str]:
     allocation = request.allocation
-    torchrun = many_nodes(allocation.nodes, allocation.ranks, endpoint="", run=request.run)
+    torchrun = many_nodes(
+        allocation.nodes,
+        allocation.ranks,
+        endpoint="",
+        run=request.run,
+        max_restarts=request.job.life_cycle.process_restarts,
+    )
     del torchrun["PET_RDZV_ENDPOINT"]  # what the script finds out
     job = request.environment(request.directory / "job.yaml")
     return job | torchrun | logging_to(request.directory / "logs", shown_ranks="0") | _TORCHRUN_LISTENS

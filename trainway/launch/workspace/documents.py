@@ -9,6 +9,7 @@ from trainway.launch.kubernetes.pod import container_security, pod_security
 from trainway.launch.kubernetes.who_shares import MANAGED_BY, RUN_LABEL, labels_of, namespace_of_team, scheduler
 from trainway.launch.workspace.container import TOKEN, command, environment, readiness
 from trainway.launch.workspace.definition import Workspace
+from trainway.manifests.life_cycle import pod_failure_policy
 from trainway.manifests.lustre_volume import CLAIM
 from trainway.manifests.namespace import SERVICE_ACCOUNT
 from trainway.manifests.taints import taints
@@ -45,8 +46,9 @@ def render_workspace(workspace: Workspace, catalogue: Catalogue, token: str) -> 
                 # https://kubernetes.io/docs/concepts/workloads/controllers/job/#suspending-a-job (read 2026-11-21)
                 "activeDeadlineSeconds": workspace.hours * 3600,
                 "ttlSecondsAfterFinished": _KEPT_SECONDS,
-                # On another node, if it loses its own.
+                # A workspace that loses its node starts on another, which does not count as a failure.
                 "backoffLimit": 3,
+                "podFailurePolicy": pod_failure_policy(),
                 "template": {"metadata": {"labels": labels}, "spec": _pod(workspace, catalogue)},
             },
         },
