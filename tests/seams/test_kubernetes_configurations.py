@@ -31,7 +31,7 @@ def test_kueue_manages_every_kind_that_is_launched_where_it_shares_the_nodes() -
         if platform.kueue and not platform.orchestrator.is_hyperpod
         for launch in launches(name)
         for document in launch.documents
-        if document["kind"] != "ConfigMap"
+        if document["kind"] == launch.kind
     }
     assert len(jobs) >= 3
     assert jobs <= managed
