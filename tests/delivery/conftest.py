@@ -124,7 +124,14 @@ done
 HELM = r"""
 release=$S3/releases/$2
 case "$1" in
-  upgrade) [[ " $* " != *" --labels installed-by=trainway "* ]] || { mkdir -p "$S3/releases" && touch "$release"; } ;;
+  upgrade)
+    [[ " $* " != *" --labels installed-by=trainway "* ]] || { mkdir -p "$S3/releases" && touch "$release"; }
+    # The values, which the stage deletes when it ends, by the release and the place of their option.
+    mkdir -p "$S3/values"
+    for ((at = 1; at < $#; at++)); do
+      next=$((at + 1))
+      [[ "${!at}" != --values ]] || cp "${!next}" "$S3/values/$2.$(printf '%02d' "$at")"
+    done ;;
   list) [[ "$*" != *" --selector installed-by=trainway "* ]] || ls "$S3/releases" 2>/dev/null || true ;;
   uninstall) rm "$release" ;;
   pull | package)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from tests.seams.charts.__main__ import facts as rendered_facts
 from tests.seams.charts.facts import platform_problems, read_facts, remembered
@@ -16,6 +17,7 @@ from tests.seams.charts.installed import Installed, installed_charts, merged, mi
 from tests.seams.charts.values_of_charts import own_values, unknown_keys
 from tests.seams.seam import Planted, Reading, Seam
 from tests.seams.shapes import kubernetes_platforms
+from tests.synthesis import ROOT
 
 Facts = dict[str, Any]
 PLATFORMS = kubernetes_platforms()
@@ -37,7 +39,7 @@ def test_no_render_is_kept_that_no_platform_has() -> None:
 
 
 def test_a_chart_that_differs_from_its_pin_says_so_on_the_page_of_what_is_unproven() -> None:
-    page = (Path(__file__).parents[2] / "docs/unproven.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs/unproven.md").read_text(encoding="utf-8")
     for name, each in read_facts().items():
         if each["rendered"].removeprefix("v") != each["pinned"].removeprefix("v"):
             assert f"`{name}`" in page, f"{name} {each['pinned']} was rendered from {each['rendered']}"
@@ -48,6 +50,36 @@ if "TRAINWAY_CHARTS" in os.environ:
 
     def test_the_facts_are_what_the_charts_render() -> None:
         assert rendered_facts(Path(os.environ["TRAINWAY_CHARTS"])) == read_facts()
+
+
+# The charts' own values, as their projects publish them, where this checkout lies beside them.
+OWN_VALUES = ROOT.parent / "shared/kubernetes/chart_values"
+# Keys that the charts' values mention in a comment only, and that Helm's render showed to be read.
+IN_TEMPLATES_ONLY = {
+    "gpu-operator: node-feature-discovery.image.tag",
+    "gpu-operator: operator.version",
+    "gpu-operator: validator.version",
+    "kai-scheduler: numaPlacementExporter.enabled",
+}
+if OWN_VALUES.is_dir():
+
+    def test_every_key_is_in_the_published_values_of_its_chart() -> None:
+        unknown = {
+            f"{installed.chart}: {key}"
+            for platform in PLATFORMS.values()
+            for installed in installed_charts(platform)
+            if (published := _published_values(installed.chart))
+            for key in unknown_keys(installed, published)
+        }
+        assert unknown == IN_TEMPLATES_ONLY
+
+
+def _published_values(chart: str) -> dict[str, Any]:
+    file = OWN_VALUES / f"{chart}.yaml"
+    values = yaml.safe_load(file.read_text(encoding="utf-8")) if file.exists() else {}
+    for part in OWN_VALUES.glob(f"{chart}.*.yaml"):
+        values[part.name.split(".")[1]] = yaml.safe_load(part.read_text(encoding="utf-8"))
+    return dict(values)
 
 
 def by_facts(platform: str, change: Callable[[Facts], None] = lambda _: None) -> Reading:
