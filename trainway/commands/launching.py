@@ -72,23 +72,49 @@ def launch(
         typer.Option(help="Which of the team's own jobs goes first.", rich_help_panel=_KUBERNETES),
     ] = None,
     min_nodes: Annotated[
-        int | None, typer.Option(min=1, help="With how many it goes on.", rich_help_panel=_KUBERNETES)
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="Continue with at least N nodes when nodes are lost. Default: all nodes.",
+            rich_help_panel=_KUBERNETES,
+        ),
     ] = None,
     within: Annotated[
         str | None,
         typer.Option(
-            metavar="LABEL", help="A label that all nodes have the same value of.", rich_help_panel=_KUBERNETES
+            metavar="LABEL",
+            help="Run only on nodes with one value of this node label, for example below one switch. Default: as close "
+            "together as there is room.",
+            rich_help_panel=_KUBERNETES,
         ),
     ] = None,
     hang_seconds: Annotated[
         int | None,
-        typer.Option(min=1, help="A HyperPodPyTorchJob: no step for so long.", rich_help_panel=_KUBERNETES),
+        typer.Option(
+            min=1,
+            metavar="S",
+            help="Restart the job when no step ends for S seconds (HyperPodPyTorchJob only). Default: 1800.",
+            rich_help_panel=_KUBERNETES,
+        ),
     ] = None,
     slow_step_seconds: Annotated[
-        int | None, typer.Option(min=1, help="Of the same: five longer steps.", rich_help_panel=_KUBERNETES)
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="S",
+            help="Restart the job after five consecutive steps slower than S seconds (HyperPodPyTorchJob only).",
+            rich_help_panel=_KUBERNETES,
+        ),
     ] = None,
     loss_above: Annotated[
-        int | None, typer.Option(min=1, help="Of the same: five higher losses.", rich_help_panel=_KUBERNETES)
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="LOSS",
+            help="Restart the job after five consecutive losses above LOSS (HyperPodPyTorchJob only).",
+            rich_help_panel=_KUBERNETES,
+        ),
     ] = None,
     data: Annotated[
         Literal["s3", "fast-file", "file", "fsx"],
@@ -124,7 +150,11 @@ def launch(
         bool, typer.Option("--shell", help="Let `trainway shell` open some.", rich_help_panel=_SAGEMAKER)
     ] = False,
 ) -> None:
-    """Run a training job, on this machine or on a platform."""
+    """Run a training job, on this machine or on a platform.
+
+    The section `life_cycle` of the job file sets how often the run and its processes start again after a failure, and
+    how long the object of a finished run stays in Kubernetes: docs/launch-kubernetes.md.
+    """
     from trainway.launch.start import points_of, start_here, start_on_platform
 
     on_platform = {"group": group, "code": None if code is None else str(code)}
