@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+# What a job file that says nothing has (training/config/life_cycle.py), which no stack may import.
+RESTARTS = 10
+
 
 def pod_failure_policy() -> dict[str, Any]:
     """Return the podFailurePolicy of a Job: a pod that is taken away is replaced and does not count as a failure.

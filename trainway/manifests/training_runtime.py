@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from training.config import LifeCycle
 from trainway.manifests.device_claims import claims_of_a_node
 from trainway.manifests.kai import SCHEDULER, close_together
-from trainway.manifests.life_cycle import restarted_as_a_whole
+from trainway.manifests.life_cycle import RESTARTS, restarted_as_a_whole
 from trainway.manifests.lustre_volume import CLAIM
 from trainway.manifests.namespace import SERVICE_ACCOUNT
 from trainway.manifests.taints import tolerations
@@ -111,6 +110,6 @@ def _runtime(platform: Platform, catalogue: Catalogue, name: str, group: NodeGro
         "metadata": {"name": name, "labels": {"trainer.kubeflow.org/framework": "torch"}},
         "spec": {
             "mlPolicy": {"numNodes": 1, "torch": {}},
-            "template": {"spec": restarted_as_a_whole({"name": "node", "template": job}, LifeCycle().restarts)},
+            "template": {"spec": restarted_as_a_whole({"name": "node", "template": job}, RESTARTS)},
         },
     }
