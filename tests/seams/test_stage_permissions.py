@@ -1,0 +1,233 @@
+"""A stage's role may do everything that the stage calls, on the resources that the calls name, and little more."""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.seams.call_permissions import Needed, needed
+from tests.seams.evaluator import Question, allowed, role
+from tests.seams.policies import Document, identity_policies
+from tests.seams.resolved import ACCOUNT, Deployed, deployed_of
+from tests.seams.seam import Planted, Seam
+from tests.seams.stage_calls import Stage, recorded, stages_of
+from tests.synthesis import ROOT
+
+# Between them these have every stage, in and out of a closed network.
+PLATFORMS = ("platform", "closed-hyperpod-eks", "hyperpod-eks-shared", "slurm-homes")
+# What reads like a call of the AWS CLI in delivery/ and is none of a stage: a call of supply.sh, which a person runs, a
+# command in a message, and a list of tools.
+NO_STAGE = {"ssm get-parameter", "sagemaker describe-cluster", "git curl"}
+# Actions that no recorded call needs: the stages, by platform and name, the actions, and why the role has them.
+NOT_CALLED = (
+    (".*", {"kms:Decrypt", "kms:DescribeKey", "kms:GenerateDataKey"}, "CloudWatch Logs uses the log group's key."),
+    (".* cluster", {"ecr:DescribeImages"}, "One list of actions serves all readers of a repository."),
+    (".* (image|mirror)", {"ecr:GetDownloadUrlForLayer"}, "One list of actions serves all readers of a repository."),
+    (
+        "closed.* mirror",
+        {"ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetAuthorizationToken"},
+        "In a closed network the stage lists images only, with the list of actions of all readers.",
+    ),
+)
+
+
+def stage_needs(platform: str, stage: Stage, calls: Sequence[Sequence[str]]) -> set[Needed]:
+    """Return the permissions that a stage's own calls need, and those of CodeBuild on behalf of it."""
+    deployed = deployed_of(platform)
+    return {each for call in calls for each in needed(call, deployed.region)} | set(codebuild_needs(deployed, stage))
+
+
+def codebuild_needs(platform: Deployed, stage: Stage) -> Iterator[Needed]:
+    """Yield what CodeBuild does in the stage's role.
+
+    https://docs.aws.amazon.com/codebuild/latest/userguide/setting-up-service-role.html
+    https://docs.aws.amazon.com/codebuild/latest/userguide/build-spec-ref.html (parameter-store; read 2026-11-22)
+    """
+    at = f"{platform.region}:{ACCOUNT}"
+    group = stage.properties["LogsConfig"]["CloudWatchLogs"]["GroupName"]
+    for action in ("logs:CreateLogStream", "logs:PutLogEvents"):
+        yield action, f"arn:aws:logs:{at}:log-group:{group}:log-stream:a"
+    yield "ssm:GetParameters", f"arn:aws:ssm:{at}:parameter{parameter_of(stage)}"
+    for action in ("s3:GetObject", "s3:GetObjectVersion"):
+        yield action, f"{artifacts_of(platform, stage)}/Bundle/a"
+    if "VpcConfig" in stage.properties:
+        inside = stage.properties["VpcConfig"]
+        interface = f"arn:aws:ec2:{at}:network-interface/eni-1"
+        yield from (("ec2:CreateNetworkInterface", f"arn:aws:ec2:{at}:subnet/{each}") for each in inside["Subnets"])
+        for each in inside["SecurityGroupIds"]:
+            yield "ec2:CreateNetworkInterface", f"arn:aws:ec2:{at}:security-group/{each}"
+        for action in ("CreateNetworkInterface", "CreateNetworkInterfacePermission", "DeleteNetworkInterface"):
+            yield f"ec2:{action}", interface
+        for thing in ("DhcpOptions", "NetworkInterfaces", "SecurityGroups", "Subnets", "Vpcs"):
+            yield f"ec2:Describe{thing}", "*"
+
+
+def pipeline_needs(platform: Deployed, pipeline: dict[str, Any]) -> Iterator[Needed]:
+    """Yield what CodePipeline does in the pipeline's role.
+
+    https://docs.aws.amazon.com/codepipeline/latest/userguide/how-to-custom-role.html
+    https://docs.aws.amazon.com/codepipeline/latest/userguide/action-reference-CodeBuild.html (read 2026-11-22)
+    """
+    store = f"arn:aws:s3:::{pipeline['ArtifactStore']['Location']}"
+    source = pipeline["Stages"][0]["Actions"][0]["Configuration"]
+    for bucket in (store, f"arn:aws:s3:::{source['S3Bucket']}"):
+        for action in ("s3:GetBucketVersioning", "s3:GetBucketAcl", "s3:GetBucketLocation"):
+            yield action, bucket
+    for action in ("s3:GetObject", "s3:GetObjectVersion"):
+        yield action, f"arn:aws:s3:::{source['S3Bucket']}/{source['S3ObjectKey']}"
+        yield action, f"{store}/{pipeline['Name'][:20]}/Bundle/a"
+    yield "s3:PutObject", f"{store}/{pipeline['Name'][:20]}/Bundle/a"
+    for each in pipeline["Stages"][1:]:
+        for action in each["Actions"]:
+            project = f"arn:aws:codebuild:{platform.region}:{ACCOUNT}:project/{action['Configuration']['ProjectName']}"
+            yield "codebuild:StartBuild", project
+            yield "codebuild:BatchGetBuilds", project
+
+
+def parameter_of(stage: Stage) -> str:
+    variables = stage.properties["Environment"]["EnvironmentVariables"]
+    (name,) = [each["Value"] for each in variables if each.get("Type") == "PARAMETER_STORE"]
+    return str(name)
+
+
+def artifacts_of(platform: Deployed, stage: Stage) -> str:
+    """Return the ARN of the prefix that the stage's pipeline keeps its artifacts below."""
+    for (stack, _), pipeline in platform.of_type("AWS::CodePipeline::Pipeline").items():
+        actions = [action for each in pipeline["Stages"][1:] for action in each["Actions"]]
+        if stack == stage.stack and stage.project in {each["Configuration"]["ProjectName"] for each in actions}:
+            return f"arn:aws:s3:::{pipeline['ArtifactStore']['Location']}/{pipeline['Name'][:20]}"
+    raise AssertionError(f"no pipeline runs {stage.name}")
+
+
+def denied(needs: set[Needed], principal: str, policies: Sequence[Document]) -> list[Needed]:
+    """Return those of the permissions that the policies do not give."""
+    subnet = next((resource for _, resource in sorted(needs) if ":subnet/" in resource), "")
+    in_a_build = {"ec2:AuthorizedService": "codebuild.amazonaws.com", "ec2:Subnet": subnet}
+    asked = sorted(needs)
+    questions = [
+        Question(
+            role(principal),
+            action,
+            resource,
+            policies,
+            context=in_a_build if action == "ec2:CreateNetworkInterfacePermission" else {},
+            account=_account(resource),
+        )
+        for action, resource in asked
+    ]
+    return [each for each, may in zip(asked, allowed(questions), strict=True) if not may]
+
+
+def _account(resource: str) -> str:
+    parts = resource.split(":")
+    return parts[4] if len(parts) > 4 and parts[4] else ACCOUNT
+
+
+def granted(policies: Sequence[Document]) -> set[str]:
+    actions = [statement["Action"] for policy in policies for statement in policy["Statement"]]
+    return {name for each in actions for name in ([each] if isinstance(each, str) else each)}
+
+
+def own_policies(platform: str, stage: Stage) -> tuple[str, list[Document]]:
+    """Return the name of a stage's role, and its policies."""
+    name = stage.properties["ServiceRole"].rpartition("/")[2]
+    return name, identity_policies(deployed_of(platform), stage.stack, name)
+
+
+@cache
+def calls_of_the_stages() -> set[str]:
+    """Return every `aws SERVICE OPERATION` that a script of delivery/ has, but in a comment."""
+    lines = [line for file in (ROOT / "delivery").glob("*.sh") for line in file.read_text().splitlines()]
+    found = [re.findall(r"\baws ([a-z0-9]+ [a-z0-9-]+)", line.partition("# ")[0]) for line in lines]
+    return {call for calls in found for call in calls}
+
+
+def accepted(stage: str) -> set[str]:
+    """Return the actions that a stage's role may have without a call that needs them."""
+    return {action for stages, actions, _ in NOT_CALLED if re.fullmatch(stages, stage) for action in actions}
+
+
+@pytest.mark.slow
+def test_each_stage_may_do_what_it_calls_and_its_role_has_no_new_right_that_it_never_uses(tmp_path: Path) -> None:
+    refused, unused, recorded_names = {}, {}, set()
+    for platform in PLATFORMS:
+        for stage in stages_of(deployed_of(platform)):
+            directory = tmp_path / platform / stage.name
+            directory.mkdir(parents=True)
+            calls = recorded(platform, stage, directory)
+            needs = stage_needs(platform, stage, calls)
+            name, policies = own_policies(platform, stage)
+            if found := denied(needs, name, policies):
+                refused[f"{platform} {stage.name}"] = found
+            if left := granted(policies) - {action for action, _ in needs} - accepted(f"{platform} {stage.name}"):
+                unused[f"{platform} {stage.name}"] = sorted(left)
+            recorded_names |= {" ".join(call[1:3]) for call in calls if call[0] == "aws"}
+    assert refused == {}
+    assert unused == {}
+    assert calls_of_the_stages() - NO_STAGE == recorded_names, "a call that no run reached is one that nobody checked"
+
+
+@pytest.mark.parametrize("platform", PLATFORMS)
+def test_each_pipeline_may_do_what_codepipeline_does_for_it(platform: str) -> None:
+    deployed = deployed_of(platform)
+    for (stack, _), pipeline in deployed.of_type("AWS::CodePipeline::Pipeline").items():
+        name = pipeline["RoleArn"].rpartition("/")[2]
+        policies, needs = identity_policies(deployed, stack, name), set(pipeline_needs(deployed, pipeline))
+        assert denied(needs, name, policies) == []
+        assert granted(policies) <= {action for action, _ in needs}
+
+
+def planted(error: str, name: str, change: Callable[[list[Document]], Any]) -> Planted:
+    """Plant an error in the policies of a stage's role."""
+
+    def read(change: Callable[[list[Document]], Any] | None, directory: Path) -> list[str]:
+        stage = next(each for each in stages_of(deployed_of("hyperpod-eks-shared")) if each.name == name)
+        needs = stage_needs("hyperpod-eks-shared", stage, recorded("hyperpod-eks-shared", stage, directory))
+        principal, policies = own_policies("hyperpod-eks-shared", stage)
+        policies = copy.deepcopy(policies)
+        if change:
+            change(policies)
+        return [f"{action} on {resource}" for action, resource in denied(needs, principal, policies)]
+
+    return Planted(error, sound=partial(read, None), broken=partial(read, change))
+
+
+def without(action: str, policies: list[Document]) -> None:
+    for policy in policies:
+        for statement in policy["Statement"]:
+            if isinstance(statement["Action"], list) and action in statement["Action"]:
+                statement["Action"].remove(action)
+
+
+def on_another_prefix(policies: list[Document]) -> None:
+    for policy in policies:
+        for statement in policy["Statement"]:
+            if "s3:PutObject" in statement["Action"]:
+                statement["Resource"] = "arn:aws:s3:::another-bucket/*"
+
+
+def with_a_boundary_of_its_own(policies: list[Document]) -> None:
+    deny = {"Effect": "Deny", "NotAction": "s3:*", "Resource": "*"}
+    policies.append({"Version": "2012-10-17", "Statement": [deny]})
+
+
+SEAMS = (
+    Seam(
+        artefact="Roles of the delivery stages and of their pipelines",
+        rendered_by="stacks/constructs/build_stage.py",
+        reader="@cloud-copilot/iam-simulate, asked for each call that a run of the stage's script makes, and for what "
+        "CodeBuild and CodePipeline document that they do in the role",
+        instead="IAM runs only in AWS.",
+        planted=(
+            planted("an action is missing from a stage's role", "image", partial(without, "ecr:PutImage")),
+            planted("a stage's role may write to another bucket only", "scripts", on_another_prefix),
+            planted("a statement denies all but S3", "image", with_a_boundary_of_its_own),
+        ),
+    ),
+)
