@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from functools import cache
+from pathlib import Path
 
 import aws_cdk as cdk
 
@@ -20,13 +21,24 @@ def stacks() -> dict[str, dict[str, Template]]:
     return {name: stacks_of(name) for name in platforms()}
 
 
-@cache
 def stacks_of(name: str) -> dict[str, Template]:
     """Return the templates of one example or shape, by the stack's role. Copy what you change."""
+    return _synthesized(name)[0]
+
+
+def files_of(name: str) -> dict[str, str]:
+    """Return the texts of the JSON files that the deploy of one example or shape copies to S3, by the object's key."""
+    return _synthesized(name)[1]
+
+
+@cache
+def _synthesized(name: str) -> tuple[dict[str, Template], dict[str, str]]:
     platform = platforms()[name]
     if name not in {file.stem for file in EXAMPLES}:
         platform = platform.model_copy(update={"name": NAME_OF_SHAPES})
     with tempfile.TemporaryDirectory() as directory:
         app = cdk.App(outdir=directory, context=context())
         add_stacks(app, platform)
-        return templates(app)
+        made = templates(app)
+        files = Path(directory).glob("asset.*.json")
+        return made, {file.name.removeprefix("asset."): file.read_text(encoding="utf-8") for file in files}
