@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from tests.stacks.changes import edited, merged, synthesized
-from tests.synthesis import ROOT, Template, resources
+from tests.synthesis import Template, resources
 
-SLURM = ROOT / "examples/hyperpod-slurm-p5en.yaml"
 SQUASH = {"storage": {"lustre": {"root_squash": {"uid": 65534, "gid": 65534}}}}
 
 
@@ -83,8 +82,8 @@ def test_the_pipeline_differs_when_the_deploy_finds_another_file_system(tmp_path
 def test_another_root_squash_is_set(tmp_path: Path) -> None:
     (tmp_path / "one").mkdir()
     (tmp_path / "two").mkdir()
-    one = contents(synthesized(tmp_path / "one", SLURM, SQUASH))
+    one = contents(synthesized(tmp_path / "one", change=SQUASH))
     two = contents(
-        synthesized(tmp_path / "two", SLURM, merged(SQUASH, {"storage": {"lustre": {"root_squash": {"uid": 1}}}}))
+        synthesized(tmp_path / "two", change=merged(SQUASH, {"storage": {"lustre": {"root_squash": {"uid": 1}}}}))
     )
     assert changed(one, two) == {"file-system"}
