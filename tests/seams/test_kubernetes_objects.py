@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import fields
 from typing import Any
 
 import pytest
@@ -26,7 +27,7 @@ from tests.seams.kubernetes.rendered import (
 )
 from tests.seams.kubernetes.rules import cannot_be_evaluated, rules
 from tests.seams.seam import Seam
-from trainway.launch.kubernetes import KINDS
+from trainway.launch.kubernetes import KINDS, KubernetesOptions
 from trainway.manifests.namespace import namespace_of
 from trainway.spec.charts import chart_names
 from trainway.spec.groups import members_group
@@ -100,7 +101,8 @@ def test_every_kind_is_launched_and_each_option_is_taken_somewhere() -> None:
             if each.documents:
                 options = [word.partition("=")[0] for word in each.what.split() if "=" in word]
                 launched.update([each.kind, *options])
-    assert {*KINDS, "workspace", "priority", "within", "min_nodes", "code", "hang_seconds"} <= set(launched)
+    every = {each.name for each in fields(KubernetesOptions)} - {"kind"}
+    assert {*KINDS, "workspace", *every} <= set(launched)
 
 
 def test_every_rule_of_the_definitions_can_be_evaluated() -> None:
@@ -409,6 +411,8 @@ SEAMS = (
                 ),
                 "a device has no domain": put(f"{_POD}.containers.0.resources.limits.gpu", "1"),
                 "restartPolicy is unknown": put(f"{_POD}.restartPolicy", "Sometimes"),
+                "the pods of a failure policy restart in place": put(f"{_POD}.restartPolicy", "OnFailure"),
+                "a failure policy has an unknown action": put("spec.podFailurePolicy.rules.0.action", "Retry"),
             },
         ),
         NO_API_SERVER,

@@ -22,7 +22,8 @@ _SUFFIX = {"": 0, "n": -9, "u": -6, "m": -3, "k": 3, "M": 6, "G": 9, "T": 12, "P
 def refusals(document: dict[str, Any]) -> list[str]:
     """Return what is wrong with the pod of a Pod or of a Job; empty for every other kind."""
     if document["kind"] == "Job":
-        return list(_pod(document["spec"]["template"].get("spec", {}), "$.spec.template.spec"))
+        spec = document["spec"]
+        return [*_failure_policy(spec), *_pod(spec["template"].get("spec", {}), "$.spec.template.spec")]
     return list(_pod(document.get("spec", {}), "$.spec")) if document["kind"] == "Pod" else []
 
 
@@ -35,6 +36,32 @@ def amount(quantity: Any) -> Decimal:
     if suffix.endswith("i"):
         return number * Decimal(1024) ** ("KMGTPE".index(suffix[0]) + 1)
     return number * Decimal(10) ** (_SUFFIX[suffix] if suffix in _SUFFIX else int(suffix[1:]))
+
+
+def _failure_policy(job: dict[str, Any]) -> Iterator[str]:
+    """Yield what is wrong with what a Job does when its pods fail.
+
+    https://github.com/kubernetes/kubernetes/blob/v1.34.0/pkg/apis/batch/validation/validation.go (validateJobSpec,
+    validatePodFailurePolicy; read 2026-11-22)
+    """
+    pod, where = job["template"].get("spec", {}), "$.spec.podFailurePolicy"
+    if pod.get("restartPolicy") == "Always":
+        yield "$.spec.template.spec.restartPolicy: a Job's pods are restarted OnFailure or Never"
+    if "podFailurePolicy" not in job:
+        return
+    if pod.get("restartPolicy") != "Never":
+        yield f"{where}: it needs pods with `restartPolicy: Never`"
+    names = [each["name"] for each in (*pod.get("initContainers", ()), *pod.get("containers", ()))]
+    for rule in job["podFailurePolicy"]["rules"]:
+        if ("onExitCodes" in rule) == bool(rule.get("onPodConditions")):
+            yield f"{where}.rules: a rule is for exit codes or for conditions of the pod"
+        if rule["action"] == "FailIndex" and "backoffLimitPerIndex" not in job:
+            yield f"{where}.rules: FailIndex needs backoffLimitPerIndex"
+        codes = rule.get("onExitCodes", {})
+        if codes.get("containerName", names[0]) not in names:
+            yield f"{where}.rules: the pod has no container {codes['containerName']}"
+        if codes.get("operator") == "In" and 0 in codes["values"]:
+            yield f"{where}.rules: 0 is no failure"
 
 
 def _pod(pod: dict[str, Any], path: str) -> Iterator[str]:

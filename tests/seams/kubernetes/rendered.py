@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from tests.launch.kubernetes.trainer import pod_template_of
 from tests.manifests.platforms import CATALOGUE
 from tests.seams.shapes import kubernetes_platforms
 from tests.synthesis import ROOT
-from training.config import Job
+from training.config import Job, LifeCycle
 from trainway.launch.allocation import allocate
 from trainway.launch.kubernetes import KINDS, KubernetesOptions, as_yaml, render_documents
 from trainway.launch.request import Request, run_name
@@ -128,6 +128,7 @@ def launches(name: str) -> tuple[Launch, ...]:
     """
     platform = every_platform()[name]
     requests = list(_requests(hand_off_of(platform)))
+    requests += [_with_life_cycle(requests[0], run, keep) for run, keep in (("again", None), ("kept", 24))]
     wide = next((each for each in requests if each.allocation.nodes > 1), requests[0])
     return tuple(
         _launch(name, request, f"{request.job.name} on {request.allocation.group.name}", kind, options)
@@ -169,6 +170,13 @@ def _launch(platform: str, request: Request, what: str, kind: Any, options: dict
     except UsageError as error:
         return Launch(platform, words, kind, refused=str(error))
     return Launch(platform, words, kind, _as_submitted(documents))
+
+
+def _with_life_cycle(request: Request, run: str, keep_hours: int | None) -> Request:
+    """Return the request of a job whose file sets its life cycle. Not every kind can be kept for hours."""
+    life_cycle = LifeCycle(restarts=2, process_restarts=1, keep_hours=keep_hours)
+    job = request.job.model_copy(update={"life_cycle": life_cycle})
+    return replace(request, job=job, run=f"{request.run}-{run}")
 
 
 def _requests(hand_off: HandOff) -> Iterator[Request]:
