@@ -156,6 +156,11 @@ def services(trust: Document) -> list[str]:
     ]
 
 
+# Roles that a job's processes have: of pods, of SageMaker's training jobs, and of HyperPod's nodes, which also read the
+# lifecycle scripts, and under Slurm the teams and the users.
+POD, TRAINING_JOB, NODE = "KubernetesJob", "TrainingJobRole", "ExecutionRole"
+
+
 def job_questions(platform: Deployed) -> Iterator[tuple[bool, Question]]:
     """Yield what a job's role may and may not do with the data bucket."""
     bucket = next(
@@ -167,16 +172,31 @@ def job_questions(platform: Deployed) -> Iterator[tuple[bool, Question]]:
         if each["Bucket"] == bucket
     )
     for stack, name in platform.of_type("AWS::IAM::Role"):
-        if not name.startswith("KubernetesJob"):
+        if not name.startswith((POD, TRAINING_JOB, NODE)):
             continue
         own, principal = identity_policies(platform, stack, name), role(name)
         arn = f"arn:aws:s3:::{bucket}"
         for prefix, may in (("corpus", True), ("checkpoints", True), ("runs", True), ("lifecycle_scripts", False)):
             for action in ("s3:GetObject", "s3:PutObject", "s3:DeleteObject", "s3:AbortMultipartUpload"):
-                yield may, Question(principal, action, f"{arn}/{prefix}/a", own, theirs)
+                node_reads = name.startswith(NODE) and action == "s3:GetObject"
+                yield may or node_reads, Question(principal, action, f"{arn}/{prefix}/a", own, theirs)
+        if name.startswith(NODE):
+            for location in read_by_nodes(platform):
+                yield True, Question(principal, "s3:GetObject", f"arn:aws:s3:::{location}", own, theirs)
         yield True, Question(principal, "s3:ListBucket", arn, own, theirs)
         yield False, Question(principal, "s3:PutBucketPolicy", arn, own, theirs)
         yield False, Question(principal, "s3:GetObject", "arn:aws:s3:::another-bucket/corpus/a", own)
+
+
+def read_by_nodes(platform: Deployed) -> Iterator[str]:
+    """Yield the objects that HyperPod's nodes fetch, by what the scripts stage is told, as BUCKET/KEY."""
+    for project in platform.of_type("AWS::CodeBuild::Project").values():
+        variables = {each["Name"]: each["Value"] for each in project["Environment"]["EnvironmentVariables"]}
+        if "LIFECYCLE_S3_URI" in variables:
+            for name in ("LIFECYCLE_S3_URI", "SLURM_ACCOUNTS_S3_URI", "SLURM_USERS_S3_URI"):
+                if name in variables:
+                    location = variables[name].removeprefix("s3://")
+                    yield f"{location}/on_create.sh" if name == "LIFECYCLE_S3_URI" else location
 
 
 @pytest.mark.slow
@@ -204,7 +224,9 @@ def test_a_job_reaches_the_prefixes_of_jobs_and_nothing_else() -> None:
         for (may, question), answer in zip(asked, answers, strict=True)
         if may != answer
     ]
-    assert asked and wrong == []
+    roles = {str(question.principal).split("/")[1] for _, question in asked}
+    assert all(any(name.startswith(kind) for name in roles) for kind in (POD, TRAINING_JOB, NODE))
+    assert wrong == []
 
 
 def unusable(platform: Deployed) -> list[str]:
