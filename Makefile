@@ -18,7 +18,7 @@ export PATH := $(CURDIR)/$(bin):$(PATH)
 export JSII_NODE := $(CURDIR)/$(bin)/node
 cdk := node node_modules/aws-cdk/bin/cdk
 
-.PHONY: help setup run test test-fast lint format lock bench synth golden deploy destroy
+.PHONY: help setup run test test-fast lint format lock image-proof bench synth golden deploy destroy
 
 help: ## Show the verbs
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -44,6 +44,9 @@ format: setup ## Rewrite the code in the project's style
 
 lock: setup ## Write the lists of the image's packages again, by their checksums
 	$(bin)/python container/lock.py
+
+image-proof: setup ## Check the image's real CUDA packages, 5 GB of them, without a GPU
+	$(bin)/python container/image_proof.py
 
 bench: setup ## Run the benchmarks that this machine can, and write their results down
 	@for name in overhead read_rate resume checkpoint_stall $(if $(shell command -v nvidia-smi),single_gpu); do \
