@@ -107,7 +107,7 @@ SEAMS = (
         artefact="sbatch scripts",
         rendered_by="trainway/launch/slurm/script.py",
         reader="bash -n, shellcheck, and `sbatch --test-only` of Slurm 22.05 as a team's user",
-        instead="HyperPod has a newer Slurm, which is in no registry.",
+        instead="HyperPod's own, newer build of Slurm is in no registry.",
         planted=tuple(
             Planted(
                 error,
