@@ -141,8 +141,8 @@ SEAMS = (
         artefact="slurm.conf, gres.conf, topology.conf, cgroup.conf and plugstack.conf",
         rendered_by="lifecycle_scripts/slurm_conf.py",
         reader="slurmctld, `slurmd -G` and srun of Slurm 22.05, with slurmdbd, on a provisioned controller",
-        instead="HyperPod's own, newer build of Slurm is in no registry. HyperPod writes most of slurm.conf itself. Slurm "
-        "24.11 of Debian 13 started by hand with the same files but without accounting, on 2026-11-22.",
+        instead="HyperPod's own, newer build of Slurm is in no registry. HyperPod writes most of slurm.conf itself. "
+        "Slurm 24.11 of Debian 13 started by hand with the same files but without accounting, on 2026-11-22.",
         planted=tuple(planted(*error) for error in PLANTED),
     ),
 )
