@@ -50,10 +50,19 @@ def distinct() -> Iterator[tuple[str, str, str]]:
 
 
 @pytest.mark.slow
-def test_cfn_lint_finds_nothing_in_any_template() -> None:
-    read = list(distinct())
-    print(f"{len(read)} templates that differ, of {sum(map(len, stacks().values()))}")
-    assert {name: said for name, text, region in read if (said := lint(text, region))} == {}
+def test_cfn_lint_finds_nothing_in_any_template(tmp_path: Path) -> None:
+    # One process for all templates of a Region: its rules keep what they have read of the schemas.
+    files: dict[str, list[Path]] = {}
+    for name, text, region in distinct():
+        file = tmp_path / f"{name.replace('/', '.')}.template.json"
+        file.write_text(text, encoding="utf-8")
+        files.setdefault(region, []).append(file)
+    print(f"{sum(map(len, files.values()))} templates that differ, of {sum(map(len, stacks().values()))}")
+    cfn_lint = str(Path(sys.executable).with_name("cfn-lint"))
+    for region, written in files.items():
+        command = [cfn_lint, "--regions", region, "--", *map(str, written)]
+        linted = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert (linted.returncode, linted.stdout) == (0, ""), linted.stdout + linted.stderr
 
 
 @pytest.mark.slow
