@@ -23,13 +23,13 @@ import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
 
 from benchmarks.record import arguments, record
-from training import storage
 from training.checkpoint import Progress, Saved, Saver
 from training.config import Checkpoint, Optimizer
-from training.model import Decoder, initialise, materialise, rotary_cache
-from training.optimizer import make_optimizer
+from training.hosts import storage
+from training.model.decoder import Decoder, initialise, materialise, rotary_cache
+from training.model.presets import PRESETS
+from training.optim.optimizer import make_optimizer
 from training.parallel.fsdp import shard
-from training.presets import PRESETS
 
 RANKS, SEQUENCE, VOCABULARY, TURNS, STEPS_BETWEEN = 2, 16, 32_768, 3, 2
 KINDS = ("synchronous", "asynchronous")

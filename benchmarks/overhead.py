@@ -26,12 +26,12 @@ from torch.distributed.fsdp import fully_shard
 from benchmarks.one_rank import environment
 from benchmarks.record import arguments, record
 from training.config import Job
-from training.corpus import python_standard_library
-from training.metrics import Metrics
-from training.model import Decoder, initialise, rotary_cache
+from training.data.corpus import python_standard_library
+from training.data.shards import read_index
+from training.model.decoder import Decoder, initialise, rotary_cache
+from training.model.presets import PRESETS
+from training.observe.metrics import Metrics
 from training.prepare import prepare
-from training.presets import PRESETS
-from training.shards import read_index
 from training.train import train
 
 SEQUENCE, BATCH, ROUNDS, WARM_UP = 512, 8, 30, 3

@@ -24,8 +24,8 @@ import webdataset
 from numpy.typing import NDArray
 
 from benchmarks.record import arguments, record
-from training.batches import Samples, rank_batches
-from training.shards import File, Index, Shard
+from training.data.batches import Samples, rank_batches
+from training.data.shards import File, Index, Shard
 
 SEQUENCE = 2048
 SHARDS = 4

@@ -16,9 +16,9 @@ from statistics import median
 import numpy as np
 
 from benchmarks.record import arguments, record
-from training.batches import Samples, rank_batches
-from training.permutation import Permutation
-from training.shards import File, Index, Shard
+from training.data.batches import Samples, rank_batches
+from training.data.permutation import Permutation
+from training.data.shards import File, Index, Shard
 
 SEQUENCE = 8192
 SHARDS = 1000

@@ -3,10 +3,10 @@
     python -m benchmarks.single_gpu --out benchmarks/results/single_gpu.json
     python -m benchmarks.single_gpu --smoke    # a tiny model on whatever is there: that all of it runs
 
-Both train eight layers of Llama 3 8B on one sample of 8,192 random tokens a step, without
-activation checkpointing, fp32 weights and AdamW. A rate is the median of those that the program itself reports after
-its warm-up. Beside it are both shares of the card's published peak (see training/flops.py; float8 too is compared with
-the peak of bf16) and the card's measured ceiling: the fastest of its square matrix products.
+Both train eight layers of Llama 3 8B on one sample of 8,192 random tokens a step, without activation checkpointing,
+fp32 weights and AdamW. A rate is the median of those that the program itself reports after its warm-up. Beside it are
+both shares of the card's published peak (see training/observe/flops.py; float8 too is compared with the peak of bf16)
+and the card's measured ceiling: the fastest of its square matrix products.
 """
 
 import hashlib
@@ -29,9 +29,9 @@ import yaml
 from benchmarks.matmul import ceilings
 from benchmarks.one_rank import environment
 from benchmarks.record import arguments, record
-from training.flops import flop_per_token, peak_flops
-from training.presets import PRESETS
-from training.shards import File, Index, Shard, write_index
+from training.data.shards import File, Index, Shard, write_index
+from training.model.presets import PRESETS
+from training.observe.flops import flop_per_token, peak_flops
 
 VOCABULARY = 128_256
 STEPS, WARM_UP = 60, 20

@@ -6,8 +6,8 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.fsdp import FSDPModule
 
-from training.batches import Readable, document_numbers, read
-from training.model import Decoder
+from training.data.batches import Readable, document_numbers, read
+from training.model.decoder import Decoder
 from training.parallel.pipeline import Pipeline
 
 

@@ -24,15 +24,16 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, ValidationError
 from tokenizers import Tokenizer
 
-from training import corpus, shards, storage
 from training.config import LOCATION_FORMS
-from training.corpus import Corpus, Piece
+from training.data import corpus, shards
+from training.data.corpus import Corpus, Piece
+from training.data.foreign import Tokens, foreign_tokens, read_tokens
+from training.data.shards import File, Index, Shard
+from training.data.tokenizer import SMALLEST_VOCABULARY, end_of_text, load_tokenizer, train_tokenizer, vocabulary_of
 from training.errors import UserError
-from training.foreign import Tokens, foreign_tokens, read_tokens
-from training.locations import resolve
-from training.progress import ProgressLine
-from training.shards import File, Index, Shard
-from training.tokenizer import SMALLEST_VOCABULARY, end_of_text, load_tokenizer, train_tokenizer, vocabulary_of
+from training.hosts import storage
+from training.hosts.locations import resolve
+from training.observe.progress import ProgressLine
 
 TOKENIZER = "tokenizer.json"
 UNFINISHED = "index.unfinished.json"

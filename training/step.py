@@ -4,8 +4,8 @@ import torch
 from torch import Tensor
 from torch.distributed.fsdp import FSDPModule
 
-from training.laps import Laps
-from training.model import Decoder
+from training.model.decoder import Decoder
+from training.observe.laps import Laps
 
 
 def accumulate(

@@ -14,8 +14,8 @@ import tarfile
 import tempfile
 from pathlib import Path
 
-from training import storage
 from training.errors import UserError
+from training.hosts import storage
 
 SUFFIX = ".tar.gz"
 

@@ -2,9 +2,9 @@
 
     torchrun --nproc-per-node 8 … -m training.train --config job.yaml [--until-step N] [--profile]
 
-What is not in the job file comes by environment: TRAINWAY_LOCATIONS (see `locations.py`), TRAINWAY_CHECKPOINTS and
-TRAINWAY_MEMORY (see `checkpoint/stores.py` and `memory.py`) and TRAINWAY_RUN, the directory that gets the metrics
-(default: runs/<name of the job>). TRAINWAY_JOB is the job file where --config is not.
+What is not in the job file comes by environment: TRAINWAY_LOCATIONS (see `hosts/locations.py`), TRAINWAY_CHECKPOINTS
+and TRAINWAY_MEMORY (see `checkpoint/stores.py` and `checkpoint/memory.py`) and TRAINWAY_RUN, the directory that gets
+the metrics (default: runs/<name of the job>). TRAINWAY_JOB is the job file where --config is not.
 
 A run always goes on from the newest checkpoint of its job that can be read, wherever it was interrupted. SIGTERM and
 SIGUSR1, sent to any rank or to torchrun, finish the step, and the one that the device was given meanwhile, write a
@@ -28,32 +28,33 @@ import torch
 import torch.distributed as dist
 from torch.distributed.tensor.parallel import loss_parallel
 
-from training import checkpoint, config, float8, transformer_engine, weights
-from training.batches import document_numbers, rank_batches
-from training.checkpoint import Progress
+from training import checkpoint, config
+from training.checkpoint import Progress, weights
 from training.config import Job
+from training.data.batches import document_numbers, rank_batches
+from training.data.sources import open_sources
 from training.errors import UserError
 from training.evaluation import evaluate
-from training.experts import balance
-from training.flops import pace_of, peak_flops
-from training.laps import Laps
-from training.locations import resolve
-from training.loss_scale import initial_scale, next_scale
-from training.metrics import Metrics, peak_memory
-from training.model import Decoder, initialise, materialise, rotary_cache
-from training.optimizer import learning_rate, make_optimizer, set_learning_rate
+from training.hosts.locations import resolve
+from training.hosts.stopping import StopSignal
+from training.model.decoder import Decoder, initialise, materialise, rotary_cache
+from training.model.experts import balance
+from training.model.presets import shape_of
+from training.observe.flops import pace_of, peak_flops
+from training.observe.laps import Laps
+from training.observe.metrics import Metrics, peak_memory
+from training.observe.profiling import profiling
+from training.observe.reports import Reading, Reports, Step, describe
+from training.optim.optimizer import learning_rate, make_optimizer, set_learning_rate
 from training.parallel import limits
 from training.parallel.apply import local_positions, parallelise
 from training.parallel.clipping import clip_gradients
 from training.parallel.expert import expert_mesh
 from training.parallel.mesh import context_group, data_rank, make_mesh
 from training.parallel.pipeline import Pipeline
-from training.presets import shape_of
-from training.profiling import profiling
-from training.reports import Reading, Reports, Step, describe
-from training.sources import open_sources
+from training.precision import float8, transformer_engine
+from training.precision.loss_scale import initial_scale, next_scale
 from training.step import accumulate
-from training.stopping import StopSignal
 
 STEPS_BETWEEN_COLLECTIONS = 100
 

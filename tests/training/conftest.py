@@ -20,7 +20,7 @@ import yaml
 from moto.server import ThreadedMotoServer
 from torch._C._distributed_c10d import HashStore  # the public name is not declared as exported
 
-from training.corpus import python_standard_library
+from training.data.corpus import python_standard_library
 from training.prepare import prepare
 
 STEPS = 16
@@ -157,7 +157,7 @@ def one_rank() -> Iterator[None]:
 @pytest.fixture
 def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """The location of a bucket in an S3 server on the loopback, which this process and its children use."""
-    from training import storage
+    from training.hosts import storage
 
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()

@@ -23,10 +23,10 @@ from tests.training.layout_gradients import (
     reference,
     small,
 )
-from training import float8
 from training.config import Job
-from training.loss import cross_entropy
-from training.model import Decoder, initialise, rotary_cache
+from training.model.decoder import Decoder, initialise, rotary_cache
+from training.model.loss import cross_entropy
+from training.precision import float8
 
 
 def in_one_process(job: Job) -> tuple[float, dict[str, torch.Tensor]]:

@@ -15,19 +15,19 @@ import torch
 import torch.distributed as dist
 from torch.distributed.tensor import DTensor
 
-from training import float8
 from training.config import Job
-from training.laps import Laps
-from training.loss import cross_entropy
-from training.loss_scale import initial_scale
-from training.model import Decoder, initialise, materialise, rotary_cache
+from training.model.decoder import Decoder, initialise, materialise, rotary_cache
+from training.model.loss import cross_entropy
+from training.model.presets import Shape, shape_of
+from training.observe.laps import Laps
 from training.parallel import limits
 from training.parallel.apply import local_positions, parallelise
 from training.parallel.clipping import clip_gradients
 from training.parallel.expert import expert_mesh
 from training.parallel.mesh import context_group, data_rank, make_mesh
 from training.parallel.pipeline import Pipeline
-from training.presets import Shape, shape_of
+from training.precision import float8
+from training.precision.loss_scale import initial_scale
 from training.step import accumulate
 from training.train import loss_over
 

@@ -17,10 +17,10 @@ from torch.distributed.tensor import DTensor
 
 from training.checkpoint import NodeMemory, Progress, state_of
 from training.config import Optimizer
-from training.model import Decoder, initialise
-from training.optimizer import make_optimizer
+from training.model.decoder import Decoder, initialise
+from training.model.presets import PRESETS
+from training.optim.optimizer import make_optimizer
 from training.parallel.fsdp import shard
-from training.presets import PRESETS
 
 
 def main() -> None:

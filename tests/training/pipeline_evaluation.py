@@ -17,11 +17,11 @@ import torch.distributed as dist
 from numpy.typing import NDArray
 
 from tests.training.layout_gradients import CPU, LENGTH, SAMPLES, VOCABULARY, batch, gradient, job_of, small
-from training.batches import Tokens, document_numbers
+from training.data.batches import Tokens, document_numbers
 from training.evaluation import evaluate
-from training.experts import MixtureOfExperts
-from training.loss import cross_entropy
-from training.model import Decoder, initialise, materialise, rotary_cache
+from training.model.decoder import Decoder, initialise, materialise, rotary_cache
+from training.model.experts import MixtureOfExperts
+from training.model.loss import cross_entropy
 from training.parallel.apply import local_positions, parallelise
 from training.parallel.mesh import context_group, data_rank, make_mesh
 from training.parallel.pipeline import Pipeline

@@ -14,9 +14,10 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 
 from tests.training.test_optimizer import learn
-from training import bf16_adamw, config
-from training.bf16_adamw import BFloat16AdamW, rounded
-from training.optimizer import make_optimizer
+from training import config
+from training.optim import bf16_adamw
+from training.optim.bf16_adamw import BFloat16AdamW, rounded
+from training.optim.optimizer import make_optimizer
 
 BFLOAT16_STEP = 2**-7
 """From 1 to the next bf16 number."""

@@ -14,15 +14,16 @@ import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
 
-from training import checkpoint, config, storage
+from training import checkpoint, config
 from training.checkpoint import COMMIT, NodeMemory, Progress, Saver, stored
 from training.checkpoint.copies import HostCopy
 from training.checkpoint.stores import reader
 from training.errors import UserError
-from training.model import Decoder, initialise, rotary_cache
-from training.optimizer import make_optimizer
+from training.hosts import storage
+from training.model.decoder import Decoder, initialise, rotary_cache
+from training.model.presets import PRESETS
+from training.optim.optimizer import make_optimizer
 from training.parallel.fsdp import shard
-from training.presets import PRESETS
 
 pytestmark = pytest.mark.usefixtures("one_rank")
 IDENTITY: dict[str, Any] = {"model": {"layers": 4}, "seed": 0}

@@ -14,16 +14,16 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from training import storage
-from training.batches import Blended, Samples, rank_batches, read
-from training.blend import BLOCK, Blend
-from training.buffers import Buffers
-from training.cache import Cache
 from training.config import Job
+from training.data.batches import Blended, Samples, rank_batches, read
+from training.data.blend import BLOCK, Blend
+from training.data.buffers import Buffers
+from training.data.cache import Cache
+from training.data.permutation import Permutation
+from training.data.shards import read_index, write_index
+from training.data.sources import open_sources
 from training.errors import UserError
-from training.permutation import Permutation
-from training.shards import read_index, write_index
-from training.sources import open_sources
+from training.hosts import storage
 
 
 @given(size=st.integers(1, 5000), seed=st.integers(0, 2**32 - 1))
@@ -80,7 +80,7 @@ def test_the_global_batch_is_the_same_for_every_world_size(corpus_directory: Pat
 
 
 def test_a_batch_that_is_kept_stays_as_it_was(corpus_directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("training.batches.TOKENS_AT_ONCE", 2 * 8 * 33)
+    monkeypatch.setattr("training.data.batches.TOKENS_AT_ONCE", 2 * 8 * 33)
     samples = open_samples(corpus_directory)
     with closing(rank_batches(samples, 0, 8, 0, 1, pin=False)) as batches:
         kept = {step: batch for step, batch in enumerate(itertools.islice(batches, 40)) if step % 3 == 0}

@@ -10,14 +10,14 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from training.batches import document_numbers, read
 from training.config import Job
+from training.data.batches import document_numbers, read
+from training.data.shards import read_index
+from training.data.sources import open_sources
 from training.errors import UserError
 from training.evaluation import evaluate
-from training.model import Decoder, initialise, rotary_cache
-from training.presets import PRESETS
-from training.shards import read_index
-from training.sources import open_sources
+from training.model.decoder import Decoder, initialise, rotary_cache
+from training.model.presets import PRESETS
 
 
 @pytest.fixture

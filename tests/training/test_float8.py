@@ -17,12 +17,13 @@ from torch.utils._triton import has_triton_package
 
 from tests.training.layout_gradients import gradient, job_of
 from tests.training.test_layouts import UNTIED, differences
-from training import config, float8
+from training import config
 from training.config import Job, Layout
 from training.errors import UserError
-from training.model import Decoder, initialise, rotary_cache
+from training.model.decoder import Decoder, initialise, rotary_cache
+from training.model.presets import PRESETS
 from training.parallel import fsdp
-from training.presets import PRESETS
+from training.precision import float8
 
 pytest.importorskip("torchao")
 

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer
 
+from training.data.foreign import foreign_tokens, read_tokens
+from training.data.shards import read_index
+from training.data.tokenizer import end_of_text, train_tokenizer
 from training.errors import UserError
-from training.foreign import foreign_tokens, read_tokens
 from training.prepare import prepare
-from training.shards import read_index
-from training.tokenizer import end_of_text, train_tokenizer
 
 END = 0  # what the tokenizers of these tests end a document with
 DOCUMENTS = [[5, 6, 7, END], [8] * 30, [9, END], [300, 301, 302]]
@@ -97,7 +97,7 @@ def read_all(path: Path) -> list[list[int]]:
 def test_megatron_s_documents_arrive_whole_and_ended(
     dtype: str, code: int, piece_bytes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("training.foreign.PIECE_BYTES", piece_bytes)
+    monkeypatch.setattr("training.data.foreign.PIECE_BYTES", piece_bytes)
     # The second document is of two sequences.
     write_megatron(
         tmp_path / "web", [[DOCUMENTS[0]], [[8] * 10, [8] * 20], [DOCUMENTS[2]], [DOCUMENTS[3]]], dtype, code

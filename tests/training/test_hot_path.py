@@ -19,8 +19,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import training
 from training import train
 from training.config import Job
-from training.laps import Laps, seconds
-from training.reports import Reading
+from training.observe.laps import Laps, seconds
+from training.observe.reports import Reading
 from training.step import accumulate
 
 STEPS = 5

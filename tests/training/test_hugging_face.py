@@ -19,20 +19,20 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from training import weights
-from training.batches import read
+from training.checkpoint import weights
 from training.config import Job, Variant
+from training.data.batches import read
+from training.data.shards import read_index
+from training.data.sources import open_sources
 from training.errors import UserError
 from training.hugging_face import importing
 from training.hugging_face.__main__ import main, one_process
 from training.hugging_face.configuration import Family, job_section, read_config, write_config
 from training.hugging_face.exporting import export
 from training.hugging_face.importing import import_
-from training.loss import cross_entropy
-from training.model import Decoder, rotary_cache
-from training.presets import PRESETS, RotaryScaling, Shape, shape_of
-from training.shards import read_index
-from training.sources import open_sources
+from training.model.decoder import Decoder, rotary_cache
+from training.model.loss import cross_entropy
+from training.model.presets import PRESETS, RotaryScaling, Shape, shape_of
 
 # The library takes some seconds to import.
 pytestmark = pytest.mark.slow

@@ -13,11 +13,11 @@ from torch._dynamo.testing import CompileCounter
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from training import config
-from training.loss_scale import INITIAL, LARGEST, initial_scale, next_scale
-from training.model import Decoder, initialise, rotary_cache
+from training.model.decoder import Decoder, initialise, rotary_cache
+from training.model.presets import PRESETS
 from training.parallel import activation_checkpointing, compiler, pipeline
 from training.parallel.clipping import clip_gradients
-from training.presets import PRESETS
+from training.precision.loss_scale import INITIAL, LARGEST, initial_scale, next_scale
 
 TINY = PRESETS["tiny"]
 ATTENTION = "_scaled_dot_product_flash_attention_for_cpu"

@@ -12,8 +12,8 @@ import yaml
 from training import config
 from training.config import Job
 from training.errors import UserError
+from training.model.presets import shape_of
 from training.parallel import limits
-from training.presets import shape_of
 
 ROOT = Path(__file__).parents[2]
 

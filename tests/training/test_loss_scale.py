@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import torch.distributed as dist
 
-from training import loss_scale
 from training.config import Job
+from training.precision import loss_scale
 from training.train import train
 
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from training.muon import Muon, orthogonalised
+from training.optim.muon import Muon, orthogonalised
 
 PROGRAM = Path(__file__).parent / "muon_steps.py"
 

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import torch
 
-from training.model import Decoder, materialise
-from training.presets import PRESETS
+from training.model.decoder import Decoder, materialise
+from training.model.presets import PRESETS
 
 META = torch.device("meta")
 

@@ -12,11 +12,11 @@ from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor
 
 from training.config import Job
-from training.laps import Laps
-from training.model import Decoder, initialise, materialise, rotary_cache
+from training.model.decoder import Decoder, initialise, materialise, rotary_cache
+from training.model.presets import shape_of
+from training.observe.laps import Laps
 from training.parallel import apply
 from training.parallel.mesh import make_mesh
-from training.presets import shape_of
 from training.step import accumulate
 
 CPU = torch.device("cpu")

@@ -14,10 +14,10 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 
 from training import config
-from training.model import Decoder, initialise
-from training.optimizer import learning_rate, make_optimizer, set_learning_rate
+from training.model.decoder import Decoder, initialise
+from training.model.presets import PRESETS
+from training.optim.optimizer import learning_rate, make_optimizer, set_learning_rate
 from training.parallel.clipping import clip_gradients
-from training.presets import PRESETS
 
 SCHEDULE = config.Schedule(warmup_steps=10, minimum_ratio=0.1)
 

@@ -15,12 +15,12 @@ import pyarrow.parquet
 import pytest
 from tokenizers import Tokenizer
 
-from training import storage
-from training.corpus import python_standard_library, text_directory
+from training.data.corpus import python_standard_library, text_directory
+from training.data.shards import INDEX, read_index
+from training.data.tokenizer import END_OF_TEXT
 from training.errors import UserError
+from training.hosts import storage
 from training.prepare import UNFINISHED, prepare
-from training.shards import INDEX, read_index
-from training.tokenizer import END_OF_TEXT
 
 
 @pytest.fixture
@@ -158,7 +158,7 @@ def test_a_jsonl_file_is_cut_between_lines_wherever_its_pieces_end(
     (tmp_path / "raw").mkdir()
     (tmp_path / "raw/lines.jsonl").write_text(written + '{"content": ""}\n\n')
     for piece_bytes in (7, 64, 1000, 10**6):
-        monkeypatch.setattr("training.corpus.PIECE_BYTES", piece_bytes)
+        monkeypatch.setattr("training.data.corpus.PIECE_BYTES", piece_bytes)
         out = tmp_path / f"out-{piece_bytes}"
         prepare(text_directory(tmp_path / "raw", None, "content"), str(out), vocabulary=300, shard_bytes=500)
         assert documents_of(out) == lines

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from training.corpus import python_standard_library
+from training.data.corpus import python_standard_library
 from training.prepare import prepare
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from training.errors import UserError
-from training.locations import resolve
+from training.hosts.locations import resolve
 from training.sagemaker_host import Hosts, host_environment, main, read_hosts, wait_for_first
 
 HOSTS = Hosts(("algo-1", "algo-2"), "algo-2", "eth1")

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from training.stopping import StopSignal
+from training.hosts.stopping import StopSignal
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def test_either_signal_stops_and_goes_on_stopping(number: signal.Signals) -> Non
 def test_a_signal_that_comes_while_python_ends_makes_no_failure_of_a_run_that_ended(end: str, status: int) -> None:
     program = f"""
 import os, signal
-from training.stopping import StopSignal
+from training.hosts.stopping import StopSignal
 
 class Last:
     # What a module still holds goes after Python has taken its handlers back.

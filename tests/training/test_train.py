@@ -14,13 +14,13 @@ import torch
 import yaml
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator  # type: ignore[import-untyped]
 
-from training.corpus import python_standard_library
+from training.data.corpus import python_standard_library
 from training.errors import UserError
-from training.laps import PHASES, Laps, seconds
-from training.locations import resolve
-from training.metrics import LOG_LINE, Metrics
+from training.hosts.locations import resolve
+from training.observe.laps import PHASES, Laps, seconds
+from training.observe.metrics import LOG_LINE, Metrics
+from training.observe.profiling import profiling
 from training.prepare import prepare
-from training.profiling import profiling
 
 BREAKDOWN = {"data_wait", "forward", "backward", "optimizer", "checkpoint", "other"}
 

@@ -18,10 +18,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tests.training.layout_gradients import VOCABULARY, job_of, measured, reference, small
-from training import config, transformer_engine
+from training import config
 from training.config import Job
 from training.errors import UserError
-from training.model import Decoder
+from training.model.decoder import Decoder
+from training.precision import transformer_engine
 
 GPU = torch.device("cuda", 0)
 

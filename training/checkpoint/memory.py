@@ -27,7 +27,7 @@ from training.checkpoint.agreement import Unreadable, agree
 from training.checkpoint.checksum import crc32
 from training.checkpoint.state import Progress, State, fill, progress_in
 from training.checkpoint.transfer import allocate, mapped, transfer
-from training.model import Decoder
+from training.model.decoder import Decoder
 
 STEPS = 2
 """Kept at the same time: the newest that is complete, and one before it or one that is being written."""

@@ -11,7 +11,7 @@ from training.checkpoint.agreement import Unreadable
 from training.checkpoint.memory import NodeMemory
 from training.checkpoint.state import Progress
 from training.errors import UserError
-from training.model import Decoder
+from training.model.decoder import Decoder
 
 
 class Resumed(NamedTuple):

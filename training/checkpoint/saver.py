@@ -23,7 +23,7 @@ from training.checkpoint.memory import NodeMemory
 from training.checkpoint.state import Progress, State, state_of
 from training.config import Checkpoint
 from training.errors import UserError
-from training.model import Decoder
+from training.model.decoder import Decoder
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import torch
 from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
 
 from training.errors import UserError
-from training.model import Decoder
+from training.model.decoder import Decoder
 
 State = dict[str, Any]
 """By name: the weights in `model`, what the optimizer keeps of them in `optimizer`, and the numbers of `run`."""

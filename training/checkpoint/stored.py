@@ -18,12 +18,12 @@ from torch.distributed.checkpoint.metadata import Metadata
 from torch.distributed.checkpoint.planner import SavePlan
 from torch.distributed.checkpoint.state_dict import get_state_dict
 
-from training import storage
 from training.checkpoint.agreement import Unreadable, first_reason
 from training.checkpoint.state import Progress, State, fill, progress_in
 from training.checkpoint.stores import reader, writer
 from training.errors import UserError
-from training.model import Decoder
+from training.hosts import storage
+from training.model.decoder import Decoder
 
 COMMIT = ".metadata"
 _NAME = re.compile(r"step-(\d{8})/")

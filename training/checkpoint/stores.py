@@ -6,8 +6,8 @@ from typing import Any
 
 from torch.distributed.checkpoint.filesystem import FileSystemReader, FileSystemWriter
 
-from training import storage
 from training.checkpoint.checksum import Checksum
+from training.hosts import storage
 
 
 def writer(destination: str) -> FileSystemWriter:

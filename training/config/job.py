@@ -31,7 +31,7 @@ class Job(Section):
     )
     nodes: int = Field(1, ge=1, description="Nodes; every accelerator of a node is used.")
     model: Literal["tiny", "125m", "1b", "8x1b", "8b", "8b-slice8", "70b", "405b"] = Field(
-        description="A preset of training/presets.py. The vocabulary comes from the data."
+        description="A preset of training/model/presets.py. The vocabulary comes from the data."
     )
     variant: Variant = Field(Variant(), description="What is changed in the preset.")
     data: Data

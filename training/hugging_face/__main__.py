@@ -19,10 +19,10 @@ from torch._C._distributed_c10d import HashStore  # the public name is not decla
 
 from training.config import LOCATION_FORMS
 from training.errors import UserError
+from training.hosts.locations import resolve
 from training.hugging_face.configuration import job_section
 from training.hugging_face.exporting import DTYPES, FILE_BYTES, export
 from training.hugging_face.importing import import_
-from training.locations import resolve
 
 
 def main() -> None:

@@ -1,7 +1,7 @@
 """A model's shape as a `config.json`, and the other way.
 
-Four families of transformers compute what `training/model.py` does: Llama; Mistral, which is Llama with a sliding
-window; Mixtral, which has experts; and ERNIE 4.5's mixture, whose router has a bias of the choice as ours.
+Four families of transformers compute what `training/model/decoder.py` does: Llama; Mistral, which is Llama with a
+sliding window; Mixtral, which has experts; and ERNIE 4.5's mixture, whose router has a bias of the choice as ours.
 https://github.com/huggingface/transformers/tree/v5.18.0/src/transformers/models (read 2026-11-21)
 """
 
@@ -12,7 +12,7 @@ from typing import Any, Literal
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
 
 from training.errors import UserError
-from training.presets import PRESETS, RotaryScaling, Shape
+from training.model.presets import PRESETS, RotaryScaling, Shape
 
 Family = Literal["llama", "mistral", "mixtral", "ernie4_5_moe"]
 ARCHITECTURES: dict[Family, str] = {

@@ -11,14 +11,16 @@ from safetensors.torch import save_file
 from tokenizers import Tokenizer
 from torch import Tensor
 
-from training import shards, storage, weights
+from training.checkpoint import weights
+from training.data import shards
+from training.data.shards import Index, read_index
 from training.errors import UserError
+from training.hosts import storage
 from training.hugging_face.configuration import Family, write_config
 from training.hugging_face.names import CORRECTION_BIAS, Renaming, renaming, same_for_all
-from training.model import Decoder
-from training.presets import RotaryScaling, Shape
-from training.progress import ProgressLine
-from training.shards import Index, read_index
+from training.model.decoder import Decoder
+from training.model.presets import RotaryScaling, Shape
+from training.observe.progress import ProgressLine
 
 INDEX = "model.safetensors.index.json"
 FILE_BYTES = 5 * 10**9

@@ -1,7 +1,7 @@
 """What a tensor of ours is called there, and how it lies.
 
-Most have the same name and the same values: `training/model.py` has Llama's rotary convention. Experts are one tensor
-here and many there, and ERNIE turns neighbouring columns of a head where we turn its halves.
+Most have the same name and the same values: `training/model/decoder.py` has Llama's rotary convention. Experts are one
+tensor here and many there, and ERNIE turns neighbouring columns of a head where we turn its halves.
 """
 
 from collections.abc import Callable
@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from training.hugging_face.configuration import Family
-from training.presets import Shape
+from training.model.presets import Shape
 
 CORRECTION_BIAS = "moe_statics.e_score_correction_bias"
 

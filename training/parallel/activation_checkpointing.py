@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
 
 from training.config import Memory
-from training.model import Decoder
+from training.model.decoder import Decoder
 
 # What is kept in any case: attention, and what came over the network. One operator each for CUDA's ways to attend.
 KEPT = {

@@ -4,9 +4,8 @@ import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh
 
-from training import float8, transformer_engine
 from training.config import Job, Layout
-from training.model import Decoder
+from training.model.decoder import Decoder
 from training.parallel import (
     activation_checkpointing,
     compiler,
@@ -17,6 +16,7 @@ from training.parallel import (
     pipeline,
     tensor,
 )
+from training.precision import float8, transformer_engine
 
 
 def parallelise(

@@ -2,7 +2,7 @@
 
 import torch
 
-from training.model import Decoder
+from training.model.decoder import Decoder
 
 
 def apply(model: Decoder, backend: str, whole: bool = True) -> None:

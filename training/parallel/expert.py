@@ -14,8 +14,8 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.tensor import DTensor, Shard, distribute_tensor
 
 from training.config import Layout
-from training.experts import Experts, MixtureOfExperts, swiglu
-from training.model import Decoder
+from training.model.decoder import Decoder
+from training.model.experts import Experts, MixtureOfExperts, swiglu
 
 
 def expert_mesh(layout: Layout, device: torch.device) -> DeviceMesh:

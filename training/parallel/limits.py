@@ -2,7 +2,7 @@
 
 from training.config import Job, Layout
 from training.errors import UserError
-from training.presets import Shape
+from training.model.presets import Shape
 
 
 def check(shape: Shape, vocabulary: int, job: Job, layout: Layout) -> None:

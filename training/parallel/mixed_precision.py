@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from training.model import Decoder
+from training.model.decoder import Decoder
 from training.parallel.fsdp import COMPUTE_TYPES
 
 

@@ -17,8 +17,8 @@ from torch.distributed.pipelining import (
 from torch.distributed.pipelining.schedules import PipelineScheduleMulti, PipelineScheduleSingle
 
 from training.config import Layout
-from training.experts import MixtureOfExperts
-from training.model import Decoder
+from training.model.decoder import Decoder
+from training.model.experts import MixtureOfExperts
 
 
 def split(model: Decoder, ranks: int, rank: int, stages_per_rank: int) -> list[Decoder]:

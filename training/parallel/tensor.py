@@ -22,7 +22,7 @@ from torch.distributed.tensor.parallel import (
     parallelize_module,
 )
 
-from training.model import Decoder
+from training.model.decoder import Decoder
 
 
 def parallelise(model: Decoder, mesh: DeviceMesh) -> None:

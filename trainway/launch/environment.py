@@ -1,4 +1,4 @@
-"""What a job is told by its environment, on every target: training/train.py and training/locations.py read it."""
+"""What a job is told by its environment, on every target: training/train.py and training/hosts/locations.py read it."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from training.metrics import LOG_LINE, Metrics
+from training.observe.metrics import LOG_LINE, Metrics
 from trainway.launch.kubernetes import KubernetesOptions
 from trainway.launch.kubernetes.log_rules import log_rules
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from training.metrics import LOG_LINE, Metrics
+from training.observe.metrics import LOG_LINE, Metrics
 from trainway.launch.sagemaker.metric_definitions import STEP_METRICS, metric_definitions
 
 VALUES: dict[str, Any] = {

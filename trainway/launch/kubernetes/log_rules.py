@@ -1,7 +1,8 @@
 """By which lines of a job's log HyperPod's operator knows that it hangs, stalls or diverges.
 
-The lines are those that training/metrics.py prints. Its agent matches them from their beginning, in what the first rank
-of a node writes to stdout, and an evaluation of a rule other than healthy starts the job again from its checkpoint.
+The lines are those that training/observe/metrics.py prints. Its agent matches them from their beginning, in what the
+first rank of a node writes to stdout, and an evaluation of a rule other than healthy starts the job again from its
+checkpoint.
 https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-eks-operator-usage.html
 hyperpod_elastic_agent/logagent/log_agent.py of hyperpod-elastic-agent 1.1.3 (both read 2026-11-21)
 """

@@ -1,4 +1,4 @@
-"""How SageMaker reads the metrics of a run from its log, the lines of which training/metrics.py prints.
+"""How SageMaker reads the metrics of a run from its log, the lines of which training/observe/metrics.py prints.
 
 https://docs.aws.amazon.com/sagemaker/latest/dg/define-train-metrics.html
 https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_AlgorithmSpecification.html (read 2026-11-21)

@@ -22,7 +22,7 @@ _SAVING_SECONDS = 300
 
 # Slurm sends a signal to every process of a step: to torchrun, which would give its ranks 30 seconds from then on, and
 # to the ranks, which need the time that a checkpoint takes. So torchrun does not listen, and the ranks do
-# (training/stopping.py). The name is in torch/distributed/elastic/multiprocessing/api.py of PyTorch 2.11 to 2.13.
+# (training/hosts/stopping.py). The name is in torch/distributed/elastic/multiprocessing/api.py of PyTorch 2.11 to 2.13.
 _TORCHRUN_LISTENS = {"TORCHELASTIC_SIGNALS_TO_HANDLE": "SIGINT,SIGHUP,SIGQUIT"}
 
 # What follows `run`, the run's directory, `options`, of the step, `code`, that was synced, and `command`, of each node.

@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from training import storage
-from training.batches import Blended, Readable, Samples
-from training.cache import Cache
 from training.config import Job
+from training.data.batches import Blended, Readable, Samples
+from training.data.cache import Cache
+from training.data.shards import Index, read_index
 from training.errors import UserError
-from training.locations import resolve
-from training.shards import Index, read_index
+from training.hosts import storage
+from training.hosts.locations import resolve
 
 
 @dataclass(frozen=True)

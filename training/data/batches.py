@@ -14,13 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from training import storage
-from training.blend import Blend
-from training.buffers import Buffers
-from training.cache import Cache
+from training.data.blend import Blend
+from training.data.buffers import Buffers
+from training.data.cache import Cache
+from training.data.permutation import Permutation
+from training.data.shards import Index, Shard, check_shards, map_shard
 from training.errors import UserError
-from training.permutation import Permutation
-from training.shards import Index, Shard, check_shards, map_shard
+from training.hosts import storage
 
 SAMPLES_AT_ONCE = 4096
 """Samples that a rank finds the places of at once: shuffling one costs nearly as much as shuffling all of them."""

@@ -8,9 +8,9 @@ from torch import Tensor
 
 from training.checkpoint import Saved
 from training.config import Job
-from training.flops import Pace
-from training.laps import Mark, seconds
-from training.metrics import Metrics
+from training.observe.flops import Pace
+from training.observe.laps import Mark, seconds
+from training.observe.metrics import Metrics
 
 
 class Reading:

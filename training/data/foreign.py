@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from training.corpus import PIECE_BYTES, Corpus, Piece
+from training.data.corpus import PIECE_BYTES, Corpus, Piece
 from training.errors import UserError
 
 Tokens = NDArray[np.generic]

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import torch
 
-from training.presets import Shape
+from training.model.presets import Shape
 
 # Dense FLOP/s of bf16 and of fp16, by how the device's name begins, more particular names first (read 2026-11-21;
 # NVIDIA prints the figures with sparsity, which are twice these).

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from training.progress import ProgressLine
+from training.observe.progress import ProgressLine
 
 LOG_LINE = re.compile(
     r"step=(?P<step>\d+)/(?P<steps>\d+) loss=(?P<loss>\S+) grad_norm=(?P<grad_norm>\S+) "

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from training.permutation import Permutation
+from training.data.permutation import Permutation
 
 BLOCK = 1000
 """Samples in which every source has exactly its share, so a share counts to a thousandth."""

@@ -7,9 +7,9 @@ import torch
 from torch import Tensor, nn
 
 from training import config
-from training.bf16_adamw import BFloat16AdamW
 from training.errors import UserError
-from training.muon import Muon
+from training.optim.bf16_adamw import BFloat16AdamW
+from training.optim.muon import Muon
 
 
 def make_optimizer(model: nn.Module, settings: config.Optimizer) -> torch.optim.Optimizer:

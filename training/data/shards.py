@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from training import storage
 from training.errors import UserError
+from training.hosts import storage
 
 INDEX = "index.json"
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from torch import nn
 
-from training.model import Decoder
+from training.model.decoder import Decoder
 
 Replace = Callable[[nn.Linear], nn.Module]
 

@@ -17,7 +17,7 @@ from training.checkpoint.agreement import first_reason
 from training.checkpoint.stored import complete
 from training.checkpoint.stores import reader
 from training.errors import UserError
-from training.model import Decoder
+from training.model.decoder import Decoder
 
 
 def find(location: str) -> str:

@@ -14,8 +14,8 @@ from torch import nn
 from training import config
 from training.config import Job, Layout
 from training.errors import UserError
-from training.linears import Replace, replace_linears
-from training.model import Decoder
+from training.model.decoder import Decoder
+from training.precision.linears import Replace, replace_linears
 
 BLOCKS = {"tensorwise": 16, "rowwise": 16, "blockwise": 128, "mxfp8": 32}
 """What rows, columns and tokens are multiples of: as `torch._scaled_mm` checks (PyTorch, native/cuda/ScaledBlas.cpp),

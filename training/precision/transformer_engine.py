@@ -13,9 +13,9 @@ from torch import Tensor, nn
 from training import config
 from training.config import Job
 from training.errors import UserError
-from training.float8 import BLOCKS
-from training.linears import layers_of, replace_linears
-from training.model import Decoder
+from training.model.decoder import Decoder
+from training.precision.float8 import BLOCKS
+from training.precision.linears import layers_of, replace_linears
 
 RECIPES = {
     "tensorwise": ("Float8CurrentScaling", "is_fp8_available"),

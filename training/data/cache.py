@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from training import storage
+from training.data.shards import Shard
 from training.errors import UserError
-from training.shards import Shard
+from training.hosts import storage
 
 
 @dataclass(frozen=True)
