@@ -156,3 +156,9 @@ def test_a_long_gradient_is_scaled_to_the_largest_norm_and_a_short_one_is_left()
     assert clip_gradients(model.parameters(), 1.0).item() == pytest.approx(elements**0.5, rel=1e-5)
     assert clip_gradients(model.parameters(), 2.0).item() == pytest.approx(1.0, rel=1e-4)
     assert clip_gradients(model.parameters(), 2.0).item() == pytest.approx(1.0, rel=1e-4)
+
+
+def test_an_optimizer_that_nobody_has_written_is_no_other_one() -> None:
+    unknown = config.Optimizer.model_construct(**config.Optimizer().model_dump() | {"name": "lion"})
+    with pytest.raises(AssertionError, match="lion"):
+        make_optimizer(torch.nn.Linear(2, 2), unknown)

@@ -18,13 +18,14 @@ from training.config.loading import load
 from training.config.location import LOCATION_FORMS
 from training.config.memory import Memory
 from training.config.optimizer import Optimizer, Schedule
-from training.config.parallel import Parallel
+from training.config.parallel import ContextMethod, Parallel, PipelineSchedule
 from training.config.variant import RotaryScaling, Variant
 
 __all__ = [
     "LOCATION_FORMS",
     "Batch",
     "Checkpoint",
+    "ContextMethod",
     "Data",
     "Evaluation",
     "Float8",
@@ -34,6 +35,7 @@ __all__ = [
     "Memory",
     "Optimizer",
     "Parallel",
+    "PipelineSchedule",
     "RotaryScaling",
     "Schedule",
     "Variant",

@@ -9,6 +9,9 @@ from training.config.section import Section
 
 DEGREES = ("pp", "dp_replicate", "dp_shard", "cp", "tp")
 
+ContextMethod = Literal["gather", "all-to-all"]
+PipelineSchedule = Literal["1f1b", "interleaved", "zero-bubble"]
+
 
 class Parallel(Section):
     """How the ranks of the job are laid out; the product of the degrees is the number of ranks."""
@@ -31,12 +34,12 @@ class Parallel(Section):
         description="Expert-parallel degree: of the dp_shard x cp ranks, so many at a time divide the experts between "
         "them. It is no factor of the number of ranks.",
     )
-    cp_method: Literal["gather", "all-to-all"] = Field(
+    cp_method: ContextMethod = Field(
         "gather",
         description="gather: every rank gets all keys and values. all-to-all: every rank gets all of the sequence for "
         "some of the heads; sends less where there are many query heads to a key head, and needs as many key heads.",
     )
-    pp_schedule: Literal["1f1b", "interleaved", "zero-bubble"] = Field(
+    pp_schedule: PipelineSchedule = Field(
         "1f1b",
         description="Order of the micro-batches. 1f1b: one stage a rank. interleaved and zero-bubble: two stages a "
         "rank, which halves the time that ranks wait; zero-bubble fills it with gradients of the weights.",

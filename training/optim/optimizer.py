@@ -1,7 +1,7 @@
 """The optimizer, its parameter groups and the learning-rate schedule."""
 
 import math
-from typing import Any
+from typing import Any, assert_never
 
 import torch
 from torch import Tensor, nn
@@ -30,19 +30,27 @@ def make_optimizer(model: nn.Module, settings: config.Optimizer) -> torch.optim.
             matrices.append(parameter)
     decay = settings.weight_decay
     adamw: dict[str, Any] = {"lr": settings.learning_rate, "betas": settings.betas, "eps": settings.epsilon}
-    if settings.name == "muon":
-        # The projection to the vocabulary is learned by AdamW, as Muon's authors advise for all that is not hidden.
-        groups = [_group(matrices, decay), _group(projections, decay), _group(others, 0)]
-        return Muon([group for group in groups if group["params"]], settings.momentum, fused=True, **adamw)
     groups = [_group(matrices + projections, decay), _group(others, 0)]
-    if settings.name == "adamw":
-        bf16 = settings.state == "bf16"
-        return BFloat16AdamW(groups, **adamw) if bf16 else torch.optim.AdamW(groups, fused=True, **adamw)
+    match settings.name:
+        case "adamw":
+            bf16 = settings.state == "bf16"
+            return BFloat16AdamW(groups, **adamw) if bf16 else torch.optim.AdamW(groups, fused=True, **adamw)
+        case "adamw-8bit":
+            return _adamw_8bit(groups, adamw)
+        case "muon":
+            # The projection to the vocabulary is learned by AdamW, as Muon's authors advise for all that is not hidden.
+            groups = [_group(matrices, decay), _group(projections, decay), _group(others, 0)]
+            return Muon([group for group in groups if group["params"]], settings.momentum, fused=True, **adamw)
+        case other:
+            assert_never(other)
+
+
+def _adamw_8bit(groups: list[dict[str, Any]], adamw: dict[str, Any]) -> torch.optim.Optimizer:
     try:
         from torchao.optim import AdamW8bit
     except ImportError as error:
         raise UserError(
-            f"optimizer.name is {settings.name}, which needs torchao: install trainway[quantized], or use adamw"
+            "optimizer.name is adamw-8bit, which needs torchao: install trainway[quantized], or use adamw"
         ) from error
     optimizer: torch.optim.Optimizer = AdamW8bit(groups, **adamw)
     return optimizer
@@ -70,11 +78,14 @@ def learning_rate(step: int, steps: int, peak: float, schedule: config.Schedule)
     """
     if step <= schedule.warmup_steps:
         return peak * step / schedule.warmup_steps
-    if schedule.shape == "cosine":
-        progress = (step - schedule.warmup_steps) / (steps - schedule.warmup_steps)
-        height = 0.5 * (1.0 + math.cos(math.pi * progress))
-    else:
-        # As a default no longer than what the warm-up leaves.
-        decay_steps = schedule.decay_steps or max(1, min(steps // 5, steps - schedule.warmup_steps))
-        height = 1.0 - math.sqrt(max(0.0, (step - (steps - decay_steps)) / decay_steps))
+    match schedule.shape:
+        case "cosine":
+            progress = (step - schedule.warmup_steps) / (steps - schedule.warmup_steps)
+            height = 0.5 * (1.0 + math.cos(math.pi * progress))
+        case "wsd":
+            # As a default no longer than what the warm-up leaves.
+            decay_steps = schedule.decay_steps or max(1, min(steps // 5, steps - schedule.warmup_steps))
+            height = 1.0 - math.sqrt(max(0.0, (step - (steps - decay_steps)) / decay_steps))
+        case other:
+            assert_never(other)
     return peak * (schedule.minimum_ratio + (1.0 - schedule.minimum_ratio) * height)

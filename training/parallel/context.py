@@ -7,7 +7,7 @@ PyTorch's own `context_parallel` has no operator for CPUs.
 """
 
 from functools import partial
-from typing import Any
+from typing import Any, assert_never
 
 import torch
 import torch.distributed as dist
@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.attention.bias import CausalBias, causal_lower_right
 
+from training.config import ContextMethod
 from training.model.decoder import Decoder, Layer, attend
 
 # Their names before PyTorch 2.13.
@@ -22,28 +23,35 @@ _all_gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_t
 _reduce_scatter = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
 
 
-def parallelise(model: Decoder, method: str, group: dist.ProcessGroup, sequence_length: int) -> None:
+def parallelise(model: Decoder, method: ContextMethod, group: dist.ProcessGroup, sequence_length: int) -> None:
     """Puts attention over the ranks of `group` in the place of the model's, for samples of `sequence_length` tokens."""
-    if method == "gather":
-        rank, ranks = dist.get_rank(group), dist.get_world_size(group)
-        chunk = sequence_length // (2 * ranks)
-        # The last query of a chunk sees the last key. Flash attention takes such a bias without making a mask of it;
-        # made here, because the compiler cannot.
-        biases = [causal_lower_right(chunk, (number + 1) * chunk) for number in (rank, 2 * ranks - 1 - rank)]
-        ranked = partial(attend_gathered, biases=biases, group=group)
-    else:
-        ranked = partial(attend_by_heads, group=group)
+    match method:
+        case "gather":
+            rank, ranks = dist.get_rank(group), dist.get_world_size(group)
+            chunk = sequence_length // (2 * ranks)
+            # The last query of a chunk sees the last key. Flash attention takes such a bias without making a mask of
+            # it; made here, because the compiler cannot.
+            biases = [causal_lower_right(chunk, (number + 1) * chunk) for number in (rank, 2 * ranks - 1 - rank)]
+            ranked = partial(attend_gathered, biases=biases, group=group)
+        case "all-to-all":
+            ranked = partial(attend_by_heads, group=group)
+        case other:
+            assert_never(other)
     for layer in model.layers.values():
         assert isinstance(layer, Layer)
         layer.self_attn.attend = ranked
 
 
-def positions(sequence_length: int, method: str, rank: int, ranks: int) -> Tensor:
+def positions(sequence_length: int, method: ContextMethod, rank: int, ranks: int) -> Tensor:
     """The positions of a sample that a rank has: int64, [sequence_length / ranks]."""
-    if method != "gather":
-        return torch.arange(sequence_length).chunk(ranks)[rank]
-    chunks = torch.arange(sequence_length).chunk(2 * ranks)
-    return torch.cat((chunks[rank], chunks[-1 - rank]))
+    match method:
+        case "gather":
+            chunks = torch.arange(sequence_length).chunk(2 * ranks)
+            return torch.cat((chunks[rank], chunks[-1 - rank]))
+        case "all-to-all":
+            return torch.arange(sequence_length).chunk(ranks)[rank]
+        case other:
+            assert_never(other)
 
 
 def attend_gathered(

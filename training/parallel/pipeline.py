@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable
 from itertools import accumulate
-from typing import Any
+from typing import Any, assert_never
 
 import torch
 import torch.distributed as dist
@@ -16,7 +16,7 @@ from torch.distributed.pipelining import (
 )
 from torch.distributed.pipelining.schedules import PipelineScheduleMulti, PipelineScheduleSingle
 
-from training.config import Layout
+from training.config import Layout, PipelineSchedule
 from training.model.decoder import Decoder
 from training.model.experts import MixtureOfExperts
 
@@ -67,7 +67,7 @@ class Pipeline:
     def __init__(
         self,
         stages: list[Decoder],
-        schedule: str,
+        schedule: PipelineSchedule,
         layout: Layout,
         group: dist.ProcessGroup,
         rotary: Tensor,
@@ -95,7 +95,7 @@ class Pipeline:
         if layout.evaluation_passes:
             # A schedule of its own: one that changed between training and evaluation would set up its stages anew each
             # time. Zero-bubble is an order of backward passes.
-            order = "interleaved" if schedule == "zero-bubble" else schedule
+            order: PipelineSchedule = "interleaved" if schedule == "zero-bubble" else schedule
             self._evaluation = _schedule(
                 order, stages, layout.pp, group, rotary.device, self.evaluated_at_once, lambda output, _: output
             )
@@ -160,7 +160,7 @@ def _uncounted_trial(stage: Decoder) -> Callable[[int], None]:
 
 
 def _schedule(
-    name: str,
+    name: PipelineSchedule,
     stages: list[Decoder],
     ranks: int,
     group: dist.ProcessGroup,
@@ -172,7 +172,12 @@ def _schedule(
     pipeline_stages = [
         PipelineStage(stage, rank + ranks * number, count, device, group=group) for number, stage in enumerate(stages)
     ]
-    if name == "1f1b":
-        return Schedule1F1B(pipeline_stages[0], micro_batches, loss, scale_grads=False)
-    kind = ScheduleInterleaved1F1B if name == "interleaved" else ScheduleInterleavedZeroBubble
-    return kind(list(pipeline_stages), micro_batches, loss, scale_grads=False)
+    match name:
+        case "1f1b":
+            return Schedule1F1B(pipeline_stages[0], micro_batches, loss, scale_grads=False)
+        case "interleaved":
+            return ScheduleInterleaved1F1B(list(pipeline_stages), micro_batches, loss, scale_grads=False)
+        case "zero-bubble":
+            return ScheduleInterleavedZeroBubble(list(pipeline_stages), micro_batches, loss, scale_grads=False)
+        case other:
+            assert_never(other)
