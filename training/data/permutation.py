@@ -5,6 +5,12 @@ from numpy.typing import NDArray
 
 ROUNDS = 6
 
+ORDER_VERSION = 1
+"""Version of the order of samples. Raise it with every change of the permutation, the blend, or the windows of shards.
+
+A checkpoint of another version is refused: its run would see some samples twice and others never.
+"""
+
 # The multipliers and shifts of SplitMix64 (Steele, Lea & Flood 2014, doi 10.1145/2660193.2660195).
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _MIX = np.uint64(0xBF58476D1CE4E5B9)

@@ -8,6 +8,7 @@ from typing import Any
 from training.config import Job
 from training.data.batches import Blended, Readable, Samples
 from training.data.cache import Cache
+from training.data.permutation import ORDER_VERSION
 from training.data.shards import Index, read_index
 from training.errors import UserError
 from training.hosts import storage
@@ -51,6 +52,7 @@ def open_sources(job: Job) -> Sources:
         held_out=_samples(job, locations[job.data.train], evaluation) if evaluation else None,
         index=index,
         identity={
+            "order": ORDER_VERSION,
             "shards": [part.digest for part in parts.values()],
             "shares": list(job.data.shares.values()),
             "shuffle_shards": job.data.shuffle_shards,
