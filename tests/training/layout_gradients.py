@@ -16,23 +16,21 @@ import torch.distributed as dist
 from torch.distributed.tensor import DTensor
 
 from training.config import Job
-from training.model.decoder import Decoder, initialise, materialise, rotary_cache
+from training.model.decoder import Decoder, initialise, rotary_cache
 from training.model.loss import cross_entropy
 from training.model.presets import Shape, shape_of
 from training.observe.laps import Laps
 from training.parallel import limits
-from training.parallel.apply import local_positions, parallelise
 from training.parallel.clipping import clip_gradients
-from training.parallel.expert import expert_mesh
-from training.parallel.mesh import context_group, data_rank, make_mesh
-from training.parallel.pipeline import Pipeline
+from training.parallel.local_model import local_model, loss_over
+from training.parallel.world import join
 from training.precision import float8
 from training.precision.loss_scale import initial_scale
-from training.step import accumulate
-from training.train import loss_over
+from training.step import compute_gradients
 
 CPU = torch.device("cpu")
 LENGTH, VOCABULARY, SAMPLES = 32, 64, 8
+END_OF_TEXT = 3
 
 
 def job_of(changes: dict[str, Any]) -> Job:
@@ -76,26 +74,16 @@ def gradient(parameter: torch.nn.Parameter) -> torch.Tensor:
 def measured(job: Job) -> tuple[float, float, dict[str, torch.Tensor]]:
     layout, shape = job.layout(dist.get_world_size()), small(job)
     limits.check(shape, VOCABULARY, job, layout)
-    mesh = make_mesh(layout, CPU)
-    context = context_group(layout, CPU) if layout.cp > 1 else None
+    world = join(layout, CPU)
     with torch.device("meta"):
         model = Decoder(shape, VOCABULARY, job.memory.loss_chunks)
-    experts = expert_mesh(layout, CPU) if layout.ep > 1 else None
-    stages = parallelise(model, job, layout, mesh, context, experts)
-    materialise(model, CPU)
+    local = local_model(model, job, world, END_OF_TEXT)
     initialise(model, job.seed)
-    positions = local_positions(LENGTH, job, context, CPU)
-    rotary = rotary_cache(shape, LENGTH)[:, positions]
-    tokens = batch().chunk(layout.dp)[data_rank(layout, mesh)]
-    inputs, targets = tokens[:, :-1][:, positions], tokens[:, 1:][:, positions]
+    tokens = batch().chunk(layout.dp)[world.data_rank]
     float8.after_step(model, job.float8)
     scale = initial_scale(job.precision)
     with loss_over(layout.tp):
-        if layout.pp > 1:
-            pipeline = Pipeline(stages, job.parallel.pp_schedule, layout, mesh.get_group("pp"), rotary)
-            loss = pipeline.step(inputs, targets, scale=scale)
-        else:
-            loss = accumulate(model, inputs, targets, None, rotary, job.batch.micro, Laps(CPU), scale)
+        loss = compute_gradients(local, local.batch(tokens), job.batch.micro, Laps(CPU), scale)
     dist.all_reduce(loss)
     gradients = {name: gradient(parameter) / scale for name, parameter in model.named_parameters()}
     norm = clip_gradients(model.parameters(), 1e-3, scale).item()

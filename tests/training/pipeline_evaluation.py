@@ -16,19 +16,27 @@ import torch
 import torch.distributed as dist
 from numpy.typing import NDArray
 
-from tests.training.layout_gradients import CPU, LENGTH, SAMPLES, VOCABULARY, batch, gradient, job_of, small
-from training.data.batches import Tokens, document_numbers
+from tests.training.layout_gradients import (
+    CPU,
+    END_OF_TEXT,
+    LENGTH,
+    SAMPLES,
+    VOCABULARY,
+    batch,
+    gradient,
+    job_of,
+    small,
+)
+from training.data.batches import Tokens
+from training.data.documents import document_numbers
 from training.evaluation import evaluate
-from training.model.decoder import Decoder, initialise, materialise, rotary_cache
+from training.model.decoder import Decoder, initialise, rotary_cache
 from training.model.experts import MixtureOfExperts
 from training.model.loss import cross_entropy
-from training.parallel.apply import local_positions, parallelise
-from training.parallel.mesh import context_group, data_rank, make_mesh
-from training.parallel.pipeline import Pipeline
-from training.train import loss_over
+from training.parallel.local_model import local_model, loss_over
+from training.parallel.world import join
 
 HELD_OUT = 24
-END_OF_TEXT = 3
 
 
 class Noise:
@@ -51,34 +59,27 @@ class Noise:
 def difference(changes: dict[str, Any]) -> dict[str, Any]:
     job = job_of(changes | {"evaluation": {"shards": 1, "samples": HELD_OUT}})
     layout, shape = job.layout(dist.get_world_size()), small(job)
-    mesh = make_mesh(layout, CPU)
-    context = context_group(layout, CPU) if layout.cp > 1 else None
+    world = join(layout, CPU)
     with torch.device("meta"):
         model = Decoder(shape, VOCABULARY)
-    stages = parallelise(model, job, layout, mesh, context, None)
-    materialise(model, CPU)
+    local = local_model(model, job, world, END_OF_TEXT)
     initialise(model, job.seed)
-    positions = local_positions(LENGTH, job, context, CPU)
-    rotary = rotary_cache(shape, LENGTH)[:, positions]
-    tokens = batch().chunk(layout.dp)[data_rank(layout, mesh)]
-    inputs, targets = tokens[:, :-1][:, positions], tokens[:, 1:][:, positions]
-    pipeline = Pipeline(stages, job.parallel.pp_schedule, layout, mesh.get_group("pp"), rotary)
-    documents = document_numbers(inputs, END_OF_TEXT) if job.data.mask_documents else None
+    own = local.batch(batch().chunk(layout.dp)[world.data_rank])
+    pipeline = local.pipeline
+    assert pipeline
 
     def step() -> list[torch.Tensor]:
-        pipeline.step(inputs, targets, documents)
+        pipeline.step(*own)
         gradients = [gradient(parameter) for parameter in model.parameters()]
         model.zero_grad()
         return gradients
 
     with loss_over(layout.tp):
         before = step()
-        tokens_counted = inputs.numel() * shape.experts_per_token
+        tokens_counted = own.inputs.numel() * shape.experts_per_token
         mixtures = [module for module in model.modules() if isinstance(module, MixtureOfExperts)]
         miscounted = [mixture.chosen.sum().item() - tokens_counted for mixture in mixtures]
-        end_of_text = END_OF_TEXT if job.data.mask_documents else None
-        share = (job.batch.micro, data_rank(layout, mesh), layout.dp)
-        found = [evaluate(model, Noise(), HELD_OUT, *share, positions, rotary, end_of_text, pipeline) for _ in range(2)]
+        found = [evaluate(local, world, Noise(), HELD_OUT, job.batch.micro) for _ in range(2)]
         after = step()
         miscounted += [mixture.chosen.sum().item() - 2 * tokens_counted for mixture in mixtures]
 

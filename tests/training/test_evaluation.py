@@ -11,13 +11,16 @@ import torch
 import torch.nn.functional as F
 
 from training.config import Job
-from training.data.batches import document_numbers, read
+from training.data.batches import read
+from training.data.documents import document_numbers
 from training.data.shards import read_index
 from training.data.sources import open_sources
 from training.errors import UserError
 from training.evaluation import evaluate
 from training.model.decoder import Decoder, initialise, rotary_cache
 from training.model.presets import PRESETS
+from training.parallel.local_model import local_model
+from training.parallel.world import join
 
 
 @pytest.fixture
@@ -51,17 +54,20 @@ def test_holding_out_everything_is_refused(held_out_job: dict[str, Any]) -> None
 
 @pytest.mark.usefixtures("one_rank")
 def test_the_loss_is_the_mean_over_all_tokens_of_the_samples(held_out_job: dict[str, Any]) -> None:
-    data = open_sources(Job.model_validate(held_out_job))
+    job = Job.model_validate(held_out_job)
+    data = open_sources(job)
     assert data.held_out
-    model = Decoder(PRESETS["tiny"], data.index.vocabulary)
+    with torch.device("meta"):
+        model = Decoder(PRESETS["tiny"], data.index.vocabulary)
+    world = join(job.layout(1), torch.device("cpu"))
+    local = local_model(model, job, world, data.index.end_of_text)
     initialise(model, 0)
-    rotary, positions = rotary_cache(PRESETS["tiny"], 32), torch.arange(32)
     tokens = torch.from_numpy(read(data.held_out, np.arange(8)))
     with torch.no_grad():
-        logits = model(tokens[:, :-1], rotary)
+        logits = model(tokens[:, :-1], local.rotary)
     expected = F.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten()).item()
     for micro in (1, 4, 8):
-        loss = evaluate(model, data.held_out, 8, micro, 0, 1, positions, rotary, None)
+        loss = evaluate(local, world, data.held_out, 8, micro)
         assert loss == pytest.approx(expected, rel=1e-6)
 
 

@@ -17,7 +17,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import training
-from training import train
+from training import step, train
 from training.config import Job
 from training.observe.laps import Laps, seconds
 from training.observe.reports import Reading
@@ -123,7 +123,7 @@ def watched(job: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> tuple[set[s
         order.append(f"read {given.index(reading) + 1}")
         return values(reading)
 
-    monkeypatch.setattr(train, "accumulate", first)
+    monkeypatch.setattr(step, "accumulate", first)
     monkeypatch.setattr(Reading, "__init__", make)
     monkeypatch.setattr(Reading, "values", read)
     with Methods(watch), Operators(watch):
@@ -150,7 +150,7 @@ def test_a_step_is_read_when_the_next_one_is_given(
 def test_fp16_alone_looks_at_its_norm_before_the_step(job: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     changes = {"precision": "fp16", "checkpoint": job["checkpoint"] | {"every": 99}}
     files, _ = watched(job | changes, monkeypatch)
-    assert files == READERS | {"train.py"}
+    assert files == READERS | {"step.py"}
 
 
 def test_a_lap_waits_for_the_device_when_its_seconds_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:

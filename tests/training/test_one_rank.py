@@ -12,11 +12,12 @@ from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor
 
 from training.config import Job
-from training.model.decoder import Decoder, initialise, materialise, rotary_cache
+from training.model.decoder import Decoder, initialise
 from training.model.presets import shape_of
 from training.observe.laps import Laps
 from training.parallel import apply
-from training.parallel.mesh import make_mesh
+from training.parallel.local_model import local_model
+from training.parallel.world import join
 from training.step import accumulate
 
 CPU = torch.device("cpu")
@@ -45,14 +46,13 @@ def learned(changes: dict[str, Any]) -> tuple[bool, Tensor, dict[str, Tensor]]:
         "steps": 1,
     }
     job = Job.model_validate(document | {"precision": "bf16"} | changes)
-    layout, shape = job.layout(1), replace(shape_of("tiny", job.variant), hidden=32, feed_forward=48)
+    shape = replace(shape_of("tiny", job.variant), hidden=32, feed_forward=48)
     with torch.device("meta"):
         model = Decoder(shape, 64, job.memory.loss_chunks)
-    apply.parallelise(model, job, layout, make_mesh(layout, CPU), None, None)
-    materialise(model, CPU)
+    local = local_model(model, job, join(job.layout(1), CPU), end_of_text=0)
     initialise(model, job.seed)
     tokens = torch.randint(0, 64, (8, 33), generator=torch.Generator().manual_seed(7))
-    loss = accumulate(model, tokens[:, :-1], tokens[:, 1:], None, rotary_cache(shape, 32), 2, Laps(CPU))
+    loss = accumulate(local, local.batch(tokens), 2, Laps(CPU))
     gradients = {}
     for name, parameter in model.named_parameters():
         assert parameter.grad is not None

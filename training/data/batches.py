@@ -270,12 +270,3 @@ def rank_batches(
             yield from ready
     finally:
         reader.shutdown(cancel_futures=True)
-
-
-def document_numbers(tokens: Tensor, end_of_text: int) -> Tensor:
-    """The number of the document within its sample that each token is of: [batch, sequence], from 0 on.
-
-    The token after a document is still of it: it is what the document's last word predicts.
-    """
-    ends = tokens == end_of_text
-    return ends.cumsum(1) - ends.long()

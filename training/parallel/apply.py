@@ -4,7 +4,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh
 
-from training.config import Job, Layout
+from training.config import Job
 from training.model.decoder import Decoder
 from training.parallel import (
     activation_checkpointing,
@@ -16,21 +16,16 @@ from training.parallel import (
     pipeline,
     tensor,
 )
+from training.parallel.world import World
 from training.precision import float8, transformer_engine
 
 
-def parallelise(
-    model: Decoder,
-    job: Job,
-    layout: Layout,
-    mesh: DeviceMesh,
-    context_group: dist.ProcessGroup | None,
-    expert_mesh: DeviceMesh | None,
-) -> list[Decoder]:
-    """Leaves in `model`, which is on the meta device, what this rank holds of it, and spreads that over its ranks.
+def parallelise(model: Decoder, job: Job, world: World) -> list[Decoder]:
+    """Keep in `model`, which is on the meta device, the part that this rank holds, and shard it over its ranks.
 
-    Returns the stages of the pipeline that the rank has, in order: the model itself where there is no pipeline.
+    Returns the rank's stages of the pipeline, in order: the model itself without pipeline parallelism.
     """
+    layout, mesh = world.layout, world.mesh
     stages = [model]
     if layout.pp > 1:
         stages = pipeline.split(model, layout.pp, mesh.get_local_rank("pp"), job.parallel.stages_per_rank)
@@ -41,23 +36,23 @@ def parallelise(
             float8.apply(stage, job.float8, layout.tp)
         if layout.tp > 1:
             tensor.parallelise(stage, mesh["tp"])
-        if expert_mesh is not None:
-            expert.parallelise(stage, expert_mesh["ep"])
-        if context_group is not None:
-            context.parallelise(stage, job.parallel.cp_method, context_group, job.data.sequence_length)
+        if world.experts is not None:
+            expert.parallelise(stage, world.experts["ep"])
+        if world.context is not None:
+            context.parallelise(stage, job.parallel.cp_method, world.context, job.data.sequence_length)
         if job.memory.activation_checkpointing != "none":
             activation_checkpointing.apply(stage, job.memory)
         if job.compile != "none":
             # Experts of other ranks have hooks of FSDP's inside the layer, which are not compiled.
-            compiler.apply(stage, job.compile, whole=expert_mesh is None and job.linear == "torch")
+            compiler.apply(stage, job.compile, whole=world.experts is None and job.linear == "torch")
         if _is_whole(mesh, job):
             mixed_precision.apply(stage, job.precision)
             continue
         # A pipeline uses the weights of a stage for many micro-batches: it gathers them once a step.
         keeps_weights = layout.pp > 1 or not job.memory.reshard_after_forward
         sharding = (job.precision, not keeps_weights, job.memory.offload)
-        if expert_mesh is not None:
-            fsdp.shard_experts(stage, fsdp.sharding_mesh(expert_mesh), *sharding)
+        if world.experts is not None:
+            fsdp.shard_experts(stage, fsdp.sharding_mesh(world.experts), *sharding)
         fsdp.shard(stage, fsdp.sharding_mesh(mesh), *sharding)
     return stages
 
@@ -68,12 +63,10 @@ def _is_whole(mesh: DeviceMesh, job: Job) -> bool:
     return mesh.size() == 1 and not (job.memory.offload or job.float8.all_gather or job.linear != "torch")
 
 
-def local_positions(
-    sequence_length: int, job: Job, context_group: dist.ProcessGroup | None, device: torch.device
-) -> torch.Tensor:
-    """The positions of a sample that this rank computes: int64, [sequence_length / cp]; all without a group."""
-    if context_group is None:
-        return torch.arange(sequence_length, device=device)
-    return context.positions(
-        sequence_length, job.parallel.cp_method, dist.get_rank(context_group), dist.get_world_size(context_group)
-    ).to(device)
+def local_positions(job: Job, world: World) -> torch.Tensor:
+    """Return the positions of a sample that this rank computes: int64 [sequence_length / cp]."""
+    length, group = job.data.sequence_length, world.context
+    if group is None:
+        return torch.arange(length, device=world.device)
+    rank, ranks = dist.get_rank(group), dist.get_world_size(group)
+    return context.positions(length, job.parallel.cp_method, rank, ranks).to(world.device)

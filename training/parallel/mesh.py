@@ -1,4 +1,4 @@
-"""Which rank is where: one DeviceMesh over all ranks, and what a rank's place in it means."""
+"""Which rank is where: one DeviceMesh over all ranks, and the groups that divide them in other ways."""
 
 import torch
 import torch.distributed as dist
@@ -24,8 +24,3 @@ def context_group(layout: Layout, device: torch.device) -> dist.ProcessGroup:
     sizes = (layout.pp, layout.dp_replicate, layout.dp_shard, layout.cp, layout.tp)
     names = ("pp", "dp_replicate", "dp_shard", "cp", "tp")
     return init_device_mesh(device.type, sizes, mesh_dim_names=names).get_group("cp")
-
-
-def data_rank(layout: Layout, mesh: DeviceMesh) -> int:
-    """Which of the `layout.dp` shares of a batch this rank sees."""
-    return mesh.get_local_rank("dp_replicate") * layout.dp_shard + mesh.get_local_rank("fsdp") // layout.cp

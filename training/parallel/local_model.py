@@ -1,0 +1,71 @@
+"""What one rank computes: its part of the model, on its part of every sample."""
+
+import contextlib
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from torch import Tensor
+from torch.distributed.tensor.parallel import loss_parallel
+
+from training.config import Job
+from training.data.documents import document_numbers
+from training.model.decoder import Decoder, materialise, rotary_cache
+from training.parallel.apply import local_positions, parallelise
+from training.parallel.pipeline import Pipeline
+from training.parallel.world import World
+
+
+class Batch(NamedTuple):
+    """Tokens of some samples as one rank sees them, each [samples, sequence / cp].
+
+    `documents` numbers the documents of a sample if attention stays inside them, otherwise it is None.
+    """
+
+    inputs: Tensor
+    targets: Tensor
+    documents: Tensor | None
+
+
+@dataclass(frozen=True)
+class LocalModel:
+    """This rank's part of the model.
+
+    `positions`: int64 [sequence / cp], the positions of a sample that this rank computes. `rotary`: the rotary cache at
+    these positions. `pipeline`: the schedule of the pipeline that `model` is a part of, or None. `end_of_text`: the
+    token that ends a document if attention stays inside documents, otherwise None.
+    """
+
+    model: Decoder
+    positions: Tensor
+    rotary: Tensor
+    pipeline: Pipeline | None
+    end_of_text: int | None
+
+    def batch(self, tokens: Tensor) -> Batch:
+        """Return what this rank computes of samples: int64 [samples, sequence + 1]."""
+        documents = None if self.end_of_text is None else document_numbers(tokens[:, :-1], self.end_of_text)
+        return Batch(
+            tokens[:, :-1][:, self.positions],
+            tokens[:, 1:][:, self.positions],
+            None if documents is None else documents[:, self.positions],
+        )
+
+
+def local_model(model: Decoder, job: Job, world: World, end_of_text: int) -> LocalModel:
+    """Return this rank's part of a model on the meta device, moved to the rank's device without initial weights.
+
+    `end_of_text` is the token that ends a document. `model` becomes the part that this rank holds.
+    """
+    stages = parallelise(model, job, world)
+    materialise(model, world.device, job.memory.offload)
+    positions = local_positions(job, world)
+    rotary = rotary_cache(model.shape, job.data.sequence_length, world.device)[:, positions]
+    pipeline = None
+    if world.layout.pp > 1:
+        pipeline = Pipeline(stages, job.parallel.pp_schedule, world.layout, world.mesh.get_group("pp"), rotary)
+    return LocalModel(model, positions, rotary, pipeline, end_of_text if job.data.mask_documents else None)
+
+
+def loss_over(tp: int) -> contextlib.AbstractContextManager[None]:
+    """Return the context in which losses of a vocabulary that is divided over `tp` ranks are computed."""
+    return loss_parallel() if tp > 1 else contextlib.nullcontext()

@@ -1,0 +1,82 @@
+"""Who this rank is, and which ranks it communicates with."""
+
+import os
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+import torch.distributed as dist
+from torch.distributed.device_mesh import DeviceMesh
+
+from training.config import Layout
+from training.errors import UserError
+from training.parallel.expert import expert_mesh
+from training.parallel.mesh import context_group, make_mesh
+
+
+class Process(NamedTuple):
+    """One process of a job, before it has joined the others."""
+
+    rank: int
+    world_size: int
+    device: torch.device
+
+
+@dataclass(frozen=True)
+class World:
+    """This rank in a job that all ranks have joined.
+
+    `mesh` holds all ranks as [pp, dp_replicate, fsdp, tp]. `context` is the group of ranks that share this rank's
+    sequences, or None without context parallelism. `experts` holds all ranks as the experts' weights are divided over
+    them, or None without expert parallelism.
+    """
+
+    rank: int
+    size: int
+    device: torch.device
+    layout: Layout
+    mesh: DeviceMesh
+    context: dist.ProcessGroup | None
+    experts: DeviceMesh | None
+
+    @property
+    def data_rank(self) -> int:
+        """Which of the `layout.dp` shares of a batch this rank sees."""
+        shard = self.mesh.get_local_rank("fsdp") // self.layout.cp
+        return self.mesh.get_local_rank("dp_replicate") * self.layout.dp_shard + shard
+
+
+def this_process() -> Process:
+    """Return rank, world size, and device of this process, as torchrun tells them in the environment.
+
+    The device is a CUDA device if there is one, otherwise the CPU: FSDP supports no other device as well as these.
+
+    Raises:
+        UserError: torchrun did not start this process, or it started more processes than the node has GPUs.
+    """
+    try:
+        rank, world_size, local_rank = (int(os.environ[name]) for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK"))
+    except KeyError as error:
+        raise UserError(f"{error.args[0]} is not in the environment: start the job with torchrun") from error
+    if not torch.cuda.is_available():
+        return Process(rank, world_size, torch.device("cpu"))
+    if local_rank >= torch.cuda.device_count():
+        raise UserError(
+            f"this is local rank {local_rank}, but the node has {torch.cuda.device_count()} GPUs; "
+            "use torchrun --nproc-per-node gpu"
+        )
+    torch.cuda.set_device(local_rank)
+    return Process(rank, world_size, torch.device("cuda", local_rank))
+
+
+def join(layout: Layout, device: torch.device) -> World:
+    """Make the groups that the layout needs. Every rank calls this, after `init_process_group`."""
+    return World(
+        rank=dist.get_rank(),
+        size=dist.get_world_size(),
+        device=device,
+        layout=layout,
+        mesh=make_mesh(layout, device),
+        context=context_group(layout, device) if layout.cp > 1 else None,
+        experts=expert_mesh(layout, device) if layout.ep > 1 else None,
+    )

@@ -1,0 +1,140 @@
+"""Everything that a rank needs before its first step."""
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from training import checkpoint
+from training.checkpoint import NodeMemory, Progress, weights
+from training.checkpoint.resume import Resumed
+from training.config import Job, Layout
+from training.data.sources import Sources, open_sources
+from training.errors import UserError
+from training.hosts.locations import resolve
+from training.model.decoder import Decoder, initialise
+from training.model.presets import Shape, shape_of
+from training.observe.flops import Pace, pace_of, peak_flops
+from training.optim.optimizer import make_optimizer
+from training.parallel import limits
+from training.parallel.local_model import LocalModel, local_model
+from training.parallel.world import Process, World
+from training.precision import float8, transformer_engine
+from training.precision.loss_scale import initial_scale
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What a job reads, found and checked by one process alone.
+
+    `checkpoints` and `start_from` are resolved locations.
+    """
+
+    layout: Layout
+    shape: Shape
+    data: Sources
+    checkpoints: str
+    start_from: str | None
+
+
+@dataclass(frozen=True)
+class Setup:
+    """One rank, ready for its first step.
+
+    `parameters` counts those of the whole model. `identity` is what may not change between a save and a resume. `hosts`
+    is the group that checkpoints are agreed on in: they are written in a thread, while training uses the other groups.
+    `memory` keeps checkpoints in the memory of the nodes, or is None.
+    """
+
+    job: Job
+    world: World
+    data: Sources
+    local: LocalModel
+    optimizer: torch.optim.Optimizer
+    parameters: int
+    identity: dict[str, Any]
+    hosts: dist.ProcessGroup
+    memory: NodeMemory | None
+    checkpoints: str
+    pace: Pace
+
+
+def open_inputs(job: Job, process: Process) -> Inputs:
+    """Find everything that can be wrong with a job, before ranks begin to wait for each other.
+
+    Raises:
+        UserError: the job does not fit its ranks or this machine, or its data is missing or does not fit.
+    """
+    try:
+        layout = job.layout(process.world_size)
+    except ValueError as error:
+        raise UserError(str(error)) from error
+    shape = shape_of(job.model, job.variant)
+    checkpoints = resolve(job.checkpoint_location)
+    start_from = resolve(job.checkpoint.start_from) if job.checkpoint.start_from else None
+    data = open_sources(job)
+    limits.check(shape, data.index.vocabulary, job, layout)
+    float8.check(job, layout, process.device)
+    transformer_engine.check(job, process.device)
+    return Inputs(layout, shape, data, checkpoints, start_from)
+
+
+def set_up(job: Job, inputs: Inputs, world: World) -> Setup:
+    """Return this rank's part of the model, its optimizer, and the groups of its checkpoints. Every rank calls this."""
+    shape, index = inputs.shape, inputs.data.index
+    with torch.device("meta"):
+        model = Decoder(shape, index.vocabulary, job.memory.loss_chunks)
+    parameters = sum(parameter.numel() for parameter in model.parameters())
+    local = local_model(model, job, world, index.end_of_text)
+    identity: dict[str, Any] = {
+        "model": asdict(shape) | {"vocabulary": index.vocabulary},
+        "tokenizer": index.tokenizer.sha256,
+        "data": inputs.data.identity,
+        "sequence_length": job.data.sequence_length,
+        "seed": job.seed,
+    }
+    hosts = dist.new_group(backend="gloo")
+    memory = None
+    if job.checkpoint.memory_every:
+        parts = {"ranks": world.size, "parallel": job.parallel.model_dump(), "optimizer": job.optimizer.name}
+        memory = NodeMemory(inputs.checkpoints, identity, parts, hosts)
+    return Setup(
+        job=job,
+        world=world,
+        data=inputs.data,
+        local=local,
+        optimizer=make_optimizer(local.model, job.optimizer),
+        parameters=parameters,
+        identity=identity,
+        hosts=hosts,
+        memory=memory,
+        checkpoints=inputs.checkpoints,
+        pace=pace_of(
+            shape,
+            index.vocabulary,
+            job.data.sequence_length,
+            job.tokens_per_step,
+            peak_flops(world.device, job.precision),
+            world.size,
+        ),
+    )
+
+
+def begin(setup: Setup, start_from: str | None) -> tuple[Progress, Resumed | None]:
+    """Fill the model from the newest checkpoint of the run, from `start_from`, or with its initial weights.
+
+    Returns the progress so far, and the checkpoint that the run resumes from, or None for a new run.
+
+    Raises:
+        UserError: no checkpoint of the run can be read, or `start_from` is of another model or tokenizer.
+    """
+    model, job = setup.local.model, setup.job
+    resumed = checkpoint.resume(setup.checkpoints, setup.memory, model, setup.optimizer, setup.identity)
+    if resumed:
+        return resumed.progress, resumed
+    if start_from:
+        weights.start(start_from, model, setup.identity)
+    else:
+        initialise(model, job.seed)
+    return Progress(step=0, samples=0, loss=float("nan"), loss_scale=initial_scale(job.precision)), None
