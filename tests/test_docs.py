@@ -23,7 +23,7 @@ from trainway.spec.sections.kubernetes import Kubernetes
 from trainway.spec.sections.team import FAIR_SHARE
 from trainway.spec.slurm_accounts import slurm_accounts
 
-DOCS = sorted((ROOT / "docs").glob("*.md"))
+DOCS = sorted((ROOT / "docs").rglob("*.md"))
 TEAMS = ROOT / "docs" / "teams.md"
 CLAIMED = {"gpu_devices": "dra", "queues": "none"}
 DEVICES = ROOT / "docs" / "devices.md"
@@ -32,7 +32,7 @@ STORAGE = ROOT / "docs" / "storage.md"
 CLOSED, EXISTING = (ROOT / "docs" / f"{name}-network.md" for name in ("closed", "existing"))
 
 
-@pytest.mark.parametrize("page", DOCS, ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", DOCS, ids=lambda page: str(page.relative_to(ROOT / "docs")))
 def test_every_link_leads_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
         assert target.startswith("https://") or (page.parent / target).exists(), target
