@@ -1,20 +1,18 @@
-"""The whole path on one machine: deploy to an emulated AWS, train from what the deploy handed over, report.
+"""The whole path on one machine: deploy to an emulated AWS, train from the hand-off of that deploy, and report.
 
-Every step is a command that a user could type; this only types them, with the emulator's environment.
+Every stage is a command that a user could type, with the environment of the emulator.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import shlex
 import shutil
-import subprocess
 import sys
-import time
+import textwrap
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 
 from training.config import Job
@@ -28,6 +26,7 @@ from trainway.spec.errors import usage_error
 from trainway.spec.handoff import HandOff
 from trainway.spec.loader import load, load_platform
 from trainway.spec.platform import Platform
+from trainway.stages import Stages
 
 # Text that is on every machine with Python, small enough to be prepared in seconds.
 CORPUS = ["--corpus", "python-stdlib", "--limit-bytes", "6000000", "--vocabulary", "2048"]
@@ -37,40 +36,46 @@ STACKS_AT_ONCE = "4"
 
 
 def run_demo(platform_file: Path, job_file: Path, *, processes: int, run: Path | None) -> None:
-    """Runs the path, printing each step's progress. Raises UsageError when a step fails, with its command."""
+    """Run the path, with one line per stage on the terminal and everything else in a log beside the run.
+
+    Raises UsageError when a stage fails, with its last lines and its command.
+    """
     platform, job = load_platform(platform_file), load(job_file, Job)
     directory = run or default_run_directory(job.name)
     with ExitStack() as until_the_end:
-        with _step("starting an emulated AWS"):
+        stages = until_the_end.enter_context(closing(Stages(directory.parent / f"{directory.name}.log")))
+        stages.say(f"log: {stages.log}")
+        with stages.stage("start an emulated AWS"):
             emulator = until_the_end.enter_context(running(region=platform.region))
         until_the_end.enter_context(_environment(emulator.child_environment()))
-        _deploy(platform, platform_file)
-        hand_off = _read_hand_off(platform)
-        _say_what_was_made(emulator)
+        _deploy(stages, platform, platform_file)
+        hand_off = _read_hand_off(stages, platform)
+        _say_what_was_created(stages, emulator)
         locations = {"TRAINWAY_LOCATIONS": json.dumps(local_roots(job, hand_off))}
-        with _step(f"preparing {job.data.train}"), _environment({**os.environ, **locations}):
-            _run([sys.executable, "-m", "training.prepare", *CORPUS, "--out", job.data.train])
-        with _step(f"training {job.name} on {processes} processes"):
+        with stages.stage(f"prepare {job.data.train}"), _environment({**os.environ, **locations}):
+            stages.run([sys.executable, "-m", "training.prepare", *CORPUS, "--out", job.data.train])
+        title = f"train {job.name} on {processes} processes"
+        with stages.steps(title, job.steps, lambda: _steps_done(directory)) as log:
             make_run_directory(job_file.read_text(encoding="utf-8"), directory)
             _write_deployment(directory, platform, emulator)
             launched = render_local(job, directory, processes=processes, hand_off=hand_off)
             options = {"platform_file": str(platform_file), "processes": processes}
-            if exit_status := run_local(launched, directory, options):
+            if exit_status := run_local(launched, directory, options, output=log):
                 raise job_failed(directory, exit_status)
-        _say_what_was_kept(hand_off, job)
-    summary = summarize(directory)
-    if summary.first_loss is not None and summary.final_loss is not None:
-        print(f"\nloss {summary.first_loss:.4f} → {summary.final_loss:.4f} in {summary.steps} steps")
-    print(f"report: {write_report(directory).resolve()}")
+        _say_what_was_kept(stages, hand_off, job)
+        summary = summarize(directory)
+        if summary.first_loss is not None and summary.final_loss is not None:
+            stages.say(f"loss {summary.first_loss:.4f} → {summary.final_loss:.4f} in {summary.steps} steps")
+        stages.say(f"report: {write_report(directory).resolve()}")
 
 
-def _deploy(platform: Platform, platform_file: Path) -> None:
+def _deploy(stages: Stages, platform: Platform, platform_file: Path) -> None:
     cdk = _cdk()
-    with _step("cdk bootstrap"):
-        _run([*cdk, "bootstrap", f"aws://{os.environ['CDK_DEFAULT_ACCOUNT']}/{platform.region}"])
-    with _step(f"cdk deploy --all, from {platform_file}"):
+    with stages.stage("cdk bootstrap"):
+        stages.run([*cdk, "bootstrap", f"aws://{os.environ['CDK_DEFAULT_ACCOUNT']}/{platform.region}"])
+    with stages.stage(f"cdk deploy --all, from {platform_file}"):
         options = ["--require-approval", "never", "--progress", "events", "--context", f"platform={platform_file}"]
-        _run([*cdk, "deploy", "--all", "--import-existing-resources", "--concurrency", STACKS_AT_ONCE, *options])
+        stages.run([*cdk, "deploy", "--all", "--import-existing-resources", "--concurrency", STACKS_AT_ONCE, *options])
 
 
 def _cdk() -> list[str]:
@@ -81,14 +86,6 @@ def _cdk() -> list[str]:
     if node is None or not script.exists():
         raise usage_error("cdk cannot start", why="the CDK command line is not installed here", fix="make setup")
     return [node, str(script)]
-
-
-@contextmanager
-def _step(title: str) -> Iterator[None]:
-    print(f"\n── {title}", flush=True)
-    began = time.monotonic()
-    yield
-    print(f"   {time.monotonic() - began:.1f} s", flush=True)
 
 
 @contextmanager
@@ -104,45 +101,46 @@ def _environment(variables: Mapping[str, str]) -> Iterator[None]:
         os.environ.update(before)
 
 
-def _run(command: list[str]) -> None:
-    """Runs a command with its output shown as it comes."""
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
-    assert process.stdout is not None  # it was asked for
-    for line in process.stdout:
-        # That something begins is said again, and better, when it is done.
-        if line.strip() and "_IN_PROGRESS" not in line:
-            print(f"   │ {line.rstrip()}", flush=True)
-    if process.wait() != 0:
-        line = shlex.join(command)
-        raise usage_error("the step failed", why=f"the command above ended with {process.returncode}", fix=line)
-
-
-def _read_hand_off(platform: Platform) -> HandOff:
-    with _step("reading the hand-off that the deploy wrote"):
+def _read_hand_off(stages: Stages, platform: Platform) -> HandOff:
+    with stages.stage("read the hand-off of the deploy"):
         hand_off = read_hand_off(platform)
         image = read_image(platform, hand_off)
-        print(f"   │ bucket {hand_off.bucket}, cluster {hand_off.cluster.name}, image {image}")
+    stages.say(f"   bucket {hand_off.bucket}, cluster {hand_off.cluster.name}, image {image}")
     return hand_off
 
 
-def _say_what_was_made(emulator: Emulator) -> None:
-    """Nothing is skipped silently: what has no service behind it here is named, by type."""
+def _say_what_was_created(stages: Stages, emulator: Emulator) -> None:
+    """Name every resource type that has no service behind it here, so that nothing is skipped silently."""
     resources = emulator.resources()
     recorded = Counter(resource["type"] for resource in resources if resource["depth"] == "record")
-    print(f"\n   {len(resources) - recorded.total()} resources are held by emulated services.")
-    print(f"   {recorded.total()} were checked against AWS's published schemas and recorded; nothing behind them runs:")
-    for kind, count in sorted(recorded.items()):
-        print(f"   │ {count:3} {kind}")
+    stages.say(f"   {len(resources) - recorded.total()} resources are held by emulated services.")
+    stages.say(f"   {recorded.total()} were checked against AWS's published schemas and recorded. Nothing runs behind:")
+    types = ", ".join(f"{kind.removeprefix('AWS::')} ×{count}" for kind, count in sorted(recorded.items()))
+    stages.say(textwrap.indent(textwrap.fill(types, 100, break_on_hyphens=False), "     "))
 
 
-def _say_what_was_kept(hand_off: HandOff, job: Job) -> None:
+def _steps_done(run: Path) -> tuple[int, str]:
+    """Return the last step in a run's metrics, and its loss as text."""
+    metrics = run / "metrics.jsonl"
+    # The last bytes hold some whole lines, of which the last one may still be written.
+    tail = metrics.read_bytes()[-4096:] if metrics.exists() else b""
+    for line in reversed(tail.split(b"\n")[:-1]):
+        with suppress(ValueError):
+            event = json.loads(line)
+            if event["event"] == "step":
+                return event["step"], f"loss {event['loss']:.3f}"
+    return 0, ""
+
+
+def _say_what_was_kept(stages: Stages, hand_off: HandOff, job: Job) -> None:
     import boto3
 
     root = local_roots(job, hand_off)["s3"].removeprefix("s3://")
     listed = boto3.client("s3").list_objects_v2(Bucket=root, Prefix="checkpoints/").get("Contents", [])
-    print(f"\n   {len(listed)} checkpoint objects in the emulated S3, {sum(each['Size'] for each in listed)} bytes:")
+    size = sum(each["Size"] for each in listed)
+    stages.say(f"   {len(listed)} checkpoint objects in the emulated S3, {size} bytes:")
     for steps in sorted({"/".join(each["Key"].split("/")[:3]) for each in listed}):
-        print(f"   │ s3://{root}/{steps}")
+        stages.say(f"     s3://{root}/{steps}")
 
 
 def _write_deployment(directory: Path, platform: Platform, emulator: Emulator) -> None:

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from training.config import Job
 from trainway.launch.allocation import check_team
@@ -60,13 +60,11 @@ def render_local(
     return LocalLaunch(training_command(until_step), environment)
 
 
-def run_local(launch: LocalLaunch, run: Path, options: Mapping[str, Any]) -> int:
-    """Runs it to its end and returns its exit status; SIGTERM and Ctrl-C reach the job, which then saves itself.
+def run_local(launch: LocalLaunch, run: Path, options: Mapping[str, Any], output: TextIO | None = None) -> int:
+    """Run a job to its end and return its exit status. SIGTERM and Ctrl-C reach the job, which then saves itself.
 
-    `options` are kept for `trainway resume`.
-
-    What rank 0 writes is shown as it comes. What torchrun itself writes, a page of its own traceback for every failure
-    of the job, goes to logs/torchrun.log.
+    `options` are kept for `trainway resume`. The output of rank 0 goes to the file `output`, or to this process's own
+    output. The output of torchrun itself, a page of traceback for every failure of the job, goes to logs/torchrun.log.
     """
     (run / "logs").mkdir(parents=True, exist_ok=True)
     with (
@@ -76,6 +74,7 @@ def run_local(launch: LocalLaunch, run: Path, options: Mapping[str, Any]) -> int
         process = subprocess.Popen(
             (_torchrun(), *launch.command[1:]),
             env={**os.environ, **launch.environment},
+            stdout=output,
             stderr=subprocess.PIPE,
             text=True,
             errors="replace",
@@ -92,7 +91,7 @@ def run_local(launch: LocalLaunch, run: Path, options: Mapping[str, Any]) -> int
             assert process.stderr is not None  # it was asked for
             for line in process.stderr:
                 # How torchrun marks what it passes on.
-                stream = sys.stderr if line.startswith("[default") else log
+                stream = (output or sys.stderr) if line.startswith("[default") else log
                 print(line, end="", file=stream, flush=True)
             record["exit_status"] = process.wait()
         finally:
