@@ -1,0 +1,78 @@
+"""`python -m tests.rooms` redraws the picture of docs/design.md: the folders, and which of them imports which."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+import grimp
+
+from tests.synthesis import ROOT
+
+PAGE = ROOT / "docs" / "design.md"
+BETWEEN = re.compile(r"(?<=<!-- rooms -->\n).*(?=<!-- /rooms -->)", re.DOTALL)
+# The modules at the top of each package, shown as one box.
+TOPS = {"stacks": "stacks", "trainway": "trainway (commands)", "training": "training (commands)"}
+
+Arrow = tuple[str, str]
+
+
+def draw() -> str:
+    """Return a Mermaid flowchart: a box per folder, an arrow from each folder to those that it imports directly.
+
+    An arrow that follows from others is left out, so that every path in the picture is a path of imports.
+    """
+    arrows = arrows_between_rooms()
+    shown = sorted(each for each in arrows if not _follows(each, arrows))
+    names = sorted({room for arrow in arrows for room in arrow})
+    boxes = [f'  {_identifier(name)}["{name}"]' for name in names]
+    lines = [f"  {_identifier(source)} --> {_identifier(target)}" for source, target in shown]
+    return "\n".join(["```mermaid", "flowchart TD", *boxes, *lines, "```", ""])
+
+
+def arrows_between_rooms() -> set[Arrow]:
+    """Return every pair of folders of which the first imports the second."""
+    graph = grimp.build_graph("stacks", "trainway", "training")
+    found = set[Arrow]()
+    for module in graph.modules:
+        for imported in graph.find_modules_directly_imported_by(module):
+            source, target = room_of(module, graph.modules), room_of(imported, graph.modules)
+            if source != target:
+                found.add((source, target))
+    return found
+
+
+def room_of(module: str, modules: Iterable[str]) -> str:
+    """Return the folder of a module: `training.data` for `training.data.shards`, for example."""
+    package, *rest = module.split(".")
+    folder = ".".join([package, *rest[:1]])
+    if rest and any(other.startswith(f"{folder}.") for other in modules) and folder != "trainway.commands":
+        return folder
+    # What is in no folder: stacks, commands, and the exception that every module of the job may raise.
+    return folder if folder == "training.errors" else TOPS[package]
+
+
+def _follows(arrow: Arrow, arrows: set[Arrow]) -> bool:
+    """Tell whether other arrows lead the same way. Arrows between two folders that import each other never follow."""
+    source, target = arrow
+    if (target, source) in arrows:
+        return False
+    others = arrows - {arrow}
+    reached, new = set[str](), {source}
+    while new:
+        new = {end for start, end in others if start in new} - reached
+        reached |= new
+    return target in reached
+
+
+def _identifier(name: str) -> str:
+    return re.sub(r"\W+", "_", name).strip("_")
+
+
+def main() -> None:
+    """Replace what stands between the page's markers."""
+    PAGE.write_text(BETWEEN.sub(lambda _: draw(), PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

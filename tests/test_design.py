@@ -1,0 +1,23 @@
+"""The picture in docs/design.md is that of the code."""
+
+from __future__ import annotations
+
+from tests.rooms import BETWEEN, PAGE, arrows_between_rooms, draw
+
+
+def test_the_picture_is_that_of_the_imports() -> None:
+    found = BETWEEN.search(PAGE.read_text(encoding="utf-8"))
+    assert found, "the page has lost its markers"
+    assert found[0] == draw(), "run `python -m tests.rooms`"
+
+
+def test_the_job_imports_nothing_of_the_platform() -> None:
+    assert not {target for source, target in arrows_between_rooms() if source.startswith("training")} & {"stacks"}
+    assert all(target.startswith("training") for source, target in arrows_between_rooms() if source[:8] == "training")
+
+
+def test_an_arrow_that_follows_from_others_is_left_out() -> None:
+    picture = draw()
+    assert "trainway_manifests --> trainway_spec" in picture
+    assert "trainway_launch --> trainway_manifests" in picture
+    assert "trainway_launch --> trainway_spec" not in picture
