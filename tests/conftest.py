@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from botocore.validate import ParamValidator
 
+from tests.durations import Durations
 from tests.service_model import strict_validate
 
 # botocore leaves maxima, patterns, and enumerations to the service, which the tests do not have.
@@ -28,6 +29,12 @@ os.environ.update(
     AWS_CONFIG_FILE="/nonexistent",
     AWS_SHARED_CREDENTIALS_FILE="/nonexistent",
 )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Keep the durations in the process that collects the reports of all workers."""
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Durations())
 
 
 @pytest.hookimpl(wrapper=True)

@@ -1,0 +1,73 @@
+"""Keeps how long every test file takes, and fails continuous integration where a file takes longer than its budget.
+
+A budget is the seconds of the file's tests with their fixtures, added up, on two cores. It is far above what the file
+needs, so that a slow machine does not fail it; a file that has grown by a minute does.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[1]
+KEPT = ROOT / "build" / "test-durations.json"
+BUDGETS = Path(__file__).with_name("budgets.yaml")
+LONGEST = 20
+# Fewer tests are a part of the suite, whose durations say nothing about the whole.
+MANY_TESTS = 500
+
+
+class Durations:
+    """A plugin of the process that collects the reports of all workers."""
+
+    def __init__(self) -> None:
+        self._seconds: dict[str, float] = defaultdict(float)
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Add the set-up, call, and tear-down of a test."""
+        self._seconds[report.nodeid] += report.duration
+
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        """Print the longest tests, and the files that are over their budget."""
+        if len(self._seconds) < MANY_TESTS:
+            return
+        longest = sorted(self._seconds.items(), key=lambda each: -each[1])
+        KEPT.parent.mkdir(exist_ok=True)
+        KEPT.write_text(json.dumps(dict(longest), indent=1) + "\n", encoding="utf-8")
+        terminalreporter.section(f"{LONGEST} longest of {len(longest)} tests; all are in {KEPT.relative_to(ROOT)}")
+        for name, seconds in longest[:LONGEST]:
+            terminalreporter.line(f"{seconds:7.1f} s  {name}")
+        for line in self._over_budget():
+            terminalreporter.line(line, red=True)
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Fail the run in continuous integration where a file is over its budget."""
+        if "CI" in os.environ and self._over_budget() and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def _over_budget(self) -> list[str]:
+        return over_budget(self._seconds, yaml.safe_load(BUDGETS.read_text(encoding="utf-8")))
+
+
+def over_budget(seconds: dict[str, float], budgets: dict[str, Any]) -> list[str]:
+    """Return a line for each file whose tests took longer than its budget.
+
+    `seconds` are by test id. `budgets` has a `default`, and `files` with budgets of their own, all in seconds.
+    """
+    by_file: dict[str, float] = defaultdict(float)
+    for name, taken in seconds.items():
+        by_file[name.partition("::")[0]] += taken
+    budget = {file: budgets["files"].get(file, budgets["default"]) for file in by_file}
+    return [
+        f"{file} took {taken:.0f} s, and its budget is {budget[file]} s: make it faster, or raise the budget in "
+        f"{BUDGETS.relative_to(ROOT)} and say why there"
+        for file, taken in sorted(by_file.items())
+        if taken > budget[file]
+    ]
