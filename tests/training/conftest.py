@@ -20,6 +20,7 @@ import yaml
 from moto.server import ThreadedMotoServer
 from torch._C._distributed_c10d import HashStore  # the public name is not declared as exported
 
+from tests.training.torchrun_server import Started, TorchrunServer, torchrun_server
 from training.data.corpus import python_standard_library
 from training.prepare import prepare
 
@@ -30,7 +31,7 @@ STEPS = 16
 class Run:
     """One `torchrun … -m training.train`, not waited for yet."""
 
-    process: subprocess.Popen[str]
+    process: subprocess.Popen[str] | Started
     directory: Path
 
     def events(self, kind: str) -> list[dict[str, Any]]:
@@ -54,9 +55,19 @@ class Run:
 Launch = Callable[..., Run]
 
 
+@pytest.fixture(scope="session")
+def torchrun() -> Iterator[TorchrunServer]:
+    """Starts torchrun without importing torch each time."""
+    with torchrun_server() as server:
+        yield server
+
+
 @contextmanager
-def launching(directory: Path) -> Iterator[Launch]:
-    """Starts jobs on gloo processes of this machine, with their files in a directory; at the end none still runs."""
+def launching(directory: Path, server: TorchrunServer | None) -> Iterator[Launch]:
+    """Starts jobs on gloo processes of this machine, with their files in a directory; at the end none still runs.
+
+    Without a server, torchrun is started as a program.
+    """
     started: list[Run] = []
 
     def start(
@@ -70,22 +81,26 @@ def launching(directory: Path) -> Iterator[Launch]:
         config = job if isinstance(job, Path) else directory / f"{name}-{len(started)}.yaml"
         if not isinstance(job, Path):
             config.write_text(yaml.safe_dump(job))
-        torchrun = [sys.executable, "-m", "torch.distributed.run", *rendezvous, "--nproc-per-node", str(processes)]
-        process = subprocess.Popen(
-            [*torchrun, "-m", "training.train", "--config", str(config), *arguments],
-            env=os.environ
-            | {
-                "OMP_NUM_THREADS": "1",
-                "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
-                "TRAINWAY_RUN": str(directory / name),
-                "TRAINWAY_MEMORY": str(directory / "memory"),
-                "XDG_CACHE_HOME": str(directory / "cache"),
-            }
-            | environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
+        command = [*rendezvous, "--nproc-per-node", str(processes), "-m", "training.train", "--config", str(config)]
+        variables = os.environ | {
+            "OMP_NUM_THREADS": "1",
+            "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
+            "TRAINWAY_RUN": str(directory / name),
+            "TRAINWAY_MEMORY": str(directory / "memory"),
+            "XDG_CACHE_HOME": str(directory / "cache"),
+        }
+        variables |= environment
+        process: subprocess.Popen[str] | Started
+        if server:
+            process = server.start([*command, *arguments], variables)
+        else:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "torch.distributed.run", *command, *arguments],
+                env=variables,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+            )
         started.append(Run(process, directory / name))
         return started[-1]
 
@@ -99,9 +114,16 @@ def launching(directory: Path) -> Iterator[Launch]:
 
 
 @pytest.fixture
-def launch(tmp_path: Path) -> Iterator[Launch]:
+def launch(tmp_path: Path, torchrun: TorchrunServer) -> Iterator[Launch]:
     """Starts a job on some processes; the files of its run are in tmp_path."""
-    with launching(tmp_path) as start:
+    with launching(tmp_path, torchrun) as start:
+        yield start
+
+
+@pytest.fixture
+def launch_program(tmp_path: Path) -> Iterator[Launch]:
+    """Like `launch`, but torchrun and its ranks are programs of their own, as everywhere but in tests."""
+    with launching(tmp_path, None) as start:
         yield start
 
 
@@ -120,10 +142,10 @@ def job(corpus_directory: Path, tmp_path: Path) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="session")
-def untouched(corpus_directory: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
+def untouched(corpus_directory: Path, tmp_path_factory: pytest.TempPathFactory, torchrun: TorchrunServer) -> str:
     """The final loss of `job` on two ranks, run without interruption, as exact hexadecimal."""
     directory = tmp_path_factory.mktemp("untouched")
-    with launching(directory) as start:
+    with launching(directory, torchrun) as start:
         run = start(job_of(corpus_directory, directory / "checkpoints"), 2)
         run.finish()
     (end,) = run.events("end")

@@ -17,6 +17,7 @@ from torch.utils._triton import has_triton_package
 
 from tests.training.layout_gradients import gradient, job_of
 from tests.training.test_layouts import UNTIED, differences
+from tests.training.torchrun_server import TorchrunServer
 from training import config
 from training.config import Job, Layout
 from training.errors import UserError
@@ -58,8 +59,8 @@ DIVIDED: dict[str, dict[str, Any]] = {
 
 
 @pytest.fixture(scope="module")
-def found() -> dict[str, Any]:
-    return differences(2, LAYOUTS | DIVIDED, "float8_gradients.py")
+def found(torchrun: TorchrunServer) -> dict[str, Any]:
+    return differences(torchrun, 2, LAYOUTS | DIVIDED, "float8_gradients.py")
 
 
 @pytest.mark.slow

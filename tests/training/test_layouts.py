@@ -7,16 +7,15 @@ alone would not tell: a parameter can get no gradient at all, and the loss moves
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.training.torchrun_server import TorchrunServer
 
 UNTIED = {"variant": {"tied": False}}
 TWO_RANKS: dict[str, dict[str, Any]] = {
@@ -126,19 +125,19 @@ Learned = Callable[..., list[tuple[float, float]]]
 
 
 @pytest.fixture(scope="module")
-def two_ranks() -> dict[str, Any]:
-    return differences(2, TWO_RANKS)
+def two_ranks(torchrun: TorchrunServer) -> dict[str, Any]:
+    return differences(torchrun, 2, TWO_RANKS)
 
 
 @pytest.fixture(scope="module")
-def low_precision() -> dict[str, Any]:
+def low_precision(torchrun: TorchrunServer) -> dict[str, Any]:
     float8 = {layout: {"precision": "bf16", **changes} for layout, changes in FLOAT8.items()}
-    return differences(2, MIXED | (float8 if find_spec("torchao") else {}))
+    return differences(torchrun, 2, MIXED | (float8 if find_spec("torchao") else {}))
 
 
 @pytest.fixture(scope="module")
-def four_ranks() -> dict[str, Any]:
-    return differences(4, FOUR_RANKS)
+def four_ranks(torchrun: TorchrunServer) -> dict[str, Any]:
+    return differences(torchrun, 4, FOUR_RANKS)
 
 
 @pytest.mark.slow
@@ -176,9 +175,9 @@ def test_four_ranks_have_the_gradients_of_one_process(layout: str, four_ranks: d
 
 
 @pytest.fixture(scope="module")
-def evaluated() -> dict[str, Any]:
+def evaluated(torchrun: TorchrunServer) -> dict[str, Any]:
     layouts = {layout: {**UNTIED, **changes} for layout, changes in EVALUATED.items()}
-    return differences(4, layouts, "pipeline_evaluation.py")
+    return differences(torchrun, 4, layouts, "pipeline_evaluation.py")
 
 
 @pytest.mark.slow
@@ -192,20 +191,14 @@ def test_a_pipeline_evaluates_to_the_loss_of_one_process_and_goes_on_as_before(
 
 
 def differences(
-    ranks: int, layouts: dict[str, dict[str, Any]], program_name: str = "layout_gradients.py"
+    torchrun: TorchrunServer,
+    ranks: int,
+    layouts: dict[str, dict[str, Any]],
+    program_name: str = "layout_gradients.py",
 ) -> dict[str, Any]:
     """How far each layout is from one process, all of them in one start: see the program's description."""
-    program = Path(__file__).parent / program_name
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)]
-    done = subprocess.run(
-        [*torchrun, str(program), json.dumps(layouts)],
-        env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parents[2])},
-        capture_output=True,
-        text=True,
-        timeout=280,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    results = [json.loads(line.removeprefix("RESULT ")) for line in done.stdout.splitlines() if line[:7] == "RESULT "]
+    printed = torchrun.run_program(Path(__file__).parent / program_name, json.dumps(layouts), ranks=ranks)
+    results = [json.loads(line.removeprefix("RESULT ")) for line in printed.splitlines() if line[:7] == "RESULT "]
     assert [result["layout"] for result in results] == list(layouts)
     return {result["layout"]: result for result in results}
 

@@ -6,14 +6,14 @@ import os
 import shutil
 import signal
 import socket
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.training.torchrun_server import TorchrunServer
 
 
 class Nodes:
@@ -97,11 +97,8 @@ def test_what_is_damaged_in_memory_is_skipped_for_the_newest_that_is_whole(nodes
     assert nodes.events("end")[-1]["loss_hex"] == untouched
 
 
-def test_parts_go_to_the_next_node_and_come_back_to_ranks_that_have_changed_places(tmp_path: Path) -> None:
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "4"]
+def test_parts_go_to_the_next_node_and_come_back_to_ranks_that_have_changed_places(
+    torchrun: TorchrunServer, tmp_path: Path
+) -> None:
     program = Path(__file__).parent / "memory_of_nodes.py"
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(program.parents[2])}
-    command = [*torchrun, str(program), str(tmp_path)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=240)
-    assert done.returncode == 0, done.stderr
-    assert "whole" in done.stdout
+    assert "whole" in torchrun.run_program(program, str(tmp_path), ranks=4)

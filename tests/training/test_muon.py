@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
 from torch import Tensor
 
+from tests.training.torchrun_server import TorchrunServer
 from training.optim.muon import Muon, orthogonalised
 
 PROGRAM = Path(__file__).parent / "muon_steps.py"
@@ -47,24 +45,23 @@ def test_a_step_is_that_of_pytorch_s_muon_and_adamw() -> None:
 
 
 @pytest.fixture(scope="module")
-def single(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Tensor]:
+def single(torchrun: TorchrunServer, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Tensor]:
     """The weights that one process ends with."""
-    return run("single", 1, tmp_path_factory.mktemp("muon") / "weights.pt")
+    return run(torchrun, "single", 1, tmp_path_factory.mktemp("muon") / "weights.pt")
 
 
 @pytest.mark.parametrize("layout", ["fsdp", "hsdp", "tp"])
-def test_every_layout_makes_the_step_of_one_process(layout: str, single: dict[str, Tensor], tmp_path: Path) -> None:
-    weights = run(layout, 4, tmp_path / "weights.pt")
+def test_every_layout_makes_the_step_of_one_process(
+    layout: str, single: dict[str, Tensor], torchrun: TorchrunServer, tmp_path: Path
+) -> None:
+    weights = run(torchrun, layout, 4, tmp_path / "weights.pt")
     assert weights.keys() == single.keys()
     for name, weight in weights.items():
         assert torch.allclose(weight, single[name], atol=2e-4), (name, (weight - single[name]).abs().max())
 
 
-def run(layout: str, processes: int, out: Path) -> dict[str, Tensor]:
+def run(torchrun: TorchrunServer, layout: str, ranks: int, out: Path) -> dict[str, Tensor]:
     """The weights after the program ran in a layout."""
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parents[2])}
-    done = subprocess.run([*torchrun, str(PROGRAM), layout, str(out)], env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    torchrun.run_program(PROGRAM, layout, str(out), ranks=ranks)
     weights: dict[str, Tensor] = torch.load(out)
     return weights

@@ -82,8 +82,8 @@ def test_a_signal_to_one_rank_stops_all_after_a_checkpoint(launch: Any, job: dic
 
 
 @pytest.mark.slow
-def test_a_signal_to_torchrun_leaves_a_checkpoint(launch: Any, job: dict[str, Any]) -> None:
-    run = launch(job | {"steps": 1000, "checkpoint": job["checkpoint"] | {"every": 1000}}, 2)
+def test_a_signal_to_torchrun_leaves_a_checkpoint(launch_program: Any, job: dict[str, Any]) -> None:
+    run = launch_program(job | {"steps": 1000, "checkpoint": job["checkpoint"] | {"every": 1000}}, 2)
     wait_for(run, "step", 2)
     run.process.send_signal(signal.SIGTERM)
     run.process.communicate(timeout=60)

@@ -25,8 +25,8 @@ from training.prepare import prepare
 BREAKDOWN = {"data_wait", "forward", "backward", "optimizer", "checkpoint", "other"}
 
 
-def test_a_run_reports_every_step_everywhere(launch: Any, job: dict[str, Any]) -> None:
-    run = launch(job | {"precision": "bf16"}, 1, "--until-step", "5")
+def test_a_run_reports_every_step_everywhere(launch_program: Any, job: dict[str, Any]) -> None:
+    run = launch_program(job | {"precision": "bf16"}, 1, "--until-step", "5")
     output = run.finish()
 
     (start,) = run.events("start")
