@@ -15,6 +15,7 @@ from urllib.request import Request, urlopen
 
 import boto3
 import pytest
+import torch
 import torch.distributed as dist
 import yaml
 from moto.server import ThreadedMotoServer
@@ -166,6 +167,14 @@ def job_of(corpus: Path, checkpoints: Path) -> dict[str, Any]:
         "schedule": {"warmup_steps": 4},
         "checkpoint": {"every": 4, "keep": 2, "location": str(checkpoints)},
     }
+
+
+@pytest.fixture
+def without_kernels() -> Iterator[None]:
+    """Run what is compiled as it is written: compiling an optimizer takes a minute."""
+    torch.compiler.set_stance("force_eager")
+    yield
+    torch.compiler.set_stance("default")
 
 
 @pytest.fixture

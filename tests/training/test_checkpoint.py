@@ -316,6 +316,7 @@ def test_memory_does_not_wait_for_storage_and_gets_nothing_of_the_last_step(
     assert memory.steps() == [3, 2]
 
 
+@pytest.mark.usefixtures("without_kernels")
 @pytest.mark.parametrize("optimizer", ["adamw", "adamw-8bit", "muon"])
 def test_the_state_of_every_optimizer_goes_through_memory(
     optimizer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

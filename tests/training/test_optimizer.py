@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -77,14 +76,6 @@ def test_muon_has_the_matrices_of_the_layers_and_nothing_else() -> None:
     assert [group["weight_decay"] for group in optimizer.param_groups] == [0.1, 0.1, 0.0]
     assert {"lm_head.weight"} == adamw[0]
     assert matrices | adamw[0] | adamw[1] == set(names.values())
-
-
-@pytest.fixture
-def without_kernels() -> Iterator[None]:
-    """What is compiled runs as it is written."""
-    torch.compiler.set_stance("force_eager")
-    yield
-    torch.compiler.set_stance("default")
 
 
 def learn(model: nn.Sequential, optimizer: torch.optim.Optimizer, first: int, last: int) -> list[float]:
