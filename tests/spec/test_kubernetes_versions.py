@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -53,7 +54,17 @@ def problems(file: Path, today: date | None = None) -> str:
 def test_a_version_that_eks_does_not_have_is_refused(orchestrator: str, version: str, tmp_path: Path) -> None:
     said = problems(platform_file(tmp_path, orchestrator, version))
     assert f"does not support Kubernetes {version}" in said
-    assert f"write one of 1.31, 1.32, 1.33, 1.34, 1.35{', 1.36' if orchestrator == 'eks' else ''}, in quotes" in said
+    assert f"write 1.35{' or 1.36' if orchestrator == 'eks' else ''}, in quotes" in said
+
+
+@pytest.mark.parametrize("orchestrator", ["eks", "hyperpod-eks"])
+def test_the_remedy_for_an_unknown_version_names_none_without_standard_support(
+    orchestrator: str, tmp_path: Path
+) -> None:
+    said = problems(platform_file(tmp_path, orchestrator, "1.99"))
+    (remedy,) = re.findall(r"write ([0-9. or]+), in quotes", said)
+    for version in remedy.split(" or "):
+        assert not problems(platform_file(tmp_path, orchestrator, version), READ + 90 * DAY)
 
 
 def test_hyperpod_supports_fewer_versions_than_eks(tmp_path: Path) -> None:

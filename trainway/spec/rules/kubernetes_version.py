@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from trainway.spec.catalogue import Catalogue
-from trainway.spec.kubernetes_versions import kubernetes_versions
+from trainway.spec.kubernetes_versions import kubernetes_versions, numbers
 from trainway.spec.platform import Platform
 from trainway.spec.problems import KeyPath
 from trainway.spec.rules.rule import Breach
@@ -14,7 +14,10 @@ KEY: KeyPath = ("kubernetes", "version")
 
 
 def the_kubernetes_version_exists(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
-    """EKS has the version, and HyperPod supports it if the orchestrator is HyperPod's."""
+    """EKS has the version, and HyperPod supports it if the orchestrator is HyperPod's.
+
+    The remedy names the default and newer versions, because standard support of an older one ends sooner or has ended.
+    """
     facts, version, orchestrator = kubernetes_versions(), platform.kubernetes_or_default.version, platform.orchestrator
     if not orchestrator.is_kubernetes:
         return
@@ -28,5 +31,5 @@ def the_kubernetes_version_exists(platform: Platform, _catalogue: Catalogue) -> 
     yield (
         KEY,
         f"{by} does not support Kubernetes {version} (read {read})",
-        f"write one of {', '.join(known)}, in quotes",
+        f"write {' or '.join(each for each in known if numbers(each) >= numbers(facts.default))}, in quotes",
     )
