@@ -8,17 +8,24 @@ from trainway.spec.platform import Platform
 
 
 def file_system_identity(platform: Platform) -> dict[str, Any]:
-    """Return the settings with which CloudFormation replaces a file system when one of them changes.
+    """Return the settings whose change makes CloudFormation replace a file system, or may do so.
 
     A stage that is told the id of a file system runs again for another one. Only the deploy knows the id; these
     settings are known before it.
-    https://docs.aws.amazon.com/AWSCloudFormation/latest/TemplateReference/aws-resource-fsx-filesystem.html
-    (properties whose update requires replacement; read 2026-11-22)
+
+    Which properties those are, a test reads in CloudFormation's registry schema, as cfn-lint carries it, and in the
+    AWS CDK's database, by which `cdk diff` warns of a replacement. The schema lists none below LustreConfiguration and
+    OpenZFSConfiguration, the database does. `storage_class` and `efa` are in neither: FSx cannot change them in a file
+    system (UpdateFileSystem in botocore's model), so whether CloudFormation replaces it then is not known.
     """
     lustre, home = platform.storage.lustre, platform.storage.home
     return {
         "zone": platform.zones[0],
         "network": platform.network.model_dump(mode="json"),
-        "lustre": lustre.model_dump(mode="json", include={"storage_class", "efa", "key", "existing"}),
+        "lustre": lustre.model_dump(
+            mode="json", include={"storage_class", "throughput_mbps_per_tib", "efa", "key", "existing"}
+        )
+        # Tags are copied to backups where there are any.
+        | {"backups": lustre.backups is not None},
         "home": home.model_dump(mode="json", include={"highly_available", "key"}) if home else None,
     }
