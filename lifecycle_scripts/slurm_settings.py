@@ -38,19 +38,28 @@ def end(part: str) -> str:
 
 
 def with_settings(text: str, part: str, settings: dict[str, str]) -> str:
-    """Returns slurm.conf with the part's settings at its end, where they win over what is above, or without any."""
+    """Returns slurm.conf with the part's settings at its end, where they win over what is above, or without any.
+
+    A setting that is in force above already is not repeated, because Slurm reports every repeated key as an error.
+    """
     block = re.compile(rf"\n*{re.escape(begin(part))}\n.*?{re.escape(end(part))}\n", re.DOTALL)
     rest = block.sub("\n", text).rstrip("\n") + "\n"
-    lines = "".join(f"{key}={merged(rest, key, value)}\n" for key, value in settings.items())
-    return f"{rest}\n{begin(part)}\n{lines}{end(part)}\n" if settings else rest
+    wanted = {key: merged(in_force(rest, key), key, value) for key, value in settings.items()}
+    lines = "".join(f"{key}={value}\n" for key, value in wanted.items() if value != in_force(rest, key))
+    return f"{rest}\n{begin(part)}\n{lines}{end(part)}\n" if lines else rest
 
 
-def merged(text: str, key: str, value: str) -> str:
-    """Returns the value, of a list after what slurm.conf has in it already."""
-    if key not in LISTS:
+def in_force(text: str, key: str) -> "str | None":
+    """Returns the last value of a key in slurm.conf, or None if the key is absent."""
+    values = re.findall(rf"^[ \t]*{key}[ \t]*=[ \t]*([^\s#]*)", text, re.MULTILINE | re.IGNORECASE)
+    return str(values[-1]) if values else None
+
+
+def merged(above: "str | None", key: str, value: str) -> str:
+    """Returns the value to set. The value of a list begins with the entries that slurm.conf has above."""
+    if key not in LISTS or not above:
         return value
-    above = re.findall(rf"^\s*{key}\s*=\s*(\S+)", text, re.MULTILINE | re.IGNORECASE)
-    return ",".join(dict.fromkeys([*(above[-1].split(",") if above else []), *value.split(",")]))
+    return ",".join(dict.fromkeys([*above.split(","), *value.split(",")]))
 
 
 def write(path: Path, text: str) -> None:

@@ -111,6 +111,14 @@ def test_settings_win_over_what_is_above_and_lists_are_added_to() -> None:
     assert with_settings(text, "platform", {}) == ABOVE
 
 
+def test_a_setting_that_is_in_force_above_is_not_repeated() -> None:
+    same = {"KillWait": "30", "SchedulerParameters": "defer"}
+    assert with_settings(ABOVE, "platform", same) == ABOVE
+    text = with_settings(ABOVE, "platform", {**same, "ReturnToService": "1"})
+    assert text.count("KillWait") == text.count("SchedulerParameters") == 1
+    assert "\nReturnToService=1\n" in text
+
+
 def test_the_parts_of_slurm_conf_leave_each_other_alone() -> None:
     teams = with_settings(ABOVE, "teams", {"PriorityType": "priority/multifactor"})
     both = with_settings(teams, "platform", {"KillWait": "60"})

@@ -39,10 +39,10 @@ umount /var/spool/slurmctld
 systemctl start slurmctld
 """
 # Faults of this machine, which has no mail program and no PMIx, and lets only root write a PID file. The others are
-# meant: the block at the end of slurm.conf replaces values above it, and MaxNodeCount keeps room for later nodes.
-# The cluster is new, so that no state was saved, and a backup controller does not answer here.
+# meant: MaxNodeCount keeps room for later nodes. The cluster is new, so that no state was saved, and a backup
+# controller does not answer here.
 NOT_THE_FILES = re.compile(
-    r"pidfile|MailProg|[Pp][Mm][Ii]x|specified more than once, latest value used|switches lack access to \d+ nodes: $"
+    r"pidfile|MailProg|[Pp][Mm][Ii]x|switches lack access to \d+ nodes: $"
     r"|_shutdown_bu_thread|[Ss]tate (save )?file|may be lost"
 )
 
