@@ -44,4 +44,4 @@ class EksStack(cdk.Stack):
             after=[kubernetes.let_in],
         )
         arn = control_plane.cluster.attr_arn
-        write_hand_off(self, foundation, cluster_arn=arn, namespaces=kubernetes.namespaces, readers=kubernetes.people)
+        write_hand_off(self, foundation, cluster_arn=arn, namespaces=kubernetes.namespaces, people=kubernetes.people)

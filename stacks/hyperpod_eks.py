@@ -107,5 +107,5 @@ class HyperPodEksStack(cdk.Stack):
             foundation,
             cluster_arn=hyperpod.attr_cluster_arn,
             namespaces=kubernetes.namespaces,
-            readers=kubernetes.people,
+            people=kubernetes.people,
         )

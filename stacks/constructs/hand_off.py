@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 import aws_cdk as cdk
@@ -13,7 +13,9 @@ from aws_cdk import aws_s3_assets as assets
 from aws_cdk import aws_ssm as ssm
 from constructs import Construct
 
+from stacks.constructs.people import Persona
 from stacks.constructs.permissions import TOKEN, Permission, grant
+from stacks.constructs.training_job_people import training_job_permissions
 from stacks.constructs.training_jobs import training_jobs
 from stacks.foundation import Foundation
 from trainway.manifests.device_claims import claims_of_a_node
@@ -33,9 +35,11 @@ def write_hand_off(
     *,
     cluster_arn: str,
     namespaces: tuple[str, ...] = (),
-    readers: Sequence[iam.Role] = (),
+    people: Mapping[Persona, iam.Role] | None = None,
 ) -> None:
-    """Write the hand-off's document and the parameter that points to it, and let the roles `readers` read the document.
+    """Write the hand-off's document and the parameter that points to it.
+
+    The roles of `people` may read the document, and launch the training jobs that it describes.
 
     The document is an asset of the CDK under the hash of its content, so that a failed deploy leaves the parameter with
     the document it had. The name of the parameter is an output of the stack.
@@ -78,8 +82,10 @@ def write_hand_off(
     absent = set() if document.training_jobs else {"training_jobs"}
     asset, values = _publish(scope, document.model_dump_json(exclude=absent))
     document_arn = f"arn:{cdk.Aws.PARTITION}:s3:::{asset.s3_bucket_name}/{asset.s3_object_key}"
-    for role in readers:
+    for persona, role in (people or {}).items():
         grant(role, Permission(("s3:GetObject",), (document_arn,)))
+        if document.training_jobs:
+            grant(role, *training_job_permissions(persona, platform.name, document.training_jobs.role_arn))
     pointer = handoff.Pointer(bucket=asset.s3_bucket_name, key=asset.s3_object_key, values=values)
     name = handoff.parameter_name(platform.name)
     ssm.CfnParameter(

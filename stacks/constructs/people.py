@@ -21,12 +21,13 @@ from trainway.spec.platform import Platform
 
 @dataclass(frozen=True)
 class Persona:
-    """A part that people have: administrator, viewer, or member of a team."""
+    """A part that people have: administrator, viewer, or member of the team `team`."""
 
     name: str
     people: tuple[str, ...]
     groups: tuple[str, ...] = ()
     administers: bool = False
+    team: str | None = None
 
     @property
     def moves_data(self) -> bool:
@@ -40,28 +41,31 @@ def personas(platform: Platform) -> Iterator[Persona]:
     everybody = (
         Persona("admin", kubernetes.admins, administers=True),
         Persona("viewer", kubernetes.viewers, (VIEWERS,)),
-        *(Persona(f"team-{team.name}", team.members, (members_group(team.name),)) for team in platform.teams),
+        *(
+            Persona(f"team-{team.name}", team.members, (members_group(team.name),), team=team.name)
+            for team in platform.teams
+        ),
     )
     return (persona for persona in everybody if persona.people)
 
 
 def let_people_in(
     scope: Construct, *, platform: Platform, control_plane: ControlPlane, bucket: s3.IBucket
-) -> list[iam.Role]:
-    """Make the access entries, and with `iam.persona_roles` a role for each persona. Return the roles.
+) -> dict[Persona, iam.Role]:
+    """Make the access entries, and with `iam.persona_roles` a role for each persona. Return the roles by persona.
 
     The ARN of each role is an output of the stack.
     """
     if not platform.iam.persona_roles:
         _let_in_directly(scope, platform, control_plane)
-        return []
-    roles = []
+        return {}
+    roles = {}
     for persona in personas(platform):
         id = "".join(part.capitalize() for part in persona.name.split("-"))
         role = _role(scope, f"{id}Role", platform, persona, control_plane.cluster.attr_arn, bucket)
         control_plane.let_in(scope, f"{id}Entry", role.role_arn, groups=persona.groups, admin=persona.administers)
         cdk.CfnOutput(cdk.Stack.of(scope), f"{id}Role", value=role.role_arn, description=f"What {persona.name} assumes")
-        roles.append(role)
+        roles[persona] = role
     return roles
 
 

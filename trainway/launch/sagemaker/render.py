@@ -16,6 +16,7 @@ from trainway.launch.sagemaker.metric_definitions import metric_definitions
 from trainway.launch.sagemaker.options import SageMakerOptions, check_options
 from trainway.launch.sagemaker.resources import resource_config, stopping_condition, training_jobs, vpc_config
 from trainway.spec.catalogue import Catalogue
+from trainway.spec.training_job_tags import PLATFORM_TAG, RUN_TAG, TEAM_TAG
 
 
 def render_request(request: Request, catalogue: Catalogue, options: SageMakerOptions | None = None) -> dict[str, Any]:
@@ -68,7 +69,9 @@ def as_json(rendered: Mapping[str, Any]) -> str:
 
 
 def _tags(request: Request) -> list[dict[str, str]]:
-    tags = {"trainway:platform": request.hand_off.platform, "trainway:run": request.run}
-    if request.job.team:
-        tags["trainway:team"] = request.job.team
+    """Return the job's tags. A job that names no team is the only team's, as on the cluster."""
+    tags = {PLATFORM_TAG: request.hand_off.platform, RUN_TAG: request.run}
+    teams = request.hand_off.teams
+    if team := request.job.team or (teams[0] if len(teams) == 1 else None):
+        tags[TEAM_TAG] = team
     return [{"Key": key, "Value": value} for key, value in tags.items()]

@@ -1,0 +1,176 @@
+"""What the launcher calls for a person who launches, watches, and stops a run, recorded while it does so.
+
+An emulated AWS answers. Stand-ins for kubectl and the AWS CLI let the launcher say which commands a person runs.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+import yaml
+from botocore.model import OperationModel
+from moto import mock_aws
+from moto.sagemaker.models import sagemaker_backends
+
+from tests.launch.conftest import write_job
+from tests.seams.resolved import ACCOUNT, deployed_of
+from tests.seams.shapes import IN_ONE_REGION, SHAPES_FILE
+from tests.seams.stacks import NAME_OF_SHAPES, files_of
+from tests.synthesis import EXAMPLES
+from trainway.explain.runs import evidence_of_handle
+from trainway.launch import sagemaker
+from trainway.launch.code import sync
+from trainway.launch.hand_off import read_hand_off, read_image
+from trainway.launch.kubernetes.context import find_context
+from trainway.launch.sagemaker.logs import GROUP
+from trainway.launch.start import points_of, start_on_platform
+from trainway.spec.errors import UsageError
+from trainway.spec.handoff import BuiltImage, HandOff, image_parameter_name
+from trainway.spec.loader import load_platform
+from trainway.spec.platform import Platform
+
+RUN = "small-1"
+DIGEST = f"@sha256:{'5e' * 32}"
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call of AWS's API: the service, the operation, and its parameters."""
+
+    service: str
+    operation: str
+    parameters: dict[str, Any]
+
+
+@dataclass
+class Launch:
+    """The calls of each phase, `launch`, `watch`, and `stop`, and the command lines of the AWS CLI beside them."""
+
+    calls: dict[str, list[Call]] = field(default_factory=dict)
+    commands: dict[str, list[list[str]]] = field(default_factory=dict)
+
+
+def record(name: str, team: str, directory: Path) -> Launch:
+    """Launch, watch, and stop a run for a team of a deployed platform.
+
+    The run is a SageMaker training job if the platform has a role for such jobs. Otherwise it is recorded up to the
+    point where kubectl takes over.
+    """
+    recorded, platform_file = Launch(), _platform_file(name, directory)
+    platform, code = load_platform(platform_file), directory / "code"
+    code.mkdir()
+    (code / "mine.py").write_text("", encoding="utf-8")
+    with _aws(), pytest.MonkeyPatch.context() as patch:
+        patch.chdir(directory)
+        _deploy(name, platform)
+        with _recording(recorded, "watch"):
+            hand_off = read_hand_off(platform)
+        recorded.commands["watch"] = [_kubeconfig(directory, hand_off, patch)]
+        if hand_off.training_jobs:
+            _record_training_job(recorded, platform_file, team, code)
+        else:
+            with _recording(recorded, "launch"):
+                read_image(platform, hand_off)
+                sync(code, hand_off)
+    return recorded
+
+
+def _record_training_job(recorded: Launch, platform_file: Path, team: str, code: Path) -> None:
+    region, data = load_platform(platform_file).region, {"train": "s3:/corpus/web"}
+    job_file = write_job(code.parent, team=team, data=data, batch={"global": 128, "micro": 1})
+    with _recording(recorded, "launch"):
+        start_on_platform(points_of(job_file, []), "sagemaker", platform_file, {}, code=str(code), run=RUN)
+    job, handle = sagemaker_backends[ACCOUNT][region].training_jobs[RUN], {"name": RUN, "region": region}
+    # The emulated SageMaker is done with a job at once.
+    job.training_job_status, job.secondary_status = "InProgress", "Training"
+    setattr(job, "remote_debug_config", {"EnableRemoteDebug": True})  # noqa: B010 - the emulation has no such field
+    _write_log(region)
+    with _recording(recorded, "watch"):
+        assert sagemaker.state(handle).phase.value == "running"
+        assert list(sagemaker.logs(handle, follow=False)) == ["[0 0] step=1/9"]
+        evidence_of_handle("sagemaker", handle)
+    # The emulated SageMaker has no StopTrainingJob. The call is recorded before it is refused.
+    with _recording(recorded, "stop"), suppress(NotImplementedError):
+        sagemaker.stop(handle)
+    recorded.commands["shell"] = [list(sagemaker.shell(handle, 0))]
+
+
+def _platform_file(name: str, directory: Path) -> Path:
+    """Return the platform file of an example, or of a shape with the name that all shapes deploy under."""
+    for file in EXAMPLES:
+        if file.stem == name:
+            return file
+    shape = yaml.safe_load(SHAPES_FILE.read_text(encoding="utf-8"))[name]
+    file = directory / "platform.yaml"
+    file.write_text(yaml.safe_dump({"name": NAME_OF_SHAPES, **IN_ONE_REGION, **shape}), encoding="utf-8")
+    return file
+
+
+@contextmanager
+def _aws() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch, mock_aws():
+        patch.setenv("MOTO_ACCOUNT_ID", ACCOUNT)
+        patch.setattr(boto3, "DEFAULT_SESSION", None)
+        boto3.setup_default_session()
+        yield
+
+
+def _deploy(name: str, platform: Platform) -> None:
+    """Write what a deploy leaves behind: the hand-off with its document, the bucket, and the built image."""
+    region = platform.region
+    parameters = deployed_of(name).of_type("AWS::SSM::Parameter").values()
+    (pointer,) = (each for each in parameters if each["Name"].endswith("/hand-off"))
+    place, ssm, s3 = json.loads(pointer["Value"]), boto3.client("ssm", region), boto3.client("s3", "us-east-1")
+    ssm.put_parameter(Name=pointer["Name"], Type="String", Value=pointer["Value"], Tier="Advanced")
+    s3.create_bucket(Bucket=place["bucket"])
+    for key, text in files_of(name).items():
+        s3.put_object(Bucket=place["bucket"], Key=key, Body=text.encode())
+    hand_off = read_hand_off(platform)
+    s3.create_bucket(Bucket=hand_off.bucket)
+    built = BuiltImage(uri=hand_off.image_uri, pinned=hand_off.image_uri.rpartition(":")[0] + DIGEST)
+    ssm.put_parameter(Name=image_parameter_name(platform.name), Type="String", Value=built.model_dump_json())
+
+
+def _write_log(region: str) -> None:
+    logs, stream = boto3.client("logs", region), f"{RUN}/algo-1-1700000000"
+    logs.create_log_group(logGroupName=GROUP)
+    logs.create_log_stream(logGroupName=GROUP, logStreamName=stream)
+    event = {"timestamp": int(time.time() * 1000), "message": "[default0]:step=1/9"}
+    logs.put_log_events(logGroupName=GROUP, logStreamName=stream, logEvents=[event])
+
+
+@contextmanager
+def _recording(launch: Launch, phase: str) -> Iterator[None]:
+    """Record the calls of every client that is made in the block."""
+    calls = launch.calls.setdefault(phase, [])
+
+    def record(params: dict[str, Any], model: OperationModel, **_: Any) -> None:
+        calls.append(Call(model.service_model.service_name, model.name, dict(params)))
+
+    events = boto3._get_default_session().events
+    events.register("provide-client-params", record)
+    yield
+    events.unregister("provide-client-params", record)
+
+
+def _kubeconfig(directory: Path, hand_off: HandOff, patch: pytest.MonkeyPatch) -> list[str]:
+    """Return the command that the launcher asks for where the kubeconfig has no context for the cluster."""
+    kubectl = directory / "kubectl"
+    kubectl.write_text("#!/bin/sh\necho '{}'\n", encoding="utf-8")
+    kubectl.chmod(0o755)
+    patch.setenv("PATH", str(directory), prepend=":")
+    with pytest.raises(UsageError) as raised:
+        find_context(hand_off)
+    found = re.search(r"aws eks update-kubeconfig.*", str(raised.value))
+    assert found
+    return shlex.split(found[0])

@@ -1,0 +1,9 @@
+"""The tags of SageMaker training jobs, by which IAM policies tell whose job one is."""
+
+from __future__ import annotations
+
+from typing import Final
+
+PLATFORM_TAG: Final = "trainway:platform"
+RUN_TAG: Final = "trainway:run"
+TEAM_TAG: Final = "trainway:team"
