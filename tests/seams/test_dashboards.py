@@ -20,8 +20,10 @@ from tests.seams.shapes import platforms
 SCHEMA = Path(__file__).with_name("dashboard_schema.yaml")
 EVERY = {"SampleCount", "Average", "Sum", "Minimum", "Maximum"}
 # The metrics that services publish, with their dimensions, and the statistics that mean something. For Lustre a point
-# of each target comes every minute, so that Sum is the file system's.
-# https://docs.aws.amazon.com/fsx/latest/LustreGuide/fs-metrics.html (read 2026-11-22)
+# of each target comes every minute, so that Sum is the file system's: monitoring-cloudwatch in the user guide as its
+# repository was archived in 2023, https://github.com/awsdocs/amazon-fsx-lustre-user-guide (read 2026-11-22). It has no
+# AgeOfOldestQueuedMessage. A copy of CloudWatch's table of enriched metrics has its dimensions, and no page that could
+# be read has its statistics.
 METRICS: dict[tuple[str, str], tuple[set[str], set[str]]] = {
     ("AWS/FSx", "DataReadBytes"): ({"FileSystemId"}, EVERY),
     ("AWS/FSx", "DataWriteBytes"): ({"FileSystemId"}, EVERY),
@@ -84,9 +86,13 @@ def alarm_problems(name: str, alarm: dict[str, Any]) -> Iterator[str]:
         yield f"{name} does not say what missing data mean"
     if not alarm.get("AlarmActions"):
         yield f"{name} tells nobody"
-    # https://docs.aws.amazon.com/AmazonCloudWatch/latest/APIReference/API_PutMetricAlarm.html, Period (read 2026-11-22)
-    if alarm["Period"] * alarm["EvaluationPeriods"] > 7 * 86400:
-        yield f"{name} looks at more than seven days"
+    # PutMetricAlarm in botocore's model of CloudWatch, Period.
+    period = alarm["Period"]
+    if period not in (10, 20, 30) and period % 60:
+        yield f"{name} has a period of {period} s, which is neither 10, 20, 30 nor a multiple of 60"
+    days = 1 if period < 3600 else 7
+    if period * alarm["EvaluationPeriods"] > days * 86400:
+        yield f"{name} looks at more than {days} days, with periods of {period} s"
 
 
 def metric_problems(namespace: str, metric: str, dimensions: Sequence[str], statistic: str) -> Iterator[str]:
@@ -128,8 +134,8 @@ SEAMS = (
     Seam(
         artefact="CloudWatch dashboards and alarms",
         rendered_by="stacks/observability.py",
-        reader="a JSON Schema of the documented dashboard body, and the documented metrics of FSx",
-        instead="CloudWatch runs only in AWS and publishes no schema. Every property of the documentation is in ours.",
+        reader="a JSON Schema of ours for the dashboard's body, and the metrics that AWS documents for FSx",
+        instead="CloudWatch runs only in AWS and publishes no schema. Ours has the properties that the AWS CDK writes.",
         planted=(
             planted("a widget has an unknown property", lambda body, _: body["widgets"][0].update(colour="red")),
             planted(
@@ -146,6 +152,8 @@ SEAMS = (
                 "an alarm's metric has no such dimension", lambda _, alarm: alarm["Dimensions"][0].update(Name="Id")
             ),
             planted("an alarm does not say what missing data mean", lambda _, alarm: alarm.pop("TreatMissingData")),
+            planted("an alarm has half a minute more", lambda _, alarm: alarm.update(Period=330)),
+            planted("an alarm looks at two days", lambda _, alarm: alarm.update(Period=300, EvaluationPeriods=576)),
         ),
     ),
 )
