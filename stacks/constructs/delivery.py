@@ -165,8 +165,7 @@ def _content(bundle: Bundle, stages: Sequence[BuildStage]) -> str:
 def _told(stage: BuildStage, content: str) -> str:
     """Return the action's environment variables. No stage reads them: they make the action differ from the last one.
 
-    An action's settings end at 1,000 characters each.
-    https://docs.aws.amazon.com/codepipeline/latest/userguide/action-reference-CodeBuild.html (read 2026-11-22)
+    An action's settings end at 1,000 characters each: ActionConfigurationValue in botocore's model of CodePipeline.
     """
     value = " ".join([content, *stage.told_by_the_deploy()])
     return json.dumps([{"name": "STAGE_CONTENT", "value": value, "type": "PLAINTEXT"}])

@@ -1,8 +1,9 @@
 """The IAM actions, and the resources, that a call of a command-line tool needs.
 
-S3: https://docs.aws.amazon.com/AmazonS3/latest/userguide/using-with-s3-policy-actions.html
-Pulling from and pushing to ECR: https://docs.aws.amazon.com/AmazonECR/latest/userguide/image-push-iam.html and
-https://docs.aws.amazon.com/AmazonECR/latest/userguide/repository-policy-examples.html (read 2026-11-22)
+S3: the operations in botocore's model, of which ListObjectsV2 says that it needs s3:ListBucket.
+Pushing to ECR: https://docs.aws.amazon.com/AmazonECR/latest/userguide/image-push-iam.html (read 2026-11-22)
+Pulling: repository-policy-examples in the user guide as its repository was archived in 2023, to which
+BatchCheckLayerAvailability is added here: https://github.com/awsdocs/amazon-ecr-user-guide (read 2026-11-22)
 """
 
 from __future__ import annotations

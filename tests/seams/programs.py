@@ -18,16 +18,16 @@ from botocore.model import Shape
 
 from tests.kubernetes_tools import tool
 
-# Commands of the AWS CLI that are no operation of a service, with the options that they have of their own.
-# https://docs.aws.amazon.com/cli/latest/reference/ (s3/cp, s3/sync, eks/update-kubeconfig, ecr/get-login-password; read
-# 2026-11-22)
+# Commands of the AWS CLI that are no operation of a service, with those of their own options that a stage may write.
+# From https://github.com/aws/aws-cli/tree/2.36.7/awscli/customizations: s3/subcommands.py, s3/syncstrategy/delete.py,
+# eks/update_kubeconfig.py, ecr.py (read 2026-11-22). CodeBuild's image may have a newer AWS CLI.
 COMMANDS_OF_THE_CLI = {
     ("s3", "cp"): {"--only-show-errors", "--no-progress", "--recursive"},
     ("s3", "sync"): {"--only-show-errors", "--no-progress", "--delete"},
     ("eks", "update-kubeconfig"): {"--name", "--kubeconfig", "--role-arn", "--alias"},
     ("ecr", "get-login-password"): set[str](),
 }
-# https://docs.aws.amazon.com/cli/latest/reference/#options (read 2026-11-22)
+# Some of https://github.com/aws/aws-cli/blob/2.36.7/awscli/data/cli.json (read 2026-11-22)
 GLOBAL_OPTIONS = {"--region", "--output", "--query", "--profile", "--endpoint-url", "--no-paginate", "--no-cli-pager"}
 
 

@@ -46,8 +46,9 @@ def stage_needs(platform: str, stage: Stage, calls: Sequence[Sequence[str]]) -> 
 def codebuild_needs(platform: Deployed, stage: Stage) -> Iterator[Needed]:
     """Yield what CodeBuild does in the stage's role.
 
-    https://docs.aws.amazon.com/codebuild/latest/userguide/setting-up-service-role.html
-    https://docs.aws.amazon.com/codebuild/latest/userguide/build-spec-ref.html (parameter-store; read 2026-11-22)
+    From CodeBuild's user guide as its repository was archived in 2023: setting-up (logs, the input in S3),
+    build-spec-ref (parameter-store), auth-and-access-control-iam-identity-based-access-control (a VPC's network
+    interfaces), in https://github.com/awsdocs/aws-codebuild-user-guide (read 2026-11-22).
     """
     at = f"{platform.region}:{ACCOUNT}"
     group = stage.properties["LogsConfig"]["CloudWatchLogs"]["GroupName"]
@@ -71,8 +72,9 @@ def codebuild_needs(platform: Deployed, stage: Stage) -> Iterator[Needed]:
 def pipeline_needs(platform: Deployed, pipeline: dict[str, Any]) -> Iterator[Needed]:
     """Yield what CodePipeline does in the pipeline's role.
 
-    https://docs.aws.amazon.com/codepipeline/latest/userguide/how-to-custom-role.html
-    https://docs.aws.amazon.com/codepipeline/latest/userguide/action-reference-CodeBuild.html (read 2026-11-22)
+    Its two actions on CodeBuild are in its user guide as the repository was archived in 2023: security-iam in
+    https://github.com/awsdocs/aws-codepipeline-user-guide (read 2026-11-22). The list of its actions on S3 is ours: no
+    page that has one could be read.
     """
     store = f"arn:aws:s3:::{pipeline['ArtifactStore']['Location']}"
     source = pipeline["Stages"][0]["Actions"][0]["Configuration"]

@@ -84,7 +84,8 @@ def projects() -> dict[str, dict[str, Any]]:
 def build_problems(project: dict[str, Any]) -> list[str]:
     """Return what is wrong with a project's buildspec and environment.
 
-    CodeBuild's syntax: https://docs.aws.amazon.com/codebuild/latest/userguide/build-spec-ref.html (read 2026-11-22).
+    The phases and keys are some of those in CodeBuild's user guide as its repository was archived in 2023,
+    build-spec-ref in https://github.com/awsdocs/aws-codebuild-user-guide (read 2026-11-22).
     Each command runs here, in a shell whose environment is empty: the stage then names the variables that it requires.
     """
     spec = yaml.safe_load(project["Source"]["BuildSpec"])
@@ -226,7 +227,7 @@ SEAMS = (
         artefact="Delivery scripts: command lines",
         rendered_by="delivery",
         reader="botocore's models of the services for `aws`; the flags of the real helm 4.1 and kubectl 1.35",
-        instead="The commands work on AWS and on a cluster. The stages install helm 3.19. CodeBuild's image has "
+        instead="The commands work on AWS and on a cluster. The stages install helm 3.20. CodeBuild's image has "
         "kubectl 1.35 and the AWS CLI 2, which is in no registry.",
         planted=(
             commands("an operation does not exist", "aws fsx update-file-system", "aws fsx update-filesystem"),
