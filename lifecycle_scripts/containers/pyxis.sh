@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # pyxis, which gives srun and sbatch --container-image: compiled here, because Slurm loads no plugin that was compiled for
-# another release of it, and which one a node has, its image says. Compiler, make and Slurm's headers are in the image.
+# another release of it, and which one a node has, its image says. Compiler, make and Slurm's headers are in the image,
+# where AWS's script compiles it, too. AWS's page of what else the image has could not be read.
 # https://github.com/NVIDIA/pyxis#installation
-# https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-release-ami-slurm.html (gcc, make)
 # https://github.com/awslabs/awsome-distributed-ai/blob/main/1.architectures/5.sagemaker-hyperpod/LifecycleScripts/base-config/utils/install_enroot_pyxis.sh
 # (read 2026-11-22)
 #   NODE_ROOT    prefix of every path that is read or written; empty on a node
