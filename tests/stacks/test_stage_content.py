@@ -60,16 +60,16 @@ def test_a_change_of_what_no_stage_is_told_runs_none(before: dict[str, str], tmp
     assert changed(before, after) == set()
 
 
-def test_another_file_system_runs_the_stage_that_mounts_it_and_a_faster_one_does_not(
+def test_another_file_system_runs_the_stage_that_mounts_it_and_an_update_in_place_does_not(
     before: dict[str, str], tmp_path: Path
 ) -> None:
     (tmp_path / "key").mkdir()
-    (tmp_path / "faster").mkdir()
+    (tmp_path / "updated").mkdir()
     key = "arn:aws:kms:us-west-2:111122223333:key/12345678-1234-1234-1234-123456789012"
     other = contents(synthesized(tmp_path / "key", change={"storage": {"lustre": {"key": key}}}))
     assert changed(before, other) == {"cluster"}
-    faster = {"storage": {"lustre": {"throughput_mbps_per_tib": 1000}}}
-    assert changed(before, contents(synthesized(tmp_path / "faster", change=faster))) == set()
+    updated = {"storage": {"lustre": {"compression": False}}}
+    assert changed(before, contents(synthesized(tmp_path / "updated", change=updated))) == set()
 
 
 def test_the_pipeline_differs_when_the_deploy_finds_another_file_system(tmp_path: Path) -> None:
