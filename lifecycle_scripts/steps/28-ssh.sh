@@ -116,10 +116,12 @@ put_file "$NODE_ROOT/etc/ssh/ssh_config.d/00-trainway.conf" 0644 <<'EOF'
 GlobalKnownHostsFile /etc/ssh/ssh_known_hosts /etc/ssh/ssh_known_hosts2 /etc/ssh/trainway/known_hosts
 EOF
 put_file "$NODE_ROOT$installed/ssh_key.sh" 0755 <"$scripts/ssh_key.sh"
+homes="$FSX_MOUNT_PATH/*"
+[[ -z "$HOMES_MOUNT_PATH" ]] || homes+=" | $HOMES_MOUNT_PATH/*"
 put_file "$NODE_ROOT/etc/profile.d/trainway-ssh-key.sh" 0644 <<EOF
 # The key with which its user goes from node to node: of those with a home directory that all nodes share.
 case \$HOME in
-  $FSX_MOUNT_PATH/* | ${HOMES_MOUNT_PATH:-$FSX_MOUNT_PATH}/*)
+  $homes)
     [ -e "\$HOME/.ssh/id_ed25519.pub" ] || timeout 10 bash $installed/ssh_key.sh || true
     ;;
 esac

@@ -19,7 +19,8 @@ begin="# Begin of what Trainway writes: who may log in." end="# End of what Trai
 
 # without_ours: the file as the image has it.
 without_ours() {
-  sed -e "/^$begin$/,/^$end$/d" -e 's/^@include trainway-session$/@include common-session/' "$sshd"
+  sed -e "/^$begin$/,/^$end$/d" -e 's/^@include trainway-session$/@include common-session/' \
+    -e 's/^account substack common-account$/@include common-account/' "$sshd"
 }
 
 if [[ "$LOGIN_NEEDS_JOB" != true ]]; then
@@ -32,7 +33,7 @@ if [[ "$LOGIN_NEEDS_JOB" != true ]]; then
   exit 0
 fi
 
-grep -qxF '@include common-account' "$sshd" ||
+[[ $'\n'$(without_ours)$'\n' == *$'\n@include common-account\n'* ]] ||
   fail "$sshd has no line '@include common-account' to go after: this image is none that is known; unset slurm.login_needs_job"
 [[ "$(sshd -T 2>/dev/null)" == *"usepam yes"* ]] ||
   fail "sshd does not ask PAM, so that it would let in anybody: write 'UsePAM yes' into /etc/ssh/sshd_config"
@@ -54,9 +55,11 @@ else
   how="their sessions end with their last job"
 fi
 
+# A substack: with SSSD, common-account ends with `sufficient pam_localuser.so`, which in an included file would let in every
+# local user before the rules below. https://manpages.ubuntu.com/manpages/mantic/man5/pam.d.5.html (read 2026-11-22)
 new=$(without_ours | awk -v begin="$begin" -v rules="$rules" -v end="$end" -v sessions="$sessions" '
-  { print $0 == "@include common-session" ? "@include " sessions : $0 }
-  $0 == "@include common-account" { print begin; print rules; print end }')
+  $0 == "@include common-account" { print "account substack common-account"; print begin; print rules; print end; next }
+  { print $0 == "@include common-session" ? "@include " sessions : $0 }')
 if write_file "$sshd" 0644 <<<"$new"; then
   echo "SSH lets in who has a job here and who may use sudo; $how"
 else
