@@ -95,9 +95,8 @@ def test_no_job_of_a_team_gets_past_its_queue():
     namespaces = [each for each in team_namespace("research") if each["kind"] == "Namespace"]
     labels = configuration["managedJobsNamespaceSelector"]["matchLabels"].items()
     assert labels and all(labels <= each["metadata"]["labels"].items() for each in namespaces)
-    assert {"batch/job", "trainer.kubeflow.org/trainjob", "kubeflow.org/mpijob", "pod"} <= set(
-        configuration["integrations"]["frameworks"]
-    )
+    launched = {"batch/job", "trainer.kubeflow.org/trainjob", "kubeflow.org/mpijob", "kubeflow.org/pytorchjob", "pod"}
+    assert launched <= set(configuration["integrations"]["frameworks"])
 
 
 @pytest.fixture

@@ -87,6 +87,15 @@ def test_charts_take_their_images_from_the_copies():
     assert f"controllerManager.manager.image.repository={REGISTRY}/atlas/mirror/kueue" in words
 
 
+def test_jobsets_image_has_its_registry_in_the_repository():
+    """JobSet's chart writes `REPOSITORY:TAG`, and what names no registry there comes from Docker Hub."""
+    words = lines(["set", "kubeflow-trainer", f"{REGISTRY}/atlas/mirror", "us-west-2"], DOCUMENT)
+    assert [word for word in words if word.startswith("jobset.image.")] == [
+        "jobset.image.tag=v0.12.0",
+        f"jobset.image.repository={REGISTRY}/atlas/mirror/jobset",
+    ]
+
+
 def test_a_chart_that_names_its_images_itself_is_told_where_they_are_and_only_once():
     words = lines(["set", "kai-scheduler", f"{REGISTRY}/atlas/mirror", "us-west-2"], DOCUMENT)
     assert words[1::2] == ["global.tag=v0.16.9", f"global.registry={REGISTRY}/atlas/mirror/kai-scheduler"]

@@ -125,6 +125,9 @@ def test_member_of_one_team_has_nothing_in_the_namespace_of_another() -> None:
 
 def test_jobs_of_operators_are_for_platforms_that_have_them() -> None:
     mpi, hyperpod = "kubeflow.org/mpijobs", "sagemaker.amazonaws.com/hyperpodpytorchjobs"
+    pytorch = "kubeflow.org/pytorchjobs"
+    assert not member_may("create", pytorch)
+    assert member_may("create", pytorch, orchestrator="hyperpod-eks")
     assert not member_may("create", mpi)
     assert member_may("create", mpi, kubernetes={"mpi_operator": True})
     assert not member_may("create", hyperpod)
