@@ -76,7 +76,9 @@ def _watching() -> list[Permission]:
 
 def _network(*, kubernetes: bool) -> list[Permission]:
     """Nodes make their own network interfaces in the platform's subnets."""
-    kinds = ("network-interface", "security-group", "subnet", "vpc", *(("instance",) if kubernetes else ()))
+    # DetachNetworkInterface needs the instance, too.
+    # https://docs.aws.amazon.com/service-authorization/latest/reference/list_amazonec2.html (read 2026-11-22)
+    kinds = ("instance", "network-interface", "security-group", "subnet", "vpc")
     later = "Network interfaces and instances get their ids when nodes are made."
     return [
         Permission(

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import copy
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
+
+from moto.iam.aws_managed_policies import aws_managed_policies_data
 
 from tests.seams.resolved import Deployed
 
@@ -45,11 +50,25 @@ def policies_of(platform: Deployed) -> Iterator[Policy]:
 
 
 def identity_policies(platform: Deployed, stack: str, role: str) -> list[Document]:
-    """Return the documents of a role's own policies; `role` is its logical ID."""
-    name = platform.resources[stack][role].get("RoleName", role)
+    """Return the documents of a role's policies, managed ones among them; `role` is its logical ID."""
+    properties = platform.resources[stack][role]
+    name = properties.get("RoleName", role)
     attached = [
         each["PolicyDocument"]
         for (owner, _), each in platform.of_type("AWS::IAM::Policy").items()
         if owner == stack and name in each["Roles"]
     ]
-    return attached + [inline["PolicyDocument"] for inline in platform.resources[stack][role].get("Policies", [])]
+    managed = [managed_policy(arn.rpartition("/")[2]) for arn in properties.get("ManagedPolicyArns", [])]
+    return attached + managed + [inline["PolicyDocument"] for inline in properties.get("Policies", [])]
+
+
+def managed_policy(name: str) -> Document:
+    """Return an AWS managed policy, as moto records it, as a copy. Raises KeyError if there is none of that name."""
+    document: Document = copy.deepcopy(_managed()[name]["Document"])
+    return document
+
+
+@cache
+def _managed() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(aws_managed_policies_data)
+    return found

@@ -61,12 +61,14 @@ NAMES = ("BucketName", "RepositoryName", "RoleName", "LogGroupName", "ClusterNam
 class Deployed:
     """A platform's resources with resolved properties, by the stack's role and the logical ID.
 
-    `types` has the type of each resource, and `region` the platform's Region.
+    `types` has the type of each resource, `region` the platform's Region, and `arns` the ARNs of the resources for
+    which VALUES has the form.
     """
 
     region: str
     resources: dict[str, dict[str, dict[str, Any]]]
     types: dict[str, dict[str, str]]
+    arns: tuple[str, ...] = ()
 
     def of_type(self, kind: str) -> dict[tuple[str, str], dict[str, Any]]:
         """Return the properties of all resources of one type, by role and logical ID."""
@@ -135,6 +137,13 @@ def deploy(templates: Mapping[str, Template], region: str) -> Deployed:
             for role, made in templates.items()
         },
         {role: {name: each["Type"] for name, each in made["Resources"].items()} for role, made in templates.items()},
+        tuple(
+            str(scope(role).attribute(name, attribute))
+            for role, made in templates.items()
+            for name, each in made["Resources"].items()
+            for attribute in ("Arn", "ClusterArn")
+            if (each["Type"], attribute) in VALUES
+        ),
     )
 
 
