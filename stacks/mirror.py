@@ -7,8 +7,10 @@ from constructs import Construct
 
 from stacks.constructs.build_stage import BuildStage
 from stacks.constructs.delivery import Delivery
-from stacks.constructs.registry import registry_permissions, source_permissions
+from stacks.constructs.permissions import Permission
+from stacks.constructs.registry import list_permissions, registry_permissions, source_permissions
 from stacks.foundation import Foundation
+from stacks.registry import RegistryStack
 
 
 class MirrorStack(cdk.Stack):
@@ -29,8 +31,7 @@ class MirrorStack(cdk.Stack):
             name="mirror",
             environment=registry.mirror_environment,
             permissions=[
-                *registry_permissions(registry.mirrored, push=not closed),
-                *([] if closed else source_permissions(registry.charts)),
+                *_permissions(registry, closed=closed),
                 registry.keep_tools,
             ],
             timeout=cdk.Duration.minutes(30),
@@ -45,3 +46,10 @@ class MirrorStack(cdk.Stack):
             bucket=foundation.storage.bucket,
             steps=[[mirror]],
         )
+
+
+def _permissions(registry: RegistryStack, *, closed: bool) -> list[Permission]:
+    """Return what the stage does with images: it copies them, or in a closed network looks whether they are there."""
+    if closed:
+        return list_permissions(registry.mirrored)
+    return [*registry_permissions(registry.mirrored, push=True), *source_permissions(registry.charts)]

@@ -76,6 +76,12 @@ def registry_permissions(repositories: list[ecr.Repository], *, push: bool) -> l
     return [LOG_IN, Permission(PULL + (PUSH if push else ()), arns)]
 
 
+def list_permissions(repositories: list[ecr.Repository]) -> list[Permission]:
+    """Return what a role needs to see which images the repositories have, and no more; empty where there are none."""
+    arns = tuple(each.repository_arn for each in repositories)
+    return [Permission(("ecr:DescribeImages",), arns)] if arns else []
+
+
 @functools.cache
 def _mirror_list() -> dict[str, Any]:
     loaded: dict[str, Any] = yaml.safe_load((REPOSITORY / "delivery" / "mirror.yaml").read_text(encoding="utf-8"))

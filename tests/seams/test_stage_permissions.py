@@ -28,11 +28,10 @@ NO_STAGE = {"ssm get-parameter", "sagemaker describe-cluster", "git curl"}
 NOT_CALLED = (
     (".*", {"kms:Decrypt", "kms:DescribeKey", "kms:GenerateDataKey"}, "CloudWatch Logs uses the log group's key."),
     (".* cluster", {"ecr:DescribeImages"}, "One list of actions serves all readers of a repository."),
-    (".* (image|mirror)", {"ecr:GetDownloadUrlForLayer"}, "One list of actions serves all readers of a repository."),
     (
-        "closed.* mirror",
-        {"ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetAuthorizationToken"},
-        "In a closed network the stage lists images only, with the list of actions of all readers.",
+        ".* image|(?!closed).* mirror",
+        {"ecr:GetDownloadUrlForLayer"},
+        "One list of actions serves all readers of a repository.",
     ),
 )
 
