@@ -20,6 +20,7 @@ SLURM = "slurm.conf, gres.conf, topology.conf, cgroup.conf and plugstack.conf"
 LOGINS = "PAM's rules of logins, and the known hosts"
 # The seam of each file that the scripts write in a format of another program.
 SEAM_OF = {
+    "/etc/docker/daemon.json": "Docker's daemon.json",
     "/etc/enroot/enroot.conf.d/*": "enroot's settings",
     "/etc/fstab": "fstab",
     "/etc/nsswitch.conf": "name service switch",
