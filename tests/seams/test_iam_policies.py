@@ -11,13 +11,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from stacks.constructs.trust import SAYS_NOTHING
 from tests.seams.evaluator import ANONYMOUS, Question, allowed, role
 from tests.seams.policies import Document, Policy, identity_policies, policies_of
 from tests.seams.policy_lint import findings
-from tests.seams.resolved import ACCOUNT, Deployed, deployed, deployed_of
+from tests.seams.resolved import ACCOUNT, Deployed, deploy, deployed, deployed_of
 from tests.seams.seam import Planted, Seam
+from tests.seams.shapes import platforms
+from tests.synthesis import EXAMPLES, make_app, templates
 
 STRANGER = "999999999999"
 EVERYTHING: Document = {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "*", "Resource": "*"}]}
@@ -229,6 +232,81 @@ def test_a_job_reaches_the_prefixes_of_jobs_and_nothing_else() -> None:
     assert wrong == []
 
 
+def passing(platform: Deployed) -> Iterator[tuple[bool, Question]]:
+    """Yield what the endpoint of S3 lets through, and what not, whoever asks and however much they may do.
+
+    An endpoint's policy and the caller's must both allow a request. The evaluator knows no endpoints, so that their
+    policies stand in the place of the caller's, without the principal, which is anybody.
+    https://docs.aws.amazon.com/vpc/latest/privatelink/vpc-endpoints-access.html (read 2026-11-22)
+    """
+    for endpoint in platform.of_type("AWS::EC2::VPCEndpoint").values():
+        if "PolicyDocument" not in endpoint:
+            continue
+        policy = copy.deepcopy(endpoint["PolicyDocument"])
+        for statement in policy["Statement"]:
+            assert statement.pop("Principal") in ("*", {"AWS": "*"})
+        wait = f"arn:aws:s3:::cloudformation-waitcondition-{platform.region}/a"
+        for action, resource, owner, may in (
+            ("s3:PutObject", "arn:aws:s3:::own/a", ACCOUNT, True),
+            ("s3:DeleteObject", "arn:aws:s3:::own/a", ACCOUNT, True),
+            ("s3:ListBucket", "arn:aws:s3:::own", ACCOUNT, True),
+            ("s3:GetObject", "arn:aws:s3:::theirs/a", STRANGER, True),
+            ("s3:PutObject", wait, STRANGER, True),
+            ("s3:PutObject", "arn:aws:s3:::theirs/a", STRANGER, False),
+            ("s3:DeleteObject", "arn:aws:s3:::theirs/a", STRANGER, False),
+            ("s3:PutBucketPolicy", "arn:aws:s3:::theirs", STRANGER, False),
+        ):
+            yield may, Question(role("any"), action, resource, [policy], context={"aws:ResourceAccount": owner})
+
+
+def leaks(platform: Deployed) -> list[str]:
+    """Return the requests that the endpoint of S3 lets through or holds back wrongly."""
+    asked = list(passing(platform))
+    answers = allowed([question for _, question in asked])
+    return [
+        f"{question.action} on {question.resource} passes: {answer}"
+        for (may, question), answer in zip(asked, answers, strict=True)
+        if may != answer
+    ]
+
+
+def test_the_endpoint_of_s3_lets_no_data_out_to_other_accounts() -> None:
+    both = [deployed_of(name) for name in ("eks-p5", "closed-hyperpod-eks")]
+    assert all(list(passing(platform)) for platform in both)
+    assert [leak for platform in both for leak in leaks(platform)] == []
+
+
+def test_a_permissions_boundary_bounds_a_role_that_may_do_more(tmp_path: Path) -> None:
+    """The boundary of the file is that of every role, and the evaluator takes it into account."""
+    arn = f"arn:aws:iam::{ACCOUNT}:policy/boundary"
+    file = tmp_path / "platform.yaml"
+    written = yaml.safe_load(next(each for each in EXAMPLES if each.stem == "hyperpod-slurm-p5en").read_text())
+    file.write_text(yaml.safe_dump({**written, "iam": {"permissions_boundary": arn}}), encoding="utf-8")
+    platform = deploy(templates(make_app(file, tmp_path / "out")), written["region"])
+    roles = platform.of_type("AWS::IAM::Role")
+    assert {each.get("PermissionsBoundary") for each in roles.values()} == {arn}
+    ((stack, name),) = (each for each in roles if each[1].startswith(NODE))
+    bucket = next(
+        each["Bucket"] for (_, id), each in platform.of_type("AWS::S3::BucketPolicy").items() if "DataBucket" in id
+    )
+    own, only_s3 = identity_policies(platform, stack, name), copy.deepcopy(EVERYTHING)
+    only_s3["Statement"][0]["Action"] = "s3:*"
+    log = f"arn:aws:logs:{platform.region}:{ACCOUNT}:log-group:/aws/sagemaker/Clusters/a:log-stream:a"
+    asked = [
+        Question(role(name), action, resource, own, boundary=boundary)
+        for action, resource in (("s3:GetObject", f"arn:aws:s3:::{bucket}/corpus/a"), ("logs:PutLogEvents", log))
+        for boundary in (None, only_s3)
+    ]
+    assert allowed(asked) == [True, True, True, False]
+
+
+def test_repositories_of_images_have_no_policy_of_their_own() -> None:
+    """Only roles of the account reach them. What roles may do with them is asked of the roles' own policies."""
+    repositories = [each for name in platforms() for each in deployed_of(name).of_type("AWS::ECR::Repository").values()]
+    assert repositories
+    assert not any("RepositoryPolicyText" in each for each in repositories)
+
+
 def unusable(platform: Deployed) -> list[str]:
     """Return the services that cannot assume a role of theirs for this account."""
     asked = [
@@ -352,7 +430,7 @@ SEAMS = (
         ),
     ),
     Seam(
-        artefact="Trust policies, and policies of buckets, keys, and topics",
+        artefact="Trust policies, and policies of buckets, keys, topics, and VPC endpoints",
         rendered_by="stacks/constructs/trust.py",
         reader="iam-policy-validator, and @cloud-copilot/iam-simulate, which answers who is let in",
         instead="IAM runs only in AWS.",
@@ -364,6 +442,13 @@ SEAMS = (
                 unusable,
             ),
             evaluated("trust has no condition", "AWS::IAM::Role", without_conditions),
+            evaluated("the endpoint of S3 writes to any bucket", "AWS::EC2::VPCEndpoint", without_conditions, leaks),
+            evaluated(
+                "the endpoint of S3 reads the account's own buckets only",
+                "AWS::EC2::VPCEndpoint",
+                lambda it: it["Statement"].pop(1),
+                leaks,
+            ),
             evaluated("a bucket is open to the public and without TLS", "AWS::S3::BucketPolicy", open_to_all),
             evaluated("a topic takes messages of any account's alarms", "AWS::SNS::TopicPolicy", without_conditions),
             evaluated(
