@@ -126,8 +126,7 @@ def test_the_bundled_job_trains_on_two_nodes(cluster: Lab, hand_off: HandOff, tm
     run = cluster.shared / "runs" / "first"
     (run / "logs").mkdir(parents=True)
     (run / "script").write_text(script)
-    (cluster.shared / "checkpoints").mkdir()
-    cluster["ctl"].run("chown", "-R", "ada:", "/fsx/runs", "/fsx/checkpoints")
+    cluster["ctl"].run("chown", "-R", "ada:", "/fsx/runs/first")
     submit = ["runuser", "--user=ada", "--", "sbatch", "--wait", "/fsx/runs/first/script"]
     said = cluster["ctl"].run(*submit, timeout=150, check=False)
     assert (run / "logs" / "slurm.log").exists(), said.stdout + said.stderr

@@ -20,7 +20,9 @@ from tests.seams.shapes import platforms
 from trainway.spec.catalogue import load_catalogue
 
 RECORD = """#!/bin/bash
-{ printf '%s\\x1f' "${0##*/}" "$@"; printf '\\x1e'; } >>"$CALLS"
+# One write for each call: the commands of a pipe record theirs at the same time.
+printf -v call '%s\\x1f' "${0##*/}" "$@"
+printf '%s\\x1e' "$call" >>"$CALLS"
 [[ " $* " != *" --password-stdin "* && " $* " != *" --check "* ]] || cat >/dev/null
 """
 # As published: one Deployment, of which the stage reads the images.

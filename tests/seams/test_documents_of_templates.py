@@ -20,7 +20,7 @@ from tests.seams.resolved import Deployed, deployed
 from tests.seams.seam import all_seams
 
 IDENTITY = "IAM policies of roles"
-RESOURCE = "Trust policies, and policies of buckets, keys, and topics"
+RESOURCE = "Trust policies, and policies of buckets, keys, topics, and VPC endpoints"
 REQUEST = "Requests of CloudFormation to EKS, SageMaker, FSx, EC2, CodePipeline, and others"
 DASHBOARD = "CloudWatch dashboards and alarms"
 # The seam of each document, by the resource's type and the property's path. Types without documents have an empty
