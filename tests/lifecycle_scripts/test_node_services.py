@@ -213,7 +213,7 @@ def test_an_exporter_runs_what_is_installed(lab: Lab) -> None:
     run_step(fresh, "50-exporters")
     main = ("systemctl", "show", "--value", "--property=MainPID", "trainway-exporter@node")
     before = fresh.run(*main).stdout
-    fresh.run("touch", "--date=+1 second", "/opt/trainway/exporters/node.py")
+    fresh.run("touch", "/opt/trainway/exporters/node.py")
     run_step(fresh, "50-exporters")
     assert fresh.run(*main).stdout != before
 
