@@ -63,7 +63,7 @@ def repository(folder: Path, files: dict[str, str]) -> tuple[str, str]:
 
 @pytest.fixture
 def published(aws) -> Path:
-    """The publishers' repositories, whose commits the workshop's copy of the list pins."""
+    """Create Git repositories that stand in for the publishers, and pin their commits in the list of packages."""
     folder = aws.root / "published"
     contents = {
         "deps/musl": {"include/answer.h": "#define ANSWER 42\n"},

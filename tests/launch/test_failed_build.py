@@ -33,7 +33,7 @@ def emulator(monkeypatch: pytest.MonkeyPatch) -> Iterator[Emulator]:
 
 
 def reporting(template: Template) -> Template:
-    """The resources that report the build, with literals in place of other stacks' outputs."""
+    """Return the resources through which a build reports. Literals replace the references to other stacks."""
     kept = {name: each for name, each in template["Resources"].items() if each["Type"] in REPORTS}
     return {
         name: {key: _literal(value) for key, value in each.items() if key in ("Type", "Properties")}

@@ -241,7 +241,7 @@ def test_every_node_has_enroot_and_pyxis_and_takes_jobs(cluster: Lab) -> None:
 
 
 def test_the_first_job_trains_in_the_image(cluster: Lab, deployed: tuple[Emulator, Path], tmp_path: Path) -> None:
-    """The bundled job with fewer steps and less text, launched as a team's user from the hand-off of the deploy."""
+    """Launch the bundled job, with fewer steps and less text, as a user of a team from the hand-off of the deploy."""
     job = yaml.safe_load((ROOT / "examples/jobs/tiny.yaml").read_text())
     # No S3 is here, and the file system is.
     checkpoint = {"every": 3, "keep": 1, "location": "fsx:/checkpoints/first"}
