@@ -1,5 +1,6 @@
 """The CDK app: one platform file in, its stacks out."""
 
+import json
 import os
 import sys
 from pathlib import Path
@@ -8,20 +9,20 @@ from typing import Any
 import aws_cdk as cdk
 from aws_cdk import aws_iam as iam
 
-from stacks.constructs.bundle import platform_bundles
-from stacks.control_plane import ControlPlaneStack
-from stacks.eks import EksStack
-from stacks.file_system import FileSystemStack
+from stacks.clusters.control_plane import ControlPlaneStack
+from stacks.clusters.eks import EksStack
+from stacks.clusters.hyperpod_eks import HyperPodEksStack
+from stacks.clusters.hyperpod_slurm import HyperPodSlurmStack
+from stacks.constructs.delivery.bundle import platform_bundles
 from stacks.foundation import Foundation
-from stacks.hyperpod_eks import HyperPodEksStack
-from stacks.hyperpod_slurm import HyperPodSlurmStack
+from stacks.foundation.file_system import FileSystemStack
+from stacks.foundation.network import NetworkStack
+from stacks.foundation.registry import RegistryStack
+from stacks.foundation.storage import StorageStack
 from stacks.image import ImageStack
 from stacks.mirror import MirrorStack
-from stacks.network import NetworkStack
 from stacks.observability import ObservabilityStack
-from stacks.registry import RegistryStack
-from stacks.storage import StorageStack
-from trainway.spec.catalogue import load_catalogue
+from trainway.spec.facts.catalogue import load_catalogue
 from trainway.spec.loader import load_platform
 from trainway.spec.platform import Platform
 from trainway.spec.problems import SpecError
@@ -60,7 +61,9 @@ def add_stacks(app: cdk.App, platform: Platform) -> None:
 
 
 if __name__ == "__main__":
-    app = cdk.App()
+    # The CDK's command line reads cdk.json in the current directory alone. With a wheel that is another folder.
+    settings = json.loads(Path(__file__).with_name("cdk.json").read_text(encoding="utf-8"))
+    app = cdk.App(context=settings["context"], analytics_reporting=settings["versionReporting"])
     try:
         add_stacks(app, load_platform(Path(app.node.try_get_context("platform") or "platform.yaml")))
     except SpecError as error:

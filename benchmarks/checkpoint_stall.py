@@ -25,8 +25,8 @@ from torch.distributed.device_mesh import init_device_mesh
 from benchmarks.record import arguments, record
 from training.checkpoint import Progress, Saved, Saver
 from training.config import Checkpoint, Optimizer
-from training.hosts import storage
-from training.model.decoder import Decoder, initialise, materialise, rotary_cache
+from training.hosts import location_files
+from training.model.decoder import Decoder, initialize, materialize, rotary_cache
 from training.model.presets import PRESETS
 from training.optim.optimizer import make_optimizer
 from training.parallel.fsdp import shard
@@ -61,8 +61,8 @@ def measure(directory: Path) -> None:
     with torch.device("meta"):
         model = Decoder(shape, VOCABULARY)
     shard(model, init_device_mesh("cpu", (RANKS,)), "fp32")
-    materialise(model, torch.device("cpu"))
-    initialise(model, seed=0)
+    materialize(model, torch.device("cpu"))
+    initialize(model, seed=0)
     optimizer = make_optimizer(model, Optimizer())
     tokens, rotary = torch.arange(SEQUENCE)[None], rotary_cache(shape, SEQUENCE)
     savers = {kind: saver_of(kind, directory) for kind in KINDS}
@@ -94,7 +94,7 @@ def measure(directory: Path) -> None:
         medians = {kind: median(each[1:]) for kind, each in seconds.items()}
         totals = median(each.total_seconds for each in saves["asynchronous"][1:])
         result = {
-            "state_bytes": sum(storage.list_sizes(str(directory / "synchronous")).values()),
+            "state_bytes": sum(location_files.list_sizes(str(directory / "synchronous")).values()),
             "seconds_of_standstill": {kind: [round(each, 4) for each in of_kind] for kind, of_kind in seconds.items()},
             "asynchronous_over_synchronous": round(medians["asynchronous"] / medians["synchronous"], 4),
             "seconds_until_an_asynchronous_one_is_complete": round(totals, 2),

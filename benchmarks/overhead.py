@@ -28,7 +28,7 @@ from benchmarks.record import arguments, record
 from training.config import Job
 from training.data.corpus import python_standard_library
 from training.data.shards import read_index
-from training.model.decoder import Decoder, initialise, rotary_cache
+from training.model.decoder import Decoder, initialize, rotary_cache
 from training.model.presets import PRESETS
 from training.observe.metrics import Metrics
 from training.prepare import prepare
@@ -140,7 +140,7 @@ def bare(corpus: Path, sharded: bool) -> None:
     tokens = np.memmap(corpus / index.shards[0].name, dtype=index.dtype, mode="r")
     order = np.random.default_rng(0).permutation((len(tokens) - 1) // SEQUENCE)
     model = Decoder(PRESETS["tiny"], index.vocabulary)
-    initialise(model, 0)
+    initialize(model, 0)
     if sharded:
         dist.init_process_group("gloo")
         for layer in model.layers.values():

@@ -24,6 +24,8 @@ from typing import Any
 
 import yaml
 
+from trainway.spec.facts.versions import VERSIONS_FILE
+
 HERE = Path(__file__).resolve().parent
 WORK = HERE.parent / "build" / "image-proof"
 # The compiler of CUDA 13.0 (Python Package Index, read 2026-11-22).
@@ -103,7 +105,7 @@ def compiled(sources: Path, nvidia: Path) -> Path:
 
 def main() -> int:
     """Print every fault, and how long the checks took; return 0, or 1 with at least one fault."""
-    versions = yaml.safe_load((HERE / "versions.yaml").read_text(encoding="utf-8"))
+    versions = yaml.safe_load(VERSIONS_FILE.read_text(encoding="utf-8"))
     chosen = next(each for each in versions["combinations"] if each["name"] == versions["default"])
     wheel = by_version(versions["pytorch"], chosen["pytorch"])
     engine, major = chosen["transformer_engine"], wheel["cuda"].partition(".")[0]

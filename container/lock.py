@@ -27,6 +27,8 @@ from typing import Any
 
 import yaml
 
+from trainway.spec.facts.versions import VERSIONS_FILE
+
 HERE = Path(__file__).resolve().parent
 UV = "uv==0.13.9"
 # That of PyTorch's wheel, so that the image has no older glibc.
@@ -197,7 +199,7 @@ def lists(uv: Path, versions: Mapping[str, Any]) -> dict[str, str]:
 
 def main() -> int:
     """Writes the lists of the matrix, and takes away those of versions that it does not have any more."""
-    versions = yaml.safe_load((HERE / "versions.yaml").read_text(encoding="utf-8"))
+    versions = yaml.safe_load(VERSIONS_FILE.read_text(encoding="utf-8"))
     with tempfile.TemporaryDirectory() as directory:
         venv.create(directory, with_pip=True)
         subprocess.run([f"{directory}/bin/pip", "install", "--quiet", UV], check=True)

@@ -5,7 +5,8 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-# The Dockerfile's arguments, which the deploy chooses: container/versions.yaml is in the image as far as they say.
+# The Dockerfile's arguments, which the deploy chooses. They are all of trainway/spec/facts/versions.yaml that the image
+# is made of.
 ARGUMENTS = "image.json"
 # A change elsewhere must not rebuild an image. The base is the stages up to the last one that needs the internet.
 _BASE = (

@@ -47,8 +47,8 @@ def chart_fields(chart: dict[str, Any]) -> list[str]:
     origin = chart[kind] if isinstance(chart[kind], dict) else {"url": chart[kind]}
     pin = origin.get("commit") or origin.get("sha256", "-")
     values = chart.get("platform_values", "optional")
-    place = [origin["url"], pin, origin.get("directory", "-"), chart["release"], chart["namespace"]]
-    return [chart["chart"], chart["version"], kind, *place, values]
+    origin_fields = [origin["url"], pin, origin.get("directory", "-"), chart["release"], chart["namespace"]]
+    return [chart["chart"], chart["version"], kind, *origin_fields, values]
 
 
 def set_words(chart: dict[str, Any], images: list[dict[str, Any]], prefix: str, region: str) -> list[str]:
@@ -80,11 +80,11 @@ def pointed_manifest(
     for value in chart["image_values"]:
         image = by_name[value["image"]]
         before, after = f"image: {value['reference']}", f"image: {prefix}/{image['name']}:{image['tag']}"
-        places = [at for at, line in enumerate(manifest) if line.strip().removeprefix("- ") == before]
-        if not places:
+        matching_lines = [at for at, line in enumerate(manifest) if line.strip().removeprefix("- ") == before]
+        if not matching_lines:
             print(f"the manifest of {chart['chart']} has no `{before}`", file=sys.stderr)
             raise SystemExit(2)
-        for at in places:
+        for at in matching_lines:
             manifest[at] = manifest[at].replace(before, after)
     return manifest
 

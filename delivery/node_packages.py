@@ -19,8 +19,8 @@ def sources(document: dict[str, Any]) -> list[str]:
     lines = []
     for source in document["sources"]:
         parts = [{"path": ".", **source}, *source.get("submodules", ())]
-        places = "".join(f"{part['path']} {part['git']} {part['commit']};" for part in parts)
-        lines.append("\t".join([source["makes"], source["version"], source.get("nar_sha256", "-"), places]))
+        origins = "".join(f"{part['path']} {part['git']} {part['commit']};" for part in parts)
+        lines.append("\t".join([source["makes"], source["version"], source.get("nar_sha256", "-"), origins]))
     return lines
 
 

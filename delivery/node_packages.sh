@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Puts what delivery/node_packages.yaml lists into a folder, with checksums: node_packages.sh FOLDER. Files that are there
-# already are kept. The scripts stage calls it. For a closed network, delivery/supply.sh calls it for the checkout's
-# lifecycle_scripts/packages, on a machine with the internet, and the deploy takes the files from the checkout.
+# Puts what delivery/node_packages.yaml lists into a folder, with checksums: node_packages.sh FOLDER PART... PART is `containers`
+# or `exporters`. Files that are there already are kept. The scripts stage calls it. For a closed network, delivery/supply.sh
+# calls it for the checkout's lifecycle_scripts/yours/packages, on a machine with the internet, and the deploy takes the files
+# from the checkout.
 #
 #   NETWORK_ACCESS   private (default) | closed: nothing is fetched; everything must be there already
 set -euo pipefail
@@ -10,7 +11,12 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 # shellcheck source=delivery/lib.sh
 source "$here/lib.sh"
 folder=${1:?which folder}
+shift
 mkdir -p "$folder"
+
+# wanted PART: whether the part was asked for.
+asked=" $* "
+wanted() { [[ "$asked" == *" $1 "* ]]; }
 
 # fetch_tree TREE PARTS: makes the tree of the commits, the repository's own first and then its submodules.
 fetch_tree() {
@@ -30,6 +36,7 @@ trap 'rm -rf "$work"' EXIT
 missing=()
 listed_sources=$(python3 "$here/node_packages.py" sources)
 while IFS=$'\t' read -r -u 3 file version pinned parts; do
+  wanted containers || break
   if [[ -e "$folder/$file" ]]; then
     continue
   elif closed; then
@@ -54,15 +61,25 @@ while IFS=$'\t' read -r -u 3 file version pinned parts; do
 done 3<<<"$listed_sources"
 
 read -r -a releases < <(python3 "$here/node_packages.py" ubuntu | sed -n 's/^releases\t//p')
-for release in "${releases[@]}"; do
-  if [[ -d "$folder/$release" ]]; then
-    continue
-  elif closed; then
-    missing+=("$release/")
-  else
-    bash "$here/ubuntu_packages.sh" "$release" "$folder/$release"
-  fi
-done
+# from_ubuntu LIST PREFIX: the packages of a list, in a folder for each release.
+from_ubuntu() {
+  local release
+  for release in "${releases[@]}"; do
+    if [[ -d "$folder/$2$release" ]]; then
+      continue
+    elif closed; then
+      missing+=("$2$release/")
+    else
+      bash "$here/ubuntu_packages.sh" "$release" "$folder/$2$release" "$1"
+    fi
+  done
+}
+if wanted containers; then
+  from_ubuntu packages ""
+fi
+if wanted exporters; then
+  from_ubuntu exporters exporters/
+fi
 ((${#missing[@]} == 0)) || fail "a closed network cannot fetch what is missing: $(listed "${missing[@]}"). Run the command" \
   "that the image stack prints as its output Supply in this checkout on a machine with the internet, then deploy again"
 

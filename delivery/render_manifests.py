@@ -1,8 +1,10 @@
-"""Copies a directory of manifests, with `${TRAINWAY_…}` replaced from the environment: `render_manifests.py FROM TO`.
+"""Copy a directory, and replace `${TRAINWAY_…}` from the environment: `render_manifests.py FROM TO`.
 
-Only names that start with TRAINWAY_ are replaced, so that a `$` in a container's command stays what it is. The files
-are JSON; a value is escaped for the string that it stands in. Those in `objects` are all labelled with a checksum of
-them together, which is printed: what carries another one was applied by an earlier deploy, and not by this one.
+The directory contains Kubernetes manifests or the parameters of HyperPod nodes. The program replaces only names that
+start with TRAINWAY_, so that a `$` in a container's command stays unchanged. A name that is not set or that is
+misspelled is an error. The files are JSON; a value is escaped for the string that it stands in. Those in `objects` are
+all labeled with a checksum of them together, which is printed: what carries another one was applied by an earlier
+deploy, and not by this one.
 """
 
 import hashlib
@@ -14,7 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 LABEL = "trainway.dev/revision"
-PLACEHOLDER = re.compile(r"\$\{(TRAINWAY_[A-Z0-9_]+)\}")
+PLACEHOLDER = re.compile(r"\$\{(TRAINWAY_[^}\"]*)\}?")
 
 
 def render(text: str, environment: Mapping[str, str]) -> str:

@@ -20,7 +20,7 @@ CONTROL = re.compile(r"[^\S\n]|[\x00-\x08\x0b-\x1f\x7f\ufffd]")
 
 
 def readable(raw: bytes) -> str:
-    """Returns log bytes as text without colours, control characters, progress-bar rewrites and blank lines."""
+    """Returns log bytes as text without colors, control characters, progress-bar rewrites and blank lines."""
     text = ESCAPE_SEQUENCE.sub("", raw.decode(errors="replace"))
     lines = (CONTROL.sub(" ", line.rsplit("\r", 1)[-1]).rstrip() for line in text.replace("\r\n", "\n").split("\n"))
     return "\n".join(line for line in lines if line)

@@ -43,9 +43,12 @@ export NETWORK_ACCESS=private
 if [[ -n "$CHARTS" ]]; then
   bash "$here/mirror.sh"
 fi
-if [[ "${CONTAINERS:-none}" != none ]]; then
+parts=()
+[[ "${CONTAINERS:-none}" == none ]] || parts+=(containers)
+[[ "${EXPORTERS:-false}" == false ]] || parts+=(exporters)
+if ((${#parts[@]})); then
   # Into this checkout, from which the platform is deployed: scripts and packages go to the nodes together.
-  bash "$here/node_packages.sh" "$here/../lifecycle_scripts/packages"
+  bash "$here/node_packages.sh" "$here/../lifecycle_scripts/yours/packages" "${parts[@]}"
 fi
 bash "$here/base_image.sh"
 say "$MIRROR_REGISTRY/$MIRROR_PREFIX has all that comes from the internet; the platform can be deployed"

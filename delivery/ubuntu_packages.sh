@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # Fetches the packages of an Ubuntu release that delivery/node_packages.yaml lists, with all that they depend on and a minimal
-# Ubuntu has not: ubuntu_packages.sh RELEASE FOLDER. apt checks them by the archive's signature. FOLDER must not exist yet.
+# Ubuntu has not: ubuntu_packages.sh RELEASE FOLDER LIST. LIST is `packages` or `exporters`. apt checks the packages by the
+# archive's signature. FOLDER must not exist yet.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 # shellcheck source=delivery/lib.sh
 source "$here/lib.sh"
-release=${1:?which release} folder=${2:?which folder}
+release=${1:?which release} folder=${2:?which folder} list=${3:?which list}
 
 declare -A listed_keys
 listed_ubuntu=$(python3 "$here/node_packages.py" ubuntu)
@@ -38,12 +39,13 @@ with_dependencies() {
 }
 
 "${apt[@]}" --quiet=2 update
-read -r -a packages <<<"${listed_keys[packages]}"
+read -r -a packages <<<"${listed_keys[$list]}"
 read -r -a without <<<"${listed_keys[without]}"
 wanted=$(with_dependencies "${packages[@]}")
 there=$(with_dependencies "${without[@]}")
 mapfile -t delivered < <(comm -23 <(echo "$wanted") <(echo "$there"))
 ((${#delivered[@]})) || fail "apt found no package of ${packages[*]} in Ubuntu's $release"
 (cd "$work/found" && "${apt[@]}" --quiet=2 download "${delivered[@]}")
+mkdir -p "$(dirname "$folder")"
 mv "$work/found" "$folder"
 say "${#delivered[@]} packages of Ubuntu's $release"

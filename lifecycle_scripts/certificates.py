@@ -1,4 +1,4 @@
-"""The organisation's CA certificates: `certificates.py check SOURCE | install SOURCE TARGET BUNDLE COMMAND...`.
+"""The organization's CA certificates: `certificates.py check SOURCE | install SOURCE TARGET BUNDLE COMMAND...`.
 
 `check` says what is wrong with each file in SOURCE, which the delivery asks before any node exists. `install` makes
 TARGET, a directory of the system's trust store, have each certificate in a file of its own, and runs COMMAND where that

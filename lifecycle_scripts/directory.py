@@ -26,7 +26,7 @@ def unreachable(uri: str, bundle: str) -> str | None:
                 with context.wrap_socket(plain, server_hostname=host):
                     pass
     except ssl.SSLCertVerificationError as error:
-        remedy = "put that of its authority into lifecycle_scripts/certificates"
+        remedy = "put that of its authority into lifecycle_scripts/yours/certificates"
         return f"its certificate is not to be trusted: {error.verify_message}; {remedy}"
     except socket.gaierror:
         return f"there is no {host} to be found; the network's DNS has to know it"

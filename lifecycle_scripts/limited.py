@@ -6,7 +6,8 @@ What is still there when the command ends by itself is left alone, and not waite
 
   GRACE_SECONDS   how long the command has to end by itself, once it is asked to (default 10)
 
-Exits as the command does; with 124 at the limit and 128 + N after signal N, as timeout(1) and a shell do.
+Exits as the command does; with 124 at the limit and 128 + N after signal N, as timeout(1) and a shell do. systemd's
+RuntimeMaxSec= does less: docs/decisions/08-node-steps.md.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 def watch_the_family() -> None:
-    """This process is told to end when its parent dies, and is the parent of what its descendants leave behind."""
+    """Let the kernel end this process with its parent, and make it the parent of its descendants' orphans."""
     LIBC.prctl(PR_SET_PDEATHSIG, int(signal.SIGTERM), 0, 0, 0)
     LIBC.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 

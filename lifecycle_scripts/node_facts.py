@@ -1,11 +1,14 @@
 """Prints what a node must know of itself, one NAME=value a line as a shell reads it: `node_facts.py CONFIG PARAMETERS`.
 
-HyperPod writes every instance of the cluster into resource_config.json; a node finds itself there by its address.
+The one reader of parameters.json, what the platform tells its nodes, and of resource_config.json, into which HyperPod
+writes every instance of the cluster; a node finds itself there by its address. The names of the parameters are those of
+parameters.schema.json, which trainway/spec/derived/node_parameters.py gives: `fsx.dns_name` is FSX_DNS_NAME.
 Only the standard library is used, because this runs before anything can be installed.
 https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-lifecycle-best-practices-slurm-slurm-base-config.html
 https://github.com/awslabs/awsome-distributed-ai/blob/main/1.architectures/5.sagemaker-hyperpod/LifecycleScripts/base-config/lifecycle_script.py
 (2026-07-23)
-`node_facts.py --nodes CONFIG PARAMETERS` prints all nodes of the cluster instead, as JSON.
+`node_facts.py --parameters PARAMETERS` prints the parameters instead, as JSON with every key.
+`node_facts.py --cluster CONFIG PARAMETERS` prints them with all nodes of the cluster.
 
   FACTS_WAIT_SECONDS   how long the node's address and its entry in the file may take to be there (default 60)
 """
@@ -19,17 +22,59 @@ import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 # Lists of instance groups. Of restricted ones the API has a list of its own, with the same keys:
 # https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_DescribeCluster.html (read 2026-11-22)
 GROUPS = ("InstanceGroups", "RestrictedInstanceGroups")
+# Roles by the NodeType of an instance group's SlurmConfig, which ClusterSlurmNodeType in botocore's model of SageMaker
+# has (1.44.5). The text of the page calls Compute Worker as well.
+# https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_ClusterSlurmConfigDetails.html (read 2026-11-22)
+ROLES = {"Controller": "controller", "Login": "login", "Compute": "compute", "Worker": "compute"}
+SCHEMA = Path(__file__).with_name("parameters.schema.json")
+# As trainway/spec/derived/node_parameters.py has them.
+PLACEHOLDER, OWN_GROUP = "${TRAINWAY_", "x-own-group"
+TYPES: dict[str, tuple[type, str]] = {
+    "object": (dict, "an object"),
+    "array": (list, "a list"),
+    "string": (str, "a string"),
+    "integer": (int, "a whole number"),
+    "boolean": (bool, "true or false"),
+    "null": (type(None), "null"),
+}
+OURS = "the deploy writes this file beside the scripts: deploy again, and replace this node"
+
 # AWS's own name for what parameters.json is here, on a cluster that was made without a SlurmConfig in the API:
 # https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-ref.html#sagemaker-hyperpod-ref-provisioning-forms-slurm
-# (read 2026-11-22)
-LEGACY_PARAMETERS = "provisioning_parameters.json"
+# What AWS's scripts read of it: lifecycle_script.py, mount_fsx_openzfs.sh and multi_headnode_setup/headnode_setup.sh in
+# https://github.com/awslabs/awsome-distributed-ai/tree/main/1.architectures/5.sagemaker-hyperpod/LifecycleScripts/base-config
+# and slurm_configurations, for several controllers, on
+# https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-slurm-api-config-migration.html
+# (all read 2026-11-22)
+AWS_PARAMETERS = "provisioning_parameters.json"
+AWSS = "correct it at the cluster's SourceS3Uri, and replace this node"
+OPTIONAL = {"anyOf": [{"type": "string"}, {"type": "null"}]}
+DATABASE = ("slurm_database_secret_arn", "slurm_database_endpoint", "slurm_shared_directory")
+AWS_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "required": ["workload_manager", "controller_group"],
+    "properties": {
+        "workload_manager": {"type": "string", "enum": ["slurm"]},
+        "controller_group": {"type": "string", "minLength": 1},
+        **dict.fromkeys(("login_group", "fsx_dns_name", "fsx_mountname", "fsx_openzfs_dns_name"), OPTIONAL),
+        "slurm_configurations": {
+            "anyOf": [
+                {
+                    "type": "object",
+                    "properties": dict.fromkeys((*DATABASE, "slurm_database_user", "slurm_sns_arn"), OPTIONAL),
+                },
+                {"type": "null"},
+            ]
+        },
+    },
+}
 
 
 class FactsError(Exception):
@@ -111,39 +156,132 @@ def find(resource_config: dict[str, Any], addresses: Iterable[str]) -> tuple[dic
     return found[0]
 
 
-def from_legacy(legacy: dict[str, Any]) -> dict[str, Any]:
+def is_of(value: object, schema: dict[str, Any]) -> bool:
+    """Returns whether a value has the type of a schema, which may name none."""
+    if "type" not in schema:
+        return True
+    # True is an int as well.
+    return isinstance(value, TYPES[schema["type"]][0]) and isinstance(value, bool) == (schema["type"] == "boolean")
+
+
+def problems(value: Any, schema: dict[str, Any], where: str = "") -> Iterator[str]:
+    """Yields what is wrong with a value: each key, what it holds, and what a JSON Schema expects there."""
+    kinds = schema.get("anyOf", [schema])
+    schema = next((each for each in kinds if is_of(value, each)), {"enum": []})
+    if value not in schema.get("enum", [value]):
+        words = [", ".join(each.get("enum", [TYPES[each["type"]][1]])) for each in kinds]
+        yield f"{where or 'the file'} is {json.dumps(value):.80}, expected {' or '.join(words)}"
+    elif isinstance(value, str):
+        if len(value) < schema.get("minLength", 0):
+            yield f"{where} is empty"
+        if PLACEHOLDER in value:
+            yield f"{where} is {value}, which the delivery was to replace"
+    elif isinstance(value, list):
+        for number, each in enumerate(value):
+            yield from problems(each, schema.get("items", {}), f"{where}[{number}]")
+    elif isinstance(value, dict):
+        properties, others = schema.get("properties", {}), schema.get("additionalProperties", {})
+        for name in {**dict.fromkeys(schema.get("required", ())), **value}:
+            key = f"{where}.{name}" if where else name
+            if name not in value:
+                yield f"{key} is missing"
+            elif name not in properties and others is False:
+                yield f"{key} is a key that these scripts do not know"
+            else:
+                yield from problems(value[name], properties.get(name, others), key)
+
+
+def completed(value: Any, schema: dict[str, Any]) -> Any:
+    """Returns a value that has no problems, with the defaults of the keys that it leaves out."""
+    schema = next(each for each in schema.get("anyOf", [schema]) if is_of(value, each))
+    if not isinstance(value, dict):
+        return value
+    properties, others = schema.get("properties", {}), schema.get("additionalProperties", {})
+    defaults = {name: each["default"] for name, each in properties.items() if "default" in each}
+    return {**defaults, **{name: completed(each, properties.get(name, others)) for name, each in value.items()}}
+
+
+def checked(path: Path, schema: dict[str, Any], remedy: str) -> dict[str, Any]:
+    """Return the JSON object of a file, with the schema's defaults for missing keys.
+
+    Raises `FactsError` with every problem of the file.
+    """
+    found = read_json(path)
+    if wrong := list(problems(found, schema)):
+        raise FactsError(f"{path}: {'; '.join(wrong)}. {remedy[0].upper()}{remedy[1:]}")
+    return dict(completed(found, schema))
+
+
+def from_aws(path: Path) -> dict[str, Any]:
     """Returns parameters as ours are, of a provisioning_parameters.json of AWS's."""
-    if legacy.get("workload_manager") != "slurm":
-        raise FactsError(f"{LEGACY_PARAMETERS}: workload_manager is {legacy.get('workload_manager')!r}, expected slurm")
-    if not legacy.get("controller_group"):
-        raise FactsError(f"{LEGACY_PARAMETERS}: no controller_group, and without a controller there is no Slurm")
-    names, mount = ("fsx_dns_name", "fsx_mountname"), {"mount_path": "/fsx", "mounted_by": "script"}
-    given = [legacy.get(name) for name in names]
-    if any(given) and not all(given):
-        raise FactsError(f"{LEGACY_PARAMETERS}: {' and '.join(names)} go together, and one is missing")
-    return {
-        "version": 1,
-        "orchestrator": "hyperpod-slurm",
-        "controller_group": legacy["controller_group"],
-        "login_group": legacy.get("login_group"),
-        "fsx": {"dns_name": given[0], "mount_name": given[1], **mount} if all(given) else None,
-    }
+
+    def refuse(problem: str) -> NoReturn:
+        raise FactsError(f"{path}: {problem}. {AWSS[0].upper()}{AWSS[1:]}")
+
+    given = {name: each for name, each in checked(path, AWS_SCHEMA, AWSS).items() if each}
+    parameters: dict[str, Any] = {"orchestrator": "hyperpod-slurm", "controller_group": given["controller_group"]}
+    if login := given.get("login_group"):
+        parameters["login_groups"] = [login]
+    lustre = [given.get(name) for name in ("fsx_dns_name", "fsx_mountname")]
+    if any(lustre):
+        if not all(lustre):
+            refuse("fsx_dns_name and fsx_mountname go together, and one is missing")
+        mount = {"mount_path": "/fsx", "mounted_by": "script"}
+        parameters["fsx"] = {"dns_name": lustre[0], "mount_name": lustre[1], **mount}
+    if homes := given.get("fsx_openzfs_dns_name"):
+        parameters["homes"] = {"dns_name": homes, "mount_path": "/home", "mounted_by": "script"}
+    if slurm := given.get("slurm_configurations"):
+        if missing := [name for name in DATABASE if not slurm.get(name)]:
+            refuse(f"slurm_configurations lacks {', '.join(missing)}, which several controllers need")
+        # What controllers share is on the file system: slurm/provision.sh makes its directory there.
+        shared = slurm["slurm_shared_directory"]
+        if not f"{shared}/".startswith("/fsx/") or not any(lustre):
+            refuse(f"slurm_configurations.slurm_shared_directory is {shared}, and nodes share /fsx alone")
+        database = {"endpoint": slurm["slurm_database_endpoint"], "secret": slurm["slurm_database_secret_arn"]}
+        database["user"] = slurm.get("slurm_database_user") or "admin"
+        parameters["slurm"] = {"accounting_database": {**database, "port": 3306}}
+    return parameters
+
+
+def left_out(path: Path) -> list[str]:
+    """Returns a warning for each setting of AWS's file beside `path` that AWS's scripts apply and these do not."""
+    aws = path.with_name(AWS_PARAMETERS)
+    if path.exists() or not aws.exists():
+        return []
+    topic = (read_json(aws).get("slurm_configurations") or {}).get("slurm_sns_arn")
+    told = "nobody is told when a backup controller takes over; /var/log/slurm/slurmctld.log says it"
+    return [f"WARNING: {aws.name}: slurm_sns_arn is {topic}, and {told}"] if topic else []
+
+
+def read_schema() -> dict[str, Any]:
+    """Returns the JSON Schema of parameters.json; raises `FactsError`."""
+    return read_json(SCHEMA)
 
 
 def read_parameters(path: Path) -> dict[str, Any]:
-    """Returns the parameters at `path`, or AWS's own beside it; raises `FactsError`."""
-    legacy = path.with_name(LEGACY_PARAMETERS)
-    return from_legacy(read_json(legacy)) if legacy.exists() and not path.exists() else read_json(path)
+    """Returns the parameters at `path`, or AWS's own beside it, with every key; raises `FactsError`."""
+    aws = path.with_name(AWS_PARAMETERS)
+    if aws.exists() and not path.exists():
+        return dict(completed(from_aws(aws), read_schema()))
+    return checked(path, read_schema(), OURS)
 
 
-def role(group: str, parameters: dict[str, Any]) -> str:
-    """Returns controller, login or compute for an instance group's name; on Kubernetes every node is compute."""
-    if parameters.get("orchestrator") == "hyperpod-slurm":
-        if group == parameters.get("controller_group"):
-            return "controller"
-        if group == parameters.get("login_group"):
-            return "login"
-    return "compute"
+def role(group: dict[str, Any], parameters: dict[str, Any]) -> str:
+    """Returns controller, login or compute for an instance group; on Kubernetes every node is compute.
+
+    What HyperPod says of the group goes before what the parameters say of its name; raises `FactsError`.
+    """
+    if parameters["orchestrator"] != "hyperpod-slurm":
+        return "compute"
+    told = block(group, "SlurmConfig").get("NodeType")
+    if told is not None:
+        if not isinstance(told, str) or told not in ROLES:
+            expected = ", ".join(ROLES)
+            raise FactsError(f"resource config: NodeType of group {group['Name']} is {told!r}, expected {expected}")
+        return ROLES[told]
+    if group["Name"] == parameters.get("controller_group"):
+        return "controller"
+    return "login" if group["Name"] in parameters.get("login_groups", ()) else "compute"
 
 
 def nodes(resource_config: dict[str, Any], parameters: dict[str, Any]) -> list[dict[str, Any]]:
@@ -163,7 +301,7 @@ def nodes(resource_config: dict[str, Any], parameters: dict[str, Any]) -> list[d
             "name": "ip-" + address(given).replace(".", "-"),
             "address": address(given),
             "group": group["Name"],
-            "role": role(group["Name"], parameters),
+            "role": role(group, parameters),
             "type": str(instance.get("InstanceType") or group.get("InstanceType") or "unknown"),
             "place": [layers[number] for number in "123"] if layers.keys() >= set("123") else [],
         }
@@ -171,51 +309,39 @@ def nodes(resource_config: dict[str, Any], parameters: dict[str, Any]) -> list[d
     return sorted(found.values(), key=lambda each: each["address"] != primary)
 
 
+def variables(name: str, value: Any, schema: dict[str, Any], group: str) -> Iterator[tuple[str, str]]:
+    """Yields the variables of a parameter: of an object one for each key, of a mapping by group that of this group.
+
+    A list has commas between, and null is empty. Other mappings have no variables: steps read them from the parameters.
+    """
+    schema = next((each for each in schema.get("anyOf", ()) if each["type"] != "null"), schema)
+    if OWN_GROUP in schema:
+        yield name, str(value.get(group, schema[OWN_GROUP]))
+    elif "properties" in schema:
+        for key, each in schema["properties"].items():
+            below = f"{name}_{key}" if name else key
+            yield from variables(below.upper(), value[key] if value else None, each, group)
+    elif isinstance(value, bool):
+        yield name, str(value).lower()
+    elif schema["type"] != "object":
+        yield name, ",".join(value) if isinstance(value, list) else "" if value is None else str(value)
+
+
 def facts(resource_config: dict[str, Any], parameters: dict[str, Any], addresses: Iterable[str]) -> dict[str, str]:
     """Returns the environment that the steps run with; raises `FactsError`."""
-    if parameters.get("version") != 1:
-        raise FactsError(f"parameters: version {parameters.get('version')!r}, these scripts know version 1")
     group, instance = find(resource_config, addresses)
     # Slurm asks them in this order.
     controllers = [node["address"] for node in nodes(resource_config, parameters) if node["role"] == "controller"]
-    lustre, accounts = parameters.get("fsx") or {}, parameters.get("slurm_accounts") or {}
-    users, homes = parameters.get("slurm_users") or {}, parameters.get("homes") or {}
-    slurm = parameters.get("slurm") or {}
-    database = slurm.get("accounting_database") or {}
     return {
         "CLUSTER_NAME": str(block(resource_config, "ClusterConfig").get("ClusterName", "unknown")),
         "NODE_GROUP": group["Name"],
         "NODE_NAME": str(instance.get("InstanceName") or "unknown"),
         "NODE_ADDRESS": str(instance["CustomerIpAddress"]),
-        "NODE_ROLE": role(group["Name"], parameters),
+        "NODE_ROLE": role(group, parameters),
         # A group with InstanceRequirements has several, and may say which of them only with each instance.
         "INSTANCE_TYPE": str(instance.get("InstanceType") or group.get("InstanceType") or "unknown"),
-        "ORCHESTRATOR": str(parameters.get("orchestrator")),
         "CONTROLLER_ADDRESSES": ",".join(controllers),
-        "FSX_DNS_NAME": str(lustre.get("dns_name", "")),
-        "FSX_MOUNT_NAME": str(lustre.get("mount_name", "")),
-        "FSX_MOUNT_PATH": str(lustre.get("mount_path", "")),
-        "FSX_MOUNTED_BY": str(lustre.get("mounted_by", "")),
-        "HOMES_DNS_NAME": str(homes.get("dns_name", "")),
-        "HOMES_MOUNT_PATH": str(homes.get("mount_path", "")),
-        "HOMES_MOUNTED_BY": str(homes.get("mounted_by", "")),
-        "CONTAINERS": containers if (containers := parameters.get("containers")) in ("required", "wanted") else "none",
-        "LUSTRE_EFA_INTERFACES": str((parameters.get("lustre_efa_interfaces") or {}).get(group["Name"], 0)),
-        "LOGIN_NEEDS_JOB": str(slurm.get("login_needs_job", False)).lower(),
-        "ACCOUNTING_ENDPOINT": str(database.get("endpoint", "")),
-        "ACCOUNTING_PORT": str(database.get("port", "")),
-        "ACCOUNTING_SCHEMA": str(database.get("name") or ""),
-        "ACCOUNTING_SECRET": str(database.get("secret", "")),
-        "SLURM_ACCOUNTS_S3_URI": str(accounts.get("s3_uri", "")),
-        "SLURM_ACCOUNTS_REGION": str(accounts.get("region", "")),
-        "SLURM_USERS_S3_URI": str(users.get("s3_uri", "")),
-        "SLURM_USERS_REGION": str(users.get("region", "")),
-        **{
-            f"DIRECTORY_{name.upper()}": str((parameters.get("directory") or {}).get(name, ""))
-            for name in ("uri", "base", "kind", "reader", "secret", "homes")
-        },
-        "EXPORTERS": "true" if parameters.get("exporters") else "false",
-        "HUGE_PAGES_2MIB": str(parameters.get("huge_pages_2mib", 0)),
+        **dict(variables("", parameters, read_schema(), group["Name"])),
     }
 
 
@@ -238,26 +364,35 @@ def own_addresses() -> list[str]:
         raise NotYetError(f"hostname -I: {error}") from error
 
 
-def main() -> int:
-    if sys.argv[1] == "--nodes":
-        resource_config, parameters = map(Path, sys.argv[2:])
-        print(json.dumps(nodes(read_json(resource_config), read_parameters(parameters))))
-        return 0
-    resource_config, parameters = map(Path, sys.argv[1:])
+def waited_for(resource_config: Path, parameters: dict[str, Any]) -> dict[str, str]:
+    """Returns the facts of this node once HyperPod has written them down; raises `FactsError`."""
     deadline = time.monotonic() + float(os.environ.get("FACTS_WAIT_SECONDS", "60"))
+    while True:
+        try:
+            return facts(read_resource_config(resource_config), parameters, own_addresses())
+        except NotYetError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(1)
+
+
+def main() -> int:
+    *flags, last = sys.argv[1:]
+    path = Path(last)
     try:
-        known = read_parameters(parameters)
-        while True:
-            try:
-                print(as_shell(facts(read_resource_config(resource_config), known, own_addresses())))
-                return 0
-            except NotYetError:
-                if time.monotonic() > deadline:
-                    raise
-                time.sleep(1)
+        parameters = read_parameters(path)
+        if flags == ["--parameters"]:
+            print(json.dumps(parameters))
+        elif flags[0] == "--cluster":
+            print(json.dumps({"nodes": nodes(read_json(Path(flags[1])), parameters), "parameters": parameters}))
+        else:
+            print(as_shell(waited_for(Path(flags[0]), parameters)))
+            for warning in left_out(path):
+                print(warning, file=sys.stderr)
     except FactsError as error:
         print(error, file=sys.stderr)
         return 1
+    return 0
 
 
 if __name__ == "__main__":

@@ -61,7 +61,7 @@ class Told(RunError):
 
 
 @dataclass
-class Step:
+class StepOutcome:
     """What became of one: running, done or failed; `said` is its last line."""
 
     name: str
@@ -80,7 +80,7 @@ class Run:
     status: str = "running"
     finished: str | None = None
     why: str | None = None
-    steps: list[Step] = field(default_factory=list)
+    steps: list[StepOutcome] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     facts: dict[str, str] = field(default_factory=dict)
 
@@ -102,7 +102,7 @@ def cannot_write(path: Path, error: OSError) -> str:
     return f"cannot write {path}: {error.strerror}; `df -h; df -i; mount` on this node says what is full or read-only"
 
 
-class Log:
+class RunLog:
     """Lines to standard output and the node's log. That either cannot be written is said where it can, and kept."""
 
     def __init__(self) -> None:
@@ -146,7 +146,7 @@ def save(run: Run) -> None:
         raise RunError(cannot_write(STATE, error)) from error
 
 
-def lock(log: Log) -> IO[str]:
+def lock(log: RunLog) -> IO[str]:
     """Returns the lock that keeps a second run out until it is closed; raises `RunError`."""
     seconds = float(os.environ.get("LOCK_WAIT_SECONDS", "600"))
     LOCK.parent.mkdir(parents=True, exist_ok=True)
@@ -172,14 +172,16 @@ def lock(log: Log) -> IO[str]:
     return file
 
 
-def facts(log: Log) -> dict[str, str]:
-    """Returns the environment of the steps; raises `RunError`."""
+def facts(run: Run, log: RunLog) -> dict[str, str]:
+    """Returns the environment of the steps, and keeps the reader's warnings; raises `RunError`."""
     config = os.environ["SAGEMAKER_RESOURCE_CONFIG_PATH"]
     command = [PYTHON, str(HERE / "node_facts.py"), config, str(HERE / "parameters.json")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
+    for line in done.stderr.splitlines():
+        log.line(f"[facts] {line}")
+        if line.startswith(WARNING):
+            run.warnings.append(f"facts: {line.removeprefix(WARNING)}")
     if done.returncode:
-        for line in done.stderr.splitlines():
-            log.line(f"[facts] {line}")
         raise RunError("this node's place in the cluster is unknown; the line above says why")
     found = dict(line.split("=", 1) for line in shlex.split(done.stdout))
     what = f"{found['NODE_ROLE']} of group {found['NODE_GROUP']} ({found['INSTANCE_TYPE']})"
@@ -191,9 +193,9 @@ def limit(name: str) -> int:
     return int(os.environ.get("STEP_TIMEOUT_SECONDS") or LIMITS_SECONDS.get(name, LIMIT_SECONDS))
 
 
-def run_step(path: Path, environment: dict[str, str], run: Run, log: Log) -> None:
+def run_step(path: Path, environment: dict[str, str], run: Run, log: RunLog) -> None:
     """Runs one step; raises `RunError`."""
-    step = Step(path.stem)
+    step = StepOutcome(path.stem)
     run.steps.append(step)
     save(run)
     log.say(step.name, "start")
@@ -225,7 +227,7 @@ def run_step(path: Path, environment: dict[str, str], run: Run, log: Log) -> Non
     log.say(step.name, f"done in {step.seconds} s")
 
 
-def relay(lines: IO[bytes], step: Step, run: Run, log: Log) -> None:
+def relay(lines: IO[bytes], step: StepOutcome, run: Run, log: RunLog) -> None:
     """Logs what a step says until it has ended."""
     for raw in lines:
         line = raw.decode(errors="replace").rstrip("\n")
@@ -260,16 +262,16 @@ def guarded(act: Callable[[], None]) -> str | None:
     return None
 
 
-def every_step(run: Run, log: Log) -> None:
+def every_step(run: Run, log: RunLog) -> None:
     """Runs them; raises `RunError`."""
     save(run)
-    run.facts = facts(log)
+    run.facts = facts(run, log)
     environment = {**os.environ, **run.facts}
     for path in sorted((HERE / "steps").glob("[0-9][0-9]-*.sh")):
         run_step(path, environment, run, log)
 
 
-def provision(run: Run, log: Log) -> None:
+def provision(run: Run, log: RunLog) -> None:
     """Runs every step while no other run does, and writes down how that ended; raises `RunError`."""
     if log.error:
         raise RunError(log.error)
@@ -291,7 +293,7 @@ def main() -> int:
     os.umask(0o022)
     for number in SIGNALS:
         signal.signal(number, told)
-    log = Log()
+    log = RunLog()
     run = Run(version(HERE), os.environ["SLURM_STARTED_BY"], now())
     why = guarded(lambda: provision(run, log))
     for number in SIGNALS:

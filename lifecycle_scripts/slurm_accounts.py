@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
-Document = dict[str, Any]
+JsonObject = dict[str, Any]
 Command = list[str]
 
 # What slurm_settings.py writes where there are teams.
@@ -26,11 +26,11 @@ class AccountsError(Exception):
     """A document of another version, or a command of Slurm's that failed; the text says which."""
 
 
-class State(NamedTuple):
+class SlurmState(NamedTuple):
     """What Slurm has, of one cluster, by name; QOS and accounts as in the document."""
 
-    qos: dict[str, Document]
-    accounts: dict[str, Document]
+    qos: dict[str, JsonObject]
+    accounts: dict[str, JsonObject]
     owned_qos: set[str]
     owned_accounts: set[str]
     # By user, all accounts, and the one of jobs that name none.
@@ -67,7 +67,7 @@ def words(listed: str) -> list[str]:
     return sorted(filter(None, listed.split(",")))
 
 
-def read_state(cluster: str, owner: str) -> State:
+def read_state(cluster: str, owner: str) -> SlurmState:
     """Returns what Slurm has; raises `AccountsError`."""
     qos, owned_qos = {}, set()
     for name, priority, preempts, tres, flags, description in show(
@@ -85,7 +85,7 @@ def read_state(cluster: str, owner: str) -> State:
     owned_accounts = {
         name for name, organization in show("account", columns="Account,Organization") if organization == owner
     }
-    accounts: dict[str, Document] = {}
+    accounts: dict[str, JsonObject] = {}
     accounts_of: dict[str, set[str]] = {}
     closed = set()
     columns = "Account,User,Partition,Share,QOS,DefaultQOS,GrpSubmitJobs"
@@ -101,7 +101,7 @@ def read_state(cluster: str, owner: str) -> State:
     there = "PENDING,CONFIGURING,RUNNING,SUSPENDED,COMPLETING"
     listed_jobs = run("squeue", "--noheader", f"--states={there}", "--format=%a|%u|%q")
     jobs = [line.split("|") for line in listed_jobs.splitlines()]
-    return State(
+    return SlurmState(
         qos,
         accounts,
         owned_qos,
@@ -114,7 +114,7 @@ def read_state(cluster: str, owner: str) -> State:
     )
 
 
-def changes(document: Document, state: State, cluster: str) -> list[Command]:
+def changes(document: JsonObject, state: SlurmState, cluster: str) -> list[Command]:
     """Returns what to tell sacctmgr, in an order in which each can be done; nothing when there is nothing to change."""
     return [
         *_qos_changes(document, state),
@@ -124,11 +124,11 @@ def changes(document: Document, state: State, cluster: str) -> list[Command]:
     ]
 
 
-def _qos_changes(document: Document, state: State) -> list[Command]:
+def _qos_changes(document: JsonObject, state: SlurmState) -> list[Command]:
     commands = []
     for qos in document["qos"]:
         name, had = qos["name"], state.qos.get(qos["name"])
-        # A job that could never run in it is refused when it is submitted, and does not wait for ever.
+        # A job that could never run in it is refused when it is submitted, and does not wait forever.
         wanted = {key: qos[key] for key in ("priority", "preempts", "nodes")} | {"denies": True}
         if had == wanted and name in state.owned_qos:
             continue
@@ -151,7 +151,7 @@ def _qos_changes(document: Document, state: State) -> list[Command]:
     return commands
 
 
-def _account_changes(document: Document, state: State, cluster: str) -> list[Command]:
+def _account_changes(document: JsonObject, state: SlurmState, cluster: str) -> list[Command]:
     commands = []
     for account in document["accounts"]:
         name, had = account["name"], state.accounts.get(account["name"])
@@ -173,8 +173,8 @@ def _account_changes(document: Document, state: State, cluster: str) -> list[Com
     return commands
 
 
-def _user_changes(document: Document, state: State, cluster: str) -> list[Command]:
-    """Who comes, and whose first account is another now."""
+def _user_changes(document: JsonObject, state: SlurmState, cluster: str) -> list[Command]:
+    """Return the commands for users who come, and for those whose first account is another now."""
     commands: list[Command] = []
     first: dict[str, str] = {}
     for account in document["accounts"]:
@@ -194,8 +194,8 @@ def _user_changes(document: Document, state: State, cluster: str) -> list[Comman
     return commands
 
 
-def _removals(document: Document, state: State, cluster: str) -> list[Command]:
-    """Who and what left. Slurm removes nothing that has jobs: that only takes no new ones, until it has none left."""
+def _removals(document: JsonObject, state: SlurmState, cluster: str) -> list[Command]:
+    """Return the commands for what left. Slurm keeps an account that has jobs: it only takes no new ones."""
     wanted = {account["name"]: set(account["users"]) for account in document["accounts"]}
     commands = []
     for user, has in sorted(state.accounts_of.items()):
@@ -214,7 +214,7 @@ def _removals(document: Document, state: State, cluster: str) -> list[Command]:
     return commands
 
 
-def _remove(what: str, where: Command, entry: tuple[str, str], state: State) -> list[Command]:
+def _remove(what: str, where: Command, entry: tuple[str, str], state: SlurmState) -> list[Command]:
     if entry not in state.busy:
         return [["delete", what, *where]]
     return [] if entry in state.closed else [["modify", what, *where, "set", "grpsubmitjobs=0"]]
@@ -231,7 +231,7 @@ def change_settings(slurm_conf: Path, settings: dict[str, str]) -> list[str]:
     return done.stdout.splitlines()
 
 
-def apply(document: Document, slurm_conf: Path) -> list[str]:
+def apply(document: JsonObject, slurm_conf: Path) -> list[str]:
     """Returns the changes that were made, one a line; raises `AccountsError`."""
     if document.get("version") != 1:
         raise AccountsError(f"the document has version {document.get('version')!r}, this program knows version 1")

@@ -1,8 +1,8 @@
-"""Writes Slurm's configuration of a cluster that the platform provisions: `slurm_conf.py PARAMETERS DIRECTORY SHARED`.
+"""Writes Slurm's configuration of a cluster that the platform provisions: `slurm_conf.py DIRECTORY SHARED`.
 
-The nodes are read from standard input, as `node_facts.py --nodes` prints them; SHARED is a directory that all
-controllers see. Says which files it wrote, and nothing when all were so already. What slurm_settings.py wrote stays in
-slurm.conf. Controllers read the files; all others fetch them from a controller.
+Nodes and parameters are read from standard input, as `node_facts.py --cluster` prints them; SHARED is a directory that
+all controllers see. Says which files it wrote, and nothing when all were so already. What slurm_settings.py wrote stays
+in slurm.conf. Controllers read the files; all others fetch them from a controller.
 https://slurm.schedmd.com/slurm.conf.html, https://slurm.schedmd.com/configless_slurm.html (read 2026-11-22)
 """
 
@@ -65,7 +65,7 @@ def slurm_conf(nodes: list[Node], parameters: dict[str, Any], cluster: str, shar
     lines += [f"{key}={value}" for key, value in SETTINGS.items()]
     # A backup goes on from the state that the controller left: both see it.
     lines.append(f"StateSaveLocation={shared}/state" if len(controllers) > 1 else f"StateSaveLocation={STATE}")
-    if parameters.get("slurm_accounts"):
+    if parameters.get("slurm_accounts") or (parameters.get("slurm") or {}).get("accounting_database"):
         lines += accounting(controllers)
     if kinds := sorted({facts["gres"]["name"] for facts in types.values() if facts.get("gres")}):
         lines.append(f"GresTypes={','.join(kinds)}")
@@ -175,8 +175,8 @@ def write(path: Path, text: str) -> bool:
 
 
 def main() -> int:
-    parameters, directory, shared = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
-    made = files(json.load(sys.stdin), json.loads(parameters.read_text()), os.environ["CLUSTER_NAME"], shared)
+    directory, shared, given = Path(sys.argv[1]), sys.argv[2], json.load(sys.stdin)
+    made = files(given["nodes"], given["parameters"], os.environ["CLUSTER_NAME"], shared)
     for name, text in made.items():
         if write(directory / name, text):
             print(f"wrote {directory / name}")

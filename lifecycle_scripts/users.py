@@ -24,7 +24,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-Document = dict[str, Any]
+JsonObject = dict[str, Any]
 Command = list[str]
 
 KEYS = Path("/etc/ssh/trainway/authorized_keys")
@@ -62,7 +62,7 @@ class Account(NamedTuple):
     expires: str | None
 
 
-class Node(NamedTuple):
+class LocalAccounts(NamedTuple):
     """The node's accounts and groups, by name."""
 
     accounts: dict[str, Account]
@@ -73,14 +73,14 @@ class Plan(NamedTuple):
     """What is to be run, who is to be there, and a line for each who is refused."""
 
     commands: list[Command]
-    users: list[Document]
+    users: list[JsonObject]
     refused: list[str]
 
 
-def read_document(path: Path) -> Document:
+def read_document(path: Path) -> JsonObject:
     """Returns the document; raises `UsersError`."""
     try:
-        document: Document = json.loads(path.read_text())
+        document: JsonObject = json.loads(path.read_text())
     except (OSError, ValueError) as error:
         raise UsersError(f"the users' document cannot be read: {error}") from error
     version = document.get("version") if isinstance(document, dict) else None
@@ -97,12 +97,12 @@ def read_document(path: Path) -> Document:
     return document
 
 
-def comment(document: Document) -> str:
+def comment(document: JsonObject) -> str:
     """Returns an account's comment: its first field, which only root changes, is the owner."""
     return f"{document['owner']},,,,{UMASK}"
 
 
-def read_node(document: Document) -> Node:
+def read_node(document: JsonObject) -> LocalAccounts:
     """Returns what the node has, of a directory service only whom the document names as well."""
     groups = {group.gr_name: group.gr_gid for group in grp.getgrall()}
     entries = {entry.pw_name: entry for entry in pwd.getpwall()}
@@ -127,10 +127,10 @@ def read_node(document: Document) -> Node:
         )
         for name, entry in entries.items()
     }
-    return Node(accounts, groups)
+    return LocalAccounts(accounts, groups)
 
 
-def plan(document: Document, node: Node) -> Plan:
+def plan(document: JsonObject, node: LocalAccounts) -> Plan:
     """Returns what makes the node equal to the document, in an order in which each can be done."""
     made = Plan([], [], [])
     if any(account.owned and account.expires is None for account in node.accounts.values()):
@@ -151,7 +151,7 @@ def plan(document: Document, node: Node) -> Plan:
     return made
 
 
-def _plan_groups(document: Document, node: Node, made: Plan) -> set[str]:
+def _plan_groups(document: JsonObject, node: LocalAccounts, made: Plan) -> set[str]:
     """Plans the groups that users share; returns those that can be used."""
     numbers = {gid: name for name, gid in node.groups.items()}
     usable: set[str] = set()
@@ -193,8 +193,8 @@ def _malformed(user: Any) -> str | None:
     return None
 
 
-def _taken(user: Document, node: Node, before: Iterable[Document], shared: set[str]) -> str | None:
-    """Whose name or number a user has; None if nobody's."""
+def _taken(user: JsonObject, node: LocalAccounts, before: Iterable[JsonObject], shared: set[str]) -> str | None:
+    """Return why the name or the user ID of a user is already in use, or None if both are free."""
     name, uid, had = user["name"], user["uid"], node.accounts.get(user["name"])
     for other in before:
         if name == other["name"] or uid == other["uid"]:
@@ -215,7 +215,7 @@ def _taken(user: Document, node: Node, before: Iterable[Document], shared: set[s
     return None
 
 
-def _account_commands(user: Document, document: Document, node: Node, usable: set[str]) -> list[Command]:
+def _account_commands(user: JsonObject, document: JsonObject, node: LocalAccounts, usable: set[str]) -> list[Command]:
     name, had = user["name"], node.accounts.get(user["name"])
     home = f"{document['homes']}/{name}"
     groups = sorted(set(user["groups"]) & usable)
@@ -266,7 +266,7 @@ def write(path: Path, text: str, mode: int) -> bool:
     return True
 
 
-def write_keys(users: list[Document]) -> list[str]:
+def write_keys(users: list[JsonObject]) -> list[str]:
     """Makes the keys that log in those of the users, on this node's own disk; returns the changes.
 
     Beside what users write in their own authorized_keys: nobody's file is edited by several nodes at once, and a key
@@ -285,15 +285,18 @@ def write_keys(users: list[Document]) -> list[str]:
     return changed
 
 
-def write_sudoers(users: list[Document]) -> list[str]:
-    """Lets those become root who may, without the password that nobody has; returns the changes."""
+def write_sudoers(users: list[JsonObject]) -> list[str]:
+    """Write the sudoers file for users with sudo rights, and return the changes.
+
+    Users give no password, because the accounts have none.
+    """
     lines = [f"{user['name']} ALL=(ALL:ALL) NOPASSWD: ALL\n" for user in users if user["sudo"]]
     if not lines and not SUDOERS.exists():
         return []
     return [f"sudo for {len(lines)} users"] if write(SUDOERS, "".join(lines), 0o440) else []
 
 
-def make_directory(parent: Path, user: Document, skeleton: Path | None) -> bool:
+def make_directory(parent: Path, user: JsonObject, skeleton: Path | None) -> bool:
     """Makes a user's directory below `parent`; returns whether it was not there. Raises `OSError` with the reason.
 
     It appears under its name only when it is complete: of several nodes that make it at once, the first one's stays.
@@ -314,8 +317,8 @@ def make_directory(parent: Path, user: Document, skeleton: Path | None) -> bool:
     new.mkdir(mode=0o700)
     if skeleton and skeleton.is_dir():
         shutil.copytree(skeleton, new, symlinks=True, dirs_exist_ok=True)
-    for place, _, files in os.walk(new):
-        for each in (Path(place), *(Path(place) / file for file in files)):
+    for directory, _, files in os.walk(new):
+        for each in (Path(directory), *(Path(directory) / file for file in files)):
             os.chown(each, uid, uid, follow_symlinks=False)
     new.chmod(0o700)
     try:
@@ -326,7 +329,7 @@ def make_directory(parent: Path, user: Document, skeleton: Path | None) -> bool:
     return True
 
 
-def make_directories(document: Document, users: list[Document]) -> tuple[list[str], list[str]]:
+def make_directories(document: JsonObject, users: list[JsonObject]) -> tuple[list[str], list[str]]:
     """Makes the users' directories on the shared file systems; returns the changes, and what was in the way."""
     content = hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
     if DIRECTORIES_MADE.exists() and DIRECTORIES_MADE.read_text() == content:
@@ -352,7 +355,7 @@ def make_directories(document: Document, users: list[Document]) -> tuple[list[st
     return made, wrong
 
 
-def make_ssh_key(user: Document, home: Path) -> str | None:
+def make_ssh_key(user: JsonObject, home: Path) -> str | None:
     """Has the user make a key; returns what went wrong. Root writes nothing in a directory that is a user's."""
     environment = {"HOME": str(home), "USER": user["name"], "PATH": "/usr/bin:/bin"}
     return run(
@@ -362,7 +365,7 @@ def make_ssh_key(user: Document, home: Path) -> str | None:
     )
 
 
-def apply(document: Document) -> tuple[list[str], list[str]]:
+def apply(document: JsonObject) -> tuple[list[str], list[str]]:
     """Returns the changes that were made, and a line for whom or what could not be; raises `UsersError`."""
     with LOCK.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

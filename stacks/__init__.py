@@ -1,1 +1,1 @@
-"""What is deployed: one module a stack, and in `constructs` one module a capability."""
+"""The CDK app's stacks: one module per stack, in layers. `constructs` holds the capabilities that stacks consist of."""

@@ -6,9 +6,9 @@ import aws_cdk as cdk
 from aws_cdk import aws_ssm as ssm
 from constructs import Construct
 
-from stacks.constructs.build_stage import BuildStage
-from stacks.constructs.delivery import Delivery
-from stacks.constructs.registry import registry_permissions
+from stacks.constructs.delivery.build_stage import BuildStage
+from stacks.constructs.delivery.pipeline import Delivery
+from stacks.constructs.delivery.registry import registry_permissions
 from stacks.foundation import Foundation
 from trainway.spec.handoff import BuiltImage, image_parameter_name
 

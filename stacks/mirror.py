@@ -5,12 +5,12 @@ from __future__ import annotations
 import aws_cdk as cdk
 from constructs import Construct
 
-from stacks.constructs.build_stage import BuildStage
-from stacks.constructs.delivery import Delivery
-from stacks.constructs.permissions import Permission
-from stacks.constructs.registry import list_permissions, registry_permissions, source_permissions
+from stacks.constructs.delivery.build_stage import BuildStage
+from stacks.constructs.delivery.pipeline import Delivery
+from stacks.constructs.delivery.registry import list_permissions, registry_permissions, source_permissions
+from stacks.constructs.iam.permissions import Permission
 from stacks.foundation import Foundation
-from stacks.registry import RegistryStack
+from stacks.foundation.registry import RegistryStack
 
 
 class MirrorStack(cdk.Stack):

@@ -7,8 +7,8 @@ from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_cloudwatch_actions as actions
 from constructs import Construct
 
-from stacks.constructs.alerts import Alerts
-from stacks.file_system import FileSystemStack
+from stacks.constructs.monitoring.alerts import Alerts
+from stacks.foundation.file_system import FileSystemStack
 from trainway.spec.platform import Platform
 from trainway.spec.sections.storage import Lustre
 
@@ -64,7 +64,10 @@ class ObservabilityStack(cdk.Stack):
         )
 
     def _export_is_behind(self) -> cloudwatch.Alarm:
-        """https://docs.aws.amazon.com/fsx/latest/LustreGuide/monitoring-cloudwatch.html#auto-import-export-metrics"""
+        """Return the alarm on exports to S3 that fall behind.
+
+        https://docs.aws.amazon.com/fsx/latest/LustreGuide/monitoring-cloudwatch.html#auto-import-export-metrics
+        """
         oldest = self._lustre("AgeOfOldestQueuedMessage", "Maximum", Publisher="AutoExport")
         return oldest.create_alarm(
             self,

@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 from botocore.validate import ParamValidator
 
+from tests import hypothesis_profiles
 from tests.durations import Durations
+from tests.longest_first import longest_first
 from tests.service_model import strict_validate
 
 # botocore leaves maxima, patterns, and enumerations to the service, which the tests do not have.
@@ -20,6 +22,7 @@ if NODE.exists():
     os.environ["JSII_NODE"] = str(NODE)
 # The CDK's validator takes most of a synthesis; the tests that check templates switch it on for themselves.
 os.environ["CDK_VALIDATION"] = "false"
+hypothesis_profiles.register()
 for name in [name for name in os.environ if name.startswith("AWS_")]:
     del os.environ[name]
 os.environ.update(
@@ -35,6 +38,12 @@ def pytest_configure(config: pytest.Config) -> None:
     """Keep the durations in the process that collects the reports of all workers."""
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(Durations())
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Order the files so that the workers end at about the same time."""
+    longest_first(items)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -2,6 +2,8 @@
 
 A budget is the seconds of the file's tests with their fixtures, added up, on two cores. It is far above what the file
 needs, so that a slow machine does not fail it; a file that has grown by a minute does.
+
+`python -m tests.durations` prints the budgets that the last run suggests.
 """
 
 from __future__ import annotations
@@ -53,7 +55,35 @@ class Durations:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def _over_budget(self) -> list[str]:
-        return over_budget(self._seconds, yaml.safe_load(BUDGETS.read_text(encoding="utf-8")))
+        return over_budget(self._seconds, load_budgets())
+
+
+def load_budgets() -> dict[str, Any]:
+    """Return the budgets: a `default`, and `files` with budgets of their own, all in seconds."""
+    loaded: dict[str, Any] = yaml.safe_load(BUDGETS.read_text(encoding="utf-8"))
+    return loaded
+
+
+def budget_of(file: str, budgets: dict[str, Any]) -> float:
+    """Return the seconds that the tests of a file may take."""
+    return float(budgets["files"].get(file, budgets["default"]))
+
+
+def suggestions(seconds: dict[str, float], budgets: dict[str, Any]) -> list[str]:
+    """Return lines of budgets.yaml, three times the seconds of a file, for files that the default is too small for."""
+    return [
+        f"  {file}: {3 * taken:.0f}"
+        for file, taken in sorted(by_file(seconds).items(), key=lambda each: -each[1])
+        if 3 * taken > budgets["default"]
+    ]
+
+
+def by_file(seconds: dict[str, float]) -> dict[str, float]:
+    """Add up the seconds of tests, given by test id, by the test's file."""
+    added: dict[str, float] = defaultdict(float)
+    for name, taken in seconds.items():
+        added[name.partition("::")[0]] += taken
+    return added
 
 
 def over_budget(seconds: dict[str, float], budgets: dict[str, Any]) -> list[str]:
@@ -61,13 +91,15 @@ def over_budget(seconds: dict[str, float], budgets: dict[str, Any]) -> list[str]
 
     `seconds` are by test id. `budgets` has a `default`, and `files` with budgets of their own, all in seconds.
     """
-    by_file: dict[str, float] = defaultdict(float)
-    for name, taken in seconds.items():
-        by_file[name.partition("::")[0]] += taken
-    budget = {file: budgets["files"].get(file, budgets["default"]) for file in by_file}
+    taken_by = by_file(seconds)
+    budget = {file: budget_of(file, budgets) for file in taken_by}
     return [
-        f"{file} took {taken:.0f} s, and its budget is {budget[file]} s: make it faster, or raise the budget in "
+        f"{file} took {taken:.0f} s, and its budget is {budget[file]:.0f} s: make it faster, or raise the budget in "
         f"{BUDGETS.relative_to(ROOT)} and say why there"
-        for file, taken in sorted(by_file.items())
+        for file, taken in sorted(taken_by.items())
         if taken > budget[file]
     ]
+
+
+if __name__ == "__main__":
+    print(*suggestions(json.loads(KEPT.read_text(encoding="utf-8")), load_budgets()), sep="\n")

@@ -1,4 +1,4 @@
-"""An instance type that does not exist, for what must work with any."""
+"""The instance type of the recipe docs/recipes/instance-type.md, which does not exist, for what must work with any."""
 
 from __future__ import annotations
 
@@ -7,31 +7,33 @@ from typing import Any
 
 import yaml
 
-from trainway.spec import catalogue as module
-from trainway.spec.catalogue import Catalogue, load_catalogue
+from tests.recipes.page import added, apply_diff, blocks, page
+from trainway.spec.facts.catalogue import Catalogue, load_catalogue
+from trainway.spec.facts.files import FACTS
 
-NAME = "p9.96xlarge"
-ENTRY: dict[str, Any] = {
-    "family": "p5",
-    "vcpus": 384,
-    "memory_gib": 8192,
-    "accelerator": {"model": "b300", "count": 16, "nvlink_domain": 16},
-    "instance_store": {"disks": 16, "gb_each": 7600},
-    "network_gbps": 12800,
-    "network_cards": 64,
-    "primary_card_interfaces": 4,
-    "ipv4_addresses_per_interface": 50,
-}
+CATALOGUE = FACTS / "instances.yaml"
+((_, DIFF),) = blocks(page("instance-type"), "Change").items()
+NAME = added(DIFF).partition(":")[0].strip()
 
 
 def shipped() -> dict[str, Any]:
-    """The shipped catalogue as plain data."""
-    data: dict[str, Any] = yaml.safe_load(Path(module.__file__).with_name("instances.yaml").read_text(encoding="utf-8"))
+    """Return the shipped catalogue as plain data."""
+    data: dict[str, Any] = yaml.safe_load(CATALOGUE.read_text(encoding="utf-8"))
     return data
 
 
+def _entry() -> dict[str, Any]:
+    """Return the entry of the recipe as plain data, read together with the anchors of the shipped catalogue."""
+    text = apply_diff(DIFF, CATALOGUE.read_text(encoding="utf-8"), CATALOGUE.name)
+    entry: dict[str, Any] = yaml.safe_load(text)["instances"][NAME]
+    return entry
+
+
+ENTRY = _entry()
+
+
 def load_data(data: dict[str, Any], directory: Path) -> Catalogue:
-    """A catalogue from plain data, by way of a file."""
+    """Return a catalogue from plain data, by way of a file in a directory."""
     directory.mkdir(exist_ok=True)
     file = directory / "instances.yaml"
     file.write_text(yaml.safe_dump(data), encoding="utf-8")
@@ -39,7 +41,7 @@ def load_data(data: dict[str, Any], directory: Path) -> Catalogue:
 
 
 def catalogue_with(directory: Path, **changes: Any) -> Catalogue:
-    """The shipped catalogue and this type, some of whose facts are changed."""
+    """Return the shipped catalogue with this type, some of whose facts are changed."""
     data = shipped()
     data["instances"][NAME] = {**ENTRY, **changes}
     return load_data(data, directory)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 import grimp
 
@@ -12,7 +12,15 @@ from tests.synthesis import ROOT
 PAGE = ROOT / "docs" / "design.md"
 BETWEEN = re.compile(r"(?<=<!-- rooms -->\n).*(?=<!-- /rooms -->)", re.DOTALL)
 # The modules at the top of each package, shown as one box.
-TOPS = {"stacks": "stacks", "trainway": "trainway (commands)", "training": "training (commands)"}
+TOPS = {
+    "delivery": "delivery",
+    "emulator": "emulator",
+    "stacks": "stacks",
+    "trainway": "trainway (commands)",
+    "training": "training (commands)",
+}
+# Modules at the top of a package that import nothing of it, each a box of its own.
+LEAVES = ("emulator.errors", "training.errors")
 
 Arrow = tuple[str, str]
 
@@ -32,7 +40,7 @@ def draw() -> str:
 
 def arrows_between_rooms() -> set[Arrow]:
     """Return every pair of folders of which the first imports the second."""
-    graph = grimp.build_graph("stacks", "trainway", "training")
+    graph = grimp.build_graph(*TOPS)
     found = set[Arrow]()
     for module in graph.modules:
         for imported in graph.find_modules_directly_imported_by(module):
@@ -48,8 +56,13 @@ def room_of(module: str, modules: Iterable[str]) -> str:
     folder = ".".join([package, *rest[:1]])
     if rest and any(other.startswith(f"{folder}.") for other in modules) and folder != "trainway.commands":
         return folder
-    # What is in no folder: stacks, commands, and the exception that every module of the job may raise.
-    return folder if folder == "training.errors" else TOPS[package]
+    # What is in no folder: stacks, commands, and the exceptions that every module of the job or the emulator may raise.
+    return folder if folder in LEAVES else TOPS[package]
+
+
+def on_a_cycle(arrows: Collection[Arrow]) -> set[str]:
+    """Return the folders from which a path of imports leads back to themselves."""
+    return {room for room in dict(arrows) if room in _reached_from(room, arrows)}
 
 
 def _follows(arrow: Arrow, arrows: set[Arrow]) -> bool:
@@ -57,12 +70,15 @@ def _follows(arrow: Arrow, arrows: set[Arrow]) -> bool:
     source, target = arrow
     if (target, source) in arrows:
         return False
-    others = arrows - {arrow}
+    return target in _reached_from(source, arrows - {arrow})
+
+
+def _reached_from(source: str, arrows: Collection[Arrow]) -> set[str]:
     reached, new = set[str](), {source}
     while new:
-        new = {end for start, end in others if start in new} - reached
+        new = {end for start, end in arrows if start in new} - reached
         reached |= new
-    return target in reached
+    return reached
 
 
 def _identifier(name: str) -> str:

@@ -12,7 +12,9 @@ from typing import Any
 import aws_cdk as cdk
 
 from app import add_stacks
+from tests.synthesis_cache import assembly_of
 from trainway.spec.loader import load_platform
+from trainway.spec.platform import Platform
 
 ROOT = Path(__file__).parents[1]
 EXAMPLES = (ROOT / "platform.yaml", *sorted((ROOT / "examples").glob("*.yaml")))
@@ -48,6 +50,48 @@ def templates(app: cdk.App) -> dict[str, Template]:
     return {role_of(stack.stack_name, platform): stack.template for stack in stacks}
 
 
+def templates_of(platform: Path | Platform) -> dict[str, Template]:
+    """Return the templates of a platform or a platform file by the stack's role, from the cache if they are there.
+
+    The caller may change what is returned.
+    """
+    assembly = assembly_in(platform)
+    stacks = _stacks(assembly)
+    return {
+        role_of(name, platform_of(stacks)): json.loads(
+            (assembly / stack["properties"]["templateFile"]).read_text("utf-8")
+        )
+        for name, stack in stacks.items()
+    }
+
+
+def stack_dependencies(assembly: Path) -> dict[str, list[str]]:
+    """Return the roles of the stacks that each stack of a cloud assembly is deployed after, by its own role."""
+    stacks = _stacks(assembly)
+    platform = platform_of(stacks)
+    return {
+        role_of(name, platform): [role_of(below, platform) for below in stack["dependencies"] if below in stacks]
+        for name, stack in stacks.items()
+    }
+
+
+def _stacks(assembly: Path) -> dict[str, dict[str, Any]]:
+    """Return what the manifest of a cloud assembly says of each stack, by the stack's name."""
+    listed = json.loads((assembly / "manifest.json").read_text(encoding="utf-8"))["artifacts"]
+    return {name: artifact for name, artifact in listed.items() if artifact["type"] == "aws:cloudformation:stack"}
+
+
+def assembly_in(platform: Path | Platform) -> Path:
+    """Return the directory of the cloud assembly of a platform or a platform file, which nobody may change."""
+    return assembly_of(load_platform(platform) if isinstance(platform, Path) else platform, _synthesize)
+
+
+def _synthesize(platform: Platform, out: Path) -> None:
+    app = cdk.App(outdir=str(out), context=context())
+    add_stacks(app, platform)
+    app.synth()
+
+
 def platform_of(stack_names: Iterable[str]) -> str:
     """The platform's name, which begins those of its stacks."""
     return next(name.removesuffix("-network") for name in stack_names if name.endswith("-network"))
@@ -73,7 +117,7 @@ def all_resources(stacks: Mapping[str, Template], kind: str) -> dict[tuple[str, 
 
 
 def golden_text(template: Template) -> str:
-    """The template as it is kept beside its example: sorted, with the hashes of content masked."""
+    """Return a template as it is kept: sorted, with the hashes of content masked."""
     text = json.dumps(template, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
     for pattern, replacement in CONTENT:
         text = pattern.sub(replacement, text)
@@ -81,5 +125,5 @@ def golden_text(template: Template) -> str:
 
 
 def golden_file(platform_file: Path, role: str) -> Path:
-    """Where the golden template of one stack of an example is kept."""
-    return platform_file.with_suffix(".golden") / f"{role}.json"
+    """Return where the golden template of one stack of an example is, below `examples` for platform.yaml too."""
+    return ROOT / "examples" / f"{platform_file.stem}.golden" / f"{role}.json"

@@ -13,13 +13,13 @@ from moto import mock_aws
 from typer.testing import CliRunner
 
 from tests.owners_vpc import Ids, make_vpc
-from tests.synthesis import Template, make_app, resources, templates
+from tests.synthesis import Template, resources, templates_of
 from trainway.adopt import look_at_network
 from trainway.cli import app
 from trainway.spec.errors import UsageError
-from trainway.spec.existing import ExistingNetwork
 from trainway.spec.loader import load_platform
 from trainway.spec.problems import SpecError
+from trainway.spec.sections.existing import ExistingNetwork
 
 REGION = "us-west-2"
 PLATFORM: dict[str, Any] = {
@@ -70,7 +70,7 @@ def write(tmp_path: Path, network: dict[str, Any], **changes: Any) -> Path:
 
 
 def deployed(tmp_path: Path, network: dict[str, Any], **changes: Any) -> dict[str, Template]:
-    return templates(make_app(write(tmp_path, network, **changes), tmp_path / "out"))
+    return templates_of(write(tmp_path, network, **changes))
 
 
 def test_a_vpc_is_described_as_it_is(there: Ids, tmp_path: Path) -> None:

@@ -15,10 +15,11 @@ import boto3
 import pytest
 import yaml
 
+from emulator import Emulator, running
+from emulator.ssm_limits import ADVANCED_BYTES
 from tests.owners_vpc import Ids, make_vpc
+from tests.representatives import with_representatives
 from tests.synthesis import EXAMPLES, ROOT
-from trainway.emulator import Emulator, running
-from trainway.emulator.ssm_limits import ADVANCED_BYTES
 from trainway.launch.hand_off import read_hand_off
 from trainway.spec.handoff import HandOff, parameter_name
 from trainway.spec.loader import load_platform
@@ -26,6 +27,9 @@ from trainway.spec.platform import MOST_NODE_GROUPS, Platform
 
 NODE = Path(sys.executable).with_name("node")
 CDK = [str(NODE), str(ROOT / "node_modules/aws-cdk/bin/cdk")]
+
+
+DEPLOYED = {file.stem: file for file in EXAMPLES[1:]}
 
 
 @pytest.fixture(scope="module")
@@ -64,12 +68,11 @@ def hand_off_of(emulator: Emulator, platform: Platform) -> HandOff:
         return read_hand_off(platform)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("example", EXAMPLES[1:], ids=lambda file: file.stem)
-def test_an_example_is_deployed_unchanged_and_destroyed(example: Path, emulator: Emulator, tmp_path: Path) -> None:
-    platform = load_platform(example)
+@pytest.mark.parametrize("example", with_representatives(DEPLOYED, ("closed-hyperpod-eks",)))
+def test_an_example_is_deployed_unchanged_and_destroyed(example: str, emulator: Emulator, tmp_path: Path) -> None:
+    platform = load_platform(DEPLOYED[example])
     cdk(emulator, "bootstrap", f"aws://123456789012/{platform.region}", "--output", str(tmp_path / "bootstrap"))
-    app = ["--context", f"platform={example}", "--output", str(tmp_path / "assembly")]
+    app = ["--context", f"platform={DEPLOYED[example]}", "--output", str(tmp_path / "assembly")]
 
     # What `make deploy` does: stacks side by side, after one question.
     asked = succeeds(emulator, "scripts/deploy", "--all", "--progress=events", *app, answer="y\n")
@@ -90,7 +93,6 @@ def test_an_example_is_deployed_unchanged_and_destroyed(example: Path, emulator:
     assert left == {"AWS::S3::Bucket": 2}, "only the data bucket and its access logs are kept"
 
 
-@pytest.mark.slow
 def test_a_platform_moves_into_a_network_that_exists_and_out_of_it_again(emulator: Emulator, tmp_path: Path) -> None:
     """Everything that was there is there afterwards, as it was."""
     ec2 = emulator_client(emulator, "ec2", "us-west-2")
@@ -119,7 +121,6 @@ def test_a_platform_moves_into_a_network_that_exists_and_out_of_it_again(emulato
     assert state_of(ec2, there) == before
 
 
-@pytest.mark.slow
 def test_the_largest_platform_is_deployed_and_its_hand_off_is_read(emulator: Emulator, tmp_path: Path) -> None:
     """The document of as many node groups as a platform can have, and of 30 teams, is too large for a parameter."""
     names = [f"{'n' * 16}-{number:02d}" for number in range(MOST_NODE_GROUPS)]
@@ -170,7 +171,6 @@ def state_of(ec2: Any, there: Ids) -> dict[str, set[str]]:
     }
 
 
-@pytest.mark.slow
 def test_what_a_destroy_keeps_the_next_deploy_finds(emulator: Emulator, tmp_path: Path) -> None:
     """A platform's data is in the same bucket before and after, under the name that the hand-off gives."""
     file = tmp_path / "platform.yaml"
@@ -211,7 +211,8 @@ def test_what_a_destroy_keeps_the_next_deploy_finds(emulator: Emulator, tmp_path
     assert ours == ["phoenix-storage"] * 2, "the deploy made no second bucket"
 
 
-@pytest.mark.slow
+# tests/stacks/test_file_systems.py and test_file_system_identity.py prove it of the templates.
+@pytest.mark.exhaustive
 def test_a_file_system_that_is_kept_is_there_for_the_next_platform(emulator: Emulator, tmp_path: Path) -> None:
     """In a VPC of one's own; the next platform is told of it, and makes no other."""
     ec2 = emulator_client(emulator, "ec2", "us-west-2")

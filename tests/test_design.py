@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from tests.rooms import BETWEEN, PAGE, arrows_between_rooms, draw
+import pytest
+
+from tests.rooms import BETWEEN, PAGE, arrows_between_rooms, draw, on_a_cycle
 
 
 def test_the_picture_is_that_of_the_imports() -> None:
@@ -21,3 +23,19 @@ def test_an_arrow_that_follows_from_others_is_left_out() -> None:
     assert "trainway_manifests --> trainway_spec" in picture
     assert "trainway_launch --> trainway_manifests" in picture
     assert "trainway_launch --> trainway_spec" not in picture
+
+
+def test_no_folder_imports_itself_by_way_of_others() -> None:
+    assert on_a_cycle(arrows_between_rooms()) == set()
+
+
+@pytest.mark.parametrize(
+    ("planted", "found"),
+    [
+        (("stacks.constructs", "stacks"), {"stacks", "stacks.constructs", "stacks.foundation"}),
+        (("emulator.services", "emulator"), {"emulator", "emulator.cloudformation", "emulator.services"}),
+        (("trainway.spec", "trainway.report"), {"trainway.report", "trainway.spec"}),
+    ],
+)
+def test_a_cycle_is_found(planted: tuple[str, str], found: set[str]) -> None:
+    assert found <= on_a_cycle(arrows_between_rooms() | {planted})

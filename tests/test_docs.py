@@ -10,18 +10,18 @@ import pytest
 import yaml
 
 from tests.seams.kubernetes.reader import read
-from tests.synthesis import ROOT, make_app, templates
+from tests.synthesis import ROOT, assembly_in, role_of, stack_dependencies, templates_of
 from trainway.manifests import cluster_manifests
 from trainway.manifests.device_claims import claim_templates, claims_of_a_node
 from trainway.manifests.taints import tolerations
-from trainway.spec.catalogue import load_catalogue
-from trainway.spec.checkpoint_layout import layout_for
-from trainway.spec.devices import device_counts
-from trainway.spec.existing import ExistingFileSystem, ExistingNetwork
+from trainway.spec.derived.checkpoint_layout import layout_for
+from trainway.spec.derived.devices import device_counts
+from trainway.spec.derived.slurm_accounts import slurm_accounts
+from trainway.spec.facts.catalogue import load_catalogue
 from trainway.spec.loader import load_platform
+from trainway.spec.sections.existing import ExistingFileSystem, ExistingNetwork
 from trainway.spec.sections.kubernetes import Kubernetes
 from trainway.spec.sections.team import FAIR_SHARE
-from trainway.spec.slurm_accounts import slurm_accounts
 
 DOCS = sorted((ROOT / "docs").rglob("*.md"))
 TEAMS = ROOT / "docs" / "teams.md"
@@ -47,17 +47,17 @@ def test_one_word_closes_a_network(tmp_path: Path) -> None:
     assert not load_platform(opened).network.is_closed
 
 
-def test_the_stacks_that_come_first_in_a_closed_network_need_nothing_that_is_brought_in(tmp_path: Path) -> None:
+def test_the_stacks_that_come_first_in_a_closed_network_need_nothing_that_is_brought_in() -> None:
     """The page's `STACKS` can be deployed without the rest, and the last of them prints the command."""
     (named,) = re.findall(r'make deploy .*STACKS="([^"]+)"', CLOSED.read_text())
-    assembly = make_app(ROOT / "examples" / "closed-hyperpod-eks.yaml", tmp_path).synth()
+    example = ROOT / "examples" / "closed-hyperpod-eks.yaml"
+    platform, made, after = load_platform(example), templates_of(example), stack_dependencies(assembly_in(example))
     first = named.split()
-    made = {stack.stack_name: stack for stack in assembly.stacks}
-    for name in first:
-        assert {d.id for d in made[name].dependencies if d.id in made} <= set(first)
-        kinds = {resource["Type"] for resource in made[name].template["Resources"].values()}
+    for role in (role_of(name, platform.name) for name in first):
+        assert {f"{platform.name}-{below}" for below in after[role]} <= set(first)
+        kinds = {resource["Type"] for resource in made[role]["Resources"].values()}
         assert not kinds & {"AWS::CodePipeline::Pipeline", "AWS::CloudFormation::WaitCondition"}
-    assert f"\n       {made[first[-1]].template['Outputs']['Supply']['Value']}\n" in CLOSED.read_text()
+    assert f"\n       {made[role_of(first[-1], platform.name)]['Outputs']['Supply']['Value']}\n" in CLOSED.read_text()
     deploy = ["make", "--dry-run", "deploy", "PLATFORM=platform.yaml", f"STACKS={named}"]
     shown = subprocess.run(deploy, cwd=ROOT, check=True, capture_output=True, text=True).stdout
     assert f"scripts/deploy {named} --context platform=platform.yaml" in shown
@@ -71,7 +71,7 @@ def test_the_adopted_network_is_one_that_a_platform_can_move_into(tmp_path: Path
     platform = yaml.safe_load((ROOT / "examples" / "eks-p5.yaml").read_text())
     file = tmp_path / "platform.yaml"
     file.write_text(yaml.safe_dump(platform | {"network": {"cidr": "10.20.128.0/17", **network}}))
-    stack = templates(make_app(file, tmp_path / "out"))["network"]
+    stack = templates_of(file)["network"]
     kinds = {resource["Type"] for resource in stack["Resources"].values()}
     assert kinds == {
         "AWS::EC2::SecurityGroupEgress",

@@ -15,7 +15,6 @@ import yaml
 ROOT = Path(__file__).parents[1]
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_a_platform_file_becomes_a_trained_model(tmp_path: Path) -> None:
     job = yaml.safe_load((ROOT / "examples/jobs/tiny.yaml").read_text())

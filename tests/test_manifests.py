@@ -11,14 +11,14 @@ import pytest
 import yaml
 from kubeflow_trainer_api.models import TrainerV1alpha1ClusterTrainingRuntime
 
-from stacks.constructs.bundle import make_bundles
+from stacks.constructs.delivery.bundle import make_bundles
 from tests.manifests.typed_models import misread
 from tests.seams.kubernetes.definitions import need_definitions
 from tests.seams.kubernetes.reader import read
 from tests.seams.kubernetes.rendered import deployed
-from tests.synthesis import EXAMPLES, make_app, resources, templates
+from tests.synthesis import EXAMPLES, resources, templates_of
 from trainway.manifests import cluster_manifests
-from trainway.spec.catalogue import load_catalogue
+from trainway.spec.facts.catalogue import load_catalogue
 from trainway.spec.loader import load_platform
 from trainway.spec.platform import Platform
 
@@ -103,7 +103,7 @@ def test_what_only_the_deploy_knows_is_what_the_cluster_stage_is_given(platform:
     lustre = platform.storage.lustre.model_copy(update={"dynamic_volumes": True})
     everything = platform.model_copy(update={"storage": platform.storage.model_copy(update={"lustre": lustre})})
     asked = set(re.findall(r"\$\{(TRAINWAY_[A-Z_]+)\}", json.dumps(manifests(everything))))
-    source = Path("stacks/constructs/cluster_stage.py").read_text(encoding="utf-8")
+    source = Path("stacks/clusters/cluster_stage.py").read_text(encoding="utf-8")
     assert asked == set(re.findall(r'"(TRAINWAY_[A-Z_]+)"', source))
 
 
@@ -153,6 +153,6 @@ def test_task_governance_finds_its_teams_where_it_looks_for_them(tmp_path: Path)
     file.write_text(yaml.safe_dump(source | {"teams": [{"name": "research"}]}))
     governed = load_platform(file)
     assert {each["metadata"]["name"] for each in objects(governed, "Namespace")} == {"hyperpod-ns-research"}
-    cluster = templates(make_app(file, tmp_path / "out"))["cluster"]
+    cluster = templates_of(file)["cluster"]
     associations = resources(cluster, "AWS::EKS::PodIdentityAssociation").values()
     assert "hyperpod-ns-research" in {each["Namespace"] for each in associations}

@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 from tests.synthesis import EXAMPLES, ROOT, golden_file, resources
 from trainway.cli import app
 from trainway.plan import plan_document
-from trainway.spec.catalogue import load_catalogue
-from trainway.spec.creation import Step, creation_steps, critical_path, durations
+from trainway.spec.derived.creation import CreationStep, creation_steps, critical_path, durations
+from trainway.spec.facts.catalogue import load_catalogue
 from trainway.spec.loader import load_platform
 
 CATALOGUE = load_catalogue()
@@ -179,10 +179,10 @@ def test_the_plan_shows_the_longest_way_through_a_deploy_and_which_of_its_times_
 
 def test_the_longest_way_is_the_longest_and_not_the_one_with_most_steps() -> None:
     steps = [
-        Step("first", (), 1, False),
-        Step("slow", (), 10, False),
-        Step("second", ("first",), 2, False),
-        Step("third", ("second",), 3, False),
-        Step("last", ("third", "slow"), 1, False),
+        CreationStep("first", (), 1, False),
+        CreationStep("slow", (), 10, False),
+        CreationStep("second", ("first",), 2, False),
+        CreationStep("third", ("second",), 3, False),
+        CreationStep("last", ("third", "slow"), 1, False),
     ]
     assert [step.name for step in critical_path(steps)] == ["slow", "last"]

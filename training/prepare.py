@@ -3,7 +3,7 @@
     python -m training.prepare --corpus python-stdlib --vocabulary 4096 --out fsx:/corpus/python-stdlib
     python -m training.prepare --text /fsx/raw/web --tokenizer llama-3/tokenizer.json --out s3:/corpus/web
 
-The same text and options give the same files, byte for byte, however many ranks make them. A text is recognised by
+The same text and options give the same files, byte for byte, however many ranks make them. A text is recognized by
 the names and lengths of its files. Each rank of a job (RANK and WORLD_SIZE, as torchrun sets them) makes shards of its
 own and never waits for another, but for rank 0's tokenizer; whoever is last writes the index. Started again after an
 interruption, it verifies what is finished and goes on from there; started again on finished data, it verifies that and
@@ -27,11 +27,11 @@ from tokenizers import Tokenizer
 from training.config import LOCATION_FORMS
 from training.data import corpus, shards
 from training.data.corpus import Corpus, Piece
-from training.data.foreign import Tokens, foreign_tokens, read_tokens
+from training.data.foreign import TokenArray, foreign_tokens, read_tokens
 from training.data.shards import File, Index, Shard
 from training.data.tokenizer import SMALLEST_VOCABULARY, end_of_text, load_tokenizer, train_tokenizer, vocabulary_of
 from training.errors import UserError
-from training.hosts import storage
+from training.hosts import location_files
 from training.hosts.locations import resolve
 from training.observe.progress import ProgressLine
 
@@ -55,7 +55,7 @@ class _Made(BaseModel):
 
 
 def main() -> None:
-    """The command line."""
+    """Prepare token shards from text, by the arguments of the command line."""
     parser = argparse.ArgumentParser(prog="training.prepare", description="Turn text into token shards.")
     text = parser.add_mutually_exclusive_group(required=True)
     text.add_argument("--corpus", choices=["python-stdlib"], help="text that is on this machine already")
@@ -136,7 +136,7 @@ def prepare(
 
     finished = {shard.name: shard for shard in started.shards}
     own = range(rank, len(parts), world_size)
-    model = Tokenizer.from_str((storage.read(storage.join(location, TOKENIZER)) or b"").decode())
+    model = Tokenizer.from_str((location_files.read(location_files.join(location, TOKENIZER)) or b"").decode())
     progress = ProgressLine("shards", sum(piece.size for part in own for piece in parts[part]), "bytes")
     done = made = 0
     for part in own:
@@ -144,7 +144,9 @@ def prepare(
         if was_made is None or (was_made.shard and not _is_there(location, was_made.shard)):
             documents = _documents(source, parts[part], model, started, progress, done)
             was_made = _Made(recipe=recipe, shard=_write_shard(location, part, started, documents))
-            storage.write(storage.join(location, _record(part)), was_made.model_dump_json(indent=2).encode())
+            location_files.write(
+                location_files.join(location, _record(part)), was_made.model_dump_json(indent=2).encode()
+            )
             made += 1
         done += sum(piece.size for piece in parts[part])
         progress.update(done)
@@ -156,7 +158,7 @@ def prepare(
 
 
 def _parts(pieces: list[Piece], shard_bytes: int) -> list[list[Piece]]:
-    """The pieces that make each shard: neighbours, until they are `shard_bytes`."""
+    """The pieces that make each shard: neighbors, until they are `shard_bytes`."""
     parts: list[list[Piece]] = [[]]
     taken = 0
     for piece in pieces:
@@ -187,8 +189,8 @@ def _start(source: Corpus, location: str, vocabulary: int, given: Path | None, e
         source=source.source,
         shards=(),
     )
-    storage.write(storage.join(location, TOKENIZER), content)
-    storage.write(storage.join(location, UNFINISHED), index.model_dump_json(indent=2).encode())
+    location_files.write(location_files.join(location, TOKENIZER), content)
+    location_files.write(location_files.join(location, UNFINISHED), index.model_dump_json(indent=2).encode())
     return index
 
 
@@ -216,7 +218,7 @@ def _beginning(source: Corpus, progress: ProgressLine) -> Iterator[str]:
 
 def _documents(
     source: Corpus, part: list[Piece], tokenizer: Tokenizer, index: Index, progress: ProgressLine, done: int
-) -> Iterator[Tokens]:
+) -> Iterator[TokenArray]:
     """The tokens of every document of a part, each with the end of text after it."""
     for piece in part:
         if source.tokens:
@@ -231,7 +233,7 @@ def _documents(
         progress.update(done)
 
 
-def _checked(documents: Iterable[Tokens], piece: Piece, vocabulary: int) -> Iterator[Tokens]:
+def _checked(documents: Iterable[TokenArray], piece: Piece, vocabulary: int) -> Iterator[TokenArray]:
     for tokens in documents:
         if len(tokens) and not 0 <= int(tokens.min()) <= int(tokens.max()) < vocabulary:
             raise UserError(
@@ -241,14 +243,14 @@ def _checked(documents: Iterable[Tokens], piece: Piece, vocabulary: int) -> Iter
         yield tokens
 
 
-def _write_shard(location: str, part: int, index: Index, documents: Iterable[Tokens]) -> Shard | None:
+def _write_shard(location: str, part: int, index: Index, documents: Iterable[TokenArray]) -> Shard | None:
     dtype = np.dtype(index.dtype).newbyteorder("<")
     arrays = [tokens.astype(dtype) for tokens in documents]
     if not arrays:
         return None
     content = np.concatenate(arrays).tobytes()
     name = f"train-{part:05d}.bin"
-    storage.write(storage.join(location, name), content)
+    location_files.write(location_files.join(location, name), content)
     return Shard(
         name=name,
         bytes=len(content),
@@ -267,14 +269,14 @@ def _finish(location: str, started: Index, parts: int, finished: dict[str, Shard
     if not index.shards:
         raise UserError("the text has no documents")
     shards.write_index(location, index)
-    storage.delete(location, [UNFINISHED, *(_record(part) for part in range(parts))])
+    location_files.delete(location, [UNFINISHED, *(_record(part) for part in range(parts))])
     print(f"{index.tokens:,} tokens in {len(index.shards)} files at {location}", file=sys.stderr)
     return index
 
 
 def _made(location: str, part: int, recipe: str, finished: dict[str, Shard]) -> _Made | None:
     """What is known of a part that was made by this recipe, from its record or from an index."""
-    content = storage.read(storage.join(location, _record(part)))
+    content = location_files.read(location_files.join(location, _record(part)))
     try:
         made = _Made.model_validate_json(content) if content else None
     except ValidationError:
@@ -299,7 +301,7 @@ def _recipe(source: Corpus, parts: list[list[Piece]], tokenizer: bytes, vocabula
 
 
 def _index(location: str, name: str) -> Index | None:
-    content = storage.read(storage.join(location, name))
+    content = location_files.read(location_files.join(location, name))
     try:
         return Index.model_validate_json(content) if content else None
     except ValidationError as error:
@@ -307,7 +309,7 @@ def _index(location: str, name: str) -> Index | None:
 
 
 def _is_there(location: str, file: File) -> bool:
-    return storage.holds(storage.join(location, file.name), file.bytes, file.sha256)
+    return location_files.holds(location_files.join(location, file.name), file.bytes, file.sha256)
 
 
 if __name__ == "__main__":

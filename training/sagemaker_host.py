@@ -37,7 +37,7 @@ class Hosts:
 
 
 def main() -> None:
-    """The command line."""
+    """Run one host's part of a SageMaker training job, by the arguments of the command line."""
     parser = argparse.ArgumentParser(prog="training.sagemaker_host", description="Start torchrun on a host.")
     parser.add_argument("--port", type=int, required=True, help="where the first host's rendezvous listens")
     parser.add_argument("--code", metavar="ARCHIVE", help="code that was synced, which comes before the image's")
@@ -85,7 +85,7 @@ def host_environment(told: Mapping[str, str], hosts: Hosts, *, port: int, channe
     run = _writable(Path(told["TRAINWAY_RUN"]))
     first = hosts.names[0]
     is_first = f"is_host={'true' if hosts.current == first else 'false'}"
-    places = dict(channel.rsplit("=", 1) for channel in channels)
+    channel_of = dict(channel.rsplit("=", 1) for channel in channels)
     locations = json.loads(told.get("TRAINWAY_LOCATIONS", "{}"))
     return {
         # Shards from S3 go to the disk that is large; that of the home directory is not.
@@ -93,7 +93,7 @@ def host_environment(told: Mapping[str, str], hosts: Hosts, *, port: int, channe
         "XDG_CACHE_HOME": tempfile.gettempdir(),
         **told,
         "TRAINWAY_LOCATIONS": json.dumps(
-            locations | {location: str(INPUT / "data" / name) for location, name in places.items()}, sort_keys=True
+            locations | {location: str(INPUT / "data" / name) for location, name in channel_of.items()}, sort_keys=True
         ),
         "TRAINWAY_RUN": str(run),
         "PET_LOG_DIR": str(run / "logs" / hosts.current),

@@ -13,7 +13,7 @@ from training.config import Job, Layout
 from training.data.sources import Sources, open_sources
 from training.errors import UserError
 from training.hosts.locations import resolve
-from training.model.decoder import Decoder, initialise
+from training.model.decoder import Decoder, initialize
 from training.model.presets import Shape, shape_of
 from training.observe.flops import Pace, pace_of, peak_flops
 from training.optim.optimizer import make_optimizer
@@ -25,7 +25,7 @@ from training.precision.loss_scale import initial_scale
 
 
 @dataclass(frozen=True)
-class Inputs:
+class JobInputs:
     """What a job reads, found and checked by one process alone.
 
     `checkpoints` and `start_from` are resolved locations.
@@ -60,7 +60,7 @@ class Setup:
     pace: Pace
 
 
-def open_inputs(job: Job, process: Process) -> Inputs:
+def open_inputs(job: Job, process: Process) -> JobInputs:
     """Find everything that can be wrong with a job, before ranks begin to wait for each other.
 
     Raises:
@@ -77,10 +77,10 @@ def open_inputs(job: Job, process: Process) -> Inputs:
     limits.check(shape, data.index.vocabulary, job, layout)
     float8.check(job, layout, process.device)
     transformer_engine.check(job, process.device)
-    return Inputs(layout, shape, data, checkpoints, start_from)
+    return JobInputs(layout, shape, data, checkpoints, start_from)
 
 
-def set_up(job: Job, inputs: Inputs, world: World) -> Setup:
+def set_up(job: Job, inputs: JobInputs, world: World) -> Setup:
     """Return this rank's part of the model, its optimizer, and the groups of its checkpoints. Every rank calls this."""
     shape, index = inputs.shape, inputs.data.index
     with torch.device("meta"):
@@ -136,5 +136,5 @@ def begin(setup: Setup, start_from: str | None) -> tuple[Progress, Resumed | Non
     if start_from:
         weights.start(start_from, model, setup.identity)
     else:
-        initialise(model, job.seed)
+        initialize(model, job.seed)
     return Progress(step=0, samples=0, loss=float("nan"), loss_scale=initial_scale(job.precision)), None

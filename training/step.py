@@ -11,7 +11,7 @@ from training.model.experts import balance
 from training.observe.laps import Laps
 from training.optim.optimizer import learning_rate, set_learning_rate
 from training.parallel.clipping import clip_gradients
-from training.parallel.local_model import Batch, LocalModel
+from training.parallel.local_model import LocalModel, TokenBatch
 from training.precision import float8
 from training.precision.loss_scale import next_scale
 from training.setup import Setup
@@ -25,7 +25,7 @@ class Update(NamedTuple):
     loss_scale: float
 
 
-def compute_gradients(local: LocalModel, batch: Batch, micro: int, laps: Laps, scale: float = 1.0) -> Tensor:
+def compute_gradients(local: LocalModel, batch: TokenBatch, micro: int, laps: Laps, scale: float = 1.0) -> Tensor:
     """Leave the gradients of this rank's samples, multiplied by `scale`, and return their mean loss.
 
     Of a pipeline, only the last rank has a loss; it is 0 elsewhere.
@@ -37,7 +37,7 @@ def compute_gradients(local: LocalModel, batch: Batch, micro: int, laps: Laps, s
     return accumulate(local, batch, micro, laps, scale)
 
 
-def accumulate(local: LocalModel, batch: Batch, micro: int, laps: Laps, scale: float = 1.0) -> Tensor:
+def accumulate(local: LocalModel, batch: TokenBatch, micro: int, laps: Laps, scale: float = 1.0) -> Tensor:
     """Leave the gradients of this rank's samples, `micro` at a time, and return their mean loss.
 
     The number of samples is a multiple of `micro`. The gradients are multiplied by `scale`.

@@ -15,13 +15,13 @@ import tempfile
 from pathlib import Path
 
 from training.errors import UserError
-from training.hosts import storage
+from training.hosts import location_files
 
 SUFFIX = ".tar.gz"
 
 
 def main() -> None:
-    """The command line."""
+    """Fetch code that was synchronized, by the arguments of the command line."""
     parser = argparse.ArgumentParser(prog="training.synced_code", description="Fetch code that was synced.")
     parser.add_argument("archive", help="the archive, a file or an s3://bucket/key, named by its SHA-256")
     parser.add_argument("directory", type=Path, help="a directory of this machine, for any number of archives")
@@ -43,7 +43,7 @@ def fetch(archive: str, directory: Path) -> Path:
     code = directory / digest
     if code.is_dir():
         return code
-    content = storage.read(archive)
+    content = location_files.read(archive)
     if content is None:
         raise UserError(f"{archive}: there is no such archive; `trainway sync` uploads it")
     found = hashlib.sha256(content).hexdigest()

@@ -6,7 +6,7 @@ What is not in the job file comes by environment: TRAINWAY_LOCATIONS (see `hosts
 and TRAINWAY_MEMORY (see `checkpoint/stores.py` and `checkpoint/memory.py`) and TRAINWAY_RUN, the directory that gets
 the metrics (default: runs/<name of the job>). TRAINWAY_JOB is the job file where --config is not.
 
-A run always goes on from the newest checkpoint of its job that can be read, wherever it was interrupted. SIGTERM and
+A run always resumes from the latest checkpoint of its job that can be read, wherever it was interrupted. SIGTERM and
 SIGUSR1, sent to any rank or to torchrun, finish the step, and the one that the device was given meanwhile, write a
 checkpoint and exit with status 0, or with TRAINWAY_STOPPED_STATUS where whatever starts the job must know that it is
 not done; torchrun allows its ranks 30 seconds for that. A mistake in the job file or its data exits with status 2 and
@@ -36,7 +36,7 @@ from training.hosts.stopping import StopSignal
 from training.observe.laps import Laps
 from training.observe.metrics import Metrics, peak_memory
 from training.observe.profiling import profiling
-from training.observe.reports import Reading, Reports, Step, describe
+from training.observe.reports import PendingStep, Reading, Reports, describe
 from training.parallel.local_model import loss_over
 from training.parallel.world import join, this_process
 from training.setup import Setup, begin, open_inputs, set_up
@@ -46,7 +46,7 @@ STEPS_BETWEEN_COLLECTIONS = 100
 
 
 def main() -> None:
-    """The command line."""
+    """Train by a job file, as one rank that torchrun started."""
     parser = argparse.ArgumentParser(prog="training.train", description="Train the model of a job file.")
     job_file = os.environ.get("TRAINWAY_JOB")
     parser.add_argument(
@@ -159,7 +159,7 @@ def train(job: Job, until_step: int | None = None, profile_steps: int | None = N
             if step % STEPS_BETWEEN_COLLECTIONS == 0:
                 gc.collect(1)
             memory_bytes = peak_memory(world.device)
-            reports.hold(Step(step, samples, update.learning_rate, loss_and_norm, laps.end_step(), memory_bytes))
+            reports.hold(PendingStep(step, samples, update.learning_rate, loss_and_norm, laps.end_step(), memory_bytes))
             if data.held_out and not told_to_stop and (step % job.evaluation.every == 0 or step == last_step):
                 reports.flush()
                 evaluating = time.monotonic()

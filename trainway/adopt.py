@@ -11,9 +11,9 @@ from ipaddress import IPv4Network
 from typing import Any
 
 from trainway.spec.errors import UsageError, usage_error
-from trainway.spec.existing import ExistingNetwork
+from trainway.spec.sections.existing import ExistingNetwork
 
-Answer = Mapping[str, Any]
+Response = Mapping[str, Any]
 PERMISSIONS = (
     "ec2:DescribeRouteTables, ec2:DescribeSecurityGroups, ec2:DescribeSubnets, ec2:DescribeVpcAttribute, "
     "ec2:DescribeVpcEndpoints and ec2:DescribeVpcs"
@@ -84,7 +84,7 @@ def look_at_network(
     )
 
 
-def _all(ec2: Any, operation: str, **arguments: Any) -> Iterable[Answer]:
+def _all(ec2: Any, operation: str, **arguments: Any) -> Iterable[Response]:
     for page in ec2.get_paginator(operation).paginate(**arguments):
         yield from next(value for value in page.values() if isinstance(value, list))
 
@@ -99,12 +99,12 @@ def _elsewhere(kind: str, identifier: str, vpc_id: str, there: Iterable[str]) ->
     return usage_error(f"{identifier} cannot be adopted", why=f"it is no {kind} of {vpc_id}", fix=fix)
 
 
-def _made_by(platform: str, resource: Answer) -> bool:
+def _made_by(platform: str, resource: Response) -> bool:
     """Everything that a deploy adds to a network is named after the platform."""
     return any(tag["Key"] == "Name" and tag["Value"].startswith(f"{platform}/") for tag in resource.get("Tags", []))
 
 
-def _ranges(vpc: Answer, known: set[str], subnets: Iterable[Answer], theirs: Iterable[Answer]) -> list[str]:
+def _ranges(vpc: Response, known: set[str], subnets: Iterable[Response], theirs: Iterable[Response]) -> list[str]:
     """The primary range first; not those that were not known, and hold nothing but the platform's own subnets."""
     primary = vpc["CidrBlock"]
     others = [
@@ -115,11 +115,11 @@ def _ranges(vpc: Answer, known: set[str], subnets: Iterable[Answer], theirs: Ite
     return [primary, *(cidr for cidr in others if cidr in known or _holds(cidr, theirs) or not _holds(cidr, subnets))]
 
 
-def _holds(cidr: str, subnets: Iterable[Answer]) -> bool:
+def _holds(cidr: str, subnets: Iterable[Response]) -> bool:
     return any(IPv4Network(subnet["CidrBlock"]).subnet_of(IPv4Network(cidr)) for subnet in subnets)
 
 
-def _subnet(subnet: Answer) -> dict[str, Any]:
+def _subnet(subnet: Response) -> dict[str, Any]:
     return {
         "id": subnet["SubnetId"],
         "zone": subnet["AvailabilityZoneId"],
@@ -128,7 +128,7 @@ def _subnet(subnet: Answer) -> dict[str, Any]:
     }
 
 
-def _only_private_table(tables: Iterable[Answer]) -> str | None:
+def _only_private_table(tables: Iterable[Response]) -> str | None:
     """A table that a route to an internet gateway makes public is not for nodes."""
     private = [
         table["RouteTableId"]
@@ -138,19 +138,19 @@ def _only_private_table(tables: Iterable[Answer]) -> str | None:
     return private[0] if len(private) == 1 else None
 
 
-def _answers(endpoint: Answer) -> bool:
+def _answers(endpoint: Response) -> bool:
     """Under the service's own name: an interface endpoint without its private name serves nobody who does not ask."""
     alive = endpoint["State"].lower() in ("available", "pending", "pendingacceptance")
     return alive and (endpoint["VpcEndpointType"] == "Gateway" or bool(endpoint.get("PrivateDnsEnabled")))
 
 
-def _service(endpoint: Answer) -> str:
-    """`com.amazonaws.us-west-2.ecr.api` → `ecr.api`."""
+def _service(endpoint: Response) -> str:
+    """Return the service of an endpoint: `ecr.api` for `com.amazonaws.us-west-2.ecr.api`."""
     return str(endpoint["ServiceName"]).split(".", 3)[-1]
 
 
 def _look_at_group(ec2: Any, group_id: str) -> dict[str, Any]:
-    """Whether the group has the two rules that EFA needs."""
+    """Return whether the group has the two rules that EFA needs."""
     (group,) = ec2.describe_security_groups(GroupIds=[group_id])["SecurityGroups"]
     return {
         "id": group_id,
@@ -160,7 +160,7 @@ def _look_at_group(ec2: Any, group_id: str) -> dict[str, Any]:
     }
 
 
-def _names_itself(rules: Iterable[Answer], group_id: str) -> bool:
+def _names_itself(rules: Iterable[Response], group_id: str) -> bool:
     return any(
         rule["IpProtocol"] == "-1" and pair["GroupId"] == group_id and not pair.get("Description", "").startswith(OURS)
         for rule in rules

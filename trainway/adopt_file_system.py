@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from trainway.spec.errors import usage_error
-from trainway.spec.existing import ExistingFileSystem
+from trainway.spec.sections.existing import ExistingFileSystem
 from trainway.spec.sections.storage import MIRRORED_PREFIXES
 
-Answer = Mapping[str, Any]
+Response = Mapping[str, Any]
 PERMISSIONS = "ec2:DescribeNetworkInterfaces, fsx:DescribeDataRepositoryAssociations and fsx:DescribeFileSystems"
 
 
@@ -56,7 +56,7 @@ def look_at_file_system(
     )
 
 
-def _made_here(link: Answer) -> bool:
+def _made_here(link: Response) -> bool:
     """Links of the mirrored directories that a deploy of a platform made go with that platform's stack."""
     tags = {tag["Key"] for tag in link.get("Tags", [])}
     return "aws:cloudformation:stack-name" in tags and link["FileSystemPath"].strip("/") in MIRRORED_PREFIXES

@@ -12,19 +12,37 @@ import typer
 
 from trainway.commands import diagnosing, launching, watching, workspaces
 from trainway.commands.launching import DEFAULT_PLATFORM, PlatformFile
+from trainway.commands.target_flags import LaunchCommand
 from trainway.spec.errors import UsageError, usage_error
 
 if TYPE_CHECKING:
     from trainway.spec.platform import Platform
 
 app = typer.Typer(
-    help="A distributed-training platform on AWS from one file, and the job that runs on it.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-emulator_app = typer.Typer(help="An emulated AWS on this machine.", no_args_is_help=True)
+emulator_app = typer.Typer(help="Run an emulated AWS on this machine.", no_args_is_help=True)
 app.add_typer(emulator_app, name="emulator")
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        print(f"trainway {version('trainway')}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool,
+        typer.Option("--version", help="Print the version and exit.", is_eager=True, callback=_print_version),
+    ] = False,
+) -> None:
+    """A distributed-training platform on AWS from one file, and the job that runs on it."""
 
 
 @app.command()
@@ -49,7 +67,7 @@ def check(
 
 @app.command()
 def schema() -> None:
-    """Print the JSON Schema of the platform file, which editors complete it with."""
+    """Print the JSON Schema of the platform file, by which editors complete and check the file."""
     from trainway.spec.platform import Platform
 
     print(json.dumps(Platform.model_json_schema(), indent=2))
@@ -58,7 +76,7 @@ def schema() -> None:
 @app.command()
 def instances() -> None:
     """List the instance types that a platform file can name."""
-    from trainway.spec.catalogue import load_catalogue
+    from trainway.spec.facts.catalogue import load_catalogue
 
     for name, instance in load_catalogue().items():
         accelerator = instance.accelerator
@@ -74,11 +92,11 @@ def instances() -> None:
 @app.command()
 def plan(
     file: Annotated[Path, typer.Argument(help="A platform file.")] = DEFAULT_PLATFORM,
-    as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
 ) -> None:
-    """Show what a platform will have: subnets and what fills them, nodes, quotas."""
+    """Show what a platform will have: subnets and their IP addresses, nodes, and quotas."""
     from trainway.plan import plan_document, plan_text
-    from trainway.spec.catalogue import load_catalogue
+    from trainway.spec.facts.catalogue import load_catalogue
 
     document = plan_document(_platform(file), load_catalogue())
     print(json.dumps(document, indent=2) if as_json else plan_text(document))
@@ -86,19 +104,24 @@ def plan(
 
 @app.command()
 def adopt(
-    resource: Annotated[str, typer.Argument(metavar="ID", help="The id of a VPC or of a Lustre file system of yours.")],
+    resource: Annotated[str, typer.Argument(metavar="ID", help="ID of your VPC or Lustre file system.")],
     file: PlatformFile = DEFAULT_PLATFORM,
     subnet: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME=ID", help="A subnet to use, by a name that `trainway plan` prints."),
+        typer.Option(
+            metavar="NAME=ID",
+            help="Use your subnet ID as the subnet NAME of `trainway plan`. Repeat the option for each subnet.",
+        ),
     ] = None,
     security_group: Annotated[
         str | None,
-        typer.Option(metavar="ID", help="For nodes, instead of a new one; of a file system, the one to use."),
+        typer.Option(
+            metavar="ID", help="Security group of the nodes, or of the file system. Default: a new one for the nodes."
+        ),
     ] = None,
-    route_table: Annotated[str | None, typer.Option(metavar="ID", help="What new subnets route by.")] = None,
+    route_table: Annotated[str | None, typer.Option(metavar="ID", help="Route table of new subnets.")] = None,
 ) -> None:
-    """Look at a VPC or a file system of yours, and print the section that makes the platform use it."""
+    """Inspect your VPC or Lustre file system, and print the section of the platform file that uses it."""
     import yaml
 
     if resource.startswith("fs-"):
@@ -109,9 +132,9 @@ def adopt(
         print(yaml.safe_dump({"storage": {"lustre": lustre}}, sort_keys=False), end="")
         return
     from trainway.adopt import look_at_network
-    from trainway.spec.addressing import plan_addresses
-    from trainway.spec.catalogue import load_catalogue
-    from trainway.spec.subnets import SubnetRole
+    from trainway.spec.derived.addressing import plan_addresses
+    from trainway.spec.derived.subnets import SubnetRole
+    from trainway.spec.facts.catalogue import load_catalogue
 
     platform = _platform(file)
     planned = plan_addresses(platform, load_catalogue()).subnets
@@ -140,25 +163,33 @@ def adopt(
 @app.command()
 def manifests(
     file: Annotated[Path, typer.Argument(help="A platform file.")] = DEFAULT_PLATFORM,
-    out: Annotated[Path, typer.Option(help="A directory that is made, or emptied of what was written before.")] = Path(
-        "manifests"
-    ),
-    deployed: Annotated[bool, typer.Option("--deployed", help="Fill in what only the deploy knows.")] = False,
+    out: Annotated[
+        Path,
+        typer.Option(
+            help="Directory of the files. The command creates it, and deletes files that it wrote there before."
+        ),
+    ] = Path("manifests"),
+    deployed: Annotated[
+        bool,
+        typer.Option(
+            "--deployed", help="Fill in values of the deployed platform, such as IDs. Default: leave placeholders."
+        ),
+    ] = False,
 ) -> None:
-    """Write what the deploy puts into Kubernetes: objects to apply, and values for the charts."""
+    """Write the Kubernetes objects and chart values that the deploy applies."""
     from trainway.launch.hand_off import read_hand_off
     from trainway.manifests.export import export_manifests
-    from trainway.spec.catalogue import load_catalogue
+    from trainway.spec.facts.catalogue import load_catalogue
 
     platform = _platform(file)
     hand_off = read_hand_off(platform) if deployed else None
     written, open_names = export_manifests(platform, load_catalogue(), out, hand_off)
     print(f"{len(written)} files in {out}")
     if open_names:
-        print(f"to be filled in, or --deployed fills them in: {', '.join(open_names)}", file=sys.stderr)
+        print(f"placeholders, which --deployed fills in: {', '.join(open_names)}", file=sys.stderr)
 
 
-app.command()(launching.launch)
+app.command(cls=LaunchCommand)(launching.launch)
 app.command()(watching.status)
 app.command()(watching.logs)
 app.command()(watching.stop)
@@ -171,33 +202,61 @@ app.add_typer(workspaces.app, name="workspace")
 
 
 @app.command()
-def report(run: Annotated[Path, typer.Argument(help="The directory of a run.")]) -> None:
-    """Write a run's report: one HTML page that needs nothing else."""
+def report(run: Annotated[Path, typer.Argument(help="Directory of the run.")]) -> None:
+    """Write the report of a run as one HTML page, and print its path."""
+    from trainway.parts.extras import require_extras
     from trainway.report import write_report
 
+    require_extras("trainway report", "report")
     print(write_report(run))
 
 
 @app.command()
 def demo(
     platform_file: PlatformFile = DEFAULT_PLATFORM,
-    job_file: Annotated[Path, typer.Option("--job", help="The job file.")] = Path("examples/jobs/tiny.yaml"),
-    processes: Annotated[int, typer.Option(min=1, help="Ranks on this machine.")] = 2,
-    run: Annotated[Path | None, typer.Option(help="Directory of the run.")] = None,
+    job_file: Annotated[
+        Path | None, typer.Option("--job", help="Path of the job file. Default: examples/jobs/tiny.yaml of Trainway.")
+    ] = None,
+    processes: Annotated[int, typer.Option(min=1, metavar="N", help="Start N ranks on this machine.")] = 2,
+    run: Annotated[
+        Path | None, typer.Option(help="Directory of the run. Default: the job's name and the time, in runs/.")
+    ] = None,
 ) -> None:
-    """Deploy a platform to an emulated AWS, train on this machine from what the deploy handed over, and report."""
+    """Deploy a platform to an emulated AWS, train on this machine with its hand-off, and write the report."""
     from trainway.demo import run_demo
+    from trainway.parts.checkout import CHECKOUT
 
+    job_file = job_file or CHECKOUT / "examples/jobs/tiny.yaml"
     run_demo(platform_file, job_file, processes=processes, run=run)
+
+
+@app.command("app")
+def app_command() -> None:
+    """Print the command of the CDK app, for `cdk --app "$(trainway app)" --context platform=platform.yaml synth`."""
+    from trainway.parts.checkout import cdk_app
+    from trainway.parts.extras import require_extras
+
+    require_extras("the CDK app", "platform")
+    print(cdk_app())
+
+
+@emulator_app.callback()
+def prepare_emulator() -> None:
+    """Let the commands import the emulator, or say which packages it lacks."""
+    from trainway.parts.checkout import make_importable
+    from trainway.parts.extras import require_extras
+
+    require_extras("the emulator", "emulator")
+    make_importable()
 
 
 @emulator_app.command()
 def start(
-    port: Annotated[int, typer.Option(help="0 chooses a free one.")] = 0,
-    region: Annotated[str, typer.Option(help="The Region that it plays.")] = "us-west-2",
+    port: Annotated[int, typer.Option(help="Port of the emulator. 0 chooses a free port.")] = 0,
+    region: Annotated[str, typer.Option(help="Region of the emulated AWS.")] = "us-west-2",
 ) -> None:
     """Start the emulator in the background, and print the environment that points at it."""
-    from trainway import emulator
+    import emulator
 
     started = emulator.start(port=port, region=region)
     print(f'# emulated AWS at {started.endpoint}, pid {started.pid}; to use it: eval "$(trainway emulator env)"')
@@ -208,7 +267,7 @@ def env() -> None:
     """Print the environment that points a shell at the running emulator."""
     import shlex
 
-    from trainway import emulator
+    import emulator
 
     current = emulator.current()
     if current is None:
@@ -221,8 +280,8 @@ def env() -> None:
 
 @emulator_app.command()
 def stop() -> None:
-    """Stop the emulator; what was deployed to it is gone."""
-    from trainway import emulator
+    """Stop the emulator. Everything that was deployed to it is lost."""
+    import emulator
 
     stopped = emulator.stop()
     print(f"stopped {stopped.endpoint}" if stopped else "no emulator was running")
@@ -230,8 +289,8 @@ def stop() -> None:
 
 @emulator_app.command()
 def status() -> None:
-    """Say whether an emulator runs here, and what it holds."""
-    from trainway import emulator
+    """Show whether an emulator runs on this machine, and how many resources it holds."""
+    import emulator
 
     found = emulator.status()
     if found is None:
@@ -241,7 +300,7 @@ def status() -> None:
 
 
 def main() -> None:
-    """The entry point: what a user can put right is printed without a traceback, and ends with status 2."""
+    """Run the command line. A UsageError is printed without a traceback, and the exit status is 2."""
     try:
         app()
     except UsageError as error:

@@ -14,19 +14,24 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from training.config import Job
-from trainway.emulator import Emulator, running
 from trainway.launch.hand_off import read_hand_off, read_image
 from trainway.launch.local import job_failed, render_local, run_local
 from trainway.launch.locations import local_roots
 from trainway.launch.run_directory import default_run_directory, make_run_directory
+from trainway.parts.checkout import CHECKOUT, cdk_app, child_environment
+from trainway.parts.extras import require_extras
+from trainway.parts.job import Job
 from trainway.report import summarize, write_report
 from trainway.spec.errors import usage_error
 from trainway.spec.handoff import HandOff
 from trainway.spec.loader import load, load_platform
 from trainway.spec.platform import Platform
 from trainway.stages import Stages
+
+if TYPE_CHECKING:
+    from emulator import Emulator
 
 # Text that is on every machine with Python, small enough to be prepared in seconds.
 CORPUS = ["--corpus", "python-stdlib", "--limit-bytes", "6000000", "--vocabulary", "2048"]
@@ -38,8 +43,11 @@ STACKS_AT_ONCE = "4"
 def run_demo(platform_file: Path, job_file: Path, *, processes: int, run: Path | None) -> None:
     """Run the path, with one line per stage on the terminal and everything else in a log beside the run.
 
-    Raises UsageError when a stage fails, with its last lines and its command.
+    Raises UsageError when a stage fails, with its last lines and its command, or when an extra is not installed.
     """
+    require_extras("trainway demo", "emulator", "platform", "report", "training")
+    from emulator import running
+
     platform, job = load_platform(platform_file), load(job_file, Job)
     directory = run or default_run_directory(job.name)
     with ExitStack() as until_the_end:
@@ -47,7 +55,7 @@ def run_demo(platform_file: Path, job_file: Path, *, processes: int, run: Path |
         stages.say(f"log: {stages.log}")
         with stages.stage("start an emulated AWS"):
             emulator = until_the_end.enter_context(running(region=platform.region))
-        until_the_end.enter_context(_environment(emulator.child_environment()))
+        until_the_end.enter_context(_environment({**emulator.child_environment(), **child_environment()}))
         _deploy(stages, platform, platform_file)
         hand_off = _read_hand_off(stages, platform)
         _say_what_was_created(stages, emulator)
@@ -74,18 +82,25 @@ def _deploy(stages: Stages, platform: Platform, platform_file: Path) -> None:
     with stages.stage("cdk bootstrap"):
         stages.run([*cdk, "bootstrap", f"aws://{os.environ['CDK_DEFAULT_ACCOUNT']}/{platform.region}"])
     with stages.stage(f"cdk deploy --all, from {platform_file}"):
+        app = ["--app", cdk_app()]
         options = ["--require-approval", "never", "--progress", "events", "--context", f"platform={platform_file}"]
-        stages.run([*cdk, "deploy", "--all", "--import-existing-resources", "--concurrency", STACKS_AT_ONCE, *options])
+        stages.run(
+            [*cdk, "deploy", "--all", *app, "--import-existing-resources", "--concurrency", STACKS_AT_ONCE, *options]
+        )
 
 
 def _cdk() -> list[str]:
-    """The project's own CDK command line, on the Node beside this interpreter, else on the one on PATH."""
-    script = Path("node_modules/aws-cdk/bin/cdk")
+    """Return the checkout's own CDK command line, on the Node beside this interpreter, or else the `cdk` on PATH."""
+    script = CHECKOUT / "node_modules/aws-cdk/bin/cdk"
     beside = Path(sys.executable).with_name("node")
     node = str(beside) if beside.exists() else shutil.which("node")
-    if node is None or not script.exists():
-        raise usage_error("cdk cannot start", why="the CDK command line is not installed here", fix="make setup")
-    return [node, str(script)]
+    if node and script.exists():
+        return [node, str(script)]
+    if installed := shutil.which("cdk"):
+        return [installed]
+    package = json.loads((CHECKOUT / "package.json").read_text(encoding="utf-8"))
+    fix = f"run `make setup` in a checkout, or `npm install --global aws-cdk@{package['devDependencies']['aws-cdk']}`"
+    raise usage_error("cdk cannot start", why="the CDK command line is not installed here", fix=fix)
 
 
 @contextmanager

@@ -6,25 +6,25 @@ from collections.abc import Sequence
 from typing import Any
 
 from trainway.manifests.namespace import namespace_of
-from trainway.spec.addons import addon_names
-from trainway.spec.addressing import AddressPlan, plan_addresses
-from trainway.spec.catalogue import Catalogue
-from trainway.spec.charts import chart_names
-from trainway.spec.checkpoint_layout import checkpoint_layout
-from trainway.spec.creation import creation_steps, critical_path, minutes
-from trainway.spec.devices import device_counts, ranks_of
-from trainway.spec.endpoints import GATEWAY, interface_endpoints, makes_gateway
-from trainway.spec.group_types import types_of
-from trainway.spec.lustre_clients import transport
+from trainway.spec.derived.addons import addon_names
+from trainway.spec.derived.addressing import AddressPlan, plan_addresses
+from trainway.spec.derived.charts import chart_names
+from trainway.spec.derived.checkpoint_layout import checkpoint_layout
+from trainway.spec.derived.creation import creation_steps, critical_path, minutes
+from trainway.spec.derived.devices import device_counts, ranks_of
+from trainway.spec.derived.endpoints import GATEWAY, interface_endpoints, makes_gateway
+from trainway.spec.derived.group_types import types_of
+from trainway.spec.derived.lustre_clients import transport
+from trainway.spec.derived.pod_network import pods_of_group
+from trainway.spec.derived.quotas import quota_needs
+from trainway.spec.facts.catalogue import Catalogue
+from trainway.spec.facts.services import service_facts
 from trainway.spec.platform import Platform
-from trainway.spec.pod_network import pods_of_group
-from trainway.spec.quotas import quota_needs
-from trainway.spec.services import service_facts
 
-Document = dict[str, Any]
+JsonObject = dict[str, Any]
 
 
-def plan_document(platform: Platform, catalogue: Catalogue) -> Document:
+def plan_document(platform: Platform, catalogue: Catalogue) -> JsonObject:
     """The VPC, its subnets and endpoints, nodes, add-ons, charts, teams, and the quotas that all of it takes."""
     addresses = plan_addresses(platform, catalogue)
     return {
@@ -54,7 +54,7 @@ def plan_document(platform: Platform, catalogue: Catalogue) -> Document:
     }
 
 
-def _nodes(platform: Platform, catalogue: Catalogue, index: int) -> Document:
+def _nodes(platform: Platform, catalogue: Catalogue, index: int) -> JsonObject:
     group, orchestrator = platform.node_groups[index], platform.orchestrator
     instances = types_of(group, catalogue)
     # Of the devices all types have the same, and of the pods each has at least the fewest.
@@ -71,7 +71,7 @@ def _nodes(platform: Platform, catalogue: Catalogue, index: int) -> Document:
     }
 
 
-def _storage(platform: Platform, catalogue: Catalogue, addresses: AddressPlan) -> Document:
+def _storage(platform: Platform, catalogue: Catalogue, addresses: AddressPlan) -> JsonObject:
     """How nodes reach the file system, on how many prefixes checkpoints are written, and what a destroy leaves."""
     layout, storage = checkpoint_layout(platform, catalogue), platform.storage
     transports = {group.name: transport(platform, group, catalogue, addresses) for group in platform.node_groups}
@@ -93,7 +93,7 @@ def _storage(platform: Platform, catalogue: Catalogue, addresses: AddressPlan) -
     }
 
 
-def _deploy(platform: Platform, catalogue: Catalogue) -> Document:
+def _deploy(platform: Platform, catalogue: Catalogue) -> JsonObject:
     """The longest way through a first deploy, and how long what is made beside it takes."""
     steps = creation_steps(platform, catalogue)
     longest = critical_path(steps)
@@ -104,7 +104,7 @@ def _deploy(platform: Platform, catalogue: Catalogue) -> Document:
     }
 
 
-def _teams(platform: Platform) -> list[Document]:
+def _teams(platform: Platform) -> list[JsonObject]:
     """What each team is sure of, and by whom that is enforced: None where nothing does."""
     shared_by = {"task governance": platform.task_governance, "Kueue": platform.kueue, "KAI": platform.kai}
     shared_by["Slurm"] = not platform.orchestrator.is_kubernetes
@@ -122,7 +122,7 @@ def _teams(platform: Platform) -> list[Document]:
     ]
 
 
-def plan_text(document: Document) -> str:
+def plan_text(document: JsonObject) -> str:
     """The document as tables."""
     subnets = [
         [s["name"], s["zone"], s["cidr"], s["needed"], s["usable"], _sum(s["needs"]), s["adopted"] or ""]
@@ -163,7 +163,7 @@ def plan_text(document: Document) -> str:
     return "\n\n".join(parts)
 
 
-def _storage_text(storage: Document) -> str:
+def _storage_text(storage: JsonObject) -> str:
     """The file system's clients, the sum behind the prefixes, and what is kept."""
     clients = ", ".join(
         f"{name} by {each['by']}" + (f" ({each['because']})" if each["because"] else "")
@@ -180,7 +180,7 @@ def _storage_text(storage: Document) -> str:
     )
 
 
-def _way_through(deploy: Document) -> str:
+def _way_through(deploy: JsonObject) -> str:
     """The critical path as a chain; a figure that is ours and not AWS's has a tilde."""
     chain = " → ".join(f"{s['step']} {'' if s['published'] else '~'}{s['minutes']}" for s in deploy["critical_path"])
     beside = ", ".join(f"{s['step']} {s['minutes']}" for s in deploy["beside"])
@@ -190,19 +190,19 @@ def _way_through(deploy: Document) -> str:
     )
 
 
-def _sum(needs: Sequence[Document]) -> str:
+def _sum(needs: Sequence[JsonObject]) -> str:
     return " + ".join(f"{need['addresses']} {need['what']}" for need in needs)
 
 
-def _guarantee(team: Document) -> str:
+def _guarantee(team: JsonObject) -> str:
     return ", ".join(f"{count} × {name}" for name, count in team["guarantee"].items()) or "none"
 
 
-def _types(nodes: Document) -> str:
+def _types(nodes: JsonObject) -> str:
     return " or ".join((nodes["instance_type"], *nodes["or_types"]))
 
 
-def _devices(nodes: Document) -> str:
+def _devices(nodes: JsonObject) -> str:
     return ", ".join(f"{count} {name}" for name, count in nodes["devices_per_node"].items()) or "none"
 
 

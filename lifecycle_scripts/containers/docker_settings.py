@@ -30,7 +30,9 @@ def main() -> int:
         settings = json.loads(file.read_text()) if file.exists() and file.read_text().strip() else {}
         wanted = with_defaults(settings, nvidia=shutil.which(NVIDIA) is not None)
     except (OSError, ValueError, AttributeError, TypeError) as error:
-        print(f"{file} is not what Docker reads ({error}): correct it in the image or in custom.d", file=sys.stderr)
+        print(
+            f"{file} is not what Docker reads ({error}): correct it in the image or in yours/custom.d", file=sys.stderr
+        )
         return 1
     if wanted != settings:
         file.parent.mkdir(parents=True, exist_ok=True)

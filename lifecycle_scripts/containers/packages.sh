@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
 # Installs the packages that the platform delivered beside its scripts and the image lacks: packages.sh
-# Everything in packages/ that is for this processor is installed in exactly that version. Packages of Ubuntu that these depend
-# on are in a folder per release, and are installed only where the image has no version of them.
+# Everything in yours/packages that is for this processor is installed in exactly that version. Packages of Ubuntu that these
+# depend on are in a folder per release, and are installed only where the image has no version of them.
 #   NODE_ROOT   prefix of every path that is read; empty on a node
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 # shellcheck source=lifecycle_scripts/lib.sh
 source "$here/../lib.sh"
-packages=$here/../packages
-bring="put it into lifecycle_scripts/packages of the checkout and deploy, or give the node groups an image that has it"
+packages=$here/../yours/packages
+bring="put it into lifecycle_scripts/yours/packages of the checkout and deploy, or give the node groups an image that has it"
 
 compgen -G "$packages/*.deb" >/dev/null || fail "no package was delivered: deploy the platform again, then replace the node"
 broken=$(cd "$packages" && sha256sum --check --quiet SHA256SUMS 2>&1) ||
@@ -48,7 +48,7 @@ deadline=$((SECONDS + ${DPKG_WAIT_SECONDS:-120}))
 until said=$(DEBIAN_FRONTEND=noninteractive timeout --kill-after=10 120 dpkg --force-confold --install "${lacking[@]}" 2>&1); do
   if [[ "$said" != *" lock "* && "$said" != *"locked by another process"* ]]; then
     depends=$(grep --max-count=1 --only-matching ' depends on .*; however' <<<"$said") || depends=""
-    [[ -z "$depends" ]] || fail "a package${depends%; however}, which neither the image has nor packages/: $bring"
+    [[ -z "$depends" ]] || fail "a package${depends%; however}, which neither the image has nor yours/packages: $bring"
     fail "dpkg failed: ${said##*$'\n'}"
   fi
   ((SECONDS < deadline)) ||

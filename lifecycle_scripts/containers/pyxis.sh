@@ -24,7 +24,7 @@ if grep --quiet --no-messages --recursive 'pyxis' "$plugstack" "$slurm/etc/plugs
   exit 0
 fi
 
-source=$(compgen -G "$here/../packages/pyxis-*.tar") ||
+source=$(compgen -G "$here/../yours/packages/pyxis-*.tar") ||
   fail "pyxis was not delivered: deploy the platform again, then replace the node"
 [[ -e "$slurm/include/slurm/spank.h" ]] ||
   fail "$slurm/include/slurm/spank.h is absent, and pyxis cannot be compiled without: give the node groups HyperPod's image"

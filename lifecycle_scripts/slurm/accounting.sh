@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Slurm's accounting on a controller that the platform provisions itself: slurmdbd, and the database that it writes to, which
-# is the organisation's, or MariaDB on this node.
+# is the organization's, or MariaDB on this node.
 # https://slurm.schedmd.com/slurmdbd.conf.html, https://slurm.schedmd.com/accounting.html (read 2026-11-22)
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -14,18 +14,20 @@ accepts() {
   (: <"/dev/tcp/$1/$2") 2>/dev/null
 }
 
-if [[ -n "$ACCOUNTING_ENDPOINT" ]]; then
+endpoint=$SLURM_ACCOUNTING_DATABASE_ENDPOINT port=$SLURM_ACCOUNTING_DATABASE_PORT
+secret_arn=$SLURM_ACCOUNTING_DATABASE_SECRET user=$SLURM_ACCOUNTING_DATABASE_USER
+if [[ -n "$endpoint" ]]; then
   # Never in a log, and in no file but slurmdbd's own.
-  region=$(cut -d: -f4 <<<"$ACCOUNTING_SECRET")
-  secret=$(timeout 60 aws secretsmanager get-secret-value --secret-id "$ACCOUNTING_SECRET" --region "$region" \
+  region=$(cut -d: -f4 <<<"$secret_arn")
+  secret=$(timeout 60 aws secretsmanager get-secret-value --secret-id "$secret_arn" --region "$region" \
     --query SecretString --output text) ||
-    fail "the secret $ACCOUNTING_SECRET cannot be read; check that it is there, and that the controller's role may read it"
-  user=$(python3 -c 'import json, sys; print(json.load(sys.stdin)["username"])' <<<"$secret")
+    fail "the secret $secret_arn cannot be read; check that it is there, and that the controller's role may read it"
+  [[ -n "$user" ]] || user=$(python3 -c 'import json, sys; print(json.load(sys.stdin)["username"])' <<<"$secret")
   password=$(python3 -c 'import json, sys; print(json.load(sys.stdin)["password"])' <<<"$secret")
-  storage="StorageHost=$ACCOUNTING_ENDPOINT"$'\n'"StoragePort=$ACCOUNTING_PORT"
+  storage="StorageHost=$endpoint"$'\n'"StoragePort=$port"
   storage+=$'\n'"StorageUser=$user"$'\n'"StoragePass=$password"
-  wait_until "$limit" 2 accepts "$ACCOUNTING_ENDPOINT" "$ACCOUNTING_PORT" ||
-    fail "the accounting database $ACCOUNTING_ENDPOINT:$ACCOUNTING_PORT is not reached after $limit s; check its security group"
+  wait_until "$limit" 2 accepts "$endpoint" "$port" ||
+    fail "the accounting database $endpoint:$port is not reached after $limit s; check its security group"
 else
   [[ "$CONTROLLER_ADDRESSES" != *,* ]] ||
     fail "several controllers need a database that outlives each of them: give the platform slurm.accounting_database"
@@ -47,7 +49,7 @@ DbdHost=localhost
 SlurmUser=slurm
 LogFile=/var/log/slurm/slurmdbd.log
 StorageType=accounting_storage/mysql
-StorageLoc=${ACCOUNTING_SCHEMA:-slurm_acct_db}
+StorageLoc=${SLURM_ACCOUNTING_DATABASE_NAME:-slurm_acct_db}
 $storage
 CONF
 then

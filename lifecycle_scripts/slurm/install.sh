@@ -16,8 +16,9 @@ for file in prolog.sh epilog.sh health.sh leftovers.py node_checks.py; do
   put "$file" <"$here/$file"
 done
 # What the checks read comes last: without it none is made.
-put expected.json < <(python3 "$here/node_checks.py" expect "$1" "$INSTANCE_TYPE" "$FSX_MOUNT_PATH")
-if [[ "$LOGIN_NEEDS_JOB" == true ]]; then
+parameters=$(python3 "$here/../node_facts.py" --parameters "$1" 2>&1) || fail "$parameters"
+put expected.json < <(python3 "$here/node_checks.py" expect "$INSTANCE_TYPE" "$FSX_MOUNT_PATH" <<<"$parameters")
+if [[ "$SLURM_LOGIN_NEEDS_JOB" == true ]]; then
   put login-needs-job </dev/null
 else
   rm -f "$installed/login-needs-job"

@@ -20,13 +20,13 @@ from pathlib import Path
 
 # Below are the system's own, which may run jobs of its own and is not tidied up after.
 FIRST_USER = 1000
-PLACES = ("/dev/shm", "/tmp", "/var/tmp")
+TEMPORARY_DIRECTORIES = ("/dev/shm", "/tmp", "/var/tmp")
 END_SECONDS = 5.0
 STEP = re.compile(r"slurmstepd: \[(\d+)")
 
 
 def processes(user: int) -> Iterator[Path]:
-    """The user's processes."""
+    """Return the ids of the processes that a user owns."""
     for entry in Path("/proc").iterdir():
         with suppress(OSError):
             if entry.name.isdecimal() and entry.stat().st_uid == user and is_alive(entry):
@@ -70,11 +70,11 @@ def kill(found: list[Path]) -> list[Path]:
 
 
 def remove_files(user: int) -> int:
-    """Removes what is the user's at the top of the places for temporary files; returns how much that was."""
+    """Remove the user's files from the top of the temporary directories, and return their number."""
     removed = 0
     mounts = [line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()]
-    for place in PLACES:
-        for entry in os.scandir(place):
+    for directory in TEMPORARY_DIRECTORIES:
+        for entry in os.scandir(directory):
             if any(mount == entry.path or mount.startswith(f"{entry.path}/") for mount in mounts):
                 continue
             with suppress(OSError):

@@ -1,7 +1,7 @@
 """Looks whether this node is fit for a job, and drains it if not: `node_checks.py prolog | health`, as root.
 
-`node_checks.py expect PARAMETERS INSTANCE_TYPE MOUNT_PATH` prints what the node is to have, which the other two read
-from expected.json beside this file.
+`node_checks.py expect INSTANCE_TYPE MOUNT_PATH` prints what the node is to have, which the other two read from
+expected.json beside this file. It reads from standard input what `node_facts.py --parameters` prints.
 
 A prolog that fails has Slurm queue the job again, and drain the node: https://slurm.schedmd.com/prolog_epilog.html
 (read 2026-11-22). The node is drained here before, with a reason that says what it is. Only what is wrong with this
@@ -163,8 +163,8 @@ def drain(node: str, reason: str) -> None:
 def main() -> int:
     os.environ["PATH"] = PATH
     if sys.argv[1] == "expect":
-        parameters, instance_type, mount_path = sys.argv[2:]
-        print(json.dumps(expect(json.loads(Path(parameters).read_text()), instance_type, mount_path)))
+        instance_type, mount_path = sys.argv[2:]
+        print(json.dumps(expect(json.load(sys.stdin), instance_type, mount_path)))
         return 0
     found = faults(json.loads(EXPECTED.read_text()))
     if not found:

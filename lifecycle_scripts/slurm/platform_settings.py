@@ -1,6 +1,7 @@
-"""Prints what the platform adds to slurm.conf, as JSON: `platform_settings.py [FLAG] PARAMETERS VERSION DIRECTORY`.
+"""Prints what the platform adds to slurm.conf, as JSON: `platform_settings.py [FLAG] VERSION DIRECTORY`.
 
-The flag `--without-settings` leaves out `slurm.settings` of the platform file.
+The parameters are read from standard input, as `node_facts.py --parameters` prints them. The flag `--without-settings`
+leaves out `slurm.settings` of the platform file.
 
 VERSION is Slurm's; DIRECTORY is where the scripts lie that slurmd runs, if it is too old to be brought them.
 https://slurm.schedmd.com/slurm.conf.html (read 2026-11-22)
@@ -9,7 +10,6 @@ https://slurm.schedmd.com/slurm.conf.html (read 2026-11-22)
 import json
 import re
 import sys
-from pathlib import Path
 from typing import Any
 
 # Since then controllers bring the prolog and the epilog to the nodes, and one that HyperPod has just started has them
@@ -49,8 +49,8 @@ def settings(plan: dict[str, Any], version: str, directory: str) -> dict[str, st
 
 
 def main() -> None:
-    *flags, parameters, version, directory = sys.argv[1:]
-    plan = json.loads(Path(parameters).read_text()).get("slurm") or {}
+    *flags, version, directory = sys.argv[1:]
+    plan = json.load(sys.stdin)["slurm"] or {}
     if flags == ["--without-settings"]:
         plan = plan | {"settings": {}}
     print(json.dumps(settings(plan, version, directory)))

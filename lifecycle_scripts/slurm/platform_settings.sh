@@ -8,13 +8,14 @@ source "$here/../lib.sh"
 etc=/opt/slurm/etc
 # Without it there is nothing that reads the settings either.
 version=$(slurmctld -V 2>/dev/null || true)
+parameters=$(python3 "$here/../node_facts.py" --parameters "$1" 2>&1) || fail "$parameters"
 of_platform() {
-  python3 "$here/platform_settings.py" "$@" "$version" /opt/trainway/slurm
+  python3 "$here/platform_settings.py" "$@" "$version" /opt/trainway/slurm <<<"$parameters"
 }
 put() {
   python3 "$here/../slurm_settings.py" "$etc/slurm.conf" platform "$1" 2>&1
 }
-settings=$(of_platform "$1")
+settings=$(of_platform)
 if [[ "$settings" == '{}' && ! -e "$etc/slurm.conf" ]]; then
   exit 0
 fi
@@ -24,7 +25,7 @@ for name in prolog epilog; do
   fi
 done
 if ! said=$(put "$settings"); then
-  own=$(of_platform --without-settings "$1")
+  own=$(of_platform --without-settings)
   [[ "$own" != "$settings" ]] || fail "$said"
   # A cluster whose Slurm lacks a setting can be worked on; one that is not made cannot.
   echo "WARNING: $said"

@@ -61,9 +61,9 @@ case $NODE_ROLE in
   controller)
     install -d -o slurm -g slurm -m 0755 /var/log/slurm /var/spool/slurmctld
     install -d -o slurm -g slurm -m 0700 "$shared/state"
-    python3 "$here/../node_facts.py" --nodes "$SAGEMAKER_RESOURCE_CONFIG_PATH" "$parameters" |
-      python3 "$here/../slurm_conf.py" "$parameters" "$etc" "$shared"
-    if [[ -n "$SLURM_ACCOUNTS_S3_URI" ]]; then
+    python3 "$here/../node_facts.py" --cluster "$SAGEMAKER_RESOURCE_CONFIG_PATH" "$parameters" |
+      python3 "$here/../slurm_conf.py" "$etc" "$shared"
+    if [[ -n "$SLURM_ACCOUNTS_S3_URI$SLURM_ACCOUNTING_DATABASE_ENDPOINT" ]]; then
       bash "$here/accounting.sh"
     fi
     systemctl enable --quiet slurmctld

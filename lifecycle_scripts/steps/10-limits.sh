@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What the kernel and systemd let a job have: locked memory, open files, huge pages, and the network of many nodes.
+# What the kernel and systemd let a job have: locked memory, open files, and the network of many nodes.
 set -euo pipefail
 # shellcheck source=lifecycle_scripts/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
@@ -74,7 +74,7 @@ done
 #     https://github.com/aws/aws-parallelcluster-cookbook/blob/develop/cookbooks/aws-parallelcluster-platform/recipes/config/networking.rb
 #   gc_thresh                        an entry for each node of a large cluster, which all talk to one another:
 #     https://github.com/aws/aws-parallelcluster-cookbook/blob/develop/cookbooks/aws-parallelcluster-platform/attributes/platform.rb
-#   ptrace_scope                     libfabric reads its neighbours' memory on a node, which Ubuntu lets a parent alone do:
+#   ptrace_scope                     libfabric reads its neighbors' memory on a node, which Ubuntu lets a parent alone do:
 #     https://github.com/aws/aws-parallelcluster-cookbook/blob/develop/cookbooks/aws-parallelcluster-environment/resources/efa/partial/_disable_ptrace_debian.rb
 # (all read 2026-11-22)
 sysctls=(
@@ -86,10 +86,6 @@ sysctls=(
 # shellcheck disable=SC2153 # a fact
 if [[ "$NODE_ROLE" == compute ]] && compgen -G '/sys/class/infiniband/*' >/dev/null; then
   sysctls+=("kernel.yama.ptrace_scope exactly 0")
-fi
-if ((HUGE_PAGES_2MIB > 0)); then
-  # libfabric prefers huge pages for the buffers that it copies through. Never fewer: what the image reserved may be in use.
-  sysctls+=("vm.nr_hugepages at-least $HUGE_PAGES_2MIB")
 fi
 there=() lines=()
 for entry in "${sysctls[@]}"; do
@@ -104,7 +100,6 @@ for entry in "${sysctls[@]}"; do
   # A leading hyphen: one that cannot be set keeps no other from being set as the node starts.
   lines+=("-$name = $value")
 done
-# Before they are set: a node that has no huge pages to give now may have them when it starts.
 wrote /etc/sysctl.d/90-trainway.conf < <(printf '%s\n' "${lines[@]}")
 
 for entry in "${there[@]}"; do
@@ -114,13 +109,7 @@ for entry in "${there[@]}"; do
     echo "set $name to $(<"$file")"
     changed=1
   fi
-  if (($(<"$file") == value)); then
-    continue
-  elif [[ "$name" == vm.nr_hugepages ]]; then
-    # The kernel gives what it can find in one piece, without an error.
-    fail "the kernel reserved only $(<"$file") of $value huge pages: memory is too fragmented or too small; ask for fewer, or" \
-      "restart the node, which reserves them as it starts"
-  else
+  if (($(<"$file") != value)); then
     echo "WARNING: $name is $(<"$file") and cannot be set to $value"
   fi
 done

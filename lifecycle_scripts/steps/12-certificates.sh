@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The organisation's CA certificates, those in certificates/: in the system's trust store, and for what brings a store of its
-# own, as environment variables of every login, and so of the jobs that are submitted there.
+# The organization's CA certificates, those in yours/certificates: in the system's trust store, and for what brings a store
+# of its own, as environment variables of every login, and so of the jobs that are submitted there.
 set -euo pipefail
 # shellcheck source=lifecycle_scripts/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
@@ -19,8 +19,8 @@ else
     "use an image with the package ca-certificates"
 fi
 
-changes=$(python3 "$scripts/certificates.py" install "$scripts/certificates" "$NODE_ROOT$store" "$NODE_ROOT$bundle" \
-  "${update[@]}" 2>&1) || fail "the certificates in lifecycle_scripts/certificates are not trusted: $changes"
+changes=$(python3 "$scripts/certificates.py" install "$scripts/yours/certificates" "$NODE_ROOT$store" "$NODE_ROOT$bundle" \
+  "${update[@]}" 2>&1) || fail "the certificates in lifecycle_scripts/yours/certificates are not trusted: $changes"
 [[ -z "$changes" ]] || echo "$changes"
 
 profile=$NODE_ROOT/etc/profile.d/trainway-certificates.sh
@@ -32,7 +32,7 @@ if ((${#ours[@]} == 0)); then
     rm -f "$profile" "$mounts"
     echo "the image's authorities are trusted, and no others any more"
   else
-    echo "there are no certificates of the organisation's, nothing to do"
+    echo "there are no certificates of the organization's, nothing to do"
   fi
   exit 0
 fi
@@ -65,4 +65,4 @@ for daemon in containerd docker; do
     fi
   fi
 done
-echo "${#ours[@]} certificates of the organisation's are trusted"
+echo "${#ours[@]} certificates of the organization's are trusted"

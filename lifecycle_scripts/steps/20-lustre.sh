@@ -31,7 +31,7 @@ if command -v lfs >/dev/null; then
   name=$(in_time lfs getname -n "$target" 2>/dev/null) || name=""
   [[ "${name%% *}" == "$FSX_MOUNT_NAME" ]] ||
     fail "$FSX_MOUNT_PATH is $(mounted_there "$FSX_MOUNT_PATH"), and not $source: take that mount out of the image or of" \
-      "custom.d, and replace the node"
+      "yours/custom.d, and replace the node"
 fi
 prove_writable "$FSX_MOUNT_PATH" storage.lustre.capacity_tib "$ports"
 

@@ -15,11 +15,12 @@ fi
 scripts=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 shopt -s nullglob
 if ! command -v sssd >/dev/null; then
-  packages=("$scripts"/directory/*.deb)
+  packages=("$scripts"/yours/directory/*.deb)
   ((${#packages[@]})) || fail "SSSD is not on this node's image, so that nobody of $DIRECTORY_URI has an account:" \
-    "put its packages into lifecycle_scripts/directory, whose README.md says how, or use an image that has it"
+    "put its packages into lifecycle_scripts/yours/directory, whose README.md says how, or use an image that has it"
   said=$(DEBIAN_FRONTEND=noninteractive timeout 200 dpkg --install --force-confold "${packages[@]}" 2>&1) ||
-    fail "the packages in lifecycle_scripts/directory cannot be installed: $(grep -A 1 -m 1 '^dpkg: ' <<<"$said" | xargs);" \
+    fail "the packages in lifecycle_scripts/yours/directory cannot be installed:" \
+      "$(grep -A 1 -m 1 '^dpkg: ' <<<"$said" | xargs);" \
       "they must be all that SSSD needs, for this image's release of Ubuntu"
   echo "installed ${#packages[@]} packages"
 fi

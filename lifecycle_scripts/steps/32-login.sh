@@ -23,7 +23,7 @@ without_ours() {
     -e 's/^account substack common-account$/@include common-account/' "$sshd"
 }
 
-if [[ "$LOGIN_NEEDS_JOB" != true ]]; then
+if [[ "$SLURM_LOGIN_NEEDS_JOB" != true ]]; then
   if [[ -f "$sshd" ]] && grep -qxF "$begin" "$sshd"; then
     without_ours | put_file "$sshd" 0644
     rm -f "$session"

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Metrics for Prometheus, on the node's own address: what Linux, EFA, NVIDIA's GPUs and Slurm say. docs/node-metrics.md has
-# the names. A node without its metrics still trains, so that nothing here fails it.
+# the names. Linux's are of Prometheus' node_exporter, which the platform delivered or the image has. The others are of
+# lifecycle_scripts/exporters. A node without its metrics still trains, so that nothing here fails it.
 #   EXPORTER_WAIT_SECONDS   how long an exporter may take to answer (default 15)
 set -euo pipefail
 # shellcheck source=lifecycle_scripts/lib.sh
@@ -11,12 +12,17 @@ source "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
 # (read 2026-11-22)
 declare -A ports=([node]=9100 [efa]=9109 [dcgm]=9400 [slurm]=9341)
 unit=/etc/systemd/system/trainway-exporter@.service
+of_node=/etc/systemd/system/trainway-exporter@node.service.d/node_exporter.conf
 installed=/opt/trainway/exporters
+packages=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)/yours/packages
+# File systems that node_exporter leaves out by itself, and those of the network, which may hang whoever asks how full they are.
+not_local='autofs|binfmt_misc|bpf|ceph|cgroup2?|cifs|configfs|debugfs|devpts|devtmpfs|fuse.*|hugetlbfs|iso9660|lustre|mqueue'
+not_local+='|nfs4?|nsfs|overlay|proc|procfs|pstore|rpc_pipefs|securityfs|selinuxfs|squashfs|sysfs|tracefs'
 
 # applies COLLECTOR: whether this node has what it asks.
 applies() {
   case $1 in
-    node) true ;;
+    node) [[ -n "$node_exporter" ]] ;;
     efa) compgen -G '/sys/class/infiniband/*' >/dev/null ;;
     dcgm) compgen -G '/proc/driver/nvidia/gpus/*' >/dev/null && command -v dcgmi >/dev/null ;;
     slurm) [[ "$NODE_ROLE" == controller ]] ;;
@@ -44,12 +50,34 @@ is_outdated() {
   local since
   # To the microsecond: the files are written in the same second.
   since=$(systemctl show --timestamp=us --value --property=ActiveEnterTimestamp "$1")
-  systemctl is-active --quiet "$1" && [[ -n "$(find "$installed" "$unit" -type f -newermt "$since" -print -quit)" ]]
+  systemctl is-active --quiet "$1" && [[ -n "$(find "$installed" "${unit%.service}"* -type f -newermt "$since" -print -quit)" ]]
 }
 
 # installs FILE AS
 installs() {
   put_file "$2" 0644 <"$1"
+}
+
+# delivered_node_exporter: prints the package of node_exporter that is for this release and processor, if one was delivered.
+delivered_node_exporter() {
+  local release file
+  release=$(sed -n 's/^VERSION_CODENAME=//p' /etc/os-release)
+  for file in "$packages/exporters/$release"/prometheus-node-exporter_*.deb; do
+    if [[ -e "$file" && "$(dpkg-deb --field "$file" Architecture)" == "$(dpkg --print-architecture)" ]]; then
+      echo "$file"
+      return
+    fi
+  done
+}
+
+# takes_program PACKAGE: installs the program of the package alone. Its own unit would listen on every address of the node.
+takes_program() {
+  if ! (cd "$packages" && grep --fixed-strings -- "${1#"$packages/"}" SHA256SUMS | sha256sum --check --status -); then
+    echo "WARNING: $(basename "$1") is not what was delivered: deploy the platform again, then replace the node"
+    return 1
+  fi
+  dpkg-deb --fsys-tarfile "$1" | tar --extract --to-stdout ./usr/bin/prometheus-node-exporter |
+    put_file "$installed/node_exporter" 0755
 }
 
 for file in "$(dirname "${BASH_SOURCE[0]}")"/../exporters/*.py; do
@@ -81,6 +109,24 @@ RestartSec=10
 [Install]
 WantedBy=multi-user.target
 EOF
+node_exporter=$(command -v prometheus-node-exporter node_exporter | head -n 1) || true
+package=$(delivered_node_exporter)
+if [[ -n "$package" ]] && takes_program "$package"; then
+  node_exporter=$installed/node_exporter
+fi
+if [[ -n "$node_exporter" ]]; then
+  # EFA's counters have an exporter of their own. Some of node_exporter's collectors ask the kernel by netlink.
+  put_file "$of_node" 0644 <<EOF
+[Service]
+ExecStart=
+ExecStart=$node_exporter --web.listen-address=$NODE_ADDRESS:\${PORT} --no-collector.infiniband \\
+  --collector.filesystem.fs-types-exclude=^($not_local)\$\$
+RestrictAddressFamilies=AF_NETLINK
+EOF
+else
+  echo "WARNING: no node_exporter was delivered for this node's release and processor, and its image has none: it has no" \
+    "metrics of Linux; put node_exporter into the image, or switch off slurm.exporters"
+fi
 if applies dcgm && ! systemctl is-active --quiet nvidia-dcgm; then
   systemctl enable --quiet --now nvidia-dcgm ||
     echo "WARNING: nvidia-dcgm does not start; \`journalctl -u nvidia-dcgm\` says why"

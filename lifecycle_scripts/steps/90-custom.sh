@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The team's own scripts, custom.d/NN-name.sh and NN-name.py, in order: what they may do is in custom.d/README.md.
+# The team's own scripts, yours/custom.d/NN-name.sh and NN-name.py, in order. yours/custom.d/README.md says what they may do.
 #   CUSTOM_LIMIT_SECONDS   limit of a script that names none itself (default 300)
 set -euo pipefail
 # shellcheck source=lifecycle_scripts/lib.sh
@@ -7,9 +7,9 @@ source "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 shopt -s nullglob
-scripts=("$here"/custom.d/[0-9][0-9]-*.sh "$here"/custom.d/[0-9][0-9]-*.py)
+scripts=("$here"/yours/custom.d/[0-9][0-9]-*.sh "$here"/yours/custom.d/[0-9][0-9]-*.py)
 if ((${#scripts[@]} == 0)); then
-  echo "custom.d has no scripts, nothing to do"
+  echo "yours/custom.d has no scripts, nothing to do"
   exit 0
 fi
 mapfile -t scripts < <(printf '%s\n' "${scripts[@]}" | sort)
@@ -34,7 +34,7 @@ for script in "${scripts[@]}"; do
     *) why="$name ended with status $code; the lines after [$name] say why" ;;
   esac
   if [[ "$name" == *.required.* ]]; then
-    fail "$why: a node must not be without it; correct custom.d/$name and deploy again"
+    fail "$why: a node must not be without it; correct yours/custom.d/$name and deploy again"
   fi
   echo "WARNING: $why"
 done

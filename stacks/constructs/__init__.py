@@ -1,1 +1,1 @@
-"""The capabilities that stacks are made of."""
+"""The capabilities that stacks consist of, by what they are about. No module here knows a stack."""

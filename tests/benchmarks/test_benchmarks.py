@@ -33,10 +33,9 @@ def test_a_result_says_how_to_get_it_again(path: Path) -> None:
     result = json.loads(path.read_text(encoding="utf-8"))
     assert result.keys() >= {"command", "date", "processor", "processors", "load_average", "versions", "figures"}
     assert result["command"].startswith(f"python -m benchmarks.{path.stem}")
-    assert result["versions"].keys() >= {"python", "torch"}
+    assert result["versions"].keys() > {"python"}
 
 
-@pytest.mark.slow
 def test_the_gpu_benchmark_runs_without_a_gpu_and_guesses_nothing(tmp_path: Path) -> None:
     out = tmp_path / "single_gpu.json"
     command = [sys.executable, "-m", "benchmarks.single_gpu", "--smoke", "--out", str(out)]

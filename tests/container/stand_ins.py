@@ -7,8 +7,10 @@ one another. NCCL's tests are made by make, and pip finds wheels of the same nam
 from __future__ import annotations
 
 import base64
+import fcntl
 import hashlib
 import io
+import os
 import subprocess
 import sys
 import tarfile
@@ -24,6 +26,8 @@ from pathlib import Path
 # The suite of the base image, and its Python.
 SUITE, PYTHON = "bookworm", "3.11"
 PACKAGES = "binutils,make,python3,python3-venv"
+# Where scripts/install_nodes keeps the disk of the tests' nodes.
+CACHE = Path(os.environ.get("TRAINWAY_NODES", "/var/cache/trainway"))
 # What the base stage installs, as far as the base lacks it: nothing is compiled with these here.
 INSTALLED = ("ca-certificates", "g++", "gcc", "libc6-dev", "openssh-client", "openssh-server", "python3-dev")
 
@@ -114,9 +118,22 @@ def sha256(file: Path) -> str:
 
 
 def base_system(directory: Path) -> None:
-    """A minimal Debian with Python."""
-    command = ["mmdebstrap", "--quiet", "--variant=minbase", f"--include={PACKAGES}", "--format=directory"]
-    subprocess.run([*command, SUITE, str(directory)], check=True, capture_output=True)
+    """Write a minimal Debian with Python to a directory.
+
+    The first run on a machine downloads it. It is kept beside the disk of the tests' nodes.
+    """
+    kept = CACHE / f"base-{hashlib.sha256(f'{SUITE} {PACKAGES}'.encode()).hexdigest()[:12]}.tar"
+    CACHE.mkdir(parents=True, exist_ok=True)
+    with (CACHE / "base.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not kept.exists():
+            made = kept.with_suffix(".part")
+            command = ["mmdebstrap", "--quiet", "--variant=minbase", f"--include={PACKAGES}", "--format=tar"]
+            subprocess.run([*command, SUITE, str(made)], check=True, capture_output=True)
+            made.rename(kept)
+    # Nodes for devices are the one thing that the base has no use for, and that not every machine may make.
+    unpack = ["tar", "--extract", "--numeric-owner", "--xattrs", "--exclude=./dev/*", "--file", str(kept)]
+    subprocess.run([*unpack, "--directory", str(directory)], check=True, capture_output=True)
 
 
 # As the loading of aws-ofi-nccl 1.20.0 does: src/nccl_ofi_cuda.cpp, nccl_net_ofi_gpu_init.

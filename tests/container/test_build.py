@@ -20,11 +20,12 @@ import pytest
 import yaml
 
 from tests.container import stand_ins
-from trainway.spec.catalogue import load_catalogue
-from trainway.spec.image_build import build_arguments
+from tests.representatives import with_representatives
+from trainway.spec.derived.image_build import build_arguments
+from trainway.spec.facts.catalogue import load_catalogue
+from trainway.spec.facts.versions import VERSIONS_FILE, PyTorch, release, requirements_of
 from trainway.spec.loader import load_versions
 from trainway.spec.platform import Platform
-from trainway.spec.versions import VERSIONS_FILE, PyTorch, release, requirements_of
 
 ROOT = Path(__file__).resolve().parents[2]
 REGISTRY = "111122223333.dkr.ecr.us-west-2.amazonaws.com"
@@ -80,7 +81,6 @@ def missing() -> str | None:
 
 
 pytestmark = [
-    pytest.mark.slow,
     pytest.mark.timeout(600),
     pytest.mark.skipif(bool(missing()) and "CI" not in os.environ, reason=missing() or ""),
 ]
@@ -459,7 +459,10 @@ DAMAGES = {
 }
 
 
-@pytest.mark.parametrize("name", DAMAGES)
+CHECKSUMS = ("EFA_INSTALLER_SHA256", "NCCL_TESTS_SHA256", "PYTORCH_SHA256")
+
+
+@pytest.mark.parametrize("name", with_representatives(DAMAGES, ("a-part-missing",)))
 def test_a_build_with_something_wrong_in_it_fails_and_says_what(built: Yard, name: str):
     commands, faults = DAMAGES[name]
     built.broken_base(name, " && ".join(commands))
@@ -469,7 +472,7 @@ def test_a_build_with_something_wrong_in_it_fails_and_says_what(built: Yard, nam
     assert not (built.root / "ecr/atlas/training" / name).exists()
 
 
-@pytest.mark.parametrize("name", ["EFA_INSTALLER_SHA256", "NCCL_TESTS_SHA256", "PYTORCH_SHA256"])
+@pytest.mark.parametrize("name", with_representatives(CHECKSUMS, ("NCCL_TESTS_SHA256",)))
 def test_a_download_with_another_checksum_fails_the_build(built: Yard, name: str):
     done = built.image(name.lower(), built.arguments["cuda"] | {name: "0" * 64})
     assert done.returncode != 0
@@ -484,6 +487,8 @@ def test_an_image_for_cpus_has_no_network_but_the_hosts(built: Yard):
     assert not any(each.startswith("NCCL_") for each in built.configuration("cpu")["Env"])
 
 
+# The test of both in one image has each of them too.
+@pytest.mark.exhaustive
 def test_transformer_engine_is_compiled_and_checked(built: Yard):
     arguments = built.arguments["cuda"] | built.transformer_engine
     done = built.image("engine", arguments)
@@ -496,6 +501,7 @@ def test_transformer_engine_is_compiled_and_checked(built: Yard):
     assert "DO NOT MATCH THE HASHES" in other.stdout + other.stderr
 
 
+@pytest.mark.exhaustive
 def test_nemo_is_installed_from_its_list_and_started(built: Yard):
     arguments = built.arguments["cuda"] | built.nemo
     done = built.image("nemo", arguments)
@@ -538,12 +544,17 @@ OTHER_CHECKSUM = "s/sha256:.\\{8\\}/sha256:00000000/"
 @pytest.mark.parametrize(
     ("name", "edit", "says"),
     [
-        (PYTORCH_LIST, "/^nvidia-cudnn/,+1d", "requires nvidia-cudnn-cu13, which is not installed"),
         ("build-tools.txt", "/^build==/,+1d", "missing: 'build'"),
         ("training.txt", OTHER_CHECKSUM, "DO NOT MATCH THE HASHES"),
-        ("training.txt", "/^annotated-types/,+1d", "requires annotated-types, which is not installed"),
-        (NEMO_LIST, OTHER_CHECKSUM, "DO NOT MATCH THE HASHES"),
-        (NEMO_LIST, "/^transformers/,+1d", "requires transformers, which is not installed"),
+        *(
+            pytest.param(*case, marks=pytest.mark.exhaustive)
+            for case in (
+                (PYTORCH_LIST, "/^nvidia-cudnn/,+1d", "requires nvidia-cudnn-cu13, which is not installed"),
+                ("training.txt", "/^annotated-types/,+1d", "requires annotated-types, which is not installed"),
+                (NEMO_LIST, OTHER_CHECKSUM, "DO NOT MATCH THE HASHES"),
+                (NEMO_LIST, "/^transformers/,+1d", "requires transformers, which is not installed"),
+            )
+        ),
     ],
 )
 def test_a_list_that_is_not_what_is_published_or_not_whole_fails_the_build(

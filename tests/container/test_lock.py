@@ -14,10 +14,11 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from trainway.spec.facts.versions import PyTorch, requirements_of
 from trainway.spec.loader import load_versions
-from trainway.spec.versions import REQUIREMENTS, PyTorch, requirements_of
 
 ROOT = Path(__file__).resolve().parents[2]
+REQUIREMENTS = ROOT / "container/requirements"
 spec = importlib.util.spec_from_file_location("lock", ROOT / "container/lock.py")
 assert spec is not None and spec.loader is not None
 lock = importlib.util.module_from_spec(spec)

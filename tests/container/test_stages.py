@@ -6,10 +6,10 @@ from typing import get_args
 
 import pytest
 
-from trainway.spec.sections.image import Variant
+from trainway.spec.sections.image import ImageVariant
 
 DOCKERFILE = (Path(__file__).resolve().parents[2] / "container/Dockerfile").read_text()
-VARIANTS = get_args(Variant)
+VARIANTS = get_args(ImageVariant)
 FETCHES = re.compile(r"\b(apt|apt-get|pip3?|uv|conda|npm|curl|wget|git)\b|\b(https?|ftp|ssh|git)://")
 
 

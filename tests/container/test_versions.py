@@ -11,19 +11,21 @@ from typing import Any, get_args
 import pytest
 import yaml
 
-from trainway.spec.catalogue import load_catalogue
-from trainway.spec.image_build import build_arguments, variant_of
+from trainway.spec.derived.image_build import build_arguments, variant_of
+from trainway.spec.facts.catalogue import load_catalogue
+from trainway.spec.facts.versions import VERSIONS_FILE
 from trainway.spec.loader import load_versions
 from trainway.spec.platform import Platform
 from trainway.spec.problems import SpecError
 from trainway.spec.rules.image import the_image_can_have_the_agent
-from trainway.spec.sections.image import Variant
-from trainway.spec.versions import VERSION_RULES, VERSIONS_FILE
+from trainway.spec.rules.versions import VERSION_RULES
+from trainway.spec.sections.image import ImageVariant
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCKERFILE = (ROOT / "container/Dockerfile").read_text()
 MATRIX = VERSIONS_FILE.read_text(encoding="utf-8")
 VERSIONS = yaml.safe_load(MATRIX)
+LISTS = frozenset(file.name for file in (ROOT / "container/requirements").iterdir())
 PUBLISHED = [entry for key, entries in VERSIONS.items() if key not in ("default", "combinations") for entry in entries]
 # What the stage gives, and what BuildKit reads itself.
 OF_THE_STAGE, OF_THE_BUILDER = {"IMAGE_REVISION"}, {"SOURCE_DATE_EPOCH"}
@@ -57,7 +59,7 @@ def test_every_release_names_its_source_and_the_day_it_was_read(entry: dict[str,
 
 
 def test_there_is_a_choice_and_every_one_of_it_passes_the_rules():
-    versions = load_versions()
+    versions = load_versions(lists=LISTS)
     assert len(versions.combinations) >= 2
     assert [breach for rule in VERSION_RULES for breach in rule(versions)] == []
 
@@ -68,7 +70,7 @@ def test_every_release_is_in_a_combination():
     assert {entry.get("version") or entry["name"] for entry in PUBLISHED} <= used
 
 
-@pytest.mark.parametrize("variant", get_args(Variant))
+@pytest.mark.parametrize("variant", get_args(ImageVariant))
 def test_the_dockerfile_asks_for_exactly_what_the_deploy_chooses(variant: str):
     asked = set(re.findall(r"^ARG (\w+)", DOCKERFILE, re.MULTILINE)) - OF_THE_STAGE
     assert asked == set(arguments(variant, base=PINNED)) - OF_THE_BUILDER
@@ -281,14 +283,14 @@ def test_versions_that_cannot_be_built_are_refused(tmp_path: Path, replace: str,
     file = tmp_path / "versions.yaml"
     file.write_text(MATRIX.replace(replace, by, 1))
     with pytest.raises(SpecError) as caught:
-        load_versions(file)
+        load_versions(file, lists=LISTS)
     for part in (str(file), *says):
         assert part in str(caught.value)
 
 
 def test_the_page_shows_what_a_wrong_pair_is_told(tmp_path: Path):
-    file = tmp_path / "container/versions.yaml"
-    file.parent.mkdir()
+    file = tmp_path / VERSIONS_FILE.relative_to(ROOT)
+    file.parent.mkdir(parents=True)
     file.write_text(MATRIX.replace("tested_with_nccl: [2.28.9, 2.29.7, 2.30.4]", "tested_with_nccl: [2.31.2]"))
     with pytest.raises(SpecError) as caught:
         load_versions(file)

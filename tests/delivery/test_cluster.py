@@ -377,7 +377,13 @@ def test_a_chart_that_does_not_become_ready_names_itself(cluster, helm_archive):
     assert aws.called("kubectl") == []
 
 
-@pytest.mark.parametrize("script", ["scripts.sh", "image.sh", "mirror.sh", "cluster.sh", "base_image.sh", "supply.sh"])
+def test_the_missing_variable_of_the_scripts_stage_is_named(workshop):
+    done = workshop.run("scripts.sh")
+    assert done.returncode == 1
+    assert done.stderr.endswith("missing environment variables: LIFECYCLE_S3_URI\n")
+
+
+@pytest.mark.parametrize("script", ["image.sh", "mirror.sh", "cluster.sh", "base_image.sh", "supply.sh"])
 def test_missing_variables_are_all_named_at_once(workshop, script: str):
     done = workshop.run(script)
     assert done.returncode == 1

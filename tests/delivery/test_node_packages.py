@@ -17,7 +17,7 @@ import yaml
 from delivery.node_packages import sources
 from delivery.tree_hash import tree_hash
 from tests.delivery.conftest import ROOT
-from tests.delivery.test_scripts import SLURM
+from tests.delivery.test_scripts import SLURM, bundled
 
 ENROOT, PYXIS = "enroot_4.1.2-1_amd64.deb", "pyxis-0.24.0.tar"
 DELIVERED = {PYXIS, ENROOT, "jammy/parallel_1_all.deb", "noble/parallel_1_all.deb", "SHA256SUMS"}
@@ -38,9 +38,11 @@ install: all
 \techo profile >$(DESTDIR)$(datarootdir)/enroot/apparmor.profile
 \tinstall -m 755 enroot bin/enroot-mount $(DESTDIR)$(exec_prefix)/bin
 """
+EXPORTERS = {f"exporters/{release}/prometheus-node-exporter_1_all.deb" for release in ("jammy", "noble")}
 # apt: parallel depends on perl, and perl on what every Ubuntu has.
 APT = r"""
 case " $* " in
+  *" --simulate "*" prometheus-node-exporter "*) echo "Inst prometheus-node-exporter (1 Ubuntu)" ;;
   *" --simulate "*" ubuntu-minimal "*) echo "Inst perl-base (1 Ubuntu)" ;;
   *" --simulate "*) printf 'Inst %s (1 Ubuntu)\n' perl-base parallel ;;
   *" download "*) touch "${!#}_1_all.deb" ;;
@@ -107,16 +109,18 @@ def change(aws, edit: Callable[[dict[str, Any]], None]) -> None:
 
 
 def delivered(aws) -> set[str]:
-    packages = aws.root / "s3/synced/packages"
-    return {path.relative_to(packages).as_posix() for path in packages.rglob("*") if path.is_file()}
+    """Return the files that nodes get beside the folder's own README."""
+    packages = aws.root / "s3/synced/yours/packages"
+    return {path.relative_to(packages).as_posix() for path in packages.rglob("*") if path.is_file()} - {"README.md"}
 
 
 @pytest.mark.usefixtures("published")
 def test_the_stage_compiles_enroot_and_delivers_it_beside_the_scripts(aws, tmp_path: Path):
-    done = aws.run("scripts.sh", **SLURM, CONTAINERS="wanted")
+    bundled(aws, containers="wanted")
+    done = aws.run("scripts.sh", **SLURM)
     assert done.returncode == 0, done.stdout + done.stderr
     assert delivered(aws) == DELIVERED
-    packages = aws.root / "s3/synced/packages"
+    packages = aws.root / "s3/synced/yours/packages"
     subprocess.run(["sha256sum", "--check", "--quiet", "SHA256SUMS"], cwd=packages, check=True)
     assert len((packages / "SHA256SUMS").read_text().splitlines()) == len(DELIVERED) - 1
     with tarfile.open(packages / PYXIS) as archive:
@@ -138,15 +142,33 @@ def test_the_stage_compiles_enroot_and_delivers_it_beside_the_scripts(aws, tmp_p
 
 @pytest.mark.usefixtures("published")
 def test_nothing_is_made_for_a_platform_without_containers(aws):
-    for containers in ({}, {"CONTAINERS": "none"}):
-        assert aws.run("scripts.sh", **SLURM, **containers).returncode == 0
-        assert not (aws.root / "s3/synced/packages").exists()
+    for nothing in ({}, {"containers": "none", "exporters": False}):
+        bundled(aws, **nothing)
+        assert aws.run("scripts.sh", **SLURM).returncode == 0
+        assert delivered(aws) == set()
     assert not aws.called("apt-get")
+
+
+def test_node_exporter_is_delivered_for_every_release_and_nothing_compiled_for_it(aws, published: Path):
+    bundled(aws, exporters=True)
+    done = aws.run("scripts.sh", **SLURM, NETWORK_ACCESS="closed")
+    assert done.returncode == 1
+    assert "cannot fetch what is missing: exporters/jammy/, exporters/noble/." in done.stderr
+    done = aws.run("scripts.sh", **SLURM)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert delivered(aws) == EXPORTERS | {"SHA256SUMS"}
+    packages = aws.root / "s3/synced/yours/packages"
+    subprocess.run(["sha256sum", "--check", "--quiet", "SHA256SUMS"], cwd=packages, check=True)
+    bundled(aws, containers="wanted", exporters=True)
+    assert aws.run("scripts.sh", **SLURM).returncode == 0
+    assert delivered(aws) == EXPORTERS | DELIVERED
+    assert published.is_dir()
 
 
 def test_a_commit_that_the_publisher_does_not_have_is_not_delivered(aws, published: Path):
     change(aws, lambda document: document["sources"][1]["submodules"][0].update(commit="0" * 40))
-    done = aws.run("scripts.sh", **SLURM, CONTAINERS="wanted")
+    bundled(aws, containers="wanted")
+    done = aws.run("scripts.sh", **SLURM)
     assert done.returncode == 1
     assert f"commit {'0' * 40} cannot be fetched from file://{published}/deps-linux-headers" in done.stderr
     assert not aws.called("aws", "s3", "sync")
@@ -155,7 +177,8 @@ def test_a_commit_that_the_publisher_does_not_have_is_not_delivered(aws, publish
 @pytest.mark.usefixtures("published")
 def test_a_tree_with_another_hash_is_not_delivered(aws):
     change(aws, lambda document: document["sources"][1].update(nar_sha256=f"sha256-{'A' * 43}="))
-    done = aws.run("scripts.sh", **SLURM, CONTAINERS="wanted")
+    bundled(aws, containers="wanted")
+    done = aws.run("scripts.sh", **SLURM)
     assert done.returncode == 1
     assert f"the source of {ENROOT} has the hash sha256-" in done.stderr
     assert not aws.called("aws", "s3", "sync")
@@ -170,7 +193,8 @@ def test_an_enroot_that_does_not_compile_fails_the_stage_with_the_compilers_word
         del document["sources"][1]["nar_sha256"]
 
     change(aws, pin)
-    done = aws.run("scripts.sh", **SLURM, CONTAINERS="wanted")
+    bundled(aws, containers="wanted")
+    done = aws.run("scripts.sh", **SLURM)
     assert done.returncode == 1
     assert "enroot 4.1.2 does not compile" in done.stderr and "absent.h" in done.stderr
     assert not aws.called("aws", "s3", "sync")
@@ -179,7 +203,8 @@ def test_an_enroot_that_does_not_compile_fails_the_stage_with_the_compilers_word
 @pytest.mark.usefixtures("published")
 def test_an_archive_that_apt_does_not_believe_fails_the_stage(aws):
     aws.stand_in("apt-get", "[[ $* != *' update' ]] || { echo 'E: not signed' >&2; exit 100; }\n")
-    done = aws.run("scripts.sh", **SLURM, CONTAINERS="wanted")
+    bundled(aws, containers="wanted")
+    done = aws.run("scripts.sh", **SLURM)
     assert done.returncode == 100
     assert "E: not signed" in done.stderr
     assert not aws.called("aws", "s3", "sync")
@@ -187,18 +212,19 @@ def test_an_archive_that_apt_does_not_believe_fails_the_stage(aws):
 
 @pytest.mark.usefixtures("published")
 def test_a_closed_network_gets_them_from_a_checkout_that_somebody_prepared(aws):
-    closed = {**SLURM, "CONTAINERS": "required", "NETWORK_ACCESS": "closed"}
+    bundled(aws, containers="required")
+    closed = {**SLURM, "NETWORK_ACCESS": "closed"}
     done = aws.run("scripts.sh", **closed)
     assert done.returncode == 1
     assert f"a closed network cannot fetch what is missing: {PYXIS}, {ENROOT}, jammy/, noble/." in done.stderr
     assert not aws.called("apt-get")
-    assert aws.run("node_packages.sh", str(aws.root / "lifecycle_scripts/packages")).returncode == 0
+    assert aws.run("node_packages.sh", str(aws.root / "lifecycle_scripts/yours/packages"), "containers").returncode == 0
     fetched = len(aws.called("apt-get"))
-    own = (aws.root / f"lifecycle_scripts/packages/{ENROOT}").read_bytes()
+    own = (aws.root / f"lifecycle_scripts/yours/packages/{ENROOT}").read_bytes()
     assert aws.run("scripts.sh", **closed).returncode == 0
     assert len(aws.called("apt-get")) == fetched
     assert delivered(aws) == DELIVERED
-    assert (aws.root / f"s3/synced/packages/{ENROOT}").read_bytes() == own
+    assert (aws.root / f"s3/synced/yours/packages/{ENROOT}").read_bytes() == own
 
 
 def test_the_hash_of_a_tree_is_what_nix_computes(tmp_path: Path):

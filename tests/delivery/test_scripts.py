@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -9,17 +10,31 @@ ROOT = Path(__file__).resolve().parents[2]
 
 SLURM = {
     "LIFECYCLE_S3_URI": "s3://sagemaker-atlas/lifecycle",
-    "ORCHESTRATOR": "hyperpod-slurm",
-    "CONTROLLER_GROUP": "controller",
-    "LUSTRE_EFA_INTERFACES": '{"train": 8}',
-    "FSX_DNS_NAME": "fs-0123456789abcdef0.fsx.us-west-2.amazonaws.com",
-    "FSX_MOUNT_NAME": "abcdefgh",
-    "FSX_MOUNT_PATH": "/fsx",
-    "FSX_MOUNTED_BY": "service",
+    "TRAINWAY_FSX_DNS_NAME": "fs-0123456789abcdef0.fsx.us-west-2.amazonaws.com",
+    "TRAINWAY_FSX_MOUNT_NAME": "abcdefgh",
+}
+FSX = {
+    "dns_name": "${TRAINWAY_FSX_DNS_NAME}",
+    "mount_name": "${TRAINWAY_FSX_MOUNT_NAME}",
+    "mount_path": "/fsx",
+    "mounted_by": "service",
+}
+PARAMETERS: dict[str, Any] = {
+    "orchestrator": "hyperpod-slurm",
+    "controller_group": "controller",
+    "fsx": FSX,
+    "lustre_efa_interfaces": {"train": 8},
 }
 
 
-def test_scripts_are_synchronised_exactly_with_the_platforms_parameters(aws):
+def bundled(aws: Any, **changes: Any) -> None:
+    """Puts the parameters into the bundle, as the synthesis does."""
+    (aws.root / "nodes").mkdir(exist_ok=True)
+    (aws.root / "nodes/parameters.json").write_text(json.dumps(PARAMETERS | changes))
+
+
+def test_scripts_are_synchronized_exactly_with_the_platforms_parameters(aws):
+    bundled(aws)
     done = aws.run("scripts.sh", **SLURM)
     assert done.returncode == 0, done.stderr
     [call] = aws.called("aws", "s3", "sync")
@@ -30,82 +45,39 @@ def test_scripts_are_synchronised_exactly_with_the_platforms_parameters(aws):
         for path in (ROOT / "lifecycle_scripts").rglob("*")
         if path.is_file() and "__pycache__" not in path.parts
     } | {"parameters.json"}
-    assert json.loads((synced / "parameters.json").read_text()) == {
-        "version": 1,
-        "orchestrator": "hyperpod-slurm",
-        "controller_group": "controller",
-        "login_group": None,
-        "fsx": {
-            "dns_name": "fs-0123456789abcdef0.fsx.us-west-2.amazonaws.com",
-            "mount_name": "abcdefgh",
-            "mount_path": "/fsx",
-            "mounted_by": "service",
-        },
-        "homes": None,
-        "containers": "none",
-        "exporters": False,
-        "lustre_efa_interfaces": {"train": 8},
-        "huge_pages_2mib": 0,
-        "slurm": None,
-        "slurm_accounts": None,
-        "slurm_users": None,
-        "directory": None,
+    mounted = FSX | {"dns_name": SLURM["TRAINWAY_FSX_DNS_NAME"], "mount_name": SLURM["TRAINWAY_FSX_MOUNT_NAME"]}
+    assert json.loads((synced / "parameters.json").read_text()) == PARAMETERS | {"fsx": mounted}
+
+
+def test_teams_and_users_lie_where_no_version_of_the_scripts_does(aws):
+    bundled(aws)
+    (aws.root / "manifests").mkdir()
+    for name in ("accounts", "users"):
+        (aws.root / f"manifests/slurm-{name}.json").write_text("{}")
+    done = aws.run("scripts.sh", **SLURM, TRAINWAY_DOCUMENTS_S3_URI="s3://sagemaker-atlas/documents")
+    assert done.returncode == 0, done.stderr
+    assert {(Path(call[3]).name, call[4]) for call in aws.called("aws", "s3", "cp")} == {
+        (f"slurm-{name}.json", f"s3://sagemaker-atlas/documents/slurm-{name}.json") for name in ("accounts", "users")
     }
 
 
-def test_what_slurm_is_told_is_what_the_stage_was_told(aws):
-    told = {"instance_types": {}, "health_checks": True, "login_needs_job": False, "settings": {}}
-    assert aws.run("scripts.sh", **SLURM, SLURM_NODES=json.dumps(told)).returncode == 0
-    assert json.loads((aws.root / "s3" / "synced" / "parameters.json").read_text())["slurm"] == told
-
-
-def test_homes_and_containers_are_facts_of_the_node(aws):
-    homes = {"dns_name": "fs-2.fsx", "mount_path": "/home", "mounted_by": "service"}
-    done = aws.run("scripts.sh", **SLURM, **{f"HOMES_{name.upper()}": value for name, value in homes.items()})
-    assert done.returncode == 0, done.stderr
-    assert json.loads((aws.root / "s3" / "synced" / "parameters.json").read_text())["homes"] == homes
-
-
-def test_exporters_are_a_fact_of_the_node(aws):
-    assert aws.run("scripts.sh", **SLURM, EXPORTERS="true").returncode == 0
-    assert json.loads((aws.root / "s3" / "synced" / "parameters.json").read_text())["exporters"] is True
-
-
-def test_the_teams_lie_where_no_version_of_the_scripts_does(aws):
-    uri = "s3://sagemaker-atlas/slurm-accounts.json"
-    (aws.root / "manifests").mkdir()
-    (aws.root / "manifests/slurm-accounts.json").write_text("{}")
-    done = aws.run("scripts.sh", **SLURM, SLURM_ACCOUNTS_S3_URI=uri, SLURM_ACCOUNTS_REGION="us-west-2")
-    assert done.returncode == 0, done.stderr
-    [call] = aws.called("aws", "s3", "cp")
-    assert Path(call[3]) == aws.root / "delivery/../manifests/slurm-accounts.json"
-    assert call[4] == uri
-    parameters = json.loads((aws.root / "s3" / "synced" / "parameters.json").read_text())
-    assert parameters["slurm_accounts"] == {"s3_uri": uri, "region": "us-west-2"}
-
-
-def test_the_users_lie_where_no_version_of_the_scripts_does(aws):
-    uri = "s3://sagemaker-atlas/slurm-users.json"
-    (aws.root / "manifests").mkdir()
-    (aws.root / "manifests/slurm-users.json").write_text("{}")
-    done = aws.run("scripts.sh", **SLURM, SLURM_USERS_S3_URI=uri, SLURM_USERS_REGION="us-west-2")
-    assert done.returncode == 0, done.stderr
-    [call] = aws.called("aws", "s3", "cp")
-    assert Path(call[3]) == aws.root / "delivery/../manifests/slurm-users.json"
-    assert call[4] == uri
-    parameters = json.loads((aws.root / "s3" / "synced" / "parameters.json").read_text())
-    assert parameters["slurm_users"] == {"s3_uri": uri, "region": "us-west-2"}
-
-
-def test_the_directory_is_what_the_stage_was_told_of_it(aws):
-    directory = {"uri": "ldaps://ldap.example.com", "base": "dc=example,dc=com"}
-    done = aws.run("scripts.sh", **SLURM, SLURM_DIRECTORY=json.dumps(directory))
-    assert done.returncode == 0, done.stderr
-    assert json.loads((aws.root / "s3" / "synced" / "parameters.json").read_text())["directory"] == directory
+@pytest.mark.parametrize(
+    ("asked", "parts"),
+    [
+        ({"containers": "required"}, "containers"),
+        ({"containers": "wanted", "exporters": True}, "containers exporters"),
+        ({"exporters": True}, "exporters"),
+    ],
+)
+def test_nodes_are_delivered_the_packages_of_what_they_run(aws, asked: dict[str, Any], parts: str):
+    bundled(aws, **asked)
+    (aws.root / "delivery/node_packages.sh").write_text('mkdir -p "$1" && echo "${@:2}" >"$1/parts"\n')
+    assert aws.run("scripts.sh", **SLURM).returncode == 0
+    assert (aws.root / "s3/synced/yours/packages/parts").read_text() == f"{parts}\n"
 
 
 def test_certificates_that_no_node_would_trust_stop_before_anything_is_delivered(aws):
-    certificates = aws.root / "lifecycle_scripts" / "certificates"
+    certificates = aws.root / "lifecycle_scripts" / "yours" / "certificates"
     (certificates / "proxy.pem").write_text("not one")
     (certificates / "proxy.cer").write_text("")
     done = aws.run("scripts.sh", **SLURM)
@@ -117,6 +89,7 @@ def test_certificates_that_no_node_would_trust_stop_before_anything_is_delivered
 
 
 def test_no_provisioning_parameters_file_is_delivered_since_hyperpod_refuses_it(aws):
+    bundled(aws)
     aws.run("scripts.sh", **SLURM)
     assert not list((aws.root / "s3" / "synced").rglob("provisioning_parameters.json"))
 
@@ -131,25 +104,35 @@ def test_a_bucket_without_a_prefix_is_refused_because_the_rest_would_be_deleted(
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"ORCHESTRATOR": "slurm"}, "ORCHESTRATOR is 'slurm'"),
-        ({"CONTROLLER_GROUP": ""}, "CONTROLLER_GROUP is empty"),
-        ({"FSX_MOUNT_NAME": ""}, "FSX_MOUNT_NAME empty while FSX_DNS_NAME"),
-        ({"FSX_MOUNTED_BY": "me"}, "FSX_MOUNTED_BY is 'me'"),
-        ({"HOMES_DNS_NAME": "fs-2.fsx"}, "HOMES_MOUNT_PATH, HOMES_MOUNTED_BY empty while HOMES_DNS_NAME is set"),
-        ({"CONTAINERS": "yes"}, "CONTAINERS is 'yes', expected required, wanted or none"),
-        ({"HUGE_PAGES_2MIB": "-1"}, "HUGE_PAGES_2MIB is '-1'"),
-        ({"EXPORTERS": "yes"}, "EXPORTERS is 'yes', expected true or false"),
-        (
-            {"SLURM_ACCOUNTS_S3_URI": "s3://a/b"},
-            "SLURM_ACCOUNTS_S3_URI is 's3://a/b' while SLURM_ACCOUNTS_REGION is ''",
-        ),
-        ({"SLURM_DIRECTORY": "ldaps://"}, "SLURM_DIRECTORY is no JSON"),
-        ({"SLURM_USERS_REGION": "us-west-2"}, "SLURM_USERS_S3_URI is '' while SLURM_USERS_REGION is 'us-west-2'"),
+        ({"orchestrator": "slurm"}, 'orchestrator is "slurm", expected hyperpod-slurm, hyperpod-eks'),
+        ({"fsx": "string"}, 'fsx is "string", expected an object or null'),
+        ({"fsx": FSX | {"mount_name": ""}}, "fsx.mount_name is empty"),
+        ({"homes": {"dns_name": "fs-2.fsx"}}, "homes.mount_path is missing; homes.mounted_by is missing"),
+        ({"containers": "yes"}, 'containers is "yes", expected required, wanted, none'),
+        ({"huge_pages": 1}, "huge_pages is a key that these scripts do not know"),
     ],
 )
-def test_wrong_parameters_stop_before_anything_is_delivered(aws, change: dict[str, str], message: str):
-    done = aws.run("scripts.sh", **{**SLURM, **change})
-    assert done.returncode == 2
-    assert message in done.stderr
+def test_what_no_node_would_understand_stops_before_anything_is_delivered(aws, change: dict[str, Any], message: str):
+    bundled(aws, **change)
+    done = aws.run("scripts.sh", **SLURM)
+    assert done.returncode == 1
+    assert message in done.stderr and "error: no node would understand its parameters" in done.stderr
     assert "Traceback" not in done.stderr
+    assert aws.calls == []
+
+
+@pytest.mark.parametrize(
+    ("dns_name", "name"),
+    [
+        ("${TRAINWAY_ABSENT}", "TRAINWAY_ABSENT"),
+        ("${TRAINWAY_fsx_dns_name}", "TRAINWAY_fsx_dns_name"),
+        ("${TRAINWAY_FSX_DNS_NAME:-}", "TRAINWAY_FSX_DNS_NAME:-"),
+        ("${TRAINWAY_FSX_DNS_NAM", "TRAINWAY_FSX_DNS_NAM"),
+    ],
+)
+def test_a_placeholder_that_is_not_replaced_reaches_no_node(aws, dns_name: str, name: str):
+    bundled(aws, fsx=FSX | {"dns_name": dns_name})
+    done = aws.run("scripts.sh", **SLURM)
+    assert done.returncode == 2
+    assert f"parameters.json: {name} is not set in the environment" in done.stderr
     assert aws.calls == []

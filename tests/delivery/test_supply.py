@@ -29,6 +29,7 @@ if [[ "$1 $2" == "ssm get-parameter" ]]; then
   [[ "$4" == /trainway/atlas/delivery/supply ]] || { echo "ParameterNotFound" >&2; exit 254; }
   printf '{"MIRROR_REGISTRY": "%s", "MIRROR_PREFIX": "atlas/mirror", "MIRROR_BUCKET_URI": "s3://bucket/mirror",
     "CHARTS": "%s", "BASE_TAG": "%s", "NETWORK_ACCESS": "closed", "CONTAINERS": "'"${DEPLOYED_CONTAINERS:-none}"'",
+    "EXPORTERS": "'"${DEPLOYED_EXPORTERS:-false}"'",
     "IMAGE_ARGUMENTS": "{\\"VARIANT\\": \\"cuda\\"}\\n"}' "$REGISTRY" "$DEPLOYED" "$DEPLOYED_BASE"
 fi
 """
@@ -80,12 +81,20 @@ def test_a_slurm_platform_gets_the_base_alone(supply):
     assert outside(supply.calls) + supply.called("aws", "s3") == []
 
 
-def test_a_slurm_platform_with_containers_gets_its_nodes_packages_into_the_checkout(supply):
-    supply.root.joinpath("delivery/node_packages.sh").write_text('echo "$NETWORK_ACCESS $1" >"$HOME/packages"\n')
-    done = supply.run("supply.sh", DEPLOYED="", DEPLOYED_CONTAINERS="wanted")
+@pytest.mark.parametrize(
+    ("nodes", "parts"),
+    [
+        ({"DEPLOYED_CONTAINERS": "wanted"}, "containers"),
+        ({"DEPLOYED_EXPORTERS": "true"}, "exporters"),
+        ({"DEPLOYED_CONTAINERS": "required", "DEPLOYED_EXPORTERS": "true"}, "containers exporters"),
+    ],
+)
+def test_a_slurm_platform_gets_the_packages_of_its_nodes_into_the_checkout(supply, nodes: dict[str, str], parts: str):
+    supply.root.joinpath("delivery/node_packages.sh").write_text('echo "$NETWORK_ACCESS $*" >"$HOME/packages"\n')
+    done = supply.run("supply.sh", DEPLOYED="", **nodes)
     assert done.returncode == 0, done.stderr
-    checkout = supply.root / "delivery/../lifecycle_scripts/packages"
-    assert (supply.root / "packages").read_text() == f"private {checkout}\n"
+    checkout = supply.root / "delivery/../lifecycle_scripts/yours/packages"
+    assert (supply.root / "packages").read_text() == f"private {checkout} {parts}\n"
 
 
 def test_a_parameter_that_does_not_say_which_charts_is_not_taken_for_none(supply):

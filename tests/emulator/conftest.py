@@ -10,7 +10,7 @@ from typing import Any
 import boto3
 import pytest
 
-from trainway.emulator import Emulator, running
+from emulator import Emulator, running
 
 Template = dict[str, Any]
 

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from trainway.emulator import Emulator
+from emulator import Emulator
 
 ROOT = Path(__file__).parents[2]
 APP = Path(__file__).parent / "app" / "app.py"
 CDK = ROOT / "node_modules" / "aws-cdk" / "bin" / "cdk"
 Cdk = Callable[..., subprocess.CompletedProcess[str]]
 
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(not CDK.exists(), reason="make setup installs the CDK CLI")]
+pytestmark = pytest.mark.skipif(not CDK.exists(), reason="make setup installs the CDK CLI")
 
 
 def node() -> str:
@@ -61,6 +61,8 @@ def owned(emulator: Emulator, *stacks: str) -> dict[str, str]:
     }
 
 
+# tests/test_deploy.py leads a platform through the same life.
+@pytest.mark.exhaustive
 def test_the_life_of_an_app(cdk: Cdk, emulator: Emulator, client: Callable[[str], Any]) -> None:
     ec2, ssm = client("ec2"), client("ssm")
     vpcs_before = len(ec2.describe_vpcs()["Vpcs"])

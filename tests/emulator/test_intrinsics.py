@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from trainway.emulator.errors import CloudFormationError, NotEmulated
-from trainway.emulator.intrinsics import KNOWN_AFTER_APPLY, Scope, resolve
+from emulator.errors import CloudFormationError, NotEmulated
+from emulator.templates.intrinsics import KNOWN_AFTER_APPLY, Scope, resolve
 
 SCOPE = Scope(
     parameters={"Count": "3", "Zones": ["a", "b"], "AWS::Region": "us-west-2"},

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from trainway import emulator
+import emulator
 
 
 @pytest.fixture
@@ -85,6 +85,6 @@ def test_a_child_sees_none_of_the_users_aws_settings(monkeypatch: pytest.MonkeyP
 
 def test_importing_costs_no_heavy_module() -> None:
     heavy = ["moto", "boto3", "jsonschema", "cfnlint"]
-    code = f"import sys, trainway.emulator; print([name for name in {heavy} if name in sys.modules])"
+    code = f"import sys, emulator; print([name for name in {heavy} if name in sys.modules])"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "[]"

@@ -3,9 +3,9 @@
 import pytest
 import regex
 
-from trainway.emulator import records
-from trainway.emulator.regex_examples import example
-from trainway.emulator.schema import Properties, load, values_at
+from emulator.registry import records
+from emulator.registry.regex_examples import example
+from emulator.registry.schema import Properties, load, values_at
 
 REGION = "us-west-2"
 NAMES = records.Names("123456789012", REGION, "atlas", "Thing")
@@ -63,6 +63,26 @@ def test_getatt_reads_what_aws_sets_and_not_what_the_template_sets() -> None:
     assert records.has_attribute(load("AWS::SSM::Parameter", REGION), "Value", REGION)  # one of the types that may
 
 
-@pytest.mark.parametrize("pattern", [r"^[a-f0-9]{8}$", r"^(a|b)-\d+\.x?$", r"[^a]{3,5}", r"^(?!-)[\w-]+$"])
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        r"^[a-f0-9]{8}$",
+        r"^(a|b)-\d+\.x?$",
+        r"[^a]{3,5}",
+        r"^(?!-)[\w-]+$",
+        r"^[a-z]+(?<!-)$",
+        r"^.*$",
+        r"^([a-z0-9A-Z]*)$",
+        r"^\+\d{2}( |$)",
+    ],
+)
 def test_an_example_matches_its_pattern(pattern: str) -> None:
-    assert regex.search(pattern, example(pattern))
+    found = example(pattern)
+    example.cache_clear()
+    assert regex.search(pattern, found) and found.isprintable()
+    assert example(pattern) == found
+
+
+@pytest.mark.parametrize("pattern", [r"^[\p{Print}&&[^|:/]]+$", r"^\n+$", "("])
+def test_a_pattern_without_an_example_that_can_be_printed_has_an_empty_one(pattern: str) -> None:
+    assert example(pattern) == ""

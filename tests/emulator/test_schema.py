@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from trainway.emulator.errors import UnrecognizedType
-from trainway.emulator.intrinsics import KNOWN_AFTER_APPLY
-from trainway.emulator.schema import load
+from emulator.errors import UnrecognizedType
+from emulator.registry.schema import load
+from emulator.templates.intrinsics import KNOWN_AFTER_APPLY
 
 REGION = "us-west-2"
 GROUP = {"GroupDescription": "x"}
@@ -35,7 +35,10 @@ def problems(kind: str, properties: dict[str, Any]) -> list[str]:
         ("AWS::EKS::Nodegroup",
          {"ClusterName": "c", "NodeRole": "r", "Subnets": [], "Taints": [{"Effect": "NoSchedule"}]},
          "#/Taints/0/Effect: 'NoSchedule' is not one of ['NO_EXECUTE', 'NO_SCHEDULE', 'PREFER_NO_SCHEDULE']"),
-        ("AWS::SSM::Parameter", {"Type": "String", "Value": "x", "Name": ""}, "#/Name: '' should be non-empty"),
+        ("AWS::SSM::Parameter", {"Type": "String", "Value": "x", "Name": ""},
+         "#/Name: expected minimum length: 1, found: 0"),
+        ("AWS::SNS::Topic", {"KmsMasterKeyId": "a key"},
+         "#/KmsMasterKeyId: 'a key' does not have the form of an AWS::KMS::Key.Arn"),
         ("AWS::CloudFormation::WaitCondition", {"Timeout": "never", "Counts": 1},
          "#: extraneous key [Counts] is not permitted (did you mean Count?)"),
         ("AWS::EC2::LaunchTemplate", {"LaunchTemplateData": {"NetworkInterfaces": [{"NetworkCardIdx": 1}]}},
@@ -77,6 +80,12 @@ def test_scalars_are_coerced_as_cloudformation_does() -> None:
 def test_what_is_not_known_yet_is_not_judged() -> None:
     interface = {"VpcId": KNOWN_AFTER_APPLY, "ServiceName": "s3", "SubnetIds": [KNOWN_AFTER_APPLY, KNOWN_AFTER_APPLY]}
     assert problems("AWS::EC2::VPCEndpoint", interface) == []
+
+
+def test_a_published_pattern_that_is_no_regular_expression_refuses_nothing() -> None:
+    schema = load("AWS::Glue::UserDefinedFunction", REGION)
+    [name] = [name for name, each in schema.document["properties"].items() if "\\uD800" in each.get("pattern", "")][:1]
+    assert not [problem for problem in problems(schema.type_name, {name: "x"}) if name in problem]
 
 
 def test_create_only_properties_ask_for_a_replacement() -> None:

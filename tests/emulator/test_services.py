@@ -205,7 +205,7 @@ def test_eks_cluster_and_node_group(stack: Any, client: Client) -> None:
     assert name not in client("eks").list_clusters()["clusters"]
 
 
-def test_a_node_group_is_scaled_and_labelled_in_place(stack: Any, client: Client) -> None:
+def test_a_node_group_is_scaled_and_labeled_in_place(stack: Any, client: Client) -> None:
     def nodes(maximum: int, labels: dict[str, str]) -> dict[str, Any]:
         return NETWORK | {
             "Role": resource("AWS::IAM::Role", AssumeRolePolicyDocument={}),

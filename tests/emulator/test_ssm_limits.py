@@ -10,7 +10,7 @@ import boto3
 import pytest
 from botocore.exceptions import ClientError, WaiterError
 
-from trainway.emulator import Emulator, running
+from emulator import Emulator, running
 
 
 @pytest.fixture(scope="module")

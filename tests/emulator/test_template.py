@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from trainway.emulator.errors import CloudFormationError
-from trainway.emulator.template import creation_order, parse
+from emulator.errors import CloudFormationError
+from emulator.templates.template import creation_order, parse
 
 
 def bucket(**properties: Any) -> dict[str, Any]:

@@ -25,7 +25,6 @@ for _ in range(100):
 """
 
 
-@pytest.mark.slow
 def test_a_run_of_this_machine_names_the_rank_that_failed_by_itself(tmp_path: Path) -> None:
     script, run = tmp_path / "failing.py", tmp_path / "run"
     script.write_text(FAILING)

@@ -11,13 +11,14 @@ from pathlib import Path, PurePosixPath
 import boto3
 import pytest
 
+from emulator import running
 from tests.launch.conftest import hand_off as hand_off
 from tests.launch.kubernetes import stand_in_api
 from tests.launch.slurm.machines import Machines, machines, missing
 from tests.launch.slurm.requests import CATALOGUE, on_slurm, request
-from trainway.emulator import running
-from trainway.explain import as_text, evidence_of, explain
-from trainway.explain.runs import logs_of_lines
+from trainway.explain import as_text, explain
+from trainway.explain.log_lines import logs_of_lines
+from trainway.launch.evidence import evidence_of
 from trainway.launch.kubernetes.who_shares import RUN_LABEL
 from trainway.launch.run_directory import record_submission
 from trainway.launch.sagemaker.logs import GROUP

@@ -12,7 +12,7 @@ from pathlib import Path
 import boto3
 import pytest
 
-from trainway.emulator import Emulator, running
+from emulator import Emulator, running
 from trainway.launch import code
 from trainway.spec.errors import UsageError
 from trainway.spec.handoff import HandOff

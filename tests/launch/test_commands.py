@@ -13,12 +13,12 @@ import boto3
 import pytest
 import yaml
 
+from emulator import Emulator, running
 from tests.launch.conftest import write_job
 from tests.launch.kubernetes.platforms import hand_off_of
 from tests.launch.kubernetes.stand_in_api import Api, serving
 from tests.manifests.platforms import platform_of
 from tests.verify.test_checks import nccl
-from trainway.emulator import Emulator, running
 from trainway.launch.kubernetes.context import eks_arn
 from trainway.launch.kubernetes.who_shares import RUN_LABEL
 from trainway.spec.handoff import BuiltImage, TrainingJobs, image_parameter_name, parameter_name
@@ -61,7 +61,7 @@ def trainway(tmp_path: Path, emulator: Emulator, api: Api, monkeypatch: pytest.M
         monkeypatch.setenv(name, value)
     for platform in (EKS, SLURM):
         (tmp_path / f"{platform.name}.yaml").write_text(platform.model_dump_json(exclude_defaults=True))
-        _deploy(platform)
+        deploy(platform)
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "trainway.cli", *arguments]
@@ -70,7 +70,7 @@ def trainway(tmp_path: Path, emulator: Emulator, api: Api, monkeypatch: pytest.M
     return run
 
 
-def _deploy(platform: Platform) -> None:
+def deploy(platform: Platform) -> None:
     training_jobs = TrainingJobs(
         role_arn="arn:aws:iam::111122223333:role/jobs", subnet_ids={"train": "subnet-0"}, security_group_ids=("sg-0",)
     )
@@ -160,7 +160,7 @@ def test_a_sweep_is_submitted_whole_or_not_at_all(trainway: Trainway, job_file: 
         (("--platform=eks.yaml",), {"nodes": 5}, "train, has at most 4"),
         (("--platform=eks.yaml",), {"parallel": {"tp": 3}}, "tp is 3, which does not divide the 16 ranks"),
         (("--platform=eks.yaml",), {"team": "marketing"}, "eks has no such team"),
-        (("--platform=eks.yaml", "--borrow"), {}, "--borrow says nothing to the target kubernetes"),
+        (("--platform=eks.yaml", "--borrow"), {}, "`--borrow` is not supported by the `kubernetes` target"),
         (("--platform=slurm.yaml",), {}, "its orchestrator is hyperpod-slurm"),
         (("--platform=eks.yaml", "--code=nowhere"), {}, "there is no such directory"),
         (("--platform=eks.yaml", "--kind=HyperPodPyTorchJob"), {}, "is not HyperPod"),

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from training.config import Job
-from trainway.spec.catalogue import load_catalogue
+from trainway.spec.facts.catalogue import load_catalogue
 from trainway.spec.loader import load
 
 JOBS = sorted((Path(__file__).parents[2] / "examples" / "jobs").glob("*.yaml"))

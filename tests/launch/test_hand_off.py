@@ -12,7 +12,7 @@ import boto3
 import pytest
 from pydantic import ValidationError
 
-from trainway.emulator import Emulator, running
+from emulator import Emulator, running
 from trainway.launch.hand_off import read_hand_off, read_image
 from trainway.spec.errors import UsageError
 from trainway.spec.handoff import BuiltImage, HandOff, Pointer, image_parameter_name, parameter_name

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.launch.conftest import write_job
-from trainway.launch import watch_local
+from trainway.launch.local import watch
 from trainway.launch.run_directory import read_launch, record_submission, runs_below
 from trainway.launch.target import Phase, State
 
@@ -57,7 +57,6 @@ def launch(job_file: Path, run: Path, *options: str) -> dict[str, Any]:
     return last
 
 
-@pytest.mark.slow
 def test_stopped_and_resumed_ends_with_the_same_loss_bit_for_bit(corpus: Path, tmp_path: Path) -> None:
     for name in ("whole", "halves"):
         (tmp_path / name).mkdir()
@@ -80,7 +79,6 @@ def test_stopped_and_resumed_ends_with_the_same_loss_bit_for_bit(corpus: Path, t
     assert [event["resumed_from"] for event in events if event["event"] == "start"] == [None, 6]
 
 
-@pytest.mark.slow
 def test_a_launch_that_is_stopped_leaves_a_checkpoint_and_says_how_to_go_on(corpus: Path, tmp_path: Path) -> None:
     data = {"train": str(corpus), "sequence_length": 64}
     job_file = write_job(
@@ -94,14 +92,14 @@ def test_a_launch_that_is_stopped_leaves_a_checkpoint_and_says_how_to_go_on(corp
         if "step=3/" in line:
             break
     handle = read_launch(run)["handle"]
-    assert watch_local.state(handle).phase is Phase.RUNNING
-    followed = watch_local.logs(handle, follow=True)
+    assert watch.state(handle).phase is Phase.RUNNING
+    followed = watch.logs(handle, follow=True)
     assert any(line.startswith("[0 0] ") and "step=3/" in line for line in followed)
-    watch_local.stop(handle)
+    watch.stop(handle)
     # Both ranks' lines come until the job has ended, and then no more.
     assert {line.split("] ")[0] for line in followed} <= {"[0 0", "[0 1"}
     _, error = process.communicate(timeout=60)
-    assert watch_local.state(handle) == State(Phase.STOPPED, "SIGTERM")
+    assert watch.state(handle) == State(Phase.STOPPED, "SIGTERM")
     assert "the job was stopped by SIGTERM" in error and f"trainway resume {run}" in error
     assert list((tmp_path / "ckpt").glob("step-*/.metadata"))
     assert json.loads((run / "launch.json").read_text())["stopped_by"] == "SIGTERM"
@@ -112,8 +110,8 @@ def test_a_launcher_that_is_gone_has_failed_and_nobody_else_is_stopped_for_it(tm
     handle = {"run": str(tmp_path), "pid": str(sleeper.pid), "started_at": "Thu Jan  1 00:00:00 1970"}
     record_submission(tmp_path, "local", handle, {}, {})
     try:
-        assert watch_local.state(handle).phase is Phase.FAILED
-        watch_local.stop(handle)
+        assert watch.state(handle).phase is Phase.FAILED
+        watch.stop(handle)
         assert sleeper.poll() is None, "its number was used again by another process"
     finally:
         sleeper.kill()

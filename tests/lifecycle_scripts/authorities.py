@@ -1,4 +1,4 @@
-"""Certificate authorities, and what they sign, as an organisation has them."""
+"""Certificate authorities, and what they sign, as an organization has them."""
 
 from __future__ import annotations
 

@@ -360,13 +360,11 @@ def nodes(
 def default_parameters(groups: Mapping[str, Sequence[str]]) -> dict[str, Any]:
     """parameters.json of a Slurm platform whose provisioning is its own."""
     return {
-        "version": 1,
         "orchestrator": "hyperpod-slurm",
         "controller_group": "controller",
-        "login_group": "login" if "login" in groups else None,
+        "login_groups": ["login"] if "login" in groups else [],
         "fsx": LUSTRE,
         "lustre_efa_interfaces": {},
-        "huge_pages_2mib": 0,
         "slurm_accounts": None,
     }
 

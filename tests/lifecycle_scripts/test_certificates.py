@@ -1,4 +1,4 @@
-"""The organisation's authorities: what is refused before a node exists, and what a node then trusts."""
+"""The organization's authorities: what is refused before a node exists, and what a node then trusts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BUNDLE = "/etc/ssl/certs/ca-certificates.crt"
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An organisation's authority."""
+    """An organization's authority."""
     return authority(tmp_path_factory.mktemp("authority"))
 
 
@@ -31,13 +31,13 @@ def test_several_in_a_file_and_several_files_are_one_list(tmp_path: Path, root: 
     source = tmp_path / "certificates"
     other = authority(tmp_path, "Other Root")
     source.mkdir()
-    (source / "both.crt").write_text(f"# of the organisation\n{root.read_text()}\n{other.read_text()}")
+    (source / "both.crt").write_text(f"# of the organization\n{root.read_text()}\n{other.read_text()}")
     (source / "again.pem").write_text(root.read_text())
     (source / "README.md").write_text("What goes here.")
     wanted = {ssl.PEM_cert_to_DER_cert(path.read_text()) for path in (root, other)}
     assert set(certificates(source)) == wanted
     assert certificates(tmp_path / "absent") == {}
-    assert certificates(SCRIPTS / "certificates") == {}
+    assert certificates(SCRIPTS / "yours" / "certificates") == {}
 
 
 def wrong_file(directory: Path, root: Path, what: str) -> Path:
@@ -143,17 +143,16 @@ def asks(node: Node) -> subprocess.CompletedProcess[str]:
     return node.run("python3", "-c", ASK, check=False, timeout=20)
 
 
-@pytest.mark.slow
 @on_nodes
 def test_a_node_trusts_them_and_so_does_what_runs_there(lab: Lab, root: Path) -> None:
     node = lab["ctl"]
     done = run_step(node, "12-certificates")
-    assert done.stdout == "there are no certificates of the organisation's, nothing to do\n"
+    assert done.stdout == "there are no certificates of the organization's, nothing to do\n"
     server = signed(root, "localhost")
     node.write("/root/server.pem", server.read_text())
     node.write("/root/server.key", server.with_suffix(".key").read_text())
     assert "certificate verify failed" in asks(node).stderr
-    node.write(f"{DOWNLOADED}/certificates/ours.crt", root.read_text())
+    node.write(f"{DOWNLOADED}/yours/certificates/ours.crt", root.read_text())
     done = run_step(node, "12-certificates")
     assert done.returncode == 0, done.stdout
     assert "trusts ours.crt" in done.stdout
@@ -162,38 +161,35 @@ def test_a_node_trusts_them_and_so_does_what_runs_there(lab: Lab, root: Path) ->
     assert {f"{name}={BUNDLE}" for name in ("AWS_CA_BUNDLE", "REQUESTS_CA_BUNDLE", "SSL_CERT_FILE")} <= set(variables)
     before = node.snapshot(times=True)
     done = run_step(node, "12-certificates")
-    assert done.stdout == "1 certificates of the organisation's are trusted\n"
+    assert done.stdout == "1 certificates of the organization's are trusted\n"
     assert node.snapshot(times=True) == before
 
 
-@pytest.mark.slow
 @on_nodes
 def test_what_is_taken_out_is_not_trusted_any_more(lab: Lab, root: Path) -> None:
     node = lab["ctl"]
-    node.write(f"{DOWNLOADED}/certificates/ours.crt", root.read_text())
+    node.write(f"{DOWNLOADED}/yours/certificates/ours.crt", root.read_text())
     assert run_step(node, "12-certificates").returncode == 0
-    (node.root / DOWNLOADED.lstrip("/") / "certificates/ours.crt").unlink()
+    (node.root / DOWNLOADED.lstrip("/") / "yours/certificates/ours.crt").unlink()
     done = run_step(node, "12-certificates")
     assert done.stdout.splitlines()[-1] == "the image's authorities are trusted, and no others any more"
     assert root.read_text().splitlines()[1] not in node.run("cat", BUNDLE).stdout
     assert not (node.root / "etc/profile.d/trainway-certificates.sh").exists()
 
 
-@pytest.mark.slow
 @on_nodes
 def test_a_wrong_file_ends_the_step_with_its_name(lab: Lab) -> None:
     node = lab["ctl"]
-    node.write(f"{DOWNLOADED}/certificates/wrong.crt", "nothing")
+    node.write(f"{DOWNLOADED}/yours/certificates/wrong.crt", "nothing")
     try:
         done = run_step(node, "12-certificates")
         assert done.returncode == 1
-        assert done.stdout.startswith("the certificates in lifecycle_scripts/certificates are not trusted: ")
+        assert done.stdout.startswith("the certificates in lifecycle_scripts/yours/certificates are not trusted: ")
         assert "wrong.crt: no certificate in PEM" in done.stdout
     finally:
-        (node.root / DOWNLOADED.lstrip("/") / "certificates/wrong.crt").unlink()
+        (node.root / DOWNLOADED.lstrip("/") / "yours/certificates/wrong.crt").unlink()
 
 
-@pytest.mark.slow
 @on_nodes
 def test_daemons_that_read_the_store_when_they_start_do_so_again(lab: Lab, root: Path) -> None:
     """With a service of Docker's name: what matters here is when it was started."""
@@ -201,6 +197,6 @@ def test_daemons_that_read_the_store_when_they_start_do_so_again(lab: Lab, root:
     node.write("/etc/systemd/system/docker.service", "[Service]\nExecStart=/usr/bin/sleep infinity\n")
     node.run("systemctl", "daemon-reload")
     node.run("systemctl", "start", "docker")
-    node.write(f"{DOWNLOADED}/certificates/ours.crt", root.read_text())
+    node.write(f"{DOWNLOADED}/yours/certificates/ours.crt", root.read_text())
     assert "restarted docker\n" in run_step(node, "12-certificates").stdout
     assert "restarted" not in run_step(node, "12-certificates").stdout

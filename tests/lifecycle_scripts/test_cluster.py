@@ -26,14 +26,14 @@ from tests.launch.slurm.requests import CATALOGUE, on_slurm, request
 from tests.lifecycle_scripts.nodes import CHECKOUT, DOWNLOADED, Lab, Node, at_once, missing, nodes
 from tests.lifecycle_scripts.slurm_cluster import wait_for
 from trainway.launch.slurm import SlurmOptions, render_script
+from trainway.spec.derived.slurm_accounts import slurm_accounts
+from trainway.spec.derived.slurm_users import slurm_users
 from trainway.spec.handoff import HandOff
 from trainway.spec.platform import Platform
-from trainway.spec.slurm_accounts import slurm_accounts
-from trainway.spec.slurm_users import slurm_users
 
 WHY_NOT = missing()
 __all__ = ["hand_off"]
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(WHY_NOT is not None, reason=WHY_NOT or "")]
+pytestmark = pytest.mark.skipif(WHY_NOT is not None, reason=WHY_NOT or "")
 
 FRESH = [f"fresh{number}" for number in range(10)]
 GROUPS = {"controller": ["ctl"], "train": ["n1", "n2", "victim", *FRESH]}
@@ -92,7 +92,7 @@ def bare_cluster(directory: Path, off: Sequence[str]) -> Iterator[Lab]:
         (folder / "slurm-accounts.json").write_text(json.dumps(slurm_accounts(platform)))
         (folder / "slurm-users.json").write_text(json.dumps(slurm_users(platform)))
         for node in lab.nodes.values():
-            node.write(f"{DOWNLOADED}/custom.d/10-mark.sh", "[[ -e /opt/mark ]] || touch /opt/mark\n")
+            node.write(f"{DOWNLOADED}/yours/custom.d/10-mark.sh", "[[ -e /opt/mark ]] || touch /opt/mark\n")
         yield lab
 
 
@@ -159,6 +159,7 @@ def test_a_node_that_was_switched_off_and_on_needs_no_scripts(cluster: Lab) -> N
 
 
 # Half a minute when nothing else runs. Two at a time, as HyperPod makes several at once.
+@pytest.mark.exhaustive
 def test_ten_of_ten_fresh_nodes_are_idle_without_a_second_try(
     cluster: Lab, record_property: Callable[[str, object], None]
 ) -> None:
@@ -185,6 +186,7 @@ def test_a_compute_node_whose_steps_are_killed_converges(cluster: Lab, commands:
     becomes_idle("victim", cluster)
 
 
+@pytest.mark.exhaustive
 def test_a_controller_whose_steps_are_killed_converges(
     cluster: Lab, commands: dict[str, dict[str, int]], tmp_path: Path
 ) -> None:

@@ -23,7 +23,7 @@ from tests.lifecycle_scripts.steps import run_step
 
 on_nodes = pytest.mark.skipif(missing() is not None, reason=str(missing()))
 
-PACKAGES = f"{DOWNLOADED}/packages"
+PACKAGES = f"{DOWNLOADED}/yours/packages"
 PLUGIN = "/opt/trainway/pyxis/spank_pyxis.so"
 # As in pyxis's own, the flags of the caller are added to.
 MAKEFILE = "CPPFLAGS := -D_GNU_SOURCE $(CPPFLAGS)\nspank_pyxis.so:\n\techo 'compiled with $(CPPFLAGS)' >$@\n"
@@ -247,8 +247,8 @@ def test_what_cannot_be_installed_is_said_with_the_remedy(node: Node, tmp_path: 
         lines.append(done.stdout.splitlines()[-1])
     assert lines[0] == "no package was delivered: deploy the platform again, then replace the node"
     assert lines[1] == (
-        "a package depends on parallel, which neither the image has nor packages/: put it into "
-        "lifecycle_scripts/packages of the checkout and deploy, or give the node groups an image that has it"
+        "a package depends on parallel, which neither the image has nor yours/packages: put it into "
+        "lifecycle_scripts/yours/packages of the checkout and deploy, or give the node groups an image that has it"
     )
     assert lines[2].startswith("pyxis does not compile for slurm") and "delivery/node_packages.yaml" in lines[2]
     assert lines[3].startswith("a package is not what was delivered (pyxis-0.24.0.tar: FAILED)")
@@ -419,5 +419,5 @@ def test_a_file_that_docker_does_not_read_is_one_line(tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert len(done.stderr.splitlines()) == 1
-    assert "correct it in the image or in custom.d" in done.stderr
+    assert "correct it in the image or in yours/custom.d" in done.stderr
     assert file.read_text() == "{"

@@ -13,11 +13,11 @@ from lifecycle_scripts.directory import unreachable
 from tests.lifecycle_scripts.authorities import authority, signed
 from tests.lifecycle_scripts.nodes import DOWNLOADED, Lab, Node, at_once, missing, nodes
 from tests.lifecycle_scripts.steps import run_step
+from trainway.spec.derived.slurm_users import slurm_directory
 from trainway.spec.platform import Platform
-from trainway.spec.slurm_users import slurm_directory
 
 WHY_NOT = missing()
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(WHY_NOT is not None, reason=WHY_NOT or "")]
+pytestmark = pytest.mark.skipif(WHY_NOT is not None, reason=WHY_NOT or "")
 
 HOST = "ip-10-81-0-10"
 SECRET = "arn:aws:secretsmanager:us-west-2:111122223333:secret:ldap-AbCdEf"
@@ -95,7 +95,7 @@ memberUid: ada
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The authority of the organisation."""
+    """The authority of the organization."""
     return authority(tmp_path_factory.mktemp("authority"))
 
 
@@ -112,7 +112,10 @@ def directory(**changes: object) -> dict[str, str]:
     group = {"name": "train", "instance_type": "p5.48xlarge", "count": 2}
     reader = {"name": READER, "secret": SECRET}
     asked = {"uri": f"ldaps://{HOST}", "base": "dc=example,dc=com", "kind": "rfc2307", "reader": reader, **changes}
-    return slurm_directory(Platform.model_validate({**keys, "node_groups": [group], "slurm": {"directory": asked}}))
+    platform = Platform.model_validate({**keys, "node_groups": [group], "slurm": {"directory": asked}})
+    found = slurm_directory(platform)
+    assert found
+    return found.model_dump(mode="json")
 
 
 def serve(node: Node, root: Path, key: Path) -> None:
@@ -137,7 +140,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory, root: Path, key: Path) -> Iter
         (running.s3 / "secrets").mkdir()
         (running.s3 / "secrets/ldap-AbCdEf").write_text(f"{PASSWORD}\n")
         for node in running.nodes.values():
-            node.write(f"{DOWNLOADED}/certificates/ours.pem", root.read_text())
+            node.write(f"{DOWNLOADED}/yours/certificates/ours.pem", root.read_text())
         for step in ("12-certificates", "20-lustre", "26-directory", "28-ssh"):
             everywhere(running, step)
         yield running
@@ -201,10 +204,8 @@ def test_a_second_run_changes_nothing(lab: Lab) -> None:
 def test_a_node_whose_directory_is_away_goes_on_and_finds_it_later(lab: Lab) -> None:
     lab["ctl"].run("systemctl", "stop", "directory")
     lab["n2"].run("sh", "-c", "systemctl stop sssd; rm -f /var/lib/sss/db/* /var/lib/sss/mc/*")
-    started = time.monotonic()
     done = run_step(lab["n2"], "26-directory", DIRECTORY_WAIT_SECONDS="1")
     assert done.returncode == 0
-    assert time.monotonic() - started < 15
     assert done.stdout.splitlines()[-1] == (
         f"WARNING: the users of ldaps://{HOST} are not there yet: {HOST} does not answer at port 636: "
         "[Errno 111] Connection refused; its security group has to let the nodes in"
@@ -255,12 +256,12 @@ def test_an_image_without_sssd_gets_it_from_the_scripts_or_says_so(lab: Lab) -> 
     node.run("cp", "/root/sssd", f"{package}/usr/sbin/sssd")
     control = "Package: trainway-test-sssd\nVersion: 1\nArchitecture: all\nMaintainer: nobody\nDescription: SSSD\n"
     node.write(f"{package}/DEBIAN/control", control)
-    node.run("dpkg-deb", "--build", package, f"{DOWNLOADED}/directory/sssd.deb")
+    node.run("dpkg-deb", "--build", package, f"{DOWNLOADED}/yours/directory/sssd.deb")
     done = run_step(node, "26-directory")
     assert done.returncode == 1
     assert "cannot be installed: dpkg: error processing archive" in done.stdout
     node.write(f"{package}/DEBIAN/control", control + "Replaces: sssd-common\n", 0o644)
-    node.run("dpkg-deb", "--build", package, f"{DOWNLOADED}/directory/sssd.deb")
+    node.run("dpkg-deb", "--build", package, f"{DOWNLOADED}/yours/directory/sssd.deb")
     for step in ("12-certificates", "26-directory"):
         done = run_step(node, step)
         assert done.returncode == 0, done.stdout
@@ -275,7 +276,7 @@ def test_a_directory_that_somebody_elses_authority_signed_is_not_trusted(lab: La
     assert done.returncode == 1
     assert done.stdout == (
         "its certificate is not to be trusted: unable to get local issuer certificate; "
-        "put that of its authority into lifecycle_scripts/certificates\n"
+        "put that of its authority into lifecycle_scripts/yours/certificates\n"
     )
 
 

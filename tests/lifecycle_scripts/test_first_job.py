@@ -21,19 +21,18 @@ import boto3
 import pytest
 import yaml
 
+from emulator import Emulator, running
 from tests.delivery.test_node_packages import repository
 from tests.lifecycle_scripts.nodes import DOWNLOADED, STAND_INS, Lab, Node, missing, nodes
 from tests.lifecycle_scripts.slurm_cluster import wait_for
 from tests.lifecycle_scripts.test_service_cluster import ENTRY
 from tests.synthesis import EXAMPLES, ROOT
 from tests.test_deploy import cdk
-from trainway.emulator import Emulator, running
-from trainway.spec.catalogue import load_catalogue
+from trainway.spec.facts.catalogue import load_catalogue
 from trainway.spec.loader import load_platform
 
 WHY_NOT = missing()
 pytestmark = [
-    pytest.mark.slow,
     pytest.mark.timeout(600),
     pytest.mark.skipif(WHY_NOT is not None, reason=WHY_NOT or ""),
 ]
@@ -196,7 +195,9 @@ def hyperpod_starts_slurm(lab: Lab) -> None:
     controller.write("/opt/slurm/etc/slurm.conf", configuration)
     controller.write("/opt/slurm/etc/gres.conf", f"Name=gpu File=/dev/nvidia[0-{instance.accelerator.count - 1}]\n")
     controller.run("install", "-d", "-o", "slurm", "/var/spool/slurmctld", "/var/log/slurm")
-    database: dict[str, Any] = {"ACCOUNTING_ENDPOINT": "", "CONTROLLER_ADDRESSES": controller.address}
+    keys = ("ENDPOINT", "PORT", "NAME", "SECRET", "USER")
+    database: dict[str, Any] = {f"SLURM_ACCOUNTING_DATABASE_{key}": "" for key in keys}
+    database["CONTROLLER_ADDRESSES"] = controller.address
     controller.run("bash", f"{DOWNLOADED}/slurm/accounting.sh", **database)
     controller.run("systemctl", "enable", "--now", "--quiet", "slurmctld")
     wait_for("slurmctld answers", lambda: controller.run("scontrol", "ping", check=False).returncode == 0)
@@ -230,6 +231,7 @@ def test_the_example_is_valid() -> None:
     trainway("check", str(EXAMPLE))
 
 
+@pytest.mark.exhaustive
 def test_every_node_has_enroot_and_pyxis_and_takes_jobs(cluster: Lab) -> None:
     for node in cluster.nodes.values():
         assert node.run("enroot", "version").stdout == "4.1.2\n"
@@ -240,6 +242,7 @@ def test_every_node_has_enroot_and_pyxis_and_takes_jobs(cluster: Lab) -> None:
     wait_for("the nodes are idle", lambda: cluster["ctl"].run(*ask).stdout == "idle gpu:8\n" * 2)
 
 
+@pytest.mark.exhaustive
 def test_the_first_job_trains_in_the_image(cluster: Lab, deployed: tuple[Emulator, Path], tmp_path: Path) -> None:
     """Launch the bundled job, with fewer steps and less text, as a user of a team from the hand-off of the deploy."""
     job = yaml.safe_load((ROOT / "examples/jobs/tiny.yaml").read_text())
@@ -283,5 +286,6 @@ def push_image(script: str, registry: Path) -> None:
     image.write_text(f"PATH={Path(sys.prefix) / 'bin'}:/usr/local/bin:/usr/bin:/bin\n")
 
 
+@pytest.mark.exhaustive
 def test_nothing_is_asked_of_the_internet(cluster: Lab) -> None:
     assert cluster.asked_outside() == []

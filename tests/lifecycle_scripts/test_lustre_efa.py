@@ -7,7 +7,7 @@ import os
 import subprocess
 from pathlib import Path
 
-from tests.synthesis import ROOT, make_app, resources, templates
+from tests.synthesis import ROOT, resources, templates_of
 
 SCRIPT = Path(__file__).resolve().parents[2] / "lifecycle_scripts" / "lustre_efa.sh"
 
@@ -147,7 +147,7 @@ def test_fewer_devices_than_planned_is_a_failure(tmp_path: Path) -> None:
 
 
 def test_a_node_of_eks_runs_it_from_its_user_data(tmp_path: Path) -> None:
-    made = templates(make_app(ROOT / "examples" / "eks-p5.yaml", tmp_path / "out"))["cluster"]
+    made = templates_of(ROOT / "examples" / "eks-p5.yaml")["cluster"]
     launched = resources(made, "AWS::EC2::LaunchTemplate").values()
     documents = [each["LaunchTemplateData"]["UserData"]["Fn::Base64"] for each in launched]
     parts = [list(email.message_from_string(text).walk()) for text in documents if isinstance(text, str)]

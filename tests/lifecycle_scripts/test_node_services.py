@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import time
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,13 +15,14 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.lifecycle_scripts.nodes import DOWNLOADED, Lab, Node, missing, nodes
 from tests.lifecycle_scripts.steps import run_step
 
+DOCS = Path(__file__).resolve().parents[2] / "docs" / "node-metrics.md"
 WHY_NOT = missing()
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(WHY_NOT is not None, reason=WHY_NOT or "")]
+pytestmark = pytest.mark.skipif(WHY_NOT is not None, reason=WHY_NOT or "")
 
 # The team's own scripts, of which each does something else.
 CUSTOM = {
     "10-first.sh": 'echo "$NODE_ROLE of $CLUSTER_NAME"; echo first >>/root/order',
-    "20-fails.sh": "echo the licence server is away; exit 7",
+    "20-fails.sh": "echo the license server is away; exit 7",
     "30-hangs.sh": "# limit: 1 s\n(setsid sleep 98765 &)\nsleep 98765",
     "40-last.py": 'import os\nprint("on", os.environ["NODE_NAME"])\nopen("/root/order", "a").write("last\\n")',
     "notes.sh": "echo never",
@@ -36,7 +37,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     groups = {"controller": ["ctl"], "train": ["n1", "fresh"]}
     with nodes(tmp_path_factory.mktemp("lab"), groups, parameters={"exporters": True}) as made:
         for name, body in CUSTOM.items():
-            made["n1"].write(f"{DOWNLOADED}/custom.d/{name}", body)
+            made["n1"].write(f"{DOWNLOADED}/yours/custom.d/{name}", body)
         for name, done in made.provision("ctl", "n1", timeout=60).items():
             made[name].write("/root/provisioned", done.stdout)
             assert done.returncode == 0, done.stdout
@@ -110,15 +111,6 @@ def test_kernel_settings_are_in_effect_and_only_ever_raised(lab: Lab) -> None:
     assert fresh.run("cat", "/proc/sys/net/core/somaxconn").stdout.strip() == "65535"
 
 
-def test_huge_pages_that_the_kernel_does_not_give_are_said(lab: Lab) -> None:
-    done = run_step(lab["fresh"], "10-limits", HUGE_PAGES_2MIB="99999999")
-    assert done.returncode == 1
-    assert "of 99999999 huge pages: memory is too fragmented or too small" in done.stdout.splitlines()[-1]
-    # They are reserved as the node starts, when there is more to be had.
-    kept = (lab["fresh"].root / "etc/sysctl.d/90-trainway.conf").read_text().splitlines()
-    assert kept[-1] == "-vm.nr_hugepages = 99999999"
-
-
 def scrape(scraper: Node, node: Node, port: int) -> dict[str, Metric]:
     """The families that one node reads from another."""
     program = "import sys, urllib.request as u; print(u.urlopen(sys.argv[1], timeout=20).read().decode(), end='')"
@@ -166,24 +158,59 @@ def test_a_slurmctld_that_does_not_answer_is_a_metric_and_not_a_silence(lab: Lab
     assert "slurm_jobs_pending" not in found
 
 
-def test_metrics_of_the_node_are_those_of_node_exporter(lab: Lab) -> None:
-    """Prometheus' own, on the same node at the same time: every name, type and label of ours is there."""
-    node = lab["n1"]
-    node.run("systemd-run", "--quiet", "--unit=theirs", "prometheus-node-exporter", "--web.listen-address=:9101")
+def test_linux_metrics_are_those_of_node_exporter_by_the_names_of_the_docs(lab: Lab) -> None:
+    found = scrape(lab["ctl"], lab["n1"], 9100)
+    names = {sample.name for family in found.values() for sample in family.samples}
+    [row] = [line for line in DOCS.read_text().splitlines() if line.startswith("| 9100 |")]
+    documented = {
+        *re.findall(r"`(node_\w+)`", row),
+        *re.findall(r"\((node_\w+)\[", DOCS.read_text()),
+        *(f"node_memory_{name}_bytes" for name in ("MemTotal", "MemAvailable")),
+    }
+    assert len(documented) > 9
+    # EFA's counters have an exporter of their own.
+    assert {name for name in documented if "amazonefa" not in name} <= names
+    assert value(found, "node_network_receive_bytes", device="eth0") > 0
+    types = {sample.labels["fstype"] for sample in found["node_filesystem_avail_bytes"].samples}
+    assert types and not types & {"lustre", "nfs", "nfs4", "overlay"}
+
+
+def test_a_delivered_node_exporter_is_the_one_that_runs(lab: Lab) -> None:
+    """The program of the package alone, from a package made of the image's; one that was changed is not installed."""
+    fresh, packages = lab["fresh"], f"{DOWNLOADED}/yours/packages"
+    make = f"""
+cd "$(mktemp -d)"
+mkdir -p package/DEBIAN package/usr/bin {packages}/exporters/bookworm
+cp /usr/bin/prometheus-node-exporter package/usr/bin/
+printf '%s\\n' 'Package: prometheus-node-exporter' 'Version: 9' "Architecture: $(dpkg --print-architecture)" \\
+  'Maintainer: a <a@b>' 'Description: x' >package/DEBIAN/control
+dpkg-deb --build -Znone package {packages}/exporters/bookworm/prometheus-node-exporter_9_amd64.deb
+cd {packages} && sha256sum exporters/bookworm/* >SHA256SUMS
+"""
+    fresh.run("bash", "-ec", make)
+    running = "readlink /proc/$(systemctl show --value --property=MainPID trainway-exporter@node)/exe"
     try:
-        node.run("bash", "-c", "until (</dev/tcp/127.0.0.1/9101) 2>/dev/null; do sleep 0.1; done", timeout=20)
-        ours, theirs = scrape(lab["ctl"], node, 9100), scrape(lab["ctl"], node, 9101)
+        assert "node:9100" in run_step(fresh, "50-exporters").stdout
+        assert fresh.run("bash", "-c", running).stdout == "/opt/trainway/exporters/node_exporter\n"
+        fresh.run("rm", "/opt/trainway/exporters/node_exporter")
+        fresh.run("bash", "-c", f"echo changed >>{packages}/exporters/bookworm/prometheus-node-exporter_9_amd64.deb")
+        done = run_step(fresh, "50-exporters")
+        assert "WARNING: prometheus-node-exporter_9_amd64.deb is not what was delivered: deploy" in done.stdout
+        assert fresh.run("bash", "-c", running).stdout == "/usr/bin/prometheus-node-exporter\n"
     finally:
-        node.run("systemctl", "stop", "theirs")
-    assert len(ours) > 60
-    for name, family in ours.items():
-        if name.startswith("trainway_"):
-            continue
-        assert family.type == theirs[name].type, name
-        labels = [{frozenset(sample.labels) for sample in each.samples} for each in (family, theirs[name])]
-        assert labels[0] <= labels[1], name
-    assert value(ours, "node_memory_MemTotal_bytes") == value(theirs, "node_memory_MemTotal_bytes")
-    assert value(ours, "node_network_receive_bytes", device="eth0") > 0
+        fresh.run("rm", "-r", packages)
+
+
+def test_a_node_without_node_exporter_says_so(lab: Lab) -> None:
+    fresh = lab["fresh"]
+    fresh.run("mv", "/usr/bin/prometheus-node-exporter", "/root/")
+    try:
+        done = run_step(fresh, "50-exporters")
+    finally:
+        fresh.run("mv", "/root/prometheus-node-exporter", "/usr/bin/")
+    assert done.returncode == 0
+    assert "WARNING: no node_exporter was delivered for this node's release and processor" in done.stdout
+    assert done.stdout.splitlines()[-1] == f"metrics are at {fresh.address}: none"
 
 
 def test_exporters_run_as_nobody_and_can_change_nothing(lab: Lab) -> None:
@@ -200,6 +227,7 @@ def test_exporters_run_as_nobody_and_can_change_nothing(lab: Lab) -> None:
 
 def test_a_port_that_somebody_else_has_costs_the_metrics_and_not_the_node(lab: Lab) -> None:
     fresh = lab["fresh"]
+    fresh.run("systemctl", "stop", "trainway-exporter@node")
     fresh.run("systemd-run", "--quiet", "--unit=other", "python3", "-m", "http.server", "9100")
     done = run_step(fresh, "50-exporters", EXPORTER_WAIT_SECONDS="2")
     fresh.run("systemctl", "stop", "other", "trainway-exporter@node")
@@ -213,7 +241,7 @@ def test_an_exporter_runs_what_is_installed(lab: Lab) -> None:
     run_step(fresh, "50-exporters")
     main = ("systemctl", "show", "--value", "--property=MainPID", "trainway-exporter@node")
     before = fresh.run(*main).stdout
-    fresh.run("touch", "/opt/trainway/exporters/node.py")
+    fresh.run("touch", "/opt/trainway/exporters/node.port")
     run_step(fresh, "50-exporters")
     assert fresh.run(*main).stdout != before
 
@@ -240,9 +268,11 @@ def test_exporters_can_be_switched_off_again(lab: Lab) -> None:
     assert "running" not in listed
 
 
-def login(node: Node, *, interactive: bool = True) -> str:
+def login(node: Node, *, interactive: bool = True, timeout: float = 120) -> str:
     """What `ubuntu` sees in a shell of that kind. That there is no terminal, it says on the other channel."""
-    return node.run("su", "--login", "ubuntu", "-c", f"bash -{'i' if interactive else ''}lc true").stdout
+    return node.run(
+        "su", "--login", "ubuntu", "-c", f"bash -{'i' if interactive else ''}lc true", timeout=timeout
+    ).stdout
 
 
 def test_whoever_logs_in_is_told_what_to_do_next(lab: Lab) -> None:
@@ -264,12 +294,10 @@ def test_a_program_that_logs_in_is_told_nothing(lab: Lab) -> None:
 def test_a_login_does_not_wait_for_slurm(lab: Lab) -> None:
     ctl = lab["ctl"]
     ctl.run("pkill", "-STOP", "-x", "slurmctld")
-    began = time.monotonic()
     try:
-        told = login(ctl)
+        told = login(ctl, timeout=20)
     finally:
         ctl.run("pkill", "-CONT", "-x", "slurmctld")
-    assert time.monotonic() - began < 8
     assert "Slurm does not answer; `scontrol ping` says more" in told
 
 
@@ -279,7 +307,7 @@ def test_the_teams_own_scripts_run_in_order_and_cannot_break_the_rest(lab: Lab) 
     for line in (
         "[90-custom] [10-first.sh] compute of atlas",
         "[90-custom] 10-first.sh is done",
-        "[90-custom] [20-fails.sh] the licence server is away",
+        "[90-custom] [20-fails.sh] the license server is away",
         "[90-custom] WARNING: 20-fails.sh ended with status 7; the lines after [20-fails.sh] say why",
         "[90-custom] WARNING: 30-hangs.sh ran past its limit of 1 s and was ended with all that it started",
         "[90-custom] [40-last.py] on train-1",
@@ -296,14 +324,14 @@ def test_the_teams_own_scripts_run_in_order_and_cannot_break_the_rest(lab: Lab) 
 
 def test_a_script_that_a_node_must_have_fails_it(lab: Lab) -> None:
     fresh = lab["fresh"]
-    fresh.write(f"{DOWNLOADED}/custom.d/10-agent.required.sh", "echo the agent cannot be installed; exit 2")
-    fresh.write(f"{DOWNLOADED}/custom.d/20-later.sh", "echo never")
+    fresh.write(f"{DOWNLOADED}/yours/custom.d/10-agent.required.sh", "echo the agent cannot be installed; exit 2")
+    fresh.write(f"{DOWNLOADED}/yours/custom.d/20-later.sh", "echo never")
     done = run_step(fresh, "90-custom")
-    fresh.run("bash", "-c", f"rm {DOWNLOADED}/custom.d/*.sh")
+    fresh.run("bash", "-c", f"rm {DOWNLOADED}/yours/custom.d/*.sh")
     assert done.returncode == 1
     assert done.stdout.splitlines()[-1] == (
         "10-agent.required.sh ended with status 2; the lines after [10-agent.required.sh] say why: a node must not be "
-        "without it; correct custom.d/10-agent.required.sh and deploy again"
+        "without it; correct yours/custom.d/10-agent.required.sh and deploy again"
     )
     assert "never" not in done.stdout
 
@@ -326,14 +354,14 @@ def test_after_a_power_cut_all_of_it_is_there_again(lab: Lab) -> None:
     node.cut_power()
     node.boot()
     node.run("bash", "-c", f"until (</dev/tcp/{node.address}/9100) 2>/dev/null; do sleep 0.1; done", timeout=30)
-    assert value(scrape(lab["ctl"], node, 9100), "trainway_collector_success", collector="node") == 1
+    assert value(scrape(lab["ctl"], node, 9100), "node_scrape_collector_success", collector="meminfo") == 1
     slurmd = node.run("bash", "-c", "until pgrep -xo slurmd; do sleep 0.1; done", timeout=30).stdout.strip()
     assert limits(node, slurmd)["Max open files"][0] == limits(node, "1")["Max open files"][1]
     assert "atlas: compute node train-1" in login(node)
 
 
 def test_a_node_of_kubernetes_gets_limits_and_nothing_of_slurm(tmp_path: Path) -> None:
-    kubernetes = {"orchestrator": "hyperpod-eks", "controller_group": None, "login_group": None, "fsx": None}
+    kubernetes = {"orchestrator": "hyperpod-eks", "controller_group": None, "fsx": None}
     with nodes(tmp_path, {"train": ["n1"]}, parameters=kubernetes) as lab:
         first, before = lab["n1"].provision(), lab["n1"].snapshot(times=True)
         second, after = lab["n1"].provision(), lab["n1"].snapshot(times=True)

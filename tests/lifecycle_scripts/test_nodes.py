@@ -13,7 +13,7 @@ from tests.lifecycle_scripts.nodes import CHECKOUT, missing, nodes
 from tests.lifecycle_scripts.slurm_cluster import wait_for
 
 WHY_NOT = missing()
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(WHY_NOT is not None, reason=WHY_NOT or "")]
+pytestmark = pytest.mark.skipif(WHY_NOT is not None, reason=WHY_NOT or "")
 
 ABANDONED = """
 import sys, time

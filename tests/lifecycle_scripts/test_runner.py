@@ -18,6 +18,8 @@ from typing import Any
 
 import pytest
 
+from tests.recipes.page import blocks, page
+
 SCRIPTS = Path(__file__).resolve().parents[2] / "lifecycle_scripts"
 
 
@@ -63,7 +65,7 @@ def runner(tmp_path: Path) -> Runner:
     # A name that a shell would take apart, and files that nobody may execute: what S3 gives has no modes.
     scripts = tmp_path / "it's a $(folder)" / "scripts"
     scripts.mkdir(parents=True)
-    for name in ("on_create.sh", "run_steps.py", "limited.py", "node_facts.py", "lib.sh"):
+    for name in ("on_create.sh", "run_steps.py", "limited.py", "node_facts.py", "parameters.schema.json", "lib.sh"):
         shutil.copyfile(SCRIPTS / name, scripts / name)
         (scripts / name).chmod(0o400)
     (scripts / "steps").mkdir()
@@ -71,7 +73,7 @@ def runner(tmp_path: Path) -> Runner:
     group = {"Name": "train", "InstanceType": "ml.g5.xlarge", "Instances": [{"CustomerIpAddress": own}]}
     config = {"ClusterConfig": {"ClusterName": "at'las $HOME"}, "InstanceGroups": [group]}
     (scripts.parent / "resource_config.json").write_text(json.dumps(config))
-    (scripts / "parameters.json").write_text(json.dumps({"version": 1, "orchestrator": "hyperpod-eks"}))
+    (scripts / "parameters.json").write_text(json.dumps({"orchestrator": "hyperpod-eks"}))
     return Runner(scripts.parent)
 
 
@@ -176,9 +178,9 @@ EVERYWHERE = "{sleep} & setsid {sleep} & (setsid {sleep} &) ; {sleep}"
 def test_a_step_ends_with_all_that_it_started(runner: Runner, ended_by: str) -> None:
     with a_marker() as marker:
         deaf = "trap '' TERM\n" if ended_by == "limit" else ""
-        runner.step("10-first", f"{deaf}echo waits for ever\n{EVERYWHERE.format(sleep=marker)}")
+        runner.step("10-first", f"{deaf}echo waits forever\n{EVERYWHERE.format(sleep=marker)}")
         run = runner.start(GRACE_SECONDS="1", STEP_TIMEOUT_SECONDS="2" if ended_by == "limit" else "60")
-        reads(run, "waits for ever")
+        reads(run, "waits forever")
         while len(alive(marker)) < 4:
             time.sleep(0.05)
         if ended_by != "limit":
@@ -217,17 +219,14 @@ def test_a_step_does_not_outlive_what_limits_it(runner: Runner) -> None:
 def test_what_a_step_leaves_behind_is_not_waited_for(runner: Runner) -> None:
     with a_marker() as marker:
         runner.step("10-first", f"{marker} & echo started")
-        began = time.monotonic()
         assert runner.run().returncode == 0
-        assert time.monotonic() - began < 15
         assert alive(marker)
 
 
 def test_one_that_goes_on_talking_is_not_listened_to(runner: Runner) -> None:
-    runner.step("10-first", "(for i in $(seq 400); do echo talks; sleep 0.05; done) & echo started")
-    began = time.monotonic()
+    # A step that were listened to as long as somebody talks would run past its limit, and fail.
+    runner.step("10-first", "(while sleep 0.05; do echo talks; done) & echo started")
     assert runner.run(STEP_TIMEOUT_SECONDS="15").returncode == 0
-    assert time.monotonic() - began < 10
 
 
 def test_two_runs_on_a_node_follow_each_other(runner: Runner) -> None:
@@ -329,3 +328,17 @@ def test_every_limit_is_of_a_step_that_there_is() -> None:
     [limits] = re.findall(r"^LIMITS_SECONDS = \{(.*)\}$", source, re.MULTILINE)
     for name in re.findall(r'"([^"]+)"', limits):
         assert (SCRIPTS / "steps" / f"{name}.sh").exists(), name
+
+
+def test_the_step_of_the_recipe_runs_between_its_neighbors(runner: Runner) -> None:
+    ((path, content),) = blocks(page("lifecycle-step"), "Create").items()
+    runner.step("50-before", "echo before")
+    (runner.path / "scripts/steps" / Path(path).name).write_text(content)
+    runner.step("60-after", "echo after")
+    for said in ("shells know the node group train", "the profile is as it should be"):
+        done = runner.run()
+        assert done.returncode == 0, done.stdout
+        assert f"[{Path(path).stem}] {said}" in done.stdout
+        assert [step["name"] for step in runner.state["steps"]] == ["50-before", Path(path).stem, "60-after"]
+    written = (runner.root / "etc/profile.d/node-group.sh").read_text()
+    assert written == "export NODE_GROUP=train\n"

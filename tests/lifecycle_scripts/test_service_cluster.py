@@ -15,7 +15,7 @@ from tests.lifecycle_scripts.nodes import LUSTRE, Lab, Node, missing, nodes
 from tests.lifecycle_scripts.slurm_cluster import wait_for
 
 WHY_NOT = missing()
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(WHY_NOT is not None, reason=WHY_NOT or "")]
+pytestmark = pytest.mark.skipif(WHY_NOT is not None, reason=WHY_NOT or "")
 
 ENTRY = "on_init_complete.sh"
 PARAMETERS = {"fsx": LUSTRE | {"mounted_by": "service"}, "slurm": {"health_checks": True}}

@@ -16,8 +16,8 @@ import pytest
 
 from lifecycle_scripts.slurm_accounts import BEGIN
 from tests.lifecycle_scripts.slurm_cluster import SlurmCluster, missing, slurm_cluster, wait_for
+from trainway.spec.derived.slurm_accounts import slurm_accounts
 from trainway.spec.platform import Platform
-from trainway.spec.slurm_accounts import slurm_accounts
 
 SCRIPT = Path(__file__).resolve().parents[2] / "lifecycle_scripts" / "slurm_accounts.sh"
 RESEARCH = {"name": "research", "guarantee": {"p5.48xlarge": 2}, "priority": "high", "users": ["games", "news"]}
@@ -27,7 +27,7 @@ FIXED = {"name": "fixed", "guarantee": {"p5.48xlarge": 1}, "borrow": False, "pri
 WHY_NOT = missing()
 # Where continuous integration runs, a missing Slurm fails instead.
 needs_slurm = pytest.mark.skipif(WHY_NOT is not None and "CI" not in os.environ, reason=WHY_NOT or "")
-pytestmark = [needs_slurm, pytest.mark.slow]
+pytestmark = needs_slurm
 
 
 def document(*teams: dict[str, Any]) -> dict[str, Any]:

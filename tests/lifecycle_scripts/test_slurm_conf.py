@@ -13,10 +13,10 @@ from lifecycle_scripts.slurm.node_checks import FATAL_XIDS
 from lifecycle_scripts.slurm.platform_settings import settings
 from lifecycle_scripts.slurm_conf import files
 from lifecycle_scripts.slurm_settings import with_settings
-from trainway.spec.catalogue import load_catalogue
+from trainway.spec.derived.slurm_nodes import slurm_nodes
+from trainway.spec.facts.catalogue import load_catalogue
 from trainway.spec.platform import Platform
 from trainway.spec.rules.slurm import HEALTH_SETTINGS, LOGIN_SETTINGS
-from trainway.spec.slurm_nodes import slurm_nodes
 
 ROOT = Path(__file__).resolve().parents[2]
 PLATFORM = {
@@ -33,7 +33,7 @@ PLATFORM = {
 
 def made(*, labels: bool = True, controllers: int = 1, **parameters: Any) -> dict[str, str]:
     """The files of a cluster of four nodes, two of which are below one switch."""
-    plan = slurm_nodes(Platform.model_validate(PLATFORM), load_catalogue())
+    plan = slurm_nodes(Platform.model_validate(PLATFORM), load_catalogue()).model_dump(mode="json")
     given = {"orchestrator": "hyperpod-slurm", "controller_group": "controller", "slurm": plan, **parameters}
     places = {"10.0.1.1": "abc", "10.0.1.2": "abc", "10.0.1.3": "abd", "10.0.1.4": "xyz"}
 

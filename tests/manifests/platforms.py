@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from trainway.manifests import cluster_manifests
-from trainway.spec.catalogue import load_catalogue
+from trainway.spec.facts.catalogue import load_catalogue
 from trainway.spec.platform import Platform
 from trainway.spec.rules.kai import kai_tells_guaranteed_nodes_apart
 from trainway.spec.rules.teams import teams_share_what_exists

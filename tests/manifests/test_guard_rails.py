@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
+from tests.hypothesis_profiles import examples
 from tests.manifests.platforms import CATALOGUE, named, objects, platform_of, platforms
 from trainway.manifests.job_kinds import job_kinds
 from trainway.manifests.namespace import namespaces
@@ -71,7 +72,7 @@ def test_every_kind_of_job_is_counted(changes: dict[str, Any], kinds: set[str]) 
     assert counted == {f"{plural}.{group}" for group, plural in job_kinds(platform)}
 
 
-@settings(max_examples=40, deadline=None)
+@examples(0.4)
 @given(platforms())
 def test_team_that_may_not_borrow_has_the_devices_of_its_nodes_and_no_more(platform: Platform) -> None:
     exist = {name for group in platform.node_groups for name in CATALOGUE[group.instance_type].devices}

@@ -7,10 +7,11 @@ from typing import Any
 
 import cel
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from kubeflow_trainer_api.models import TrainerV1alpha1ClusterTrainingRuntime
 from pydantic import ValidationError
 
+from tests.hypothesis_profiles import examples
 from tests.manifests.platforms import CATALOGUE, kai_platforms, named, objects, platform_of
 from tests.manifests.typed_models import misread
 from tests.seams.kubernetes.definitions import need_definitions
@@ -23,7 +24,7 @@ from trainway.manifests.queue_labels import queue_labels
 from trainway.spec.platform import Platform
 from trainway.spec.sections.team import FAIR_SHARE
 
-few = settings(max_examples=60, deadline=None)
+few = examples(0.6)
 KAI: dict[str, Any] = {"kubernetes": {"queues": "kai"}}
 RESOURCES = ("cpu", "memory", "gpu")
 TEAMS = [{"name": "research", "guarantee": {"p5.48xlarge": 2}}, {"name": "product"}]
@@ -204,17 +205,17 @@ def pod(**spec: Any) -> dict[str, Any]:
     return {"metadata": {}, "spec": {"schedulerName": SCHEDULER, **spec}}
 
 
-def labelled(owners: bool = False, **labels: str) -> dict[str, Any]:
+def labeled(owners: bool = False, **labels: str) -> dict[str, Any]:
     metadata: dict[str, Any] = {"labels": {key.replace("queue", "kai.scheduler/queue"): labels[key] for key in labels}}
     return {"metadata": metadata | ({"ownerReferences": [{"name": "owner"}]} if owners else {})}
 
 
 @pytest.mark.parametrize("resource", ["trainer.kubeflow.org/trainjobs", "batch/jobs"])
 def test_a_job_is_in_its_teams_queue_or_not_at_all(resource: str) -> None:
-    assert admits(resource, labelled(queue="research"))
-    assert admits(resource, labelled(queue="research", project="anything"))
-    assert not admits(resource, labelled(queue="product"))
-    assert not admits(resource, labelled(team="research"))
+    assert admits(resource, labeled(queue="research"))
+    assert admits(resource, labeled(queue="research", project="anything"))
+    assert not admits(resource, labeled(queue="product"))
+    assert not admits(resource, labeled(team="research"))
     assert not admits(resource, {"metadata": {}})
 
 
@@ -235,12 +236,12 @@ def test_jobs_of_task_governance_name_the_queue_of_their_namespace_and_kueues_no
 def test_every_kind_of_job_is_asked_for_its_queue() -> None:
     platform = platform_of(kubernetes={"queues": "kai", "mpi_operator": True})
     assert not admits("kubeflow.org/mpijobs", {"metadata": {}}, platform=platform)
-    assert admits("kubeflow.org/mpijobs", labelled(queue="research"), platform=platform)
+    assert admits("kubeflow.org/mpijobs", labeled(queue="research"), platform=platform)
 
 
 def test_what_controllers_make_of_a_job_needs_no_label_of_its_own() -> None:
-    assert admits("batch/jobs", labelled(owners=True))
-    assert admits("jobset.x-k8s.io/jobsets", labelled(owners=True))
+    assert admits("batch/jobs", labeled(owners=True))
+    assert admits("jobset.x-k8s.io/jobsets", labeled(owners=True))
     assert admits("/pods", pod())
 
 
@@ -249,15 +250,15 @@ def test_what_controllers_make_of_a_job_needs_no_label_of_its_own() -> None:
 )
 def test_nothing_that_an_owner_could_be_names_the_queue_of_another_team(resource: str) -> None:
     spec = pod()["spec"]
-    assert not admits(resource, labelled(owners=True, queue="product") | {"spec": spec})
-    assert not admits(resource, labelled(owners=True, project="product") | {"spec": spec})
-    assert not admits(resource, labelled(queue="product"), before=labelled(queue="research"))
-    assert not admits(resource, labelled(project="product"), before={"metadata": {}})
+    assert not admits(resource, labeled(owners=True, queue="product") | {"spec": spec})
+    assert not admits(resource, labeled(owners=True, project="product") | {"spec": spec})
+    assert not admits(resource, labeled(queue="product"), before=labeled(queue="research"))
+    assert not admits(resource, labeled(project="product"), before={"metadata": {}})
 
 
 def test_what_was_there_before_the_guard_can_be_cleaned_up() -> None:
-    assert admits("/pods", labelled(project="old"), before=labelled(project="old"))
-    assert admits("/configmaps", {"metadata": {}}, before=labelled(project="old"))
+    assert admits("/pods", labeled(project="old"), before=labeled(project="old"))
+    assert admits("/configmaps", {"metadata": {}}, before=labeled(project="old"))
 
 
 @pytest.mark.parametrize(

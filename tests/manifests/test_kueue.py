@@ -7,19 +7,20 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
+from tests.hypothesis_profiles import examples
 from tests.manifests.platforms import CATALOGUE, TYPES, named, objects, platform_of, platforms
 from tests.synthesis import EXAMPLES, golden_file, resources
 from trainway.manifests import cluster_manifests
 from trainway.manifests.chart_values import NODES_LABEL
 from trainway.manifests.kueue import API
 from trainway.manifests.topology import topology, topology_name
+from trainway.spec.facts.services import service_facts
 from trainway.spec.loader import load_platform
 from trainway.spec.platform import Platform
-from trainway.spec.services import service_facts
 
-few = settings(max_examples=60, deadline=None)
+few = examples(0.6)
 
 
 def quantity(text: str) -> int:
@@ -176,10 +177,10 @@ def test_region_without_instance_topology_has_nodes_only() -> None:
 
 
 def test_types_with_labels_are_types_with_efa() -> None:
-    labelled = {name: instance for name, instance in CATALOGUE.items() if instance.topology_layers}
-    assert all(instance.efa_interfaces for instance in labelled.values())
+    labeled = {name: instance for name, instance in CATALOGUE.items() if instance.topology_layers}
+    assert all(instance.efa_interfaces for instance in labeled.values())
     assert {name for name in CATALOGUE if name.startswith("p6-")} == {
-        name for name, instance in labelled.items() if instance.topology_layers == 4
+        name for name, instance in labeled.items() if instance.topology_layers == 4
     }
 
 

@@ -11,7 +11,7 @@ from tests.seams.kubernetes.definitions import need_definitions
 from tests.seams.kubernetes.reader import read
 from trainway.manifests import cluster_manifests
 from trainway.manifests.chart_values import NODES_LABEL
-from trainway.spec.catalogue import load_catalogue
+from trainway.spec.facts.catalogue import load_catalogue
 from trainway.spec.platform import Platform
 
 CATALOGUE = load_catalogue()

@@ -8,7 +8,7 @@ import pytest
 
 from tests.manifests.platforms import objects, platform_of
 from trainway.manifests.namespace import namespace_of
-from trainway.spec.groups import VIEWERS, members_group
+from trainway.spec.derived.groups import VIEWERS, members_group
 from trainway.spec.platform import Platform
 
 READ = ("get", "list", "watch")

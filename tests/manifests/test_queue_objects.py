@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
+from tests.hypothesis_profiles import examples
 from tests.manifests.platforms import CATALOGUE, kai_platforms, platform_of, platforms
 from tests.seams.kubernetes.definitions import definitions, need_definitions
 from tests.seams.kubernetes.reader import read
@@ -19,7 +20,7 @@ from trainway.spec.loader import load_platform
 from trainway.spec.platform import Platform
 
 VERSION = platform_of().kubernetes_or_default.version
-few = settings(max_examples=40, deadline=None)
+few = examples(0.4)
 GROUPS = {"kueue.x-k8s.io", "kai.scheduler", "scheduling.run.ai"}
 TEAMS = [{"name": "research", "guarantee": {"p5.48xlarge": 2}}, {"name": "guests", "borrow": False}]
 

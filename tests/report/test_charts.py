@@ -1,4 +1,4 @@
-"""Every chart says its numbers in words, and takes its colours from the page."""
+"""Every chart says its numbers in words, and takes its colors from the page."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from trainway.report import charts
 from trainway.report.events import PHASES, read_events
 from trainway.report.history import History, make_history
-from trainway.report.svg import PHASE_COLOURS
+from trainway.report.svg import PHASE_COLORS
 
 if TYPE_CHECKING:
     from tests.report.conftest import RunDirectory
@@ -67,7 +67,7 @@ def test_phase_shares_add_up_to_the_whole_step(run: RunDirectory) -> None:
 
 def test_breakdown_stacks_every_phase_in_its_own_colour(run: RunDirectory) -> None:
     chart = charts.breakdown_chart(history_of(run.start().steps(1, 8)).steps)
-    for phase in PHASE_COLOURS:
+    for phase in PHASE_COLORS:
         assert f"var(--{phase.replace('_', '-')})" in chart.svg
     assert [text for text in texts(chart) if text in {phase.replace("_", " ") for phase in PHASES}] == [
         phase.replace("_", " ") for phase in PHASES
@@ -89,7 +89,7 @@ def test_long_runs_say_that_the_line_is_a_mean(run: RunDirectory) -> None:
 def test_charts_have_no_colour_of_their_own_and_no_date(run: RunDirectory) -> None:
     history = history_of(run.start().steps(1, 6).start(resumed_from=4).steps(5, 10))
     svg = charts.loss_chart(history).svg + charts.throughput_chart(history.steps).svg
-    colours = set(re.findall(r"(?:fill|stroke): ([^;\"]+)", svg))
-    assert colours == {"none", "currentColor", "var(--grid)", "var(--first)", "var(--second)", "var(--mark)"}
+    colors = set(re.findall(r"(?:fill|stroke): ([^;\"]+)", svg))
+    assert colors == {"none", "currentColor", "var(--grid)", "var(--first)", "var(--second)", "var(--mark)"}
     assert "metadata" not in svg
     assert not re.search(r"\d{4}-\d\d-\d\d", svg)

@@ -232,7 +232,7 @@ def test_a_run_that_failed_says_so_with_its_exit_status_and_how_it_goes_on(
     text = words_of(page_of(run))
     assert "Did not finish: step 6 of 10 is the last that was reported." in text
     assert "exit status 1; logs/ has what each rank said" in text
-    assert "goes on from the checkpoint of step 4" in text
+    assert "resumes from the checkpoint of step 4" in text
 
 
 def test_a_run_without_an_ending_may_still_be_running(run: RunDirectory, launch: dict[str, Any]) -> None:

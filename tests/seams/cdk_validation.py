@@ -1,4 +1,4 @@
-"""`python -m tests.seams.cdk_validation DIRECTORY` prints what the CDK's template validation says about every platform.
+"""`python -m tests.seams.cdk_validation DIRECTORY PLATFORM…` prints what the CDK's validation says of the templates.
 
 The CDK's runtime reads the environment variable CDK_VALIDATION when it starts, so this runs in a process of its own.
 The output is a JSON object: findings by the platform's name, and those about a template with an error as `planted`.
@@ -32,10 +32,10 @@ def findings(app: cdk.App) -> list[str]:
 
 
 def main() -> None:
-    """Validate every platform below the directory of the command line."""
-    directory = Path(sys.argv[1])
+    """Validate the named platforms below the directory of the command line."""
+    directory, names = Path(sys.argv[1]), sys.argv[2:]
     found = {}
-    for name, platform in platforms().items():
+    for name, platform in ((name, platforms()[name]) for name in names):
         app = cdk.App(outdir=str(directory / name), context=context())
         add_stacks(app, platform)
         found[name] = findings(app)

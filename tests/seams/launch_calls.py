@@ -27,13 +27,14 @@ from tests.seams.resolved import ACCOUNT, deployed_of
 from tests.seams.shapes import IN_ONE_REGION, SHAPES_FILE
 from tests.seams.stacks import NAME_OF_SHAPES, files_of
 from tests.synthesis import EXAMPLES
-from trainway.explain.runs import evidence_of_handle
 from trainway.launch import sagemaker
 from trainway.launch.code import sync
+from trainway.launch.evidence import evidence_of_handle
 from trainway.launch.hand_off import read_hand_off, read_image
 from trainway.launch.kubernetes.context import find_context
+from trainway.launch.prepare import Launch as Asked
 from trainway.launch.sagemaker.logs import GROUP
-from trainway.launch.start import points_of, start_on_platform
+from trainway.launch.start import points_of, start
 from trainway.spec.errors import UsageError
 from trainway.spec.handoff import BuiltImage, HandOff, image_parameter_name
 from trainway.spec.loader import load_platform
@@ -89,7 +90,7 @@ def _record_training_job(recorded: Launch, platform_file: Path, team: str, code:
     region, data = load_platform(platform_file).region, {"train": "s3:/corpus/web"}
     job_file = write_job(code.parent, team=team, data=data, batch={"global": 128, "micro": 1})
     with _recording(recorded, "launch"):
-        start_on_platform(points_of(job_file, []), "sagemaker", platform_file, {}, code=str(code), run=RUN)
+        start("sagemaker", Asked(points_of(job_file, []), platform_file, run=RUN, code=str(code)), {})
     job, handle = sagemaker_backends[ACCOUNT][region].training_jobs[RUN], {"name": RUN, "region": region}
     # The emulated SageMaker is done with a job at once.
     job.training_job_status, job.secondary_status = "InProgress", "Training"

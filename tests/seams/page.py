@@ -11,13 +11,13 @@ from tests.synthesis import ROOT
 PAGE = ROOT / "docs" / "seams.md"
 BETWEEN = re.compile(r"(?<=<!-- seams -->\n).*(?=<!-- /seams -->)", re.DOTALL)
 HEAD = """\
-| Artefact | Rendered by | Read by | Why not the real reader | Planted errors | Test |
+| Artifact | Rendered by | Read by | Why not the real reader | Planted errors | Test |
 |---|---|---|---|---|---|
 """
 
 
 def table() -> str:
-    """Return the table as Markdown: one row per seam, sorted by artefact."""
+    """Return the table as Markdown: one row per seam, sorted by artifact."""
     return HEAD + "".join(sorted(_rows()))
 
 
@@ -27,7 +27,7 @@ def _rows() -> Iterator[str]:
             errors = "; ".join(planted.error for planted in seam.planted)
             test = f"[{name}](../tests/seams/{name})"
             why = seam.instead or "It is the real reader."
-            yield f"| {seam.artefact} | `{seam.rendered_by}` | {seam.reader} | {why} | {errors} | {test} |\n"
+            yield f"| {seam.artifact} | `{seam.rendered_by}` | {seam.reader} | {why} | {errors} | {test} |\n"
 
 
 def main() -> None:

@@ -8,10 +8,10 @@ from functools import cache
 from hashlib import sha256
 from typing import Any
 
+from emulator.templates.intrinsics import Scope, resolve
 from tests.seams.shapes import platforms
 from tests.seams.stacks import stacks_of
 from tests.synthesis import Template
-from trainway.emulator.intrinsics import Scope, resolve
 
 ACCOUNT = "111122223333"
 # What Ref and Fn::GetAtt return, from "Return values" of each type's page in

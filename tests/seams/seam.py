@@ -1,4 +1,4 @@
-"""A seam: an artefact that the project renders, the reader that judges it, and errors that the reader must find.
+"""A seam: an artifact that the project renders, the reader that judges it, and errors that the reader must find.
 
 Each `tests/seams/test_*.py` defines `SEAMS`. The page `docs/seams.md` lists all of them, and `test_planted.py` runs the
 planted errors of all of them.
@@ -18,10 +18,10 @@ Reading = Callable[[Path], Sequence[str]]
 
 @dataclass(frozen=True)
 class Planted:
-    """An error planted in a whole artefact.
+    """An error planted in a whole artifact.
 
-    `error` names the mistake, for example "the image's registry is left out". `sound` reads the artefact as the project
-    renders it. `broken` reads the same artefact with the error in it.
+    `error` names the mistake, for example "the image's registry is left out". `sound` reads the artifact as the project
+    renders it. `broken` reads the same artifact with the error in it.
     """
 
     error: str
@@ -31,14 +31,14 @@ class Planted:
 
 @dataclass(frozen=True)
 class Seam:
-    """An artefact and its reader.
+    """An artifact and its reader.
 
-    `artefact` names what is rendered, `rendered_by` the file or folder of the project that renders it, and `reader` the
-    strongest reader that runs in the tests. `instead` is empty if the reader is the program that reads the artefact in
+    `artifact` names what is rendered, `rendered_by` the file or folder of the project that renders it, and `reader` the
+    strongest reader that runs in the tests. `instead` is empty if the reader is the program that reads the artifact in
     production. Otherwise `instead` says why that program does not run in the tests.
     """
 
-    artefact: str
+    artifact: str
     rendered_by: str
     reader: str
     planted: tuple[Planted, ...]

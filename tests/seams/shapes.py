@@ -1,4 +1,4 @@
-"""The platforms whose artefacts the seams' readers read: every example, and a matrix of other shapes."""
+"""The platforms whose artifacts the seams' readers read: every example, and a matrix of other shapes."""
 
 from __future__ import annotations
 

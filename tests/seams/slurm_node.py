@@ -18,16 +18,16 @@ from typing import Any
 import pytest
 import yaml
 
-from delivery.lifecycle_parameters import parameters
+from delivery.render_manifests import render
 from tests.lifecycle_scripts.nodes import Lab, missing, nodes
 from tests.seams.shapes import IN_ONE_REGION
 from tests.synthesis import EXAMPLES, ROOT
-from trainway.spec.catalogue import load_catalogue
+from trainway.spec.derived.node_parameters import node_parameters
+from trainway.spec.derived.slurm_accounts import slurm_accounts
+from trainway.spec.derived.slurm_users import slurm_users
+from trainway.spec.facts.catalogue import load_catalogue
 from trainway.spec.loader import load_platform
 from trainway.spec.platform import Platform
-from trainway.spec.slurm_accounts import slurm_accounts
-from trainway.spec.slurm_nodes import slurm_nodes
-from trainway.spec.slurm_users import slurm_directory, slurm_users
 
 EXAMPLE = ROOT / "examples" / "hyperpod-slurm-p5en.yaml"
 SHAPES = Path(__file__).with_name("slurm_shapes.yaml")
@@ -48,24 +48,19 @@ def slurm_platforms() -> dict[str, Platform]:
     return {name: each for name, each in found.items() if each.orchestrator.value == "hyperpod-slurm"}
 
 
-def node_parameters(platform: Platform) -> dict[str, Any]:
-    """Return parameters.json of a platform's nodes, as the scripts' stage makes it."""
-    environment = {
-        "ORCHESTRATOR": "hyperpod-slurm",
-        "CONTROLLER_GROUP": "controller",
-        "FSX_DNS_NAME": "fs-1.fsx.us-west-2.amazonaws.com",
-        "FSX_MOUNT_NAME": "abc",
-        "FSX_MOUNT_PATH": "/fsx",
-        "FSX_MOUNTED_BY": "script",
-        "EXPORTERS": json.dumps(platform.slurm_or_default.exporters),
-        "SLURM_NODES": json.dumps(slurm_nodes(platform, load_catalogue())),
-        "SLURM_ACCOUNTS_S3_URI": f"{BUCKET}/slurm-accounts.json",
-        "SLURM_ACCOUNTS_REGION": platform.region,
-        "SLURM_USERS_S3_URI": f"{BUCKET}/slurm-users.json",
-        "SLURM_USERS_REGION": platform.region,
-        "SLURM_DIRECTORY": json.dumps(slurm_directory(platform) or None),
+def parameters_of(platform: Platform) -> dict[str, Any]:
+    """Return parameters.json of a platform's nodes, as delivered where the node mounts Lustre and has no containers."""
+    deployed = {
+        "TRAINWAY_DOCUMENTS_S3_URI": BUCKET,
+        "TRAINWAY_FSX_DNS_NAME": "fs-1.fsx.us-west-2.amazonaws.com",
+        "TRAINWAY_FSX_MOUNT_NAME": "abc",
+        "TRAINWAY_HOME_DNS_NAME": "fs-2.fsx.us-west-2.amazonaws.com",
     }
-    return parameters(environment)
+    parameters: dict[str, Any] = json.loads(
+        render(node_parameters(platform, load_catalogue()).model_dump_json(), deployed)
+    )
+    parameters["fsx"]["mounted_by"] = "script"
+    return parameters | {"containers": "none", "homes": None, "login_groups": []}
 
 
 @cache
@@ -77,7 +72,7 @@ def provisioned() -> Lab:
     until_the_end = ExitStack()
     atexit.register(until_the_end.close)
     directory = Path(until_the_end.enter_context(tempfile.TemporaryDirectory(prefix="trainway-seams-")))
-    lab = until_the_end.enter_context(nodes(directory, GROUPS, parameters=node_parameters(platform), types=TYPES))
+    lab = until_the_end.enter_context(nodes(directory, GROUPS, parameters=parameters_of(platform), types=TYPES))
     bucket = lab.s3 / BUCKET.removeprefix("s3://")
     bucket.mkdir(parents=True)
     (bucket / "slurm-accounts.json").write_text(json.dumps(slurm_accounts(platform)))

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import tempfile
 from functools import cache
-from pathlib import Path
 
-import aws_cdk as cdk
-
-from app import add_stacks
 from tests.seams.shapes import platforms
-from tests.synthesis import EXAMPLES, Template, context, templates
+from tests.synthesis import EXAMPLES, Template, assembly_in, templates_of
 
 # All shapes have one name. Stacks that a shape does not change then have equal templates, which are read once.
 NAME_OF_SHAPES = "shape"
@@ -36,9 +31,7 @@ def _synthesized(name: str) -> tuple[dict[str, Template], dict[str, str]]:
     platform = platforms()[name]
     if name not in {file.stem for file in EXAMPLES}:
         platform = platform.model_copy(update={"name": NAME_OF_SHAPES})
-    with tempfile.TemporaryDirectory() as directory:
-        app = cdk.App(outdir=directory, context=context())
-        add_stacks(app, platform)
-        made = templates(app)
-        files = Path(directory).glob("asset.*.json")
-        return made, {file.name.removeprefix("asset."): file.read_text(encoding="utf-8") for file in files}
+    files = assembly_in(platform).glob("asset.*.json")
+    return templates_of(platform), {
+        file.name.removeprefix("asset."): file.read_text(encoding="utf-8") for file in files
+    }

@@ -9,15 +9,16 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from stacks.constructs.bundle import platform_bundles
+from stacks.constructs.delivery.bundle import platform_bundles
 from tests.seams.resolved import Deployed
 from tests.seams.shapes import platforms
-from trainway.spec.catalogue import load_catalogue
+from trainway.spec.facts.catalogue import load_catalogue
+from trainway.spec.platform import Platform
 
 RECORD = """#!/bin/bash
 # One write for each call: the commands of a pipe record theirs at the same time.
@@ -43,6 +44,7 @@ case "$1 $2" in
   "s3 cp")
     [[ -n $SUPPLIED || $3 != s3://*/tools/* ]] || exit 1
     [[ $3 != s3://* || $4 == */ ]] || printf '{MANIFEST}' >"$4" ;;
+  "s3 sync") cp -R "$3" "$DONE/synced" ;;
   "fsx update-file-system") touch "$DONE/squashed" ;;
   "fsx describe-file-systems") [[ ! -e $DONE/squashed ]] || printf '%s\\t%s' "$ROOT_SQUASH" "${{NO_SQUASH_NIDS:-}}" ;;
 esac
@@ -82,8 +84,19 @@ def stages_of(platform: Deployed) -> Iterator[Stage]:
 
 def recorded(platform: str, stage: Stage, directory: Path) -> list[list[str]]:
     """Run a stage's script to its end and return its calls, each as name and arguments. Raises if the stage fails."""
-    bundles = platform_bundles(directory / "bundles", platforms()[platform], load_catalogue())
+    return run_stage(platforms()[platform], stage, directory)
+
+
+def run_stage(
+    platform: Platform, stage: Stage, directory: Path, change: Callable[[Path], object] = lambda _: None
+) -> list[list[str]]:
+    """Run a stage's script to its end, after `change` of its bundle, and return its calls. Raises if the stage fails.
+
+    What the stage uploads as a folder is then in `done/synced` below the directory.
+    """
+    bundles = platform_bundles(directory / "bundles", platform, load_catalogue())
     bundle = {"image": bundles.image, "mirror": bundles.mirror}.get(stage.name, bundles.cluster)
+    change(bundle.directory)
     tools, done, calls = directory / "bin", directory / "done", directory / "calls"
     tools.mkdir()
     done.mkdir()
@@ -96,13 +109,13 @@ def recorded(platform: str, stage: Stage, directory: Path) -> list[list[str]]:
         "CALLS": str(calls),
         "DONE": str(done),
         # CodeBuild sets it.
-        "AWS_REGION": platforms()[platform].region,
+        "AWS_REGION": platform.region,
         **stage.environment,
-        # Packages of the nodes come from their publishers and need no permission.
-        "CONTAINERS": "none",
         # What a closed network's stages would have to fetch, delivery/supply.sh has brought in.
         "SUPPLIED": "true" if stage.environment.get("NETWORK_ACCESS") == "closed" else "",
     }
+    # Packages of the nodes come from their publishers and need no permission.
+    (bundle.directory / "delivery" / "node_packages.sh").write_text('mkdir -p "$1"\n', encoding="utf-8")
     script = bundle.directory / "delivery" / f"{stage.name}.sh"
     ran = subprocess.run(
         ["bash", str(script)],
@@ -114,7 +127,7 @@ def recorded(platform: str, stage: Stage, directory: Path) -> list[list[str]]:
         check=False,
     )
     if ran.returncode:
-        raise AssertionError(f"stage {stage.name} of {platform} failed: {ran.stdout[-2000:]}{ran.stderr[-2000:]}")
+        raise AssertionError(f"stage {stage.name} of {platform.name} failed: {ran.stdout[-2000:]}{ran.stderr[-2000:]}")
     # Words end with a unit separator and calls with a record separator, for a word may have lines.
     text = calls.read_text(encoding="utf-8") if calls.exists() else ""
     return [call.split("\x1f")[:-1] for call in text.split("\x1e")[:-1]]

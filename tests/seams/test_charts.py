@@ -177,7 +177,7 @@ def test_a_platform_without_neuron_says_nothing_of_it() -> None:
 
 SEAMS = (
     Seam(
-        artefact="Charts as rendered",
+        artifact="Charts as rendered",
         rendered_by="delivery/mirror.yaml",
         reader="Helm 4 with the charts' own templates, and the rules of Kubernetes for taints, affinity, and room",
         instead="The charts are not in the repository. The tests read tests/seams/charts/facts.yaml, which a render of "
@@ -194,7 +194,7 @@ SEAMS = (
         ),
     ),
     Seam(
-        artefact="Chart values",
+        artifact="Chart values",
         rendered_by="delivery/values",
         reader="The chart's own values and those of its sub-charts, and Helm for keys that only templates read",
         instead="The charts are not in the repository. tests/seams/charts/facts.yaml names the keys that they have.",

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import jsonschema
-import pytest
 import yaml
 
 from tests.seams.resolved import Deployed, deployed_of
@@ -107,7 +106,6 @@ def metric_problems(namespace: str, metric: str, dimensions: Sequence[str], stat
         yield f"{statistic} of {metric} means nothing"
 
 
-@pytest.mark.slow
 def test_dashboards_and_alarms_of_every_platform_have_no_problem() -> None:
     read = {name: problems(deployed_of(name)) for name in platforms()}
     assert {name: found for name, found in read.items() if found} == {}
@@ -132,7 +130,7 @@ def planted(error: str, change: Callable[[dict[str, Any], dict[str, Any]], Any])
 
 SEAMS = (
     Seam(
-        artefact="CloudWatch dashboards and alarms",
+        artifact="CloudWatch dashboards and alarms",
         rendered_by="stacks/observability.py",
         reader="a JSON Schema of ours for the dashboard's body, and the metrics that AWS documents for FSx",
         instead="CloudWatch runs only in AWS and publishes no schema. Ours has the properties that the AWS CDK writes.",

@@ -103,7 +103,7 @@ def planted(error: str, old: str, new: str) -> Planted:
 
 SEAMS = (
     Seam(
-        artefact="Docker's daemon.json",
+        artifact="Docker's daemon.json",
         rendered_by="lifecycle_scripts/containers/docker_settings.py",
         reader="dockerd 20.10 of Debian, which starts with the file and says what it has",
         planted=(

@@ -115,8 +115,8 @@ def on_another_cluster(statement: dict[str, Any]) -> None:
 
 SEAMS = (
     Seam(
-        artefact="Roles of EKS add-ons, of Karpenter, and of nodes",
-        rendered_by="stacks/constructs/execution_role.py",
+        artifact="Roles of EKS add-ons, of Karpenter, and of nodes",
+        rendered_by="stacks/constructs/hyperpod/execution_role.py",
         reader="@cloud-copilot/iam-simulate, asked for all that AWS's managed policies and the publishers' "
         "documentation list; an exception has a reason",
         instead="IAM runs only in AWS. moto records AWS's managed policies.",

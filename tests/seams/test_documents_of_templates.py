@@ -32,7 +32,6 @@ DOCUMENTS: dict[str, dict[str, str]] = {
     "AWS::CloudWatch::Alarm": {},
     "AWS::CloudWatch::Dashboard": {"DashboardBody": DASHBOARD},
     "AWS::CodeBuild::Project": {
-        "Environment.EnvironmentVariables.Value": "Environment of the scripts' stage",
         "Source.BuildSpec": "Buildspecs",
     },
     "AWS::CodePipeline::Pipeline": {"Stages.Actions.Configuration": REQUEST},
@@ -153,8 +152,8 @@ def test_every_document_of_a_template_has_a_seam() -> None:
 
 
 def test_the_table_names_only_what_there_is() -> None:
-    artefacts = {seam.artefact for seams in all_seams().values() for seam in seams}
-    assert {seam for documents in DOCUMENTS.values() for seam in documents.values()} <= artefacts
+    artifacts = {seam.artifact for seams in all_seams().values() for seam in seams}
+    assert {seam for documents in DOCUMENTS.values() for seam in documents.values()} <= artifacts
     there: dict[str, set[str]] = {}
     for platform in deployed().values():
         for role, each in platform.resources.items():

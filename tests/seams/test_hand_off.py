@@ -15,12 +15,12 @@ import boto3
 import pytest
 from botocore.exceptions import ClientError
 
+from emulator import Emulator, running
 from tests.seams.resolved import deployed_of
 from tests.seams.seam import Planted, Reading, Seam
 from tests.seams.shapes import platforms
 from tests.seams.stacks import NAME_OF_SHAPES, files_of
 from tests.synthesis import EXAMPLES
-from trainway.emulator import Emulator, running
 from trainway.launch.hand_off import read_hand_off
 from trainway.spec.errors import UsageError
 from trainway.spec.handoff import HandOff
@@ -163,8 +163,8 @@ def bad_name(wrote: Written) -> None:
 
 SEAMS = (
     Seam(
-        artefact="the hand-off",
-        rendered_by="stacks/constructs/hand_off.py",
+        artifact="the hand-off",
+        rendered_by="stacks/clusters/hand_off.py",
         reader="the launcher, from a parameter and an object of the emulated AWS",
         instead="SSM runs only in AWS. The emulator refuses the names and sizes that SSM's documentation excludes.",
         planted=(

@@ -19,12 +19,14 @@ from typing import Any
 from tests.launch.kubernetes.platforms import pods_of, request_for
 from tests.manifests.platforms import CATALOGUE
 from tests.seams.seam import Planted, Seam
+from tests.synthesis import ROOT
 from trainway.launch.kubernetes.hyperpod_pytorch_job import render_hyperpod_pytorch_job
 from trainway.launch.kubernetes.options import KubernetesOptions
+from trainway.spec.facts.versions import requirements_of
 from trainway.spec.loader import load_versions
-from trainway.spec.versions import REQUIREMENTS, requirements_of
 
-AGENT = REQUIREMENTS / requirements_of("hyperpod-elastic-agent", load_versions().hyperpod_elastic_agent[0].version)
+LIST = requirements_of("hyperpod-elastic-agent", load_versions().hyperpod_elastic_agent[0].version)
+AGENT = ROOT / "container/requirements" / LIST
 # hyperpodrun as the image's PyTorch has it. The PyTorch of the tests is newer, and torchrun's own --shutdown-timeout
 # gives way to the agent's.
 HYPERPODRUN = """\
@@ -167,7 +169,7 @@ def planted(error: str, change: Callable[[Container], Container]) -> Planted:
 
 SEAMS = (
     Seam(
-        artefact="Container of a HyperPodPyTorchJob",
+        artifact="Container of a HyperPodPyTorchJob",
         rendered_by="trainway/launch/kubernetes/hyperpod_pytorch_job.py",
         reader="hyperpod-elastic-agent, which starts and stops the ranks by the operator's requests",
         instead="The operator runs on HyperPod only, so the tests send its requests. The agent runs on the tests' "

@@ -10,17 +10,18 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 
-from stacks.constructs.trust import SAYS_NOTHING
+from stacks.constructs.iam.trust import SAYS_NOTHING
 from tests.seams.evaluator import ANONYMOUS, Question, allowed, role
 from tests.seams.policies import Document, Policy, identity_policies, policies_of
 from tests.seams.policy_lint import findings
 from tests.seams.resolved import ACCOUNT, Deployed, deploy, deployed, deployed_of
 from tests.seams.seam import Planted, Seam
 from tests.seams.shapes import platforms
-from tests.synthesis import EXAMPLES, make_app, templates
+from tests.synthesis import EXAMPLES, templates_of
+from trainway.spec.derived.slurm_accounts import ACCOUNTS_DOCUMENT
+from trainway.spec.derived.slurm_users import USERS_DOCUMENT
 
 STRANGER = "999999999999"
 EVERYTHING: Document = {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "*", "Resource": "*"}]}
@@ -47,7 +48,7 @@ ACCEPTED = (
     (
         "confused_deputy_risk",
         "|".join(re.escape(f"`{name}.amazonaws.com`") for name in SAYS_NOTHING),
-        "Services whose documented trust policies have no condition: see SAYS_NOTHING in stacks/constructs/trust.py.",
+        "Services whose documented trust policies have no condition: see SAYS_NOTHING in constructs/iam/trust.py.",
     ),
     (
         "confused_deputy_risk",
@@ -84,7 +85,6 @@ def distinct() -> list[Policy]:
     return list({(policy.kind, json.dumps(policy.document, sort_keys=True)): policy for policy in every}.values())
 
 
-@pytest.mark.slow
 def test_the_linter_finds_no_mistake_in_any_policy() -> None:
     policies = distinct()
     print(f"{len(policies)} policies that differ")
@@ -92,7 +92,6 @@ def test_the_linter_finds_no_mistake_in_any_policy() -> None:
     assert mistakes(policies) == []
 
 
-@pytest.mark.slow
 def test_every_accepted_finding_still_occurs() -> None:
     said = [(issue, message) for _, issue, message in findings(distinct())]
     for kinds, words, why in ACCEPTED:
@@ -196,13 +195,12 @@ def read_by_nodes(platform: Deployed) -> Iterator[str]:
     for project in platform.of_type("AWS::CodeBuild::Project").values():
         variables = {each["Name"]: each["Value"] for each in project["Environment"]["EnvironmentVariables"]}
         if "LIFECYCLE_S3_URI" in variables:
-            for name in ("LIFECYCLE_S3_URI", "SLURM_ACCOUNTS_S3_URI", "SLURM_USERS_S3_URI"):
-                if name in variables:
-                    location = variables[name].removeprefix("s3://")
-                    yield f"{location}/on_create.sh" if name == "LIFECYCLE_S3_URI" else location
+            yield f"{variables['LIFECYCLE_S3_URI'].removeprefix('s3://')}/on_create.sh"
+        if "TRAINWAY_DOCUMENTS_S3_URI" in variables:
+            for document in (ACCOUNTS_DOCUMENT, USERS_DOCUMENT):
+                yield f"{variables['TRAINWAY_DOCUMENTS_S3_URI'].removeprefix('s3://')}/{document}.json"
 
 
-@pytest.mark.slow
 def test_no_policy_lets_in_the_public_another_account_or_a_service_for_one() -> None:
     asked = {
         json.dumps([who, question.action, question.resource, str(question.principal), question.resource_policy]): (
@@ -218,7 +216,6 @@ def test_no_policy_lets_in_the_public_another_account_or_a_service_for_one() -> 
     assert [said for (said, _), may in zip(asked.values(), answers, strict=True) if may] == []
 
 
-@pytest.mark.slow
 def test_a_job_reaches_the_prefixes_of_jobs_and_nothing_else() -> None:
     asked = [each for platform in deployed().values() for each in job_questions(platform)]
     answers = allowed([question for _, question in asked])
@@ -282,7 +279,7 @@ def test_a_permissions_boundary_bounds_a_role_that_may_do_more(tmp_path: Path) -
     file = tmp_path / "platform.yaml"
     written = yaml.safe_load(next(each for each in EXAMPLES if each.stem == "hyperpod-slurm-p5en").read_text())
     file.write_text(yaml.safe_dump({**written, "iam": {"permissions_boundary": arn}}), encoding="utf-8")
-    platform = deploy(templates(make_app(file, tmp_path / "out")), written["region"])
+    platform = deploy(templates_of(file), written["region"])
     roles = platform.of_type("AWS::IAM::Role")
     assert {each.get("PermissionsBoundary") for each in roles.values()} == {arn}
     ((stack, name),) = (each for each in roles if each[1].startswith(NODE))
@@ -392,8 +389,8 @@ def open_to_all(document: Document) -> None:
 
 SEAMS = (
     Seam(
-        artefact="IAM policies of roles",
-        rendered_by="stacks/constructs/permissions.py",
+        artifact="IAM policies of roles",
+        rendered_by="stacks/constructs/iam/permissions.py",
         reader="iam-policy-validator, with the actions, resources, and condition keys of AWS's service reference",
         instead="IAM runs only in AWS. The reference is what AWS publishes about it.",
         planted=(
@@ -430,8 +427,8 @@ SEAMS = (
         ),
     ),
     Seam(
-        artefact="Trust policies, and policies of buckets, keys, topics, and VPC endpoints",
-        rendered_by="stacks/constructs/trust.py",
+        artifact="Trust policies, and policies of buckets, keys, topics, and VPC endpoints",
+        rendered_by="stacks/constructs/iam/trust.py",
         reader="iam-policy-validator, and @cloud-copilot/iam-simulate, which answers who is let in",
         instead="IAM runs only in AWS.",
         planted=(

@@ -21,10 +21,11 @@ import pytest
 from tests.container import stand_ins
 from tests.seams.seam import Planted, Seam
 from tests.synthesis import ROOT
+from trainway.spec.facts.versions import requirements_of
 from trainway.spec.loader import load_versions
-from trainway.spec.versions import REQUIREMENTS, requirements_of
 
 DOCKERFILE = ROOT / "container" / "Dockerfile"
+REQUIREMENTS = ROOT / "container" / "requirements"
 BIN = Path(sys.executable).parent
 # The image's Python, and the platforms of the wheels that its pip takes.
 PYTHON = load_versions().images[0].python
@@ -188,7 +189,7 @@ def hash_left_out(text: str) -> str:
 
 SEAMS = (
     Seam(
-        artefact="Dockerfile of the training image",
+        artifact="Dockerfile of the training image",
         rendered_by="container/Dockerfile",
         reader="hadolint, and buildah, which builds the whole image in tests/container/test_build.py",
         instead="BuildKit needs a daemon that no package registry has. buildah reads the same language.",
@@ -220,7 +221,7 @@ SEAMS = (
         ),
     ),
     Seam(
-        artefact="Libraries that NCCL's plugin and libfabric open in the training image",
+        artifact="Libraries that NCCL's plugin and libfabric open in the training image",
         rendered_by="container/Dockerfile",
         reader="ld.so, on NVIDIA's wheel of the CUDA runtime, asked by container/verify_image.py",
         instead="AWS publishes aws-ofi-nccl and libfabric in its EFA installer only. Libraries that open the same "
@@ -248,7 +249,7 @@ SEAMS = (
         ),
     ),
     Seam(
-        artefact="Lists of the image's packages",
+        artifact="Lists of the image's packages",
         rendered_by="container/lock.py",
         reader="pip with --require-hashes, which downloads the wheels of an add-on",
         instead="",

@@ -29,8 +29,8 @@ from tests.seams.kubernetes.rules import cannot_be_evaluated, rules
 from tests.seams.seam import Seam
 from trainway.launch.kubernetes import KINDS, KubernetesOptions
 from trainway.manifests.namespace import namespace_of
-from trainway.spec.charts import chart_names
-from trainway.spec.groups import members_group
+from trainway.spec.derived.charts import chart_names
+from trainway.spec.derived.groups import members_group
 from trainway.spec.platform import Platform
 
 # What kubectl calls the kinds that a launch submits.
@@ -419,7 +419,7 @@ SEAMS = (
     ),
     Seam(
         "Pod Security of the teams' namespaces",
-        "trainway/launch/kubernetes/pod.py",
+        "trainway/manifests/pod.py",
         "every control of the Pod Security Standard that the namespace enforces, `baseline`",
         pod_planted(
             "several-teams",

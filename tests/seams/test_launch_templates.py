@@ -94,8 +94,8 @@ def interface(number: int, **changes: object) -> Callable[[dict[str, Any]], None
 
 SEAMS = (
     Seam(
-        artefact="launch templates",
-        rendered_by="stacks/constructs/launch_template.py",
+        artifact="launch templates",
+        rendered_by="stacks/constructs/eks/launch_template.py",
         reader="the API model of botocore, and documented rules of EC2's interfaces and EKS's managed node groups",
         instead="EC2 and EKS run only in AWS.",
         planted=(

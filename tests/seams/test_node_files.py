@@ -96,25 +96,25 @@ SUDO_ERRORS: tuple[Error, ...] = (
 )
 SEAMS = (
     Seam(
-        artefact="systemd units, timers and drop-ins of Slurm nodes",
+        artifact="systemd units, timers and drop-ins of Slurm nodes",
         rendered_by="lifecycle_scripts/steps",
         reader="systemd-analyze verify of systemd 252, on nodes that the scripts provisioned",
         planted=tuple(planted(units, *error) for error in UNIT_ERRORS),
     ),
     Seam(
-        artefact="sshd's settings",
+        artifact="sshd's settings",
         rendered_by="lifecycle_scripts/steps/28-ssh.sh",
         reader="sshd 9.2 (`sshd -t`, `sshd -T`) on a node that the scripts provisioned",
         planted=tuple(planted(ssh_server, *error) for error in SSHD_ERRORS),
     ),
     Seam(
-        artefact="SSSD's settings",
+        artifact="SSSD's settings",
         rendered_by="lifecycle_scripts/steps/26-directory.sh",
         reader="`sssctl config-check` of SSSD 2.8 on a node that the scripts provisioned",
         planted=tuple(planted(sssd, *error) for error in SSSD_ERRORS),
     ),
     Seam(
-        artefact="sudoers",
+        artifact="sudoers",
         rendered_by="lifecycle_scripts/users.py",
         reader="`visudo --check --strict` on a node that the scripts provisioned",
         planted=tuple(planted(sudo, *error) for error in SUDO_ERRORS),

@@ -17,12 +17,12 @@ def test_the_page_lists_every_seam() -> None:
     assert found[0] == table(), "run `python -m tests.seams.page`"
 
 
-@pytest.mark.parametrize("seam", EVERY, ids=lambda seam: seam.artefact)
+@pytest.mark.parametrize("seam", EVERY, ids=lambda seam: seam.artifact)
 def test_a_seam_names_what_renders_it_and_has_a_planted_error(seam: Seam) -> None:
     assert (ROOT / seam.rendered_by).exists()
-    assert seam.planted, f"{seam.artefact} has no planted error, so nothing shows that its reader reads"
+    assert seam.planted, f"{seam.artifact} has no planted error, so nothing shows that its reader reads"
 
 
-def test_no_artefact_is_listed_twice() -> None:
-    names = [seam.artefact for seam in EVERY]
+def test_no_artifact_is_listed_twice() -> None:
+    names = [seam.artifact for seam in EVERY]
     assert len(names) == len(set(names))

@@ -252,8 +252,8 @@ def trusts_everybody(deployed: Deployed) -> None:
 
 SEAMS = (
     Seam(
-        artefact="Roles for people",
-        rendered_by="stacks/constructs/people.py",
+        artifact="Roles for people",
+        rendered_by="stacks/constructs/eks/people.py",
         reader="@cloud-copilot/iam-simulate, asked for each call that the launcher makes while it launches, watches, "
         "and stops a run, and for what belongs to another team",
         instead="IAM runs only in AWS.",

@@ -29,7 +29,6 @@ from trainway.spec.errors import UsageError
 Properties = dict[str, Any]
 
 
-@pytest.mark.slow
 def test_the_apis_take_what_the_templates_say() -> None:
     refused, read = {}, Counter[str]()
     for platform, resources in deployed().items():
@@ -95,7 +94,7 @@ def of_a_job(error: str, change: Callable[[Properties], None]) -> Planted:
 
 SEAMS = (
     Seam(
-        artefact="Requests of CloudFormation to EKS, SageMaker, FSx, EC2, CodePipeline, and others",
+        artifact="Requests of CloudFormation to EKS, SageMaker, FSx, EC2, CodePipeline, and others",
         rendered_by="stacks",
         reader="the API models of botocore, with patterns, enumerations, and limits",
         instead="The services run only in AWS. The models are what AWS generates its SDKs from.",
@@ -124,7 +123,7 @@ SEAMS = (
         ),
     ),
     Seam(
-        artefact="SageMaker training jobs",
+        artifact="SageMaker training jobs",
         rendered_by="trainway/launch/sagemaker/render.py",
         reader="the API model of botocore, with patterns, enumerations, and limits",
         instead="SageMaker runs only in AWS.",

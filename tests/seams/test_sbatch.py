@@ -17,16 +17,16 @@ from training.config import Job
 from trainway.launch.allocation import allocate
 from trainway.launch.request import Request
 from trainway.launch.slurm import SlurmOptions, render_script
-from trainway.spec.catalogue import load_catalogue
+from trainway.spec.facts.catalogue import load_catalogue
 from trainway.spec.handoff import Cluster, FileSystem, HandOff, Nodes
 from trainway.spec.loader import load, load_platform
 
 JOBS = sorted((ROOT / "examples" / "jobs").glob("*.yaml"))
 OPTIONS = {
-    "image": SlurmOptions(),
-    "borrowed": SlurmOptions(borrow=True, time_limit_minutes=90),
-    "environment": SlurmOptions(environment=PurePosixPath("/fsx/users/ada/venvs/torch")),
-    "code": SlurmOptions(code="s3://borealis-data/code/0123456789abcdef.zip"),
+    "image": (SlurmOptions(), None),
+    "borrowed": (SlurmOptions(borrow=True, time_limit_minutes=90), None),
+    "environment": (SlurmOptions(environment=PurePosixPath("/fsx/users/ada/venvs/torch")), None),
+    "code": (SlurmOptions(), "s3://borealis-data/code/0123456789abcdef.zip"),
 }
 # What shellcheck takes for slips in single quotes, or cannot follow on this machine, is below this severity.
 SEVERITY = "warning"
@@ -56,12 +56,13 @@ def hand_off() -> HandOff:
     )
 
 
-def rendered(file: Path, options: SlurmOptions) -> str:
+def rendered(file: Path, options: SlurmOptions, code: str | None) -> str:
     """Return the batch script of an example job."""
     job, catalogue = load(file, Job), load_catalogue()
     image = f"{hand_off().image_uri.removesuffix(':1')}@sha256:{'5e' * 32}"
     allocation = allocate(job, hand_off(), catalogue)
-    return render_script(Request(job, file.read_text(), job.name, hand_off(), image, allocation), catalogue, options)
+    request = Request(job, file.read_text(), job.name, hand_off(), image, allocation, code=code)
+    return render_script(request, catalogue, options)
 
 
 def read_by_bash(script: str) -> list[str]:
@@ -104,15 +105,15 @@ PLANTED = (
 )
 SEAMS = (
     Seam(
-        artefact="sbatch scripts",
+        artifact="sbatch scripts",
         rendered_by="trainway/launch/slurm/script.py",
         reader="bash -n, shellcheck, and `sbatch --test-only` of Slurm 22.05 as a team's user",
         instead="HyperPod's own, newer build of Slurm is in no registry.",
         planted=tuple(
             Planted(
                 error,
-                sound=lambda _: read(rendered(TINY, OPTIONS["image"])),
-                broken=lambda _, old=old, new=new: read(rendered(TINY, OPTIONS["image"]).replace(old, new, 1)),  # type: ignore[misc]
+                sound=lambda _: read(rendered(TINY, *OPTIONS["image"])),
+                broken=lambda _, old=old, new=new: read(rendered(TINY, *OPTIONS["image"]).replace(old, new, 1)),  # type: ignore[misc]
             )
             for error, old, new in PLANTED
         ),
@@ -123,10 +124,10 @@ SEAMS = (
 @pytest.mark.parametrize("options", OPTIONS)
 @pytest.mark.parametrize("job", JOBS, ids=lambda file: file.stem)
 def test_every_script_is_read(job: Path, options: str) -> None:
-    assert read(rendered(job, OPTIONS[options])) == []
+    assert read(rendered(job, *OPTIONS[options])) == []
 
 
 @pytest.mark.parametrize(("error", "old", "new"), PLANTED, ids=[error for error, *_ in PLANTED])
 def test_what_a_planted_error_replaces_is_in_the_script(error: str, old: str, new: str) -> None:
-    script = rendered(TINY, OPTIONS["image"])
+    script = rendered(TINY, *OPTIONS["image"])
     assert old in script and new not in script, error

@@ -14,9 +14,9 @@ from lifecycle_scripts.slurm.platform_settings import settings
 from lifecycle_scripts.slurm_conf import files
 from lifecycle_scripts.slurm_settings import with_settings
 from tests.seams.seam import Planted, Seam
-from tests.seams.slurm_node import node_parameters, provisioned, slurm_platforms
+from tests.seams.slurm_node import parameters_of, provisioned, slurm_platforms
+from trainway.spec.derived.slurm_accounts import slurm_accounts
 from trainway.spec.platform import Platform
-from trainway.spec.slurm_accounts import slurm_accounts
 
 Files = dict[str, str]
 # How Debian's Slurm names its version; HyperPod's is newer.
@@ -49,7 +49,7 @@ NOT_THE_FILES = re.compile(
 
 def rendered(platform: Platform, *, controllers: int = 1, places: bool = True) -> Files:
     """Return every file of the controller as the lifecycle scripts leave it."""
-    parameters = node_parameters(platform)
+    parameters = parameters_of(platform)
     addresses = itertools.count(20)
 
     def instances(count: int) -> list[dict[str, Any]]:
@@ -138,7 +138,7 @@ PLANTED = (
 )
 SEAMS = (
     Seam(
-        artefact="slurm.conf, gres.conf, topology.conf, cgroup.conf and plugstack.conf",
+        artifact="slurm.conf, gres.conf, topology.conf, cgroup.conf and plugstack.conf",
         rendered_by="lifecycle_scripts/slurm_conf.py",
         reader="slurmctld, `slurmd -G` and srun of Slurm 22.05, with slurmdbd, on a provisioned controller",
         instead="HyperPod's own, newer build of Slurm is in no registry. HyperPod writes most of slurm.conf itself. "

@@ -1,9 +1,9 @@
-"""Lifecycle policies of ECR, configurations of EKS add-ons, and the JSON that the scripts' stage is told."""
+"""Lifecycle policies of ECR, and configurations of EKS add-ons."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -12,14 +12,12 @@ import jsonschema
 import pytest
 import yaml
 
-from delivery.lifecycle_parameters import parameters
 from tests.seams.resolved import Deployed, deployed, deployed_of
 from tests.seams.seam import Planted, Seam
 
 SCHEMAS = yaml.safe_load(Path(__file__).with_name("documents_schema.yaml").read_text(encoding="utf-8"))
 LIFECYCLE_POLICY = "ecr-lifecycle-policy"
-SHARED, SLURM = "hyperpod-eks-shared", "hyperpod-slurm-p5en"
-Variables = dict[str, str]
+SHARED = "hyperpod-eks-shared"
 
 
 @cache
@@ -53,33 +51,10 @@ def problems(name: str, text: str) -> list[str]:
     return found
 
 
-def variables(platform: Deployed) -> Iterator[Variables]:
-    """Yield the environment of each stage that makes parameters.json."""
-    for project in platform.of_type("AWS::CodeBuild::Project").values():
-        found = {each["Name"]: each["Value"] for each in project["Environment"]["EnvironmentVariables"]}
-        if "LIFECYCLE_S3_URI" in found:
-            yield found
-
-
-def mistakes(environment: Variables) -> list[str]:
-    """Return what the stage's program has against its environment."""
-    try:
-        parameters(environment)
-    except ValueError as error:
-        return str(error).split("; ")
-    return []
-
-
 def test_every_document_is_read() -> None:
     found = {each for platform in deployed().values() for each in documents(platform)}
     assert {name for name, _ in found} == set(SCHEMAS)
     assert [problem for name, text in sorted(found) for problem in problems(name, text)] == []
-
-
-def test_every_scripts_stage_is_told_what_its_program_takes() -> None:
-    told = [each for platform in deployed().values() for each in variables(platform)]
-    assert {each["ORCHESTRATOR"] for each in told} == {"hyperpod-eks", "hyperpod-slurm"}
-    assert [mistake for each in told for mistake in mistakes(each)] == []
 
 
 def test_two_rules_for_any_image_are_refused() -> None:
@@ -103,20 +78,11 @@ def in_document(error: str, name: str, old: str, new: str) -> Planted:
     )
 
 
-def in_environment(error: str, change: Callable[[Variables], Variables]) -> Planted:
-    """Plant an error in what the scripts' stage of the Slurm example is told."""
-    return Planted(
-        error,
-        sound=lambda _: mistakes(next(variables(deployed_of(SLURM)))),
-        broken=lambda _: mistakes(change(next(variables(deployed_of(SLURM))))),
-    )
-
-
 CNI, OBSERVABILITY = "vpc-cni", "amazon-sagemaker-hyperpod-observability"
 SEAMS = (
     Seam(
-        artefact="Lifecycle policies of ECR repositories",
-        rendered_by="stacks/constructs/registry.py",
+        artifact="Lifecycle policies of ECR repositories",
+        rendered_by="stacks/constructs/delivery/registry.py",
         reader="a JSON Schema of the documented properties",
         instead="ECR runs only in AWS, and botocore's model takes the policy as text.",
         planted=(
@@ -126,8 +92,8 @@ SEAMS = (
         ),
     ),
     Seam(
-        artefact="Configurations of EKS add-ons",
-        rendered_by="stacks/constructs/eks_addons.py",
+        artifact="Configurations of EKS add-ons",
+        rendered_by="stacks/constructs/eks/eks_addons.py",
         reader="a JSON Schema of the variables and keys that the add-ons' documentation and AWS's own module have",
         instead="EKS gives out the schema of an add-on only by its API.",
         planted=(
@@ -136,16 +102,6 @@ SEAMS = (
             in_document("the kind of a metric is misspelled", OBSERVABILITY, "nodeMetrics", "nodesMetrics"),
             in_document("the level of a metric does not exist", OBSERVABILITY, '"BASIC"', '"FULL"'),
             in_document("the workspace has no address", OBSERVABILITY, "prometheusEndpoint", "endpoint"),
-        ),
-    ),
-    Seam(
-        artefact="Environment of the scripts' stage",
-        rendered_by="stacks",
-        reader="delivery/lifecycle_parameters.py, which the stage runs",
-        planted=(
-            in_environment("what Slurm's nodes are told is no JSON", lambda it: {**it, "SLURM_NODES": "{train: 8}"}),
-            in_environment("a variable of the file system is missing", lambda it: {**it, "FSX_MOUNT_NAME": ""}),
-            in_environment("the orchestrator does not exist", lambda it: {**it, "ORCHESTRATOR": "slurm"}),
         ),
     ),
 )

@@ -154,7 +154,6 @@ def accepted(stage: str) -> set[str]:
     return {action for stages, actions, _ in NOT_CALLED if re.fullmatch(stages, stage) for action in actions}
 
 
-@pytest.mark.slow
 def test_each_stage_may_do_what_it_calls_and_its_role_has_no_new_right_that_it_never_uses(tmp_path: Path) -> None:
     refused, unused, recorded_names = {}, {}, set()
     for platform in PLATFORMS:
@@ -220,8 +219,8 @@ def with_a_boundary_of_its_own(policies: list[Document]) -> None:
 
 SEAMS = (
     Seam(
-        artefact="Roles of the delivery stages and of their pipelines",
-        rendered_by="stacks/constructs/build_stage.py",
+        artifact="Roles of the delivery stages and of their pipelines",
+        rendered_by="stacks/constructs/delivery/build_stage.py",
         reader="@cloud-copilot/iam-simulate, asked for each call that a run of the stage's script makes, and for what "
         "CodeBuild and CodePipeline document that they do in the role",
         instead="IAM runs only in AWS.",

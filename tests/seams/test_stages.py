@@ -16,13 +16,13 @@ import pytest
 import yaml
 from aws_cdk import aws_s3 as s3
 
-from stacks.constructs import delivery
-from stacks.constructs.build_stage import BuildStage
-from stacks.constructs.bundle import Bundle
+from stacks.constructs.delivery import pipeline
+from stacks.constructs.delivery.build_stage import BuildStage
+from stacks.constructs.delivery.bundle import Bundle
 from tests.seams.commands import command_lines
 from tests.seams.programs import aws_problems, cobra_problems
 from tests.seams.seam import Planted, Reading, Seam
-from tests.synthesis import EXAMPLES, ROOT
+from tests.synthesis import EXAMPLES, ROOT, golden_file
 
 PHASES = {"install", "pre_build", "build", "post_build"}
 # https://docs.aws.amazon.com/codebuild/latest/userguide/build-env-ref-env-vars.html (read 2026-11-22)
@@ -72,7 +72,7 @@ def test_no_command_is_overlooked(program: str) -> None:
 
 def projects() -> dict[str, dict[str, Any]]:
     """Return every CodeBuild project of every example, as its golden template has it."""
-    files = [file for example in EXAMPLES for file in example.with_suffix(".golden").glob("*.json")]
+    files = [file for example in EXAMPLES for file in golden_file(example, "any").parent.glob("*.json")]
     return {
         f"{file.parent.stem} {file.stem} {name}": resource["Properties"]
         for file in sorted(files)
@@ -165,7 +165,7 @@ def condition_of(directory: Path, environment: Mapping[str, str]) -> str:
     )
     bundle = Bundle(ROOT / "delivery", "0123456789abcdef")
     bucket = s3.Bucket(stack, "Bucket")
-    made = delivery.Delivery(stack, "Delivery", name="atlas", bundle=bundle, bucket=bucket, steps=[[stage]])
+    made = pipeline.Delivery(stack, "Delivery", name="atlas", bundle=bundle, bucket=bucket, steps=[[stage]])
     return str(stack.resolve(made.stage_done["cluster"].logical_id))
 
 
@@ -179,7 +179,7 @@ def told(directory: Path) -> Sequence[str]:
 def told_without_the_environment(directory: Path) -> Sequence[str]:
     """Read the same, with the environment left out of the hash."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(delivery, "_content", lambda bundle, _: bundle.content)
+        patched.setattr(pipeline, "_content", lambda bundle, _: bundle.content)
         return told(directory)
 
 
@@ -202,8 +202,8 @@ def _misname_the_phase(project: dict[str, Any]) -> None:
 
 SEAMS = (
     Seam(
-        artefact="Buildspecs",
-        rendered_by="stacks/constructs/build_stage.py",
+        artifact="Buildspecs",
+        rendered_by="stacks/constructs/delivery/build_stage.py",
         reader="bash and the stages' scripts, which name the variables that they require; the syntax by CodeBuild's "
         "reference",
         instead="CodeBuild runs in AWS only, and no registry has a schema of its buildspecs.",
@@ -214,7 +214,7 @@ SEAMS = (
         ),
     ),
     Seam(
-        artefact="Delivery scripts: shell",
+        artifact="Delivery scripts: shell",
         rendered_by="delivery",
         reader="shellcheck",
         instead="bash reads them in tests/delivery. Their programs are stand-ins there.",
@@ -224,7 +224,7 @@ SEAMS = (
         ),
     ),
     Seam(
-        artefact="Delivery scripts: command lines",
+        artifact="Delivery scripts: command lines",
         rendered_by="delivery",
         reader="botocore's models of the services for `aws`; the flags of the real helm 4.1 and kubectl 1.35",
         instead="The commands work on AWS and on a cluster. The stages install helm 3.20. CodeBuild's image has "
@@ -242,8 +242,8 @@ SEAMS = (
         ),
     ),
     Seam(
-        artefact="What a stage is told",
-        rendered_by="stacks/constructs/delivery.py",
+        artifact="What a stage is told",
+        rendered_by="stacks/constructs/delivery/pipeline.py",
         reader="AWS CDK, which gives the wait condition its logical id",
         instead="CloudFormation creates a new condition for a new logical id, and runs in AWS only.",
         planted=(Planted("the environment is left out of the hash", told, told_without_the_environment),),

@@ -7,17 +7,18 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.representatives import with_representatives
 from tests.seams.seam import Planted, Reading, Seam
 from tests.seams.shapes import platforms
-from tests.seams.stacks import stacks, stacks_of
-from tests.synthesis import ROOT, Template, golden_text
+from tests.seams.stacks import stacks_of
+from tests.synthesis import EXAMPLES, ROOT, Template, golden_text
 
 
 @cache
@@ -37,27 +38,31 @@ def lint(template: str, region: str) -> tuple[str, ...]:
     return tuple(f"{match.rule.id} {match.message}" for match in api.lint(template, rules(), [region]))
 
 
-def distinct() -> Iterator[tuple[str, str, str]]:
-    """Yield a name, the text, and the Region of every template that differs from those before it."""
+EXAMPLE_NAMES = {file.stem for file in EXAMPLES}
+SETS = {"examples": EXAMPLE_NAMES, "shapes": set(platforms()) - EXAMPLE_NAMES}
+each_set = pytest.mark.parametrize("names", with_representatives(SETS, ("examples",)))
+
+
+def distinct(names: Collection[str]) -> Iterator[tuple[str, str, str]]:
+    """Yield a name, the text, and the Region of every template of these platforms that differs from those before it."""
     read = set()
-    for name, by_role in stacks().items():
+    for name in names:
         region = platforms()[name].region
-        for role, template in by_role.items():
+        for role, template in stacks_of(name).items():
             # Hashes of the delivered content differ between shapes whose templates do not.
             if (key := (golden_text(template), region)) not in read:
                 read.add(key)
                 yield f"{name}/{role}", json.dumps(template, sort_keys=True), region
 
 
-@pytest.mark.slow
-def test_cfn_lint_finds_nothing_in_any_template(tmp_path: Path) -> None:
+@each_set
+def test_cfn_lint_finds_nothing_in_any_template(names: str, tmp_path: Path) -> None:
     # One process for all templates of a Region: its rules keep what they have read of the schemas.
     files: dict[str, list[Path]] = {}
-    for name, text, region in distinct():
+    for name, text, region in distinct(sorted(SETS[names])):
         file = tmp_path / f"{name.replace('/', '.')}.template.json"
         file.write_text(text, encoding="utf-8")
         files.setdefault(region, []).append(file)
-    print(f"{sum(map(len, files.values()))} templates that differ, of {sum(map(len, stacks().values()))}")
     cfn_lint = str(Path(sys.executable).with_name("cfn-lint"))
     for region, written in files.items():
         command = [cfn_lint, "--regions", region, "--", *map(str, written)]
@@ -65,17 +70,17 @@ def test_cfn_lint_finds_nothing_in_any_template(tmp_path: Path) -> None:
         assert (linted.returncode, linted.stdout) == (0, ""), linted.stdout + linted.stderr
 
 
-@pytest.mark.slow
-def test_the_cdks_validation_finds_nothing_in_any_template(tmp_path: Path) -> None:
+@each_set
+def test_the_cdks_validation_finds_nothing_in_any_template(names: str, tmp_path: Path) -> None:
     # Its runtime reads the switch when it starts. By itself it reports warnings, with which `cdk synth` succeeds.
     environment = {**os.environ, "CDK_VALIDATION": "true", "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-m", "tests.seams.cdk_validation", str(tmp_path)]
+    command = [sys.executable, "-m", "tests.seams.cdk_validation", str(tmp_path), *sorted(SETS[names])]
     ran = subprocess.run(command, capture_output=True, text=True, check=False, env=environment, cwd=ROOT, timeout=240)
     assert ran.returncode == 0, ran.stderr
     said = json.loads(ran.stdout)
     planted = said.pop("planted")
     assert planted, "the validation did not run"
-    assert set(said) == set(platforms())
+    assert set(said) == SETS[names]
     assert not any(said.values()), said
 
 
@@ -121,7 +126,7 @@ def unresolved(template: Template) -> None:
 
 SEAMS = (
     Seam(
-        artefact="CloudFormation templates",
+        artifact="CloudFormation templates",
         rendered_by="stacks",
         reader="cfn-lint, with the registry's schemas of the platform's Region, and the CDK's template validation",
         instead="CloudFormation runs only in AWS. cfn-lint reads the schemas that CloudFormation publishes.",

@@ -27,8 +27,8 @@ from tests.seams.nodes.refresh import KUBELET, NODECONFIG
 from tests.seams.resolved import deploy, deployed, deployed_of
 from tests.seams.seam import Planted, Reading, Seam
 from tests.seams.shapes import kubernetes_platforms
-from tests.synthesis import ROOT, make_app, templates
-from trainway.spec.kubernetes_versions import kubernetes_versions
+from tests.synthesis import ROOT, templates_of
+from trainway.spec.facts.kubernetes_versions import kubernetes_versions
 
 # Counted before base64: https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/instancedata-add-user-data.html (read
 # 2026-11-22).
@@ -181,7 +181,7 @@ def test_an_image_of_ones_own_is_told_all_that_nodeadm_asks_for(tmp_path: Path) 
     groups = [{**group, "image_id": "ami-0123456789abcdef0"} for group in platform["node_groups"]]
     file = tmp_path / "platform.yaml"
     file.write_text(yaml.safe_dump(platform | {"node_groups": groups}), encoding="utf-8")
-    made = deploy(templates(make_app(file, tmp_path / "out")), platform["region"])
+    made = deploy(templates_of(file), platform["region"])
     template = made.of_type("AWS::EC2::LaunchTemplate")["cluster", "TrainTemplate"]
     text, own = text_of(template)
     assert own and not list(problems(text, own_image=True))
@@ -225,8 +225,8 @@ def planted(error: str, old: str, new: str) -> Planted:
 SCRIPT_HEAD = f"Content-Type: {SCRIPT_TYPE}\n\n#!/usr/bin/env bash\n"
 SEAMS = (
     Seam(
-        artefact="user data of EC2 nodes",
-        rendered_by="stacks/constructs/user_data.py",
+        artifact="user data of EC2 nodes",
+        rendered_by="stacks/constructs/eks/user_data.py",
         reader="Debian's cloud-init, which splits it and writes the scripts, and shellcheck",
         instead="cloud-init's part handlers run, and the scripts do not. tests/stacks/test_user_data.py runs one of "
         "them under systemd.",
@@ -243,8 +243,8 @@ SEAMS = (
         ),
     ),
     Seam(
-        artefact="NodeConfig",
-        rendered_by="stacks/constructs/launch_template.py",
+        artifact="NodeConfig",
+        rendered_by="stacks/constructs/eks/launch_template.py",
         reader="nodeadm's published schema, unknown fields refused, and the fields of the kubelet's own types",
         instead="nodeadm is built into EKS's images. It drops unknown fields, so the schema is stricter.",
         planted=(

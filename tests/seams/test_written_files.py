@@ -102,8 +102,8 @@ def test_every_file_of_the_delivery_is_read() -> None:
 
 
 def test_the_tables_name_seams() -> None:
-    artefacts = {seam.artefact for seams in all_seams().values() for seam in seams}
-    assert {*SEAM_OF.values(), *DELIVERY.values()} <= artefacts
+    artifacts = {seam.artifact for seams in all_seams().values() for seam in seams}
+    assert {*SEAM_OF.values(), *DELIVERY.values()} <= artifacts
 
 
 def test_a_file_that_nobody_knows_is_found() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.fictitious import ENTRY, NAME, catalogue_with, load_data, shipped
-from trainway.spec.catalogue import Catalogue, CatalogueError, load_catalogue
+from trainway.spec.facts.catalogue import Catalogue, CatalogueError, load_catalogue
 
 Data = dict[str, Any]
 Load = Callable[[Data], Catalogue]

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 import yaml
 
-from stacks.constructs.registry import mirrored_names
+from stacks.constructs.delivery.registry import mirrored_names
 from tests.synthesis import ROOT
 from trainway.manifests.chart_values import NODES_LABEL, chart_values
-from trainway.spec.catalogue import Catalogue, load_catalogue
-from trainway.spec.charts import chart_names
+from trainway.spec.derived.charts import chart_names
+from trainway.spec.facts.catalogue import Catalogue, load_catalogue
 from trainway.spec.platform import Platform
 
 SHIPPED = load_catalogue()

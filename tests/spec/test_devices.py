@@ -9,10 +9,10 @@ import pytest
 
 from tests.manifests.platforms import CATALOGUE, platform_of
 from trainway.plan import plan_document, plan_text
-from trainway.spec.addressing import plan_addresses
-from trainway.spec.catalogue import Accelerator
-from trainway.spec.devices import device_counts, devices_of, ranks_of
-from trainway.spec.pod_network import pods_of_group
+from trainway.spec.derived.addressing import plan_addresses
+from trainway.spec.derived.devices import device_counts, devices_of, ranks_of
+from trainway.spec.derived.pod_network import pods_of_group
+from trainway.spec.facts.catalogue import Accelerator
 from trainway.spec.rules.devices import mig_divides_what_can_be_divided
 from trainway.spec.sections.kubernetes import Kubernetes
 from trainway.spec.sections.node_group import NodeGroup

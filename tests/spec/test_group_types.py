@@ -11,14 +11,14 @@ import yaml
 from trainway.manifests.kueue import queues
 from trainway.manifests.shares import guaranteed_nodes
 from trainway.plan import plan_document, plan_text
-from trainway.spec.catalogue import load_catalogue
-from trainway.spec.charts import EFA_PLUGIN, NVIDIA_PLUGIN, chart_names
-from trainway.spec.group_types import types_of
+from trainway.spec.derived.charts import EFA_PLUGIN, NVIDIA_PLUGIN, chart_names
+from trainway.spec.derived.group_types import types_of
+from trainway.spec.derived.quotas import quota_needs
+from trainway.spec.derived.subnets import node_subnets
+from trainway.spec.facts.catalogue import load_catalogue
 from trainway.spec.handoff import Nodes
 from trainway.spec.loader import load_platform
 from trainway.spec.platform import Platform
-from trainway.spec.quotas import quota_needs
-from trainway.spec.subnets import node_subnets
 
 CATALOGUE = load_catalogue()
 

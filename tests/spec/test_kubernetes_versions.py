@@ -12,10 +12,10 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from tests.synthesis import EXAMPLES, ROOT, make_app, resources, templates
+from tests.synthesis import EXAMPLES, ROOT, resources, templates_of
 from trainway.cli import app
 from trainway.spec.errors import UsageError
-from trainway.spec.kubernetes_versions import kubernetes_versions, numbers
+from trainway.spec.facts.kubernetes_versions import kubernetes_versions, numbers
 from trainway.spec.loader import load_platform
 from trainway.spec.problems import SpecError
 from trainway.spec.refresh import version_differences
@@ -123,8 +123,8 @@ def test_check_is_told_the_day() -> None:
     assert "standard support of Kubernetes 1.35 ended on 2027-03-27" in str(ran.exception)
 
 
-def test_a_cluster_does_not_enter_extended_support(tmp_path: Path) -> None:
-    stacks = templates(make_app(ROOT / "examples" / "eks-p5.yaml", tmp_path))
+def test_a_cluster_does_not_enter_extended_support() -> None:
+    stacks = templates_of(ROOT / "examples" / "eks-p5.yaml")
     (cluster,) = resources(stacks["control-plane"], "AWS::EKS::Cluster").values()
     assert cluster.get("UpgradePolicy") == {"SupportType": "STANDARD"}
     assert cluster["Version"] == FACTS.default

@@ -9,13 +9,13 @@ import pytest
 import yaml
 
 from tests.synthesis import ROOT
-from trainway.spec.addressing import plan_addresses
-from trainway.spec.catalogue import load_catalogue
+from trainway.spec.derived.addressing import plan_addresses
+from trainway.spec.derived.lustre_clients import efa_interfaces, speaks_efa, transport
+from trainway.spec.facts.catalogue import load_catalogue
+from trainway.spec.facts.services import service_facts
 from trainway.spec.loader import load_platform
-from trainway.spec.lustre_clients import efa_interfaces, speaks_efa, transport
 from trainway.spec.platform import Platform
 from trainway.spec.problems import SpecError
-from trainway.spec.services import service_facts
 
 CATALOGUE = load_catalogue()
 EFA = {"lustre": {"capacity_tib": 9.6, "throughput_mbps_per_tib": 500, "efa": True}}

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.hypothesis_profiles import examples
 from trainway.spec.loader import load_platform
 from trainway.spec.problems import SpecError
 
@@ -40,7 +41,7 @@ def places(data: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     return found + [place for key, value in items for place in places(value, (*path, key))]
 
 
-@settings(max_examples=400, deadline=None)
+@examples(4)
 @given(
     st.lists(st.tuples(st.sampled_from(places(GOOD)), VALUES), max_size=3), st.dictionaries(KEYS, VALUES, max_size=2)
 )

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainway.spec.catalogue import load_catalogue
-from trainway.spec.pod_network import addresses_for_pods, cni_settings, pods_of_group
+from trainway.spec.derived.pod_network import addresses_for_pods, cni_settings, pods_of_group
+from trainway.spec.derived.subnets import addresses_per_node
+from trainway.spec.facts.catalogue import load_catalogue
 from trainway.spec.sections.node_group import NodeGroup
 from trainway.spec.sections.orchestrator import Orchestrator
-from trainway.spec.subnets import addresses_per_node
 
 CATALOGUE = load_catalogue()
 KUBERNETES = [Orchestrator.EKS, Orchestrator.HYPERPOD_EKS]

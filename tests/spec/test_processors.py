@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from trainway.spec.catalogue import Catalogue, load_catalogue
+from trainway.spec.facts.catalogue import Catalogue, load_catalogue
 from trainway.spec.platform import Platform
 from trainway.spec.rules.processors import nodes_have_the_processors_that_everything_is_built_for
 

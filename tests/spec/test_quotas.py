@@ -9,10 +9,10 @@ import yaml
 
 from tests.fictitious import NAME, catalogue_with
 from tests.synthesis import ROOT
-from trainway.spec.catalogue import Catalogue, load_catalogue
+from trainway.spec.derived.quotas import quota_needs
+from trainway.spec.facts.catalogue import Catalogue, load_catalogue
+from trainway.spec.facts.services import service_facts
 from trainway.spec.loader import load_platform
-from trainway.spec.quotas import quota_needs
-from trainway.spec.services import service_facts
 
 CATALOGUE = load_catalogue()
 BLOCK = {"capacity_block": "cr-0123456789abcdef0"}

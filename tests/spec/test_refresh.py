@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from moto.server import ThreadedMotoServer
 
-from trainway.spec.catalogue import Catalogue, load_catalogue
+from trainway.spec.facts.catalogue import Catalogue, load_catalogue
 from trainway.spec.refresh import Difference, differences, facts_of_answer, quota_differences
 
 ROOT = Path(__file__).parents[2]
@@ -179,7 +179,7 @@ def test_the_program_says_what_it_needs(tmp_path: Path, environment: dict[str, s
 
 def test_the_program_prints_the_differences_and_fails(endpoint: str, tmp_path: Path) -> None:
     program = (
-        "import sys; from trainway.spec import refresh; from trainway.spec.catalogue import load_catalogue\n"
+        "import sys; from trainway.spec import refresh; from trainway.spec.facts.catalogue import load_catalogue\n"
         "p5 = load_catalogue()['p5.48xlarge'].model_copy(update={'vcpus': 96})\n"
         "refresh.load_catalogue = lambda: type(load_catalogue())({'p5.48xlarge': p5}, left_out=None)\n"
         "sys.exit(refresh.main())\n"

@@ -5,13 +5,18 @@ from __future__ import annotations
 import importlib
 import inspect
 import pkgutil
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, get_type_hints
 
 import pytest
 
 from trainway.spec import rules
 from trainway.spec.loader import load_platform
 from trainway.spec.problems import SpecError
+from trainway.spec.rules.expiry import expired
+from trainway.spec.rules.rule import Breach
+from trainway.spec.rules.versions import VERSION_RULES, requirements_are_listed
 from trainway.spec.rules.zones import zone_prefix
 
 HYPERPOD = """\
@@ -23,17 +28,19 @@ node_groups:
 """
 
 
-def test_every_rule_of_the_package_is_in_the_list() -> None:
+def test_every_rule_of_the_package_is_registered() -> None:
     names = [f"{rules.__name__}.{each.name}" for each in pkgutil.iter_modules(rules.__path__)]
     modules = [importlib.import_module(name) for name in names]
     written = {
         function
         for module in modules
         for _, function in inspect.getmembers(module, inspect.isfunction)
-        if function.__annotations__.get("return") == "Iterator[Breach]"
+        if get_type_hints(function).get("return") == Iterator[Breach]
     }
-    assert written == set(rules.RULES)
-    assert all(rule.__doc__ for rule in rules.RULES)
+    listed: set[Any] = {*rules.RULES, *VERSION_RULES, requirements_are_listed, expired}
+    assert written == listed, "put @rule before a function that yields breaches of a platform file"
+    assert len(rules.RULES) == len(set(rules.RULES))
+    assert all(rule.__doc__ for rule in listed)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from trainway.spec.services import ServiceFacts, service_facts
+from trainway.spec.facts.services import ServiceFacts, service_facts
 
 
 def test_every_section_names_its_pages() -> None:

@@ -11,17 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, ValidationError
 
-from tests.synthesis import EXAMPLES, ROOT, all_resources, make_app, templates
-from trainway.spec.addons import addon_names
-from trainway.spec.catalogue import load_catalogue
-from trainway.spec.charts import chart_names
-from trainway.spec.loader import load_platform
-from trainway.spec.platform import Platform
-from trainway.spec.rules.system_nodes import system_nodes_carry_their_pods
-from trainway.spec.sections.hyperpod import HyperPod
-from trainway.spec.sections.kubernetes import Kubernetes
-from trainway.spec.sections.orchestrator import Orchestrator
-from trainway.spec.system_pods import (
+from tests.synthesis import EXAMPLES, ROOT, all_resources, templates_of
+from trainway.spec.derived.addons import addon_names
+from trainway.spec.derived.charts import chart_names
+from trainway.spec.derived.system_pods import (
     Share,
     SystemFacts,
     SystemPods,
@@ -31,6 +24,13 @@ from trainway.spec.system_pods import (
     system_facts,
     system_pods,
 )
+from trainway.spec.facts.catalogue import load_catalogue
+from trainway.spec.loader import load_platform
+from trainway.spec.platform import Platform
+from trainway.spec.rules.system_nodes import system_nodes_carry_their_pods
+from trainway.spec.sections.hyperpod import HyperPod
+from trainway.spec.sections.kubernetes import Kubernetes
+from trainway.spec.sections.orchestrator import Orchestrator
 
 CATALOGUE = load_catalogue()
 GROUPS = [
@@ -65,16 +65,16 @@ def platform(instance_type: str = "m7i.2xlarge", count: int = 2, **sections: Any
     return Platform.model_validate({**base, "kubernetes": nodes, **sections})
 
 
-def installed(file: Path, out: Path) -> set[str]:
+def installed(file: Path) -> set[str]:
     """The names of the add-ons in a platform's templates."""
-    addons = all_resources(templates(make_app(file, out)), "AWS::EKS::Addon").values()
+    addons = all_resources(templates_of(file), "AWS::EKS::Addon").values()
     return {addon["AddonName"] for addon in addons}
 
 
 @pytest.mark.parametrize("file", EXAMPLES, ids=lambda file: file.stem)
-def test_every_addon_and_chart_of_an_example_is_counted(file: Path, tmp_path: Path) -> None:
+def test_every_addon_and_chart_of_an_example_is_counted(file: Path) -> None:
     example = load_platform(file)
-    addons = installed(file, tmp_path)
+    addons = installed(file)
     assert set(addon_names(example)) == addons
     assert addons <= set(system_facts().addons)
     assert set(chart_names(example, CATALOGUE)) <= set(system_facts().charts)
@@ -85,7 +85,7 @@ def test_every_addon_that_a_file_can_ask_for_is_counted(sections: dict[str, Any]
     file = tmp_path / "platform.yaml"
     asked = platform(**sections).model_dump(mode="json", exclude_unset=True)
     file.write_text(yaml.safe_dump(asked), encoding="utf-8")
-    assert set(addon_names(load_platform(file))) == installed(file, tmp_path / "out")
+    assert set(addon_names(load_platform(file))) == installed(file)
 
 
 def test_there_is_an_entry_for_each_chart_and_for_no_other() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from stacks.constructs import bundle
+from stacks.constructs.delivery import bundle
 from tests.synthesis import ROOT, Template, make_app, templates
 
 EKS = ROOT / "examples/eks-p5.yaml"
@@ -42,4 +42,4 @@ def edited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str) -> None:
             shutil.copy(place, copy / part)
     with (copy / file).open("a", encoding="utf-8") as text:
         text.write("\n# another line\n")
-    monkeypatch.setattr(bundle, "REPOSITORY", copy)
+    monkeypatch.setattr(bundle, "CHECKOUT", copy)

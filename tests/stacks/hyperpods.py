@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from tests.synthesis import Template, make_app, resources, templates
+from tests.synthesis import Template, resources, templates_of
 
 PLATFORM: dict[str, Any] = {
     "name": "full",
@@ -30,7 +30,7 @@ def write(tmp_path: Path, **changes: Any) -> Path:
 
 def cluster(tmp_path: Path, **changes: Any) -> Template:
     """The cluster stack's template."""
-    return templates(make_app(write(tmp_path, **changes), tmp_path / "out"))["cluster"]
+    return templates_of(write(tmp_path, **changes))["cluster"]
 
 
 def hyperpod(template: Template) -> dict[str, Any]:

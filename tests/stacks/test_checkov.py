@@ -63,7 +63,6 @@ def all_templates(synthesized: Synthesized) -> Iterator[Template]:
         yield from by_role.values()
 
 
-@pytest.mark.slow
 def test_checkov_reads_every_resource_and_no_template_silences_a_check(
     report: dict[str, Any], synthesized: Synthesized
 ) -> None:
@@ -73,18 +72,15 @@ def test_checkov_reads_every_resource_and_no_template_silences_a_check(
     assert summary["passed"] > 0
 
 
-@pytest.mark.slow
 def test_at_most_one_check_fails_on_twenty_resources(report: dict[str, Any]) -> None:
     failed = findings(report)
     assert failed.total() <= MOST_FAILED_PER_RESOURCE * report["summary"]["resource_count"], failed.most_common()
 
 
-@pytest.mark.slow
 def test_what_fails_is_accepted(report: dict[str, Any]) -> None:
     assert not {finding: count for finding, count in findings(report).items() if finding not in accepted()}
 
 
-@pytest.mark.slow
 def test_what_is_accepted_still_fails(report: dict[str, Any]) -> None:
     assert not [finding for finding in accepted() if finding not in findings(report)]
 

@@ -13,11 +13,9 @@ import pytest
 import yaml
 from moto.iam.aws_managed_policies import aws_managed_policies_data
 
-from tests.synthesis import EXAMPLES, ROOT, Template, all_resources, make_app, resources, templates
-from trainway.spec import addons, charts
+from tests.synthesis import EXAMPLES, ROOT, Template, all_resources, resources, templates_of
+from trainway.spec.derived.subnets import BUILDS_AT_ONCE
 from trainway.spec.loader import load_platform
-from trainway.spec.services import service_facts
-from trainway.spec.subnets import BUILDS_AT_ONCE
 
 CLOSED = ROOT / "examples" / "closed-hyperpod-eks.yaml"
 # Who acts from an address in the VPC: builds, nodes, and pods. The control plane and the pipeline do not.
@@ -71,7 +69,7 @@ def closed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         del platform["node_groups"][0]["capacity"]
     file = directory / "platform.yaml"
     file.write_text(yaml.safe_dump(platform))
-    return templates(make_app(file, directory / "out"))
+    return templates_of(file)
 
 
 def test_the_example_is_one_of_those_whose_templates_are_kept_and_deployed() -> None:
@@ -128,15 +126,6 @@ def test_it_has_the_endpoint_of_every_service_that_anything_in_it_may_call_and_n
     assert {endpoint["ServiceName"].removeprefix(prefix) for endpoint in endpoints} == needed
 
 
-def test_every_add_on_and_chart_says_which_services_it_calls() -> None:
-    """An add-on or chart without an entry in services.yaml would have no endpoint, and no test would notice."""
-    facts = service_facts().endpoints
-    constants = {name: value for name, value in vars(addons).items() if name.isupper()}
-    known = {each for value in constants.values() for each in ((value,) if isinstance(value, str) else value)}
-    assert set(facts.closed_addons) == known
-    assert set(facts.closed_charts) == {value for name, value in vars(charts).items() if name.isupper()}
-
-
 def test_its_endpoints_answer_under_the_services_own_names_in_every_zone(closed: dict[str, Template]) -> None:
     network = closed["network"]
     clusters = [{"Ref": name} for name in resources(network, "AWS::EC2::Subnet") if "Cluster" in name]
@@ -161,7 +150,9 @@ def test_nodes_may_leave_their_group_only_for_the_vpc_and_for_https(closed: dict
     assert allowed == {(vpc["CidrBlock"], "-1", None), ("0.0.0.0/0", "tcp", 443)}
 
 
-def test_the_deploy_says_how_to_bring_in_what_it_cannot_fetch(closed: dict[str, Template]) -> None:
+def test_the_deploy_says_how_to_bring_in_what_it_cannot_fetch(
+    closed: dict[str, Template], request: pytest.FixtureRequest
+) -> None:
     (parameter,) = resources(closed["registry"], "AWS::SSM::Parameter").values()
     command = closed["registry"]["Outputs"]["Supply"]["Value"]
     assert command == f"AWS_REGION=us-west-2 SUPPLY_PARAMETER={parameter['Name']} bash delivery/supply.sh"
@@ -169,7 +160,11 @@ def test_the_deploy_says_how_to_bring_in_what_it_cannot_fetch(closed: dict[str, 
     assert all(f'"{variable}":' in json.dumps(parameter["Value"]).replace("\\", "") for variable in asked)
     assert len(asked) == 5
     text = "".join(part if isinstance(part, str) else "of-the-deploy" for part in parameter["Value"]["Fn::Join"][1])
-    assert json.loads(json.loads(text)["IMAGE_ARGUMENTS"])["VARIANT"] == "cuda"
+    supplied = json.loads(text)
+    assert json.loads(supplied["IMAGE_ARGUMENTS"])["VARIANT"] == "cuda"
+    packages = {name: supplied[name] for name in ("CONTAINERS", "EXPORTERS") if name in supplied}
+    slurm = "slurm" in request.node.callspec.params["closed"]
+    assert packages == ({"CONTAINERS": "wanted", "EXPORTERS": "true"} if slurm else {})
     repositories = {r["RepositoryName"] for r in resources(closed["registry"], "AWS::ECR::Repository").values()}
     assert "vault/mirror/training-base" in repositories
 

@@ -11,11 +11,11 @@ import yaml
 
 from tests.hand_offs import hand_off_in, parameter_in
 from tests.synthesis import ROOT, Template, all_resources, resources
-from trainway.spec.addressing import plan_addresses
-from trainway.spec.catalogue import load_catalogue
+from trainway.spec.derived.addressing import plan_addresses
+from trainway.spec.derived.pod_network import SYSTEM_PODS, cni_settings, pods_of_group
+from trainway.spec.derived.subnets import SubnetRole
+from trainway.spec.facts.catalogue import load_catalogue
 from trainway.spec.loader import load_platform
-from trainway.spec.pod_network import SYSTEM_PODS, cni_settings, pods_of_group
-from trainway.spec.subnets import SubnetRole
 
 Synthesized = dict[str, dict[str, Template]]
 
@@ -215,14 +215,14 @@ def test_no_role_of_ours_has_a_wildcard_action(example: Path, synthesized: Synth
 
 @pytest.mark.parametrize("action", ["s3:*", "s3:Get*"])
 def test_a_wildcard_action_cannot_be_written(action: str) -> None:
-    from stacks.constructs.permissions import Permission
+    from stacks.constructs.iam.permissions import Permission
 
     with pytest.raises(ValueError, match="name every action"):
         Permission((action,), ("arn:aws:s3:::bucket",))
 
 
 def test_a_wildcard_resource_cannot_be_written_without_its_reason() -> None:
-    from stacks.constructs.permissions import Permission
+    from stacks.constructs.iam.permissions import Permission
 
     with pytest.raises(ValueError, match="needs its reason"):
         Permission(("s3:GetObject",), ("arn:aws:s3:::bucket/*",))

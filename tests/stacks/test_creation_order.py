@@ -10,13 +10,12 @@ from typing import Any
 
 import pytest
 import yaml
-from aws_cdk.cx_api import CloudAssembly, CloudFormationStackArtifact
 
-from tests.synthesis import EXAMPLES, make_app, platform_of, role_of
-from trainway.spec import creation
-from trainway.spec.addons import BEFORE_NODES, OBSERVABILITY, ON_NODES, TASK_GOVERNANCE
-from trainway.spec.catalogue import load_catalogue
-from trainway.spec.creation import creation_steps, critical_path, minutes
+from tests.synthesis import EXAMPLES, assembly_in, stack_dependencies, templates_of
+from trainway.spec.derived import creation
+from trainway.spec.derived.addons import BEFORE_NODES, OBSERVABILITY, ON_NODES, TASK_GOVERNANCE
+from trainway.spec.derived.creation import creation_steps, critical_path, minutes
+from trainway.spec.facts.catalogue import load_catalogue
 from trainway.spec.loader import load_platform
 
 Node = tuple[str, str]
@@ -48,30 +47,29 @@ STAGES = {
 class Deployment:
     """The resources of an app's stacks, and what each waits for when all stacks are made that can be."""
 
-    def __init__(self, assembly: CloudAssembly) -> None:
-        self._stacks: dict[str, CloudFormationStackArtifact] = {stack.stack_name: stack for stack in assembly.stacks}
-        platform = platform_of(self._stacks)
+    def __init__(self, platform: Path) -> None:
+        assembly = assembly_in(platform)
+        self._resources = {role: template["Resources"] for role, template in templates_of(platform).items()}
+        self._after = stack_dependencies(assembly)
         self.step_of: dict[Node, str] = {}
-        for stack in self._stacks.values():
-            for id, resource in stack.template["Resources"].items():
-                if step := _step(role_of(stack.stack_name, platform), id, resource):
-                    self.step_of[stack.stack_name, id] = step
+        for role, resources in self._resources.items():
+            for id, resource in resources.items():
+                if step := _step(role, id, resource):
+                    self.step_of[role, id] = step
 
     def waits_for(self, node: Node) -> Iterator[Node]:
         """What a resource names in its own stack, and all of the stacks that its own is after."""
-        stack = self._stacks[node[0]]
-        resources = stack.template["Resources"]
+        role, resources = node[0], self._resources[node[0]]
         for id in _named(resources[node[1]]):
             if id in resources:
-                yield stack.stack_name, id
-        for below in stack.dependencies:
-            if below.id in self._stacks:
-                yield from ((below.id, id) for id in self._stacks[below.id].template["Resources"])
+                yield role, id
+        for below in self._after[role]:
+            yield from ((below, id) for id in self._resources[below])
 
     def nodes(self) -> Iterator[Node]:
         """Every resource of every stack."""
-        for stack in self._stacks.values():
-            yield from ((stack.stack_name, id) for id in stack.template["Resources"])
+        for role, resources in self._resources.items():
+            yield from ((role, id) for id in resources)
 
 
 def _step(role: str, id: str, resource: dict[str, Any]) -> str | None:
@@ -105,9 +103,9 @@ def _named(value: Any) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def deployments(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Deployment]:
+def deployments() -> dict[str, Deployment]:
     """Every example's, by its name."""
-    return {file.stem: Deployment(make_app(file, tmp_path_factory.mktemp("order")).synth()) for file in EXAMPLES}
+    return {file.stem: Deployment(file) for file in EXAMPLES}
 
 
 def test_every_step_is_a_thing_that_is_made(example: Path, deployments: dict[str, Deployment]) -> None:
@@ -156,7 +154,7 @@ def test_a_platform_without_charts_copies_none(tmp_path: Path) -> None:
     plain = yaml.safe_load(EXAMPLES[0].read_text()) | {"kubernetes": {"trainer": False}}
     plain["node_groups"] = [{"name": "data", "instance_type": "m7i.8xlarge", "count": 1}]
     file.write_text(yaml.safe_dump(plain))
-    deployment = Deployment(make_app(file, tmp_path / "out").synth())
+    deployment = Deployment(file)
     steps = {step.name for step in creation_steps(load_platform(file), load_catalogue())}
     assert steps == set(deployment.step_of.values())
     assert creation.MIRROR not in steps

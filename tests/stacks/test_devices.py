@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from tests.hand_offs import hand_off_in
-from tests.synthesis import EXAMPLES, Template, make_app, resources, templates
+from tests.synthesis import EXAMPLES, Template, assembly_in, resources, templates_of
 
 BASE = yaml.safe_load(next(file for file in EXAMPLES if file.stem == "eks-p5").read_text())
 
@@ -18,12 +18,15 @@ BASE = yaml.safe_load(next(file for file in EXAMPLES if file.stem == "eks-p5").r
 def synthesized(directory: Path, **keys: Any) -> dict[str, Template]:
     file = directory / "platform.yaml"
     file.write_text(yaml.safe_dump({**BASE, "teams": [], **keys}))
-    return templates(make_app(file, directory / "out"))
+    return templates_of(file)
 
 
 def handed_off(directory: Path) -> dict[str, Any]:
     """Return the node groups of the hand-off by name."""
-    return {each.name: each.model_dump(mode="json") for each in hand_off_in(directory / "out").node_groups}
+    return {
+        each.name: each.model_dump(mode="json")
+        for each in hand_off_in(assembly_in(directory / "platform.yaml")).node_groups
+    }
 
 
 def test_nodes_with_divided_gpus_say_so_and_others_do_not(tmp_path: Path) -> None:

@@ -9,7 +9,6 @@ import json
 from pathlib import Path
 
 import aws_cdk as cdk
-import pytest
 from cdk_nag import AwsSolutionsChecks
 
 from tests.synthesis import Template, golden_file, golden_text, make_app
@@ -34,7 +33,6 @@ def test_no_stack_holds_a_lambda_function(example: Path, synthesized: Synthesize
         assert not {kind for kind in kinds if "Lambda" in kind or kind.startswith("Custom::")}
 
 
-@pytest.mark.slow
 def test_no_cdk_nag_errors(example: Path, tmp_path: Path) -> None:
     app = make_app(example, tmp_path)
     cdk.Validations.of(app).add_plugins(AwsSolutionsChecks(app))

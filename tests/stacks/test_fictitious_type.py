@@ -14,8 +14,8 @@ from trainway.manifests import cluster_manifests
 from trainway.manifests.chart_values import chart_values
 from trainway.plan import plan_document
 from trainway.spec import loader
-from trainway.spec.addressing import plan_addresses
-from trainway.spec.catalogue import Catalogue
+from trainway.spec.derived.addressing import plan_addresses
+from trainway.spec.facts.catalogue import Catalogue
 from trainway.spec.loader import load_platform
 from trainway.spec.problems import SpecError
 

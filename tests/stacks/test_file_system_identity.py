@@ -15,9 +15,9 @@ import yaml
 from aws_cdk import aws_s3 as s3
 from cfnlint.schema import PROVIDER_SCHEMA_MANAGER
 
-from stacks.constructs import file_system_identity as module
-from stacks.constructs.home import HomeFileSystem
-from stacks.constructs.lustre import LustreFileSystem
+from stacks.constructs.storage import file_system_identity as module
+from stacks.constructs.storage.home import HomeFileSystem
+from stacks.constructs.storage.lustre import LustreFileSystem
 from tests.stacks.changes import merged
 from tests.synthesis import ROOT, resources
 from trainway.spec.loader import load_platform

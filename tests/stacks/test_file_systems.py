@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from tests.hand_offs import hand_off_in
-from tests.synthesis import ROOT, Template, make_app, resources, templates
+from tests.synthesis import ROOT, Template, assembly_in, resources, templates_of
 
 KEY = "arn:aws:kms:us-west-2:111122223333:key/1234abcd-12ab-34cd-56ef-1234567890ab"
 NETWORK = {
@@ -45,7 +45,7 @@ def platform_with(storage: dict[str, Any], base: str = "examples/eks-p5.yaml", *
 def stacks_with(tmp_path: Path, platform: dict[str, Any]) -> dict[str, Template]:
     file = tmp_path / "platform.yaml"
     file.write_text(yaml.safe_dump(platform))
-    return templates(make_app(file, tmp_path / "out"))
+    return templates_of(file)
 
 
 def lustre_with(tmp_path: Path, **lustre: Any) -> dict[str, Any]:
@@ -131,7 +131,7 @@ def test_an_existing_file_system_gets_rules_and_the_links_it_lacks(tmp_path: Pat
     links = resources(stack, "AWS::FSx::DataRepositoryAssociation").values()
     assert {link["FileSystemPath"] for link in links} == {"/checkpoints", "/runs"}
     assert {link["FileSystemId"] for link in links} == {EXISTING["file_system_id"]}
-    said = hand_off_in(tmp_path / "out").file_system
+    said = hand_off_in(assembly_in(tmp_path / "platform.yaml")).file_system
     assert said.dns_name.startswith("fs-0123456789abcdef0.fsx.us-west-2")
     assert "s3://their-corpus" in {each.s3 for each in said.associations}
 
@@ -157,7 +157,7 @@ def test_root_squash_is_set_by_a_stage_that_may_change_this_file_system_only(tmp
 
 def test_the_hand_off_tells_a_job_how_checkpoints_are_laid_out(tmp_path: Path) -> None:
     stacks_with(tmp_path, platform_with({}, "examples/hyperpod-eks-p5.yaml"))
-    told = hand_off_in(tmp_path / "out").checkpoints
+    told = hand_off_in(assembly_in(tmp_path / "platform.yaml")).checkpoints
     assert (told.prefixes, told.part_bytes, told.gbps_each) == (4, 67108864, 10)
 
 
@@ -224,7 +224,6 @@ def test_the_gateway_lets_nothing_be_written_to_other_accounts(tmp_path: Path) -
     assert all(action.startswith(("s3:Get", "s3:List")) for action in reads)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("base", "changes"),
     [

@@ -13,8 +13,8 @@ from botocore.model import ServiceModel
 from botocore.validate import ParamValidator
 
 from tests.stacks.hyperpods import cluster, hyperpod, statements, write
-from tests.synthesis import Template, make_app, resources, templates
-from trainway.spec.catalogue import load_catalogue
+from tests.synthesis import Template, resources, templates_of
+from trainway.spec.facts.catalogue import load_catalogue
 from trainway.spec.loader import load_platform
 from trainway.spec.problems import SpecError
 
@@ -297,9 +297,7 @@ def test_a_boundary_bounds_every_role(tmp_path: Path, orchestrator: str) -> None
     boundary = "arn:aws:iam::111122223333:policy/boundary"
     file = write(tmp_path, orchestrator=orchestrator, iam={"permissions_boundary": boundary})
     roles = [
-        role
-        for template in templates(make_app(file, tmp_path / "out")).values()
-        for role in resources(template, "AWS::IAM::Role").values()
+        role for template in templates_of(file).values() for role in resources(template, "AWS::IAM::Role").values()
     ]
     assert len(roles) >= 4
     assert {role["PermissionsBoundary"] for role in roles} == {boundary}

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from tests.stacks.hyperpods import cluster, hyperpod, statements, write
-from tests.synthesis import make_app, resources, templates
-from trainway.spec.catalogue import load_catalogue
-from trainway.spec.endpoints import interface_endpoints
+from tests.synthesis import assembly_in, resources, templates_of
+from trainway.spec.derived.endpoints import interface_endpoints
+from trainway.spec.facts.catalogue import load_catalogue
 from trainway.spec.loader import load_platform
 
 SECRET = "arn:aws:secretsmanager:us-east-1:111122223333:secret:slurm-AbCdEf"
@@ -86,9 +86,8 @@ def test_every_node_reads_the_directorys_password_and_nobody_passes_it_on(tmp_pa
     for role, secrets in (("ExecutionRole", LDAP_SECRET), ("ControllerRole", [LDAP_SECRET, SECRET])):
         (reads,) = statements(template, role, "secretsmanager:GetSecretValue")
         assert reads["Resource"] == secrets
-    (project,) = resources(template, "AWS::CodeBuild::Project").values()
-    variables = {each["Name"]: each["Value"] for each in project["Environment"]["EnvironmentVariables"]}
-    assert json.loads(variables["SLURM_DIRECTORY"]) == {
+    nodes = json.loads((assembly_in(tmp_path / "platform.yaml") / "bundles/cluster/nodes/parameters.json").read_text())
+    assert nodes["directory"] == {
         "uri": "ldaps://ldap.example.com",
         "base": "dc=example,dc=com",
         "kind": "rfc2307bis",
@@ -140,18 +139,18 @@ def test_a_change_of_users_is_delivered_and_changes_neither_scripts_nor_cluster(
 def test_what_slurm_is_told_of_its_nodes_and_settings_reaches_them(tmp_path: Path) -> None:
     section = {"login_needs_job": True, "health_checks": False, "settings": {"MessageTimeout": "30"}}
     section["accounting_database"] = DATABASE
-    told = json.loads(synthesize(tmp_path / "platform", slurm=section)["variables"]["SLURM_NODES"])
+    told = synthesize(tmp_path / "platform", slurm=section)["nodes"]["slurm"]
     gpus = {"name": "gpu", "type": "h100", "count": 8, "device": "/dev/nvidia"}
     facts = {"cpus": 192, "memory_mib": 2048 * 1024, "gres": gpus, "efa": 32}
     assert told.pop("instance_types")["ml.p5.48xlarge"] == facts
-    assert told == section | {"accounting_database": {**DATABASE, "port": 3306, "name": None}}
-    told = json.loads(synthesize(tmp_path / "default")["variables"]["SLURM_NODES"])
+    assert told == section | {"accounting_database": {**DATABASE, "port": 3306, "name": None, "user": None}}
+    told = synthesize(tmp_path / "default")["nodes"]["slurm"]
     assert (told["health_checks"], told["login_needs_job"], told["settings"]) == (True, False, {})
 
 
-@pytest.mark.parametrize(("section", "variable"), [({}, "true"), ({"exporters": False}, "false")])
-def test_whether_nodes_have_exporters_reaches_them(tmp_path: Path, section: dict[str, Any], variable: str) -> None:
-    assert synthesize(tmp_path / "platform", slurm=section)["variables"]["EXPORTERS"] == variable
+@pytest.mark.parametrize(("section", "exporters"), [({}, True), ({"exporters": False}, False)])
+def test_whether_nodes_have_exporters_reaches_them(tmp_path: Path, section: dict[str, Any], exporters: bool) -> None:
+    assert synthesize(tmp_path / "platform", slurm=section)["nodes"]["exporters"] is exporters
 
 
 def reaches_what_there_is(before: dict[str, Any], after: dict[str, Any]) -> None:
@@ -159,15 +158,17 @@ def reaches_what_there_is(before: dict[str, Any], after: dict[str, Any]) -> None
     assert set(before["waits"]).isdisjoint(after["waits"])
     assert before["cluster"] == after["cluster"]
     assert before["variables"] == after["variables"]
+    assert before["nodes"] == after["nodes"]
 
 
 def synthesize(directory: Path, **changes: Any) -> dict[str, Any]:
     directory.mkdir()
     file = write(directory, **slurm(**changes))
-    template = templates(make_app(file, directory / "out"))["cluster"]
+    template = templates_of(file)["cluster"]
     (project,) = resources(template, "AWS::CodeBuild::Project").values()
     return {
-        "manifests": directory / "out/bundles/cluster/manifests",
+        "manifests": assembly_in(file) / "bundles/cluster/manifests",
+        "nodes": json.loads((assembly_in(file) / "bundles/cluster/nodes/parameters.json").read_text()),
         "cluster": hyperpod(template),
         "waits": resources(template, "AWS::CloudFormation::WaitCondition"),
         "variables": {each["Name"]: each["Value"] for each in project["Environment"]["EnvironmentVariables"]},
@@ -178,11 +179,12 @@ def test_teams_and_users_lie_below_the_scripts_prefix_which_nodes_read_and_the_s
     template = cluster(tmp_path, **slurm())
     (project,) = resources(template, "AWS::CodeBuild::Project").values()
     variables = {each["Name"]: each["Value"] for each in project["Environment"]["EnvironmentVariables"]}
-    for what in ("accounts", "users"):
-        uri = variables[f"SLURM_{what.upper()}_S3_URI"]
-        bucket = uri["Fn::Join"][1][1]
-        assert uri == {"Fn::Join": ["", ["s3://", bucket, f"/lifecycle_scripts/slurm-{what}.json"]]}
-        assert variables[f"SLURM_{what.upper()}_REGION"] == "us-east-1"
+    bucket = variables["TRAINWAY_DOCUMENTS_S3_URI"]["Fn::Join"][1][1]
+    assert variables["TRAINWAY_DOCUMENTS_S3_URI"] == {"Fn::Join": ["", ["s3://", bucket, "/lifecycle_scripts"]]}
+    nodes = json.loads((assembly_in(tmp_path / "platform.yaml") / "bundles/cluster/nodes/parameters.json").read_text())
+    for name in ("slurm_accounts", "slurm_users"):
+        uri = f"${{TRAINWAY_DOCUMENTS_S3_URI}}/{name.replace('_', '-')}.json"
+        assert nodes[name] == {"s3_uri": uri, "region": "us-east-1"}
     for role in ("ExecutionRole", "ScriptsStage"):
         reads = statements(template, role, "s3:GetObject")
         assert any("/lifecycle_scripts/*" in json.dumps(each["Resource"]) for each in reads), role
@@ -190,12 +192,10 @@ def test_teams_and_users_lie_below_the_scripts_prefix_which_nodes_read_and_the_s
 
 def test_homes_and_containers_reach_the_nodes_where_the_file_asks_for_them(tmp_path: Path) -> None:
     asks = {"storage": {"home": {}}, "slurm": {"containers": True}, "network": "closed"}
-    plain, asked = (synthesize(tmp_path / name, **keys)["variables"] for name, keys in (("a", {}), ("b", asks)))
-    changed = {name: asked[name] for name in asked if asked[name] != plain.get(name) and "HOMES" not in name}
-    assert {name: value for name, value in changed.items() if isinstance(value, str)} == {
-        "CONTAINERS": "required",
-        "NETWORK_ACCESS": "closed",
-    }
-    assert (plain["CONTAINERS"], plain["NETWORK_ACCESS"]) == ("wanted", "private")
-    assert set(asked["HOMES_DNS_NAME"]) == {"Fn::ImportValue"}
-    assert (asked["HOMES_MOUNT_PATH"], asked["HOMES_MOUNTED_BY"]) == ("/home", "service")
+    plain, asked = (synthesize(tmp_path / name, **keys) for name, keys in (("a", {}), ("b", asks)))
+    assert (plain["nodes"]["containers"], plain["variables"]["NETWORK_ACCESS"]) == ("wanted", "private")
+    assert (asked["nodes"]["containers"], asked["variables"]["NETWORK_ACCESS"]) == ("required", "closed")
+    assert plain["nodes"]["homes"] is None and "TRAINWAY_HOME_DNS_NAME" not in plain["variables"]
+    mounted = {"mount_path": "/home", "mounted_by": "service"}
+    assert asked["nodes"]["homes"] == {"dns_name": "${TRAINWAY_HOME_DNS_NAME}", **mounted}
+    assert set(asked["variables"]["TRAINWAY_HOME_DNS_NAME"]) == {"Fn::ImportValue"}

@@ -6,8 +6,14 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tests.synthesis import ROOT, make_app, resources, templates
+import pytest
+
+from stacks.constructs.delivery import bundle
+from tests.synthesis import ROOT, assembly_in, resources, templates_of
+from trainway.spec.facts.catalogue import load_catalogue
 from trainway.spec.handoff import BuiltImage, image_parameter_name
+from trainway.spec.loader import load_platform
+from trainway.spec.problems import SpecError
 
 # What CloudFormation gives as the condition's Data: what each signal passed, by its UniqueId.
 DATA = '{"image":"sha256:0123"}'
@@ -36,8 +42,8 @@ def parts_of(value: Any, condition: str) -> list[str]:
     return parts(text, condition).split(separator)
 
 
-def test_the_digest_of_the_build_is_where_launchers_look_for_it(tmp_path: Path) -> None:
-    stacks = templates(make_app(ROOT / "examples/eks-p5.yaml", tmp_path))
+def test_the_digest_of_the_build_is_where_launchers_look_for_it() -> None:
+    stacks = templates_of(ROOT / "examples/eks-p5.yaml")
     [condition] = resources(stacks["image"], "AWS::CloudFormation::WaitCondition")
     parameters = resources(stacks["image"], "AWS::SSM::Parameter").values()
     [parameter] = [each for each in parameters if each["Name"] == image_parameter_name("atlas")]
@@ -52,9 +58,15 @@ def test_the_build_is_given_the_arguments_of_the_platforms_versions(tmp_path: Pa
     for versions in ("pytorch-2.13", "pytorch-2.11"):
         file = tmp_path / f"{versions}.yaml"
         file.write_text(f"{text}\nimage: {{versions: {versions}}}\n", encoding="utf-8")
-        app = make_app(file, tmp_path / versions)
-        templates(app)
-        arguments = json.loads((tmp_path / versions / "bundles/image/image.json").read_text(encoding="utf-8"))
+        arguments = json.loads((assembly_in(file) / "bundles/image/image.json").read_text(encoding="utf-8"))
         assert arguments["PYTORCH_VERSION"].startswith(versions.removeprefix("pytorch-"))
         tags[versions] = arguments["NCCL_VERSION"]
     assert tags == {"pytorch-2.13": "2.29.7", "pytorch-2.11": "2.28.9"}
+
+
+def test_a_release_without_a_list_of_its_packages_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "container/requirements").mkdir(parents=True)
+    monkeypatch.setattr(bundle, "CHECKOUT", tmp_path)
+    platform = load_platform(ROOT / "examples/eks-p5.yaml")
+    with pytest.raises(SpecError, match=r"pytorch\[0\].version = .*\n.*container/requirements has no list for it"):
+        bundle.platform_bundles(tmp_path / "bundles", platform, load_catalogue())

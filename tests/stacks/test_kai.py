@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from tests.hand_offs import hand_off_in
-from tests.synthesis import all_resources, make_app, templates
+from tests.synthesis import all_resources, assembly_in, templates_of
 from trainway.manifests.chart_values import NODES_LABEL
 from trainway.manifests.kai import NOT_FOR_KAI, QUEUE_LABEL
 
@@ -27,7 +27,7 @@ def test_kai_sees_all_nodes_but_those_of_the_clusters_own_pods(
 ) -> None:
     file = tmp_path / "platform.yaml"
     file.write_text(yaml.safe_dump(PLATFORM | {"kubernetes": {"queues": queues}}), encoding="utf-8")
-    groups = all_resources(templates(make_app(file, tmp_path / "out")), "AWS::EKS::Nodegroup").values()
+    groups = all_resources(templates_of(file), "AWS::EKS::Nodegroup").values()
     assert {group["Labels"][NODES_LABEL] for group in groups} == {"system", "train"}
     pooled = [group["Labels"][NODES_LABEL] for group in groups if NOT_FOR_KAI.items() <= group["Labels"].items()]
     assert pooled == in_a_pool
@@ -36,8 +36,8 @@ def test_kai_sees_all_nodes_but_those_of_the_clusters_own_pods(
 def test_the_cluster_stage_installs_kai_and_its_images_have_repositories(tmp_path: Path) -> None:
     file = tmp_path / "platform.yaml"
     file.write_text(yaml.safe_dump(PLATFORM | {"kubernetes": {"queues": "kai"}}), encoding="utf-8")
-    stacks = templates(make_app(file, tmp_path / "out"))
+    stacks = templates_of(file)
     repositories = {each["RepositoryName"] for each in all_resources(stacks, "AWS::ECR::Repository").values()}
     assert {"atlas/mirror/kai-scheduler/scheduler", "atlas/mirror/charts/kai-scheduler"} <= repositories
     assert not any("kueue" in name for name in repositories)
-    assert QUEUE_LABEL in hand_off_in(tmp_path / "out").cluster.job_labels
+    assert QUEUE_LABEL in hand_off_in(assembly_in(tmp_path / "platform.yaml")).cluster.job_labels

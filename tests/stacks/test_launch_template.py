@@ -10,9 +10,9 @@ import aws_cdk as cdk
 import pytest
 import yaml
 
-from stacks.constructs.launch_template import training_launch_template
-from tests.synthesis import ROOT, make_app, resources, templates
-from trainway.spec.catalogue import load_catalogue
+from stacks.constructs.eks.launch_template import training_launch_template
+from tests.synthesis import ROOT, resources, templates_of
+from trainway.spec.facts.catalogue import load_catalogue
 from trainway.spec.sections.node_group import NodeGroup
 
 CATALOGUE = load_catalogue()
@@ -77,7 +77,7 @@ def test_each_way_of_buying_says_what_ec2_wants_and_no_more(
     platform["teams"] = []
     file = tmp_path / "platform.yaml"
     file.write_text(yaml.safe_dump(platform))
-    stacks = templates(make_app(file, tmp_path / "out"))
+    stacks = templates_of(file)
     cluster = stacks["cluster"]
     data = next(
         each["LaunchTemplateData"]
@@ -109,7 +109,7 @@ def test_an_image_of_ones_own_is_told_where_the_cluster_is(tmp_path: Path) -> No
     train = {"name": "train", "instance_type": "p5.48xlarge", "count": 2, "image_id": image}
     file = tmp_path / "platform.yaml"
     file.write_text(yaml.safe_dump({**platform, "teams": [], "node_groups": [train]}))
-    stacks = templates(make_app(file, tmp_path / "out"))
+    stacks = templates_of(file)
     cluster = stacks["cluster"]
     data = next(
         each["LaunchTemplateData"]
@@ -131,7 +131,7 @@ def test_hyperpod_takes_an_image_of_ones_own(tmp_path: Path) -> None:
     platform["node_groups"][0]["image_id"] = "ami-0123456789abcdef0"
     file = tmp_path / "platform.yaml"
     file.write_text(yaml.safe_dump(platform))
-    cluster = templates(make_app(file, tmp_path / "out"))["cluster"]
+    cluster = templates_of(file)["cluster"]
     (hyperpod,) = resources(cluster, "AWS::SageMaker::Cluster").values()
     images = {group["InstanceGroupName"]: group.get("ImageId") for group in hyperpod["InstanceGroups"]}
     assert images == {"controller": None, "login": None, "train": "ami-0123456789abcdef0"}
@@ -142,7 +142,7 @@ def test_services_have_a_range_that_the_vpc_does_not(tmp_path: Path, cidr: str, 
     platform = yaml.safe_load((ROOT / "examples" / "eks-p5.yaml").read_text()) | {"network": {"cidr": cidr}}
     file = tmp_path / "platform.yaml"
     file.write_text(yaml.safe_dump(platform))
-    stack = templates(make_app(file, tmp_path / "out"))["control-plane"]
+    stack = templates_of(file)["control-plane"]
     (control_plane,) = resources(stack, "AWS::EKS::Cluster").values()
     assert control_plane["KubernetesNetworkConfig"]["ServiceIpv4Cidr"] == services
 
@@ -163,7 +163,7 @@ def test_images_are_pulled_one_layer_after_the_other_where_the_file_says_so(tmp_
         assert "\nkubernetes:" not in text
         file = tmp_path / f"platform-{index}.yaml"
         file.write_text(text + section, encoding="utf-8")
-        cluster = templates(make_app(file, tmp_path / str(index)))["cluster"]
+        cluster = templates_of(file)["cluster"]
         found = resources(cluster, "AWS::EC2::LaunchTemplate")
         user_data_with.append(
             ["FastImagePull" in json.dumps(each["LaunchTemplateData"]["UserData"]) for each in found.values()]

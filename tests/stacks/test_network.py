@@ -7,8 +7,8 @@ from ipaddress import IPv4Network
 from pathlib import Path
 
 from tests.synthesis import Template, resources
-from trainway.spec.addressing import plan_addresses
-from trainway.spec.catalogue import load_catalogue
+from trainway.spec.derived.addressing import plan_addresses
+from trainway.spec.facts.catalogue import load_catalogue
 from trainway.spec.loader import load_platform
 
 Synthesized = dict[str, dict[str, Template]]

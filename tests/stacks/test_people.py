@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.synthesis import Template, make_app, resources, templates
-from trainway.spec.groups import VIEWERS, members_group
+from tests.synthesis import Template, resources, templates_of
+from trainway.spec.derived.groups import VIEWERS, members_group
 
 ADA, BOB, CYD, DAN = (f"arn:aws:iam::111122223333:role/{name}" for name in ("Ada", "Bob", "Cyd", "Dan"))
 PLATFORM: dict[str, Any] = {
@@ -28,7 +28,7 @@ PLATFORM: dict[str, Any] = {
 def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Template:
     file = tmp_path / "platform.yaml"
     file.write_text(yaml.safe_dump(PLATFORM | {"orchestrator": request.param}))
-    return templates(make_app(file, tmp_path / "out"))["cluster"]
+    return templates_of(file)["cluster"]
 
 
 def persona_roles(cluster: Template) -> dict[str, str]:

@@ -13,7 +13,7 @@ from cdk_nag import AwsSolutionsChecks
 
 from tests.hand_offs import hand_off_in
 from tests.stacks.test_least_privilege import WITHOUT_A_RESOURCE, actions, limits
-from tests.synthesis import Template, make_app, resources, templates
+from tests.synthesis import Template, assembly_in, make_app, resources, templates_of
 
 GROUPS = [
     {"name": "train", "instance_type": "p5.48xlarge", "count": 2},
@@ -31,7 +31,7 @@ def platform_file(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempP
 
 @pytest.fixture(scope="module")
 def cluster(platform_file: Path) -> Template:
-    return templates(make_app(platform_file, platform_file.parent / "out"))["cluster"]
+    return templates_of(platform_file)["cluster"]
 
 
 def statements_of_jobs(template: Template) -> list[dict[str, Any]]:
@@ -74,7 +74,6 @@ def test_the_role_is_limited_wherever_it_can_be(cluster: Template) -> None:
     assert {action for action in everything if limits(action)} <= WITHOUT_A_RESOURCE
 
 
-@pytest.mark.slow
 def test_no_cdk_nag_errors_and_no_cdk_validation_errors(
     platform_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -86,7 +85,7 @@ def test_no_cdk_nag_errors_and_no_cdk_validation_errors(
 
 def test_the_hand_off_names_the_role_and_where_jobs_run(platform_file: Path, cluster: Template) -> None:
     (role,) = role_of_jobs(cluster)
-    told = hand_off_in(platform_file.parent / "out", known_by_name).training_jobs
+    told = hand_off_in(assembly_in(platform_file), known_by_name).training_jobs
     assert told is not None
     assert told.role_arn == known_by_name({"Fn::GetAtt": [role, "Arn"]})
     assert set(told.subnet_ids) == {group["name"] for group in GROUPS}

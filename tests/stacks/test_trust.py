@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from stacks.constructs.trust import SAYS_NOTHING, service
+from stacks.constructs.iam.trust import SAYS_NOTHING, service
 from tests.synthesis import Template, resources
 
 POD_IDENTITY = "pods.eks.amazonaws.com"

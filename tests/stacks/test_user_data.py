@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.lifecycle_scripts.nodes import Lab, Node, nodes
-from tests.synthesis import ROOT, all_resources, make_app, templates
+from tests.synthesis import ROOT, all_resources, templates_of
 
 # As nodeadm restarts its daemons: over D-Bus, without a reload of systemd's units.
 # https://github.com/awslabs/amazon-eks-ami/blob/v20260724/nodeadm/internal/daemon/systemd.go (read 2026-11-22)
@@ -27,11 +27,11 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
 
 
 @pytest.fixture(scope="module")
-def launched(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
+def launched() -> dict[str, dict[str, Any]]:
     """Return the launch templates of two examples by the example and the name of their nodes."""
     found = {}
     for example in ("eks-p5", "hyperpod-eks-p5"):
-        stacks = templates(make_app(ROOT / "examples" / f"{example}.yaml", tmp_path_factory.mktemp(example)))
+        stacks = templates_of(ROOT / "examples" / f"{example}.yaml")
         for template in all_resources(stacks, "AWS::EC2::LaunchTemplate").values():
             data = template["LaunchTemplateData"]
             name = data["TagSpecifications"][0]["Tags"][0]["Value"].split("/")[1]

@@ -188,7 +188,7 @@ def one_rank() -> Iterator[None]:
 @pytest.fixture
 def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """The location of a bucket in an S3 server on the loopback, which this process and its children use."""
-    from training.hosts import storage
+    from training.hosts import location_files
 
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
@@ -202,10 +202,10 @@ def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         "AWS_EC2_METADATA_DISABLED": "true",
     }.items():
         monkeypatch.setenv(name, value)
-    storage.s3_client.cache_clear()
+    location_files.s3_client.cache_clear()
     boto3.client("s3").create_bucket(Bucket="data", CreateBucketConfiguration={"LocationConstraint": "us-west-2"})
     yield "s3://data"
     # What a server of this process holds outlives the server.
     urlopen(Request(f"http://127.0.0.1:{port}/moto-api/reset", method="POST")).close()
     server.stop()
-    storage.s3_client.cache_clear()
+    location_files.s3_client.cache_clear()

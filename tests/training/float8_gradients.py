@@ -24,7 +24,7 @@ from tests.training.layout_gradients import (
     small,
 )
 from training.config import Job
-from training.model.decoder import Decoder, initialise, rotary_cache
+from training.model.decoder import Decoder, initialize, rotary_cache
 from training.model.loss import cross_entropy
 from training.precision import float8
 
@@ -32,7 +32,7 @@ from training.precision import float8
 def in_one_process(job: Job) -> tuple[float, dict[str, torch.Tensor]]:
     """The step in float8 without any parallelism, sample by sample: a scale is of a micro-batch."""
     model, tokens = Decoder(small(job), VOCABULARY), batch()
-    initialise(model, job.seed)
+    initialize(model, job.seed)
     float8.apply(model, job.float8)
     total = 0.0
     for sample in tokens.split(job.batch.micro):

@@ -16,7 +16,7 @@ import torch.distributed as dist
 from torch.distributed.tensor import DTensor
 
 from training.config import Job
-from training.model.decoder import Decoder, initialise, rotary_cache
+from training.model.decoder import Decoder, initialize, rotary_cache
 from training.model.loss import cross_entropy
 from training.model.presets import Shape, shape_of
 from training.observe.laps import Laps
@@ -59,7 +59,7 @@ def batch() -> torch.Tensor:
 
 def reference(job: Job) -> tuple[float, dict[str, torch.Tensor]]:
     model, tokens = Decoder(small(job), VOCABULARY), batch()
-    initialise(model, job.seed)
+    initialize(model, job.seed)
     loss = cross_entropy(model(tokens[:, :-1], rotary_cache(model.shape, LENGTH)), tokens[:, 1:])
     loss.backward()
     return loss.item(), {name: gradient(parameter) for name, parameter in model.named_parameters()}
@@ -78,7 +78,7 @@ def measured(job: Job) -> tuple[float, float, dict[str, torch.Tensor]]:
     with torch.device("meta"):
         model = Decoder(shape, VOCABULARY, job.memory.loss_chunks)
     local = local_model(model, job, world, END_OF_TEXT)
-    initialise(model, job.seed)
+    initialize(model, job.seed)
     tokens = batch().chunk(layout.dp)[world.data_rank]
     float8.after_step(model, job.float8)
     scale = initial_scale(job.precision)

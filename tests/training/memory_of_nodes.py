@@ -17,7 +17,7 @@ from torch.distributed.tensor import DTensor
 
 from training.checkpoint import NodeMemory, Progress, state_of
 from training.config import Optimizer
-from training.model.decoder import Decoder, initialise
+from training.model.decoder import Decoder, initialize
 from training.model.presets import PRESETS
 from training.optim.optimizer import make_optimizer
 from training.parallel.fsdp import shard
@@ -30,7 +30,7 @@ def main() -> None:
     rank = dist.get_rank()
     model = Decoder(PRESETS["tiny"], 300)
     shard(model, init_device_mesh("cpu", (4,)), "fp32")
-    initialise(model, seed=0)
+    initialize(model, seed=0)
     optimizer = make_optimizer(model, Optimizer())
     parts = [weight.to_local() for weight in model.state_dict().values() if isinstance(weight, DTensor)]
 

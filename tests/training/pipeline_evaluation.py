@@ -30,7 +30,7 @@ from tests.training.layout_gradients import (
 from training.data.batches import Tokens
 from training.data.documents import document_numbers
 from training.evaluation import evaluate
-from training.model.decoder import Decoder, initialise, rotary_cache
+from training.model.decoder import Decoder, initialize, rotary_cache
 from training.model.experts import MixtureOfExperts
 from training.model.loss import cross_entropy
 from training.parallel.local_model import local_model, loss_over
@@ -63,7 +63,7 @@ def difference(changes: dict[str, Any]) -> dict[str, Any]:
     with torch.device("meta"):
         model = Decoder(shape, VOCABULARY)
     local = local_model(model, job, world, END_OF_TEXT)
-    initialise(model, job.seed)
+    initialize(model, job.seed)
     own = local.batch(batch().chunk(layout.dp)[world.data_rank])
     pipeline = local.pipeline
     assert pipeline
@@ -84,7 +84,7 @@ def difference(changes: dict[str, Any]) -> dict[str, Any]:
         miscounted += [mixture.chosen.sum().item() - 2 * tokens_counted for mixture in mixtures]
 
     alone = Decoder(shape, VOCABULARY)
-    initialise(alone, job.seed)
+    initialize(alone, job.seed)
     everything = Noise.tokens
     documents = document_numbers(everything[:, :-1], END_OF_TEXT) if job.data.mask_documents else None
     logits = alone(everything[:, :-1], rotary_cache(shape, LENGTH), documents=documents)

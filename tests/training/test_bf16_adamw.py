@@ -34,7 +34,7 @@ def mlp() -> nn.Sequential:
 
 
 @pytest.mark.parametrize("sign", [1, -1])
-def test_a_number_is_rounded_to_its_neighbours_so_that_the_mean_is_right(sign: int) -> None:
+def test_a_number_is_rounded_to_its_neighbors_so_that_the_mean_is_right(sign: int) -> None:
     generator = torch.Generator().manual_seed(0)
     wide = torch.full((100_000,), sign * (1 + BFLOAT16_STEP / 4))
     found = rounded(wide, generator)

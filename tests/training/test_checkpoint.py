@@ -19,8 +19,8 @@ from training.checkpoint import COMMIT, NodeMemory, Progress, Saver, stored
 from training.checkpoint.copies import HostCopy
 from training.checkpoint.stores import reader
 from training.errors import UserError
-from training.hosts import storage
-from training.model.decoder import Decoder, initialise, rotary_cache
+from training.hosts import location_files
+from training.model.decoder import Decoder, initialize, rotary_cache
 from training.model.presets import PRESETS
 from training.optim.optimizer import make_optimizer
 from training.parallel.fsdp import shard
@@ -43,7 +43,7 @@ def trained(
     settings: config.Optimizer = config.Optimizer(),  # noqa: B008
 ) -> tuple[Decoder, torch.optim.Optimizer]:
     model = Decoder(PRESETS["tiny"], 300)
-    initialise(model, seed)
+    initialize(model, seed)
     shard(model, init_device_mesh("cpu", (1,)), "fp32")
     optimizer = make_optimizer(model, settings)
     for _ in range(steps):
@@ -63,13 +63,13 @@ def flipped(content: bytes) -> bytes:
 
 
 def change(file: str, damage: Callable[[bytes], bytes | None]) -> None:
-    content = storage.read(file)
+    content = location_files.read(file)
     assert content is not None
     changed = damage(content)
     if changed is None:
-        storage.delete(str(Path(file).parent).replace("s3:/", "s3://"), [Path(file).name])
+        location_files.delete(str(Path(file).parent).replace("s3:/", "s3://"), [Path(file).name])
     else:
-        storage.write(file, changed)
+        location_files.write(file, changed)
 
 
 def tensors(model: Decoder, optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
@@ -92,12 +92,12 @@ def test_the_newest_are_kept_and_an_interrupted_save_is_never_taken(location: st
     for step in (1, 2, 3):
         save(location, state, Progress(step, 8 * step, 2.0))
     for step in (1, 4):
-        storage.delete(checkpoint.place(location, step), [COMMIT])
-        storage.write(storage.join(checkpoint.place(location, step), "__0_0.distcp"), b"half")
+        location_files.delete(checkpoint.step_location(location, step), [COMMIT])
+        location_files.write(location_files.join(checkpoint.step_location(location, step), "__0_0.distcp"), b"half")
 
     assert checkpoint.newest(location) == 3
     checkpoint.prune(location, keep=1)
-    steps = {name.partition("/")[0] for name in storage.list_files(location)}
+    steps = {name.partition("/")[0] for name in location_files.list_files(location)}
     assert steps == {"step-00000003", "step-00000004"}, "what is newer than the newest may still be being written"
 
 
@@ -119,7 +119,7 @@ def test_what_is_to_be_kept_for_good_is_kept(location: str) -> None:
     for step in range(1, 8):
         save(location, state, Progress(step, 8 * step, 2.0))
         checkpoint.prune(location, keep=2, keep_every=3)
-    steps = {int(name.partition("/")[0][5:]) for name in storage.list_files(location)}
+    steps = {int(name.partition("/")[0][5:]) for name in location_files.list_files(location)}
     assert steps == {3, 6, 7}
 
 
@@ -134,11 +134,11 @@ def test_resume_skips_what_is_damaged_and_says_what_is_wrong(location: str, caps
         3: ("__0_0.distcp", flipped, "the checksum of its content is"),
     }
     for step, (name, damage, _) in damages.items():
-        change(storage.join(checkpoint.place(location, step), name), damage)
+        change(location_files.join(checkpoint.step_location(location, step), name), damage)
 
     resumed = checkpoint.resume(location, None, *loaded, IDENTITY)
     assert resumed is not None
-    assert (resumed.progress.step, resumed.source) == (2, checkpoint.place(location, 2))
+    assert (resumed.progress.step, resumed.source) == (2, checkpoint.step_location(location, 2))
     for one, other in zip(tensors(*saved), tensors(*loaded), strict=True):
         assert torch.equal(one, other)
     warnings = [line for line in capsys.readouterr().err.splitlines() if line.startswith("warning: a checkpoint is sk")]
@@ -146,7 +146,7 @@ def test_resume_skips_what_is_damaged_and_says_what_is_wrong(location: str, caps
         assert all(part in warning for part in (f"step-{step:08d}", name, complaint)), warning
 
     for step in (1, 2):
-        change(storage.join(checkpoint.place(location, step), COMMIT), lambda content: content[:100])
+        change(location_files.join(checkpoint.step_location(location, step), COMMIT), lambda content: content[:100])
     with pytest.raises(UserError, match=r"no checkpoint can be read: .*step-00000006.*step-00000001.* begin anew"):
         checkpoint.resume(location, None, *loaded, IDENTITY)
 
@@ -172,7 +172,7 @@ def test_a_damaged_checkpoint_is_no_complete_one_while_it_is_written_anew(
 def test_every_byte_of_every_tensor_is_under_its_checksum(tmp_path: Path) -> None:
     saved = trained(seed=0, steps=1)
     save(str(tmp_path), saved, Progress(1, 8, 2.0))
-    source = checkpoint.place(str(tmp_path), 1)
+    source = checkpoint.step_location(str(tmp_path), 1)
     parts = reader(source).read_metadata().storage_data.values()
     assert sum(part.length for part in parts) == (Path(source) / "__0_0.distcp").stat().st_size
     assert all(part.transform_descriptors == ["crc32@trainway/1"] for part in parts)
@@ -191,14 +191,14 @@ def test_ranks_write_to_the_platforms_prefixes_and_read_back(s3: str, monkeypatc
     for step in (1, 2):
         save(location, saved, Progress(step, 8 * step, 2.0))
     assert {"step-00000002/.metadata", "step-00000002/p000/__0_0.distcp"} == {
-        name for name in storage.list_files(location) if name.startswith("step-00000002/")
+        name for name in location_files.list_files(location) if name.startswith("step-00000002/")
     }
     monkeypatch.delenv("TRAINWAY_CHECKPOINTS")
     assert checkpoint.load(location, 2, *loaded, IDENTITY).step == 2
     for one, other in zip(tensors(*saved), tensors(*loaded), strict=True):
         assert torch.equal(one, other)
     checkpoint.prune(location, keep=1)
-    assert all(name.startswith("step-00000002/") for name in storage.list_files(location))
+    assert all(name.startswith("step-00000002/") for name in location_files.list_files(location))
 
 
 def test_a_checkpoint_that_was_spread_over_prefixes_is_one_directory_on_a_file_system(
@@ -209,10 +209,10 @@ def test_a_checkpoint_that_was_spread_over_prefixes_is_one_directory_on_a_file_s
     monkeypatch.setenv("TRAINWAY_CHECKPOINTS", '{"prefixes": 2}')
     saved, loaded = trained(seed=0, steps=1), trained(seed=1, steps=0)
     save(location, saved, Progress(1, 8, 2.0))
-    for name in storage.list_files(location):
+    for name in location_files.list_files(location):
         file = tmp_path / name
         file.parent.mkdir(parents=True, exist_ok=True)
-        storage.download(storage.join(location, name), file)
+        location_files.download(location_files.join(location, name), file)
     assert checkpoint.newest(str(tmp_path)) == 1
     assert checkpoint.load(str(tmp_path), 1, *loaded, IDENTITY).step == 1
 
@@ -268,7 +268,7 @@ def test_a_save_waits_for_the_one_before_it_and_says_how_long_training_stood_sti
     saved = saver.complete()
     saver.close()
     assert [each.step for each in saved] == [2, 4, 5]
-    assert [each.location for each in saved] == [checkpoint.place(str(tmp_path), step) for step in (2, 4, 5)]
+    assert [each.location for each in saved] == [checkpoint.step_location(str(tmp_path), step) for step in (2, 4, 5)]
     assert all(each.seconds > 0 and each.total_seconds > 0 for each in saved)
     assert {path.name for path in tmp_path.iterdir()} == {"step-00000005"}, (
         "what is older is deleted when it is complete"

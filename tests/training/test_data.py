@@ -11,9 +11,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.hypothesis_profiles import examples
 from training.config import Job
 from training.data.batches import Blended, Samples, rank_batches, read
 from training.data.blend import BLOCK, Blend
@@ -23,17 +24,15 @@ from training.data.permutation import Permutation
 from training.data.shards import read_index, write_index
 from training.data.sources import open_sources
 from training.errors import UserError
-from training.hosts import storage
+from training.hosts import location_files
 
 
 @given(size=st.integers(1, 5000), seed=st.integers(0, 2**32 - 1))
-@settings(deadline=None)
 def test_the_permutation_is_a_bijection(size: int, seed: int) -> None:
     assert np.array_equal(np.sort(Permutation(size, seed)(np.arange(size))), np.arange(size))
 
 
 @given(size=st.integers(2**33, 2**62), start=st.floats(0, 1), seed=st.integers(0, 2**32 - 1))
-@settings(deadline=None)
 def test_the_permutation_stays_inside_and_apart_in_sizes_that_fit_no_memory(size: int, start: float, seed: int) -> None:
     positions = min(int(size * start), size - 64) + np.arange(64)
     image = Permutation(size, seed)(positions)
@@ -130,7 +129,7 @@ def test_a_shard_cut_short_is_refused(corpus_directory: Path, tmp_path: Path) ->
 def in_s3(corpus_directory: Path, s3: str) -> str:
     """The corpus, in S3."""
     for shard in read_index(str(corpus_directory)).shards:
-        storage.write(f"{s3}/corpus/{shard.name}", (corpus_directory / shard.name).read_bytes())
+        location_files.write(f"{s3}/corpus/{shard.name}", (corpus_directory / shard.name).read_bytes())
     return f"{s3}/corpus"
 
 
@@ -139,7 +138,7 @@ def test_a_shard_in_s3_that_is_not_what_was_prepared_is_refused(
 ) -> None:
     index = read_index(str(corpus_directory))
     content = (corpus_directory / index.shards[0].name).read_bytes()
-    storage.write(f"{in_s3}/{index.shards[0].name}", content[:-2] + b"\1\1")
+    location_files.write(f"{in_s3}/{index.shards[0].name}", content[:-2] + b"\1\1")
     samples = Samples(in_s3, index, 32, 0, 64, Cache(tmp_path))
     with pytest.raises(UserError, match="its content is not what the index says"):
         read(samples, np.arange(64))
@@ -152,13 +151,13 @@ def test_a_shard_from_s3_is_fetched_once_and_read_as_from_a_disk(
 ) -> None:
     index = read_index(str(corpus_directory))
     fetched: list[str] = []
-    download = storage.download
+    download = location_files.download
 
     def counted(source: str, path: Path) -> None:
         fetched.append(source)
         download(source, path)
 
-    monkeypatch.setattr(storage, "download", counted)
+    monkeypatch.setattr(location_files, "download", counted)
     on_disk = open_samples(corpus_directory)
     for _ in range(2):
         samples = Samples(in_s3, index, 32, 0, 64, Cache(tmp_path))
@@ -202,7 +201,7 @@ def test_a_cache_that_cannot_hold_two_windows_is_refused(corpus_directory: Path,
 @given(
     weights=st.lists(st.floats(0.01, 1), min_size=1, max_size=5), first=st.integers(0, 10**9), seed=st.integers(0, 9)
 )
-@settings(deadline=None, max_examples=30)
+@examples(0.3)
 def test_a_blend_has_each_share_of_a_thousand_and_misses_no_sample(weights: list[float], first: int, seed: int) -> None:
     blend = Blend(weights, seed)
     start = first // BLOCK * BLOCK

@@ -17,7 +17,7 @@ from training.data.shards import read_index
 from training.data.sources import open_sources
 from training.errors import UserError
 from training.evaluation import evaluate
-from training.model.decoder import Decoder, initialise, rotary_cache
+from training.model.decoder import Decoder, initialize, rotary_cache
 from training.model.presets import PRESETS
 from training.parallel.local_model import local_model
 from training.parallel.world import join
@@ -61,7 +61,7 @@ def test_the_loss_is_the_mean_over_all_tokens_of_the_samples(held_out_job: dict[
         model = Decoder(PRESETS["tiny"], data.index.vocabulary)
     world = join(job.layout(1), torch.device("cpu"))
     local = local_model(model, job, world, data.index.end_of_text)
-    initialise(model, 0)
+    initialize(model, 0)
     tokens = torch.from_numpy(read(data.held_out, np.arange(8)))
     with torch.no_grad():
         logits = model(tokens[:, :-1], local.rotary)
@@ -78,7 +78,7 @@ def test_masked_documents_are_learned_as_if_each_were_alone() -> None:
     documents = document_numbers(packed, end)
     assert documents.tolist() == [[0, 0, 0, 0, 1, 1, 1, 1, 1, 1]]
     model = Decoder(PRESETS["tiny"], 300)
-    initialise(model, 0)
+    initialize(model, 0)
     rotary = rotary_cache(PRESETS["tiny"], 10)
     with torch.no_grad():
         together = model(packed, rotary, documents=documents)
@@ -88,7 +88,6 @@ def test_masked_documents_are_learned_as_if_each_were_alone() -> None:
     assert not torch.allclose(unmasked, alone, atol=1e-3)
 
 
-@pytest.mark.slow
 def test_evaluation_is_the_same_on_two_ranks_and_changes_no_step(launch: Any, held_out_job: dict[str, Any]) -> None:
     runs: list[Any] = []
     for processes, every, micro, pp in ((1, 2, 4, 1), (2, 2, 2, 1), (2, 100, 2, 1), (2, 2, 2, 2)):

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.distributed.device_mesh import init_device_mesh
 
-from training.model.decoder import Decoder, initialise
+from training.model.decoder import Decoder, initialize
 from training.model.experts import BIAS_STEP, Experts, MixtureOfExperts, balance, swiglu
 from training.model.presets import PRESETS
 from training.observe.flops import flop_per_token
@@ -20,7 +20,7 @@ SHAPE = replace(PRESETS["tiny"], layers=2, hidden=32, feed_forward=48, experts=4
 
 def mixture() -> MixtureOfExperts:
     model = Decoder(SHAPE, 64)
-    initialise(model, 0)
+    initialize(model, 0)
     module = model.get_submodule("layers.0.mlp")
     assert isinstance(module, MixtureOfExperts)
     return module

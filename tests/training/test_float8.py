@@ -15,13 +15,14 @@ from torch import Tensor
 from torch.distributed.device_mesh import init_device_mesh
 from torch.utils._triton import has_triton_package
 
+from tests.representatives import chosen, with_representatives
 from tests.training.layout_gradients import gradient, job_of
 from tests.training.test_layouts import UNTIED, differences
 from tests.training.torchrun_server import TorchrunServer
 from training import config
 from training.config import Job, Layout
 from training.errors import UserError
-from training.model.decoder import Decoder, initialise, rotary_cache
+from training.model.decoder import Decoder, initialize, rotary_cache
 from training.model.presets import PRESETS
 from training.parallel import fsdp
 from training.precision import float8
@@ -56,30 +57,29 @@ DIVIDED: dict[str, dict[str, Any]] = {
         "compile": "aot_eager",
     },
 }
+RECIPES = ("tensorwise", "rowwise", "mxfp8")
+ONE_OF_EACH = (*RECIPES, "TP")
 
 
 @pytest.fixture(scope="module")
-def found(torchrun: TorchrunServer) -> dict[str, Any]:
-    return differences(torchrun, 2, LAYOUTS | DIVIDED, "float8_gradients.py")
+def found(torchrun: TorchrunServer, request: pytest.FixtureRequest) -> dict[str, Any]:
+    return differences(torchrun, 2, chosen(request, LAYOUTS | DIVIDED, "layout"), "float8_gradients.py")
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("layout", with_representatives(LAYOUTS, RECIPES))
 def test_two_ranks_have_the_gradients_of_one_process_in_the_same_float8(layout: str, found: dict[str, Any]) -> None:
     assert found[layout]["loss"] < 1e-6
     assert found[layout]["same"] < 2e-6
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("layout", LAYOUTS | DIVIDED)
+@pytest.mark.parametrize("layout", with_representatives(LAYOUTS | DIVIDED, ONE_OF_EACH))
 def test_float8_rounds_and_does_nothing_else(layout: str, found: dict[str, Any]) -> None:
     # A number has 4 bits: an error of 2^-5 = 3 %, on both sides of a product. Much less would be another type.
     assert found[layout]["rounded in the middle"] > 0.03
     assert found[layout]["rounded"] < 0.2
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("layout", DIVIDED)
+@pytest.mark.parametrize("layout", with_representatives(DIVIDED, ("TP",)))
 def test_matrices_divided_by_tp_have_the_scales_of_whole_ones(layout: str, found: dict[str, Any]) -> None:
     assert found[layout]["loss"] < 1e-6
     # Sums in another order are rounded to another float8 number here and there, a step of 6 %. With scales of its own
@@ -208,7 +208,6 @@ def blockwise(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(linear, name, value)
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("blockwise", "one_rank")
 def test_blockwise_products_round_and_do_nothing_else() -> None:
     shape = replace(PRESETS["tiny"], layers=2, feed_forward=256)
@@ -216,7 +215,7 @@ def test_blockwise_products_round_and_do_nothing_else() -> None:
 
     def step(recipe: str, precision: str) -> dict[str, Tensor]:
         model = Decoder(shape, 64)
-        initialise(model, 0)
+        initialize(model, 0)
         if recipe != "none":
             float8.apply(model, config.Float8.model_validate({"recipe": recipe}))
             assert sum(type(module).__name__ == "Float8BlockwiseLinear" for module in model.modules()) == 2 * 5
@@ -230,7 +229,7 @@ def test_blockwise_products_round_and_do_nothing_else() -> None:
     assert errors[len(errors) // 2] > 0.03
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_run_may_change_its_precision_on_the_way(launch: Any, job: dict[str, Any], tmp_path: Path) -> None:
     def losses(name: str, *runs: dict[str, Any]) -> list[float]:
         checkpoint = {"location": str(tmp_path / f"{name}-checkpoints")}

@@ -27,7 +27,7 @@ from training.data.sources import open_sources
 from training.errors import UserError
 from training.hugging_face import importing
 from training.hugging_face.__main__ import main, one_process
-from training.hugging_face.configuration import Family, job_section, read_config, write_config
+from training.hugging_face.configuration import ModelFamily, job_section, read_config, write_config
 from training.hugging_face.exporting import export
 from training.hugging_face.importing import import_
 from training.model.decoder import Decoder, rotary_cache
@@ -35,7 +35,6 @@ from training.model.loss import cross_entropy
 from training.model.presets import PRESETS, RotaryScaling, Shape, shape_of
 
 # The library takes some seconds to import.
-pytestmark = pytest.mark.slow
 
 LENGTH = 32
 # In fp32, of logits of up to 3.
@@ -442,7 +441,7 @@ def test_an_import_says_what_to_write_in_the_job_file(
     shape: Shape, model: str, changed: set[str], tmp_path: Path
 ) -> None:
     path = tmp_path / "config.json"
-    family: Family = "mixtral" if shape.experts else "llama"
+    family: ModelFamily = "mixtral" if shape.experts else "llama"
     path.write_text(json.dumps(write_config(family, shape, 300, 64, 0, "bfloat16")))
     assert read_config(path) == (family, shape, 300, 64)
     section = job_section(shape)

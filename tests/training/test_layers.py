@@ -13,7 +13,7 @@ from torch._dynamo.testing import CompileCounter
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from training import config
-from training.model.decoder import Decoder, initialise, rotary_cache
+from training.model.decoder import Decoder, initialize, rotary_cache
 from training.model.presets import PRESETS
 from training.parallel import activation_checkpointing, compiler, pipeline
 from training.parallel.clipping import clip_gradients
@@ -38,7 +38,7 @@ class Counted(TorchDispatchMode):
 def computed(memory: config.Memory) -> Counter[str]:
     """The operators of a forward and a backward pass."""
     model = Decoder(TINY, 300)
-    initialise(model, 0)
+    initialize(model, 0)
     if memory.activation_checkpointing != "none":
         activation_checkpointing.apply(model, memory)
     tokens = torch.arange(17)[None]
@@ -61,7 +61,7 @@ def test_full_checkpointing_computes_everything_again_and_selective_what_is_chea
 def test_one_layer_is_compiled_for_all() -> None:
     counter = CompileCounter()
     model = Decoder(TINY, 300)
-    initialise(model, 0)
+    initialize(model, 0)
     tokens, rotary = torch.arange(16)[None], rotary_cache(TINY, 16)
     expected = model(tokens, rotary)
     torch._dynamo.reset()

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from tests.representatives import chosen, with_representatives
 from tests.training.torchrun_server import TorchrunServer
 
 UNTIED = {"variant": {"tied": False}}
@@ -121,33 +122,40 @@ EVALUATED: dict[str, dict[str, Any]] = {
     },
 }
 
+# One of each kind of parallelism, and of what changes a layer, the loss, or where the state lies.
+OF_TWO_RANKS = (
+    *("FSDP", "DDP", "TP", "TP with compile, tied", "CP, gather", "CP, all-to-all", "PP, 1F1B"),
+    *("AC, every second layer", "loss in chunks", "MoE with EP x CP", "sliding window", "offload, AC"),
+)
+OF_FLOAT8 = ("tensorwise", "rowwise, but for both ends", "mxfp8 with CP")
+OF_FOUR_RANKS = ("HSDP", "CP x TP", "PP x FSDP", "EP x FSDP")
+
 Learned = Callable[..., list[tuple[float, float]]]
 
 
 @pytest.fixture(scope="module")
-def two_ranks(torchrun: TorchrunServer) -> dict[str, Any]:
-    return differences(torchrun, 2, TWO_RANKS)
+def two_ranks(torchrun: TorchrunServer, request: pytest.FixtureRequest) -> dict[str, Any]:
+    return differences(torchrun, 2, chosen(request, TWO_RANKS, "layout"))
 
 
 @pytest.fixture(scope="module")
-def low_precision(torchrun: TorchrunServer) -> dict[str, Any]:
+def low_precision(torchrun: TorchrunServer, request: pytest.FixtureRequest) -> dict[str, Any]:
     float8 = {layout: {"precision": "bf16", **changes} for layout, changes in FLOAT8.items()}
-    return differences(torchrun, 2, MIXED | (float8 if find_spec("torchao") else {}))
+    layouts = MIXED | (float8 if find_spec("torchao") else {})
+    return differences(torchrun, 2, chosen(request, layouts, "layout"))
 
 
 @pytest.fixture(scope="module")
-def four_ranks(torchrun: TorchrunServer) -> dict[str, Any]:
-    return differences(torchrun, 4, FOUR_RANKS)
+def four_ranks(torchrun: TorchrunServer, request: pytest.FixtureRequest) -> dict[str, Any]:
+    return differences(torchrun, 4, chosen(request, FOUR_RANKS, "layout"))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("layout", TWO_RANKS)
+@pytest.mark.parametrize("layout", with_representatives(TWO_RANKS, OF_TWO_RANKS))
 def test_two_ranks_have_the_gradients_of_one_process(layout: str, two_ranks: dict[str, Any]) -> None:
     assert_equal_gradients(two_ranks[layout])
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("layout", MIXED)
+@pytest.mark.parametrize("layout", with_representatives(MIXED, ("FSDP in bf16", "FSDP in fp16")))
 def test_lower_precision_has_the_gradients_of_fp32_as_far_as_it_reaches(
     layout: str, low_precision: dict[str, Any]
 ) -> None:
@@ -158,8 +166,7 @@ def test_lower_precision_has_the_gradients_of_fp32_as_far_as_it_reaches(
     assert low_precision[layout]["gradient"] < 10 * precision, low_precision[layout]["parameter"]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("layout", FLOAT8)
+@pytest.mark.parametrize("layout", with_representatives(FLOAT8, OF_FLOAT8))
 def test_float8_changes_the_gradients_by_its_own_precision(layout: str, low_precision: dict[str, Any]) -> None:
     pytest.importorskip("torchao")
     assert low_precision[layout]["loss"] < 1e-3
@@ -168,20 +175,19 @@ def test_float8_changes_the_gradients_by_its_own_precision(layout: str, low_prec
     assert 0.03 < low_precision[layout]["gradient"] < 0.2, low_precision[layout]["parameter"]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("layout", FOUR_RANKS)
+@pytest.mark.parametrize("layout", with_representatives(FOUR_RANKS, OF_FOUR_RANKS))
 def test_four_ranks_have_the_gradients_of_one_process(layout: str, four_ranks: dict[str, Any]) -> None:
     assert_equal_gradients(four_ranks[layout])
 
 
 @pytest.fixture(scope="module")
-def evaluated(torchrun: TorchrunServer) -> dict[str, Any]:
-    layouts = {layout: {**UNTIED, **changes} for layout, changes in EVALUATED.items()}
+def evaluated(torchrun: TorchrunServer, request: pytest.FixtureRequest) -> dict[str, Any]:
+    asked = chosen(request, EVALUATED, "layout")
+    layouts = {layout: {**UNTIED, **changes} for layout, changes in asked.items()}
     return differences(torchrun, 4, layouts, "pipeline_evaluation.py")
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("layout", EVALUATED)
+@pytest.mark.parametrize("layout", with_representatives(EVALUATED, ("PP x FSDP",)))
 def test_a_pipeline_evaluates_to_the_loss_of_one_process_and_goes_on_as_before(
     layout: str, evaluated: dict[str, Any]
 ) -> None:
@@ -233,7 +239,7 @@ def test_two_ranks_that_accumulate_learn_what_one_rank_learns_at_once(learned: L
     assert_same(learned("two", 2, micro=1), learned("one", 1, micro=8))
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_run_that_changes_its_layout_on_the_way_learns_what_one_rank_learns(learned: Learned) -> None:
     interleaved = {"pp": 2, "tp": 2, "pp_schedule": "interleaved"}
     learned("many", 4, micro=2, until=2, parallel=interleaved, **UNTIED)
@@ -241,7 +247,6 @@ def test_a_run_that_changes_its_layout_on_the_way_learns_what_one_rank_learns(le
     assert_same(many, learned("one", 1, micro=8, **UNTIED))
 
 
-@pytest.mark.slow
 def test_what_four_ranks_saved_goes_on_with_two_with_one_and_with_two_by_two(learned: Learned, tmp_path: Path) -> None:
     straight = learned("straight", 1, micro=8)
     four = learned("four", 4, micro=2, until=2)
@@ -251,7 +256,6 @@ def test_what_four_ranks_saved_goes_on_with_two_with_one_and_with_two_by_two(lea
         assert_same(four + learned(name, ranks, micro=2, parallel=parallel), straight)
 
 
-@pytest.mark.slow
 def test_experts_go_on_as_they_were_and_come_together_from_other_ranks(learned: Learned) -> None:
     experts = {"variant": {"experts": 4}}
     straight = learned("straight", 1, micro=8, **experts)

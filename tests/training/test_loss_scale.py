@@ -16,7 +16,6 @@ from training.precision import loss_scale
 from training.train import train
 
 
-@pytest.mark.slow
 def test_steps_that_overflow_are_skipped_until_the_scale_fits(
     job: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

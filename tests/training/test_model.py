@@ -12,7 +12,7 @@ from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor
 
 from training import config
-from training.model.decoder import Decoder, attention_mask, initialise, materialise, rotary_cache
+from training.model.decoder import Decoder, attention_mask, initialize, materialize, rotary_cache
 from training.model.loss import chunked_cross_entropy, cross_entropy
 from training.model.presets import PRESETS, RotaryScaling, shape_of
 from training.observe.flops import flop_per_token, peak_flops
@@ -79,7 +79,7 @@ def test_the_peak_of_a_cpu_is_unknown() -> None:
 
 def built(seed: int = 0) -> Decoder:
     model = Decoder(TINY, 300)
-    initialise(model, seed)
+    initialize(model, seed)
     return model
 
 
@@ -120,7 +120,7 @@ def test_405b_has_the_parameters_of_its_name() -> None:
 def test_a_window_hides_what_is_further_back() -> None:
     shape = replace(TINY, layers=1, sliding_window=4)
     model = Decoder(shape, 300)
-    initialise(model, 0)
+    initialize(model, 0)
     tokens, rotary = torch.arange(16)[None], rotary_cache(shape, 16)
     changed = tokens.clone()
     changed[0, 6] = 200
@@ -195,8 +195,8 @@ def test_a_variant_changes_only_what_it_names() -> None:
 def test_sharding_changes_neither_the_weights_nor_the_logits() -> None:
     plain, sharded = built(), Decoder(TINY, 300).to("meta")
     shard(sharded, init_device_mesh("cpu", (1,)), "fp32")
-    materialise(sharded, torch.device("cpu"))
-    initialise(sharded, 0)
+    materialize(sharded, torch.device("cpu"))
+    initialize(sharded, 0)
     for name, weight in sharded.state_dict().items():
         assert isinstance(weight, DTensor)
         assert torch.equal(weight.full_tensor(), plain.state_dict()[name])

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 
-from training.model.decoder import Decoder, materialise
+from training.model.decoder import Decoder, materialize
 from training.model.presets import PRESETS
 
 META = torch.device("meta")
@@ -24,14 +24,13 @@ def test_weights_are_on_the_host_and_what_a_layer_counts_is_on_the_device(offloa
         model = Decoder(replace(PRESETS["tiny"], experts=4), 64)
     names = [name for name, _ in model.named_buffers()]
     kept = set(model.state_dict())
-    materialise(model, META, offload)
+    materialize(model, META, offload)
     assert {parameter.device.type for parameter in model.parameters()} == {weights}
     assert {buffer.device.type for buffer in model.buffers()} == {"meta"}
     assert [name for name, _ in model.named_buffers()] == names
     assert set(model.state_dict()) == kept, "what was not to be in a checkpoint is not"
 
 
-@pytest.mark.slow
 def test_a_run_on_the_host_is_resumed_and_learns_the_same(launch: Any, job: dict[str, Any], tmp_path: Path) -> None:
     def losses(name: str, *last_steps: str, **sections: Any) -> list[str]:
         checkpoint = {"location": str(tmp_path / f"{name}-checkpoints")}

@@ -12,7 +12,7 @@ from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor
 
 from training.config import Job
-from training.model.decoder import Decoder, initialise
+from training.model.decoder import Decoder, initialize
 from training.model.presets import shape_of
 from training.observe.laps import Laps
 from training.parallel import apply
@@ -50,7 +50,7 @@ def learned(changes: dict[str, Any]) -> tuple[bool, Tensor, dict[str, Tensor]]:
     with torch.device("meta"):
         model = Decoder(shape, 64, job.memory.loss_chunks)
     local = local_model(model, job, join(job.layout(1), CPU), end_of_text=0)
-    initialise(model, job.seed)
+    initialize(model, job.seed)
     tokens = torch.randint(0, 64, (8, 33), generator=torch.Generator().manual_seed(7))
     loss = accumulate(local, local.batch(tokens), 2, Laps(CPU))
     gradients = {}

@@ -13,7 +13,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 
 from training import config
-from training.model.decoder import Decoder, initialise
+from training.model.decoder import Decoder, initialize
 from training.model.presets import PRESETS
 from training.optim.optimizer import learning_rate, make_optimizer, set_learning_rate
 from training.parallel.clipping import clip_gradients
@@ -139,7 +139,7 @@ def test_the_state_of_an_optimizer_comes_back_from_a_checkpoint(name: str, tmp_p
 @pytest.mark.usefixtures("one_rank")
 def test_a_long_gradient_is_scaled_to_the_largest_norm_and_a_short_one_is_left() -> None:
     model = Decoder(PRESETS["tiny"], 300)
-    initialise(model, 0)
+    initialize(model, 0)
     fully_shard(model, mesh=init_device_mesh("cpu", (1,)))
     for parameter in model.parameters():
         parameter.grad = torch.ones_like(parameter)

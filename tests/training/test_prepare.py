@@ -19,7 +19,7 @@ from training.data.corpus import python_standard_library, text_directory
 from training.data.shards import INDEX, read_index
 from training.data.tokenizer import END_OF_TEXT
 from training.errors import UserError
-from training.hosts import storage
+from training.hosts import location_files
 from training.prepare import UNFINISHED, prepare
 
 
@@ -84,9 +84,9 @@ def test_preparing_to_s3_gives_what_the_disk_gets_and_is_verified_there(text: Pa
     on_disk = prepare(text_directory(text, None), str(tmp_path / "out"), 300, 6000)
     assert read_index(f"{s3}/corpus") == index == on_disk
     damaged = index.shards[-1]
-    storage.write(f"{s3}/corpus/{damaged.name}", b"\0" * damaged.bytes)
+    location_files.write(f"{s3}/corpus/{damaged.name}", b"\0" * damaged.bytes)
     prepare(*arguments)
-    assert storage.read(f"{s3}/corpus/{damaged.name}") == (tmp_path / "out" / damaged.name).read_bytes()
+    assert location_files.read(f"{s3}/corpus/{damaged.name}") == (tmp_path / "out" / damaged.name).read_bytes()
 
 
 def test_the_standard_library_is_cut_at_the_limit_and_always_the_same() -> None:

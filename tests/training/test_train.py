@@ -50,7 +50,7 @@ def test_a_run_reports_every_step_everywhere(launch_program: Any, job: dict[str,
     assert {f"breakdown/{phase}" for phase in BREAKDOWN} <= set(board.Tags()["scalars"])
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_the_bundled_job_learns(launch: Any, tmp_path: Path) -> None:
     prepare(python_standard_library(6_000_000), str(tmp_path / "corpus/python-stdlib"), 2048)
     locations = json.dumps({"fsx": str(tmp_path), "s3": str(tmp_path)})

@@ -99,10 +99,15 @@ class TorchrunServer:
         theirs.close()
 
     def start(self, arguments: Sequence[str], environment: Mapping[str, str]) -> Started:
-        """Start `torchrun ARGUMENTS` with exactly this environment."""
+        """Start `torchrun ARGUMENTS` with this environment.
+
+        The ranks meet in a store of rank 0 and not in the agent's. The thread of the agent's store looks up the names
+        of ranks that connect. A rank that is forked meanwhile would inherit the resolver's lock, locked, and hang.
+        """
         output, their_output = os.pipe()
         status, their_status = os.pipe()
-        request = json.dumps({"arguments": list(arguments), "environment": dict(environment)}).encode()
+        variables = {**environment, "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
+        request = json.dumps({"arguments": list(arguments), "environment": variables}).encode()
         socket.send_fds(self._socket, [request], [their_output, their_status])
         os.close(their_output)
         os.close(their_status)
@@ -127,7 +132,13 @@ class TorchrunServer:
 
 def serve(requests: socket.socket) -> None:
     """Fork an agent for every request, until the client closes its end."""
-    for module in ("torch.distributed.run", "training.train"):
+    # Ranks import the last two only where they need them.
+    for module in (
+        "torch.distributed.run",
+        "training.train",
+        "torch.distributed.pipelining",
+        "torch.nn.attention.bias",
+    ):
         importlib.import_module(module)
     del sys.modules["training.train"]  # ranks run it as a program
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # watchers are not waited for

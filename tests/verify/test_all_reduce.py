@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from trainway.spec.catalogue import load_catalogue
+from trainway.spec.facts.catalogue import load_catalogue
 from trainway.verify.all_reduce import floor_of, load_published, read_sweep
 
 LOGS = Path(__file__).parent / "logs"

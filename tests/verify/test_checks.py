@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from trainway.spec.catalogue import load_catalogue
-from trainway.spec.facts import read_facts
+from trainway.launch.kubernetes.known_nodes import allocatable_devices
+from trainway.spec.facts.catalogue import load_catalogue
+from trainway.spec.facts.files import read_facts
+from trainway.spec.facts.versions import VERSIONS_FILE, Versions
 from trainway.spec.loader import load_platform
-from trainway.spec.versions import VERSIONS_FILE, Versions
 from trainway.verify import (
     Expected,
     Facts,
@@ -23,7 +24,7 @@ from trainway.verify import (
     facts_of_log,
     run_checks,
 )
-from trainway.verify.facts import allocatable_devices, expected_versions
+from trainway.verify.facts import expected_versions
 from trainway.verify.probe import MARK
 from trainway.verify.results import Result
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from trainway.verify.dcgm import Fault, count_tests, dcgm_faults
+from trainway.verify.dcgm import DcgmFault, count_tests, dcgm_faults
 
 # As testing/python3/dcgm_diag_schema.json of NVIDIA/DCGM describes it.
 DCGM_4: dict[str, Any] = json.loads("""
@@ -53,7 +53,7 @@ def test_tests_that_were_skipped_are_not_counted_as_run() -> None:
 
 
 def test_the_form_of_dcgm_3_is_read_as_well() -> None:
-    assert dcgm_faults(DCGM_3) == (Fault("PCIe", "GPU 3", "PCIe replay rate"),)
+    assert dcgm_faults(DCGM_3) == (DcgmFault("PCIe", "GPU 3", "PCIe replay rate"),)
     assert count_tests(DCGM_3) == 2
 
 

@@ -83,7 +83,7 @@ def test_without_gpudirect_rdma_the_data_goes_through_host_memory() -> None:
     assert node.direct_devices == {"rdmap0s29": False}
 
 
-def test_lines_that_srun_labelled_are_of_the_host_that_they_name() -> None:
+def test_lines_that_srun_labeled_are_of_the_host_that_they_name() -> None:
     nodes = by_node(read_nccl_log(read("fsdp-slurm.log")))
     assert nodes["p5-dy-gpu-3"].nccl == "2.26.2"
     assert nodes["p5-dy-gpu-4"].plugin == "1.13.2-aws"

@@ -6,8 +6,8 @@ import os
 import sys
 import threading
 from collections.abc import Iterator, Mapping
-from pathlib import Path
-from typing import Any
+from dataclasses import replace
+from pathlib import Path, PurePosixPath
 
 import pytest
 
@@ -18,12 +18,13 @@ from tests.launch.slurm.machines import Machines, machines, missing
 from tests.launch.slurm.requests import CATALOGUE, IMAGE, on_slurm
 from tests.lifecycle_scripts.slurm_cluster import wait_for
 from tests.verify.test_checks import SWEEP, nccl, node
-from trainway.launch import slurm
+from trainway.launch import kubernetes, slurm
 from trainway.launch.allocation import allocate
 from trainway.launch.kubernetes import KubernetesOptions, render_documents
 from trainway.launch.kubernetes.context import eks_arn
 from trainway.launch.kubernetes.who_shares import RUN_LABEL
 from trainway.launch.request import Request
+from trainway.launch.targets import AnyTarget
 from trainway.manifests.chart_values import NODES_LABEL
 from trainway.spec.handoff import HandOff
 from trainway.verify import ProbeRequest, Result, Status, probe_point, probe_request, verify_nodes
@@ -48,15 +49,16 @@ def cluster() -> Iterator[Machines]:
         yield running
 
 
-def verified(request: ProbeRequest, environment: str = sys.prefix) -> Mapping[str, list[Result]]:
-    options: dict[str, Any] = {"borrow": False, "time_limit": None, "environment": environment, "user": None}
+def verified(
+    request: ProbeRequest, environment: str = sys.prefix, target: AnyTarget = slurm.TARGET
+) -> Mapping[str, list[Result]]:
+    options = slurm.SlurmOptions(environment=PurePosixPath(environment))
     by_check: dict[str, list[Result]] = {}
-    for result in verify_nodes(request, CATALOGUE, "slurm", options):
+    for result in verify_nodes(request, CATALOGUE, target, options):
         by_check.setdefault(result.check, []).append(result)
     return by_check
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(WHY_NOT is not None, reason=WHY_NOT or "")
 def test_two_nodes_under_slurm_are_proved(cluster: Machines, hand_off: HandOff) -> None:
     results = verified(asked(on_slurm(hand_off, mount=str(cluster.shared)), 2))
@@ -80,17 +82,15 @@ def test_a_probe_that_could_not_run_says_why(cluster: Machines, hand_off: HandOf
 
 
 @pytest.mark.skipif(WHY_NOT is not None, reason=WHY_NOT or "")
-def test_a_probe_that_is_not_waited_for_is_stopped(
-    cluster: Machines, hand_off: HandOff, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_probe_that_is_not_waited_for_is_stopped(cluster: Machines, hand_off: HandOff) -> None:
     def interrupted(*_: object, **__: object) -> Iterator[str]:
         raise KeyboardInterrupt
 
     # There is nowhere to run, and whoever waits gives up.
     cluster.ask("scontrol", "update", "nodename=n1,n2", "state=drain", "reason=test")
-    monkeypatch.setattr(slurm, "logs", interrupted)
+    probe = asked(on_slurm(hand_off, mount=str(cluster.shared)), 2, "given-up")
     with pytest.raises(KeyboardInterrupt):
-        verified(asked(on_slurm(hand_off, mount=str(cluster.shared)), 2, "given-up"))
+        verified(probe, target=replace(slurm.TARGET, logs=interrupted))
     wait_for("it is cancelled", lambda: not cluster.ask("squeue", "--noheader", "--name=given-up").strip())
     cluster.ask("scontrol", "update", "nodename=n1,n2", "state=resume")
 
@@ -157,8 +157,7 @@ def test_a_node_of_kubernetes_is_called_by_its_own_name(api: Api) -> None:
     controllers = threading.Thread(target=run_pods, args=(api, request.run, over))
     controllers.start()
     try:
-        options = {"kind": "TrainJob", "priority": None, "min_nodes": None, "within": None}
-        results = verify_nodes(request, CATALOGUE, "kubernetes", options)
+        results = verify_nodes(request, CATALOGUE, kubernetes.TARGET, KubernetesOptions(kind="TrainJob"))
     finally:
         over.set()
         controllers.join()

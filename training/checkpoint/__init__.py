@@ -10,7 +10,7 @@ from training.checkpoint.memory import NodeMemory
 from training.checkpoint.resume import resume
 from training.checkpoint.saver import Saved, Saver
 from training.checkpoint.state import Progress, state_of
-from training.checkpoint.stored import COMMIT, load, newest, place, prune, save
+from training.checkpoint.stored import COMMIT, load, newest, prune, save, step_location
 
 __all__ = [
     "COMMIT",
@@ -21,9 +21,9 @@ __all__ = [
     "Unreadable",
     "load",
     "newest",
-    "place",
     "prune",
     "resume",
     "save",
     "state_of",
+    "step_location",
 ]

@@ -31,7 +31,7 @@ class Checksum(StreamTransformExtension):
         return cls()
 
     def get_descriptor(self) -> str:
-        """Name and version."""
+        """Return the name and version of this transformation of streams."""
         return f"{self.registry_name()}/1"
 
     def transform_to(self, output: IO[bytes]) -> IO[bytes]:
@@ -76,6 +76,6 @@ class _Summing(io.RawIOBase):
 
 
 def _name(view: IO[bytes]) -> str:
-    """Of the file that a tensor is read from; a file calls it name, an object of S3 key."""
+    """Return the name of the file that a tensor is read from; a file calls it name, an object of S3 key."""
     file = getattr(view, "base_stream", view)
     return str(getattr(file, "key", getattr(file, "name", "a file")))

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
-from training.checkpoint.state import State
+from training.checkpoint.state import StateDict
 
 
 class HostCopy:
@@ -22,10 +22,10 @@ class HostCopy:
         if self._stream:
             self._stream.wait_stream(torch.accelerator.current_stream())
 
-    def of(self, state: State) -> State:
+    def of(self, state: StateDict) -> StateDict:
         """A copy of the state, in any thread; the copy before it is no more."""
         with torch.no_grad(), self._stream or contextlib.nullcontext():
-            copy: State = self._copied(state, "")
+            copy: StateDict = self._copied(state, "")
         if self._stream:
             self._stream.synchronize()
         return copy

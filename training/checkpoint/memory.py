@@ -25,7 +25,7 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 
 from training.checkpoint.agreement import Unreadable, agree
 from training.checkpoint.checksum import crc32
-from training.checkpoint.state import Progress, State, fill, progress_in
+from training.checkpoint.state import Progress, StateDict, fill, progress_in
 from training.checkpoint.transfer import allocate, mapped, transfer
 from training.model.decoder import Decoder
 
@@ -87,7 +87,7 @@ class NodeMemory:
         dist.all_gather_object(lacking, path is None, group=self._group)
         if any(lacking):
             path = self._fetch(step, lacking) or path
-        problem = None if path else f"{self._place(step)}: what there is of rank {self._rank} is damaged"
+        problem = None if path else f"{self._step_directory(step)}: what there is of rank {self._rank} is damaged"
         agree(problem, self._group, Unreadable)
         assert path is not None
         saved = torch.load(path, map_location="cpu", weights_only=True)
@@ -96,7 +96,7 @@ class NodeMemory:
         fill(model, optimizer, _filled({"model": weights, "optimizer": moments}, saved))
         return progress
 
-    def save(self, step: int, state: State) -> None:
+    def save(self, step: int, state: StateDict) -> None:
         """Keeps the state of a step, which is in the host's memory, and forgets all but the newest before it.
 
         Raises:
@@ -111,7 +111,7 @@ class NodeMemory:
         try:
             part = self._write(step, local)
         except (OSError, RuntimeError) as error:
-            problem = f"{self._place(step)}: the checkpoint in memory cannot be written: {error}"
+            problem = f"{self._step_directory(step)}: the checkpoint in memory cannot be written: {error}"
         agree(problem, self._group)
         if part and self._ranks > self._of_node:
             self._copy_to_the_next_node(step, part)
@@ -136,7 +136,7 @@ class NodeMemory:
     def _speaks_for_node(self) -> bool:
         return self._rank % self._of_node == 0
 
-    def _place(self, step: int) -> Path:
+    def _step_directory(self, step: int) -> Path:
         return self._directory / f"step-{step:08d}"
 
     def _own_holdings(self) -> Holdings:
@@ -152,7 +152,7 @@ class NodeMemory:
     def _part(self, step: int) -> Path | None:
         """The file of this rank's part on this node, if it is there and undamaged."""
         part = self._holdings[self._rank].get(step, {}).get(self._rank)
-        return _verified(self._place(step) / part.name) if part else None
+        return _verified(self._step_directory(step) / part.name) if part else None
 
     def _fetch(self, step: int, lacking: list[bool]) -> Path | None:
         """Sends what others lack and this node has; returns this rank's part, if it came from another node, whole."""
@@ -162,7 +162,7 @@ class NodeMemory:
             if sender is None:
                 continue
             part = self._holdings[sender][step][receiver]
-            path = self._place(step) / part.name
+            path = self._step_directory(step) / part.name
             if self._rank == sender:
                 sent.append((path, receiver))
             if self._rank == receiver:
@@ -181,8 +181,8 @@ class NodeMemory:
         ]
         return ranks[receiver % len(ranks)] if ranks else None
 
-    def _write(self, step: int, local: State) -> Part:
-        unfinished = self._place(step) / f"rank-{self._rank:05d}.unfinished"
+    def _write(self, step: int, local: StateDict) -> Part:
+        unfinished = self._step_directory(step) / f"rank-{self._rank:05d}.unfinished"
         unfinished.parent.mkdir(parents=True, exist_ok=True)
         torch.save(local, unfinished)
         return _finished(unfinished, self._rank)
@@ -191,20 +191,20 @@ class NodeMemory:
         parts = [part] * self._ranks
         dist.all_gather_object(parts, part, group=self._group)
         after, before = ((self._rank + distance) % self._ranks for distance in (self._of_node, -self._of_node))
-        unfinished = self._place(step) / f"rank-{before:05d}.unfinished"
+        unfinished = self._step_directory(step) / f"rank-{before:05d}.unfinished"
         agree(_allocated(unfinished, parts[before].bytes), self._group)
-        transfer([(self._place(step) / part.name, after)], (unfinished, before), self._group)
+        transfer([(self._step_directory(step) / part.name, after)], (unfinished, before), self._group)
         unfinished.rename(unfinished.with_name(parts[before].name))
 
     def _forget_all_but(self, step: int | None) -> None:
         dist.barrier(group=self._group)
         if self._speaks_for_node:
             for directory in self._directory.glob("step-*"):
-                if step is None or directory != self._place(step):
+                if step is None or directory != self._step_directory(step):
                     shutil.rmtree(directory, ignore_errors=True)
         dist.barrier(group=self._group)
 
-    def _shortage(self, local: State) -> str | None:
+    def _shortage(self, local: StateDict) -> str | None:
         """What to do where this node has not enough memory for all its ranks."""
         copies = 2 if self._ranks > self._of_node else 1
         part = sum(leaf.nbytes for leaf in tree_leaves(local) if isinstance(leaf, torch.Tensor))

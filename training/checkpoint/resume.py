@@ -15,7 +15,7 @@ from training.model.decoder import Decoder
 
 
 class Resumed(NamedTuple):
-    """From where a run goes on."""
+    """The checkpoint that a run resumes from."""
 
     progress: Progress
     source: str
@@ -46,7 +46,7 @@ def resume(
                 resumed = Resumed(memory.load(step, model, optimizer), "memory")
             else:
                 progress = stored.load(location, step, model, optimizer, identity)
-                resumed = Resumed(progress, stored.place(location, step))
+                resumed = Resumed(progress, stored.step_location(location, step))
         except Unreadable as error:
             skipped.append(str(error))
             if dist.get_rank() == 0:

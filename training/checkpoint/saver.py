@@ -20,7 +20,7 @@ from training.checkpoint import stored
 from training.checkpoint.agreement import agree
 from training.checkpoint.copies import HostCopy
 from training.checkpoint.memory import NodeMemory
-from training.checkpoint.state import Progress, State, state_of
+from training.checkpoint.state import Progress, StateDict, state_of
 from training.config import Checkpoint
 from training.errors import UserError
 from training.model.decoder import Decoder
@@ -32,7 +32,7 @@ class Saved:
 
     step: int
     location: str | None
-    """In storage; None for one in memory alone."""
+    """Location of the checkpoint in storage. None if the checkpoint is in memory alone."""
     seconds: float
     """That training stood still for it."""
     total_seconds: float
@@ -78,7 +78,7 @@ class Saver:
         self._complete: list[Saved] = []
 
     def due(self, step: int) -> bool:
-        """Whether a step is to be saved somewhere."""
+        """Return whether a step is to be saved somewhere."""
         return step % self._settings.every == 0 or self._due_in_memory(step)
 
     def save(
@@ -97,10 +97,10 @@ class Saver:
         step = progress.step
         to_storage = last or step % self._settings.every == 0
         if not to_storage and self._busy_on_any_rank():
-            # Better one fewer in memory than to wait for storage.
+            # Skip this in-memory copy: waiting for storage would stall training.
             return
         self.wait()
-        location = stored.place(self._location, step) if to_storage else None
+        location = stored.step_location(self._location, step) if to_storage else None
         to_memory = self._due_in_memory(step) and not last
         save = _Save(step, location, to_memory, time.monotonic())
         state = state_of(model, optimizer, progress, identity)
@@ -149,7 +149,7 @@ class Saver:
         every = self._settings.memory_every
         return self._memory is not None and every is not None and step % every == 0
 
-    def _copy_and_write(self, save: _Save, state: State) -> float:
+    def _copy_and_write(self, save: _Save, state: StateDict) -> float:
         problem = None
         try:
             state = self._copy.of(state)
@@ -160,7 +160,7 @@ class Saver:
         agree(problem, self._group)
         return self._write(save, state)
 
-    def _write(self, save: _Save, state: State) -> float:
+    def _write(self, save: _Save, state: StateDict) -> float:
         """Writes a state; returns the time at which it was complete."""
         if save.to_memory and self._memory:
             self._memory.save(save.step, state)

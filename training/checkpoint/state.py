@@ -10,13 +10,13 @@ from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_di
 from training.errors import UserError
 from training.model.decoder import Decoder
 
-State = dict[str, Any]
-"""By name: the weights in `model`, what the optimizer keeps of them in `optimizer`, and the numbers of `run`."""
+StateDict = dict[str, Any]
+"""The state of a run by name: weights in `model`, optimizer state in `optimizer`, and progress in `run`."""
 
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a run is: enough to go on exactly."""
+    """The progress of a run, with everything that an exact resume needs."""
 
     step: int
     """Optimizer steps done."""
@@ -28,7 +28,9 @@ class Progress:
     """The factor on the loss of the next step; 1 but in fp16."""
 
 
-def state_of(model: Decoder, optimizer: torch.optim.Optimizer, progress: Progress, identity: dict[str, Any]) -> State:
+def state_of(
+    model: Decoder, optimizer: torch.optim.Optimizer, progress: Progress, identity: dict[str, Any]
+) -> StateDict:
     """The state of this rank. Its tensors are those that training changes, not copies.
 
     `identity` is what may not change between a save and a resume.
@@ -38,7 +40,7 @@ def state_of(model: Decoder, optimizer: torch.optim.Optimizer, progress: Progres
     return {"model": weights, "optimizer": moments, "run": run}
 
 
-def fill(model: Decoder, optimizer: torch.optim.Optimizer, state: State) -> None:
+def fill(model: Decoder, optimizer: torch.optim.Optimizer, state: StateDict) -> None:
     """Gives the model and the optimizer what is in `state`."""
     set_state_dict(model, optimizer, model_state_dict=state["model"], optim_state_dict=state["optimizer"])
 

@@ -19,28 +19,28 @@ from torch.distributed.checkpoint.planner import SavePlan
 from torch.distributed.checkpoint.state_dict import get_state_dict
 
 from training.checkpoint.agreement import Unreadable, first_reason
-from training.checkpoint.state import Progress, State, fill, progress_in
+from training.checkpoint.state import Progress, StateDict, fill, progress_in
 from training.checkpoint.stores import reader, writer
 from training.errors import UserError
-from training.hosts import storage
+from training.hosts import location_files
 from training.model.decoder import Decoder
 
 COMMIT = ".metadata"
 _NAME = re.compile(r"step-(\d{8})/")
 
 
-def place(location: str, step: int) -> str:
+def step_location(location: str, step: int) -> str:
     """The resolved location of a step's checkpoint."""
-    return storage.join(location, f"step-{step:08d}")
+    return location_files.join(location, f"step-{step:08d}")
 
 
-def save(location: str, step: int, state: State, group: dist.ProcessGroup | None = None) -> None:
+def save(location: str, step: int, state: StateDict, group: dist.ProcessGroup | None = None) -> None:
     """Writes the checkpoint of a step; complete when this returns. Called by every rank of the group.
 
     Raises:
         UserError: it cannot be written; on every rank.
     """
-    destination = place(location, step)
+    destination = step_location(location, step)
     planner = _Planner(destination)
     try:
         state_dict_saver.save(state, storage_writer=writer(destination), planner=planner, process_group=group)
@@ -56,9 +56,9 @@ class _Planner(DefaultSavePlanner):
         self._destination = destination
 
     def create_global_plan(self, all_plans: list[SavePlan]) -> tuple[list[SavePlan], Metadata]:
-        """On one rank, before any of them writes."""
-        if COMMIT in storage.list_files(self._destination):
-            storage.delete(self._destination, [COMMIT])
+        """Plan on one rank what all ranks write, before any of them writes."""
+        if COMMIT in location_files.list_files(self._destination):
+            location_files.delete(self._destination, [COMMIT])
         return super().create_global_plan(all_plans)
 
 
@@ -67,7 +67,7 @@ def complete(location: str) -> list[int]:
     found: list[list[int] | UserError] = [[]]
     if dist.get_rank() == 0:
         try:
-            found = [sorted(_complete(storage.list_files(location)), reverse=True)]
+            found = [sorted(_complete(location_files.list_files(location)), reverse=True)]
         except UserError as error:
             found = [error]
     dist.broadcast_object_list(found, src=0)
@@ -90,7 +90,7 @@ def load(
         Unreadable: the checkpoint is damaged; on every rank. The model and the optimizer may have parts of it.
         UserError: the checkpoint is of another run; the message says in what they differ.
     """
-    source = place(location, step)
+    source = step_location(location, step)
     _check_files(source)
     # First what is small: tensors of another model would fail to load with a less helpful error.
     run: dict[str, Any] = asdict(Progress(0, 0, 0.0)) | {"identity": ""}
@@ -112,7 +112,7 @@ def prune(location: str, keep: int, keep_every: int | None = None) -> None:
 
     With them goes what interrupted saves before the newest left. Called by rank 0.
     """
-    files = storage.list_files(location)
+    files = location_files.list_files(location)
     complete = sorted(_complete(files))
     kept = {*complete[-keep:], *(step for step in complete if keep_every and step % keep_every == 0)}
     for step in sorted({int(match[1]) for file in files if (match := _NAME.match(file))}):
@@ -120,8 +120,8 @@ def prune(location: str, keep: int, keep_every: int | None = None) -> None:
             continue
         names = [file.removeprefix(prefix) for file in files if file.startswith(prefix := f"step-{step:08d}/")]
         # The commit goes first, so that a deletion cut short does not leave half a checkpoint that looks complete.
-        storage.delete(place(location, step), sorted(names, key=lambda name: name != COMMIT))
-        storage.delete_empty(place(location, step))
+        location_files.delete(step_location(location, step), sorted(names, key=lambda name: name != COMMIT))
+        location_files.delete_empty(step_location(location, step))
 
 
 def _complete(files: list[str]) -> list[int]:
@@ -148,7 +148,7 @@ def _damage(source: str) -> str | None:
         expected: dict[str, int] = {}
         for part in metadata.storage_data.values():
             expected[part.relative_path] = max(expected.get(part.relative_path, 0), part.offset + part.length)
-        found = storage.list_sizes(source)
+        found = location_files.list_sizes(source)
     except Exception as error:  # whatever a damaged pickle makes of itself
         return f"its {COMMIT} cannot be read: {error!r}"
     for name, length in sorted(expected.items()):

@@ -7,14 +7,14 @@ from typing import Any
 from torch.distributed.checkpoint.filesystem import FileSystemReader, FileSystemWriter
 
 from training.checkpoint.checksum import Checksum
-from training.hosts import storage
+from training.hosts import location_files
 
 
 def writer(destination: str) -> FileSystemWriter:
     """The writer of one checkpoint, with checksums."""
     # What is written is in the host's memory; copying ahead would begin to use a GPU, and in a thread the wrong one.
     options: dict[str, Any] = {"_extensions": [Checksum()], "per_thread_copy_ahead": 0}
-    if not storage.is_s3(destination):
+    if not location_files.is_s3(destination):
         return FileSystemWriter(destination, **options)
     from s3torchconnector.dcp import S3StorageWriter
     from s3torchconnector.dcp.s3_prefix_strategy import RoundRobinPrefixStrategy
@@ -27,7 +27,7 @@ def writer(destination: str) -> FileSystemWriter:
 
 def reader(source: str) -> FileSystemReader:
     """The reader of one checkpoint, which compares its checksums, if it has any."""
-    if storage.is_s3(source):
+    if location_files.is_s3(source):
         from s3torchconnector.dcp import S3StorageReader
 
         reader: FileSystemReader = S3StorageReader(**_s3_options(source))
@@ -41,7 +41,7 @@ def _s3_options(location: str) -> dict[str, Any]:
     """Arguments of the S3 connector. It takes credentials from where boto3 does, but not the region and endpoint."""
     from s3torchconnector import S3ClientConfig
 
-    client = storage.s3_client()
+    client = location_files.s3_client()
     endpoint = os.environ.get("AWS_ENDPOINT_URL_S3")
     if endpoint:
         # The connector reads only the general variable; this process talks to no other service.

@@ -12,7 +12,7 @@ from torch.distributed.checkpoint import state_dict_loader
 from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.state_dict import get_model_state_dict, set_model_state_dict
 
-from training.checkpoint import Progress, place
+from training.checkpoint import Progress, step_location
 from training.checkpoint.agreement import first_reason
 from training.checkpoint.stored import complete
 from training.checkpoint.stores import reader
@@ -34,7 +34,7 @@ def find(location: str) -> str:
         raise UserError(f"{location}: there is no such complete checkpoint; {above} has {there}")
     if not steps:
         raise UserError(f"{location}: there is no complete checkpoint here; name a location that has step-… in it")
-    return location if named else place(location, steps[0])
+    return location if named else step_location(location, steps[0])
 
 
 def describe(source: str) -> tuple[Progress, dict[str, Any]]:

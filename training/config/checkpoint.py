@@ -8,7 +8,7 @@ from training.config.section import Section
 
 
 class Checkpoint(Section):
-    """When and where the state of the run is kept."""
+    """The section `checkpoint` of a job file: when and where the state of the run is saved."""
 
     every: int = Field(500, ge=1, description="Steps between checkpoints; the last step always makes one.")
     keep: int = Field(3, ge=1, description="Newest checkpoints that are kept; older ones are deleted.")

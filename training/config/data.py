@@ -10,7 +10,7 @@ from training.config.section import Section
 
 
 class Data(Section):
-    """Which tokens the model sees."""
+    """The section `data` of a job file: the token shards that the model is trained on."""
 
     train: Location = Field(
         description=f"Where `python -m training.prepare` put the token shards: {LOCATION_FORMS}.",

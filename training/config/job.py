@@ -134,7 +134,7 @@ class Job(Section):
 
     @field_validator("memory")
     @classmethod
-    def _no_selection_among_travelling_tokens(cls, memory: Memory, info: ValidationInfo) -> Memory:
+    def _no_selection_among_traveling_tokens(cls, memory: Memory, info: ValidationInfo) -> Memory:
         parallel = info.data.get("parallel")
         if parallel is not None and parallel.ep > 1 and memory.activation_checkpointing == "selective":
             raise PydanticCustomError(

@@ -20,10 +20,10 @@ from training.data.cache import Cache
 from training.data.permutation import Permutation
 from training.data.shards import Index, Shard, check_shards, map_shard
 from training.errors import UserError
-from training.hosts import storage
+from training.hosts import location_files
 
 SAMPLES_AT_ONCE = 4096
-"""Samples that a rank finds the places of at once: shuffling one costs nearly as much as shuffling all of them."""
+"""Samples that a rank finds the addresses of at once: shuffling one costs nearly as much as shuffling all of them."""
 
 TOKENS_AT_ONCE = 2**21
 """Tokens that a rank reads at once, so that handing them to the training costs little; 4 or 8 MiB."""
@@ -38,7 +38,7 @@ FETCHES_AT_ONCE = 4
 """Shards that a rank fetches from S3 at the same time; each is several requests at once."""
 
 
-Places = NDArray[np.int64]
+SampleAddresses = NDArray[np.int64]
 """Where samples are: a row each, whose columns only their `Readable` knows."""
 
 Tokens = NDArray[np.uint16 | np.uint32]
@@ -51,16 +51,16 @@ class Readable(Protocol):
     tokens_of_a_sample: int
     dtype: np.dtype[np.uint16 | np.uint32]
 
-    def locate(self, counters: NDArray[np.int64]) -> Places:
+    def locate(self, counters: NDArray[np.int64]) -> SampleAddresses:
         """Where the samples at these values of the counter are; reads nothing."""
         ...
 
-    def gather(self, places: Places, into: Tokens, rows: NDArray[np.int64]) -> None:
-        """Writes the sample at each of the places into the row of [any, tokens_of_a_sample] that `rows` says."""
+    def gather(self, addresses: SampleAddresses, into: Tokens, rows: NDArray[np.int64]) -> None:
+        """Writes the sample at each address into the row of [any, tokens_of_a_sample] that `rows` says."""
         ...
 
     def close(self) -> None:
-        """Fetches nothing more."""
+        """Stop fetching shards."""
         ...
 
 
@@ -116,41 +116,41 @@ class Samples:
         self._opened: dict[int, Future[Tokens]] = {}
         self._threads = ThreadPoolExecutor(FETCHES_AT_ONCE, thread_name_prefix="shards")
 
-    def locate(self, counters: NDArray[np.int64]) -> Places:
-        """For each sample: its epoch, its window in that, its shard, and which of the shard's samples it is."""
-        places = np.empty((len(counters), 4), dtype=np.int64)
-        places[:, 0], positions = np.divmod(counters, self.count)
-        for epoch in np.unique(places[:, 0]).tolist():
+    def locate(self, counters: NDArray[np.int64]) -> SampleAddresses:
+        """Return for each sample its epoch, its window in that, its shard, and which of the shard's samples it is."""
+        addresses = np.empty((len(counters), 4), dtype=np.int64)
+        addresses[:, 0], positions = np.divmod(counters, self.count)
+        for epoch in np.unique(addresses[:, 0]).tolist():
             windows = self._epoch(epoch)
             ends = np.cumsum([window.ends[-1] for window in windows])
-            of_epoch = np.flatnonzero(places[:, 0] == epoch)
-            places[of_epoch, 1] = np.searchsorted(ends, positions[of_epoch], side="right")
-            for number in np.unique(places[of_epoch, 1]).tolist():
-                rows, window = of_epoch[places[of_epoch, 1] == number], windows[number]
+            of_epoch = np.flatnonzero(addresses[:, 0] == epoch)
+            addresses[of_epoch, 1] = np.searchsorted(ends, positions[of_epoch], side="right")
+            for number in np.unique(addresses[of_epoch, 1]).tolist():
+                rows, window = of_epoch[addresses[of_epoch, 1] == number], windows[number]
                 size = int(window.ends[-1])
                 shuffle = Permutation(size, (self._seed, epoch, number))
                 samples = shuffle(positions[rows] - (ends[number] - size))
                 within = np.searchsorted(window.ends, samples, side="right")
-                places[rows, 2] = window.shards[within]
-                places[rows, 3] = samples - (window.ends[within] - self._counts[window.shards[within]])
-        return places
+                addresses[rows, 2] = window.shards[within]
+                addresses[rows, 3] = samples - (window.ends[within] - self._counts[window.shards[within]])
+        return addresses
 
-    def gather(self, places: Places, into: Tokens, rows: NDArray[np.int64]) -> None:
-        """Writes the sample at each of the places into the row of [any, tokens_of_a_sample] that `rows` says."""
+    def gather(self, addresses: SampleAddresses, into: Tokens, rows: NDArray[np.int64]) -> None:
+        """Writes the sample at each address into the row of [any, tokens_of_a_sample] that `rows` says."""
         at_once = max(1, TOKENS_OF_A_COPY // self.tokens_of_a_sample)
         # Shard by shard, in the order in which they are needed, so that it takes few steps of Python.
-        order = np.lexsort(places[:, 2::-1].T)
-        changes = (np.diff(places[order, :3], axis=0) != 0).any(axis=1)
+        order = np.lexsort(addresses[:, 2::-1].T)
+        changes = (np.diff(addresses[order, :3], axis=0) != 0).any(axis=1)
         for of_shard in np.split(order, np.flatnonzero(changes) + 1):
-            epoch, window, shard = places[of_shard[0], :3].tolist()
+            epoch, window, shard = addresses[of_shard[0], :3].tolist()
             self._want(epoch, window)
             tokens = self._opened[shard].result()
             for first in range(0, len(of_shard), at_once):
                 some = of_shard[first : first + at_once]
-                into[rows[some]] = tokens[places[some, 3]]
+                into[rows[some]] = tokens[addresses[some, 3]]
 
     def close(self) -> None:
-        """Fetches nothing more."""
+        """Stop fetching shards."""
         self._threads.shutdown(cancel_futures=True)
 
     def _epoch(self, epoch: int) -> list[_Window]:
@@ -164,14 +164,14 @@ class Samples:
             self._windows[epoch] = [window for window in windows if window.ends[-1]]
         return self._windows[epoch]
 
-    def _want(self, epoch: int, place: int) -> None:
+    def _want(self, epoch: int, window_number: int) -> None:
         """Opens the shards of a window, begins to fetch those of the next one, and lets go of all others."""
-        if (epoch, place) == self._wanted:
+        if (epoch, window_number) == self._wanted:
             return
-        self._wanted = (epoch, place)
+        self._wanted = (epoch, window_number)
         windows = self._epoch(epoch)
-        following = windows[place + 1] if place + 1 < len(windows) else self._epoch(epoch + 1)[0]
-        wanted = [*windows[place].shards.tolist(), *following.shards.tolist()]
+        following = windows[window_number + 1] if window_number + 1 < len(windows) else self._epoch(epoch + 1)[0]
+        wanted = [*windows[window_number].shards.tolist(), *following.shards.tolist()]
         for number in wanted:
             if number not in self._opened and self._counts[number]:
                 self._opened[number] = self._threads.submit(self._open, self._index.shards[number])
@@ -179,9 +179,9 @@ class Samples:
             self._opened.pop(number).cancel()
 
     def _open(self, shard: Shard) -> Tokens:
-        """The samples of a shard: [samples, sequence_length + 1], of which neighbours have a token in common."""
-        source = storage.join(self._location, shard.name)
-        if storage.is_s3(source):
+        """The samples of a shard: [samples, sequence_length + 1], of which neighbors have a token in common."""
+        source = location_files.join(self._location, shard.name)
+        if location_files.is_s3(source):
             assert self._cache, "shards in S3 need a cache"
             with self._cache.holding(source, shard) as path:
                 tokens = map_shard(path, self._index)
@@ -199,23 +199,23 @@ class Blended:
         self.dtype = np.result_type(*(source.dtype for source in sources))
         self._blend = Blend(weights, seed)
 
-    def locate(self, counters: NDArray[np.int64]) -> Places:
-        """For each sample: its source, and what that says of it."""
+    def locate(self, counters: NDArray[np.int64]) -> SampleAddresses:
+        """Return for each sample its source and its address in that source."""
         sources, own = self._blend(counters)
-        places = np.empty((len(counters), 5), dtype=np.int64)
-        places[:, 0] = sources
+        addresses = np.empty((len(counters), 5), dtype=np.int64)
+        addresses[:, 0] = sources
         for number, source in enumerate(self._sources):
-            places[sources == number, 1:] = source.locate(own[sources == number])
-        return places
+            addresses[sources == number, 1:] = source.locate(own[sources == number])
+        return addresses
 
-    def gather(self, places: Places, into: Tokens, rows: NDArray[np.int64]) -> None:
-        """Writes the sample at each of the places into the row of [any, tokens_of_a_sample] that `rows` says."""
-        for number in np.unique(places[:, 0]).tolist():
-            of_source = places[:, 0] == number
-            self._sources[number].gather(places[of_source, 1:], into, rows[of_source])
+    def gather(self, addresses: SampleAddresses, into: Tokens, rows: NDArray[np.int64]) -> None:
+        """Writes the sample at each address into the row of [any, tokens_of_a_sample] that `rows` says."""
+        for number in np.unique(addresses[:, 0]).tolist():
+            of_source = addresses[:, 0] == number
+            self._sources[number].gather(addresses[of_source, 1:], into, rows[of_source])
 
     def close(self) -> None:
-        """Fetches nothing more."""
+        """Stop fetching shards."""
         for source in self._sources:
             source.close()
 
@@ -233,14 +233,14 @@ def rank_batches(
     share = global_batch // world_size
     of_a_step = np.arange(share, dtype=np.int64) + rank * share
 
-    def places() -> Iterator[Places]:
+    def addresses() -> Iterator[SampleAddresses]:
         """Where the rank's samples are, of some steps at a time: [samples, columns]."""
         steps = max(1, SAMPLES_AT_ONCE // share)
         for counter in itertools.count(first, steps * global_batch):
             counters = counter + global_batch * np.arange(steps, dtype=np.int64)[:, None] + of_a_step
             yield samples.locate(counters.ravel())
 
-    located = places()
+    located = addresses()
     unread = next(located)
 
     def read_ahead(steps: int, buffers: Buffers) -> Tensor:

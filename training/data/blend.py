@@ -27,14 +27,14 @@ class Blend:
         self._seed = seed
 
     def __call__(self, counters: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """For each value of the job's counter, the number of its source and that source's own counter."""
-        blocks, places = np.divmod(counters, BLOCK)
+        """Return for each value of the job's counter the number of its source and that source's own counter."""
+        blocks, offsets = np.divmod(counters, BLOCK)
         sources, own = np.empty_like(counters), np.empty_like(counters)
         for block in np.unique(blocks):
             rows = blocks == block
             order, earlier = self._block(int(block))
-            sources[rows] = order[places[rows]]
-            own[rows] = earlier[places[rows]] + block * self._shares[sources[rows]]
+            sources[rows] = order[offsets[rows]]
+            own[rows] = earlier[offsets[rows]] + block * self._shares[sources[rows]]
         return sources, own
 
     def _block(self, block: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from training.data.shards import Shard
 from training.errors import UserError
-from training.hosts import storage
+from training.hosts import location_files
 
 
 @dataclass(frozen=True)
@@ -46,8 +46,8 @@ class Cache:
             fcntl.flock(lock, fcntl.LOCK_EX)
             self._make_room(shard.bytes)
             unfinished = path.with_suffix(".part")
-            storage.download(source, unfinished)
-            if not storage.holds(str(unfinished), shard.bytes, shard.sha256):
+            location_files.download(source, unfinished)
+            if not location_files.holds(str(unfinished), shard.bytes, shard.sha256):
                 unfinished.unlink()
                 raise UserError(f"{source}: its content is not what the index says. Prepare the data again")
             unfinished.replace(path)

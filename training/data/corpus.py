@@ -35,7 +35,7 @@ class Corpus:
     """Documents in a fixed order."""
 
     source: str
-    """What the text is, and its licence where that is known."""
+    """What the text is, and its license where that is known."""
     pieces: list[Piece]
     key: str = "text"
     """The key or column of a document's text in JSONL and Parquet."""

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from training.data.corpus import PIECE_BYTES, Corpus, Piece
 from training.errors import UserError
 
-Tokens = NDArray[np.generic]
+TokenArray = NDArray[np.generic]
 
 MEGATRON_MAGIC = b"MMIDIDX\x00\x00"
 MEGATRON_HEADER = struct.Struct("<9sQBQQ")  # magic, version, code of the type, sequences, ends of documents
@@ -40,7 +40,7 @@ def foreign_tokens(path: Path) -> Corpus:
     raise UserError(f"--tokens {path}: there is neither {path}.idx (Megatron-LM) nor {path}/index.json (MDS)")
 
 
-def read_tokens(piece: Piece, end_of_text: int) -> Iterator[Tokens]:
+def read_tokens(piece: Piece, end_of_text: int) -> Iterator[TokenArray]:
     """The documents of a piece, as tokens.
 
     A document of Megatron-LM's gets its end where it was written without. The samples of MDS are cut from a running
@@ -54,7 +54,7 @@ def read_tokens(piece: Piece, end_of_text: int) -> Iterator[Tokens]:
         yield from _mds_samples(piece)
 
 
-def _megatron_index(path: Path) -> tuple[str, Tokens, Tokens, Tokens]:
+def _megatron_index(path: Path) -> tuple[str, TokenArray, TokenArray, TokenArray]:
     """Type of the tokens, tokens of each sequence, its first byte, and the sequences that documents begin with."""
     content = path.read_bytes()
     if len(content) < MEGATRON_HEADER.size or not content.startswith(MEGATRON_MAGIC):
@@ -89,7 +89,7 @@ def _megatron_pieces(path: Path) -> list[Piece]:
     return pieces
 
 
-def _megatron_documents(piece: Piece) -> Iterator[Tokens]:
+def _megatron_documents(piece: Piece) -> Iterator[TokenArray]:
     dtype, lengths, begins, documents = _megatron_index(piece.path.with_suffix(".idx"))
     tokens = np.memmap(piece.path, dtype=dtype, mode="r")
     width = np.dtype(dtype).itemsize
@@ -121,7 +121,7 @@ def _mds_pieces(directory: Path) -> list[Piece]:
     return pieces
 
 
-def _mds_samples(piece: Piece) -> Iterator[Tokens]:
+def _mds_samples(piece: Piece) -> Iterator[TokenArray]:
     """A shard is its number of samples, where each begins and the last ends, a description, and the samples."""
     directory = piece.path
     for _ in Path(piece.name).parts:
@@ -143,7 +143,7 @@ def _mds_samples(piece: Piece) -> Iterator[Tokens]:
         yield _mds_array(content[at : at + lengths[column]], encodings[column], piece.path)
 
 
-def _mds_array(content: bytes, encoding: str, path: Path) -> Tokens:
+def _mds_array(content: bytes, encoding: str, path: Path) -> TokenArray:
     """The values of `bytes`, which are int64 by llm-foundry's habit, or of `ndarray:<type>[:<shape>]`."""
     kind, _, rest = encoding.partition(":")
     if kind == "bytes":

@@ -14,13 +14,13 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from training.errors import UserError
-from training.hosts import storage
+from training.hosts import location_files
 
 INDEX = "index.json"
 
 
 class File(BaseModel):
-    """A file beside the index, and how to recognise it."""
+    """A file beside the index, and how to recognize it."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -47,7 +47,7 @@ class Index(BaseModel):
     end_of_text: int = Field(description="The token after every document.")
     tokenizer: File = Field(description="What made the tokens, in the format of the tokenizers library.")
     recipe: str = Field(description="Digest of the text's files, by name and length, and the options.")
-    source: str = Field(description="The text, and its licence where that is known.")
+    source: str = Field(description="The text, and its license where that is known.")
     shards: tuple[Shard, ...]
 
     @property
@@ -67,7 +67,7 @@ def read_index(location: str) -> Index:
     Raises:
         UserError: there is none, or it is not one.
     """
-    content = storage.read(storage.join(location, INDEX))
+    content = location_files.read(location_files.join(location, INDEX))
     if content is None:
         raise UserError(
             f"{location}: there are no token shards here ({INDEX} is missing). "
@@ -83,7 +83,7 @@ def read_index(location: str) -> Index:
 
 def write_index(location: str, index: Index) -> None:
     """Completes the shards at a resolved location."""
-    storage.write(storage.join(location, INDEX), index.model_dump_json(indent=2).encode())
+    location_files.write(location_files.join(location, INDEX), index.model_dump_json(indent=2).encode())
 
 
 def check_shards(location: str, index: Index) -> None:
@@ -92,12 +92,12 @@ def check_shards(location: str, index: Index) -> None:
     Raises:
         UserError: one is missing or has another length.
     """
-    found = storage.list_sizes(location)
+    found = location_files.list_sizes(location)
     for shard in index.shards:
         size = found.get(shard.name)
         if size != shard.bytes:
             raise UserError(
-                f"{storage.join(location, shard.name)}: the index says {shard.bytes} bytes, found "
+                f"{location_files.join(location, shard.name)}: the index says {shard.bytes} bytes, found "
                 f"{'no file' if size is None else f'{size} bytes'}. Prepare the data again"
             )
 

@@ -11,7 +11,7 @@ from training.data.cache import Cache
 from training.data.permutation import ORDER_VERSION
 from training.data.shards import Index, read_index
 from training.errors import UserError
-from training.hosts import storage
+from training.hosts import location_files
 from training.hosts.locations import resolve
 
 
@@ -36,7 +36,7 @@ def open_sources(job: Job) -> Sources:
         UserError: data is missing, is too short, or does not go together.
     """
     locations = {location: resolve(location) for location in job.data.shares}
-    indexes = {location: read_index(place) for location, place in locations.items()}
+    indexes = {location: read_index(resolved) for location, resolved in locations.items()}
     index = indexes[job.data.train]
     for location, other in indexes.items():
         if other.tokenizer.sha256 != index.tokenizer.sha256:
@@ -78,7 +78,7 @@ def _split(index: Index, job: Job) -> tuple[Index, Index | None]:
 
 def _samples(job: Job, location: str, index: Index) -> Samples:
     cache = None
-    if storage.is_s3(location):
+    if location_files.is_s3(location):
         cache = Cache(cache_directory(job), None if job.data.cache_gib is None else int(job.data.cache_gib * 2**30))
     return Samples(location, index, job.data.sequence_length, job.seed, job.data.shuffle_shards, cache)
 

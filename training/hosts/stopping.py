@@ -27,7 +27,7 @@ class StopSignal:
             signal.signal(number, signal.SIG_IGN)
 
     def reached_any_rank(self) -> bool:
-        """Whether one of the ranks was told to stop. Called by every rank; the same on each.
+        """Return whether one of the ranks was told to stop. Called by every rank; the same on each.
 
         The hosts agree on it among themselves, over gloo. No device takes part, because each has a step before it that
         this would have to wait for: so a run ends at most two steps after the signal.

@@ -26,7 +26,7 @@ from training.hugging_face.importing import import_
 
 
 def main() -> None:
-    """The command line."""
+    """Convert weights from or to the layout of transformers, by the arguments of the command line."""
     parser = argparse.ArgumentParser(prog="training.hugging_face", description="Exchange weights with transformers.")
     commands = parser.add_subparsers(dest="command", required=True)
     out = commands.add_parser("export", help="a checkpoint as a directory that transformers loads")

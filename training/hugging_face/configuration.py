@@ -14,8 +14,8 @@ from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
 from training.errors import UserError
 from training.model.presets import PRESETS, RotaryScaling, Shape
 
-Family = Literal["llama", "mistral", "mixtral", "ernie4_5_moe"]
-ARCHITECTURES: dict[Family, str] = {
+ModelFamily = Literal["llama", "mistral", "mixtral", "ernie4_5_moe"]
+ARCHITECTURES: dict[ModelFamily, str] = {
     "llama": "LlamaForCausalLM",
     "mistral": "MistralForCausalLM",
     "mixtral": "MixtralForCausalLM",
@@ -40,7 +40,7 @@ class _Config(BaseModel):
 
     model_config = ConfigDict(extra="ignore", protected_namespaces=())
 
-    model_type: Family
+    model_type: ModelFamily
     vocab_size: int
     hidden_size: int
     intermediate_size: int
@@ -70,7 +70,7 @@ class _Config(BaseModel):
 
 
 def write_config(
-    family: Family, shape: Shape, vocabulary: int, sequence_length: int, end_of_text: int, dtype: str
+    family: ModelFamily, shape: Shape, vocabulary: int, sequence_length: int, end_of_text: int, dtype: str
 ) -> dict[str, Any]:
     """The content of a `config.json`; `dtype` is that of the weights, as PyTorch calls it."""
     config: dict[str, Any] = {
@@ -122,7 +122,7 @@ def write_config(
     return config
 
 
-def read_config(path: Path) -> tuple[Family, Shape, int, int]:
+def read_config(path: Path) -> tuple[ModelFamily, Shape, int, int]:
     """Family, shape, vocabulary, and tokens of the longest text, of a `config.json`.
 
     Raises:

@@ -15,8 +15,8 @@ from training.checkpoint import weights
 from training.data import shards
 from training.data.shards import Index, read_index
 from training.errors import UserError
-from training.hosts import storage
-from training.hugging_face.configuration import Family, write_config
+from training.hosts import location_files
+from training.hugging_face.configuration import ModelFamily, write_config
 from training.hugging_face.names import CORRECTION_BIAS, Renaming, renaming, same_for_all
 from training.model.decoder import Decoder
 from training.model.presets import RotaryScaling, Shape
@@ -96,8 +96,8 @@ def _write_weights(
 
 def _write_tokenizer(data: str, index: Index, longest: int, out: Path) -> None:
     """The tokenizer of the token shards, and what transformers has to know of it."""
-    location = storage.join(data, index.tokenizer.name)
-    content = storage.read(location)
+    location = location_files.join(data, index.tokenizer.name)
+    content = location_files.read(location)
     if content is None or hashlib.sha256(content).hexdigest() != index.tokenizer.sha256:
         raise UserError(f"{location}: is missing or is not the one of its {shards.INDEX}. Prepare the data again")
     (out / "tokenizer.json").write_bytes(content)
@@ -116,7 +116,7 @@ def _shape(saved: dict[str, Any]) -> tuple[Shape, int]:
     return Shape(**sizes, rope_scaling=RotaryScaling(**scaling) if scaling else None), vocabulary
 
 
-def _family(shape: Shape, source: str) -> Family:
+def _family(shape: Shape, source: str) -> ModelFamily:
     """The family that computes what the model does."""
     if not shape.experts:
         return "mistral" if shape.sliding_window else "llama"

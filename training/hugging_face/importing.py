@@ -15,13 +15,13 @@ from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.default_planner import DefaultSavePlanner
 from torch.distributed.checkpoint.metadata import MetadataIndex
 
-from training.checkpoint import Progress, place
+from training.checkpoint import Progress, step_location
 from training.checkpoint.agreement import first_reason
 from training.checkpoint.stored import complete
 from training.checkpoint.stores import writer
 from training.data.tokenizer import load_tokenizer, vocabulary_of
 from training.errors import UserError
-from training.hugging_face.configuration import Family, read_config
+from training.hugging_face.configuration import ModelFamily, read_config
 from training.hugging_face.names import renaming
 from training.model.decoder import Decoder
 from training.model.presets import Shape
@@ -94,7 +94,7 @@ def _open(path: Path) -> Any:
 class _Streamed(DefaultSavePlanner):
     """Saves a model of the meta device, whose tensors are read when they are written: one at a time is in memory."""
 
-    def __init__(self, files: _Files, family: Family, shape: Shape) -> None:
+    def __init__(self, files: _Files, family: ModelFamily, shape: Shape) -> None:
         super().__init__()
         self._files, self._family, self._shape = files, family, shape
 
@@ -152,7 +152,7 @@ def import_(directory: Path, out: str) -> Shape:
         "sequence_length": length,
     }
     run = asdict(Progress(step=0, samples=0, loss=float("nan"))) | {"identity": json.dumps(identity, sort_keys=True)}
-    destination = place(out, 0)
+    destination = step_location(out, 0)
     storage_writer = writer(destination)
     # A file a tensor: all in one, a large model would be more than S3 takes in 10,000 parts of the usual length.
     storage_writer.single_file_per_rank = False

@@ -1,7 +1,7 @@
 """What a tensor of ours is called there, and how it lies.
 
 Most have the same name and the same values: `training/model/decoder.py` has Llama's rotary convention. Experts are one
-tensor here and many there, and ERNIE turns neighbouring columns of a head where we turn its halves.
+tensor here and many there, and ERNIE turns neighboring columns of a head where we turn its halves.
 """
 
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from training.hugging_face.configuration import Family
+from training.hugging_face.configuration import ModelFamily
 from training.model.presets import Shape
 
 CORRECTION_BIAS = "moe_statics.e_score_correction_bias"
@@ -27,7 +27,7 @@ class Renaming:
     """Theirs as ours."""
 
 
-def renaming(family: Family, shape: Shape, name: str) -> Renaming:
+def renaming(family: ModelFamily, shape: Shape, name: str) -> Renaming:
     """What becomes of the entry `name` of our state dict."""
     if name == "lm_head.weight":
         return _same(name)
@@ -49,7 +49,7 @@ def _same(name: str) -> Renaming:
     return Renaming([name], lambda ours: [ours], lambda theirs: theirs[0])
 
 
-def _of_experts(family: Family, shape: Shape, layer: str, part: str) -> Renaming:
+def _of_experts(family: ModelFamily, shape: Shape, layer: str, part: str) -> Renaming:
     block = f"{layer}.block_sparse_moe" if family == "mixtral" else f"{layer}.mlp"
     if part == "router.weight":
         return _same(f"{block}.gate.weight")
@@ -69,5 +69,5 @@ def _of_experts(family: Family, shape: Shape, layer: str, part: str) -> Renaming
 
 
 def same_for_all(bias: Tensor) -> bool:
-    """Whether the bias changes no choice of experts."""
+    """Return whether the bias changes no choice of experts."""
     return bool((bias == bias[0]).all())

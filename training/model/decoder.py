@@ -44,7 +44,7 @@ def _stretched(frequencies: Tensor, scaling: RotaryScaling) -> Tensor:
 
 
 def attention_mask(length: int, window: int | None, documents: Tensor | None, device: torch.device) -> Tensor | None:
-    """Which keys a query sees, where that is not simply those before it: bool, [batch or 1, 1, length, length].
+    """Return which keys a query sees, where that is not simply those before it: bool, [batch or 1, 1, length, length].
 
     `window` is how many tokens back a query sees, itself included; `documents`, integers [batch, length], numbers the
     documents of a packed sample, which do not see each other.
@@ -105,7 +105,7 @@ class Attention(nn.Module):
 
 
 class FeedForward(nn.Module):
-    """SwiGLU (arXiv 2002.05202)."""
+    """The feed-forward part of a layer, a SwiGLU (arXiv 2002.05202)."""
 
     def __init__(self, shape: Shape) -> None:
         super().__init__()
@@ -119,7 +119,7 @@ class FeedForward(nn.Module):
 
 
 class Layer(nn.Module):
-    """Attention and feed-forward, each normalised before and added to the residual stream."""
+    """Attention and feed-forward, each normalized before and added to the residual stream."""
 
     def __init__(self, shape: Shape) -> None:
         super().__init__()
@@ -135,7 +135,7 @@ class Layer(nn.Module):
 
 
 class Decoder(nn.Module):
-    """From tokens [batch, sequence] to logits [batch, sequence, vocabulary], or to the loss where there are targets.
+    """The model, from tokens [batch, sequence] to logits [batch, sequence, vocabulary], or to the loss of targets.
 
     Pipeline parallelism gives a rank a decoder that lacks some of its layers, the embedding or the head: it then takes
     the residual stream in place of tokens, or gives it in place of logits.
@@ -167,7 +167,7 @@ class Decoder(nn.Module):
         return chunked_cross_entropy(self.logits, hidden, targets, self.loss_chunks)
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """The output projection of the normalised residual stream."""
+        """The output projection of the normalized residual stream."""
         if self.lm_head is not None:
             projected: Tensor = self.lm_head(hidden)
             return projected
@@ -175,7 +175,7 @@ class Decoder(nn.Module):
         return F.linear(hidden, self.embed_tokens.weight)
 
 
-def materialise(model: Decoder, device: torch.device, offload: bool = False) -> None:
+def materialize(model: Decoder, device: torch.device, offload: bool = False) -> None:
     """Gives a model of the meta device its memory: weights that are still to be drawn or loaded, buffers of zeros.
 
     A checkpoint fills the weights and only those buffers that are kept in it. With `offload` the weights are on the
@@ -188,7 +188,7 @@ def materialise(model: Decoder, device: torch.device, offload: bool = False) -> 
 
 
 @torch.no_grad()
-def initialise(model: Decoder, seed: int) -> None:
+def initialize(model: Decoder, seed: int) -> None:
     """Draws the weights, the same for every layout and world size on the same kind of device.
 
     Every parameter has its own generator, seeded by its name, and every rank draws the whole of it and keeps its shard.

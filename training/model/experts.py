@@ -47,7 +47,7 @@ def _multiplied(tokens: Tensor, weights: Tensor, counts: Tensor) -> Tensor:
 
 
 class MixtureOfExperts(nn.Module):
-    """In the place of a layer's feed-forward: [batch, sequence, hidden] to the same."""
+    """A mixture of experts instead of a layer's feed-forward part: [batch, sequence, hidden] to the same."""
 
     bias: Tensor
     chosen: Tensor

@@ -33,7 +33,7 @@ class Reading:
 
 
 @dataclass(frozen=True)
-class Step:
+class PendingStep:
     """A step that was given to the device."""
 
     step: int
@@ -50,9 +50,9 @@ class Reports:
 
     def __init__(self, metrics: Metrics | None, sequence_length: int, pace: Pace) -> None:
         self._metrics, self._sequence_length, self._pace = metrics, sequence_length, pace
-        self._held: Step | None = None
+        self._held: PendingStep | None = None
 
-    def hold(self, step: Step) -> None:
+    def hold(self, step: PendingStep) -> None:
         """Keeps a step until `flush`."""
         assert self._held is None
         self._held = step

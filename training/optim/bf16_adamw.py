@@ -77,7 +77,7 @@ class BFloat16AdamW(torch.optim.AdamW):
 
 
 def rounded(wide: Tensor, generator: torch.Generator) -> Tensor:
-    """fp32 numbers in bf16, each one of its two neighbours there, by a chance that makes the mean right.
+    """fp32 numbers in bf16, each one of its two neighbors there, by a chance that makes the mean right.
 
     A bf16 number is the first half of an fp32 number: what is added at random to the second half carries over as often
     as it should.

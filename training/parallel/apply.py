@@ -58,7 +58,7 @@ def parallelise(model: Decoder, job: Job, world: World) -> list[Decoder]:
 
 
 def _is_whole(mesh: DeviceMesh, job: Job) -> bool:
-    """Whether the model is left as it is: on one rank, with nothing that only FSDP does."""
+    """Return whether the model is left as it is: on one rank, with nothing that only FSDP does."""
     # Transformer Engine asks for weights of its input's type, and does not see them cast.
     return mesh.size() == 1 and not (job.memory.offload or job.float8.all_gather or job.linear != "torch")
 

@@ -36,7 +36,7 @@ def clip_gradients(parameters: Iterable[nn.Parameter], largest_norm: float, loss
 
 
 def _part(gradient: Tensor) -> tuple[Tensor, float]:
-    """This rank's part of a gradient, and how many ranks hold the same part."""
+    """Return this rank's part of a gradient, and how many ranks hold the same part."""
     if not isinstance(gradient, DTensor):
         return gradient, float(dist.get_world_size())
     holders = 1

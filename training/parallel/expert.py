@@ -52,7 +52,7 @@ def _dispatched(experts: Experts, group: dist.ProcessGroup, tokens: Tensor, coun
 
 
 def _local(weight: Tensor, ranks: int) -> Tensor:
-    """This rank's experts, with the gradient that is a mean over `ranks` times as many ranks as FSDP will divide by."""
+    """Return the rank's experts, whose gradient is a mean over `ranks` times as many ranks as FSDP will divide by."""
     local = weight.to_local() if isinstance(weight, DTensor) else weight
     if local.requires_grad:
         # Gloo has no sum that divides by another number, which FSDP's own gradient_divide_factor asks for.

@@ -9,13 +9,13 @@ from torch.distributed.tensor.parallel import loss_parallel
 
 from training.config import Job
 from training.data.documents import document_numbers
-from training.model.decoder import Decoder, materialise, rotary_cache
+from training.model.decoder import Decoder, materialize, rotary_cache
 from training.parallel.apply import local_positions, parallelise
 from training.parallel.pipeline import Pipeline
 from training.parallel.world import World
 
 
-class Batch(NamedTuple):
+class TokenBatch(NamedTuple):
     """Tokens of some samples as one rank sees them, each [samples, sequence / cp].
 
     `documents` numbers the documents of a sample if attention stays inside them, otherwise it is None.
@@ -28,7 +28,7 @@ class Batch(NamedTuple):
 
 @dataclass(frozen=True)
 class LocalModel:
-    """This rank's part of the model.
+    """The part of the model that a rank has.
 
     `positions`: int64 [sequence / cp], the positions of a sample that this rank computes. `rotary`: the rotary cache at
     these positions. `pipeline`: the schedule of the pipeline that `model` is a part of, or None. `end_of_text`: the
@@ -41,10 +41,10 @@ class LocalModel:
     pipeline: Pipeline | None
     end_of_text: int | None
 
-    def batch(self, tokens: Tensor) -> Batch:
+    def batch(self, tokens: Tensor) -> TokenBatch:
         """Return what this rank computes of samples: int64 [samples, sequence + 1]."""
         documents = None if self.end_of_text is None else document_numbers(tokens[:, :-1], self.end_of_text)
-        return Batch(
+        return TokenBatch(
             tokens[:, :-1][:, self.positions],
             tokens[:, 1:][:, self.positions],
             None if documents is None else documents[:, self.positions],
@@ -57,7 +57,7 @@ def local_model(model: Decoder, job: Job, world: World, end_of_text: int) -> Loc
     `end_of_text` is the token that ends a document. `model` becomes the part that this rank holds.
     """
     stages = parallelise(model, job, world)
-    materialise(model, world.device, job.memory.offload)
+    materialize(model, world.device, job.memory.offload)
     positions = local_positions(job, world)
     rotary = rotary_cache(model.shape, job.data.sequence_length, world.device)[:, positions]
     pipeline = None

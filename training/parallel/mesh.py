@@ -10,7 +10,7 @@ from training.config import Layout
 def make_mesh(layout: Layout, device: torch.device) -> DeviceMesh:
     """The mesh of all ranks: [pp, dp_replicate, fsdp, tp].
 
-    Neighbours talk most: the ranks of a matrix product are next to each other, then those that share weights, so that
+    Neighbors talk most: the ranks of a matrix product are next to each other, then those that share weights, so that
     both stay inside a node where they fit. The weights are sharded over `fsdp`, dp_shard x cp ranks, because to a
     weight a part of the sequence is like a part of the batch.
     """
@@ -19,7 +19,7 @@ def make_mesh(layout: Layout, device: torch.device) -> DeviceMesh:
 
 
 def context_group(layout: Layout, device: torch.device) -> dist.ProcessGroup:
-    """The ranks that share this rank's sequences: cp neighbours of its `fsdp` dimension."""
+    """The ranks that share this rank's sequences: cp neighbors of its `fsdp` dimension."""
     # Two divisions of the same ranks; slicing out a flattened dimension, the other way to this, is deprecated.
     sizes = (layout.pp, layout.dp_replicate, layout.dp_shard, layout.cp, layout.tp)
     names = ("pp", "dp_replicate", "dp_shard", "cp", "tp")

@@ -40,7 +40,7 @@ def apply(model: Decoder, precision: str) -> None:
 # One class for all modules of a kind: the compiler compiles a layer again whose modules are of other classes.
 @cache
 def _reading_as(compute_type: torch.dtype, kind: Any, names: tuple[str, ...]) -> type[nn.Module]:
-    """The same kind of module, whose attributes of these names are its parameters cast to the type."""
+    """Return a module of the same kind whose attributes of these names are its parameters cast to the type."""
 
     def cast(name: str) -> property:
         def read(module: nn.Module) -> Tensor:

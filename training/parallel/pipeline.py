@@ -3,22 +3,18 @@
 import math
 from collections.abc import Callable
 from itertools import accumulate
-from typing import Any, assert_never
+from typing import TYPE_CHECKING, Any, assert_never
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.distributed.pipelining import (
-    PipelineStage,
-    Schedule1F1B,
-    ScheduleInterleaved1F1B,
-    ScheduleInterleavedZeroBubble,
-)
-from torch.distributed.pipelining.schedules import PipelineScheduleMulti, PipelineScheduleSingle
 
 from training.config import Layout, PipelineSchedule
 from training.model.decoder import Decoder
 from training.model.experts import MixtureOfExperts
+
+if TYPE_CHECKING:
+    from torch.distributed.pipelining.schedules import PipelineScheduleMulti, PipelineScheduleSingle
 
 
 def split(model: Decoder, ranks: int, rank: int, stages_per_rank: int) -> list[Decoder]:
@@ -167,7 +163,15 @@ def _schedule(
     device: torch.device,
     micro_batches: int,
     loss: Callable[[Tensor, Tensor], Tensor],
-) -> PipelineScheduleSingle | PipelineScheduleMulti:
+) -> "PipelineScheduleSingle | PipelineScheduleMulti":
+    # Imported here: no other layout needs these modules.
+    from torch.distributed.pipelining import (
+        PipelineStage,
+        Schedule1F1B,
+        ScheduleInterleaved1F1B,
+        ScheduleInterleavedZeroBubble,
+    )
+
     rank, count = dist.get_rank(group), ranks * len(stages)
     pipeline_stages = [
         PipelineStage(stage, rank + ranks * number, count, device, group=group) for number, stage in enumerate(stages)

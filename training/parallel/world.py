@@ -24,7 +24,7 @@ class Process(NamedTuple):
 
 @dataclass(frozen=True)
 class World:
-    """This rank in a job that all ranks have joined.
+    """The rank of this process in a job that all ranks have joined.
 
     `mesh` holds all ranks as [pp, dp_replicate, fsdp, tp]. `context` is the group of ranks that share this rank's
     sequences, or None without context parallelism. `experts` holds all ranks as the experts' weights are divided over
@@ -41,7 +41,7 @@ class World:
 
     @property
     def data_rank(self) -> int:
-        """Which of the `layout.dp` shares of a batch this rank sees."""
+        """The number of the `layout.dp` shares of a batch this rank sees."""
         shard = self.mesh.get_local_rank("fsdp") // self.layout.cp
         return self.mesh.get_local_rank("dp_replicate") * self.layout.dp_shard + shard
 

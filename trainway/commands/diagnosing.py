@@ -11,16 +11,17 @@ import typer
 from trainway.commands.launching import DEFAULT_PLATFORM, PlatformFile
 from trainway.spec.errors import usage_error
 
-AsJson = Annotated[bool, typer.Option("--json", help="For machines.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 
 
 def explain(
-    name: Annotated[str, typer.Argument(metavar="RUN", help="A run, or a directory of logs from anywhere.")],
+    name: Annotated[str, typer.Argument(metavar="RUN", help="Name of a run, or a directory of logs from anywhere.")],
     as_json: AsJson = False,
 ) -> None:
-    """Say why a job failed, and what to do about it."""
-    from trainway.explain import as_document, as_text, evidence_in, evidence_of
+    """Explain why a job failed and how to fix it."""
+    from trainway.explain import as_document, as_text, evidence_in
     from trainway.explain import explain as findings_of
+    from trainway.launch.evidence import evidence_of
     from trainway.launch.run_directory import RUNS, run_named
 
     is_run = any((directory / "launch.json").is_file() for directory in (RUNS / name, Path(name)))
@@ -31,41 +32,54 @@ def explain(
 
 
 def verify(
-    group: Annotated[str | None, typer.Argument(help="The node group; else the first with accelerators.")] = None,
-    nodes: Annotated[int, typer.Option(min=1, help="So many of its nodes at once.")] = 2,
-    run: Annotated[str | None, typer.Option(help="Look at this run's own logs, and start nothing.")] = None,
-    platform_file: PlatformFile = DEFAULT_PLATFORM,
-    team: Annotated[str | None, typer.Option(help="The team whose quota the nodes are of.")] = None,
-    gib: Annotated[int, typer.Option(min=1, max=64, help="The largest all-reduce.")] = 8,
-    dcgm_level: Annotated[int, typer.Option(min=1, max=4, help="How deep dcgmi looks: 1 takes seconds.")] = 1,
-    environment: Annotated[
-        str | None, typer.Option(metavar="PATH", help="Under Slurm: a virtual environment, not the image.")
+    group: Annotated[
+        str | None, typer.Argument(help="Node group to test. Default: the first with accelerators.")
     ] = None,
-    user: Annotated[str | None, typer.Option(help="Under Slurm: your login name on the cluster.")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be submitted.")] = False,
+    nodes: Annotated[int, typer.Option(min=1, metavar="N", help="Number of nodes to test at once.")] = 2,
+    run: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Read the logs of this run instead of starting a test.")
+    ] = None,
+    platform_file: PlatformFile = DEFAULT_PLATFORM,
+    team: Annotated[str | None, typer.Option(metavar="NAME", help="Team whose quota the test uses.")] = None,
+    gib: Annotated[
+        int, typer.Option(min=1, max=64, metavar="GIB", help="Size of the largest all-reduce in GiB, 1 to 64.")
+    ] = 8,
+    dcgm_level: Annotated[
+        int,
+        typer.Option(
+            min=1, max=4, metavar="LEVEL", help="Level of the dcgmi diagnostics, 1 to 4. Level 1 takes seconds."
+        ),
+    ] = 1,
+    environment: Annotated[
+        str | None,
+        typer.Option(metavar="PATH", help="Slurm only: run in this virtual environment instead of the training image."),
+    ] = None,
+    user: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Slurm only: your login name on the cluster. Default: ubuntu.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be submitted. Submit nothing.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Prove that nodes can train together: EFA, bandwidth, image, file system, clocks, GPUs."""
+    """Test whether nodes can train together: EFA, bandwidth, image, file system, clocks, and GPUs."""
     from trainway.verify import as_document, as_table, exit_status
 
     if run is not None:
         results = _of_run(run)
     else:
         from trainway.launch.prepare import prepare
-        from trainway.launch.submission import default_options, render
-        from trainway.spec.catalogue import load_catalogue
+        from trainway.launch.target_options import options_from
+        from trainway.launch.targets import own_target
+        from trainway.spec.facts.catalogue import load_catalogue
         from trainway.spec.loader import load_platform, load_versions
         from trainway.verify import expected_versions, probe_point, probe_request, verify_nodes
 
         platform, catalogue = load_platform(platform_file), load_catalogue()
         [request] = prepare([probe_point(nodes, catalogue, team=team)], platform, catalogue, group=group)
         probe = probe_request(request, max_bytes=gib * 2**30, dcgm_level=dcgm_level)
-        target = "kubernetes" if platform.orchestrator.is_kubernetes else "slurm"
-        options: dict[str, Any] = default_options(target)
-        if target == "slurm":
-            options |= {"environment": environment, "user": user}
+        target = own_target(platform)
+        options = options_from(target.options, {"environment": environment, "user": user}, target.name)
         if dry_run:
-            print(render(probe, catalogue, target, options, None), end="")
+            print(target.render(probe, catalogue, options), end="")
             return
         results = verify_nodes(
             probe, catalogue, target, options, expected_versions(platform, catalogue, load_versions())
@@ -75,10 +89,10 @@ def verify(
 
 
 def _of_run(name: str) -> Any:
-    """Whether a run that was submitted chose EFA, by what its nodes have written so far."""
+    """Return whether a submitted run uses EFA, according to the logs of its nodes."""
     from trainway.launch.run_directory import read_launch, run_named
     from trainway.launch.targets import target_named
-    from trainway.spec.catalogue import load_catalogue
+    from trainway.spec.facts.catalogue import load_catalogue
     from trainway.verify import fabric_of_job
 
     record = read_launch(run_named(name))

@@ -3,215 +3,112 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated
 
 import typer
 
+from trainway.commands.target_flags import ON_PLATFORM
 from trainway.spec.errors import usage_error
 
 DEFAULT_PLATFORM = Path("platform.yaml")
-PlatformFile = Annotated[Path, typer.Option("--platform", help="The platform file.")]
+PlatformFile = Annotated[Path, typer.Option("--platform", help="Path of the platform file.")]
 
-_HERE = "On this machine"
-_SLURM = "Under Slurm"
-_KUBERNETES = "On Kubernetes"
-_SAGEMAKER = "On SageMaker"
-_PLATFORM = "On a platform"
+# Options that a target without a platform does not support.
+_OF_PLATFORMS = ("code", "group")
 
 
 def launch(
     context: typer.Context,
-    job_file: Annotated[Path, typer.Argument(metavar="JOB", help="A job file.")],
-    target: Annotated[
-        Literal["local", "slurm", "kubernetes", "sagemaker"], typer.Option(help="Where to run it.")
-    ] = "local",
+    job_file: Annotated[Path, typer.Argument(metavar="JOB", help="Path of the job file.")],
     platform_file: PlatformFile = DEFAULT_PLATFORM,
     run: Annotated[
-        str | None, typer.Option(help="Directory of a local run, or name of another; one that exists goes on.")
-    ] = None,
-    until_step: Annotated[int | None, typer.Option(min=1, help="Stop after this step, to go on later.")] = None,
-    sweep: Annotated[
-        list[str] | None, typer.Option(metavar="KEY=VALUE,…", help="A job for each value; again for a grid.")
-    ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be submitted, and submit nothing.")] = (
-        False
-    ),
-    processes: Annotated[int, typer.Option(min=1, help="Ranks on this machine.", rich_help_panel=_HERE)] = 2,
-    group: Annotated[
-        str | None, typer.Option(help="The node group; else the first that is large enough.", rich_help_panel=_PLATFORM)
-    ] = None,
-    code: Annotated[
-        Path | None,
-        typer.Option(help="Packages of yours that come before the image's own code.", rich_help_panel=_PLATFORM),
-    ] = None,
-    borrow: Annotated[
-        bool, typer.Option("--borrow", help="On nodes that other teams leave idle.", rich_help_panel=_SLURM)
-    ] = False,
-    time_limit: Annotated[
-        int | None,
-        typer.Option(
-            min=1, metavar="MINUTES", help="When it saves itself and ends; on SageMaker too.", rich_help_panel=_SLURM
-        ),
-    ] = None,
-    environment: Annotated[
         str | None,
         typer.Option(
-            metavar="PATH", help="A virtual environment on the file system, not the image.", rich_help_panel=_SLURM
+            metavar="NAME",
+            help="Name of the run, or directory of a local run. If the run exists, training resumes from its latest "
+            "checkpoint. Default: the job's name and the time.",
         ),
     ] = None,
-    user: Annotated[str | None, typer.Option(help="Your login name on the cluster.", rich_help_panel=_SLURM)] = None,
-    kind: Annotated[
-        Literal["TrainJob", "PyTorchJob", "HyperPodPyTorchJob", "MPIJob"] | None,
-        typer.Option(
-            help="Kind of object that runs the job. Default: TrainJob, and PyTorchJob on HyperPod.",
-            rich_help_panel=_KUBERNETES,
-        ),
-    ] = None,
-    priority: Annotated[
-        Literal["low", "normal", "high"] | None,
-        typer.Option(help="Which of the team's own jobs goes first.", rich_help_panel=_KUBERNETES),
-    ] = None,
-    min_nodes: Annotated[
+    until_step: Annotated[
         int | None,
         typer.Option(
             min=1,
             metavar="N",
-            help="Continue with at least N nodes when nodes are lost. Default: all nodes.",
-            rich_help_panel=_KUBERNETES,
+            help="Save a checkpoint and stop after step N. The learning rate schedule stays that of the whole job. "
+            "Default: the last step.",
         ),
     ] = None,
-    within: Annotated[
+    sweep: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KEY=VALUE,…",
+            help="Launch one run for each value of a key of the job file, for example "
+            "optimizer.learning_rate=1e-4,3e-4. Repeat the option for a grid.",
+        ),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be submitted. Submit nothing.")] = (
+        False
+    ),
+    group: Annotated[
         str | None,
         typer.Option(
-            metavar="LABEL",
-            help="Run only on nodes with one value of this node label, for example below one switch. Default: as close "
-            "together as there is room.",
-            rich_help_panel=_KUBERNETES,
+            metavar="NAME",
+            help="Run on this node group. Default: the first node group that is large enough.",
+            rich_help_panel=ON_PLATFORM,
         ),
     ] = None,
-    hang_seconds: Annotated[
-        int | None,
+    code: Annotated[
+        Path | None,
         typer.Option(
-            min=1,
-            metavar="S",
-            help="Restart the job when no step ends for S seconds (HyperPodPyTorchJob only). Default: 1800.",
-            rich_help_panel=_KUBERNETES,
+            metavar="DIRECTORY",
+            help="Upload the Python packages in this directory, and import them in place of the image's own.",
+            rich_help_panel=ON_PLATFORM,
         ),
     ] = None,
-    slow_step_seconds: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            metavar="S",
-            help="Restart the job after five consecutive steps slower than S seconds (HyperPodPyTorchJob only).",
-            rich_help_panel=_KUBERNETES,
-        ),
-    ] = None,
-    loss_above: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            metavar="LOSS",
-            help="Restart the job after five consecutive losses above LOSS (HyperPodPyTorchJob only).",
-            rich_help_panel=_KUBERNETES,
-        ),
-    ] = None,
-    data: Annotated[
-        Literal["s3", "fast-file", "file", "fsx"],
-        typer.Option(help="From where it reads its tokens.", rich_help_panel=_SAGEMAKER),
-    ] = "s3",
-    spot: Annotated[
-        bool, typer.Option("--spot", help="On nodes that may be taken back.", rich_help_panel=_SAGEMAKER)
-    ] = False,
-    wait: Annotated[
-        int | None, typer.Option(metavar="MINUTES", help="How long it waits for nodes.", rich_help_panel=_SAGEMAKER)
-    ] = None,
-    retries: Annotated[
-        int | None, typer.Option(help="Starts after an error of SageMaker's own.", rich_help_panel=_SAGEMAKER)
-    ] = None,
-    keep_warm: Annotated[
-        int,
-        typer.Option(metavar="MINUTES", help="How long its nodes wait for the next job.", rich_help_panel=_SAGEMAKER),
-    ] = 0,
-    training_plan: Annotated[
-        str | None, typer.Option(metavar="ARN", help="A plan whose nodes it uses.", rich_help_panel=_SAGEMAKER)
-    ] = None,
-    volume_gb: Annotated[int | None, typer.Option(help="Each node's disk.", rich_help_panel=_SAGEMAKER)] = None,
-    volume_key: Annotated[
-        str | None, typer.Option(metavar="ARN", help="The KMS key of that.", rich_help_panel=_SAGEMAKER)
-    ] = None,
-    encrypt_traffic: Annotated[
-        bool, typer.Option("--encrypt-traffic", help="Between nodes; slower.", rich_help_panel=_SAGEMAKER)
-    ] = False,
-    check_nodes: Annotated[
-        bool, typer.Option(help="Whether GPUs and network are tested first.", rich_help_panel=_SAGEMAKER)
-    ] = True,
-    shell: Annotated[
-        bool, typer.Option("--shell", help="Let `trainway shell` open some.", rich_help_panel=_SAGEMAKER)
-    ] = False,
 ) -> None:
-    """Run a training job, on this machine or on a platform.
+    """Launch a training job on this machine or on a platform.
 
-    The section `life_cycle` of the job file sets how often the run and its processes start again after a failure, and
-    how long the object of a finished run stays in Kubernetes: docs/launch-kubernetes.md.
+    The section `life_cycle` of the job file sets how often the run and its processes restart after a failure, and how
+    long Kubernetes keeps the object of a finished run. docs/launch-kubernetes.md describes its keys.
     """
-    from trainway.launch.start import points_of, start_here, start_on_platform
+    from trainway.launch.prepare import Launch
+    from trainway.launch.start import points_of, start
+    from trainway.launch.target_options import declared_options, not_supported
+    from trainway.launch.targets import target_named
 
-    on_platform = {"group": group, "code": None if code is None else str(code)}
-    of_target: dict[str, dict[str, Any]] = {
-        "local": {"processes": processes},
-        "slurm": {"borrow": borrow, "time_limit": time_limit, "environment": environment, "user": user},
-        "kubernetes": {
-            "kind": kind,
-            "priority": priority,
-            "min_nodes": min_nodes,
-            "within": within,
-            "hang_seconds": hang_seconds,
-            "slow_step_seconds": slow_step_seconds,
-            "loss_above": loss_above,
-        },
-        "sagemaker": {
-            "data": data,
-            "time_limit": time_limit,
-            "spot": spot,
-            "wait": wait,
-            "retries": retries,
-            "keep_warm": keep_warm,
-            "training_plan": training_plan,
-            "volume_gb": volume_gb,
-            "volume_key": volume_key,
-            "encrypt_traffic": encrypt_traffic,
-            "check_nodes": check_nodes,
-            "shell": shell,
-        },
-    }
-    options = of_target.pop(target)
-    others = {option for each in of_target.values() for option in each} - set(options)
-    _refuse(context, others | (set(on_platform) if target == "local" else set()), target)
+    said = dict(context.obj)
+    target = target_named(said.pop("target"), cannot="launched")
+    own = [each.name for each in declared_options(target.options)]
+    refused = [*(name for name in said if name not in own), *(() if target.orchestrators else _OF_PLATFORMS)]
+    for name in sorted(refused):
+        source = context.get_parameter_source(name)
+        if source is not None and source.name == "COMMANDLINE":
+            raise not_supported(name, target.name)
     points = points_of(job_file, sweep or [])
     if run is not None and len(points) > 1:
         raise usage_error(f"--run {run} cannot be a sweep", why="it is one run", fix="leave --run out")
-    if target == "local":
-        options["until_step"] = until_step
-        if exit_status := start_here(points, platform_file, options, run=run, dry_run=dry_run):
-            raise typer.Exit(exit_status)
-        return
-    start_on_platform(
+    asked = Launch(
         points,
-        target,
         platform_file,
-        options,
-        **on_platform,
-        until_step=until_step,
         run=run,
+        group=group,
+        code=None if code is None else str(code),
+        until_step=until_step,
         dry_run=dry_run,
     )
+    if exit_status := start(target.name, asked, {name: said[name] for name in own}):
+        raise typer.Exit(exit_status)
 
 
 def resume(
-    name: Annotated[str, typer.Argument(metavar="RUN", help="A run that ended early; `trainway status` lists them.")],
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="RUN", help="Name or directory of a run that ended early. `trainway status` lists the runs."
+        ),
+    ],
 ) -> None:
-    """Let a run go on from its newest checkpoint, where and as it was launched."""
+    """Resume a run from its latest checkpoint, on the same target and with the same options."""
     from trainway.launch.start import resume as start_again
 
     if exit_status := start_again(name):
@@ -219,24 +116,12 @@ def resume(
 
 
 def sync(
-    directory: Annotated[Path, typer.Argument(help="What holds your packages.")] = Path(),
+    directory: Annotated[Path, typer.Argument(help="Directory that holds your Python packages.")] = Path(),
     platform_file: PlatformFile = DEFAULT_PLATFORM,
 ) -> None:
-    """Upload code, and print where jobs fetch it; `trainway launch --code` does both."""
+    """Upload code and print its location. `trainway launch --code` uploads the code and uses it."""
     from trainway.launch.code import sync as upload
     from trainway.launch.hand_off import read_hand_off
     from trainway.spec.loader import load_platform
 
     print(upload(directory, read_hand_off(load_platform(platform_file))))
-
-
-def _refuse(context: typer.Context, options: set[str], target: str) -> None:
-    """Raises UsageError for an option that was given and that the target would ignore."""
-    for option in sorted(options):
-        source = context.get_parameter_source(option)
-        if source is not None and source.name == "COMMANDLINE":
-            raise usage_error(
-                f"--{option.replace('_', '-')} says nothing to the target {target}",
-                why="it is another target's",
-                fix="leave it out, or name the --target that it is meant for; `trainway launch --help` sorts them",
-            )

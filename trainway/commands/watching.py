@@ -1,4 +1,4 @@
-"""`trainway status`, `logs`, `stop`, `resume` and `shell`: what becomes of a run, wherever it runs."""
+"""`trainway status`, `logs`, `stop`, `resume` and `shell`: watch and control a run on any target."""
 
 from __future__ import annotations
 
@@ -9,16 +9,21 @@ from typing import Annotated
 
 import typer
 
-RunName = Annotated[str, typer.Argument(metavar="RUN", help="A run's name or directory; `trainway status` lists them.")]
+RunName = Annotated[
+    str, typer.Argument(metavar="RUN", help="Name or directory of a run. `trainway status` lists the runs.")
+]
 
 
 def status(
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="[RUN]…", help="Runs; all that were launched here.")
+        list[str] | None,
+        typer.Argument(
+            metavar="[RUN]…", help="Names or directories of runs. Default: all runs launched from this directory."
+        ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
-    """Say how far runs are, wherever they run."""
+    """Show the state of runs on all targets."""
     from trainway.launch.run_directory import RUNS, run_named, runs_below
     from trainway.launch.status import status_of, status_table
 
@@ -34,9 +39,9 @@ def status(
 
 def logs(
     name: RunName,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the run has ended.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Print new lines until the run ends.")] = False,
 ) -> None:
-    """Print what all ranks of a run wrote, each line with its node and rank."""
+    """Print the logs of all ranks of a run, each line with its node and rank."""
     from trainway.launch.run_directory import read_launch, run_named
     from trainway.launch.targets import target_named
 
@@ -45,12 +50,12 @@ def logs(
         for line in target_named(record["target"]).logs(record["handle"], follow=follow):
             print(line, flush=follow)
     except KeyboardInterrupt:
-        # Who stops looking does not stop the run.
+        # Ctrl-C ends the command, and not the run.
         raise typer.Exit from None
 
 
 def stop(name: RunName) -> None:
-    """Let a run finish its step, save itself and end; `trainway resume` goes on from there."""
+    """Stop a run after its current step, with a checkpoint. `trainway resume` resumes it."""
     from trainway.launch.run_directory import read_launch, run_named
     from trainway.launch.targets import target_named
 
@@ -61,7 +66,7 @@ def stop(name: RunName) -> None:
 
 def shell(
     name: RunName,
-    node: Annotated[int, typer.Option(min=0, help="Which node of the run, by its index.")] = 0,
+    node: Annotated[int, typer.Option(min=0, help="Index of the node in the run. The first node is 0.")] = 0,
 ) -> None:
     """Open a shell on a node of a run."""
     from trainway.launch.run_directory import read_launch, run_named

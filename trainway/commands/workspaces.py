@@ -13,25 +13,52 @@ from trainway.commands.launching import DEFAULT_PLATFORM, PlatformFile
 if TYPE_CHECKING:
     from trainway.launch.target import Handle
 
-app = typer.Typer(help="JupyterLab on a GPU, in a team's quota.", no_args_is_help=True)
+app = typer.Typer(help="Manage JupyterLab workspaces on GPUs, in a team's quota.", no_args_is_help=True)
 
-Team = Annotated[str | None, typer.Option(help="The team whose quota it is in.")]
-Owner = Annotated[str, typer.Option(help="Whose it is; your login name here.", default_factory=getpass.getuser)]
+TeamOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME", help="Team whose quota the workspace uses. Required if the platform has several teams."
+    ),
+]
+Owner = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME",
+        help="Owner of the workspace. Default: your login name on this machine.",
+        default_factory=getpass.getuser,
+        show_default=False,
+    ),
+]
 
 
 @app.command()
 def start(
     owner: Owner,
-    team: Team = None,
-    group: Annotated[str | None, typer.Option(help="The node group.")] = None,
-    accelerators: Annotated[int, typer.Option(min=1, help="So many of one node's, or fractions.")] = 1,
-    hours: Annotated[int, typer.Option(min=1, help="Until it ends.")] = 8,
-    priority: Annotated[
-        Literal["low", "normal", "high"] | None, typer.Option(help="Which of the team's own goes first.")
+    team: TeamOption = None,
+    group: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Run on this node group. Default: the first with divided GPUs, or else the first with GPUs.",
+        ),
     ] = None,
-    index: Annotated[str | None, typer.Option(metavar="URL", help="Where pip finds JupyterLab.")] = None,
+    accelerators: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Accelerators of one node, or fractions where they are divided.")
+    ] = 1,
+    hours: Annotated[
+        int, typer.Option(min=1, metavar="HOURS", help="End the workspace after this time, at most 168.")
+    ] = 8,
+    priority: Annotated[
+        Literal["low", "normal", "high"] | None,
+        typer.Option(help="Priority among the jobs of the team. Default: no priority class."),
+    ] = None,
+    index: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="Package index with JupyterLab, for an image without it. Default: pip's own."),
+    ] = None,
     platform_file: PlatformFile = DEFAULT_PLATFORM,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be submitted.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be submitted. Submit nothing.")] = False,
 ) -> None:
     """Start a workspace."""
     from trainway.launch.hand_off import read_hand_off, read_image
@@ -39,7 +66,7 @@ def start(
     from trainway.launch.workspace import define, render_workspace
     from trainway.launch.workspace import start as start_workspace
     from trainway.launch.workspace.session import NO_TOKEN
-    from trainway.spec.catalogue import load_catalogue
+    from trainway.spec.facts.catalogue import load_catalogue
     from trainway.spec.loader import load_platform
 
     platform, catalogue = load_platform(platform_file), load_catalogue()
@@ -60,12 +87,12 @@ def start(
         print(as_yaml(render_workspace(workspace, catalogue, NO_TOKEN)), end="")
         return
     start_workspace(workspace, catalogue)
-    print(f"{workspace.name} was started; `trainway workspace connect` opens the way to it")
+    print(f"{workspace.name} was started. Open it with `trainway workspace connect`.")
 
 
 @app.command()
-def status(owner: Owner, team: Team = None, platform_file: PlatformFile = DEFAULT_PLATFORM) -> None:
-    """Say how far a workspace is, and why it waits."""
+def status(owner: Owner, team: TeamOption = None, platform_file: PlatformFile = DEFAULT_PLATFORM) -> None:
+    """Show the state of a workspace, and why it waits."""
     from trainway.launch.workspace import state
 
     found = state(_handle(owner, team, platform_file))
@@ -75,11 +102,11 @@ def status(owner: Owner, team: Team = None, platform_file: PlatformFile = DEFAUL
 @app.command()
 def connect(
     owner: Owner,
-    team: Team = None,
-    port: Annotated[int, typer.Option(min=1, max=65535, help="Of this machine.")] = 8888,
+    team: TeamOption = None,
+    port: Annotated[int, typer.Option(min=1, max=65535, help="Port on this machine.")] = 8888,
     platform_file: PlatformFile = DEFAULT_PLATFORM,
 ) -> None:
-    """Print a workspace's address on this machine, and open the way to it until Ctrl-C."""
+    """Print the URL of a workspace and forward a local port to it until Ctrl-C."""
     from trainway.launch.workspace import connect as connection_to
 
     connection = connection_to(_handle(owner, team, platform_file), port)
@@ -88,8 +115,8 @@ def connect(
 
 
 @app.command()
-def end(owner: Owner, team: Team = None, platform_file: PlatformFile = DEFAULT_PLATFORM) -> None:
-    """End a workspace; what is in its home directory stays."""
+def end(owner: Owner, team: TeamOption = None, platform_file: PlatformFile = DEFAULT_PLATFORM) -> None:
+    """End a workspace. Its home directory stays."""
     from trainway.launch.workspace import end as end_workspace
 
     end_workspace(_handle(owner, team, platform_file))

@@ -4,27 +4,24 @@ A target fills an `Evidence` with what it has; `explain` returns what that tells
 rules/*.yaml, one file a topic; what takes more than a pattern is a function.
 """
 
-from trainway.explain.evidence import Event, Evidence, Exit, Log
+from trainway.explain.evidence import Evidence, Exit, JobEvent, Log
 from trainway.explain.findings import Confidence, Finding, explain
 from trainway.explain.gather import evidence_in, evidence_of_run
 from trainway.explain.kubernetes import kubernetes_evidence
-from trainway.explain.runs import evidence_of, evidence_of_handle
 from trainway.explain.sagemaker import sagemaker_evidence
 from trainway.explain.show import as_document, as_text
 from trainway.explain.slurm import slurm_evidence
 
 __all__ = [
     "Confidence",
-    "Event",
     "Evidence",
     "Exit",
     "Finding",
+    "JobEvent",
     "Log",
     "as_document",
     "as_text",
     "evidence_in",
-    "evidence_of",
-    "evidence_of_handle",
     "evidence_of_run",
     "explain",
     "kubernetes_evidence",

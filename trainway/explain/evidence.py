@@ -27,7 +27,7 @@ class Log:
 
 
 @dataclass(frozen=True)
-class Event:
+class JobEvent:
     """What an orchestrator says about something of the job: an event, a condition, a state.
 
     `source` is kubernetes, slurm, sagemaker or trainway, `reason` its own word, and `subject` what it speaks of: a pod,
@@ -60,7 +60,7 @@ class Evidence:
     """Everything that was gathered. `succeeded` is None where nothing gathered says how the job ended."""
 
     logs: tuple[Log, ...] = ()
-    events: tuple[Event, ...] = ()
+    events: tuple[JobEvent, ...] = ()
     exits: tuple[Exit, ...] = ()
     succeeded: bool | None = None
 

@@ -8,21 +8,21 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cache
 
-from trainway.explain.evidence import Event, Evidence, Log
+from trainway.explain.evidence import Evidence, JobEvent, Log
 from trainway.explain.first_error import first_error, first_exit
+from trainway.explain.log_line_at import line_around, log_line_at, year_of
 from trainway.explain.matches import (
     Match,
     Quote,
     believed,
     fill,
+    quote_log_line,
     quote_of_event,
     quote_of_exit,
-    quote_of_place,
 )
 from trainway.explain.nccl_timeout import nccl_timeout_matches
 from trainway.explain.needles import may_match
-from trainway.explain.places import line_around, place_at, year_of
-from trainway.explain.rules import Level, Rule, load_rules
+from trainway.explain.rules import FailureRule, Level, load_rules
 from trainway.explain.xid import xid_matches
 
 
@@ -87,7 +87,7 @@ def _matches(evidence: Evidence, year: int) -> Iterator[Match]:
                 yield _match(rule, quote_of_exit(exit_), {})
 
 
-def _in_log(rule: Rule, log: Log, year: int) -> Match | None:
+def _in_log(rule: FailureRule, log: Log, year: int) -> Match | None:
     """The rule's first match in a log; of those in one line, the one that tells most."""
     firsts = [found for pattern in rule.log if (found := _first(pattern, rule, log.text))]
     if not firsts:
@@ -95,10 +95,10 @@ def _in_log(rule: Rule, log: Log, year: int) -> Match | None:
     line = min(line_around(log.text, found.start()) for found in firsts)
     told = [found.groupdict() for found in firsts if line_around(log.text, found.start()) == line]
     words = max(told, key=lambda groups: sum(1 for word in groups.values() if word))
-    return _match(rule, quote_of_place(place_at(log, line[0], year)), words)
+    return _match(rule, quote_log_line(log_line_at(log, line[0], year)), words)
 
 
-def _first(pattern: str, rule: Rule, text: str) -> re.Match[str] | None:
+def _first(pattern: str, rule: FailureRule, text: str) -> re.Match[str] | None:
     if not may_match(pattern, text):
         return None
     for found in _compiled(pattern).finditer(text):
@@ -108,7 +108,7 @@ def _first(pattern: str, rule: Rule, text: str) -> re.Match[str] | None:
     return None
 
 
-def _in_event(rule: Rule, event: Event) -> Match | None:
+def _in_event(rule: FailureRule, event: JobEvent) -> Match | None:
     if any(_compiled(each).search(event.message) for each in rule.unless):
         return None
     for pattern in rule.event:
@@ -125,7 +125,7 @@ def _in_event(rule: Rule, event: Event) -> Match | None:
     return None
 
 
-def _match(rule: Rule, quote: Quote, words: dict[str, str | None]) -> Match:
+def _match(rule: FailureRule, quote: Quote, words: dict[str, str | None]) -> Match:
     words = {
         "who": quote.who,
         "rank": None if quote.rank is None else str(quote.rank),
@@ -163,10 +163,10 @@ def _ranked(matches: Sequence[Match], evidence: Evidence) -> Iterator[Finding]:
 
 
 def _unknown(evidence: Evidence, year: int) -> Finding | None:
-    place = first_error(evidence, _explained, year)
-    if place is None:
+    log_line = first_error(evidence, _explained, year)
+    if log_line is None:
         return None
-    quote = quote_of_place(place)
+    quote = quote_log_line(log_line)
     return Finding(
         name="unknown",
         confidence=Confidence.UNKNOWN,

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterator
 
 from trainway.explain.evidence import Evidence, Exit, Log
-from trainway.explain.places import Place, bare, line_around, place_at
+from trainway.explain.log_line_at import LogLine, bare, line_around, log_line_at
 
 Predicate = Callable[[str], bool]
 
@@ -30,7 +30,7 @@ _WEAK = (
 _SIGTERM_STATUS = 143
 
 
-def first_error(evidence: Evidence, explained: Predicate, year: int) -> Place | None:
+def first_error(evidence: Evidence, explained: Predicate, year: int) -> LogLine | None:
     """The first line that is an error of a process itself, in the log of the first that failed; None if there is none.
 
     A line that is `explained` is of a failure that is known. Lines that only sound like an error count where it is
@@ -38,7 +38,7 @@ def first_error(evidence: Evidence, explained: Predicate, year: int) -> Place | 
     """
     failed = evidence.succeeded is False or any(each.status for each in evidence.exits)
     found = [
-        place_at(log, position, year)
+        log_line_at(log, position, year)
         for log in evidence.logs
         if (position := _error_in(log, explained, weak=failed)) is not None
     ]
@@ -46,7 +46,7 @@ def first_error(evidence: Evidence, explained: Predicate, year: int) -> Place | 
         return None
     first = first_exit(evidence.exits)
     newest = max((log.attempt or 0 for log in evidence.logs), default=0)
-    return min(found, key=lambda place: _order(place, first, newest))
+    return min(found, key=lambda log_line: _order(log_line, first, newest))
 
 
 def first_exit(exits: tuple[Exit, ...]) -> Exit | None:
@@ -60,20 +60,20 @@ def _exit_order(exit_: Exit) -> tuple[int, float, float]:
     return -(exit_.attempt or 0), time, math.inf if exit_.rank is None else exit_.rank
 
 
-def _order(place: Place, first: Exit | None, newest: int) -> tuple[int, bool, float, float]:
-    attempt = newest if place.log.attempt is None else place.log.attempt
-    time = place.time.timestamp() if place.time else math.inf
-    rank = next((float(each) for each in (place.rank, place.local_rank) if each is not None), math.inf)
-    return -attempt, not _is_of(place, first), time, rank
+def _order(log_line: LogLine, first: Exit | None, newest: int) -> tuple[int, bool, float, float]:
+    attempt = newest if log_line.log.attempt is None else log_line.log.attempt
+    time = log_line.time.timestamp() if log_line.time else math.inf
+    rank = next((float(each) for each in (log_line.rank, log_line.local_rank) if each is not None), math.inf)
+    return -attempt, not _is_of(log_line, first), time, rank
 
 
-def _is_of(place: Place, exit_: Exit | None) -> bool:
+def _is_of(log_line: LogLine, exit_: Exit | None) -> bool:
     if exit_ is None:
         return False
-    if exit_.rank is not None and place.rank is not None:
-        return exit_.rank == place.rank
-    same_node = exit_.node is None or place.node is None or exit_.node == place.node
-    return same_node and exit_.local_rank is not None and exit_.local_rank == place.local_rank
+    if exit_.rank is not None and log_line.rank is not None:
+        return exit_.rank == log_line.rank
+    same_node = exit_.node is None or log_line.node is None or exit_.node == log_line.node
+    return same_node and exit_.local_rank is not None and exit_.local_rank == log_line.local_rank
 
 
 def _error_in(log: Log, explained: Predicate, *, weak: bool) -> int | None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from trainway.explain.evidence import Event, Evidence, Exit, Log, signal_status
+from trainway.explain.evidence import Evidence, Exit, JobEvent, Log, signal_status
 from trainway.explain.kubernetes import kubernetes_evidence
 from trainway.explain.sagemaker import sagemaker_evidence
 from trainway.explain.slurm import is_slurm, slurm_evidence
@@ -40,9 +40,9 @@ def evidence_of_run(run: Path) -> Evidence:
     files = [run / "logs" / "torchrun.log"]
     if starts:
         files += sorted(starts[-1].parent.rglob("std*.log"))
-    events: tuple[Event, ...] = ()
+    events: tuple[JobEvent, ...] = ()
     if stopped_by := launch.get("stopped_by"):
-        events = (Event("trainway", "Stopped", str(stopped_by), "the run"),)
+        events = (JobEvent("trainway", "Stopped", str(stopped_by), "the run"),)
     told = with_exits([_log(file, run, room) for file, room in _rooms([file for file in files if file.exists()])])
     ended = () if status in (None, 0) or told.exits else (Exit(signal_status(int(status)), "torchrun"),)
     return Evidence(told.logs, events, (*told.exits, *ended), None if status is None else status == 0)
@@ -91,7 +91,7 @@ def log_of_path(path: str, text: str) -> Log:
 
 
 def _of_newest_start(files: Sequence[Path]) -> list[Path]:
-    """Without the logs of a Slurm job's starts before its last, below start-<n>."""
+    """Return the files without the logs of a Slurm job's starts before its last, below start-<n>."""
     starts = {file: int(found[1]) for file in files if (found := _START.search(file.as_posix()))}
     newest = max(starts.values(), default=0)
     return [file for file in files if starts.get(file, newest) == newest]

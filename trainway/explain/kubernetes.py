@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from trainway.explain.evidence import Event, Evidence, Exit
+from trainway.explain.evidence import Evidence, Exit, JobEvent
 
 Object = Mapping[str, Any]
 
@@ -61,7 +61,7 @@ def _items(document: Object) -> Iterator[Object]:
         yield document
 
 
-def _events_of(item: Object) -> Iterator[Event]:
+def _events_of(item: Object) -> Iterator[JobEvent]:
     kind = item.get("kind")
     if kind == "Event":
         yield _event(item)
@@ -74,13 +74,13 @@ def _events_of(item: Object) -> Iterator[Event]:
         yield from _condition_events(item)
 
 
-def _event(item: Object) -> Event:
+def _event(item: Object) -> JobEvent:
     about = item.get("involvedObject") or item.get("regarding") or {}
     time = item.get("lastTimestamp") or item.get("eventTime") or item.get("firstTimestamp")
     source = item.get("source") or {}
     name = str(about.get("name", ""))
     kind = str(about.get("kind", "")).lower()
-    return Event(
+    return JobEvent(
         source="kubernetes",
         reason=str(item.get("reason", "")),
         message=str(item.get("message") or item.get("note") or ""),
@@ -90,47 +90,47 @@ def _event(item: Object) -> Event:
     )
 
 
-def _pod_events(pod: Object) -> Iterator[Event]:
+def _pod_events(pod: Object) -> Iterator[JobEvent]:
     status: Object = pod.get("status") or {}
     subject, node = f"pod/{_name(pod)}", (pod.get("spec") or {}).get("nodeName")
     if status.get("reason"):
-        yield Event("kubernetes", status["reason"], status.get("message", ""), subject, node)
+        yield JobEvent("kubernetes", status["reason"], status.get("message", ""), subject, node)
     for condition in status.get("conditions") or ():
         time = _time(condition.get("lastTransitionTime"))
         wanted = condition.get("type") == "DisruptionTarget" and condition.get("status") == "True"
         if wanted or (condition.get("type") == "PodScheduled" and condition.get("status") == "False"):
             reason = "FailedScheduling" if condition["type"] == "PodScheduled" else condition.get("reason", "")
-            yield Event("kubernetes", reason, condition.get("message", ""), subject, node, time)
+            yield JobEvent("kubernetes", reason, condition.get("message", ""), subject, node, time)
     for container in _containers(status):
         waiting = (container.get("state") or {}).get("waiting") or {}
         if waiting.get("reason") not in (None, "ContainerCreating", "PodInitializing", "CrashLoopBackOff"):
-            yield Event("kubernetes", waiting["reason"], waiting.get("message", ""), subject, node)
+            yield JobEvent("kubernetes", waiting["reason"], waiting.get("message", ""), subject, node)
         for ended in _ended(container):
             if ended.get("reason") not in (None, "Completed", "Error"):
                 time = _time(ended.get("finishedAt"))
-                yield Event("kubernetes", ended["reason"], ended.get("message", ""), subject, node, time)
+                yield JobEvent("kubernetes", ended["reason"], ended.get("message", ""), subject, node, time)
 
 
-def _node_events(node: Object) -> Iterator[Event]:
+def _node_events(node: Object) -> Iterator[JobEvent]:
     name = _name(node)
     health = (node.get("metadata", {}).get("labels") or {}).get(HEALTH_LABEL)
     if health and health != "Schedulable":
-        yield Event("kubernetes", health, f"{HEALTH_LABEL}={health}", f"node/{name}", name)
+        yield JobEvent("kubernetes", health, f"{HEALTH_LABEL}={health}", f"node/{name}", name)
     for condition in (node.get("status") or {}).get("conditions") or ():
         if condition.get("type") == "Ready" and condition.get("status") != "True":
             reason = "NodeNotReady" if condition.get("status") == "False" else "NodeStatusUnknown"
             time = _time(condition.get("lastTransitionTime"))
-            yield Event("kubernetes", reason, condition.get("message", ""), f"node/{name}", name, time)
+            yield JobEvent("kubernetes", reason, condition.get("message", ""), f"node/{name}", name, time)
 
 
-def _condition_events(item: Object) -> Iterator[Event]:
+def _condition_events(item: Object) -> Iterator[JobEvent]:
     subject = f"{str(item.get('kind', '')).lower()}/{_name(item)}"
     for condition in (item.get("status") or {}).get("conditions") or ():
         kind, holds = condition.get("type"), condition.get("status") == "True"
         bad = (kind in ("Failed", "Evicted", "Preempted") and holds) or (kind == "QuotaReserved" and not holds)
         if bad:
             time = _time(condition.get("lastTransitionTime"))
-            yield Event("kubernetes", condition.get("reason", ""), condition.get("message", ""), subject, time=time)
+            yield JobEvent("kubernetes", condition.get("reason", ""), condition.get("message", ""), subject, time=time)
 
 
 def _exits(pod: Object) -> Iterator[Exit]:

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from trainway.explain.evidence import Event, Exit
-from trainway.explain.places import Place
+from trainway.explain.evidence import Exit, JobEvent
+from trainway.explain.log_line_at import LogLine
 from trainway.explain.rules import Level
 
 
@@ -39,7 +39,7 @@ class Quote:
 
     @property
     def speaker(self) -> tuple[str, int | None, int | None]:
-        """The same for two quotes of one process."""
+        """Return a key that two quotes share if one process wrote both."""
         if self.rank is not None:
             return "", self.rank, None
         return self.node or self.name, None, self.local_rank
@@ -58,13 +58,22 @@ class Match:
     precedence: int = 0
 
 
-def quote_of_place(place: Place) -> Quote:
+def quote_log_line(log_line: LogLine) -> Quote:
     """The line of a log."""
-    log = place.log
-    return Quote(log.name, place.text, place.number, place.rank, place.local_rank, place.node, log.attempt, place.time)
+    log = log_line.log
+    return Quote(
+        log.name,
+        log_line.text,
+        log_line.number,
+        log_line.rank,
+        log_line.local_rank,
+        log_line.node,
+        log.attempt,
+        log_line.time,
+    )
 
 
-def quote_of_event(event: Event) -> Quote:
+def quote_of_event(event: JobEvent) -> Quote:
     """An event in one line."""
     said = " ".join(f"{event.reason}: {event.message}".split()).removesuffix(":")
     name = " ".join(part for part in (event.source, event.subject) if part)

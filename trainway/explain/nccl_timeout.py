@@ -11,8 +11,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from trainway.explain.evidence import Evidence
-from trainway.explain.matches import Match, quote_of_place
-from trainway.explain.places import Place, bare, line_around, place_at
+from trainway.explain.log_line_at import LogLine, bare, line_around, log_line_at
+from trainway.explain.matches import Match, quote_log_line
 from trainway.explain.rules import Level
 
 SOURCE = "https://docs.pytorch.org/docs/stable/torch_nccl_environment_variables.html"
@@ -30,12 +30,14 @@ _MOST_NAMED = 8
 
 def nccl_timeout_matches(evidence: Evidence, year: int) -> Iterator[Match]:
     """One match for the first collective that timed out, if one did."""
-    found = [(place_at(log, each.start(), year), each) for log in evidence.logs for each in _TIMEOUT.finditer(log.text)]
+    found = [
+        (log_line_at(log, each.start(), year), each) for log in evidence.logs for each in _TIMEOUT.finditer(log.text)
+    ]
     if not found:
         return
     # A later sequence number waits because an earlier one does.
     first = min(found, key=lambda pair: (int(pair[1]["seq"]), pair[0].time is None, pair[0].time or 0, _rank(pair[0])))
-    place, timeout = first
+    log_line, timeout = first
     waited = sorted({_rank(each) for each, other in found if other["seq"] == timeout["seq"] and _rank(each) >= 0})
     behind = _behind(_enqueued(evidence, year)) or _silent(waited, _world(evidence))
     seconds = int(timeout["ms"]) // 1000
@@ -49,19 +51,19 @@ def nccl_timeout_matches(evidence: Evidence, year: int) -> Iterator[Match]:
             "where all ranks were in it, the network between the nodes is why: `trainway verify`; "
             "TORCH_NCCL_TRACE_BUFFER_SIZE keeps what each rank was at"
         )
-    yield Match("nccl-timeout", Level.SYMPTOM, cause, remedy, SOURCE, quote_of_place(place))
+    yield Match("nccl-timeout", Level.SYMPTOM, cause, remedy, SOURCE, quote_log_line(log_line))
 
 
-def _rank(place: Place) -> int:
-    return -1 if place.rank is None else place.rank
+def _rank(log_line: LogLine) -> int:
+    return -1 if log_line.rank is None else log_line.rank
 
 
 def _enqueued(evidence: Evidence, year: int) -> Mapping[str, Mapping[int, int]]:
-    """By process group, the last work that each rank enqueued, as last told."""
+    """Return, by process group, the last work that each rank enqueued, by the latest log line about it."""
     told: dict[str, dict[int, int]] = {}
     for log in evidence.logs:
         for each in _STATUS.finditer(log.text):
-            rank = _rank(place_at(log, each.start(), year))
+            rank = _rank(log_line_at(log, each.start(), year))
             told.setdefault(each["group"] or "0", {})[rank if rank >= 0 else int(each["rank"])] = int(each["enqueued"])
     return told
 

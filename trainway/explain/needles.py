@@ -27,7 +27,7 @@ def may_match(pattern: str, text: str) -> bool:
 
 
 def _literals(pattern: str) -> list[list[str]]:
-    """For each alternative at the top, the runs of characters that stand for themselves, outside of all groups."""
+    """Return the literal substrings of each top-level alternative of a regular expression, without those in groups."""
     alternatives: list[list[str]] = [[""]]
     depth, position = 0, 0
     while position < len(pattern):

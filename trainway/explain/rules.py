@@ -10,7 +10,7 @@ from string import Formatter
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from trainway.spec.facts import read_facts
+from trainway.spec.facts.files import read_facts
 
 RULES = Path(__file__).with_name("rules")
 # What a rule's sentences can name beside the groups of its patterns.
@@ -46,7 +46,7 @@ class EventPattern(BaseModel):
         return pattern
 
 
-class Rule(BaseModel):
+class FailureRule(BaseModel):
     """A failure that is known by what was written.
 
     `log`, `event` and `exit` are ways to know it, each enough. A line, or an event's message, that one of `unless`
@@ -81,7 +81,7 @@ class Rule(BaseModel):
         return patterns
 
     @model_validator(mode="after")
-    def _is_whole(self) -> Rule:
+    def _is_whole(self) -> FailureRule:
         if self.level is Level.CONSEQUENCE:
             return self
         if not (self.cause and self.remedy and self.source):
@@ -100,12 +100,12 @@ class Rule(BaseModel):
 
 
 @cache
-def load_rules(directory: Path = RULES) -> tuple[Rule, ...]:
+def load_rules(directory: Path = RULES) -> tuple[FailureRule, ...]:
     """The rules of all files, by file and by order in it; read once a process.
 
     Raises pydantic's ValidationError for a rule that is not whole, and ValueError for a name that stands twice.
     """
-    rules = [Rule.model_validate(each) for file in sorted(directory.glob("*.yaml")) for each in read_facts(file)]
+    rules = [FailureRule.model_validate(each) for file in sorted(directory.glob("*.yaml")) for each in read_facts(file)]
     names = [rule.name for rule in rules]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise ValueError(f"rules of one name: {', '.join(twice)}")

@@ -57,9 +57,9 @@ def as_document(findings: Sequence[Finding]) -> list[dict[str, Any]]:
 
 
 def _where(quote: Quote, others: int) -> str:
-    place = quote.name if quote.line is None else f"{quote.name}:{quote.line}"
+    location = quote.name if quote.line is None else f"{quote.name}:{quote.line}"
     known = [quote.who] if quote.who != "the job" else []
     known += [f"{quote.time:%H:%M:%S}"] if quote.time else []
     known += [f"attempt {quote.attempt}"] if quote.attempt else []
     known += [f"{others} more say the same"] if others else []
-    return f"{place} ({', '.join(known)})" if known else place
+    return f"{location} ({', '.join(known)})" if known else location

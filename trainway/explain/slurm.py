@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 
-from trainway.explain.evidence import SIGNAL_BASE, Event, Evidence, Exit
+from trainway.explain.evidence import SIGNAL_BASE, Evidence, Exit, JobEvent
 
 # `Comment=a word and another` ends where the next Key= begins.
 _PAIR = re.compile(r"(\w[\w:]*)=(.*?)(?=\s+[A-Z]\w*(?::\w+)?=|\s*$)", re.MULTILINE)
@@ -33,7 +33,7 @@ def is_slurm(text: str) -> bool:
 
 def _of_sacct(text: str, name: str) -> Evidence:
     header, *rows = (line.split("|") for line in text.strip().splitlines())
-    events: list[Event] = []
+    events: list[JobEvent] = []
     exits: list[Exit] = []
     states = set()
     for row in rows:
@@ -49,24 +49,26 @@ def _of_sacct(text: str, name: str) -> Evidence:
     return Evidence((), tuple(events), tuple(exits), succeeded=ended)
 
 
-def _of_record(of: Mapping[str, str]) -> Iterator[Event]:
+def _of_record(of: Mapping[str, str]) -> Iterator[JobEvent]:
     if "JobId" in of:
         yield from _state(of.get("JobState", ""), of.get("Reason", ""), f"job {of['JobId']}", of.get("EndTime"))
     elif "NodeName" in of and (trouble := _NODE_TROUBLE.search(of.get("State", ""))):
         name = of["NodeName"]
-        yield Event("slurm", trouble[1], of.get("Reason", ""), f"node {name}", name)
+        yield JobEvent("slurm", trouble[1], of.get("Reason", ""), f"node {name}", name)
 
 
-def _state(state: str, reason: str, subject: str, time: str | None) -> Iterator[Event]:
+def _state(state: str, reason: str, subject: str, time: str | None) -> Iterator[JobEvent]:
     word = state.split(" ")[0].rstrip("+")
     if word == "PENDING":
-        yield Event("slurm", reason, state, subject)
+        yield JobEvent("slurm", reason, state, subject)
     elif word and word not in _FINE:
-        yield Event("slurm", word, state if reason in ("", "None") else f"{state}, {reason}", subject, time=_time(time))
+        yield JobEvent(
+            "slurm", word, state if reason in ("", "None") else f"{state}, {reason}", subject, time=_time(time)
+        )
 
 
 def _exit(of: Mapping[str, str], name: str) -> Exit | None:
-    """Slurm writes status:signal."""
+    """Return the exit status or the signal of an exit code that Slurm writes as `status:signal`."""
     status, _, signal = of.get("ExitCode", "0:0").partition(":")
     number = SIGNAL_BASE + int(signal) if int(signal or 0) else int(status)
     if not number:

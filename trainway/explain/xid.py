@@ -11,10 +11,10 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict
 
 from trainway.explain.evidence import Evidence
-from trainway.explain.matches import Match, quote_of_place
-from trainway.explain.places import place_at
+from trainway.explain.log_line_at import log_line_at
+from trainway.explain.matches import Match, quote_log_line
 from trainway.explain.rules import Level
-from trainway.spec.facts import read_facts
+from trainway.spec.facts.files import read_facts
 
 CATALOGUE = "https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html"
 # NVRM: Xid (PCI:0000:10:1c): 63, pid=1896, name=python, Row Remapper: …
@@ -48,7 +48,7 @@ def xid_matches(evidence: Evidence, year: int) -> Iterator[Match]:
             xid = load_xids().get(number)
             if xid and xid.level == "consequence":
                 continue
-            quote = quote_of_place(place_at(log, found.start(), year))
+            quote = quote_log_line(log_line_at(log, found.start(), year))
             node = quote.node or "a node"
             if xid is None:
                 meaning, remedy, level = f"the driver reported {found['words']}", "look it up, by its number", "symptom"

@@ -1,18 +1,18 @@
-"""The nodes that a job gets: of which group, how many, with how many ranks each."""
+"""The nodes of a job: their node group, their number, and the ranks on each."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from training.config import Job, Layout
-from trainway.spec.catalogue import Catalogue
+from trainway.parts.job import Job, Layout
 from trainway.spec.errors import UsageError, usage_error
+from trainway.spec.facts.catalogue import Catalogue
 from trainway.spec.handoff import HandOff, Nodes
 
 
 @dataclass(frozen=True)
 class Allocation:
-    """`nodes` nodes of `group`, with `ranks` training processes each, which have the parallel `layout` together."""
+    """`nodes` nodes of the node group `group`, with `ranks` training processes each and the `layout` of all ranks."""
 
     group: Nodes
     nodes: int
@@ -21,12 +21,12 @@ class Allocation:
 
     @property
     def world_size(self) -> int:
-        """Ranks of all nodes."""
+        """The number of ranks on all nodes together."""
         return self.nodes * self.ranks
 
 
 def allocate(job: Job, hand_off: HandOff, catalogue: Catalogue, group: str | None = None) -> Allocation:
-    """Nodes of the group of that name, or else of the first group with accelerators that is large enough.
+    """Return nodes of the named group, or else of the first group with accelerators that is large enough.
 
     Raises UsageError where there is no such group, the job is larger than it can become, or a degree of parallelism
     does not divide: before anything is submitted.
@@ -47,7 +47,7 @@ def allocate(job: Job, hand_off: HandOff, catalogue: Catalogue, group: str | Non
 
 
 def check_team(job: Job, hand_off: HandOff) -> None:
-    """Raises UsageError where the job's team is none of the platform's, or has to be named and is not."""
+    """Raise UsageError if the platform does not have the job's team."""
     if job.team is not None and job.team not in hand_off.teams:
         raise usage_error(
             f"{job.name} cannot run for the team {job.team}",

@@ -17,12 +17,12 @@ NCCL_EVIDENCE = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET"}
 
 
 def job_environment(job_file: PurePath, run_directory: PurePath) -> dict[str, str]:
-    """Of any job: where its file is, and where its metrics go."""
+    """Return the environment of every job: the location of its file and of its metrics."""
     return {"TRAINWAY_JOB": str(job_file), "TRAINWAY_RUN": str(run_directory), **RESTARTABLE}
 
 
 def platform_environment(hand_off: HandOff, roots: Mapping[str, str]) -> dict[str, str]:
-    """Of a job that uses a platform: `roots` is what its locations' schemes mean where it runs."""
+    """Return the environment of a job on a platform. `roots` maps the schemes of locations to directories."""
     return {
         # The S3 connector of the checkpoints does not look the Region up by itself.
         "AWS_REGION": hand_off.region,

@@ -96,8 +96,8 @@ def _object(platform: Platform, pointer: Pointer) -> str:
     import boto3
     from botocore.exceptions import BotoCoreError, ClientError
 
-    place = f"s3://{pointer.bucket}/{pointer.key}"
-    what = _unreadable(platform, "the hand-off's document", place)
+    location = f"s3://{pointer.bucket}/{pointer.key}"
+    what = _unreadable(platform, "the hand-off's document", location)
     try:
         answer = boto3.client("s3", region_name=platform.region).get_object(Bucket=pointer.bucket, Key=pointer.key)
         return str(answer["Body"].read().decode("utf-8"))
@@ -105,7 +105,7 @@ def _object(platform: Platform, pointer: Pointer) -> str:
         why, code = error.response["Error"]["Message"], error.response["Error"]["Code"]
         if code in ("NoSuchBucket", "NoSuchKey"):
             raise usage_error(what, why=why, fix="`make deploy` writes it again") from None
-        fix = f"you need s3:GetObject on {place}, and kms:Decrypt if the bucket has a key of its own"
+        fix = f"you need s3:GetObject on {location}, and kms:Decrypt if the bucket has a key of its own"
         raise usage_error(what, why=why, fix=fix) from None
     except BotoCoreError as error:
         raise usage_error(what, why=str(error), fix=CREDENTIALS) from None

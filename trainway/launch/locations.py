@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from training.config import Job
+from trainway.parts.job import Job
 from trainway.spec.errors import usage_error
 from trainway.spec.handoff import HandOff
 
@@ -14,8 +14,8 @@ def needs_hand_off(job: Job) -> bool:
     return any(scheme_of(location) for location in _locations(job))
 
 
-def local_roots(job: Job, hand_off: HandOff, place: str = "this machine") -> dict[str, str]:
-    """The root of each scheme for a job at a place that reaches the bucket and not the file system.
+def local_roots(job: Job, hand_off: HandOff, machine: str = "this machine") -> dict[str, str]:
+    """Return the root of each scheme for a job on a machine that reaches the bucket and not the file system.
 
     A directory of the file system that mirrors a prefix of the bucket is read and written there. Raises UsageError
     for one that does not.
@@ -26,7 +26,7 @@ def local_roots(job: Job, hand_off: HandOff, place: str = "this machine") -> dic
         path = location.removeprefix("fsx:")
         if scheme_of(location) == "fsx" and not any(path == m or path.startswith(f"{m}/") for m in mirrored):
             raise usage_error(
-                f"{location} cannot be reached from {place}",
+                f"{location} cannot be reached from {machine}",
                 why="there is no Lustre file system here, and that directory of it does not mirror the data bucket",
                 fix=f"use a directory below {', '.join(f'fsx:{path}' for path in mirrored)}, or an s3:// location",
             )

@@ -6,7 +6,7 @@ import subprocess
 
 
 def started_at(pid: int) -> str | None:
-    """When the process of that number began, as `ps` says it; None if there is none."""
+    """Return the start time of a process as `ps` prints it, or None if the process does not exist."""
     # The C locale, so that what is written down today is what is read tomorrow.
     listed = subprocess.run(
         ["ps", "-o", "lstart=", "-p", str(pid)], capture_output=True, text=True, check=False, env={"LC_ALL": "C"}

@@ -61,13 +61,15 @@ def recorded_launch(
 
 
 def record_submission(
-    run: Path, target: str, handle: Mapping[str, str], options: Mapping[str, Any], nodes: Mapping[str, Any]
+    run: Path, target: str, handle: Mapping[str, str], options: Mapping[str, Any], nodes: Mapping[str, Any] | None
 ) -> None:
     """Writes down where a run was submitted to, how it is found there, and the options that it was launched with.
 
-    `nodes` has the `count` and the `instance_type` of its nodes.
+    `nodes` has the `count` and the `instance_type` of its nodes; None is this machine.
     """
-    record = {"target": target, "handle": dict(handle), "options": dict(options), "nodes": dict(nodes)}
+    record: dict[str, Any] = {"target": target, "handle": dict(handle), "options": dict(options)}
+    if nodes is not None:
+        record["nodes"] = dict(nodes)
     _write(run, {**record, "started": _now(), "ended": None})
 
 

@@ -1,34 +1,21 @@
-"""Starting runs: on this machine one after the other, or submitted to a platform all at once."""
+"""Start runs. Every job of a launch is checked and rendered before the first is submitted."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from training.config import Job
-from trainway.launch.code import sync
-from trainway.launch.hand_off import read_hand_off
-from trainway.launch.local import job_failed, render_local, run_local
-from trainway.launch.locations import needs_hand_off
-from trainway.launch.prepare import prepare
-from trainway.launch.run_directory import (
-    RUNS,
-    default_run_directory,
-    make_run_directory,
-    read_launch,
-    record_submission,
-    run_named,
-)
-from trainway.launch.submission import render, submit
+from trainway.launch.prepare import Launch
+from trainway.launch.run_directory import make_run_directory, read_launch, record_submission, run_named
 from trainway.launch.sweep import Point, sweep
 from trainway.launch.target import Phase
-from trainway.launch.targets import target_named
-from trainway.spec.catalogue import load_catalogue
+from trainway.launch.target_options import options_from, options_record
+from trainway.launch.targets import AnyTarget, own_target, target_named
+from trainway.parts.job import Job
 from trainway.spec.errors import usage_error
-from trainway.spec.loader import load, load_platform
-from trainway.spec.platform import Platform
+from trainway.spec.facts.catalogue import load_catalogue
+from trainway.spec.loader import load
 
 _UNFINISHED = (Phase.QUEUED, Phase.STARTING, Phase.RUNNING)
 
@@ -39,97 +26,72 @@ def points_of(job_file: Path, axes: Sequence[str]) -> list[Point]:
     return sweep(text, axes) if axes else [Point(job, text, {})]
 
 
-def start_here(
-    points: Sequence[Point],
-    platform_file: Path,
-    options: Mapping[str, Any],
-    *,
-    run: str | None = None,
-    dry_run: bool = False,
-) -> int:
-    """Runs jobs on this machine, and returns the first exit status that is not 0: a job that fails ends the sweep.
+def start(target_name: str, launch: Launch, options: Mapping[str, Any]) -> int:
+    """Submit the jobs of a launch, or print exactly what would be submitted, and return the exit status.
 
-    `run` is the directory of the only job; the options are `processes` and `until_step`.
+    `options` are those of the target, by the names of their flags. The exit status is 0, or that of the first job that
+    failed while the launcher ran it, which ends the launch. Nothing is submitted of a sweep of which one job cannot be.
     """
-    for point in points:
-        hand_off = read_hand_off(load_platform(platform_file)) if needs_hand_off(point.job) else None
-        directory = Path(run) if run else default_run_directory(point.job.name)
-        launched = render_local(point.job, directory, hand_off=hand_off, **options)
-        if dry_run:
-            print(launched)
-            continue
-        make_run_directory(point.text, directory)
-        recorded = {"platform_file": str(platform_file), **options, "until_step": None}
-        if exit_status := run_local(launched, directory, recorded):
-            print(job_failed(directory, exit_status), file=sys.stderr)
+    target = target_named(target_name, cannot="launched")
+    typed = options_from(target.options, options, target.name)
+    _check_platform(target, launch)
+    catalogue = load_catalogue()
+    requests = target.prepare(launch)
+    texts = [target.render(request, catalogue, typed) for request in requests]
+    if launch.dry_run:
+        print("".join(texts), end="")
+        return 0
+    recorded = {
+        "platform_file": str(launch.platform_file),
+        "group": launch.group,
+        "code": launch.code,
+        "target": options_record(typed),
+    }
+    for request in requests:
+        make_run_directory(request.job_text, request.directory_here)
+        handle = target.submit(request, catalogue, typed)
+        record_submission(request.directory_here, target.name, handle, recorded, request.nodes)
+        if target.attend is None:
+            print(request.run)
+        elif exit_status := target.attend(request, typed):
             return exit_status
-        print(f"run: {directory}", file=sys.stderr)
     return 0
 
 
-def start_on_platform(
-    points: Sequence[Point],
-    target: str,
-    platform_file: Path,
-    options: Mapping[str, Any],
-    *,
-    group: str | None = None,
-    code: str | None = None,
-    until_step: int | None = None,
-    run: str | None = None,
-    dry_run: bool = False,
-) -> None:
-    """Submits jobs to a platform, or prints exactly what would be submitted.
-
-    `code` is a directory that is synced first, `run` the name of the only run. Nothing is submitted of a sweep of which
-    one job cannot be.
-    """
-    catalogue = load_catalogue()
-    platform = load_platform(platform_file)
-    _check_target(target, platform)
-    requests = prepare(points, platform, catalogue, run=run, group=group, until_step=until_step)
-    location = None
-    if code is not None:
-        location = sync(Path(code), requests[0].hand_off, upload=not dry_run)
-    texts = [render(request, catalogue, target, options, location) for request in requests]
-    if dry_run:
-        print("".join(texts), end="")
-        return
-    recorded = {"platform_file": str(platform_file), "group": group, "code": code, "target": dict(options)}
-    for point, request in zip(points, requests, strict=True):
-        directory = RUNS / request.run
-        make_run_directory(point.text, directory)
-        handle = submit(request, catalogue, target, options, location)
-        nodes = {"count": request.allocation.nodes, "instance_type": request.allocation.group.instance_type}
-        record_submission(directory, target, handle, recorded, nodes)
-        print(request.run)
-
-
-def _check_target(target: str, platform: Platform) -> None:
-    own = "kubernetes" if platform.orchestrator.is_kubernetes else "slurm"
-    if target not in (own, "sagemaker"):
-        raise usage_error(
-            f"{platform.name} takes no jobs of the target {target}",
-            why=f"its orchestrator is {platform.orchestrator.value}",
-            fix=f"launch with --target {own}",
-        )
-
-
 def resume(name: str) -> int:
-    """Lets a run go on where and as it was launched, and returns the exit status.
+    """Resume a run from its latest checkpoint on the same target with the same options. Return the exit status.
 
     Raises UsageError for a run that has not ended.
     """
     run = run_named(name)
     record = read_launch(run)
-    phase = target_named(record["target"]).state(record["handle"]).phase
+    target = target_named(record["target"], cannot="resumed")
+    phase = target.state(record["handle"]).phase
     if phase in _UNFINISHED:
         fix = f"`trainway stop {name}` ends it, `trainway logs --follow {name}` shows it"
         raise usage_error(f"{name} cannot be resumed", why=f"it is {phase.value}", fix=fix)
-    points, options = points_of(run / "job.yaml", []), dict(record["options"])
-    platform_file = Path(options.pop("platform_file"))
-    if record["target"] == "local":
-        return start_here(points, platform_file, options, run=str(run))
-    target_options = options.pop("target")
-    start_on_platform(points, record["target"], platform_file, target_options, run=run.name, **options)
-    return 0
+    recorded = record["options"]
+    launch = Launch(
+        points_of(run / "job.yaml", []),
+        Path(recorded["platform_file"]),
+        run=run.name if target.orchestrators else str(run),
+        group=recorded.get("group"),
+        code=recorded.get("code"),
+    )
+    return start(target.name, launch, recorded["target"] if "target" in recorded else _earlier(recorded))
+
+
+def _earlier(recorded: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of a local run that an earlier version launched, or `trainway demo`."""
+    return {"processes": recorded["processes"]}
+
+
+def _check_platform(target: AnyTarget, launch: Launch) -> None:
+    """Raise UsageError if the platform takes no jobs of the target."""
+    if not target.orchestrators or launch.platform.orchestrator in target.orchestrators:
+        return
+    raise usage_error(
+        f"{launch.platform.name} takes no jobs of the target {target.name}",
+        why=f"its orchestrator is {launch.platform.orchestrator.value}",
+        fix=f"launch with --target {own_target(launch.platform).name}",
+    )

@@ -1,4 +1,4 @@
-"""How far runs are, in one table, whatever their targets."""
+"""The table of `trainway status`: the states of runs on all targets."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Row(NamedTuple):
 
 
 def status_of(run: Path) -> Row:
-    """Asks the run's target; one that cannot be asked is a row that says so, so that the others are still seen."""
+    """Return the row of a run. The row of a target that does not answer says so, and the others are still shown."""
     record = read_launch(run)
     try:
         state = target_named(record["target"]).state(record["handle"])
@@ -36,7 +36,7 @@ def status_of(run: Path) -> Row:
 
 
 def status_table(rows: Sequence[Row]) -> None:
-    """Prints the rows for people."""
+    """Print the rows as a table."""
     from rich.console import Console
     from rich.table import Table
 

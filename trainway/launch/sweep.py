@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
-from training.config import Job
+from trainway.parts.job import Job
 from trainway.spec.errors import usage_error
 
 # A slip of the keyboard in a range costs more than any sweep is worth.

@@ -1,18 +1,24 @@
-"""What a target does with a run that was submitted to it. Each is a module, or a package, with these functions."""
+"""What a target is: a system that runs jobs, as one value with a function for each thing that is done there."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol
+from pathlib import Path
+from typing import Any, Generic, Protocol, TypeVar
+
+from trainway.explain.evidence import Evidence
+from trainway.launch.prepare import Launch
+from trainway.spec.facts.catalogue import Catalogue
+from trainway.spec.sections.orchestrator import Orchestrator
 
 Handle = Mapping[str, str]
 """How a target finds a run again; kept in the run's launch.json on the machine that submitted it."""
 
 
 class Phase(StrEnum):
-    """How far a run is."""
+    """The state of a run, in a word that all targets share."""
 
     QUEUED = "queued"
     STARTING = "starting"
@@ -26,24 +32,90 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True)
 class State:
-    """The phase of a run; `reason` is the target's own word for why, `nodes` the names of those it runs on."""
+    """The phase of a run, why it is in that phase in the target's own words, and the names of its nodes."""
 
     phase: Phase
     reason: str = ""
     nodes: tuple[str, ...] = ()
 
 
-class Target(Protocol):
-    """The watching half of a target. All raise UsageError where it cannot be asked."""
+@dataclass(frozen=True)
+class KnownNodes:
+    """What a target knows about a run's nodes beside what the run's processes say.
 
-    def state(self, handle: Handle) -> State:
-        """How far the run is."""
+    `names` are the names of nodes by the hostnames that processes on them have. `allocatable` is, by node of the run's
+    node group, the number of devices that pods can request.
+    """
 
-    def logs(self, handle: Handle, *, follow: bool) -> Iterator[str]:
-        """Lines of all nodes, each with `[node rank]` before it; with `follow` until the run has ended."""
+    names: Mapping[str, str] = field(default_factory=dict)
+    allocatable: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
-    def stop(self, handle: Handle) -> None:
-        """Tells the run to save itself and end; returns when it was told."""
 
-    def shell(self, handle: Handle, node: int) -> Sequence[str]:
-        """The command that opens a shell on a node of the run, by its index."""
+class Prepared(Protocol):
+    """A job that can be submitted, as `Target.prepare` returns it."""
+
+    @property
+    def run(self) -> str:
+        """The name of the run that is prepared."""
+
+    @property
+    def job_text(self) -> str:
+        """The text of the job file."""
+
+    @property
+    def directory_here(self) -> Path:
+        """The directory on this machine that keeps the run's record."""
+
+    @property
+    def nodes(self) -> Mapping[str, Any] | None:
+        """The `count` and the `instance_type` of the run's nodes. None on this machine."""
+
+
+class Logs(Protocol):
+    """A function that reads the logs of a run."""
+
+    def __call__(self, handle: Handle, *, follow: bool) -> Iterator[str]:
+        """Return the lines of all nodes, each with `[node rank]` before it; with `follow` until the run has ended."""
+
+
+Request = TypeVar("Request", bound=Prepared)
+Options = TypeVar("Options")
+
+
+def _nothing_known(request: Any, handle: Handle) -> KnownNodes:
+    del request, handle
+    return KnownNodes()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target(Generic[Request, Options]):
+    """A system that runs jobs. Each function raises UsageError if it cannot do what it was asked."""
+
+    name: str
+    """The value of `--target`."""
+    heading: str
+    """The heading of the target's flags in `trainway launch --help`, for example `Under Slurm`."""
+    options: type[Options]
+    """A frozen dataclass whose fields describe the flags: trainway/launch/target_options.py."""
+    orchestrators: tuple[Orchestrator, ...] = ()
+    """Orchestrators of the platforms whose jobs the target takes. Empty for a target that needs no platform."""
+    prepare: Callable[[Launch], Sequence[Request]]
+    """Check the jobs of a launch: `prepare_on_platform` or `prepare_here` of trainway/launch/prepare.py."""
+    render: Callable[[Request, Catalogue, Options], str]
+    """Return exactly what is submitted, as `--dry-run` prints it. Refuse what cannot be submitted."""
+    submit: Callable[[Request, Catalogue, Options], Handle]
+    """Submit a run and return its handle. A run of the same name that has ended is resumed."""
+    attend: Callable[[Request, Options], int] | None = None
+    """Run a submitted run to its end, and return its exit status. None if runs outlive the launcher."""
+    state: Callable[[Handle], State]
+    """Return the state of a run."""
+    logs: Logs
+    """Return the lines of a run's logs."""
+    stop: Callable[[Handle], None]
+    """Tell a run to save a checkpoint and end. Return when the run was told."""
+    shell: Callable[[Handle, int], Sequence[str]]
+    """Return the command that opens a shell on a node of a run, by the node's index."""
+    evidence: Callable[[Handle], Evidence]
+    """Return what the target knows about why a run ended. Leave out what cannot be read."""
+    known_nodes: Callable[[Request, Handle], KnownNodes] = _nothing_known
+    """Return what the target knows about the nodes of a run, for `trainway verify`."""

@@ -1,4 +1,4 @@
-"""The one command that every target runs, and what torchrun is told beside it.
+"""The one command that every target runs, and torchrun's options as environment variables.
 
 A target differs from another in where the job file is, in how many processes there are and in how they find each
 other. None of that is part of the command. The job looks for its file where TRAINWAY_JOB says, and torchrun reads each
@@ -16,21 +16,21 @@ RENDEZVOUS_PORT = 29500
 
 
 def training_command(until_step: int | None = None) -> tuple[str, ...]:
-    """What starts a node's processes."""
+    """Return the command that starts the processes of a node."""
     until = () if until_step is None else (f"--until-step={until_step}",)
     return ("torchrun", "-m", "training.train", *until)
 
 
 def one_node(processes: int) -> dict[str, str]:
-    """torchrun's options for processes that are all on one machine."""
+    """Return the torchrun options, as environment variables, for processes on one machine."""
     return {"PET_STANDALONE": "1", "PET_NPROC_PER_NODE": str(processes)}
 
 
 def many_nodes(nodes: int | str, processes: int, *, endpoint: str, run: str, max_restarts: int) -> dict[str, str]:
-    """torchrun's options for a node of several, which meet at `endpoint`, host:port of the first of them.
+    """Return the torchrun options, as environment variables, for nodes that rendezvous at `endpoint`, a host:port.
 
-    `nodes` is their number, or `least:most` where the job may go on with fewer; `run` keeps two jobs apart that meet at
-    one place. Workers that die are started again on all nodes, `max_restarts` times, before the job fails.
+    `nodes` is their number, or `least:most` if the job can continue with fewer. `run` keeps two jobs at one endpoint
+    apart. When a worker dies, torchrun restarts the workers of all nodes, up to `max_restarts` times.
     """
     return {
         "PET_NNODES": str(nodes),
@@ -45,7 +45,7 @@ def many_nodes(nodes: int | str, processes: int, *, endpoint: str, run: str, max
 
 
 def logging_to(directory: PurePath, *, shown_ranks: str | None = None) -> dict[str, str]:
-    """torchrun's options for a file per rank below `directory`, beside what is shown: all ranks, or `shown_ranks`."""
+    """Return the torchrun options for one log file per rank in `directory`. All ranks, or `shown_ranks`, also print."""
     shown: Mapping[str, str] = {} if shown_ranks is None else {"PET_LOCAL_RANKS_FILTER": shown_ranks}
     # 3 is both stdout and stderr.
     return {"PET_LOG_DIR": str(directory), "PET_REDIRECTS": "3", "PET_TEE": "3", **shown}

@@ -19,7 +19,7 @@ from trainway.manifests.node_pools import node_pools
 from trainway.manifests.personas import members, team_members, viewers
 from trainway.manifests.priority_classes import priority_classes
 from trainway.manifests.training_runtime import training_runtimes
-from trainway.spec.catalogue import Catalogue
+from trainway.spec.facts.catalogue import Catalogue
 from trainway.spec.platform import Platform
 
 Manifest = dict[str, Any]

@@ -6,8 +6,7 @@ from typing import Any
 
 from trainway.manifests.mig import mig_manager_config
 from trainway.manifests.taints import daemon_tolerations
-from trainway.spec.catalogue import Catalogue
-from trainway.spec.charts import (
+from trainway.spec.derived.charts import (
     EFA_DRA,
     EFA_PLUGIN,
     GPU_OPERATOR,
@@ -16,6 +15,7 @@ from trainway.spec.charts import (
     NVIDIA_PLUGIN,
     chart_names,
 )
+from trainway.spec.facts.catalogue import Catalogue
 from trainway.spec.platform import Platform
 from trainway.spec.sections.node_group import NodeGroup
 

@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from trainway.spec.catalogue import Catalogue
-from trainway.spec.devices import EFA_CLASS, GPU_CLASS, devices_of
+from trainway.spec.derived.devices import EFA_CLASS, GPU_CLASS, devices_of
+from trainway.spec.facts.catalogue import Catalogue
 from trainway.spec.platform import Platform
 from trainway.spec.sections.node_group import NodeGroup
 
@@ -24,10 +24,10 @@ LARGEST_CLAIM = 32
 SHORT_NAMES = {GPU_CLASS: "gpu", EFA_CLASS: "efa"}
 # Where a device is plugged in: EFA devices beside a GPU reach its memory without a way through the processors.
 # https://docs.aws.amazon.com/eks/latest/userguide/device-management-efa.html#efa-dra-topology-aware (read 2026-11-21)
-PLACE = "resource.kubernetes.io/pcieRoot"
+PCIE_ROOT = "resource.kubernetes.io/pcieRoot"
 
 # Devices by their class.
-Request = dict[str, int]
+DeviceRequest = dict[str, int]
 
 
 def claim_templates(platform: Platform, catalogue: Catalogue, namespace: str) -> list[dict[str, Any]]:
@@ -45,30 +45,30 @@ def claims_of_a_node(platform: Platform, group: NodeGroup, catalogue: Catalogue)
     return tuple(_name(request) for request in _whole_node(platform, group, catalogue))
 
 
-def _whole_node(platform: Platform, group: NodeGroup, catalogue: Catalogue) -> Iterator[Request]:
+def _whole_node(platform: Platform, group: NodeGroup, catalogue: Catalogue) -> Iterator[DeviceRequest]:
     for device_class, count in _claimed(platform, group, catalogue).items():
         whole, rest = divmod(count, LARGEST_CLAIM)
         yield from ({device_class: each} for each in (*[LARGEST_CLAIM] * whole, rest) if each)
 
 
-def _one_gpu(platform: Platform, group: NodeGroup, catalogue: Catalogue) -> Iterator[Request]:
-    """Nothing where GPUs share an EFA device, which only one of two claims could have."""
+def _one_gpu(platform: Platform, group: NodeGroup, catalogue: Catalogue) -> Iterator[DeviceRequest]:
+    """Yield the requests for one GPU; none where GPUs share an EFA device, which only one of two claims could have."""
     claimed = _claimed(platform, group, catalogue)
     gpus, efas = claimed.get(GPU_CLASS, 0), claimed.get(EFA_CLASS, 0)
     if gpus and efas and efas % gpus == 0:
         yield {GPU_CLASS: 1, EFA_CLASS: efas // gpus}
 
 
-def _claimed(platform: Platform, group: NodeGroup, catalogue: Catalogue) -> Request:
+def _claimed(platform: Platform, group: NodeGroup, catalogue: Catalogue) -> DeviceRequest:
     devices = devices_of(platform, group, catalogue)
     return {device.device_class: device.count for device in devices if device.device_class}
 
 
-def _name(request: Request) -> str:
+def _name(request: DeviceRequest) -> str:
     return "-".join(f"{SHORT_NAMES[device_class]}-{count}" for device_class, count in request.items())
 
 
-def _template(request: Request, namespace: str) -> dict[str, Any]:
+def _template(request: DeviceRequest, namespace: str) -> dict[str, Any]:
     requests = [
         {
             "name": SHORT_NAMES[device_class],
@@ -78,7 +78,7 @@ def _template(request: Request, namespace: str) -> dict[str, Any]:
     ]
     devices: dict[str, Any] = {"requests": requests}
     if len(requests) > 1:
-        devices["constraints"] = [{"requests": [each["name"] for each in requests], "matchAttribute": PLACE}]
+        devices["constraints"] = [{"requests": [each["name"] for each in requests], "matchAttribute": PCIE_ROOT}]
     return {
         "apiVersion": "resource.k8s.io/v1",
         "kind": "ResourceClaimTemplate",

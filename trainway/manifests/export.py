@@ -9,8 +9,8 @@ from pathlib import Path
 import yaml
 
 from trainway.manifests import cluster_manifests
-from trainway.spec.catalogue import Catalogue
 from trainway.spec.errors import usage_error
+from trainway.spec.facts.catalogue import Catalogue
 from trainway.spec.handoff import HandOff
 from trainway.spec.platform import Platform
 
@@ -49,7 +49,7 @@ def export_manifests(
 
 
 def _facts(hand_off: HandOff) -> dict[str, str]:
-    """By the names that the delivery gives them."""
+    """Return the values of a manifest's placeholders, by the names that the delivery gives them."""
     file_system = hand_off.file_system
     return {
         "TRAINWAY_FSX_ID": file_system.file_system_id,

@@ -8,8 +8,8 @@ from typing import Any
 from trainway.manifests.job_kinds import job_kinds
 from trainway.manifests.namespace import namespace_of
 from trainway.manifests.shares import guaranteed_nodes
-from trainway.spec.catalogue import Catalogue
-from trainway.spec.devices import Device, devices_of
+from trainway.spec.derived.devices import Device, devices_of
+from trainway.spec.facts.catalogue import Catalogue
 from trainway.spec.platform import Platform
 from trainway.spec.sections.team import Team
 

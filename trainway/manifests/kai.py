@@ -14,8 +14,8 @@ from typing import Any
 
 from trainway.manifests.shares import guaranteed_nodes, node_has
 from trainway.manifests.topology import HOSTNAME, topology, topology_name
-from trainway.spec.catalogue import Catalogue
-from trainway.spec.group_types import types_of
+from trainway.spec.derived.group_types import types_of
+from trainway.spec.facts.catalogue import Catalogue
 from trainway.spec.platform import Platform
 from trainway.spec.sections.team import Team
 

@@ -18,9 +18,9 @@ from trainway.manifests.namespace import namespace_of
 from trainway.manifests.shares import guaranteed_nodes, node_has, spare_nodes
 from trainway.manifests.taints import taints
 from trainway.manifests.topology import topology, topology_name
-from trainway.spec.catalogue import Catalogue
-from trainway.spec.devices import device_counts
-from trainway.spec.group_types import types_of
+from trainway.spec.derived.devices import device_counts
+from trainway.spec.derived.group_types import types_of
+from trainway.spec.facts.catalogue import Catalogue
 from trainway.spec.platform import Platform
 from trainway.spec.sections.node_group import NodeGroup
 from trainway.spec.sections.team import Team

@@ -10,7 +10,7 @@ from typing import Any
 
 from trainway.manifests.job_kinds import job_kinds
 from trainway.manifests.namespace import namespace_of
-from trainway.spec.groups import VIEWERS, members_group
+from trainway.spec.derived.groups import VIEWERS, members_group
 from trainway.spec.platform import Platform
 from trainway.spec.sections.team import Team
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from trainway.spec.catalogue import Catalogue
-from trainway.spec.devices import device_counts
-from trainway.spec.group_types import types_of
+from trainway.spec.derived.devices import device_counts
+from trainway.spec.derived.group_types import types_of
+from trainway.spec.facts.catalogue import Catalogue
 from trainway.spec.platform import Platform
 from trainway.spec.sections.node_group import NodeGroup
 
@@ -17,7 +17,7 @@ def node_has(platform: Platform, catalogue: Catalogue, group: NodeGroup) -> dict
 
 
 def guaranteed_nodes(platform: Platform) -> dict[str, dict[str, int]]:
-    """By team and node group, the nodes that the team can always have.
+    """Return, by team and node group, the nodes that the team can always have.
 
     Groups of one type fill up in the order of the file, one team after the other, so that few teams have theirs in two.
     """
@@ -35,7 +35,7 @@ def guaranteed_nodes(platform: Platform) -> dict[str, dict[str, int]]:
 
 
 def spare_nodes(platform: Platform) -> dict[str, int]:
-    """By node group, the nodes at its largest that no team is guaranteed."""
+    """Return, by node group, the nodes at its largest that no team is guaranteed."""
     guaranteed = guaranteed_nodes(platform)
     return {
         group.name: group.largest - sum(nodes[group.name] for nodes in guaranteed.values())

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from trainway.spec.catalogue import Catalogue, Instance
-from trainway.spec.group_types import all_types, types_of
+from trainway.spec.derived.group_types import all_types, types_of
+from trainway.spec.facts.catalogue import Catalogue, Instance
 from trainway.spec.platform import Platform
 from trainway.spec.sections.node_group import NodeGroup
 
@@ -34,7 +34,12 @@ def tolerations(platform: Platform, catalogue: Catalogue) -> list[dict[str, Any]
     HyperPod holds back until their deep health checks are done.
     https://github.com/aws/sagemaker-hyperpod-cli/blob/main/helm_chart/readme.md (read 2026-11-21)
     """
-    keys = {taint["key"] for instance in all_types(platform, catalogue) for taint in taints(instance)}
+    return tolerations_of(*all_types(platform, catalogue))
+
+
+def tolerations_of(*instances: Instance) -> list[dict[str, Any]]:
+    """Return the tolerations of a pod that runs on nodes of any of these types."""
+    keys = {taint["key"] for instance in instances for taint in taints(instance)}
     return [{"key": key, "operator": "Exists", "effect": "NoSchedule"} for key in sorted(keys)]
 
 
@@ -46,10 +51,7 @@ def daemon_tolerations(
     They cover the taints of every instance type of the groups, and on HyperPod the taint of a node under health checks.
     A chart's own list is replaced by this one, because Helm replaces lists instead of merging them.
     """
-    keys = {taint["key"] for group in node_groups for each in types_of(group, catalogue) for taint in taints(each)}
-    tolerated: list[dict[str, Any]] = [
-        {"key": key, "operator": "Exists", "effect": "NoSchedule"} for key in sorted(keys)
-    ]
+    tolerated = tolerations_of(*(each for group in node_groups for each in types_of(group, catalogue)))
     if platform.orchestrator.is_hyperpod:
         tolerated.append({**HEALTH_TAINT, "operator": "Equal"})
     return tolerated

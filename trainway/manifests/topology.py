@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from trainway.spec.catalogue import Instance
-from trainway.spec.services import service_facts
+from trainway.spec.facts.catalogue import Instance
+from trainway.spec.facts.services import service_facts
 
 HOSTNAME = "kubernetes.io/hostname"
 

@@ -12,15 +12,13 @@ from typing import Any
 from trainway.manifests.device_claims import claims_of_a_node
 from trainway.manifests.kai import SCHEDULER, close_together
 from trainway.manifests.life_cycle import RESTARTS, restarted_as_a_whole
-from trainway.manifests.lustre_volume import CLAIM
-from trainway.manifests.namespace import SERVICE_ACCOUNT
+from trainway.manifests.pod import Pod, pod_template
 from trainway.manifests.taints import tolerations
 from trainway.manifests.topology import HOSTNAME
-from trainway.spec.catalogue import Catalogue
-from trainway.spec.devices import devices_of
+from trainway.spec.derived.devices import devices_of
+from trainway.spec.facts.catalogue import Catalogue
 from trainway.spec.platform import Platform
 from trainway.spec.sections.node_group import NodeGroup
-from trainway.spec.sections.storage import MOUNT_PATH
 
 RUNTIME = "trainway-torch"
 
@@ -56,54 +54,30 @@ def runtime_of(platform: Platform, group: NodeGroup, catalogue: Catalogue) -> st
     return f"{RUNTIME}-{group.name}" if claims_of_a_node(platform, group, catalogue) else RUNTIME
 
 
-def resource_claims(templates: tuple[str, ...]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What a pod, and its container's `resources`, say to claim by these templates; both empty without any."""
-    if not templates:
-        return {}, {}
-    named = {f"devices-{number}": template for number, template in enumerate(templates)}
-    of_pod = [{"name": name, "resourceClaimTemplateName": template} for name, template in named.items()]
-    return {"resourceClaims": of_pod}, {"claims": [{"name": name} for name in named]}
-
-
 def _runtime(platform: Platform, catalogue: Catalogue, name: str, group: NodeGroup | None = None) -> dict[str, Any]:
-    container: dict[str, Any] = {
-        "name": "node",
-        "image": "${TRAINWAY_IMAGE}",
-        "volumeMounts": [
-            {"name": "fsx", "mountPath": MOUNT_PATH},
-            {"name": "shared-memory", "mountPath": "/dev/shm"},
-        ],
+    requested = {
+        each.resource: each.count
+        for each in (devices_of(platform, group, catalogue) if group else ())
+        if not each.device_class
     }
-    pod: dict[str, Any] = {
-        "serviceAccountName": SERVICE_ACCOUNT,
-        "containers": [container],
-        "tolerations": tolerations(platform, catalogue),
-        "volumes": [
-            {"name": "fsx", "persistentVolumeClaim": {"claimName": CLAIM}},
-            # NCCL and data workers share memory through it; a container's default of 64 MiB stops them.
-            {"name": "shared-memory", "emptyDir": {"medium": "Memory"}},
-        ],
-    }
-    if group:
-        of_pod, of_container = resource_claims(claims_of_a_node(platform, group, catalogue))
-        requested = {
-            each.resource: each.count for each in devices_of(platform, group, catalogue) if not each.device_class
-        }
-        pod |= of_pod
-        container["resources"] = {**({"limits": requested} if requested else {}), **of_container}
-    template: dict[str, Any] = {"spec": pod}
-    job: dict[str, Any] = {
-        "metadata": {"labels": {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}},
-        "spec": {"template": template},
-    }
-    if platform.kai:
-        pod["schedulerName"] = SCHEDULER
-        job["metadata"]["annotations"] = close_together(platform, catalogue)
-    if platform.kueue:
+    pod = Pod(
+        name="node",
+        image="${TRAINWAY_IMAGE}",
+        resources={"limits": requested} if requested else None,
+        claims=claims_of_a_node(platform, group, catalogue) if group else (),
+        tolerations=tolerations(platform, catalogue),
+        scheduler=SCHEDULER if platform.kai else None,
         # As close together as there is room: Kueue goes up from this level, which every flavor has, so that the wish
         # keeps no job off any nodes. Without it the pods fill gaps all over the network.
         # https://kueue.sigs.k8s.io/docs/concepts/topology_aware_scheduling/#user-facing-apis (read 2026-11-21)
-        template["metadata"] = {"annotations": {"kueue.x-k8s.io/podset-preferred-topology": HOSTNAME}}
+        annotations={"kueue.x-k8s.io/podset-preferred-topology": HOSTNAME} if platform.kueue else None,
+    )
+    job: dict[str, Any] = {
+        "metadata": {"labels": {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}},
+        "spec": {"template": pod_template(pod)},
+    }
+    if platform.kai:
+        job["metadata"]["annotations"] = close_together(platform, catalogue)
     return {
         "apiVersion": "trainer.kubeflow.org/v1alpha1",
         "kind": "ClusterTrainingRuntime",

@@ -13,7 +13,7 @@ from trainway.report import words
 from trainway.report.downsample import keep_extremes, stretch_means
 from trainway.report.events import PHASES, Step
 from trainway.report.history import History
-from trainway.report.svg import FIRST, MARK, PHASE_COLOURS, SECOND, inline_svg
+from trainway.report.svg import FIRST, MARK, PHASE_COLORS, SECOND, inline_svg
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -139,7 +139,7 @@ def phase_shares(steps: Sequence[Step]) -> list[PhaseShare]:
 
 
 def breakdown_chart(steps: Sequence[Step]) -> Chart:
-    """The seconds of a step, stacked by phase; long runs as means of neighbouring steps."""
+    """The seconds of a step, stacked by phase; long runs as means of neighboring steps."""
     rows = [[float(getattr(step.breakdown, phase)) for phase in PHASES] for step in steps]
     begins, means = stretch_means(rows, MOST_BARS)
     edges = [steps[begin].step - 0.5 for begin in begins] + [steps[-1].step + 0.5]
@@ -149,7 +149,7 @@ def breakdown_chart(steps: Sequence[Step]) -> Chart:
         for column, phase in enumerate(PHASES):
             top = [base + mean[column] for base, mean in zip(below, means, strict=True)]
             axes.stairs(
-                top, edges, baseline=below, fill=True, color=PHASE_COLOURS[phase], linewidth=0, label=_name(phase)
+                top, edges, baseline=below, fill=True, color=PHASE_COLORS[phase], linewidth=0, label=_name(phase)
             )
             below = top
         _from_zero(axes, below)
@@ -162,7 +162,7 @@ def breakdown_chart(steps: Sequence[Step]) -> Chart:
     usual = words.duration(median(step.step_seconds for step in steps))
     caption = f"Where the time of a step goes. The median step takes {usual}; of all step time, {shares}."
     if len(means) < len(steps):
-        caption += f" Each of the {len(means)} bars is the mean of neighbouring steps."
+        caption += f" Each of the {len(means)} bars is the mean of neighboring steps."
     return Chart(inline_svg("breakdown", "Stacked bar chart of the seconds of a step by phase", WIDE, draw), caption)
 
 
@@ -226,11 +226,11 @@ def _line(axes: Axes, steps: Sequence[Step], values: Sequence[float]) -> None:
 def _thinned(steps: Sequence[Step]) -> str:
     if len(steps) <= MOST_POINTS:
         return ""
-    return " The pale band spans the lowest and the highest of neighbouring steps; the line is their mean."
+    return " The pale band spans the lowest and the highest of neighboring steps; the line is their mean."
 
 
 def _axis_of_steps(axes: Axes, steps: Sequence[Step]) -> None:
-    """The same range of steps below every chart, so that they can be read against each other."""
+    """Give every chart one range of steps, so that they can be read against each other."""
     from matplotlib.ticker import MaxNLocator
 
     axes.set_xlabel("step")

@@ -44,7 +44,7 @@ class Launch(_Model):
         return (self.ended - self.started).total_seconds() if self.ended else None
 
 
-class Resource(_Model):
+class DeployedResource(_Model):
     """A resource that CloudFormation made. `depth` says what an emulator keeps of it; AWS itself gives none."""
 
     stack: str
@@ -55,18 +55,18 @@ class Resource(_Model):
     depth: Literal["service", "record"] | None = None
 
 
-class Deployment(_Model):
+class DeploymentRecord(_Model):
     """What was deployed, and where."""
 
     platform: str
     endpoint: str
     emulated: bool
-    resources: tuple[Resource, ...]
+    resources: tuple[DeployedResource, ...]
 
     @property
-    def stacks(self) -> dict[str, list[Resource]]:
+    def stacks(self) -> dict[str, list[DeployedResource]]:
         """The resources of each stack, by type and logical id; the stacks as they first appear."""
-        stacks: defaultdict[str, list[Resource]] = defaultdict(list)
+        stacks: defaultdict[str, list[DeployedResource]] = defaultdict(list)
         for resource in self.resources:
             stacks[resource.stack].append(resource)
         return {name: sorted(made, key=lambda each: (each.type, each.logical_id)) for name, made in stacks.items()}
@@ -91,13 +91,13 @@ def read_launch(run: Path) -> Launch | None:
     return _read(run / "launch.json", Launch)
 
 
-def read_deployment(run: Path) -> Deployment | None:
+def read_deployment(run: Path) -> DeploymentRecord | None:
     """What was deployed for the run, None if nothing was.
 
     Raises:
         RunUnreadable: the file is damaged.
     """
-    return _read(run / "deployment.json", Deployment)
+    return _read(run / "deployment.json", DeploymentRecord)
 
 
 _Document = TypeVar("_Document", bound=_Model)

@@ -9,7 +9,7 @@ Points = list[tuple[float, float]]
 
 
 def keep_extremes(points: Sequence[tuple[float, float]], limit: int = 1000) -> Points:
-    """At most `limit` of the points, in order: the first, the last, and the lowest and highest of every stretch.
+    """Return at most `limit` of the points, in order: the first, the last, and the lowest and highest of every stretch.
 
     A spike of one step in a hundred thousand stays in the picture, where every n-th point would lose it. Points
     whose y is not finite come back as NaN, which a line leaves a gap for; a stretch keeps them only if it has
@@ -44,6 +44,6 @@ def stretch_means(rows: Sequence[Sequence[float]], limit: int) -> tuple[list[int
 
 
 def _stretches(length: int, count: int) -> Iterator[slice]:
-    """`count` neighbouring slices of almost the same length that cover `length` items."""
+    """`count` neighboring slices of almost the same length that cover `length` items."""
     for number in range(count):
         yield slice(number * length // count, (number + 1) * length // count)

@@ -12,5 +12,5 @@ class RunUnreadable(UsageError):
 
     def __init__(self, where: Path, what: str, why: str, remedy: str, line: int | None = None) -> None:
         self.where, self.line, self.what, self.why, self.remedy = where, line, what, why, remedy
-        place = str(where) if line is None else f"{where}:{line}"
-        super().__init__(f"{place}: {what}\n    why: {why}\n    fix: {remedy}")
+        location = str(where) if line is None else f"{where}:{line}"
+        super().__init__(f"{location}: {what}\n    why: {why}\n    fix: {remedy}")

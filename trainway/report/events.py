@@ -64,7 +64,7 @@ class Step(_Model):
     breakdown: Breakdown
 
 
-class Checkpoint(_Model):
+class CheckpointWritten(_Model):
     """A checkpoint that was written whole, and the seconds that training waited for it."""
 
     event: Literal["checkpoint"]
@@ -85,12 +85,12 @@ class End(_Model):
     seconds: float
 
 
-Event = Start | Step | Checkpoint | End
-_EVENT: TypeAdapter[Event] = TypeAdapter(Annotated[Event, Field(discriminator="event")])
+RunEvent = Start | Step | CheckpointWritten | End
+_EVENT: TypeAdapter[RunEvent] = TypeAdapter(Annotated[RunEvent, Field(discriminator="event")])
 _KNOWN = ("start", "step", "checkpoint", "end")
 
 
-def read_events(run: Path) -> list[Event]:
+def read_events(run: Path) -> list[RunEvent]:
     """The events of a run in the order they were written, the first of them a Start.
 
     A last line that was cut off, as a killed run leaves it, is left out; so are kinds of event that this version
@@ -118,7 +118,7 @@ def read_events(run: Path) -> list[Event]:
     return events
 
 
-def _read_line(path: Path, number: int, line: bytes) -> Event | None:
+def _read_line(path: Path, number: int, line: bytes) -> RunEvent | None:
     if not line.strip():
         return None
     try:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from statistics import median
 from typing import Literal
 
-from trainway.report.events import Checkpoint, End, Event, Start, Step
+from trainway.report.events import CheckpointWritten, End, RunEvent, Start, Step
 
 Outcome = Literal["finished", "stopped", "unfinished"]
 
@@ -45,7 +45,7 @@ class History:
 
     attempts: tuple[Attempt, ...]
     steps: tuple[Step, ...]
-    checkpoints: tuple[Checkpoint, ...]
+    checkpoints: tuple[CheckpointWritten, ...]
 
     @property
     def start(self) -> Start:
@@ -92,7 +92,7 @@ class History:
         )
 
 
-def make_history(events: Sequence[Event]) -> History:
+def make_history(events: Sequence[RunEvent]) -> History:
     """Puts events together, the first of which is a Start.
 
     Of the lines of a step the last one counts. An attempt that begins at an earlier step than the run had reached
@@ -100,7 +100,7 @@ def make_history(events: Sequence[Event]) -> History:
     """
     attempts: list[Attempt] = []
     steps: dict[int, Step] = {}
-    checkpoints: dict[int, Checkpoint] = {}
+    checkpoints: dict[int, CheckpointWritten] = {}
     for event in events:
         if isinstance(event, Start):
             begins_after = event.resumed_from or 0
@@ -113,7 +113,7 @@ def make_history(events: Sequence[Event]) -> History:
         if isinstance(event, Step):
             steps[event.step] = event
             attempt = replace(attempt, last_step=event.step)
-        elif isinstance(event, Checkpoint):
+        elif isinstance(event, CheckpointWritten):
             checkpoints[event.step] = event
         else:
             attempt = replace(attempt, end=event, last_step=event.step)

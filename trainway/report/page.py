@@ -99,7 +99,7 @@ def what_next(history: History, launch: Launch | None) -> str:
         elif launch.exit_status is not None:
             sentences.append(f"The command ended with exit status {launch.exit_status}; logs/ has what each rank said.")
     if history.checkpoints:
-        sentences.append(f"The same command goes on from the checkpoint of step {history.checkpoints[-1].step:,}.")
+        sentences.append(f"The same command resumes from the checkpoint of step {history.checkpoints[-1].step:,}.")
     return " ".join(sentences)
 
 

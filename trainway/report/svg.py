@@ -1,4 +1,4 @@
-"""From a matplotlib figure to SVG that lives inside the page and takes its colours and font from it."""
+"""From a matplotlib figure to SVG that lives inside the page and takes its colors and font from it."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.typing import RcKeyType
 
-# matplotlib wants colours that are numbers, and the page has two sets of them, for light and for dark. So charts are
+# matplotlib wants colors that are numbers, and the page has two sets of them, for light and for dark. So charts are
 # drawn in numbers that stand for names, which become the page's own variables. See style.html for their values.
 INK, GRID, FIRST, SECOND, MARK = "#010101", "#010102", "#010103", "#010104", "#010105"
-PHASE_COLOURS = {
+PHASE_COLORS = {
     "data_wait": "#010201",
     "forward": "#010202",
     "backward": "#010203",
@@ -31,7 +31,7 @@ _ON_PAGE = {
     FIRST: "var(--first)",
     SECOND: "var(--second)",
     MARK: "var(--mark)",
-} | {colour: f"var(--{phase.replace('_', '-')})" for phase, colour in PHASE_COLOURS.items()}
+} | {color: f"var(--{phase.replace('_', '-')})" for phase, color in PHASE_COLORS.items()}
 
 _STYLE: dict[RcKeyType, Any] = {
     "font.size": 10,
@@ -112,7 +112,7 @@ def _hundredths(match: re.Match[str]) -> str:
 
 
 def _page_style(style: str) -> str:
-    """The style with the page's colours for ours, and without the font family, which the page gives."""
+    """The style with the page's colors for ours, and without the font family, which the page gives."""
     for number, name in _ON_PAGE.items():
         style = style.replace(number, name)
     style = re.sub(r"font: (?:[a-z]+ )*([\d.]+px) [^;]+", r"font-size: \1", style)

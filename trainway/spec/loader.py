@@ -15,13 +15,14 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
-from trainway.spec.catalogue import Catalogue, load_catalogue
 from trainway.spec.document import Document, read_document
-from trainway.spec.expiry import expired
+from trainway.spec.facts.catalogue import Catalogue, load_catalogue
+from trainway.spec.facts.versions import VERSIONS_FILE, Versions
 from trainway.spec.platform import Platform
 from trainway.spec.problems import KeyPath, Problem, SpecError
 from trainway.spec.rules import RULES
-from trainway.spec.versions import REQUIREMENTS, VERSION_RULES, VERSIONS_FILE, Versions, requirements_are_listed
+from trainway.spec.rules.expiry import expired
+from trainway.spec.rules.versions import VERSION_RULES, requirements_are_listed
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -32,7 +33,7 @@ def load_platform(file: Path, catalogue: Catalogue | None = None, *, today: date
     With `today`, a day in UTC, the file must also be valid on that day: its Kubernetes version has standard support.
 
     Raises SpecError with every problem of the file: those of single keys, and those between keys as far as they can
-    be told while a key is wrong. Where container/versions.yaml is wrong, it is about that file.
+    be told while a key is wrong. Where trainway/spec/facts/versions.yaml is wrong, it is about that file.
     """
     load_versions()
     document = read_document(file)
@@ -49,14 +50,19 @@ def load_platform(file: Path, catalogue: Catalogue | None = None, *, today: date
 
 
 @functools.cache
-def load_versions(file: Path = VERSIONS_FILE) -> Versions:
-    """The versions that the image can be built from; raises SpecError with every problem of the file."""
+def load_versions(file: Path = VERSIONS_FILE, *, lists: frozenset[str] | None = None) -> Versions:
+    """Return the versions that the training image can be built from.
+
+    `lists` are the names of the files in container/requirements. Whoever builds the image passes them, and then every
+    release must have its list. Raises SpecError with every problem of the file.
+    """
     document = read_document(file)
     versions, problems = validate(document, Versions)
     if versions is not None:
-        listed = {file.name for file in REQUIREMENTS.glob("*.txt")}
         breaches = [breach for rule in VERSION_RULES for breach in rule(versions)]
-        problems += [document.problem(*breach) for breach in (*breaches, *requirements_are_listed(versions, listed))]
+        if lists is not None:
+            breaches += requirements_are_listed(versions, lists)
+        problems += [document.problem(*breach) for breach in breaches]
     if versions is None or problems:
         raise SpecError(problems)
     return versions
@@ -88,7 +94,7 @@ def validate(document: Document, model: type[Model]) -> tuple[Model | None, list
 
 
 def _first_hand(details: list[ErrorDetails]) -> list[ErrorDetails]:
-    """Less the lists that pydantic calls too short only because it does not count their wrong items."""
+    """Return the details without lists that are too short only because pydantic does not count their wrong items."""
 
     def has_wrong_items(short: ErrorDetails) -> bool:
         length = len(short["loc"])
@@ -111,7 +117,7 @@ def _without(document: Document, details: list[ErrorDetails]) -> dict[str, Any]:
 
 
 def _key_path(document: Document, detail: ErrorDetails) -> KeyPath:
-    """The place in the file that pydantic's location means: its location also names the branches of unions."""
+    """Return the key path of a location of pydantic's, which also names the branches of unions."""
     path: KeyPath = ()
     for index, part in enumerate(detail["loc"]):
         last = index == len(detail["loc"]) - 1

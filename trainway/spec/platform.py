@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, Field
 
-from trainway.spec.fields import Name, Region, Section, ZoneId
+from trainway.spec.sections.fields import Name, Region, ZoneId
 from trainway.spec.sections.hyperpod import HyperPod
 from trainway.spec.sections.iam import Iam
 from trainway.spec.sections.image import Image
@@ -18,6 +18,7 @@ from trainway.spec.sections.orchestrator import Orchestrator
 from trainway.spec.sections.slurm import Slurm
 from trainway.spec.sections.storage import Storage
 from trainway.spec.sections.team import Team
+from trainway.spec.values import Section
 
 # As many as the largest Region has, us-east-1 (read 2026-11-21):
 # https://docs.aws.amazon.com/global-infrastructure/latest/regions/aws-availability-zones.html
@@ -29,21 +30,28 @@ MOST_NODE_GROUPS = 40
 class Platform(Section):
     """Everything that is deployed, as one value."""
 
-    name: Name = Field("trainway", description="Prefix of every stack and cluster; one platform a name and Region.")
-    region: Region = Field(description="The AWS Region.")
-    zones: tuple[ZoneId, ...] = Field(
-        min_length=1, max_length=MOST_ZONES, description="Zone ids; the capacity's zone first."
+    name: Name = Field(
+        "trainway",
+        description="Name of the platform and prefix of its stacks and cluster. Unique in the account's Region.",
     )
-    orchestrator: Orchestrator = Field(Orchestrator.EKS, description="eks, hyperpod-eks or hyperpod-slurm.")
+    region: Region = Field(description="AWS Region, for example us-west-2.")
+    zones: tuple[ZoneId, ...] = Field(
+        min_length=1,
+        max_length=MOST_ZONES,
+        description="Availability Zone IDs. The first is the zone of the accelerated capacity.",
+    )
+    orchestrator: Orchestrator = Field(
+        Orchestrator.EKS, description="Orchestrator of the cluster: eks, hyperpod-eks, or hyperpod-slurm."
+    )
     network: Annotated[Network, BeforeValidator(access_from_word, json_schema_input_type=Access | Network)] = Field(
-        default_factory=Network, description="The VPC; one word, private or closed, stands for its access."
+        default_factory=Network, description="The VPC. A single word, private or closed, sets `access`."
     )
     node_groups: tuple[NodeGroup, ...] = Field(
-        min_length=1, max_length=MOST_NODE_GROUPS, description="The nodes that jobs run on."
+        min_length=1, max_length=MOST_NODE_GROUPS, description="Node groups that jobs run on."
     )
     storage: Storage = Field(default_factory=Storage)
     image: Image = Field(default_factory=Image)
-    teams: tuple[Team, ...] = Field((), description="Who shares the nodes.")
+    teams: tuple[Team, ...] = Field((), description="Teams that share the nodes.")
     observability: Observability = Field(default_factory=Observability)
     kubernetes: Kubernetes | None = Field(None, description="Only with eks and hyperpod-eks.")
     hyperpod: HyperPod | None = Field(None, description="Only with hyperpod-eks and hyperpod-slurm.")

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from datetime import UTC
 from typing import Any
 
-from trainway.spec.catalogue import CapacityKind, Catalogue, Instance, load_catalogue
 from trainway.spec.errors import UsageError, usage_error
-from trainway.spec.kubernetes_versions import KubernetesVersions, kubernetes_versions, numbers
+from trainway.spec.facts.catalogue import CapacityKind, Catalogue, Instance, load_catalogue
+from trainway.spec.facts.kubernetes_versions import KubernetesVersions, kubernetes_versions, numbers
 
 Fact = str | int | float | None
-Answer = Mapping[str, Any]  # one member of DescribeInstanceTypes' InstanceTypes
+Response = Mapping[str, Any]  # one member of DescribeInstanceTypes' InstanceTypes
 
 # The capacity kinds that the answer's SupportedUsageClasses speaks of.
 _MARKETS = (CapacityKind.CAPACITY_BLOCK, CapacityKind.ON_DEMAND, CapacityKind.SPOT)
@@ -38,7 +38,7 @@ class Difference:
         return f"{self.instance_type}: {self.fact}: ours {_shown(self.ours)}, AWS's {_shown(self.aws)}"
 
 
-def differences(catalogue: Catalogue, answers: Iterable[Answer]) -> list[Difference]:
+def differences(catalogue: Catalogue, answers: Iterable[Response]) -> list[Difference]:
     """Every difference between the catalogue and some of DescribeInstanceTypes' answers, by instance type.
 
     Types of the catalogue that no answer is about are not compared: a Region answers for what it offers. An accelerated
@@ -92,7 +92,7 @@ def facts_of_instance(instance: Instance) -> dict[str, Fact]:
     }
 
 
-def facts_of_answer(answer: Answer) -> dict[str, Fact]:
+def facts_of_answer(answer: Response) -> dict[str, Fact]:
     """The facts of one answer that the catalogue has too. Memory is in GiB, an accelerator's rounded down."""
     network, chips = answer["NetworkInfo"], _chips(answer)
     vendor = "nvidia" if "GpuInfo" in answer else "neuron"
@@ -114,7 +114,7 @@ def facts_of_answer(answer: Answer) -> dict[str, Fact]:
     }
 
 
-def describe_instance_types(catalogue: Catalogue) -> tuple[str, list[Answer]]:
+def describe_instance_types(catalogue: Catalogue) -> tuple[str, list[Response]]:
     """The Region that was asked, and its answers for the catalogue's types and for all types with EFA.
 
     Raises UsageError without credentials, a Region or a network.
@@ -123,7 +123,7 @@ def describe_instance_types(catalogue: Catalogue) -> tuple[str, list[Answer]]:
     from botocore.config import Config
     from botocore.exceptions import BotoCoreError, ClientError
 
-    answers: dict[str, Answer] = {}
+    answers: dict[str, Response] = {}
     # A filter, unlike a list of types, passes over types that the Region has never heard of.
     listed = ("instance-type", sorted(catalogue))
     with_efa = ("network-info.efa-supported", ["true"])
@@ -161,7 +161,7 @@ def list_hyperpod_quotas() -> dict[str, str]:
     return {quota["QuotaName"]: quota["QuotaCode"] for quota in quotas}
 
 
-def version_differences(versions: KubernetesVersions, answers: Iterable[Answer]) -> list[Difference]:
+def version_differences(versions: KubernetesVersions, answers: Iterable[Response]) -> list[Difference]:
     """Return every difference between the table of Kubernetes versions and members of DescribeClusterVersions' answer.
 
     A version of the table that EKS does not answer has reached the end of extended support.
@@ -181,7 +181,7 @@ def version_differences(versions: KubernetesVersions, answers: Iterable[Answer])
     return found
 
 
-def describe_cluster_versions() -> list[Answer]:
+def describe_cluster_versions() -> list[Response]:
     """Return what EKS says of each Kubernetes version that a cluster can have.
 
     Raises UsageError when EKS does not answer.
@@ -224,7 +224,7 @@ def main() -> int:
     return 1 if found else 0
 
 
-def _of_type(instance: Instance, answer: Answer) -> Iterator[Difference]:
+def _of_type(instance: Instance, answer: Response) -> Iterator[Difference]:
     ours, aws = facts_of_instance(instance), facts_of_answer(answer)
     for fact, value in ours.items():
         if value != aws[fact]:
@@ -232,13 +232,13 @@ def _of_type(instance: Instance, answer: Answer) -> Iterator[Difference]:
     cards = {card["NetworkCardIndex"]: card for card in answer["NetworkInfo"]["NetworkCards"]}
     for interface in instance.interfaces:
         card = cards.get(interface.network_card_index, {"InterfaceTypes": [], "MaximumNetworkInterfaces": 0})
-        kinds, places = card.get("InterfaceTypes", []), card["MaximumNetworkInterfaces"]
-        if interface.kind not in kinds or interface.device_index >= places:
+        kinds, most = card.get("InterfaceTypes", []), card["MaximumNetworkInterfaces"]
+        if interface.kind not in kinds or interface.device_index >= most:
             fact = f"card {interface.network_card_index}, device {interface.device_index}"
-            yield Difference(instance.name, fact, interface.kind.value, f"{places} of {', '.join(kinds) or 'nothing'}")
+            yield Difference(instance.name, fact, interface.kind.value, f"{most} of {', '.join(kinds) or 'nothing'}")
 
 
-def _chips(answer: Answer) -> list[Mapping[str, Any]]:
+def _chips(answer: Response) -> list[Mapping[str, Any]]:
     gpus: list[Mapping[str, Any]] = answer.get("GpuInfo", {}).get("Gpus", [])
     neuron_devices: list[Mapping[str, Any]] = answer.get("NeuronInfo", {}).get("NeuronDevices", [])
     return gpus + neuron_devices

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
 
-from trainway.spec.facts import read_facts
-from trainway.spec.instance import Instance
+from trainway.spec.facts.files import read_facts
+from trainway.spec.facts.instance import Instance
 
 SHARE_OF_PUBLISHED = 0.7
 """A healthy cluster reaches what was published on two nodes nearly, and less of it the larger it is."""
@@ -35,7 +35,7 @@ _ROW = re.compile(
 _OUT_OF_BOUNDS = re.compile(r"# Out of bounds values\s*:\s*(?P<count>\d+) (?P<verdict>OK|FAILED)")
 
 
-class Published(BaseModel):
+class PublishedBandwidth(BaseModel):
     """A bus bandwidth in GB/s that somebody published for an instance type: on how many nodes, of how many bytes."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -94,10 +94,10 @@ def floor_of(instance: Instance) -> Floor:
 
 
 @cache
-def load_published() -> Mapping[str, Published]:
+def load_published() -> Mapping[str, PublishedBandwidth]:
     """What is published, by instance type; read once a process."""
     facts = read_facts(Path(__file__).with_name("all_reduce.yaml"))
-    return {name: Published.model_validate(each) for name, each in facts.items()}
+    return {name: PublishedBandwidth.model_validate(each) for name, each in facts.items()}
 
 
 def _wrong(text: str | None) -> int:

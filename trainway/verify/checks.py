@@ -121,7 +121,7 @@ def nccl_uses_efa(facts: Facts) -> Iterator[Result]:
 
 
 def network_results(networks: Iterable[NodeNetwork], facts: Facts) -> Iterator[Result]:
-    """Of each node that NCCL spoke on, which way its data goes; a node that says TCP is named, and so is why."""
+    """Return, for each node that NCCL spoke on, its transport, and why it is TCP where it is."""
     instance, many = facts.expected.instance, facts.expected.nodes > 1
     wants_efa = instance.efa_interfaces > 0
     spoke = False

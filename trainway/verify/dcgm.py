@@ -13,13 +13,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-Document = Mapping[str, Any]
+DcgmObject = Mapping[str, Any]
 
 _FAILED = frozenset({"fail", "failed"})
 
 
 @dataclass(frozen=True)
-class Fault:
+class DcgmFault:
     """A test that a GPU, or another part of the node, did not pass."""
 
     test: str
@@ -27,7 +27,7 @@ class Fault:
     words: str
 
 
-def count_tests(document: Document) -> int:
+def count_tests(document: DcgmObject) -> int:
     """How many tests were run, and not skipped."""
     return sum(
         any(str(each.get("status", "")).lower() not in ("", "skip", "skipped", "not run") for each in results)
@@ -35,25 +35,25 @@ def count_tests(document: Document) -> int:
     )
 
 
-def dcgm_faults(document: Document) -> tuple[Fault, ...]:
+def dcgm_faults(document: DcgmObject) -> tuple[DcgmFault, ...]:
     """What failed; warnings of a test that passed are left out."""
     faults = [
-        Fault(test, _entity(result), "; ".join(_warnings(result)) or "it says no more")
+        DcgmFault(test, _entity(result), "; ".join(_warnings(result)) or "it says no more")
         for test, results in _tests(document)
         for result in results
         if str(result.get("status", "")).lower() in _FAILED
     ]
     if error := _diagnostic(document).get("runtime_error"):
-        faults.append(Fault("the diagnostic itself", "the node", str(error)))
+        faults.append(DcgmFault("the diagnostic itself", "the node", str(error)))
     return tuple(faults)
 
 
-def _diagnostic(document: Document) -> Document:
-    found: Document = document.get("DCGM Diagnostic") or document.get("DCGM GPU Diagnostic") or {}
+def _diagnostic(document: DcgmObject) -> DcgmObject:
+    found: DcgmObject = document.get("DCGM Diagnostic") or document.get("DCGM GPU Diagnostic") or {}
     return found
 
 
-def _tests(document: Document) -> Iterator[tuple[str, list[Document]]]:
+def _tests(document: DcgmObject) -> Iterator[tuple[str, list[DcgmObject]]]:
     for category in _diagnostic(document).get("test_categories") or ():
         for test in category.get("tests") or ():
             results = list(test.get("results") or ())
@@ -62,14 +62,14 @@ def _tests(document: Document) -> Iterator[tuple[str, list[Document]]]:
             yield str(test.get("name")), results or ([summary] if summary else [])
 
 
-def _entity(result: Document) -> str:
+def _entity(result: DcgmObject) -> str:
     if "entity_id" in result:
         return f"{result.get('entity_group', 'entity')} {result['entity_id']}"
     gpu = result.get("gpu_ids", result.get("gpu_id"))
     return "the node" if gpu is None else f"GPU {gpu}"
 
 
-def _warnings(result: Document) -> Iterator[str]:
+def _warnings(result: DcgmObject) -> Iterator[str]:
     warnings = result.get("warnings") or ()
     for each in [warnings] if isinstance(warnings, str) else warnings:
         yield str(each.get("warning", "")) if isinstance(each, Mapping) else str(each)

@@ -9,11 +9,11 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from trainway.spec.catalogue import Catalogue
-from trainway.spec.image_build import build_arguments
-from trainway.spec.instance import EFA_RESOURCE, Instance
+from trainway.spec.derived.image_build import build_arguments
+from trainway.spec.facts.catalogue import Catalogue
+from trainway.spec.facts.instance import Instance
+from trainway.spec.facts.versions import Versions
 from trainway.spec.platform import Platform
-from trainway.spec.versions import Versions
 from trainway.verify.all_reduce import Sweep, read_sweep
 from trainway.verify.nccl_log import NodeNetwork, by_node, read_nccl_log
 from trainway.verify.probe import MARK
@@ -88,7 +88,7 @@ def facts_of_log(text: str, expected: Expected, allocatable: Mapping[str, Mappin
 
 
 def expected_versions(platform: Platform, catalogue: Catalogue, versions: Versions) -> dict[str, str]:
-    """By the names of NodeFacts, the versions in the platform's training image; nothing where it begins with your own.
+    """Return the versions in the platform's training image, by the names of NodeFacts; nothing for your own base image.
 
     Only what the image's variant has is there: an image for processors has no libfabric.
     """
@@ -103,18 +103,6 @@ def expected_versions(platform: Platform, catalogue: Catalogue, versions: Versio
         "torch": arguments["PYTORCH_VERSION"],
     }
     return {name: version for name, version in named.items() if version}
-
-
-def allocatable_devices(nodes: Mapping[str, Any]) -> dict[str, dict[str, int]]:
-    """By node, the devices of `kubectl get nodes -o json` that pods can ask for."""
-    return {
-        str(node["metadata"]["name"]): {
-            resource: int(count)
-            for resource, count in (node.get("status", {}).get("allocatable") or {}).items()
-            if resource == EFA_RESOURCE or resource.startswith(("nvidia.com/", "aws.amazon.com/neuron"))
-        }
-        for node in nodes.get("items", ())
-    }
 
 
 def _nodes(text: str) -> Iterator[NodeFacts]:

@@ -6,7 +6,7 @@ trainway/launch/environment.py, so that their logs say which it is.
 
 from __future__ import annotations
 
-from trainway.spec.instance import Instance
+from trainway.spec.facts.instance import Instance
 from trainway.verify.checks import network_results
 from trainway.verify.facts import Expected, Facts
 from trainway.verify.nccl_log import read_nccl_log

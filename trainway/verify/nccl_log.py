@@ -133,5 +133,5 @@ def _way(network: str, *, direct: bool, provider: str | None) -> Transport:
 
 
 def by_node(networks: tuple[NodeNetwork, ...]) -> Mapping[str, NodeNetwork]:
-    """The same by the node's name."""
+    """Return NCCL's log lines by the name of the node."""
     return {each.node: each for each in networks}

@@ -6,14 +6,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from trainway.explain import evidence_of_handle, explain
-from trainway.launch.submission import submit
+from trainway.explain import explain
 from trainway.launch.target import Handle, Phase
-from trainway.launch.targets import target_named
-from trainway.spec.catalogue import Catalogue
+from trainway.launch.targets import AnyTarget
+from trainway.spec.facts.catalogue import Catalogue
 from trainway.verify.checks import run_checks
 from trainway.verify.facts import Expected, facts_of_log
-from trainway.verify.kubernetes import allocatable_of_group, nodes_by_hostname
 from trainway.verify.probe_request import ProbeRequest
 from trainway.verify.results import Result, Status
 
@@ -21,34 +19,31 @@ from trainway.verify.results import Result, Status
 def verify_nodes(
     request: ProbeRequest,
     catalogue: Catalogue,
-    target: str,
-    options: Mapping[str, Any],
+    target: AnyTarget,
+    options: Any,
     versions: Mapping[str, str] | None = None,
 ) -> tuple[Result, ...]:
     """What the checks say of the nodes that the probe was given; returns when it has ended on them.
 
-    `options` are those of `submit` (trainway/launch/submission.py), `versions` those that the image ought to have. A
+    `options` are the target's own, `versions` those that the image ought to have. A
     probe that is not waited for is stopped. Raises UsageError where it is refused or the target cannot be asked.
     """
-    handle = submit(request, catalogue, target, options, None)
-    where = target_named(target)
+    handle = target.submit(request, catalogue, options)
     try:
-        text = "\n".join(where.logs(handle, follow=True))
+        text = "\n".join(target.logs(handle, follow=True))
     except BaseException:
-        where.stop(handle)
+        target.stop(handle)
         raise
     allocation = request.allocation
     expected = Expected(allocation.nodes, catalogue[allocation.group.instance_type], versions or {})
-    on_kubernetes = target == "kubernetes"
-    allocatable = allocatable_of_group(request, handle) if on_kubernetes else {}
-    names = nodes_by_hostname(handle) if on_kubernetes else {}
-    results = run_checks(facts_of_log(text, expected, allocatable))
-    if where.state(handle).phase is not Phase.SUCCEEDED:
+    known = target.known_nodes(request, handle)
+    results = run_checks(facts_of_log(text, expected, known.allocatable))
+    if target.state(handle).phase is not Phase.SUCCEEDED:
         results = (*results, _why_it_failed(target, handle))
-    return tuple(replace(each, node=names.get(each.node, each.node)) if each.node else each for each in results)
+    return tuple(replace(each, node=known.names.get(each.node, each.node)) if each.node else each for each in results)
 
 
-def _why_it_failed(target: str, handle: Handle) -> Result:
-    findings = explain(evidence_of_handle(target, handle))
+def _why_it_failed(target: AnyTarget, handle: Handle) -> Result:
+    findings = explain(target.evidence(handle))
     said = f"{findings[0].cause}; {findings[0].remedy}" if findings else "it did not end well, and nothing says why"
     return Result("probe", findings[0].quote.node if findings else None, Status.FAILED, said)

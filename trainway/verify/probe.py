@@ -55,7 +55,7 @@ def main() -> None:
 
 
 def local_rank() -> int:
-    """This process's number on its node."""
+    """Return the number of this process on its node, from 0."""
     return int(os.environ.get("LOCAL_RANK", "0"))
 
 
@@ -88,7 +88,7 @@ def node_facts(directory: Path) -> dict[str, Any]:
 
 
 def run(*command: str, seconds: float = 120) -> str:
-    """Its standard output; nothing where it is not installed, fails to answer or takes too long."""
+    """Return the standard output of a command. Empty if the command is missing, fails, or takes too long."""
     try:
         return subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False).stdout
     except (OSError, subprocess.TimeoutExpired):

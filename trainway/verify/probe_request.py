@@ -11,10 +11,10 @@ from pathlib import PurePosixPath
 
 import yaml
 
-from training.config import Job
 from trainway.launch.request import Request
 from trainway.launch.sweep import Point
-from trainway.spec.catalogue import Catalogue
+from trainway.parts.job import Job
+from trainway.spec.facts.catalogue import Catalogue
 from trainway.verify.probe_job import DCGM_LEVEL, MOST_BYTES, probe_command, probe_environment
 
 

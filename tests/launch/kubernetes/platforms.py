@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 
 from tests.launch.conftest import BUCKET
-from tests.manifests.platforms import CATALOGUE, named, platform_of
+from tests.manifests.platforms import CATALOGUE, platform_of
 from training.config import Job
 from trainway.launch.allocation import allocate
 from trainway.launch.request import Request
@@ -18,7 +18,7 @@ from trainway.manifests.namespace import namespaces
 from trainway.manifests.queue_labels import queue_labels
 from trainway.manifests.training_runtime import runtime_of
 from trainway.spec import handoff
-from trainway.spec.devices import devices_of, ranks_of
+from trainway.spec.derived.devices import devices_of, ranks_of
 from trainway.spec.platform import Platform
 
 ROOT = Path(__file__).parents[3]
@@ -48,7 +48,7 @@ def platform_named(name: str) -> Platform:
 
 
 def hand_off_of(platform: Platform, **changes: Any) -> handoff.HandOff:
-    """What stacks/constructs/hand_off.py writes, with some keys changed."""
+    """What stacks/clusters/hand_off.py writes, with some keys changed."""
     service = "sagemaker" if platform.orchestrator.is_hyperpod else "eks"
     document = {
         "platform": platform.name,
@@ -87,7 +87,7 @@ def hand_off_of(platform: Platform, **changes: Any) -> handoff.HandOff:
 
 def request_on(hand_off: handoff.HandOff, **changes: Any) -> Request:
     """A job of two nodes, with some of its keys changed, on the platform's first group that has room."""
-    until_step = changes.pop("until_step", None)
+    until_step, code = changes.pop("until_step", None), changes.pop("code", None)
     job = {
         "name": "small",
         "nodes": 2,
@@ -102,7 +102,7 @@ def request_on(hand_off: handoff.HandOff, **changes: Any) -> Request:
     typed = Job.model_validate(job)
     image = "111122223333.dkr.ecr.us-west-2.amazonaws.com/atlas/training@sha256:" + 64 * "0"
     run = RUN.replace("small", typed.name)
-    return Request(typed, text, run, hand_off, image, allocate(typed, hand_off, CATALOGUE), until_step)
+    return Request(typed, text, run, hand_off, image, allocate(typed, hand_off, CATALOGUE), until_step, code)
 
 
 def request_for(platform: str, /, **changes: Any) -> Request:
@@ -119,8 +119,3 @@ def pods_of(document: dict[str, Any]) -> list[dict[str, Any]]:
         *spec.get("replicaSpecs", ()),
     ]
     return [each["template"] for each in sets]
-
-
-def runtime_named(platform: Platform, name: str) -> dict[str, Any]:
-    """The ClusterTrainingRuntime of that name."""
-    return named(platform, "ClusterTrainingRuntime")[name]

@@ -13,15 +13,12 @@ import pytest
 from tests.launch.kubernetes.platforms import RUN, request_for
 from tests.launch.kubernetes.stand_in_api import Api, serving
 from tests.manifests.platforms import CATALOGUE
-from trainway.launch import kubernetes
-from trainway.launch.kubernetes import KubernetesOptions, render_documents, submit
+from trainway.launch.kubernetes import TARGET, KubernetesOptions, render_documents, submit
 from trainway.launch.kubernetes.context import eks_arn
 from trainway.launch.kubernetes.kubectl import failure
 from trainway.launch.request import Request
-from trainway.launch.target import Handle, Phase, State, Target
+from trainway.launch.target import Handle, Phase, State
 from trainway.spec.errors import UsageError
-
-TARGET: Target = kubernetes
 
 
 @pytest.fixture(scope="module")
@@ -215,7 +212,7 @@ def test_a_stopped_run_has_the_time_to_save_and_then_is_gone(api: Api, handle: H
     api.put("pods", running(0), running(1))
     TARGET.stop(handle)
     found = TARGET.state(handle)
-    assert (found.phase, found.reason) == (Phase.STOPPED, "it saves itself and ends")
+    assert (found.phase, found.reason) == (Phase.STOPPED, "it saves a checkpoint and ends")
     # Until its last pod has ended, when the API server takes the object away.
     del api.objects["trainjobs", RUN]
     assert TARGET.state(handle).phase is Phase.GONE

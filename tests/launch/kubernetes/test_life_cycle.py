@@ -14,10 +14,10 @@ from trainway.launch.kubernetes import Kind, KubernetesOptions, render_documents
 from trainway.launch.sagemaker.options import SageMakerOptions, check_options
 from trainway.launch.slurm import render_script
 from trainway.launch.workspace import define, render_workspace
+from trainway.spec.derived.node_share import share_of_node
+from trainway.spec.derived.system_pods import room_on
 from trainway.spec.errors import UsageError
-from trainway.spec.node_share import share_of_node
 from trainway.spec.sections.orchestrator import Orchestrator
-from trainway.spec.system_pods import room_on
 
 TAKEN_AWAY = {"rules": [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}]}
 SAID = {"restarts": 4, "process_restarts": 2}

@@ -19,6 +19,7 @@ from tests.launch.kubernetes.kubelet import Network, Pod, network
 from tests.launch.kubernetes.platforms import OPERATORS, ROOT, hand_off_of, pods_of, request_on
 from tests.launch.kubernetes.trainer import pod_template_of
 from tests.manifests.platforms import CATALOGUE, platform_of
+from tests.representatives import with_representatives
 from trainway.launch.kubernetes import Kind, KubernetesOptions, render_documents
 
 GROUPS = [{"name": "train", "instance_type": "m7i.2xlarge", "count": 2}]
@@ -29,7 +30,6 @@ can_make_namespaces = (
     subprocess.run(["unshare", "--user", "--map-root-user", "--net", "true"], capture_output=True).returncode == 0
 )
 pytestmark = [
-    pytest.mark.slow,
     pytest.mark.skipif(
         not can_make_namespaces and "CI" not in os.environ, reason="this machine lets nobody make a user namespace"
     ),
@@ -115,7 +115,8 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
         each.__exit__(None, None, None)
 
 
-@pytest.mark.parametrize("kind", ["TrainJob", "PyTorchJob"])
+# That a TrainJob ends with the same loss, the test of a node that is taken away shows too.
+@pytest.mark.parametrize("kind", with_representatives(("TrainJob", "PyTorchJob"), ("PyTorchJob",)))
 def test_two_pods_end_with_the_loss_of_one_machine(kind: Kind, fsx: Path, local_loss: str, cluster: Cluster) -> None:
     submitted = Submitted(kind, fsx, kind.lower())
     nodes = cluster(submitted)

@@ -321,7 +321,7 @@ def test_a_dry_run_shows_the_job_file_as_it_is_written() -> None:
         ("kueue", {"life_cycle": {"keep_hours": 1}}, "starts a failed TrainJob again"),
         ("kueue", {"min_nodes": 3}, "asks for 2 nodes, and for 3 at least"),
         ("kueue", {"min_nodes": 0}, "asks for 2 nodes, and for 0 at least"),
-        ("kueue", {"min_nodes": 1, "kind": "MPIJob"}, "mpirun goes on with no fewer"),
+        ("kueue", {"min_nodes": 1, "kind": "MPIJob"}, "mpirun cannot continue with fewer"),
         ("kueue", {"min_nodes": 1, "nodes": 4, "batch": {"global": 64, "micro": 2}}, "with 3 of its 4 nodes"),
     ],
 )

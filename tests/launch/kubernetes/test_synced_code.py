@@ -10,14 +10,13 @@ from pathlib import Path
 from tests.launch.kubernetes.kubelet import expanded
 from tests.launch.kubernetes.platforms import ROOT
 from trainway.launch.code import pack
-from trainway.launch.kubernetes import KubernetesOptions
 from trainway.launch.kubernetes.process import CODE, node_command
 
 PROGRAM = ("python", "-c", "import os, mine, training; print(mine.WORD, os.getpid(), training.__file__)")
 
 
 def run_with(archive: str, tmp_path: Path) -> subprocess.CompletedProcess[str]:
-    command = node_command(PROGRAM, KubernetesOptions(code=archive))
+    command = node_command(PROGRAM, archive)
     here = [expanded(word, {}).replace(CODE, str(tmp_path / "code")) for word in command]
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     environment = {"PATH": path, "PYTHONPATH": str(ROOT)}

@@ -9,7 +9,7 @@ from tests.launch.conftest import write_job
 from training.config import Job
 from trainway.launch.allocation import allocate
 from trainway.launch.request import Request
-from trainway.spec.catalogue import load_catalogue
+from trainway.spec.facts.catalogue import load_catalogue
 from trainway.spec.handoff import HandOff, Nodes, TrainingJobs
 from trainway.spec.loader import load
 

@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from trainway.launch.code import pack
 from trainway.launch.sagemaker import SageMakerOptions, render_request
 from trainway.spec.handoff import HandOff
 
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(missing() is not None, reason=missing() or "")]
+pytestmark = pytest.mark.skipif(missing() is not None, reason=missing() or "")
 BATCH = {"global": 8, "micro": 2}
 
 
@@ -100,7 +101,7 @@ def test_one_host_trains_from_its_channels_with_synced_code_and_saves_itself_whe
     (tmp_path / "channels/code").mkdir()
     (tmp_path / f"channels/code/{digest}.tar.gz").write_bytes(archive)
     code = f"/opt/ml/input/data/code/{digest}.tar.gz"
-    job = render_request(launch, CATALOGUE, SageMakerOptions(data="file", code=code))
+    job = render_request(replace(launch, code=code), CATALOGUE, SageMakerOptions(data="file"))
     before = []
     with containers(job, tmp_path) as (host,):
         assert host.stdout is not None

@@ -12,9 +12,9 @@ from typing import Any
 import boto3
 import pytest
 
+from emulator import running
 from tests.launch.conftest import BUCKET
 from tests.launch.sagemaker.requests import CATALOGUE, on_sagemaker, request
-from trainway.emulator import running
 from trainway.launch import sagemaker
 from trainway.launch.sagemaker import SageMakerOptions, submit
 from trainway.launch.sagemaker.logs import GROUP

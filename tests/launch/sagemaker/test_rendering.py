@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ CODE = f"s3://{BUCKET}/runs/code/{'c0' * 32}.tar.gz"
 
 
 def rendered(launch: Request, **options: Any) -> dict[str, Any]:
+    launch = replace(launch, code=options.pop("code", None))
     return render_request(launch, CATALOGUE, SageMakerOptions(**options))
 
 

@@ -9,6 +9,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -84,9 +85,9 @@ def environment(cluster: Machines) -> PurePosixPath:
 def launch(cluster: Machines, hand_off: HandOff, tmp_path: Path) -> Iterator[Launch]:
     there = on_slurm(hand_off, mount=str(cluster.shared))
 
-    def launch(run: str, **more: Any) -> Handle:
+    def launch(run: str, code: str | None = None, **more: Any) -> Handle:
         options = SlurmOptions(environment=environment(cluster), **more)
-        return submit(request(tmp_path, there, run=run), CATALOGUE, options)
+        return submit(replace(request(tmp_path, there, run=run), code=code), CATALOGUE, options)
 
     yield launch
     cluster.ask("scancel", "--user=root")
@@ -111,7 +112,7 @@ def test_a_run_that_is_stopped_has_the_time_that_it_needs(launch: Launch) -> Non
     assert said(handle) == [TRAINING, "saved on SIGUSR1"]
 
 
-@pytest.mark.slow  # Slurm looks at time limits twice a minute
+# Takes a minute: Slurm enforces time limits twice a minute.
 def test_a_run_saves_itself_before_its_time_is_over(launch: Launch) -> None:
     # Its last five minutes are all that it has.
     handle = launch("short", time_limit_minutes=1)
@@ -119,7 +120,6 @@ def test_a_run_saves_itself_before_its_time_is_over(launch: Launch) -> None:
     assert said(handle) == [TRAINING, "saved on SIGUSR1"]
 
 
-@pytest.mark.slow
 def test_a_run_that_is_preempted_saves_itself_and_goes_on(cluster: Machines, launch: Launch) -> None:
     handle = launch("preempted")
     wait_for("it trains", lambda: bool(said(handle)))

@@ -22,7 +22,7 @@ from trainway.spec.handoff import HandOff
 
 ROOT = Path(__file__).parents[3]
 WHY_NOT = missing()
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(WHY_NOT is not None, reason=WHY_NOT or "")]
+pytestmark = pytest.mark.skipif(WHY_NOT is not None, reason=WHY_NOT or "")
 
 # Ten seconds of steps, so that a node can be lost between the first checkpoint and the end.
 JOB: dict[str, Any] = {"steps": 30, "data": {"train": "fsx:/corpus/small", "sequence_length": 64}}
@@ -89,6 +89,7 @@ def log(handle: Handle) -> str:
     return (Path(handle["directory"]) / "logs" / "slurm.log").read_text()[-4000:]
 
 
+@pytest.mark.exhaustive
 def test_the_same_job_ends_with_the_same_loss_here_and_under_slurm(
     cluster: Machines, local_end: dict[str, Any], hand_off: HandOff, tmp_path: Path
 ) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from tests.launch.slurm.requests import CATALOGUE, on_slurm, request
 from trainway.launch.slurm import SlurmOptions, render_script
-from trainway.launch.slurm.place import EFA, EFA_LIBRARIES
+from trainway.launch.slurm.interpreter import EFA, EFA_LIBRARIES
 from trainway.launch.training_command import training_command
 from trainway.spec.errors import UsageError
 from trainway.spec.handoff import HandOff

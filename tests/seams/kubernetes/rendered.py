@@ -165,8 +165,10 @@ def pods_of_train_job(documents: tuple[Document, ...]) -> list[Document]:
 
 def _launch(platform: str, request: Request, what: str, kind: Any, options: dict[str, Any]) -> Launch:
     words = " ".join([what, *(f"{key}={value}" for key, value in options.items())])
+    request = replace(request, code=options.get("code"))
+    flags = {key: value for key, value in options.items() if key != "code"}
     try:
-        documents = render_documents(request, CATALOGUE, KubernetesOptions(kind=kind, **options))
+        documents = render_documents(request, CATALOGUE, KubernetesOptions(kind=kind, **flags))
     except UsageError as error:
         return Launch(platform, words, kind, refused=str(error))
     return Launch(platform, words, kind, _as_submitted(documents))

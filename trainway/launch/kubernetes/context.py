@@ -12,7 +12,7 @@ from trainway.spec.handoff import HandOff
 def eks_arn(hand_off: HandOff) -> str:
     """The EKS cluster's ARN; that of the hand-off is HyperPod's, where HyperPod is what jobs are submitted to.
 
-    Both are called by the platform's name (stacks/control_plane.py, stacks/hyperpod_eks.py).
+    Both are called by the platform's name (stacks/clusters/control_plane.py, stacks/clusters/hyperpod_eks.py).
     """
     _, partition, _, region, account, _ = hand_off.cluster.arn.split(":", 5)
     return f"arn:{partition}:eks:{region}:{account}:cluster/{hand_off.cluster.name}"

@@ -9,12 +9,12 @@ from __future__ import annotations
 from typing import Any
 
 from trainway.launch.kubernetes.log_rules import log_rules
+from trainway.launch.kubernetes.node_pod import node_pod
 from trainway.launch.kubernetes.options import KubernetesOptions, keep_seconds
-from trainway.launch.kubernetes.pod import pod_template
 from trainway.launch.kubernetes.process import KILL_RANKS_AFTER, STOP_SECONDS, node_command, node_environment
 from trainway.launch.kubernetes.who_shares import job_labels
 from trainway.launch.request import Request
-from trainway.spec.catalogue import Catalogue
+from trainway.spec.facts.catalogue import Catalogue
 
 # Where the operator reaches its agent: src/hyperpod_elastic_agent/run.py of hyperpod-elastic-agent 1.1.3.
 _AGENT_PORT = 8080
@@ -27,7 +27,7 @@ _COUNTED_SECONDS = 21600
 def render_hyperpod_pytorch_job(
     request: Request, options: KubernetesOptions, catalogue: Catalogue, namespace: str
 ) -> dict[str, Any]:
-    """The HyperPodPyTorchJob."""
+    """Render a run as the HyperPodPyTorchJob of HyperPod's training operator."""
     allocation, labels = request.allocation, job_labels(request, options.priority)
     life_cycle = request.job.life_cycle
     # The operator tells its agents how they find each other, and how many they are.
@@ -35,13 +35,15 @@ def render_hyperpod_pytorch_job(
     # The agent ends without NNODES, until the operator's first request has the number of nodes:
     # hyperpod_elastic_agent/rendezvous/hyperpod_rendezvous_backend.py of hyperpod-elastic-agent 1.1.3.
     torchrun["NNODES"] = torchrun["PET_NNODES"]
-    container = {
-        "name": "pytorch",
-        "command": node_command(hyperpod_command(request), options),
-        "env": node_environment(request, torchrun),
-        "ports": [{"containerPort": _AGENT_PORT}],
-    }
-    template = pod_template(request, options, catalogue, container)
+    template = node_pod(
+        request,
+        options,
+        catalogue,
+        name="pytorch",
+        command=node_command(hyperpod_command(request), request.code),
+        environment=node_environment(request, torchrun),
+        ports=[{"containerPort": _AGENT_PORT}],
+    )
     # AWS's own template has the queue at the pods as well.
     template["metadata"]["labels"] |= labels
     return {
@@ -104,5 +106,5 @@ def _replicas(request: Request, options: KubernetesOptions, template: dict[str, 
 
 
 def _with_priority(template: dict[str, Any], priority: str) -> dict[str, Any]:
-    """Whose pods are taken first: trainway/manifests/priority_classes.py."""
+    """Give the pods of a template a PriorityClass: trainway/manifests/priority_classes.py."""
     return {**template, "spec": {"priorityClassName": priority, **template["spec"]}}

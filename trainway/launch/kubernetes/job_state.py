@@ -1,4 +1,4 @@
-"""How far a run is, from what the API server says of its job, its pods and its place in the queue."""
+"""The state of a run, from what the API server says of its job, its pods, and its workload in the queue."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def job_state(job: Object | None, pods: Sequence[Object], workloads: Sequence[Ob
                 return State(phase, _sentence(conditions[word]))
     nodes = tuple(pod["spec"].get("nodeName", "") for pod in sorted(pods, key=node_index))
     if "deletionTimestamp" in job["metadata"]:
-        return State(Phase.STOPPED, "it saves itself and ends", nodes)
+        return State(Phase.STOPPED, "it saves a checkpoint and ends", nodes)
     phases = [pod.get("status", {}).get("phase") for pod in pods]
     if "Running" in phases and "Pending" not in phases:
         return State(Phase.RUNNING, nodes=nodes)
@@ -53,7 +53,7 @@ def job_state(job: Object | None, pods: Sequence[Object], workloads: Sequence[Ob
 
 
 def node_index(pod: Object) -> int:
-    """Which of the run's nodes the pod is on."""
+    """Return the index, from 0, of a pod's node among the nodes of the run."""
     labels = pod["metadata"].get("labels", {})
     named = next((labels[label] for label in _INDEX_LABELS if label in labels), None)
     last = named if named is not None else pod["metadata"]["name"].rpartition("-")[2]
@@ -61,7 +61,7 @@ def node_index(pod: Object) -> int:
 
 
 def has_begun(pod: Object) -> bool:
-    """Whether the pod's container runs or ran, so that it has a log."""
+    """Return whether the pod's container runs or ran, so that it has a log."""
     return any({"running", "terminated"} & status.get("state", {}).keys() for status in _containers(pod))
 
 

@@ -20,7 +20,7 @@ STEP = rf"step=\d+/\d+ loss={_FINITE} "
 LOSS = rf"step=\d+/\d+ loss=({_FINITE}) "
 SECONDS = r"step=\d+/\d+ .*\bstep_seconds=(\d+\.\d+)\b"
 END = r"end step=\d+/\d+ "
-# One slow step is a checkpoint or a neighbour; one high loss is a bad batch.
+# One slow step is a checkpoint or a neighbor; one high loss is a bad batch.
 _STEPS_IN_A_ROW = 5
 
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from trainway.launch.kubernetes.node_pod import node_pod
 from trainway.launch.kubernetes.options import KubernetesOptions, keep_seconds
 from trainway.launch.kubernetes.placement import close_together_for_kai
-from trainway.launch.kubernetes.pod import pod_template
 from trainway.launch.kubernetes.process import node_command, node_environment, torchrun_options
 from trainway.launch.kubernetes.who_shares import job_labels, shared_nodes
 from trainway.launch.request import Request
-from trainway.spec.catalogue import Catalogue
+from trainway.spec.facts.catalogue import Catalogue
 
 # In the image, where the EFA installer puts it; named in full, mpirun finds its own parts on the other nodes.
 MPIRUN = "/opt/amazon/openmpi/bin/mpirun"
@@ -61,12 +61,13 @@ def render_mpi_job(
     nodes = request.allocation.nodes
     first = f"{request.run}-launcher.{request.run}.{namespace}.svc.cluster.local"
     environment = node_environment(request, torchrun_options(request, nodes, first))
-    on_a_node = node_command(program or request.command, options)
-    launcher = _container(_mpirun(environment, on_a_node, nodes, processes_per_node), environment)
-    worker = _container(["sh", "-c", _SSHD], environment) | {
+    on_a_node = node_command(program or request.command, request.code)
+    launcher: dict[str, Any] = {"command": _mpirun(environment, on_a_node, nodes, processes_per_node)}
+    worker: dict[str, Any] = {
+        "command": ["sh", "-c", _SSHD],
         "ports": [{"containerPort": _SSH_PORT}],
         # The launcher is made when every worker can be reached.
-        "readinessProbe": {"tcpSocket": {"port": _SSH_PORT}, "periodSeconds": 2},
+        "readiness": {"tcpSocket": {"port": _SSH_PORT}, "periodSeconds": 2},
     }
     replicas = {"Launcher": (1, launcher), **({"Worker": (nodes - 1, worker)} if nodes > 1 else {})}
     return {
@@ -92,9 +93,13 @@ def render_mpi_job(
                 name: {
                     "replicas": count,
                     "restartPolicy": "OnFailure",
-                    "template": _together(request, pod_template(request, options, catalogue, container), nodes),
+                    "template": _together(
+                        request,
+                        node_pod(request, options, catalogue, name="mpi", environment=environment, **own),
+                        nodes,
+                    ),
                 }
-                for name, (count, container) in replicas.items()
+                for name, (count, own) in replicas.items()
             },
         },
     }
@@ -108,10 +113,6 @@ def _together(request: Request, template: dict[str, Any], nodes: int) -> dict[st
     if nodes > 1 and shared_nodes(request.hand_off) != "kai":
         template["metadata"]["annotations"]["kueue.x-k8s.io/podset-group-name"] = "nodes"
     return template
-
-
-def _container(command: list[str], environment: list[dict[str, Any]]) -> dict[str, Any]:
-    return {"name": "mpi", "command": command, "env": environment}
 
 
 def _mpirun(

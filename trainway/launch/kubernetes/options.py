@@ -1,12 +1,13 @@
-"""What a launch on Kubernetes may say beside the job file."""
+"""Options of `trainway launch --target kubernetes`."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, cast, get_args
+from typing import Annotated, Literal, cast, get_args
 
 from trainway.launch.kubernetes.who_shares import shared_nodes
 from trainway.launch.request import Request
+from trainway.launch.target_options import Flag
 from trainway.spec.errors import UsageError, usage_error
 
 Kind = Literal["TrainJob", "PyTorchJob", "HyperPodPyTorchJob", "MPIJob"]
@@ -29,25 +30,59 @@ _KEEP_HOURS = 7 * 24
 
 @dataclass(frozen=True)
 class KubernetesOptions:
-    """How one run is submitted.
+    """Options of one run on Kubernetes.
 
-    `kind`: the kind of object that runs it; None is the platform's default. `priority`: which of the team's own jobs
-    goes first. `min_nodes`: continue with at least so many nodes when nodes are lost or taken back; None is all of
-    them. `within`: a label of nodes, such as topology.k8s.aws/network-node-layer-3, of which all nodes must have the
-    same value. `code`: an archive that `trainway sync` uploaded, which comes before the image's own code.
+    `kind`: the kind of object that runs the job; None is the platform's default. `priority`: the order among the jobs
+    of a team; None is no priority class. `min_nodes`: continue with at least this many nodes when nodes are lost or
+    preempted; None is all nodes. `within`: a node label, for example topology.k8s.aws/network-node-layer-3. All nodes
+    of the run have the same value of the label.
 
-    The rules by which HyperPod's operator starts a HyperPodPyTorchJob again: no step with a finite loss for
-    `hang_seconds`; five steps in a row that took longer than `slow_step_seconds`, or whose loss was above `loss_above`.
+    HyperPod's operator restarts a HyperPodPyTorchJob after `hang_seconds` without a step that has a finite loss, after
+    five consecutive steps slower than `slow_step_seconds`, and after five consecutive losses above `loss_above`.
     """
 
-    kind: Kind | None = None
-    priority: Priority | None = None
-    min_nodes: int | None = None
-    within: str | None = None
-    code: str | None = None
-    hang_seconds: int = HANG_SECONDS
-    slow_step_seconds: int | None = None
-    loss_above: int | None = None
+    kind: Annotated[
+        Kind | None, Flag("Kind of object that runs the job. Default: TrainJob, and PyTorchJob on HyperPod.")
+    ] = None
+    priority: Annotated[Priority | None, Flag("Priority among the jobs of the team. Default: no priority class.")] = (
+        None
+    )
+    min_nodes: Annotated[
+        int | None,
+        Flag("Continue with at least N nodes when nodes are lost. Default: all nodes.", metavar="N", least=1),
+    ] = None
+    within: Annotated[
+        str | None,
+        Flag(
+            "Run only on nodes that have the same value of this node label, for example topology.k8s.aws/"
+            "network-node-layer-3. Default: nodes as close together as there is room.",
+            metavar="LABEL",
+        ),
+    ] = None
+    hang_seconds: Annotated[
+        int,
+        Flag(
+            f"Restart the job when no step ends for S seconds (HyperPodPyTorchJob only). Default: {HANG_SECONDS}.",
+            metavar="S",
+            least=1,
+        ),
+    ] = HANG_SECONDS
+    slow_step_seconds: Annotated[
+        int | None,
+        Flag(
+            "Restart the job after five consecutive steps slower than S seconds (HyperPodPyTorchJob only).",
+            metavar="S",
+            least=1,
+        ),
+    ] = None
+    loss_above: Annotated[
+        int | None,
+        Flag(
+            "Restart the job after five consecutive losses above LOSS (HyperPodPyTorchJob only).",
+            metavar="LOSS",
+            least=1,
+        ),
+    ] = None
 
 
 def kind_of(request: Request, options: KubernetesOptions) -> Kind:
@@ -113,7 +148,9 @@ def _check_min_nodes(request: Request, options: KubernetesOptions) -> None:
     if not 1 <= least <= nodes:
         raise _cannot(request, f"it asks for {nodes} nodes, and for {least} at least", f"name 1 to {nodes}")
     if options.kind == "MPIJob":
-        raise _cannot(request, "mpirun goes on with no fewer nodes", "leave --min-nodes out, or name another --kind")
+        raise _cannot(
+            request, "mpirun cannot continue with fewer nodes", "leave --min-nodes out, or name another --kind"
+        )
     for count in range(least, nodes):
         try:
             job.layout(count * ranks)

@@ -7,9 +7,9 @@ from trainway.launch.kubernetes.who_shares import shared_nodes
 from trainway.launch.request import Request
 from trainway.manifests.chart_values import NODES_LABEL
 from trainway.manifests.topology import HOSTNAME, topology_name
-from trainway.spec.catalogue import Catalogue
+from trainway.spec.derived.node_share import share_of_node
+from trainway.spec.facts.catalogue import Catalogue
 from trainway.spec.handoff import HandOff, Nodes
-from trainway.spec.node_share import share_of_node
 from trainway.spec.sections.orchestrator import Orchestrator
 
 # https://github.com/awslabs/ai-on-sagemaker-hyperpod/blob/main/website/docs/06-validation-and-testing/resiliency/eks-resiliency.md
@@ -40,13 +40,13 @@ def node_selector(request: Request) -> dict[str, str]:
 
 
 def nodes_of(hand_off: HandOff, group: Nodes) -> dict[str, str]:
-    """The same for whatever else runs there."""
+    """Return the node selector of pods on the nodes of a node group."""
     healthy = _HEALTHY if hand_off.orchestrator == "hyperpod-eks" else {}
     return {NODES_LABEL: group.name, **healthy}
 
 
 def close_together(request: Request, options: KubernetesOptions) -> dict[str, str]:
-    """As close together as there is room, or below one switch; KAI has it of the job, and Kueue of the pods."""
+    """Return the pods' annotations by which Kueue puts them close together; KAI reads those of the job."""
     if shared_nodes(request.hand_off) == "kai":
         return {}
     if options.within:
@@ -55,7 +55,7 @@ def close_together(request: Request, options: KubernetesOptions) -> dict[str, st
 
 
 def close_together_for_kai(request: Request, options: KubernetesOptions, catalogue: Catalogue) -> dict[str, str]:
-    """The same as annotations of the job, where the KAI scheduler shares the nodes.
+    """Return the annotations of a job that keep its pods close together, where the KAI scheduler shares the nodes.
 
     https://github.com/kai-scheduler/KAI-Scheduler/blob/v0.16.8/docs/developer/designs/topology-awareness/README.md
     (read 2026-11-21)

@@ -29,7 +29,7 @@ def lines_so_far(handle: Handle, pods: Pods) -> Iterator[str]:
 
 
 def lines_as_they_come(handle: Handle, pods: Callable[[], Pods], ended: Callable[[], bool]) -> Iterator[str]:
-    """The same of all pods at once, of those that take their places as well, until `ended`."""
+    """Yield the log lines of all pods and of the pods that replace them, as they are written, until `ended`."""
     arrived: queue.Queue[str] = queue.Queue()
     followed: set[tuple[str, int]] = set()
     processes: list[subprocess.Popen[str]] = []

@@ -7,7 +7,6 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from trainway.launch.kubernetes.job_file import JOB_FILE
-from trainway.launch.kubernetes.options import KubernetesOptions
 from trainway.launch.request import Request
 from trainway.launch.training_command import RENDEZVOUS_PORT, logging_to, many_nodes
 
@@ -31,13 +30,13 @@ _WITH_CODE = (
 )
 
 
-def node_command(command: Sequence[str], options: KubernetesOptions) -> list[str]:
-    """What a node runs: the command, after the code that was synced for it."""
-    return ["sh", "-c", _WITH_CODE, options.code, *command] if options.code else list(command)
+def node_command(command: Sequence[str], code: str | None) -> list[str]:
+    """Return what a node runs: the command, after it fetches the archive `code`, if there is one."""
+    return ["sh", "-c", _WITH_CODE, code, *command] if code else list(command)
 
 
 def torchrun_options(request: Request, nodes: int | str, first: str) -> dict[str, str]:
-    """Those that are in the environment, for nodes that meet on the host `first`."""
+    """Return the torchrun options, as environment variables, for nodes that rendezvous on host `first`."""
     endpoint = f"{first}:{RENDEZVOUS_PORT}"
     restarts = request.job.life_cycle.process_restarts
     options = many_nodes(nodes, request.allocation.ranks, endpoint=endpoint, run=request.run, max_restarts=restarts)

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from trainway.launch.kubernetes.node_pod import node_pod
 from trainway.launch.kubernetes.options import KubernetesOptions, keep_seconds
 from trainway.launch.kubernetes.placement import close_together_for_kai
-from trainway.launch.kubernetes.pod import pod_template
 from trainway.launch.kubernetes.process import node_command, node_environment, torchrun_options
 from trainway.launch.kubernetes.who_shares import job_labels
 from trainway.launch.request import Request
 from trainway.launch.training_command import RENDEZVOUS_PORT
-from trainway.spec.catalogue import Catalogue
+from trainway.spec.facts.catalogue import Catalogue
 
 # The operator looks for the container by this name.
 _CONTAINER = "pytorch"
@@ -30,12 +30,14 @@ def render_pytorch_job(
     first = f"{request.run}-worker-0"
     nodes = allocation.nodes if options.min_nodes is None else f"{options.min_nodes}:{allocation.nodes}"
     torchrun = torchrun_options(request, nodes, first)
-    container = {
-        "name": _CONTAINER,
-        "command": node_command(request.command, options),
-        "env": node_environment(request, torchrun),
-    }
-    template = pod_template(request, options, catalogue, container)
+    template = node_pod(
+        request,
+        options,
+        catalogue,
+        name=_CONTAINER,
+        command=node_command(request.command, request.code),
+        environment=node_environment(request, torchrun),
+    )
     elastic: dict[str, Any] = {}
     if options.min_nodes is not None:
         # What the operator writes into the environment of it is what stands there already.

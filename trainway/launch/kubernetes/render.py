@@ -17,7 +17,7 @@ from trainway.launch.kubernetes.pytorch_job import render_pytorch_job
 from trainway.launch.kubernetes.train_job import render_train_job, render_training_runtime
 from trainway.launch.kubernetes.who_shares import namespace_of_run
 from trainway.launch.request import Request
-from trainway.spec.catalogue import Catalogue
+from trainway.spec.facts.catalogue import Catalogue
 
 _KINDS = {
     "PyTorchJob": render_pytorch_job,

@@ -12,14 +12,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from trainway.launch.kubernetes.node_pod import node_pod
 from trainway.launch.kubernetes.options import KubernetesOptions
 from trainway.launch.kubernetes.placement import close_together_for_kai
-from trainway.launch.kubernetes.pod import pod_template
 from trainway.launch.kubernetes.process import node_command, node_environment, torchrun_options
 from trainway.launch.kubernetes.who_shares import MANAGED_BY, RUN_LABEL, job_labels, shared_nodes
 from trainway.launch.request import Request
 from trainway.manifests.life_cycle import restarted_as_a_whole
-from trainway.spec.catalogue import Catalogue
+from trainway.spec.facts.catalogue import Catalogue
 
 # The runtime's job and its container, by the names that Trainer knows them by.
 NODE = "node"
@@ -52,7 +52,7 @@ def render_train_job(request: Request, options: KubernetesOptions, namespace: st
                 "image": request.image,
                 "numNodes": allocation.nodes,
                 "numProcPerNode": allocation.ranks,
-                "command": node_command(_command(request, options), options),
+                "command": node_command(_command(request, options), request.code),
                 "env": node_environment(
                     request, {name: torchrun[name] for name in torchrun if name not in _TRAINERS_OWN}
                 ),
@@ -80,7 +80,7 @@ def render_training_runtime(
             "labels": {f"{_API}/trainjob-ancestor-step": "trainer"},
             **({"annotations": annotations} if annotations else {}),
         },
-        "spec": {"template": pod_template(request, options, catalogue, {"name": NODE})},
+        "spec": {"template": node_pod(request, options, catalogue, name=NODE)},
     }
     restarts = request.job.life_cycle.restarts
     return {

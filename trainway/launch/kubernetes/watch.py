@@ -1,4 +1,4 @@
-"""The watching half of the target: trainway/launch/target.py."""
+"""Watch and control a run on Kubernetes: its state, its logs, its end, and a shell on one of its nodes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _JOB_UID = "kueue.x-k8s.io/job-uid"
 
 
 def state(handle: Handle) -> State:
-    """How far the run is, and why it waits."""
+    """Return the state of the run, and why it waits."""
     what = f"{handle['name']} cannot be looked at"
     job = kubectl_json(*at(handle), "get", resource(handle), what=what)
     if job is None:

@@ -31,7 +31,7 @@ def namespace_of_run(request: Request) -> str:
 
 
 def namespace_of_team(hand_off: HandOff, team: str | None, *, what: str, nobody: str, key: str) -> str:
-    """The same for whatever else runs there; where a team must be named, `nobody` has, by `key`."""
+    """Return a team's namespace. The error where no team is named tells `nobody` to set `key`."""
     if hand_off.teams and team is None and len(hand_off.teams) > 1:
         fix = f"set {key} to one of {', '.join(hand_off.teams)}"
         raise usage_error(what, why=f"its nodes are the teams', and {nobody} names none", fix=fix)
@@ -49,15 +49,15 @@ def job_labels(request: Request, priority: str | None) -> dict[str, str]:
 
 
 def labels_of(hand_off: HandOff, team: str | None, run: str, priority: str | None) -> dict[str, str]:
-    """The same for whatever else runs there, by the name of its run."""
+    """Return the labels of anything that runs in a team's namespace, by the name of its run."""
     team = team or next(iter(hand_off.teams), "")
     queue = {key: value.replace("{team}", team) for key, value in hand_off.cluster.job_labels.items()}
     return {RUN_LABEL: run, **MANAGED_BY, **queue, **_priority_label(hand_off, priority)}
 
 
-def scheduler(hand_off: HandOff) -> dict[str, str]:
-    """What a pod says of its scheduler, which is Kubernetes' own unless another shares the nodes."""
-    return {"schedulerName": SCHEDULER} if shared_nodes(hand_off) == "kai" else {}
+def scheduler(hand_off: HandOff) -> str | None:
+    """Return the name of the scheduler of pods. None is the default scheduler of Kubernetes."""
+    return SCHEDULER if shared_nodes(hand_off) == "kai" else None
 
 
 def _priority_label(hand_off: HandOff, priority: str | None) -> dict[str, str]:

@@ -42,11 +42,11 @@ def explained(what: str) -> Iterator[None]:
     except (BotoCoreError, ClientError) as error:
         said = str(error)
         fixes = (fix for words, fix in _REMEDIES if words in said)
-        raise usage_error(what, why=said, fix=next(fixes, "put right what AWS says")) from None
+        raise usage_error(what, why=said, fix=next(fixes, "fix what AWS reports")) from None
 
 
 def described(sagemaker: Any, name: str) -> dict[str, Any] | None:
-    """What SageMaker says of a training job; None where it knows no such job."""
+    """Return the DescribeTrainingJob response, or None if the job does not exist."""
     from botocore.exceptions import ClientError
 
     try:

@@ -10,7 +10,6 @@ from pathlib import PurePosixPath
 
 from trainway.launch.environment import job_environment, platform_environment
 from trainway.launch.request import Request
-from trainway.launch.sagemaker.options import SageMakerOptions
 from trainway.launch.training_command import RENDEZVOUS_PORT, logging_to, many_nodes
 
 CHANNELS = PurePosixPath("/opt/ml/input/data")
@@ -20,7 +19,7 @@ SYNCED = PurePosixPath("/opt/ml/checkpoints")
 # https://docs.aws.amazon.com/sagemaker/latest/dg/your-algorithms-training-algo-dockerfile.html (read 2026-11-21),
 # torch/distributed/launcher/api.py of PyTorch 2.13.
 _KILL_RANKS_AFTER = 110
-# As under Kubernetes (trainway/launch/kubernetes/pod.py): a run that was told to stop is not done.
+# As under Kubernetes (trainway/launch/kubernetes/process.py): a run that was told to stop is not done.
 _STOPPED_STATUS = 75
 
 
@@ -29,9 +28,9 @@ def entry_point() -> list[str]:
     return ["python", "-m", "training.sagemaker_host"]
 
 
-def arguments(request: Request, options: SageMakerOptions, channels: Mapping[str, str]) -> list[str]:
-    """Its arguments, the last of which are the training command; `channels` names those that hold a location."""
-    code = [f"--code={options.code}"] if options.code else []
+def arguments(request: Request, channels: Mapping[str, str]) -> list[str]:
+    """Return the container's arguments, which end with the training command; `channels` are those of locations."""
+    code = [f"--code={request.code}"] if request.code else []
     held = [f"--channel={location}={channel}" for location, channel in channels.items()]
     return [f"--port={RENDEZVOUS_PORT}", *code, *held, "--", *request.command]
 

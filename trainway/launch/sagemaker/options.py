@@ -1,15 +1,16 @@
-"""What a launch on SageMaker may say beside the job file."""
+"""Options of `trainway launch --target sagemaker`."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Annotated, Literal, get_args
 
 from trainway.launch.life_cycle import check_life_cycle
 from trainway.launch.request import Request
+from trainway.launch.target_options import Flag
 from trainway.spec.errors import UsageError, usage_error
-from trainway.spec.instance import Instance
+from trainway.spec.facts.instance import Instance
 
 DataFrom = Literal["s3", "fast-file", "file", "fsx"]
 DATA: tuple[DataFrom, ...] = get_args(DataFrom)
@@ -24,6 +25,9 @@ MOST_MINUTES = 28 * DAY_MINUTES
 LEAST_PENDING_MINUTES = 30
 MOST_RETRIES = 30
 MOST_WARM_MINUTES = 360
+# The disk holds as many shards from S3 as the job file's data.shuffle_shards says, or all that `--data file` copies.
+# Checkpoints and shards on the file system are not on it.
+DEFAULT_VOLUME_GB = 200
 # A job's name has 63 characters, of which a start after the first takes `-start-<number>` (submit.py).
 # https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_CreateTrainingJob.html (read 2026-11-21)
 _NAME = re.compile(r"[a-zA-Z0-9](-*[a-zA-Z0-9]){0,51}")
@@ -31,36 +35,74 @@ _NAME = re.compile(r"[a-zA-Z0-9](-*[a-zA-Z0-9]){0,51}")
 
 @dataclass(frozen=True)
 class SageMakerOptions:
-    """How one run is submitted.
+    """Options of one training job.
 
-    `data`: from where the job reads its tokens. `s3`: it fetches shards itself, a few ahead; `fast-file`: SageMaker
-    streams the objects as they are read; `file`: SageMaker copies all of them before the job starts; `fsx`: the
-    platform's file system is mounted, checkpoints of `fsx:` locations and the run's directory too.
+    `data`: how the job reads its tokens. With `s3`, the job fetches shards itself, a few ahead. With `fast-file`,
+    SageMaker streams each object when the job reads it. With `file`, SageMaker copies all objects before the job
+    starts. With `fsx`, the platform's file system is mounted, and `fsx:` locations of checkpoints are on it.
 
-    `time_limit_minutes`: when it ends in any case, all starts together, with a checkpoint; None is SageMaker's own, a
-    day. `wait_minutes`: how long it may wait for nodes; None is as long as SageMaker lets it, and a day with `spot`.
-    `retries`: starts after an error of SageMaker's own. `spot`: on nodes that may be taken back, from which it starts
-    again. `training_plan`: the ARN of a plan whose nodes it uses. `warm_minutes`: how long its nodes are kept, and paid
-    for, for the next job. `volume_gb`: each node's disk, where the type has none of its own; `volume_key`: the KMS key
-    that encrypts it, which the jobs' role must be allowed to use. `encrypt_traffic`: between nodes, which is slower.
-    `check_nodes`: SageMaker tests GPUs and network first.
-    `shell`: whether `trainway shell` may open one. `code`: an archive that `trainway sync` uploaded, which comes before
-    the image's own code.
+    `time_limit_minutes`: save a checkpoint and end the job after this time, over all attempts; None is a day.
+    `wait_minutes`: wait this long for nodes; None is SageMaker's limit, or a day with `spot`. `retries`: number of
+    attempts after internal errors of SageMaker. `spot`: use Spot instances. SageMaker restarts the job after an
+    interruption. `training_plan`: ARN of a training plan whose nodes the job uses. `warm_minutes`: keep the nodes,
+    which are billed, for the next job. `volume_gb`: size of each node's disk, for an instance type without a disk of
+    its own. `volume_key`: ARN of the KMS key that encrypts the disk. The role of the jobs must be allowed to use it.
+    `encrypt_traffic`: encrypt the traffic between nodes, which is slower. `check_nodes`: let SageMaker test GPUs and
+    network before the job. `shell`: let `trainway shell` open a shell in a container.
     """
 
-    data: DataFrom = "s3"
-    time_limit_minutes: int | None = None
-    wait_minutes: int | None = None
-    retries: int = 3
-    spot: bool = False
-    training_plan: str | None = None
-    warm_minutes: int = 0
-    volume_gb: int | None = None
-    volume_key: str | None = None
-    encrypt_traffic: bool = False
-    check_nodes: bool = True
-    shell: bool = False
-    code: str | None = None
+    data: Annotated[
+        DataFrom,
+        Flag(
+            "How the job reads its data: directly from the bucket (s3), from the bucket through SageMaker (fast-file), "
+            "from a copy that SageMaker makes first (file), or from the file system (fsx). Default: s3."
+        ),
+    ] = "s3"
+    time_limit_minutes: Annotated[
+        int | None,
+        Flag(
+            f"Save a checkpoint and end the job after this time. Default: {DAY_MINUTES}.",
+            name="time_limit",
+            metavar="MINUTES",
+            least=1,
+        ),
+    ] = None
+    spot: Annotated[
+        bool, Flag("Use Spot instances. SageMaker restarts the job from its checkpoint after an interruption.")
+    ] = False
+    wait_minutes: Annotated[
+        int | None,
+        Flag(
+            f"Wait at most this long for nodes. Default: SageMaker's limit; {DAY_MINUTES} with --spot.",
+            name="wait",
+            metavar="MINUTES",
+        ),
+    ] = None
+    retries: Annotated[
+        int, Flag("Retry the job up to N times after an internal error of SageMaker. Default: 3.", metavar="N")
+    ] = 3
+    warm_minutes: Annotated[
+        int,
+        Flag(
+            "Keep the nodes this long for the next job. They are billed. Default: 0.",
+            name="keep_warm",
+            metavar="MINUTES",
+        ),
+    ] = 0
+    training_plan: Annotated[str | None, Flag("Use the nodes of this training plan.", metavar="ARN")] = None
+    volume_gb: Annotated[
+        int | None,
+        Flag(
+            f"Disk of each node, for an instance type without instance store. Default: {DEFAULT_VOLUME_GB}.",
+            metavar="GB",
+        ),
+    ] = None
+    volume_key: Annotated[str | None, Flag("Encrypt the disk of --volume-gb with this KMS key.", metavar="ARN")] = None
+    encrypt_traffic: Annotated[bool, Flag("Encrypt the traffic between nodes, which is slower.")] = False
+    check_nodes: Annotated[
+        bool, Flag("Let SageMaker test GPUs and network before the job. Default: --check-nodes.")
+    ] = True
+    shell: Annotated[bool, Flag("Let `trainway shell` open a shell in the run's containers.")] = False
 
 
 def check_options(request: Request, options: SageMakerOptions, instance: Instance) -> None:

@@ -15,8 +15,8 @@ from trainway.launch.sagemaker.container import SYNCED, arguments, entry_point, 
 from trainway.launch.sagemaker.metric_definitions import metric_definitions
 from trainway.launch.sagemaker.options import SageMakerOptions, check_options
 from trainway.launch.sagemaker.resources import resource_config, stopping_condition, training_jobs, vpc_config
-from trainway.spec.catalogue import Catalogue
-from trainway.spec.training_job_tags import PLATFORM_TAG, RUN_TAG, TEAM_TAG
+from trainway.spec.derived.training_job_tags import PLATFORM_TAG, RUN_TAG, TEAM_TAG
+from trainway.spec.facts.catalogue import Catalogue
 
 
 def render_request(request: Request, catalogue: Catalogue, options: SageMakerOptions | None = None) -> dict[str, Any]:
@@ -37,7 +37,7 @@ def render_request(request: Request, catalogue: Catalogue, options: SageMakerOpt
             "TrainingImage": request.image,
             "TrainingInputMode": "File",
             "ContainerEntrypoint": entry_point(),
-            "ContainerArguments": arguments(request, options, data.channels),
+            "ContainerArguments": arguments(request, data.channels),
             "MetricDefinitions": metric_definitions(),
         },
         "RoleArn": role_arn,

@@ -6,14 +6,10 @@ import functools
 from typing import Any
 
 from trainway.launch.request import Request
-from trainway.launch.sagemaker.options import DAY_MINUTES, SageMakerOptions, cannot
+from trainway.launch.sagemaker.options import DAY_MINUTES, DEFAULT_VOLUME_GB, SageMakerOptions, cannot
 from trainway.spec.errors import usage_error
+from trainway.spec.facts.instance import Instance
 from trainway.spec.handoff import TrainingJobs
-from trainway.spec.instance import Instance
-
-# Of types that have no disks of their own. Checkpoints and shards of the file system do not go there; shards from S3
-# do, as many as the job file's data.shuffle_shards, and all of what `--data file` copies.
-_VOLUME_GB = 200
 
 
 def instance_type(request: Request) -> str:
@@ -41,7 +37,7 @@ def resource_config(request: Request, options: SageMakerOptions, instance: Insta
     """The nodes of the job."""
     config: dict[str, Any] = {"InstanceType": instance_type(request), "InstanceCount": request.allocation.nodes}
     if not instance.instance_store:
-        config["VolumeSizeInGB"] = options.volume_gb or _VOLUME_GB
+        config["VolumeSizeInGB"] = options.volume_gb or DEFAULT_VOLUME_GB
     if options.volume_key:
         config["VolumeKmsKeyId"] = options.volume_key
     if options.warm_minutes:
@@ -52,10 +48,10 @@ def resource_config(request: Request, options: SageMakerOptions, instance: Insta
 
 
 def vpc_config(request: Request) -> dict[str, Any]:
-    """Where its nodes are: in the subnet of the node group, which is in the zone of the capacity, near the data.
+    """Return the VpcConfig of a training job: the subnet of the node group, and the security groups of the nodes.
 
-    The security groups are those of the platform's nodes, which let EFA's traffic through between themselves, and
-    Lustre's to the file system.
+    The subnet is in the Availability Zone of the capacity and the file system. The security groups allow EFA traffic
+    between nodes, and Lustre traffic to the file system.
     """
     jobs = training_jobs(request)
     return {

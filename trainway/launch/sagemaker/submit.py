@@ -10,8 +10,8 @@ from trainway.launch.sagemaker.channels import job_file_location
 from trainway.launch.sagemaker.options import SageMakerOptions
 from trainway.launch.sagemaker.render import render_request
 from trainway.launch.target import Handle
-from trainway.spec.catalogue import Catalogue
 from trainway.spec.errors import usage_error
+from trainway.spec.facts.catalogue import Catalogue
 
 _RUNNING = ("InProgress", "Stopping")
 

@@ -1,4 +1,4 @@
-"""Watching a training job: how far it is, telling it to stop, a shell in one of its containers.
+"""Watch and control a training job: its state, its end, and a shell in one of its containers.
 
 https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_DescribeTrainingJob.html (read 2026-11-21)
 """
@@ -38,7 +38,7 @@ _PLAIN = ("Training", "Completed", "Stopped")
 
 
 def state(handle: Handle) -> State:
-    """How far the run is; the nodes are the names of the hosts, by which the logs are called as well."""
+    """Return the state of the run. Its nodes are the names of hosts, which the log streams have as well."""
     found = _described(handle)
     if found is None:
         return State(Phase.GONE)
@@ -49,7 +49,7 @@ def state(handle: Handle) -> State:
 
 
 def stop(handle: Handle) -> None:
-    """SageMaker sends SIGTERM: the ranks save a checkpoint and end, for which they have two minutes."""
+    """Stop the training job. SageMaker sends SIGTERM, and the ranks have two minutes to save a checkpoint."""
     with explained(f"{handle['name']} cannot be stopped"):
         sagemaker = client("sagemaker", handle["region"])
         found = described(sagemaker, handle["name"])
@@ -58,7 +58,7 @@ def stop(handle: Handle) -> None:
 
 
 def shell(handle: Handle, node: int) -> Sequence[str]:
-    """The command that opens a shell in a node's container, through Session Manager.
+    """Return the command that opens a shell in a node's container through Session Manager.
 
     Raises UsageError where the job does not run, not on so many nodes, or was launched without shells.
     https://docs.aws.amazon.com/sagemaker/latest/dg/train-remote-debugging.html (read 2026-11-21)
@@ -83,7 +83,7 @@ def shell(handle: Handle, node: int) -> Sequence[str]:
 
 
 def host_name(node: int) -> str:
-    """SageMaker's name of a node, by its index."""
+    """Return SageMaker's name of a node, by its index."""
     return f"algo-{node + 1}"
 
 
@@ -98,7 +98,7 @@ def _nodes(found: Mapping[str, Any]) -> int:
 
 
 def _reason(found: Mapping[str, Any]) -> str:
-    """Why it failed, or else what SageMaker says of where it is, such as that it repairs the nodes."""
+    """Return why the job failed, or else its secondary status, such as that SageMaker repairs the nodes."""
     if reason := found.get("FailureReason"):
         return str(reason)
     if found["SecondaryStatus"] in _PLAIN:

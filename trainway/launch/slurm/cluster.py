@@ -45,7 +45,7 @@ def on_cluster(line: str, cluster: Mapping[str, str], *, what: str) -> str:
 
 
 def slurm_is_here() -> bool:
-    """Whether this machine submits to a cluster itself."""
+    """Return whether this machine submits to a cluster itself."""
     return shutil.which("sbatch") is not None or shutil.which("sbatch", path=_BIN) is not None
 
 

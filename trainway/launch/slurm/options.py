@@ -1,24 +1,46 @@
-"""What a launch under Slurm may say beside the job file."""
+"""Options of `trainway launch --target slurm`."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import PurePosixPath
+from typing import Annotated
+
+from trainway.launch.target_options import Flag
 
 
 @dataclass(frozen=True)
 class SlurmOptions:
-    """How one run is submitted.
+    """Options of one batch job.
 
-    `borrow`: on nodes that other teams leave idle, from which it may have to go. `time_limit_minutes`: when it ends in
-    any case, with a checkpoint; None is the partition's own limit. `environment`: a virtual environment on the file
-    system that has the package `training`, instead of the image. `user`: the login name on the cluster,
-    where this machine has no sbatch of its own. `code`: an archive that `trainway sync` uploaded, which comes before
-    the image's or the environment's own code.
+    `borrow`: use idle nodes of other teams. The job is preempted when their owner needs them. `time_limit_minutes`:
+    save a checkpoint and end the job after this time; None is the partition's limit. `environment`: path of a virtual
+    environment on the file system that has the package `training`; None is the training image. `user`: login name on
+    the cluster, for a machine that has no sbatch of its own; None is `ubuntu`, which
+    a cluster with teams refuses.
     """
 
-    borrow: bool = False
-    time_limit_minutes: int | None = None
-    environment: PurePosixPath | None = None
-    user: str | None = None
-    code: str | None = None
+    borrow: Annotated[
+        bool, Flag("Use idle nodes of other teams. The job is preempted when their owner needs them.")
+    ] = False
+    time_limit_minutes: Annotated[
+        int | None,
+        Flag(
+            "Save a checkpoint and end the job after this time. Default: the limit of Slurm's partition; 1440 on "
+            "SageMaker.",
+            name="time_limit",
+            metavar="MINUTES",
+            least=1,
+        ),
+    ] = None
+    environment: Annotated[
+        PurePosixPath | None,
+        Flag("Run in this virtual environment on the file system. Default: run in the training image.", metavar="PATH"),
+    ] = None
+    user: Annotated[
+        str | None,
+        Flag(
+            "Your login name on the cluster, for a machine without sbatch. Default: ubuntu. Required on a cluster with "
+            "teams."
+        ),
+    ] = None

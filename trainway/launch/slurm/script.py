@@ -9,13 +9,13 @@ import shlex
 
 from trainway.launch.life_cycle import check_life_cycle
 from trainway.launch.request import Request
+from trainway.launch.slurm.interpreter import in_image, in_virtual_environment
 from trainway.launch.slurm.options import SlurmOptions
-from trainway.launch.slurm.place import in_image, in_virtual_environment
 from trainway.launch.training_command import RENDEZVOUS_PORT, logging_to, many_nodes
-from trainway.spec.catalogue import Catalogue
+from trainway.spec.derived.slurm_accounts import BORROWED
 from trainway.spec.errors import usage_error
-from trainway.spec.instance import Instance
-from trainway.spec.slurm_accounts import BORROWED
+from trainway.spec.facts.catalogue import Catalogue
+from trainway.spec.facts.instance import Instance
 
 # How long before its time limit a run is told to save and end.
 _SAVING_SECONDS = 300
@@ -80,7 +80,7 @@ def render_script(request: Request, catalogue: Catalogue, options: SlurmOptions 
     """The script that sbatch reads; raises UsageError for options that the platform does not have.
 
     It runs as often as the job is started, with SLURM_RESTART_COUNT counting: a job that lost a node or was preempted
-    is queued again, and goes on from its newest checkpoint.
+    is queued again, and resumes from its latest checkpoint.
     """
     options = options or SlurmOptions()
     check_life_cycle(
@@ -90,7 +90,7 @@ def render_script(request: Request, catalogue: Catalogue, options: SlurmOptions 
         keep="Slurm decides for the whole cluster how long it remembers jobs",
     )
     instance = catalogue[request.allocation.group.instance_type]
-    place = in_virtual_environment(options.environment, instance) if options.environment else in_image(request)
+    interpreter = in_virtual_environment(options.environment, instance) if options.environment else in_image(request)
     lines = [
         "#!/bin/bash",
         *(f"#SBATCH --{directive}" for directive in _directives(request, instance, options)),
@@ -105,8 +105,8 @@ def render_script(request: Request, catalogue: Catalogue, options: SlurmOptions 
         # sbatch brings whatever its caller has. Such credentials end before the job does; the nodes have a role.
         "unset AWS_ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY AWS_SESSION_TOKEN",
         *(f"export {name}={shlex.quote(value)}" for name, value in sorted(_environment(request).items())),
-        *place,
-        f"export code={shlex.quote(options.code or '')}",
+        *interpreter,
+        f"export code={shlex.quote(request.code or '')}",
         f"command=({shlex.join(request.command)})",
     ]
     return "\n".join(lines) + "\n" + _STEP.format(port=RENDEZVOUS_PORT)
@@ -117,7 +117,7 @@ def _directives(request: Request, instance: Instance, options: SlurmOptions) -> 
     accelerator = instance.accelerator
     directives = [
         f"job-name={request.run}",
-        # HyperPod makes a partition of each node group (stacks/hyperpod_slurm.py).
+        # HyperPod makes a partition of each node group (stacks/clusters/hyperpod_slurm.py).
         f"partition={group.name}",
         f"nodes={request.allocation.nodes}",
         "ntasks-per-node=1",

@@ -9,7 +9,7 @@ from trainway.launch.slurm.cluster import cluster_of, on_cluster
 from trainway.launch.slurm.options import SlurmOptions
 from trainway.launch.slurm.script import heredoc, render_script
 from trainway.launch.target import Handle
-from trainway.spec.catalogue import Catalogue
+from trainway.spec.facts.catalogue import Catalogue
 
 
 def submit(request: Request, catalogue: Catalogue, options: SlurmOptions | None = None) -> Handle:

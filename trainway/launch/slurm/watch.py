@@ -1,4 +1,4 @@
-"""Watching a run under Slurm: how far it is, telling it to stop, a shell on one of its nodes."""
+"""Watch and control a run under Slurm: its state, its end, and a shell on one of its nodes."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _OUTCOMES = {"succeeded": Phase.SUCCEEDED, "stopped": Phase.STOPPED, "failed": P
 
 
 def state(handle: Handle) -> State:
-    """How far the run is: by squeue, then by its own last words, then by the accounting where there is one."""
+    """Return the state of the run from squeue, from the run's file `outcome`, or from the accounting."""
     job, directory = handle["job"], PurePosixPath(handle["directory"])
     # By its name: asked for a job that it forgot, squeue fails as if it could not ask.
     line = f"""
@@ -65,7 +65,7 @@ fi
 
 
 def stop(handle: Handle) -> None:
-    """Tells the batch script, which tells the ranks: they save a checkpoint and end. A run that waits is cancelled."""
+    """Signal the batch script, so that the ranks save a checkpoint and end. Cancel a run that waits."""
     job = handle["job"]
     # Not queued again, whatever happens while it saves. One that has ended is left alone.
     line = f"""
@@ -81,7 +81,7 @@ esac
 
 
 def shell(handle: Handle, node: int) -> Sequence[str]:
-    """The command that opens a shell on a node of the run, beside its processes.
+    """Return the command that opens a shell on a node of the run, beside its processes.
 
     Raises UsageError where it does not run, or not on so many nodes.
     """

@@ -8,8 +8,8 @@ from pathlib import PurePosixPath
 
 from trainway.launch.kubernetes.options import Priority
 from trainway.launch.workspace.devices import Devices, devices_of_workspace, is_divided
-from trainway.spec.catalogue import Catalogue
 from trainway.spec.errors import UsageError, usage_error
+from trainway.spec.facts.catalogue import Catalogue
 from trainway.spec.handoff import HandOff, Nodes
 
 # A person's working day; at most a week, because what nobody ends is paid for all the same.
@@ -38,7 +38,7 @@ class Workspace:
 
     @property
     def name(self) -> str:
-        """Of everything in Kubernetes that belongs to it; one a person and team."""
+        """The name of every Kubernetes object of a workspace: one for each person and team."""
         return name_of(self.owner)
 
     @property

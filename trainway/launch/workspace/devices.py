@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from trainway.spec.facts.instance import EFA_RESOURCE, Instance
 from trainway.spec.handoff import Nodes
-from trainway.spec.instance import EFA_RESOURCE, Instance
 
 # What kubelet and the node's own pods have of it is left to them.
 _SHARE = 0.8
@@ -26,7 +26,7 @@ class Devices:
 
 
 def is_divided(group: Nodes) -> bool:
-    """Whether the group's GPUs are fractions: docs/devices.md."""
+    """Return whether the group's GPUs are fractions: docs/devices.md."""
     return any(name.startswith(_FRACTION) for name in group.devices)
 
 

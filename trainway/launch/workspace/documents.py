@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from trainway.launch.kubernetes.node_pod import USER
 from trainway.launch.kubernetes.placement import nodes_of
-from trainway.launch.kubernetes.pod import container_security, pod_security
 from trainway.launch.kubernetes.who_shares import MANAGED_BY, RUN_LABEL, labels_of, namespace_of_team, scheduler
 from trainway.launch.workspace.container import TOKEN, command, environment, readiness
 from trainway.launch.workspace.definition import Workspace
 from trainway.manifests.life_cycle import pod_failure_policy
-from trainway.manifests.lustre_volume import CLAIM
-from trainway.manifests.namespace import SERVICE_ACCOUNT
-from trainway.manifests.taints import taints
-from trainway.manifests.training_runtime import resource_claims
-from trainway.spec.catalogue import Catalogue
+from trainway.manifests.pod import Pod, pod_template
+from trainway.manifests.taints import tolerations_of
+from trainway.spec.facts.catalogue import Catalogue
 
 # How long a workspace that has ended is still there to be looked at.
 _KEPT_SECONDS = 3600
@@ -49,46 +47,29 @@ def render_workspace(workspace: Workspace, catalogue: Catalogue, token: str) -> 
                 # A workspace that loses its node starts on another, which does not count as a failure.
                 "backoffLimit": 3,
                 "podFailurePolicy": pod_failure_policy(),
-                "template": {"metadata": {"labels": labels}, "spec": _pod(workspace, catalogue)},
+                "template": pod_template(_pod(workspace, catalogue, labels)),
             },
         },
     ]
 
 
-def _pod(workspace: Workspace, catalogue: Catalogue) -> dict[str, Any]:
+def _pod(workspace: Workspace, catalogue: Catalogue, labels: dict[str, str]) -> Pod:
     hand_off, devices = workspace.hand_off, workspace.devices
-    of_pod, of_container = resource_claims(devices.claims)
     requests = {"cpu": str(devices.processors), "memory": f"{devices.memory_gib}Gi"}
     limits = {"limits": {name: str(count) for name, count in devices.limits.items()}} if devices.limits else {}
-    instance = catalogue[workspace.group.instance_type]
-    return {
-        **scheduler(hand_off),
-        "restartPolicy": "Never",
-        "serviceAccountName": SERVICE_ACCOUNT,
-        "nodeSelector": nodes_of(hand_off, workspace.group),
-        "tolerations": [
-            {"key": taint["key"], "operator": "Exists", "effect": taint["effect"]} for taint in taints(instance)
-        ],
-        "securityContext": pod_security(),
-        **of_pod,
-        "containers": [
-            {
-                "name": "jupyter",
-                "image": workspace.image,
-                "command": command(),
-                "env": environment(workspace),
-                "readinessProbe": readiness(),
-                "resources": {"requests": requests, **limits, **of_container},
-                "securityContext": container_security(),
-                "volumeMounts": [
-                    {"name": "fsx", "mountPath": hand_off.file_system.mount_path},
-                    {"name": "shared-memory", "mountPath": "/dev/shm"},
-                ],
-            }
-        ],
-        "volumes": [
-            {"name": "fsx", "persistentVolumeClaim": {"claimName": CLAIM}},
-            # Data workers share memory through it; a container's default of 64 MiB stops them.
-            {"name": "shared-memory", "emptyDir": {"medium": "Memory"}},
-        ],
-    }
+    return Pod(
+        name="jupyter",
+        image=workspace.image,
+        command=command(),
+        environment=environment(workspace),
+        readiness=readiness(),
+        mount_path=hand_off.file_system.mount_path,
+        resources={"requests": requests, **limits},
+        claims=devices.claims,
+        tolerations=tolerations_of(catalogue[workspace.group.instance_type]),
+        node_selector=nodes_of(hand_off, workspace.group),
+        scheduler=scheduler(hand_off),
+        user=USER,
+        restart_policy="Never",
+        labels=labels,
+    )

@@ -18,8 +18,8 @@ from trainway.launch.target import Handle, Phase, State
 from trainway.launch.workspace.container import PORT, TOKEN
 from trainway.launch.workspace.definition import Workspace, name_of
 from trainway.launch.workspace.documents import render_workspace
-from trainway.spec.catalogue import Catalogue
 from trainway.spec.errors import usage_error
+from trainway.spec.facts.catalogue import Catalogue
 from trainway.spec.handoff import HandOff
 
 # In a dry run nothing is made, the token neither.
@@ -69,7 +69,7 @@ def find(hand_off: HandOff, owner: str, team: str | None = None) -> Handle:
 
 
 def state(handle: Handle) -> State:
-    """How far the workspace is, and why it waits."""
+    """Return the state of the workspace, and why it waits."""
     job = _job(handle, f"{handle['name']} cannot be looked at")
     return State(Phase.GONE) if job is None else job_state(job, _pods(handle), ())
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from trainway.spec.catalogue import Catalogue, Instance
-from trainway.spec.devices import GPU_RESOURCE, device_classes
-from trainway.spec.instance import EFA_RESOURCE
+from trainway.spec.derived.devices import GPU_RESOURCE, device_classes
+from trainway.spec.facts.catalogue import Catalogue, Instance
+from trainway.spec.facts.instance import EFA_RESOURCE
 from trainway.spec.platform import Platform
 from trainway.spec.problems import KeyPath
-from trainway.spec.rules.rule import Breach
+from trainway.spec.rules.rule import Breach, rule
 from trainway.spec.sections.node_group import NodeGroup
 from trainway.spec.sections.orchestrator import Orchestrator
 
@@ -21,6 +21,7 @@ EFA_DEVICES: KeyPath = ("kubernetes", "efa_devices")
 FIRST_WITH_DRA = (1, 34)
 
 
+@rule
 def hyperpod_has_device_plugins(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
     """EKS documents its DRA drivers for nodes of its own and of Karpenter's; HyperPod has an operator of its own.
 
@@ -40,6 +41,7 @@ def hyperpod_has_device_plugins(platform: Platform, _catalogue: Catalogue) -> It
             yield key, reason, remedy
 
 
+@rule
 def claims_are_served_by_the_kubernetes_version(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
     """Pods claim devices since Kubernetes 1.34."""
     kubernetes = platform.kubernetes_or_default
@@ -51,6 +53,7 @@ def claims_are_served_by_the_kubernetes_version(platform: Platform, _catalogue: 
             yield key, reason, 'write `version: "1.34"` or higher, or `plugin` here'
 
 
+@rule
 def queues_count_what_is_claimed(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
     """Whoever admits a job must know which nodes still have what it claims.
 
@@ -71,6 +74,7 @@ def queues_count_what_is_claimed(platform: Platform, _catalogue: Catalogue) -> I
         yield key, "the KAI scheduler places no pods with claims, unless it is built up for them", "write `plugin` here"
 
 
+@rule
 def there_are_devices_to_give_out(platform: Platform, catalogue: Catalogue) -> Iterator[Breach]:
     """What is asked for is installed for the devices of some node group."""
     names = [name for group in platform.node_groups for name in group.instance_types]
@@ -83,6 +87,7 @@ def there_are_devices_to_give_out(platform: Platform, catalogue: Catalogue) -> I
         yield EFA_DEVICES, "no node group has EFA devices", "remove the key"
 
 
+@rule
 def mig_divides_what_can_be_divided(platform: Platform, catalogue: Catalogue) -> Iterator[Breach]:
     """A profile is one of the group's GPUs, and the GPU operator is there to divide them by it."""
     for index, group in enumerate(platform.node_groups):
@@ -104,6 +109,7 @@ def mig_divides_what_can_be_divided(platform: Platform, catalogue: Catalogue) ->
                 yield key, reason, f"put {instance.name} into a node group of its own"
 
 
+@rule
 def kai_counts_no_fractions(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
     """A fraction takes as many GPUs of a team's quota in KAI as it has slices, which is more than there are.
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from trainway.spec.catalogue import Catalogue, Instance
+from trainway.spec.facts.catalogue import Catalogue, Instance
 from trainway.spec.platform import Platform
 from trainway.spec.problems import KeyPath
-from trainway.spec.rules.rule import Breach
+from trainway.spec.rules.rule import Breach, rule
 from trainway.spec.sections.orchestrator import Orchestrator
 
 ALONE = "put it into a node group of its own"
 
 
+@rule
 def several_types_can_be_asked_for(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
     """HyperPod on EKS and EKS itself take the first type that is to be had, if nothing fixes the type; none twice.
 
@@ -35,6 +36,7 @@ def several_types_can_be_asked_for(platform: Platform, _catalogue: Catalogue) ->
                 yield (*key, number), "the group has this type already", "name each type once"
 
 
+@rule
 def several_types_serve_one_job(platform: Platform, catalogue: Catalogue) -> Iterator[Breach]:
     """A pod that asks for all of a node's devices fits on every node of the group, and so does its image.
 

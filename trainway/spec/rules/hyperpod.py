@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from trainway.spec.autoscaling import autoscaled_groups
-from trainway.spec.catalogue import Catalogue
-from trainway.spec.group_types import types_of
+from trainway.spec.derived.autoscaling import autoscaled_groups
+from trainway.spec.derived.group_types import types_of
+from trainway.spec.facts.catalogue import Catalogue
+from trainway.spec.facts.services import service_facts
 from trainway.spec.platform import Platform
 from trainway.spec.problems import KeyPath
-from trainway.spec.rules.rule import Breach, instance_types
+from trainway.spec.rules.rule import Breach, instance_types, rule
 from trainway.spec.sections.orchestrator import Orchestrator
-from trainway.spec.services import service_facts
 
 
+@rule
 def a_volume_key_can_be_used(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
     """A customer's key encrypts volumes of its own Region.
 
@@ -29,6 +30,7 @@ def a_volume_key_can_be_used(platform: Platform, _catalogue: Catalogue) -> Itera
         yield key, reason, f"name a key of {platform.region}; of a multi-Region key, its replica there"
 
 
+@rule
 def hyperpods_metrics_can_be_made(platform: Platform, catalogue: Catalogue) -> Iterator[Breach]:
     """HyperPod's observability is installed on a node that is large enough for it."""
     if platform.orchestrator is not Orchestrator.HYPERPOD_EKS or not platform.hyperpod_or_default.observability:
@@ -43,6 +45,7 @@ def hyperpods_metrics_can_be_made(platform: Platform, catalogue: Catalogue) -> I
         yield key, reason, "remove the key, or give a group of 4xlarge or larger a count of 1 or more"
 
 
+@rule
 def karpenter_has_what_it_needs(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
     """HyperPod's Karpenter has groups to make nodes of, and node recovery beside it.
 
@@ -58,6 +61,7 @@ def karpenter_has_what_it_needs(platform: Platform, _catalogue: Catalogue) -> It
         yield key, reason, "give such a group a count of 0, and a max_count"
 
 
+@rule
 def only_hyperpod_waits_for_a_number_of_nodes(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
     """A group that is given up unless enough nodes come is one that HyperPod provisions continuously.
 
@@ -70,6 +74,7 @@ def only_hyperpod_waits_for_a_number_of_nodes(platform: Platform, _catalogue: Ca
             yield ("node_groups", index, "min_count"), reason, "leave it out, or use an orchestrator of HyperPod's"
 
 
+@rule
 def hyperpod_offers_the_types(platform: Platform, catalogue: Catalogue) -> Iterator[Breach]:
     """HyperPod has every instance type that one of its groups asks for."""
     if not platform.orchestrator.is_hyperpod:

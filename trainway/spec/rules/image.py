@@ -5,39 +5,42 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterator
 
-from trainway.spec.catalogue import Catalogue
-from trainway.spec.image_build import needs_the_agent, variant_of, variants_with_nodes
+from trainway.spec.derived.image_build import needs_the_agent, variant_of, variants_with_nodes
+from trainway.spec.facts.catalogue import Catalogue
+from trainway.spec.facts.versions import combination_names, combinations_with_the_agent
 from trainway.spec.platform import Platform
 from trainway.spec.problems import KeyPath
-from trainway.spec.rules.rule import Breach, instance_types
+from trainway.spec.rules.rule import Breach, instance_types, rule
 from trainway.spec.sections.image import AddOn
 from trainway.spec.sections.orchestrator import Orchestrator
-from trainway.spec.versions import combination_names, combinations_with_the_agent
 
 KEY: KeyPath = ("kubernetes", "parallel_image_pull")
 ADD_ONS: dict[AddOn, str] = {"transformer-engine": "Transformer Engine", "nemo": "NeMo"}
 NEURON_IMAGE = "public.ecr.aws/neuron/pytorch-training-neuronx"
 
 
+@rule
 def image_versions_are_a_combination(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
-    """`image.versions` is a name of container/versions.yaml."""
+    """`image.versions` is a name of trainway/spec/facts/versions.yaml."""
     name, known = platform.image.versions, combination_names()
     if name is not None and name not in known:
         close = difflib.get_close_matches(name, known, n=1)
         remedy = f"did you mean {close[0]}?" if close else f"name one of {', '.join(known)}, or add it there"
-        yield ("image", "versions"), "there is no such combination in container/versions.yaml", remedy
+        yield ("image", "versions"), "there is no such combination in trainway/spec/facts/versions.yaml", remedy
 
 
+@rule
 def the_image_can_have_the_agent(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
-    """With HyperPod's training operator, `image.versions` names a combination that has HyperPod's elastic agent."""
+    """`image.versions` of a platform with the training operator is a combination that has HyperPod's elastic agent."""
     name, fitting = platform.image.versions, combinations_with_the_agent()
     if needs_the_agent(platform) and name in combination_names() and name not in fitting:
         reason = "HyperPod's elastic agent, which hyperpod.training_operator needs, does not support its PyTorch"
         yield ("image", "versions"), reason, f"write {' or '.join(fitting)}, or remove the key"
 
 
+@rule
 def the_image_is_for_the_nodes(platform: Platform, catalogue: Catalogue) -> Iterator[Breach]:
-    """Its variant is one whose jobs use the accelerators that there are; a Neuron image begins with the SDK's own.
+    """The image's variant is for the accelerators of the nodes; a Neuron image begins with the SDK's own.
 
     https://github.com/aws-neuron/deep-learning-containers (read 2026-11-21)
     """
@@ -55,6 +58,7 @@ def the_image_is_for_the_nodes(platform: Platform, catalogue: Catalogue) -> Iter
         yield ("image", "base"), reason, remedy
 
 
+@rule
 def add_ons_are_for_gpus(platform: Platform, catalogue: Catalogue) -> Iterator[Breach]:
     """Transformer Engine computes on NVIDIA's GPUs, and NeMo's kernels do.
 
@@ -70,6 +74,7 @@ def add_ons_are_for_gpus(platform: Platform, catalogue: Catalogue) -> Iterator[B
         yield ("image", "add"), reason, f"leave {them} out"
 
 
+@rule
 def add_ons_are_named_once(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
     """An add-on that stands twice was meant to be another one."""
     for index, name in enumerate(platform.image.add):
@@ -77,8 +82,9 @@ def add_ons_are_named_once(platform: Platform, _catalogue: Catalogue) -> Iterato
             yield ("image", "add", index), "it stands twice", "take one away"
 
 
+@rule
 def eks_alone_is_told_how_images_are_pulled(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
-    """It is a setting of the images that EKS makes for nodes; HyperPod's are its own."""
+    """Only EKS is told how nodes pull images; HyperPod has images of its own for nodes."""
     asked = platform.kubernetes is not None and KEY[-1] in platform.kubernetes.model_fields_set
     if asked and platform.orchestrator is not Orchestrator.EKS:
         reason = f"nodes of {platform.orchestrator.value} pull images as their image is made to"

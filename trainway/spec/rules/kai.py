@@ -7,17 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from trainway.spec.catalogue import Catalogue
+from trainway.spec.facts.catalogue import Catalogue
 from trainway.spec.platform import Platform
 from trainway.spec.problems import KeyPath
-from trainway.spec.rules.rule import Breach
+from trainway.spec.rules.rule import Breach, rule
 
 QUEUES: KeyPath = ("kubernetes", "queues")
 OR_KUEUE = "or write `queues: kueue`"
 
 
+@rule
 def kai_has_something_to_share(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
-    """It is for teams, and for nodes that are not HyperPod's."""
+    """The KAI scheduler is for teams, and for nodes that are not HyperPod's."""
     if platform.kubernetes_or_default.queues != "kai":
         return
     if platform.orchestrator.is_hyperpod:
@@ -27,6 +28,7 @@ def kai_has_something_to_share(platform: Platform, _catalogue: Catalogue) -> Ite
         yield QUEUES, "the file names no teams, between whom it could share the nodes", "name teams, or remove the key"
 
 
+@rule
 def kai_counts_what_nodes_have(platform: Platform, catalogue: Catalogue) -> Iterator[Breach]:
     """No queue of KAI's counts Neuron devices, so they would go to whoever comes first.
 
@@ -42,6 +44,7 @@ def kai_counts_what_nodes_have(platform: Platform, catalogue: Catalogue) -> Iter
             yield key, "the KAI scheduler has no quota for Neuron devices", "write `queues: kueue` in `kubernetes`"
 
 
+@rule
 def kai_tells_guaranteed_nodes_apart(platform: Platform, catalogue: Catalogue) -> Iterator[Breach]:
     """A team is sure of its nodes only if nobody's quota can be had on them and its own on none but them.
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from trainway.spec.catalogue import Catalogue
-from trainway.spec.kubernetes_versions import kubernetes_versions, numbers
+from trainway.spec.facts.catalogue import Catalogue
+from trainway.spec.facts.kubernetes_versions import kubernetes_versions, numbers
 from trainway.spec.platform import Platform
 from trainway.spec.problems import KeyPath
-from trainway.spec.rules.rule import Breach
+from trainway.spec.rules.rule import Breach, rule
 
 KEY: KeyPath = ("kubernetes", "version")
 
 
+@rule
 def the_kubernetes_version_exists(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
     """EKS has the version, and HyperPod supports it if the orchestrator is HyperPod's.
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from trainway.spec.catalogue import Catalogue
-from trainway.spec.group_types import types_of
-from trainway.spec.lustre_clients import speaks_efa
+from trainway.spec.derived.group_types import types_of
+from trainway.spec.derived.lustre_clients import speaks_efa
+from trainway.spec.facts.catalogue import Catalogue
+from trainway.spec.facts.services import service_facts
 from trainway.spec.platform import Platform
 from trainway.spec.problems import KeyPath
-from trainway.spec.rules.rule import Breach
-from trainway.spec.services import service_facts
+from trainway.spec.rules.rule import Breach, rule
 
 LUSTRE: KeyPath = ("storage", "lustre")
 # What is about one storage class only, by the key that chooses the class.
@@ -20,6 +20,7 @@ OF_INTELLIGENT_TIERING = ("throughput_mbps", "read_cache_gib")
 OF_EXISTING = ("existing", "mirror", "import_from", "nearly_full_percent", "dynamic_volumes")
 
 
+@rule
 def fsx_has_such_file_systems_there(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
     """FSx for Lustre's deployment type PERSISTENT_2 is not in every Region."""
     if platform.region in service_facts().lustre.regions_without and not platform.storage.lustre.existing:
@@ -27,6 +28,7 @@ def fsx_has_such_file_systems_there(platform: Platform, _catalogue: Catalogue) -
         yield ("region",), reason, "choose another, or adopt a file system as `storage.lustre.existing`"
 
 
+@rule
 def lustre_keys_are_of_its_storage_class(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
     """A key of the other storage class would do nothing."""
     lustre = platform.storage.lustre
@@ -40,6 +42,7 @@ def lustre_keys_are_of_its_storage_class(platform: Platform, _catalogue: Catalog
             yield (*LUSTRE, name), reason, f"remove it, or write `storage_class: {other}`"
 
 
+@rule
 def lustre_capacity_is_sold(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
     """The file system's capacity is one that FSx sells at that throughput, with or without EFA."""
     lustre, facts = platform.storage.lustre, service_facts().lustre
@@ -59,6 +62,7 @@ def lustre_capacity_is_sold(platform: Platform, _catalogue: Catalogue) -> Iterat
         yield key, f"FSx sells {sizes} TiB and then steps of {facts.capacity_step_gib / 1000}", f"write {above / 1000}"
 
 
+@rule
 def intelligent_tiering_is_sold(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
     """Throughput comes in steps, each of which has so much read cache."""
     lustre, facts = platform.storage.lustre, service_facts().lustre.intelligent_tiering
@@ -76,6 +80,7 @@ def intelligent_tiering_is_sold(platform: Platform, _catalogue: Catalogue) -> It
             yield (*LUSTRE, "read_cache_gib"), reason, "write a size in between, 0 for none, or leave it out"
 
 
+@rule
 def metadata_iops_are_sold(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
     """Metadata operations come in sizes of their own, fewer with Intelligent-Tiering."""
     lustre, facts = platform.storage.lustre, service_facts().lustre
@@ -99,6 +104,7 @@ def metadata_iops_are_sold(platform: Platform, _catalogue: Catalogue) -> Iterato
         )
 
 
+@rule
 def root_is_squashed_or_not(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
     """User and group are root's own, which ends it, or neither is."""
     squash = platform.storage.lustre.root_squash
@@ -112,6 +118,7 @@ def root_is_squashed_or_not(platform: Platform, _catalogue: Catalogue) -> Iterat
         yield (*LUSTRE, "root_squash", "but_not"), reason, "remove it, or name whom root becomes"
 
 
+@rule
 def only_linkable_file_systems_are_linked(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
     """Intelligent-Tiering cannot be linked to S3, and what is linked has no backups.
 
@@ -129,6 +136,7 @@ def only_linkable_file_systems_are_linked(platform: Platform, _catalogue: Catalo
         yield (*LUSTRE, "backups"), reason, f"leave it out, or {fix}"
 
 
+@rule
 def links_to_s3_are_possible(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
     """A file system has so many links, each to a prefix that is in no other.
 
@@ -142,12 +150,13 @@ def links_to_s3_are_possible(platform: Platform, _catalogue: Catalogue) -> Itera
         mirrored = f"{len(made)} mirror the data bucket"
         reason = f"a file system has at most {most} links to S3, and this one would have {links}, of which {mirrored}"
         yield key, reason, "import a prefix that is further up, or write `mirror: false`"
-    for index, place in enumerate(lustre.import_from):
-        if other := next((each for each in lustre.import_from[:index] if _overlap(each, place)), None):
-            reason = f"{place} and {other} overlap, and FSx links each object once"
+    for index, location in enumerate(lustre.import_from):
+        if other := next((each for each in lustre.import_from[:index] if _overlap(each, location)), None):
+            reason = f"{location} and {other} overlap, and FSx links each object once"
             yield (*key, index), reason, "name the prefix that is further up, once"
 
 
+@rule
 def some_node_speaks_efa_with_lustre(platform: Platform, catalogue: Catalogue) -> Iterator[Breach]:
     """EFA costs capacity steps, and is for nothing where no node can use it."""
     lustre = platform.storage.lustre
@@ -168,6 +177,7 @@ def some_node_speaks_efa_with_lustre(platform: Platform, catalogue: Catalogue) -
         yield (*LUSTRE, "efa"), reason, "leave it out, or lower max_count"
 
 
+@rule
 def an_existing_file_system_is_left_alone(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
     """What a new file system would be told is not told to one that exists, which lies in a VPC that exists."""
     lustre = platform.storage.lustre
@@ -186,6 +196,6 @@ def an_existing_file_system_is_left_alone(platform: Platform, _catalogue: Catalo
 
 
 def _overlap(one: str, other: str) -> bool:
-    """Whether one of two places is in the other, or both are one."""
+    """Return whether one of two locations is in the other, or both are one."""
     one, other = one.rstrip("/") + "/", other.rstrip("/") + "/"
     return one.startswith(other) or other.startswith(one)

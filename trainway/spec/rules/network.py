@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from trainway.spec.addressing import AddressesDoNotFit, plan_addresses
-from trainway.spec.catalogue import Catalogue
-from trainway.spec.endpoints import makes_gateway
+from trainway.spec.derived.addressing import AddressesDoNotFit, plan_addresses
+from trainway.spec.derived.endpoints import makes_gateway
+from trainway.spec.derived.subnets import node_subnets, shared_subnets
+from trainway.spec.facts.catalogue import Catalogue
 from trainway.spec.platform import Platform
 from trainway.spec.problems import KeyPath
-from trainway.spec.rules.rule import Breach, instance_types
-from trainway.spec.subnets import node_subnets, shared_subnets
+from trainway.spec.rules.rule import Breach, instance_types, rule
 
 
+@rule
 def addresses_fit(platform: Platform, catalogue: Catalogue) -> Iterator[Breach]:
     """Every subnet finds room in the VPC's range."""
     if any(name not in catalogue for _, name in instance_types(platform)):
@@ -23,6 +24,7 @@ def addresses_fit(platform: Platform, catalogue: Catalogue) -> Iterator[Breach]:
         yield ("network", "cidr"), str(error), error.remedy
 
 
+@rule
 def adopted_subnets_are_planned_ones(platform: Platform, catalogue: Catalogue) -> Iterator[Breach]:
     """A subnet of an existing network stands for one of the plan's, in the same zone."""
     existing = platform.network.existing
@@ -38,6 +40,7 @@ def adopted_subnets_are_planned_ones(platform: Platform, catalogue: Catalogue) -
             yield (*key, "zone"), f"the plan has {name} in {needs[name].zone}", remedy
 
 
+@rule
 def an_existing_network_says_where_new_subnets_go(platform: Platform, catalogue: Catalogue) -> Iterator[Breach]:
     """Subnets that are made in an existing VPC need a range there, and a route table."""
     existing = platform.network.existing

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from trainway.spec.capacity import TrainingPlan, capacity_kind
-from trainway.spec.catalogue import Catalogue
-from trainway.spec.group_types import types_of
+from trainway.spec.derived.group_types import types_of
+from trainway.spec.facts.catalogue import Catalogue
 from trainway.spec.platform import Platform
 from trainway.spec.problems import KeyPath
-from trainway.spec.rules.rule import Breach, instance_types
+from trainway.spec.rules.rule import Breach, instance_types, rule
+from trainway.spec.sections.capacity import TrainingPlan, capacity_kind
 from trainway.spec.sections.orchestrator import Orchestrator
 
 
+@rule
 def node_groups_are_named_once(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
     """Node group names are unique, and none takes the name of a group that the platform adds."""
     seen = Counter[str]()
@@ -26,6 +27,7 @@ def node_groups_are_named_once(platform: Platform, _catalogue: Catalogue) -> Ite
             yield ("node_groups", index, "name"), "the platform itself has a group of this name", remedy
 
 
+@rule
 def instance_types_are_known(platform: Platform, catalogue: Catalogue) -> Iterator[Breach]:
     """Every instance type is in the catalogue; the platform's own nodes have no accelerator."""
     for key, name in instance_types(platform):
@@ -37,6 +39,7 @@ def instance_types_are_known(platform: Platform, catalogue: Catalogue) -> Iterat
             yield key, "an accelerated type would be idle here", "use a CPU type such as m7i.2xlarge"
 
 
+@rule
 def counts_are_in_order(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
     """A group never starts larger than it may grow, nor waits for more nodes than it starts with."""
     for index, group in enumerate(platform.node_groups):
@@ -51,6 +54,7 @@ def counts_are_in_order(platform: Platform, _catalogue: Catalogue) -> Iterator[B
             yield ("node_groups", index, "min_count"), reason, f"write {group.count} or less"
 
 
+@rule
 def max_pods_can_be_run(platform: Platform, catalogue: Catalogue) -> Iterator[Breach]:
     """A node is told to run no more pods than EKS lets its type run, and only where there is somebody to tell."""
     for index, group in enumerate(platform.node_groups):
@@ -66,6 +70,7 @@ def max_pods_can_be_run(platform: Platform, catalogue: Catalogue) -> Iterator[Br
             yield key, f"EKS lets a {smallest.name} node run {most} pods", f"write {most} or less"
 
 
+@rule
 def capacity_fits_the_orchestrator(platform: Platform, catalogue: Catalogue) -> Iterator[Breach]:
     """EC2 reservations are for EKS, training plans for HyperPod, and the type can be bought that way at all.
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from trainway.spec.catalogue import Catalogue
+from trainway.spec.facts.catalogue import Catalogue
 from trainway.spec.platform import Platform
-from trainway.spec.rules.rule import Breach
+from trainway.spec.rules.rule import Breach, rule
 
 
+@rule
 def sections_match_the_orchestrator(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
     """A section about one orchestrator does not stand in a file for another."""
     chosen = platform.orchestrator
@@ -20,6 +21,7 @@ def sections_match_the_orchestrator(platform: Platform, _catalogue: Catalogue) -
         yield ("kubernetes",), f"the orchestrator is {chosen.value}, which has no Kubernetes", "remove the section"
 
 
+@rule
 def what_only_kubernetes_has_is_not_asked_of_slurm(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
     """HyperPod's add-ons and Karpenter are for EKS."""
     if platform.hyperpod is None or platform.orchestrator.is_kubernetes:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from trainway.spec.catalogue import Catalogue
+from trainway.spec.facts.catalogue import Catalogue
 from trainway.spec.platform import Platform
 from trainway.spec.problems import KeyPath
-from trainway.spec.rules.rule import Breach
+from trainway.spec.rules.rule import Breach, rule
 from trainway.spec.sections.orchestrator import Orchestrator
 
 KEY: KeyPath = ("hyperpod", "patching")
 IN_BATCHES = ("batch", "wait_minutes", "rollback_alarms")
 
 
+@rule
 def patching_is_by_schedule_or_by_strategy(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
     """One of the two; a strategy is for EKS, has its own order and takes nothing back.
 
@@ -34,6 +35,7 @@ def patching_is_by_schedule_or_by_strategy(platform: Platform, _catalogue: Catal
         yield (*KEY, "strategy"), "HyperPod has it on EKS only", "write a schedule"
 
 
+@rule
 def slurm_is_patched_all_at_once(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
     """Batches, and with them rollback, are for EKS.
 
@@ -48,6 +50,7 @@ def slurm_is_patched_all_at_once(platform: Platform, _catalogue: Catalogue) -> I
             yield (*KEY, key), reason, "leave it out, and choose a time without jobs"
 
 
+@rule
 def an_image_version_is_of_hyperpods_image(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
     """Versions count the images that HyperPod makes for EKS; a group has one of those or one of its own.
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from trainway.spec.catalogue import Catalogue
+from trainway.spec.facts.catalogue import Catalogue
 from trainway.spec.platform import Platform
-from trainway.spec.rules.rule import Breach, instance_types
+from trainway.spec.rules.rule import Breach, instance_types, rule
 
-# What container/Dockerfile, delivery/mirror.yaml, and trainway/spec/node_packages.py are for.
+# What container/Dockerfile, delivery/mirror.yaml, and trainway/spec/derived/node_packages.py are for.
 ARCHITECTURE = "x86_64"
 
 
+@rule
 def nodes_have_the_processors_that_everything_is_built_for(
     platform: Platform, catalogue: Catalogue
 ) -> Iterator[Breach]:

@@ -4,12 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from trainway.spec.catalogue import Catalogue
+from trainway.spec.facts.catalogue import Catalogue
 from trainway.spec.platform import Platform
 from trainway.spec.problems import KeyPath
 
 Breach = tuple[KeyPath, str, str]
 Rule = Callable[[Platform, Catalogue], Iterator[Breach]]
+
+# Every rule of a platform file. `SpecError` sorts what they yield by its position in the file.
+RULES: list[Rule] = []
+
+
+def rule(function: Rule) -> Rule:
+    """Add a function to the rules that every platform file is checked against, and return the function."""
+    RULES.append(function)
+    return function
 
 
 def instance_types(platform: Platform) -> Iterator[tuple[KeyPath, str]]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from trainway.spec.catalogue import Catalogue
+from trainway.spec.derived.slurm_accounts import BORROWED
+from trainway.spec.derived.slurm_accounts import SETTINGS as TEAMS_SETTINGS
+from trainway.spec.facts.catalogue import Catalogue
 from trainway.spec.platform import Platform
 from trainway.spec.problems import KeyPath
-from trainway.spec.rules.rule import Breach
-from trainway.spec.slurm_accounts import BORROWED
-from trainway.spec.slurm_accounts import SETTINGS as TEAMS_SETTINGS
+from trainway.spec.rules.rule import Breach, rule
 
 # The account, the QOS and the user that Slurm begins with: https://slurm.schedmd.com/accounting.html (read 2026-11-21).
 FIRST_ACCOUNT, FIRST_QOS, FIRST_USER = "root", "normal", "root"
@@ -29,6 +29,7 @@ HEALTH_SETTINGS = (
 LOGIN_SETTINGS = ("ProctrackType", "TaskPlugin")
 
 
+@rule
 def teams_are_not_called_as_slurms_own(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
     """A team is an account and a QOS of its name, and Slurm's own administrator is in none."""
     if platform.orchestrator.is_kubernetes:
@@ -45,6 +46,7 @@ def teams_are_not_called_as_slurms_own(platform: Platform, _catalogue: Catalogue
                 yield key, "the team has this user already", "name everybody once"
 
 
+@rule
 def somebody_may_run_jobs(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
     """Where there are teams, Slurm runs the jobs of their users and nobody else's."""
     if platform.orchestrator.is_kubernetes or not platform.teams:
@@ -54,6 +56,7 @@ def somebody_may_run_jobs(platform: Platform, _catalogue: Catalogue) -> Iterator
         yield ("teams",), reason, "name login names in a team's `users`, or leave the teams out: then everybody may"
 
 
+@rule
 def slurm_counts_guarantees_of_one_type(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
     """A QOS limits how many nodes there are and not of which type, so guarantees of two could be spent on one.
 
@@ -72,6 +75,7 @@ def slurm_counts_guarantees_of_one_type(platform: Platform, _catalogue: Catalogu
                 yield key, reason, f"guarantee {first} alone; what nobody is guaranteed is borrowed"
 
 
+@rule
 def settings_are_nobody_elses(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
     """Some keys of slurm.conf are HyperPod's, others follow from the platform file, and a second line would win."""
     if platform.orchestrator.is_kubernetes:
@@ -85,6 +89,7 @@ def settings_are_nobody_elses(platform: Platform, _catalogue: Catalogue) -> Iter
             yield ("slurm", "settings", name), reason, "leave the key out"
 
 
+@rule
 def secrets_can_be_read(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
     """A secret is in the platform's Region, where the cluster looks for it."""
     slurm = platform.slurm_or_default

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from trainway.spec.catalogue import Catalogue
-from trainway.spec.node_packages import ARCHITECTURE
+from trainway.spec.derived.node_packages import ARCHITECTURE
+from trainway.spec.facts.catalogue import Catalogue
 from trainway.spec.platform import Platform
-from trainway.spec.rules.rule import Breach, instance_types
+from trainway.spec.rules.rule import Breach, instance_types, rule
 
 
+@rule
 def containers_are_for_the_nodes_processors(platform: Platform, catalogue: Catalogue) -> Iterator[Breach]:
     """Every node installs the packages of `slurm.containers: true`, and they are for one kind of processor."""
     if not platform.slurm_or_default.containers:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import chain
 
-from trainway.spec.catalogue import Catalogue
+from trainway.spec.facts.catalogue import Catalogue
 from trainway.spec.platform import Platform
 from trainway.spec.problems import KeyPath
-from trainway.spec.rules.rule import Breach
+from trainway.spec.rules.rule import Breach, rule
 
 # What Debian and Ubuntu begin with (passwd.master and group.master of base-passwd 3.6.1), and what services add that
 # the nodes' image has or may have. A node refuses whatever else it finds there.
@@ -23,6 +23,7 @@ nogroup operator wheel admin docker input render kvm lxd sgx crontab ssh_keys _s
 USERS_OF_THE_IMAGE, GROUPS_OF_THE_IMAGE = frozenset(_USERS.split()), frozenset(_GROUPS.split())
 
 
+@rule
 def users_and_groups_are_told_apart(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
     """Names and numbers are those of one user or group; a user's own group has the user's name and number."""
     slurm = platform.slurm_or_default
@@ -42,6 +43,7 @@ def users_and_groups_are_told_apart(platform: Platform, _catalogue: Catalogue) -
         numbers.setdefault(number, f"{key[1]}[{key[2]}]")
 
 
+@rule
 def users_are_in_groups_that_there_are(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
     """A group has one number on all nodes, so the file says which."""
     slurm = platform.slurm_or_default
@@ -55,6 +57,7 @@ def users_are_in_groups_that_there_are(platform: Platform, _catalogue: Catalogue
                 yield key, "the user is in this group already", "name every group once"
 
 
+@rule
 def team_users_have_accounts(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
     """Where the file lists all users, those of the teams are among them, or are the image's."""
     slurm = platform.slurm_or_default
@@ -68,6 +71,7 @@ def team_users_have_accounts(platform: Platform, _catalogue: Catalogue) -> Itera
                 yield key, "slurm.users lists the users, and this one is not among them", "add it there with its uid"
 
 
+@rule
 def home_directories_can_be_made(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
     """Root of a node makes them, which a squashed root cannot."""
     squash = platform.storage.lustre.root_squash

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from trainway.spec.buckets import ACCESS_LOGS, DATA, bucket_identity
-from trainway.spec.catalogue import Catalogue
+from trainway.spec.derived.buckets import ACCESS_LOGS, DATA, bucket_identity
+from trainway.spec.derived.subnets import SubnetRole
+from trainway.spec.facts.catalogue import Catalogue
+from trainway.spec.facts.services import service_facts
 from trainway.spec.platform import Platform
 from trainway.spec.problems import KeyPath
-from trainway.spec.rules.rule import Breach
+from trainway.spec.rules.rule import Breach, rule
 from trainway.spec.sections.orchestrator import Orchestrator
-from trainway.spec.services import service_facts
-from trainway.spec.subnets import SubnetRole
 
 # Every account's number has twelve digits.
 SOME_ACCOUNT = "111122223333"
 
 
+@rule
 def bucket_names_fit(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
     """The platform's name is a part of its buckets' names, beside account and Region."""
     most = service_facts().s3.name_length
@@ -26,6 +27,7 @@ def bucket_names_fit(platform: Platform, _catalogue: Catalogue) -> Iterator[Brea
         yield ("name",), reason, f"make it {longest - most} characters shorter"
 
 
+@rule
 def home_is_of_slurm(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
     """Slurm's users have home directories; a pod has a volume."""
     if platform.storage.home and platform.orchestrator is not Orchestrator.HYPERPOD_SLURM:
@@ -33,6 +35,7 @@ def home_is_of_slurm(platform: Platform, _catalogue: Catalogue) -> Iterator[Brea
         yield ("storage", "home"), reason, "remove it, or use hyperpod-slurm"
 
 
+@rule
 def home_capacity_is_sold(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
     """FSx for OpenZFS has a least and a most capacity."""
     home = platform.storage.home
@@ -42,6 +45,7 @@ def home_capacity_is_sold(platform: Platform, _catalogue: Catalogue) -> Iterator
         yield ("storage", "home", "capacity_gib"), reason, f"write {min(max(home.capacity_gib, low), high)}"
 
 
+@rule
 def storage_keys_are_of_the_region(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
     """A KMS key encrypts what is in its own Region."""
     for name, section in (("lustre", platform.storage.lustre), ("home", platform.storage.home)):
@@ -51,6 +55,7 @@ def storage_keys_are_of_the_region(platform: Platform, _catalogue: Catalogue) ->
             yield ("storage", name, "key"), reason, fix
 
 
+@rule
 def what_is_kept_has_a_network_to_stay_in(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
     """A file system's network interfaces hold its subnet and security groups, which could not be destroyed around it.
 
@@ -73,6 +78,7 @@ def what_is_kept_has_a_network_to_stay_in(platform: Platform, _catalogue: Catalo
             yield key, reason, "adopt a security group as well"
 
 
+@rule
 def dynamic_volumes_are_of_kubernetes(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
     """A StorageClass is an object of Kubernetes."""
     if platform.storage.lustre.dynamic_volumes and not platform.orchestrator.is_kubernetes:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from trainway.spec.catalogue import Catalogue
+from trainway.spec.facts.catalogue import Catalogue
 from trainway.spec.platform import Platform
 from trainway.spec.problems import KeyPath
-from trainway.spec.rules.rule import Breach
+from trainway.spec.rules.rule import Breach, rule
 from trainway.spec.sections.orchestrator import Orchestrator
 
 # Namespaces that Kubernetes, EKS and the charts make, the group of those who only look, and the queue in which the KAI
@@ -31,6 +31,7 @@ NOT_A_TEAM = {
 }
 
 
+@rule
 def teams_share_what_exists(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
     """Teams have their own names, and their guarantees add up to no more nodes than there can be."""
     nodes = Counter[str]()
@@ -67,6 +68,7 @@ def teams_share_what_exists(platform: Platform, _catalogue: Catalogue) -> Iterat
                 yield key, reason, "lower a guarantee or raise a group's max_count"
 
 
+@rule
 def people_have_somewhere_to_go(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
     """Kubernetes knows people as IAM principals; Slurm knows them by the names they log in with."""
     everybody = (

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from trainway.spec.catalogue import Catalogue
+from trainway.spec.facts.catalogue import Catalogue
+from trainway.spec.facts.services import service_facts
 from trainway.spec.platform import Platform
-from trainway.spec.rules.rule import Breach
-from trainway.spec.services import service_facts
+from trainway.spec.rules.rule import Breach, rule
 
 
 def zone_prefix(region: str) -> str:
@@ -21,6 +21,7 @@ def zone_prefix(region: str) -> str:
     return first + "".join(initials.get(word, word[0]) for word in middle) + number
 
 
+@rule
 def zones_belong_to_the_region(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
     """Every zone id is one of the Region's."""
     prefix = zone_prefix(platform.region)
@@ -29,6 +30,7 @@ def zones_belong_to_the_region(platform: Platform, _catalogue: Catalogue) -> Ite
             yield ("zones", index), f"it is not a zone of {platform.region}", f"ids of its zones begin with {prefix}-az"
 
 
+@rule
 def zones_are_named_once(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
     """No zone stands twice."""
     for index, zone in enumerate(platform.zones):
@@ -36,6 +38,7 @@ def zones_are_named_once(platform: Platform, _catalogue: Catalogue) -> Iterator[
             yield ("zones", index), "the zone stands twice", "name each zone once"
 
 
+@rule
 def eks_has_its_zones(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
     """An EKS control plane is spread over two zones or more."""
     needed = service_facts().eks.control_plane_zones
@@ -47,6 +50,7 @@ def eks_has_its_zones(platform: Platform, _catalogue: Catalogue) -> Iterator[Bre
         )
 
 
+@rule
 def node_group_zones_are_listed(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
     """A group's zone is one that the platform has subnets in."""
     for index, group in enumerate(platform.node_groups):

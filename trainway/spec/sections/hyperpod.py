@@ -7,7 +7,8 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from trainway.spec.fields import KmsKey, Matches, Section
+from trainway.spec.sections.fields import KmsKey
+from trainway.spec.values import Matches, Section
 
 # The form that the service takes, field by field: CronScheduleExpression in the registry's schema of
 # AWS::SageMaker::Cluster, as cfn-lint 1.58.0 carries it (read 2026-11-21).
@@ -18,7 +19,7 @@ CRON = (
 
 
 class Patching(Section):
-    """When HyperPod brings nodes to a new image: at set times, or when no job runs on them."""
+    """The section `patching`: when HyperPod brings nodes to a new image: at set times, or when no job runs on them."""
 
     schedule: (
         Annotated[
@@ -64,7 +65,7 @@ class HyperPod(Section):
         )
     }
 
-    node_recovery: bool = Field(True, description="Replace or reboot nodes that fail.")
+    node_recovery: bool = Field(True, description="Replace or reboot failed nodes automatically.")
     volume_key: KmsKey | None = Field(
         None,
         description="The KMS key that encrypts the nodes' volumes, on EKS. Its policy leaves it to IAM who uses it; a "
@@ -74,7 +75,9 @@ class HyperPod(Section):
         ("InstanceStress", "InstanceConnectivity"),
         description="What new accelerated nodes go through before they take jobs; under Slurm those with GPUs.",
     )
-    patching: Patching | None = Field(None, description="Updates of the nodes' image; null: only when you ask for one.")
+    patching: Patching | None = Field(
+        None, description="Automatic updates of the nodes' image. null: no automatic updates."
+    )
     autoscaling: bool = Field(
         False,
         description="HyperPod runs Karpenter, which makes and removes nodes by the pods that wait, on EKS: of groups "

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from trainway.spec.fields import Matches, Section
+from trainway.spec.values import Matches, Section
 
 
 class Iam(Section):
@@ -22,7 +22,7 @@ class Iam(Section):
             ),
         ]
         | None
-    ) = Field(None, description="The policy that bounds every role that is made.")
+    ) = Field(None, description="ARN of the permissions boundary of every role.")
     persona_roles: bool = Field(
         False,
         description="A role for administrators, one for viewers and one for each team, which those people assume, "

@@ -6,10 +6,10 @@ from typing import Literal
 
 from pydantic import Field
 
-from trainway.spec.fields import Section
-from trainway.spec.versions import PinnedImage
+from trainway.spec.facts.versions import PinnedImage
+from trainway.spec.values import Section
 
-Variant = Literal["cuda", "neuron", "cpu"]
+ImageVariant = Literal["cuda", "neuron", "cpu"]
 AddOn = Literal["transformer-engine", "nemo"]
 
 
@@ -17,9 +17,9 @@ class Image(Section):
     """The training image, built on deploy."""
 
     versions: str | None = Field(
-        None, description="A combination of container/versions.yaml. Default: the one that it calls so."
+        None, description="A combination of trainway/spec/facts/versions.yaml. Default: the one that it calls so."
     )
-    variant: Variant | None = Field(
+    variant: ImageVariant | None = Field(
         None,
         description="What its jobs compute on: cuda, neuron or cpu. Default: what the node groups have; cuda where "
         "they have GPUs and Neuron devices.",
@@ -34,4 +34,4 @@ class Image(Section):
         description="What else is in a CUDA image, at the combination's versions: transformer-engine, compiled there, "
         "and nemo, which is NeMo AutoModel.",
     )
-    keep: int = Field(20, ge=1, le=1000, description="Images that the registry keeps; older ones expire.")
+    keep: int = Field(20, ge=1, le=1000, description="Number of images that the registry keeps. Older images expire.")

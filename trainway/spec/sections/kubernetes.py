@@ -6,8 +6,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from trainway.spec.fields import Matches, Principal, Section
-from trainway.spec.kubernetes_versions import kubernetes_versions
+from trainway.spec.facts.kubernetes_versions import kubernetes_versions
+from trainway.spec.sections.fields import Principal
+from trainway.spec.values import Matches, Section
 
 DEFAULT_VERSION = kubernetes_versions().default
 
@@ -16,7 +17,7 @@ class SystemNodes(Section):
     """The CPU nodes that carry the cluster's own pods."""
 
     instance_type: str = Field("m7i.2xlarge", description="A CPU instance type of the catalogue.")
-    count: int = Field(2, ge=1, description="Nodes; two survive the loss of one.")
+    count: int = Field(2, ge=1, description="Number of system nodes. With two, the cluster survives the loss of one.")
 
 
 class Kubernetes(Section):
@@ -32,7 +33,7 @@ class Kubernetes(Section):
     )
     system_nodes: SystemNodes = Field(default_factory=SystemNodes)
     admins: tuple[Principal, ...] = Field((), description="IAM roles and users that administer the cluster.")
-    viewers: tuple[Principal, ...] = Field((), description="IAM roles and users that see all and change nothing.")
+    viewers: tuple[Principal, ...] = Field((), description="IAM roles and users with read-only access to the cluster.")
     queues: Literal["kueue", "kai", "none"] = Field(
         "kueue",
         description="What holds jobs until nodes are free, with the orchestrator eks; HyperPod has its own. kueue "
@@ -54,7 +55,7 @@ class Kubernetes(Section):
         description="Layers of an image are fetched and unpacked at once, by the SOCI snapshotter, with the "
         "orchestrator eks: on accelerated nodes with disks of their own, which take what that writes.",
     )
-    mpi_operator: bool = Field(False, description="Jobs that mpirun starts, MPIJob v2beta1.")
+    mpi_operator: bool = Field(False, description="Install the MPI Operator, which runs MPIJob v2beta1.")
     pytorch_operator: bool | None = Field(
         None,
         description="Kubeflow's training operator v1, which runs PyTorchJob. HyperPod documents auto-resume and task "
@@ -64,7 +65,7 @@ class Kubernetes(Section):
 
     @property
     def efa_devices_or_default(self) -> Literal["plugin", "dra"]:
-        """The same mechanism as the GPUs' where the file leaves it out: only then are both of one PCIe root.
+        """How pods get EFA devices. Default: as they get GPUs, because only then are both of one PCIe root.
 
         Plugins do so on EKS's images, and claims where both drivers are DRA drivers.
         https://docs.aws.amazon.com/eks/latest/userguide/device-management-efa.html#efa-dra-topology-aware

@@ -7,8 +7,9 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from trainway.spec.existing import ExistingNetwork
-from trainway.spec.fields import AddressRange, Section
+from trainway.spec.sections.existing import ExistingNetwork
+from trainway.spec.sections.fields import AddressRange
+from trainway.spec.values import Section
 
 Access = Literal["private", "closed"]
 

@@ -6,8 +6,9 @@ from typing import Annotated
 
 from pydantic import Field
 
-from trainway.spec.capacity import Capacity
-from trainway.spec.fields import Matches, Name, Section, ZoneId
+from trainway.spec.sections.capacity import Capacity
+from trainway.spec.sections.fields import Name, ZoneId
+from trainway.spec.values import Matches, Section
 
 
 class NodeGroup(Section):
@@ -21,7 +22,7 @@ class NodeGroup(Section):
         description="What to take, in this order, where there is no capacity of instance_type: types that the same job "
         "fits on. On Kubernetes, on demand or on Spot, where EKS itself weighs prices instead.",
     )
-    count: int = Field(ge=0, description="Nodes that exist right after the deploy.")
+    count: int = Field(ge=0, description="Number of nodes after the deploy.")
     min_count: int = Field(
         0,
         ge=0,
@@ -31,7 +32,7 @@ class NodeGroup(Section):
     max_count: int | None = Field(
         None, ge=1, description="Nodes the group may grow to; sizes its subnet. Default: count."
     )
-    capacity: Capacity = Field("on-demand", description="How the nodes are bought.")
+    capacity: Capacity = Field("on-demand", description="Purchase option of the nodes.")
     zone: ZoneId | None = Field(None, description="The zone id of the capacity. Default: the platform's first zone.")
     mig: (
         Annotated[
@@ -85,7 +86,7 @@ class NodeGroup(Section):
 
     @property
     def instance_types(self) -> tuple[str, ...]:
-        """The types that its nodes may be of, the first choice first."""
+        """Instance types the group can use, in order of preference."""
         return (self.instance_type, *self.or_types)
 
     @property

@@ -6,11 +6,12 @@ from typing import Literal
 
 from pydantic import Field
 
-from trainway.spec.fields import Email, Section
+from trainway.spec.sections.fields import Email
+from trainway.spec.values import Section
 
 
 class Observability(Section):
     """What is watched, and who hears of it."""
 
-    metrics: Literal["cloudwatch"] = Field("cloudwatch", description="Where metrics and dashboards live.")
-    notify: Email | None = Field(None, description="An e-mail address that alarms go to; AWS asks it to confirm once.")
+    metrics: Literal["cloudwatch"] = Field("cloudwatch", description="System that stores metrics and shows dashboards.")
+    notify: Email | None = Field(None, description="Email address for alarms. AWS sends it a confirmation request.")

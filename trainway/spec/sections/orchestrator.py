@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class Orchestrator(StrEnum):
-    """Who starts the jobs and keeps the nodes alive."""
+    """The orchestrator of a platform: the system that schedules jobs and replaces failed nodes."""
 
     EKS = "eks"
     HYPERPOD_EKS = "hyperpod-eks"

@@ -6,9 +6,9 @@ from typing import Annotated
 
 from pydantic import Field
 
-from trainway.spec.fields import Matches, Section
 from trainway.spec.sections.slurm_directory import Directory, Secret
 from trainway.spec.sections.slurm_user import SlurmGroup, SlurmUser
+from trainway.spec.values import Matches, Section
 
 # The instance groups of the two.
 CONTROLLER_GROUP, LOGIN_GROUP = "controller", "login"
@@ -55,8 +55,8 @@ SettingValue = Annotated[
 class Slurm(Section):
     """The Slurm cluster, for the orchestrator hyperpod-slurm."""
 
-    controller: HeadNode = Field(default_factory=HeadNode, description="Runs slurmctld.")
-    login: HeadNode | None = Field(default_factory=HeadNode, description="Where people log in; null for none.")
+    controller: HeadNode = Field(default_factory=HeadNode, description="The node that runs slurmctld.")
+    login: HeadNode | None = Field(default_factory=HeadNode, description="The login node. null: none.")
     accounting_database: AccountingDatabase | None = Field(
         None,
         description="Where accounts and the history of jobs outlive the controller; a cluster keeps it for good. "
@@ -70,8 +70,8 @@ class Slurm(Section):
     users: tuple[SlurmUser, ...] = Field(
         (), description="Who has an account on every node; who is taken out of the list is locked out."
     )
-    groups: tuple[SlurmGroup, ...] = Field((), description="Groups of these users.")
-    directory: Directory | None = Field(None, description="Where more users are; null: nowhere.")
+    groups: tuple[SlurmGroup, ...] = Field((), description="Unix groups of the users.")
+    directory: Directory | None = Field(None, description="LDAP directory with more users. null: none.")
     health_checks: bool = Field(
         True,
         description="A node that is not fit for a job is drained: looked at before each job, and every five minutes; "
@@ -84,5 +84,5 @@ class Slurm(Section):
         False, description="SSH lets into a compute node only who has a job there, and who may use sudo."
     )
     settings: dict[SettingKey, SettingValue] = Field(
-        default_factory=dict, description="Keys of slurm.conf; they win over HyperPod's own."
+        default_factory=dict, description="Parameters of slurm.conf. They override HyperPod's."
     )

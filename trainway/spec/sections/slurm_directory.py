@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from trainway.spec.fields import Matches, Section
+from trainway.spec.values import Matches, Section
 
 DistinguishedName = Annotated[
     str,
@@ -47,9 +47,11 @@ class Directory(Section):
             "it is not where a directory is",
             "write it as in ldaps://ldap.example.com, with a port if it is not the usual one",
         ),
-    ] = Field(description="Where it is; the certificate of its authority is in lifecycle_scripts/certificates.")
-    base: DistinguishedName = Field(description="What users and groups are below.")
-    reader: DirectoryReader | None = Field(None, description="Who the nodes are to it; null: nobody.")
+    ] = Field(description="Where it is; the certificate of its authority is in lifecycle_scripts/yours/certificates.")
+    base: DistinguishedName = Field(description="Base DN of users and groups.")
+    reader: DirectoryReader | None = Field(
+        None, description="Account with which nodes read the directory. null: anonymous."
+    )
     kind: Literal["rfc2307", "rfc2307bis", "active-directory"] = Field(
         "rfc2307bis",
         description="How groups name members: by login name, by distinguished name, or as Active Directory does, where "

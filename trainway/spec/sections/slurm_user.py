@@ -9,7 +9,8 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from trainway.spec.fields import Login, Section, wrong
+from trainway.spec.sections.fields import Login
+from trainway.spec.values import Section, wrong
 
 # Regular users, to Debian, Ubuntu and systemd, without the first thousand of them, which useradd gives out by itself:
 # the image has `ubuntu` there. https://systemd.io/UIDS-GIDS/ (read 2026-11-22), and FIRST_UID and LAST_UID in Debian's
@@ -68,5 +69,7 @@ class SlurmUser(Section):
     name: Login
     uid: NumericId = Field(description="The number on every node, for good: files carry it. The own group has it too.")
     groups: tuple[Login, ...] = Field((), description="Groups of slurm.groups.")
-    keys: tuple[PublicKey, ...] = Field((), description="Public SSH keys that log in; none: Session Manager alone.")
-    sudo: bool = Field(False, description="Whether the user may become root, and so anybody, on every node.")
+    keys: tuple[PublicKey, ...] = Field(
+        (), description="Public SSH keys of the user. Without keys, the user logs in by Session Manager only."
+    )
+    sudo: bool = Field(False, description="Give the user passwordless sudo on every node.")

@@ -6,8 +6,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from trainway.spec.existing import ExistingFileSystem
-from trainway.spec.fields import BucketName, HomeThroughput, KmsKey, LustreThroughput, Matches, S3Uri, Section
+from trainway.spec.sections.existing import ExistingFileSystem
+from trainway.spec.sections.fields import BucketName, HomeThroughput, KmsKey, LustreThroughput, S3Uri
+from trainway.spec.values import Matches, Section
 
 # Where every node and every pod finds the file system, and where a Slurm node finds home directories.
 MOUNT_PATH = "/fsx"
@@ -35,11 +36,13 @@ class Bucket(Section):
         description="The bucket's name, new or one of yours. Default: one made of the platform's name, the account and "
         "the Region, in the account's own namespace.",
     )
-    old_versions_days: int = Field(30, ge=1, description="How long what was deleted or overwritten can be had back.")
-    old_checkpoints_days: int = Field(
-        7, ge=1, description="The same, below /checkpoints, where a job deletes its older ones."
+    old_versions_days: int = Field(
+        30, ge=1, description="Days for which deleted and overwritten objects can be restored."
     )
-    access_logs_days: int = Field(90, ge=1, description="How long it is known who read and wrote.")
+    old_checkpoints_days: int = Field(
+        7, ge=1, description="Days for which deleted and overwritten objects in /checkpoints can be restored."
+    )
+    access_logs_days: int = Field(90, ge=1, description="Days for which access logs are kept.")
 
 
 # A client of Lustre, without the network that FSx adds: an address, or ranges in it.
@@ -59,18 +62,18 @@ class RootSquash(Section):
     https://docs.aws.amazon.com/fsx/latest/LustreGuide/root-squash.html (read 2026-11-21)
     """
 
-    uid: int = Field(65534, ge=0, le=4294967294, description="The user that root becomes; 0 ends it.")
-    gid: int = Field(65534, ge=0, le=4294967294, description="The group that root becomes; 0 ends it.")
+    uid: int = Field(65534, ge=0, le=4294967294, description="User ID that replaces root's. 0 turns root squash off.")
+    gid: int = Field(65534, ge=0, le=4294967294, description="Group ID that replaces root's. 0 turns root squash off.")
     but_not: tuple[Client, ...] = Field(
-        (), max_length=64, description="Addresses of clients whose root stays root, such as those of head nodes."
+        (), max_length=64, description="IP addresses of clients without root squash, for example head nodes."
     )
 
 
 class Backups(Section):
     """Daily backups, which FSx takes of file systems that are not linked to S3."""
 
-    days: int = Field(7, ge=1, le=90, description="How long each is kept.")
-    hour: int = Field(5, ge=0, le=23, description="The hour of the day, in UTC, in which it is taken.")
+    days: int = Field(7, ge=1, le=90, description="Days for which FSx keeps each backup.")
+    hour: int = Field(5, ge=0, le=23, description="Hour of the day (0-23, UTC) in which FSx takes the backup.")
 
 
 class Lustre(Section):
@@ -90,8 +93,8 @@ class Lustre(Section):
     metadata_iops: int | None = Field(
         None, ge=1, description="Metadata operations a second; null: as the capacity asks for, or the least there is."
     )
-    efa: bool = Field(False, description="EFA between nodes and file system.")
-    compression: bool = Field(True, description="LZ4, on the file servers: less is stored and read, at no charge.")
+    efa: bool = Field(False, description="Use EFA between nodes and the file system.")
+    compression: bool = Field(True, description="LZ4 compression on the file servers.")
     mirror: bool = Field(
         True, description="Whether /corpus, /checkpoints and /runs mirror the data bucket, both ways, as they change."
     )
@@ -99,15 +102,19 @@ class Lustre(Section):
         (), description="Existing S3 prefixes of yours, shown below /fsx/import/<bucket> and never written to."
     )
     root_squash: RootSquash | None = Field(
-        None, description="Takes root's rights from clients; null: leaves it as it is, which is off for a new one."
+        None, description="Root squash for clients. null: unchanged, which is off for a new file system."
     )
     key: KmsKey | None = Field(None, description="The KMS key that encrypts it. Default: the account's key of FSx.")
     backups: Backups | None = Field(None, description="Daily backups, where nothing is linked to S3; null: none.")
     maintenance: Maintenance | None = Field(
-        None, description="When FSx may patch it, for half an hour a week; null: when FSx likes."
+        None, description="Weekly 30-minute maintenance window. null: FSx chooses the window."
     )
-    nearly_full_percent: int = Field(90, ge=1, le=99, description="On SSD: from where on an alarm rings.")
-    on_destroy: OnDestroy = Field("delete", description="What becomes of it when the platform is destroyed.")
+    nearly_full_percent: int = Field(
+        90, ge=1, le=99, description="On SSD: used capacity in percent at which an alarm starts."
+    )
+    on_destroy: OnDestroy = Field(
+        "delete", description="Keep or delete the file system when the platform is destroyed."
+    )
     dynamic_volumes: bool = Field(
         False, description="On Kubernetes: a StorageClass that makes a file system of its own for each claim."
     )
@@ -140,21 +147,27 @@ class Home(Section):
     """An FSx for OpenZFS file system that Slurm nodes mount at /home: many small files, and snapshots of them."""
 
     capacity_gib: int = Field(1024, ge=1, description="SSD storage in GiB; it can grow later.")
-    throughput_mbps: HomeThroughput = Field(320, description="MB/s; a wrong value is told the ones that exist.")
-    highly_available: bool = Field(True, description="A second file server, which takes over within the zone.")
+    throughput_mbps: HomeThroughput = Field(
+        320, description="Throughput in MB/s. The error for a wrong value lists the valid values."
+    )
+    highly_available: bool = Field(True, description="Add a standby file server in the same zone.")
     key: KmsKey | None = Field(None, description="The KMS key that encrypts it. Default: the account's key of FSx.")
     backups: Backups | None = Field(default_factory=Backups, description="Daily backups; null: none.")
     maintenance: Maintenance | None = Field(
-        None, description="When FSx may patch it, for half an hour a week; null: when FSx likes."
+        None, description="Weekly 30-minute maintenance window. null: FSx chooses the window."
     )
-    on_destroy: OnDestroy = Field("delete", description="What becomes of it when the platform is destroyed.")
+    on_destroy: OnDestroy = Field(
+        "delete", description="Keep or delete the file system when the platform is destroyed."
+    )
 
 
 class Storage(Section):
     """Where data and checkpoints live."""
 
-    bucket: Bucket = Field(default_factory=Bucket, description="The bucket that outlives the platform.")
-    lustre: Lustre = Field(default_factory=Lustre, description="The file system beside the nodes.")
+    bucket: Bucket = Field(
+        default_factory=Bucket, description="The data bucket. It is kept when the platform is destroyed."
+    )
+    lustre: Lustre = Field(default_factory=Lustre, description="The FSx for Lustre file system.")
     home: Home | None = Field(
         None,
         description="Home directories, with hyperpod-slurm; null: those of slurm.users and a directory's users are on "

@@ -6,9 +6,10 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from trainway.spec.fields import Login, Name, Principal, Section
+from trainway.spec.sections.fields import Login, Name, Principal
+from trainway.spec.values import Section
 
-Borrow = Annotated[bool, Field(description="May use what other teams leave idle.")]
+Borrow = Annotated[bool, Field(description="Allow the team to use idle nodes of other teams.")]
 
 
 # Of a hundred: how much of what is idle a team gets when several want it.
@@ -25,7 +26,9 @@ class Team(Section):
         "of several types goes by its first.",
     )
     borrow: Borrow = True
-    priority: Literal["low", "normal", "high"] = Field("normal", description="Who waits when nodes are short.")
+    priority: Literal["low", "normal", "high"] = Field(
+        "normal", description="Priority of the team when nodes are scarce."
+    )
     members: tuple[Principal, ...] = Field((), description="IAM roles and users that run jobs in the team's namespace.")
     users: tuple[Login, ...] = Field(
         (), description="Login names on a Slurm cluster; jobs that name no account are of their user's first team."

@@ -1,0 +1,1 @@
+"""What the delivery pipelines run, and the content hash of an image that the deploy shares with them."""

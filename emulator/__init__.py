@@ -1,0 +1,12 @@
+"""An emulated AWS on this machine: moto's services, and a CloudFormation that fails where AWS's would.
+
+    with running() as emulator:
+        subprocess.run(["cdk", "deploy", "--all"], env={**os.environ, **emulator.environment()})
+        emulator.resources()
+
+docs/emulator.md says what it does and what it does not. Importing this costs nothing: moto lives in its own process.
+"""
+
+from emulator.process import Emulator, EmulatorError, EmulatorStatus, current, running, start, status, stop
+
+__all__ = ["Emulator", "EmulatorError", "EmulatorStatus", "current", "running", "start", "status", "stop"]

@@ -1,0 +1,116 @@
+"""What an update would do, before doing it: the changes of a change set, and what is wrong with the properties.
+
+CloudFormation validates properties against the schemas when a change set is made, so a mistake costs no rollback (AWS
+DevOps blog, "Ship infrastructure faster with CloudFormation and CDK pre-deployment validation on every stack
+operation", 2026-07). What only the deployment will know (the id of something that does not exist yet) cannot be judged
+here, and is judged when the resource is made.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from emulator.cloudformation.resources import Resource
+from emulator.cloudformation.stacks import Change, Desired, PropertyChange
+from emulator.registry.records import attribute, has_attribute
+from emulator.registry.schema import Properties, PropertyProblem, ResourceSchema, load
+from emulator.templates.intrinsics import KNOWN_AFTER_APPLY, Scope, resolve
+
+MakeScope = Callable[[Desired, Callable[[str], Any], Callable[[str, str], Any]], Scope]
+
+
+def preview(
+    desired: Desired,
+    existing: dict[str, Resource],
+    region: str,
+    make_scope: MakeScope,
+    there: Callable[[str, dict[str, Any], Properties], Resource | None],
+) -> tuple[list[Change], list[tuple[str, PropertyProblem]]]:
+    """The changes that would make `existing` what is desired, and the problems by logical id.
+
+    `there` tells of a resource that is in no stack whether it would be imported.
+    """
+    changed: dict[str, Change] = {}
+
+    def ref(logical_id: str) -> str:
+        change = changed.get(logical_id)
+        known = logical_id in existing and (change is None or change.replacement == "False")
+        return existing[logical_id].physical_id if known else KNOWN_AFTER_APPLY
+
+    def get(logical_id: str, name: str) -> Any:
+        if logical_id in changed or logical_id not in existing:
+            return KNOWN_AFTER_APPLY
+        return attribute(load(existing[logical_id].type, region), existing[logical_id].model, name)
+
+    scope = make_scope(desired, ref, get)
+    problems: list[tuple[str, PropertyProblem]] = []
+    active = desired.template.active_resources(scope)
+    for logical_id, resource in active.items():
+        schema = load(resource["Type"], region)
+        properties = schema.coerce(resolve(resource.get("Properties", {}), scope))
+        problems += [(logical_id, problem) for problem in schema.problems(properties)]
+        change = _change(logical_id, resource, properties, existing.get(logical_id), schema)
+        if change and change.action == "Add" and (found := there(logical_id, resource, properties)):
+            change = Change("Import", logical_id, resource["Type"], found.physical_id)
+        if change:
+            changed[logical_id] = change
+    for logical_id, old in existing.items():
+        if logical_id not in active:
+            changed[logical_id] = Change("Remove", logical_id, old.type, old.physical_id)
+    return list(changed.values()), problems
+
+
+def check_attributes(desired: Desired, region: str) -> list[str]:
+    """Every Fn::GetAtt of an attribute that the resource's type does not have, as CloudFormation words it."""
+    resources = desired.template.resources
+    wrong = []
+    for logical_id, name in sorted(_attributes_used(desired.template.document)):
+        if logical_id in resources and not has_attribute(load(resources[logical_id]["Type"], region), name, region):
+            wrong.append(f"Template error: resource {logical_id} does not support attribute type {name} in Fn::GetAtt")
+    return wrong
+
+
+def settings(resource: dict[str, Any]) -> dict[str, Any]:
+    """The keys of a template's resource that are neither its type nor its properties, and change without a service."""
+    return {
+        key: value for key, value in resource.items() if key not in ("Type", "Properties", "DependsOn", "Condition")
+    }
+
+
+def _change(
+    logical_id: str, resource: dict[str, Any], new: Properties, old: Resource | None, schema: ResourceSchema
+) -> Change | None:
+    if old is None:
+        return Change("Add", logical_id, resource["Type"])
+    create_only = {name.split(".")[0]: name for name in schema.replacing(old.properties, new)}
+    details = []
+    for name in sorted(key for key in {*old.properties, *new} if old.properties.get(key) != new.get(key)):
+        before, after = old.properties.get(name), new.get(name)
+        recreation = "Never" if name not in create_only else "Conditionally" if _unknown(after) else "Always"
+        details.append(PropertyChange("Properties", name, recreation, before, after))
+    if settings(resource) != old.settings:
+        details.append(PropertyChange("Metadata", None, "Never"))
+    if not details:
+        return None
+    recreations = {detail.recreation for detail in details}
+    replacement = "True" if "Always" in recreations else "Conditional" if "Conditionally" in recreations else "False"
+    return Change("Modify", logical_id, old.type, old.physical_id, replacement, tuple(details))
+
+
+def _unknown(value: Any) -> bool:
+    return KNOWN_AFTER_APPLY in json.dumps(value, default=str)
+
+
+def _attributes_used(value: Any) -> set[tuple[str, str]]:
+    if isinstance(value, list):
+        return {found for item in value for found in _attributes_used(item)}
+    if not isinstance(value, dict):
+        return set()
+    argument = value.get("Fn::GetAtt")
+    if isinstance(argument, str):
+        argument = argument.split(".", 1)
+    if isinstance(argument, list) and len(argument) == 2 and isinstance(argument[1], str):
+        return {(argument[0], argument[1])}
+    return {found for item in value.values() for found in _attributes_used(item)}

@@ -1,0 +1,126 @@
+"""The server process: moto's services behind one port, with our own CloudFormation in front of them.
+
+    python -m emulator.server --port 5000
+
+Everything is in memory and ends with the process. Permissions are not enforced: any credentials do, every role can be
+assumed, IAM and bucket policies are kept and ignored.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import traceback
+from collections.abc import Callable, Iterable
+from typing import Any
+from urllib.parse import parse_qsl
+
+from emulator import moto_repairs, protocol, ssm_limits
+from emulator.cloudformation import answers, api
+from emulator.cloudformation.engine import Engine
+from emulator.errors import CloudFormationError, NotEmulated
+from emulator.services import Aws, wait
+
+ACCOUNT = "123456789012"  # moto's DEFAULT_ACCOUNT_ID, which it gives to every access key it has not made itself
+PREFIX = "/_trainway/"
+_CREDENTIAL = re.compile(r"Credential=[^/]+/\d{8}/(?P<region>[^/]+)/(?P<service>[^/]+)/aws4_request")
+
+Environ = dict[str, Any]
+StartResponse = Callable[..., Any]
+
+
+class Application:
+    """The WSGI application: CloudFormation and /_trainway are ours, the rest goes to `services` (moto)."""
+
+    def __init__(self, services: Callable[[Environ, StartResponse], Iterable[bytes]], endpoint: str) -> None:
+        self.services, self.endpoint = services, endpoint
+        self.engines: dict[str, Engine] = {}
+        self.signals: dict[str, list[dict[str, Any]]] = {}
+
+    def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+        path = environ["PATH_INFO"]
+        if path.startswith(PREFIX):
+            return _answer(start_response, *self._own(environ, path))
+        credential = _CREDENTIAL.search(environ.get("HTTP_AUTHORIZATION", ""))
+        if credential and credential["service"] == "cloudformation":
+            status, body = self._cloudformation(credential["region"], _body(environ))
+            return _answer(start_response, status, body, "text/xml")
+        return self.services(environ, start_response)
+
+    def engine(self, region: str) -> Engine:
+        """The CloudFormation of a region, made when it is first spoken to."""
+        if region not in self.engines:
+            import boto3
+
+            session = boto3.Session(aws_access_key_id="emulator", aws_secret_access_key="emulator")
+            self.engines[region] = Engine(Aws(session, ACCOUNT, region, self.endpoint, self.signals))
+        return self.engines[region]
+
+    def _own(self, environ: Environ, path: str) -> tuple[int, bytes, str]:
+        if path == f"{PREFIX}health":
+            return 200, json.dumps({"pid": os.getpid()}).encode(), "application/json"
+        if path == f"{PREFIX}resources":
+            lines = [line for engine in self.engines.values() for line in answers.everything(engine)]
+            return 200, json.dumps(lines).encode(), "application/json"
+        if path.startswith(wait.HANDLES) and environ["REQUEST_METHOD"] == "PUT":
+            wrong = wait.receive(self.signals, path.removeprefix(wait.HANDLES), _body(environ))
+            return (400, wrong.encode(), "text/plain") if wrong else (200, b"", "text/plain")
+        return 404, f"{path} is not part of the emulator".encode(), "text/plain"
+
+    def _cloudformation(self, region: str, body: bytes) -> tuple[int, bytes]:
+        form = dict(parse_qsl(body.decode(), keep_blank_values=True))
+        action = form.get("Action", "")
+        try:
+            function = api.ACTIONS.get(action)
+            if function is None:
+                raise NotEmulated(f"The CloudFormation action {action!r}")
+            operation = protocol.cloudformation_model().operation_model(action)
+            engine = self.engine(region)
+            with engine.lock:
+                answer = function(engine, protocol.parse(operation.input_shape, form))
+            return 200, protocol.render(action, operation.output_shape, answer)
+        except CloudFormationError as error:
+            return error.status, protocol.render_error(error.code, str(error))
+        except Exception:
+            # A fault of the emulator must look like one. 400, because clients repeat a 500 until it looks like success.
+            traceback.print_exc()
+            return 400, protocol.render_error("EmulatorFault", f"{action}: {traceback.format_exc(limit=-3)}")
+
+
+def _body(environ: Environ) -> bytes:
+    return bytes(environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0)))
+
+
+def _answer(start_response: StartResponse, status: int, body: bytes, kind: str) -> list[bytes]:
+    reason = {200: "OK", 400: "Bad Request", 404: "Not Found"}[status]
+    start_response(f"{status} {reason}", [("Content-Type", kind), ("Content-Length", str(len(body)))])
+    return [body]
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Serve on loopback until killed; the first line printed is the endpoint. Port 0 is any free one."""
+    parser = argparse.ArgumentParser(prog="emulator.server", description="An emulated AWS on this machine.")
+    parser.add_argument("--port", type=int, default=0)
+    port = parser.parse_args(arguments).port
+    # moto knows AWS's managed policies but loads them only when told; without them, attaching one fails.
+    os.environ["MOTO_IAM_LOAD_MANAGED_POLICIES"] = "true"
+
+    from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoRequestHandler, create_backend_app
+    from werkzeug.serving import make_server
+
+    moto_repairs.allow_what_aws_allows()
+    ssm_limits.refuse_what_parameter_store_refuses()
+    services = moto_repairs.refuse_missing_operations(DomainDispatcherApplication(create_backend_app))
+    application = Application(services, "")
+    server = make_server("127.0.0.1", port, application, threaded=True, request_handler=MotoRequestHandler)
+    # localhost, not 127.0.0.1: the CDK CLI puts a bucket's name before the host name of the endpoint.
+    application.endpoint = f"http://localhost:{server.port}"
+    os.environ["MOTO_PORT"] = str(server.port)
+    print(application.endpoint, flush=True)
+    server.serve_forever()
+
+
+if __name__ == "__main__":
+    main()

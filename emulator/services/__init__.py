@@ -1,0 +1,15 @@
+"""The resource types that an emulated service keeps. Every other type is a record (emulator.registry.records)."""
+
+from emulator.services import compute, data_stores, identity, network, operations, wait
+from emulator.services.service import Aws, Service
+
+SERVICES: dict[str, Service] = {
+    **network.SERVICES,
+    **compute.SERVICES,
+    **identity.SERVICES,
+    **data_stores.SERVICES,
+    **operations.SERVICES,
+    **wait.SERVICES,
+}
+
+__all__ = ["SERVICES", "Aws", "Service"]

@@ -1,0 +1,175 @@
+"""Security groups, launch templates and EKS: what decides which instance may talk to which, and how it starts."""
+
+from __future__ import annotations
+
+from emulator.registry.schema import Properties
+from emulator.services.network import tag
+from emulator.services.service import Aws, Service, ignoring, only_changed, without
+
+# EC2's API groups a rule's peers by kind; CloudFormation has one peer a rule, named after the direction.
+_PEERS = {
+    "CidrIp": ("IpRanges", "CidrIp"),
+    "CidrIpv6": ("Ipv6Ranges", "CidrIpv6"),
+    "DestinationPrefixListId": ("PrefixListIds", "PrefixListId"),
+    "DestinationSecurityGroupId": ("UserIdGroupPairs", "GroupId"),
+    "SourcePrefixListId": ("PrefixListIds", "PrefixListId"),
+    "SourceSecurityGroupId": ("UserIdGroupPairs", "GroupId"),
+}
+
+
+def create_security_group(aws: Aws, model: Properties) -> Properties:
+    ec2 = aws.client("ec2")
+    group_id = ec2.create_security_group(
+        GroupName=model["GroupName"], Description=model["GroupDescription"], VpcId=model["VpcId"]
+    )["GroupId"]
+    if model.get("SecurityGroupEgress"):
+        # Own egress rules take the place of EC2's "allow all", which every new group has.
+        ec2.revoke_security_group_egress(
+            GroupId=group_id, IpPermissions=[{"IpProtocol": "-1", "IpRanges": [{"CidrIp": "0.0.0.0/0"}]}]
+        )
+    report = {"GroupId": group_id, "Id": group_id}
+    _change_rules(aws, group_id, {}, model)
+    tag(aws, group_id, model)
+    return report
+
+
+def update_security_group(aws: Aws, old: Properties, new: Properties) -> Properties:
+    only_changed(old, new, ("SecurityGroupEgress", "SecurityGroupIngress", "Tags"))
+    _change_rules(aws, new["GroupId"], old, new)
+    tag(aws, new["GroupId"], new, old)
+    return {}
+
+
+def _change_rules(aws: Aws, group_id: str, old: Properties, new: Properties) -> None:
+    for direction in ("ingress", "egress"):
+        before, after = (model.get(f"SecurityGroup{direction.title()}", []) for model in (old, new))
+        for rule in before:
+            if rule not in after:
+                revoke_rule(aws, direction, {**rule, "GroupId": group_id})
+        for rule in after:
+            if rule not in before:
+                authorize_rule(aws, direction, {**rule, "GroupId": group_id})
+
+
+def delete_security_group(aws: Aws, model: Properties) -> None:
+    with ignoring("InvalidGroup.NotFound"):
+        aws.client("ec2").delete_security_group(GroupId=model["GroupId"])
+
+
+def authorize_rule(aws: Aws, direction: str, rule: Properties) -> Properties:
+    """Add one rule; the report is its id."""
+    method = getattr(aws.client("ec2"), f"authorize_security_group_{direction}")
+    response = method(GroupId=rule["GroupId"], IpPermissions=[_permission(rule)])
+    return {"Id": response["SecurityGroupRules"][0]["SecurityGroupRuleId"]}
+
+
+def revoke_rule(aws: Aws, direction: str, rule: Properties) -> None:
+    """Take one rule away."""
+    method = getattr(aws.client("ec2"), f"revoke_security_group_{direction}")
+    with ignoring("InvalidPermission.NotFound", "InvalidGroup.NotFound"):
+        method(GroupId=rule["GroupId"], IpPermissions=[_permission(rule)])
+
+
+def _permission(rule: Properties) -> Properties:
+    permission: Properties = {name: rule[name] for name in ("IpProtocol", "FromPort", "ToPort") if name in rule}
+    for name, (kind, member) in _PEERS.items():
+        if name in rule:
+            description = {"Description": rule["Description"]} if "Description" in rule else {}
+            permission[kind] = [{member: rule[name], **description}]
+    return permission
+
+
+def create_launch_template(aws: Aws, model: Properties) -> Properties:
+    template = aws.call("ec2", "create_launch_template", without(model, "TagSpecifications"))["LaunchTemplate"]
+    return {
+        "LaunchTemplateId": template["LaunchTemplateId"],
+        "LatestVersionNumber": str(template["LatestVersionNumber"]),
+        "DefaultVersionNumber": str(template["DefaultVersionNumber"]),
+    }
+
+
+def update_launch_template(aws: Aws, _old: Properties, new: Properties) -> Properties:
+    # CloudFormation adds a version and leaves the default version where it is.
+    arguments = without(new, "TagSpecifications", "LaunchTemplateName")
+    version = aws.call("ec2", "create_launch_template_version", arguments)["LaunchTemplateVersion"]
+    return {"LatestVersionNumber": str(version["VersionNumber"])}
+
+
+def delete_launch_template(aws: Aws, model: Properties) -> None:
+    with ignoring("InvalidLaunchTemplateId.NotFound"):
+        aws.client("ec2").delete_launch_template(LaunchTemplateId=model["LaunchTemplateId"])
+
+
+def create_cluster(aws: Aws, model: Properties) -> Properties:
+    subnets = model["ResourcesVpcConfig"]["SubnetIds"]
+    vpc_id = aws.client("ec2").describe_subnets(SubnetIds=subnets)["Subnets"][0]["VpcId"]
+    cluster = aws.call("eks", "create_cluster", without(model, "Logging"))["cluster"]
+    group = aws.client("ec2").create_security_group(
+        GroupName=f"eks-cluster-sg-{model['Name']}", Description="EKS created security group", VpcId=vpc_id
+    )
+    authority = cluster["certificateAuthority"]["data"]
+    return {
+        "Arn": cluster["arn"],
+        "CertificateAuthority": {"Data": authority},
+        "CertificateAuthorityData": authority,
+        "ClusterSecurityGroupId": group["GroupId"],
+        "Endpoint": cluster["endpoint"],
+        "OpenIdConnectIssuerUrl": cluster["identity"]["oidc"]["issuer"],
+    }
+
+
+def update_cluster(aws: Aws, old: Properties, new: Properties) -> Properties:
+    only_changed(old, new, ("AccessConfig", "Logging", "ResourcesVpcConfig", "Tags", "UpgradePolicy", "Version"))
+    if old["ResourcesVpcConfig"] != new["ResourcesVpcConfig"]:
+        aws.call("eks", "update_cluster_config", {key: new[key] for key in ("Name", "ResourcesVpcConfig")})
+    if new.get("Tags"):
+        aws.client("eks").tag_resource(
+            resourceArn=new["Arn"], tags={item["Key"]: item["Value"] for item in new["Tags"]}
+        )
+    return {}
+
+
+def delete_cluster(aws: Aws, model: Properties) -> None:
+    with ignoring("ResourceNotFoundException"):
+        aws.client("eks").delete_cluster(name=model["Name"])
+    with ignoring("InvalidGroup.NotFound"):
+        aws.client("ec2").delete_security_group(GroupId=model["ClusterSecurityGroupId"])
+
+
+def create_node_group(aws: Aws, model: Properties) -> Properties:
+    group = aws.call("eks", "create_nodegroup", model)["nodegroup"]
+    return {"Arn": group["nodegroupArn"], "Id": f"{model['ClusterName']}/{model['NodegroupName']}"}
+
+
+def update_node_group(aws: Aws, old: Properties, new: Properties) -> Properties:
+    # Every other property that CloudFormation changes in place (versions, tags) has no trace in moto's node group.
+    changed: Properties = {
+        key: new[key] for key in ("ScalingConfig", "UpdateConfig") if key in new and old.get(key) != new[key]
+    }
+    labels, taints = ((old.get(key) or {}, new.get(key) or {}) for key in ("Labels", "Taints"))
+    changed["Labels"] = {"AddOrUpdateLabels": labels[1], "RemoveLabels": sorted(set(labels[0]) - set(labels[1]))}
+    changed["Taints"] = {
+        "AddOrUpdateTaints": list(taints[1]),
+        "RemoveTaints": [taint for taint in taints[0] if taint not in taints[1]],
+    }
+    aws.call("eks", "update_nodegroup_config", {key: new[key] for key in ("ClusterName", "NodegroupName")} | changed)
+    return {}
+
+
+def delete_node_group(aws: Aws, model: Properties) -> None:
+    with ignoring("ResourceNotFoundException"):
+        aws.call("eks", "delete_nodegroup", model)
+
+
+SERVICES = {
+    "AWS::EC2::LaunchTemplate": Service(create_launch_template, delete_launch_template, update_launch_template),
+    "AWS::EC2::SecurityGroup": Service(create_security_group, delete_security_group, update_security_group),
+    "AWS::EC2::SecurityGroupEgress": Service(
+        lambda aws, model: authorize_rule(aws, "egress", model), lambda aws, model: revoke_rule(aws, "egress", model)
+    ),
+    "AWS::EC2::SecurityGroupIngress": Service(
+        lambda aws, model: authorize_rule(aws, "ingress", model), lambda aws, model: revoke_rule(aws, "ingress", model)
+    ),
+    "AWS::EKS::Cluster": Service(create_cluster, delete_cluster, update_cluster),
+    "AWS::EKS::Nodegroup": Service(create_node_group, delete_node_group, update_node_group),
+}

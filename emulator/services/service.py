@@ -1,0 +1,125 @@
+"""How a resource is kept by an emulated service: plain AWS API calls, the same that anybody would make."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from emulator.errors import ResourceError
+from emulator.registry.schema import Properties
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+Find = Callable[["Aws", Properties], Properties | None]
+Create = Callable[["Aws", Properties], Properties]
+UpdateFunction = Callable[["Aws", Properties, Properties], Properties]
+Delete = Callable[["Aws", Properties], None]
+
+
+@dataclass(frozen=True)
+class Service:
+    """Create, update and delete for one resource type.
+
+    A model is the properties of the template plus the names CloudFormation made up plus what the service reported.
+
+    create: model → what the service reports (read-only attributes, or settable ones that it chose).
+    update: old model, new model → what changed in the report. None: the emulated service cannot change it in place.
+    delete: model → nothing. Deleting what is already gone succeeds, as in CloudFormation.
+    find: the identifier's properties → what the service reports of a resource that exists already, or None. A type
+    without it cannot be imported, unless CloudFormation made the resource once.
+    depth: "service" when a service's own API shows the resource, "record" when nothing stands behind it.
+    """
+
+    create: Create
+    delete: Delete
+    update: UpdateFunction | None = None
+    find: Find | None = None
+    depth: str = "service"
+
+
+@dataclass
+class Aws:
+    """The emulated AWS of one region, as a resource handler sees it.
+
+    `signals` are what was PUT to wait condition handles, by handle id.
+    """
+
+    session: Any  # a boto3.Session; its stubs accept only a literal service name
+    account: str
+    region: str
+    endpoint: str
+    signals: dict[str, list[dict[str, Any]]]
+    _clients: dict[str, Any] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def client(self, name: str) -> Any:
+        """A boto3 client (cached: making one takes up to 0.3 s)."""
+        from botocore.config import Config
+
+        with self._lock:
+            if name not in self._clients:
+                self._clients[name] = self.session.client(
+                    name,
+                    region_name=self.region,
+                    endpoint_url=self.endpoint,
+                    config=Config(
+                        retries={"total_max_attempts": 1}
+                    ),  # the emulator does not get better by asking again
+                )
+            return self._clients[name]
+
+    def call(self, service: str, operation: str, properties: Mapping[str, Any], **arguments: Any) -> dict[str, Any]:
+        """Call an API operation (`create_key`) with the properties that it takes, under its spelling of their names."""
+        client = self.client(service)
+        shape = client.meta.service_model.operation_model(client.meta.method_to_api_mapping[operation]).input_shape
+        response: dict[str, Any] = getattr(client, operation)(**{**api_arguments(shape, properties), **arguments})
+        return response
+
+
+def api_arguments(shape: Any, value: Any) -> Any:
+    """Properties in the form of an API request.
+
+    The API's names differ from the template's in the case of letters ("name" for "Name"), its tags are sometimes an
+    object where CloudFormation has a list, and it lacks some properties, which are left out.
+    """
+    if shape.type_name == "structure" and isinstance(value, dict):
+        members = {name.lower(): (name, member) for name, member in shape.members.items()}
+        known = {key: members[key.lower()] for key in value if key.lower() in members}
+        return {name: api_arguments(member, value[key]) for key, (name, member) in known.items()}
+    if shape.type_name == "list" and isinstance(value, list):
+        return [api_arguments(shape.member, item) for item in value]
+    if shape.type_name == "map" and isinstance(value, list):
+        return {tag["Key"]: tag["Value"] for tag in value}
+    return value
+
+
+def without(properties: Properties, *names: str) -> Properties:
+    """The properties but for some, which the caller passes on in another way."""
+    return {key: value for key, value in properties.items() if key not in names}
+
+
+@contextmanager
+def ignoring(*codes: str) -> Iterator[None]:
+    """Context in which AWS errors with these codes are no errors: for deleting what may be gone already."""
+    from botocore.exceptions import ClientError
+
+    try:
+        yield
+    except ClientError as error:
+        if error.response["Error"]["Code"] not in codes:
+            raise
+
+
+def only_changed(old: Properties, new: Properties, allowed: tuple[str, ...]) -> None:
+    """Refuse an update that would leave the emulated service behind what the stack says.
+
+    Raises ResourceError when a property outside `allowed` differs.
+    """
+    changed = {key for key in {*old, *new} if old.get(key) != new.get(key)}
+    if rest := sorted(changed - set(allowed)):
+        raise ResourceError(f"the emulated service cannot change {rest} in place")

@@ -1,0 +1,1 @@
+"""Templates: their structure, their parameters, and their intrinsic functions."""

@@ -1,0 +1,25 @@
+"""The delivery stage that tells HyperPod's Karpenter which node groups it makes nodes of."""
+
+from __future__ import annotations
+
+import aws_cdk as cdk
+from constructs import Construct
+
+from stacks.constructs.delivery.build_stage import BuildStage
+from stacks.constructs.eks.control_plane import ControlPlane
+from stacks.constructs.iam.permissions import Permission
+from stacks.foundation import Foundation
+
+
+def autoscaling_stage(scope: Construct, *, foundation: Foundation, control_plane: ControlPlane) -> BuildStage:
+    """A stage that waits for Karpenter, which is there some time after the HyperPod cluster is."""
+    return BuildStage(
+        scope,
+        "AutoscalingStage",
+        platform=control_plane.name,
+        name="autoscaling",
+        environment={"CLUSTER_NAME": control_plane.name},
+        permissions=[Permission(("eks:DescribeCluster",), (control_plane.cluster.attr_arn,))],
+        timeout=cdk.Duration.minutes(45),
+        network=foundation.network.build_network(control_plane.security_group_id),
+    )

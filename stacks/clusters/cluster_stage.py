@@ -1,0 +1,43 @@
+"""The delivery stage that installs charts and manifests in a Kubernetes cluster."""
+
+from __future__ import annotations
+
+import aws_cdk as cdk
+from constructs import Construct
+
+from stacks.constructs.delivery.build_stage import BuildStage
+from stacks.constructs.delivery.registry import registry_permissions
+from stacks.constructs.eks.control_plane import ControlPlane
+from stacks.constructs.iam.permissions import Permission
+from stacks.constructs.storage.file_system_identity import file_system_identity
+from stacks.foundation import Foundation
+
+
+def cluster_stage(scope: Construct, *, foundation: Foundation, control_plane: ControlPlane) -> BuildStage:
+    """A stage that reads the mirror and works in the cluster, whose system nodes exist by then."""
+    registry, lustre = foundation.registry, foundation.file_system.lustre
+    facts = {
+        "TRAINWAY_FSX_ID": lustre.file_system_id,
+        "TRAINWAY_FSX_DNS_NAME": lustre.dns_name,
+        "TRAINWAY_FSX_MOUNT_NAME": lustre.mount_name,
+        "TRAINWAY_IMAGE": registry.image_uri,
+    }
+    if foundation.platform.storage.lustre.dynamic_volumes:
+        facts["TRAINWAY_FSX_SUBNET_ID"] = foundation.network.storage_subnet_id
+        facts["TRAINWAY_FSX_GROUP_ID"] = lustre.security_group_id
+    return BuildStage(
+        scope,
+        "ClusterStage",
+        platform=control_plane.name,
+        name="cluster",
+        environment={**registry.mirror_environment, **facts, "CLUSTER_NAME": control_plane.name},
+        permissions=[
+            Permission(("eks:DescribeCluster",), (control_plane.cluster.attr_arn,)),
+            registry.keep_tools,
+            *registry_permissions(registry.mirrored, push=False),
+        ],
+        timeout=cdk.Duration.minutes(45),
+        # The cluster's own group, which its endpoint answers.
+        network=foundation.network.build_network(control_plane.security_group_id),
+        stands_for=file_system_identity(foundation.platform),
+    )

@@ -1,0 +1,35 @@
+"""The Kubernetes control plane, and the nodes that carry the cluster's own pods."""
+
+from __future__ import annotations
+
+import aws_cdk as cdk
+from constructs import Construct
+
+from stacks.constructs.eks.control_plane import ControlPlane
+from stacks.foundation.network import NetworkStack
+from trainway.spec.facts.catalogue import Catalogue
+from trainway.spec.platform import Platform
+
+
+class ControlPlaneStack(cdk.Stack):
+    """EKS with its add-ons, which needs the network and nothing else."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        platform: Platform,
+        catalogue: Catalogue,
+        network: NetworkStack,
+        env: cdk.Environment,
+    ) -> None:
+        super().__init__(scope, id, env=env, description=f"Trainway {platform.name}: EKS control plane")
+        self.control_plane = ControlPlane(
+            self,
+            "ControlPlane",
+            platform=platform,
+            catalogue=catalogue,
+            subnet_ids=network.cluster_subnet_ids,
+            service_cidr=network.service_cidr,
+        )

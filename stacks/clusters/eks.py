@@ -1,0 +1,47 @@
+"""The cluster, orchestrated by EKS: managed node groups behind EFA launch templates."""
+
+from __future__ import annotations
+
+import aws_cdk as cdk
+from constructs import Construct
+
+from stacks.clusters.hand_off import write_hand_off
+from stacks.clusters.kubernetes import KubernetesAccess
+from stacks.constructs.delivery.pipeline import Delivery
+from stacks.constructs.eks.control_plane import ControlPlane
+from stacks.constructs.eks.training_nodes import training_node_group
+from stacks.foundation import Foundation
+from trainway.spec.derived.group_types import types_of
+from trainway.spec.derived.lustre_clients import efa_interfaces
+
+
+class EksStack(cdk.Stack):
+    """Node groups, and everything in the cluster that a job needs."""
+
+    def __init__(self, scope: Construct, id: str, *, foundation: Foundation, control_plane: ControlPlane) -> None:
+        platform, network = foundation.platform, foundation.network
+        super().__init__(scope, id, env=foundation.env, description=f"Trainway {platform.name}: EKS cluster")
+        kubernetes = KubernetesAccess(self, "Kubernetes", foundation=foundation, control_plane=control_plane)
+        over_efa = efa_interfaces(platform, foundation.catalogue)
+        for group in platform.node_groups:
+            training_node_group(
+                self,
+                control_plane=control_plane,
+                group=group,
+                types=types_of(group, foundation.catalogue),
+                subnet_id=network.subnet_of(group),
+                security_group_ids=network.node_group_ids,
+                lustre_efa_interfaces=over_efa.get(group.name, 0),
+                parallel_image_pull=platform.kubernetes_or_default.parallel_image_pull,
+            )
+        Delivery(
+            self,
+            "Delivery",
+            name=f"{platform.name}-cluster",
+            bundle=foundation.bundles.cluster,
+            bucket=foundation.storage.bucket,
+            steps=[[kubernetes.charts]],
+            after=[kubernetes.let_in],
+        )
+        arn = control_plane.cluster.attr_arn
+        write_hand_off(self, foundation, cluster_arn=arn, namespaces=kubernetes.namespaces, people=kubernetes.people)

@@ -1,0 +1,141 @@
+"""The hand-off: what a launcher needs to know, in an S3 object, and an SSM parameter that points to it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+import aws_cdk as cdk
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_s3_assets as assets
+from aws_cdk import aws_ssm as ssm
+from constructs import Construct
+
+from stacks.clusters.training_job_people import training_job_permissions
+from stacks.clusters.training_jobs import training_jobs
+from stacks.constructs.eks.people import Persona
+from stacks.constructs.iam.permissions import TOKEN, Permission, grant
+from stacks.foundation import Foundation
+from trainway.manifests.device_claims import claims_of_a_node
+from trainway.manifests.job_kinds import launch_kinds
+from trainway.manifests.queue_labels import queue_labels
+from trainway.manifests.training_runtime import runtime_of
+from trainway.spec import handoff
+from trainway.spec.derived.checkpoint_layout import GBPS_EACH, PART_BYTES, checkpoint_layout
+from trainway.spec.derived.devices import devices_of, ranks_of
+from trainway.spec.sections.node_group import NodeGroup
+from trainway.spec.sections.storage import MOUNT_PATH
+
+
+def write_hand_off(
+    scope: Construct,
+    foundation: Foundation,
+    *,
+    cluster_arn: str,
+    namespaces: tuple[str, ...] = (),
+    people: Mapping[Persona, iam.Role] | None = None,
+) -> None:
+    """Write the hand-off's document and the parameter that points to it.
+
+    The roles of `people` may read the document, and launch the training jobs that it describes.
+
+    The document is an asset of the CDK under the hash of its content, so that a failed deploy leaves the parameter with
+    the document it had. The name of the parameter is an output of the stack.
+    """
+    platform, lustre = foundation.platform, foundation.file_system.lustre
+    more = platform.storage.lustre.dynamic_volumes
+    document = handoff.HandOff(
+        platform=platform.name,
+        orchestrator=platform.orchestrator.value,
+        region=platform.region,
+        bucket=foundation.storage.bucket.bucket_name,
+        file_system=handoff.FileSystem(
+            file_system_id=lustre.file_system_id,
+            dns_name=lustre.dns_name,
+            mount_name=lustre.mount_name,
+            mount_path=MOUNT_PATH,
+            associations=tuple(lustre.associations),
+            subnet_id=foundation.network.storage_subnet_id if more else None,
+            security_group_id=lustre.security_group_id if more else None,
+        ),
+        checkpoints=handoff.Checkpoints(
+            prefixes=checkpoint_layout(platform, foundation.catalogue).prefixes,
+            part_bytes=PART_BYTES,
+            gbps_each=GBPS_EACH,
+        ),
+        image_uri=foundation.registry.image_uri,
+        image_parameter=handoff.image_parameter_name(platform.name),
+        cluster=handoff.Cluster(
+            name=platform.name,
+            arn=cluster_arn,
+            namespaces=namespaces,
+            job_labels=queue_labels(platform),
+            job_kinds=launch_kinds(platform),
+        ),
+        node_groups=tuple(_nodes(foundation, group) for group in platform.node_groups),
+        teams=tuple(team.name for team in platform.teams),
+        training_jobs=training_jobs(scope, foundation) if platform.iam.training_jobs else None,
+    )
+    # Most platforms have no training jobs, and say nothing of them.
+    absent = set() if document.training_jobs else {"training_jobs"}
+    asset, values = _publish(scope, document.model_dump_json(exclude=absent))
+    document_arn = f"arn:{cdk.Aws.PARTITION}:s3:::{asset.s3_bucket_name}/{asset.s3_object_key}"
+    for persona, role in (people or {}).items():
+        grant(role, Permission(("s3:GetObject",), (document_arn,)))
+        if document.training_jobs:
+            grant(role, *training_job_permissions(persona, platform.name, document.training_jobs.role_arn))
+    pointer = handoff.Pointer(bucket=asset.s3_bucket_name, key=asset.s3_object_key, values=values)
+    name = handoff.parameter_name(platform.name)
+    ssm.CfnParameter(
+        scope,
+        "HandOff",
+        name=name,
+        type="String",
+        # A standard parameter holds 4 KB, and an advanced one 8 KB. The values take 25 bytes per node group, and 1 KB.
+        # https://docs.aws.amazon.com/systems-manager/latest/userguide/parameter-store-advanced-parameters.html
+        # (read 2026-11-22)
+        tier="Intelligent-Tiering",
+        description="Written by the deploy, read by `trainway launch`.",
+        value=cdk.Stack.of(scope).to_json_string(pointer.model_dump(mode="json")),
+    )
+    cdk.CfnOutput(scope, "HandOffParameter", value=name, description="The SSM parameter that launchers read")
+
+
+def _publish(scope: Construct, document: str) -> tuple[assets.Asset, tuple[str, ...]]:
+    """Return the document as an asset, and the values that only the deploy knows, in the order of its placeholders."""
+    values: list[str] = []
+
+    def placeholder(token: re.Match[str]) -> str:
+        if token[0] not in values:
+            values.append(token[0])
+        return f"${{{values.index(token[0])}}}"
+
+    text = TOKEN.sub(placeholder, document)
+    directory = Path(scope.node.root.outdir) / "hand-off"  # type: ignore[attr-defined]
+    directory.mkdir(parents=True, exist_ok=True)
+    file = directory / f"{cdk.Stack.of(scope).stack_name}.json"
+    file.write_text(json.dumps(json.loads(text), indent=1, sort_keys=True) + "\n", encoding="utf-8")
+    return assets.Asset(scope, "HandOffDocument", path=str(file)), tuple(values)
+
+
+def _nodes(foundation: Foundation, group: NodeGroup) -> handoff.Nodes:
+    platform, catalogue = foundation.platform, foundation.catalogue
+    nodes = handoff.Nodes(
+        name=group.name,
+        instance_type=group.instance_type,
+        or_types=group.or_types,
+        count=group.count,
+        max_count=group.largest,
+        ranks=ranks_of(group, catalogue[group.instance_type]),
+    )
+    if not platform.orchestrator.is_kubernetes:
+        return nodes
+    requested = {each.resource: each.count for each in devices_of(platform, group, catalogue) if not each.device_class}
+    in_kubernetes = {
+        "devices": requested,
+        "claims": claims_of_a_node(platform, group, catalogue),
+        "runtime": runtime_of(platform, group, catalogue),
+    }
+    return nodes.model_copy(update=in_kubernetes)

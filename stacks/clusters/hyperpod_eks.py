@@ -1,0 +1,111 @@
+"""The cluster, orchestrated by EKS on SageMaker HyperPod: HyperPod owns the nodes, and replaces the ones that break."""
+
+from __future__ import annotations
+
+import aws_cdk as cdk
+from aws_cdk import aws_sagemaker as sagemaker
+from constructs import Construct
+
+from stacks.clusters.autoscaling_stage import autoscaling_stage
+from stacks.clusters.hand_off import write_hand_off
+from stacks.clusters.kubernetes import KubernetesAccess
+from stacks.clusters.scripts_stage import SCRIPTS_PREFIX, life_cycle_scripts, scripts_stage
+from stacks.constructs.delivery.pipeline import Delivery
+from stacks.constructs.eks.control_plane import ControlPlane
+from stacks.constructs.hyperpod.execution_role import ExecutionRole
+from stacks.constructs.hyperpod.hyperpod_addons import hyperpod_addons
+from stacks.constructs.hyperpod.hyperpod_patching import let_read_alarms
+from stacks.constructs.hyperpod.hyperpod_volumes import let_encrypt_volumes
+from stacks.constructs.hyperpod.instance_groups import (
+    autoscaler_role,
+    instance_group,
+    node_recovery,
+)
+from stacks.constructs.iam.permissions import needs_policies
+from stacks.foundation import Foundation
+
+CfnCluster = sagemaker.CfnCluster
+
+
+class HyperPodEksStack(cdk.Stack):
+    """What HyperPod requires in the Kubernetes cluster, and then the HyperPod cluster."""
+
+    def __init__(self, scope: Construct, id: str, *, foundation: Foundation, control_plane: ControlPlane) -> None:
+        platform, network, bucket = foundation.platform, foundation.network, foundation.storage.bucket
+        settings, catalogue = platform.hyperpod_or_default, foundation.catalogue
+        super().__init__(scope, id, env=foundation.env, description=f"Trainway {platform.name}: HyperPod on EKS")
+        kubernetes = KubernetesAccess(self, "Kubernetes", foundation=foundation, control_plane=control_plane)
+        scripts = life_cycle_scripts(foundation)
+        delivery = Delivery(
+            self,
+            "Delivery",
+            name=f"{platform.name}-cluster",
+            bundle=foundation.bundles.cluster,
+            bucket=bucket,
+            steps=[[scripts_stage(self, foundation, scripts), kubernetes.charts]],
+            after=[kubernetes.let_in],
+        )
+        eks_arn = control_plane.cluster.attr_arn
+        execution = ExecutionRole(
+            self, "ExecutionRole", bucket=bucket, scripts_prefix=SCRIPTS_PREFIX, eks_cluster_arn=eks_arn
+        )
+        let_encrypt_volumes(execution.role, settings)
+        let_read_alarms(execution.role, settings)
+        autoscaler = autoscaler_role(self, "AutoscalerRole", settings) if settings.autoscaling else None
+        security_group_ids = [*network.node_group_ids, control_plane.security_group_id]
+        hyperpod = CfnCluster(
+            self,
+            "HyperPod",
+            cluster_name=platform.name,
+            orchestrator=CfnCluster.OrchestratorProperty(
+                eks=CfnCluster.ClusterOrchestratorEksConfigProperty(cluster_arn=eks_arn)
+            ),
+            node_recovery=node_recovery(settings),
+            auto_scaling=CfnCluster.ClusterAutoScalingConfigProperty(mode="Enable", auto_scaler_type="Karpenter")
+            if autoscaler
+            else None,
+            cluster_role=autoscaler.role_arn if autoscaler else None,
+            node_provisioning_mode="Continuous",
+            vpc_config=CfnCluster.VpcConfigProperty(
+                security_group_ids=security_group_ids, subnets=[network.subnet_of(platform.node_groups[0])]
+            ),
+            instance_groups=[
+                instance_group(
+                    name=group.name,
+                    instance=catalogue[group.instance_type],
+                    or_instances=[catalogue[name] for name in group.or_types],
+                    count=group.count,
+                    role=execution.role,
+                    scripts=scripts,
+                    subnet_id=network.subnet_of(group),
+                    security_group_ids=security_group_ids,
+                    root_volume_gib=group.root_volume_gib,
+                    settings=settings,
+                    group=group,
+                )
+                for group in platform.node_groups
+            ],
+        )
+        needs_policies(hyperpod, execution.role, *([autoscaler] if autoscaler else []))
+        for stage in ("scripts", "cluster"):
+            hyperpod.add_resource_dependency(delivery.stage_done[stage])
+        if settings.autoscaling:
+            node_pools = autoscaling_stage(self, foundation=foundation, control_plane=control_plane)
+            let_in = control_plane.let_in(self, "AutoscalingLetIn", node_pools.role.role_arn)
+            Delivery(
+                self,
+                "AutoscalingDelivery",
+                name=f"{platform.name}-autoscaling",
+                bundle=foundation.bundles.cluster,
+                bucket=bucket,
+                steps=[[node_pools]],
+                after=[let_in, hyperpod],
+            )
+        hyperpod_addons(self, control_plane=control_plane, platform=platform, catalogue=catalogue, hyperpod=hyperpod)
+        write_hand_off(
+            self,
+            foundation,
+            cluster_arn=hyperpod.attr_cluster_arn,
+            namespaces=kubernetes.namespaces,
+            people=kubernetes.people,
+        )

@@ -1,0 +1,126 @@
+"""The cluster, orchestrated by Slurm on SageMaker HyperPod: a controller, a login node, and compute groups."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import aws_cdk as cdk
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_sagemaker as sagemaker
+from constructs import Construct
+
+from stacks.clusters.hand_off import write_hand_off
+from stacks.clusters.scripts_stage import SCRIPTS_PREFIX, life_cycle_scripts, scripts_stage
+from stacks.constructs.delivery.pipeline import Delivery
+from stacks.constructs.hyperpod.execution_role import ExecutionRole
+from stacks.constructs.hyperpod.hyperpod_volumes import let_encrypt_volumes, mounts
+from stacks.constructs.hyperpod.instance_groups import instance_group, node_recovery
+from stacks.constructs.iam.permissions import Permission, grant, needs_policies
+from stacks.foundation import Foundation
+from trainway.spec.sections.slurm import CONTROLLER_GROUP, LOGIN_GROUP, Slurm
+
+CfnCluster = sagemaker.CfnCluster
+HEAD_VOLUME_GIB = 500
+
+
+class HyperPodSlurmStack(cdk.Stack):
+    """Scripts first, then the HyperPod cluster: nodes that the service provisions continuously, and Slurm on them.
+
+    Of slurm.conf the service then changes partitions and nodes alone, and keeps what the platform writes there.
+    https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-scaling-slurm.html (read 2026-11-21)
+    """
+
+    def __init__(self, scope: Construct, id: str, *, foundation: Foundation) -> None:
+        platform, network, storage = foundation.platform, foundation.network, foundation.storage
+        super().__init__(scope, id, env=foundation.env, description=f"Trainway {platform.name}: HyperPod on Slurm")
+        scripts = life_cycle_scripts(foundation)
+        delivery = Delivery(
+            self,
+            "Delivery",
+            name=f"{platform.name}-cluster",
+            bundle=foundation.bundles.cluster,
+            bucket=storage.bucket,
+            steps=[[scripts_stage(self, foundation, scripts)]],
+        )
+        slurm = platform.slurm_or_default
+        execution = self._role("ExecutionRole", foundation)
+        controller = execution
+        if slurm.accounting_database:
+            # Whoever is on a node is what its role may do, and nobody runs jobs on the controller.
+            controller = self._role("ControllerRole", foundation)
+            secret = slurm.accounting_database.secret
+            grant(controller, Permission(("secretsmanager:GetSecretValue",), (secret,)))
+        common: dict[str, Any] = {
+            "settings": platform.hyperpod_or_default,
+            "scripts": scripts,
+            "security_group_ids": network.node_group_ids,
+            "mounts": mounts(foundation.file_system.lustre, foundation.file_system.home),
+        }
+        head_subnet = network.cluster_subnet_ids[0]
+        heads = {CONTROLLER_GROUP: ("Controller", slurm.controller, controller)}
+        if slurm.login:
+            heads[LOGIN_GROUP] = ("Login", slurm.login, execution)
+        groups = [
+            instance_group(
+                name=name,
+                instance=foundation.catalogue[head.instance_type],
+                count=1,
+                subnet_id=head_subnet,
+                role=role,
+                root_volume_gib=HEAD_VOLUME_GIB,
+                slurm=CfnCluster.ClusterSlurmConfigProperty(node_type=node_type),
+                **common,
+            )
+            for name, (node_type, head, role) in heads.items()
+        ]
+        groups += [
+            instance_group(
+                name=group.name,
+                instance=foundation.catalogue[group.instance_type],
+                count=group.count,
+                subnet_id=network.subnet_of(group),
+                role=execution,
+                root_volume_gib=group.root_volume_gib,
+                group=group,
+                slurm=CfnCluster.ClusterSlurmConfigProperty(node_type="Compute", partition_names=[group.name]),
+                **common,
+            )
+            for group in platform.node_groups
+        ]
+        hyperpod = CfnCluster(
+            self,
+            "HyperPod",
+            cluster_name=platform.name,
+            orchestrator=_orchestrator(slurm),
+            node_provisioning_mode="Continuous",
+            node_recovery=node_recovery(platform.hyperpod_or_default),
+            vpc_config=CfnCluster.VpcConfigProperty(security_group_ids=network.node_group_ids, subnets=[head_subnet]),
+            instance_groups=groups,
+        )
+        needs_policies(hyperpod, execution, *([controller] if controller is not execution else []))
+        hyperpod.add_resource_dependency(delivery.stage_done["scripts"])
+        write_hand_off(self, foundation, cluster_arn=hyperpod.attr_cluster_arn)
+
+    def _role(self, id: str, foundation: Foundation) -> iam.Role:
+        """What the nodes of a group may do, with the key of their volumes if there is one."""
+        bucket, settings = foundation.storage.bucket, foundation.platform.hyperpod_or_default
+        role = ExecutionRole(self, id, bucket=bucket, scripts_prefix=SCRIPTS_PREFIX, eks_cluster_arn=None).role
+        let_encrypt_volumes(role, settings)
+        directory = foundation.platform.slurm_or_default.directory
+        if directory and directory.reader:
+            grant(role, Permission(("secretsmanager:GetSecretValue",), (directory.reader.secret,)))
+        return role
+
+
+def _orchestrator(slurm: Slurm) -> CfnCluster.OrchestratorProperty:
+    """Slurm, and where its accounting is kept; a strategy for slurm.conf is refused with continuous provisioning."""
+    database = slurm.accounting_database
+    return CfnCluster.OrchestratorProperty(
+        slurm=CfnCluster.ClusterOrchestratorSlurmConfigProperty(
+            accounting_database=CfnCluster.ClusterAccountingDatabaseProperty(
+                endpoint=database.endpoint, port=database.port, name=database.name, secret_arn=database.secret
+            )
+            if database
+            else None
+        )
+    )

@@ -1,0 +1,56 @@
+"""The delivery stage that puts lifecycle scripts where HyperPod nodes read them."""
+
+from __future__ import annotations
+
+import aws_cdk as cdk
+from constructs import Construct
+
+from stacks.constructs.delivery.build_stage import BuildStage
+from stacks.constructs.hyperpod.instance_groups import LifeCycleScripts
+from stacks.constructs.iam.permissions import Permission
+from stacks.constructs.storage.file_system_identity import file_system_identity
+from stacks.foundation import Foundation
+from trainway.spec.sections.orchestrator import Orchestrator
+
+SCRIPTS_PREFIX = "lifecycle_scripts"
+
+
+def life_cycle_scripts(foundation: Foundation) -> LifeCycleScripts:
+    """Where one version of the scripts lies: a node replaced a month later runs what its cluster was made with."""
+    bucket, content = foundation.storage.bucket.bucket_name, foundation.bundles.scripts_content
+    return LifeCycleScripts(f"s3://{bucket}/{SCRIPTS_PREFIX}/{content}")
+
+
+def scripts_stage(scope: Construct, foundation: Foundation, scripts: LifeCycleScripts) -> BuildStage:
+    """A stage that may write below the scripts' prefix and nowhere else."""
+    platform, storage = foundation.platform, foundation.storage
+    slurm = platform.orchestrator is Orchestrator.HYPERPOD_SLURM
+    lustre, home = foundation.file_system.lustre, foundation.file_system.home
+    environment = {"LIFECYCLE_S3_URI": scripts.source_s3_uri}
+    if slurm:
+        # The placeholders of trainway/spec/derived/node_parameters.py. Under Kubernetes its nodes mount no file system.
+        environment |= {
+            "NETWORK_ACCESS": platform.network.access,
+            "TRAINWAY_DOCUMENTS_S3_URI": f"s3://{storage.bucket.bucket_name}/{SCRIPTS_PREFIX}",
+            "TRAINWAY_FSX_DNS_NAME": lustre.dns_name,
+            "TRAINWAY_FSX_MOUNT_NAME": lustre.mount_name,
+            **({"TRAINWAY_HOME_DNS_NAME": home.dns_name} if home else {}),
+        }
+    return BuildStage(
+        scope,
+        "ScriptsStage",
+        platform=platform.name,
+        name="scripts",
+        environment=environment,
+        permissions=[
+            Permission(("s3:ListBucket",), (storage.bucket.bucket_arn,)),
+            Permission(
+                ("s3:GetObject", "s3:PutObject", "s3:DeleteObject"),
+                (storage.bucket.arn_for_objects(f"{SCRIPTS_PREFIX}/*"),),
+                because="Scripts lie below a prefix of their own, each version below its hash.",
+            ),
+        ],
+        timeout=cdk.Duration.minutes(15),
+        network=foundation.network.build_network(),
+        stands_for=file_system_identity(platform) if slurm else None,
+    )

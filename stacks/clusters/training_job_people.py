@@ -1,0 +1,40 @@
+"""What a person's role may do with SageMaker training jobs."""
+
+from __future__ import annotations
+
+from stacks.clusters.training_jobs import TRAINING_JOBS
+from stacks.constructs.eks.people import Persona
+from stacks.constructs.iam.permissions import Permission, regional_arn
+from trainway.spec.derived.training_job_tags import PLATFORM_TAG, TEAM_TAG
+
+
+def training_job_permissions(persona: Persona, platform: str, role_arn: str) -> list[Permission]:
+    """Return what `trainway` calls for a persona when it launches, watches, and stops training jobs.
+
+    Everybody may watch. Viewers launch nothing. A team's members launch and stop the jobs that have the team's tag,
+    and administrators those of the whole platform. A launch asks for the job's name before the job exists, so that no
+    tag can limit DescribeTrainingJob. A shell in a container is not part of it: docs/launch-sagemaker.md.
+
+    https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-roles.html#sagemaker-roles-pass-role
+    https://docs.aws.amazon.com/service-authorization/latest/reference/list_amazonsagemaker.html (read 2026-11-22)
+    """
+    jobs, named = (regional_arn("sagemaker", "training-job/*"),), "Training jobs are named after their runs."
+    group = regional_arn("logs", f"log-group:{TRAINING_JOBS}")
+    watch = [
+        Permission(("sagemaker:DescribeTrainingJob",), jobs, because=named),
+        Permission(("logs:DescribeLogStreams", "logs:GetLogEvents"), (group, f"{group}:*"), because=named),
+    ]
+    if not persona.moves_data:
+        return watch
+    tags = {PLATFORM_TAG: platform, **({TEAM_TAG: persona.team} if persona.team else {})}
+    requested = {f"aws:RequestTag/{key}": value for key, value in tags.items()}
+    theirs = {f"aws:ResourceTag/{key}": value for key, value in tags.items()}
+    while_created = {**requested, "sagemaker:TaggingAction": "CreateTrainingJob"}
+    to_sagemaker = {"iam:PassedToService": "sagemaker.amazonaws.com"}
+    return [
+        *watch,
+        Permission(("sagemaker:CreateTrainingJob",), jobs, because=named, conditions={"StringEquals": requested}),
+        Permission(("sagemaker:AddTags",), jobs, because=named, conditions={"StringEquals": while_created}),
+        Permission(("sagemaker:StopTrainingJob",), jobs, because=named, conditions={"StringEquals": theirs}),
+        Permission(("iam:PassRole",), (role_arn,), conditions={"StringEquals": to_sagemaker}),
+    ]

@@ -1,0 +1,62 @@
+"""What SageMaker training jobs run as and where, beside the cluster."""
+
+from __future__ import annotations
+
+from aws_cdk import aws_iam as iam
+from constructs import Construct
+
+from stacks.constructs.delivery.registry import LOG_IN, PULL
+from stacks.constructs.hyperpod.execution_role import LOGS, NETWORK_INTERFACES, SHELL
+from stacks.constructs.iam.permissions import LOOK_AT_NETWORK, Permission, grant, regional_arn
+from stacks.constructs.iam.trust import training_jobs as training_jobs_of_this_account
+from stacks.constructs.storage.data_permissions import data_permissions
+from stacks.foundation import Foundation
+from trainway.spec import handoff
+
+# Where SageMaker writes what training jobs write, and publishes what it reads there:
+# https://docs.aws.amazon.com/sagemaker/latest/dg/logging-cloudwatch.html
+# https://docs.aws.amazon.com/sagemaker/latest/dg/monitoring-cloudwatch.html (read 2026-11-21)
+TRAINING_JOBS = "/aws/sagemaker/TrainingJobs"
+
+
+def training_jobs(scope: Construct, foundation: Foundation) -> handoff.TrainingJobs:
+    """Makes the role, and returns it with the network that the jobs share with the nodes."""
+    network, platform = foundation.network, foundation.platform
+    role = iam.Role(
+        scope,
+        "TrainingJobRole",
+        assumed_by=training_jobs_of_this_account(),
+        description=f"SageMaker training jobs of {platform.name}",
+    )
+    grant(role, *_permissions(foundation))
+    return handoff.TrainingJobs(
+        role_arn=role.role_arn,
+        subnet_ids={group.name: network.subnet_of(group) for group in platform.node_groups},
+        security_group_ids=tuple(network.node_group_ids),
+    )
+
+
+def _permissions(foundation: Foundation) -> list[Permission]:
+    """What a training job in a VPC needs, on its data, logs and images alone.
+
+    https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-roles.html#sagemaker-roles-createtrainingjob-perms
+    https://docs.aws.amazon.com/sagemaker/latest/dg/train-remote-debugging.html (read 2026-11-21)
+    """
+    log_group = regional_arn("logs", f"log-group:{TRAINING_JOBS}*")
+    kinds = ("network-interface", "security-group", "subnet", "vpc")
+    interfaces = tuple(regional_arn("ec2", f"{kind}/*") for kind in kinds)
+    return [
+        *data_permissions(foundation.storage.bucket),
+        Permission(LOGS, (log_group,), because="The streams of the group are named after jobs and their starts."),
+        Permission(
+            ("cloudwatch:PutMetricData",),
+            ("*",),
+            because="Metrics have no resource type; the namespace is fixed instead.",
+            conditions={"StringEquals": {"cloudwatch:namespace": TRAINING_JOBS}},
+        ),
+        LOG_IN,
+        Permission(PULL, (regional_arn("ecr", "repository/*"),), because="Jobs bring images of their own."),
+        Permission(NETWORK_INTERFACES, interfaces, because="Network interfaces get their ids when a job starts."),
+        Permission(LOOK_AT_NETWORK, ("*",), because="EC2's Describe has no resource type."),
+        Permission(SHELL, ("*",), because="Session Manager's channels have no resource type."),
+    ]

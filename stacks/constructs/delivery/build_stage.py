@@ -1,0 +1,170 @@
+"""A CodeBuild project that runs one of the delivery scripts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import aws_cdk as cdk
+from aws_cdk import aws_codebuild as codebuild
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_logs as logs
+from constructs import Construct
+
+from stacks.constructs.iam.acknowledge import acknowledge
+from stacks.constructs.iam.permissions import LOOK_AT_NETWORK, Permission, grant, needs_policies, regional_arn
+from stacks.constructs.iam.trust import service
+from stacks.constructs.monitoring.log_group import log_group, use_log_key
+
+# Ubuntu, with docker, git, jq, kubectl and Python: https://github.com/aws/aws-codebuild-docker-images (read 2026-11-21)
+BUILD_IMAGE = "aws/codebuild/standard:8.0"
+# The script ends itself this long before CodeBuild would, because a killed build can no longer say why.
+TIME_TO_REPORT = cdk.Duration.minutes(3)
+
+
+@dataclass(frozen=True)
+class BuildNetwork:
+    """Where builds run that must not leave the VPC."""
+
+    vpc_id: str
+    subnet_ids: list[str]
+    security_group_ids: list[str]
+
+
+class BuildStage(Construct):
+    """`delivery/stage.sh NAME` in a container, with its own role and log group.
+
+    `environment` is what the script asks for. With the bundle, it decides whether the stage runs again. `stands_for`
+    has what its values stand for and do not show, such as the definition of a file system.
+
+    The URL that the stage signals is read from `signal_parameter` when it runs: it changes with every delivery, and is
+    too long for a pipeline's action, whose settings end at 1,000 characters. L1, because the L2 project grants itself
+    wildcard actions on logs, reports and the network. `network` is None for a build outside of any VPC, which has the
+    internet.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        platform: str,
+        name: str,
+        environment: Mapping[str, str],
+        permissions: Sequence[Permission],
+        timeout: cdk.Duration,
+        compute_type: str = "BUILD_GENERAL1_SMALL",
+        docker: bool = False,
+        network: BuildNetwork | None = None,
+        stands_for: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__(scope, id)
+        self.name = name
+        self.environment = environment
+        self._stands_for = stands_for or {}
+        self.timeout = timeout
+        build_logs = log_group(self, "Logs", retention=logs.RetentionDays.THREE_MONTHS)
+        self.role = iam.Role(self, "Role", assumed_by=service("codebuild"))
+        write_logs = ("logs:CreateLogStream", "logs:PutLogEvents")
+        self.signal_parameter = f"/trainway/{platform}/delivery/{name}"
+        read_signal = Permission(("ssm:GetParameters",), (regional_arn("ssm", f"parameter{self.signal_parameter}"),))
+        grant(self.role, Permission(write_logs, (build_logs.log_group_arn,)), use_log_key(self), read_signal)
+        grant(self.role, *permissions)
+        if network:
+            grant(self.role, *_inside(network))
+        self.project = codebuild.CfnProject(
+            self,
+            "Project",
+            service_role=self.role.role_arn,
+            source=codebuild.CfnProject.SourceProperty(type="CODEPIPELINE", build_spec=_build_spec(name)),
+            artifacts=codebuild.CfnProject.ArtifactsProperty(type="CODEPIPELINE"),
+            environment=codebuild.CfnProject.EnvironmentProperty(
+                type="LINUX_CONTAINER",
+                image=BUILD_IMAGE,
+                compute_type=compute_type,
+                privileged_mode=docker,
+                environment_variables=self._variables(environment),
+            ),
+            encryption_key=cdk.Stack.of(self).format_arn(service="kms", resource="alias", resource_name="aws/s3"),
+            logs_config=codebuild.CfnProject.LogsConfigProperty(
+                cloud_watch_logs=codebuild.CfnProject.CloudWatchLogsConfigProperty(
+                    status="ENABLED", group_name=build_logs.log_group_name
+                )
+            ),
+            timeout_in_minutes=timeout.to_minutes(),
+            vpc_config=codebuild.CfnProject.VpcConfigProperty(
+                vpc_id=network.vpc_id, subnets=network.subnet_ids, security_group_ids=network.security_group_ids
+            )
+            if network
+            else None,
+        )
+        if network:
+            # CodeBuild looks at the network with the role's permissions as it creates the project.
+            needs_policies(self.project, self.role)
+        if docker:
+            acknowledge(self.project, "Building an image needs a Docker daemon, which needs it.", "AwsSolutions-CB3")
+
+    def told(self) -> dict[str, Any]:
+        """Return what decides that the stage runs again, as far as it is known before the deploy.
+
+        A value that only the deploy knows is the expression that CloudFormation computes it by.
+        """
+        expressions: dict[str, Any] = cdk.Stack.of(self).resolve(dict(self.environment))
+        return {"environment": expressions, "stands_for": self._stands_for}
+
+    def told_by_the_deploy(self) -> list[str]:
+        """Return the values of the environment that name resources, which only the deploy knows."""
+        expressions = self.told()["environment"]
+        named = (name for name, value in sorted(expressions.items()) if _names_a_resource(value))
+        return [self.environment[name] for name in named]
+
+    def _variables(self, environment: Mapping[str, str]) -> list[codebuild.CfnProject.EnvironmentVariableProperty]:
+        variable = codebuild.CfnProject.EnvironmentVariableProperty
+        limit = int(self.timeout.to_seconds() - TIME_TO_REPORT.to_seconds())
+        plain = {**environment, "STAGE_TIMEOUT_SECONDS": str(limit)}
+        return [
+            variable(name="WAIT_HANDLE_URL", type="PARAMETER_STORE", value=self.signal_parameter),
+            *(variable(name=key, value=value) for key, value in sorted(plain.items())),
+        ]
+
+
+def _names_a_resource(expression: Any) -> bool:
+    """Return whether an expression refers to a resource, and not only to the account, the Region, or the partition."""
+    if isinstance(expression, dict):
+        if "Ref" in expression:
+            return not str(expression["Ref"]).startswith("AWS::")
+        if "Fn::GetAtt" in expression or "Fn::ImportValue" in expression:
+            return True
+        return any(map(_names_a_resource, expression.values()))
+    return isinstance(expression, list) and any(map(_names_a_resource, expression))
+
+
+def _inside(network: BuildNetwork) -> list[Permission]:
+    """What a build needs to have an address in the VPC.
+
+    https://docs.aws.amazon.com/codebuild/latest/userguide/auth-and-access-control-iam-identity-based-access-control.html
+    (Allow CodeBuild access to AWS services required to create a VPC network interface; read 2026-11-21)
+    """
+    interfaces, each_build = regional_arn("ec2", "network-interface/*"), "Each build makes a network interface."
+    subnets = tuple(regional_arn("ec2", f"subnet/{subnet}") for subnet in network.subnet_ids)
+    groups = tuple(regional_arn("ec2", f"security-group/{group}") for group in network.security_group_ids)
+    return [
+        Permission(("ec2:CreateNetworkInterface",), (interfaces, *subnets, *groups), because=each_build),
+        Permission(("ec2:DeleteNetworkInterface",), (interfaces,), because=each_build),
+        Permission(
+            ("ec2:CreateNetworkInterfacePermission",),
+            (interfaces,),
+            because=each_build,
+            conditions={
+                "StringEquals": {"ec2:AuthorizedService": "codebuild.amazonaws.com"},
+                "ArnEquals": {"ec2:Subnet": list(subnets)},
+            },
+        ),
+        Permission(LOOK_AT_NETWORK, ("*",), because="EC2's Describe has no resource type."),
+    ]
+
+
+def _build_spec(name: str) -> str:
+    return json.dumps({"version": "0.2", "phases": {"build": {"commands": [f"bash delivery/stage.sh {name}"]}}})

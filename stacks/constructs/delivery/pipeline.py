@@ -1,0 +1,190 @@
+"""Delivery without Lambdas: a pipeline that `cdk deploy` starts and waits for."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+
+import aws_cdk as cdk
+from aws_cdk import aws_codepipeline as codepipeline
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_s3 as s3
+from aws_cdk import aws_s3_assets as assets
+from aws_cdk import aws_ssm as ssm
+from constructs import Construct
+
+from stacks.constructs.delivery.build_stage import BuildStage
+from stacks.constructs.delivery.bundle import Bundle
+from stacks.constructs.iam.permissions import Permission, grant, needs_policies
+from stacks.constructs.iam.trust import service
+
+CfnPipeline = codepipeline.CfnPipeline
+ARTIFACT_NAMES = "Each run names its own artifacts, below the pipeline's prefix."
+
+
+class Delivery(Construct):
+    """A pipeline that runs build stages on the bundle, in order, and makes CloudFormation wait for each.
+
+    CloudFormation starts the pipeline by creating or updating it (`RestartExecutionOnUpdate`). Every stage signals a
+    WaitCondition whose logical id carries a hash of the bundle and of what the stages are told in their environment. A
+    new hash means a new condition, so a deploy waits for its own build. A stage that fails sends the last lines of its
+    log, and the deploy fails with them. A resource that needs a stage depends on `stage_done[name]`.
+
+    Each action of the pipeline has the hash and the values that only the deploy knows, such as the id of a file system,
+    so that CloudFormation updates the pipeline, and with it starts the stages, when one of them changes.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        name: str,
+        bundle: Bundle,
+        bucket: s3.IBucket,
+        steps: Sequence[Sequence[BuildStage]],
+        after: Sequence[cdk.CfnResource] = (),
+    ) -> None:
+        super().__init__(scope, id)
+        source = assets.Asset(self, "Bundle", path=str(bundle.directory))
+        self.stage_done: dict[str, cdk.CfnWaitCondition] = {}
+        stages = [stage for step in steps for stage in step]
+        content = _content(bundle, stages)
+        handles = {
+            stage: cdk.CfnWaitConditionHandle(self, f"{stage.name.capitalize()}Handle{content}") for stage in stages
+        }
+        signals = [_signal(self, stage, handle) for stage, handle in handles.items()]
+        # CodePipeline keeps artifacts below the first twenty characters of the pipeline's name (AWS re:Post,
+        # "CodePipeline truncates folder names in output artifact S3 bucket", read 2026-11-21).
+        artifacts = f"{bucket.bucket_arn}/{name[:20]}/*"
+        role = _role(self, source=source, bucket=bucket, artifacts=artifacts, stages=stages)
+        self.pipeline = CfnPipeline(
+            self,
+            "Pipeline",
+            name=name,
+            pipeline_type="V2",
+            role_arn=role.role_arn,
+            restart_execution_on_update=True,
+            artifact_store=CfnPipeline.ArtifactStoreProperty(type="S3", location=bucket.bucket_name),
+            stages=[
+                _source_stage(source),
+                *(_build_stage(f"Step{number}", step, content) for number, step in enumerate(steps, start=1)),
+            ],
+        )
+        # A build that began before its URL was there would report to the delivery before this one.
+        for resource in (*after, *signals):
+            self.pipeline.add_resource_dependency(resource)
+        # A first run that starts before its role may do anything fails, and nothing would start a second one.
+        needs_policies(self.pipeline, role, *(stage.role for stage in stages))
+        for stage in stages:
+            _grant_artifacts(stage, artifacts)
+            done = cdk.CfnWaitCondition(
+                self,
+                f"{stage.name.capitalize()}Done{content}",
+                handle=handles[stage].ref,
+                count=1,
+                timeout=str(_wait_seconds(steps, stage)),
+            )
+            done.add_resource_dependency(self.pipeline)
+            self.stage_done[stage.name] = done
+
+
+def _wait_seconds(steps: Sequence[Sequence[BuildStage]], stage: BuildStage) -> int:
+    """A stage's own time limit after those of the steps before it, and a quarter of an hour to be scheduled."""
+    seconds = 900
+    for step in steps:
+        if stage in step:
+            return seconds + int(stage.timeout.to_seconds())
+        seconds += max(int(earlier.timeout.to_seconds()) for earlier in step)
+    raise ValueError(f"the stage {stage.name} is in no step")
+
+
+def _role(
+    scope: Construct, *, source: assets.Asset, bucket: s3.IBucket, artifacts: str, stages: Sequence[BuildStage]
+) -> iam.Role:
+    role = iam.Role(scope, "Role", assumed_by=service("codepipeline"))
+    inspect = ("s3:GetBucketVersioning", "s3:GetBucketAcl", "s3:GetBucketLocation")
+    read = ("s3:GetObject", "s3:GetObjectVersion")
+    grant(
+        role,
+        Permission(inspect, (source.bucket.bucket_arn, bucket.bucket_arn)),
+        Permission(read, (source.bucket.arn_for_objects(source.s3_object_key),)),
+        Permission((*read, "s3:PutObject"), (artifacts,), because=ARTIFACT_NAMES),
+        Permission(
+            ("codebuild:StartBuild", "codebuild:BatchGetBuilds"), tuple(stage.project.attr_arn for stage in stages)
+        ),
+    )
+    return role
+
+
+def _grant_artifacts(stage: BuildStage, artifacts: str) -> None:
+    grant(stage.role, Permission(("s3:GetObject", "s3:GetObjectVersion"), (artifacts,), because=ARTIFACT_NAMES))
+
+
+def _source_stage(source: assets.Asset) -> CfnPipeline.StageDeclarationProperty:
+    return CfnPipeline.StageDeclarationProperty(
+        name="Source",
+        actions=[
+            CfnPipeline.ActionDeclarationProperty(
+                name="Bundle",
+                action_type_id=_action_type("Source", "S3"),
+                configuration={
+                    "S3Bucket": source.s3_bucket_name,
+                    "S3ObjectKey": source.s3_object_key,
+                    "PollForSourceChanges": "false",
+                },
+                output_artifacts=[CfnPipeline.OutputArtifactProperty(name="Bundle")],
+            )
+        ],
+    )
+
+
+def _signal(scope: Construct, stage: BuildStage, handle: cdk.CfnWaitConditionHandle) -> ssm.CfnParameter:
+    """Where the stage finds the URL of its condition."""
+    return ssm.CfnParameter(
+        scope,
+        f"{stage.name.capitalize()}Signal",
+        name=stage.signal_parameter,
+        type="String",
+        value=handle.ref,
+        description=f"Where the delivery stage {stage.name} reports how it ended",
+    )
+
+
+def _content(bundle: Bundle, stages: Sequence[BuildStage]) -> str:
+    """Return the hash of what is built, and of what each stage is told.
+
+    One hash for all stages, because a pipeline runs as a whole and each of its stages then reports again.
+    """
+    told = {stage.name: stage.told() for stage in stages}
+    text = json.dumps([bundle.content, told], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _told(stage: BuildStage, content: str) -> str:
+    """Return the action's environment variables. No stage reads them: they make the action differ from the last one.
+
+    An action's settings end at 1,000 characters each: ActionConfigurationValue in botocore's model of CodePipeline.
+    """
+    value = " ".join([content, *stage.told_by_the_deploy()])
+    return json.dumps([{"name": "STAGE_CONTENT", "value": value, "type": "PLAINTEXT"}])
+
+
+def _build_stage(name: str, step: Sequence[BuildStage], content: str) -> CfnPipeline.StageDeclarationProperty:
+    return CfnPipeline.StageDeclarationProperty(
+        name=name,
+        actions=[
+            CfnPipeline.ActionDeclarationProperty(
+                name=stage.name.capitalize(),
+                action_type_id=_action_type("Build", "CodeBuild"),
+                configuration={"ProjectName": stage.project.ref, "EnvironmentVariables": _told(stage, content)},
+                input_artifacts=[CfnPipeline.InputArtifactProperty(name="Bundle")],
+            )
+            for stage in step
+        ],
+    )
+
+
+def _action_type(category: str, provider: str) -> CfnPipeline.ActionTypeIdProperty:
+    return CfnPipeline.ActionTypeIdProperty(category=category, owner="AWS", provider=provider, version="1")

@@ -1,0 +1,84 @@
+"""The add-ons of every EKS cluster, and the roles of those that call AWS."""
+
+from __future__ import annotations
+
+import json
+
+from aws_cdk import aws_eks as eks
+from aws_cdk import aws_iam as iam
+from constructs import Construct
+
+from stacks.constructs.iam.acknowledge import acknowledge_managed_policies
+from stacks.constructs.iam.permissions import Permission, grant, needs_policies, regional_arn
+from stacks.constructs.iam.trust import pods
+from trainway.manifests.lustre_volume import OWNER_TAG
+from trainway.spec.derived.addons import FSX_DRIVER, VPC_CNI
+from trainway.spec.derived.pod_network import cni_settings
+from trainway.spec.platform import Platform
+
+NAMESPACE = "kube-system"
+CNI_POLICY = "AmazonEKS_CNI_Policy"
+# The service accounts of those that call AWS; the page says which add-ons take a role by Pod Identity.
+# https://docs.aws.amazon.com/eks/latest/userguide/retreive-iam-info.html (read 2026-11-21)
+CNI_ACCOUNT = "aws-node"
+FSX_DRIVER_ACCOUNT = "fsx-csi-controller-sa"
+
+
+def eks_addon(scope: Construct, name: str, *, cluster: eks.CfnCluster, platform: Platform) -> eks.CfnAddon:
+    """The add-on in its default version for the cluster, which AWS keeps compatible."""
+    orchestrator = platform.orchestrator
+    settings = {"env": dict(cni_settings(orchestrator))} if name == VPC_CNI else {}
+    addon = eks.CfnAddon(
+        scope,
+        "".join(part.capitalize() for part in name.split("-")),
+        addon_name=name,
+        cluster_name=cluster.ref,
+        configuration_values=json.dumps(settings, sort_keys=True) if settings else None,
+        resolve_conflicts="OVERWRITE",
+    )
+    if name == FSX_DRIVER:
+        role = _fsx_driver_role(scope, cluster, platform)
+        _identify(addon, FSX_DRIVER_ACCOUNT, role)
+        needs_policies(addon, role)
+    # HyperPod wants what the CNI does in the execution role of its nodes, where it checks that it is.
+    # https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-prerequisites-iam.html (read 2026-11-21)
+    if name == VPC_CNI and not orchestrator.is_hyperpod:
+        _identify(addon, CNI_ACCOUNT, _cni_role(scope, cluster))
+    return addon
+
+
+def _identify(addon: eks.CfnAddon, service_account: str, role: iam.Role) -> None:
+    addon.pod_identity_associations = [
+        eks.CfnAddon.PodIdentityAssociationProperty(service_account=service_account, role_arn=role.role_arn)
+    ]
+
+
+def _cni_role(scope: Construct, cluster: eks.CfnCluster) -> iam.Role:
+    """Pods on the node cannot do what the CNI may: attach network interfaces, and take addresses."""
+    driver = pods(cluster_arn=cluster.attr_arn, service_account=CNI_ACCOUNT, namespaces=[NAMESPACE])
+    policy = iam.ManagedPolicy.from_aws_managed_policy_name(CNI_POLICY)
+    role = iam.Role(scope, "CniRole", assumed_by=driver, managed_policies=[policy])
+    acknowledge_managed_policies(role, "The policy that EKS recommends for the add-on.", CNI_POLICY)
+    return role
+
+
+def _fsx_driver_role(scope: Construct, cluster: eks.CfnCluster, platform: Platform) -> iam.Role:
+    """The driver mounts an existing file system, for which it describes it; where volumes are made for claims, it makes
+    file systems with the platform's tag, and changes and deletes those.
+
+    https://github.com/kubernetes-sigs/aws-fsx-csi-driver/blob/master/docs/install.md
+    https://docs.aws.amazon.com/fsx/latest/LustreGuide/using-tags-fsx.html (both read 2026-11-21)
+    """
+    driver = pods(cluster_arn=cluster.attr_arn, service_account=FSX_DRIVER_ACCOUNT, namespaces=[NAMESPACE])
+    role = iam.Role(scope, "FsxDriverRole", assumed_by=driver)
+    listing = "fsx:DescribeFileSystems lists, and a list has no resource type."
+    grant(role, Permission(("fsx:DescribeFileSystems",), ("*",), because=listing))
+    if platform.storage.lustre.dynamic_volumes:
+        file_systems, made = (regional_arn("fsx", "file-system/*"),), "File systems get their ids when they are made."
+        for actions, condition in (
+            (("fsx:CreateFileSystem", "fsx:TagResource"), "aws:RequestTag"),
+            (("fsx:DeleteFileSystem", "fsx:UpdateFileSystem"), "aws:ResourceTag"),
+        ):
+            ours = {"StringEquals": {f"{condition}/{OWNER_TAG}": platform.name}}
+            grant(role, Permission(actions, file_systems, because=made, conditions=ours))
+    return role

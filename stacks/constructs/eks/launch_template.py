@@ -1,0 +1,189 @@
+"""The launch template of accelerated nodes: every EFA interface that the instance type has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import yaml
+from aws_cdk import Fn
+from aws_cdk import aws_ec2 as ec2
+from constructs import Construct
+
+from stacks.constructs.eks.user_data import LOCKED_MEMORY, user_data
+from trainway.parts.checkout import CHECKOUT
+from trainway.spec.derived.pod_network import SYSTEM_PODS
+from trainway.spec.facts.catalogue import Instance, InterfaceKind
+from trainway.spec.sections.capacity import CapacityBlock, Reservation
+from trainway.spec.sections.node_group import NodeGroup
+
+# Pods are one hop further from the metadata service than the node, and would get the credentials of the node's role
+# there. Pods of jobs and add-ons get theirs by EKS Pod Identity. These run in the node's own network, where 1 is
+# enough: the VPC CNI, kube-proxy, the Pod Identity agent, the node monitoring agent, the EFA device plugin and
+# aws-dranet. The FSx CSI driver runs in the pods' network: without the metadata service it reads its Region from its
+# Kubernetes node. The other charts call no AWS service.
+# https://docs.aws.amazon.com/eks/latest/best-practices/identity-and-access-management.html
+# https://github.com/kubernetes-sigs/aws-fsx-csi-driver/blob/helm-chart-aws-fsx-csi-driver-1.17.0/pkg/cloud/metadata.go
+# https://github.com/aws/eks-charts/tree/master/stable (aws-efa-k8s-device-plugin, aws-dranet, aws-vpc-cni)
+# https://github.com/aws/eks-node-monitoring-agent/blob/main/charts/eks-node-monitoring-agent/templates/daemonset.yaml
+# https://github.com/aws/eks-pod-identity-agent/blob/main/charts/eks-pod-identity-agent/templates/daemonset.yaml
+# (all read 2026-11-22)
+METADATA_HOPS = 1
+LUSTRE_TOOLS = "command -v lnetctl >/dev/null || dnf install --assumeyes --quiet lustre-client"
+
+
+def training_launch_template(
+    scope: Construct,
+    id: str,
+    *,
+    name: str,
+    group: NodeGroup,
+    instance: Instance,
+    pods: int,
+    coordinates: Mapping[str, str],
+    security_group_ids: list[str],
+    lustre_efa_interfaces: int = 0,
+    parallel_image_pull: bool = False,
+) -> ec2.CfnLaunchTemplate:
+    """A launch template for one node group; `pods` is the most that a node runs, for which its subnet was sized.
+
+    `coordinates` are the cluster's, as nodeadm's ClusterDetails: EKS tells them to nodes of its own images only.
+
+    L1: `ec2.LaunchTemplate` has no network interfaces. The interface layout is the catalogue's, card by card.
+    """
+    template = ec2.CfnLaunchTemplate
+    block = isinstance(group.capacity, CapacityBlock)
+    return template(
+        scope,
+        id,
+        launch_template_data=template.LaunchTemplateDataProperty(
+            # A Capacity Block is refused unless the template itself names the type; elsewhere the node group does.
+            instance_type=group.instance_type if block else None,
+            image_id=group.image_id,
+            network_interfaces=_interfaces(instance, security_group_ids),
+            capacity_reservation_specification=_reservation(group),
+            instance_market_options=template.InstanceMarketOptionsProperty(market_type="capacity-block")
+            if block
+            else None,
+            placement=template.PlacementProperty(
+                group_name=ec2.CfnPlacementGroup(scope, f"{id}Placement", strategy="cluster").ref
+            )
+            if _in_one_placement_group(group, instance)
+            else None,
+            **_common(
+                f"{name}/{group.name}",
+                _node_config(instance, pods, coordinates if group.image_id else None, parallel_image_pull),
+                root_volume_gib=group.root_volume_gib,
+                scripts=[
+                    LOCKED_MEMORY,
+                    *([_lustre_over_efa(lustre_efa_interfaces)] if lustre_efa_interfaces else []),
+                ],
+            ),
+        ),
+    )
+
+
+def system_launch_template(
+    scope: Construct, id: str, *, name: str, instance: Instance, root_volume_gib: int
+) -> ec2.CfnLaunchTemplate:
+    """A launch template for the nodes that carry the cluster's own pods; EKS puts them into the cluster's group."""
+    common = _common(f"{name}/system", _node_config(instance, SYSTEM_PODS), root_volume_gib=root_volume_gib)
+    data = ec2.CfnLaunchTemplate.LaunchTemplateDataProperty(**common)
+    return ec2.CfnLaunchTemplate(scope, id, launch_template_data=data)
+
+
+def _lustre_over_efa(interfaces: int) -> str:
+    """The script that HyperPod's nodes run too, with its argument, and with Lustre's tools, which EKS's images lack.
+
+    They come from Amazon Linux's own repository, which is in S3, and so within reach of a closed network.
+    https://docs.aws.amazon.com/fsx/latest/LustreGuide/install-lustre-client.html (read 2026-11-21)
+    """
+    script = (CHECKOUT / "lifecycle_scripts" / "lustre_efa.sh").read_text(encoding="utf-8")
+    shebang, _, rest = script.partition("\n")
+    return "\n".join((shebang, f"set -- {interfaces}", LUSTRE_TOOLS, rest))
+
+
+def _common(name: str, node_config: str, *, root_volume_gib: int, scripts: Sequence[str] = ()) -> dict[str, Any]:
+    """Return the launch template properties that every node has."""
+    template = ec2.CfnLaunchTemplate
+    return {
+        "block_device_mappings": [
+            template.BlockDeviceMappingProperty(
+                device_name="/dev/xvda",
+                ebs=template.EbsProperty(
+                    volume_size=root_volume_gib, volume_type="gp3", encrypted=True, delete_on_termination=True
+                ),
+            )
+        ],
+        "metadata_options": template.MetadataOptionsProperty(
+            http_tokens="required",
+            http_put_response_hop_limit=METADATA_HOPS,
+        ),
+        "user_data": Fn.base64(user_data(node_config, scripts)),
+        "tag_specifications": [
+            template.TagSpecificationProperty(resource_type=kind, tags=[{"key": "Name", "value": name}])
+            for kind in ("instance", "volume")
+        ],
+    }
+
+
+def _interfaces(
+    instance: Instance, security_group_ids: list[str]
+) -> list[ec2.CfnLaunchTemplate.NetworkInterfaceProperty]:
+    """Secondary cards get interfaces that carry RDMA only, and so take no address of the subnet."""
+    return [
+        ec2.CfnLaunchTemplate.NetworkInterfaceProperty(
+            network_card_index=interface.network_card_index,
+            device_index=interface.device_index,
+            interface_type=interface.kind.value,
+            groups=security_group_ids,
+            delete_on_termination=True,
+        )
+        for interface in instance.interfaces
+    ]
+
+
+def _node_config(
+    instance: Instance,
+    pods: int,
+    coordinates: Mapping[str, str] | None = None,
+    parallel_image_pull: bool = False,
+) -> str:
+    spec: dict[str, Any] = {"kubelet": {"config": {"maxPods": pods}}}
+    if coordinates:
+        spec["cluster"] = dict(coordinates)
+        if instance.accelerator:
+            # The node group's own taints would come after the first pods.
+            # https://docs.aws.amazon.com/eks/latest/userguide/launch-templates.html (read 2026-11-21)
+            taint = f"--register-with-taints={instance.accelerator.resource}=present:NoSchedule"
+            spec["kubelet"]["flags"] = [taint]
+    if instance.instance_store:
+        # Container images and pod storage go to the instance's own NVMe disks.
+        spec["instance"] = {"localStorage": {"strategy": "RAID0"}}
+        if parallel_image_pull and instance.accelerator:
+            # SOCI's parallel mode, for any image. Its layers go to the same disks: with less than 600 MiB/s it would be
+            # slower than one layer after the other.
+            # https://aws.amazon.com/blogs/containers/introducing-seekable-oci-parallel-pull-mode-for-amazon-eks/
+            # https://github.com/awslabs/amazon-eks-ami/blob/main/nodeadm/doc/api.md#feature (both read 2026-11-21)
+            # https://docs.convox.com/configuration/rack-parameters/aws/fast_image_pull_enable (read 2026-11-21)
+            spec["featureGates"] = {"FastImagePull": True}
+    config = {"apiVersion": "node.eks.aws/v1alpha1", "kind": "NodeConfig", "spec": spec}
+    return yaml.safe_dump(config, sort_keys=False)
+
+
+def _in_one_placement_group(group: NodeGroup, instance: Instance) -> bool:
+    """A cluster placement group is for EFA nodes, and reservations bring their own placement."""
+    efa = any(interface.kind is not InterfaceKind.INTERFACE for interface in instance.interfaces)
+    return efa and isinstance(group.capacity, str)
+
+
+def _reservation(group: NodeGroup) -> ec2.CfnLaunchTemplate.CapacityReservationSpecificationProperty | None:
+    match group.capacity:
+        case Reservation(reservation=identifier) | CapacityBlock(capacity_block=identifier):
+            return ec2.CfnLaunchTemplate.CapacityReservationSpecificationProperty(
+                capacity_reservation_target=ec2.CfnLaunchTemplate.CapacityReservationTargetProperty(
+                    capacity_reservation_id=identifier
+                )
+            )
+        case _:
+            return None

@@ -1,0 +1,97 @@
+"""People: who is let into the cluster, themselves or by a role that they assume."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import aws_cdk as cdk
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_s3 as s3
+from constructs import Construct
+
+from stacks.constructs.eks.control_plane import ControlPlane
+from stacks.constructs.iam.permissions import Permission, grant, regional_arn
+from stacks.constructs.storage.data_permissions import data_permissions
+from trainway.spec.derived.groups import VIEWERS, members_group
+from trainway.spec.handoff import image_parameter_name, parameter_name
+from trainway.spec.platform import Platform
+
+
+@dataclass(frozen=True)
+class Persona:
+    """A part that people have: administrator, viewer, or member of the team `team`."""
+
+    name: str
+    people: tuple[str, ...]
+    groups: tuple[str, ...] = ()
+    administers: bool = False
+    team: str | None = None
+
+    @property
+    def moves_data(self) -> bool:
+        """Whether people with the role change data. Viewers only read."""
+        return VIEWERS not in self.groups
+
+
+def personas(platform: Platform) -> Iterator[Persona]:
+    """The parts that somebody has."""
+    kubernetes = platform.kubernetes_or_default
+    everybody = (
+        Persona("admin", kubernetes.admins, administers=True),
+        Persona("viewer", kubernetes.viewers, (VIEWERS,)),
+        *(
+            Persona(f"team-{team.name}", team.members, (members_group(team.name),), team=team.name)
+            for team in platform.teams
+        ),
+    )
+    return (persona for persona in everybody if persona.people)
+
+
+def let_people_in(
+    scope: Construct, *, platform: Platform, control_plane: ControlPlane, bucket: s3.IBucket
+) -> dict[Persona, iam.Role]:
+    """Make the access entries, and with `iam.persona_roles` a role for each persona. Return the roles by persona.
+
+    The ARN of each role is an output of the stack.
+    """
+    if not platform.iam.persona_roles:
+        _let_in_directly(scope, platform, control_plane)
+        return {}
+    roles = {}
+    for persona in personas(platform):
+        id = "".join(part.capitalize() for part in persona.name.split("-"))
+        role = _role(scope, f"{id}Role", platform, persona, control_plane.cluster.attr_arn, bucket)
+        control_plane.let_in(scope, f"{id}Entry", role.role_arn, groups=persona.groups, admin=persona.administers)
+        cdk.CfnOutput(cdk.Stack.of(scope), f"{id}Role", value=role.role_arn, description=f"What {persona.name} assumes")
+        roles[persona] = role
+    return roles
+
+
+def _role(
+    scope: Construct, id: str, platform: Platform, persona: Persona, cluster_arn: str, bucket: s3.IBucket
+) -> iam.Role:
+    """What `aws eks update-kubeconfig` and `trainway launch` ask AWS; the rest is said by Kubernetes."""
+    trusted = iam.CompositePrincipal(*(iam.ArnPrincipal(person) for person in persona.people))
+    role = iam.Role(scope, id, assumed_by=trusted, description=f"{persona.name} of {platform.name}")
+    names = (parameter_name(platform.name), image_parameter_name(platform.name))
+    read = Permission(("ssm:GetParameter",), tuple(regional_arn("ssm", f"parameter{name}") for name in names))
+    grant(role, Permission(("eks:DescribeCluster",), (cluster_arn,)), read)
+    if persona.moves_data:
+        grant(role, *data_permissions(bucket))
+    return role
+
+
+def _let_in_directly(scope: Construct, platform: Platform, control_plane: ControlPlane) -> None:
+    """One entry a person, however many parts they have: EKS takes no second one."""
+    groups, administrators = dict[str, list[str]](), set[str]()
+    for persona in personas(platform):
+        for person in persona.people:
+            groups.setdefault(person, []).extend(persona.groups)
+            if persona.administers:
+                administrators.add(person)
+    for person, theirs in groups.items():
+        # By the person, and not by their place: an entry that moves would meet itself.
+        id = f"Principal{hashlib.sha256(person.encode()).hexdigest()[:8]}"
+        control_plane.let_in(scope, id, person, groups=theirs, admin=person in administrators)

@@ -1,0 +1,93 @@
+"""EKS managed node groups for training."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from aws_cdk import aws_eks as eks
+from constructs import Construct
+
+from stacks.constructs.eks.control_plane import ControlPlane
+from stacks.constructs.eks.launch_template import training_launch_template
+from trainway.manifests.chart_values import NODES_LABEL
+from trainway.manifests.mig import mig_labels
+from trainway.spec.derived.pod_network import pods_of_group
+from trainway.spec.facts.catalogue import Instance
+from trainway.spec.sections.capacity import CapacityBlock
+from trainway.spec.sections.node_group import NodeGroup
+from trainway.spec.sections.orchestrator import Orchestrator
+
+
+def training_node_group(
+    scope: Construct,
+    *,
+    control_plane: ControlPlane,
+    group: NodeGroup,
+    types: Sequence[Instance],
+    subnet_id: str,
+    security_group_ids: list[str],
+    lustre_efa_interfaces: int = 0,
+    parallel_image_pull: bool = False,
+) -> eks.CfnNodegroup:
+    """One node group of the platform file as an EKS managed node group.
+
+    On demand, EKS takes the first of the types that there is; on Spot it weighs their prices and what there is of them.
+    The launch template is made for the first one, and fits all.
+    https://docs.aws.amazon.com/eks/latest/userguide/managed-node-groups.html (read 2026-11-21)
+    """
+    instance = types[0]
+    id = "".join(part.capitalize() for part in group.name.split("-"))
+    template = training_launch_template(
+        scope,
+        f"{id}Template",
+        name=control_plane.name,
+        group=group,
+        instance=instance,
+        pods=min(pods_of_group(group, each, Orchestrator.EKS) for each in types),
+        coordinates=control_plane.coordinates,
+        # An interface's groups replace the node group's default, so the cluster's own group has to be named too.
+        security_group_ids=[*security_group_ids, control_plane.security_group_id],
+        lustre_efa_interfaces=lustre_efa_interfaces,
+        parallel_image_pull=parallel_image_pull,
+    )
+    block = isinstance(group.capacity, CapacityBlock)
+    return eks.CfnNodegroup(
+        scope,
+        f"{id}Nodes",
+        cluster_name=control_plane.cluster.ref,
+        # No name of its own: a group that has one cannot be replaced, because the new one needs the name first.
+        node_role=control_plane.node_role.role_arn,
+        subnets=[subnet_id],
+        instance_types=None if block else [each.name for each in types],
+        # The template names the image of a group that has its own.
+        ami_type=None if group.image_id else _ami_type(instance),
+        capacity_type="CAPACITY_BLOCK" if block else "SPOT" if group.capacity == "spot" else "ON_DEMAND",
+        scaling_config=eks.CfnNodegroup.ScalingConfigProperty(
+            min_size=0, desired_size=group.count, max_size=group.largest
+        ),
+        launch_template=eks.CfnNodegroup.LaunchTemplateSpecificationProperty(
+            id=template.ref, version=template.attr_latest_version_number
+        ),
+        labels={NODES_LABEL: group.name, **mig_labels(group)},
+        taints=_taints(instance),
+        node_repair_config=eks.CfnNodegroup.NodeRepairConfigProperty(enabled=True),
+    )
+
+
+def _ami_type(instance: Instance) -> str:
+    """Return EKS's type of machine image for an instance type.
+
+    https://docs.aws.amazon.com/eks/latest/APIReference/API_Nodegroup.html (read 2026-11-21)
+    """
+    architecture = "ARM_64" if instance.architecture == "arm64" else "x86_64"
+    variant = "STANDARD"
+    if instance.accelerator is not None:
+        variant = "NEURON" if instance.accelerator.vendor == "neuron" else "NVIDIA"
+    return f"AL2023_{architecture}_{variant}"
+
+
+def _taints(instance: Instance) -> list[eks.CfnNodegroup.TaintProperty] | None:
+    """Keeps pods that use no accelerator off the nodes that are paid for theirs."""
+    if instance.accelerator is None:
+        return None
+    return [eks.CfnNodegroup.TaintProperty(key=instance.accelerator.resource, value="present", effect="NO_SCHEDULE")]

@@ -1,0 +1,135 @@
+"""The EKS add-ons of HyperPod, which need its cluster to be there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import aws_cdk as cdk
+from aws_cdk import aws_aps as aps
+from aws_cdk import aws_eks as eks
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_sagemaker as sagemaker
+from constructs import Construct
+
+from stacks.constructs.eks.control_plane import ControlPlane
+from stacks.constructs.hyperpod.task_governance import task_governance
+from stacks.constructs.iam.permissions import Permission, grant, needs_policies
+from stacks.constructs.iam.trust import pods
+from trainway.spec.derived.addons import CERT_MANAGER, OBSERVABILITY, TASK_GOVERNANCE, TRAINING_OPERATOR
+from trainway.spec.derived.group_types import all_types
+from trainway.spec.facts.catalogue import Catalogue
+from trainway.spec.platform import Platform
+
+OPERATOR_NAMESPACE = "aws-hyperpod"
+OPERATOR_ACCOUNT = "hp-training-operator-controller-manager"
+COLLECTOR_NAMESPACE = "hyperpod-observability"
+COLLECTOR_ACCOUNT = "hyperpod-observability-operator-otel-collector"
+SCRAPE_SECONDS = 30
+
+
+def hyperpod_addons(
+    scope: Construct,
+    *,
+    control_plane: ControlPlane,
+    platform: Platform,
+    catalogue: Catalogue,
+    hyperpod: sagemaker.CfnCluster,
+) -> None:
+    """The training operator, observability and task governance, where the file asks for them."""
+    if platform.hyperpod_or_default.training_operator:
+        _training_operator(scope, control_plane, hyperpod)
+    if platform.hyperpod_or_default.observability:
+        _observability(scope, control_plane, platform, catalogue, hyperpod)
+    if platform.task_governance:
+        governance = _addon(scope, "TaskGovernance", control_plane, TASK_GOVERNANCE)
+        governance.add_resource_dependency(hyperpod)
+        task_governance(
+            scope,
+            platform=platform,
+            catalogue=catalogue,
+            cluster_arn=hyperpod.attr_cluster_arn,
+            after=governance,
+        )
+
+
+def _training_operator(scope: Construct, control_plane: ControlPlane, hyperpod: sagemaker.CfnCluster) -> None:
+    """The operator, cert-manager before it, and the role in which it asks the service about its nodes.
+
+    https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-eks-operator-install.html (read 2026-11-21)
+    """
+    operators = pods(
+        cluster_arn=control_plane.cluster.attr_arn, service_account=OPERATOR_ACCOUNT, namespaces=[OPERATOR_NAMESPACE]
+    )
+    role = iam.Role(scope, "TrainingOperatorRole", assumed_by=operators)
+    grant(role, Permission(("sagemaker:DescribeClusterNode",), (hyperpod.attr_cluster_arn,)))
+    control_plane.pod_identity(
+        scope,
+        "TrainingOperatorIdentity",
+        namespace=OPERATOR_NAMESPACE,
+        service_account=OPERATOR_ACCOUNT,
+        role=role,
+    )
+    certificates = _addon(scope, "CertManager", control_plane, CERT_MANAGER)
+    operator = _addon(scope, "TrainingOperator", control_plane, TRAINING_OPERATOR)
+    operator.add_resource_dependency(certificates)
+
+
+def _observability(
+    scope: Construct,
+    control_plane: ControlPlane,
+    platform: Platform,
+    catalogue: Catalogue,
+    hyperpod: sagemaker.CfnCluster,
+) -> None:
+    """The collectors, the workspace that their metrics go to, and the role in which they write there.
+
+    What AWS's role may do beyond this is about pods' logs, which are not collected.
+    https://docs.aws.amazon.com/sagemaker/latest/dg/hyperpod-observability-addon-troubleshooting.html (read 2026-11-21)
+    """
+    workspace = aps.CfnWorkspace(scope, "Metrics", alias=f"{platform.name}-hyperpod")
+    collectors = pods(
+        cluster_arn=control_plane.cluster.attr_arn, service_account=COLLECTOR_ACCOUNT, namespaces=[COLLECTOR_NAMESPACE]
+    )
+    role = iam.Role(scope, "ObservabilityRole", assumed_by=collectors)
+    grant(role, Permission(("aps:RemoteWrite",), (workspace.attr_arn,)))
+    addon = _addon(scope, "HyperPodObservability", control_plane, OBSERVABILITY)
+    addon.configuration_values = cdk.Stack.of(scope).to_json_string(_collected(workspace, platform, catalogue))
+    addon.pod_identity_associations = [
+        eks.CfnAddon.PodIdentityAssociationProperty(service_account=COLLECTOR_ACCOUNT, role_arn=role.role_arn)
+    ]
+    needs_policies(addon, role)
+    # The add-on is installed only where HyperPod has a node.
+    addon.add_resource_dependency(hyperpod)
+
+
+def _collected(workspace: aps.CfnWorkspace, platform: Platform, catalogue: Catalogue) -> dict[str, Any]:
+    """The add-on's configuration, key by key as AWS's own module writes it; its defaults, and what this platform has.
+
+    https://github.com/aws-samples/awsome-distributed-training, modules/observability/eks_addon.tf below
+    1.architectures/7.sagemaker-hyperpod-eks/terraform-modules/hyperpod-eks-tf, and its README for the levels; what they
+    mean: https://docs.aws.amazon.com/sagemaker/latest/dg/hyperpod-observability-cluster-metrics.html (read 2026-11-21)
+    """
+    has_fabric = any(instance.efa_interfaces for instance in all_types(platform, catalogue))
+    levels = {
+        "trainingMetrics": "BASIC",
+        "inferenceMetrics": "BASIC",
+        "taskGovernanceMetrics": "ADVANCED" if platform.task_governance else "DISABLED",
+        "scalingMetrics": "DISABLED",
+        "customMetrics": "BASIC",
+        "nodeMetrics": "BASIC",
+        "acceleratedComputeMetrics": "BASIC",
+        "networkMetrics": "ADVANCED" if has_fabric else "DISABLED",
+    }
+    # Without the slash that ends the workspace's own attribute, as there.
+    endpoint = f"https://aps-workspaces.{cdk.Aws.REGION}.{cdk.Aws.URL_SUFFIX}/workspaces/{workspace.attr_workspace_id}"
+    return {
+        "ampWorkspace": {"prometheusEndpoint": endpoint, "arn": workspace.attr_arn},
+        "metricsProvider": {name: {"level": level, "scrapeInterval": SCRAPE_SECONDS} for name, level in levels.items()},
+        "logging": {"enabled": False},
+    }
+
+
+def _addon(scope: Construct, id: str, control_plane: ControlPlane, name: str) -> eks.CfnAddon:
+    return eks.CfnAddon(
+        scope, id, addon_name=name, cluster_name=control_plane.cluster.ref, resolve_conflicts="OVERWRITE"
+    )

@@ -1,0 +1,61 @@
+"""How HyperPod brings the nodes of a group to a new image."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_sagemaker as sagemaker
+
+from stacks.constructs.iam.permissions import Permission, grant, regional_arn
+from trainway.spec.sections.hyperpod import HyperPod, Patching
+from trainway.spec.sections.node_group import NodeGroup
+
+CfnCluster = sagemaker.CfnCluster
+STRATEGIES = {"when-idle": "WhenIdle", "when-all-idle": "WhenAllIdle"}
+
+
+def patching(settings: HyperPod, group: NodeGroup | None, *, kubernetes: bool) -> dict[str, Any]:
+    """The properties of an instance group that say when its image changes; none where nobody asked for that.
+
+    By strategy, nodes of an image of one's own stay as they are: what is followed is a line of HyperPod's images.
+    """
+    asked = settings.patching
+    if asked is None:
+        return {}
+    if asked.schedule:
+        return {"scheduled_update_config": _by_schedule(asked, asked.schedule, in_batches=kubernetes)}
+    if asked.strategy is None or (group and group.image_id):
+        return {}
+    return {"auto_patch_config": CfnCluster.AutoPatchConfigProperty(patching_strategy=STRATEGIES[asked.strategy])}
+
+
+def let_read_alarms(role: iam.Role, settings: HyperPod) -> None:
+    """Lets the nodes' execution role see whether an alarm rings that takes an update back.
+
+    https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-release-ami-update.html (read 2026-11-21)
+    """
+    names = settings.patching.rollback_alarms if settings.patching else ()
+    if names:
+        arns = tuple(regional_arn("cloudwatch", f"alarm:{name}") for name in names)
+        grant(role, Permission(("cloudwatch:DescribeAlarms",), arns))
+
+
+def _by_schedule(
+    asked: Patching, schedule: str, *, in_batches: bool
+) -> sagemaker.CfnCluster.ScheduledUpdateConfigProperty:
+    """Some nodes at a time, and back to the image before when an alarm rings; under Slurm all nodes of a group."""
+    if not in_batches:
+        return CfnCluster.ScheduledUpdateConfigProperty(schedule_expression=schedule)
+    batch = CfnCluster.CapacitySizeConfigProperty(type="INSTANCE_COUNT", value=asked.batch)
+    alarms = [CfnCluster.AlarmDetailsProperty(alarm_name=name) for name in asked.rollback_alarms]
+    return CfnCluster.ScheduledUpdateConfigProperty(
+        schedule_expression=schedule,
+        deployment_config=CfnCluster.DeploymentConfigProperty(
+            rolling_update_policy=CfnCluster.RollingUpdatePolicyProperty(
+                maximum_batch_size=batch, rollback_maximum_batch_size=batch
+            ),
+            wait_interval_in_seconds=asked.wait_minutes * 60,
+            auto_rollback_configuration=alarms or None,
+        ),
+    )

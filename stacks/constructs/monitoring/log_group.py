@@ -1,0 +1,73 @@
+"""Log groups that nobody reads but through CloudWatch Logs: those of a stack share one KMS key."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import aws_cdk as cdk
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
+from aws_cdk import aws_logs as logs
+from constructs import Construct
+
+from stacks.constructs.iam.permissions import Permission, regional_arn
+
+KEY_ID = "LogKey"
+# The actions behind the wildcards of the key policy in
+# https://docs.aws.amazon.com/AmazonCloudWatch/latest/logs/encrypt-log-data-kms.html (read 2026-11-21)
+ENCRYPT_LOGS = (
+    "kms:Decrypt",
+    "kms:DescribeKey",
+    "kms:Encrypt",
+    "kms:GenerateDataKey",
+    "kms:GenerateDataKeyWithoutPlaintext",
+    "kms:ReEncryptFrom",
+    "kms:ReEncryptTo",
+)
+# https://docs.aws.amazon.com/aws-managed-policy/latest/reference/CloudWatchLogsAPIKeyAccess.html (read 2026-11-21)
+WRITE_LOGS = ("kms:Decrypt", "kms:DescribeKey", "kms:GenerateDataKey")
+
+
+def log_group(scope: Construct, id: str, *, retention: logs.RetentionDays) -> logs.LogGroup:
+    """An encrypted log group that goes with its stack; who writes to it also needs `use_log_key`."""
+    return logs.LogGroup(
+        scope,
+        id,
+        retention=retention,
+        encryption_key=_key(cdk.Stack.of(scope)),
+        removal_policy=cdk.RemovalPolicy.DESTROY,
+    )
+
+
+def use_log_key(scope: Construct) -> Permission:
+    """What a role needs to write to the stack's log groups, which CloudWatch Logs may encrypt in the role's name."""
+    stack = cdk.Stack.of(scope)
+    through_logs = {"StringEquals": {"kms:ViaService": _service(stack)}}
+    return Permission(WRITE_LOGS, (_key(stack).key_arn,), conditions=through_logs)
+
+
+def _key(stack: cdk.Stack) -> kms.Key:
+    """The stack's key, made when its first log group asks for it."""
+    if made := stack.node.try_find_child(KEY_ID):
+        return cast(kms.Key, made)
+    key = kms.Key(
+        stack,
+        KEY_ID,
+        description=f"Log groups of {stack.stack_name}",
+        enable_key_rotation=True,
+        # Nothing but the log groups is encrypted with it, and they are deleted first.
+        removal_policy=cdk.RemovalPolicy.DESTROY,
+    )
+    key.add_to_resource_policy(
+        iam.PolicyStatement(
+            principals=[iam.ServicePrincipal(_service(stack))],
+            actions=list(ENCRYPT_LOGS),
+            resources=["*"],
+            conditions={"ArnLike": {"kms:EncryptionContext:aws:logs:arn": regional_arn("logs", "log-group:*")}},
+        )
+    )
+    return key
+
+
+def _service(stack: cdk.Stack) -> str:
+    return f"logs.{stack.region}.{stack.url_suffix}"

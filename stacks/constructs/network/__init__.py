@@ -1,0 +1,1 @@
+"""The VPC with its endpoints, flow logs, and security groups."""

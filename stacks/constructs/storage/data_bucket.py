@@ -1,0 +1,89 @@
+"""The bucket that outlives the platform."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import aws_cdk as cdk
+from aws_cdk import aws_s3 as s3
+from constructs import Construct
+
+from stacks.constructs.iam.acknowledge import acknowledge
+from trainway.spec.derived.buckets import ACCESS_LOGS, DATA, bucket_identity
+from trainway.spec.platform import Platform
+
+
+class DataBucket(Construct):
+    """Corpora, checkpoints and what the deploy delivers, each below its own prefix; kept when the stack goes.
+
+    Both buckets have names of their own, by which the next deploy takes them into its stack again: CloudFormation does
+    so with what has a name written out and is to be retained, and only if `account`, the number of the account, is
+    known when the template is made.
+    https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/import-resources-automatically.html (read 2026-11-21)
+    """
+
+    def __init__(self, scope: Construct, id: str, *, platform: Platform, account: str | None) -> None:
+        super().__init__(scope, id)
+        kept = platform.storage.bucket
+        access_logs = _bucket(
+            self,
+            "AccessLogs",
+            ACCESS_LOGS,
+            platform=platform,
+            account=account,
+            lifecycle_rules=[
+                s3.LifecycleRule(
+                    expiration=cdk.Duration.days(kept.access_logs_days),
+                    # A log that somebody deletes or overwrites is kept for as long as other data.
+                    noncurrent_version_expiration=cdk.Duration.days(kept.old_versions_days),
+                )
+            ],
+        )
+        acknowledge(
+            access_logs, "It is where access logs go; logging its own access would never end.", "AwsSolutions-S1"
+        )
+        self.bucket = _bucket(
+            self,
+            "Bucket",
+            DATA,
+            platform=platform,
+            account=account,
+            server_access_logs_bucket=access_logs,
+            lifecycle_rules=[
+                s3.LifecycleRule(
+                    abort_incomplete_multipart_upload_after=cdk.Duration.days(7),
+                    noncurrent_version_expiration=cdk.Duration.days(kept.old_versions_days),
+                    expired_object_delete_marker=True,
+                ),
+                # Where two rules end a version, the earlier does.
+                # https://docs.aws.amazon.com/AmazonS3/latest/userguide/lifecycle-conflicts.html (read 2026-11-21)
+                s3.LifecycleRule(
+                    prefix="checkpoints/",
+                    noncurrent_version_expiration=cdk.Duration.days(
+                        min(kept.old_checkpoints_days, kept.old_versions_days)
+                    ),
+                ),
+            ],
+        )
+
+
+def _bucket(
+    scope: Construct, id: str, role: str, *, platform: Platform, account: str | None, **settings: Any
+) -> s3.Bucket:
+    """What both buckets are: named, private, encrypted, spoken to by TLS only, with versions, and kept."""
+    identity = bucket_identity(platform, role, account or cdk.Aws.ACCOUNT_ID)
+    bucket = s3.Bucket(
+        scope,
+        id,
+        bucket_name=identity.name,
+        block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
+        encryption=s3.BucketEncryption.S3_MANAGED,
+        enforce_ssl=True,
+        versioned=True,
+        removal_policy=cdk.RemovalPolicy.RETAIN,
+        **settings,
+    )
+    if identity.in_account_namespace:
+        # The CDK has the namespace only with names that are completed for it, of which none can be imported.
+        cast(s3.CfnBucket, bucket.node.default_child).bucket_namespace = "account-regional"
+    return bucket

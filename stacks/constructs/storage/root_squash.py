@@ -1,0 +1,37 @@
+"""The delivery stage that sets root squash, which CloudFormation cannot."""
+
+from __future__ import annotations
+
+import aws_cdk as cdk
+from constructs import Construct
+
+from stacks.constructs.delivery.build_stage import BuildNetwork, BuildStage
+from stacks.constructs.iam.permissions import Permission, regional_arn
+from stacks.constructs.storage.file_system_identity import file_system_identity
+from trainway.spec.platform import Platform
+from trainway.spec.sections.storage import RootSquash
+
+
+def root_squash_stage(
+    scope: Construct, *, platform: Platform, squash: RootSquash, file_system_id: str, network: BuildNetwork | None
+) -> BuildStage:
+    """A stage that may change this one file system."""
+    listing = "fsx:DescribeFileSystems lists, and a list has no resource type."
+    return BuildStage(
+        scope,
+        "SquashStage",
+        platform=platform.name,
+        name="squash",
+        environment={
+            "FSX_ID": file_system_id,
+            "ROOT_SQUASH": f"{squash.uid}:{squash.gid}",
+            "NO_SQUASH_NIDS": " ".join(f"{client}@tcp" for client in squash.but_not),
+        },
+        permissions=[
+            Permission(("fsx:DescribeFileSystems",), ("*",), because=listing),
+            Permission(("fsx:UpdateFileSystem",), (regional_arn("fsx", f"file-system/{file_system_id}"),)),
+        ],
+        timeout=cdk.Duration.minutes(20),
+        network=network,
+        stands_for=file_system_identity(platform),
+    )

@@ -1,0 +1,61 @@
+"""The file systems: the fast one, and the one of home directories."""
+
+from __future__ import annotations
+
+import aws_cdk as cdk
+from constructs import Construct
+
+from stacks.constructs.delivery.bundle import Bundles
+from stacks.constructs.delivery.pipeline import Delivery
+from stacks.constructs.storage.home import HomeFileSystem
+from stacks.constructs.storage.lustre import LustreFileSystem
+from stacks.constructs.storage.root_squash import root_squash_stage
+from stacks.foundation.network import NetworkStack
+from stacks.foundation.storage import StorageStack
+from trainway.spec.platform import Platform
+
+
+class FileSystemStack(cdk.Stack):
+    """The stack of the Lustre and OpenZFS file systems, in the Availability Zone of the first node group."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        platform: Platform,
+        network: NetworkStack,
+        storage: StorageStack,
+        bundles: Bundles,
+        env: cdk.Environment,
+    ) -> None:
+        super().__init__(scope, id, env=env, description=f"Trainway {platform.name}: file system")
+        self.lustre = LustreFileSystem(
+            self,
+            "Lustre",
+            lustre=platform.storage.lustre,
+            bucket=storage.bucket,
+            vpc_id=network.vpc_id,
+            subnet_id=network.storage_subnet_id,
+            client_group_id=network.efa_group_id,
+        )
+        if squash := platform.storage.lustre.root_squash:
+            stage = root_squash_stage(
+                self,
+                platform=platform,
+                squash=squash,
+                file_system_id=self.lustre.file_system_id,
+                network=network.build_network(),
+            )
+            name = f"{platform.name}-file-system"
+            Delivery(self, "Delivery", name=name, bundle=bundles.mirror, bucket=storage.bucket, steps=[[stage]])
+        self.home = None
+        if platform.storage.home:
+            self.home = HomeFileSystem(
+                self,
+                "Home",
+                home=platform.storage.home,
+                vpc_id=network.vpc_id,
+                subnet_id=network.storage_subnet_id,
+                client_group_id=network.efa_group_id,
+            )

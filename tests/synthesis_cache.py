@@ -1,0 +1,87 @@
+"""Cloud assemblies below build/syntheses, shared by the test files, the processes, and the runs of the tests.
+
+The key of an assembly is a hash of everything that a synthesis reads: the platform, the sources, the list of installed
+packages, and the CDK's environment variables. A test that replaces a part of the sources, for example a
+catalogue, must call `make_app` of tests/synthesis.py instead.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+
+from trainway.spec.platform import Platform
+
+ROOT = Path(__file__).parents[1]
+KEPT = ROOT / "build" / "syntheses"
+SOURCES = (
+    *("app.py", "cdk.json", "constraints.txt", "package-lock.json", "pyproject.toml"),
+    *("container", "delivery", "lifecycle_scripts", "stacks", "training", "trainway"),
+)
+# Assemblies of earlier sources are deleted after so many seconds.
+EARLIER_SECONDS = 3600
+
+
+def assembly_of(platform: Platform, synthesize: Callable[[Platform, Path], None]) -> Path:
+    """Return the directory of the platform's cloud assembly, which nobody may change.
+
+    `synthesize` writes the assembly to a directory. It is called if no process has kept one for this platform and these
+    sources. Processes that ask for the same assembly at the same time wait for the first of them.
+    """
+    sources = _hash_of_sources()
+    key = sha256(f"{type(platform)} {platform.model_dump_json()} {_environment()}".encode()).hexdigest()[:16]
+    kept = _folder(sources) / key
+    with kept.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not kept.is_dir():
+            made = Path(tempfile.mkdtemp(dir=kept.parent))
+            synthesize(platform, made)
+            # Somebody may have edited a file meanwhile. The assembly is then that of no sources, and nobody else's.
+            if read_sources() != sources:
+                return made
+            made.rename(kept)
+    return kept
+
+
+@cache
+def _hash_of_sources() -> str:
+    return read_sources()
+
+
+def read_sources() -> str:
+    """Return a hash of the names, modes, and contents of all files that a synthesis reads."""
+    hashed = sha256(sys.version.encode())
+    for file in _files():
+        hashed.update(f"{file.relative_to(ROOT)} {file.stat().st_mode} {file.stat().st_size}\n".encode())
+        hashed.update(file.read_bytes())
+    return hashed.hexdigest()[:16]
+
+
+def _files() -> Iterator[Path]:
+    for name in SOURCES:
+        path = ROOT / name
+        found = sorted(path.rglob("*")) if path.is_dir() else [path]
+        yield from (file for file in found if file.is_file() and "__pycache__" not in file.parts)
+
+
+@cache
+def _folder(sources: str) -> Path:
+    """Return the folder of these sources, after deleting what is left of earlier ones."""
+    KEPT.mkdir(parents=True, exist_ok=True)
+    for folder in KEPT.iterdir():
+        if folder.name != sources and folder.stat().st_mtime < time.time() - EARLIER_SECONDS:
+            shutil.rmtree(folder, ignore_errors=True)
+    (KEPT / sources).mkdir(exist_ok=True)
+    return KEPT / sources
+
+
+def _environment() -> str:
+    return repr(sorted((name, value) for name, value in os.environ.items() if name.startswith(("CDK_", "JSII_"))))

@@ -1,0 +1,105 @@
+"""The flags of `trainway launch` that belong to targets, made from the options that each target declares.
+
+They are made when `trainway launch` is parsed, so that no other command imports a target.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+from typer.core import TyperCommand
+
+from trainway.spec.errors import usage_error
+
+if TYPE_CHECKING:
+    from trainway.launch.target_options import Declared
+    from trainway.launch.targets import AnyTarget
+
+ON_PLATFORM = "On a platform"
+
+
+class LaunchCommand(TyperCommand):
+    """`trainway launch` with `--target` and the flags of all targets, whose values are in the context's `obj`."""
+
+    made: tuple[list[Any], list[Any]] | None = None
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Return the parameters in the order of the help page, with targets that need no platform before the others."""
+        job, *own = super().get_params(ctx)
+        if self.made is None:
+            self.made = _make([each.name for each in own])
+        (choice, *here), elsewhere = self.made
+        on_platform = [each for each in own if getattr(each, "rich_help_panel", None) == ON_PLATFORM]
+        common = [each for each in own if each not in on_platform]
+        return [job, choice, *common, *here, *on_platform, *elsewhere]
+
+    def invoke(self, ctx: Any) -> Any:
+        """Call the command with its own parameters, and the context's `obj` with those of the targets."""
+        here, elsewhere = self.made or ([], [])
+        ctx.obj = {each.name: ctx.params.pop(each.name) for each in (*here, *elsewhere)}
+        return super().invoke(ctx)
+
+
+def _make(taken: Sequence[str]) -> tuple[list[Any], list[Any]]:
+    """Return `--target` and the flags of targets that need no platform, and the flags of the others.
+
+    Raises UsageError for a flag of a target that has the name of one that every target has.
+    """
+    from trainway.launch.target_options import declared_options
+    from trainway.launch.targets import all_targets
+
+    targets = all_targets()
+    flags: dict[str, tuple[AnyTarget, Declared]] = {}
+    for target in targets:
+        for declared in declared_options(target.options):
+            if declared.name in (*taken, "target"):
+                raise usage_error(
+                    f"the target {target.name} cannot have an option {declared.name}",
+                    why="`trainway launch` has an option of that name for all targets",
+                    fix=f"name the flag of {target.options.__qualname__}.{declared.field} differently",
+                )
+            flags.setdefault(declared.name, (target, declared))
+    choice: Any = Annotated[Literal[tuple(each.name for each in targets)], typer.Option(help="Where the job runs.")]
+    choices = inspect.Parameter("target", inspect.Parameter.KEYWORD_ONLY, default="local", annotation=choice)
+    here = [name for name, (target, _) in flags.items() if not target.orchestrators]
+    elsewhere = [name for name in flags if name not in here]
+    return (
+        _made_by_typer([choices, *(_parameter(*flags[name]) for name in here)]),
+        _made_by_typer([_parameter(*flags[name]) for name in elsewhere]),
+    )
+
+
+def _parameter(target: AnyTarget, declared: Declared) -> inspect.Parameter:
+    """Return an option as a parameter of a function, as Typer reads it."""
+    from trainway.launch.target_options import path_type
+
+    flag, is_path = declared.flag, path_type(declared.kind) is not None
+    described = typer.Option(
+        # A switch that is off has no `--no-` form.
+        *(["--" + declared.name.replace("_", "-")] if declared.default is False else []),
+        help=flag.help,
+        metavar=flag.metavar,
+        min=flag.least,
+        rich_help_panel=target.heading,
+        # A help text that names the default itself does so in better words.
+        show_default="Default:" not in flag.help,
+    )
+    default = str(declared.default) if is_path and declared.default is not None else declared.default
+    annotation: Any = Annotated[str | None if is_path else declared.kind, described]
+    return inspect.Parameter(declared.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+def _made_by_typer(parameters: list[inspect.Parameter]) -> list[Any]:
+    """Return what Typer makes of the parameters of a function."""
+
+    def function(**_: Any) -> None:
+        """Give the function these parameters, from which typer makes flags."""
+
+    function.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    function.__annotations__ = {each.name: each.annotation for each in parameters}
+    app = typer.Typer(add_completion=False)
+    app.command()(function)
+    return [each for each in typer.main.get_command(app).params if each.name != "help"]

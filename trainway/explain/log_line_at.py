@@ -1,0 +1,132 @@
+"""Whose line it is, and when it was written: what stands before the words in a line of a log.
+
+Only what a line says of itself is read here. A line without a time, as of a traceback, was written at the time of the
+line above that has one, or after it. Times without a zone are taken for UTC, as all nodes of a platform keep it.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from trainway.explain.evidence import Log
+
+# What is written before a line on its way: torchrun's --tee, PyTorch's traceback and logging, srun --label, this
+# project's own `logs`, kubectl logs --timestamps, mpirun --tag-output.
+_ISO = r"\d{4}-\d\d-\d\d[T _]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?"
+_PREFIX = re.compile(
+    r"(?:\[default\d+\]:|\[rank\d+\]: ?|\[\w[\w.-]* \d+\] |\d+: |\[\d+,\d+\]<std(?:out|err)>: ?"
+    rf"|{_ISO} (?=\S)|<\d+>)*"
+)
+_RANK = re.compile(r"\[[Rr]ank ?(\d+)\]|\bRank (\d+)\]")
+_LOCAL_RANK = re.compile(r"\[default(\d+)\]:")
+# `[node rank]` of `trainway logs`, of which the rank is that on its node.
+_NODE_AND_LOCAL_RANK = re.compile(r"^\[(\w[\w.-]*) (\d+)\] ")
+# host:pid:tid [device] NCCL INFO (src/debug.cc of NCCL), and what a kernel's line in the journal begins with.
+_NODES = (
+    re.compile(r"([\w.-]+):\d+:\d+ \[\d+\] .*?\bNCCL "),
+    re.compile(r"^[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d ([\w.-]+) kernel:"),
+    re.compile(rf"^{_ISO} ([\w.-]+) kernel:"),
+    re.compile(r"\*\*\* (?:JOB|STEP) \S+ ON ([\w.-]+) "),
+)
+
+_ISO_TIME = re.compile(r"(\d{4}-\d\d-\d\d)[T _](\d\d:\d\d:\d\d)(?:[.,](\d+))?(Z|[+-]\d\d:?\d\d)?")
+# E1121 10:12:13.123456, with a month of one digit in PyTorch's own.
+_GLOG_TIME = re.compile(r"(?:^|[\s\[:])[IWEF](\d{1,2})(\d\d) (\d\d:\d\d:\d\d)(?:\.(\d+))?")
+_SYSLOG_TIME = re.compile(r"^(?:\[[A-Z][a-z]{2} )?([A-Z][a-z]{2}) ([ \d]\d) (\d\d:\d\d:\d\d)(?: (\d{4})\])?")
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+_LINES_ABOVE = 400
+
+
+@dataclass(frozen=True)
+class LogLine:
+    """A line of a log: its number from 1, its words, and whose they are."""
+
+    log: Log
+    number: int
+    text: str
+    rank: int | None
+    local_rank: int | None
+    node: str | None
+    time: datetime | None
+
+
+def log_line_at(log: Log, position: int, year: int) -> LogLine:
+    """The line of a log at a position in its text; `year` is that of times without one."""
+    start, end = line_around(log.text, position)
+    line = log.text[start:end]
+    rank, local_rank, node = log.rank, log.local_rank, log.node
+    if labeled := _NODE_AND_LOCAL_RANK.match(line):
+        node, local_rank = labeled[1], int(labeled[2])
+    if found := _RANK.search(line):
+        rank = int(found[1] or found[2])
+    if found := _LOCAL_RANK.search(line):
+        local_rank = int(found[1])
+    for pattern in _NODES:
+        if found := pattern.search(line):
+            node = found[1]
+            break
+    return LogLine(
+        log=log,
+        number=log.text.count("\n", 0, start) + 1,
+        text=bare(line),
+        rank=rank,
+        local_rank=local_rank,
+        node=node,
+        time=_time_above(log.text, end, year),
+    )
+
+
+def line_around(text: str, position: int) -> tuple[int, int]:
+    """Where the line at a position begins, and where it ends."""
+    start = text.rfind("\n", 0, position) + 1
+    end = text.find("\n", position)
+    return start, len(text) if end < 0 else end
+
+
+def bare(line: str) -> str:
+    """A line without what was written before it on its way."""
+    prefix = _PREFIX.match(line)
+    return line[prefix.end() :].strip() if prefix else line.strip()
+
+
+def year_of(texts: tuple[str, ...]) -> int:
+    """The year of the first date with one; that of today where there is none."""
+    for text in texts:
+        if found := _ISO_TIME.search(text):
+            return int(found[1][:4])
+    return datetime.now(UTC).year
+
+
+def time_in(line: str, year: int) -> datetime | None:
+    """The time in a line, or None."""
+    if found := _ISO_TIME.search(line):
+        day, clock, fraction, zone = found.groups()
+        zone = "+00:00" if zone in (None, "Z") else zone
+        return _time(f"{day}T{clock}.{(fraction or '0')[:6]:0<6}{zone}")
+    if found := _GLOG_TIME.search(line):
+        month, day, clock, fraction = found.groups()
+        return _time(f"{year}-{int(month):02}-{day}T{clock}.{(fraction or '0')[:6]:0<6}+00:00")
+    if (found := _SYSLOG_TIME.match(line)) and found[1] in _MONTHS:
+        month = _MONTHS.index(found[1]) + 1
+        return _time(f"{found[4] or year}-{month:02}-{int(found[2]):02}T{found[3]}+00:00")
+    return None
+
+
+def _time(text: str) -> datetime | None:
+    try:
+        return datetime.fromisoformat(text).astimezone(UTC)
+    except ValueError:  # digits that are not a date
+        return None
+
+
+def _time_above(text: str, end: int, year: int) -> datetime | None:
+    for _ in range(_LINES_ABOVE):
+        start = text.rfind("\n", 0, end) + 1
+        if time := time_in(text[start:end], year):
+            return time
+        if start == 0:
+            return None
+        end = start - 1
+    return None

@@ -1,0 +1,55 @@
+"""The pod of each node of a run, whichever kind of object makes it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from trainway.launch.kubernetes.job_file import DIRECTORY, VOLUME
+from trainway.launch.kubernetes.options import KubernetesOptions
+from trainway.launch.kubernetes.placement import close_together, node_selector, resources
+from trainway.launch.kubernetes.process import STOP_SECONDS
+from trainway.launch.kubernetes.who_shares import MANAGED_BY, RUN_LABEL, scheduler
+from trainway.launch.request import Request
+from trainway.manifests.pod import Pod, Volume, pod_template
+from trainway.manifests.taints import tolerations_of
+from trainway.spec.facts.catalogue import Catalogue
+
+# The image's user (container/Dockerfile); nothing that a job does needs another, nor any capability.
+USER = 1000
+
+
+def node_pod(
+    request: Request,
+    options: KubernetesOptions,
+    catalogue: Catalogue,
+    *,
+    name: str,
+    command: Sequence[str] = (),
+    environment: Sequence[Mapping[str, Any]] = (),
+    ports: Sequence[Mapping[str, Any]] = (),
+    readiness: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Return the template of a pod that has a node of the run to itself. `name` is the container's name."""
+    hand_off, group = request.hand_off, request.allocation.group
+    return pod_template(
+        Pod(
+            name=name,
+            image=request.image,
+            command=command,
+            environment=environment,
+            ports=ports,
+            readiness=readiness,
+            mount_path=hand_off.file_system.mount_path,
+            resources=resources(request, catalogue),
+            claims=group.claims,
+            volumes=(Volume(VOLUME, str(DIRECTORY), {"configMap": {"name": request.run}}),),
+            tolerations=tolerations_of(catalogue[group.instance_type]),
+            node_selector=node_selector(request),
+            scheduler=scheduler(hand_off),
+            user=USER,
+            stop_seconds=STOP_SECONDS,
+            labels={RUN_LABEL: request.run, **MANAGED_BY},
+            annotations=close_together(request, options),
+        )
+    )

@@ -1,0 +1,40 @@
+"""The target `kubernetes`: an object of the platform's own cluster."""
+
+from __future__ import annotations
+
+from trainway.launch.kubernetes.evidence import evidence
+from trainway.launch.kubernetes.known_nodes import known_nodes
+from trainway.launch.kubernetes.options import KubernetesOptions
+from trainway.launch.kubernetes.render import as_yaml, render_documents
+from trainway.launch.kubernetes.submit import submit
+from trainway.launch.kubernetes.watch import logs, shell, state, stop
+from trainway.launch.prepare import prepare_on_platform
+from trainway.launch.request import Request
+from trainway.launch.target import Handle, Target
+from trainway.spec.facts.catalogue import Catalogue
+from trainway.spec.sections.orchestrator import Orchestrator
+
+
+def _render(request: Request, catalogue: Catalogue, options: KubernetesOptions) -> str:
+    return as_yaml(render_documents(request, catalogue, options))
+
+
+def _submit(request: Request, catalogue: Catalogue, options: KubernetesOptions) -> Handle:
+    return submit(request, render_documents(request, catalogue, options))
+
+
+TARGET = Target(
+    name="kubernetes",
+    heading="On Kubernetes",
+    options=KubernetesOptions,
+    orchestrators=tuple(each for each in Orchestrator if each.is_kubernetes),
+    prepare=prepare_on_platform,
+    render=_render,
+    submit=_submit,
+    state=state,
+    logs=logs,
+    stop=stop,
+    shell=shell,
+    evidence=evidence,
+    known_nodes=known_nodes,
+)

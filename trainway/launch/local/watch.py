@@ -1,0 +1,82 @@
+"""Watch and control a run on this machine, by its directory and the process that launched it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from trainway.launch.logs import newest_attempt
+from trainway.launch.process_identity import started_at
+from trainway.launch.run_directory import read_launch
+from trainway.launch.target import Handle, Phase, State
+
+SECONDS_BETWEEN_LOOKS = 0.2
+
+
+def handle_of(run: Path) -> Handle:
+    """Return the handle of a run that this process is about to start."""
+    return {"run": str(run.absolute()), "pid": str(os.getpid()), "started_at": started_at(os.getpid()) or ""}
+
+
+def state(handle: Handle) -> State:
+    """Return the state of the run: how it ended, or else whether its process is alive."""
+    record = read_launch(Path(handle["run"]))
+    nodes = (os.uname().nodename,)
+    if record["ended"] is None:
+        if _runs(handle):
+            return State(Phase.RUNNING, nodes=nodes)
+        return State(Phase.FAILED, "the process that launched it is gone")
+    if "stopped_by" in record:
+        return State(Phase.STOPPED, record["stopped_by"])
+    if record["exit_status"]:
+        return State(Phase.FAILED, f"exit status {record['exit_status']}")
+    return State(Phase.SUCCEEDED)
+
+
+def logs(handle: Handle, *, follow: bool) -> Iterator[str]:
+    """Return what the ranks of the latest attempt wrote to stdout and stderr, each line once."""
+    run, read = Path(handle["run"]), dict[Path, int]()
+    while True:
+        # Asked before the files are read, so that what was written last is read as well.
+        ended = not follow or state(handle).phase is not Phase.RUNNING
+        for path in _log_files(run):
+            lines, read[path] = _lines_from(path, read.get(path, 0), whole_only=not ended)
+            yield from (f"[0 {path.parent.name}] {line}" for line in lines)
+        if ended:
+            return
+        time.sleep(SECONDS_BETWEEN_LOOKS)
+
+
+def stop(handle: Handle) -> None:
+    """Send SIGTERM to the launcher, which forwards it to the job. The job saves a checkpoint and ends."""
+    if _runs(handle):
+        os.kill(int(handle["pid"]), signal.SIGTERM)
+
+
+def shell(handle: Handle, node: int) -> Sequence[str]:
+    """Return the command that opens a shell on this machine, in the run's directory."""
+    del node  # there is one
+    return ("sh", "-c", 'cd "$1" && exec "${SHELL:-sh}"', "sh", handle["run"])
+
+
+def _runs(handle: Handle) -> bool:
+    return bool(handle["started_at"]) and started_at(int(handle["pid"])) == handle["started_at"]
+
+
+def _log_files(run: Path) -> list[Path]:
+    attempt = newest_attempt(run)
+    files = attempt.glob("*/std*.log") if attempt else ()
+    return sorted(files, key=lambda path: (int(path.parent.name), path.name))
+
+
+def _lines_from(path: Path, offset: int, *, whole_only: bool) -> tuple[list[str], int]:
+    """Return the lines of a file from an offset in bytes, and the offset after them."""
+    with path.open("rb") as file:
+        file.seek(offset)
+        new = file.read()
+    if whole_only:
+        new = new[: new.rfind(b"\n") + 1]
+    return new.decode(errors="replace").splitlines(), offset + len(new)

@@ -1,0 +1,35 @@
+"""The target `sagemaker`: a training job in the platform's network, without the platform's cluster."""
+
+from __future__ import annotations
+
+from trainway.launch.prepare import prepare_on_platform
+from trainway.launch.request import Request
+from trainway.launch.sagemaker.evidence import evidence
+from trainway.launch.sagemaker.logs import logs
+from trainway.launch.sagemaker.options import SageMakerOptions
+from trainway.launch.sagemaker.render import as_json, render_request
+from trainway.launch.sagemaker.submit import submit
+from trainway.launch.sagemaker.watch import shell, state, stop
+from trainway.launch.target import Target
+from trainway.spec.facts.catalogue import Catalogue
+from trainway.spec.sections.orchestrator import Orchestrator
+
+
+def _render(request: Request, catalogue: Catalogue, options: SageMakerOptions) -> str:
+    return as_json(render_request(request, catalogue, options))
+
+
+TARGET = Target(
+    name="sagemaker",
+    heading="On SageMaker",
+    options=SageMakerOptions,
+    orchestrators=tuple(Orchestrator),
+    prepare=prepare_on_platform,
+    render=_render,
+    submit=submit,
+    state=state,
+    logs=logs,
+    stop=stop,
+    shell=shell,
+    evidence=evidence,
+)

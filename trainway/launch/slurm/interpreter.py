@@ -1,0 +1,60 @@
+"""Where a node's processes find Python, PyTorch and `training`: in the image, or in somebody's virtual environment.
+
+Either is a part of the batch script, which leaves the step's options in the array `options`.
+"""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import PurePosixPath
+
+from trainway.launch.request import Request
+from trainway.spec.facts.instance import Instance
+
+# What container/Dockerfile sets for CUDA, with its reasons, for where the nodes' own libraries are used instead.
+EFA = {
+    "FI_EFA_USE_HUGE_PAGE": "0",
+    "NCCL_NET_PLUGIN": "ofi",
+    "NCCL_SOCKET_IFNAME": "^docker,lo,veth",
+}
+EFA_LIBRARIES = "/opt/amazon/ofi-nccl/lib:/opt/amazon/ofi-nccl/lib64:/opt/amazon/efa/lib:/opt/amazon/efa/lib64"
+
+
+def in_virtual_environment(environment: PurePosixPath, instance: Instance) -> list[str]:
+    """The environment is activated on the first node, and goes to all with the step."""
+    lines = [f"source {shlex.quote(f'{environment}/bin/activate')}", "options=()"]
+    if instance.accelerator and instance.accelerator.vendor == "nvidia" and instance.efa_interfaces:
+        lines += [f"export {name}={shlex.quote(value)}" for name, value in EFA.items()]
+        lines.append(f'export LD_LIBRARY_PATH="{EFA_LIBRARIES}${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}"')
+    return lines
+
+
+def in_image(request: Request) -> list[str]:
+    """The image is a file of enroot's on the file system, which a user's first run makes, for all nodes and later runs.
+
+    A file of one's own: whoever may write it decides what runs as its reader. enroot asks ECR for a password by the
+    command in its credentials, so that no secret is written down; the nodes' role may pull.
+    https://github.com/NVIDIA/enroot/blob/master/doc/cmd/import.md, https://github.com/NVIDIA/pyxis (read 2026-11-21)
+    """
+    mount = shlex.quote(request.hand_off.file_system.mount_path)
+    repository, digest = request.image.split("@")
+    registry, _, name = repository.partition("/")
+    password = f"$(aws ecr get-login-password --region {request.hand_off.region})"
+    # A digest after a colon, as if it were a tag: releases of before 4 know no other form.
+    uri = f"docker://AWS@{registry}#{name}:{digest}"
+    return f"""\
+if ! command -v enroot >/dev/null; then
+  echo "$SLURMD_NODENAME has no enroot: [25-containers] in /var/log/provision/provisioning.log there says why;" \
+    "deploy with slurm.containers: true, or launch with --environment" >&2
+  exit 1
+fi
+image={mount}/images/$(id -un)/{digest.removeprefix("sha256:")}.sqsh
+if [[ ! -e $image ]]; then
+  mkdir -m 1777 {mount}/images 2>/dev/null || true
+  mkdir -p "$(dirname "$image")"
+  credentials=$(mktemp -d)
+  echo {shlex.quote(f"machine {registry} login AWS password {password}")} >"$credentials/.credentials"
+  ENROOT_CONFIG_PATH=$credentials enroot import --output "$image.$SLURM_JOB_ID" {shlex.quote(uri)}
+  mv "$image.$SLURM_JOB_ID" "$image"
+fi
+options=(--container-image="$image" --container-mounts={mount}:{mount} --no-container-mount-home)""".splitlines()

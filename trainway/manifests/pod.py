@@ -1,0 +1,115 @@
+"""The pod of a training job, a training runtime, or a workspace: the one function that writes its specification.
+
+Each caller says in a `Pod` what differs: its image, command, devices, and rights. Everything else is the same for all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from trainway.manifests.lustre_volume import CLAIM
+from trainway.manifests.namespace import SERVICE_ACCOUNT
+from trainway.spec.sections.storage import MOUNT_PATH
+
+
+@dataclass(frozen=True)
+class Volume:
+    """A volume of a pod beside the file system and the shared memory, mounted read-only at `path`.
+
+    `source` is the key of the volume's type with its content, for example `{"configMap": {"name": "job"}}`.
+    """
+
+    name: str
+    path: str
+    source: Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pod:
+    """What a pod with one container has of its own. Kubernetes uses its default for each field that is not set.
+
+    `name` is the container's name, and `image` its image. `mount_path` is where the container has the Lustre file
+    system. `resources` are the container's `limits` and `requests`. `claims` names the ResourceClaimTemplates of its
+    devices; a template that is named twice gives two claims. `tolerations` and `node_selector` choose the nodes.
+    `scheduler` is the name of the scheduler. `user` is the user and group ID under which all processes run, without
+    any capability; None leaves that to the image. `stop_seconds` is the time in seconds from SIGTERM to SIGKILL.
+    """
+
+    name: str
+    image: str
+    command: Sequence[str] = ()
+    environment: Sequence[Mapping[str, Any]] = ()
+    ports: Sequence[Mapping[str, Any]] = ()
+    readiness: Mapping[str, Any] | None = None
+    mount_path: str = MOUNT_PATH
+    resources: Mapping[str, Mapping[str, int | str]] | None = None
+    claims: tuple[str, ...] = ()
+    volumes: tuple[Volume, ...] = ()
+    tolerations: Sequence[Mapping[str, Any]] = ()
+    node_selector: Mapping[str, str] | None = None
+    service_account: str = SERVICE_ACCOUNT
+    scheduler: str | None = None
+    user: int | None = None
+    stop_seconds: int | None = None
+    restart_policy: str | None = None
+    labels: Mapping[str, str] | None = None
+    annotations: Mapping[str, str] | None = None
+
+
+def pod_template(pod: Pod) -> dict[str, Any]:
+    """Return the PodTemplateSpec: the metadata, if the pod has labels or annotations, and the specification.
+
+    The pod requests no huge pages. The image tells libfabric to use none, and no queue covers them, so that a job that
+    requests them would wait forever.
+    """
+    claims = {f"devices-{number}": template for number, template in enumerate(pod.claims)}
+    of_pod = [{"name": name, "resourceClaimTemplateName": template} for name, template in claims.items()]
+    spec = _present(
+        schedulerName=pod.scheduler,
+        serviceAccountName=pod.service_account,
+        nodeSelector=pod.node_selector,
+        tolerations=list(pod.tolerations),
+        securityContext=pod.user and {"runAsNonRoot": True, "runAsUser": pod.user, "runAsGroup": pod.user},
+        terminationGracePeriodSeconds=pod.stop_seconds,
+        resourceClaims=of_pod or None,
+        containers=[_container(pod, tuple(claims))],
+        volumes=[
+            {"name": "fsx", "persistentVolumeClaim": {"claimName": CLAIM}},
+            # NCCL and data workers share memory through it; a container's default of 64 MiB stops them.
+            {"name": "shared-memory", "emptyDir": {"medium": "Memory"}},
+            *({"name": each.name, **each.source} for each in pod.volumes),
+        ],
+        restartPolicy=pod.restart_policy,
+    )
+    metadata = _present(labels=pod.labels, annotations=pod.annotations)
+    return {**({"metadata": metadata} if metadata else {}), "spec": spec}
+
+
+def _container(pod: Pod, claims: tuple[str, ...]) -> dict[str, Any]:
+    resources = {**(pod.resources or {}), **({"claims": [{"name": name} for name in claims]} if claims else {})}
+    return _present(
+        image=pod.image,
+        name=pod.name,
+        command=list(pod.command) or None,
+        env=list(pod.environment) or None,
+        ports=list(pod.ports) or None,
+        readinessProbe=pod.readiness,
+        resources=resources or None,
+        securityContext=pod.user and {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+        volumeMounts=[
+            {"name": "fsx", "mountPath": pod.mount_path},
+            {"name": "shared-memory", "mountPath": "/dev/shm"},
+            *({"name": each.name, "mountPath": each.path, "readOnly": True} for each in pod.volumes),
+        ],
+    )
+
+
+def _present(**fields: Any) -> dict[str, Any]:
+    """Return the fields that are set, in their order."""
+    return {
+        name: dict(value) if isinstance(value, Mapping) else value
+        for name, value in fields.items()
+        if value is not None
+    }

@@ -1,0 +1,49 @@
+"""Which charts a platform installs in its cluster, by the names that delivery/mirror.yaml pins them under."""
+
+from __future__ import annotations
+
+from trainway.spec.derived.group_types import all_types
+from trainway.spec.facts.catalogue import Catalogue
+from trainway.spec.platform import Platform
+from trainway.spec.sections.orchestrator import Orchestrator
+
+HYPERPOD = "hyperpod-helm-chart"
+EFA_PLUGIN = "aws-efa-k8s-device-plugin"
+EFA_DRA = "aws-dranet"
+NVIDIA_PLUGIN = "nvidia-device-plugin"
+NVIDIA_DRA = "dra-driver-nvidia-gpu"
+GPU_OPERATOR = "gpu-operator"
+NEURON_PLUGIN = "neuron-helm-chart"
+KUEUE = "kueue"
+KAI = "kai-scheduler"
+TRAINER = "kubeflow-trainer"
+MPI_OPERATOR = "mpi-operator"
+PYTORCH_OPERATOR = "training-operators"
+
+
+def chart_names(platform: Platform, catalogue: Catalogue) -> tuple[str, ...]:
+    """The chosen charts in the order they are installed in; none under Slurm."""
+    if not platform.orchestrator.is_kubernetes:
+        return ()
+    instances = all_types(platform, catalogue)
+    vendors = {instance.accelerator.vendor for instance in instances if instance.accelerator}
+    efa, kubernetes = any(instance.efa_interfaces for instance in instances), platform.kubernetes_or_default
+    chosen = {
+        # HyperPod wants its chart in the cluster before it makes nodes.
+        HYPERPOD: platform.orchestrator is Orchestrator.HYPERPOD_EKS,
+        # One for each kind of device: two on a node would both give it away.
+        # https://docs.aws.amazon.com/eks/latest/userguide/device-management.html#_considerations (read 2026-11-21)
+        EFA_PLUGIN: efa and kubernetes.efa_devices_or_default == "plugin",
+        EFA_DRA: efa and kubernetes.efa_devices_or_default == "dra",
+        NVIDIA_PLUGIN: "nvidia" in vendors and kubernetes.gpu_devices == "plugin",
+        NVIDIA_DRA: "nvidia" in vendors and kubernetes.gpu_devices == "dra",
+        GPU_OPERATOR: "nvidia" in vendors and kubernetes.gpu_devices == "operator",
+        NEURON_PLUGIN: "neuron" in vendors,
+        # Before whoever makes jobs, so that no job starts past the queues.
+        KUEUE: platform.kueue,
+        KAI: platform.kai,
+        TRAINER: kubernetes.trainer,
+        PYTORCH_OPERATOR: platform.pytorch_operator,
+        MPI_OPERATOR: kubernetes.mpi_operator,
+    }
+    return tuple(name for name, is_chosen in chosen.items() if is_chosen)

@@ -1,0 +1,64 @@
+"""How the nodes of a group speak to an EFA-enabled Lustre file system.
+
+Over TCP every node can; over EFA those of some types, in the file system's zone and its part of the VPC.
+https://docs.aws.amazon.com/fsx/latest/LustreGuide/efa-file-systems.html, Prerequisites (read 2026-11-21)
+"""
+
+from __future__ import annotations
+
+from ipaddress import IPv4Network
+
+from trainway.spec.derived.addressing import AddressPlan, plan_addresses
+from trainway.spec.derived.group_types import types_of
+from trainway.spec.derived.subnets import SubnetRole, node_subnet_name
+from trainway.spec.facts.catalogue import Catalogue
+from trainway.spec.facts.services import service_facts
+from trainway.spec.platform import Platform
+from trainway.spec.sections.node_group import NodeGroup
+
+# File system and clients are to be in the same range of this length.
+SHARED_PREFIX_LENGTH = 16
+
+
+def speaks_efa(instance_type: str, catalogue: Catalogue) -> bool:
+    """Return whether a type can be a client over EFA."""
+    no_clients = service_facts().lustre.not_efa_clients
+    return bool(catalogue[instance_type].efa_interfaces) and instance_type.partition(".")[0] not in no_clients
+
+
+def efa_interfaces(platform: Platform, catalogue: Catalogue) -> dict[str, int]:
+    """Return, by group that reaches the file system over EFA, how many EFA devices of a node do so.
+
+    As many as AWS's own set-up takes, or fewer: all nodes that there can be share the file system's connections.
+    """
+    facts, plan = service_facts().lustre, plan_addresses(platform, catalogue)
+    groups = [each for each in platform.node_groups if not transport(platform, each, catalogue, plan)[1]]
+    share = facts.efa_connections // max(1, sum(group.largest for group in groups))
+    found = {}
+    for group in groups:
+        instance = catalogue[group.instance_type]
+        several = facts.efa_interfaces_of_several_cards if instance.network_cards > 1 else 1
+        found[group.name] = max(1, min(facts.efa_interfaces.get(instance.name, several), share))
+    return found
+
+
+def transport(platform: Platform, group: NodeGroup, catalogue: Catalogue, plan: AddressPlan) -> tuple[str, str]:
+    """TCP, EFA, or EFA from a type that GPUDirect Storage is for; and for TCP why it is that."""
+    lustre, facts = platform.storage.lustre, service_facts().lustre
+    types = [each.name for each in types_of(group, catalogue)]
+    if not lustre.efa:
+        return "TCP", "the file system has no EFA"
+    if no_client := next((name for name in types if not speaks_efa(name, catalogue)), None):
+        return "TCP", f"{no_client} is no EFA client of FSx"
+    if platform.zone_of(group) != platform.storage_zone:
+        return "TCP", f"the file system is in {platform.storage_zone}"
+    (storage,) = plan.of_role(SubnetRole.STORAGE)
+    nodes = next(subnet for subnet in plan.subnets if subnet.name == node_subnet_name(group))
+    if _surrounding(storage.cidr) != _surrounding(nodes.cidr):
+        return "TCP", f"the file system is in {_surrounding(storage.cidr)}, the nodes in {nodes.cidr}"
+    direct = all(name.partition(".")[0] in facts.gpudirect_clients for name in types)
+    return ("EFA, fit for GPUDirect" if direct else "EFA"), ""
+
+
+def _surrounding(cidr: IPv4Network) -> IPv4Network:
+    return cidr.supernet(new_prefix=SHARED_PREFIX_LENGTH) if cidr.prefixlen > SHARED_PREFIX_LENGTH else cidr

@@ -1,0 +1,110 @@
+"""The Service Quotas that a platform needs at its largest, from the catalogue's codes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from trainway.spec.derived.group_types import types_of
+from trainway.spec.facts.catalogue import CapacityKind, Catalogue, Instance
+from trainway.spec.facts.services import Quota, service_facts
+from trainway.spec.platform import Platform
+from trainway.spec.sections.capacity import capacity_kind
+from trainway.spec.sections.node_group import NodeGroup
+
+# The names of https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-prerequisites.html and of
+# https://docs.aws.amazon.com/sagemaker/latest/dg/reserve-capacity-with-training-plans.html (read 2026-11-21)
+IN_PLANS = "Number of {} instances in reserved capacity across training plans per Region"
+ON_SPOT = "{} for cluster spot instance usage"
+
+
+@dataclass(frozen=True)
+class QuotaNeed:
+    """What a platform takes of one quota of the account; where `code` is None, the quota is found by its name."""
+
+    service: str
+    name: str
+    code: str | None
+    needed: int
+
+
+_Quota = tuple[str, str, str | None]
+
+
+def quota_needs(platform: Platform, catalogue: Catalogue) -> tuple[QuotaNeed, ...]:
+    """The quotas, each once, for every group at its `max_count`.
+
+    EC2's are in vCPUs and SageMaker's in instances; FSx's in file systems, GiB and MB/s, as their names say.
+    """
+    needed = Counter[_Quota]()
+    for quota, amount in _of_nodes(platform, catalogue):
+        needed[quota] += amount
+    for quota, amount in _of_storage(platform):
+        needed[quota] += amount
+    return tuple(QuotaNeed(*quota, amount) for quota, amount in needed.items())
+
+
+def _of_nodes(platform: Platform, catalogue: Catalogue) -> Iterator[tuple[_Quota, int]]:
+    hyperpod, eks = platform.orchestrator.is_hyperpod, service_facts().eks
+    for group in platform.node_groups:
+        yield from _of_group(group, catalogue, hyperpod=hyperpod)
+    if platform.orchestrator.is_kubernetes:
+        system = platform.kubernetes_or_default.system_nodes
+        instance = catalogue[system.instance_type]
+        count = system.count + eks.new_nodes_per_zone * len(platform.zones)
+        yield _ec2(instance, CapacityKind.ON_DEMAND), count * instance.vcpus
+    else:
+        slurm = platform.slurm_or_default
+        for head in filter(None, (slurm.controller, slurm.login)):
+            yield _sagemaker(catalogue[head.instance_type], CapacityKind.ON_DEMAND), 1
+    if hyperpod:
+        nodes = sum(group.largest for group in platform.node_groups)
+        heads = 0 if platform.orchestrator.is_kubernetes else 1 + (platform.slurm_or_default.login is not None)
+        for name, code in service_facts().hyperpod.instance_quotas.items():
+            yield ("sagemaker", name, code), nodes + heads
+
+
+def _of_storage(platform: Platform) -> Iterator[tuple[_Quota, int]]:
+    """Yield the quotas that the platform's new file systems take."""
+    storage, lustre, openzfs = platform.storage, service_facts().lustre, service_facts().openzfs
+    if storage.lustre.existing is None:
+        yield _fsx(lustre.file_systems_quota), 1
+        if not storage.lustre.is_elastic:
+            yield _fsx(lustre.capacity_quota), storage.lustre.capacity_gib
+    if storage.home:
+        yield _fsx(openzfs.file_systems_quota), 1
+        yield _fsx(openzfs.capacity_quota), storage.home.capacity_gib
+        yield _fsx(openzfs.throughput_quota), storage.home.throughput_mbps
+
+
+def _fsx(quota: Quota) -> _Quota:
+    return ("fsx", quota.name, quota.code)
+
+
+def _of_group(group: NodeGroup, catalogue: Catalogue, *, hyperpod: bool) -> Iterator[tuple[_Quota, int]]:
+    """Each type's quota, as if all nodes were of that type; types with one quota take it for the same nodes."""
+    kind, most = CapacityKind(capacity_kind(group.capacity)), Counter[_Quota]()
+    for instance in types_of(group, catalogue):
+        quota = _sagemaker(instance, kind) if hyperpod else _ec2(instance, kind)
+        most[quota] = max(most[quota], group.largest * (1 if hyperpod else instance.vcpus))
+    yield from most.items()
+
+
+def _ec2(instance: Instance, kind: CapacityKind) -> _Quota:
+    """A reservation counts against the on-demand quota, used or not."""
+    bought = CapacityKind.ON_DEMAND if kind is CapacityKind.RESERVATION else kind
+    code = instance.quota_codes.get(bought)
+    unnamed = f"{bought.value} quota of {instance.name.split('.')[0]}"
+    return ("ec2", service_facts().ec2_quotas.names.get(code or "", unnamed), code)
+
+
+def _sagemaker(instance: Instance, kind: CapacityKind) -> _Quota:
+    name = instance.hyperpod_name
+    match kind:
+        case CapacityKind.TRAINING_PLAN:
+            return ("sagemaker", IN_PLANS.format(name), None)
+        case CapacityKind.SPOT:
+            return ("sagemaker", ON_SPOT.format(name), None)
+        case _:
+            return ("sagemaker", instance.hyperpod_quota_name or "", instance.hyperpod_quota_code)

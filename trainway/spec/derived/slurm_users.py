@@ -1,0 +1,64 @@
+"""The users of a Slurm cluster: those of the file, as a document that nodes are made equal to, and of a directory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import Field
+
+from trainway.spec.platform import Platform
+from trainway.spec.sections.storage import HOME_PATH, MOUNT_PATH
+from trainway.spec.values import Section
+
+JsonObject = dict[str, Any]
+# The document's name in the delivery's bundle and in the bucket.
+USERS_DOCUMENT = "slurm-users"
+
+# Everybody's own directory on the fast file system, for data and virtual environments.
+USERS_DIRECTORY = f"{MOUNT_PATH}/users"
+
+
+def slurm_users(platform: Platform) -> JsonObject:
+    """Groups and users, and where users' directories are; nobody where the file names nobody, so that who left is gone.
+
+    `homes` is where home directories are made: on the file system of `storage.home`, and without one on Lustre, because
+    a job has to find the same home on all of its nodes. `mounts` is what has to be mounted before a directory is made.
+    `owner` marks the accounts on a node that were made from a document of this platform's.
+    """
+    home, slurm = platform.storage.home, platform.slurm_or_default
+    return {
+        "version": 1,
+        "owner": f"trainway/{platform.name}",
+        "homes": HOME_PATH if home else USERS_DIRECTORY,
+        "directories": USERS_DIRECTORY,
+        "mounts": [HOME_PATH, MOUNT_PATH] if home else [MOUNT_PATH],
+        "groups": [group.model_dump(mode="json") for group in slurm.groups],
+        "users": [user.model_dump(mode="json") for user in slurm.users],
+    }
+
+
+class DirectoryOnNodes(Section):
+    """The facts that a node has about the LDAP directory of users. They contain no password."""
+
+    uri: str
+    base: str
+    kind: str
+    reader: str = Field(description="The account that nodes read the directory with; empty: nobody.")
+    secret: str = Field(description="ARN of the secret with that account's password; empty: none.")
+    homes: str = Field(description="The path below which the users' home directories are.")
+
+
+def slurm_directory(platform: Platform) -> DirectoryOnNodes | None:
+    """Return the facts of nodes about the LDAP directory in `slurm.directory`. None if there is none."""
+    directory = platform.slurm_or_default.directory
+    if directory is None:
+        return None
+    reader = directory.reader
+    return DirectoryOnNodes(
+        uri=directory.uri,
+        base=directory.base,
+        kind=directory.kind,
+        reader=reader.name if reader else "",
+        secret=reader.secret if reader else "",
+        homes=HOME_PATH if platform.storage.home else USERS_DIRECTORY,
+    )

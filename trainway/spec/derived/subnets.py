@@ -1,0 +1,183 @@
+"""Which subnets a platform needs, and how many addresses each must hold.
+
+Every subnet is sized from what will take addresses in it; none is ever a guess.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from ipaddress import IPv4Network
+
+from trainway.spec.derived.endpoints import interface_endpoints
+from trainway.spec.derived.group_types import types_of
+from trainway.spec.derived.pod_network import SYSTEM_PODS, addresses_for_pods, pods_of_group
+from trainway.spec.facts.catalogue import Catalogue, Instance
+from trainway.spec.facts.services import service_facts
+from trainway.spec.platform import Platform
+from trainway.spec.sections.node_group import NodeGroup
+from trainway.spec.sections.orchestrator import Orchestrator
+
+# The image's build, beside the widest step of the cluster's pipeline: each has a network interface in a closed network.
+BUILDS_AT_ONCE = 3
+
+
+class SubnetRole(StrEnum):
+    """What lives in a subnet."""
+
+    PUBLIC = "public"
+    CLUSTER = "cluster"
+    STORAGE = "storage"
+    NODES = "nodes"
+
+
+@dataclass(frozen=True)
+class Need:
+    """One thing that takes addresses, and how many."""
+
+    what: str
+    addresses: int
+
+
+@dataclass(frozen=True)
+class SubnetNeed:
+    """A subnet before it has a range: what lives in it, in which zone, and what it must hold.
+
+    `saved_by_efa_only` is how many addresses more it would take were the EFA interfaces not efa-only.
+    """
+
+    name: str
+    role: SubnetRole
+    zone: str
+    needs: tuple[Need, ...]
+    saved_by_efa_only: int = 0
+
+    @property
+    def addresses(self) -> int:
+        """Addresses that the needs add up to."""
+        return sum(need.addresses for need in self.needs)
+
+    @property
+    def prefix_length(self) -> int:
+        """The prefix length of the smallest range whose usable addresses cover the needs.
+
+        It may be shorter than any that a subnet can have; the longest is the one that a subnet must at least have.
+        """
+        vpc = service_facts().vpc
+        return min(vpc.prefix_lengths[1], 32 - (self.addresses + vpc.reserved_addresses_per_subnet - 1).bit_length())
+
+    def fits(self, cidr: IPv4Network) -> bool:
+        """Return whether the range holds the needs."""
+        return self.prefix_length >= cidr.prefixlen
+
+    def __str__(self) -> str:
+        sums = " + ".join(f"{need.addresses} ({need.what})" for need in self.needs)
+        return f"{self.name}: {sums} → /{self.prefix_length}"
+
+
+def node_subnet_name(group: NodeGroup) -> str:
+    """The name of a node group's subnet, which no other subnet can have."""
+    return f"{SubnetRole.NODES}-{group.name}"
+
+
+def addresses_per_node(instance: Instance, orchestrator: Orchestrator, *, pods: int, efa_only: bool) -> int:
+    """IPv4 addresses that one node of this type takes from its subnet while it runs that many pods.
+
+    Every network interface but an efa-only one takes an address; under Kubernetes those of network card 0 also hold the
+    pods' addresses. HyperPod's documentation gives 32 for a P5 node under Slurm and 81 under EKS, which are this sum:
+    https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-prerequisites.html (read 2026-11-21).
+    `efa_only` says that the EFA interfaces of the other cards carry no address.
+    """
+    others = [interface for interface in instance.interfaces if interface.network_card_index > 0]
+    with_address = sum(not (efa_only and interface.kind.carries_efa) for interface in others)
+    if not orchestrator.is_kubernetes:
+        return with_address + 1
+    return with_address + addresses_for_pods(instance, pods, orchestrator)
+
+
+def shared_subnets(platform: Platform, catalogue: Catalogue) -> tuple[SubnetNeed, ...]:
+    """The subnets that are there whatever the node groups are: per zone a cluster one, and storage's.
+
+    Where the platform makes the way out, each zone has a public one too.
+    """
+    zones = tuple(enumerate(platform.zones))
+    public = (Need("NAT gateway and load balancers", 16),)
+    storage = tuple(_storage_needs(platform))
+    public_zones = () if platform.network.is_closed or platform.network.existing else zones
+    return (
+        *(SubnetNeed(f"{SubnetRole.PUBLIC}-{n}", SubnetRole.PUBLIC, zone, public) for n, zone in public_zones),
+        *(
+            SubnetNeed(
+                f"{SubnetRole.CLUSTER}-{n}", SubnetRole.CLUSTER, zone, (*_cluster_needs(platform, catalogue, n),)
+            )
+            for n, zone in zones
+        ),
+        # Beside the first group's nodes: a file system in another zone is slower, and bills by the byte.
+        SubnetNeed(SubnetRole.STORAGE, SubnetRole.STORAGE, platform.storage_zone, storage),
+    )
+
+
+def node_subnets(platform: Platform, catalogue: Catalogue) -> tuple[SubnetNeed, ...]:
+    """One subnet a node group, in the order of the file."""
+    return tuple(_node_subnet(platform, catalogue, group) for group in platform.node_groups)
+
+
+def _node_subnet(platform: Platform, catalogue: Catalogue, group: NodeGroup) -> SubnetNeed:
+    orchestrator = platform.orchestrator
+
+    def takes(instance: Instance, *, efa_only: bool) -> int:
+        pods = pods_of_group(group, instance, orchestrator)
+        return addresses_per_node(instance, orchestrator, pods=pods, efa_only=efa_only)
+
+    # All nodes may be of the type that takes most.
+    instance = max(types_of(group, catalogue), key=lambda each: takes(each, efa_only=True))
+    each = takes(instance, efa_only=True)
+    saved = takes(instance, efa_only=False) - each
+    with_pods = f" ({pods_of_group(group, instance, orchestrator)} pods)" if orchestrator.is_kubernetes else ""
+    new = _new_nodes(orchestrator)
+    needs = (
+        Need(f"{group.largest} × {instance.name} at {each}{with_pods}", each * group.largest),
+        Need(f"replacement of {new}", each * new),
+    )
+    zone = platform.zone_of(group)
+    return SubnetNeed(node_subnet_name(group), SubnetRole.NODES, zone, needs, saved * (group.largest + new))
+
+
+def _new_nodes(orchestrator: Orchestrator) -> int:
+    """Nodes that are there before those they replace are gone: EKS's of a rolling update, or HyperPod's of a fault."""
+    return 1 if orchestrator.is_hyperpod else service_facts().eks.new_nodes_per_zone
+
+
+def _cluster_needs(platform: Platform, catalogue: Catalogue, zone_number: int) -> Iterable[Need]:
+    if endpoints := len(interface_endpoints(platform, catalogue)):
+        yield Need("VPC endpoints", endpoints)
+    orchestrator, eks = platform.orchestrator, service_facts().eks
+    if platform.network.is_closed:
+        yield Need("delivery's builds", BUILDS_AT_ONCE)
+    if orchestrator.is_kubernetes:
+        yield Need("EKS control plane", eks.control_plane_addresses_per_subnet)
+        system = platform.kubernetes_or_default.system_nodes
+        instance = catalogue[system.instance_type]
+        each = addresses_per_node(instance, orchestrator, pods=SYSTEM_PODS, efa_only=True)
+        # All of them, in every zone: Auto Scaling moves them here when another zone fails, more while they are updated.
+        count = system.count + eks.new_nodes_per_zone
+        yield Need(f"{count} × {system.instance_type} at {each} ({SYSTEM_PODS} pods)", each * count)
+    elif zone_number == 0:
+        heads = 2 if platform.slurm_or_default.login else 1
+        yield Need("Slurm controller and login nodes, and their replacements", 2 * heads)
+
+
+def _storage_needs(platform: Platform) -> Iterable[Need]:
+    """Addresses to leave for the file systems, for which AWS publishes no count.
+
+    Allowances: one for each of the smallest capacity of Lustre that is sold, or step of throughput, and two for
+    metadata; of OpenZFS one for each file server, and one for the address that moves between them.
+    """
+    storage, facts = platform.storage, service_facts().lustre
+    if storage.lustre.existing is None:
+        elastic = storage.lustre.throughput_mbps // facts.intelligent_tiering.throughput_step_mbps
+        servers = elastic if storage.lustre.is_elastic else storage.lustre.capacity_gib // facts.capacity_gib[0]
+        yield Need("FSx for Lustre file servers", servers + 2)
+    if storage.home:
+        yield Need("FSx for OpenZFS file servers", 3 if storage.home.highly_available else 2)

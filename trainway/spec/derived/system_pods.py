@@ -1,0 +1,250 @@
+"""The pods that the system nodes carry, from system_pods.yaml, and whether they find room there."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Literal, NamedTuple, Self
+
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, model_validator
+
+from trainway.spec.derived.addons import addon_names
+from trainway.spec.derived.charts import chart_names
+from trainway.spec.derived.pod_network import SYSTEM_PODS
+from trainway.spec.facts.catalogue import Catalogue, Instance
+from trainway.spec.facts.files import FACTS, read_facts
+from trainway.spec.facts.instance import Source
+from trainway.spec.platform import Platform
+from trainway.spec.sections.orchestrator import Orchestrator
+
+
+class _Facts(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class SystemPods(_Facts):
+    """The pods of one DaemonSet or Deployment, and what each of them requests."""
+
+    name: str
+    kind: Literal["daemonset", "deployment"]
+    replicas: PositiveInt | None = None
+    cpu_millicores: NonNegativeInt
+    memory_mib: NonNegativeInt
+
+    @model_validator(mode="after")
+    def _only_deployments_have_replicas(self) -> Self:
+        if (self.kind == "deployment") != (self.replicas is not None):
+            raise ValueError("a deployment has replicas, and a daemonset has none")
+        return self
+
+    @property
+    def each(self) -> Share:
+        """One of the pods."""
+        return Share(1, self.cpu_millicores, self.memory_mib)
+
+
+class Workload(_Facts):
+    """What an add-on or a chart runs on system nodes, and which AWS services it calls; refused without its page."""
+
+    calls: tuple[str, ...]
+    pods: tuple[SystemPods, ...]
+    note: str | None = None
+    sources: tuple[Source, ...] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _nothing_is_explained(self) -> Self:
+        silent = [pod.name for pod in self.pods if not (pod.cpu_millicores or pod.memory_mib)]
+        if self.note is None and (silent or not self.pods):
+            raise ValueError(f"{', '.join(silent) or 'no pod'} asks for nothing, and no note says why")
+        return self
+
+
+class ReservedCpu(_Facts):
+    """The share of each CPU up to the `first` ones that pods do not get; None stands for all others."""
+
+    first: PositiveInt | None
+    of_ten_thousand: NonNegativeInt
+
+
+class NodeOverhead(_Facts):
+    """What EKS's nodes keep for themselves; memory in MiB, the overhead as a fraction of the instance's memory."""
+
+    reserved_cpu: tuple[ReservedCpu, ...]
+    reserved_memory_mib: int
+    reserved_memory_mib_per_pod: int
+    eviction_memory_mib: int
+    vm_memory_overhead: float
+    sources: tuple[Source, ...] = Field(min_length=1)
+
+
+class SystemFacts(_Facts):
+    """All of system_pods.yaml, add-ons and charts by their names."""
+
+    node: NodeOverhead
+    addons: Mapping[str, Workload]
+    charts: Mapping[str, Workload]
+
+
+@cache
+def system_facts() -> SystemFacts:
+    """The facts of system_pods.yaml, read once."""
+    return SystemFacts.model_validate(read_facts(FACTS / "system_pods.yaml"))
+
+
+@dataclass(frozen=True)
+class Share:
+    """Pods with the CPU (millicores) and the memory (MiB) that they request, or that a node has for them."""
+
+    pods: int
+    cpu_millicores: int
+    memory_mib: int
+
+    def __add__(self, other: Share) -> Share:
+        return Share(
+            self.pods + other.pods,
+            self.cpu_millicores + other.cpu_millicores,
+            self.memory_mib + other.memory_mib,
+        )
+
+    def __mul__(self, times: int) -> Share:
+        return Share(self.pods * times, self.cpu_millicores * times, self.memory_mib * times)
+
+    def holds(self, other: Share) -> bool:
+        """Return whether another share fits into this one."""
+        return (
+            self.pods >= other.pods
+            and self.cpu_millicores >= other.cpu_millicores
+            and self.memory_mib >= other.memory_mib
+        )
+
+
+def system_pods(platform: Platform, catalogue: Catalogue) -> tuple[SystemPods, ...]:
+    """What the platform's add-ons and charts run on its system nodes."""
+    facts = system_facts()
+    workloads = [
+        *(facts.addons[name] for name in addon_names(platform)),
+        *(facts.charts[name] for name in chart_names(platform, catalogue)),
+    ]
+    return tuple(pods for workload in workloads for pods in workload.pods)
+
+
+def room_on(instance: Instance, orchestrator: Orchestrator) -> Share:
+    """What a system node of this type has for pods, which Kubernetes calls allocatable.
+
+    nodeadm keeps memory for the pods that the type's interfaces have addresses for, and not for those that the node is
+    told to run. The formulas' sources are in system_pods.yaml.
+    """
+    facts = system_facts().node
+    cpu, kept, before = 1000 * instance.vcpus, 0, 0
+    for reserved in facts.reserved_cpu:
+        until = min(cpu, 1000 * (reserved.first or instance.vcpus))
+        kept += max(0, until - before) * reserved.of_ten_thousand // 10_000
+        before = until
+    memory = 1024 * instance.memory_gib
+    unusable = (
+        math.ceil(memory * facts.vm_memory_overhead)
+        + facts.reserved_memory_mib
+        + facts.reserved_memory_mib_per_pod * instance.published_max_pods
+        + facts.eviction_memory_mib
+    )
+    pods = min(SYSTEM_PODS, instance.pod_capacity(prefix_delegation=not orchestrator.is_hyperpod))
+    return Share(pods, cpu - kept, max(0, memory - unusable))
+
+
+def nodes_left(count: int) -> int:
+    """How many of a number of nodes carry all pods when one is lost; a single one is not reckoned lost."""
+    return max(1, count - 1)
+
+
+def find_room(pods: Sequence[SystemPods], room: Share, nodes: int) -> tuple[str, ...]:
+    """The names of those whose pods find no room on so many nodes, each with that room; none where all fit.
+
+    Each node has the DaemonSets' pods first, whose priority Kubernetes' scheduler heeds; then the largest pod goes to
+    the first node that has room for it, and so on. What fits this way can be placed.
+    """
+    taken = [_sum(_daemons(pods))] * nodes
+    if not room.holds(taken[0]):
+        return tuple(each.name for each in _daemons(pods))
+    homeless = []
+    for deployment in sorted(_deployments(pods), key=lambda each: (each.cpu_millicores, each.memory_mib), reverse=True):
+        for _ in range(deployment.replicas or 0):
+            node = next((at for at, load in enumerate(taken) if room.holds(load + deployment.each)), None)
+            if node is None:
+                homeless.append(deployment.name)
+                break
+            taken[node] += deployment.each
+    return tuple(homeless)
+
+
+class Misfit(NamedTuple):
+    """Why the pods do not fit on the system nodes, and what would be right."""
+
+    reason: str
+    remedy: str
+
+
+def misfit(platform: Platform, catalogue: Catalogue) -> Misfit | None:
+    """None where the system nodes carry their pods, also when one of two or more is lost.
+
+    All instance types of the platform must be in the catalogue.
+    """
+    nodes = platform.kubernetes_or_default.system_nodes
+    pods, left = system_pods(platform, catalogue), nodes_left(nodes.count)
+    room = room_on(catalogue[nodes.instance_type], platform.orchestrator)
+    homeless = find_room(pods, room, left)
+    if not homeless:
+        return None
+    asked, given = _sum(_daemons(pods)) * left + _sum(_deployments(pods)), room * left
+    short = [
+        f"{wanted:,} {unit}, and {_what_is_left(nodes.count)} {offered:,}"
+        for wanted, offered, unit in (
+            (asked.cpu_millicores, given.cpu_millicores, "millicores of CPU"),
+            (asked.memory_mib, given.memory_mib, "MiB of memory"),
+            (asked.pods, given.pods, "places for pods"),
+        )
+        if wanted > offered
+    ]
+    # Where all of it together would fit, a pod is larger than what each node has left.
+    told = "; ".join(short) or f"{asked.cpu_millicores:,} millicores of CPU, and {homeless[0]} finds no node with room"
+    reason = f"the {asked.pods} pods of the add-ons and charts ask for {told}"
+    return Misfit(reason, ", or ".join(_remedies(platform, catalogue, pods)))
+
+
+def _what_is_left(count: int) -> str:
+    if count == 1:
+        return "the one node gives"
+    return "when the other is lost one node gives" if count == 2 else f"when one is lost {count - 1} nodes give"
+
+
+def _remedies(platform: Platform, catalogue: Catalogue, pods: Sequence[SystemPods]) -> Iterator[str]:
+    """The smallest type of the family that would do, and the smallest count."""
+    nodes, orchestrator = platform.kubernetes_or_default.system_nodes, platform.orchestrator
+    family = nodes.instance_type.split(".")[0]
+    types = [each for each in catalogue.values() if each.name.split(".")[0] == family and each.accelerator is None]
+    for instance in sorted(types, key=lambda each: (each.vcpus, each.memory_gib)):
+        if not find_room(pods, room_on(instance, orchestrator), nodes_left(nodes.count)):
+            yield f"use {instance.name}"
+            break
+    else:
+        yield "use a larger type"
+    room = room_on(catalogue[nodes.instance_type], orchestrator)
+    # One deployment's pod a node is as thin as they can be spread.
+    most = nodes.count + 1 + _sum(_deployments(pods)).pods
+    for count in range(nodes.count + 1, most + 1):
+        if not find_room(pods, room, nodes_left(count)):
+            yield f"write `count: {count}`"
+            return
+
+
+def _daemons(pods: Sequence[SystemPods]) -> list[SystemPods]:
+    return [each for each in pods if each.kind == "daemonset"]
+
+
+def _deployments(pods: Sequence[SystemPods]) -> list[SystemPods]:
+    return [each for each in pods if each.kind == "deployment"]
+
+
+def _sum(pods: Sequence[SystemPods]) -> Share:
+    return sum((each.each * (each.replicas or 1) for each in pods), Share(0, 0, 0))

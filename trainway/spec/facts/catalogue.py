@@ -1,0 +1,173 @@
+"""The instance catalogue: what AWS publishes about each EC2 instance type, and the page it is published on.
+
+The facts are in instances.yaml; a new type is one entry there. Everything else that depends on an instance type (launch
+template, subnet size, pods, ranks, quotas) is a function of what this module returns.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from trainway.spec.facts.files import FACTS, read_facts
+from trainway.spec.facts.instance import (
+    FACT_GROUPS,
+    Accelerator,
+    CapacityKind,
+    Disagreement,
+    Instance,
+    InstanceStore,
+    InterfaceKind,
+    NetworkInterface,
+    Source,
+)
+
+__all__ = [
+    "FACT_GROUPS",
+    "Accelerator",
+    "CapacityKind",
+    "Catalogue",
+    "CatalogueError",
+    "Disagreement",
+    "Instance",
+    "InstanceStore",
+    "InterfaceKind",
+    "NetworkInterface",
+    "Source",
+    "load_catalogue",
+]
+
+
+class CatalogueError(ValueError):
+    """The catalogue file breaks its own rules: which entry, what is wrong, and what to write instead."""
+
+
+class Catalogue(Mapping[str, Instance]):
+    """Instance types by their EC2 name.
+
+    `disagreements` is where EC2's own API says otherwise and is not believed; `left_out` has the accelerated types with
+    EFA that are missing on purpose, and why.
+    """
+
+    def __init__(
+        self,
+        instances: Mapping[str, Instance],
+        disagreements: Iterable[Disagreement] = (),
+        left_out: Mapping[str, str] | None = None,
+    ) -> None:
+        self._instances = dict(instances)
+        self.disagreements = tuple(disagreements)
+        self.left_out = dict(left_out or {})
+
+    def __getitem__(self, name: str) -> Instance:
+        return self._instances[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._instances)
+
+    def __len__(self) -> int:
+        return len(self._instances)
+
+    def suggest(self, name: str) -> list[str]:
+        """The names closest to one that is not in the catalogue, best first; at most three, perhaps none."""
+        bare = name.strip().lower().removeprefix("ml.")
+        return [bare] if bare in self else difflib.get_close_matches(bare, list(self), n=3)
+
+
+@cache
+def load_catalogue(path: Path | None = None) -> Catalogue:
+    """The catalogue in a file, by default the one that Trainway ships; read once a process.
+
+    Raises CatalogueError for an entry that is incomplete, contradicts itself, or names no source for its facts.
+    """
+    file = path or FACTS / "instances.yaml"
+    data: dict[str, Any] = read_facts(file)
+    try:
+        sources = {name: Source.model_validate(source) for name, source in data["sources"].items()}
+    except ValidationError as error:
+        raise CatalogueError(f"{file.name}: sources: {_first(error)}") from None
+    instances = {}
+    for name, entry in data["instances"].items():
+        try:
+            instances[name] = _instance(name, entry, data, sources)
+        except ValidationError as error:
+            raise CatalogueError(f"{file.name}: {name}: {_first(error)}") from None
+        except KeyError as error:
+            raise CatalogueError(f"{file.name}: {name}: {error} is missing") from None
+        except CatalogueError as error:
+            raise CatalogueError(f"{file.name}: {name}: {error}") from None
+    try:
+        disagreements = [Disagreement.model_validate(each) for each in data.get("disagreements", ())]
+    except ValidationError as error:
+        raise CatalogueError(f"{file.name}: disagreements: {_first(error)}") from None
+    return Catalogue(instances, disagreements, data.get("left_out"))
+
+
+def _instance(name: str, entry: dict[str, Any], data: dict[str, Any], sources: Mapping[str, Source]) -> Instance:
+    family = _look_up(data, "families", entry.get("family"))
+    facts = {"name": name, "accelerator": None, "instance_store": None, **family, **entry}
+    cited = {**family.get("sources", {}), **entry.get("sources", {})}
+    del facts["family"]
+
+    if chip := facts["accelerator"]:
+        model = _look_up(data, "accelerators", chip.get("model"))
+        described = {**model, **chip}
+        facts["accelerator"] = {fact: described[fact] for fact in described if fact not in ("model", "sources")}
+        cited["accelerator"] = [*cited.get("accelerator", ()), *model.get("sources", ())]
+    layout = _look_up(data, "layouts", facts.pop("layout", None))
+    facts["interfaces"] = _expand(layout["interfaces"], facts.get("network_cards", 1))
+    cited["layout"] = layout.get("sources")
+    limits = data["pod_limits"]
+    facts["pod_limit"] = limits["small" if facts.get("vcpus", 0) < limits["below_vcpus"] else "large"]
+    cited["pods"] = limits.get("sources")
+    facts["hyperpod_name"] = f"ml.{name}" if facts.pop("hyperpod", False) else None
+    facts["hyperpod_quota_code"] = data.get("hyperpod_quota_codes", {}).get(facts["hyperpod_name"])
+
+    facts["sources"] = {group: _cited(group, cited.get(group), sources) for group in FACT_GROUPS}
+    return Instance.model_validate(facts)
+
+
+def _look_up(data: dict[str, Any], section: str, name: str | None) -> dict[str, Any]:
+    if name not in data[section]:
+        known = ", ".join(data[section])
+        raise CatalogueError(f"`{section}` has no {name}; name one of {known}, or add it")
+    found: dict[str, Any] = data[section][name]
+    return found
+
+
+def _expand(layout: list[dict[str, Any]], network_cards: int) -> list[NetworkInterface]:
+    """One interface for each card that a rule of the layout covers: a card, a list of cards, or `first-last`."""
+    interfaces = []
+    for rule in layout:
+        cards = rule["cards"]
+        if isinstance(cards, str):
+            first, last = cards.split("-")
+            cards = range(int(first), network_cards if last == "last" else int(last) + 1)
+        for card in [cards] if isinstance(cards, int) else cards:
+            described = {"network_card_index": card, "device_index": rule["device"], "kind": rule["kind"]}
+            interfaces.append(NetworkInterface.model_validate(described))
+    return interfaces
+
+
+def _cited(group: str, names: list[str] | None, sources: Mapping[str, Source]) -> tuple[Source, ...]:
+    if not names:
+        facts = ", ".join(FACT_GROUPS[group])
+        raise CatalogueError(f"no source is named for {facts}; add one under `sources` and name it as `{group}`")
+    for name in names:
+        if name not in sources:
+            raise CatalogueError(
+                f"`{group}` names {name}, which is not under `sources`; add its url, title and day read"
+            )
+    return tuple(sources[name] for name in names)
+
+
+def _first(error: ValidationError) -> str:
+    """Pydantic's first complaint in one line."""
+    detail = error.errors(include_url=False)[0]
+    key = ".".join(str(part) for part in detail["loc"])
+    return f"{key}: {detail['msg']}" if key else detail["msg"]

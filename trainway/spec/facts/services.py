@@ -1,0 +1,157 @@
+"""Published facts about AWS services, loaded from services.yaml."""
+
+from __future__ import annotations
+
+from functools import cache
+from ipaddress import IPv4Network
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from trainway.spec.facts.files import FACTS, read_facts
+from trainway.spec.facts.instance import Source
+
+
+class _Facts(BaseModel):
+    """Facts without their page are refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    sources: tuple[Source, ...] = Field(min_length=1)
+
+
+class Quota(BaseModel):
+    """A Service Quota, by the two ways to find it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str
+    code: str
+
+
+class IntelligentTieringFacts(BaseModel):
+    """FSx for Lustre's class without a capacity: steps of throughput in MB/s, and of each the least and most cache."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    throughput_step_mbps: int
+    throughput_limit_mbps: int
+    metadata_iops: tuple[int, ...]
+    read_cache_gib_per_step: tuple[int, int]
+
+
+class LustreFacts(_Facts):
+    """FSx for Lustre, PERSISTENT_2; capacities in GiB, throughput in MB/s per TiB, clients by families of types."""
+
+    ports: tuple[tuple[int, int], ...]
+    capacity_gib: tuple[int, ...]
+    capacity_step_gib: int
+    efa_capacity_step_gib: dict[int, int]
+    metadata_iops: tuple[int, ...]
+    metadata_iops_limit: int
+    intelligent_tiering: IntelligentTieringFacts
+    associations: int
+    efa_connections: int
+    efa_interfaces: dict[str, int]
+    efa_interfaces_of_several_cards: int
+    not_efa_clients: tuple[str, ...]
+    gpudirect_clients: tuple[str, ...]
+    regions_without: tuple[str, ...]
+    file_systems_quota: Quota
+    capacity_quota: Quota
+
+    @property
+    def throughputs(self) -> tuple[int, ...]:
+        """The throughputs per TiB of storage that can be bought."""
+        return tuple(self.efa_capacity_step_gib)
+
+
+class OpenZfsFacts(_Facts):
+    """FSx for OpenZFS in one zone; the least and most capacity in GiB, the throughputs in MB/s."""
+
+    ports: tuple[tuple[int, int], ...]
+    capacity_gib: tuple[int, int]
+    throughputs: tuple[int, ...]
+    file_systems_quota: Quota
+    capacity_quota: Quota
+    throughput_quota: Quota
+
+
+class S3Facts(_Facts):
+    """Amazon S3: requests a second and prefix, and how buckets may be called."""
+
+    writes_per_prefix: int
+    reads_per_prefix: int
+    account_namespace_suffix: str
+    no_account_namespace: tuple[str, ...]
+    name_length: int
+
+
+class VpcFacts(_Facts):
+    """Amazon VPC's arithmetic; prefix lengths are the shortest and the longest."""
+
+    reserved_addresses_per_subnet: int
+    prefix_lengths: tuple[int, int]
+    cidr_blocks: int
+    shared_address_space: IPv4Network
+
+
+class EksFacts(_Facts):
+    """What EKS needs of the network."""
+
+    control_plane_addresses_per_subnet: int
+    control_plane_zones: int
+    new_nodes_per_zone: int
+    service_cidrs: tuple[IPv4Network, ...]
+
+
+class EndpointFacts(_Facts):
+    """VPC endpoint services, without `com.amazonaws.<region>.`; all are interfaces, beside the gateway of S3."""
+
+    private: tuple[str, ...]
+    closed: tuple[str, ...]
+    closed_kubernetes: tuple[str, ...]
+    closed_hyperpod: tuple[str, ...]
+    closed_root_squash: tuple[str, ...]
+    closed_slurm_secrets: tuple[str, ...]
+
+
+class Ec2QuotaFacts(_Facts):
+    """The names of EC2's quotas on instances, by code; each counts vCPUs."""
+
+    names: dict[str, str]
+
+
+class TopologyFacts(_Facts):
+    """Where EC2 tells which network nodes are above an instance."""
+
+    regions: tuple[str, ...]
+
+
+class HyperPodFacts(_Facts):
+    """SageMaker's quotas on HyperPod instances of any type, name to code; and what its add-ons need."""
+
+    instance_quotas: dict[str, str]
+    scheduler_config_regions: tuple[str, ...]
+    observability_vcpus: int
+
+
+class ServiceFacts(BaseModel):
+    """The limits and names of AWS services, from services.yaml."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    lustre: LustreFacts
+    openzfs: OpenZfsFacts
+    s3: S3Facts
+    vpc: VpcFacts
+    eks: EksFacts
+    endpoints: EndpointFacts
+    ec2_quotas: Ec2QuotaFacts
+    hyperpod: HyperPodFacts
+    topology: TopologyFacts
+
+
+@cache
+def service_facts() -> ServiceFacts:
+    """The facts of services.yaml, read once."""
+    return ServiceFacts.model_validate(read_facts(FACTS / "services.yaml"))

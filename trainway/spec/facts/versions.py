@@ -1,0 +1,186 @@
+"""The versions that the training image can be built from, and which of them go together: versions.yaml."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable
+from datetime import date
+from typing import Annotated, Final, Protocol, TypeVar
+
+from pydantic import Field
+
+from trainway.spec.facts.files import FACTS, read_facts
+from trainway.spec.values import Matches, Section
+
+VERSIONS_FILE: Final = FACTS / "versions.yaml"
+
+PinnedImage = Annotated[
+    str,
+    Matches(
+        r"[a-z0-9][a-z0-9.:/_-]*:[\w][\w.-]*@sha256:[0-9a-f]{64}",
+        "it is not pinned: a tag alone can mean another image tomorrow",
+        "write it as in registry/name:tag@sha256:…, with the 64 digits that `docker buildx imagetools inspect` shows",
+    ),
+]
+Sha256 = Annotated[
+    str,
+    Matches(
+        r"[0-9a-f]{64}",
+        "it is not a SHA-256 checksum",
+        "write its 64 lower-case hexadecimal digits, as sha256sum prints them",
+    ),
+]
+Version = Annotated[
+    str,
+    Matches(r"\d+(\.\d+)*", "it is not the version of a release", "write numbers with dots, in quotes if they are two"),
+]
+Address = Annotated[str, Matches(r"https?://\S+", "it is not an address", "write the https:// address of the file")]
+
+
+class Published(Section):
+    """Facts that a publisher states on the page `source`, or in `read_in` if the page cannot be opened."""
+
+    source: str = Field(description="The page of the publisher that states these values.")
+    read: date = Field(description="The day it was read.")
+    read_in: str | None = Field(None, description="What was read instead, where that page could not be.")
+
+
+class Images(Published):
+    """The base images of the variants, and the image that compiles for the variant cuda."""
+
+    name: str = Field(description="How combinations call them.")
+    cuda: PinnedImage = Field(description="The base of the variant cuda.")
+    cuda_devel: PinnedImage = Field(description="The CUDA toolkit for the same system.")
+    cpu: PinnedImage = Field(description="The base of the variant cpu.")
+    cuda_version: str = Field(description="Major and minor version of CUDA, in quotes.")
+    python: str = Field(description="Major and minor version of its Python, in quotes.")
+
+
+class EfaInstaller(Published):
+    """A release of the EFA installer, and the versions that it installs."""
+
+    version: str = Field(description="The installer's version.")
+    url: Address = Field(description="Where it is downloaded.")
+    sha256: Sha256 = Field(description="The checksum of the file there.")
+    libfabric: str = Field(description="The libfabric that it carries.")
+    aws_ofi_nccl: str = Field(description="The plugin for NCCL that it carries.")
+
+
+class Plugin(Published):
+    """A release of aws-ofi-nccl, and the versions that it was tested with."""
+
+    version: str = Field(description="The plugin's version.")
+    tested_with_libfabric: tuple[str, ...] = Field(min_length=1, description="Versions of libfabric.")
+    tested_with_nccl: tuple[str, ...] = Field(min_length=1, description="Versions of NCCL.")
+
+
+class PyTorch(Published):
+    """A wheel of PyTorch for Linux, and what it requires."""
+
+    version: str = Field(description="PyTorch's version.")
+    sha256: Sha256 = Field(description="The checksum of the wheel.")
+    python: str = Field(description="The version of Python that the wheel is for, in quotes.")
+    cuda: str = Field(description="Major and minor version of the CUDA that it was built with, in quotes.")
+    nccl: str = Field(description="The NCCL that it requires.")
+
+
+class NcclTests(Published):
+    """The pinned sources of NCCL's own tests."""
+
+    version: str = Field(description="Their version.")
+    url: Address = Field(description="Where they are downloaded.")
+    sha256: Sha256 = Field(description="The checksum of the file there.")
+
+
+class TransformerEngine(Published):
+    """Transformer Engine: its package, its core for a major version of CUDA, and its part for PyTorch as sources."""
+
+    version: str = Field(description="The version of all three.")
+    sha256: Sha256 = Field(description="The checksum of the package's wheel.")
+    core_sha256: Sha256 = Field(description="The checksum of the core's wheel.")
+    torch_sha256: Sha256 = Field(description="The checksum of the archive of sources.")
+    cuda: str = Field(description="The major version of CUDA that the core was built with, in quotes.")
+    pytorch_from: Version = Field(description="The oldest PyTorch that its metadata allows.")
+
+
+class Nemo(Published):
+    """NeMo AutoModel, by its metadata; its checksum is with those of what it requires."""
+
+    version: str = Field(description="Its version.")
+    pytorch_from: Version = Field(description="The oldest PyTorch that it allows.")
+    transformer_engine_from: Version = Field(description="The oldest Transformer Engine, where one is there.")
+
+
+class HyperPodElasticAgent(Published):
+    """HyperPod's elastic agent, by its metadata; its checksum is with those of what it requires."""
+
+    version: str = Field(description="Its version.")
+    pytorch_from: Version = Field(description="The oldest PyTorch that it allows.")
+    pytorch_before: Version = Field(description="The oldest PyTorch that is too new for it.")
+
+
+class Combination(Section):
+    """Releases that go together, each by its version."""
+
+    name: str = Field(description="How `image.versions` calls it.")
+    pytorch: str = Field(description="A version below `pytorch`.")
+    efa_installer: str = Field(description="A version below `efa_installers`.")
+    nccl_tests: str = Field(description="A version below `nccl_tests`.")
+    images: str = Field(description="A name below `images`.")
+    transformer_engine: str = Field(description="A version below `transformer_engine`.")
+    nemo: str = Field(description="A version below `nemo`.")
+    hyperpod_elastic_agent: str | None = Field(
+        None,
+        description="A version below `hyperpod_elastic_agent`. Without it, the agent does not support the PyTorch.",
+    )
+
+
+class Versions(Section):
+    """The versions that the training image can be built from, from versions.yaml."""
+
+    default: str = Field(description="The combination of a platform file that names none.")
+    combinations: tuple[Combination, ...] = Field(min_length=1, description="The choices of `image.versions`.")
+    images: tuple[Images, ...] = Field(description="Base images.")
+    efa_installers: tuple[EfaInstaller, ...] = Field(description="EFA installers.")
+    aws_ofi_nccl: tuple[Plugin, ...] = Field(description="Plugins, of which the installers carry one each.")
+    pytorch: tuple[PyTorch, ...] = Field(description="Wheels of PyTorch.")
+    nccl_tests: tuple[NcclTests, ...] = Field(description="NCCL's tests.")
+    transformer_engine: tuple[TransformerEngine, ...] = Field(description="Transformer Engines.")
+    nemo: tuple[Nemo, ...] = Field(description="NeMo AutoModels.")
+    hyperpod_elastic_agent: tuple[HyperPodElasticAgent, ...] = Field(description="HyperPod's elastic agents.")
+
+
+class Versioned(Protocol):
+    @property
+    def version(self) -> str: ...
+
+
+Release = TypeVar("Release", bound=Versioned)
+
+
+def release(among: Iterable[Release], version: str) -> Release | None:
+    """The release of a version, or None where there is none."""
+    return next((each for each in among if each.version == version), None)
+
+
+def images_of(versions: Versions, combination: Combination) -> Images | None:
+    """Return the base images of a combination, or None if the combination names unknown images."""
+    return next((each for each in versions.images if each.name == combination.images), None)
+
+
+@functools.cache
+def combination_names() -> tuple[str, ...]:
+    """The names that `image.versions` can have, as the file has them, right or wrong."""
+    return tuple(each["name"] for each in read_facts(VERSIONS_FILE)["combinations"])
+
+
+@functools.cache
+def combinations_with_the_agent() -> tuple[str, ...]:
+    """The names of the combinations that have HyperPod's elastic agent, in the order of the file."""
+    combinations = read_facts(VERSIONS_FILE)["combinations"]
+    return tuple(each["name"] for each in combinations if each.get("hyperpod_elastic_agent"))
+
+
+def requirements_of(what: str, version: str) -> str:
+    """Return the name of the file in container/requirements with what a release of PyTorch or an add-on requires."""
+    return f"{what}-{version}.txt"

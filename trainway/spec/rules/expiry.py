@@ -1,0 +1,33 @@
+"""What makes a platform file invalid by the passing of time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import date
+
+from trainway.spec.facts.kubernetes_versions import kubernetes_versions
+from trainway.spec.platform import Platform
+from trainway.spec.problems import KeyPath
+
+KEY: KeyPath = ("kubernetes", "version")
+
+
+def expired(platform: Platform, today: date) -> Iterator[tuple[KeyPath, str, str]]:
+    """Yield (key path, reason, remedy) if the Kubernetes version has no standard support on `today`, a day in UTC.
+
+    A cluster has the upgrade policy STANDARD. EKS upgrades the control plane of such a cluster by itself when standard
+    support ends, and the file would then ask for a downgrade.
+    https://docs.aws.amazon.com/eks/latest/userguide/kubernetes-versions.html (read 2026-11-22)
+    """
+    facts, version, orchestrator = kubernetes_versions(), platform.kubernetes_or_default.version, platform.orchestrator
+    support = facts.eks.versions.get(version)
+    if not orchestrator.is_kubernetes or support is None or today < support.standard_until:
+        return
+    reason = f"standard support of Kubernetes {version} ended on {support.standard_until}, and EKS upgrades the cluster"
+    if today >= support.extended_until:
+        reason = f"Kubernetes {version} reached the end of its extended support on {support.extended_until}"
+    newer = [
+        each for each in facts.of(hyperpod=orchestrator.is_hyperpod) if facts.eks.versions[each].standard_until > today
+    ]
+    remedy = f"write one of {', '.join(newer)}, in quotes" if newer else "use a newer release of Trainway"
+    yield KEY, reason, remedy

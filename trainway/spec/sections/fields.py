@@ -1,0 +1,139 @@
+"""The kinds of value that a platform file is made of, each with the reason and the remedy for a wrong one."""
+
+from __future__ import annotations
+
+from ipaddress import IPv4Network
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BeforeValidator
+
+from trainway.spec.facts.services import service_facts
+from trainway.spec.values import Matches, wrong
+
+Name = Annotated[
+    str,
+    Matches(
+        r"[a-z]([a-z0-9-]{0,28}[a-z0-9])?",
+        "names become stack, cluster and Kubernetes names, which allow less than this",
+        "use up to 30 lower-case letters, digits and hyphens, beginning with a letter",
+    ),
+]
+
+Region = Annotated[
+    str,
+    Matches(r"[a-z]{2}(-[a-z]+)+-\d", "it is not the form of an AWS Region's code", "write it as in us-west-2"),
+]
+
+ZoneId = Annotated[
+    str,
+    Matches(
+        r"[a-z]+\d-az\d+",
+        "it is not a zone id; zone names such as us-west-2a mean different places in different accounts",
+        "write the id, as in usw2-az2; `aws ec2 describe-availability-zones` lists both",
+    ),
+]
+
+S3Uri = Annotated[
+    str,
+    Matches(
+        r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/.*)?",
+        "it is not an S3 location",
+        "write it as in s3://bucket/prefix/",
+    ),
+]
+
+
+# RFC 1918. ipaddress calls more than this private: loopback, link-local and the ranges for documentation.
+PRIVATE_RANGES = tuple(map(IPv4Network, ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16")))
+
+
+def _parse_range(value: Any) -> IPv4Network:
+    try:
+        network = IPv4Network(value, strict=False)
+    except ValueError:
+        raise wrong("it is not an IPv4 address range", "write it as in 10.0.0.0/16") from None
+    if isinstance(value, str) and value != str(network):
+        raise wrong("an address range begins at its first address", f"write {network}")
+    return network
+
+
+def _private_range(network: IPv4Network) -> IPv4Network:
+    if not any(network.subnet_of(private) for private in PRIVATE_RANGES):
+        raise wrong("it is not a private address range", f"choose one inside {' or '.join(map(str, PRIVATE_RANGES))}")
+    low, high = service_facts().vpc.prefix_lengths
+    if not low <= network.prefixlen <= high:
+        raise wrong(f"a VPC's range is between /{low} and /{high}", "use a /16 unless addresses are scarce")
+    return network
+
+
+# Any range of a network that exists: what it may be was AWS's to say.
+Range = Annotated[IPv4Network, BeforeValidator(_parse_range)]
+AddressRange = Annotated[IPv4Network, BeforeValidator(_parse_range), AfterValidator(_private_range)]
+
+
+def _throughput(value: int) -> int:
+    known = service_facts().lustre.throughputs
+    if value not in known:
+        raise wrong("FSx for Lustre does not sell this throughput", f"choose one of {', '.join(map(str, known))}")
+    return value
+
+
+LustreThroughput = Annotated[int, AfterValidator(_throughput)]
+
+
+def _home_throughput(value: int) -> int:
+    known = service_facts().openzfs.throughputs
+    if value not in known:
+        raise wrong("FSx for OpenZFS does not sell this throughput", f"choose one of {', '.join(map(str, known))}")
+    return value
+
+
+HomeThroughput = Annotated[int, AfterValidator(_home_throughput)]
+
+BucketName = Annotated[
+    str,
+    Matches(
+        r"[a-z0-9][a-z0-9-]{1,61}[a-z0-9]",
+        "it is not the name of a bucket",
+        "use 3 to 63 lower-case letters, digits and hyphens",
+    ),
+]
+
+KmsKey = Annotated[
+    str,
+    Matches(
+        r"arn:aws[a-z-]*:kms:[a-z0-9-]+:\d{12}:key/[A-Za-z0-9-]+",
+        "it is not the ARN of a KMS key; a role cannot be let use an alias",
+        "write it as in arn:aws:kms:us-west-2:111122223333:key/1234abcd-12ab-34cd-56ef-1234567890ab",
+    ),
+]
+
+
+Principal = Annotated[
+    str,
+    Matches(
+        r"arn:aws[a-z-]*:iam::\d{12}:(role|user)/.+",
+        "it is not the ARN of an IAM role or user",
+        "write it as in arn:aws:iam::111122223333:role/Admin",
+    ),
+]
+
+
+# What Debian's and Ubuntu's useradd and adduser take without being forced, of which the image's Linux is one; Slurm
+# keeps names in lower case: https://manpages.debian.org/bookworm/passwd/useradd.8.en.html, CAVEATS (read 2026-11-21)
+Login = Annotated[
+    str,
+    Matches(
+        r"[a-z_][a-z0-9_-]{0,31}",
+        "it is not a login name",
+        "use up to 32 lower-case letters, digits, hyphens and underscores, beginning with a letter",
+    ),
+]
+
+
+Email = Annotated[
+    str,
+    Matches(
+        r"[^@\s]+@[^@\s]+\.[^@\s]+", "it is not an e-mail address", "write one address, as in ml-oncall@example.com"
+    ),
+]
