@@ -1,0 +1,169 @@
+"""The wheel, in an environment that has never seen a checkout: it checks, plans, and launches without one."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from emulator import Emulator, running
+from tests.launch.conftest import write_job
+from tests.launch.test_commands import EKS, SLURM, deploy
+from tests.synthesis import ROOT, assembly_in
+from tests.wheel_environment import WheelEnvironment, build_wheel, install_wheel, megabytes
+
+ATLAS = ROOT / "platform.yaml"
+# What a checkout has at its top, and what none but an extra brings.
+FOREIGN = ("app", "container", "delivery", "emulator", "stacks", "tests", "training")
+EXTRAS = ("aws_cdk", "hypothesis", "jinja2", "matplotlib", "moto", "numpy", "torch")
+# The page of the report alone is written with the packages of an extra.
+IMPORT_ALL = """\
+import importlib, pkgutil, trainway
+for module in pkgutil.walk_packages(trainway.__path__, "trainway."):
+    try:
+        importlib.import_module(module.name)
+    except ModuleNotFoundError as error:
+        if not module.name.startswith("trainway.report.") or error.name not in ("jinja2", "markupsafe", "matplotlib"):
+            raise
+"""
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> WheelEnvironment:
+    directory = tmp_path_factory.mktemp("wheel")
+    environment = install_wheel(build_wheel(directory / "dist"), directory)
+    shutil.copy(ATLAS, environment.work / "platform.yaml")
+    return environment
+
+
+@pytest.fixture(scope="module")
+def emulator() -> Iterator[Emulator]:
+    with running() as started:
+        yield started
+
+
+def succeeded(done: subprocess.CompletedProcess[str]) -> str:
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_the_base_is_small_and_has_one_name(wheel: WheelEnvironment) -> None:
+    assert megabytes(wheel.site) < 100
+    names = {path.stem for path in wheel.site.iterdir()}
+    assert "trainway" in names
+    assert names.isdisjoint((*FOREIGN, *EXTRAS))
+    found = wheel.python(f"import importlib.util as u; print([n for n in {(*FOREIGN, *EXTRAS)} if u.find_spec(n)])")
+    assert succeeded(found) == "[]\n"
+
+
+def test_every_module_is_imported_without_an_extra(wheel: WheelEnvironment) -> None:
+    succeeded(wheel.python(IMPORT_ALL))
+
+
+def test_it_says_what_it_is(wheel: WheelEnvironment) -> None:
+    assert succeeded(wheel.trainway("--version")).startswith("trainway ")
+    assert "platform.yaml" in succeeded(wheel.trainway("check", "--help"))
+    assert "p5.48xlarge" in succeeded(wheel.trainway("instances"))
+    assert json.loads(succeeded(wheel.trainway("schema")))["title"] == "Platform"
+
+
+def test_it_checks_a_good_file_and_a_wrong_one(wheel: WheelEnvironment) -> None:
+    assert "no problems" in succeeded(wheel.trainway("check", "platform.yaml"))
+    wrong = yaml.safe_load(ATLAS.read_text(encoding="utf-8")) | {"image": {"versions": "pytorch-1.0"}}
+    (wheel.work / "wrong.yaml").write_text(yaml.safe_dump(wrong), encoding="utf-8")
+    said = wheel.trainway("check", "wrong.yaml")
+    assert (said.returncode, "Traceback" in said.stderr) == (2, False)
+    assert "there is no such combination" in said.stderr
+
+
+def test_it_plans_and_writes_manifests(wheel: WheelEnvironment) -> None:
+    assert json.loads(succeeded(wheel.trainway("plan", "--json")))["subnets"]
+    succeeded(wheel.trainway("manifests", "platform.yaml", "--out", "gitops"))
+    assert list((wheel.work / "gitops").rglob("*.yaml"))
+
+
+def test_it_renders_a_job_for_every_target(
+    wheel: WheelEnvironment, emulator: Emulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in emulator.environment().items():
+        monkeypatch.setenv(name, value)
+    for platform in (EKS, SLURM):
+        (wheel.work / f"{platform.name}.yaml").write_text(platform.model_dump_json(exclude_defaults=True))
+        deploy(platform)
+    mirrored = {"data": {"train": "s3:/corpus/small"}}
+    job = write_job(wheel.work, nodes=2, batch={"global": 64, "micro": 1}, team="research", **mirrored)
+    kept = wheel.work / "remote.yaml"
+    job.rename(kept)
+    targets = {"kubernetes": "eks", "slurm": "slurm", "sagemaker": "eks"}
+    for target, name in targets.items():
+        options = [f"--target={target}", f"--platform={name}.yaml", "--group=train", "--dry-run"]
+        assert "training.train" in succeeded(wheel.trainway("launch", str(kept), *options, **emulator.environment()))
+    here = write_job(wheel.work, data={"train": "s3://corpus/small"}, checkpoint={"location": "s3://corpus/ckpt"})
+    said = succeeded(wheel.trainway("launch", str(here), "--dry-run"))
+    assert f"PYTHONPATH={wheel.site}/trainway/_checkout" in said
+    assert said.strip().endswith("torchrun -m training.train")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "extra"),
+    [
+        (["demo"], "emulator,platform,report,training"),
+        (["emulator", "start"], "emulator"),
+        (["app"], "platform"),
+        (["report", "runs/none"], "report"),
+        (["launch", "local.yaml"], "training"),
+    ],
+)
+def test_what_needs_an_extra_names_it(wheel: WheelEnvironment, arguments: list[str], extra: str) -> None:
+    write_job(wheel.work, data={"train": "corpus"}).rename(wheel.work / "local.yaml")
+    said = wheel.trainway(*arguments)
+    assert (said.returncode, said.stdout, "Traceback" in said.stderr) == (2, "", False), said.stderr
+    assert said.stderr.endswith(f"fix: pip install 'trainway[{extra}]'\n")
+    assert not (wheel.work / "runs").exists()
+
+
+def test_a_module_that_climbs_out_of_the_package_is_found(wheel: WheelEnvironment, tmp_path: Path) -> None:
+    shutil.copytree(wheel.site / "trainway", tmp_path / "trainway")
+    module = tmp_path / "trainway/spec/facts/versions.py"
+    right = 'VERSIONS_FILE: Final = FACTS / "versions.yaml"'
+    climbing = 'VERSIONS_FILE: Final = FACTS.parents[2] / "container" / "versions.yaml"'
+    text = module.read_text(encoding="utf-8")
+    assert right in text
+    module.write_text(text.replace(right, climbing), encoding="utf-8")
+    assert wheel.trainway("check", PYTHONPATH=str(tmp_path)).returncode != 0
+
+
+def test_a_file_of_the_checkout_cannot_be_read(wheel: WheelEnvironment) -> None:
+    said = wheel.python(f"open({str(ATLAS)!r})")
+    assert "is in the checkout" in said.stderr
+
+
+def test_it_synthesizes_the_templates_of_the_checkout(wheel: WheelEnvironment, tmp_path: Path) -> None:
+    """With the extra `platform`, which the tests' environment has. The wheel comes before the checkout on its path."""
+    out = tmp_path / "cdk.out"
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(wheel.site),
+        "CDK_OUTDIR": str(out),
+        "CDK_CONTEXT_JSON": json.dumps({"platform": str(ATLAS)}),
+    }
+    (wheel.site / "zz_away.pth").unlink()
+    app = [sys.executable, "-m", "trainway.cli", "app"]
+    line = subprocess.run(app, env=environment, cwd=tmp_path, capture_output=True, text=True, check=True).stdout.strip()
+    assert line == f"{sys.executable} {wheel.site}/trainway/_checkout/app.py"
+    done = subprocess.run(line, shell=True, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert templates_in(out) == templates_in(assembly_in(ATLAS))
+
+
+def templates_in(assembly: Path) -> dict[str, object]:
+    found = {file.name: json.loads(file.read_text("utf-8")) for file in assembly.glob("*.template.json")}
+    assert found
+    return found
