@@ -1,0 +1,101 @@
+"""What loading the catalogue, planning addresses, and synthesizing many node groups take.
+
+    python -m benchmarks.planning
+
+Each figure is the least processor seconds of several rounds, with those of the Node process that a synthesis runs in.
+Whatever else the machine does only adds to a measurement.
+"""
+
+import itertools
+import json
+import os
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import aws_cdk as cdk
+
+from app import add_stacks
+from benchmarks.record import arguments, record
+from trainway.spec.derived.addressing import plan_addresses
+from trainway.spec.facts.catalogue import load_catalogue
+from trainway.spec.platform import Platform
+
+ROOT = Path(__file__).parents[1]
+ORCHESTRATORS = ("eks", "hyperpod-eks", "hyperpod-slurm")
+INSTANCE_TYPES = ("p5.48xlarge", "p4d.24xlarge", "trn1.32xlarge", "g6e.48xlarge", "g5.8xlarge", "m7i.8xlarge")
+FEW, MANY, NODES, ROUNDS = 2, 20, 1000, 3
+
+
+def main() -> None:
+    """Measure, and write the result down."""
+    chosen = arguments("planning", __doc__).parse_args()
+    # The CDK's validator takes most of a synthesis, and `cdk deploy` runs it once.
+    os.environ["CDK_VALIDATION"] = "false"
+    large = platform("eks", ["p5.48xlarge"], NODES)
+    catalogue = load_catalogue()
+    figures = {
+        "catalogue_seconds": least(load_catalogue.__wrapped__),
+        "plan_of_1000_nodes_seconds": least(lambda: plan_addresses(large, catalogue)),
+        "synthesis_seconds": {name: synthesis(name) for name in ORCHESTRATORS},
+    }
+    record(figures, ["aws-cdk-lib", "pydantic", "pyyaml"], chosen.out)
+
+
+def synthesis(orchestrator: str) -> dict[str, float]:
+    """Return the seconds that a synthesis of few and of many node groups takes."""
+    types = list(itertools.islice(itertools.cycle(INSTANCE_TYPES), MANY))
+    few, many = platform(orchestrator, types[:FEW], 32), platform(orchestrator, types, 32)
+    synthesize(few)  # the first synthesis of a process loads modules
+    return {str(FEW): least(lambda: synthesize(few)), str(MANY): least(lambda: synthesize(many))}
+
+
+def platform(orchestrator: str, types: list[str], largest: int) -> Platform:
+    """Return a platform with a node group of each of these instance types."""
+    groups = [
+        {"name": f"group-{number}", "instance_type": kind, "count": 1, "max_count": largest}
+        for number, kind in enumerate(types)
+    ]
+    zones = ["usw2-az2", "usw2-az1"]
+    keys = {"name": "many", "region": "us-west-2", "zones": zones, "orchestrator": orchestrator, "node_groups": groups}
+    return Platform.model_validate(keys)
+
+
+def synthesize(given: Platform) -> None:
+    """Synthesize the platform's stacks into a directory that is deleted."""
+    context: dict[str, Any] = json.loads((ROOT / "cdk.json").read_text(encoding="utf-8"))["context"]
+    with tempfile.TemporaryDirectory() as out:
+        app = cdk.App(outdir=out, context=context)
+        add_stacks(app, given)
+        app.synth()
+
+
+def least(act: Callable[[], object]) -> float:
+    """Run a function several times, and return the smallest processor time in seconds."""
+
+    def once() -> float:
+        began = time.process_time() + of_children()
+        act()
+        return time.process_time() + of_children() - began
+
+    return round(min(once() for _ in range(ROUNDS)), 4)
+
+
+def of_children() -> float:
+    """Return the processor seconds of the processes that this one has started and that still run."""
+    waiting, ticks = [os.getpid()], 0
+    while waiting:
+        pid = waiting.pop()
+        children = [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+        for child in children:
+            # What follows the name, which may have spaces: user and system time are the twelfth and thirteenth.
+            fields = Path(f"/proc/{child}/stat").read_text().rpartition(") ")[2].split()
+            ticks += int(fields[11]) + int(fields[12])
+        waiting += children
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+if __name__ == "__main__":
+    main()
