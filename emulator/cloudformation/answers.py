@@ -44,27 +44,36 @@ def of_change_set(stack: Stack, change_set: ChangeSet) -> Answer:
     }  # fmt: skip
 
 
-def of_change(change: Change) -> Answer:
-    """What a change set does to one resource."""
+def of_change(change: Change, *, values: bool) -> Answer:
+    """What a change set does to one resource; with `values`, the resource before and after, too."""
+    contexts = {"BeforeContext": change.before, "AfterContext": change.after} if values else {}
     return {
         "Action": change.action, "LogicalResourceId": change.logical_id, "ResourceType": change.type,
         "PhysicalResourceId": change.physical_id, "Replacement": change.replacement,
+        "PolicyAction": change.policy_action,
         "Scope": sorted({detail.attribute for detail in change.details}),
-        "Details": [_of_property(detail) for detail in change.details],
+        "Details": [_of_property(detail, values=values) for detail in change.details],
+        **{key: json.dumps(context) for key, context in contexts.items() if context is not None},
     }  # fmt: skip
 
 
-def _of_property(detail: PropertyChange) -> Answer:
+def _of_property(detail: PropertyChange, *, values: bool) -> Answer:
     target = {"Attribute": detail.attribute, "RequiresRecreation": detail.recreation}
     if detail.name:
-        values = {"BeforeValue": detail.before, "AfterValue": detail.after}
-        texts = {
+        kind = "Add" if detail.before is None else "Remove" if detail.after is None else "Modify"
+        target |= {"Name": detail.name, "Path": "/Properties/" + "/".join(detail.path), "AttributeChangeType": kind}
+    if detail.name and values:
+        target |= {
             key: value if isinstance(value, str) else json.dumps(value)
-            for key, value in values.items()
+            for key, value in {"BeforeValue": detail.before, "AfterValue": detail.after}.items()
             if value is not None
         }
-        target |= {"Name": detail.name, "Path": f"/Properties/{detail.name}", **texts}
-    return {"Target": target, "Evaluation": "Static", "ChangeSource": "DirectModification"}
+    answer = {
+        "Target": target,
+        "Evaluation": "Dynamic" if detail.cause.dynamic else "Static",
+        "ChangeSource": detail.cause.source,
+    }
+    return answer | ({"CausingEntity": detail.cause.entity} if detail.cause.entity else {})
 
 
 def validation_event(stack: Stack, change_set: ChangeSet, logical_id: str, kind: str, path: str, reason: str) -> Answer:

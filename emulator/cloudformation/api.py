@@ -30,11 +30,15 @@ def create_change_set(engine: Engine, arguments: Arguments) -> Answer:
 
 def describe_change_set(engine: Engine, arguments: Arguments) -> Answer:
     stack, change_set = engine.find_change_set(arguments["ChangeSetName"], arguments.get("StackName"))
+    values = bool(arguments.get("IncludePropertyValues"))
     return answers.of_change_set(stack, change_set) | {
         "Parameters": answers.parameters_of(change_set.desired),
         "Tags": answers.tags_of(change_set.desired),
         "Capabilities": list(change_set.desired.capabilities),
-        "Changes": [{"Type": "Resource", "ResourceChange": answers.of_change(item)} for item in change_set.changes],
+        "Changes": [
+            {"Type": "Resource", "ResourceChange": answers.of_change(item, values=values)}
+            for item in change_set.changes
+        ],
     }
 
 

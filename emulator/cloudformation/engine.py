@@ -95,7 +95,8 @@ class Engine:
         def there(logical_id: str, definition: dict[str, Any], properties: Properties) -> Resource | None:
             return deploy.importable(self.aws, stack.name, logical_id, definition, properties, desired, self._owned)
 
-        changes, problems = preview(desired, stack.resources, self.aws.region, make_scope, there)
+        before = stack.desired.parameters
+        changes, problems = preview(desired, stack.resources, self.aws.region, make_scope, there, before)
         change_set = ChangeSet(
             name, self._arn("changeSet", name), kind, desired, description, changes,
             [(name, desired.template.resources[name]["Type"], *problem) for name, problem in problems],
@@ -103,7 +104,7 @@ class Engine:
         if change_set.problems:
             listed = "; ".join(f"{logical_id} #{path}: {reason}" for logical_id, _, path, reason in change_set.problems)
             change_set.reason = f"{INVALID} {listed}"
-        elif kind == "UPDATE" and not changes and self._same_besides_resources(stack.desired, desired):
+        elif kind == "UPDATE" and not changes and _same(stack.desired, desired):
             change_set.reason = NO_CHANGES
         if change_set.reason:
             change_set.status, change_set.execution_status = "FAILED", "UNAVAILABLE"
@@ -257,9 +258,6 @@ class Engine:
             return False
         return True
 
-    def _same_besides_resources(self, old: Desired, new: Desired) -> bool:
-        return old.tags == new.tags and old.template.section("Outputs") == new.template.section("Outputs")
-
     def _arn(self, kind: str, name: str) -> str:
         return f"arn:aws:cloudformation:{self.aws.region}:{self.aws.account}:{kind}/{name}/{uuid.uuid4()}"
 
@@ -275,3 +273,14 @@ class Engine:
             return str(ssm.get_parameter(Name=name)["Parameter"]["Value"])
         except ssm.exceptions.ParameterNotFound:
             raise CloudFormationError(f"Unable to fetch parameters [{name}] from parameter store") from None
+
+
+def _same(old: Desired, new: Desired) -> bool:
+    """Return whether an update would change nothing, though a value can be the same and another function give it.
+
+    A template's own metadata cannot be updated by itself (CloudFormation user guide, "Metadata").
+    """
+    documents = [
+        {key: section for key, section in each.template.document.items() if key != "Metadata"} for each in (old, new)
+    ]
+    return old.tags == new.tags and documents[0] == documents[1]

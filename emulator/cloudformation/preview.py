@@ -8,10 +8,12 @@ here, and is judged when the resource is made.
 
 from __future__ import annotations
 
+import functools
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
+from emulator.cloudformation.causes import Cause, at, causes, differences
 from emulator.cloudformation.resources import Resource
 from emulator.cloudformation.stacks import Change, Desired, PropertyChange
 from emulator.registry.records import attribute, has_attribute
@@ -27,11 +29,14 @@ def preview(
     region: str,
     make_scope: MakeScope,
     there: Callable[[str, dict[str, Any], Properties], Resource | None],
+    before: Mapping[str, Any],
 ) -> tuple[list[Change], list[tuple[str, PropertyProblem]]]:
     """The changes that would make `existing` what is desired, and the problems by logical id.
 
-    `there` tells of a resource that is in no stack whether it would be imported.
+    `there` tells of a resource that is in no stack whether it would be imported. `before` are the parameters that the
+    stack has.
     """
+    parameters = {name for name, value in desired.parameters.items() if before.get(name, value) != value}
     changed: dict[str, Change] = {}
 
     def ref(logical_id: str) -> str:
@@ -51,14 +56,18 @@ def preview(
         schema = load(resource["Type"], region)
         properties = schema.coerce(resolve(resource.get("Properties", {}), scope))
         problems += [(logical_id, problem) for problem in schema.problems(properties)]
-        change = _change(logical_id, resource, properties, existing.get(logical_id), schema)
+        why = functools.partial(_why, resource.get("Properties", {}), changed, parameters)
+        change = _change(logical_id, resource, properties, existing.get(logical_id), schema, why)
         if change and change.action == "Add" and (found := there(logical_id, resource, properties)):
             change = Change("Import", logical_id, resource["Type"], found.physical_id)
         if change:
             changed[logical_id] = change
     for logical_id, old in existing.items():
         if logical_id not in active:
-            changed[logical_id] = Change("Remove", logical_id, old.type, old.physical_id)
+            changed[logical_id] = Change(
+                "Remove", logical_id, old.type, old.physical_id, policy_action=_policy(old, "DeletionPolicy"),
+                before={"Properties": old.properties, **old.settings},
+            )  # fmt: skip
     return list(changed.values()), problems
 
 
@@ -80,23 +89,44 @@ def settings(resource: dict[str, Any]) -> dict[str, Any]:
 
 
 def _change(
-    logical_id: str, resource: dict[str, Any], new: Properties, old: Resource | None, schema: ResourceSchema
+    logical_id: str,
+    resource: dict[str, Any],
+    new: Properties,
+    old: Resource | None,
+    schema: ResourceSchema,
+    why: Callable[[tuple[str, ...]], list[Cause]],
 ) -> Change | None:
+    after = {"Properties": new, **settings(resource)}
     if old is None:
-        return Change("Add", logical_id, resource["Type"])
-    create_only = {name.split(".")[0]: name for name in schema.replacing(old.properties, new)}
+        return Change("Add", logical_id, resource["Type"], after=after)
     details = []
-    for name in sorted(key for key in {*old.properties, *new} if old.properties.get(key) != new.get(key)):
-        before, after = old.properties.get(name), new.get(name)
-        recreation = "Never" if name not in create_only else "Conditionally" if _unknown(after) else "Always"
-        details.append(PropertyChange("Properties", name, recreation, before, after))
+    for path, was, becomes in differences(old.properties, new):
+        recreation = schema.recreation(path)
+        if recreation == "Always" and _unknown(becomes):
+            recreation = "Conditionally"
+        details += [PropertyChange("Properties", path[0], recreation, was, becomes, path, cause) for cause in why(path)]
     if settings(resource) != old.settings:
         details.append(PropertyChange("Metadata", None, "Never"))
     if not details:
         return None
     recreations = {detail.recreation for detail in details}
     replacement = "True" if "Always" in recreations else "Conditional" if "Conditionally" in recreations else "False"
-    return Change("Modify", logical_id, old.type, old.physical_id, replacement, tuple(details))
+    replacing = f"ReplaceAnd{_policy(old, 'UpdateReplacePolicy')}" if replacement != "False" else None
+    before = {"Properties": old.properties, **old.settings}
+    return Change(
+        "Modify", logical_id, old.type, old.physical_id, replacement, tuple(details), replacing, before, after
+    )
+
+
+def _why(
+    written: Properties, changed: Mapping[str, Change], parameters: set[str], path: tuple[str, ...]
+) -> list[Cause]:
+    return causes(at(written, path), changed.keys(), parameters)
+
+
+def _policy(old: Resource, policy: str) -> str:
+    """Return what a policy does to the resource: Delete, Retain, or Snapshot."""
+    return str(old.settings.get(policy, "Delete")).replace("RetainExceptOnCreate", "Retain")
 
 
 def _unknown(value: Any) -> bool:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from emulator.cloudformation.causes import EDIT, Cause
 from emulator.cloudformation.resources import Resource
 from emulator.templates.template import EMPTY, Template
 
@@ -58,13 +59,16 @@ class PropertyChange:
     recreation: str
     before: Any = None
     after: Any = None
+    path: tuple[str, ...] = ()
+    cause: Cause = EDIT
 
 
 @dataclass(frozen=True)
 class Change:
     """What a change set would do to one resource; replacement is "True", "False" or "Conditional".
 
-    `action` is Add, Modify, Remove or Import, for what exists and joins the stack.
+    `action` is Add, Modify, Remove or Import, for what exists and joins the stack. `policy_action` says what becomes of
+    a resource that is removed or replaced. `before` and `after` are the resource in the two templates, resolved.
     """
 
     action: str
@@ -73,6 +77,9 @@ class Change:
     physical_id: str | None = None
     replacement: str | None = None
     details: tuple[PropertyChange, ...] = ()
+    policy_action: str | None = None
+    before: dict[str, Any] | None = None
+    after: dict[str, Any] | None = None
 
 
 @dataclass

@@ -91,6 +91,17 @@ class ResourceSchema:
         create_only = [attribute_name(pointer) for pointer in self.document.get("createOnlyProperties", [])]
         return [name for name in create_only if values_at(old, name) != values_at(new, name)]
 
+    def recreation(self, path: tuple[str, ...]) -> str:
+        """Return whether a change at a path replaces the resource: Always, Conditionally, or Never."""
+        for recreation, key in (
+            ("Always", "createOnlyProperties"),
+            ("Conditionally", "conditionalCreateOnlyProperties"),
+        ):
+            names = (attribute_name(pointer).split(".") for pointer in self.document.get(key, []))
+            if any(_same_path(name, path) for name in names):
+                return recreation
+        return "Never"
+
     def _follow(self, node: dict[str, Any]) -> dict[str, Any]:
         while "$ref" in node:
             target: Any = self.document
@@ -138,6 +149,11 @@ def _as_type(value: Any, expected: Any) -> Any:
             except ValueError:
                 continue
     return value
+
+
+def _same_path(name: list[str], path: tuple[str, ...]) -> bool:
+    """Return whether one of the two leads to the other; "*" stands for any item of a list."""
+    return all(part in ("*", segment) for part, segment in zip(name, path, strict=False))
 
 
 def attribute_name(pointer: str) -> str:
