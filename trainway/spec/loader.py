@@ -18,6 +18,7 @@ from pydantic_core import ErrorDetails
 from trainway.spec.document import Document, read_document
 from trainway.spec.facts.catalogue import Catalogue, load_catalogue
 from trainway.spec.facts.versions import VERSIONS_FILE, Versions
+from trainway.spec.lock import Lock, contradictions, lock_file
 from trainway.spec.platform import Platform
 from trainway.spec.problems import KeyPath, Problem, SpecError
 from trainway.spec.rules import RULES
@@ -30,6 +31,8 @@ Model = TypeVar("Model", bound=BaseModel)
 def load_platform(file: Path, catalogue: Catalogue | None = None, *, today: date | None = None) -> Platform:
     """Return the platform that a file describes, checked against the catalogue.
 
+    The platform has the lock that stands beside the file, or an empty one.
+
     With `today`, a day in UTC, the file must also be valid on that day: its Kubernetes version has standard support.
 
     Raises SpecError with every problem of the file: those of single keys, and those between keys as far as they can
@@ -38,7 +41,9 @@ def load_platform(file: Path, catalogue: Catalogue | None = None, *, today: date
     load_versions()
     document = read_document(file)
     platform, problems = validate(document, Platform)
+    lock = load_lock(lock_file(file))
     if platform is not None:
+        platform = platform.with_lock(lock)
         catalogue = catalogue or load_catalogue()
         for rule in RULES:
             problems += [document.problem(*breach) for breach in rule(platform, catalogue)]
@@ -47,6 +52,22 @@ def load_platform(file: Path, catalogue: Catalogue | None = None, *, today: date
     if platform is None or problems:
         raise SpecError(problems)
     return platform
+
+
+def load_lock(file: Path) -> Lock:
+    """Return the lock that a file describes; of a file that does not exist, an empty one.
+
+    Raises SpecError with every problem of the file.
+    """
+    if not file.exists():
+        return Lock()
+    document = read_document(file)
+    lock, problems = validate(document, Lock)
+    if lock is not None:
+        problems += [document.problem(*breach) for breach in contradictions(lock)]
+    if lock is None or problems:
+        raise SpecError(problems)
+    return lock
 
 
 @functools.cache

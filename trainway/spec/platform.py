@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, PrivateAttr
 
+from trainway.spec.lock import Lock
 from trainway.spec.sections.fields import Name, Region, ZoneId
 from trainway.spec.sections.hyperpod import HyperPod
 from trainway.spec.sections.iam import Iam
@@ -57,6 +58,19 @@ class Platform(Section):
     hyperpod: HyperPod | None = Field(None, description="Only with hyperpod-eks and hyperpod-slurm.")
     slurm: Slurm | None = Field(None, description="Only with hyperpod-slurm.")
     iam: Iam = Field(default_factory=Iam)
+    # No key of the file: the loader reads it from the file beside it.
+    _lock: Lock = PrivateAttr(default_factory=Lock)
+
+    @property
+    def lock(self) -> Lock:
+        """What earlier deploys fixed."""
+        return self._lock
+
+    def with_lock(self, lock: Lock) -> Platform:
+        """Return the platform as it is deployed after what the lock records."""
+        platform = self.model_copy()
+        platform._lock = lock
+        return platform
 
     def zone_of(self, group: NodeGroup) -> str:
         """The zone id the group's nodes are in."""
@@ -64,8 +78,9 @@ class Platform(Section):
 
     @property
     def storage_zone(self) -> str:
-        """The zone id the file systems are in: that of the first node group."""
-        return self.zone_of(self.node_groups[0])
+        """The zone id the file systems are in: where they were deployed, or at first that of the first node group."""
+        deployed = self.lock.subnets.get("storage")
+        return deployed.zone if deployed else self.zone_of(self.node_groups[0])
 
     @property
     def kubernetes_or_default(self) -> Kubernetes:

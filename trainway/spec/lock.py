@@ -1,0 +1,85 @@
+"""What earlier deploys of a platform fixed, and every later synthesis keeps.
+
+The file `platform.lock.yaml` stands beside `platform.yaml`, and both are committed to Git. `trainway lock` writes it. A
+synthesis only reads it, so that templates are a function of the two files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import combinations
+from pathlib import Path
+from typing import Annotated
+
+import yaml
+from pydantic import Field
+
+from trainway.spec.facts.services import service_facts
+from trainway.spec.problems import KeyPath
+from trainway.spec.sections.fields import Range, ZoneId
+from trainway.spec.values import Matches, Section
+
+HEADER = """\
+# What earlier deploys fixed. `trainway lock` writes this file. Commit it together with the platform file.
+"""
+WRITE_AGAIN = "restore the file of the last deploy from Git, and run `trainway lock` again"
+
+SubnetName = Annotated[
+    str,
+    Matches(
+        r"(public|cluster)-[0-5]|storage|nodes-[a-z0-9-]+",
+        "the platform gives no subnet this name",
+        WRITE_AGAIN,
+    ),
+]
+
+
+class LockedSubnet(Section):
+    """A subnet that a deploy created. Neither its range nor its zone can change."""
+
+    cidr: Range = Field(description="Range of IP addresses of the subnet.")
+    zone: ZoneId = Field(description="Availability Zone ID of the subnet.")
+
+
+class Lock(Section):
+    """What earlier deploys fixed. The lock of a platform that was never deployed is empty."""
+
+    vpc_cidr: Range | None = Field(None, description="`network.cidr` of the first deploy.")
+    service_cidr: Range | None = Field(None, description="Range of the Kubernetes services.")
+    subnets: dict[SubnetName, LockedSubnet] = Field(
+        default_factory=dict, description="Subnets that the platform created, by their names in `trainway plan`."
+    )
+    leaving: tuple[str, ...] = Field(
+        (), description="Subnets that the next deploy deletes. Until then nothing else takes their ranges."
+    )
+
+
+def lock_file(platform_file: Path) -> Path:
+    """Return where the lock of a platform file is: `platform.lock.yaml` beside `platform.yaml`."""
+    return platform_file.with_name(f"{platform_file.stem}.lock.yaml")
+
+
+def lock_text(lock: Lock) -> str:
+    """Return the text of a lock's file: one line for each subnet, so that Git merges what two branches add."""
+    written = lock.model_dump(mode="json", exclude_defaults=True)
+    return HEADER + (
+        yaml.safe_dump(written, sort_keys=False, default_flow_style=None, width=1000) if written else "{}\n"
+    )
+
+
+def contradictions(lock: Lock) -> Iterator[tuple[KeyPath, str, str]]:
+    """Yield the key, the reason, and the fix of everything in a lock that no deploy can have left behind."""
+    low, high = service_facts().vpc.prefix_lengths
+    for name, subnet in lock.subnets.items():
+        if not low <= subnet.cidr.prefixlen <= high:
+            yield ("subnets", name, "cidr"), f"a subnet is between /{low} and /{high}", WRITE_AGAIN
+    for (first, one), (second, other) in combinations(lock.subnets.items(), 2):
+        if one.cidr.overlaps(other.cidr):
+            # Two branches that each added a node group give both the same range.
+            remedy = "delete the subnet that is not deployed yet from the lock, and run `trainway lock` again"
+            yield ("subnets", second, "cidr"), f"{first} has {one.cidr}, which overlaps it", remedy
+        if one.zone == other.zone and first.startswith("cluster-") and second.startswith("cluster-"):
+            yield ("subnets", second, "zone"), f"{first} is in this zone, which has one subnet", WRITE_AGAIN
+    for index, name in enumerate(lock.leaving):
+        if name not in lock.subnets:
+            yield ("leaving", index), "the lock has no subnet of this name", WRITE_AGAIN
