@@ -103,6 +103,41 @@ def plan(
 
 
 @app.command()
+def lock(
+    file: Annotated[Path, typer.Argument(help="A platform file.")] = DEFAULT_PLATFORM,
+    deployed: Annotated[
+        bool,
+        typer.Option(
+            "--deployed",
+            help="Free the ranges of the subnets that the deploy deleted. Run it after a deploy that succeeded. "
+            "Default: record what the next deploy creates and deletes. Run it before a deploy.",
+        ),
+    ] = False,
+) -> None:
+    """Write the lock of a platform, which keeps subnets where they are when the platform file changes."""
+    from trainway.spec.derived.next_lock import deployed_lock, next_lock
+    from trainway.spec.facts.catalogue import load_catalogue
+    from trainway.spec.lock import lock_file, lock_text
+
+    platform, catalogue = _platform(file), load_catalogue()
+    after = deployed_lock(platform, catalogue) if deployed else next_lock(platform, catalogue)
+    path = lock_file(file)
+    if after == platform.lock and path.exists():
+        print(f"{path}: nothing changes.")
+        return
+    path.write_text(lock_text(after), encoding="utf-8")
+    before = platform.lock.subnets
+    for name in sorted(before.keys() | after.subnets.keys()):
+        if name not in before:
+            print(f"{name}: {after.subnets[name].cidr} in {after.subnets[name].zone}")
+        elif name not in after.subnets:
+            print(f"{name}: {before[name].cidr} is free")
+        elif name in after.leaving and name not in platform.lock.leaving:
+            print(f"{name}: {before[name].cidr} leaves with the next deploy")
+    print(f"{path}: written. Commit it together with {file.name}.")
+
+
+@app.command()
 def adopt(
     resource: Annotated[str, typer.Argument(metavar="ID", help="ID of your VPC or Lustre file system.")],
     file: PlatformFile = DEFAULT_PLATFORM,

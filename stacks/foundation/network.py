@@ -27,7 +27,7 @@ class NetworkStack(cdk.Stack):
         plan = plan_addresses(platform, catalogue)
         vpc = Vpc(self, "Network", name=platform.name, network=platform.network, plan=plan)
         self._vpc = vpc
-        self.service_cidr = str(service_cidr(plan))
+        self.service_cidr = str(service_cidr(platform, plan))
         self.vpc_id = vpc.vpc_id
         self.cluster_subnet_ids = vpc.subnet_ids(SubnetRole.CLUSTER)
         (self.storage_subnet_id,) = vpc.subnet_ids(SubnetRole.STORAGE)

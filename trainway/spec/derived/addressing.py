@@ -1,17 +1,18 @@
 """Where in the VPC a platform's subnets lie.
 
-A subnet cannot be enlarged or moved while anything lives in it, so the layout is made never to want that: a subnet's
-place depends on nothing but what it is for. The VPC's range is cut into sixteen equal shares. The first is divided
-among the public subnets; each of the others is one subnet, far larger than it need be today, for addresses of a
-private range cost nothing: the cluster subnets of the zones, storage's, and the node groups' in the order of the file.
-Node groups beyond those share further ranges, cut in the same way, and one that is too large for a share gets a range
-of its own; both are of RFC 6598's shared address space, which any VPC can add. What cannot fit is refused with the sum
-written out.
+A subnet cannot be enlarged or moved while anything lives in it, so the layout is made never to want that: a subnet that
+was deployed stays where the lock says, and a new one takes what nothing has or had until the last deploy. The VPC's
+range is cut into sixteen equal shares. The first is divided among the public subnets; each of the others is one subnet,
+far larger than it need be today, for addresses of a private range cost nothing: the cluster subnets of the zones,
+storage's, and the node groups'. A new node group takes the lowest free slot, in the order of the file. A slot is a
+share, and a range of its own for a group that is too large for a share. Slots beyond the VPC's shares are shares of
+further ranges, cut in the same way. All of those are of RFC 6598's shared address space, which any VPC can add. What
+cannot fit is refused with the sum written out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from ipaddress import IPv4Network
@@ -20,11 +21,14 @@ from trainway.spec.derived.subnets import Need, SubnetNeed, SubnetRole, node_sub
 from trainway.spec.facts.catalogue import Catalogue
 from trainway.spec.facts.services import service_facts
 from trainway.spec.platform import MOST_ZONES, Platform
+from trainway.spec.problems import KeyPath
 from trainway.spec.sections.existing import AdoptedSubnet, ExistingNetwork
 
 # Sixteen shares of the VPC's range, and an eighth of a share for the public subnet of each zone.
 SHARE_BITS = 4
 PUBLIC_BITS = 3
+# Ranges at the end of the shared address space that are cut into shares, as many as a VPC can have beside its own.
+SHARED_RANGES = 3
 LARGER_RANGE = "use a larger range such as 10.0.0.0/16"
 FREE_RANGE = "choose a range for `cidr` that is free"
 
@@ -83,49 +87,59 @@ class AddressPlan:
         return tuple(subnet for subnet in self.subnets if subnet.role is role)
 
 
-def service_cidr(plan: AddressPlan) -> IPv4Network:
-    """The range of the cluster's services: of the two that EKS itself chooses from, one that the VPC does not have."""
+def service_cidr(platform: Platform, plan: AddressPlan) -> IPv4Network:
+    """The range of the cluster's services: of the two that EKS itself chooses from, one that the VPC does not have.
+
+    A cluster keeps the one that it was deployed with.
+    """
     candidates = service_facts().eks.service_cidrs
-    return next(cidr for cidr in candidates if not any(cidr.overlaps(range_) for range_ in plan.vpc_cidrs))
+    return platform.lock.service_cidr or next(
+        cidr for cidr in candidates if not any(cidr.overlaps(range_) for range_ in plan.vpc_cidrs)
+    )
 
 
 class AddressesDoNotFit(Exception):
-    """The subnets need more than a VPC, or this one's range, can have; `remedy` says what to change."""
+    """The subnets need more than a VPC, or this one's range, can have; `remedy` is what to change at `key`."""
 
-    def __init__(self, reason: str, needs: Iterable[SubnetNeed], remedy: str) -> None:
+    def __init__(
+        self, reason: str, needs: Iterable[SubnetNeed], remedy: str, key: KeyPath = ("network", "cidr")
+    ) -> None:
         super().__init__(f"{reason}: {'; '.join(map(str, needs))}")
-        self.remedy = remedy
+        self.remedy, self.key = remedy, key
 
 
 def plan_addresses(platform: Platform, catalogue: Catalogue) -> AddressPlan:
     """The platform's subnets, each with its range.
 
-    Growing one node group never moves another's subnet, and nor does adding a zone or a group at the end of its list.
+    No change of the file moves a subnet that is in the lock. Without a lock, growing one node group never moves
+    another's subnet, and nor does adding a zone or a group at the end of its list.
 
     Raises AddressesDoNotFit.
     """
     primary, existing = platform.network.cidr, platform.network.existing
     shared, nodes = shared_subnets(platform, catalogue), node_subnets(platform, catalogue)
-    blocks = _cidr_blocks(primary, (*shared, *nodes))
-    candidates = [(need, next(blocks[need.role])) for need in shared]
+    shares = _shares(primary, (*shared, *nodes))
     adopted = _adopted(existing, (*shared, *nodes)) if existing else {}
+    for number, need in enumerate(nodes):
+        _check_deployed(platform, need, ("node_groups", number, "max_count"))
+    candidates = [(need, _deployed(platform, need) or _shared_block(need, shares)) for need in shared]
     for need, share in candidates:
         if need.name not in adopted and not need.fits(share):
             largest = primary.prefixlen == service_facts().vpc.prefix_lengths[0]
-            remedy = "use fewer system nodes" if largest else LARGER_RANGE
+            remedy = "use fewer system nodes" if largest or platform.lock.subnets else LARGER_RANGE
             raise AddressesDoNotFit(f"in {primary} this subnet would be {share}", [need], remedy)
 
     ranges = existing.cidrs if existing else (primary,)
-    shares = list(blocks[SubnetRole.NODES])
-    found = {need.name: _node_block(need, number, shares) for number, need in enumerate(nodes)}
-    candidates += [(need, found[need.name][0]) for need in nodes]
+    found = _node_blocks(platform, nodes, shares[1 + MOST_ZONES + 1 :])
+    candidates += [(need, found[need.name]) for need in nodes]
+    beyond = {need.name: own for need in nodes if (own := _added_for(found[need.name], primary))}
     # In the order of the groups, each once.
-    added = tuple({own: None for name, (_, own) in found.items() if own and name not in adopted})
+    added = tuple({own: None for name, own in beyond.items() if name not in adopted})
     if len(ranges) + len(added) > (limit := service_facts().vpc.cidr_blocks):
         has = " and ".join(map(str, ranges))
         reason = f"a VPC has at most {limit} ranges, and beside {has} each of these needs one that is not in it"
         remedy = f"lower their max_counts, or have fewer groups, or {LARGER_RANGE}"
-        raise AddressesDoNotFit(reason, [n for n in nodes if n.name not in adopted and found[n.name][1]], remedy)
+        raise AddressesDoNotFit(reason, [n for n in nodes if n.name not in adopted and n.name in beyond], remedy)
     for need, block in candidates:
         if need.name not in adopted and not need.fits(block):
             reason = f"a subnet is at most a /{block.prefixlen}"
@@ -137,20 +151,47 @@ def plan_addresses(platform: Platform, catalogue: Catalogue) -> AddressPlan:
     return AddressPlan((*ranges, *added), added, subnets)
 
 
-def _node_block(need: SubnetNeed, number: int, shares: list[IPv4Network]) -> tuple[IPv4Network, IPv4Network | None]:
-    """Where the subnet of a group with that number lies, and the range that has to be added for it, if one has.
+def _deployed(platform: Platform, need: SubnetNeed) -> IPv4Network | None:
+    """Return the range that the subnet was deployed with, or None."""
+    deployed = platform.lock.subnets.get(need.name)
+    return deployed.cidr if deployed else None
 
-    A share of the VPC's range; beyond the last of those, one of a range that sixteen groups have together, counted from
-    the end of the shared address space; and for what is too large for either, a range of its own, from the beginning.
-    """
-    own_ranges = _own_ranges()
-    if number < len(shares):
-        share, added = shares[number], None
-    else:
-        block, index = divmod(number - len(shares), 2**SHARE_BITS)
-        added = own_ranges[-1 - block]
-        share = list(added.subnets(SHARE_BITS))[index]
-    return (share, added) if need.fits(share) else (own_ranges[number], own_ranges[number])
+
+def _check_deployed(platform: Platform, need: SubnetNeed, key: KeyPath) -> None:
+    """Raise AddressesDoNotFit if the need has outgrown the subnet that was deployed for it."""
+    cidr = _deployed(platform, need)
+    if cidr and not need.fits(cidr):
+        reason = f"its subnet was deployed as {cidr}, and a subnet cannot grow"
+        raise AddressesDoNotFit(reason, [need], "lower it, and add a second node group for the other nodes", key)
+
+
+def _node_blocks(
+    platform: Platform, nodes: tuple[SubnetNeed, ...], shares: list[IPv4Network]
+) -> dict[str, IPv4Network]:
+    """Return the range of each node group's subnet by name: the deployed one, or that of the lowest free slot."""
+    deployed = [subnet.cidr for subnet in platform.lock.subnets.values()]
+    # A slot is free if nothing has its share, nor its own range, whichever of the two a group takes.
+    free = (
+        slot
+        for slot in zip((*shares, *_shares_beyond()), _own_ranges(), strict=False)
+        if not any(block.overlaps(cidr) for block in slot for cidr in deployed)
+    )
+    found: dict[str, IPv4Network] = {}
+    for need in nodes:
+        if cidr := _deployed(platform, need):
+            found[need.name] = cidr
+        elif slot := next(free, None):
+            share, own = slot
+            found[need.name] = share if need.fits(share) else own
+        else:
+            remedy = "deploy the removals first, and then this group"
+            raise AddressesDoNotFit("the groups that leave still have their subnets", [need], remedy)
+    return found
+
+
+def _added_for(block: IPv4Network, primary: IPv4Network) -> IPv4Network | None:
+    """Return the range that has to be added to the VPC for a subnet, or None if the VPC's own range has it."""
+    return None if block.subnet_of(primary) else block.supernet(new_prefix=service_facts().vpc.prefix_lengths[0])
 
 
 def _adopted(existing: ExistingNetwork, needs: Iterable[SubnetNeed]) -> dict[str, Subnet]:
@@ -186,23 +227,42 @@ def _added_to(
     return added
 
 
-def _cidr_blocks(primary: IPv4Network, needs: tuple[SubnetNeed, ...]) -> dict[SubnetRole, Iterator[IPv4Network]]:
-    """The ranges that the subnets of each role take, in turn."""
+def _shares(primary: IPv4Network, needs: tuple[SubnetNeed, ...]) -> list[IPv4Network]:
+    """The sixteen shares of the VPC's range: for public subnets, for the zones' clusters, for storage, for groups."""
     smallest = primary.prefixlen + SHARE_BITS + PUBLIC_BITS
     if smallest > (longest := service_facts().vpc.prefix_lengths[1]):
         reason = f"a subnet is at least a /{longest}, and the smallest of {primary} would be a /{smallest}"
         raise AddressesDoNotFit(reason, needs, LARGER_RANGE)
-    shares = primary.subnets(SHARE_BITS)
-    return {
-        SubnetRole.PUBLIC: next(shares).subnets(PUBLIC_BITS),
-        SubnetRole.CLUSTER: iter([next(shares) for _ in range(MOST_ZONES)]),
-        SubnetRole.STORAGE: iter([next(shares)]),
-        SubnetRole.NODES: shares,
-    }
+    return list(primary.subnets(SHARE_BITS))
+
+
+def _shared_block(need: SubnetNeed, shares: list[IPv4Network]) -> IPv4Network:
+    """Return the range of a subnet that is there whatever the node groups are, by the number in its name."""
+    number = 0 if need.role is SubnetRole.STORAGE else int(need.name.rpartition("-")[2])
+    match need.role:
+        case SubnetRole.PUBLIC if number < 2**PUBLIC_BITS:
+            return list(shares[0].subnets(PUBLIC_BITS))[number]
+        case SubnetRole.CLUSTER if number < MOST_ZONES:
+            return shares[1 + number]
+        case SubnetRole.STORAGE:
+            return shares[1 + MOST_ZONES]
+    remedy = "deploy the removal first, and then the new zone"
+    raise AddressesDoNotFit("the zone that leaves still has its subnet", [need], remedy, ("zones",))
 
 
 @cache
 def _own_ranges() -> list[IPv4Network]:
-    """Yield, for each node group in turn, the range that it would have to itself."""
+    """Return the range that each slot has to itself, from the beginning of the shared address space."""
+    return _shared_address_space()[:-SHARED_RANGES]
+
+
+@cache
+def _shares_beyond() -> list[IPv4Network]:
+    """Return the shares of the slots beyond the VPC's own, from the end of the shared address space."""
+    ranges = reversed(_shared_address_space()[-SHARED_RANGES:])
+    return [share for range_ in ranges for share in range_.subnets(SHARE_BITS)]
+
+
+def _shared_address_space() -> list[IPv4Network]:
     vpc = service_facts().vpc
     return list(vpc.shared_address_space.subnets(new_prefix=vpc.prefix_lengths[0]))

@@ -5,6 +5,7 @@ Every subnet is sized from what will take addresses in it; none is ever a guess.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
@@ -96,12 +97,29 @@ def addresses_per_node(instance: Instance, orchestrator: Orchestrator, *, pods: 
     return with_address + addresses_for_pods(instance, pods, orchestrator)
 
 
+def zone_numbers(platform: Platform) -> dict[str, int]:
+    """Return the number of each zone in the names of its subnets, in ascending order.
+
+    A zone keeps the number that it was deployed with. A zone that is added takes the lowest one that no zone has.
+    """
+    prefix = f"{SubnetRole.CLUSTER}-"
+    deployed = {
+        subnet.zone: int(name.removeprefix(prefix))
+        for name, subnet in platform.lock.subnets.items()
+        if name.startswith(prefix)
+    }
+    free = (number for number in itertools.count() if number not in deployed.values())
+    found = {zone: deployed[zone] if zone in deployed else next(free) for zone in platform.zones}
+    return dict(sorted(found.items(), key=lambda item: item[1]))
+
+
 def shared_subnets(platform: Platform, catalogue: Catalogue) -> tuple[SubnetNeed, ...]:
     """The subnets that are there whatever the node groups are: per zone a cluster one, and storage's.
 
     Where the platform makes the way out, each zone has a public one too.
     """
-    zones = tuple(enumerate(platform.zones))
+    zones = [(number, zone) for zone, number in zone_numbers(platform).items()]
+    first = min(number for number, _ in zones)
     public = (Need("NAT gateway and load balancers", 16),)
     storage = tuple(_storage_needs(platform))
     public_zones = () if platform.network.is_closed or platform.network.existing else zones
@@ -109,12 +127,15 @@ def shared_subnets(platform: Platform, catalogue: Catalogue) -> tuple[SubnetNeed
         *(SubnetNeed(f"{SubnetRole.PUBLIC}-{n}", SubnetRole.PUBLIC, zone, public) for n, zone in public_zones),
         *(
             SubnetNeed(
-                f"{SubnetRole.CLUSTER}-{n}", SubnetRole.CLUSTER, zone, (*_cluster_needs(platform, catalogue, n),)
+                f"{SubnetRole.CLUSTER}-{n}",
+                SubnetRole.CLUSTER,
+                zone,
+                (*_cluster_needs(platform, catalogue, is_first=n == first),),
             )
             for n, zone in zones
         ),
         # Beside the first group's nodes: a file system in another zone is slower, and bills by the byte.
-        SubnetNeed(SubnetRole.STORAGE, SubnetRole.STORAGE, platform.storage_zone, storage),
+        SubnetNeed(SubnetRole.STORAGE.value, SubnetRole.STORAGE, platform.storage_zone, storage),
     )
 
 
@@ -149,7 +170,7 @@ def _new_nodes(orchestrator: Orchestrator) -> int:
     return 1 if orchestrator.is_hyperpod else service_facts().eks.new_nodes_per_zone
 
 
-def _cluster_needs(platform: Platform, catalogue: Catalogue, zone_number: int) -> Iterable[Need]:
+def _cluster_needs(platform: Platform, catalogue: Catalogue, *, is_first: bool) -> Iterable[Need]:
     if endpoints := len(interface_endpoints(platform, catalogue)):
         yield Need("VPC endpoints", endpoints)
     orchestrator, eks = platform.orchestrator, service_facts().eks
@@ -163,7 +184,7 @@ def _cluster_needs(platform: Platform, catalogue: Catalogue, zone_number: int) -
         # All of them, in every zone: Auto Scaling moves them here when another zone fails, more while they are updated.
         count = system.count + eks.new_nodes_per_zone
         yield Need(f"{count} × {system.instance_type} at {each} ({SYSTEM_PODS} pods)", each * count)
-    elif zone_number == 0:
+    elif is_first:
         heads = 2 if platform.slurm_or_default.login else 1
         yield Need("Slurm controller and login nodes, and their replacements", 2 * heads)
 

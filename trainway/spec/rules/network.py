@@ -21,7 +21,7 @@ def addresses_fit(platform: Platform, catalogue: Catalogue) -> Iterator[Breach]:
     try:
         plan_addresses(platform, catalogue)
     except AddressesDoNotFit as error:
-        yield ("network", "cidr"), str(error), error.remedy
+        yield error.key, str(error), error.remedy
 
 
 @rule

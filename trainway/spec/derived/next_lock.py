@@ -1,0 +1,36 @@
+"""The lock of a platform before and after a deploy."""
+
+from __future__ import annotations
+
+from trainway.spec.derived.addressing import plan_addresses, service_cidr
+from trainway.spec.facts.catalogue import Catalogue
+from trainway.spec.lock import Lock, LockedSubnet
+from trainway.spec.platform import Platform
+
+
+def next_lock(platform: Platform, catalogue: Catalogue) -> Lock:
+    """Return what is fixed once this platform is deployed. What only earlier deploys created is leaving.
+
+    A name that returns before its subnet is gone has its subnet again. Everything else in the lock stays as it is.
+    """
+    plan = plan_addresses(platform, catalogue)
+    created = {
+        subnet.name: LockedSubnet(cidr=subnet.cidr, zone=subnet.zone) for subnet in plan.subnets if not subnet.adopted
+    }
+    leaving = {name: subnet for name, subnet in platform.lock.subnets.items() if name not in created}
+    fixed = {
+        # Where everything is adopted, nothing lies in this range yet.
+        "vpc_cidr": platform.lock.vpc_cidr or (platform.network.cidr if created else None),
+        "service_cidr": service_cidr(platform, plan) if platform.orchestrator.is_kubernetes else None,
+        "subnets": dict(sorted((created | leaving).items())),
+        "leaving": tuple(sorted(leaving)),
+    }
+    return platform.lock.model_copy(update=fixed)
+
+
+def deployed_lock(platform: Platform, catalogue: Catalogue) -> Lock:
+    """Return the lock after a deploy: without what was leaving, whose ranges are free again."""
+    planned = {subnet.name for subnet in plan_addresses(platform, catalogue).subnets if not subnet.adopted}
+    gone = {name for name in platform.lock.leaving if name not in planned}
+    kept = {name: subnet for name, subnet in platform.lock.subnets.items() if name not in gone}
+    return platform.lock.model_copy(update={"subnets": kept, "leaving": ()})
