@@ -17,8 +17,8 @@ from typing import Any
 
 import aws_cdk as cdk
 
-from app import add_stacks
 from benchmarks.record import arguments, record
+from stacks.platform import add_stacks
 from trainway.spec.derived.addressing import plan_addresses
 from trainway.spec.facts.catalogue import load_catalogue
 from trainway.spec.platform import Platform

@@ -11,7 +11,7 @@ from typing import Any
 
 import aws_cdk as cdk
 
-from app import add_stacks
+from stacks.platform import add_stacks
 from tests.synthesis_cache import assembly_of
 from trainway.spec.loader import load_platform
 from trainway.spec.platform import Platform

@@ -29,9 +29,9 @@ app.add_typer(emulator_app, name="emulator")
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        from importlib.metadata import version
+        from trainway import __version__
 
-        print(f"trainway {version('trainway')}")
+        print(f"trainway {__version__}")
         raise typer.Exit
 
 

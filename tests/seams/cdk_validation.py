@@ -13,7 +13,7 @@ from pathlib import Path
 
 import aws_cdk as cdk
 
-from app import add_stacks
+from stacks.platform import add_stacks
 from tests.seams.shapes import platforms
 from tests.synthesis import context
 
