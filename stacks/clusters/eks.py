@@ -33,6 +33,7 @@ class EksStack(cdk.Stack):
                 security_group_ids=network.node_group_ids,
                 lustre_efa_interfaces=over_efa.get(group.name, 0),
                 parallel_image_pull=platform.kubernetes_or_default.parallel_image_pull,
+                node_repair=platform.kubernetes_or_default.node_repair,
             )
         Delivery(
             self,

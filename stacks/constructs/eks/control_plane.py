@@ -68,6 +68,14 @@ class ControlPlane(Construct):
             # control plane when standard support ends.
             # https://docs.aws.amazon.com/eks/latest/userguide/kubernetes-versions.html (read 2026-11-22)
             upgrade_policy=eks.CfnCluster.UpgradePolicyProperty(support_type="STANDARD"),
+            # In place, and "standard" ends a tier: a tier that the file no longer names would be kept, and paid for.
+            # https://docs.aws.amazon.com/AWSCloudFormation/latest/TemplateReference/aws-properties-eks-cluster-controlplanescalingconfig.html
+            # (read 2026-11-22)
+            control_plane_scaling_config=eks.CfnCluster.ControlPlaneScalingConfigProperty(
+                tier=kubernetes.control_plane.tier
+            )
+            if kubernetes.control_plane
+            else None,
             role_arn=role.role_arn,
             resources_vpc_config=eks.CfnCluster.ResourcesVpcConfigProperty(
                 subnet_ids=subnet_ids, endpoint_private_access=True, endpoint_public_access=not closed

@@ -9,12 +9,14 @@ from constructs import Construct
 
 from stacks.constructs.eks.control_plane import ControlPlane
 from stacks.constructs.eks.launch_template import training_launch_template
+from stacks.constructs.eks.node_repair import node_repair_config
 from trainway.manifests.chart_values import NODES_LABEL
 from trainway.manifests.mig import mig_labels
 from trainway.spec.derived.pod_network import pods_of_group
 from trainway.spec.facts.catalogue import Instance
 from trainway.spec.sections.capacity import CapacityBlock
 from trainway.spec.sections.node_group import NodeGroup
+from trainway.spec.sections.node_repair import NodeRepair
 from trainway.spec.sections.orchestrator import Orchestrator
 
 
@@ -28,6 +30,7 @@ def training_node_group(
     security_group_ids: list[str],
     lustre_efa_interfaces: int = 0,
     parallel_image_pull: bool = False,
+    node_repair: NodeRepair | None = None,
 ) -> eks.CfnNodegroup:
     """One node group of the platform file as an EKS managed node group.
 
@@ -70,7 +73,7 @@ def training_node_group(
         ),
         labels={NODES_LABEL: group.name, **mig_labels(group)},
         taints=_taints(instance),
-        node_repair_config=eks.CfnNodegroup.NodeRepairConfigProperty(enabled=True),
+        node_repair_config=node_repair_config(node_repair),
     )
 
 

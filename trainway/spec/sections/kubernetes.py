@@ -8,6 +8,7 @@ from pydantic import Field
 
 from trainway.spec.facts.kubernetes_versions import kubernetes_versions
 from trainway.spec.sections.fields import Principal
+from trainway.spec.sections.node_repair import NodeRepair
 from trainway.spec.values import Matches, Section
 
 DEFAULT_VERSION = kubernetes_versions().default
@@ -18,6 +19,16 @@ class SystemNodes(Section):
 
     instance_type: str = Field("m7i.2xlarge", description="A CPU instance type of the catalogue.")
     count: int = Field(2, ge=1, description="Number of system nodes. With two, the cluster survives the loss of one.")
+
+
+class ControlPlaneCapacity(Section):
+    """How much capacity EKS keeps ready for the cluster's control plane."""
+
+    # The tiers that both the API and CloudFormation's schema have; the latter also has tier-ultra.
+    tier: Literal["standard", "tier-xl", "tier-2xl", "tier-4xl", "tier-8xl"] = Field(
+        description="Scaling tier of the control plane, changed in place. standard follows the load. The others keep "
+        "a fixed capacity, at an hourly price; only standard ends it.",
+    )
 
 
 class Kubernetes(Section):
@@ -31,7 +42,13 @@ class Kubernetes(Section):
         description="The Kubernetes minor version, in quotes. Default: the newest that EKS, HyperPod, and the charts "
         "support.",
     )
+    control_plane: ControlPlaneCapacity | None = Field(
+        None, description="Capacity of the control plane. Default: EKS's, which is the tier standard."
+    )
     system_nodes: SystemNodes = Field(default_factory=SystemNodes)
+    node_repair: NodeRepair | None = Field(
+        None, description="How EKS repairs nodes of the node groups, with the orchestrator eks. Default: EKS's own way."
+    )
     admins: tuple[Principal, ...] = Field((), description="IAM roles and users that administer the cluster.")
     viewers: tuple[Principal, ...] = Field((), description="IAM roles and users with read-only access to the cluster.")
     queues: Literal["kueue", "kai", "none"] = Field(
