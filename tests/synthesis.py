@@ -20,11 +20,13 @@ ROOT = Path(__file__).parents[1]
 EXAMPLES = (ROOT / "platform.yaml", *sorted((ROOT / "examples").glob("*.yaml")))
 Template = dict[str, Any]
 
-# What changes with every edit of the delivered files and says nothing about the stacks: hashes of assets and bundles.
+# What changes with every release or edit of the delivered files and says nothing about the stacks: the version, and
+# hashes of assets and bundles.
 CONTENT = (
     (re.compile(r"(Delivery[A-Z][a-z]+(?:Done|Handle))[0-9a-f]{16}[0-9A-F]{8}"), r"\1<content>"),
     (re.compile(r"[0-9a-f]{64}\.(zip|json)"), r"<asset>.\1"),
     (re.compile(r'(STAGE_CONTENT\\", \\"value\\": \\")[0-9a-f]{16}'), r"\1<content>"),
+    (re.compile(r'(\\"trainway\\": ?\{\\"version\\": ?\\")[0-9.]+'), r"\1<version>"),
     (re.compile(r'((?:lifecycle_scripts/|":|"Value": "|BASE_TAG\\":\\"))[0-9a-f]{16}\b'), r"\1<content>"),
 )
 

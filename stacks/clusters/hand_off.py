@@ -18,6 +18,7 @@ from stacks.clusters.training_jobs import training_jobs
 from stacks.constructs.eks.people import Persona
 from stacks.constructs.iam.permissions import TOKEN, Permission, grant
 from stacks.foundation import Foundation
+from trainway import __version__
 from trainway.manifests.device_claims import claims_of_a_node
 from trainway.manifests.job_kinds import launch_kinds
 from trainway.manifests.queue_labels import queue_labels
@@ -80,13 +81,18 @@ def write_hand_off(
     )
     # Most platforms have no training jobs, and say nothing of them.
     absent = set() if document.training_jobs else {"training_jobs"}
-    asset, values = _publish(scope, document.model_dump_json(exclude=absent))
+    asset, values = _publish(scope, document.model_dump_json(exclude={"trainway", *absent}))
     document_arn = f"arn:{cdk.Aws.PARTITION}:s3:::{asset.s3_bucket_name}/{asset.s3_object_key}"
     for persona, role in (people or {}).items():
         grant(role, Permission(("s3:GetObject",), (document_arn,)))
         if document.training_jobs:
             grant(role, *training_job_permissions(persona, platform.name, document.training_jobs.role_arn))
-    pointer = handoff.Pointer(bucket=asset.s3_bucket_name, key=asset.s3_object_key, values=values)
+    pointer = handoff.Pointer(
+        bucket=asset.s3_bucket_name,
+        key=asset.s3_object_key,
+        values=values,
+        trainway=handoff.Deployer(version=__version__),
+    )
     name = handoff.parameter_name(platform.name)
     ssm.CfnParameter(
         scope,
@@ -98,7 +104,7 @@ def write_hand_off(
         # (read 2026-11-22)
         tier="Intelligent-Tiering",
         description="Written by the deploy, read by `trainway launch`.",
-        value=cdk.Stack.of(scope).to_json_string(pointer.model_dump(mode="json")),
+        value=cdk.Stack.of(scope).to_json_string(pointer.model_dump(mode="json", exclude_none=True)),
     )
     cdk.CfnOutput(scope, "HandOffParameter", value=name, description="The SSM parameter that launchers read")
 

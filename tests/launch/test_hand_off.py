@@ -13,11 +13,13 @@ import pytest
 from pydantic import ValidationError
 
 from emulator import Emulator, running
-from trainway.launch.hand_off import read_hand_off, read_image
+from trainway import __version__
+from trainway.launch.hand_off import read_deployer, read_hand_off, read_image
 from trainway.spec.errors import UsageError
-from trainway.spec.handoff import BuiltImage, HandOff, Pointer, image_parameter_name, parameter_name
+from trainway.spec.handoff import BuiltImage, Deployer, HandOff, Pointer, image_parameter_name, parameter_name
 from trainway.spec.platform import Platform
 from trainway.spec.sections.node_group import NodeGroup
+from trainway.upgrade import require_upgradable
 
 PLATFORM = Platform(
     name="atlas",
@@ -112,6 +114,45 @@ def test_a_launcher_of_the_release_before_says_that_another_version_wrote_it() -
     with pytest.raises(ValidationError) as caught:
         HandOff.model_validate_json(pointer.model_dump_json())
     assert caught.value.errors()[0]["loc"] == ("schema_version",)
+
+
+BEFORE = Path(__file__).parent / "hand_off_before_0.1.0"
+
+
+def test_a_hand_off_from_before_versions_were_recorded_is_read_and_not_upgraded() -> None:
+    """The two files are as a deploy wrote them before 0.1.0."""
+    pointer = json.loads((BEFORE / "parameter.json").read_text(encoding="utf-8"))
+    write_pointer((BEFORE / "document.json").read_text(encoding="utf-8"), pointer["values"])
+    read = read_hand_off(PLATFORM)
+    assert read.trainway is None and read_deployer(PLATFORM) is None
+    assert read.bucket == "first-data-123456789012" and read.node_groups[0].name == "train"
+    with pytest.raises(UsageError, match=r"deployed before 0\.1\.0[\s\S]*make destroy"):
+        require_upgradable(PLATFORM)
+
+
+def test_the_hand_off_names_the_version_that_deployed(hand_off: HandOff) -> None:
+    write_pointer(hand_off.model_dump_json(), trainway={"version": __version__, "colour": "blue"})
+    assert read_hand_off(PLATFORM).trainway == Deployer(version=__version__)
+    require_upgradable(PLATFORM)
+
+
+def test_what_a_newer_version_deployed_is_launched_on_and_not_deployed_over(hand_off: HandOff) -> None:
+    write_pointer(hand_off.model_dump_json(), trainway={"version": "99.0.0"})
+    assert read_hand_off(PLATFORM).trainway == Deployer(version="99.0.0")
+    with pytest.raises(UsageError, match=r"cannot deploy the platform atlas[\s\S]*install Trainway 99\.0\.0 or newer"):
+        require_upgradable(PLATFORM)
+
+
+def test_a_schema_that_only_a_newer_version_knows_is_refused_with_that_version() -> None:
+    write(json.dumps({"schema_version": 3, "trainway": {"version": "99.0.0"}}))
+    with pytest.raises(UsageError, match=r"Trainway 99\.0\.0 wrote it[\s\S]*launch with Trainway 99\.0\.0 or newer"):
+        read_hand_off(PLATFORM)
+    with pytest.raises(UsageError, match=r"install Trainway 99\.0\.0 or newer"):
+        require_upgradable(PLATFORM)
+
+
+def test_a_platform_that_was_never_deployed_may_be() -> None:
+    require_upgradable(PLATFORM.model_copy(update={"name": "absent"}))
 
 
 def built(uri: str) -> None:

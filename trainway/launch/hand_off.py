@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from trainway.spec.errors import usage_error
+from trainway.spec.errors import UsageError, usage_error
 from trainway.spec.handoff import (
     POINTER_VERSION,
     SCHEMA_VERSION,
     BuiltImage,
+    Deployer,
     HandOff,
     Pointer,
     fill,
@@ -26,6 +27,10 @@ CREDENTIALS: Final = "`aws sts get-caller-identity` shows whether this shell has
 SAME_VERSION: Final = "deploy again with this version, or launch with the one that deployed"
 
 
+class NotDeployedError(UsageError):
+    """No deploy has written the parameter."""
+
+
 def read_hand_off(platform: Platform) -> HandOff:
     """Return the document that the platform's deploy wrote, from SSM and S3 in the platform's Region.
 
@@ -34,13 +39,17 @@ def read_hand_off(platform: Platform) -> HandOff:
     Raises UsageError if AWS cannot be asked, nothing was deployed, or a newer deploy wrote what this version does not
     understand.
     """
-    thing, name = "the hand-off", parameter_name(platform.name)
-    text = _parameter(platform, thing, name, absent=f"no platform of the name {platform.name} is deployed there")
-    what = _unreadable(platform, thing, name)
-    version = _schema_version(text)
+    name, text = _hand_off_parameter(platform)
+    what = _unreadable(platform, "the hand-off", name)
+    stated = _stated(text)
+    version = stated.get("schema_version")
     if version not in (SCHEMA_VERSION, POINTER_VERSION):
+        deployer = _deployer(stated)
+        who, fix = "a deploy of another version", SAME_VERSION
+        if deployer:
+            who, fix = f"Trainway {deployer.version}", f"launch with Trainway {deployer.version} or newer"
         why = f"its schema version is {version}, and this version of Trainway reads {SCHEMA_VERSION} and "
-        raise usage_error(what, why=f"{why}{POINTER_VERSION}; a deploy of another version wrote it", fix=SAME_VERSION)
+        raise usage_error(what, why=f"{why}{POINTER_VERSION}; {who} wrote it", fix=fix)
     if version == SCHEMA_VERSION:
         return _parsed(text, HandOff, what)
     pointer = _parsed(text, Pointer, what)
@@ -48,7 +57,15 @@ def read_hand_off(platform: Platform) -> HandOff:
         document = fill(_object(platform, pointer), pointer.values)
     except ValueError as error:
         raise usage_error(what, why=str(error), fix="`make deploy` writes it again") from None
-    return _parsed(document, HandOff, what)
+    return _parsed(document, HandOff, what).model_copy(update={"trainway": pointer.trainway})
+
+
+def read_deployer(platform: Platform) -> Deployer | None:
+    """Return what deployed the platform, also of a hand-off whose schema is newer; None for what was before 0.1.0.
+
+    Raises NotDeployedError if nothing was deployed, and UsageError if AWS cannot be asked.
+    """
+    return _deployer(_stated(_hand_off_parameter(platform)[1]))
 
 
 def read_image(platform: Platform, hand_off: HandOff) -> str:
@@ -83,7 +100,7 @@ def _parameter(platform: Platform, thing: str, name: str, *, absent: str) -> str
         answer = boto3.client("ssm", region_name=platform.region).get_parameter(Name=name)
     except ClientError as error:
         if error.response["Error"]["Code"] == "ParameterNotFound":
-            raise usage_error(what, why=absent, fix="`make deploy` deploys it") from None
+            raise NotDeployedError(str(usage_error(what, why=absent, fix="`make deploy` deploys it"))) from None
         why = error.response["Error"]["Message"]
         raise usage_error(what, why=why, fix=f"you need ssm:GetParameter on {name}") from None
     except BotoCoreError as error:
@@ -111,13 +128,27 @@ def _object(platform: Platform, pointer: Pointer) -> str:
         raise usage_error(what, why=str(error), fix=CREDENTIALS) from None
 
 
-def _schema_version(text: str) -> object:
-    """Return the schema version that a document states, or None if it states none."""
+def _hand_off_parameter(platform: Platform) -> tuple[str, str]:
+    """Return the name of the hand-off's parameter, and its value."""
+    name = parameter_name(platform.name)
+    absent = f"no platform of the name {platform.name} is deployed there"
+    return name, _parameter(platform, "the hand-off", name, absent=absent)
+
+
+def _stated(text: str) -> dict[str, Any]:
+    """Return the keys of a document of any schema, or none if it is no document."""
     try:
         document = json.loads(text)
     except ValueError:
+        return {}
+    return document if isinstance(document, dict) else {}
+
+
+def _deployer(stated: dict[str, Any]) -> Deployer | None:
+    try:
+        return Deployer.model_validate(stated.get("trainway"))
+    except ValidationError:
         return None
-    return document.get("schema_version") if isinstance(document, dict) else None
 
 
 def _parsed(text: str, model: type[Model], what: str) -> Model:

@@ -102,6 +102,13 @@ class TrainingJobs(_Part):
     security_group_ids: tuple[str, ...]
 
 
+class Deployer(_Part):
+    """The version of Trainway that deployed, and the SHA-256 of the platform's extension if it has one."""
+
+    version: str
+    extension: str | None = None
+
+
 class HandOff(_Part):
     """Everything a launcher needs to know about a deployed platform.
 
@@ -122,19 +129,22 @@ class HandOff(_Part):
     node_groups: tuple[Nodes, ...]
     teams: tuple[str, ...]
     training_jobs: TrainingJobs | None = None
+    # Of the pointer, and so in no document: a new version changes the parameter and nothing else.
+    trainway: Deployer | None = None
 
 
 class Pointer(_Part):
     """What the hand-off's SSM parameter holds.
 
     `bucket` and `key` are of the S3 object with the document. In the document's strings, `${0}` stands for the first of
-    `values`, `${1}` for the second, and so on.
+    `values`, `${1}` for the second, and so on. `trainway` is absent from what was deployed before 0.1.0.
     """
 
     schema_version: Literal[2] = POINTER_VERSION
     bucket: str
     key: str
     values: tuple[str, ...]
+    trainway: Deployer | None = None
 
 
 def fill(document: str, values: Sequence[str]) -> str:
