@@ -15,7 +15,6 @@ from constructs import Construct
 
 from stacks.clusters.training_job_people import training_job_permissions
 from stacks.clusters.training_jobs import training_jobs
-from stacks.constructs.eks.people import Persona
 from stacks.constructs.iam.permissions import TOKEN, Permission, grant
 from stacks.foundation import Foundation
 from trainway import __version__
@@ -26,6 +25,7 @@ from trainway.manifests.training_runtime import runtime_of
 from trainway.spec import handoff
 from trainway.spec.derived.checkpoint_layout import GBPS_EACH, PART_BYTES, checkpoint_layout
 from trainway.spec.derived.devices import devices_of, ranks_of
+from trainway.spec.derived.personas import Persona
 from trainway.spec.sections.node_group import NodeGroup
 from trainway.spec.sections.storage import MOUNT_PATH
 

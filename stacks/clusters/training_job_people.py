@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from stacks.clusters.training_jobs import TRAINING_JOBS
-from stacks.constructs.eks.people import Persona
 from stacks.constructs.iam.permissions import Permission, regional_arn
+from trainway.spec.derived.personas import Persona
 from trainway.spec.derived.training_job_tags import PLATFORM_TAG, TEAM_TAG
 
 

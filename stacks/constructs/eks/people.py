@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
-from dataclasses import dataclass
 
 import aws_cdk as cdk
 from aws_cdk import aws_iam as iam
@@ -14,39 +12,9 @@ from constructs import Construct
 from stacks.constructs.eks.control_plane import ControlPlane
 from stacks.constructs.iam.permissions import Permission, grant, regional_arn
 from stacks.constructs.storage.data_permissions import data_permissions
-from trainway.spec.derived.groups import VIEWERS, members_group
+from trainway.spec.derived.personas import Persona, personas
 from trainway.spec.handoff import image_parameter_name, parameter_name
 from trainway.spec.platform import Platform
-
-
-@dataclass(frozen=True)
-class Persona:
-    """A part that people have: administrator, viewer, or member of the team `team`."""
-
-    name: str
-    people: tuple[str, ...]
-    groups: tuple[str, ...] = ()
-    administers: bool = False
-    team: str | None = None
-
-    @property
-    def moves_data(self) -> bool:
-        """Whether people with the role change data. Viewers only read."""
-        return VIEWERS not in self.groups
-
-
-def personas(platform: Platform) -> Iterator[Persona]:
-    """The parts that somebody has."""
-    kubernetes = platform.kubernetes_or_default
-    everybody = (
-        Persona("admin", kubernetes.admins, administers=True),
-        Persona("viewer", kubernetes.viewers, (VIEWERS,)),
-        *(
-            Persona(f"team-{team.name}", team.members, (members_group(team.name),), team=team.name)
-            for team in platform.teams
-        ),
-    )
-    return (persona for persona in everybody if persona.people)
 
 
 def let_people_in(
