@@ -13,6 +13,7 @@ from moto import mock_aws
 from typer.testing import CliRunner
 
 from tests.owners_vpc import Ids, make_vpc
+from tests.people import ADMIN
 from tests.synthesis import Template, resources, templates_of
 from trainway.adopt import look_at_network
 from trainway.cli import app
@@ -28,6 +29,7 @@ PLATFORM: dict[str, Any] = {
     "zones": ["usw2-az2", "usw2-az1"],
     "orchestrator": "eks",
     "node_groups": [{"name": "train", "instance_type": "p5.48xlarge", "count": 1}],
+    "kubernetes": {"admins": [ADMIN]},
 }
 
 

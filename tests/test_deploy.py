@@ -18,6 +18,7 @@ import yaml
 from emulator import Emulator, running
 from emulator.ssm_limits import ADVANCED_BYTES
 from tests.owners_vpc import Ids, make_vpc
+from tests.people import ADMIN
 from tests.representatives import with_representatives
 from tests.synthesis import EXAMPLES, ROOT
 from trainway.launch.hand_off import read_hand_off
@@ -130,6 +131,7 @@ def test_the_largest_platform_is_deployed_and_its_hand_off_is_read(emulator: Emu
         "zones": ["usw2-az2", "usw2-az1"],
         "node_groups": [{"name": name, "instance_type": "p5.48xlarge", "count": 0, "max_count": 1} for name in names],
         "teams": [{"name": f"{'t' * 20}-{number:02d}"} for number in range(30)],
+        "kubernetes": {"admins": [ADMIN]},
         "network": {"cidr": "10.0.0.0/16"},
         "iam": {"training_jobs": True},
     }

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.people import ADMIN, with_people
 from tests.seams.kubernetes.reader import read
 from tests.synthesis import ROOT, assembly_in, role_of, stack_dependencies, templates_of
 from trainway.manifests import cluster_manifests
@@ -128,9 +129,9 @@ def test_the_jobs_of_the_page_on_devices_ask_for_what_nodes_have(tmp_path: Path)
     catalogue, platforms = load_catalogue(), []
     for name, sections in (("keys", keys), ("claims", {"kubernetes": CLAIMED}), ("divided", divided)):
         file = tmp_path / f"{name}.yaml"
-        file.write_text(yaml.safe_dump(base | sections))
+        file.write_text(yaml.safe_dump(with_people(base | sections)))
         platforms.append(load_platform(file))
-    assert platforms[0].kubernetes_or_default == Kubernetes(efa_devices="plugin")
+    assert platforms[0].kubernetes_or_default == Kubernetes(efa_devices="plugin", admins=(ADMIN,))
     for platform, job in zip(platforms[1:], (claiming, requesting), strict=True):
         assert read(job, platform.kubernetes_or_default.version) == []
         assert job["spec"]["template"]["spec"]["tolerations"] == tolerations(platform, catalogue)

@@ -10,6 +10,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
+from tests.people import with_people
 from tests.synthesis import EXAMPLES, ROOT, golden_file, resources
 from trainway.cli import app
 from trainway.plan import plan_document
@@ -144,7 +145,7 @@ def test_the_plan_says_what_teams_are_sure_of_and_who_sees_to_it(
     if changes["orchestrator"] == "hyperpod-slurm":
         changes = {**changes, "teams": [{**team, "users": ["ada"]} for team in platform["teams"]]}
     file = tmp_path / "platform.yaml"
-    file.write_text(yaml.safe_dump(platform | changes))
+    file.write_text(yaml.safe_dump(with_people(platform | changes)))
     teams = json.loads(printed(str(file), "--json"))["teams"]
     assert {team["enforced_by"] for team in teams} == {enforced_by}
     text = printed(str(file))

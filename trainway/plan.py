@@ -15,6 +15,7 @@ from trainway.spec.derived.devices import device_counts, ranks_of
 from trainway.spec.derived.endpoints import GATEWAY, interface_endpoints, makes_gateway
 from trainway.spec.derived.group_types import types_of
 from trainway.spec.derived.lustre_clients import transport
+from trainway.spec.derived.personas import personas
 from trainway.spec.derived.pod_network import pods_of_group
 from trainway.spec.derived.quotas import quota_needs
 from trainway.spec.facts.catalogue import Catalogue
@@ -49,6 +50,7 @@ def plan_document(platform: Platform, catalogue: Catalogue) -> JsonObject:
         "addons": list(addon_names(platform)),
         "charts": list(chart_names(platform, catalogue)),
         "teams": _teams(platform),
+        "people": _people(platform),
         "deploy": _deploy(platform, catalogue),
         "quotas": [vars(need) for need in quota_needs(platform, catalogue)],
     }
@@ -122,6 +124,24 @@ def _teams(platform: Platform) -> list[JsonObject]:
     ]
 
 
+def _people(platform: Platform) -> list[JsonObject]:
+    """List who may use the cluster, and as what. Empty under Slurm, whose users have login names."""
+    if not platform.orchestrator.is_kubernetes:
+        return []
+    by_role = platform.iam.persona_roles
+    may = {True: "do everything", False: "read everything but secrets"}
+    return [
+        {
+            "who": person,
+            "persona": persona.name,
+            "may": f"run jobs of team {persona.team}" if persona.team else may[persona.administers],
+            "by": f"assuming the role of {persona.name}" if by_role else "an access entry",
+        }
+        for persona in personas(platform)
+        for person in persona.people
+    ]
+
+
 def plan_text(document: JsonObject) -> str:
     """The document as tables."""
     subnets = [
@@ -154,6 +174,9 @@ def plan_text(document: JsonObject) -> str:
         ]
         parts.append(_table(["team", "namespace", "share", "borrows", "guaranteed nodes"], rows))
         parts.append(f"Guarantees are enforced by {teams[0]['enforced_by'] or 'nothing'}.")
+    if people := document["people"]:
+        rows = [[each["who"], each["may"], each["by"]] for each in people]
+        parts.append(_table(["who may use the cluster", "may", "by"], rows))
     parts.append(_way_through(document["deploy"]))
     parts.append(
         _table(

@@ -23,6 +23,7 @@ from moto import mock_aws
 from moto.sagemaker.models import sagemaker_backends
 
 from tests.launch.conftest import write_job
+from tests.people import with_people
 from tests.seams.resolved import ACCOUNT, deployed_of
 from tests.seams.shapes import IN_ONE_REGION, SHAPES_FILE
 from tests.seams.stacks import NAME_OF_SHAPES, files_of
@@ -113,7 +114,7 @@ def _platform_file(name: str, directory: Path) -> Path:
             return file
     shape = yaml.safe_load(SHAPES_FILE.read_text(encoding="utf-8"))[name]
     file = directory / "platform.yaml"
-    file.write_text(yaml.safe_dump({"name": NAME_OF_SHAPES, **IN_ONE_REGION, **shape}), encoding="utf-8")
+    file.write_text(yaml.safe_dump(with_people({"name": NAME_OF_SHAPES, **IN_ONE_REGION, **shape})), encoding="utf-8")
     return file
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import yaml
 
+from tests.people import with_people
 from tests.synthesis import EXAMPLES
 from trainway.spec.loader import load_platform
 from trainway.spec.platform import Platform
@@ -37,6 +38,6 @@ def write_shapes(directory: Path) -> list[Path]:
     files = []
     for name, shape in shapes.items():
         file = directory / f"{name}.yaml"
-        file.write_text(yaml.safe_dump({"name": name, **IN_ONE_REGION, **shape}), encoding="utf-8")
+        file.write_text(yaml.safe_dump(with_people({"name": name, **IN_ONE_REGION, **shape})), encoding="utf-8")
         files.append(file)
     return files

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.people import with_people
 from trainway.manifests.kueue import queues
 from trainway.manifests.shares import guaranteed_nodes
 from trainway.plan import plan_document, plan_text
@@ -28,7 +29,7 @@ def platform(tmp_path: Path, orchestrator: str, *types: str, **changes: Any) -> 
     group = {"name": "train", "instance_type": types[0], "or_types": list(types[1:]), "count": 2, "max_count": 4}
     file = tmp_path / "platform.yaml"
     content = {"region": "us-west-2", "zones": ["usw2-az2", "usw2-az1"], "orchestrator": orchestrator}
-    file.write_text(yaml.safe_dump(content | {"node_groups": [group]} | changes))
+    file.write_text(yaml.safe_dump(with_people(content | {"node_groups": [group]} | changes)))
     return load_platform(file, CATALOGUE)
 
 

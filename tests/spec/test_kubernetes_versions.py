@@ -12,6 +12,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
+from tests.people import with_people
 from tests.synthesis import EXAMPLES, ROOT, resources, templates_of
 from trainway.cli import app
 from trainway.spec.errors import UsageError
@@ -36,7 +37,7 @@ def platform_file(directory: Path, orchestrator: str, version: str) -> Path:
         "kubernetes": {"version": version},
     }
     file = directory / "platform.yaml"
-    file.write_text(yaml.safe_dump(platform))
+    file.write_text(yaml.safe_dump(with_people(platform)))
     return file
 
 

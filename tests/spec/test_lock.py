@@ -152,6 +152,8 @@ zones: [usw2-az1, usw2-az2]
 node_groups:
   - {name: aa, instance_type: g5.8xlarge, count: 1, max_count: 4}
   - {name: bb, instance_type: g5.8xlarge, count: 1, max_count: 4}
+kubernetes:
+  admins: [arn:aws:iam::111122223333:role/Admin]
 """
 
 

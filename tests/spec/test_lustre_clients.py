@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.people import with_people
 from tests.synthesis import ROOT
 from trainway.spec.derived.addressing import plan_addresses
 from trainway.spec.derived.lustre_clients import efa_interfaces, speaks_efa, transport
@@ -25,7 +26,7 @@ def platform(tmp_path: Path, *groups: dict[str, Any], storage: dict[str, Any] = 
     file = tmp_path / "platform.yaml"
     base = {"region": "us-west-2", "zones": ["usw2-az2", "usw2-az1"], "orchestrator": "eks", "storage": storage}
     numbered = [{"name": f"group-{number}", "count": 0, **group} for number, group in enumerate(groups)]
-    file.write_text(yaml.safe_dump(base | {"node_groups": numbered}))
+    file.write_text(yaml.safe_dump(with_people(base | {"node_groups": numbered})))
     return load_platform(file)
 
 

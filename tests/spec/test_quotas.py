@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from tests.fictitious import NAME, catalogue_with
+from tests.people import with_people
 from tests.synthesis import ROOT
 from trainway.spec.derived.quotas import quota_needs
 from trainway.spec.facts.catalogue import Catalogue, load_catalogue
@@ -27,7 +28,7 @@ def needs(
     file = tmp_path / "platform.yaml"
     platform = {"region": "us-west-2", "zones": ["usw2-az2", "usw2-az1"], "orchestrator": orchestrator}
     numbered = [{"name": f"group-{number}", "count": 1, **group} for number, group in enumerate(groups)]
-    file.write_text(yaml.safe_dump(platform | {"node_groups": numbered}))
+    file.write_text(yaml.safe_dump(with_people(platform | {"node_groups": numbered})))
     return {need.name: (need.code, need.needed) for need in quota_needs(load_platform(file, catalogue), catalogue)}
 
 

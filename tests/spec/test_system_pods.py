@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, ValidationError
 
+from tests.people import with_people
 from tests.synthesis import EXAMPLES, ROOT, all_resources, templates_of
 from trainway.spec.derived.addons import addon_names
 from trainway.spec.derived.charts import chart_names
@@ -84,7 +85,7 @@ def test_every_addon_and_chart_of_an_example_is_counted(file: Path) -> None:
 def test_every_addon_that_a_file_can_ask_for_is_counted(sections: dict[str, Any], tmp_path: Path) -> None:
     file = tmp_path / "platform.yaml"
     asked = platform(**sections).model_dump(mode="json", exclude_unset=True)
-    file.write_text(yaml.safe_dump(asked), encoding="utf-8")
+    file.write_text(yaml.safe_dump(with_people(asked)), encoding="utf-8")
     assert set(addon_names(load_platform(file))) == installed(file)
 
 

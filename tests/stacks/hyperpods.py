@@ -7,6 +7,7 @@ from typing import Any
 
 import yaml
 
+from tests.people import with_people
 from tests.synthesis import Template, resources, templates_of
 
 PLATFORM: dict[str, Any] = {
@@ -24,7 +25,7 @@ PLATFORM: dict[str, Any] = {
 def write(tmp_path: Path, **changes: Any) -> Path:
     """The platform's file, with other keys in the place of its own."""
     file = tmp_path / "platform.yaml"
-    file.write_text(yaml.safe_dump(PLATFORM | changes))
+    file.write_text(yaml.safe_dump(with_people(PLATFORM | changes)))
     return file
 
 

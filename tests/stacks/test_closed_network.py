@@ -65,6 +65,8 @@ def closed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     """The example's templates, of each kind in turn."""
     directory = tmp_path_factory.mktemp(request.param)
     platform = yaml.safe_load(CLOSED.read_text()) | KINDS[request.param]
+    if platform["orchestrator"] == "hyperpod-slurm":
+        del platform["kubernetes"]
     if request.param == "eks":
         del platform["node_groups"][0]["capacity"]
     file = directory / "platform.yaml"

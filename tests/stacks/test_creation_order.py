@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.people import ADMIN
 from tests.synthesis import EXAMPLES, assembly_in, stack_dependencies, templates_of
 from trainway.spec.derived import creation
 from trainway.spec.derived.addons import BEFORE_NODES, OBSERVABILITY, ON_NODES, TASK_GOVERNANCE
@@ -151,7 +152,7 @@ def test_a_deploy_takes_no_longer_than_what_it_needs(example: Path, deployments:
 
 def test_a_platform_without_charts_copies_none(tmp_path: Path) -> None:
     file = tmp_path / "platform.yaml"
-    plain = yaml.safe_load(EXAMPLES[0].read_text()) | {"kubernetes": {"trainer": False}}
+    plain = yaml.safe_load(EXAMPLES[0].read_text()) | {"kubernetes": {"trainer": False, "admins": [ADMIN]}}
     plain["node_groups"] = [{"name": "data", "instance_type": "m7i.8xlarge", "count": 1}]
     file.write_text(yaml.safe_dump(plain))
     deployment = Deployment(file)

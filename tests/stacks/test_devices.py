@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from tests.hand_offs import hand_off_in
+from tests.people import with_people
 from tests.synthesis import EXAMPLES, Template, assembly_in, resources, templates_of
 
 BASE = yaml.safe_load(next(file for file in EXAMPLES if file.stem == "eks-p5").read_text())
@@ -17,7 +18,7 @@ BASE = yaml.safe_load(next(file for file in EXAMPLES if file.stem == "eks-p5").r
 
 def synthesized(directory: Path, **keys: Any) -> dict[str, Template]:
     file = directory / "platform.yaml"
-    file.write_text(yaml.safe_dump({**BASE, "teams": [], **keys}))
+    file.write_text(yaml.safe_dump(with_people({**BASE, "teams": [], **keys})))
     return templates_of(file)
 
 

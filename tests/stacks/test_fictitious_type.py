@@ -9,6 +9,7 @@ import yaml
 
 import app
 from tests.fictitious import NAME, catalogue_with
+from tests.people import with_people
 from tests.synthesis import Template, make_app, resources, templates
 from trainway.manifests import cluster_manifests
 from trainway.manifests.chart_values import chart_values
@@ -31,7 +32,7 @@ def platform_file(directory: Path, orchestrator: str = "eks") -> Path:
     group = {"name": "train", "instance_type": NAME, "count": 2, "max_count": 4}
     file = directory / "platform.yaml"
     platform = {"name": "ninth", "region": "us-west-2", "zones": ["usw2-az2", "usw2-az1"]}
-    file.write_text(yaml.safe_dump({**platform, "orchestrator": orchestrator, "node_groups": [group]}))
+    file.write_text(yaml.safe_dump(with_people({**platform, "orchestrator": orchestrator, "node_groups": [group]})))
     return file
 
 

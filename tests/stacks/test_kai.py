@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from tests.hand_offs import hand_off_in
+from tests.people import ADMIN
 from tests.synthesis import all_resources, assembly_in, templates_of
 from trainway.manifests.chart_values import NODES_LABEL
 from trainway.manifests.kai import NOT_FOR_KAI, QUEUE_LABEL
@@ -17,7 +18,7 @@ PLATFORM = {
     "region": "us-west-2",
     "zones": ["usw2-az2", "usw2-az1"],
     "node_groups": [{"name": "train", "instance_type": "p5.48xlarge", "count": 1}],
-    "teams": [{"name": "research"}],
+    "teams": [{"name": "research", "members": [ADMIN]}],
 }
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.people import with_people
 from tests.synthesis import Template, resources, templates_of
 from trainway.spec.derived.addressing import plan_addresses
 from trainway.spec.facts.catalogue import load_catalogue
@@ -30,7 +31,7 @@ def platform_file(directory: Path, orchestrator: str, count: int) -> Path:
     ]
     platform = {"name": "many", "region": "us-west-2", "zones": ["usw2-az2", "usw2-az1"]}
     file = directory / f"{orchestrator}-{count}.yaml"
-    file.write_text(yaml.safe_dump({**platform, "orchestrator": orchestrator, "node_groups": groups}))
+    file.write_text(yaml.safe_dump(with_people({**platform, "orchestrator": orchestrator, "node_groups": groups})))
     return file
 
 

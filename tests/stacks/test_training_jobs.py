@@ -12,6 +12,7 @@ import yaml
 from cdk_nag import AwsSolutionsChecks
 
 from tests.hand_offs import hand_off_in
+from tests.people import with_people
 from tests.stacks.test_least_privilege import WITHOUT_A_RESOURCE, actions, limits
 from tests.synthesis import Template, assembly_in, make_app, resources, templates_of
 
@@ -25,7 +26,9 @@ PLATFORM: dict[str, Any] = {"region": "us-west-2", "zones": ["usw2-az2", "usw2-a
 @pytest.fixture(scope="module", params=["eks", "hyperpod-eks", "hyperpod-slurm"])
 def platform_file(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     file = tmp_path_factory.mktemp(request.param) / "platform.yaml"
-    file.write_text(yaml.safe_dump(PLATFORM | {"orchestrator": request.param, "iam": {"training_jobs": True}}))
+    file.write_text(
+        yaml.safe_dump(with_people(PLATFORM | {"orchestrator": request.param, "iam": {"training_jobs": True}}))
+    )
     return file
 
 

@@ -71,11 +71,6 @@ def teams_share_what_exists(platform: Platform, _catalogue: Catalogue) -> Iterat
 @rule
 def people_have_somewhere_to_go(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
     """Kubernetes knows people as IAM principals; Slurm knows them by the names they log in with."""
-    everybody = (
-        *platform.kubernetes_or_default.admins,
-        *platform.kubernetes_or_default.viewers,
-        *(member for team in platform.teams for member in team.members),
-    )
     if not platform.orchestrator.is_kubernetes:
         reason = "under Slurm there is no Kubernetes to let anybody into"
         for index, team in enumerate(platform.teams):
@@ -88,10 +83,3 @@ def people_have_somewhere_to_go(platform: Platform, _catalogue: Catalogue) -> It
         if team.users:
             reason = f"people come to {platform.orchestrator.value} as IAM principals, and not by login names"
             yield ("teams", index, "users"), reason, "name their roles or users in `members`"
-    if platform.iam.persona_roles and not everybody:
-        reason = "the file names nobody who could assume a role"
-        yield (
-            ("iam", "persona_roles"),
-            reason,
-            "name people in kubernetes.admins, kubernetes.viewers or a team's members",
-        )

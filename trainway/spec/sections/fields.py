@@ -109,12 +109,22 @@ KmsKey = Annotated[
 ]
 
 
+# An access entry takes the role with its path, and `sts get-caller-identity` shows a session without it: for a role of
+# IAM Identity Center, AWSReservedSSO_… instead of aws-reserved/sso.amazonaws.com/us-west-2/AWSReservedSSO_….
+# https://docs.aws.amazon.com/eks/latest/userguide/creating-access-entries.html
+# https://masterpoint.io/blog/fix-iam-trust-policy-errors-with-aws-sso-regional-arn (both read 2026-11-22)
+PRINT_YOUR_ROLE = (
+    "aws iam get-role --query Role.Arn --output text --role-name "
+    '"$(aws sts get-caller-identity --query Arn --output text | cut -d/ -f2)"'
+)
+
 Principal = Annotated[
     str,
     Matches(
         r"arn:aws[a-z-]*:iam::\d{12}:(role|user)/.+",
         "it is not the ARN of an IAM role or user",
-        "write it as in arn:aws:iam::111122223333:role/Admin",
+        f"write it as in arn:aws:iam::111122223333:role/Admin; `{PRINT_YOUR_ROLE}` prints the ARN of the role that you "
+        "have assumed",
     ),
 ]
 
