@@ -12,7 +12,7 @@ CDK_OPTIONS ?=
 
 bin := .venv/bin
 # A file's tests share what they set up, so a file is never divided among the processors. The largest files start first.
-SPREAD := --numprocesses logical --dist loadfile --no-loadscope-reorder
+SPREAD := --numprocesses auto --dist loadfile --no-loadscope-reorder
 # The CDK and the jsii runtime below it find their Node beside the Python they run on.
 export PATH := $(CURDIR)/$(bin):$(PATH)
 export JSII_NODE := $(CURDIR)/$(bin)/node
@@ -29,7 +29,7 @@ setup: ## Install into .venv, .checkov, and node_modules
 run: setup ## Deploy to an emulated AWS, train on this machine, write the report
 	@$(bin)/trainway demo --platform $(PLATFORM)
 
-test: setup ## Run the tests that prove every promise once, in about twenty minutes on two cores
+test: setup ## Run the tests of one case of everything
 	$(bin)/python -m pytest $(SPREAD) -m 'not exhaustive'
 
 test-all: setup ## Run every test, with more generated examples, as continuous integration does

@@ -94,6 +94,7 @@ def test_an_example_is_deployed_unchanged_and_destroyed(example: str, emulator: 
     assert left == {"AWS::S3::Bucket": 2}, "only the data bucket and its access logs are kept"
 
 
+@pytest.mark.exhaustive
 def test_a_platform_moves_into_a_network_that_exists_and_out_of_it_again(emulator: Emulator, tmp_path: Path) -> None:
     """Everything that was there is there afterwards, as it was."""
     ec2 = emulator_client(emulator, "ec2", "us-west-2")
@@ -122,6 +123,7 @@ def test_a_platform_moves_into_a_network_that_exists_and_out_of_it_again(emulato
     assert state_of(ec2, there) == before
 
 
+@pytest.mark.exhaustive
 def test_the_largest_platform_is_deployed_and_its_hand_off_is_read(emulator: Emulator, tmp_path: Path) -> None:
     """The document of as many node groups as a platform can have, and of 30 teams, is too large for a parameter."""
     names = [f"{'n' * 16}-{number:02d}" for number in range(MOST_NODE_GROUPS)]

@@ -315,6 +315,7 @@ def test_the_stage_reports_the_digest_of_what_it_built(built: Yard):
     assert re.fullmatch(r"sha256:[0-9a-f]{64}", (built.root / "data").read_text())
 
 
+@pytest.mark.exhaustive
 def test_it_is_built_without_the_base_of_a_closed_network_as_well(built: Yard):
     done = built.image("private", built.arguments["cuda"])
     assert done.returncode == 0, done.stdout + done.stderr
@@ -479,6 +480,7 @@ def test_a_download_with_another_checksum_fails_the_build(built: Yard, name: str
     assert re.search(r"computed checksum did NOT match|DO NOT MATCH THE HASHES", done.stdout + done.stderr)
 
 
+@pytest.mark.exhaustive
 def test_an_image_for_cpus_has_no_network_but_the_hosts(built: Yard):
     done = built.image("cpu", built.arguments["cpu"])
     assert done.returncode == 0, done.stdout + done.stderr
@@ -487,7 +489,6 @@ def test_an_image_for_cpus_has_no_network_but_the_hosts(built: Yard):
     assert not any(each.startswith("NCCL_") for each in built.configuration("cpu")["Env"])
 
 
-# The test of both in one image has each of them too.
 @pytest.mark.exhaustive
 def test_transformer_engine_is_compiled_and_checked(built: Yard):
     arguments = built.arguments["cuda"] | built.transformer_engine
@@ -511,6 +512,7 @@ def test_nemo_is_installed_from_its_list_and_started(built: Yard):
     assert (labels["trainway.nemo"], labels["trainway.transformer-engine"]) == (arguments["NEMO_VERSION"], "")
 
 
+@pytest.mark.exhaustive
 def test_a_platform_with_the_training_operator_has_hyperpodrun(built: Yard):
     done = built.image("agent", built.agent)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -520,6 +522,7 @@ def test_a_platform_with_the_training_operator_has_hyperpodrun(built: Yard):
     assert labels["trainway.versions"] == "pytorch-2.11"
 
 
+@pytest.mark.exhaustive
 def test_the_agent_is_refused_by_a_pytorch_that_is_too_new_for_it(built: Yard):
     agent = {name: value for name, value in built.agent.items() if name.startswith("HYPERPOD_")}
     done = built.image("agent-too-new", built.arguments["cuda"] | agent)
@@ -527,6 +530,7 @@ def test_the_agent_is_refused_by_a_pytorch_that_is_too_new_for_it(built: Yard):
     assert "has requirement torch<2.12.0,>=2.4.0, but you have torch 2.13.0" in done.stdout + done.stderr
 
 
+@pytest.mark.exhaustive
 def test_nemo_and_transformer_engine_are_in_one_image(built: Yard):
     done = built.image("both", built.arguments["cuda"] | built.transformer_engine | built.nemo)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -545,10 +549,10 @@ OTHER_CHECKSUM = "s/sha256:.\\{8\\}/sha256:00000000/"
     ("name", "edit", "says"),
     [
         ("build-tools.txt", "/^build==/,+1d", "missing: 'build'"),
-        ("training.txt", OTHER_CHECKSUM, "DO NOT MATCH THE HASHES"),
         *(
             pytest.param(*case, marks=pytest.mark.exhaustive)
             for case in (
+                ("training.txt", OTHER_CHECKSUM, "DO NOT MATCH THE HASHES"),
                 (PYTORCH_LIST, "/^nvidia-cudnn/,+1d", "requires nvidia-cudnn-cu13, which is not installed"),
                 ("training.txt", "/^annotated-types/,+1d", "requires annotated-types, which is not installed"),
                 (NEMO_LIST, OTHER_CHECKSUM, "DO NOT MATCH THE HASHES"),
@@ -571,6 +575,7 @@ def test_a_list_that_is_not_what_is_published_or_not_whole_fails_the_build(
     assert says in done.stdout + done.stderr
 
 
+@pytest.mark.exhaustive
 def test_an_image_for_neuron_keeps_what_its_base_has(built: Yard):
     packages = "/usr/local/lib/python3.11/dist-packages"
     download = f"zipfile.ZipFile(io.BytesIO(urllib.request.urlopen('{built.torch}').read())).extractall('{packages}')"

@@ -57,6 +57,8 @@ def launch(job_file: Path, run: Path, *options: str) -> dict[str, Any]:
     return last
 
 
+# tests/training/test_resume.py proves it of the program that is launched.
+@pytest.mark.exhaustive
 def test_stopped_and_resumed_ends_with_the_same_loss_bit_for_bit(corpus: Path, tmp_path: Path) -> None:
     for name in ("whole", "halves"):
         (tmp_path / name).mkdir()

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.recipes.page import RECIPES, apply, blocks, commands, page
+from tests.representatives import with_representatives
 from tests.synthesis import ROOT
 
 # The page on launch targets is followed by tests/launch/test_own_target.py.
@@ -35,7 +36,7 @@ def checkout(tmp_path: Path) -> Path:
     return copy
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", with_representatives(NAMES, ("rule",)))
 def test_a_recipe_gives_what_it_promises(name: str, checkout: Path) -> None:
     apply(page(name), checkout)
     # Modules are found in the copy before those of the checkout that is installed in the virtual environment.

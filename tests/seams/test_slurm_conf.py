@@ -13,6 +13,7 @@ from lifecycle_scripts.node_facts import nodes
 from lifecycle_scripts.slurm.platform_settings import settings
 from lifecycle_scripts.slurm_conf import files
 from lifecycle_scripts.slurm_settings import with_settings
+from tests.representatives import with_representatives
 from tests.seams.seam import Planted, Seam
 from tests.seams.slurm_node import parameters_of, provisioned, slurm_platforms
 from trainway.spec.derived.slurm_accounts import slurm_accounts
@@ -148,8 +149,8 @@ SEAMS = (
 )
 
 
-@pytest.mark.parametrize("places", [True, False])
-@pytest.mark.parametrize("name", sorted(slurm_platforms()))
+@pytest.mark.parametrize("places", [True, pytest.param(False, marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize("name", with_representatives(sorted(slurm_platforms()), ("hyperpod-slurm-p5en",)))
 def test_slurmctld_starts_with_the_files_of_every_platform(name: str, places: bool) -> None:
     assert read_by_slurm(rendered(slurm_platforms()[name], places=places)) == []
 

@@ -9,6 +9,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from training.data.corpus import python_standard_library
 from training.prepare import prepare
 
@@ -79,6 +81,8 @@ def test_a_signal_to_one_rank_stops_all_after_a_checkpoint(launch: Any, job: dic
     assert [event["step"] for event in run.events("checkpoint")] == [end["step"]]
 
 
+# tests/launch/test_run.py stops torchrun through the launcher.
+@pytest.mark.exhaustive
 def test_a_signal_to_torchrun_leaves_a_checkpoint(launch_program: Any, job: dict[str, Any]) -> None:
     run = launch_program(job | {"steps": 1000, "checkpoint": job["checkpoint"] | {"every": 1000}}, 2)
     wait_for(run, "step", 2)

@@ -19,7 +19,6 @@ from tests.launch.kubernetes.kubelet import Network, Pod, network
 from tests.launch.kubernetes.platforms import OPERATORS, ROOT, hand_off_of, pods_of, request_on
 from tests.launch.kubernetes.trainer import pod_template_of
 from tests.manifests.platforms import CATALOGUE, platform_of
-from tests.representatives import with_representatives
 from trainway.launch.kubernetes import Kind, KubernetesOptions, render_documents
 
 GROUPS = [{"name": "train", "instance_type": "m7i.2xlarge", "count": 2}]
@@ -115,8 +114,9 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
         each.__exit__(None, None, None)
 
 
-# That a TrainJob ends with the same loss, the test of a node that is taken away shows too.
-@pytest.mark.parametrize("kind", with_representatives(("TrainJob", "PyTorchJob"), ("PyTorchJob",)))
+# The test of a node that is taken away trains on two pods as well.
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("kind", ("TrainJob", "PyTorchJob"))
 def test_two_pods_end_with_the_loss_of_one_machine(kind: Kind, fsx: Path, local_loss: str, cluster: Cluster) -> None:
     submitted = Submitted(kind, fsx, kind.lower())
     nodes = cluster(submitted)
@@ -148,6 +148,7 @@ def test_a_node_that_is_taken_away_is_waited_for_and_the_loss_is_the_same(
     assert len(starts) == 2 and 5 <= starts[1] < STEPS
 
 
+@pytest.mark.exhaustive
 def test_a_run_that_can_do_with_one_node_goes_on_with_one(fsx: Path, local_loss: str, cluster: Cluster) -> None:
     submitted = Submitted("TrainJob", fsx, "elastic", min_nodes=1)
     nodes = cluster(submitted)

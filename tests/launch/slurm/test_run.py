@@ -89,7 +89,6 @@ def log(handle: Handle) -> str:
     return (Path(handle["directory"]) / "logs" / "slurm.log").read_text()[-4000:]
 
 
-@pytest.mark.exhaustive
 def test_the_same_job_ends_with_the_same_loss_here_and_under_slurm(
     cluster: Machines, local_end: dict[str, Any], hand_off: HandOff, tmp_path: Path
 ) -> None:
@@ -100,6 +99,8 @@ def test_the_same_job_ends_with_the_same_loss_here_and_under_slurm(
     assert end["loss_hex"] == local_end["loss_hex"]
 
 
+# tests/launch/slurm/test_ranks.py stops runs without training.
+@pytest.mark.exhaustive
 def test_a_run_that_is_stopped_saves_itself_and_is_not_queued_again(
     cluster: Machines, hand_off: HandOff, tmp_path: Path
 ) -> None:
@@ -122,7 +123,8 @@ def test_a_run_that_is_stopped_saves_itself_and_is_not_queued_again(
     assert not cluster.ask("squeue", "--noheader")
 
 
-# The last test: it leaves two nodes. A minute and a half on a machine that does nothing else.
+# The last test: it leaves two nodes.
+@pytest.mark.exhaustive
 @pytest.mark.timeout(600)
 def test_a_run_that_loses_node_after_node_ends_with_the_same_loss_and_no_one_touched_it(
     cluster: Machines, local_end: dict[str, Any], hand_off: HandOff, tmp_path: Path
