@@ -1,7 +1,7 @@
 """Cloud assemblies below build/syntheses, shared by the test files, the processes, and the runs of the tests.
 
-The key of an assembly is a hash of everything that a synthesis reads: the platform, its lock, the sources, the list of installed
-packages, and the CDK's environment variables. A test that replaces a part of the sources, for example a
+The key of an assembly is a hash of everything that a synthesis reads: the platform, its lock, the sources, the list
+of installed packages, and the CDK's environment variables. A test that replaces a part of the sources, for example a
 catalogue, must call `make_app` of tests/synthesis.py instead.
 """
 
