@@ -94,6 +94,31 @@ def test_a_group_that_grows_or_is_added_moves_no_other(
     assert moved <= {f"nodes-group-{grown}"}
 
 
+@pytest.mark.parametrize(
+    ("orchestrator", "capacity", "beside"),
+    [
+        (Orchestrator.EKS, "on-demand", 2),
+        (Orchestrator.EKS, "spot", 2),
+        (Orchestrator.EKS, {"reservation": "cr-0123456789abcdef0"}, 0),
+        (Orchestrator.EKS, {"capacity_block": "cr-0123456789abcdef0"}, 0),
+        (Orchestrator.HYPERPOD_EKS, "on-demand", 1),
+    ],
+)
+def test_an_update_has_addresses_for_the_nodes_that_it_launches_first(
+    orchestrator: Orchestrator, capacity: object, beside: int
+) -> None:
+    group = {"name": "train", "instance_type": "p5.48xlarge", "count": 4, "capacity": capacity}
+    (subnet,) = node_subnets(
+        platform("10.0.0.0/16", orchestrator, [("p5.48xlarge", 4)]).model_copy(
+            update={"node_groups": (NodeGroup.model_validate(group),)}
+        ),
+        CATALOGUE,
+    )
+    nodes, *rest = subnet.needs
+    each = nodes.addresses // 4
+    assert [need.addresses for need in rest] == ([beside * each] if beside else [])
+
+
 def test_groups_beyond_the_shares_have_a_range_together() -> None:
     plan = planned("10.0.0.0/16", Orchestrator.EKS, [("p5.48xlarge", 8)] * 25)
     assert plan is not None

@@ -97,6 +97,9 @@ def test_each_way_of_buying_says_what_ec2_wants_and_no_more(
         assert group["Strategy"] == "cluster"
     (nodes,) = [n for name, n in resources(cluster, "AWS::EKS::Nodegroup").items() if name.startswith("Train")]
     assert nodes["CapacityType"] == capacity_type
+    # Where capacity is reserved, a new node has room only when an old one is gone.
+    strategy = "DEFAULT" if isinstance(capacity, str) else "MINIMAL"
+    assert nodes["UpdateConfig"] == {"MaxUnavailable": 1, "UpdateStrategy": strategy}
     # EKS refuses a type that stands in both places, or in none.
     assert ("InstanceTypes" in nodes) != ("InstanceType" in data)
     assert len(nodes["Subnets"]) == 1

@@ -12,6 +12,7 @@ from stacks.constructs.eks.launch_template import training_launch_template
 from stacks.constructs.eks.node_repair import node_repair_config
 from trainway.manifests.chart_values import NODES_LABEL
 from trainway.manifests.mig import mig_labels
+from trainway.spec.derived.node_updates import UNAVAILABLE_NODES, update_strategy
 from trainway.spec.derived.pod_network import pods_of_group
 from trainway.spec.facts.catalogue import Instance
 from trainway.spec.sections.capacity import CapacityBlock
@@ -70,6 +71,9 @@ def training_node_group(
         ),
         launch_template=eks.CfnNodegroup.LaunchTemplateSpecificationProperty(
             id=template.ref, version=template.attr_latest_version_number
+        ),
+        update_config=eks.CfnNodegroup.UpdateConfigProperty(
+            max_unavailable=UNAVAILABLE_NODES, update_strategy=update_strategy(group).value
         ),
         labels={NODES_LABEL: group.name, **mig_labels(group)},
         taints=_taints(instance),

@@ -13,6 +13,7 @@ from ipaddress import IPv4Network
 
 from trainway.spec.derived.endpoints import interface_endpoints
 from trainway.spec.derived.group_types import types_of
+from trainway.spec.derived.node_updates import UpdateStrategy, update_strategy
 from trainway.spec.derived.pod_network import SYSTEM_PODS, addresses_for_pods, pods_of_group
 from trainway.spec.facts.catalogue import Catalogue, Instance
 from trainway.spec.facts.services import service_facts
@@ -156,18 +157,23 @@ def _node_subnet(platform: Platform, catalogue: Catalogue, group: NodeGroup) -> 
     each = takes(instance, efa_only=True)
     saved = takes(instance, efa_only=False) - each
     with_pods = f" ({pods_of_group(group, instance, orchestrator)} pods)" if orchestrator.is_kubernetes else ""
-    new = _new_nodes(orchestrator)
+    new = _new_nodes(group, orchestrator)
     needs = (
         Need(f"{group.largest} × {instance.name} at {each}{with_pods}", each * group.largest),
-        Need(f"replacement of {new}", each * new),
+        *([Need(f"replacement of {new}", each * new)] if new else []),
     )
     zone = platform.zone_of(group)
     return SubnetNeed(node_subnet_name(group), SubnetRole.NODES, zone, needs, saved * (group.largest + new))
 
 
-def _new_nodes(orchestrator: Orchestrator) -> int:
-    """Nodes that are there before those they replace are gone: EKS's of a rolling update, or HyperPod's of a fault."""
-    return 1 if orchestrator.is_hyperpod else service_facts().eks.new_nodes_per_zone
+def _new_nodes(group: NodeGroup, orchestrator: Orchestrator) -> int:
+    """Nodes that are there before those they replace are gone: EKS's of a rolling update, or HyperPod's of a fault.
+
+    EKS's strategy MINIMAL terminates a node before it launches the next one.
+    """
+    if orchestrator.is_hyperpod:
+        return 1
+    return 0 if update_strategy(group) is UpdateStrategy.MINIMAL else service_facts().eks.new_nodes_per_zone
 
 
 def _cluster_needs(platform: Platform, catalogue: Catalogue, *, is_first: bool) -> Iterable[Need]:
