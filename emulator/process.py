@@ -13,11 +13,12 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from trainway.spec.errors import UsageError
 
@@ -28,6 +29,13 @@ STOP_SECONDS = 10.0
 
 class EmulatorError(UsageError):
     """The emulator could not be started, found or stopped; the message says why and what to do."""
+
+
+class ClockAnswer(TypedDict):
+    """What `Emulator.set_clock` tells: events with their times, and desired and running nodes by group."""
+
+    happened: list[str]
+    nodes: dict[str, dict[str, int]]
 
 
 @dataclass(frozen=True)
@@ -71,6 +79,18 @@ class Emulator:
         """Everything that CloudFormation made: stack, logical_id, type, physical_id, status, depth."""
         resources: list[dict[str, str]] = _get(f"{self.endpoint}/_trainway/resources")
         return resources
+
+    def set_clock(self, now: datetime, *, blocks: Sequence[dict[str, str]] = ()) -> ClockAnswer:
+        """Set the time, with its zone, at which schedules call their targets and Capacity Blocks start and end.
+
+        `blocks` are Capacity Blocks that the account has from now on, each with `id`, `start`, and `end`. Returns what
+        happened since the time that was set before, and the nodes of each managed node group.
+        """
+        body = json.dumps({"now": now.isoformat(), "blocks": list(blocks)}).encode()
+        request = urllib.request.Request(f"{self.endpoint}/_trainway/clock/{self.region}", data=body, method="PUT")
+        with urllib.request.urlopen(request, timeout=30) as response:
+            answer: ClockAnswer = json.load(response)
+        return answer
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ import os
 import re
 import traceback
 from collections.abc import Callable, Iterable
+from datetime import datetime
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -22,6 +23,7 @@ from emulator.cloudformation import answers, api
 from emulator.cloudformation.engine import Engine
 from emulator.errors import CloudFormationError, NotEmulated
 from emulator.services import Aws, wait
+from emulator.services.clock import CapacityBlock, Clock
 
 ACCOUNT = "123456789012"  # moto's DEFAULT_ACCOUNT_ID, which it gives to every access key it has not made itself
 PREFIX = "/_trainway/"
@@ -37,6 +39,7 @@ class Application:
     def __init__(self, services: Callable[[Environ, StartResponse], Iterable[bytes]], endpoint: str) -> None:
         self.services, self.endpoint = services, endpoint
         self.engines: dict[str, Engine] = {}
+        self.clocks: dict[str, Clock] = {}
         self.signals: dict[str, list[dict[str, Any]]] = {}
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
@@ -64,10 +67,21 @@ class Application:
         if path == f"{PREFIX}resources":
             lines = [line for engine in self.engines.values() for line in answers.everything(engine)]
             return 200, json.dumps(lines).encode(), "application/json"
+        if path.startswith(f"{PREFIX}clock/") and environ["REQUEST_METHOD"] == "PUT":
+            return self._clock(path.removeprefix(f"{PREFIX}clock/"), json.loads(_body(environ)))
         if path.startswith(wait.HANDLES) and environ["REQUEST_METHOD"] == "PUT":
             wrong = wait.receive(self.signals, path.removeprefix(wait.HANDLES), _body(environ))
             return (400, wrong.encode(), "text/plain") if wrong else (200, b"", "text/plain")
         return 404, f"{path} is not part of the emulator".encode(), "text/plain"
+
+    def _clock(self, region: str, asked: dict[str, Any]) -> tuple[int, bytes, str]:
+        """Add Capacity Blocks to a Region and set its time; the answer is what happened, and each group's nodes."""
+        clock = self.clocks.setdefault(region, Clock(self.engine(region).aws))
+        for block in asked.get("blocks", []):
+            times = (datetime.fromisoformat(block[key]) for key in ("start", "end"))
+            clock.blocks[block["id"]] = CapacityBlock(block["id"], *times)
+        happened = clock.advance(datetime.fromisoformat(asked["now"]))
+        return 200, json.dumps({"happened": happened, "nodes": clock.nodes()}).encode(), "application/json"
 
     def _cloudformation(self, region: str, body: bytes) -> tuple[int, bytes]:
         form = dict(parse_qsl(body.decode(), keep_blank_values=True))

@@ -162,6 +162,21 @@ def delete_project(aws: Aws, model: Properties) -> None:
         aws.client("codebuild").delete_project(name=model["Name"])
 
 
+def create_schedule(aws: Aws, model: Properties) -> Properties:
+    return {"Arn": aws.call("scheduler", "create_schedule", model)["ScheduleArn"]}
+
+
+def update_schedule(aws: Aws, old: Properties, new: Properties) -> Properties:
+    only_changed(old, new, tuple(set(new) - {"Name", "GroupName"}))
+    aws.call("scheduler", "update_schedule", new)
+    return {}
+
+
+def delete_schedule(aws: Aws, model: Properties) -> None:
+    with ignoring("ResourceNotFoundException"):
+        aws.client("scheduler").delete_schedule(Name=model["Name"])
+
+
 SERVICES = {
     "AWS::CloudWatch::Alarm": Service(put_alarm, delete_alarm, lambda aws, _old, new: put_alarm(aws, new)),
     "AWS::CloudWatch::Dashboard": Service(
@@ -169,6 +184,7 @@ SERVICES = {
     ),
     "AWS::CodeBuild::Project": Service(create_project, delete_project, update_project),
     "AWS::Logs::LogGroup": Service(create_log_group, delete_log_group, update_log_group),
+    "AWS::Scheduler::Schedule": Service(create_schedule, delete_schedule, update_schedule),
     "AWS::SNS::Subscription": Service(create_subscription, delete_subscription),
     "AWS::SNS::Topic": Service(create_topic, delete_topic, update_topic),
     "AWS::SNS::TopicPolicy": Service(
