@@ -8,6 +8,7 @@ from typing import Any
 from trainway.manifests.namespace import namespace_of
 from trainway.spec.derived.addons import addon_names
 from trainway.spec.derived.addressing import AddressPlan, plan_addresses
+from trainway.spec.derived.capacity_times import capacity_times
 from trainway.spec.derived.charts import chart_names
 from trainway.spec.derived.checkpoint_layout import checkpoint_layout
 from trainway.spec.derived.creation import creation_steps, critical_path, minutes
@@ -21,6 +22,8 @@ from trainway.spec.derived.quotas import quota_needs
 from trainway.spec.facts.catalogue import Catalogue
 from trainway.spec.facts.services import service_facts
 from trainway.spec.platform import Platform
+from trainway.spec.sections.capacity import TimedCapacity, capacity_kind, minute
+from trainway.spec.sections.node_group import NodeGroup
 
 JsonObject = dict[str, Any]
 
@@ -67,10 +70,21 @@ def _nodes(platform: Platform, catalogue: Catalogue, index: int) -> JsonObject:
         "instance_type": group.instance_type,
         "or_types": list(group.or_types),
         "max_count": group.largest,
+        "capacity": _capacity(group),
         "ranks_per_node": ranks_of(group, instance),
         "devices_per_node": device_counts(platform, group, catalogue),
         "pods_per_node": pods if orchestrator.is_kubernetes else None,
     }
+
+
+def _capacity(group: NodeGroup) -> JsonObject:
+    """How the group's nodes are bought, and the times that the file names, in UTC."""
+    capacity = group.capacity
+    document: JsonObject = {"kind": capacity_kind(capacity)}
+    if isinstance(capacity, TimedCapacity) and capacity.start and capacity.end:
+        times, ends = capacity_times(group), {"start": capacity.start, "end": capacity.end}
+        document |= {name: minute(at) for name, at in (vars(times) if times else ends).items()}
+    return document
 
 
 def _storage(platform: Platform, catalogue: Catalogue, addresses: AddressPlan) -> JsonObject:
@@ -162,6 +176,7 @@ def plan_text(document: JsonObject) -> str:
     if document["endpoints"]:
         parts.append(f"VPC endpoints: {', '.join(document['endpoints'])}")
     parts.append(_table(["nodes", "at most", "type", "ranks", "pods", "devices of each"], nodes))
+    parts += [_times_text(n["name"], n["capacity"]) for n in document["node_groups"] if "start" in n["capacity"]]
     parts.append(_storage_text(document["storage"]))
     if document["addons"]:
         parts.append(f"EKS add-ons: {', '.join(document['addons'])}")
@@ -184,6 +199,20 @@ def plan_text(document: JsonObject) -> str:
         )
     )
     return "\n\n".join(parts)
+
+
+def _times_text(group: str, capacity: JsonObject) -> str:
+    """The life of a group whose capacity starts and ends. HyperPod adds and removes the nodes of a training plan."""
+    if "raised" not in capacity:
+        return f"{group} has capacity from {capacity['start']} to {capacity['end']}, where HyperPod adds its nodes."
+    return (
+        f"{group} is deployed without nodes. Its Capacity Block starts at {capacity['start']}.\n"
+        f"  {capacity['raised']}  a schedule adds the nodes\n"
+        f"  {capacity['drained']}  a schedule drains them: jobs get SIGTERM, save a checkpoint, and end\n"
+        f"  {capacity['scaled_down']}  EKS drains the nodes that are left\n"
+        f"  {capacity['terminated']}  EC2 begins to terminate instances\n"
+        f"  {capacity['end']}  the block ends"
+    )
 
 
 def _storage_text(storage: JsonObject) -> str:

@@ -154,7 +154,7 @@ def _problem(document: Document, model: type[BaseModel], detail: ErrorDetails) -
         case "extra_forbidden" if (removed := _removed(_section_at(model, path[:-1]), path[-1])) is not None:
             reason, remedy = removed
         case "extra_forbidden":
-            known = _keys(_section_at(model, path[:-1]))
+            known = _keys(_section_at(model, path[:-1], branches=detail["loc"]))
             close = difflib.get_close_matches(str(path[-1]), known, n=1)
             reason = "there is no such key here"
             remedy = f"did you mean {close[0]}?" if close else f"the keys here are {', '.join(known)}"
@@ -171,15 +171,15 @@ def _problem(document: Document, model: type[BaseModel], detail: ErrorDetails) -
             remedy = context["remedy"]
         case _:
             reason = reason.removeprefix("Value error, ")
-            reason, remedy = reason[:1].lower() + reason[1:], _description(model, path)
+            reason, remedy = reason[:1].lower() + reason[1:], _description(model, path, branches=detail["loc"])
     return document.problem(path, reason, remedy)
 
 
-def _description(model: type[BaseModel], path: KeyPath) -> str:
+def _description(model: type[BaseModel], path: KeyPath, *, branches: tuple[int | str, ...] = ()) -> str:
     """What the field at `path` is for, in the words of its model."""
     while path and isinstance(path[-1], int):
         path = path[:-1]
-    section = _section_at(model, path[:-1]) if path else None
+    section = _section_at(model, path[:-1], branches=branches) if path else None
     field = _field(section, path[-1]) if section else None
     return (field.description if field else None) or "`trainway schema` describes every key"
 
@@ -199,21 +199,24 @@ def _field(section: type[BaseModel], key: str | int) -> FieldInfo | None:
     return next((f for name, f in section.model_fields.items() if (f.alias or name) == key), None)
 
 
-def _section_at(model: type[BaseModel], path: KeyPath) -> type[BaseModel] | None:
-    """The model that describes the keys below `path`."""
+def _section_at(
+    model: type[BaseModel], path: KeyPath, *, branches: tuple[int | str, ...] = ()
+) -> type[BaseModel] | None:
+    """The model that describes the keys below `path`; of several, the one whose name is in `branches`."""
     section: type[BaseModel] | None = model
     for part in path:
         if isinstance(part, int):
             continue  # a list's items are described by the list's own annotation
         field = _field(section, part) if section else None
-        section = _model_in(field.annotation) if field else None
+        models = _models_in(field.annotation) if field else []
+        section = next((each for each in models if each.__name__ in branches), next(iter(models), None))
     return section
 
 
-def _model_in(annotation: Any) -> type[BaseModel] | None:
-    """The first model inside an annotation such as `tuple[Team, ...]` or `Slurm | None`."""
+def _models_in(annotation: Any) -> list[type[BaseModel]]:
+    """The models inside an annotation such as `tuple[Team, ...]` or `Slurm | None`, in its order."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return annotation
+        return [annotation]
     if get_origin(annotation) in (Annotated, Union, UnionType, tuple, list):
-        return next((found for argument in get_args(annotation) if (found := _model_in(argument))), None)
-    return None
+        return [found for argument in get_args(annotation) for found in _models_in(argument)]
+    return []

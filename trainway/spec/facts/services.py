@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import time
 from functools import cache
 from ipaddress import IPv4Network
 
@@ -121,6 +122,18 @@ class Ec2QuotaFacts(_Facts):
     names: dict[str, str]
 
 
+class CapacityBlockFacts(_Facts):
+    """EC2 Capacity Blocks: how large they are, and what happens before they end, in minutes before the end."""
+
+    ends_at: time
+    most_instances: int
+    longest_days: int
+    terminates_minutes: int
+    ultraserver_terminates_minutes: int
+    eks_scales_down_minutes: int
+    ultraserver_families: tuple[str, ...]
+
+
 class TopologyFacts(_Facts):
     """Where EC2 tells which network nodes are above an instance."""
 
@@ -147,6 +160,7 @@ class ServiceFacts(BaseModel):
     eks: EksFacts
     endpoints: EndpointFacts
     ec2_quotas: Ec2QuotaFacts
+    capacity_blocks: CapacityBlockFacts
     hyperpod: HyperPodFacts
     topology: TopologyFacts
 

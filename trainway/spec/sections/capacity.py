@@ -2,11 +2,37 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, Discriminator, Tag
+from pydantic import AfterValidator, AwareDatetime, BaseModel, Discriminator, Field, PlainSerializer, Tag
 
-from trainway.spec.values import Matches, Section
+from trainway.spec.values import Matches, Section, wrong
+
+
+def _to_the_minute(value: datetime) -> datetime:
+    if value.second or value.microsecond:
+        raise wrong("it is not a whole minute", "write it as in 2026-12-01T11:30Z")
+    return value.astimezone(UTC)
+
+
+def minute(value: datetime) -> str:
+    """Format a time in UTC as the platform file has it, for example `2026-12-01T11:30Z`."""
+    return value.strftime("%Y-%m-%dT%H:%MZ")
+
+
+UtcMinute = Annotated[
+    AwareDatetime, AfterValidator(_to_the_minute), PlainSerializer(minute, return_type=str, when_used="json")
+]
+
+
+class TimedCapacity(Section):
+    """Capacity that has a start and an end, which the file may name."""
+
+    start: UtcMinute | None = Field(
+        None, description="When the capacity starts, for example 2026-12-01T11:30Z. Only with `end`."
+    )
+    end: UtcMinute | None = Field(None, description="When the capacity ends, for example 2026-12-08T11:30Z.")
 
 
 class Reservation(Section):
@@ -20,8 +46,12 @@ class Reservation(Section):
     ]
 
 
-class CapacityBlock(Section):
-    """An EC2 Capacity Block for ML: accelerated nodes bought for some days ahead of time."""
+class CapacityBlock(TimedCapacity):
+    """An EC2 Capacity Block for ML: accelerated nodes bought for some days ahead of time.
+
+    With `start` and `end`, the group is deployed without nodes. A schedule adds `count` nodes at the start, and another
+    one drains them before the end.
+    """
 
     capacity_block: Annotated[
         str,
@@ -31,10 +61,16 @@ class CapacityBlock(Section):
             "write it as in cr-0123456789abcdef0",
         ),
     ]
+    drain_minutes: int | None = Field(
+        None,
+        ge=1,
+        description="Minutes before `end` at which the nodes are drained: each job gets SIGTERM, saves a checkpoint, "
+        "and ends. Default: 45, and 75 for instances of an UltraServer.",
+    )
 
 
-class TrainingPlan(Section):
-    """A SageMaker training plan whose target is HyperPod."""
+class TrainingPlan(TimedCapacity):
+    """A SageMaker training plan whose target is HyperPod. HyperPod adds its nodes at the start by itself."""
 
     training_plan: Annotated[
         str,
@@ -46,16 +82,19 @@ class TrainingPlan(Section):
     ]
 
 
-_CAPACITY_KEYS = {"reservation", "capacity_block", "training_plan"}
+_BY_KEY: dict[str, type[Section]] = {
+    "reservation": Reservation,
+    "capacity_block": CapacityBlock,
+    "training_plan": TrainingPlan,
+}
 
 
 def _capacity_tag(value: Any) -> str | None:
-    if isinstance(value, dict) and len(value) == 1:
-        key = next(iter(value))
-        if key in _CAPACITY_KEYS:
-            return str(key)
+    """Return the name of the class, which is no key: the loader looks for keys in the place of an error."""
+    if isinstance(value, dict) and len(keys := set(_BY_KEY) & {str(key) for key in value}) == 1:
+        return _BY_KEY[keys.pop()].__name__
     if isinstance(value, BaseModel):
-        return next(iter(type(value).model_fields))
+        return type(value).__name__
     if value in ("on-demand", "spot"):
         return "market"
     return None
@@ -63,9 +102,9 @@ def _capacity_tag(value: Any) -> str | None:
 
 Capacity = Annotated[
     Annotated[Literal["on-demand", "spot"], Tag("market")]
-    | Annotated[Reservation, Tag("reservation")]
-    | Annotated[CapacityBlock, Tag("capacity_block")]
-    | Annotated[TrainingPlan, Tag("training_plan")],
+    | Annotated[Reservation, Tag(Reservation.__name__)]
+    | Annotated[CapacityBlock, Tag(CapacityBlock.__name__)]
+    | Annotated[TrainingPlan, Tag(TrainingPlan.__name__)],
     Discriminator(
         _capacity_tag,
         custom_error_type="platform",
@@ -79,4 +118,6 @@ Capacity = Annotated[
 
 def capacity_kind(capacity: Reservation | CapacityBlock | TrainingPlan | str) -> str:
     """How nodes are paid for, as the catalogue spells it: `on-demand`, `spot`, `reservation`, `capacity-block`, …"""
-    return capacity if isinstance(capacity, str) else next(iter(type(capacity).model_fields)).replace("_", "-")
+    if isinstance(capacity, str):
+        return capacity
+    return next(key for key, section in _BY_KEY.items() if isinstance(capacity, section)).replace("_", "-")
