@@ -8,9 +8,11 @@ from constructs import Construct
 from stacks.clusters.hand_off import write_hand_off
 from stacks.clusters.kubernetes import KubernetesAccess
 from stacks.constructs.delivery.pipeline import Delivery
+from stacks.constructs.eks.capacity_schedules import CapacitySchedules
 from stacks.constructs.eks.control_plane import ControlPlane
 from stacks.constructs.eks.training_nodes import training_node_group
 from stacks.foundation import Foundation
+from trainway.spec.derived.capacity_times import capacity_times
 from trainway.spec.derived.group_types import types_of
 from trainway.spec.derived.lustre_clients import efa_interfaces
 
@@ -23,8 +25,8 @@ class EksStack(cdk.Stack):
         super().__init__(scope, id, env=foundation.env, description=f"Trainway {platform.name}: EKS cluster")
         kubernetes = KubernetesAccess(self, "Kubernetes", foundation=foundation, control_plane=control_plane)
         over_efa = efa_interfaces(platform, foundation.catalogue)
-        for group in platform.node_groups:
-            training_node_group(
+        node_groups = {
+            group.name: training_node_group(
                 self,
                 control_plane=control_plane,
                 group=group,
@@ -34,6 +36,17 @@ class EksStack(cdk.Stack):
                 lustre_efa_interfaces=over_efa.get(group.name, 0),
                 parallel_image_pull=platform.kubernetes_or_default.parallel_image_pull,
                 node_repair=platform.kubernetes_or_default.node_repair,
+            )
+            for group in platform.node_groups
+        }
+        timed = tuple(group for group in platform.node_groups if capacity_times(group))
+        if timed:
+            CapacitySchedules(
+                self,
+                "Capacity",
+                cluster=control_plane.cluster,
+                node_groups={group.name: node_groups[group.name] for group in timed},
+                groups=timed,
             )
         Delivery(
             self,

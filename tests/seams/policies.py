@@ -22,6 +22,7 @@ DOCUMENTS = {
     "AWS::IAM::Role": ("AssumeRolePolicyDocument", "trust"),
     "AWS::KMS::Key": ("KeyPolicy", "resource"),
     "AWS::S3::BucketPolicy": ("PolicyDocument", "resource"),
+    "AWS::SQS::QueuePolicy": ("PolicyDocument", "resource"),
     "AWS::SNS::TopicPolicy": ("PolicyDocument", "resource"),
 }
 

@@ -42,6 +42,8 @@ VALUES = {
     ("AWS::EKS::Cluster", "CertificateAuthorityData"): "Y2VydGlmaWNhdGU=",
     ("AWS::EKS::Cluster", "ClusterSecurityGroupId"): "sg-{hex}",
     ("AWS::EKS::Cluster", "Endpoint"): "https://{hex}.gr7.{region}.eks.amazonaws.com",
+    ("AWS::EKS::Nodegroup", "Arn"): "arn:aws:eks:{region}:{account}:nodegroup/cluster/{name}/{hex}",
+    ("AWS::EKS::Nodegroup", "NodegroupName"): "{name}",
     ("AWS::FSx::FileSystem", "DNSName"): "fs-{hex}.fsx.{region}.amazonaws.com",
     ("AWS::FSx::FileSystem", "LustreMountName"): "abcdefgh",
     ("AWS::FSx::FileSystem", "RootVolumeId"): "fsvol-{hex}",
@@ -50,6 +52,8 @@ VALUES = {
     ("AWS::KMS::Key", "Arn"): "arn:aws:kms:{region}:{account}:key/00000000-0000-4000-8000-{hex12}",
     ("AWS::Logs::LogGroup", "Arn"): "arn:aws:logs:{region}:{account}:log-group:{name}:*",
     ("AWS::S3::Bucket", "Arn"): "arn:aws:s3:::{name}",
+    ("AWS::SQS::Queue", "Arn"): "arn:aws:sqs:{region}:{account}:{name}",
+    ("AWS::SQS::Queue", "Ref"): "https://sqs.{region}.amazonaws.com/{account}/{name}",
     ("AWS::SNS::Topic", "Ref"): "arn:aws:sns:{region}:{account}:{name}",
     ("AWS::SageMaker::Cluster", "ClusterArn"): "arn:aws:sagemaker:{region}:{account}:cluster/{hex12}",
 }

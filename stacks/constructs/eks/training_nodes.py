@@ -12,6 +12,7 @@ from stacks.constructs.eks.launch_template import training_launch_template
 from stacks.constructs.eks.node_repair import node_repair_config
 from trainway.manifests.chart_values import NODES_LABEL
 from trainway.manifests.mig import mig_labels
+from trainway.spec.derived.capacity_times import deployed_count
 from trainway.spec.derived.node_updates import UNAVAILABLE_NODES, update_strategy
 from trainway.spec.derived.pod_network import pods_of_group
 from trainway.spec.facts.catalogue import Instance
@@ -67,7 +68,7 @@ def training_node_group(
         ami_type=None if group.image_id else _ami_type(instance),
         capacity_type="CAPACITY_BLOCK" if block else "SPOT" if group.capacity == "spot" else "ON_DEMAND",
         scaling_config=eks.CfnNodegroup.ScalingConfigProperty(
-            min_size=0, desired_size=group.count, max_size=group.largest
+            min_size=0, desired_size=deployed_count(group), max_size=group.largest
         ),
         launch_template=eks.CfnNodegroup.LaunchTemplateSpecificationProperty(
             id=template.ref, version=template.attr_latest_version_number
