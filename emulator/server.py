@@ -23,7 +23,7 @@ from emulator.cloudformation import answers, api
 from emulator.cloudformation.engine import Engine
 from emulator.errors import CloudFormationError, NotEmulated
 from emulator.services import Aws, wait
-from emulator.services.clock import CapacityBlock, Clock
+from emulator.services.clock import BlockOfTime, Clock
 
 ACCOUNT = "123456789012"  # moto's DEFAULT_ACCOUNT_ID, which it gives to every access key it has not made itself
 PREFIX = "/_trainway/"
@@ -79,7 +79,7 @@ class Application:
         clock = self.clocks.setdefault(region, Clock(self.engine(region).aws))
         for block in asked.get("blocks", []):
             times = (datetime.fromisoformat(block[key]) for key in ("start", "end"))
-            clock.blocks[block["id"]] = CapacityBlock(block["id"], *times)
+            clock.blocks[block["id"]] = BlockOfTime(block["id"], *times)
         happened = clock.advance(datetime.fromisoformat(asked["now"]))
         return 200, json.dumps({"happened": happened, "nodes": clock.nodes()}).encode(), "application/json"
 

@@ -32,7 +32,7 @@ class NotAllowed(Exception):
 
 
 @dataclass(frozen=True)
-class CapacityBlock:
+class BlockOfTime:
     """A Capacity Block of the account: `id` is that of its capacity reservation."""
 
     id: str
@@ -46,7 +46,7 @@ class Clock:
 
     aws: Aws
     now: datetime = datetime(1, 1, 1, tzinfo=UTC)
-    blocks: dict[str, CapacityBlock] = field(default_factory=dict)
+    blocks: dict[str, BlockOfTime] = field(default_factory=dict)
 
     def advance(self, to: datetime) -> list[str]:
         """Set the time, and return what happened since the time that was set before."""
@@ -83,7 +83,7 @@ class Clock:
             if block := self._block_of(group):
                 yield block.end - EKS_SCALES_DOWN, lambda group=group: _scale_down(self.aws, group)
 
-    def _block_of(self, group: Properties) -> CapacityBlock | None:
+    def _block_of(self, group: Properties) -> BlockOfTime | None:
         """Return the Capacity Block that the group's launch template names."""
         template = group.get("launchTemplate") or {}
         if group["capacityType"] != "CAPACITY_BLOCK" or "id" not in template:
