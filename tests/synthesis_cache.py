@@ -1,8 +1,8 @@
 """Cloud assemblies below build/syntheses, shared by the test files, the processes, and the runs of the tests.
 
-The key of an assembly is a hash of everything that a synthesis reads: the platform, its lock, the sources, the list
-of installed packages, and the CDK's environment variables. A test that replaces a part of the sources, for example a
-catalogue, must call `make_app` of tests/synthesis.py instead.
+The key of an assembly is a hash of everything that a synthesis reads: the platform, its lock, its extension, the
+sources, the list of installed packages, and the CDK's environment variables. A test that replaces a part of the
+sources, for example a catalogue, must call `make_app` of tests/synthesis.py instead.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ def assembly_of(platform: Platform, synthesize: Callable[[Platform, Path], None]
     sources. Processes that ask for the same assembly at the same time wait for the first of them.
     """
     sources = _hash_of_sources()
-    read = (type(platform), platform.model_dump_json(), platform.lock.model_dump_json(), _environment())
+    beside = (platform.lock.model_dump_json(), platform.extension)
+    read = (type(platform), platform.model_dump_json(), *beside, _environment())
     key = sha256(" ".join(map(str, read)).encode()).hexdigest()[:16]
     kept = _folder(sources) / key
     with kept.with_suffix(".lock").open("w") as lock:

@@ -54,6 +54,7 @@ def plan_document(platform: Platform, catalogue: Catalogue) -> JsonObject:
         "charts": list(chart_names(platform, catalogue)),
         "teams": _teams(platform),
         "people": _people(platform),
+        "extension": str(platform.extension.file) if platform.extension else None,
         "deploy": _deploy(platform, catalogue),
         "quotas": [vars(need) for need in quota_needs(platform, catalogue)],
     }
@@ -192,6 +193,8 @@ def plan_text(document: JsonObject) -> str:
     if people := document["people"]:
         rows = [[each["who"], each["may"], each["by"]] for each in people]
         parts.append(_table(["who may use the cluster", "may", "by"], rows))
+    if document["extension"]:
+        parts.append(f"Extended by {document['extension']}, whose stacks and changes are not shown here.")
     parts.append(_way_through(document["deploy"]))
     parts.append(
         _table(

@@ -16,6 +16,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from trainway.spec.document import Document, read_document
+from trainway.spec.extension import ExtensionError, find_extension
 from trainway.spec.facts.catalogue import Catalogue, load_catalogue
 from trainway.spec.facts.versions import VERSIONS_FILE, Versions
 from trainway.spec.lock import Lock, contradictions, lock_file
@@ -31,7 +32,7 @@ Model = TypeVar("Model", bound=BaseModel)
 def load_platform(file: Path, catalogue: Catalogue | None = None, *, today: date | None = None) -> Platform:
     """Return the platform that a file describes, checked against the catalogue.
 
-    The platform has the lock that stands beside the file, or an empty one.
+    The platform has the lock that stands beside the file, or an empty one, and the module that `extend` names.
 
     With `today`, a day in UTC, the file must also be valid on that day: its Kubernetes version has standard support.
 
@@ -44,6 +45,11 @@ def load_platform(file: Path, catalogue: Catalogue | None = None, *, today: date
     lock = load_lock(lock_file(file))
     if platform is not None:
         platform = platform.with_lock(lock)
+        if platform.extend is not None:
+            try:
+                platform = platform.with_extension(find_extension(platform.extend, file.parent))
+            except ExtensionError as error:
+                problems.append(document.problem(("extend",), error.reason, error.remedy))
         catalogue = catalogue or load_catalogue()
         for rule in RULES:
             problems += [document.problem(*breach) for breach in rule(platform, catalogue)]

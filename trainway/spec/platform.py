@@ -6,6 +6,7 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, Field, PrivateAttr
 
+from trainway.spec.extension import Extension
 from trainway.spec.lock import Lock
 from trainway.spec.sections.fields import Name, Region, ZoneId
 from trainway.spec.sections.hyperpod import HyperPod
@@ -19,7 +20,7 @@ from trainway.spec.sections.orchestrator import Orchestrator
 from trainway.spec.sections.slurm import Slurm
 from trainway.spec.sections.storage import Storage
 from trainway.spec.sections.team import Team
-from trainway.spec.values import Section
+from trainway.spec.values import Matches, Section
 
 # As many as the largest Region has, us-east-1 (read 2026-11-21):
 # https://docs.aws.amazon.com/global-infrastructure/latest/regions/aws-availability-zones.html
@@ -58,8 +59,24 @@ class Platform(Section):
     hyperpod: HyperPod | None = Field(None, description="Only with hyperpod-eks and hyperpod-slurm.")
     slurm: Slurm | None = Field(None, description="Only with hyperpod-slurm.")
     iam: Iam = Field(default_factory=Iam)
+    extend: (
+        Annotated[
+            str,
+            Matches(
+                r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*|[^\x00]+\.py",
+                "it is neither a module nor the path of a Python file",
+                "write it as in my_platform.extensions, or as in extensions.py",
+            ),
+        ]
+        | None
+    ) = Field(
+        None,
+        description="Python module, or path of a Python file relative to this one, whose function `extend` adds "
+        "stacks or overrides properties. Default: none.",
+    )
     # No key of the file: the loader reads it from the file beside it.
     _lock: Lock = PrivateAttr(default_factory=Lock)
+    _extension: Extension | None = PrivateAttr(None)
 
     @property
     def lock(self) -> Lock:
@@ -70,6 +87,17 @@ class Platform(Section):
         """Return the platform as it is deployed after what the lock records."""
         platform = self.model_copy()
         platform._lock = lock
+        return platform
+
+    @property
+    def extension(self) -> Extension | None:
+        """The module that `extend` names, once the loader has found it."""
+        return self._extension
+
+    def with_extension(self, extension: Extension) -> Platform:
+        """Return the platform with the module that `extend` names."""
+        platform = self.model_copy()
+        platform._extension = extension
         return platform
 
     def zone_of(self, group: NodeGroup) -> str:
