@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import aws_cdk as cdk
+from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_eks as eks
+from aws_cdk import aws_fsx as fsx
 from aws_cdk import aws_iam as iam
+from aws_cdk import aws_s3 as s3
+from aws_cdk import aws_sagemaker as sagemaker
 
 from stacks.clusters.control_plane import ControlPlaneStack
 from stacks.clusters.eks import EksStack
@@ -23,13 +29,43 @@ from stacks.foundation.storage import StorageStack
 from stacks.image import ImageStack
 from stacks.mirror import MirrorStack
 from stacks.observability import ObservabilityStack
+from trainway.manifests.chart_values import NODES_LABEL
 from trainway.spec.facts.catalogue import load_catalogue
 from trainway.spec.platform import Platform
+
+Resource = TypeVar("Resource", bound=cdk.CfnResource)
+
+
+@dataclass(frozen=True)
+class NodeGroupResources:
+    """The resources of a node group: `resource` is its EKS node group, or the HyperPod cluster that it is a part of."""
+
+    resource: eks.CfnNodegroup | sagemaker.CfnCluster
+    # The path of the group's properties in the resource, with a dot at its end.
+    prefix: str = ""
+
+    def override(self, path: str, value: Any) -> None:
+        """Set a property of the group: `path` is as in CloudFormation, for example `ScalingConfig.MaxSize`."""
+        self.resource.add_property_override(f"{self.prefix}{path}", value)
+
+    @property
+    def launch_template(self) -> ec2.CfnLaunchTemplate:
+        """The EC2 launch template of the group's nodes. Raises LookupError for a group of HyperPod, which has none."""
+        if isinstance(self.resource, eks.CfnNodegroup):
+            stack = cdk.Stack.of(self.resource)
+            specification = cast(eks.CfnNodegroup.LaunchTemplateSpecificationProperty, self.resource.launch_template)
+            for template in _all(stack, ec2.CfnLaunchTemplate):
+                if stack.resolve(template.ref) == stack.resolve(specification.id):
+                    return template
+        raise LookupError("HyperPod starts the nodes of this group, without a launch template")
 
 
 @dataclass(frozen=True)
 class PlatformStacks:
-    """The stacks of a platform by what they are for. None stands for one that the platform does without."""
+    """The stacks of a platform by what they are for, and the resources in them that an extension asks for most.
+
+    None stands for what the platform does without. These names stay when constructs move.
+    """
 
     network: NetworkStack
     storage: StorageStack
@@ -40,6 +76,42 @@ class PlatformStacks:
     mirror: MirrorStack | None
     cluster: EksStack | HyperPodEksStack | HyperPodSlurmStack
     observability: ObservabilityStack
+
+    @property
+    def bucket(self) -> s3.CfnBucket:
+        """The data bucket."""
+        return cast(s3.CfnBucket, self.storage.bucket.node.default_child)
+
+    @property
+    def lustre(self) -> fsx.CfnFileSystem | None:
+        """The Lustre file system. None where the platform uses one that exists."""
+        return next((each for each in _all(self.file_system, fsx.CfnFileSystem) if each.lustre_configuration), None)
+
+    @property
+    def eks_cluster(self) -> eks.CfnCluster | None:
+        """The EKS cluster. None under Slurm."""
+        return self.control_plane.control_plane.cluster if self.control_plane else None
+
+    @property
+    def hyperpod_cluster(self) -> sagemaker.CfnCluster | None:
+        """The HyperPod cluster. None where EKS itself has the nodes."""
+        return next(_all(self.cluster, sagemaker.CfnCluster), None)
+
+    def group(self, name: str) -> NodeGroupResources:
+        """Return the resources of a node group of the platform file. Raises LookupError for an unknown name."""
+        if hyperpod := self.hyperpod_cluster:
+            for number, group in enumerate(self.cluster.resolve(hyperpod.instance_groups)):
+                if group["instanceGroupName"] == name:
+                    return NodeGroupResources(hyperpod, f"InstanceGroups.{number}.")
+        for nodes in _all(self.cluster, eks.CfnNodegroup):
+            if self.cluster.resolve(nodes.labels)[NODES_LABEL] == name:
+                return NodeGroupResources(nodes)
+        raise LookupError(f"the cluster has no node group of the name {name}")
+
+
+def _all(stack: cdk.Stack, kind: type[Resource]) -> Iterator[Resource]:
+    """Yield the resources of a type in a stack."""
+    return (each for each in stack.node.find_all() if isinstance(each, kind))
 
 
 def add_stacks(app: cdk.App, platform: Platform) -> PlatformStacks:

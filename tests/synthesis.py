@@ -11,6 +11,7 @@ from typing import Any
 
 import aws_cdk as cdk
 
+from stacks.extended import synthesize
 from stacks.platform import add_stacks
 from tests.synthesis_cache import assembly_of
 from trainway.spec.loader import load_platform
@@ -89,9 +90,7 @@ def assembly_in(platform: Path | Platform) -> Path:
 
 
 def _synthesize(platform: Platform, out: Path) -> None:
-    app = cdk.App(outdir=str(out), context=context())
-    add_stacks(app, platform)
-    app.synth()
+    synthesize(cdk.App(outdir=str(out), context=context()), platform)
 
 
 def platform_of(stack_names: Iterable[str]) -> str:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -20,6 +21,10 @@ from tests.synthesis import ROOT, assembly_in
 from tests.wheel_environment import WheelEnvironment, build_wheel, install_wheel, megabytes
 
 ATLAS = ROOT / "platform.yaml"
+EXTENSION = """\
+def extend(app, platform, stacks):
+    stacks.group("train").override("ScalingConfig.MaxSize", 77)
+"""
 # What a checkout has at its top, and what none but an extra brings.
 FOREIGN = ("app", "container", "delivery", "emulator", "stacks", "tests", "training")
 EXTRAS = ("aws_cdk", "hypothesis", "jinja2", "matplotlib", "moto", "numpy", "torch")
@@ -146,13 +151,18 @@ def test_a_file_of_the_checkout_cannot_be_read(wheel: WheelEnvironment) -> None:
 
 
 def test_it_synthesizes_the_templates_of_the_checkout(wheel: WheelEnvironment, tmp_path: Path) -> None:
-    """With the extra `platform`, which the tests' environment has. The wheel comes before the checkout on its path."""
-    out = tmp_path / "cdk.out"
+    """With the extra `platform`, which the tests' environment has. The wheel comes before the checkout on its path.
+
+    The platform's extension, beside its file, raises a property.
+    """
+    out, extended = tmp_path / "cdk.out", tmp_path / "platform.yaml"
+    extended.write_text(ATLAS.read_text(encoding="utf-8") + "\nextend: extensions.py\n", encoding="utf-8")
+    (tmp_path / "extensions.py").write_text(EXTENSION, encoding="utf-8")
     environment = {
         **os.environ,
         "PYTHONPATH": str(wheel.site),
         "CDK_OUTDIR": str(out),
-        "CDK_CONTEXT_JSON": json.dumps({"platform": str(ATLAS)}),
+        "CDK_CONTEXT_JSON": json.dumps({"platform": str(extended)}),
     }
     (wheel.site / "zz_away.pth").unlink()
     app = [sys.executable, "-m", "trainway.cli", "app"]
@@ -160,10 +170,15 @@ def test_it_synthesizes_the_templates_of_the_checkout(wheel: WheelEnvironment, t
     assert line == f"{sys.executable} {wheel.site}/trainway/_checkout/app.py"
     done = subprocess.run(line, shell=True, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert templates_in(out) == templates_in(assembly_in(ATLAS))
+    made, expected = templates_in(out), templates_in(assembly_in(ATLAS))
+    for templates in (made, expected):
+        # It has the hash of the extension.
+        del templates["first-cluster.template.json"]["Resources"]["HandOff"]
+    expected["first-cluster.template.json"]["Resources"]["TrainNodes"]["Properties"]["ScalingConfig"]["MaxSize"] = 77
+    assert made == expected
 
 
-def templates_in(assembly: Path) -> dict[str, object]:
+def templates_in(assembly: Path) -> dict[str, dict[str, Any]]:
     found = {file.name: json.loads(file.read_text("utf-8")) for file in assembly.glob("*.template.json")}
     assert found
     return found

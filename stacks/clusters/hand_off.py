@@ -91,7 +91,9 @@ def write_hand_off(
         bucket=asset.s3_bucket_name,
         key=asset.s3_object_key,
         values=values,
-        trainway=handoff.Deployer(version=__version__),
+        trainway=handoff.Deployer(
+            version=__version__, extension=platform.extension.sha256 if platform.extension else None
+        ),
     )
     name = handoff.parameter_name(platform.name)
     ssm.CfnParameter(
