@@ -34,7 +34,7 @@ class ImageStack(cdk.Stack):
                 **(registry.supply_environment if closed else {}),
             },
             permissions=[
-                *registry_permissions([registry.training], push=True),
+                *registry_permissions([registry.training.repository_arn], push=True),
                 *(registry_permissions(registry.mirrored, push=False) if closed else []),
             ],
             timeout=cdk.Duration.minutes(90),

@@ -143,6 +143,7 @@ def add_stacks(app: cdk.App, platform: Platform) -> PlatformStacks:
         )
         if registry.charts:
             mirror = MirrorStack(app, f"{name}-mirror", foundation=foundation)
+            mirror.add_stack_dependency(registry)
             cluster.add_stack_dependency(mirror)
     else:
         cluster = HyperPodSlurmStack(app, f"{name}-cluster", foundation=foundation)

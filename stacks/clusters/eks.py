@@ -7,6 +7,7 @@ from constructs import Construct
 
 from stacks.clusters.hand_off import write_hand_off
 from stacks.clusters.kubernetes import KubernetesAccess
+from stacks.clusters.node_subnets import NodeSubnets
 from stacks.constructs.delivery.pipeline import Delivery
 from stacks.constructs.eks.capacity_schedules import CapacitySchedules
 from stacks.constructs.eks.control_plane import ControlPlane
@@ -24,6 +25,7 @@ class EksStack(cdk.Stack):
         platform, network = foundation.platform, foundation.network
         super().__init__(scope, id, env=foundation.env, description=f"Trainway {platform.name}: EKS cluster")
         kubernetes = KubernetesAccess(self, "Kubernetes", foundation=foundation, control_plane=control_plane)
+        subnets = NodeSubnets(self, "Network", platform=platform.name, network=network)
         over_efa = efa_interfaces(platform, foundation.catalogue)
         node_groups = {
             group.name: training_node_group(
@@ -31,7 +33,7 @@ class EksStack(cdk.Stack):
                 control_plane=control_plane,
                 group=group,
                 types=types_of(group, foundation.catalogue),
-                subnet_id=network.subnet_of(group),
+                subnet_id=subnets.id_of(group),
                 security_group_ids=network.node_group_ids,
                 lustre_efa_interfaces=over_efa.get(group.name, 0),
                 parallel_image_pull=platform.kubernetes_or_default.parallel_image_pull,
@@ -39,6 +41,8 @@ class EksStack(cdk.Stack):
             )
             for group in platform.node_groups
         }
+        for group in platform.node_groups:
+            subnets.before(node_groups[group.name], group)
         timed = tuple(group for group in platform.node_groups if capacity_times(group))
         if timed:
             CapacitySchedules(
@@ -58,4 +62,11 @@ class EksStack(cdk.Stack):
             after=[kubernetes.let_in],
         )
         arn = control_plane.cluster.attr_arn
-        write_hand_off(self, foundation, cluster_arn=arn, namespaces=kubernetes.namespaces, people=kubernetes.people)
+        write_hand_off(
+            self,
+            foundation,
+            subnets,
+            cluster_arn=arn,
+            namespaces=kubernetes.namespaces,
+            people=kubernetes.people,
+        )

@@ -13,6 +13,7 @@ from aws_cdk import aws_s3_assets as assets
 from aws_cdk import aws_ssm as ssm
 from constructs import Construct
 
+from stacks.clusters.node_subnets import NodeSubnets
 from stacks.clusters.training_job_people import training_job_permissions
 from stacks.clusters.training_jobs import training_jobs
 from stacks.constructs.iam.permissions import TOKEN, Permission, grant
@@ -33,6 +34,7 @@ from trainway.spec.sections.storage import MOUNT_PATH
 def write_hand_off(
     scope: Construct,
     foundation: Foundation,
+    subnets: NodeSubnets,
     *,
     cluster_arn: str,
     namespaces: tuple[str, ...] = (),
@@ -77,7 +79,7 @@ def write_hand_off(
         ),
         node_groups=tuple(_nodes(foundation, group) for group in platform.node_groups),
         teams=tuple(team.name for team in platform.teams),
-        training_jobs=training_jobs(scope, foundation) if platform.iam.training_jobs else None,
+        training_jobs=training_jobs(scope, foundation, subnets) if platform.iam.training_jobs else None,
     )
     # Most platforms have no training jobs, and say nothing of them.
     absent = set() if document.training_jobs else {"training_jobs"}

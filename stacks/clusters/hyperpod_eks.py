@@ -9,6 +9,7 @@ from constructs import Construct
 from stacks.clusters.autoscaling_stage import autoscaling_stage
 from stacks.clusters.hand_off import write_hand_off
 from stacks.clusters.kubernetes import KubernetesAccess
+from stacks.clusters.node_subnets import NodeSubnets
 from stacks.clusters.scripts_stage import SCRIPTS_PREFIX, life_cycle_scripts, scripts_stage
 from stacks.constructs.delivery.pipeline import Delivery
 from stacks.constructs.eks.control_plane import ControlPlane
@@ -53,6 +54,7 @@ class HyperPodEksStack(cdk.Stack):
         let_read_alarms(execution.role, settings)
         autoscaler = autoscaler_role(self, "AutoscalerRole", settings) if settings.autoscaling else None
         security_group_ids = [*network.node_group_ids, control_plane.security_group_id]
+        subnets = NodeSubnets(self, "Network", platform=platform.name, network=network)
         hyperpod = CfnCluster(
             self,
             "HyperPod",
@@ -66,8 +68,9 @@ class HyperPodEksStack(cdk.Stack):
             else None,
             cluster_role=autoscaler.role_arn if autoscaler else None,
             node_provisioning_mode="Continuous",
+            # It can never change, and so follows no node group: each has its own subnet instead.
             vpc_config=CfnCluster.VpcConfigProperty(
-                security_group_ids=security_group_ids, subnets=[network.subnet_of(platform.node_groups[0])]
+                security_group_ids=security_group_ids, subnets=[network.cluster_subnet_ids[0]]
             ),
             instance_groups=[
                 instance_group(
@@ -77,15 +80,16 @@ class HyperPodEksStack(cdk.Stack):
                     count=group.count,
                     role=execution.role,
                     scripts=scripts,
-                    subnet_id=network.subnet_of(group),
+                    subnet_id=subnets.id_of(group),
                     security_group_ids=security_group_ids,
                     root_volume_gib=group.root_volume_gib,
                     settings=settings,
                     group=group,
                 )
-                for group in platform.node_groups
+                for group in sorted(platform.node_groups, key=lambda group: group.name)
             ],
         )
+        subnets.before(hyperpod, *platform.node_groups)
         needs_policies(hyperpod, execution.role, *([autoscaler] if autoscaler else []))
         for stage in ("scripts", "cluster"):
             hyperpod.add_resource_dependency(delivery.stage_done[stage])
@@ -105,6 +109,7 @@ class HyperPodEksStack(cdk.Stack):
         write_hand_off(
             self,
             foundation,
+            subnets,
             cluster_arn=hyperpod.attr_cluster_arn,
             namespaces=kubernetes.namespaces,
             people=kubernetes.people,

@@ -10,6 +10,7 @@ from aws_cdk import aws_sagemaker as sagemaker
 from constructs import Construct
 
 from stacks.clusters.hand_off import write_hand_off
+from stacks.clusters.node_subnets import NodeSubnets
 from stacks.clusters.scripts_stage import SCRIPTS_PREFIX, life_cycle_scripts, scripts_stage
 from stacks.constructs.delivery.pipeline import Delivery
 from stacks.constructs.hyperpod.execution_role import ExecutionRole
@@ -73,19 +74,20 @@ class HyperPodSlurmStack(cdk.Stack):
             )
             for name, (node_type, head, role) in heads.items()
         ]
+        subnets = NodeSubnets(self, "Network", platform=platform.name, network=network)
         groups += [
             instance_group(
                 name=group.name,
                 instance=foundation.catalogue[group.instance_type],
                 count=group.count,
-                subnet_id=network.subnet_of(group),
+                subnet_id=subnets.id_of(group),
                 role=execution,
                 root_volume_gib=group.root_volume_gib,
                 group=group,
                 slurm=CfnCluster.ClusterSlurmConfigProperty(node_type="Compute", partition_names=[group.name]),
                 **common,
             )
-            for group in platform.node_groups
+            for group in sorted(platform.node_groups, key=lambda group: group.name)
         ]
         hyperpod = CfnCluster(
             self,
@@ -97,9 +99,10 @@ class HyperPodSlurmStack(cdk.Stack):
             vpc_config=CfnCluster.VpcConfigProperty(security_group_ids=network.node_group_ids, subnets=[head_subnet]),
             instance_groups=groups,
         )
+        subnets.before(hyperpod, *platform.node_groups)
         needs_policies(hyperpod, execution, *([controller] if controller is not execution else []))
         hyperpod.add_resource_dependency(delivery.stage_done["scripts"])
-        write_hand_off(self, foundation, cluster_arn=hyperpod.attr_cluster_arn)
+        write_hand_off(self, foundation, subnets, cluster_arn=hyperpod.attr_cluster_arn)
 
     def _role(self, id: str, foundation: Foundation) -> iam.Role:
         """What the nodes of a group may do, with the key of their volumes if there is one."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
+from stacks.clusters.node_subnets import NodeSubnets
 from stacks.constructs.delivery.registry import LOG_IN, PULL
 from stacks.constructs.hyperpod.execution_role import LOGS, NETWORK_INTERFACES, SHELL
 from stacks.constructs.iam.permissions import LOOK_AT_NETWORK, Permission, grant, regional_arn
@@ -19,7 +20,7 @@ from trainway.spec import handoff
 TRAINING_JOBS = "/aws/sagemaker/TrainingJobs"
 
 
-def training_jobs(scope: Construct, foundation: Foundation) -> handoff.TrainingJobs:
+def training_jobs(scope: Construct, foundation: Foundation, subnets: NodeSubnets) -> handoff.TrainingJobs:
     """Makes the role, and returns it with the network that the jobs share with the nodes."""
     network, platform = foundation.network, foundation.platform
     role = iam.Role(
@@ -31,7 +32,7 @@ def training_jobs(scope: Construct, foundation: Foundation) -> handoff.TrainingJ
     grant(role, *_permissions(foundation))
     return handoff.TrainingJobs(
         role_arn=role.role_arn,
-        subnet_ids={group.name: network.subnet_of(group) for group in platform.node_groups},
+        subnet_ids={group.name: subnets.id_of(group) for group in platform.node_groups},
         security_group_ids=tuple(network.node_group_ids),
     )
 

@@ -11,6 +11,7 @@ from stacks.constructs.storage.home import HomeFileSystem
 from stacks.constructs.storage.lustre import LustreFileSystem
 from stacks.constructs.storage.root_squash import root_squash_stage
 from stacks.foundation.network import NetworkStack
+from stacks.foundation.offer import offer
 from stacks.foundation.storage import StorageStack
 from trainway.spec.platform import Platform
 
@@ -39,6 +40,8 @@ class FileSystemStack(cdk.Stack):
             subnet_id=network.storage_subnet_id,
             client_group_id=network.efa_group_id,
         )
+        lustre = self.lustre
+        offer(self, lustre.file_system_id, lustre.dns_name, lustre.mount_name, lustre.security_group_id)
         if squash := platform.storage.lustre.root_squash:
             stage = root_squash_stage(
                 self,

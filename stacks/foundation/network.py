@@ -9,26 +9,25 @@ from stacks.constructs.delivery.build_stage import BuildNetwork
 from stacks.constructs.network.node_security_groups import NodeSecurityGroups
 from stacks.constructs.network.vpc import Vpc
 from stacks.constructs.network.vpc_endpoints import gateway_endpoint, interface_endpoints
+from stacks.foundation.offer import offer
 from trainway.spec.derived import endpoints
 from trainway.spec.derived.addressing import plan_addresses, service_cidr
-from trainway.spec.derived.subnets import SubnetRole, node_subnet_name
+from trainway.spec.derived.subnets import SubnetRole
 from trainway.spec.facts.catalogue import Catalogue
 from trainway.spec.platform import Platform
-from trainway.spec.sections.node_group import NodeGroup
 
 
 class NetworkStack(cdk.Stack):
-    """Everything that must exist before anything can have an address."""
+    """Everything that must exist before anything can have an address, but for the subnets of node groups."""
 
     def __init__(
         self, scope: Construct, id: str, *, platform: Platform, catalogue: Catalogue, env: cdk.Environment
     ) -> None:
         super().__init__(scope, id, env=env, description=f"Trainway {platform.name}: network")
-        plan = plan_addresses(platform, catalogue)
+        self.plan = plan = plan_addresses(platform, catalogue)
         vpc = Vpc(self, "Network", name=platform.name, network=platform.network, plan=plan)
-        self._vpc = vpc
         self.service_cidr = str(service_cidr(platform, plan))
-        self.vpc_id = vpc.vpc_id
+        self.vpc_id, self.route_table_id = vpc.vpc_id, vpc.private_route_table_id
         self.cluster_subnet_ids = vpc.subnet_ids(SubnetRole.CLUSTER)
         (self.storage_subnet_id,) = vpc.subnet_ids(SubnetRole.STORAGE)
         if endpoints.makes_gateway(platform):
@@ -46,13 +45,18 @@ class NetworkStack(cdk.Stack):
         self.efa_group_id = groups.efa_id
         self.node_group_ids = groups.ids
         self._closed = platform.network.is_closed
+        offer(
+            self,
+            self.vpc_id,
+            self.route_table_id,
+            *self.cluster_subnet_ids,
+            self.storage_subnet_id,
+            self.efa_group_id,
+            *self.node_group_ids,
+        )
 
     def build_network(self, *more_group_ids: str) -> BuildNetwork | None:
         """Where builds run: in a closed network inside it; None where they may have the internet."""
         if not self._closed:
             return None
         return BuildNetwork(self.vpc_id, self.cluster_subnet_ids, [self.node_group_ids[-1], *more_group_ids])
-
-    def subnet_of(self, group: NodeGroup) -> str:
-        """The id of the subnet that was sized for a node group."""
-        return self._vpc.subnet_id(node_subnet_name(group))

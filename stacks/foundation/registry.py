@@ -9,7 +9,7 @@ from aws_cdk import aws_ssm as ssm
 from constructs import Construct
 
 from stacks.constructs.delivery.bundle import Bundles
-from stacks.constructs.delivery.registry import mirrored_names, repository
+from stacks.constructs.delivery.registry import mirrored_names, repository, repository_arn
 from stacks.constructs.iam.permissions import Permission
 from stacks.foundation.storage import StorageStack
 from trainway.spec.derived.charts import chart_names
@@ -43,10 +43,10 @@ class RegistryStack(cdk.Stack):
         self.training = repository(self, "Training", name=f"{platform.name}/training", keep=platform.image.keep)
         self.tag = bundles.image_content
         self.image_uri = self.training.repository_uri_for_tag(self.tag)
-        self.mirrored = [
+        self.mirrored = []
+        for name in mirrored_names(platform, self.charts):
             repository(self, _logical(name), name=f"{platform.name}/mirror/{name}", keep=None)
-            for name in mirrored_names(platform, self.charts)
-        ]
+            self.mirrored.append(repository_arn(platform, f"mirror/{name}"))
         self.mirror_environment = {
             "MIRROR_REGISTRY": f"{self.account}.dkr.ecr.{self.region}.{self.url_suffix}",
             "MIRROR_PREFIX": f"{platform.name}/mirror",

@@ -110,7 +110,7 @@ def test_hyperpod_waits_for_the_stages_that_its_nodes_need(synthesized: Synthesi
 
 def test_hyperpod_buys_its_nodes_from_the_training_plan(synthesized: Synthesized) -> None:
     (hyperpod,) = resources(synthesized["hyperpod-eks-p5"]["cluster"], "AWS::SageMaker::Cluster").values()
-    train, data = hyperpod["InstanceGroups"]
+    data, train = hyperpod["InstanceGroups"]
     assert (train["InstanceType"], train["InstanceCount"]) == ("ml.p5.48xlarge", 4)
     assert train["TrainingPlanArn"].endswith("training-plan/atlas")
     assert "TrainingPlanArn" not in data

@@ -30,7 +30,7 @@ def test_without_a_section_it_recovers_its_nodes_and_checks_them(tmp_path: Path)
     made = hyperpod(cluster(tmp_path))
     assert made["NodeRecovery"] == "Automatic"
     assert made["NodeProvisioningMode"] == "Continuous"
-    train, data = made["InstanceGroups"]
+    data, train = made["InstanceGroups"]
     assert train["OnStartDeepHealthChecks"] == ["InstanceStress", "InstanceConnectivity"]
     assert "OnStartDeepHealthChecks" not in data
     assert not {"AutoScaling", "ClusterRole", "TieredStorageConfig"} & set(made)

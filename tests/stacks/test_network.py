@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import itertools
+import json
 from ipaddress import IPv4Network
 from pathlib import Path
 
-from tests.synthesis import Template, resources
+from tests.synthesis import Template, all_resources, resources
 from trainway.spec.derived.addressing import plan_addresses
 from trainway.spec.facts.catalogue import load_catalogue
 from trainway.spec.loader import load_platform
 
+ROUTES = "AWS::EC2::SubnetRouteTableAssociation"
 Synthesized = dict[str, dict[str, Template]]
 
 
@@ -52,14 +54,14 @@ def node_groups(network: Template) -> set[str]:
 
 def test_every_subnet_lies_in_the_zone_id_of_the_file(example: Path, synthesized: Synthesized) -> None:
     platform = load_platform(example)
-    subnets = resources(synthesized[example.stem]["network"], "AWS::EC2::Subnet").values()
+    subnets = all_resources(synthesized[example.stem], "AWS::EC2::Subnet").values()
     assert {subnet["AvailabilityZoneId"] for subnet in subnets} == set(platform.zones)
     assert not any("AvailabilityZone" in subnet for subnet in subnets)
 
 
 def test_subnets_are_the_planned_ones_and_do_not_overlap(example: Path, synthesized: Synthesized) -> None:
     plan = plan_addresses(load_platform(example), load_catalogue())
-    subnets = resources(synthesized[example.stem]["network"], "AWS::EC2::Subnet").values()
+    subnets = all_resources(synthesized[example.stem], "AWS::EC2::Subnet").values()
     ranges = sorted(IPv4Network(subnet["CidrBlock"]) for subnet in subnets)
     assert ranges == sorted(subnet.cidr for subnet in plan.subnets)
     assert not any(one.overlaps(other) for one, other in itertools.pairwise(ranges))
@@ -85,13 +87,34 @@ def test_image_pulls_stay_inside_the_network(example: Path, synthesized: Synthes
 
 
 def test_subnets_outside_the_primary_range_wait_for_their_own(example: Path, synthesized: Synthesized) -> None:
-    network = synthesized[example.stem]["network"]
+    network, cluster = synthesized[example.stem]["network"], synthesized[example.stem]["cluster"]
     (vpc,) = resources(network, "AWS::EC2::VPC").values()
-    associations = {r["CidrBlock"]: name for name, r in resources(network, "AWS::EC2::VPCCidrBlock").items()}
-    for name, subnet in resources(network, "AWS::EC2::Subnet").items():
-        cidr = subnet["CidrBlock"]
-        outside = not IPv4Network(cidr).subnet_of(IPv4Network(vpc["CidrBlock"]))
-        assert network["Resources"][name].get("DependsOn", []) == ([associations[cidr]] if outside else [])
+    for template in (network, cluster):
+        associations = {r["CidrBlock"]: name for name, r in resources(template, "AWS::EC2::VPCCidrBlock").items()}
+        for name, subnet in resources(template, "AWS::EC2::Subnet").items():
+            cidr = subnet["CidrBlock"]
+            outside = not IPv4Network(cidr).subnet_of(IPv4Network(vpc["CidrBlock"]))
+            assert template["Resources"][name].get("DependsOn", []) == ([associations[cidr]] if outside else [])
+
+
+def test_what_follows_the_node_groups_is_in_the_cluster_stack_alone(example: Path, synthesized: Synthesized) -> None:
+    """The network stack is deployed first, and could delete nothing that nodes still use."""
+    network, cluster = synthesized[example.stem]["network"], synthesized[example.stem]["cluster"]
+    groups = {f"{load_platform(example).name}/nodes-{group.name}" for group in load_platform(example).node_groups}
+    subnets = resources(cluster, "AWS::EC2::Subnet").values()
+    assert {tag["Value"] for subnet in subnets for tag in subnet["Tags"]} == groups
+    assert not any("Nodes" in name for name in [*network["Resources"], *network["Outputs"]])
+
+
+def test_nodes_start_when_their_subnets_have_routes(example: Path, synthesized: Synthesized) -> None:
+    cluster = synthesized[example.stem]["cluster"]
+    routed = {r["SubnetId"]["Ref"]: name for name, r in resources(cluster, ROUTES).items()}
+    assert routed.keys() == resources(cluster, "AWS::EC2::Subnet").keys()
+    for kind in ("AWS::EKS::Nodegroup", "AWS::SageMaker::Cluster"):
+        for name, nodes in resources(cluster, kind).items():
+            told = json.dumps(nodes)
+            own = {routes for subnet, routes in routed.items() if f'{{"Ref": "{subnet}"}}' in told}
+            assert own and own <= set(cluster["Resources"][name]["DependsOn"])
 
 
 def test_endpoints_answer_every_range_of_the_network(example: Path, synthesized: Synthesized) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import aws_cdk as cdk
@@ -11,7 +12,7 @@ import yaml
 from aws_cdk import aws_ecr as ecr
 from constructs import Construct
 
-from stacks.constructs.iam.permissions import Permission
+from stacks.constructs.iam.permissions import Permission, regional_arn
 from trainway.parts.checkout import CHECKOUT
 from trainway.spec.platform import Platform
 
@@ -65,21 +66,26 @@ def source_permissions(charts: tuple[str, ...]) -> list[Permission]:
     return [Permission(COPY, arns)] if arns else []
 
 
-def registry_permissions(repositories: list[ecr.Repository], *, push: bool) -> list[Permission]:
+def repository_arn(platform: Platform, name: str) -> str:
+    """Return the ARN of a repository by its name.
+
+    A list of charts changes with the platform file. An import of a repository's ARN from the registry's stack would
+    keep that stack from deleting the repository.
+    """
+    return regional_arn("ecr", f"repository/{platform.name}/{name}")
+
+
+def registry_permissions(arns: Sequence[str], *, push: bool) -> list[Permission]:
     """What a role needs to pull from the repositories, or to push to them as well; nothing where there are none.
 
     https://docs.aws.amazon.com/service-authorization/latest/reference/list_amazonelasticcontainerregistry.html
     """
-    if not repositories:
-        return []
-    arns = tuple(each.repository_arn for each in repositories)
-    return [LOG_IN, Permission(PULL + (PUSH if push else ()), arns)]
+    return [LOG_IN, Permission(PULL + (PUSH if push else ()), tuple(arns))] if arns else []
 
 
-def list_permissions(repositories: list[ecr.Repository]) -> list[Permission]:
+def list_permissions(arns: Sequence[str]) -> list[Permission]:
     """Return the permissions to list the images of repositories. Empty without repositories."""
-    arns = tuple(each.repository_arn for each in repositories)
-    return [Permission(("ecr:DescribeImages",), arns)] if arns else []
+    return [Permission(("ecr:DescribeImages",), tuple(arns))] if arns else []
 
 
 @functools.cache

@@ -7,17 +7,19 @@ from aws_cdk import aws_ec2 as ec2
 from constructs import Construct
 
 from stacks.constructs.network.flow_log import flow_log
+from stacks.constructs.network.planned_subnet import add_ranges, planned_subnet
 from trainway.spec.derived.addressing import AddressPlan, Subnet
 from trainway.spec.derived.subnets import SubnetRole
 from trainway.spec.sections.network import Network
 
 
 class Vpc(Construct):
-    """The VPC and its subnets; of one that exists, what the platform adds to it.
+    """The VPC and its subnets but those of node groups; of one that exists, what the platform adds to it.
 
-    `route_table_ids` are the tables that its subnets route by: in a private network with NAT behind them, in a closed
-    one with nothing. L1 throughout: zones are given by id, which `ec2.Vpc` cannot take, and every subnet has its own
-    planned size.
+    `route_table_ids` are the tables that its subnets route by. `private_route_table_id` is that of all subnets but the
+    public ones: in a private network with NAT behind it, in a closed one with nothing. It is the same table before and
+    after a network is closed. L1 throughout: zones are given by id, which `ec2.Vpc` cannot take, and every subnet has
+    its own planned size.
     """
 
     def __init__(self, scope: Construct, id: str, *, name: str, network: Network, plan: AddressPlan) -> None:
@@ -25,28 +27,20 @@ class Vpc(Construct):
         self._name, self._plan = name, plan
         existing = network.existing
         self.vpc_id = existing.vpc_id if existing else self._new_vpc()
-        # Named by the range, so that one more leaves those that are in use as they are.
-        self._added = {
-            cidr: ec2.CfnVPCCidrBlock(self, f"Cidr{cidr.network_address}", vpc_id=self.vpc_id, cidr_block=str(cidr))
-            for cidr in plan.added_cidrs
-        }
-        self._subnet_ids = {subnet.name: subnet.adopted.id for subnet in plan.subnets if subnet.adopted}
+        self._added = add_ranges(self, self.vpc_id, plan.added_for_all)
+        self._subnet_ids: dict[str, str] = {}
         self.route_table_ids: list[str] = []
         if existing:
-            private = existing.route_table_id or ""
-        elif network.is_closed:
-            private = ec2.CfnRouteTable(self, "ClosedRoutes", vpc_id=self.vpc_id).ref
+            self.private_route_table_id = existing.route_table_id or ""
         else:
-            private = self._routes_outward()
+            self.private_route_table_id = ec2.CfnRouteTable(self, "PrivateRoutes", vpc_id=self.vpc_id).ref
+            if not network.is_closed:
+                self.route_table_ids.append(self._routes_outward())
         for subnet in plan.subnets:
-            if subnet.name not in self._subnet_ids:
-                self._subnet(subnet, private)
-        if private:
-            self.route_table_ids.append(private)
-
-    def subnet_id(self, name: str) -> str:
-        """The id of the planned subnet of that name."""
-        return self._subnet_ids[name]
+            if subnet.role is not SubnetRole.NODES and subnet.name not in self._subnet_ids:
+                self._subnet(subnet, self.private_route_table_id)
+        if self.private_route_table_id:
+            self.route_table_ids.append(self.private_route_table_id)
 
     def subnet_ids(self, role: SubnetRole) -> list[str]:
         """The ids of the subnets of one role, in the plan's order."""
@@ -65,26 +59,21 @@ class Vpc(Construct):
         return vpc.ref
 
     def _subnet(self, subnet: Subnet, route_table_id: str) -> None:
-        logical = "".join(part.capitalize() for part in subnet.name.split("-"))
-        resource = ec2.CfnSubnet(
+        made = planned_subnet(
             self,
-            f"{logical}Subnet",
+            subnet,
+            platform=self._name,
             vpc_id=self.vpc_id,
-            availability_zone_id=subnet.zone,
-            cidr_block=str(subnet.cidr),
-            map_public_ip_on_launch=False,
-            tags=[cdk.CfnTag(key="Name", value=f"{self._name}/{subnet.name}"), *_load_balancer_tags(subnet.role)],
+            route_table_id=route_table_id,
+            added=self._added,
         )
-        for cidr, association in self._added.items():
-            if subnet.cidr.subnet_of(cidr):
-                resource.add_resource_dependency(association)
-        ec2.CfnSubnetRouteTableAssociation(
-            self, f"{logical}Routes", subnet_id=resource.ref, route_table_id=route_table_id
-        )
-        self._subnet_ids[subnet.name] = resource.ref
+        self._subnet_ids[subnet.name] = made.id
 
     def _routes_outward(self) -> str:
-        """The way out: public subnets behind an internet gateway, and in the first of them NAT for all others."""
+        """Create public subnets behind an internet gateway, and in the first of them NAT for the private route table.
+
+        Return the route table of the public subnets.
+        """
         gateway = ec2.CfnInternetGateway(self, "InternetGateway")
         attachment = ec2.CfnVPCGatewayAttachment(
             self, "InternetGatewayAttachment", vpc_id=self.vpc_id, internet_gateway_id=gateway.ref
@@ -109,24 +98,11 @@ class Vpc(Construct):
             allocation_id=address.attr_allocation_id,
         )
         nat.add_resource_dependency(attachment)
-        private = ec2.CfnRouteTable(self, "PrivateRoutes", vpc_id=self.vpc_id)
         ec2.CfnRoute(
             self,
             "PrivateDefault",
-            route_table_id=private.ref,
+            route_table_id=self.private_route_table_id,
             destination_cidr_block="0.0.0.0/0",
             nat_gateway_id=nat.ref,
         )
-        self.route_table_ids.append(public.ref)
-        return private.ref
-
-
-def _load_balancer_tags(role: SubnetRole) -> list[cdk.CfnTag]:
-    """How the AWS Load Balancer Controller finds its subnets."""
-    match role:
-        case SubnetRole.PUBLIC:
-            return [cdk.CfnTag(key="kubernetes.io/role/elb", value="1")]
-        case SubnetRole.CLUSTER:
-            return [cdk.CfnTag(key="kubernetes.io/role/internal-elb", value="1")]
-        case SubnetRole.STORAGE | SubnetRole.NODES:
-            return []
+        return public.ref

@@ -76,11 +76,21 @@ class Subnet:
 
 @dataclass(frozen=True)
 class AddressPlan:
-    """The VPC's ranges, the first being its primary one; those of them that are added to it; and its subnets."""
+    """The VPC's ranges, the first being its primary one, and its subnets.
+
+    `added_for_all` are the ranges that are added to a VPC that exists for subnets of every role. `added_for_nodes` are
+    those that only node groups need.
+    """
 
     vpc_cidrs: tuple[IPv4Network, ...]
-    added_cidrs: tuple[IPv4Network, ...]
+    added_for_all: tuple[IPv4Network, ...]
+    added_for_nodes: tuple[IPv4Network, ...]
     subnets: tuple[Subnet, ...]
+
+    @property
+    def added_cidrs(self) -> tuple[IPv4Network, ...]:
+        """The ranges that are added to the VPC."""
+        return (*self.added_for_all, *self.added_for_nodes)
 
     def of_role(self, role: SubnetRole) -> tuple[Subnet, ...]:
         """The subnets of one role, in the order of the platform's zones or node groups."""
@@ -148,7 +158,8 @@ def plan_addresses(platform: Platform, catalogue: Catalogue) -> AddressPlan:
     subnets = tuple(adopted.get(need.name) or Subnet(block, need) for need, block in candidates)
     if existing:
         added = _added_to(existing, primary, added, [subnet for subnet in subnets if not subnet.adopted])
-    return AddressPlan((*ranges, *added), added, subnets)
+    for_all = tuple(cidr for cidr in added if cidr == primary)
+    return AddressPlan((*ranges, *added), for_all, tuple(cidr for cidr in added if cidr != primary), subnets)
 
 
 def _deployed(platform: Platform, need: SubnetNeed) -> IPv4Network | None:
