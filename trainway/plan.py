@@ -54,6 +54,7 @@ def plan_document(platform: Platform, catalogue: Catalogue) -> JsonObject:
         "charts": list(chart_names(platform, catalogue)),
         "teams": _teams(platform),
         "people": _people(platform),
+        "endpoint": _endpoint(platform),
         "extension": str(platform.extension.file) if platform.extension else None,
         "deploy": _deploy(platform, catalogue),
         "quotas": [vars(need) for need in quota_needs(platform, catalogue)],
@@ -157,6 +158,14 @@ def _people(platform: Platform) -> list[JsonObject]:
     ]
 
 
+def _endpoint(platform: Platform) -> JsonObject | None:
+    """Return from where the cluster's API answers beside the VPC; None without Kubernetes."""
+    if not platform.orchestrator.is_kubernetes:
+        return None
+    endpoint = platform.kubernetes_or_default.endpoint
+    return {"public_to": [str(each) for each in endpoint.public_to] if endpoint else []}
+
+
 def plan_text(document: JsonObject) -> str:
     """The document as tables."""
     subnets = [
@@ -193,6 +202,7 @@ def plan_text(document: JsonObject) -> str:
     if people := document["people"]:
         rows = [[each["who"], each["may"], each["by"]] for each in people]
         parts.append(_table(["who may use the cluster", "may", "by"], rows))
+        parts.append(_endpoint_text(document["endpoint"]))
     if document["extension"]:
         parts.append(f"Extended by {document['extension']}, whose stacks and changes are not shown here.")
     parts.append(_way_through(document["deploy"]))
@@ -233,6 +243,13 @@ def _storage_text(storage: JsonObject) -> str:
         f"{sums} of the {each['documented']} requests a second that S3 answers on one.\n"
         f"After a destroy: {' and '.join(storage['kept'])} kept{deleted}."
     )
+
+
+def _endpoint_text(endpoint: JsonObject) -> str:
+    """Say from where kubectl and `trainway launch` reach the cluster."""
+    if public := endpoint["public_to"]:
+        return f"The Kubernetes API answers inside the VPC, and calls from {', '.join(public)}."
+    return "The Kubernetes API answers inside the VPC only: docs/kubernetes-access.md has the ways in."
 
 
 def _way_through(deploy: JsonObject) -> str:

@@ -21,5 +21,6 @@ def autoscaling_stage(scope: Construct, *, foundation: Foundation, control_plane
         environment={"CLUSTER_NAME": control_plane.name},
         permissions=[Permission(("eks:DescribeCluster",), (control_plane.cluster.attr_arn,))],
         timeout=cdk.Duration.minutes(45),
-        network=foundation.network.build_network(control_plane.security_group_id),
+        # Where the endpoint answers, whoever else it answers.
+        network=foundation.network.inside(control_plane.security_group_id),
     )

@@ -37,7 +37,7 @@ def cluster_stage(scope: Construct, *, foundation: Foundation, control_plane: Co
             *registry_permissions(registry.mirrored, push=False),
         ],
         timeout=cdk.Duration.minutes(45),
-        # The cluster's own group, which its endpoint answers.
-        network=foundation.network.build_network(control_plane.security_group_id),
+        # Where the endpoint answers, whoever else it answers, and with the cluster's own group, which it lets in.
+        network=foundation.network.inside(control_plane.security_group_id),
         stands_for=file_system_identity(foundation.platform),
     )

@@ -55,8 +55,10 @@ class NetworkStack(cdk.Stack):
             *self.node_group_ids,
         )
 
-    def build_network(self, *more_group_ids: str) -> BuildNetwork | None:
+    def build_network(self) -> BuildNetwork | None:
         """Where builds run: in a closed network inside it; None where they may have the internet."""
-        if not self._closed:
-            return None
+        return self.inside() if self._closed else None
+
+    def inside(self, *more_group_ids: str) -> BuildNetwork:
+        """Return the network of a build that must run in the VPC, such as one that calls the cluster's API."""
         return BuildNetwork(self.vpc_id, self.cluster_subnet_ids, [self.node_group_ids[-1], *more_group_ids])

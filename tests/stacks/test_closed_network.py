@@ -201,6 +201,10 @@ def managed_policies() -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("example", [file for file in EXAMPLES if file != CLOSED], ids=lambda file: Path(file).stem)
-def test_a_network_with_a_way_out_builds_outside(example: Path, synthesized: dict[str, dict[str, Template]]) -> None:
+def test_a_network_with_a_way_out_builds_outside_what_calls_no_cluster(
+    example: Path, synthesized: dict[str, dict[str, Template]]
+) -> None:
     for template in synthesized[example.stem].values():
-        assert not any("VpcConfig" in project for project in resources(template, "AWS::CodeBuild::Project").values())
+        for project in resources(template, "AWS::CodeBuild::Project").values():
+            told = {each["Name"] for each in project["Environment"]["EnvironmentVariables"]}
+            assert ("VpcConfig" in project) == ("CLUSTER_NAME" in told)

@@ -28,7 +28,7 @@ CLUSTER_ADMIN = "cluster-access-policy/AmazonEKSClusterAdminPolicy"
 class ControlPlane(Construct):
     """The cluster: encrypted secrets, all logs, access entries only.
 
-    Its endpoint is private, and where the network is not closed there is a public one too, guarded by IAM.
+    Its endpoint answers inside the VPC, and to the public ranges of `kubernetes.endpoint` if there are any.
     """
 
     def __init__(
@@ -42,7 +42,8 @@ class ControlPlane(Construct):
         service_cidr: str,
     ) -> None:
         super().__init__(scope, id)
-        name, kubernetes, closed = platform.name, platform.kubernetes_or_default, platform.network.is_closed
+        name, kubernetes = platform.name, platform.kubernetes_or_default
+        endpoint = kubernetes.endpoint
         self.name = name
         self._platform = platform
         role = iam.Role(
@@ -77,8 +78,14 @@ class ControlPlane(Construct):
             if kubernetes.control_plane
             else None,
             role_arn=role.role_arn,
+            # An update must name all three if the last template did, so that every template names them:
+            # https://docs.aws.amazon.com/AWSCloudFormation/latest/TemplateReference/aws-properties-eks-cluster-resourcesvpcconfig.html
+            # (read 2026-11-22). A private cluster has an empty list: https://github.com/aws/containers-roadmap/issues/2002
             resources_vpc_config=eks.CfnCluster.ResourcesVpcConfigProperty(
-                subnet_ids=subnet_ids, endpoint_private_access=True, endpoint_public_access=not closed
+                subnet_ids=subnet_ids,
+                endpoint_private_access=True,
+                endpoint_public_access=endpoint is not None,
+                public_access_cidrs=[str(each) for each in endpoint.public_to] if endpoint else [],
             ),
             kubernetes_network_config=eks.CfnCluster.KubernetesNetworkConfigProperty(service_ipv4_cidr=service_cidr),
             access_config=eks.CfnCluster.AccessConfigProperty(
@@ -100,10 +107,10 @@ class ControlPlane(Construct):
             # The add-ons below install these three; the cluster's own copies would never be updated.
             bootstrap_self_managed_addons=False,
         )
-        if not closed:
+        if endpoint:
             acknowledge(
                 self.cluster,
-                "Jobs are launched from laptops; every call to the endpoint is authenticated by IAM.",
+                "The platform file opens the endpoint, to ranges that it lists; IAM authenticates every call.",
                 "AwsSolutions-EKS1",
             )
         self.coordinates = {

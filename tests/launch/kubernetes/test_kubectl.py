@@ -129,7 +129,7 @@ def test_another_cluster_gets_nothing(api: Api, request_: Request, tmp_path: Pat
             "Unable to connect to the server: getting credentials: exec: executable aws failed with exit code 255",
             "whether this shell has credentials",
         ),
-        ("Unable to connect to the server: dial tcp 10.0.1.5:443: i/o timeout", "from inside its VPC"),
+        ("Unable to connect to the server: dial tcp 10.0.1.5:443: i/o timeout", "inside the VPC only"),
         ("", "kubectl get events"),
     ],
 )
@@ -156,7 +156,7 @@ def test_an_endpoint_that_does_not_answer_is_explained(api: Api, request_: Reque
     handle = submitted(request_)
     api.url = "http://127.0.0.1:1"
     api.kubeconfig(tmp_path / "kubeconfig", eks_arn(request_.hand_off))
-    with pytest.raises(UsageError, match="from inside its VPC"):
+    with pytest.raises(UsageError, match="inside the VPC only"):
         TARGET.state(handle)
 
 

@@ -9,6 +9,10 @@ from typing import Any
 
 from trainway.spec.errors import UsageError, usage_error
 
+_ONLY_INSIDE = (
+    "the Kubernetes API may answer inside the VPC only: connect to the VPC, or add your public range to "
+    "`kubernetes.endpoint` in the platform file, as docs/kubernetes-access.md shows"
+)
 # What kubectl says, and what helps.
 _REMEDIES = (
     ("no matches for kind", "the cluster has no operator for it: use --kind TrainJob, or install one"),
@@ -17,8 +21,8 @@ _REMEDIES = (
     ("Unauthorized", "`aws sts get-caller-identity` shows who you are, and docs/people.md who has access"),
     ("You must be logged in", "`aws sts get-caller-identity` shows who you are, and docs/people.md who has access"),
     ("getting credentials", "`aws sts get-caller-identity` shows whether this shell has credentials"),
-    ("dial tcp", "the cluster's endpoint may be reachable from inside its VPC only"),
-    ("Unable to connect to the server", "the cluster's endpoint may be reachable from inside its VPC only"),
+    ("dial tcp", _ONLY_INSIDE),
+    ("Unable to connect to the server", _ONLY_INSIDE),
 )
 
 

@@ -180,7 +180,8 @@ def _cluster_needs(platform: Platform, catalogue: Catalogue, *, is_first: bool) 
     if endpoints := len(interface_endpoints(platform, catalogue)):
         yield Need("VPC endpoints", endpoints)
     orchestrator, eks = platform.orchestrator, service_facts().eks
-    if platform.network.is_closed:
+    # Those that call the cluster's API run inside every network, and the others inside a closed one.
+    if orchestrator.is_kubernetes or platform.network.is_closed:
         yield Need("delivery's builds", BUILDS_AT_ONCE)
     if orchestrator.is_kubernetes:
         yield Need("EKS control plane", eks.control_plane_addresses_per_subnet)

@@ -102,6 +102,7 @@ class EksFacts(_Facts):
     control_plane_addresses_per_subnet: int
     control_plane_zones: int
     new_nodes_per_zone: int
+    public_access_ranges: int
     service_cidrs: tuple[IPv4Network, ...]
 
 

@@ -1,4 +1,4 @@
-"""Somebody may use the cluster that the file describes."""
+"""Somebody may use the cluster that the file describes, from where the file says."""
 
 from __future__ import annotations
 
@@ -28,3 +28,11 @@ def somebody_is_let_in(platform: Platform, _catalogue: Catalogue) -> Iterator[Br
             f"`{PRINT_YOUR_ROLE}` prints the ARN of yours"
         )
         yield ("kubernetes", "admins"), reason, remedy
+
+
+@rule
+def the_endpoint_of_a_closed_network_is_private(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
+    """A closed network has no public endpoint: nothing on the internet reaches it."""
+    if platform.kubernetes and platform.kubernetes.endpoint and platform.network.is_closed:
+        reason = "the network is closed: nothing on the internet reaches anything of the platform"
+        yield ("kubernetes", "endpoint"), reason, "write `endpoint: private`, or leave it out"

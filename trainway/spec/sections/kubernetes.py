@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from trainway.spec.facts.kubernetes_versions import kubernetes_versions
+from trainway.spec.sections.endpoint import EndpointOrPrivate
 from trainway.spec.sections.fields import Principal
 from trainway.spec.sections.node_repair import NodeRepair
 from trainway.spec.values import Matches, Section
@@ -51,6 +52,11 @@ class Kubernetes(Section):
     )
     admins: tuple[Principal, ...] = Field((), description="IAM roles and users that administer the cluster.")
     viewers: tuple[Principal, ...] = Field((), description="IAM roles and users with read-only access to the cluster.")
+    endpoint: EndpointOrPrivate = Field(
+        None,
+        description="From where the Kubernetes API answers, beside the VPC: private, from nowhere, or {public_to: "
+        "[ranges]}, from the ranges. Changed in place. Default: private; docs/kubernetes-access.md has the ways in.",
+    )
     queues: Literal["kueue", "kai", "none"] = Field(
         "kueue",
         description="What holds jobs until nodes are free, with the orchestrator eks; HyperPod has its own. kueue "
