@@ -13,6 +13,7 @@ from aws_cdk import aws_ecr as ecr
 from constructs import Construct
 
 from stacks.constructs.iam.permissions import Permission, regional_arn
+from stacks.constructs.retention import goes_with_its_stack
 from trainway.parts.checkout import CHECKOUT
 from trainway.spec.platform import Platform
 
@@ -27,7 +28,7 @@ PUSH = ("ecr:CompleteLayerUpload", "ecr:InitiateLayerUpload", "ecr:PutImage", "e
 
 def repository(scope: Construct, id: str, *, name: str, keep: int | None) -> ecr.Repository:
     """A repository whose tags never move and whose images are scanned; `keep` None keeps every image."""
-    return ecr.Repository(
+    made = ecr.Repository(
         scope,
         id,
         repository_name=name,
@@ -39,6 +40,8 @@ def repository(scope: Construct, id: str, *, name: str, keep: int | None) -> ecr
         empty_on_delete=True,
         removal_policy=cdk.RemovalPolicy.DESTROY,
     )
+    goes_with_its_stack(made)
+    return made
 
 
 def mirrored_names(platform: Platform, charts: tuple[str, ...]) -> list[str]:

@@ -15,6 +15,7 @@ from stacks.constructs.eks.launch_template import system_launch_template
 from stacks.constructs.iam.acknowledge import acknowledge, acknowledge_managed_policies
 from stacks.constructs.iam.trust import service
 from stacks.constructs.network.node_security_groups import allow_itself
+from stacks.constructs.retention import goes_with_its_stack
 from trainway.manifests.chart_values import NODES_LABEL
 from trainway.manifests.kai import NOT_FOR_KAI
 from trainway.spec.derived.addons import BEFORE_NODES, ON_NODES
@@ -58,7 +59,6 @@ class ControlPlane(Construct):
             "Secrets",
             description=f"Kubernetes secrets of {name}",
             enable_key_rotation=True,
-            removal_policy=cdk.RemovalPolicy.DESTROY,
         )
         self.cluster = eks.CfnCluster(
             self,
@@ -107,6 +107,7 @@ class ControlPlane(Construct):
             # The add-ons below install these three; the cluster's own copies would never be updated.
             bootstrap_self_managed_addons=False,
         )
+        goes_with_its_stack(secrets, self.cluster)
         if endpoint:
             acknowledge(
                 self.cluster,

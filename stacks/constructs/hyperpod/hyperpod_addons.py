@@ -15,6 +15,7 @@ from stacks.constructs.eks.control_plane import ControlPlane
 from stacks.constructs.hyperpod.task_governance import task_governance
 from stacks.constructs.iam.permissions import Permission, grant, needs_policies
 from stacks.constructs.iam.trust import pods
+from stacks.constructs.retention import goes_with_its_stack
 from trainway.spec.derived.addons import CERT_MANAGER, OBSERVABILITY, TASK_GOVERNANCE, TRAINING_OPERATOR
 from trainway.spec.derived.group_types import all_types
 from trainway.spec.facts.catalogue import Catalogue
@@ -87,6 +88,7 @@ def _observability(
     https://docs.aws.amazon.com/sagemaker/latest/dg/hyperpod-observability-addon-troubleshooting.html (read 2026-11-21)
     """
     workspace = aps.CfnWorkspace(scope, "Metrics", alias=f"{platform.name}-hyperpod")
+    goes_with_its_stack(workspace)
     collectors = pods(
         cluster_arn=control_plane.cluster.attr_arn, service_account=COLLECTOR_ACCOUNT, namespaces=[COLLECTOR_NAMESPACE]
     )

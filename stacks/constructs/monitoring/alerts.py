@@ -10,6 +10,7 @@ from aws_cdk import aws_sns_subscriptions as subscriptions
 from constructs import Construct
 
 from stacks.constructs.iam.permissions import regional_arn
+from stacks.constructs.retention import goes_with_its_stack
 
 
 class Alerts(Construct):
@@ -27,9 +28,9 @@ class Alerts(Construct):
             "Key",
             description=f"Alerts of {name}",
             enable_key_rotation=True,
-            # SNS keeps a message until it is delivered; nothing is lost with the key.
-            removal_policy=cdk.RemovalPolicy.DESTROY,
         )
+        # SNS keeps a message until it is delivered; nothing is lost with the key.
+        goes_with_its_stack(key)
         self.topic = sns.Topic(self, "Topic", display_name=f"Trainway {name}", enforce_ssl=True, master_key=key)
         key.add_to_resource_policy(_let_alarms("kms:Decrypt", "kms:GenerateDataKey", resource="*"))
         self.topic.add_to_resource_policy(_let_alarms("sns:Publish", resource=self.topic.topic_arn))

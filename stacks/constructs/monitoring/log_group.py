@@ -11,6 +11,7 @@ from aws_cdk import aws_logs as logs
 from constructs import Construct
 
 from stacks.constructs.iam.permissions import Permission, regional_arn
+from stacks.constructs.retention import goes_with_its_stack
 
 KEY_ID = "LogKey"
 # The actions behind the wildcards of the key policy in
@@ -30,13 +31,9 @@ WRITE_LOGS = ("kms:Decrypt", "kms:DescribeKey", "kms:GenerateDataKey")
 
 def log_group(scope: Construct, id: str, *, retention: logs.RetentionDays) -> logs.LogGroup:
     """An encrypted log group that goes with its stack; who writes to it also needs `use_log_key`."""
-    return logs.LogGroup(
-        scope,
-        id,
-        retention=retention,
-        encryption_key=_key(cdk.Stack.of(scope)),
-        removal_policy=cdk.RemovalPolicy.DESTROY,
-    )
+    group = logs.LogGroup(scope, id, retention=retention, encryption_key=_key(cdk.Stack.of(scope)))
+    goes_with_its_stack(group)
+    return group
 
 
 def use_log_key(scope: Construct) -> Permission:
@@ -55,9 +52,9 @@ def _key(stack: cdk.Stack) -> kms.Key:
         KEY_ID,
         description=f"Log groups of {stack.stack_name}",
         enable_key_rotation=True,
-        # Nothing but the log groups is encrypted with it, and they are deleted first.
-        removal_policy=cdk.RemovalPolicy.DESTROY,
     )
+    # Nothing but the log groups is encrypted with it, and they are deleted first.
+    goes_with_its_stack(key)
     key.add_to_resource_policy(
         iam.PolicyStatement(
             principals=[iam.ServicePrincipal(_service(stack))],

@@ -6,7 +6,7 @@ from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_fsx as fsx
 from constructs import Construct
 
-from stacks.constructs.storage.file_system_retention import keep_or_delete
+from stacks.constructs.retention import keep_or_delete
 from stacks.constructs.storage.fsx_times import backup_hour, maintenance_window
 from trainway.spec.facts.services import service_facts
 from trainway.spec.sections.storage import Home

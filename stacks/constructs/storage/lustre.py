@@ -9,7 +9,7 @@ from aws_cdk import aws_fsx as fsx
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
-from stacks.constructs.storage.file_system_retention import keep_or_delete
+from stacks.constructs.retention import keep_or_delete
 from stacks.constructs.storage.fsx_times import backup_hour, maintenance_window
 from trainway.spec.facts.services import service_facts
 from trainway.spec.handoff import Association

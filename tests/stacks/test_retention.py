@@ -1,0 +1,117 @@
+"""What has data is kept when an update replaces it, and when its stack goes as far as the file says so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.representatives import with_representatives
+from tests.seams.shapes import platforms
+from tests.synthesis import Template, templates_of
+from trainway.spec.platform import Platform
+
+KEPT, DELETED, BY_THE_FILE = "Retain", "Delete", "on_destroy"
+# By type, what becomes of it when its stack goes. Nothing of these is ever deleted because an update replaces it.
+STATEFUL = {
+    "AWS::APS::Workspace": DELETED,
+    "AWS::ECR::Repository": DELETED,
+    "AWS::EKS::Cluster": DELETED,
+    "AWS::FSx::FileSystem": BY_THE_FILE,
+    "AWS::KMS::Key": DELETED,
+    "AWS::Logs::LogGroup": DELETED,
+    "AWS::S3::Bucket": KEPT,
+}
+# What is made again as it was, from the template alone.
+STATELESS = {
+    "AWS::CloudFormation::WaitCondition",
+    "AWS::CloudFormation::WaitConditionHandle",
+    "AWS::CloudWatch::Alarm",
+    "AWS::CloudWatch::Dashboard",
+    "AWS::CodeBuild::Project",
+    "AWS::CodePipeline::Pipeline",
+    "AWS::EC2::EIP",
+    "AWS::EC2::FlowLog",
+    "AWS::EC2::InternetGateway",
+    "AWS::EC2::LaunchTemplate",
+    "AWS::EC2::NatGateway",
+    "AWS::EC2::PlacementGroup",
+    "AWS::EC2::Route",
+    "AWS::EC2::RouteTable",
+    "AWS::EC2::SecurityGroup",
+    "AWS::EC2::SecurityGroupEgress",
+    "AWS::EC2::SecurityGroupIngress",
+    "AWS::EC2::Subnet",
+    "AWS::EC2::SubnetRouteTableAssociation",
+    "AWS::EC2::VPC",
+    "AWS::EC2::VPCCidrBlock",
+    "AWS::EC2::VPCEndpoint",
+    "AWS::EC2::VPCGatewayAttachment",
+    "AWS::EKS::AccessEntry",
+    "AWS::EKS::Addon",
+    "AWS::EKS::Nodegroup",
+    "AWS::EKS::PodIdentityAssociation",
+    # A link: its deletion deletes files on neither side.
+    "AWS::FSx::DataRepositoryAssociation",
+    "AWS::IAM::Policy",
+    "AWS::IAM::Role",
+    "AWS::S3::BucketPolicy",
+    "AWS::SNS::Subscription",
+    "AWS::SNS::Topic",
+    "AWS::SNS::TopicPolicy",
+    "AWS::SSM::Parameter",
+    # Its nodes keep nothing that a job needs after them.
+    "AWS::SageMaker::Cluster",
+    "AWS::SageMaker::ClusterSchedulerConfig",
+    "AWS::SageMaker::ComputeQuota",
+}
+
+
+def kept_by_the_file(platform: Platform, properties: dict[str, Any]) -> str:
+    """Return what the file says of a file system: Lustre, or home directories."""
+    section = platform.storage.home if properties["FileSystemType"] == "OPENZFS" else platform.storage.lustre
+    assert section
+    return KEPT if section.on_destroy == "keep" else DELETED
+
+
+def problems(platform: Platform, stacks: dict[str, Template]) -> Iterator[str]:
+    """Yield what is wrong with the policies of the resources, and each type that the lists above lack."""
+    for role, template in stacks.items():
+        for name, resource in template["Resources"].items():
+            kind, where = resource["Type"], f"{role}/{name}"
+            if kind not in STATEFUL:
+                if kind not in STATELESS:
+                    yield f"{where}: say in tests/stacks/test_retention.py whether a {kind} has data"
+                continue
+            policy = STATEFUL[kind]
+            wanted = kept_by_the_file(platform, resource["Properties"]) if policy == BY_THE_FILE else policy
+            if resource.get("DeletionPolicy") != wanted:
+                yield f"{where}: the stack's deletion has to {wanted} it"
+            if resource.get("UpdateReplacePolicy") != KEPT:
+                yield f"{where}: a replacement deletes it"
+
+
+@pytest.mark.parametrize(
+    "name", with_representatives(platforms(), ["platform", "hyperpod-eks-shared", "hyperpod-slurm-p5en"])
+)
+def test_what_has_data_is_kept(name: str) -> None:
+    platform = platforms()[name]
+    assert list(problems(platform, templates_of(platform))) == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "change"),
+    [
+        ("AWS::KMS::Key", {"UpdateReplacePolicy": "Delete"}),
+        ("AWS::FSx::FileSystem", {"UpdateReplacePolicy": None}),
+        ("AWS::S3::Bucket", {"DeletionPolicy": "Delete"}),
+        ("AWS::EKS::Cluster", {"Type": "AWS::RDS::DBCluster"}),
+    ],
+)
+def test_a_policy_that_loses_data_is_found(kind: str, change: dict[str, Any]) -> None:
+    platform = platforms()["platform"]
+    stacks = templates_of(platform)
+    found = next(each for t in stacks.values() for each in t["Resources"].values() if each["Type"] == kind)
+    found.update(change)
+    assert len(list(problems(platform, stacks))) == 1
