@@ -35,7 +35,7 @@ def test_capacity_that_has_a_time_is_in_the_plan(tmp_path: Path) -> None:
         group = {"name": "train", "instance_type": "p5.48xlarge", "count": 4, "capacity": capacity}
         file = tmp_path / "platform.yaml"
         document = {"region": "us-west-2", "zones": ["usw2-az2", "usw2-az1"], "orchestrator": orchestrator}
-        file.write_text(yaml.safe_dump(document | {"node_groups": [group]}), encoding="utf-8")
+        file.write_text(yaml.safe_dump(with_people(document | {"node_groups": [group]})), encoding="utf-8")
         return printed(str(file)), json.loads(printed(str(file), "--json"))["node_groups"][0]["capacity"]
 
     text, times = plan("eks", "capacity_block", "cr-0123456789abcdef0")
