@@ -72,6 +72,7 @@ class RootSquash(Section):
 class Backups(Section):
     """Daily backups, which FSx takes of file systems that are not linked to S3."""
 
+    # At most what AutomaticBackupRetentionDays of CreateFileSystem takes, by botocore 1.44's model.
     days: int = Field(7, ge=1, le=90, description="Days for which FSx keeps each backup.")
     hour: int = Field(5, ge=0, le=23, description="Hour of the day (0-23, UTC) in which FSx takes the backup.")
 
