@@ -15,6 +15,7 @@ import pytest
 import yaml
 
 from emulator import Emulator, running
+from tests.people import with_people
 from tests.synthesis import assembly_in, stack_dependencies, templates_of
 
 BLOCKS = {"train": "cr-0123456789abcdef0", "undrained": "cr-0123456789abcdef1"}
@@ -50,7 +51,7 @@ class Account:
     def deploy(self, document: Mapping[str, Any]) -> None:
         """Deploy every stack of a platform that has changes."""
         file = self.directory / "platform.yaml"
-        file.write_text(yaml.safe_dump(dict(document), sort_keys=False), encoding="utf-8")
+        file.write_text(yaml.safe_dump(with_people(dict(document)), sort_keys=False), encoding="utf-8")
         templates = templates_of(file)
         order = TopologicalSorter(stack_dependencies(assembly_in(file))).static_order()
         cloudformation = self.client("cloudformation")

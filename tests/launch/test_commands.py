@@ -18,6 +18,7 @@ from tests.launch.conftest import write_job
 from tests.launch.kubernetes.platforms import hand_off_of
 from tests.launch.kubernetes.stand_in_api import Api, serving
 from tests.manifests.platforms import platform_of
+from tests.people import ADMIN
 from tests.verify.test_checks import nccl
 from trainway.launch.kubernetes.context import eks_arn
 from trainway.launch.kubernetes.who_shares import RUN_LABEL
@@ -27,7 +28,14 @@ from trainway.spec.platform import Platform
 ROOT = Path(__file__).parents[2]
 _GROUPS = [{"name": "train", "instance_type": "p5.48xlarge", "count": 2, "max_count": 4}]
 _TEAM = {"name": "research", "guarantee": {"p5.48xlarge": 2}}
-EKS = platform_of(name="eks", orchestrator="eks", node_groups=_GROUPS, teams=[_TEAM], iam={"training_jobs": True})
+EKS = platform_of(
+    name="eks",
+    orchestrator="eks",
+    node_groups=_GROUPS,
+    teams=[_TEAM],
+    kubernetes={"admins": [ADMIN]},
+    iam={"training_jobs": True},
+)
 SLURM = platform_of(
     name="slurm", orchestrator="hyperpod-slurm", node_groups=_GROUPS, teams=[_TEAM | {"users": ["ada"]}]
 )
