@@ -86,11 +86,27 @@ class Emulator:
         `blocks` are Capacity Blocks that the account has from now on, each with `id`, `start`, and `end`. Returns what
         happened since the time that was set before, and the nodes of each managed node group.
         """
-        body = json.dumps({"now": now.isoformat(), "blocks": list(blocks)}).encode()
-        request = urllib.request.Request(f"{self.endpoint}/_trainway/clock/{self.region}", data=body, method="PUT")
-        with urllib.request.urlopen(request, timeout=30) as response:
-            answer: ClockAnswer = json.load(response)
+        answer: ClockAnswer = self._put("clock", {"now": now.isoformat(), "blocks": list(blocks)})
         return answer
+
+    def publish(
+        self,
+        *,
+        cluster_versions: Sequence[dict[str, Any]] = (),
+        addons: Sequence[dict[str, Any]] = (),
+        parameters: dict[str, str] | None = None,
+    ) -> None:
+        """Set what AWS publishes: answers of DescribeClusterVersions and DescribeAddonVersions, and public parameters.
+
+        Times are in seconds since the epoch.
+        """
+        what = {"cluster_versions": list(cluster_versions), "addons": list(addons), "parameters": parameters or {}}
+        self._put("published", what)
+
+    def _put(self, what: str, document: dict[str, Any]) -> Any:
+        url, body = f"{self.endpoint}/_trainway/{what}/{self.region}", json.dumps(document).encode()
+        with urllib.request.urlopen(urllib.request.Request(url, data=body, method="PUT"), timeout=30) as response:
+            return json.load(response)
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from emulator import moto_repairs, protocol, ssm_limits
 from emulator.cloudformation import answers, api
 from emulator.cloudformation.engine import Engine
 from emulator.errors import CloudFormationError, NotEmulated
+from emulator.published import Publications
 from emulator.services import Aws, wait
 from emulator.services.clock import BlockOfTime, Clock
 
@@ -40,6 +41,7 @@ class Application:
         self.services, self.endpoint = services, endpoint
         self.engines: dict[str, Engine] = {}
         self.clocks: dict[str, Clock] = {}
+        self.publications = Publications()
         self.signals: dict[str, list[dict[str, Any]]] = {}
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
@@ -50,6 +52,10 @@ class Application:
         if credential and credential["service"] == "cloudformation":
             status, body = self._cloudformation(credential["region"], _body(environ))
             return _answer(start_response, status, body, "text/xml")
+        if credential and credential["service"] == "eks":
+            query = environ.get("QUERY_STRING", "")
+            if (answer := self.publications.answer(credential["region"], path, query)) is not None:
+                return _answer(start_response, 200, json.dumps(answer).encode(), "application/json")
         return self.services(environ, start_response)
 
     def engine(self, region: str) -> Engine:
@@ -67,6 +73,9 @@ class Application:
         if path == f"{PREFIX}resources":
             lines = [line for engine in self.engines.values() for line in answers.everything(engine)]
             return 200, json.dumps(lines).encode(), "application/json"
+        if path.startswith(f"{PREFIX}published/") and environ["REQUEST_METHOD"] == "PUT":
+            self.publications.publish(ACCOUNT, path.removeprefix(f"{PREFIX}published/"), json.loads(_body(environ)))
+            return 200, b"{}", "application/json"
         if path.startswith(f"{PREFIX}clock/") and environ["REQUEST_METHOD"] == "PUT":
             return self._clock(path.removeprefix(f"{PREFIX}clock/"), json.loads(_body(environ)))
         if path.startswith(wait.HANDLES) and environ["REQUEST_METHOD"] == "PUT":

@@ -34,7 +34,9 @@ def platform(root_volume_gib: int = 500) -> dict[str, Any]:
         for name, block in BLOCKS.items()
     ]
     groups.append({"name": "data", "instance_type": "m7i.8xlarge", "count": 1, "root_volume_gib": root_volume_gib})
-    return {"name": "life", "region": "us-west-2", "zones": ["usw2-az2", "usw2-az1"], "node_groups": groups}
+    admins = {"admins": ["arn:aws:iam::111122223333:role/platform"]}
+    where = {"name": "life", "region": "us-west-2", "zones": ["usw2-az2", "usw2-az1"]}
+    return {**where, "kubernetes": admins, "node_groups": groups}
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,68 @@
+"""What AWS publishes for everybody: Kubernetes versions, add-ons, and public parameters. A test says what there is.
+
+moto has neither DescribeClusterVersions nor DescribeAddonVersions, and refuses parameters below `/aws/`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import parse_qs
+
+# Paths of the operations in EKS's API (botocore 1.44.5).
+CLUSTER_VERSIONS, ADDON_VERSIONS = "/cluster-versions", "/addons/supported-versions"
+
+
+@dataclass
+class Publications:
+    """What EKS tells of Kubernetes versions and add-ons, by Region, with times in seconds since the epoch."""
+
+    cluster_versions: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    addons: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+
+    def publish(self, account: str, region: str, what: dict[str, Any]) -> None:
+        """Take `cluster_versions`, `addons`, and `parameters` (values by name) for a Region."""
+        self.cluster_versions[region] = what.get("cluster_versions", [])
+        self.addons[region] = what.get("addons", [])
+        for name, value in what.get("parameters", {}).items():
+            _put(account, region, name, value)
+
+    def answer(self, region: str, path: str, query: str) -> dict[str, Any] | None:
+        """Return the answer of EKS to a request, or None if moto answers it."""
+        if path == CLUSTER_VERSIONS:
+            return {"clusterVersions": self.cluster_versions.get(region, [])}
+        if path == ADDON_VERSIONS:
+            asked = parse_qs(query)
+            version, name = asked.get("kubernetesVersion", [None])[0], asked.get("addonName", [None])[0]
+            return {
+                "addons": [
+                    addon | {"addonVersions": offered}
+                    for addon in self.addons.get(region, [])
+                    if name in (None, addon["addonName"])
+                    and (offered := [each for each in addon["addonVersions"] if _suits(each, version)])
+                ]
+            }
+        return None
+
+
+def _suits(offered: dict[str, Any], version: str | None) -> bool:
+    return version is None or any(each["clusterVersion"] == version for each in offered["compatibilities"])
+
+
+def _put(account: str, region: str, name: str, value: str) -> None:
+    from moto.core.utils import utcnow
+    from moto.ssm.models import Parameter, ssm_backends
+
+    parameter = Parameter(  # type: ignore[abstract]
+        account_id=account,
+        name=name,
+        value=value,
+        parameter_type="String",
+        description=None,
+        allowed_pattern=None,
+        keyid=None,
+        last_modified_date=utcnow(),
+        version=1,
+        data_type="text",
+    )
+    ssm_backends[account][region]._parameters[name].append(parameter)
