@@ -138,6 +138,66 @@ def lock(
 
 
 @app.command()
+def upgrade(
+    file: Annotated[Path, typer.Argument(help="A platform file.")] = DEFAULT_PLATFORM,
+    check_only: Annotated[
+        bool,
+        typer.Option(
+            "--check",
+            help="Print what is newer, until when versions have support, and the steps to the next Kubernetes version. "
+            "Change nothing.",
+        ),
+    ] = False,
+    group: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="Change the AMI release of this node group only. Repeat the option for several. Default: every group.",
+        ),
+    ] = None,
+    addons: Annotated[bool, typer.Option("--addons", help="Change the versions of the add-ons only.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="With --check: print JSON instead of text.")] = False,
+) -> None:
+    """Write the newest AMI releases and add-on versions into the lock. The next deploy takes them; AWS is only read."""
+    from trainway.kubernetes_upgrade import published, upgrade_json, upgrade_text
+    from trainway.spec.derived.kubernetes_steps import pinned, upgrade_plan
+    from trainway.spec.facts.catalogue import load_catalogue
+    from trainway.spec.lock import lock_file, lock_text
+
+    platform, catalogue = _platform(file), load_catalogue()
+    what = f"{file} cannot be upgraded"
+    if not platform.orchestrator.is_kubernetes:
+        why = f"{platform.orchestrator.value} has no Kubernetes"
+        raise usage_error(what, why=why, fix="change the image of HyperPod's nodes by `hyperpod.patching`")
+    plan = upgrade_plan(platform, catalogue, published(platform, catalogue), datetime.now(UTC))
+    if check_only:
+        print(json.dumps(upgrade_json(plan), indent=2) if as_json else upgrade_text(plan))
+        return
+    names = [pin.name for pin in plan.nodes]
+    if unknown := [name for name in group or [] if name not in names]:
+        why = f"the platform has no node group {unknown[0]} with an AMI of EKS's own"
+        raise usage_error(what, why=why, fix=f"its groups are {', '.join(names)}")
+    held = {pin.name: pin.held for pin in plan.nodes if pin.held}
+    if refused := [name for name in group or [] if name in held]:
+        raise usage_error(what, why=f"{refused[0]}: {held[refused[0]]}", fix="upgrade it after the block")
+    chosen = frozenset(group or ([] if addons else names))
+    after = pinned(platform.lock, plan, groups=chosen, addons=addons or not group)
+    for name in sorted(chosen & held.keys()):
+        print(f"{name} keeps its release: {held[name]}")
+    if after == platform.lock:
+        print(f"{lock_file(file)}: nothing changes.")
+        return
+    lock_file(file).write_text(lock_text(after), encoding="utf-8")
+    for before, now in (
+        (platform.lock.addon_versions, after.addon_versions),
+        (platform.lock.ami_releases, after.ami_releases),
+    ):
+        for name in sorted(name for name in now if now[name] != before.get(name)):
+            print(f"{name}: {before.get(name, 'not pinned')} → {now[name]}")
+    print(f"{lock_file(file)}: written. Commit it, and deploy. The deploy replaces the nodes of each group named here.")
+
+
+@app.command()
 def adopt(
     resource: Annotated[str, typer.Argument(metavar="ID", help="ID of your VPC or Lustre file system.")],
     file: PlatformFile = DEFAULT_PLATFORM,

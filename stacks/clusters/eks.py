@@ -38,6 +38,7 @@ class EksStack(cdk.Stack):
                 lustre_efa_interfaces=over_efa.get(group.name, 0),
                 parallel_image_pull=platform.kubernetes_or_default.parallel_image_pull,
                 node_repair=platform.kubernetes_or_default.node_repair,
+                release=platform.lock.ami_releases.get(group.name),
             )
             for group in platform.node_groups
         }

@@ -41,6 +41,23 @@ class LockedSubnet(Section):
     zone: ZoneId = Field(description="Availability Zone ID of the subnet.")
 
 
+# `release_version` of the documented answer is 1.14.9-20201007 (read 2026-11-22):
+# https://docs.aws.amazon.com/systems-manager/latest/userguide/parameter-store-public-parameters-eks.html
+AmiRelease = Annotated[
+    str,
+    Matches(
+        r"1\.\d\d\.\d+-\d{8}",
+        "it is not a release of an EKS AMI",
+        "run `trainway upgrade`, which writes it as in 1.34.1-20261112",
+    ),
+]
+
+AddonVersion = Annotated[
+    str,
+    Matches(r"v\d+(\.\d+)+-eksbuild\.\d+", "it is not the version of an EKS add-on", "run `trainway upgrade`"),
+]
+
+
 class Lock(Section):
     """What earlier deploys fixed. The lock of a platform that was never deployed is empty."""
 
@@ -51,6 +68,19 @@ class Lock(Section):
     )
     leaving: tuple[str, ...] = Field(
         (), description="Subnets that the next deploy deletes. Until then nothing else takes their ranges."
+    )
+    kubernetes_version: str | None = Field(
+        None, description="Kubernetes minor version that the last deploy gave the control plane."
+    )
+    ami_releases: dict[str, AmiRelease] = Field(
+        default_factory=dict,
+        description="Release of EKS's AMI by node group; `system` has that of the system nodes. `trainway upgrade` "
+        "writes it. Nodes without one keep the newest release of the day on which their group was created.",
+    )
+    addon_versions: dict[str, AddonVersion] = Field(
+        default_factory=dict,
+        description="Version of each EKS add-on. `trainway upgrade` writes it. An add-on without one keeps the default "
+        "version of the day on which it was created.",
     )
 
 

@@ -19,6 +19,7 @@ from stacks.constructs.retention import goes_with_its_stack
 from trainway.manifests.chart_values import NODES_LABEL
 from trainway.manifests.kai import NOT_FOR_KAI
 from trainway.spec.derived.addons import BEFORE_NODES, ON_NODES
+from trainway.spec.derived.ami_releases import SYSTEM_NODES, minor_of
 from trainway.spec.facts.catalogue import Catalogue, Instance
 from trainway.spec.platform import Platform
 
@@ -185,6 +186,7 @@ class ControlPlane(Construct):
         template = system_launch_template(
             self, "SystemTemplate", name=self.name, instance=instance, root_volume_gib=SYSTEM_VOLUME_GIB
         )
+        release = platform.lock.ami_releases.get(SYSTEM_NODES)
         return eks.CfnNodegroup(
             self,
             "SystemNodes",
@@ -193,6 +195,8 @@ class ControlPlane(Construct):
             subnets=subnet_ids,
             instance_types=[nodes.instance_type],
             ami_type="AL2023_x86_64_STANDARD",
+            version=minor_of(release) if release else None,
+            release_version=release,
             launch_template=eks.CfnNodegroup.LaunchTemplateSpecificationProperty(
                 id=template.ref, version=template.attr_latest_version_number
             ),

@@ -25,13 +25,17 @@ FSX_DRIVER_ACCOUNT = "fsx-csi-controller-sa"
 
 
 def eks_addon(scope: Construct, name: str, *, cluster: eks.CfnCluster, platform: Platform) -> eks.CfnAddon:
-    """The add-on in its default version for the cluster, which AWS keeps compatible."""
+    """The add-on in the version of the lock, or at its creation in the default one.
+
+    An add-on whose version is not in the template keeps its version when the control plane gets a newer one.
+    """
     orchestrator = platform.orchestrator
     settings = {"env": dict(cni_settings(orchestrator))} if name == VPC_CNI else {}
     addon = eks.CfnAddon(
         scope,
         "".join(part.capitalize() for part in name.split("-")),
         addon_name=name,
+        addon_version=platform.lock.addon_versions.get(name),
         cluster_name=cluster.ref,
         configuration_values=json.dumps(settings, sort_keys=True) if settings else None,
         resolve_conflicts="OVERWRITE",

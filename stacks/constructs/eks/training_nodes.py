@@ -12,6 +12,7 @@ from stacks.constructs.eks.launch_template import training_launch_template
 from stacks.constructs.eks.node_repair import node_repair_config
 from trainway.manifests.chart_values import NODES_LABEL
 from trainway.manifests.mig import mig_labels
+from trainway.spec.derived.ami_releases import minor_of
 from trainway.spec.derived.capacity_times import deployed_count
 from trainway.spec.derived.node_updates import UNAVAILABLE_NODES, update_strategy
 from trainway.spec.derived.pod_network import pods_of_group
@@ -33,11 +34,14 @@ def training_node_group(
     lustre_efa_interfaces: int = 0,
     parallel_image_pull: bool = False,
     node_repair: NodeRepair | None = None,
+    release: str | None = None,
 ) -> eks.CfnNodegroup:
     """One node group of the platform file as an EKS managed node group.
 
     On demand, EKS takes the first of the types that there is; on Spot it weighs their prices and what there is of them.
-    The launch template is made for the first one, and fits all.
+    The launch template is made for the first one, and fits all. Nodes have the `release`
+    of EKS's AMI. Without one, they keep the newest of the day on which the group is created, also when the control
+    plane gets a newer version.
     https://docs.aws.amazon.com/eks/latest/userguide/managed-node-groups.html (read 2026-11-21)
     """
     instance = types[0]
@@ -73,6 +77,8 @@ def training_node_group(
         launch_template=eks.CfnNodegroup.LaunchTemplateSpecificationProperty(
             id=template.ref, version=template.attr_latest_version_number
         ),
+        version=minor_of(release) if release and not group.image_id else None,
+        release_version=None if group.image_id else release,
         update_config=eks.CfnNodegroup.UpdateConfigProperty(
             max_unavailable=UNAVAILABLE_NODES, update_strategy=update_strategy(group).value
         ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from trainway.spec.derived.addressing import plan_addresses, service_cidr
+from trainway.spec.derived.ami_releases import SYSTEM_NODES
 from trainway.spec.facts.catalogue import Catalogue
 from trainway.spec.lock import Lock, LockedSubnet
 from trainway.spec.platform import Platform
@@ -25,6 +26,8 @@ def next_lock(platform: Platform, catalogue: Catalogue) -> Lock:
         "subnets": dict(sorted((created | leaving).items())),
         "leaving": tuple(sorted(leaving)),
     }
+    groups = {SYSTEM_NODES, *(group.name for group in platform.node_groups)}
+    fixed["ami_releases"] = {name: pin for name, pin in platform.lock.ami_releases.items() if name in groups}
     return platform.lock.model_copy(update=fixed)
 
 
@@ -33,4 +36,5 @@ def deployed_lock(platform: Platform, catalogue: Catalogue) -> Lock:
     planned = {subnet.name for subnet in plan_addresses(platform, catalogue).subnets if not subnet.adopted}
     gone = {name for name in platform.lock.leaving if name not in planned}
     kept = {name: subnet for name, subnet in platform.lock.subnets.items() if name not in gone}
-    return platform.lock.model_copy(update={"subnets": kept, "leaving": ()})
+    version = platform.kubernetes_or_default.version if platform.orchestrator.is_kubernetes else None
+    return platform.lock.model_copy(update={"subnets": kept, "leaving": (), "kubernetes_version": version})
