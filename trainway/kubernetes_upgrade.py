@@ -12,7 +12,7 @@ from trainway.spec.derived.ami_releases import groups_with_releases, parameter
 from trainway.spec.derived.kubernetes_steps import (
     ADDONS,
     Pin,
-    Published,
+    PublishedVersions,
     SupportDates,
     UpgradePlan,
     deployed_version,
@@ -26,7 +26,7 @@ PERMISSIONS = "eks:DescribeClusterVersions, eks:DescribeAddonVersions, and ssm:G
 NAMES_AT_ONCE = 10
 
 
-def published(platform: Platform, catalogue: Catalogue) -> Published:
+def published(platform: Platform, catalogue: Catalogue) -> PublishedVersions:
     """Ask AWS what it publishes for a platform in its Region. Raises UsageError if AWS cannot be asked."""
     import boto3
     from botocore.exceptions import BotoCoreError, ClientError
@@ -44,7 +44,7 @@ def published(platform: Platform, catalogue: Catalogue) -> Published:
     except BotoCoreError as error:
         raise usage_error(what, why=str(error), fix=CREDENTIALS) from None
     releases = {name: values[each] for name, each in names.items() if each in values}
-    return Published(versions=versions, releases=releases, addons=addons)
+    return PublishedVersions(versions=versions, releases=releases, addons=addons)
 
 
 def _versions(eks: Any) -> dict[str, SupportDates]:

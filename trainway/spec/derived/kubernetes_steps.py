@@ -28,7 +28,7 @@ class SupportDates:
 
 
 @dataclass(frozen=True)
-class Published:
+class PublishedVersions:
     """What AWS publishes in a Region.
 
     `versions` are the Kubernetes minor versions of EKS. `releases` has the newest release of EKS's AMI by node group,
@@ -76,7 +76,7 @@ def deployed_version(platform: Platform) -> str:
     return platform.lock.kubernetes_version or platform.kubernetes_or_default.version
 
 
-def upgrade_plan(platform: Platform, catalogue: Catalogue, published: Published, now: datetime) -> UpgradePlan:
+def upgrade_plan(platform: Platform, catalogue: Catalogue, published: PublishedVersions, now: datetime) -> UpgradePlan:
     """Compare a platform with what AWS publishes at a time."""
     version, lock = deployed_version(platform), platform.lock
     following = next_minor(version)
