@@ -23,7 +23,7 @@ from trainway.manifests.device_claims import claims_of_a_node
 from trainway.manifests.job_kinds import launch_kinds
 from trainway.manifests.queue_labels import queue_labels
 from trainway.manifests.training_runtime import runtime_of
-from trainway.spec import handoff
+from trainway.spec import deployed_file, handoff
 from trainway.spec.derived.checkpoint_layout import GBPS_EACH, PART_BYTES, checkpoint_layout
 from trainway.spec.derived.devices import devices_of, ranks_of
 from trainway.spec.derived.personas import Persona
@@ -110,6 +110,16 @@ def write_hand_off(
         description="Written by the deploy, read by `trainway launch`.",
         value=cdk.Stack.of(scope).to_json_string(pointer.model_dump(mode="json", exclude_none=True)),
     )
+    if deployed := deployed_file.written(deployed_file.deployed_file(platform)):
+        ssm.CfnParameter(
+            scope,
+            "PlatformFile",
+            name=deployed_file.deployed_file_name(platform.name),
+            type="String",
+            tier="Intelligent-Tiering",
+            description="Written by the deploy, read by `trainway diff`.",
+            value=deployed,
+        )
     cdk.CfnOutput(scope, "HandOffParameter", value=name, description="The SSM parameter that launchers read")
 
 
