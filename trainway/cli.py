@@ -23,6 +23,8 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+# The exit status of `trainway diff` where a deploy would lose nodes or data that nobody named.
+REFUSED = 3
 emulator_app = typer.Typer(help="Run an emulated AWS on this machine.", no_args_is_help=True)
 app.add_typer(emulator_app, name="emulator")
 
@@ -195,6 +197,53 @@ def upgrade(
         for name in sorted(name for name in now if now[name] != before.get(name)):
             print(f"{name}: {before.get(name, 'not pinned')} → {now[name]}")
     print(f"{lock_file(file)}: written. Commit it, and deploy. The deploy replaces the nodes of each group named here.")
+
+
+@app.command()
+def diff(
+    file: Annotated[Path, typer.Argument(help="A platform file.")] = DEFAULT_PLATFORM,
+    allow_replace: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="Allow the deploy to replace or delete NAME, for example `storage.lustre` or a node group. Repeat the "
+            "option for each name. Default: refuse whatever has data or running nodes.",
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
+    assembly: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Keep the synthesized templates in DIR, for `cdk deploy --app DIR`. Default: delete them.",
+        ),
+    ] = None,
+    destroy: Annotated[
+        bool, typer.Option("--destroy", help="Show what a destroy would delete and keep instead.")
+    ] = False,
+    stack: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="With --destroy, the stack NAME and those that depend on it. Repeat the option for each stack. "
+            "Default: all stacks of the platform.",
+        ),
+    ] = None,
+) -> None:
+    """Show what a deploy would create, change, replace, and delete. The exit status is 3 if it refuses something."""
+    from trainway.diff.destroy import look_at_destroy
+    from trainway.diff.look import look
+    from trainway.diff.report import text_of
+    from trainway.parts.extras import require_extras
+
+    require_extras("trainway diff", "platform")
+    if destroy:
+        report = look_at_destroy(file, stacks=stack or ())
+    else:
+        report = look(file, allowed=allow_replace or (), assembly=assembly)
+    print(report.model_dump_json(indent=2) if as_json else text_of(report))
+    if report.refused:
+        raise typer.Exit(REFUSED)
 
 
 @app.command()

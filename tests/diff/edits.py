@@ -1,0 +1,205 @@
+"""Edits of deployed platform files, and the words that `trainway diff` must have for each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+Data = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Edited:
+    """An edit of a base platform.
+
+    `says` are lines of the text. `refused` are names of what is refused, with their keys in the file. `lost` are the
+    names of everything that the platform has a word for and that is replaced or deleted. `wrong` is why
+    `trainway check` refuses the file.
+    """
+
+    base: str
+    change: Callable[[Data], Any]
+    says: tuple[str, ...] = ()
+    refused: tuple[tuple[str, str], ...] = ()
+    lost: tuple[str, ...] = ()
+    wrong: str = ""
+
+
+def group(data: Data, name: str) -> Data:
+    """Return the node group of that name in a file's data."""
+    found: Data = next(each for each in data["node_groups"] if each["name"] == name)
+    return found
+
+
+def lustre(data: Data, **keys: Any) -> Any:
+    return data.setdefault("storage", {}).setdefault("lustre", {}).update(keys)
+
+
+def new_group(name: str, **keys: Any) -> Data:
+    return {"name": name, "instance_type": "g5.8xlarge", "count": 1, **keys}
+
+
+def removed(name: str, nodes: str, base: str, position: int) -> dict[str, Any]:
+    """Return the expectations of an edit that removes a node group with nodes from a base platform on EKS."""
+    return {
+        "change": lambda data: data["node_groups"].pop(position),
+        "base": base,
+        "says": (
+            f"  deleted           subnet nodes-{name}",
+            f"  deleted           node group {name}",
+            f"                    cost: {nodes}",
+            f"refused: node group {name} would be deleted",
+        ),
+        "refused": ((name, "node_groups"),),
+        "lost": (name, f"nodes-{name}", f"{name.title()}Template"),
+    }
+
+
+NO_NODES_ELSEWHERE = "no changes: base-eks-network, base-eks-storage, base-eks-registry, base-eks-control-plane, "
+ONLY_THE_CLUSTER = f"{NO_NODES_ELSEWHERE}base-eks-file-system, base-eks-image, base-eks-mirror, base-eks-observability"
+ADDED = (
+    "  created           subnet nodes-dd",
+    "  created           node group dd",
+)
+THROUGHPUT: dict[str, Any] = {
+    "says": (
+        "  replaced          file system storage.lustre",
+        "                    LustreConfiguration.PerUnitStorageThroughput: 250 → 500, which may replace it",
+        "                    cost: you lose its files, except those that are in S3",
+        "  replaced          link to S3 LustreRunsRepository",
+        "                    FileSystemId follows LustreFileSystem",
+    ),
+    "refused": (("storage.lustre", "storage.lustre.throughput_mbps_per_tib"),),
+    "lost": (
+        "storage.lustre", "LustreCorpusRepository", "LustreCheckpointsRepository", "LustreRunsRepository",
+    ),
+}  # fmt: skip
+EDITS: dict[str, Edited] = {
+    "nothing": Edited("eks", lambda _: None, ("Nothing changes.",)),
+    "add a group at the end": Edited("eks", lambda data: data["node_groups"].append(new_group("dd")), ADDED),
+    "add a group first": Edited("eks", lambda data: data["node_groups"].insert(0, new_group("dd")), ADDED),
+    "remove the first group": Edited(**removed("aa", "2 nodes stop, and the jobs on them", "eks", 0)),
+    "remove the middle group": Edited(**removed("bb", "1 node stops, and the jobs on it", "eks", 1)),
+    "remove an empty group": Edited(
+        "eks",
+        lambda data: data["node_groups"].pop(2),
+        ("  deleted           subnet nodes-cc", "  deleted           node group cc"),
+        lost=("cc", "nodes-cc", "CcTemplate"),
+    ),
+    "swap two groups": Edited("eks", lambda data: data["node_groups"].reverse(), (ONLY_THE_CLUSTER,)),
+    "rename a group": Edited(
+        "eks",
+        lambda data: group(data, "bb").update(name="be"),
+        ("  created           node group be", "  deleted           node group bb"),
+        (("bb", "node_groups"),),
+        ("bb", "nodes-bb", "BbTemplate"),
+    ),
+    "one more node": Edited(
+        "eks",
+        lambda data: group(data, "aa").update(count=3),
+        ("  changed in place  node group aa", "                    cost: 1 node more", ONLY_THE_CLUSTER),
+    ),
+    "one node fewer": Edited(
+        "eks",
+        lambda data: group(data, "aa").update(count=1, max_count=2),
+        ("                    ScalingConfig.DesiredSize: 2 → 1", "                    cost: 1 node fewer"),
+    ),
+    "another instance type": Edited(
+        "eks",
+        lambda data: group(data, "aa").update(instance_type="g5.12xlarge"),
+        (
+            "  replaced          node group aa",
+            '                    InstanceTypes: ["g5.8xlarge"] → ["g5.12xlarge"]',
+            "    why: InstanceTypes cannot change in a node group that exists; 2 nodes stop, and the jobs on them",
+            ONLY_THE_CLUSTER,
+        ),
+        (("aa", "node_groups[0].instance_type"),),
+        ("aa",),
+    ),
+    "another type of an empty group": Edited(
+        "eks",
+        lambda data: group(data, "cc").update(instance_type="g5.12xlarge"),
+        ("  replaced          node group cc", ONLY_THE_CLUSTER),
+        lost=("cc",),
+    ),
+    "a group in another zone": Edited(
+        "eks", lambda data: group(data, "bb").update(zone="usw2-az1"), wrong="a subnet cannot change its zone"
+    ),
+    "spot instead of on demand": Edited(
+        "eks",
+        lambda data: group(data, "bb").update(capacity="spot"),
+        ('                    CapacityType: "ON_DEMAND" → "SPOT"',),
+        (("bb", "node_groups[1].capacity"),),
+        ("bb",),
+    ),
+    "more throughput of Lustre": Edited("eks", lambda data: lustre(data, throughput_mbps_per_tib=500), **THROUGHPUT),
+    "two edits, one refused": Edited(
+        "eks", lambda data: (group(data, "aa").update(count=3), lustre(data, throughput_mbps_per_tib=500)), **THROUGHPUT
+    ),
+    "more capacity of Lustre": Edited(
+        "eks",
+        lambda data: lustre(data, capacity_tib=4.8),
+        ("  changed in place  file system storage.lustre", "                    StorageCapacity: 2400 → 4800"),
+    ),
+    "another compression of Lustre": Edited(
+        "eks",
+        lambda data: lustre(data, compression=False),
+        ('                    LustreConfiguration.DataCompressionType: "LZ4" → "NONE"',),
+    ),
+    "another link to S3": Edited(
+        "eks",
+        lambda data: lustre(data, import_from=["s3://corpus/web/"]),
+        ("  created           link to S3 LustreImportCorpusWebRepository",),
+    ),
+    "another team": Edited("eks", lambda data: data["teams"].append({"name": "green"}), (ONLY_THE_CLUSTER,)),
+    "a team fewer": Edited("eks", lambda data: data["teams"].pop(), (ONLY_THE_CLUSTER,)),
+    "training jobs on SageMaker": Edited(
+        "eks", lambda data: data.update(iam={"training_jobs": True}), (ONLY_THE_CLUSTER,)
+    ),
+    "another name": Edited(
+        "eks",
+        lambda data: data.update(name="renamed"),
+        ("renamed-control-plane: a new stack", "  created           node group aa"),
+    ),
+    "mail of alarms": Edited(
+        "eks",
+        lambda data: data.update(observability={"notify": "me@example.com"}),
+        ("  created           1 × SNS::Subscription",),
+    ),
+    "a HyperPod group first": Edited(
+        "hyperpod-eks", lambda data: data["node_groups"].insert(0, new_group("dd")), ADDED
+    ),
+    "a HyperPod group fewer": Edited(
+        "hyperpod-eks",
+        lambda data: data["node_groups"].pop(1),
+        ("  deleted           node group bb", "                    cost: 1 node stops, and the jobs on it"),
+        (("bb", "node_groups"),),
+        ("bb", "nodes-bb"),
+    ),
+    "another HyperPod type": Edited(
+        "hyperpod-eks",
+        lambda data: group(data, "bb").update(instance_type="g5.12xlarge"),
+        ('                    InstanceType: "ml.g5.8xlarge" → "ml.g5.12xlarge", which may replace it',),
+        (("bb", "node_groups[1].instance_type"),),
+        ("bb",),
+    ),
+    "one more HyperPod node": Edited(
+        "hyperpod-eks",
+        lambda data: group(data, "aa").update(count=3),
+        ("                    InstanceCount: 2 → 3", "                    cost: 1 node more"),
+    ),
+    "a Slurm group fewer": Edited(
+        "hyperpod-slurm",
+        lambda data: data["node_groups"].pop(1),
+        ("  deleted           node group bb", "                    cost: 1 node stops, and the jobs on it"),
+        (("bb", "node_groups"),),
+        ("bb", "nodes-bb"),
+    ),
+    "a Slurm group more": Edited("hyperpod-slurm", lambda data: data["node_groups"].append(new_group("dd")), ADDED),
+    "home directories": Edited(
+        "hyperpod-slurm",
+        lambda data: data.update(storage={"home": {}}),
+        ("  created           file system storage.home",),
+    ),
+}

@@ -1,0 +1,167 @@
+"""What `trainway diff` says of edits of deployed platforms, on the emulator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+from typer.testing import CliRunner
+
+from emulator import Emulator, running
+from tests.diff import platforms
+from tests.diff.edits import EDITS, Edited
+from tests.representatives import with_representatives
+from trainway.cli import REFUSED, app
+from trainway.diff import look
+from trainway.diff.destroy import look_at_destroy
+from trainway.diff.names import KINDS
+from trainway.diff.report import DiffedResource, DiffReport, text_of
+from trainway.spec.errors import UsageError
+from trainway.spec.lock import lock_file
+from trainway.spec.problems import SpecError
+
+IN_MAKE_TEST = {"add a group first", "remove the middle group", "two edits, one refused"}
+
+
+@dataclass
+class Deployed:
+    """Base platforms, each deployed when a test first asks for it, and their files as they were deployed."""
+
+    emulator: Emulator
+    directory: Path
+    files: dict[str, tuple[str, str]] = field(default_factory=dict)
+
+    def edit(self, base: str, change: Callable[[dict[str, Any]], Any]) -> Path:
+        """Return the file of a deployed base platform with an edit, and beside it the lock of the next deploy."""
+        file = self.directory / f"{base}.yaml"
+        if base not in self.files:
+            platforms.write_platform(file, platforms.base(base))
+            platforms.deploy(self.emulator, file)
+            self.files[base] = file.read_text(encoding="utf-8"), lock_file(file).read_text(encoding="utf-8")
+        lock_file(file).write_text(self.files[base][1], encoding="utf-8")
+        data = platforms.base(base)
+        change(data)
+        platforms.write_platform(file, data)
+        return file
+
+
+@pytest.fixture(scope="module")
+def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployed]:
+    with running() as emulator, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(boto3, "DEFAULT_SESSION", None)
+        for name, value in emulator.environment().items():
+            patch.setenv(name, value)
+        patch.setattr(look, "synthesize", platforms.synthesize_here)
+        platforms.bootstrap(emulator)
+        yield Deployed(emulator, tmp_path_factory.mktemp("platforms"))
+
+
+@pytest.mark.parametrize("name", with_representatives(EDITS, IN_MAKE_TEST))
+def test_an_edit_is_told_in_the_expected_words(name: str, deployed: Deployed) -> None:
+    edited: Edited = EDITS[name]
+    if edited.wrong:
+        with pytest.raises(SpecError, match=edited.wrong):
+            deployed.edit(edited.base, edited.change)
+        return
+    file = deployed.edit(edited.base, edited.change)
+    report = look.look(file)
+    text = text_of(report)
+    for line in edited.says:
+        assert f"\n{line}\n" in f"\n{text}\n", text
+    assert {each.name: each.key for each in report.refused} == dict(edited.refused), text
+    for refusal in report.refused:
+        assert refusal.line == line_of(file, refusal.key), text
+        assert refusal.fix and refusal.why
+    lost = {each.name for stack in report.stacks for each in stack.resources if is_lost(each)}
+    assert lost == set(edited.lost), text
+    assert is_clean(deployed)
+
+
+def is_lost(each: DiffedResource) -> bool:
+    return each.action in ("replaced", "deleted") and each.type in KINDS
+
+
+def line_of(file: Path, key: str) -> int:
+    """Return the line of a key such as `node_groups[0].count`, found without the project's own reader."""
+    lines = file.read_text(encoding="utf-8").splitlines()
+    first, _, rest = key.partition(".")
+    name, _, index = first.removesuffix("]").partition("[")
+    number = lines.index(next(line for line in lines if line.startswith(f"{name}:")))
+    if index:
+        items = [at for at in range(number + 1, len(lines)) if lines[at].startswith("- ")]
+        number = items[int(index)]
+    for part in filter(None, rest.split(".")):
+        number = next(at for at in range(number, len(lines)) if lines[at].strip(" -").startswith(f"{part}:"))
+    return number + 1
+
+
+def is_clean(deployed: Deployed) -> bool:
+    """Return whether no change set and no empty stack is left."""
+    cloudformation = platforms.client(deployed.emulator, "cloudformation")
+    stacks = cloudformation.describe_stacks()["Stacks"]
+    names = [each["StackName"] for each in stacks]
+    left = [each for name in names for each in cloudformation.list_change_sets(StackName=name)["Summaries"]]
+    return not [each for each in left if each["ChangeSetName"].startswith("trainway-diff")] and not [
+        each for each in stacks if each["StackStatus"] == "REVIEW_IN_PROGRESS"
+    ]
+
+
+def test_what_is_named_is_not_refused_and_a_name_that_nothing_has_is_an_error(deployed: Deployed) -> None:
+    file = deployed.edit("eks", lambda data: data["node_groups"].pop(1))
+    assert look.look(file, allowed=["bb"]).refused == ()
+    with pytest.raises(UsageError, match="--allow-replace cc cannot be used") as raised:
+        look.look(file, allowed=["cc"])
+    assert "what is: bb" in str(raised.value)
+
+
+def test_the_command_line_prints_a_document_and_ends_with_3(deployed: Deployed, tmp_path: Path) -> None:
+    file = deployed.edit("eks", lambda data: data["node_groups"].pop(1))
+    assembly = tmp_path / "assembly"
+    ran = CliRunner().invoke(app, ["diff", str(file), "--json", "--assembly", str(assembly)])
+    assert ran.exit_code == REFUSED, ran.output
+    report = DiffReport.model_validate_json(ran.stdout)
+    (refusal,) = report.refused
+    assert (refusal.name, refusal.stack, refusal.file) == ("bb", "base-eks-cluster", str(file))
+    assert (assembly / "manifest.json").exists()
+    allowed = CliRunner().invoke(app, ["diff", str(file), "--allow-replace", "bb"])
+    assert allowed.exit_code == 0
+    assert "refused" not in allowed.stdout
+
+
+def test_a_platform_that_is_not_deployed_is_created(deployed: Deployed) -> None:
+    """No change set of a stack that imports another's export can be made, and no empty stack is left."""
+    file = deployed.edit("eks", lambda data: data.update(name="fresh"))
+    report = look.look(file)
+    assert {each.action for stack in report.stacks for each in stack.resources} == {"created"}
+    assert all(stack.is_new and not stack.change_set for stack in report.stacks)
+    assert report.minutes >= 20
+    assert is_clean(deployed)
+
+
+def test_a_destroy_is_told_without_a_synthesis(deployed: Deployed, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = deployed.edit("eks", lambda _: None)
+    monkeypatch.delattr(look, "synthesize")
+    report = look_at_destroy(file)
+    resources = [each for stack in report.stacks for each in stack.resources]
+    assert {each.action for each in resources} == {"deleted"}
+    costs = {each.name: each.cost for each in resources if each.cost}
+    assert costs["aa"] == "2 nodes stop, and the jobs on them"
+    assert costs["storage.lustre"] == "you lose its files, except those that are in S3"
+    assert costs["DataBucket"] == "it is kept, outside of the stack"
+    some = look_at_destroy(file, stacks=["base-eks-file-system"])
+    assert "base-eks-cluster" in {stack.name for stack in some.stacks}, "it refers to the file system"
+    assert "base-eks-network" not in {stack.name for stack in some.stacks}
+    with pytest.raises(UsageError, match="the stack other cannot be destroyed"):
+        look_at_destroy(file, stacks=["other"])
+
+
+def test_the_page_lists_every_key_of_the_document() -> None:
+    page = (platforms.ROOT / "docs" / "diff.md").read_text(encoding="utf-8")
+    schema = DiffReport.model_json_schema()
+    for part in (schema, *schema["$defs"].values()):
+        for key in part["properties"]:
+            assert f"`{key}" in page, key

@@ -1,0 +1,102 @@
+"""What a change costs: nodes that stop, data that is lost, and minutes that a deploy takes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from trainway.diff.compare import Action, ResourceDiff
+from trainway.diff.instance_groups import KIND
+from trainway.spec.derived import creation
+
+# Properties of a managed node group of which a new value replaces its nodes, one after the other. The operation is
+# UpdateNodegroupVersion, and others belong to UpdateNodegroupConfig (EKS API reference).
+ROLLING: Final = ("LaunchTemplate", "ReleaseVersion", "Version")
+DATA: Final = {
+    "AWS::APS::Workspace": "its metrics",
+    "AWS::ECR::Repository": "its images",
+    "AWS::FSx::FileSystem": "its files, except those that are in S3",
+    "AWS::KMS::Key": "whatever is encrypted with it, after the key's waiting period",
+    "AWS::Logs::LogGroup": "its log lines",
+    "AWS::S3::Bucket": "its objects",
+}
+# The step of a first deploy that creates a resource of a type.
+STEPS: Final = {
+    "AWS::EC2::NatGateway": creation.NETWORK,
+    "AWS::EC2::VPCEndpoint": creation.NETWORK,
+    "AWS::EKS::Addon": creation.CLUSTER_ADDONS,
+    "AWS::EKS::Cluster": creation.CONTROL_PLANE,
+    "AWS::EKS::Nodegroup": creation.NODES,
+    "AWS::FSx::FileSystem": creation.FILE_SYSTEM,
+    "AWS::S3::Bucket": creation.BUCKET,
+    "AWS::SageMaker::Cluster": creation.HYPERPOD,
+    KIND: creation.NODES,
+}
+# A new wait condition stands for stages that run again, by the role of their stack.
+STAGES: Final = {"cluster": creation.CHARTS, "image": creation.IMAGE, "mirror": creation.MIRROR}
+WAIT_CONDITION: Final = "AWS::CloudFormation::WaitCondition"
+
+
+def nodes_of(resource: Mapping[str, Any]) -> int | None:
+    """Return how many nodes a node group's definition asks for; None if it does not say, or is none."""
+    properties = resource.get("Properties", {})
+    if resource.get("Type") == KIND:
+        return int(properties.get("InstanceCount", 0))
+    if resource.get("Type") == "AWS::EKS::Nodegroup":
+        desired = properties.get("ScalingConfig", {}).get("DesiredSize")
+        return int(desired) if desired is not None else None
+    return None
+
+
+def cost_of(each: ResourceDiff) -> str:
+    """Return what one change costs in words, or an empty text if it costs nothing that is running or stored."""
+    before, after = nodes_of(each.before), nodes_of(each.after)
+    if each.is_lost and before:
+        return f"{_nodes(before)} {'stops' if before == 1 else 'stop'}, and the jobs on {_them(before)}"
+    if each.is_lost and each.kind in DATA:
+        return "it is kept, outside of the stack" if each.kept else f"you lose {DATA[each.kind]}"
+    if each.action is not Action.CHANGED:
+        return ""
+    rolling = sorted({edit.path[0] for edit in each.edits} & set(ROLLING)) if each.kind == "AWS::EKS::Nodegroup" else []
+    parts = []
+    if rolling and before:
+        whose = "its node is" if before == 1 else f"its {before} nodes are"
+        parts.append(f"{whose} replaced, one after the other, and jobs on {_them(before)} stop ({', '.join(rolling)})")
+    if before is not None and after is not None and before != after:
+        parts.append(f"{_nodes(abs(after - before))} {'fewer' if after < before else 'more'}")
+    return "; ".join(parts)
+
+
+def minutes_of(each: ResourceDiff, role: str) -> int:
+    """Return how many minutes a change takes at least, as far as that is known. `role` is that of its stack."""
+    known = creation.durations()
+    if each.kind == WAIT_CONDITION and each.action is Action.CREATED and role in STAGES:
+        return known[STAGES[role]].minutes
+    step = STEPS.get(each.kind)
+    if step is None:
+        return 0
+    if each.action in (Action.CREATED, Action.REPLACED):
+        return known[step].minutes
+    if each.kind == "AWS::EKS::Nodegroup" and cost_of(each).startswith("its "):
+        return known[step].minutes * (nodes_of(each.before) or 0)
+    return 1 if each.action is Action.CHANGED else 0
+
+
+def total_minutes(after: Mapping[str, Sequence[str]], minutes: Mapping[str, int]) -> int:
+    """Return what the longest chain of stacks takes. `after` has the stacks that each is deployed after."""
+    ends: dict[str, int] = {}
+    for stack, before in after.items():
+        ends[stack] = minutes.get(stack, 0) + _latest(ends[each] for each in before if each in ends)
+    return _latest(ends.values())
+
+
+def _latest(ends: Iterable[int]) -> int:
+    return max(ends, default=0)
+
+
+def _nodes(count: int) -> str:
+    return "1 node" if count == 1 else f"{count} nodes"
+
+
+def _them(count: int) -> str:
+    return "it" if count == 1 else "them"

@@ -1,0 +1,63 @@
+"""What `make destroy` deletes and keeps: read from the deployed templates, without a synthesis."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+from trainway.diff.account import AwsAccount
+from trainway.diff.compare import Action, ResourceDiff
+from trainway.diff.deployed import deployed_templates
+from trainway.diff.instance_groups import with_instance_groups
+from trainway.diff.look import report_resource
+from trainway.diff.report import DiffedStack, DiffReport
+from trainway.diff.tokens import Id, references, resolved_templates
+from trainway.spec.errors import usage_error
+from trainway.spec.loader import load_platform
+
+
+def look_at_destroy(file: Path, *, stacks: Collection[str] = ()) -> DiffReport:
+    """Return what a destroy deletes and keeps: of all stacks, or of those named and those that depend on them.
+
+    Raises UsageError if there are no credentials, or a named stack is not deployed.
+    """
+    platform = load_platform(file)
+    account = AwsAccount(platform.region)
+    deployed = deployed_templates(account, platform.name, stacks)
+    if unknown := sorted(set(stacks) - set(deployed)):
+        why = f"the deployed stacks are {', '.join(deployed) or 'none'}"
+        raise usage_error(f"the stack {unknown[0]} cannot be destroyed", why=why, fix="name one of these")
+    resources = with_instance_groups(resolved_templates(deployed))
+    doomed = _with_dependents(stacks, resources) if stacks else set(deployed)
+    told = tuple(
+        DiffedStack(
+            name=name,
+            is_new=False,
+            resources=tuple(
+                report_resource(_deleted(id, each), platform.name) for id, each in resources.items() if id.stack == name
+            ),
+        )
+        for name in deployed
+        if name in doomed
+    )
+    return DiffReport(platform=platform.name, region=account.region, account=account.number, stacks=told)
+
+
+def _deleted(id: Id, resource: Mapping[str, Any]) -> ResourceDiff:
+    kept = str(resource.get("DeletionPolicy", "Delete")).startswith("Retain")
+    return ResourceDiff(id, resource["Type"], Action.DELETED, before=resource, kept=kept)
+
+
+def _with_dependents(stacks: Collection[str], resources: Mapping[Id, Mapping[str, Any]]) -> set[str]:
+    """Return the stacks and those that refer to them, which the CDK's command line destroys, too."""
+    doomed = set(stacks)
+    while True:
+        more = {
+            id.stack
+            for id, each in resources.items()
+            if any(other.stack in doomed for other, _ in references(each["Properties"]))
+        }
+        if more <= doomed:
+            return doomed
+        doomed |= more
