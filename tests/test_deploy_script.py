@@ -1,8 +1,9 @@
-"""`make deploy` shows who would be allowed what and asks once, because stacks that are made side by side cannot ask."""
+"""`make deploy` and `make destroy` show what they do and ask once: stacks that are made side by side cannot ask."""
 
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 from pathlib import Path
 
@@ -11,44 +12,96 @@ import pytest
 from tests.synthesis import ROOT
 
 CDK = "node_modules/aws-cdk/bin/cdk"
+REFUSED = 3
 
 
 @pytest.fixture
 def calls(tmp_path: Path) -> Path:
-    """Where a stand-in for the CDK writes what it is asked to do."""
+    """Where stand-ins for the CDK and `trainway` write what they are asked to do."""
     log = tmp_path / "calls"
-    node = tmp_path / "node"
-    node.write_text(f'#!/bin/sh\necho "$@" >>{log}\n')
-    node.chmod(0o755)
+    for name in ("node", "trainway"):
+        stand_in = tmp_path / name
+        status = '[ "$1" != diff ] || exit "${DIFF_STATUS:-0}"\n' if name == "trainway" else ""
+        stand_in.write_text(f'#!/bin/sh\necho "{name} $@" >>{log}\n{status}')
+        stand_in.chmod(0o755)
     return log
 
 
-def deploy(calls: Path, *arguments: str, answer: str = "") -> tuple[int, list[str]]:
-    """The exit status, and what the CDK was asked to do."""
-    environment = {**os.environ, "PATH": f"{calls.parent}:{os.environ['PATH']}", "AT_ONCE": "3"}
-    command = [str(ROOT / "scripts" / "deploy"), *arguments]
-    ran = subprocess.run(command, input=answer, text=True, env=environment, capture_output=True)
-    return ran.returncode, calls.read_text().splitlines()
+def run(script: str, calls: Path, *arguments: str, answer: str = "", **environment: str) -> tuple[int, list[str]]:
+    """Return the exit status, and what the CDK and `trainway` were asked to do, with ASSEMBLY for the directory."""
+    path = {"PATH": f"{calls.parent}:{os.environ['PATH']}", "AT_ONCE": "3"}
+    command = [str(ROOT / "scripts" / script), *arguments]
+    ran = subprocess.run(command, input=answer, text=True, env=os.environ | path | environment, capture_output=True)
+    found = calls.read_text()
+    for directory in set(re.findall(r"--assembly (\S+)", found)):
+        assert not Path(directory).exists(), "the templates are deleted"
+        found = found.replace(directory, "ASSEMBLY")
+    return ran.returncode, found.replace(CDK, "cdk").splitlines()
 
 
-def test_whoever_agrees_gets_a_deploy_side_by_side_that_asks_nothing_more(calls: Path) -> None:
-    status, asked = deploy(calls, "--all", "--context", "platform=x.yaml", answer="y\n")
+def test_whoever_agrees_gets_what_was_shown_side_by_side_and_is_asked_nothing_more(calls: Path) -> None:
+    status, asked = run("deploy", calls, "--all", "--context", "platform=x.yaml", answer="y\n")
     assert status == 0
-    options = "--all --context platform=x.yaml"
     assert asked == [
-        f"{CDK} diff --security-only --method=template {options}",
-        f"{CDK} deploy --import-existing-resources --concurrency 3 --require-approval=never {options}",
+        "trainway lock x.yaml",
+        "trainway diff x.yaml --assembly ASSEMBLY",
+        "node cdk diff --security-only --method=template --app ASSEMBLY",
+        "node cdk deploy --app ASSEMBLY --import-existing-resources --concurrency 3 --require-approval=never "
+        "--all --context platform=x.yaml",
+        "trainway lock x.yaml --deployed",
     ]
 
 
 @pytest.mark.parametrize("answer", ["n\n", "\n", ""], ids=["no", "nothing", "nobody there"])
-def test_without_a_yes_nothing_is_deployed(calls: Path, answer: str) -> None:
-    status, asked = deploy(calls, "--all", answer=answer)
+@pytest.mark.parametrize("script", ["deploy", "destroy"])
+def test_without_a_yes_nothing_is_changed(script: str, calls: Path, answer: str) -> None:
+    status, asked = run(script, calls, "--all", answer=answer)
     assert status == 1
-    assert [call.split()[1] for call in asked] == ["diff"]
+    assert not [call for call in asked if call.startswith((f"node cdk {script}", "trainway lock platform.yaml --"))]
+    assert any(call.startswith("trainway diff platform.yaml") for call in asked)
+
+
+def test_what_the_diff_refuses_is_not_deployed_and_nobody_is_asked(calls: Path) -> None:
+    status, asked = run("deploy", calls, "--all", answer="y\n", DIFF_STATUS=str(REFUSED))
+    assert status == REFUSED
+    assert [call.split()[:2] for call in asked] == [["trainway", "lock"], ["trainway", "diff"]]
+
+
+def test_what_is_named_may_be_replaced(calls: Path) -> None:
+    _, asked = run("deploy", calls, "--all", answer="y\n", ALLOW_REPLACE="train storage.lustre")
+    assert asked[1].endswith("--allow-replace train --allow-replace storage.lustre")
 
 
 def test_where_nobody_can_be_asked_the_option_decides(calls: Path) -> None:
-    status, asked = deploy(calls, "one", "--require-approval=never")
+    status, asked = run("deploy", calls, "one", "--require-approval=never")
     assert status == 0
-    assert asked == [f"{CDK} deploy --import-existing-resources --concurrency 3 one --require-approval=never"]
+    deploy = "node cdk deploy --app ASSEMBLY --import-existing-resources --concurrency 3 one --require-approval=never"
+    assert asked[2] == deploy
+    assert not [call for call in asked if "cdk diff" in call]
+
+
+def test_a_failed_deploy_frees_nothing_in_the_lock(calls: Path) -> None:
+    node = calls.parent / "node"
+    node.write_text(node.read_text() + '[ "$2" != deploy ] || exit 1\n')
+    status, asked = run("deploy", calls, "--all", "--require-approval=never")
+    assert status == 1
+    assert "trainway lock platform.yaml --deployed" not in asked
+
+
+def test_the_stacks_that_are_named_are_compared_and_destroyed(calls: Path) -> None:
+    _, asked = run("deploy", calls, "one", "two", "--progress=events", answer="y\n")
+    assert asked[2].endswith("--app ASSEMBLY one two")
+    assert "trainway lock platform.yaml --deployed" not in asked, "the other stacks may still have what leaves"
+    calls.unlink()
+    status, asked = run("destroy", calls, "one", "--context", "platform=x.yaml", answer="y\n")
+    assert status == 0
+    assert asked == [
+        "trainway diff x.yaml --destroy --stack one",
+        "node cdk destroy --force one --context platform=x.yaml",
+    ]
+
+
+def test_a_forced_destroy_asks_nothing(calls: Path) -> None:
+    status, asked = run("destroy", calls, "--all", "--force")
+    assert status == 0
+    assert asked[-1] == "node cdk destroy --force --all --force"

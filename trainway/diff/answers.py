@@ -66,7 +66,7 @@ def _unforeseen(id: Id, change: Mapping[str, Any], known: Mapping[Id, ResourceDi
 
 def _is_of_groups(change: Mapping[str, Any], detail: Mapping[str, Any]) -> bool:
     """Return whether a detail is about HyperPod's instance groups, which the comparison has one by one."""
-    return change["ResourceType"] == CLUSTER and detail["Target"].get("Name") == GROUPS
+    return bool(change["ResourceType"] == CLUSTER and detail["Target"].get("Name") == GROUPS)
 
 
 def _replaces(stack: str, change: Mapping[str, Any], known: Mapping[Id, ResourceDiff]) -> bool:
