@@ -49,13 +49,15 @@ BASES: dict[str, dict[str, Any]] = {
         ],
     },
 }
+ADMINS = {"kubernetes": {"admins": [f"arn:aws:iam::{ACCOUNT}:role/admin"]}}
 IN_ONE_REGION = {"region": "us-west-2", "zones": ["usw2-az2", "usw2-az1"]}
 
 
 def base(orchestrator: str) -> dict[str, Any]:
     """Return the data of a base platform, which the caller may change."""
+    people = ADMINS if orchestrator != "hyperpod-slurm" else {}
     copied: dict[str, Any] = json.loads(
-        json.dumps({"name": f"base-{orchestrator}", **IN_ONE_REGION, **BASES[orchestrator]})
+        json.dumps({"name": f"base-{orchestrator}", **IN_ONE_REGION, **BASES[orchestrator]} | people)
     )
     return copied
 

@@ -71,7 +71,7 @@ def _is_of_groups(change: Mapping[str, Any], detail: Mapping[str, Any]) -> bool:
 
 def _replaces(stack: str, change: Mapping[str, Any], known: Mapping[Id, ResourceDiff]) -> bool:
     if change.get("Replacement") != "Conditional":
-        return change.get("Replacement") == "True"
+        return bool(change.get("Replacement") == "True")
     return any(
         each["Target"].get("RequiresRecreation") != "Never" and not _is_false_alarm(stack, each, known)
         for each in change.get("Details", [])

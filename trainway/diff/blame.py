@@ -81,7 +81,8 @@ def _lost_without(
     """Return what a deploy of a file with other data would still replace or delete; all of it for a wrong file."""
     directory.mkdir()
     trial = directory / file.name
-    trial.write_text(yaml.safe_dump(dict(data), sort_keys=False), encoding="utf-8")
+    extension = {"extend": str((file.parent / data["extend"]).resolve())} if _is_path(data.get("extend")) else {}
+    trial.write_text(yaml.safe_dump({**data, **extension}, sort_keys=False), encoding="utf-8")
     if lock_file(file).exists():
         shutil.copy(lock_file(file), lock_file(trial))
     try:
@@ -89,3 +90,8 @@ def _lost_without(
     except UsageError:
         return set(lost)
     return {each.id for each in compare(deployed, wanted) if each.is_lost}
+
+
+def _is_path(extension: Any) -> bool:
+    """Return whether a platform file names its extension by a path, which is relative to the file."""
+    return isinstance(extension, str) and extension.endswith(".py")

@@ -43,7 +43,8 @@ def deployed_templates(account: AwsAccount, platform: str, wanted: Collection[st
 def _is_of(stack: dict[str, Any], platform: str, wanted: Collection[str]) -> bool:
     """Return whether the stack is wanted, or the platform's by the description that each of its stacks has."""
     described = str(stack.get("Description", "")).startswith(f"Trainway {platform}:")
-    return stack["StackName"] in wanted or (stack["StackName"].startswith(f"{platform}-") and described)
+    name = str(stack["StackName"])
+    return name in wanted or (name.startswith(f"{platform}-") and described)
 
 
 def _template(body: Any) -> StackTemplate:

@@ -22,7 +22,7 @@ from trainway.diff.edits import Edit
 from trainway.diff.instance_groups import with_instance_groups
 from trainway.diff.names import logical_name, printed_kind, printed_name
 from trainway.diff.protected import instead_of, is_protected, users_of
-from trainway.diff.report import DiffedProperty, DiffedResource, DiffedStack, DiffReport, Refusal
+from trainway.diff.report import DiffedProperty, DiffedResource, DiffedStack, DiffReport, Refused
 from trainway.diff.tokens import REFERENCE, Id, StackTemplate, resolved_templates
 from trainway.spec.document import read_document
 from trainway.spec.errors import usage_error
@@ -69,7 +69,7 @@ def look(file: Path, *, allowed: Collection[str] = (), assembly: Path | None = N
 
 def _refusals(
     account: AwsAccount, platform: Platform, file: Path, looked: Looked, allowed: Collection[str], scratch: Path
-) -> list[Refusal]:
+) -> list[Refused]:
     by_id = {each.id: each for each in looked.diffs}
     users = users_of(with_instance_groups(resolved_templates(looked.deployed)))
     lost = [each for each in looked.diffs if is_protected(each, users.get(each.id, ()), by_id)]
@@ -91,7 +91,7 @@ def _refusals(
     return [_refusal(each, platform, file, causes.get(each.id)) for each in lost]
 
 
-def _refusal(each: ResourceDiff, platform: Platform, file: Path, cause: Edit | None) -> Refusal:
+def _refusal(each: ResourceDiff, platform: Platform, file: Path, cause: Edit | None) -> Refused:
     replacing = [edit for edit in each.edits if edit.verdict is not Verdict.UPDATE]
     why = f"nothing in the file asks for it any more; {cost_of(each) or 'nodes and jobs use it'}"
     if replacing:
@@ -100,7 +100,7 @@ def _refusal(each: ResourceDiff, platform: Platform, file: Path, cause: Edit | N
         changes = doubt.get(edit.verdict, "may be one that cannot change")
         why = f"{_path(edit)} {changes} in a {printed_kind(each.kind)} that exists; {cost_of(each) or 'jobs use it'}"
     document = read_document(file)
-    return Refusal(
+    return Refused(
         name=printed_name(each, platform.name),
         kind=printed_kind(each.kind),
         stack=each.id.stack,
@@ -114,10 +114,10 @@ def _refusal(each: ResourceDiff, platform: Platform, file: Path, cause: Edit | N
     )
 
 
-def _invalid(looked: Looked) -> list[Refusal]:
+def _invalid(looked: Looked) -> list[Refused]:
     """Return the stacks that CloudFormation would not deploy at all."""
     return [
-        Refusal(
+        Refused(
             name=name,
             kind="stack",
             stack=name,
@@ -131,7 +131,7 @@ def _invalid(looked: Looked) -> list[Refusal]:
     ]
 
 
-def _report(account: AwsAccount, platform: Platform, looked: Looked, refused: Sequence[Refusal]) -> DiffReport:
+def _report(account: AwsAccount, platform: Platform, looked: Looked, refused: Sequence[Refused]) -> DiffReport:
     stacks = tuple(
         DiffedStack(
             name=name,

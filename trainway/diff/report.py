@@ -52,7 +52,7 @@ class DiffedStack(_Part):
     change_set: str = ""
 
 
-class Refusal(_Part):
+class Refused(_Part):
     """A change that a deploy may not make unless it is named, or cannot make at all."""
 
     name: str
@@ -77,7 +77,7 @@ class DiffReport(_Part):
     account: str
     stacks: tuple[DiffedStack, ...]
     left_alone: tuple[str, ...] = Field((), description="Deployed stacks of the platform that the file has no more.")
-    refused: tuple[Refusal, ...] = ()
+    refused: tuple[Refused, ...] = ()
     minutes: int = Field(0, description="What the deploy takes at least, as far as that is known.")
 
 
@@ -114,7 +114,9 @@ def _of_stack(stack: DiffedStack) -> Iterator[str]:
             yield f"{' ' * 20}{line}"
         if each.cost:
             yield f"{' ' * 20}cost: {each.cost}"
-    rest = Counter((each.action, each.type) for each in stack.resources if not _is_told(each, stack))
+    rest: Counter[tuple[str, str]] = Counter(
+        (each.action, each.type) for each in stack.resources if not _is_told(each, stack)
+    )
     for action in ORDER:
         kinds = [
             f"{count} × {kind.removeprefix('AWS::')}" for (done, kind), count in sorted(rest.items()) if done == action
@@ -143,7 +145,7 @@ def _reasons(each: DiffedResource) -> Iterator[str]:
 
 
 def _summary(report: DiffReport) -> str:
-    counts = Counter(str(each.action) for stack in report.stacks for each in stack.resources)
+    counts: Counter[str] = Counter(each.action for stack in report.stacks for each in stack.resources)
     if not counts:
         return "Nothing changes."
     told = ", ".join(f"{counts[action.value]} {action.value}" for action in ORDER if counts[action.value])
@@ -151,7 +153,7 @@ def _summary(report: DiffReport) -> str:
     return f"{told[:1].upper()}{told[1:]}.{minutes}"
 
 
-def _of_refusal(refusal: Refusal) -> Iterator[str]:
+def _of_refusal(refusal: Refused) -> Iterator[str]:
     yield f"refused: {refusal.kind} {refusal.name} {refusal.what}"
     if refusal.key:
         where = f"{refusal.file}:{refusal.line}: " if refusal.line else ""
