@@ -66,7 +66,7 @@ THROUGHPUT: dict[str, Any] = {
     "says": (
         "  replaced          file system storage.lustre",
         "                    LustreConfiguration.PerUnitStorageThroughput: 250 → 500, which may replace it",
-        "                    cost: you lose its files, except those that are in S3",
+        "                    cost: it is kept, outside of the stack, and jobs get a new one, which is empty",
         "  replaced          link to S3 LustreRunsRepository",
         "                    FileSystemId follows LustreFileSystem",
     ),

@@ -54,7 +54,10 @@ def cost_of(each: ResourceDiff) -> str:
     if each.is_lost and before:
         return f"{_nodes(before)} {'stops' if before == 1 else 'stop'}, and the jobs on {_them(before)}"
     if each.is_lost and each.kind in DATA:
-        return "it is kept, outside of the stack" if each.kept else f"you lose {DATA[each.kind]}"
+        if not each.kept:
+            return f"you lose {DATA[each.kind]}"
+        empty = ", and jobs get a new one, which is empty" if each.action is Action.REPLACED else ""
+        return f"it is kept, outside of the stack{empty}"
     if each.action is not Action.CHANGED:
         return ""
     rolling = sorted({edit.path[0] for edit in each.edits} & set(ROLLING)) if each.kind == "AWS::EKS::Nodegroup" else []
