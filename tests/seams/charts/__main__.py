@@ -2,7 +2,8 @@
 
 DIRECTORY holds each chart unpacked in a folder of its name, with its sub-charts. A published manifest is NAME.yaml.
 `helm pull CHART --version VERSION --untar` unpacks one; delivery/mirror.yaml has the locations and versions. A chart of
-which only another version can be had is rendered all the same, and the facts say which version that was.
+which only another version can be had is rendered all the same, and the facts say which version that was. A chart that
+DIRECTORY does not have keeps its facts, if nothing that decides its renders has changed.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any
 
 import yaml
 
-from tests.seams.charts.facts import FILE
+from tests.seams.charts.facts import FILE, Facts, read_facts
 from tests.seams.charts.installed import Installed, Values, installed_charts, leaves
 from tests.seams.charts.render import render, rendered
 from tests.seams.charts.values_of_charts import own_values, unknown_keys
@@ -30,9 +31,14 @@ def facts(directory: Path) -> dict[str, Any]:
 
     Raises SystemExit with every key that no template reads, and CalledProcessError if Helm refuses a chart.
     """
+    known = read_facts()
     by_chart: dict[str, Any] = {}
     problems: set[str] = set()
     for installed in (each for platform in kubernetes_platforms().values() for each in installed_charts(platform)):
+        if _is_absent(installed, directory) and (render := _kept(installed, known)):
+            kept = {**known[installed.chart], "renders": {}}
+            by_chart.setdefault(installed.chart, kept)["renders"][installed.digest] = render
+            continue
         of_chart = by_chart.setdefault(installed.chart, _origin(installed, directory))
         if installed.digest in of_chart["renders"]:
             continue
@@ -46,6 +52,15 @@ def facts(directory: Path) -> dict[str, Any]:
     if problems:
         raise SystemExit("\n".join(sorted(problems)))
     return by_chart
+
+
+def _is_absent(installed: Installed, directory: Path) -> bool:
+    file = f"{installed.chart}.yaml" if "manifest" in installed.entry else f"{installed.chart}/Chart.yaml"
+    return not (directory / file).exists()
+
+
+def _kept(installed: Installed, known: Facts) -> Any:
+    return known.get(installed.chart, {}).get("renders", {}).get(installed.digest)
 
 
 def dead_keys(installed: Installed, directory: Path) -> list[str]:

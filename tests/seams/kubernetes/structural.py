@@ -9,6 +9,7 @@ https://kubernetes.io/docs/reference/using-api/api-concepts/#setting-the-field-v
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import Any
@@ -70,6 +71,9 @@ def strict(schema: dict[str, Any], *, root: bool = False) -> dict[str, Any]:
     """Return the JSON Schema of a structural schema, with unknown fields refused."""
     made = {key: value for key, value in schema.items() if key not in ("properties", "items", "additionalProperties")}
     assert made.get("format") in (None, *KNOWN_FORMATS), made
+    if "pattern" in made:
+        # Go takes a flag anywhere in an expression, and Python at its start.
+        made["pattern"] = re.sub(r"^\^\(\?i\)(.*)$", r"^(?i:\1)", made["pattern"])
     if "properties" in schema:
         made["properties"] = {name: strict(each) for name, each in schema["properties"].items()}
         if root:
