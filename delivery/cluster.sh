@@ -49,7 +49,7 @@ not_ready() {
 
 # By which helm tells what an earlier deploy installed from what somebody else did.
 ours="installed-by=trainway"
-kueue_kinds=localqueues,clusterqueues,cohorts,resourceflavors,topologies,workloadpriorityclasses
+kueue_kinds=localqueues,clusterqueues,cohorts,admissionchecks,provisioningrequestconfigs,resourceflavors,topologies,workloadpriorityclasses
 retire_seconds=${RETIRE_TIMEOUT_SECONDS:-300}
 
 # Only its controller lets go of the queues; and while it is there without them it holds back every job for good.
@@ -119,7 +119,8 @@ install_manifest() {
   must_be "$5" "$work/$1.published.yaml" "$copy"
   python3 "$here/mirror_list.py" manifest "$1" "$MIRROR_REGISTRY/$MIRROR_PREFIX" "$work/$1.published.yaml" >"$work/$1.yaml"
   apply "$work/$1.yaml"
-  if ((timeout_seconds > 0)); then
+  # A manifest of definitions alone makes no Deployment.
+  if [[ "$3" != - ]] && ((timeout_seconds > 0)); then
     kubectl rollout status "deployment/$3" --namespace "$4" --timeout "${timeout_seconds}s" || not_ready "$1" "$2" "$4"
   fi
 }
@@ -156,7 +157,10 @@ stale=("rolebindings.$rbac" "clusterrolebindings.$rbac" "roles.$rbac" "clusterro
 stale+=("validatingadmissionpolicybindings.$admission" "validatingadmissionpolicies.$admission" priorityclasses.scheduling.k8s.io)
 [[ " $CHARTS " != *" kubeflow-trainer "* ]] || stale+=(clustertrainingruntimes.trainer.kubeflow.org)
 case " $CHARTS " in
-  *" kueue "*) stale+=(localqueues.kueue.x-k8s.io clusterqueues.kueue.x-k8s.io resourceflavors.kueue.x-k8s.io) ;;
+  *" kueue "*)
+    stale+=(localqueues.kueue.x-k8s.io clusterqueues.kueue.x-k8s.io resourceflavors.kueue.x-k8s.io)
+    stale+=(admissionchecks.kueue.x-k8s.io provisioningrequestconfigs.kueue.x-k8s.io)
+    ;;
   *" kai-scheduler "*) stale+=(queues.scheduling.run.ai) ;;
 esac
 # A queue is deleted when its last job has ended; the deploy does not wait for it.

@@ -8,6 +8,7 @@ from typing import Any
 from trainway.manifests.namespace import namespace_of
 from trainway.spec.derived.addons import addon_names
 from trainway.spec.derived.addressing import AddressPlan, plan_addresses
+from trainway.spec.derived.autoscaling import autoscaled_groups, fixed_because, scaled_groups
 from trainway.spec.derived.capacity_times import capacity_times
 from trainway.spec.derived.charts import chart_names
 from trainway.spec.derived.checkpoint_layout import checkpoint_layout
@@ -73,6 +74,7 @@ def _nodes(platform: Platform, catalogue: Catalogue, index: int) -> JsonObject:
         "or_types": list(group.or_types),
         "max_count": group.largest,
         "capacity": _capacity(group),
+        "scaling": _scaling(platform, catalogue, index),
         "ranks_per_node": ranks_of(group, instance),
         "devices_per_node": device_counts(platform, group, catalogue),
         "pods_per_node": pods if orchestrator.is_kubernetes else None,
@@ -87,6 +89,14 @@ def _capacity(group: NodeGroup) -> JsonObject:
         times, ends = capacity_times(group), {"start": capacity.start, "end": capacity.end}
         document |= {name: minute(at) for name, at in (vars(times) if times else ends).items()}
     return document
+
+
+def _scaling(platform: Platform, catalogue: Catalogue, index: int) -> JsonObject:
+    """The fewest nodes and who scales the group, or why a group with room to grow keeps its count."""
+    group = platform.node_groups[index]
+    by = "the Cluster Autoscaler" if group in scaled_groups(platform, catalogue) else None
+    by = by or ("Karpenter" if group in autoscaled_groups(platform) else None)
+    return {"from": group.count, "by": by, "fixed_because": fixed_because(platform, group, catalogue)}
 
 
 def _storage(platform: Platform, catalogue: Catalogue, addresses: AddressPlan) -> JsonObject:
@@ -187,6 +197,8 @@ def plan_text(document: JsonObject) -> str:
         parts.append(f"VPC endpoints: {', '.join(document['endpoints'])}")
     parts.append(_table(["nodes", "at most", "type", "ranks", "pods", "devices of each"], nodes))
     parts += [_times_text(n["name"], n["capacity"]) for n in document["node_groups"] if "start" in n["capacity"]]
+    if scaling := _scaling_text(document["node_groups"]):
+        parts.append(scaling)
     parts.append(_storage_text(document["storage"]))
     if document["addons"]:
         parts.append(f"EKS add-ons: {', '.join(document['addons'])}")
@@ -226,6 +238,21 @@ def _times_text(group: str, capacity: JsonObject) -> str:
         f"  {capacity['terminated']}  EC2 begins to terminate instances\n"
         f"  {capacity['end']}  the block ends"
     )
+
+
+def _scaling_text(nodes: Sequence[JsonObject]) -> str:
+    """Return a line for each autoscaler with the ranges of its groups, and one for each group that stays."""
+    lines = []
+    for name in ("the Cluster Autoscaler", "Karpenter"):
+        ranges = [f"{n['name']} {n['scaling']['from']}–{n['max_count']}" for n in nodes if n["scaling"]["by"] == name]
+        if ranges:
+            lines.append(f"Scaled with the jobs by {name}: {', '.join(ranges)}.")
+    lines += [
+        f"{n['name']} stays at {n['scaling']['from']} of {n['max_count']}: {n['scaling']['fixed_because']}."
+        for n in nodes
+        if n["scaling"]["fixed_because"]
+    ]
+    return "\n".join(lines)
 
 
 def _storage_text(storage: JsonObject) -> str:

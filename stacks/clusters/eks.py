@@ -10,9 +10,11 @@ from stacks.clusters.kubernetes import KubernetesAccess
 from stacks.clusters.node_subnets import NodeSubnets
 from stacks.constructs.delivery.pipeline import Delivery
 from stacks.constructs.eks.capacity_schedules import CapacitySchedules
+from stacks.constructs.eks.cluster_autoscaler import ACCOUNT, NAMESPACE, cluster_autoscaler_role
 from stacks.constructs.eks.control_plane import ControlPlane
 from stacks.constructs.eks.training_nodes import training_node_group
 from stacks.foundation import Foundation
+from trainway.spec.derived.autoscaling import node_group_sizes, resource_tags, scaled_groups
 from trainway.spec.derived.capacity_times import capacity_times
 from trainway.spec.derived.group_types import types_of
 from trainway.spec.derived.lustre_clients import efa_interfaces
@@ -32,6 +34,8 @@ class EksStack(cdk.Stack):
                 self,
                 control_plane=control_plane,
                 group=group,
+                sizes=node_group_sizes(platform, group, foundation.catalogue),
+                tags=resource_tags(platform, group, foundation.catalogue),
                 types=types_of(group, foundation.catalogue),
                 subnet_id=subnets.id_of(group),
                 security_group_ids=network.node_group_ids,
@@ -53,6 +57,15 @@ class EksStack(cdk.Stack):
                 node_groups={group.name: node_groups[group.name] for group in timed},
                 groups=timed,
             )
+        before_charts: list[Construct] = [kubernetes.let_in]
+        if scaled_groups(platform, foundation.catalogue):
+            role = cluster_autoscaler_role(self, "ClusterAutoscalerRole", control_plane=control_plane)
+            # A pod that starts before its role is associated never has it.
+            before_charts.append(
+                control_plane.pod_identity(
+                    self, "ClusterAutoscaler", namespace=NAMESPACE, service_account=ACCOUNT, role=role
+                )
+            )
         Delivery(
             self,
             "Delivery",
@@ -60,7 +73,7 @@ class EksStack(cdk.Stack):
             bundle=foundation.bundles.cluster,
             bucket=foundation.storage.bucket,
             steps=[[kubernetes.charts]],
-            after=[kubernetes.let_in],
+            after=before_charts,
         )
         arn = control_plane.cluster.attr_arn
         write_hand_off(

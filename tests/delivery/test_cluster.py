@@ -12,7 +12,7 @@ from tests.delivery.conftest import DOCUMENT, EKS, HYPERPOD_EKS, MANIFEST, REGIS
 from trainway.manifests.namespace import team_namespace
 
 RIGHTS = ("rolebindings", "clusterrolebindings", "roles", "clusterroles")
-QUEUES = ("localqueues", "clusterqueues", "resourceflavors")
+QUEUES = ("localqueues", "clusterqueues", "resourceflavors", "admissionchecks", "provisioningrequestconfigs")
 GUARDS = {
     "clustertrainingruntimes.trainer.kubeflow.org",
     "validatingadmissionpolicies.admissionregistration.k8s.io",
@@ -124,6 +124,15 @@ def test_a_manifest_is_applied_with_its_image_from_the_mirror_and_waited_for(clu
         "apply",
         "delete",
     ]
+
+
+def test_a_manifest_of_definitions_alone_is_applied_and_there_is_nothing_to_wait_for(cluster):
+    published = cluster.root / "published/autoscaling.x-k8s.io_provisioningrequests.yaml"
+    shutil.copy(published, cluster.root / "s3" / f"provisioning-requests-{sha256(published)}.yaml")
+    done = cluster.run("cluster.sh", CHARTS="provisioning-requests")
+    assert done.returncode == 0, done.stderr
+    assert (cluster.root / "s3/applied/provisioning-requests.yaml").read_text() == MANIFEST
+    assert cluster.called("kubectl", "rollout") == []
 
 
 @pytest.mark.usefixtures("manifest")

@@ -73,7 +73,8 @@ def test_a_manifest_is_kept_in_the_bucket_under_its_checksum_and_once(aws):
         done = aws.run("mirror.sh", CHARTS="mpi-operator")
         assert done.returncode == 0, done.stderr
     [kept] = [call[4] for call in aws.called("aws", "s3", "cp") if call[4].startswith("s3://") and "mpi" in call[4]]
-    [chart] = [c for c in yaml.safe_load((aws.root / "delivery/mirror.yaml").read_text())["charts"] if "manifest" in c]
+    listed = yaml.safe_load((aws.root / "delivery/mirror.yaml").read_text())["charts"]
+    [chart] = [each for each in listed if each["chart"] == "mpi-operator"]
     assert kept == f"s3://bucket/mirror/manifests/mpi-operator-{chart['manifest']['sha256']}.yaml"
     assert (aws.root / "s3" / kept.rpartition("/")[2]).read_text() == MANIFEST
     assert [call[-1] for call in aws.called("curl") if call[-1].endswith(".yaml")] == [chart["manifest"]["url"]]

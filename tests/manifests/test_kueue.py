@@ -16,6 +16,7 @@ from trainway.manifests import cluster_manifests
 from trainway.manifests.chart_values import NODES_LABEL
 from trainway.manifests.kueue import API
 from trainway.manifests.topology import topology, topology_name
+from trainway.spec.derived.autoscaling import scaled_groups
 from trainway.spec.facts.services import service_facts
 from trainway.spec.loader import load_platform
 from trainway.spec.platform import Platform
@@ -107,6 +108,21 @@ def test_every_name_that_an_object_refers_to_is_there(platform: Platform) -> Non
         assert selected == {"kubernetes.io/metadata.name": namespace}
 
 
+@few
+@given(platforms())
+def test_nodes_that_come_and_go_are_asked_for_all_at_once_and_others_are_not(platform: Platform) -> None:
+    flavors, checks = flavor_of(platform), objects(platform, "AdmissionCheck")
+    scaled = {flavors[group.name] for group in scaled_groups(platform, CATALOGUE)}
+    assert len(checks) == bool(scaled)
+    for queue in named(platform, "ClusterQueue").values():
+        strategy = queue["spec"].get("admissionChecksStrategy", {"admissionChecks": []})["admissionChecks"]
+        assert {each["name"] for each in strategy} == {each["metadata"]["name"] for each in checks}
+        assert {flavor for each in strategy for flavor in each["onFlavors"]} == scaled
+    for check in checks:
+        (how,) = objects(platform, check["spec"]["parameters"]["kind"])
+        assert how["metadata"]["name"] == check["spec"]["parameters"]["name"]
+
+
 def test_job_without_a_queues_name_is_in_its_teams_queue() -> None:
     """Kueue gives it to the LocalQueue of this name."""
     assert {queue["metadata"]["name"] for queue in objects(platform_of(), "LocalQueue")} == {"default"}
@@ -189,7 +205,8 @@ def test_types_with_labels_are_types_with_efa() -> None:
 def test_every_flavor_has_the_level_that_jobs_ask_to_be_close_at(platform: Platform) -> None:
     (runtime,) = objects(platform, "ClusterTrainingRuntime")
     (job,) = runtime["spec"]["template"]["spec"]["replicatedJobs"]
-    (level,) = job["template"]["spec"]["template"]["metadata"]["annotations"].values()
+    annotations = job["template"]["spec"]["template"]["metadata"]["annotations"]
+    level = annotations["kueue.x-k8s.io/podset-preferred-topology"]
     for each in objects(platform, "Topology"):
         assert {"nodeLabel": level} in each["spec"]["levels"]
 

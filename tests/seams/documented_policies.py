@@ -65,7 +65,7 @@ def questions(entry: Documented, deployed: Deployed, platform: str) -> Iterator[
     assert roles, f"{platform} has no role {entry.role}"
     needed = dict.fromkeys(_needed(entry, deployed))
     assert set(entry.without) <= {action for action, _ in needed}, entry.what
-    condition = {key: value.format(platform=platform) for key, value in entry.only_if.items()}
+    condition = {key.format(platform=platform): value.format(platform=platform) for key, value in entry.only_if.items()}
     for stack, name in roles:
         policies = identity_policies(deployed, stack, name)
         for action, resource in needed:

@@ -115,7 +115,7 @@ def on_another_cluster(statement: dict[str, Any]) -> None:
 
 SEAMS = (
     Seam(
-        artifact="Roles of EKS add-ons, of Karpenter, and of nodes",
+        artifact="Roles of EKS add-ons, of autoscalers, and of nodes",
         rendered_by="stacks/constructs/hyperpod/execution_role.py",
         reader="@cloud-copilot/iam-simulate, asked for all that AWS's managed policies and the publishers' "
         "documentation list; an exception has a reason",
@@ -151,6 +151,12 @@ SEAMS = (
                 "HyperPod's observability add-on",
                 "hyperpod-eks-shared",
                 partial(without, "aps:RemoteWrite"),
+            ),
+            planted(
+                "the Cluster Autoscaler scales any Auto Scaling group",
+                "Cluster Autoscaler that scales",
+                "eks-p5",
+                without_condition,
             ),
             planted(
                 "Karpenter removes no nodes",

@@ -24,8 +24,11 @@ MIRROR = yaml.safe_load((ROOT / "delivery" / "mirror.yaml").read_text(encoding="
 TYPES = ("p5.48xlarge", "g0.xlarge", "trn2.48xlarge", "m7i.2xlarge")
 
 
-def platform(*instance_types: str, orchestrator: str = "eks", **sections: Any) -> Platform:
-    groups = [{"name": f"group{at}", "instance_type": name, "count": 1} for at, name in enumerate(instance_types)]
+def platform(*instance_types: str, orchestrator: str = "eks", most: int = 1, **sections: Any) -> Platform:
+    groups = [
+        {"name": f"group{at}", "instance_type": name, "count": 1, "max_count": most}
+        for at, name in enumerate(instance_types)
+    ]
     base = {"region": "us-west-2", "zones": ["usw2-az2", "usw2-az1"], "node_groups": groups}
     return Platform.model_validate({**base, "orchestrator": orchestrator, **sections})
 
@@ -130,6 +133,7 @@ def test_every_chart_that_can_be_chosen_is_listed_in_the_order_of_installation_a
     chosen = [charts(*TYPES, orchestrator=each, **TEAMS, **MPI) for each in ("eks", "hyperpod-eks")]
     chosen.append(charts(*TYPES, **TEAMS, kubernetes={"queues": "kai"}))
     chosen += [charts(*TYPES, kubernetes={"gpu_devices": each}) for each in ("dra", "operator")]
+    chosen.append(charts(*TYPES, **TEAMS, most=4))
     assert set().union(*chosen) == set(listed)
     for names in chosen:
         assert list(names) == [name for name in listed if name in names]

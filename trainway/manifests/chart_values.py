@@ -7,12 +7,15 @@ from typing import Any
 from trainway.manifests.mig import mig_manager_config
 from trainway.manifests.taints import daemon_tolerations
 from trainway.spec.derived.charts import (
+    CLUSTER_AUTOSCALER,
     EFA_DRA,
     EFA_PLUGIN,
     GPU_OPERATOR,
+    KUEUE,
     NEURON_PLUGIN,
     NVIDIA_DRA,
     NVIDIA_PLUGIN,
+    PROVISIONING_REQUESTS,
     chart_names,
 )
 from trainway.spec.facts.catalogue import Catalogue
@@ -21,12 +24,13 @@ from trainway.spec.sections.node_group import NodeGroup
 
 # Our own label, because HyperPod's nodes carry other instance type labels than EC2's (`ml.` comes first).
 NODES_LABEL = "trainway.dev/nodes"
+KUEUE_SCALES = {"trainway.dev/provisioning-requests": "true"}
 
 
 def chart_values(platform: Platform, catalogue: Catalogue) -> dict[str, dict[str, Any]]:
     """Values by chart name, of those chosen charts that have any.
 
-    Kueue has none: whom it holds back is said by a label of the namespaces, in delivery/values/kueue.yaml.
+    Whom Kueue holds back is said by a label of the namespaces, in delivery/values/kueue.yaml.
     """
     # The instance types of a group have the same devices, so the first one stands for all of them.
     instances = {group.name: catalogue[group.instance_type] for group in platform.node_groups}
@@ -41,11 +45,20 @@ def chart_values(platform: Platform, catalogue: Catalogue) -> dict[str, dict[str
         "tolerations": tolerated["efa"],
     }
     on_gpus: dict[str, Any] = {"affinity": _only_on(names["nvidia"]), "tolerations": tolerated["nvidia"]}
+    chosen = chart_names(platform, catalogue)
+    requests = PROVISIONING_REQUESTS in chosen
     values: dict[str, dict[str, Any]] = {
         EFA_PLUGIN: on_efa,
         EFA_DRA: on_efa,
         NVIDIA_PLUGIN: on_gpus,
         NVIDIA_DRA: {"kubeletPlugin": on_gpus},
+        CLUSTER_AUTOSCALER: {
+            "autoDiscovery": {"clusterName": platform.name},
+            "extraArgs": {"enable-provisioning-requests": requests},
+        },
+        # Kueue looks for ProvisioningRequests when it starts: pods with another annotation are started anew.
+        # https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/cmd/kueue/main.go (setupControllers, read 2026-11-22)
+        **({KUEUE: {"controllerManager": {"manager": {"podAnnotations": KUEUE_SCALES}}}} if requests else {}),
         # What it runs on a node goes where its worker has found a GPU.
         GPU_OPERATOR: {
             "daemonsets": {"tolerations": tolerated["nvidia"]},
@@ -56,7 +69,7 @@ def chart_values(platform: Platform, catalogue: Catalogue) -> dict[str, dict[str
             "devicePlugin": {"affinity": _only_on(names["neuron"]), "tolerations": tolerated["neuron"]},
         },
     }
-    return {chart: values[chart] for chart in chart_names(platform, catalogue) if chart in values}
+    return {chart: values[chart] for chart in chosen if chart in values}
 
 
 def _with_accelerators_of(vendor: str, platform: Platform, catalogue: Catalogue) -> list[NodeGroup]:

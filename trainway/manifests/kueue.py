@@ -18,6 +18,7 @@ from trainway.manifests.namespace import namespace_of
 from trainway.manifests.shares import guaranteed_nodes, node_has, spare_nodes
 from trainway.manifests.taints import taints
 from trainway.manifests.topology import topology, topology_name
+from trainway.spec.derived.autoscaling import scaled_groups
 from trainway.spec.derived.devices import device_counts
 from trainway.spec.derived.group_types import types_of
 from trainway.spec.facts.catalogue import Catalogue
@@ -32,6 +33,10 @@ LOCAL_QUEUE = "default"
 # Which of a team's own jobs goes first. A job that names no class has priority 0, and so counts as normal.
 # https://kueue.sigs.k8s.io/docs/concepts/workload_priority_class/ (read 2026-11-21)
 PRIORITIES = {"low": -100, "normal": 0, "high": 100}
+# The check that a job passes when its nodes have been asked for, and the configuration of how.
+NODES_ARE_ASKED_FOR = "nodes-are-asked-for"
+# The largest number that the field takes.
+FOR_EVER = 2**31 - 1
 
 
 def queues(platform: Platform, catalogue: Catalogue) -> list[dict[str, Any]]:
@@ -46,6 +51,7 @@ def queues(platform: Platform, catalogue: Catalogue) -> list[dict[str, Any]]:
         *(topology(name, API) for name in sorted(topologies)),
         *(_flavor(platform, catalogue, group) for group in platform.node_groups),
         *(_priority_class(name, value) for name, value in PRIORITIES.items()),
+        *_admission_check(platform, catalogue),
         _cohort(platform, catalogue),
         *(_cluster_queue(platform, catalogue, team) for team in platform.teams),
     ]
@@ -67,6 +73,10 @@ def flavor_name(group: NodeGroup, topology: str) -> str:
     return f"{group.name}-{topology}"
 
 
+def _flavor_of(platform: Platform, catalogue: Catalogue, group: NodeGroup) -> str:
+    return flavor_name(group, topology_name(platform.region, *types_of(group, catalogue)))
+
+
 def _flavor(platform: Platform, catalogue: Catalogue, group: NodeGroup) -> dict[str, Any]:
     types = types_of(group, catalogue)
     topology = topology_name(platform.region, *types)
@@ -86,6 +96,44 @@ def _priority_class(name: str, value: int) -> dict[str, Any]:
         "value": value,
         "description": f"{name.capitalize()} priority among the jobs of a team.",
     }
+
+
+def _admission_check(platform: Platform, catalogue: Catalogue) -> list[dict[str, Any]]:
+    """The check by which Kueue asks the Cluster Autoscaler for all nodes of a job at once; empty where no group scales.
+
+    The autoscaler asks EC2 for all of them or for none, by what it knows of max_count. Kueue then waits for the nodes,
+    and starts the pods when each has its place: every flavor has a topology, in which it looks for nodes that exist.
+    Where capacity is short it asks again, for ever: a job is not rejected because others have the nodes today.
+    https://github.com/kubernetes/autoscaler/blob/cluster-autoscaler-1.35.0/cluster-autoscaler/FAQ.md
+    https://kueue.sigs.k8s.io/docs/concepts/admission_check/provisioning_request/
+    https://kueue.sigs.k8s.io/docs/concepts/topology_aware_scheduling/#clusterautoscaler-support (all read 2026-11-22)
+    """
+    if not scaled_groups(platform, catalogue):
+        return []
+    how = {
+        "provisioningClassName": "best-effort-atomic-scale-up.autoscaling.x-k8s.io",
+        # A job's pods are of one kind or two, and a request has one entry for each.
+        "podSetMergePolicy": "IdenticalWorkloadSchedulingRequirements",
+        "retryStrategy": {"backoffLimitCount": FOR_EVER, "backoffBaseSeconds": 60, "backoffMaxSeconds": 1800},
+    }
+    check = {
+        "controllerName": "kueue.x-k8s.io/provisioning-request",
+        "parameters": {
+            "apiGroup": "kueue.x-k8s.io",
+            "kind": "ProvisioningRequestConfig",
+            "name": NODES_ARE_ASKED_FOR,
+        },
+    }
+    metadata = {"name": NODES_ARE_ASKED_FOR}
+    return [_object("ProvisioningRequestConfig", metadata, how), _object("AdmissionCheck", metadata, check)]
+
+
+def _checks(platform: Platform, catalogue: Catalogue) -> dict[str, Any]:
+    """Nodes of groups that keep their count exist already, and are not asked for."""
+    flavors = [_flavor_of(platform, catalogue, group) for group in scaled_groups(platform, catalogue)]
+    if not flavors:
+        return {}
+    return {"admissionChecksStrategy": {"admissionChecks": [{"name": NODES_ARE_ASKED_FOR, "onFlavors": flavors}]}}
 
 
 def _cohort(platform: Platform, catalogue: Catalogue) -> dict[str, Any]:
@@ -111,6 +159,7 @@ def _cluster_queue(platform: Platform, catalogue: Catalogue, team: Team) -> dict
         "cohortName": platform.name,
         "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace_of(platform, team)}},
         "resourceGroups": [_resource_group(platform, catalogue, nodes, groups, limit)],
+        **_checks(platform, catalogue),
         # Borrowed nodes go back to whom they are guaranteed, whatever runs on them: that is what a guarantee is. Within
         # the team, the job of higher priority goes first. Between teams that borrow, weight decides and not priority:
         # `borrowWithinCohort` is not for fair sharing.
@@ -143,8 +192,7 @@ def _resource_group(
     for group in groups:
         amounts = _amounts(node_has(platform, catalogue, group), nodes[group.name])
         quotas = [{"name": name, "nominalQuota": amounts.get(name, "0"), **(limit or {})} for name in resources]
-        name = flavor_name(group, topology_name(platform.region, *types_of(group, catalogue)))
-        flavors.append({"name": name, "resources": quotas})
+        flavors.append({"name": _flavor_of(platform, catalogue, group), "resources": quotas})
     return {"coveredResources": resources, "flavors": flavors}
 
 

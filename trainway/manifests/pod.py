@@ -13,6 +13,10 @@ from trainway.manifests.lustre_volume import CLAIM
 from trainway.manifests.namespace import SERVICE_ACCOUNT
 from trainway.spec.sections.storage import MOUNT_PATH
 
+# The Cluster Autoscaler evicts no pod that says so to remove the node below it, however little of the node it uses.
+# https://github.com/kubernetes/autoscaler/blob/cluster-autoscaler-1.35.0/cluster-autoscaler/FAQ.md (read 2026-11-22)
+STAYS = {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}
+
 
 @dataclass(frozen=True)
 class Volume:
@@ -59,7 +63,7 @@ class Pod:
 
 
 def pod_template(pod: Pod) -> dict[str, Any]:
-    """Return the PodTemplateSpec: the metadata, if the pod has labels or annotations, and the specification.
+    """Return the PodTemplateSpec: the metadata and the specification.
 
     The pod requests no huge pages. The image tells libfabric to use none, and no queue covers them, so that a job that
     requests them would wait forever.
@@ -83,8 +87,8 @@ def pod_template(pod: Pod) -> dict[str, Any]:
         ],
         restartPolicy=pod.restart_policy,
     )
-    metadata = _present(labels=pod.labels, annotations=pod.annotations)
-    return {**({"metadata": metadata} if metadata else {}), "spec": spec}
+    metadata = _present(labels=pod.labels, annotations={**(pod.annotations or {}), **STAYS})
+    return {"metadata": metadata, "spec": spec}
 
 
 def _container(pod: Pod, claims: tuple[str, ...]) -> dict[str, Any]:

@@ -150,9 +150,11 @@ class ControlPlane(Construct):
             kubernetes_groups=list(groups) or None,
         )
 
-    def pod_identity(self, scope: Construct, id: str, *, namespace: str, service_account: str, role: iam.IRole) -> None:
+    def pod_identity(
+        self, scope: Construct, id: str, *, namespace: str, service_account: str, role: iam.IRole
+    ) -> eks.CfnPodIdentityAssociation:
         """Gives the pods of a service account an IAM role."""
-        eks.CfnPodIdentityAssociation(
+        return eks.CfnPodIdentityAssociation(
             scope,
             id,
             cluster_name=self.cluster.ref,

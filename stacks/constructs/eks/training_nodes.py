@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from aws_cdk import aws_eks as eks
 from constructs import Construct
@@ -13,7 +13,7 @@ from stacks.constructs.eks.node_repair import node_repair_config
 from trainway.manifests.chart_values import NODES_LABEL
 from trainway.manifests.mig import mig_labels
 from trainway.spec.derived.ami_releases import minor_of
-from trainway.spec.derived.capacity_times import deployed_count
+from trainway.spec.derived.autoscaling import Sizes
 from trainway.spec.derived.node_updates import UNAVAILABLE_NODES, update_strategy
 from trainway.spec.derived.pod_network import pods_of_group
 from trainway.spec.facts.catalogue import Instance
@@ -28,6 +28,8 @@ def training_node_group(
     *,
     control_plane: ControlPlane,
     group: NodeGroup,
+    sizes: Sizes,
+    tags: Mapping[str, str],
     types: Sequence[Instance],
     subnet_id: str,
     security_group_ids: list[str],
@@ -72,7 +74,7 @@ def training_node_group(
         ami_type=None if group.image_id else _ami_type(instance),
         capacity_type="CAPACITY_BLOCK" if block else "SPOT" if group.capacity == "spot" else "ON_DEMAND",
         scaling_config=eks.CfnNodegroup.ScalingConfigProperty(
-            min_size=0, desired_size=deployed_count(group), max_size=group.largest
+            min_size=sizes.least, desired_size=sizes.first, max_size=sizes.most
         ),
         launch_template=eks.CfnNodegroup.LaunchTemplateSpecificationProperty(
             id=template.ref, version=template.attr_latest_version_number
@@ -82,10 +84,21 @@ def training_node_group(
         update_config=eks.CfnNodegroup.UpdateConfigProperty(
             max_unavailable=UNAVAILABLE_NODES, update_strategy=update_strategy(group).value
         ),
-        labels={NODES_LABEL: group.name, **mig_labels(group)},
+        labels={NODES_LABEL: group.name, **mig_labels(group), **(_accelerator(instance) if tags else {})},
+        tags=dict(tags) or None,
         taints=_taints(instance),
         node_repair_config=node_repair_config(node_repair),
     )
+
+
+def _accelerator(instance: Instance) -> dict[str, str]:
+    """The label by which the autoscaler waits for a new node's GPUs, and does not take it for one without any.
+
+    https://github.com/kubernetes/autoscaler/blob/cluster-autoscaler-1.35.0/cluster-autoscaler/cloudprovider/aws/README.md
+    (Special note on GPU instances, read 2026-11-22)
+    """
+    nvidia = instance.accelerator is not None and instance.accelerator.vendor == "nvidia"
+    return {"k8s.amazonaws.com/accelerator": instance.name} if nvidia else {}
 
 
 def _ami_type(instance: Instance) -> str:

@@ -1,10 +1,25 @@
-"""Which node groups HyperPod's Karpenter makes and removes nodes of."""
+"""Which node groups scale with the jobs: by the Cluster Autoscaler on EKS, and by Karpenter on HyperPod."""
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
+from trainway.spec.derived.capacity_times import deployed_count
+from trainway.spec.derived.devices import device_counts, devices_of
+from trainway.spec.facts.catalogue import Catalogue
 from trainway.spec.platform import Platform
+from trainway.spec.sections.capacity import CapacityBlock
 from trainway.spec.sections.hyperpod import HyperPod
 from trainway.spec.sections.node_group import NodeGroup
+from trainway.spec.sections.orchestrator import Orchestrator
+
+
+class Sizes(NamedTuple):
+    """The fewest nodes of a managed node group, those that it is created with, and the most."""
+
+    least: int
+    first: int
+    most: int
 
 
 def is_autoscaled(group: NodeGroup, settings: HyperPod) -> bool:
@@ -19,3 +34,61 @@ def is_autoscaled(group: NodeGroup, settings: HyperPod) -> bool:
 def autoscaled_groups(platform: Platform) -> tuple[NodeGroup, ...]:
     """Return the node groups that HyperPod scales with waiting pods, in the order of the file."""
     return tuple(group for group in platform.node_groups if is_autoscaled(group, platform.hyperpod_or_default))
+
+
+def scaled_groups(platform: Platform, catalogue: Catalogue) -> tuple[NodeGroup, ...]:
+    """Return the node groups that the Cluster Autoscaler scales between count and max_count, in the file's order."""
+    return tuple(group for group in platform.node_groups if _scales(platform, group, catalogue))
+
+
+def fixed_because(platform: Platform, group: NodeGroup, catalogue: Catalogue) -> str | None:
+    """Return why a group of EKS with room to grow keeps its count. None if it scales, or has no room.
+
+    The autoscaler knows of a node that does not exist yet what EKS and the tags of the node group say: its labels,
+    taints, and counted devices. Claimed devices and divided GPUs are known when the node has started.
+    https://github.com/kubernetes/autoscaler/blob/cluster-autoscaler-1.35.0/cluster-autoscaler/cloudprovider/aws/aws_manager.go
+    (buildNodeFromTemplate, read 2026-11-22)
+    """
+    if platform.orchestrator is not Orchestrator.EKS or group.largest == group.count:
+        return None
+    if not platform.kubernetes_or_default.autoscaling:
+        return "kubernetes.autoscaling is false"
+    if isinstance(group.capacity, CapacityBlock):
+        return "its Capacity Block is paid for from start to end"
+    if group.mig:
+        return "its GPUs are divided after a node has started"
+    if any(device.device_class for device in devices_of(platform, group, catalogue)):
+        return "its devices are claimed, and are known after a node has started"
+    return None
+
+
+def node_group_sizes(platform: Platform, group: NodeGroup, catalogue: Catalogue) -> Sizes:
+    """Return the sizes of a group of EKS.
+
+    The autoscaler finds every node group of the cluster, by EKS's own tags. Where it runs, a group that keeps its count
+    has no room for it: it would remove idle nodes of any other group. The schedules of a
+    Capacity Block may set any size of its group.
+    """
+    scaled = scaled_groups(platform, catalogue)
+    if group in scaled:
+        return Sizes(group.count, group.count, group.largest)
+    if scaled and not isinstance(group.capacity, CapacityBlock):
+        return Sizes(group.count, group.count, max(group.count, 1))
+    return Sizes(0, deployed_count(group), group.largest)
+
+
+def resource_tags(platform: Platform, group: NodeGroup, catalogue: Catalogue) -> dict[str, str]:
+    """Return the tags of a node group by which the autoscaler knows the devices of nodes that do not exist yet.
+
+    https://github.com/kubernetes/autoscaler/blob/cluster-autoscaler-1.35.0/cluster-autoscaler/cloudprovider/aws/README.md
+    (Auto-discovery setup, read 2026-11-22)
+    """
+    if not _scales(platform, group, catalogue):
+        return {}
+    counts = device_counts(platform, group, catalogue)
+    return {f"k8s.io/cluster-autoscaler/node-template/resources/{name}": str(count) for name, count in counts.items()}
+
+
+def _scales(platform: Platform, group: NodeGroup, catalogue: Catalogue) -> bool:
+    room = platform.orchestrator is Orchestrator.EKS and group.largest > group.count
+    return room and fixed_because(platform, group, catalogue) is None

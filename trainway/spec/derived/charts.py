@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from trainway.spec.derived.autoscaling import scaled_groups
 from trainway.spec.derived.group_types import all_types
 from trainway.spec.facts.catalogue import Catalogue
 from trainway.spec.platform import Platform
@@ -14,6 +15,8 @@ NVIDIA_PLUGIN = "nvidia-device-plugin"
 NVIDIA_DRA = "dra-driver-nvidia-gpu"
 GPU_OPERATOR = "gpu-operator"
 NEURON_PLUGIN = "neuron-helm-chart"
+PROVISIONING_REQUESTS = "provisioning-requests"
+CLUSTER_AUTOSCALER = "cluster-autoscaler"
 KUEUE = "kueue"
 KAI = "kai-scheduler"
 TRAINER = "kubeflow-trainer"
@@ -28,6 +31,7 @@ def chart_names(platform: Platform, catalogue: Catalogue) -> tuple[str, ...]:
     instances = all_types(platform, catalogue)
     vendors = {instance.accelerator.vendor for instance in instances if instance.accelerator}
     efa, kubernetes = any(instance.efa_interfaces for instance in instances), platform.kubernetes_or_default
+    scaled = bool(scaled_groups(platform, catalogue))
     chosen = {
         # HyperPod wants its chart in the cluster before it makes nodes.
         HYPERPOD: platform.orchestrator is Orchestrator.HYPERPOD_EKS,
@@ -39,6 +43,9 @@ def chart_names(platform: Platform, catalogue: Catalogue) -> tuple[str, ...]:
         NVIDIA_DRA: "nvidia" in vendors and kubernetes.gpu_devices == "dra",
         GPU_OPERATOR: "nvidia" in vendors and kubernetes.gpu_devices == "operator",
         NEURON_PLUGIN: "neuron" in vendors,
+        # Kueue and the autoscaler look for the definition when they start.
+        PROVISIONING_REQUESTS: scaled and platform.kueue,
+        CLUSTER_AUTOSCALER: scaled,
         # Before whoever makes jobs, so that no job starts past the queues.
         KUEUE: platform.kueue,
         KAI: platform.kai,

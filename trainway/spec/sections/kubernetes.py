@@ -50,6 +50,11 @@ class Kubernetes(Section):
     node_repair: NodeRepair | None = Field(
         None, description="How EKS repairs nodes of the node groups, with the orchestrator eks. Default: EKS's own way."
     )
+    autoscaling: bool = Field(
+        True,
+        description="Whether the nodes of a group whose max_count is above its count come and go with the jobs, with "
+        "the orchestrator eks. false: each group keeps its count.",
+    )
     admins: tuple[Principal, ...] = Field((), description="IAM roles and users that administer the cluster.")
     viewers: tuple[Principal, ...] = Field((), description="IAM roles and users with read-only access to the cluster.")
     endpoint: EndpointOrPrivate = Field(

@@ -22,7 +22,9 @@ class NodeGroup(Section):
         description="What to take, in this order, where there is no capacity of instance_type: types that the same job "
         "fits on. On Kubernetes, on demand or on Spot, where EKS itself weighs prices instead.",
     )
-    count: int = Field(ge=0, description="Number of nodes after the deploy.")
+    count: int = Field(
+        ge=0, description="Number of nodes after the deploy. With eks and a larger max_count, the fewest nodes."
+    )
     min_count: int = Field(
         0,
         ge=0,
@@ -30,7 +32,10 @@ class NodeGroup(Section):
         "hours, the group goes back to what it was, a new one to none, and nobody pays for a part of a job's nodes.",
     )
     max_count: int | None = Field(
-        None, ge=1, description="Nodes the group may grow to; sizes its subnet. Default: count."
+        None,
+        ge=1,
+        description="Nodes the group may grow to; sizes its subnet. With eks, waiting jobs raise the group to it. "
+        "Default: count.",
     )
     capacity: Capacity = Field("on-demand", description="Purchase option of the nodes.")
     zone: ZoneId | None = Field(None, description="The zone id of the capacity. Default: the platform's first zone.")
