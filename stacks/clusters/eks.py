@@ -57,7 +57,7 @@ class EksStack(cdk.Stack):
                 node_groups={group.name: node_groups[group.name] for group in timed},
                 groups=timed,
             )
-        before_charts: list[Construct] = [kubernetes.let_in]
+        before_charts: list[cdk.CfnResource] = [kubernetes.let_in]
         if scaled_groups(platform, foundation.catalogue):
             role = cluster_autoscaler_role(self, "ClusterAutoscalerRole", control_plane=control_plane)
             # A pod that starts before its role is associated never has it.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
 
@@ -25,6 +25,11 @@ SETTINGS = {
         ],
     },
 }
+
+
+def members_of(shape: str) -> dict[str, Any]:
+    found: Any = service_model("eks").shape_for(shape)
+    return dict(found.members)
 
 
 @pytest.fixture(scope="module")
@@ -72,14 +77,14 @@ def test_none_of_it_replaces_a_cluster_or_a_node_group(chosen: dict[str, Templat
 
 
 def test_a_file_has_the_tiers_that_the_api_and_cloudformation_know() -> None:
-    api = service_model("eks").shape_for("ControlPlaneScalingConfig").members["tier"].enum
+    api = members_of("ControlPlaneScalingConfig")["tier"].enum
     schema = load("AWS::EKS::Cluster", REGION).document["definitions"]["ControlPlaneScalingConfig"]
     both = set(api) & set(schema["properties"]["Tier"]["enum"])
     assert set(get_args(ControlPlaneCapacity.model_fields["tier"].annotation)) == both
 
 
 def test_a_file_has_the_repairs_that_the_api_knows() -> None:
-    api = service_model("eks").shape_for("NodeRepairConfigOverrides").members["repairAction"].enum
+    api = members_of("NodeRepairConfigOverrides")["repairAction"].enum
     assert set(get_args(RepairAction)) == set(api)
 
 
