@@ -29,6 +29,7 @@ from stacks.foundation.storage import StorageStack
 from stacks.image import ImageStack
 from stacks.mirror import MirrorStack
 from stacks.observability import ObservabilityStack
+from stacks.tags import tag_everything
 from trainway.manifests.chart_values import NODES_LABEL
 from trainway.spec.facts.catalogue import load_catalogue
 from trainway.spec.platform import Platform
@@ -147,6 +148,7 @@ def add_stacks(app: cdk.App, platform: Platform) -> PlatformStacks:
             cluster.add_stack_dependency(mirror)
     else:
         cluster = HyperPodSlurmStack(app, f"{name}-cluster", foundation=foundation)
+    tag_everything(app, platform)
     observability = ObservabilityStack(app, f"{name}-observability", file_system=file_system, **common)
     return PlatformStacks(
         network=network,

@@ -19,6 +19,7 @@ from trainway.spec.sections.observability import Observability
 from trainway.spec.sections.orchestrator import Orchestrator
 from trainway.spec.sections.slurm import Slurm
 from trainway.spec.sections.storage import Storage
+from trainway.spec.sections.tags import TagValue
 from trainway.spec.sections.team import Team
 from trainway.spec.values import Matches, Section
 
@@ -59,6 +60,10 @@ class Platform(Section):
     hyperpod: HyperPod | None = Field(None, description="Only with hyperpod-eks and hyperpod-slurm.")
     slurm: Slurm | None = Field(None, description="Only with hyperpod-slurm.")
     iam: Iam = Field(default_factory=Iam)
+    tags: dict[str, TagValue] = Field(
+        default_factory=dict,
+        description="Tags of all resources that can be tagged while they exist, by name, for example {Team: research}.",
+    )
     extend: (
         Annotated[
             str,

@@ -1,0 +1,20 @@
+"""The tags of the platform file on every resource that can get and lose tags while it exists."""
+
+from __future__ import annotations
+
+import aws_cdk as cdk
+
+from trainway.spec.platform import Platform
+
+# A placement group's tags cannot change, says its schema: another tag would replace it, and then every node in it.
+# CloudFormation hands the tags of a stack on to its resources, so that stacks have none either.
+WITHOUT_TAGS = ["AWS::EC2::PlacementGroup", "aws:cdk:stack"]
+
+
+def tag_everything(app: cdk.App, platform: Platform) -> None:
+    """Write the tags into the properties of the resources of all stacks.
+
+    Nodes and their volumes get none: their tags are part of the launch template, of which a new version replaces nodes.
+    """
+    for key, value in sorted(platform.tags.items()):
+        cdk.Tags.of(app).add(key, value, exclude_resource_types=WITHOUT_TAGS)
