@@ -21,6 +21,7 @@ from stacks.clusters.eks import EksStack
 from stacks.clusters.hyperpod_eks import HyperPodEksStack
 from stacks.clusters.hyperpod_slurm import HyperPodSlurmStack
 from stacks.constructs.delivery.bundle import platform_bundles
+from stacks.constructs.tags import tag_everything
 from stacks.foundation import Foundation
 from stacks.foundation.file_system import FileSystemStack
 from stacks.foundation.network import NetworkStack
@@ -29,7 +30,6 @@ from stacks.foundation.storage import StorageStack
 from stacks.image import ImageStack
 from stacks.mirror import MirrorStack
 from stacks.observability import ObservabilityStack
-from stacks.tags import tag_everything
 from trainway.manifests.chart_values import NODES_LABEL
 from trainway.spec.facts.catalogue import load_catalogue
 from trainway.spec.platform import Platform
