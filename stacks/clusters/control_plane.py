@@ -6,9 +6,12 @@ import aws_cdk as cdk
 from constructs import Construct
 
 from stacks.constructs.eks.control_plane import ControlPlane
+from stacks.constructs.eks.node_scripts import lustre_script
 from stacks.foundation.network import NetworkStack
+from trainway.spec.derived.lustre_clients import efa_interfaces
 from trainway.spec.facts.catalogue import Catalogue
 from trainway.spec.platform import Platform
+from trainway.spec.sections.orchestrator import Orchestrator
 
 
 class ControlPlaneStack(cdk.Stack):
@@ -25,6 +28,8 @@ class ControlPlaneStack(cdk.Stack):
         env: cdk.Environment,
     ) -> None:
         super().__init__(scope, id, env=env, description=f"Trainway {platform.name}: EKS control plane")
+        if platform.orchestrator is Orchestrator.EKS and efa_interfaces(platform, catalogue):
+            lustre_script(self, "LustreOverEfa", platform=platform)
         self.control_plane = ControlPlane(
             self,
             "ControlPlane",

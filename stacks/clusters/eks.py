@@ -12,6 +12,7 @@ from stacks.constructs.delivery.pipeline import Delivery
 from stacks.constructs.eks.capacity_schedules import CapacitySchedules
 from stacks.constructs.eks.cluster_autoscaler import ACCOUNT, NAMESPACE, cluster_autoscaler_role
 from stacks.constructs.eks.control_plane import ControlPlane
+from stacks.constructs.eks.node_scripts import lustre_over_efa
 from stacks.constructs.eks.training_nodes import training_node_group
 from stacks.foundation import Foundation
 from trainway.spec.derived.autoscaling import node_group_sizes, resource_tags, scaled_groups
@@ -39,7 +40,9 @@ class EksStack(cdk.Stack):
                 types=types_of(group, foundation.catalogue),
                 subnet_id=subnets.id_of(group),
                 security_group_ids=network.node_group_ids,
-                lustre_efa_interfaces=over_efa.get(group.name, 0),
+                scripts=[lustre_over_efa(over_efa[group.name], platform_name=platform.name, region=platform.region)]
+                if group.name in over_efa
+                else [],
                 parallel_image_pull=platform.kubernetes_or_default.parallel_image_pull,
                 node_repair=platform.kubernetes_or_default.node_repair,
                 release=platform.lock.ami_releases.get(group.name),

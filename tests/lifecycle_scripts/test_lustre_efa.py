@@ -146,9 +146,11 @@ def test_fewer_devices_than_planned_is_a_failure(tmp_path: Path) -> None:
     assert "1 EFA devices, and 2 were" in done.stdout
 
 
-def test_a_node_of_eks_runs_it_from_its_user_data(tmp_path: Path) -> None:
-    made = templates_of(ROOT / "examples" / "eks-p5.yaml")["cluster"]
-    launched = resources(made, "AWS::EC2::LaunchTemplate").values()
+def test_a_node_of_eks_fetches_it_when_it_boots(tmp_path: Path) -> None:
+    stacks = templates_of(ROOT / "examples" / "eks-p5.yaml")
+    (parameter,) = resources(stacks["control-plane"], "AWS::SSM::Parameter").values()
+    assert parameter["Value"] == SCRIPT.read_text(encoding="utf-8")
+    launched = resources(stacks["cluster"], "AWS::EC2::LaunchTemplate").values()
     documents = [each["LaunchTemplateData"]["UserData"]["Fn::Base64"] for each in launched]
     parts = [list(email.message_from_string(text).walk()) for text in documents if isinstance(text, str)]
     scripts = [part for each in parts for part in each if part.get_content_type() == "text/x-shellscript"]
@@ -157,6 +159,18 @@ def test_a_node_of_eks_runs_it_from_its_user_data(tmp_path: Path) -> None:
     node = Node(tmp_path, devices=32)
     script = tmp_path / "part-001"
     script.write_text(text)
+    # The AWS CLI, which fails once.
+    (tmp_path / "value").write_text(parameter["Value"], encoding="utf-8")
+    asked = f"ssm get-parameter --region us-west-2 --name {parameter['Name']} --query Parameter.Value --output text"
+    for name, lines in {
+        "aws": f"""[[ "$*" == "{asked}" ]] || exit 255
+mkdir "$STATE/throttled" 2>/dev/null && exit 254
+cat "{tmp_path}/value"; echo""",
+        "sleep": ":",
+    }.items():
+        command = node.path / "bin" / name
+        command.write_text(f"#!/usr/bin/env bash\n{lines}\n")
+        command.chmod(0o755)
     environment = {
         "PATH": f"{node.path / 'bin'}{os.pathsep}{os.environ['PATH']}",
         "STATE": str(node.path / "state"),
@@ -166,4 +180,4 @@ def test_a_node_of_eks_runs_it_from_its_user_data(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert len(node.added) == 8
     installed = node.root / "opt/trainway/lustre_efa.sh"
-    assert installed.read_text() == text, "with its argument, for the next start"
+    assert installed.read_text().rstrip() == parameter["Value"].rstrip(), "for the next start"

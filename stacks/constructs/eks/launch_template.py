@@ -11,7 +11,6 @@ from aws_cdk import aws_ec2 as ec2
 from constructs import Construct
 
 from stacks.constructs.eks.user_data import LOCKED_MEMORY, user_data
-from trainway.parts.checkout import CHECKOUT
 from trainway.spec.derived.pod_network import SYSTEM_PODS
 from trainway.spec.facts.catalogue import Instance, InterfaceKind
 from trainway.spec.sections.capacity import CapacityBlock, Reservation
@@ -29,7 +28,6 @@ from trainway.spec.sections.node_group import NodeGroup
 # https://github.com/aws/eks-pod-identity-agent/blob/main/charts/eks-pod-identity-agent/templates/daemonset.yaml
 # (all read 2026-11-22)
 METADATA_HOPS = 1
-LUSTRE_TOOLS = "command -v lnetctl >/dev/null || dnf install --assumeyes --quiet lustre-client"
 
 
 def training_launch_template(
@@ -42,10 +40,12 @@ def training_launch_template(
     pods: int,
     coordinates: Mapping[str, str],
     security_group_ids: list[str],
-    lustre_efa_interfaces: int = 0,
+    scripts: Sequence[str] = (),
     parallel_image_pull: bool = False,
 ) -> ec2.CfnLaunchTemplate:
     """A launch template for one node group; `pods` is the most that a node runs, for which its subnet was sized.
+
+    Nodes run `scripts` when they boot. A change of anything here replaces the nodes of the group.
 
     `coordinates` are the cluster's, as nodeadm's ClusterDetails: EKS tells them to nodes of its own images only.
 
@@ -74,10 +74,7 @@ def training_launch_template(
                 f"{name}/{group.name}",
                 _node_config(instance, pods, coordinates if group.image_id else None, parallel_image_pull),
                 root_volume_gib=group.root_volume_gib,
-                scripts=[
-                    LOCKED_MEMORY,
-                    *([_lustre_over_efa(lustre_efa_interfaces)] if lustre_efa_interfaces else []),
-                ],
+                scripts=[LOCKED_MEMORY, *scripts],
             ),
         ),
     )
@@ -90,17 +87,6 @@ def system_launch_template(
     common = _common(f"{name}/system", _node_config(instance, SYSTEM_PODS), root_volume_gib=root_volume_gib)
     data = ec2.CfnLaunchTemplate.LaunchTemplateDataProperty(**common)
     return ec2.CfnLaunchTemplate(scope, id, launch_template_data=data)
-
-
-def _lustre_over_efa(interfaces: int) -> str:
-    """The script that HyperPod's nodes run too, with its argument, and with Lustre's tools, which EKS's images lack.
-
-    They come from Amazon Linux's own repository, which is in S3, and so within reach of a closed network.
-    https://docs.aws.amazon.com/fsx/latest/LustreGuide/install-lustre-client.html (read 2026-11-21)
-    """
-    script = (CHECKOUT / "lifecycle_scripts" / "lustre_efa.sh").read_text(encoding="utf-8")
-    shebang, _, rest = script.partition("\n")
-    return "\n".join((shebang, f"set -- {interfaces}", LUSTRE_TOOLS, rest))
 
 
 def _common(name: str, node_config: str, *, root_volume_gib: int, scripts: Sequence[str] = ()) -> dict[str, Any]:

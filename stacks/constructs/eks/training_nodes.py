@@ -33,7 +33,7 @@ def training_node_group(
     types: Sequence[Instance],
     subnet_id: str,
     security_group_ids: list[str],
-    lustre_efa_interfaces: int = 0,
+    scripts: Sequence[str] = (),
     parallel_image_pull: bool = False,
     node_repair: NodeRepair | None = None,
     release: str | None = None,
@@ -58,7 +58,7 @@ def training_node_group(
         coordinates=control_plane.coordinates,
         # An interface's groups replace the node group's default, so the cluster's own group has to be named too.
         security_group_ids=[*security_group_ids, control_plane.security_group_id],
-        lustre_efa_interfaces=lustre_efa_interfaces,
+        scripts=scripts,
         parallel_image_pull=parallel_image_pull,
     )
     block = isinstance(group.capacity, CapacityBlock)
