@@ -10,8 +10,9 @@ import aws_cdk as cdk
 import pytest
 import yaml
 
+from stacks.constructs.eks import node_scripts
 from stacks.constructs.eks.launch_template import training_launch_template
-from tests.synthesis import ROOT, resources, templates_of
+from tests.synthesis import ROOT, all_resources, make_app, resources, templates, templates_of
 from trainway.spec.facts.catalogue import load_catalogue
 from trainway.spec.sections.node_group import NodeGroup
 
@@ -173,3 +174,18 @@ def test_images_are_pulled_one_layer_after_the_other_where_the_file_says_so(tmp_
         )
     assert any(user_data_with[0])
     assert not any(user_data_with[1])
+
+
+def test_an_edit_of_a_script_that_nodes_fetch_replaces_no_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """EKS replaces the nodes of a group when its launch template or a version of the node group changes."""
+    before = templates_of(ROOT / "examples/eks-p5.yaml")
+    copy = tmp_path / "checkout" / "lifecycle_scripts"
+    copy.mkdir(parents=True)
+    script = (ROOT / "lifecycle_scripts/lustre_efa.sh").read_text(encoding="utf-8")
+    (copy / "lustre_efa.sh").write_text(f"{script}# another line\n", encoding="utf-8")
+    monkeypatch.setattr(node_scripts, "CHECKOUT", copy.parent)
+    after = templates(make_app(ROOT / "examples/eks-p5.yaml", tmp_path / "cdk.out"))
+    for kind in ("AWS::EC2::LaunchTemplate", "AWS::EKS::Nodegroup"):
+        assert all_resources(before, kind) == all_resources(after, kind)
+    parameters = [resources(each["control-plane"], "AWS::SSM::Parameter") for each in (before, after)]
+    assert parameters[0].keys() == parameters[1].keys() and parameters[0] != parameters[1]
