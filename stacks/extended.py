@@ -19,11 +19,9 @@ from aws_cdk import cx_api
 
 from stacks.platform import add_stacks
 from trainway.spec.errors import usage_error
-from trainway.spec.extension import Extension
+from trainway.spec.extension import EXTENDED_FILE, Extension
 from trainway.spec.platform import Platform
 
-# Beside the manifest of the cloud assembly: what the extension added, changed, and removed.
-EXTENDED_FILE: Final = "extended.json"
 # Before the file and line of an Aspect's error.
 LINE: Final = "in an Aspect at "
 

@@ -19,11 +19,12 @@ from cdk_nag import AwsSolutionsChecks
 
 from stacks import extended
 from stacks import platform as stacks_of_platforms
-from stacks.extended import EXTENDED_FILE, synthesize
+from stacks.extended import synthesize
 from tests.hand_offs import parameter_in, text_of
 from tests.synthesis import ROOT, context, resources
 from trainway.plan import plan_document, plan_text
 from trainway.spec.errors import UsageError
+from trainway.spec.extension import EXTENDED_FILE
 from trainway.spec.facts.catalogue import load_catalogue
 from trainway.spec.handoff import Pointer
 from trainway.spec.loader import load_platform

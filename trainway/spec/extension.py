@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Final
 
 SIGNATURE: Final = "def extend(app, platform, stacks):"
+# In the cloud assembly, beside the manifest: what the extension added, changed, and removed.
+EXTENDED_FILE: Final = "extended.json"
 
 
 @dataclass(frozen=True)
