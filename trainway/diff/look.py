@@ -29,6 +29,7 @@ from trainway.spec.errors import usage_error
 from trainway.spec.loader import load_platform
 from trainway.spec.platform import Platform
 from trainway.spec.problems import show_key
+from trainway.upgrade import require_upgradable
 
 # What CloudFormation answers while another stack does not have yet what this one refers to. The templates tell then.
 WAITS_FOR_ANOTHER: Final = ("No export named", "Unable to fetch parameters", "Fn::GetStackOutput", "GetStackOutput")
@@ -55,6 +56,7 @@ def look(file: Path, *, allowed: Collection[str] = (), assembly: Path | None = N
     """
     platform = load_platform(file)
     account = AwsAccount(platform.region)
+    require_upgradable(platform)
     with tempfile.TemporaryDirectory(prefix="trainway-diff-") as temporary:
         out = assembly or Path(temporary) / "assembly"
         synthesize(file, out, account=account.number, region=platform.region)
