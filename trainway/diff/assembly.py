@@ -14,6 +14,7 @@ from typing import Any, Final
 from trainway.diff.tokens import StackTemplate
 from trainway.parts.checkout import CHECKOUT, child_environment
 from trainway.spec.errors import usage_error
+from trainway.spec.extension import EXTENDED_FILE
 
 # The context that the CDK's command line adds to the project's own.
 CONTEXT: Final = {
@@ -44,6 +45,13 @@ class SynthesizedStack:
         """The stack's template as plain data."""
         document: StackTemplate = json.loads(self.text)
         return document
+
+
+def extended_resources(assembly: Path) -> dict[str, dict[str, str]]:
+    """Return which resources the platform's extension added, changed, or removed, by stack and logical ID."""
+    file = assembly / EXTENDED_FILE
+    stacks: dict[str, dict[str, str]] = json.loads(file.read_text(encoding="utf-8"))["stacks"] if file.exists() else {}
+    return stacks
 
 
 def synthesize(platform_file: Path, out: Path, *, account: str, region: str, validate: bool = True) -> None:

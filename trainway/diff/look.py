@@ -12,7 +12,7 @@ from typing import Any, Final
 from trainway.diff import blame, change_sets
 from trainway.diff.account import AwsAccount
 from trainway.diff.answers import with_answers
-from trainway.diff.assembly import SynthesizedStack, read_assembly, synthesize
+from trainway.diff.assembly import SynthesizedStack, extended_resources, read_assembly, synthesize
 from trainway.diff.change_sets import Answered
 from trainway.diff.compare import PropertyEdit, ResourceDiff, compare
 from trainway.diff.costs import cost_of, minutes_of, total_minutes
@@ -40,12 +40,16 @@ LONGEST_VALUE: Final = 60
 
 @dataclass(frozen=True)
 class Looked:
-    """What was read for a diff: the deployed templates, the synthesized stacks, and what becomes of each resource."""
+    """What was read for a diff: the deployed templates, the synthesized stacks, and what becomes of each resource.
+
+    `extended` says by stack and logical ID what the platform's extension does to a resource.
+    """
 
     deployed: Mapping[str, StackTemplate]
     stacks: Mapping[str, SynthesizedStack]
     diffs: Sequence[ResourceDiff]
     answered: Mapping[str, Answered]
+    extended: Mapping[str, Mapping[str, str]]
 
 
 def look(file: Path, *, allowed: Collection[str] = (), assembly: Path | None = None) -> DiffReport:
@@ -64,7 +68,9 @@ def look(file: Path, *, allowed: Collection[str] = (), assembly: Path | None = N
         deployed = deployed_templates(account, platform.name, stacks)
         answered = change_sets.ask(account, stacks, deployed)
         wanted = {name: stack.template for name, stack in stacks.items()}
-        looked = Looked(deployed, stacks, with_answers(compare(deployed, wanted), answered), answered)
+        looked = Looked(
+            deployed, stacks, with_answers(compare(deployed, wanted), answered), answered, extended_resources(out)
+        )
         refused = [*_refusals(account, platform, file, looked, allowed, Path(temporary)), *_invalid(looked)]
     return _report(account, platform, looked, refused)
 
@@ -138,7 +144,7 @@ def _report(account: AwsAccount, platform: Platform, looked: Looked, refused: Se
         DiffedStack(
             name=name,
             is_new=name not in looked.deployed,
-            resources=tuple(report_resource(each, platform.name) for each in looked.diffs if each.id.stack == name),
+            resources=tuple(_resource(each, platform, looked) for each in looked.diffs if each.id.stack == name),
             change_set=_told_failure(looked.answered[name].failure),
         )
         for name in looked.stacks
@@ -159,6 +165,11 @@ def _told_failure(failure: str) -> str:
     if BOOTSTRAP in failure:
         return "the account's Region is not bootstrapped: run `cdk bootstrap`"
     return "" if any(word in failure for word in WAITS_FOR_ANOTHER) else failure
+
+
+def _resource(each: ResourceDiff, platform: Platform, looked: Looked) -> DiffedResource:
+    by_extension = looked.extended.get(each.id.stack, {}).get(each.id.logical_id, "")
+    return report_resource(each, platform.name).model_copy(update={"by_extension": by_extension})
 
 
 def report_resource(each: ResourceDiff, platform: str) -> DiffedResource:

@@ -41,6 +41,9 @@ class DiffedResource(_Part):
     properties: tuple[DiffedProperty, ...] = ()
     cost: str = Field("", description="Nodes or data that the change costs, in words.")
     minutes: int = Field(0, description="What the change takes at least, as far as that is known.")
+    by_extension: Literal["", "added", "changed", "removed"] = Field(
+        "", description="What the platform's `extend` does to it."
+    )
 
 
 class DiffedStack(_Part):
@@ -112,6 +115,8 @@ def _of_stack(stack: DiffedStack) -> Iterator[str]:
         yield f"  {each.action:16}  {each.kind} {each.name}"
         for line in _reasons(each):
             yield f"{' ' * 20}{line}"
+        if each.by_extension:
+            yield f"{' ' * 20}{each.by_extension} by your extension"
         if each.cost:
             yield f"{' ' * 20}cost: {each.cost}"
     rest: Counter[tuple[str, str]] = Counter(
@@ -127,7 +132,7 @@ def _of_stack(stack: DiffedStack) -> Iterator[str]:
 
 def _is_told(each: DiffedResource, stack: DiffedStack) -> bool:
     """Return whether a resource has a line of its own: one that is replaced, costs something, or is known by name."""
-    if each.cost or each.action == "replaced":
+    if each.cost or each.by_extension or each.action == "replaced":
         return True
     return each.type in KINDS and not (stack.is_new and each.action == "created" and each.kind != "node group")
 
