@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
 from emulator.cloudformation import resources
+from emulator.cloudformation.holders import refuse_while_in_use
 from emulator.cloudformation.preview import settings
 from emulator.cloudformation.resources import Resource
 from emulator.cloudformation.stacks import Desired, Output, Stack
@@ -18,6 +19,7 @@ from emulator.templates.intrinsics import NO_VALUE, Scope, as_text, resolve
 from emulator.templates.template import creation_order
 
 IsThere = Callable[[str, tuple[str, ...]], bool]
+Live = Callable[[], Iterable[resources.Resource]]
 KEPT = ("Retain", "RetainExceptOnCreate", "Snapshot")
 REPLACING = "Requested update requires the creation of a new physical resource; hence creating one."
 
@@ -25,12 +27,14 @@ REPLACING = "Requested update requires the creation of a new physical resource; 
 class Deployment:
     """One update of one stack; creation is an update from nothing.
 
-    `taken` says whether a resource of a type and identifier exists already, `owned` whether it is in a stack. `left` is
-    what this deployment leaves behind without a stack: retained, or impossible to delete.
+    `taken` says whether a resource of a type and identifier exists already, `owned` whether it is in a stack. `live`
+    are the resources of all stacks. `left` is what this deployment leaves behind without a stack: retained, or
+    impossible to delete.
     """
 
-    def __init__(self, aws: Aws, stack: Stack, desired: Desired, taken: IsThere, owned: IsThere) -> None:
+    def __init__(self, aws: Aws, stack: Stack, desired: Desired, taken: IsThere, owned: IsThere, live: Live) -> None:
         self.aws, self.stack, self.desired, self.taken, self.owned = aws, stack, desired, taken, owned
+        self.live = live
         self.before = dict(stack.resources)
         self.left: list[Resource] = []
         self._active: dict[str, Any] = {}
@@ -77,7 +81,7 @@ class Deployment:
                 continue
             try:
                 if old is None or old in self._replaced:
-                    delete(self.aws, self.stack, made)
+                    delete(self.aws, self.stack, made, [])
                 else:
                     resources.update(self.aws, made, old.properties)
                     self.stack.report(made.logical_id, made.type, "UPDATE_COMPLETE", old.physical_id)
@@ -91,10 +95,12 @@ class Deployment:
         removed = [old for logical_id, old in self.before.items() if logical_id not in self._active]
         for resource in removed:
             del self.stack.resources[resource.logical_id]
-        for resource in deletion_order(self.stack.desired, [*self._replaced, *removed]):
+        doomed = deletion_order(self.stack.desired, [*self._replaced, *removed])
+        for index, resource in enumerate(doomed):
             policy = "UpdateReplacePolicy" if resource in self._replaced else "DeletionPolicy"
             # As in AWS, an update that has come this far has succeeded: what cannot be deleted is reported and left.
-            if not delete_unless_kept(self.aws, self.stack, resource, policy):
+            there = [*self.live(), *doomed[index:]]
+            if not delete_unless_kept(self.aws, self.stack, resource, there, policy):
                 self.left.append(resource)
 
     def _converge(self, logical_id: str, kind: str, properties: Properties) -> Resource:
@@ -169,22 +175,28 @@ def importable(
     return resources.find(aws, stack, logical_id, kind, properties) if written_out else None
 
 
-def delete_unless_kept(aws: Aws, stack: Stack, resource: Resource, policy: str = "DeletionPolicy") -> bool:
+def delete_unless_kept(
+    aws: Aws, stack: Stack, resource: Resource, live: Iterable[Resource], policy: str = "DeletionPolicy"
+) -> bool:
     """Delete a resource unless its policy says otherwise. Returns whether it is gone; the events say what happened."""
     if resource.settings.get(policy) in KEPT:
         stack.report(resource.logical_id, resource.type, "DELETE_SKIPPED", resource.physical_id)
         return False
     try:
-        delete(aws, stack, resource)
+        delete(aws, stack, resource, live)
     except ResourceError:
         return False
     return True
 
 
-def delete(aws: Aws, stack: Stack, resource: Resource) -> None:
-    """Delete a resource and report it. Raises ResourceError, reported too, when its service refuses."""
+def delete(aws: Aws, stack: Stack, resource: Resource, live: Iterable[Resource]) -> None:
+    """Delete a resource and report it. Raises ResourceError, reported too, when its service refuses.
+
+    EC2 refuses what one of the `live` resources uses.
+    """
     stack.report(resource.logical_id, resource.type, "DELETE_IN_PROGRESS", resource.physical_id)
     try:
+        refuse_while_in_use(resource, live)
         resources.delete(aws, resource)
     except ResourceError as error:
         stack.report(resource.logical_id, resource.type, "DELETE_FAILED", resource.physical_id, str(error))

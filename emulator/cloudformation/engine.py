@@ -145,7 +145,7 @@ class Engine:
                 stack.enter("DELETE_FAILED", f"Cannot delete export {export} as it is in use by {', '.join(users)}.")
                 return
         for resource in deploy.deletion_order(stack.desired, list(stack.resources.values())):
-            if deploy.delete_unless_kept(self.aws, stack, resource):
+            if deploy.delete_unless_kept(self.aws, stack, resource, self._resources()):
                 del stack.resources[resource.logical_id]
         stuck = [
             name for name, item in stack.resources.items() if item.settings.get("DeletionPolicy") not in deploy.KEPT
@@ -160,7 +160,7 @@ class Engine:
 
     def _deploy(self, stack: Stack, desired: Desired, kind: str) -> bool:
         stack.enter(f"{kind}_IN_PROGRESS", "User Initiated")
-        deployment = deploy.Deployment(self.aws, stack, desired, self._taken, self._owned)
+        deployment = deploy.Deployment(self.aws, stack, desired, self._taken, self._owned, self._resources)
         imports: set[str] = set()
         scope = self._scope(stack, desired, deployment.ref, deployment.attribute, imports)
         try:
@@ -245,7 +245,11 @@ class Engine:
 
     def _owned(self, kind: str, identifier: tuple[str, ...]) -> bool:
         """Return whether the resource is in a stack."""
-        return self._is_among([each for stack in self.live() for each in stack.resources.values()], kind, identifier)
+        return self._is_among(self._resources(), kind, identifier)
+
+    def _resources(self) -> list[Resource]:
+        """Return what is in a stack."""
+        return [each for stack in self.live() for each in stack.resources.values()]
 
     def _is_among(self, resources: list[Resource], kind: str, identifier: tuple[str, ...]) -> bool:
         schema = load(kind, self.aws.region)
