@@ -33,9 +33,20 @@ def node_groups_stay_in_their_zones(platform: Platform, _catalogue: Catalogue) -
 
 
 @rule
-def the_first_zone_stays(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
-    """The zone of the NAT gateway, of the Slurm controller, and of HyperPod's own interfaces stays."""
-    deployed = platform.lock.subnets.get(f"{SubnetRole.CLUSTER}-0")
-    if deployed and deployed.zone not in platform.zones:
-        reason = f"the platform was deployed with {deployed.zone} as its first zone, where the cluster's own network is"
-        yield ("zones",), reason, f"keep {deployed.zone} in the list; groups can have another `zone`"
+def the_zones_stay(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
+    """A deployed platform has no other zones than before. Only under Slurm it may have more.
+
+    Every zone has the cluster's own network, which nodes and endpoints use. "All subnets that you add must be in the
+    same set of AZs as originally provided when you created the cluster":
+    https://docs.aws.amazon.com/eks/latest/userguide/network-reqs.html (read 2026-11-22)
+    """
+    prefix = f"{SubnetRole.CLUSTER}-"
+    deployed = [subnet.zone for name, subnet in platform.lock.subnets.items() if name.startswith(prefix)]
+    if gone := [zone for zone in deployed if zone not in platform.zones]:
+        reason = f"the platform was deployed with {' and '.join(gone)}, where the cluster's own network is"
+        yield ("zones",), reason, f"keep {' and '.join(gone)} in the list; groups can have another `zone`"
+    for index, zone in enumerate(platform.zones):
+        if deployed and zone not in deployed and platform.orchestrator.is_kubernetes:
+            reason = f"the EKS cluster was created with {' and '.join(deployed)}, and can have no other zones"
+            remedy = "leave it out, or deploy a platform with another `name` beside this one"
+            yield ("zones", index), reason, remedy
