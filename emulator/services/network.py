@@ -226,7 +226,17 @@ def update_endpoint(aws: Aws, old: Properties, new: Properties) -> Properties:
 
 
 def delete_endpoint(aws: Aws, model: Properties) -> None:
-    aws.client("ec2").delete_vpc_endpoints(VpcEndpointIds=[model["Id"]])
+    ec2 = aws.client("ec2")
+    # moto makes no route in a route table that joins an endpoint later, and cannot delete the endpoint without it.
+    if tables := model.get("RouteTableIds"):
+        described = ec2.describe_route_tables(RouteTableIds=tables)["RouteTables"]
+        missing = [
+            table["RouteTableId"]
+            for table in described
+            if not any("DestinationPrefixListId" in route for route in table["Routes"])
+        ]
+        ec2.modify_vpc_endpoint(VpcEndpointId=model["Id"], RemoveRouteTableIds=missing)
+    ec2.delete_vpc_endpoints(VpcEndpointIds=[model["Id"]])
 
 
 SERVICES = {

@@ -1,0 +1,41 @@
+"""Live platforms: one of each orchestrator for all tests of a run, which leave it as they found it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from emulator import Emulator, running
+from tests.changes.edits import base
+from tests.changes.live import Live
+
+LiveOf = Callable[[str], Live]
+
+
+@pytest.fixture(scope="session")
+def emulator() -> Iterator[Emulator]:
+    with running() as started:
+        yield started
+
+
+@pytest.fixture(scope="session")
+def live_of(emulator: Emulator, tmp_path_factory: pytest.TempPathFactory) -> LiveOf:
+    """Return the live platform of an orchestrator, deployed when it is first asked for, and as its base describes it.
+
+    A platform that a test left in another state stays where it is, and the next test gets one of another name.
+    """
+    found: dict[str, Live] = {}
+    number = 0
+
+    def live(orchestrator: str) -> Live:
+        nonlocal number
+        there = found.get(orchestrator)
+        if there is None or there.document != base(there.name, orchestrator):
+            number += 1
+            there = Live(emulator, tmp_path_factory.mktemp(orchestrator), f"live-{number}")
+            assert there.edit(base(there.name, orchestrator)).moved
+            found[orchestrator] = there
+        return there
+
+    return live

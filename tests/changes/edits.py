@@ -1,0 +1,177 @@
+"""The edits of a live platform's file: what each may move, and whether it is deployed or refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+Document = dict[str, Any]
+Change = Callable[[Document], None]
+ORCHESTRATORS = ("eks", "hyperpod-eks", "hyperpod-slurm")
+KUBERNETES = ("eks", "hyperpod-eks")
+KEY = "arn:aws:kms:us-west-2:111122223333:key/1234abcd-12ab-34cd-56ef-1234567890ab"
+KEY_2 = KEY.replace("1234abcd", "5678abcd")
+SLURM_USERS = {"users": [{"name": "ana", "uid": 20001}]}
+ROLE = "arn:aws:iam::111122223333:role/Researcher"
+
+
+def base(name: str, orchestrator: str) -> Document:
+    """The platform that each edit begins and ends with."""
+    document: Document = {
+        "name": name,
+        "region": "us-west-2",
+        "zones": ["usw2-az2", "usw2-az1"],
+        "orchestrator": orchestrator,
+        "node_groups": [group("aa"), group("bb"), group("cc")],
+        "storage": {"lustre": {"capacity_tib": 4.8, "throughput_mbps_per_tib": 1000}},
+    }
+    if orchestrator != "hyperpod-slurm":
+        document["kubernetes"] = {"admins": ["arn:aws:iam::111122223333:role/Admin"], "version": "1.34"}
+    return document
+
+
+def group(name: str, **settings: Any) -> Document:
+    return {"name": name, "instance_type": "g6e.8xlarge", "count": 1, "max_count": 4} | settings
+
+
+@dataclass(frozen=True)
+class Edit:
+    """One edit, in the steps that it takes; afterwards the file is what it was before.
+
+    `moves` is a pattern of what the steps may create, delete, or replace, as `role/logical id`; empty for nothing.
+    `refused` is a part of the reason if the steps are refused. `stays` is one if the way back is.
+    """
+
+    steps: tuple[Change, ...]
+    moves: str = ""
+    refused: str | None = None
+    stays: str | None = None
+    on: tuple[str, ...] = ORCHESTRATORS
+
+    def documents(self, name: str, orchestrator: str) -> list[Document]:
+        """Return the file after each step, every one made from the base."""
+        found = []
+        for step in self.steps:
+            document = base(name, orchestrator)
+            step(document)
+            found.append(document)
+        return found
+
+
+def _groups(*groups: Document) -> Change:
+    return lambda document: document.update(node_groups=list(groups))
+
+
+def _set(*path: str, **values: Any) -> Change:
+    def change(document: Document) -> None:
+        section = document
+        for key in path:
+            section = section.setdefault(key, {})
+        section.update(values)
+
+    return change
+
+
+def _of(*names: str) -> str:
+    """What belongs to node groups of these names."""
+    return rf"cluster/(Network)?(Nodes)?({'|'.join(name.capitalize() for name in names)})[A-Z].*"
+
+
+AA, BB, CC = group("aa"), group("bb"), group("cc")
+REPOSITORIES = r"registry/[A-Z].*"
+
+EDITS: dict[str, Edit] = {
+    # node groups
+    "remove the first group": Edit((_groups(BB, CC),), _of("aa")),
+    "remove the middle group": Edit((_groups(AA, CC),), _of("bb")),
+    "remove the last group": Edit((_groups(AA, BB),), _of("cc")),
+    "remove two groups": Edit((_groups(BB),), _of("aa", "cc")),
+    "add a first group": Edit((_groups(group("dd"), AA, BB, CC),), _of("dd")),
+    "add a middle group": Edit((_groups(AA, group("dd"), BB, CC),), _of("dd")),
+    "add a last group": Edit((_groups(AA, BB, CC, group("dd")),), _of("dd")),
+    "add a group in the other zone": Edit((_groups(AA, BB, CC, group("dd", zone="usw2-az1")),), _of("dd")),
+    "add a group larger than a share": Edit(
+        (_groups(group("dd", max_count=90), AA, BB, CC),), "cluster/NetworkCidr.*|" + _of("dd")
+    ),
+    "remove one group and add another": Edit((_groups(AA, group("dd"), CC),), _of("bb", "dd")),
+    "rename the first group": Edit((_groups(group("zz"), BB, CC),), _of("aa", "zz")),
+    "rename the last group": Edit((_groups(AA, BB, group("zz")),), _of("cc", "zz")),
+    "swap two groups": Edit((_groups(BB, AA, CC),)),
+    "reverse the groups": Edit((_groups(CC, BB, AA),)),
+    "more nodes": Edit((_groups(AA, group("bb", count=3), CC),)),
+    "a larger group": Edit((_groups(AA, group("bb", max_count=16), CC),)),
+    "a smaller group": Edit((_groups(AA, group("bb", max_count=2), CC),)),
+    "a group that outgrows its subnet": Edit(
+        (_groups(AA, group("bb", max_count=5000), CC),), refused="a subnet cannot grow"
+    ),
+    "another type of a group": Edit((_groups(AA, group("bb", instance_type="g6e.12xlarge"), CC),), _of("bb")),
+    "another zone of a group": Edit((_groups(AA, group("bb", zone="usw2-az1"), CC),), refused="cannot change its zone"),
+    "another order of the zones": Edit((_set(zones=["usw2-az1", "usw2-az2"]),), refused="cannot change its zone"),
+    "another zone and name of a group": Edit((_groups(AA, group("zz", zone="usw2-az1"), CC),), _of("bb", "zz")),
+    # storage
+    "a link": Edit(
+        (
+            _set("storage", "lustre", import_from=["s3://mine/a/"]),
+            _set("storage", "lustre", import_from=["s3://mine/b/"]),
+        ),
+        "file-system/LustreImport.*",
+    ),
+    "no mirror": Edit(
+        (_set("storage", "lustre", mirror=False),),
+        "file-system/Lustre(Corpus|Checkpoints|Runs)Repository.*|observability/LustreExportBehind.*",
+    ),
+    "other throughput": Edit((_set("storage", "lustre", throughput_mbps_per_tib=500),), refused="AWS::FSx::FileSystem"),
+    "efa of the file system": Edit((_set("storage", "lustre", efa=True),), refused="AWS::FSx::FileSystem"),
+    "a key of the file system": Edit(
+        (_set("storage", "lustre", key=KEY), _set("storage", "lustre", key=KEY_2)), refused="AWS::FSx::FileSystem"
+    ),
+    "dynamic volumes": Edit((_set("storage", "lustre", dynamic_volumes=True),), "cluster/.*", on=KUBERNETES),
+    "root squash": Edit((_set("storage", "lustre", root_squash={}),), "file-system/.*"),
+    "home directories": Edit(
+        (_set("storage", home={}),), "file-system/Home.*", stays="AWS::FSx::FileSystem", on=("hyperpod-slurm",)
+    ),
+    "a key of the volumes": Edit(
+        (_set("hyperpod", volume_key=KEY), _set("hyperpod", volume_key=KEY_2)), on=("hyperpod-eks", "hyperpod-slurm")
+    ),
+    # people and jobs
+    "a team of Slurm users": Edit(
+        (
+            _set(slurm=SLURM_USERS, teams=[{"name": "red", "users": ["ana"]}]),
+            _set(slurm=SLURM_USERS, teams=[{"name": "blue", "users": ["ana"]}]),
+        ),
+        on=("hyperpod-slurm",),
+    ),
+    "a team": Edit(
+        (_set(teams=[{"name": "red"}]), _set(teams=[{"name": "red", "borrow": False}]), _set(teams=[{"name": "blue"}])),
+        "cluster/.*|registry/.*",
+        on=KUBERNETES,
+    ),
+    "a viewer": Edit((_set("kubernetes", viewers=[ROLE]),), "cluster/.*", on=KUBERNETES),
+    "training jobs": Edit((_set("iam", training_jobs=True),), "cluster/TrainingJob.*"),
+    "the endpoint of the API": Edit(
+        (
+            _set("kubernetes", endpoint={"public_to": ["203.0.113.0/24"]}),
+            _set("kubernetes", endpoint={"public_to": ["198.51.100.0/24"]}),
+        ),
+        "cluster/.*",
+        on=KUBERNETES,
+    ),
+    # what the cluster runs
+    "a chart": Edit((_set("kubernetes", mpi_operator=True),), REPOSITORIES, on=KUBERNETES),
+    "no chart of the trainer": Edit((_set("kubernetes", trainer=False),), REPOSITORIES, on=KUBERNETES),
+    "devices by claims": Edit((_set("kubernetes", gpu_devices="dra"),), REPOSITORIES, on=("eks",)),
+    "an add-on": Edit((_set("hyperpod", training_operator=True),), "cluster/.*", on=("hyperpod-eks",)),
+    "another add-on": Edit((_set("hyperpod", observability=True),), "cluster/.*", on=("hyperpod-eks",)),
+    "the next version": Edit((_set("kubernetes", version="1.35"),), stays="older version", on=("eks",)),
+    "more system nodes": Edit((_set("kubernetes", system_nodes={"count": 3}),), on=KUBERNETES),
+    # the network
+    "a closed network": Edit(
+        (_set(network="closed"),), "(network|registry|cluster|image|mirror|file-system|control-plane)/.*"
+    ),
+    "another range": Edit((_set("network", cidr="10.1.0.0/16"),), refused="the range of a VPC cannot change"),
+    "a third zone": Edit(
+        (_set(zones=["usw2-az2", "usw2-az1", "usw2-az3"]),), refused="can have no other zones", on=KUBERNETES
+    ),
+    "one zone": Edit((_set(zones=["usw2-az2"]),), refused="keep usw2-az1 in the list"),
+}
