@@ -19,15 +19,15 @@ def next_lock(platform: Platform, catalogue: Catalogue) -> Lock:
         subnet.name: LockedSubnet(cidr=subnet.cidr, zone=subnet.zone) for subnet in plan.subnets if not subnet.adopted
     }
     leaving = {name: subnet for name, subnet in platform.lock.subnets.items() if name not in created}
+    groups = {SYSTEM_NODES, *(group.name for group in platform.node_groups)}
     fixed = {
         # Where everything is adopted, nothing lies in this range yet.
         "vpc_cidr": platform.lock.vpc_cidr or (platform.network.cidr if created else None),
         "service_cidr": service_cidr(platform, plan) if platform.orchestrator.is_kubernetes else None,
         "subnets": dict(sorted((created | leaving).items())),
         "leaving": tuple(sorted(leaving)),
+        "ami_releases": {name: pin for name, pin in platform.lock.ami_releases.items() if name in groups},
     }
-    groups = {SYSTEM_NODES, *(group.name for group in platform.node_groups)}
-    fixed["ami_releases"] = {name: pin for name, pin in platform.lock.ami_releases.items() if name in groups}
     return platform.lock.model_copy(update=fixed)
 
 
