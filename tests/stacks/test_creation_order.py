@@ -167,3 +167,9 @@ def test_an_edge_that_nothing_needs_is_found(deployments: dict[str, Deployment])
     (hyperpod,) = [node for node, step in deployment.step_of.items() if step == creation.HYPERPOD]
     (image,) = [node for node, step in deployment.step_of.items() if step == creation.IMAGE]
     assert takes(deployment, lasts, late={hyperpod: image}) > takes(deployment, lasts)
+
+
+@pytest.mark.parametrize("file", EXAMPLES, ids=lambda file: file.stem)
+def test_each_step_of_a_first_deploy_is_there_once(file: Path) -> None:
+    names = [step.name for step in creation_steps(load_platform(file), load_catalogue())]
+    assert len(names) == len(set(names))

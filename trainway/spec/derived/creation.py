@@ -61,7 +61,6 @@ def creation_steps(platform: Platform, catalogue: Catalogue) -> tuple[CreationSt
     return tuple(
         CreationStep(name, after, known[name].minutes, bool(known[name].sources))
         for name, after in _order(platform, catalogue)
-        for name, after in _order(platform, catalogue)
     )
 
 
