@@ -14,12 +14,12 @@ from pydantic import ValidationError
 
 from emulator import Emulator, running
 from trainway import __version__
+from trainway.launch.deployed_version import require_upgradable
 from trainway.launch.hand_off import read_deployer, read_hand_off, read_image
 from trainway.spec.errors import UsageError
 from trainway.spec.handoff import BuiltImage, Deployer, HandOff, Pointer, image_parameter_name, parameter_name
 from trainway.spec.platform import Platform
 from trainway.spec.sections.node_group import NodeGroup
-from trainway.upgrade import require_upgradable
 
 PLATFORM = Platform(
     name="atlas",

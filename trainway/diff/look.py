@@ -24,12 +24,12 @@ from trainway.diff.names import logical_name, printed_kind, printed_name
 from trainway.diff.protected import instead_of, is_protected, users_of
 from trainway.diff.report import DiffedProperty, DiffedResource, DiffedStack, DiffReport, Refused
 from trainway.diff.tokens import REFERENCE, Id, StackTemplate, resolved_templates
+from trainway.launch.deployed_version import require_upgradable
 from trainway.spec.document import read_document
 from trainway.spec.errors import usage_error
 from trainway.spec.loader import load_platform
 from trainway.spec.platform import Platform
 from trainway.spec.problems import show_key
-from trainway.upgrade import require_upgradable
 
 # What CloudFormation answers while another stack does not have yet what this one refers to. The templates tell then.
 WAITS_FOR_ANOTHER: Final = ("No export named", "Unable to fetch parameters", "Fn::GetStackOutput", "GetStackOutput")
