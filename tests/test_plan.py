@@ -206,6 +206,7 @@ def test_the_plan_shows_the_longest_way_through_a_deploy_and_which_of_its_times_
         assert step["published"] is bool(sources)
         assert f"{step['step']} {'' if sources else '~'}{step['minutes']}" in text
     shown = {step["step"] for step in (*deploy["critical_path"], *deploy["beside"])}
+    assert len(shown) == len(deploy["critical_path"]) + len(deploy["beside"]), "each step is named once"
     assert shown == {step.name for step in creation_steps(load_platform(file), CATALOGUE)} <= set(known)
 
 

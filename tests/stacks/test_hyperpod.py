@@ -5,18 +5,20 @@ from __future__ import annotations
 import gzip
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import botocore
 import pytest
 from botocore.model import ServiceModel
 from botocore.validate import ParamValidator
 
+from stacks.constructs.hyperpod.hyperpod_patching import STRATEGIES
 from tests.stacks.hyperpods import cluster, hyperpod, statements, write
 from tests.synthesis import Template, resources, templates_of
 from trainway.spec.facts.catalogue import load_catalogue
 from trainway.spec.loader import load_platform
 from trainway.spec.problems import SpecError
+from trainway.spec.sections.hyperpod import Patching
 
 TEAMS = [
     {"name": "research", "guarantee": {"p5.48xlarge": 2}, "priority": "high"},
@@ -309,3 +311,12 @@ def test_every_type_that_hyperpod_offers_can_be_guaranteed(tmp_path: Path) -> No
     template = cluster(tmp_path, node_groups=groups, teams=[{"name": "all", "guarantee": dict.fromkeys(offered, 1)}])
     (quota,) = resources(template, "AWS::SageMaker::ComputeQuota").values()
     assert len(quota["ComputeQuotaConfig"]["ComputeQuotaResources"]) == len(offered)
+
+
+def test_every_strategy_of_cloudformation_can_be_written() -> None:
+    from cfnlint.schema import PROVIDER_SCHEMA_MANAGER
+
+    schema = PROVIDER_SCHEMA_MANAGER.get_resource_schema("us-west-2", "AWS::SageMaker::Cluster").schema
+    taken = schema["definitions"]["AutoPatchConfig"]["properties"]["PatchingStrategy"]["enum"]
+    assert set(STRATEGIES.values()) == set(taken)
+    assert set(STRATEGIES) == set(get_args(get_args(Patching.model_fields["strategy"].annotation)[0]))

@@ -12,6 +12,8 @@ from trainway.spec.sections.hyperpod import HyperPod, Patching
 from trainway.spec.sections.node_group import NodeGroup
 
 CfnCluster = sagemaker.CfnCluster
+# All that CloudFormation's schema has (cfn-lint 1.58.0). HyperPod's API has a third one, DrainFirst, which evicts pods
+# (botocore 1.44.5, both read 2026-11-22).
 STRATEGIES = {"when-idle": "WhenIdle", "when-all-idle": "WhenAllIdle"}
 
 
