@@ -150,6 +150,10 @@ def add_stacks(app: cdk.App, platform: Platform) -> PlatformStacks:
         cluster = HyperPodSlurmStack(app, f"{name}-cluster", foundation=foundation)
     tag_everything(app, platform)
     observability = ObservabilityStack(app, f"{name}-observability", file_system=file_system, **common)
+    for stack in app.node.children:
+        if isinstance(stack, cdk.Stack):
+            # The first stack of a destroy refuses, before anything is deleted.
+            stack.termination_protection = platform.deletion_protection
     return PlatformStacks(
         network=network,
         storage=storage,

@@ -116,6 +116,7 @@ def _storage(platform: Platform, catalogue: Catalogue, addresses: AddressPlan) -
             "requests_on_a_prefix": layout.requests_on_a_prefix,
             "documented": service_facts().s3.writes_per_prefix,
         },
+        "protected": platform.deletion_protection,
         "kept": ["bucket", *(name for name, is_kept in kept.items() if is_kept)],
         "deleted": [name for name, is_kept in kept.items() if not is_kept],
     }
@@ -264,11 +265,12 @@ def _storage_text(storage: JsonObject) -> str:
     each = storage["checkpoints"]
     sums = f"{each['writers_on_a_prefix']} writers × {each['requests_each']} = {each['requests_on_a_prefix']}"
     deleted = f"; {' and '.join(storage['deleted'])} deleted" if storage["deleted"] else ""
+    protected = " It is refused while the file says `deletion_protection: true`." if storage["protected"] else ""
     return (
         f"Lustre: {clients}.\n"
         f"Checkpoints in the bucket: {each['writers']} writers, {each['prefixes']} of its prefixes, on each at most "
         f"{sums} of the {each['documented']} requests a second that S3 answers on one.\n"
-        f"After a destroy: {' and '.join(storage['kept'])} kept{deleted}."
+        f"After a destroy: {' and '.join(storage['kept'])} kept{deleted}.{protected}"
     )
 
 

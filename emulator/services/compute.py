@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from emulator.errors import ResourceError
 from emulator.registry.schema import Properties
 from emulator.services.network import tag
 from emulator.services.service import Aws, Service, ignoring, only_changed, without
@@ -119,7 +120,16 @@ def create_cluster(aws: Aws, model: Properties) -> Properties:
 
 
 def update_cluster(aws: Aws, old: Properties, new: Properties) -> Properties:
-    only_changed(old, new, ("AccessConfig", "Logging", "ResourcesVpcConfig", "Tags", "UpgradePolicy", "Version"))
+    changeable = (
+        "AccessConfig",
+        "DeletionProtection",
+        "Logging",
+        "ResourcesVpcConfig",
+        "Tags",
+        "UpgradePolicy",
+        "Version",
+    )
+    only_changed(old, new, changeable)
     if old["ResourcesVpcConfig"] != new["ResourcesVpcConfig"]:
         aws.call("eks", "update_cluster_config", {key: new[key] for key in ("Name", "ResourcesVpcConfig")})
     if new.get("Tags"):
@@ -130,6 +140,8 @@ def update_cluster(aws: Aws, old: Properties, new: Properties) -> Properties:
 
 
 def delete_cluster(aws: Aws, model: Properties) -> None:
+    if model.get("DeletionProtection"):
+        raise ResourceError(f"Cluster {model['Name']} cannot be deleted while deletion protection is enabled")
     with ignoring("ResourceNotFoundException"):
         aws.client("eks").delete_cluster(name=model["Name"])
     with ignoring("InvalidGroup.NotFound"):

@@ -1,4 +1,4 @@
-"""What a platform file changes of a deployed cluster's endpoint is changed in place."""
+"""What a platform file changes of a deployed cluster is changed in place, and a protected cluster is not deleted."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.synthesis import ROOT, all_resources, templates_of
 SUBNETS = {"First": ("10.0.0.0/24", "usw2-az1"), "Second": ("10.0.1.0/24", "usw2-az2")}
 
 
-def cluster(public_to: list[str]) -> dict[str, Any]:
+def cluster(public_to: list[str], **changes: Any) -> dict[str, Any]:
     """Return a cluster with the endpoint as the templates have it, and two subnets for it."""
     ((_, properties),) = all_resources(templates_of(ROOT / "examples/eks-p5.yaml"), "AWS::EKS::Cluster").items()
     access = {"EndpointPublicAccess": bool(public_to), "PublicAccessCidrs": public_to}
@@ -22,6 +22,7 @@ def cluster(public_to: list[str]) -> dict[str, Any]:
             **access,
             "SubnetIds": [{"Ref": name} for name in SUBNETS],
         },
+        **changes,
     }
     subnets = {
         name: {
@@ -49,3 +50,21 @@ def test_the_endpoint_opens_moves_and_closes_in_place(stack: Any, client: Callab
         assert (now["arn"], now["createdAt"]) == (created["arn"], created["createdAt"])
         assert now["resourcesVpcConfig"]["endpointPublicAccess"] is bool(public_to)
         assert now["resourcesVpcConfig"].get("publicAccessCidrs", []) == public_to
+
+
+def test_a_protected_cluster_is_deleted_only_after_a_deploy_without_protection(
+    stack: Any, client: Callable[[str], Any]
+) -> None:
+    guarded = cluster([], Name="guarded", DeletionProtection=True)
+    assert stack.deploy(guarded) == "CREATE_COMPLETE"
+    assert stack.delete() == "DELETE_FAILED"
+    assert client("eks").describe_cluster(name="guarded")["cluster"]["status"] == "ACTIVE"
+    assert "deletion protection" in stack.events("DELETE_FAILED")["Cluster"]
+
+
+def test_protection_ends_in_place(stack: Any, client: Callable[[str], Any]) -> None:
+    assert stack.deploy(cluster([], Name="ended", DeletionProtection=True)) == "CREATE_COMPLETE"
+    created = client("eks").describe_cluster(name="ended")["cluster"]["createdAt"]
+    assert stack.deploy(cluster([], Name="ended", DeletionProtection=False)) == "UPDATE_COMPLETE"
+    assert client("eks").describe_cluster(name="ended")["cluster"]["createdAt"] == created
+    assert stack.delete() == "DELETE_COMPLETE"

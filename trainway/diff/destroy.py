@@ -13,22 +13,26 @@ from trainway.diff.instance_groups import with_instance_groups
 from trainway.diff.look import report_resource
 from trainway.diff.report import DiffedStack, DiffReport
 from trainway.diff.tokens import Id, references, resolved_templates
-from trainway.spec.errors import usage_error
+from trainway.spec.errors import UsageError, usage_error
 from trainway.spec.loader import load_platform
 
 
 def look_at_destroy(file: Path, *, stacks: Collection[str] = ()) -> DiffReport:
     """Return what a destroy deletes and keeps: of all stacks, or of those named and those that depend on them.
 
-    Raises UsageError if there are no credentials, or a named stack is not deployed.
+    Raises UsageError if the platform is protected, there are no credentials, or a named stack is not deployed.
     """
     platform = load_platform(file)
+    if platform.deletion_protection:
+        raise _protected(platform.name, "the platform file says `deletion_protection: true`")
     account = AwsAccount(platform.region)
     deployed = deployed_templates(account, platform.name, stacks)
     if unknown := sorted(set(stacks) - set(deployed)):
         why = f"the deployed stacks are {', '.join(deployed) or 'none'}"
         raise usage_error(f"the stack {unknown[0]} cannot be destroyed", why=why, fix="name one of these")
     resources = with_instance_groups(resolved_templates(deployed))
+    if any(each["Properties"].get("DeletionProtection") for each in resources.values()):
+        raise _protected(platform.name, "it is deployed with `deletion_protection: true`")
     doomed = _with_dependents(stacks, resources) if stacks else set(deployed)
     told = tuple(
         DiffedStack(
@@ -42,6 +46,11 @@ def look_at_destroy(file: Path, *, stacks: Collection[str] = ()) -> DiffReport:
         if name in doomed
     )
     return DiffReport(platform=platform.name, region=account.region, account=account.number, stacks=told)
+
+
+def _protected(platform: str, why: str) -> UsageError:
+    fix = "write `deletion_protection: false`, run `make deploy`, and then `make destroy`"
+    return usage_error(f"{platform} cannot be destroyed", why=why, fix=fix)
 
 
 def _deleted(id: Id, resource: Mapping[str, Any]) -> ResourceDiff:

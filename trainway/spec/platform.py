@@ -64,6 +64,11 @@ class Platform(Section):
         default_factory=dict,
         description="Tags of all resources that can be tagged while they exist, by name, for example {Team: research}.",
     )
+    deletion_protection: bool = Field(
+        False,
+        description="Refuse to delete the platform: CloudFormation keeps its stacks, and EKS its cluster. To destroy "
+        "the platform, set it to false and deploy first. Default: false.",
+    )
     extend: (
         Annotated[
             str,

@@ -105,6 +105,9 @@ class ControlPlane(Construct):
                     ]
                 )
             ),
+            # Always written: EKS deletes a cluster only after an update that has set it to false.
+            # https://docs.aws.amazon.com/eks/latest/APIReference/API_CreateCluster.html (read 2026-11-22)
+            deletion_protection=platform.deletion_protection,
             # The add-ons below install these three; the cluster's own copies would never be updated.
             bootstrap_self_managed_addons=False,
         )
