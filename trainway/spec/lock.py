@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import combinations
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import yaml
 from pydantic import Field
@@ -58,6 +58,21 @@ AddonVersion = Annotated[
 ]
 
 
+class LockedLustre(Section):
+    """What a deployed Lustre file system was created with, and FSx cannot change."""
+
+    storage_class: Literal["ssd", "intelligent-tiering"] = Field(description="`storage.lustre.storage_class`.")
+    efa: bool = Field(description="`storage.lustre.efa`.")
+    key: str | None = Field(None, description="`storage.lustre.key`. null: the account's key of FSx.")
+
+
+class LockedHome(Section):
+    """What the deployed file system of home directories was created with, and FSx cannot change."""
+
+    highly_available: bool = Field(description="`storage.home.highly_available`.")
+    key: str | None = Field(None, description="`storage.home.key`. null: the account's key of FSx.")
+
+
 class Lock(Section):
     """What earlier deploys fixed. The lock of a platform that was never deployed is empty."""
 
@@ -69,6 +84,8 @@ class Lock(Section):
     leaving: tuple[str, ...] = Field(
         (), description="Subnets that the next deploy deletes. Until then nothing else takes their ranges."
     )
+    lustre: LockedLustre | None = Field(None, description="The Lustre file system, unless it is an existing one.")
+    home: LockedHome | None = Field(None, description="The file system of home directories.")
     kubernetes_version: str | None = Field(
         None, description="Kubernetes minor version that the last deploy gave the control plane."
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from trainway.spec.derived.addressing import plan_addresses, service_cidr
 from trainway.spec.derived.ami_releases import SYSTEM_NODES
+from trainway.spec.derived.locked_file_systems import locked_home, locked_lustre
 from trainway.spec.facts.catalogue import Catalogue
 from trainway.spec.lock import Lock, LockedSubnet
 from trainway.spec.platform import Platform
@@ -37,4 +38,11 @@ def deployed_lock(platform: Platform, catalogue: Catalogue) -> Lock:
     gone = {name for name in platform.lock.leaving if name not in planned}
     kept = {name: subnet for name, subnet in platform.lock.subnets.items() if name not in gone}
     version = platform.kubernetes_or_default.version if platform.orchestrator.is_kubernetes else None
-    return platform.lock.model_copy(update={"subnets": kept, "leaving": (), "kubernetes_version": version})
+    fixed = {
+        "subnets": kept,
+        "leaving": (),
+        "kubernetes_version": version,
+        "lustre": locked_lustre(platform),
+        "home": locked_home(platform),
+    }
+    return platform.lock.model_copy(update=fixed)
