@@ -61,6 +61,10 @@ STATELESS = {
     "AWS::SNS::Topic",
     "AWS::SNS::TopicPolicy",
     "AWS::SSM::Parameter",
+    "AWS::SQS::Queue",
+    "AWS::SQS::QueuePolicy",
+    "AWS::Scheduler::Schedule",
+    "AWS::Scheduler::ScheduleGroup",
     # Its nodes keep nothing that a job needs after them.
     "AWS::SageMaker::Cluster",
     "AWS::SageMaker::ClusterSchedulerConfig",
