@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections import Counter
@@ -73,11 +74,16 @@ def hand_off_of(emulator: Emulator, platform: Platform) -> HandOff:
 def test_an_example_is_deployed_unchanged_and_destroyed(example: str, emulator: Emulator, tmp_path: Path) -> None:
     platform = load_platform(DEPLOYED[example])
     cdk(emulator, "bootstrap", f"aws://123456789012/{platform.region}", "--output", str(tmp_path / "bootstrap"))
-    app = ["--context", f"platform={DEPLOYED[example]}", "--output", str(tmp_path / "assembly")]
+    # The deploy writes a lock beside the file.
+    file = tmp_path / "platform.yaml"
+    shutil.copy(DEPLOYED[example], file)
+    app = ["--context", f"platform={file}", "--output", str(tmp_path / "assembly")]
 
     # What `make deploy` does: stacks side by side, after one question.
     asked = succeeds(emulator, "scripts/deploy", "--all", "--progress=events", *app, answer="y\n")
     assert "IAM Statement Changes" in asked
+    assert f"{platform.name}-network: a new stack" in asked
+    assert load_platform(file).lock.subnets
     hand_off = hand_off_of(emulator, platform)
     assert hand_off.orchestrator == platform.orchestrator.value
     assert hand_off.file_system.file_system_id.startswith("fs-")
