@@ -15,7 +15,6 @@ from emulator import Emulator, running
 from tests.diff import platforms
 from tests.diff.edits import EDITS, Edited
 from tests.representatives import with_representatives
-from tests.synthesis import ROOT
 from trainway.cli import REFUSED, app
 from trainway.diff import look
 from trainway.diff.destroy import look_at_destroy
@@ -158,11 +157,3 @@ def test_a_destroy_is_told_without_a_synthesis(deployed: Deployed, monkeypatch: 
     assert "base-eks-network" not in {stack.name for stack in some.stacks}
     with pytest.raises(UsageError, match="the stack other cannot be destroyed"):
         look_at_destroy(file, stacks=["other"])
-
-
-def test_the_page_lists_every_key_of_the_document() -> None:
-    page = (ROOT / "docs" / "diff.md").read_text(encoding="utf-8")
-    schema = DiffReport.model_json_schema()
-    for part in (schema, *schema["$defs"].values()):
-        for key in part["properties"]:
-            assert f"`{key}" in page, key

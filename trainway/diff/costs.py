@@ -12,6 +12,7 @@ from trainway.spec.derived import creation
 # Properties of a managed node group of which a new value replaces its nodes, one after the other. The operation is
 # UpdateNodegroupVersion, and others belong to UpdateNodegroupConfig (EKS API reference).
 ROLLING: Final = ("LaunchTemplate", "ReleaseVersion", "Version")
+COUNTS: Final = (("InstanceCount",), ("ScalingConfig", "DesiredSize"))
 DATA: Final = {
     "AWS::APS::Workspace": "its metrics",
     "AWS::ECR::Repository": "its images",
@@ -50,7 +51,7 @@ def nodes_of(resource: Mapping[str, Any]) -> int | None:
 
 def cost_of(each: ResourceDiff) -> str:
     """Return what one change costs in words, or an empty text if it costs nothing that is running or stored."""
-    before, after = nodes_of(each.before), nodes_of(each.after)
+    before = nodes_of(each.before)
     if each.is_lost and before:
         return f"{_nodes(before)} {'stops' if before == 1 else 'stop'}, and the jobs on {_them(before)}"
     if each.is_lost and each.kind in DATA:
@@ -60,14 +61,23 @@ def cost_of(each: ResourceDiff) -> str:
         return f"it is kept, outside of the stack{empty}"
     if each.action is not Action.CHANGED:
         return ""
-    rolling = sorted({edit.path[0] for edit in each.edits} & set(ROLLING)) if each.kind == "AWS::EKS::Nodegroup" else []
     parts = []
-    if rolling and before:
+    if is_rolled(each) and before:
         whose = "its node is" if before == 1 else f"its {before} nodes are"
-        parts.append(f"{whose} replaced, one after the other, and jobs on {_them(before)} stop ({', '.join(rolling)})")
-    if before is not None and after is not None and before != after:
-        parts.append(f"{_nodes(abs(after - before))} {'fewer' if after < before else 'more'}")
+        causes = ", ".join(sorted({edit.path[0] for edit in each.edits} & set(ROLLING)))
+        parts.append(f"{whose} replaced, one after the other, and jobs on {_them(before)} stop ({causes})")
+    parts += [
+        f"{_nodes(abs(edit.after - edit.before))} {'fewer' if edit.after < edit.before else 'more'}"
+        for edit in each.edits
+        if edit.path in COUNTS and isinstance(edit.before, int) and isinstance(edit.after, int)
+    ]
     return "; ".join(parts)
+
+
+def is_rolled(each: ResourceDiff) -> bool:
+    """Return whether a change in place replaces the nodes of a managed node group."""
+    changed = {edit.path[0] for edit in each.edits}
+    return each.kind == "AWS::EKS::Nodegroup" and each.action is Action.CHANGED and bool(changed & set(ROLLING))
 
 
 def minutes_of(each: ResourceDiff, role: str) -> int:
@@ -80,7 +90,7 @@ def minutes_of(each: ResourceDiff, role: str) -> int:
         return 0
     if each.action in (Action.CREATED, Action.REPLACED):
         return known[step].minutes
-    if each.kind == "AWS::EKS::Nodegroup" and cost_of(each).startswith("its "):
+    if is_rolled(each):
         return known[step].minutes * (nodes_of(each.before) or 0)
     return 1 if each.action is Action.CHANGED else 0
 

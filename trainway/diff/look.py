@@ -20,6 +20,7 @@ from trainway.diff.create_only import Verdict
 from trainway.diff.deployed import deployed_templates
 from trainway.diff.edits import Edit
 from trainway.diff.instance_groups import with_instance_groups
+from trainway.diff.live_nodes import with_live_nodes
 from trainway.diff.names import logical_name, printed_kind, printed_name
 from trainway.diff.protected import instead_of, is_protected, users_of
 from trainway.diff.report import DiffedProperty, DiffedResource, DiffedStack, DiffReport, Refused
@@ -68,9 +69,8 @@ def look(file: Path, *, allowed: Collection[str] = (), assembly: Path | None = N
         deployed = deployed_templates(account, platform.name, stacks)
         answered = change_sets.ask(account, stacks, deployed)
         wanted = {name: stack.template for name, stack in stacks.items()}
-        looked = Looked(
-            deployed, stacks, with_answers(compare(deployed, wanted), answered), answered, extended_resources(out)
-        )
+        diffs = with_live_nodes(with_answers(compare(deployed, wanted), answered), account, platform.name)
+        looked = Looked(deployed, stacks, diffs, answered, extended_resources(out))
         refused = [*_refusals(account, platform, file, looked, allowed, Path(temporary)), *_invalid(looked)]
     return _report(account, platform, looked, refused)
 
