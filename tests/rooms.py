@@ -19,8 +19,8 @@ TOPS = {
     "trainway": "trainway (commands)",
     "training": "training (commands)",
 }
-# Modules at the top of a package that import nothing of it, each a box of its own.
-LEAVES = ("emulator.errors", "training.errors")
+# Modules at the top of a package that import nothing of it, each a box of its own. That of `trainway` has its version.
+LEAVES = ("emulator.errors", "trainway", "training.errors")
 
 Arrow = tuple[str, str]
 

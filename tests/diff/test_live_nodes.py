@@ -26,10 +26,11 @@ class Clients:
     def get_paginator(self, operation: str) -> Any:
         if self.nodes is None:
             raise ClientError({"Error": {"Code": "AccessDenied"}}, operation)
-        self.page = {
+        pages: dict[str, dict[str, Any]] = {
             "list_nodegroups": {"nodegroups": ["g-1"]},
             "list_cluster_nodes": {"ClusterNodeSummaries": [{"InstanceGroupName": "train"}] * self.nodes},
-        }[operation]
+        }
+        self.page = pages[operation]
         return self
 
     def paginate(self, **_arguments: str) -> list[dict[str, Any]]:

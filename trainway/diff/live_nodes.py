@@ -64,7 +64,7 @@ def _of_hyperpod(account: AwsAccount, cluster: str) -> Mapping[str, int]:
 
 
 def _with_count(each: ResourceDiff, count: int) -> ResourceDiff:
-    scaled = {"InstanceCount": count}
+    scaled: dict[str, Any] = {"InstanceCount": count}
     if each.kind == NODEGROUP:
         scaled = {"ScalingConfig": {**each.before["Properties"].get("ScalingConfig", {}), "DesiredSize": count}}
     return replace(each, before={**each.before, "Properties": {**each.before["Properties"], **scaled}})
