@@ -160,7 +160,12 @@ EDITS: dict[str, Edit] = {
     # what the cluster runs
     "a chart": Edit((_set("kubernetes", mpi_operator=True),), REPOSITORIES, on=KUBERNETES),
     "no chart of the trainer": Edit((_set("kubernetes", trainer=False),), REPOSITORIES, on=KUBERNETES),
-    "devices by claims": Edit((_set("kubernetes", gpu_devices="dra"),), REPOSITORIES, on=("eks",)),
+    "devices by claims": Edit(
+        # The Cluster Autoscaler knows no claims, and goes.
+        (_set("kubernetes", gpu_devices="dra"),),
+        REPOSITORIES + "|cluster/ClusterAutoscaler.*",
+        on=("eks",),
+    ),
     "an add-on": Edit((_set("hyperpod", training_operator=True),), "cluster/.*", on=("hyperpod-eks",)),
     "another add-on": Edit((_set("hyperpod", observability=True),), "cluster/.*", on=("hyperpod-eks",)),
     "the next version": Edit((_set("kubernetes", version="1.35"),), stays="older version", on=("eks",)),
