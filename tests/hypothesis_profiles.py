@@ -1,6 +1,7 @@
 """Budgets of Hypothesis: how many examples a property is tried with.
 
 `make test` uses the profile `default`. `make test-all` and continuous integration use the profile `thorough`.
+The profile `long` is for a property that somebody changes: `pytest FILE --hypothesis-profile long`.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 from hypothesis import settings
 
 # Examples of a property that asks for no more and no fewer.
-PROFILES = {"default": 20, "thorough": 100}
+PROFILES = {"default": 20, "thorough": 100, "long": 340}
 
 
 def register() -> None:

@@ -43,9 +43,9 @@ def test_whoever_agrees_gets_what_was_shown_side_by_side_and_is_asked_nothing_mo
     status, asked = run("deploy", calls, "--all", "--context", "platform=x.yaml", answer="y\n")
     assert status == 0
     assert asked == [
-        "trainway lock x.yaml",
         "trainway diff x.yaml --assembly ASSEMBLY",
         "node cdk diff --security-only --method=template --app ASSEMBLY",
+        "trainway lock x.yaml",
         "node cdk deploy --app ASSEMBLY --import-existing-resources --concurrency 3 --require-approval=never "
         "--all --context platform=x.yaml",
         "trainway lock x.yaml --deployed",
@@ -57,19 +57,19 @@ def test_whoever_agrees_gets_what_was_shown_side_by_side_and_is_asked_nothing_mo
 def test_without_a_yes_nothing_is_changed(script: str, calls: Path, answer: str) -> None:
     status, asked = run(script, calls, "--all", answer=answer)
     assert status == 1
-    assert not [call for call in asked if call.startswith((f"node cdk {script}", "trainway lock platform.yaml --"))]
+    assert not [call for call in asked if call.startswith((f"node cdk {script}", "trainway lock"))]
     assert any(call.startswith("trainway diff platform.yaml") for call in asked)
 
 
 def test_what_the_diff_refuses_is_not_deployed_and_nobody_is_asked(calls: Path) -> None:
     status, asked = run("deploy", calls, "--all", answer="y\n", DIFF_STATUS=str(REFUSED))
     assert status == REFUSED
-    assert [call.split()[:2] for call in asked] == [["trainway", "lock"], ["trainway", "diff"]]
+    assert [call.split()[:2] for call in asked] == [["trainway", "diff"]]
 
 
 def test_what_is_named_may_be_replaced(calls: Path) -> None:
     _, asked = run("deploy", calls, "--all", answer="y\n", ALLOW_REPLACE="train storage.lustre")
-    assert asked[1].endswith("--allow-replace train --allow-replace storage.lustre")
+    assert asked[0].endswith("--allow-replace train --allow-replace storage.lustre")
 
 
 def test_where_nobody_can_be_asked_the_option_decides(calls: Path) -> None:
@@ -90,7 +90,7 @@ def test_a_failed_deploy_frees_nothing_in_the_lock(calls: Path) -> None:
 
 def test_the_stacks_that_are_named_are_compared_and_destroyed(calls: Path) -> None:
     _, asked = run("deploy", calls, "one", "two", "--progress=events", answer="y\n")
-    assert asked[2].endswith("--app ASSEMBLY one two")
+    assert asked[1].endswith("--app ASSEMBLY one two")
     assert "trainway lock platform.yaml --deployed" not in asked, "the other stacks may still have what leaves"
     calls.unlink()
     status, asked = run("destroy", calls, "one", "--context", "platform=x.yaml", answer="y\n")
