@@ -122,9 +122,9 @@ EDITS: dict[str, Edit] = {
         "file-system/Lustre(Corpus|Checkpoints|Runs)Repository.*|observability/LustreExportBehind.*",
     ),
     "other throughput": Edit((_set("storage", "lustre", throughput_mbps_per_tib=500),), refused="AWS::FSx::FileSystem"),
-    "efa of the file system": Edit((_set("storage", "lustre", efa=True),), refused="AWS::FSx::FileSystem"),
+    "efa of the file system": Edit((_set("storage", "lustre", efa=True),), refused="storage.lustre.efa"),
     "a key of the file system": Edit(
-        (_set("storage", "lustre", key=KEY), _set("storage", "lustre", key=KEY_2)), refused="AWS::FSx::FileSystem"
+        (_set("storage", "lustre", key=KEY), _set("storage", "lustre", key=KEY_2)), refused="storage.lustre.key"
     ),
     "dynamic volumes": Edit((_set("storage", "lustre", dynamic_volumes=True),), "cluster/.*", on=KUBERNETES),
     "root squash": Edit((_set("storage", "lustre", root_squash={}),), "file-system/.*"),

@@ -33,6 +33,8 @@ BASES: dict[str, dict[str, Any]] = {
         ],
         "storage": {"lustre": {"capacity_tib": 2.4}},
         "teams": [{"name": "red"}, {"name": "blue"}],
+        # Without it the group that scales would take the autoscaler along as it leaves.
+        "kubernetes": {"autoscaling": False},
     },
     "hyperpod-eks": {
         "orchestrator": "hyperpod-eks",
@@ -49,16 +51,16 @@ BASES: dict[str, dict[str, Any]] = {
         ],
     },
 }
-ADMINS = {"kubernetes": {"admins": [f"arn:aws:iam::{ACCOUNT}:role/admin"]}}
+ADMINS = (f"arn:aws:iam::{ACCOUNT}:role/admin",)
 IN_ONE_REGION = {"region": "us-west-2", "zones": ["usw2-az2", "usw2-az1"]}
 
 
 def base(orchestrator: str) -> dict[str, Any]:
     """Return the data of a base platform, which the caller may change."""
-    people = ADMINS if orchestrator != "hyperpod-slurm" else {}
-    copied: dict[str, Any] = json.loads(
-        json.dumps({"name": f"base-{orchestrator}", **IN_ONE_REGION, **BASES[orchestrator]} | people)
-    )
+    data = {"name": f"base-{orchestrator}", **IN_ONE_REGION, **BASES[orchestrator]}
+    if orchestrator != "hyperpod-slurm":
+        data["kubernetes"] = {**data.get("kubernetes", {}), "admins": ADMINS}
+    copied: dict[str, Any] = json.loads(json.dumps(data))
     return copied
 
 
