@@ -14,7 +14,7 @@ CDK_OPTIONS ?=
 
 bin := .venv/bin
 # A file's tests share what they set up, so a file is never divided among the processors. The largest files start first.
-SPREAD := --numprocesses auto --dist loadfile --no-loadscope-reorder
+SPREAD := --numprocesses logical --dist loadfile --no-loadscope-reorder
 # The CDK and the jsii runtime below it find their Node beside the Python they run on.
 export PATH := $(CURDIR)/$(bin):$(PATH)
 export JSII_NODE := $(CURDIR)/$(bin)/node

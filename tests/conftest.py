@@ -40,11 +40,6 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(Durations())
 
 
-def pytest_xdist_auto_num_workers() -> int:
-    """Return two workers more than there are processors: some always wait for nodes to boot or jobs to run."""
-    return (os.cpu_count() or 1) + 2
-
-
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Order the files so that the workers end at about the same time."""
