@@ -163,10 +163,11 @@ def test_images_are_pulled_in_parallel_where_fast_disks_take_them(
 def test_images_are_pulled_one_layer_after_the_other_where_the_file_says_so(tmp_path: Path) -> None:
     text = (ROOT / "examples/eks-p5.yaml").read_text(encoding="utf-8")
     user_data_with = []
-    for index, section in enumerate(["", "\nkubernetes: {parallel_image_pull: false}\n"]):
-        assert "\nkubernetes:" not in text
+    section = "\nkubernetes:\n"
+    assert section in text
+    for index, line in enumerate(["", "  parallel_image_pull: false\n"]):
         file = tmp_path / f"platform-{index}.yaml"
-        file.write_text(text + section, encoding="utf-8")
+        file.write_text(text.replace(section, section + line), encoding="utf-8")
         cluster = templates_of(file)["cluster"]
         found = resources(cluster, "AWS::EC2::LaunchTemplate")
         user_data_with.append(
