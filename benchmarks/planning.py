@@ -45,7 +45,7 @@ def main() -> None:
 
 
 def synthesis(orchestrator: str) -> dict[str, float]:
-    """Return the seconds that a synthesis of few and of many node groups takes."""
+    """Measure a synthesis with few node groups and one with many. Return CPU seconds."""
     types = list(itertools.islice(itertools.cycle(INSTANCE_TYPES), MANY))
     few, many = platform(orchestrator, types[:FEW], 32), platform(orchestrator, types, 32)
     synthesize(few)  # the first synthesis of a process loads modules
@@ -84,7 +84,7 @@ def least(act: Callable[[], object]) -> float:
 
 
 def of_children() -> float:
-    """Return the processor seconds of the processes that this one has started and that still run."""
+    """Return the CPU seconds of this process's running child processes."""
     waiting, ticks = [os.getpid()], 0
     while waiting:
         pid = waiting.pop()

@@ -1,4 +1,4 @@
-"""One string that matches a regular expression, for a read-only attribute of which only the pattern is published."""
+"""Example strings for read-only attributes, from the regular expression that their schema publishes."""
 
 from __future__ import annotations
 

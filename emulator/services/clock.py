@@ -28,7 +28,7 @@ EC2_TERMINATES = timedelta(minutes=30)
 
 
 class NotAllowed(Exception):
-    """A role may not do what a schedule asks for; the message is the service's."""
+    """The role of a schedule lacks the permission for its target. The message is the service's."""
 
 
 @dataclass(frozen=True)

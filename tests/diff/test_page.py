@@ -53,7 +53,7 @@ def test_the_workflow_is_one_whose_steps_run(tmp_path: Path) -> None:
     subprocess.run([SHELLCHECK, script], check=True)
     assert set(re.findall(r" (--[a-z-]+)", steps[-1]["run"])) <= options()
     if not shutil.which("jq"):
-        pytest.skip("jq is not installed")
+        pytest.skip("jq is not installed; scripts/install_nodes installs it")
     called, stand_in = tmp_path / "called", tmp_path / "trainway"
     stand_in.write_text(f'#!/bin/sh\necho "$@" >{called}\nexit {REFUSED}\n', encoding="utf-8")
     stand_in.chmod(0o755)

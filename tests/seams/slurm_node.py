@@ -49,7 +49,7 @@ def slurm_platforms() -> dict[str, Platform]:
 
 
 def parameters_of(platform: Platform) -> dict[str, Any]:
-    """Return parameters.json of a platform's nodes, as delivered where the node mounts Lustre and has no containers."""
+    """Return parameters.json of a platform's nodes, for a node that mounts Lustre and runs no containers."""
     deployed = {
         "TRAINWAY_DOCUMENTS_S3_URI": BUCKET,
         "TRAINWAY_FSX_DNS_NAME": "fs-1.fsx.us-west-2.amazonaws.com",

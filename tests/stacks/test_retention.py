@@ -1,4 +1,4 @@
-"""What has data is kept when an update replaces it, and when its stack goes as far as the file says so."""
+"""Updates keep every replaced resource that has data. A deletion of the stack keeps what the platform file says."""
 
 from __future__ import annotations
 
