@@ -35,10 +35,11 @@ class Pod:
     """What a pod with one container has of its own. Kubernetes uses its default for each field that is not set.
 
     `name` is the container's name, and `image` its image. `mount_path` is where the container has the Lustre file
-    system. `resources` are the container's `limits` and `requests`. `claims` names the ResourceClaimTemplates of its
-    devices; a template that is named twice gives two claims. `tolerations` and `node_selector` choose the nodes.
-    `scheduler` is the name of the scheduler. `user` is the user and group ID under which all processes run, without
-    any capability; None leaves that to the image. `stop_seconds` is the time in seconds from SIGTERM to SIGKILL.
+    system, and `claim` is the claim of that file system. `resources` are the container's `limits` and `requests`.
+    `claims` names the ResourceClaimTemplates of its devices; a template that is named twice gives two claims.
+    `tolerations` and `node_selector` choose the nodes. `scheduler` is the name of the scheduler. `user` is the user and
+    group ID under which all processes run, without any capability; None leaves that to the image. `stop_seconds` is the
+    time in seconds from SIGTERM to SIGKILL.
     """
 
     name: str
@@ -48,6 +49,7 @@ class Pod:
     ports: Sequence[Mapping[str, Any]] = ()
     readiness: Mapping[str, Any] | None = None
     mount_path: str = MOUNT_PATH
+    claim: str = CLAIM
     resources: Mapping[str, Mapping[str, int | str]] | None = None
     claims: tuple[str, ...] = ()
     volumes: tuple[Volume, ...] = ()
@@ -80,7 +82,7 @@ def pod_template(pod: Pod) -> dict[str, Any]:
         resourceClaims=of_pod or None,
         containers=[_container(pod, tuple(claims))],
         volumes=[
-            {"name": "fsx", "persistentVolumeClaim": {"claimName": CLAIM}},
+            {"name": "fsx", "persistentVolumeClaim": {"claimName": pod.claim}},
             # NCCL and data workers share memory through it; a container's default of 64 MiB stops them.
             {"name": "shared-memory", "emptyDir": {"medium": "Memory"}},
             *({"name": each.name, **each.source} for each in pod.volumes),

@@ -34,13 +34,17 @@ class Association(_Part):
 
 
 class FileSystem(_Part):
-    """The FSx for Lustre file system, and where nodes mount it; another one beside it needs its subnet and group."""
+    """The FSx for Lustre file system, and where nodes mount it; another one beside it needs its subnet and group.
+
+    In Kubernetes a pod mounts it by `claim`, a PersistentVolumeClaim of each namespace.
+    """
 
     file_system_id: str
     dns_name: str
     mount_name: str
     mount_path: str
     associations: tuple[Association, ...]
+    claim: str = "fsx"
     subnet_id: str | None = None
     security_group_id: str | None = None
 

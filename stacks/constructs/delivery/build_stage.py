@@ -37,7 +37,8 @@ class BuildStage(Construct):
     """`delivery/stage.sh NAME` in a container, with its own role and log group.
 
     `environment` is what the script asks for. With the bundle, it decides whether the stage runs again. `stands_for`
-    has what its values stand for and do not show, such as the definition of a file system.
+    has what its values stand for and do not show, such as the definition of a file system. `parameters` are variables
+    that CodeBuild reads from SSM parameters when the stage runs, with the names of those.
 
     The URL that the stage signals is read from `signal_parameter` when it runs: it changes with every delivery, and is
     too long for a pipeline's action, whose settings end at 1,000 characters. L1, because the L2 project grants itself
@@ -59,11 +60,13 @@ class BuildStage(Construct):
         docker: bool = False,
         network: BuildNetwork | None = None,
         stands_for: Mapping[str, Any] | None = None,
+        parameters: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(scope, id)
         self.name = name
         self.environment = environment
         self._stands_for = stands_for or {}
+        self._parameters = parameters or {}
         self.timeout = timeout
         build_logs = log_group(self, "Logs", retention=logs.RetentionDays.THREE_MONTHS)
         self.role = iam.Role(self, "Role", assumed_by=service("codebuild"))
@@ -127,6 +130,7 @@ class BuildStage(Construct):
         return [
             variable(name="WAIT_HANDLE_URL", type="PARAMETER_STORE", value=self.signal_parameter),
             *(variable(name=key, value=value) for key, value in sorted(plain.items())),
+            *(variable(name=key, type="PARAMETER_STORE", value=name) for key, name in sorted(self._parameters.items())),
         ]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from urllib.parse import urlsplit
 
+import aws_cdk as cdk
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_fsx as fsx
 from aws_cdk import aws_s3 as s3
@@ -22,7 +23,8 @@ class LustreFileSystem(Construct):
     """The file system, the security rules without which it cannot be mounted, and its data repository associations.
 
     Of a file system that exists only what it lacks is made: rules towards the nodes, and associations.
-    L1: `fsx.LustreFileSystem` knows neither EFA nor metadata configuration.
+    L1: `fsx.LustreFileSystem` knows neither EFA nor metadata configuration. `name` is the value of the tag Name. None:
+    no such tag.
     """
 
     def __init__(
@@ -35,8 +37,10 @@ class LustreFileSystem(Construct):
         vpc_id: str,
         subnet_id: str,
         client_group_id: str,
+        name: str | None = None,
     ) -> None:
         super().__init__(scope, id)
+        self.resource: CfnFileSystem | None = None
         if existing := lustre.existing:
             _allow_lustre(self, servers=existing.security_group_id, clients=client_group_id)
             self.file_system_id, self.dns_name = existing.file_system_id, existing.dns_name
@@ -45,7 +49,7 @@ class LustreFileSystem(Construct):
             group = ec2.CfnSecurityGroup(
                 self, "Group", group_description="FSx for Lustre file servers and their clients", vpc_id=vpc_id
             )
-            file_system = self._make(lustre, group, subnet_id, client_group_id)
+            self.resource = file_system = self._make(lustre, group, subnet_id, client_group_id, name)
             self.file_system_id, self.dns_name = file_system.ref, file_system.attr_dns_name
             self.mount_name, self.security_group_id = file_system.attr_lustre_mount_name, group.attr_group_id
         there = existing.associations if existing else {}
@@ -53,7 +57,9 @@ class LustreFileSystem(Construct):
         self.associations += [self._mirror(bucket, name) for name in lustre.mirrored if f"/{name}" not in there]
         self.associations += [self._import(uri) for uri in lustre.import_from]
 
-    def _make(self, lustre: Lustre, group: ec2.CfnSecurityGroup, subnet_id: str, client_group_id: str) -> CfnFileSystem:
+    def _make(
+        self, lustre: Lustre, group: ec2.CfnSecurityGroup, subnet_id: str, client_group_id: str, name: str | None
+    ) -> CfnFileSystem:
         among_servers = _allow(self, "ServersFromServers", to=group.attr_group_id, source=group.attr_group_id)
         rules = [*among_servers, *_allow_lustre(self, servers=group.attr_group_id, clients=client_group_id)]
         file_system = CfnFileSystem(
@@ -68,6 +74,7 @@ class LustreFileSystem(Construct):
             security_group_ids=[group.attr_group_id, *([client_group_id] if lustre.efa else [])],
             kms_key_id=lustre.key,
             lustre_configuration=_configuration(lustre),
+            tags=[cdk.CfnTag(key="Name", value=name)] if name else None,
         )
         for rule in rules:
             # The service checks the rules when it creates the file system, and refuses it if they are missing.
@@ -77,6 +84,12 @@ class LustreFileSystem(Construct):
         return file_system
 
     def _mirror(self, bucket: s3.IBucket, prefix: str) -> Association:
+        """Link a prefix of the bucket both ways. Another file system of the platform may have the same link.
+
+        A link's prefix is in no other link of its own file system:
+        https://docs.aws.amazon.com/fsx/latest/LustreGuide/create-linked-dra.html
+        Several file systems can be linked to one bucket: https://aws.amazon.com/fsx/lustre/faqs/ (both read 2026-11-23)
+        """
         association = Association(path=f"/{prefix}", s3=f"s3://{bucket.bucket_name}/{prefix}")
         self._associate(prefix.capitalize(), association, export=["NEW", "CHANGED", "DELETED"])
         return association

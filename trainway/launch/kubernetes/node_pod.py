@@ -41,6 +41,7 @@ def node_pod(
             ports=ports,
             readiness=readiness,
             mount_path=hand_off.file_system.mount_path,
+            claim=hand_off.file_system.claim,
             resources=resources(request, catalogue),
             claims=group.claims,
             volumes=(Volume(VOLUME, str(DIRECTORY), {"configMap": {"name": request.run}}),),

@@ -64,6 +64,7 @@ def _pod(workspace: Workspace, catalogue: Catalogue, labels: dict[str, str]) -> 
         environment=environment(workspace),
         readiness=readiness(),
         mount_path=hand_off.file_system.mount_path,
+        claim=hand_off.file_system.claim,
         resources={"requests": requests, **limits},
         claims=devices.claims,
         tolerations=tolerations_of(catalogue[workspace.group.instance_type]),
