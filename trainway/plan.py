@@ -15,6 +15,7 @@ from trainway.spec.derived.checkpoint_layout import checkpoint_layout
 from trainway.spec.derived.creation import creation_steps, critical_path, minutes
 from trainway.spec.derived.devices import device_counts, ranks_of
 from trainway.spec.derived.endpoints import GATEWAY, interface_endpoints, makes_gateway
+from trainway.spec.derived.file_system_price import monthly_price
 from trainway.spec.derived.group_types import types_of
 from trainway.spec.derived.lustre_clients import transport
 from trainway.spec.derived.personas import personas
@@ -104,6 +105,8 @@ def _storage(platform: Platform, catalogue: Catalogue, addresses: AddressPlan) -
     layout, storage = checkpoint_layout(platform, catalogue), platform.storage
     transports = {group.name: transport(platform, group, catalogue, addresses) for group in platform.node_groups}
     kept = {"lustre": storage.lustre.existing is not None or storage.lustre.on_destroy == "keep"}
+    if storage.former_lustre:
+        kept["former_lustre"] = storage.former_lustre.on_destroy == "keep"
     if storage.home:
         kept["home"] = storage.home.on_destroy == "keep"
     return {
@@ -116,10 +119,17 @@ def _storage(platform: Platform, catalogue: Catalogue, addresses: AddressPlan) -
             "requests_on_a_prefix": layout.requests_on_a_prefix,
             "documented": service_facts().s3.writes_per_prefix,
         },
+        "file_systems": [_file_system(platform, key) for key in storage.lustre_by_key],
         "protected": platform.deletion_protection,
         "kept": ["bucket", *(name for name, is_kept in kept.items() if is_kept)],
         "deleted": [name for name, is_kept in kept.items() if not is_kept],
     }
+
+
+def _file_system(platform: Platform, key: str) -> JsonObject:
+    lustre = platform.storage.lustre_by_key[key]
+    price = monthly_price(None if lustre.is_elastic else lustre.capacity_gib, lustre.throughput_mbps_per_tib)
+    return {"key": f"storage.{key}", "generation": lustre.generation, "price": None if lustre.existing else price}
 
 
 def _deploy(platform: Platform, catalogue: Catalogue) -> JsonObject:
@@ -266,8 +276,16 @@ def _storage_text(storage: JsonObject) -> str:
     sums = f"{each['writers_on_a_prefix']} writers × {each['requests_each']} = {each['requests_on_a_prefix']}"
     deleted = f"; {' and '.join(storage['deleted'])} deleted" if storage["deleted"] else ""
     protected = " It is refused while the file says `deletion_protection: true`." if storage["protected"] else ""
+    used, *former = storage["file_systems"]
+    moved = "".join(
+        f"Jobs use {used['key']} (generation {used['generation']}), {used['price'] or 'which is yours'}.\n"
+        f"{each['key']} (generation {each['generation']}) stays beside it, {each['price']}, until you remove the "
+        "section.\n"
+        for each in former
+    )
     return (
         f"Lustre: {clients}.\n"
+        f"{moved}"
         f"Checkpoints in the bucket: {each['writers']} writers, {each['prefixes']} of its prefixes, on each at most "
         f"{sums} of the {each['documented']} requests a second that S3 answers on one.\n"
         f"After a destroy: {' and '.join(storage['kept'])} kept{deleted}.{protected}"

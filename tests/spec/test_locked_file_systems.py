@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from tests.synthesis import ROOT
 from trainway.cli import app
+from trainway.spec.derived.locked_file_systems import locked_lustre
 from trainway.spec.loader import load_platform
 from trainway.spec.lock import lock_file
 from trainway.spec.problems import SpecError
@@ -83,3 +84,61 @@ def test_home_directories_that_went_can_come_back_with_another_key(deployed: Pat
     assert CliRunner().invoke(app, ["lock", str(deployed), "--deployed"]).exit_code == 0
     write(deployed, BEFORE | {"home": {"key": KEY}})
     assert load_platform(deployed).lock.home is None
+
+
+MOVED: dict[str, Any] = {"lustre": LUSTRE | {"generation": 2, "efa": True}, "former_lustre": LUSTRE, "home": {}}
+
+
+def test_another_file_system_is_asked_for_beside_the_one_in_use(deployed: Path) -> None:
+    write(deployed, MOVED)
+    platform = load_platform(deployed)
+    assert platform.lock.lustre == locked_lustre(platform.storage.former_lustre)
+    assert CliRunner().invoke(app, ["lock", str(deployed), "--deployed"]).exit_code == 0
+    lock = load_platform(deployed).lock
+    assert lock.lustre and lock.former_lustre
+    assert (lock.lustre.generation, lock.former_lustre.generation) == (2, 1)
+    # Back again, and on without the former one.
+    for storage in (
+        {"lustre": LUSTRE, "former_lustre": MOVED["lustre"], "home": {}},
+        {"lustre": MOVED["lustre"], "home": {}},
+    ):
+        write(deployed, storage)
+        load_platform(deployed)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"lustre": LUSTRE | {"generation": 2}}, "write its section as `storage.former_lustre`"),
+        ({"lustre": MOVED["lustre"], "former_lustre": LUSTRE | {"generation": 3}}, "no file system of generation 3"),
+        ({"former_lustre": LUSTRE}, "write `generation: 2` below `storage.lustre`"),
+        ({"former_lustre": LUSTRE | {"generation": 2}}, "remove the section"),
+        ({"lustre": MOVED["lustre"], "former_lustre": LUSTRE | {"key": KEY}}, "storage.former_lustre.key"),
+        (
+            {"lustre": MOVED["lustre"], "former_lustre": LUSTRE | {"capacity_tib": 5.0}},
+            "storage.former_lustre.capacity_tib",
+        ),
+    ],
+)
+def test_no_other_edit_begins_or_ends_a_file_system(deployed: Path, change: dict[str, Any], says: str) -> None:
+    write(deployed, BEFORE | change)
+    with pytest.raises(SpecError) as refused:
+        load_platform(deployed)
+    assert says in str(refused.value), refused.value
+
+
+def test_what_was_a_file_system_once_is_no_other_one(deployed: Path) -> None:
+    for storage in (MOVED, {"lustre": MOVED["lustre"], "home": {}}):
+        write(deployed, storage)
+        assert CliRunner().invoke(app, ["lock", str(deployed), "--deployed"]).exit_code == 0
+    write(deployed, {"lustre": LUSTRE, "former_lustre": MOVED["lustre"], "home": {}})
+    with pytest.raises(SpecError) as refused:
+        load_platform(deployed)
+    assert "write 3 for another one, or 2" in str(refused.value)
+
+
+def test_the_plan_tells_what_both_file_systems_cost(deployed: Path) -> None:
+    write(deployed, MOVED)
+    told = CliRunner().invoke(app, ["plan", str(deployed)]).output
+    assert "Jobs use storage.lustre (generation 2), about $5,380 a month." in told
+    assert "storage.former_lustre (generation 1) stays beside it, about $5,380 a month, until you remove" in told

@@ -59,8 +59,9 @@ AddonVersion = Annotated[
 
 
 class LockedLustre(Section):
-    """What a deployed Lustre file system was created with, and FSx cannot change."""
+    """A deployed Lustre file system: its generation, and what it was created with that FSx cannot change."""
 
+    generation: int = Field(1, description="`storage.lustre.generation`.")
     storage_class: Literal["ssd", "intelligent-tiering"] = Field(description="`storage.lustre.storage_class`.")
     efa: bool = Field(description="`storage.lustre.efa`.")
     key: str | None = Field(None, description="`storage.lustre.key`. null: the account's key of FSx.")
@@ -84,7 +85,10 @@ class Lock(Section):
     leaving: tuple[str, ...] = Field(
         (), description="Subnets that the next deploy deletes. Until then nothing else takes their ranges."
     )
-    lustre: LockedLustre | None = Field(None, description="The Lustre file system, unless it is an existing one.")
+    lustre: LockedLustre | None = Field(
+        None, description="The Lustre file system that jobs use, unless it is an existing one."
+    )
+    former_lustre: LockedLustre | None = Field(None, description="The file system that jobs used before.")
     home: LockedHome | None = Field(None, description="The file system of home directories.")
     kubernetes_version: str | None = Field(
         None, description="Kubernetes minor version that the last deploy gave the control plane."

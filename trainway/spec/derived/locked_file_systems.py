@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from trainway.spec.lock import LockedHome, LockedLustre
 from trainway.spec.platform import Platform
+from trainway.spec.sections.storage import Lustre
 
 
-def locked_lustre(platform: Platform) -> LockedLustre | None:
-    """Return what the platform's own Lustre file system is created with, or None if it uses an existing one."""
-    lustre = platform.storage.lustre
-    if lustre.existing:
+def locked_lustre(lustre: Lustre | None) -> LockedLustre | None:
+    """Return what a Lustre file system is created with, or None without one or for an existing one."""
+    if lustre is None or lustre.existing:
         return None
-    return LockedLustre(storage_class=lustre.storage_class, efa=lustre.efa, key=lustre.key)
+    return LockedLustre(
+        generation=lustre.generation, storage_class=lustre.storage_class, efa=lustre.efa, key=lustre.key
+    )
 
 
 def locked_home(platform: Platform) -> LockedHome | None:

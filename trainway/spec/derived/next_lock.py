@@ -42,7 +42,8 @@ def deployed_lock(platform: Platform, catalogue: Catalogue) -> Lock:
         "subnets": kept,
         "leaving": (),
         "kubernetes_version": version,
-        "lustre": locked_lustre(platform),
+        "lustre": locked_lustre(platform.storage.lustre),
+        "former_lustre": locked_lustre(platform.storage.former_lustre),
         "home": locked_home(platform),
     }
     return platform.lock.model_copy(update=fixed)

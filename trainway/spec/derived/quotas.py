@@ -68,10 +68,11 @@ def _of_nodes(platform: Platform, catalogue: Catalogue) -> Iterator[tuple[_Quota
 def _of_storage(platform: Platform) -> Iterator[tuple[_Quota, int]]:
     """Yield the quotas that the platform's new file systems take."""
     storage, lustre, openzfs = platform.storage, service_facts().lustre, service_facts().openzfs
-    if storage.lustre.existing is None:
-        yield _fsx(lustre.file_systems_quota), 1
-        if not storage.lustre.is_elastic:
-            yield _fsx(lustre.capacity_quota), storage.lustre.capacity_gib
+    for own in storage.lustre_by_key.values():
+        if own.existing is None:
+            yield _fsx(lustre.file_systems_quota), 1
+            if not own.is_elastic:
+                yield _fsx(lustre.capacity_quota), own.capacity_gib
     if storage.home:
         yield _fsx(openzfs.file_systems_quota), 1
         yield _fsx(openzfs.capacity_quota), storage.home.capacity_gib

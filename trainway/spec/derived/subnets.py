@@ -203,9 +203,11 @@ def _storage_needs(platform: Platform) -> Iterable[Need]:
     metadata; of OpenZFS one for each file server, and one for the address that moves between them.
     """
     storage, facts = platform.storage, service_facts().lustre
-    if storage.lustre.existing is None:
-        elastic = storage.lustre.throughput_mbps // facts.intelligent_tiering.throughput_step_mbps
-        servers = elastic if storage.lustre.is_elastic else storage.lustre.capacity_gib // facts.capacity_gib[0]
+    for lustre in storage.lustre_by_key.values():
+        if lustre.existing:
+            continue
+        elastic = lustre.throughput_mbps // facts.intelligent_tiering.throughput_step_mbps
+        servers = elastic if lustre.is_elastic else lustre.capacity_gib // facts.capacity_gib[0]
         yield Need("FSx for Lustre file servers", servers + 2)
     if storage.home:
         yield Need("FSx for OpenZFS file servers", 3 if storage.home.highly_available else 2)

@@ -17,7 +17,7 @@ LUSTRE: KeyPath = ("storage", "lustre")
 OF_SSD = ("capacity_tib", "throughput_mbps_per_tib", "nearly_full_percent")
 OF_INTELLIGENT_TIERING = ("throughput_mbps", "read_cache_gib")
 # What a file system that exists can be told beside where it is.
-OF_EXISTING = ("existing", "mirror", "import_from", "nearly_full_percent", "dynamic_volumes")
+OF_EXISTING = ("existing", "generation", "mirror", "import_from", "nearly_full_percent", "dynamic_volumes")
 
 
 @rule
@@ -193,6 +193,33 @@ def an_existing_file_system_is_left_alone(platform: Platform, _catalogue: Catalo
         if mirrored:
             reason = f"it overlaps /{mirrored}, which is to mirror the data bucket, and FSx links no directory twice"
             yield (*LUSTRE, "existing", "associations", path), reason, "write `mirror: false`, or end that link"
+
+
+# What holds for each file system. Whether nodes speak EFA is asked of the one that jobs use.
+OF_EACH = (
+    fsx_has_such_file_systems_there,
+    lustre_keys_are_of_its_storage_class,
+    lustre_capacity_is_sold,
+    intelligent_tiering_is_sold,
+    metadata_iops_are_sold,
+    root_is_squashed_or_not,
+    only_linkable_file_systems_are_linked,
+    links_to_s3_are_possible,
+)
+
+
+@rule
+def the_former_file_system_is_sold_as_well(platform: Platform, catalogue: Catalogue) -> Iterator[Breach]:
+    """What holds for the file system that jobs use holds for the one that they used before."""
+    former = platform.storage.former_lustre
+    if former is None:
+        return
+    storage = platform.storage.model_copy(update={"lustre": former, "former_lustre": None})
+    alone = platform.model_copy(update={"storage": storage})
+    for each in OF_EACH:
+        for key, reason, fix in each(alone, catalogue):
+            if key[: len(LUSTRE)] == LUSTRE:
+                yield ("storage", "former_lustre", *key[len(LUSTRE) :]), reason, fix
 
 
 def _overlap(one: str, other: str) -> bool:

@@ -48,7 +48,7 @@ def home_capacity_is_sold(platform: Platform, _catalogue: Catalogue) -> Iterator
 @rule
 def storage_keys_are_of_the_region(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
     """A KMS key encrypts what is in its own Region."""
-    for name, section in (("lustre", platform.storage.lustre), ("home", platform.storage.home)):
+    for name, section in [*platform.storage.lustre_by_key.items(), ("home", platform.storage.home)]:
         if section and section.key and (region := section.key.split(":")[3]) != platform.region:
             reason = f"the key is in {region}, and the file system is in {platform.region}"
             fix = f"name a key of {platform.region}; of a multi-Region key, its replica there"
@@ -61,8 +61,8 @@ def what_is_kept_has_a_network_to_stay_in(platform: Platform, _catalogue: Catalo
 
     https://docs.aws.amazon.com/vpc/latest/userguide/delete-vpc.html (read 2026-11-21)
     """
-    existing, lustre = platform.network.existing, platform.storage.lustre
-    for name, section in (("lustre", lustre), ("home", platform.storage.home)):
+    existing, lustres = platform.network.existing, platform.storage.lustre_by_key
+    for name, section in [*lustres.items(), ("home", platform.storage.home)]:
         if section is None or section.on_destroy == "delete":
             continue
         key: KeyPath = ("storage", name, "on_destroy")
@@ -73,7 +73,7 @@ def what_is_kept_has_a_network_to_stay_in(platform: Platform, _catalogue: Catalo
                 reason,
                 "adopt a VPC with a subnet for `storage`; with `delete`, what is mirrored is in the bucket",
             )
-        elif name == "lustre" and lustre.efa and existing.security_group is None:
+        elif name in lustres and lustres[name].efa and existing.security_group is None:
             reason = "with EFA it is also in the nodes' security group, which would have to stay with it"
             yield key, reason, "adopt a security group as well"
 

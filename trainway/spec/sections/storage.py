@@ -78,8 +78,15 @@ class Backups(Section):
 
 
 class Lustre(Section):
-    """The FSx for Lustre file system that every node mounts at /fsx."""
+    """An FSx for Lustre file system that nodes mount at /fsx."""
 
+    generation: int = Field(
+        1,
+        ge=1,
+        le=99,
+        description="Number of the file system among those that this platform had. A higher number makes another file "
+        "system beside the deployed one, whose section becomes `former_lustre`.",
+    )
     storage_class: Literal["ssd", "intelligent-tiering"] = Field(
         "ssd", description="SSD, or the class that grows and shrinks with its contents and cannot be linked to S3."
     )
@@ -168,9 +175,19 @@ class Storage(Section):
     bucket: Bucket = Field(
         default_factory=Bucket, description="The data bucket. It is kept when the platform is destroyed."
     )
-    lustre: Lustre = Field(default_factory=Lustre, description="The FSx for Lustre file system.")
+    lustre: Lustre = Field(default_factory=Lustre, description="The FSx for Lustre file system that jobs use.")
+    former_lustre: Lustre | None = Field(
+        None,
+        description="The file system that jobs used before, with the settings that it had as `lustre`. It stays and is "
+        "billed until you remove this section, which deletes it.",
+    )
     home: Home | None = Field(
         None,
         description="Home directories, with hyperpod-slurm; null: those of slurm.users and a directory's users are on "
         "Lustre, others on each node's own disk.",
     )
+
+    @property
+    def lustre_by_key(self) -> dict[str, Lustre]:
+        """The Lustre file systems by their keys: the one that jobs use first."""
+        return {"lustre": self.lustre} | ({"former_lustre": self.former_lustre} if self.former_lustre else {})
