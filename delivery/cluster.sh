@@ -90,6 +90,16 @@ retire_charts() {
   done 3<<<"$1"
 }
 
+# retire_volumes OBJECTS: deletes the volumes of a file system that the platform has no more. A claim stays until the last
+# pod that uses it has ended.
+retire_volumes() {
+  local label=trainway.dev/lustre-generation found there
+  found=$(grep --recursive --no-filename --only-matching "\"$label\": \"[0-9]*\"" "$1") || return 0
+  there=$(grep --only-matching '"[0-9]*"' <<<"$found" | tr --delete '"' | sort --unique | paste --serial --delimiters ,)
+  kubectl delete persistentvolumeclaims,persistentvolumes --all-namespaces --wait=false \
+    --selector "trainway.dev/revision,$label,$label notin ($there)"
+}
+
 # install_chart CHART VERSION RELEASE NAMESPACE PLATFORM_VALUES
 install_chart() {
   local words file set_words=() values=()
@@ -146,6 +156,7 @@ done 3<<<"$chart_list"
 
 if compgen -G "$work/manifests/objects/*" >/dev/null; then
   apply "$work/manifests/objects"
+  retire_volumes "$work/manifests/objects"
 fi
 
 retire_charts "$(grep --extended-regexp --invert-match "$go_first" <<<"$other_charts" || true)"

@@ -85,8 +85,8 @@ class PlatformStacks:
 
     @property
     def lustre(self) -> fsx.CfnFileSystem | None:
-        """The Lustre file system. None where the platform uses one that exists."""
-        return next((each for each in _all(self.file_system, fsx.CfnFileSystem) if each.lustre_configuration), None)
+        """The Lustre file system that jobs use. None where the platform uses one that exists."""
+        return self.file_system.lustre.resource
 
     @property
     def eks_cluster(self) -> eks.CfnCluster | None:

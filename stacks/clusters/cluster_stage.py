@@ -10,19 +10,21 @@ from stacks.constructs.delivery.registry import registry_permissions
 from stacks.constructs.eks.control_plane import ControlPlane
 from stacks.constructs.iam.permissions import Permission
 from stacks.constructs.storage.file_system_identity import file_system_identity
+from stacks.constructs.storage.former import former_parameters, read_former
 from stacks.foundation import Foundation
 
 
 def cluster_stage(scope: Construct, *, foundation: Foundation, control_plane: ControlPlane) -> BuildStage:
     """A stage that reads the mirror and works in the cluster, whose system nodes exist by then."""
-    registry, lustre = foundation.registry, foundation.file_system.lustre
+    registry, lustre, platform = foundation.registry, foundation.file_system.lustre, foundation.platform
+    has_former = platform.storage.former_lustre is not None
     facts = {
         "TRAINWAY_FSX_ID": lustre.file_system_id,
         "TRAINWAY_FSX_DNS_NAME": lustre.dns_name,
         "TRAINWAY_FSX_MOUNT_NAME": lustre.mount_name,
         "TRAINWAY_IMAGE": registry.image_uri,
     }
-    if foundation.platform.storage.lustre.dynamic_volumes:
+    if platform.storage.lustre.dynamic_volumes:
         facts["TRAINWAY_FSX_SUBNET_ID"] = foundation.network.storage_subnet_id
         facts["TRAINWAY_FSX_GROUP_ID"] = lustre.security_group_id
     return BuildStage(
@@ -35,9 +37,11 @@ def cluster_stage(scope: Construct, *, foundation: Foundation, control_plane: Co
             Permission(("eks:DescribeCluster",), (control_plane.cluster.attr_arn,)),
             registry.keep_tools,
             *registry_permissions(registry.mirrored, push=False),
+            *([read_former(platform.name)] if has_former else []),
         ],
         timeout=cdk.Duration.minutes(45),
         # Where the endpoint answers, whoever else it answers, and with the cluster's own group, which it lets in.
         network=foundation.network.inside(control_plane.security_group_id),
-        stands_for=file_system_identity(foundation.platform),
+        stands_for=file_system_identity(platform),
+        parameters=former_parameters(platform.name) if has_former else None,
     )

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import aws_cdk as cdk
 from aws_cdk import aws_iam as iam
@@ -21,6 +22,7 @@ from stacks.foundation import Foundation
 from trainway import __version__
 from trainway.manifests.device_claims import claims_of_a_node
 from trainway.manifests.job_kinds import launch_kinds
+from trainway.manifests.lustre_volume import CLAIM, claim_of
 from trainway.manifests.queue_labels import queue_labels
 from trainway.manifests.training_runtime import runtime_of
 from trainway.spec import deployed_file, handoff
@@ -60,6 +62,7 @@ def write_hand_off(
             mount_name=lustre.mount_name,
             mount_path=MOUNT_PATH,
             associations=tuple(lustre.associations),
+            claim=claim_of(platform.storage.lustre.generation),
             subnet_id=foundation.network.storage_subnet_id if more else None,
             security_group_id=lustre.security_group_id if more else None,
         ),
@@ -81,9 +84,10 @@ def write_hand_off(
         teams=tuple(team.name for team in platform.teams),
         training_jobs=training_jobs(scope, foundation, subnets) if platform.iam.training_jobs else None,
     )
-    # Most platforms have no training jobs, and say nothing of them.
-    absent = set() if document.training_jobs else {"training_jobs"}
-    asset, values = _publish(scope, document.model_dump_json(exclude={"trainway", *absent}))
+    # Most platforms have no training jobs, and the claim of their first file system, and say nothing of either.
+    absent: dict[str, Any] = {} if document.training_jobs else {"training_jobs": True}
+    absent |= {"file_system": {"claim"}} if document.file_system.claim == CLAIM else {}
+    asset, values = _publish(scope, document.model_dump_json(exclude={"trainway": True, **absent}))
     document_arn = f"arn:{cdk.Aws.PARTITION}:s3:::{asset.s3_bucket_name}/{asset.s3_object_key}"
     for persona, role in (people or {}).items():
         grant(role, Permission(("s3:GetObject",), (document_arn,)))

@@ -7,6 +7,7 @@ from constructs import Construct
 
 from stacks.constructs.delivery.bundle import Bundles
 from stacks.constructs.delivery.pipeline import Delivery
+from stacks.constructs.storage.former import tell_former
 from stacks.constructs.storage.home import HomeFileSystem
 from stacks.constructs.storage.lustre import LustreFileSystem
 from stacks.constructs.storage.root_squash import root_squash_stage
@@ -17,7 +18,10 @@ from trainway.spec.platform import Platform
 
 
 class FileSystemStack(cdk.Stack):
-    """The stack of the Lustre and OpenZFS file systems, in the Availability Zone of the first node group."""
+    """The stack of the Lustre and OpenZFS file systems, in the Availability Zone of the first node group.
+
+    `lustre` is the Lustre file system that jobs use.
+    """
 
     def __init__(
         self,
@@ -31,17 +35,24 @@ class FileSystemStack(cdk.Stack):
         env: cdk.Environment,
     ) -> None:
         super().__init__(scope, id, env=env, description=f"Trainway {platform.name}: file system")
-        self.lustre = LustreFileSystem(
-            self,
-            "Lustre",
-            lustre=platform.storage.lustre,
-            bucket=storage.bucket,
-            vpc_id=network.vpc_id,
-            subnet_id=network.storage_subnet_id,
-            client_group_id=network.efa_group_id,
-        )
-        lustre = self.lustre
-        offer(self, lustre.file_system_id, lustre.dns_name, lustre.mount_name, lustre.security_group_id)
+        has_moved = any(each.generation > 1 for each in platform.storage.lustre_by_key.values())
+        made = {}
+        for key, each in platform.storage.lustre_by_key.items():
+            made[key] = LustreFileSystem(
+                self,
+                # The first has had this name since before there were others. Another name is another file system.
+                "Lustre" if each.generation == 1 else f"Lustre{each.generation}",
+                lustre=each,
+                bucket=storage.bucket,
+                vpc_id=network.vpc_id,
+                subnet_id=network.storage_subnet_id,
+                client_group_id=network.efa_group_id,
+                name=f"{platform.name}/storage.{key}" if has_moved else None,
+            )
+            offer(self, made[key].file_system_id, made[key].dns_name, made[key].mount_name, made[key].security_group_id)
+        self.lustre = made["lustre"]
+        if former := made.get("former_lustre"):
+            tell_former(self, platform.name, former)
         if squash := platform.storage.lustre.root_squash:
             stage = root_squash_stage(
                 self,

@@ -126,6 +126,13 @@ EDITS: dict[str, Edit] = {
     "a key of the file system": Edit(
         (_set("storage", "lustre", key=KEY), _set("storage", "lustre", key=KEY_2)), refused="storage.lustre.key"
     ),
+    "a file system in the place of the one in use": Edit(
+        (_set("storage", "lustre", generation=2),), refused="storage.former_lustre"
+    ),
+    "a former file system that never was": Edit(
+        (_set("storage", former_lustre={"generation": 2, "capacity_tib": 4.8}),),
+        refused="no file system of generation 2",
+    ),
     "dynamic volumes": Edit((_set("storage", "lustre", dynamic_volumes=True),), "cluster/.*", on=KUBERNETES),
     "root squash": Edit((_set("storage", "lustre", root_squash={}),), "file-system/.*"),
     "home directories": Edit(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -78,8 +79,11 @@ class Live:
         """Return the platform as its file and its lock are now."""
         return load_platform(self.file, CATALOGUE)
 
-    def edit(self, document: Document) -> Outcome:
-        """Deploy the platform that the document describes, as `make deploy` does, or say why it is refused."""
+    def edit(self, document: Document, *, allowed: str = "") -> Outcome:
+        """Deploy the platform that the document describes, as `make deploy` does, or say why it is refused.
+
+        `allowed` is a pattern of what may be deleted or replaced all the same, as `role/logical id`.
+        """
         deployed, self.document = self.document, None
         before = self._text_of(self.file), self._text_of(lock_file(self.file))
         self.file.write_text(yaml.safe_dump(document, sort_keys=False))
@@ -92,7 +96,7 @@ class Live:
         platform = platform.with_lock(next_lock(platform, CATALOGUE))
         templates, needs = templates_of(platform), stack_dependencies(assembly_in(platform))
         order = list(_in_order(needs))
-        if reason := self._refused(templates, order):
+        if reason := self._refused(templates, order, allowed):
             self._restore(*before)
             self.document = deployed
             return Outcome(refused=reason)
@@ -134,7 +138,7 @@ class Live:
             for name in self._stacks()
         }
 
-    def _refused(self, templates: dict[str, Any], order: list[str]) -> str | None:
+    def _refused(self, templates: dict[str, Any], order: list[str], allowed: str) -> str | None:
         """Return what the change sets of the live stacks would replace or delete that holds data or nodes."""
         live = self._stacks()
         for role in order:
@@ -143,8 +147,9 @@ class Live:
                 continue
             change_set = self._change_set(name, templates[role], "UPDATE", "preview")
             for change in (each["ResourceChange"] for each in change_set.get("Changes", [])):
-                if change["ResourceType"] in GUARDED and _may_go(change):
-                    return f"{change['ResourceType']} {role}/{change['LogicalResourceId']} would be lost"
+                where = f"{role}/{change['LogicalResourceId']}"
+                if change["ResourceType"] in GUARDED and _may_go(change) and not re.fullmatch(allowed, where):
+                    return f"{change['ResourceType']} {where} would be lost"
         return None
 
     def _change_set(self, stack: str, template: Any, kind: str, name: str) -> dict[str, Any]:

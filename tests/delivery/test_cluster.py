@@ -243,6 +243,22 @@ def test_trainer_takes_its_runtimes_along(cluster):
     assert "clustertrainingruntimes.trainer.kubeflow.org" not in stale[2].split(",")
 
 
+def test_volumes_of_a_file_system_that_is_gone_are_deleted_and_no_others(cluster):
+    objects = cluster.root / "manifests" / "objects"
+    for generation in (1, 3):
+        volume = {"metadata": {"labels": {"trainway.dev/lustre-generation": str(generation)}}}
+        (objects / f"20-{generation}.json").write_text(json.dumps(volume))
+        (objects / f"21-{generation}.json").write_text(json.dumps(volume))
+    done = cluster.run("cluster.sh", CHARTS="")
+    assert done.returncode == 0, done.stderr
+    (deleted,) = [call for call in cluster.called("kubectl", "delete") if "persistentvolumes" in call[2]]
+    assert deleted[2] == "persistentvolumeclaims,persistentvolumes"
+    # What an earlier deploy of the platform applied, for a file system that none of the objects is of.
+    label = "trainway.dev/lustre-generation"
+    assert deleted[deleted.index("--selector") + 1] == f"trainway.dev/revision,{label},{label} notin (1,3)"
+    assert "--wait=false" in deleted, "pods that still run keep their claim"
+
+
 def test_a_cluster_without_any_chart_gets_its_objects(cluster):
     done = cluster.run("cluster.sh", CHARTS="")
     assert done.returncode == 0, done.stderr

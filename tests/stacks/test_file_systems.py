@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,9 @@ import yaml
 
 from tests.hand_offs import hand_off_in
 from tests.synthesis import ROOT, Template, assembly_in, resources, templates_of
+from trainway.manifests.lustre_volume import lustre_volumes
+from trainway.spec.loader import load_platform
+from trainway.spec.lock import Lock, LockedLustre, lock_file, lock_text
 
 KEY = "arn:aws:kms:us-west-2:111122223333:key/1234abcd-12ab-34cd-56ef-1234567890ab"
 NETWORK = {
@@ -243,3 +247,59 @@ def test_cfn_lint_accepts_them(base: str, changes: dict[str, Any], tmp_path: Pat
     command = [str(Path(sys.executable).with_name("cfn-lint")), "--regions", platform["region"], "--", *map(str, files)]
     linted = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (linted.returncode, linted.stdout) == (0, ""), linted.stdout + linted.stderr
+
+
+@pytest.fixture(scope="module")
+def moved(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Template]:
+    """Return the stacks of a platform whose jobs have moved to another file system."""
+    directory = tmp_path_factory.mktemp("moved")
+    lock = Lock(lustre=LockedLustre(storage_class="ssd", efa=False, key=None))
+    lock_file(directory / "platform.yaml").write_text(lock_text(lock))
+    new = {"generation": 2, "capacity_tib": 9.6, "import_from": ["s3://mine/a/"]}
+    return stacks_with(directory, platform_with({"lustre": new, "former_lustre": {"capacity_tib": 4.8}}))
+
+
+def test_another_file_system_leaves_the_former_one_as_it_was(moved: dict[str, Template], tmp_path: Path) -> None:
+    before = stacks_with(tmp_path, platform_with({"lustre": {"capacity_tib": 4.8}}))["file-system"]["Resources"]
+    after = moved["file-system"]["Resources"]
+    changed = {name: each for name, each in before.items() if after.get(name) != each}
+    ((name, file_system),) = changed.items()
+    tag = {"Key": "Name", "Value": "atlas/storage.former_lustre"}
+    assert after[name] == file_system | {"Properties": file_system["Properties"] | {"Tags": [tag]}}
+
+
+def test_both_file_systems_mirror_the_bucket(moved: dict[str, Template]) -> None:
+    """Two links of one file system may not overlap. Links of two file systems may, as the FAQ of FSx says."""
+    paths: dict[str, set[str]] = {}
+    for link in resources(moved["file-system"], "AWS::FSx::DataRepositoryAssociation").values():
+        paths.setdefault(json.dumps(link["FileSystemId"]), set()).add(link["FileSystemPath"])
+    mirrored = {"/corpus", "/checkpoints", "/runs"}
+    assert sorted(paths.values(), key=len) == [mirrored, mirrored | {"/import/mine/a"}]
+
+
+def test_no_stack_imports_what_goes_with_the_former_file_system(moved: dict[str, Template]) -> None:
+    exported = {
+        output["Export"]["Name"]
+        for output in moved["file-system"]["Outputs"].values()
+        if "LustreFileSystem" in json.dumps(output["Value"]) or "LustreGroup" in json.dumps(output["Value"])
+    }
+    assert len(exported) == 4
+    others = json.dumps({role: stack for role, stack in moved.items() if role != "file-system"})
+    assert [name for name in exported if f'"{name}"' in others] == []
+
+
+def test_the_delivery_may_read_what_the_former_file_system_is(moved: dict[str, Template]) -> None:
+    written = {each["Name"] for each in resources(moved["file-system"], "AWS::SSM::Parameter").values()}
+    projects = resources(moved["cluster"], "AWS::CodeBuild::Project").values()
+    read = {
+        variable["Name"]: variable["Value"]
+        for project in projects
+        for variable in project["Environment"]["EnvironmentVariables"]
+        if variable.get("Type") == "PARAMETER_STORE" and variable["Name"].startswith("TRAINWAY_")
+    }
+    assert set(read.values()) == written
+    manifests = json.dumps(lustre_volumes(load_platform(ROOT / "examples/eks-p5.yaml"), "a"))
+    assert set(read) == {each.replace("FSX", "FORMER_FSX") for each in re.findall(r"TRAINWAY_\w+", manifests)}
+    policies = json.dumps(resources(moved["cluster"], "AWS::IAM::Policy"))
+    for name in written:
+        assert f":parameter{name}" in policies

@@ -13,7 +13,7 @@ from trainway.manifests.guard_rails import guard_rails
 from trainway.manifests.kai import kai_queues
 from trainway.manifests.kai_guard import kai_guard
 from trainway.manifests.kueue import local_queue, queues
-from trainway.manifests.lustre_volume import lustre_storage_class, lustre_volume
+from trainway.manifests.lustre_volume import lustre_storage_class, lustre_volumes
 from trainway.manifests.namespace import namespaces, team_namespace
 from trainway.manifests.node_pools import node_pools
 from trainway.manifests.personas import members, team_members, viewers
@@ -55,7 +55,7 @@ def _objects(platform: Platform, catalogue: Catalogue) -> list[Manifest]:
         *lustre_storage_class(platform),
         *viewers(),
         *members(platform),
-        *(each for name in names for each in lustre_volume(platform, name)),
+        *(each for name in names for each in lustre_volumes(platform, name)),
         *(each for name in names for each in claim_templates(platform, catalogue, name)),
         *(
             each

@@ -1,6 +1,6 @@
-"""The Lustre file system as a static volume: the stack owns it, so nothing in the cluster may create or delete it.
+"""The Lustre file systems as static volumes: the stack owns them, so nothing in the cluster may create or delete one.
 
-Beside it, where that is chosen, a class of volumes that each are a file system of their own, made for a claim and
+Beside them, where that is chosen, a class of volumes that each are a file system of their own, made for a claim and
 deleted with it.
 
 https://github.com/kubernetes-sigs/aws-fsx-csi-driver/tree/master/examples/kubernetes/static_provisioning
@@ -13,26 +13,46 @@ from __future__ import annotations
 from typing import Any
 
 from trainway.spec.platform import Platform
+from trainway.spec.sections.storage import Lustre
 
 CLAIM = "fsx"
 DRIVER = "fsx.csi.aws.com"
 STORAGE_CLASS = "fsx-lustre"
+# Of volumes and claims, by which delivery/cluster.sh deletes those of a file system that is gone.
+GENERATION_LABEL = "trainway.dev/lustre-generation"
 # The tag of file systems that the driver makes, by which it may change and delete them and no others.
 OWNER_TAG = "trainway"
 # Intelligent-Tiering has room for what is written; Kubernetes wants a number, and never compares it with anything else.
 ELASTIC = "1Pi"
 
 
-def lustre_volume(platform: Platform, namespace: str) -> list[dict[str, Any]]:
-    """A volume and its claim for one namespace; a volume belongs to one claim, so each namespace has its own."""
-    lustre = platform.storage.lustre
+def claim_of(generation: int) -> str:
+    """Return the name of the claims of a file system, which pods refer to.
+
+    A volume and a claim never change what they are of. Another file system therefore has claims of another name, and
+    the pods that run keep theirs.
+    """
+    return CLAIM if generation == 1 else f"{CLAIM}-{generation}"
+
+
+def lustre_volumes(platform: Platform, namespace: str) -> list[dict[str, Any]]:
+    """Return a volume and its claim of each file system for one namespace, because a volume belongs to one claim."""
+    storage = platform.storage
+    found = _volume(platform, namespace, storage.lustre, "TRAINWAY_FSX")
+    if storage.former_lustre:
+        found += _volume(platform, namespace, storage.former_lustre, "TRAINWAY_FORMER_FSX")
+    return found
+
+
+def _volume(platform: Platform, namespace: str, lustre: Lustre, facts: str) -> list[dict[str, Any]]:
     capacity = {"storage": ELASTIC if lustre.is_elastic else f"{lustre.capacity_gib}Gi"}
-    volume = f"{platform.name}-{CLAIM}-{namespace}"
+    claim, labels = claim_of(lustre.generation), {GENERATION_LABEL: str(lustre.generation)}
+    volume = f"{platform.name}-{claim}-{namespace}"
     return [
         {
             "apiVersion": "v1",
             "kind": "PersistentVolume",
-            "metadata": {"name": volume},
+            "metadata": {"name": volume, "labels": labels},
             "spec": {
                 "capacity": capacity,
                 "volumeMode": "Filesystem",
@@ -40,14 +60,14 @@ def lustre_volume(platform: Platform, namespace: str) -> list[dict[str, Any]]:
                 "mountOptions": ["flock"],
                 "persistentVolumeReclaimPolicy": "Retain",
                 "storageClassName": "",
-                "claimRef": {"name": CLAIM, "namespace": namespace},
+                "claimRef": {"name": claim, "namespace": namespace},
                 "csi": {
                     "driver": DRIVER,
                     # A handle names one mount; the file system's id alone would make two volumes the same one.
-                    "volumeHandle": "${TRAINWAY_FSX_ID}" + f"-{namespace}",
+                    "volumeHandle": f"${{{facts}_ID}}-{namespace}",
                     "volumeAttributes": {
-                        "dnsname": "${TRAINWAY_FSX_DNS_NAME}",
-                        "mountname": "${TRAINWAY_FSX_MOUNT_NAME}",
+                        "dnsname": f"${{{facts}_DNS_NAME}}",
+                        "mountname": f"${{{facts}_MOUNT_NAME}}",
                     },
                 },
             },
@@ -55,7 +75,7 @@ def lustre_volume(platform: Platform, namespace: str) -> list[dict[str, Any]]:
         {
             "apiVersion": "v1",
             "kind": "PersistentVolumeClaim",
-            "metadata": {"name": CLAIM, "namespace": namespace},
+            "metadata": {"name": claim, "namespace": namespace, "labels": labels},
             "spec": {
                 "accessModes": ["ReadWriteMany"],
                 "resources": {"requests": capacity},

@@ -12,6 +12,7 @@ from typing import Any
 from trainway.manifests.device_claims import claims_of_a_node
 from trainway.manifests.kai import SCHEDULER, close_together
 from trainway.manifests.life_cycle import RESTARTS, restarted_as_a_whole
+from trainway.manifests.lustre_volume import claim_of
 from trainway.manifests.pod import Pod, pod_template
 from trainway.manifests.taints import tolerations
 from trainway.manifests.topology import HOSTNAME
@@ -63,6 +64,7 @@ def _runtime(platform: Platform, catalogue: Catalogue, name: str, group: NodeGro
     pod = Pod(
         name="node",
         image="${TRAINWAY_IMAGE}",
+        claim=claim_of(platform.storage.lustre.generation),
         resources={"limits": requested} if requested else None,
         claims=claims_of_a_node(platform, group, catalogue) if group else (),
         tolerations=tolerations(platform, catalogue),

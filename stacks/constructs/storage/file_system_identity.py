@@ -19,7 +19,11 @@ def file_system_identity(platform: Platform) -> dict[str, Any]:
     system (UpdateFileSystem in botocore's model), so whether CloudFormation replaces it then is not known.
     """
     lustre, home = platform.storage.lustre, platform.storage.home
-    return {
+    former = platform.storage.former_lustre
+    # Absent for a platform that never had another file system, so that its stages do not run again for nothing.
+    moved = {"generation": lustre.generation} if lustre.generation > 1 else {}
+    moved |= {"former": former.generation} if former else {}
+    return moved | {
         "zone": platform.zones[0],
         "network": platform.network.model_dump(mode="json"),
         "lustre": lustre.model_dump(
