@@ -14,12 +14,14 @@ from tests.seams.kubernetes.reader import read
 from tests.synthesis import ROOT, assembly_in, role_of, stack_dependencies, templates_of
 from trainway.manifests import cluster_manifests
 from trainway.manifests.device_claims import claim_templates, claims_of_a_node
+from trainway.manifests.lustre_volume import claim_of
 from trainway.manifests.taints import tolerations
 from trainway.spec.derived.checkpoint_layout import layout_for
 from trainway.spec.derived.devices import device_counts
 from trainway.spec.derived.slurm_accounts import slurm_accounts
 from trainway.spec.facts.catalogue import load_catalogue
 from trainway.spec.loader import load_platform
+from trainway.spec.lock import Lock, LockedLustre, lock_file, lock_text
 from trainway.spec.sections.existing import ExistingFileSystem, ExistingNetwork
 from trainway.spec.sections.kubernetes import Kubernetes
 from trainway.spec.sections.team import FAIR_SHARE
@@ -146,7 +148,7 @@ def test_the_jobs_of_the_page_on_devices_ask_for_what_nodes_have(tmp_path: Path)
     assert device_counts(platforms[2], platforms[2].node_groups[1], catalogue)[resource] == 56
 
 
-STORAGE_SECTIONS = re.findall(r"```yaml\n(.*?)```", STORAGE.read_text(), re.DOTALL)
+STORAGE_SECTIONS = re.findall(r"```yaml\n(storage:.*?)```", STORAGE.read_text(), re.DOTALL)
 
 
 @pytest.mark.parametrize("section", range(len(STORAGE_SECTIONS)))
@@ -156,7 +158,21 @@ def test_the_storage_of_the_page_can_be_asked_for(section: int, tmp_path: Path) 
     platform = yaml.safe_load((ROOT / "examples" / f"{example}.yaml").read_text())
     file = tmp_path / "platform.yaml"
     file.write_text(yaml.safe_dump(platform | storage))
+    if "former_lustre" in storage["storage"]:
+        lock_file(file).write_text(lock_text(Lock(lustre=LockedLustre(storage_class="ssd", efa=False))))
     assert load_platform(file).storage.model_fields_set == set(storage["storage"])
+
+
+def test_the_job_of_the_storage_page_copies_from_one_claim_to_the_other() -> None:
+    (text,) = re.findall(r"```yaml\n(apiVersion:.*?)```", STORAGE.read_text(), re.DOTALL)
+    job = yaml.safe_load(text.replace("YOUR-NAMESPACE", "atlas"))
+    assert read(job, Kubernetes().version) == []
+    pod = job["spec"]["template"]["spec"]
+    claims = [each["persistentVolumeClaim"]["claimName"] for each in pod["volumes"]]
+    assert claims == [claim_of(1), claim_of(2)]
+    mounted = {each["name"]: each["mountPath"] for each in pod["containers"][0]["volumeMounts"]}
+    assert list(mounted) == [each["name"] for each in pod["volumes"]]
+    assert pod["containers"][0]["command"][-2:] == [f"{mounted['old']}/workspaces", f"{mounted['new']}/"]
 
 
 def test_the_sum_of_the_storage_page_is_the_plans() -> None:

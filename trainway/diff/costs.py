@@ -8,6 +8,7 @@ from typing import Any, Final
 from trainway.diff.compare import Action, ResourceDiff
 from trainway.diff.instance_groups import KIND
 from trainway.spec.derived import creation
+from trainway.spec.derived.file_system_price import monthly_price
 
 # Properties of a managed node group of which a new value replaces its nodes, one after the other. The operation is
 # UpdateNodegroupVersion, and others belong to UpdateNodegroupConfig (EKS API reference).
@@ -59,6 +60,8 @@ def cost_of(each: ResourceDiff) -> str:
             return f"you lose {DATA[each.kind]}"
         empty = ", and jobs get a new one, which is empty" if each.action is Action.REPLACED else ""
         return f"it is kept, outside of the stack{empty}"
+    if each.kind == "AWS::FSx::FileSystem" and (billed := _billed(each)):
+        return billed
     if each.action is not Action.CHANGED:
         return ""
     parts = []
@@ -72,6 +75,19 @@ def cost_of(each: ResourceDiff) -> str:
         if edit.path in COUNTS and isinstance(edit.before, int) and isinstance(edit.after, int)
     ]
     return "; ".join(parts)
+
+
+def _billed(each: ResourceDiff) -> str:
+    """Return what a Lustre file system costs that is created, or that stays beside another one."""
+    properties = each.after.get("Properties", {})
+    lustre = properties.get("LustreConfiguration")
+    if not lustre:
+        return ""
+    price = monthly_price(properties.get("StorageCapacity"), lustre.get("PerUnitStorageThroughput"))
+    if each.action is Action.CREATED:
+        return price
+    is_former = any(str(tag.get("Value", "")).endswith("/storage.former_lustre") for tag in properties.get("Tags", ()))
+    return f"it stays, and you pay for it until you remove storage.former_lustre: {price}" if is_former else ""
 
 
 def is_rolled(each: ResourceDiff) -> bool:

@@ -57,7 +57,11 @@ def _by_meaning(each: ResourceDiff, properties: Mapping[str, Any], platform: str
         case "instance group":
             return _text(properties.get("InstanceGroupName"))
         case "AWS::FSx::FileSystem":
-            return "storage.lustre" if properties.get("FileSystemType") == "LUSTRE" else "storage.home"
+            if properties.get("FileSystemType") != "LUSTRE":
+                return "storage.home"
+            # Which of two file systems it is, its tag says.
+            tagged = _tag(each.after.get("Properties", properties))
+            return (tagged or "").removeprefix(f"{platform}/") or "storage.lustre"
         case "AWS::EKS::Cluster":
             return "control-plane"
         case "AWS::SageMaker::Cluster":
@@ -68,9 +72,14 @@ def _by_meaning(each: ResourceDiff, properties: Mapping[str, Any], platform: str
             return _text(properties.get("AddonName"))
         case "AWS::SageMaker::ComputeQuota" | "AWS::SSM::Parameter":
             return _text(properties.get("Name"))
+    return (_tag(properties) or "").removeprefix(f"{platform}/") or None
+
+
+def _tag(properties: Mapping[str, Any]) -> str | None:
+    """Return the value of the tag Name."""
     tags = properties.get("Tags")
     named = [tag.get("Value") for tag in tags if tag.get("Key") == "Name"] if isinstance(tags, list) else []
-    return (_text(named[0]) or "").removeprefix(f"{platform}/") or None if named else None
+    return _text(named[0]) if named else None
 
 
 def _text(value: Any) -> str | None:
