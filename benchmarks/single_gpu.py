@@ -57,11 +57,13 @@ def main() -> None:
     if not on_gpu and not chosen.smoke:
         parser.error("there is no GPU; --smoke runs a tiny model without one")
     model, length, steps, warm_up = ("tiny", 64, 4, 1) if chosen.smoke else ("8b-slice8", 8192, STEPS, WARM_UP)
+    # The vocabulary of Llama 3 is nearly all of a tiny model's work.
+    vocabulary = 1024 if chosen.smoke else VOCABULARY
     # Both ends of the table, and a compiler that does not take minutes.
     cells = {name: dict(CELLS[name]) for name in (("bf16", "float8 rowwise, compile") if chosen.smoke else CELLS)}
     measured: dict[str, dict[str, Any]] = {}
     with tempfile.TemporaryDirectory() as directory:
-        corpus = random_corpus(Path(directory) / "corpus", length)
+        corpus = random_corpus(Path(directory) / "corpus", length, vocabulary)
         for name, changes in cells.items():
             if chosen.smoke and "compile" in changes:
                 changes["compile"] = "aot_eager"
@@ -79,17 +81,35 @@ def main() -> None:
             "samples_of_a_step": 1,
             "card": card() if on_gpu else None,
             "matmul_tflops": ceiling,
-            "cells": {name: figures(each, model, length, device, ceiling["bf16"]) for name, each in measured.items()},
+            "cells": {
+                name: figures(each, flops_per_token(model, vocabulary, length), device, ceiling["bf16"])
+                for name, each in measured.items()
+            },
         },
         libraries=["torch", *(name for name in ("torchao", "torchtitan") if find_spec(name))],
         out=chosen.out,
     )
 
 
+def flops_per_token(model: str, vocabulary: int, length: int) -> tuple[float, float]:
+    """Return the operations of a preset model per token, with all of the attention and with causal attention only.
+
+    `length` is the number of tokens of a sample.
+    """
+    full, causal = (flop_per_token(PRESETS[model], vocabulary, length, causal) for causal in (False, True))
+    return full, causal
+
+
 def figures(
-    rates: dict[str, float | str], model: str, length: int, device: torch.device, ceiling: dict[str, float] | str
+    rates: dict[str, float | str],
+    per_token: tuple[float, float],
+    device: torch.device,
+    ceiling: dict[str, float] | str,
 ) -> dict[str, Any]:
-    """What the rates of a cell mean; None where they have no meaning."""
+    """Return what the rates of a cell mean; None where they have no meaning.
+
+    `rates` are tokens per second by program, or why there is none. `per_token` is what `flops_per_token` returns.
+    """
     peak = peak_flops(device, "bf16")
     fastest = max(ceiling.values()) * 1e12 if isinstance(ceiling, dict) and device.type == "cuda" else None
     cell: dict[str, Any] = {}
@@ -97,7 +117,7 @@ def figures(
         if isinstance(rate, str):
             cell[name] = {"tokens_per_second": None, "why": rate}
             continue
-        flops, causal = (rate * flop_per_token(PRESETS[model], VOCABULARY, length, causal) for causal in (False, True))
+        flops, causal = (rate * operations for operations in per_token)
         cell[name] = {
             "tokens_per_second": round(rate, 1),
             "mfu": round(flops / peak, 4) if peak else None,
@@ -206,17 +226,17 @@ def job_of(model: str, length: int, corpus: Path, changes: dict[str, Any]) -> di
     }
 
 
-def random_corpus(directory: Path, length: int) -> Path:
-    """One shard of random tokens with the vocabulary of Llama 3."""
+def random_corpus(directory: Path, length: int, vocabulary: int) -> Path:
+    """Write 64 samples of `length` random tokens below `vocabulary` as one shard, and return `directory`."""
     directory.mkdir()
-    tokens = np.random.default_rng(0).integers(0, VOCABULARY, 64 * length + 1, dtype=np.uint32)
+    tokens = np.random.default_rng(0).integers(0, vocabulary, 64 * length + 1, dtype=np.uint32)
     (directory / "train-0.bin").write_bytes(tokens.tobytes())
     digest = hashlib.sha256(tokens.tobytes()).hexdigest()
     shard = Shard(name="train-0.bin", bytes=tokens.nbytes, sha256=digest, tokens=len(tokens), documents=1)
     nothing = File(name="tokenizer.json", bytes=0, sha256="")
     index = Index(
         dtype="uint32",
-        vocabulary=VOCABULARY,
+        vocabulary=vocabulary,
         end_of_text=0,
         tokenizer=nothing,
         recipe="",
