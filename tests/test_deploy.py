@@ -8,7 +8,8 @@ import shutil
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -21,23 +22,34 @@ from emulator.ssm_limits import ADVANCED_BYTES
 from tests.owners_vpc import Ids, make_vpc
 from tests.people import ADMIN
 from tests.representatives import with_representatives
-from tests.synthesis import EXAMPLES, ROOT
+from tests.synthesis import ROOT
 from trainway.launch.hand_off import read_hand_off
 from trainway.spec.handoff import HandOff, parameter_name
 from trainway.spec.loader import load_platform
 from trainway.spec.platform import MOST_NODE_GROUPS, Platform
 
 NODE = Path(sys.executable).with_name("node")
+Bootstrap = Callable[[str], str]
 CDK = [str(NODE), str(ROOT / "node_modules/aws-cdk/bin/cdk")]
 
 
-DEPLOYED = {file.stem: file for file in EXAMPLES[1:]}
+# One of each orchestrator, and a closed network. tests/test_upgrade.py deploys all examples, without the command line.
+DEPLOYED = {
+    name: ROOT / "examples" / f"{name}.yaml" for name in ("closed-hyperpod-eks", "eks-p5", "hyperpod-slurm-p5en")
+}
 
 
 @pytest.fixture(scope="module")
 def emulator() -> Iterator[Emulator]:
     with running() as started:
         yield started
+
+
+@pytest.fixture(scope="module")
+def bootstrap(emulator: Emulator, tmp_path_factory: pytest.TempPathFactory) -> Bootstrap:
+    """Return what bootstraps a Region of the emulated account, once for all tests."""
+    out = str(tmp_path_factory.mktemp("bootstrap"))
+    return cache(lambda region: cdk(emulator, "bootstrap", f"aws://123456789012/{region}", "--output", out))
 
 
 def cdk(emulator: Emulator, *arguments: str) -> str:
@@ -71,13 +83,16 @@ def hand_off_of(emulator: Emulator, platform: Platform) -> HandOff:
 
 
 @pytest.mark.parametrize("example", with_representatives(DEPLOYED, ("closed-hyperpod-eks",)))
-def test_an_example_is_deployed_unchanged_and_destroyed(example: str, emulator: Emulator, tmp_path: Path) -> None:
+def test_an_example_is_deployed_unchanged_and_destroyed(
+    example: str, emulator: Emulator, bootstrap: Bootstrap, tmp_path: Path
+) -> None:
     platform = load_platform(DEPLOYED[example])
-    cdk(emulator, "bootstrap", f"aws://123456789012/{platform.region}", "--output", str(tmp_path / "bootstrap"))
+    bootstrap(platform.region)
     # The deploy writes a lock beside the file.
     file = tmp_path / "platform.yaml"
     shutil.copy(DEPLOYED[example], file)
-    app = ["--context", f"platform={file}", "--output", str(tmp_path / "assembly")]
+    assembly = str(tmp_path / "assembly")
+    app = ["--context", f"platform={file}", "--output", assembly]
 
     # What `make deploy` does: stacks side by side, after one question.
     asked = succeeds(emulator, "scripts/deploy", "--all", "--progress=events", *app, answer="y\n")
@@ -92,7 +107,7 @@ def test_an_example_is_deployed_unchanged_and_destroyed(example: str, emulator: 
     differences = cdk(emulator, "diff", *app)
     assert "Number of stacks with differences: 0" in differences, differences
 
-    cdk(emulator, "destroy", "--all", "--force", *app)
+    cdk(emulator, "destroy", "--all", "--force", "--app", assembly)
     # Those of an earlier platform of the same name are the same ones.
     left = Counter(
         resource["type"] for resource in emulator.resources() if resource["stack"].startswith(f"{platform.name}-")
@@ -101,7 +116,9 @@ def test_an_example_is_deployed_unchanged_and_destroyed(example: str, emulator: 
 
 
 @pytest.mark.exhaustive
-def test_a_platform_moves_into_a_network_that_exists_and_out_of_it_again(emulator: Emulator, tmp_path: Path) -> None:
+def test_a_platform_moves_into_a_network_that_exists_and_out_of_it_again(
+    emulator: Emulator, bootstrap: Bootstrap, tmp_path: Path
+) -> None:
     """Everything that was there is there afterwards, as it was."""
     ec2 = emulator_client(emulator, "ec2", "us-west-2")
     there = make_vpc(ec2)
@@ -116,8 +133,9 @@ def test_a_platform_moves_into_a_network_that_exists_and_out_of_it_again(emulato
     network = yaml.safe_load(printed)["network"]
     file.write_text(yaml.safe_dump(platform | {"network": {"cidr": "10.21.0.0/16", **network}}))
 
-    cdk(emulator, "bootstrap", "aws://123456789012/us-west-2", "--output", str(tmp_path / "bootstrap"))
-    app = ["--context", f"platform={file}", "--output", str(tmp_path / "assembly")]
+    bootstrap("us-west-2")
+    assembly = str(tmp_path / "assembly")
+    app = ["--context", f"platform={file}", "--output", assembly]
     cdk(emulator, "deploy", "--all", "--require-approval=never", "--progress=events", *app)
     during = state_of(ec2, there)
     assert during["subnets"] > before["subnets"]
@@ -125,12 +143,14 @@ def test_a_platform_moves_into_a_network_that_exists_and_out_of_it_again(emulato
     looked_again = subprocess.run(adopt, env=environment, capture_output=True, text=True, check=True, cwd=ROOT).stdout
     assert yaml.safe_load(looked_again)["network"] == network
 
-    cdk(emulator, "destroy", "--all", "--force", *app)
+    cdk(emulator, "destroy", "--all", "--force", "--app", assembly)
     assert state_of(ec2, there) == before
 
 
 @pytest.mark.exhaustive
-def test_the_largest_platform_is_deployed_and_its_hand_off_is_read(emulator: Emulator, tmp_path: Path) -> None:
+def test_the_largest_platform_is_deployed_and_its_hand_off_is_read(
+    emulator: Emulator, bootstrap: Bootstrap, tmp_path: Path
+) -> None:
     """The document of as many node groups as a platform can have, and of 30 teams, is too large for a parameter."""
     names = [f"{'n' * 16}-{number:02d}" for number in range(MOST_NODE_GROUPS)]
     platform = {
@@ -145,8 +165,9 @@ def test_the_largest_platform_is_deployed_and_its_hand_off_is_read(emulator: Emu
     }
     file = tmp_path / "platform.yaml"
     file.write_text(yaml.safe_dump(platform))
-    cdk(emulator, "bootstrap", "aws://123456789012/us-west-2", "--output", str(tmp_path / "bootstrap"))
-    app = ["--context", f"platform={file}", "--output", str(tmp_path / "assembly")]
+    bootstrap("us-west-2")
+    assembly = str(tmp_path / "assembly")
+    app = ["--context", f"platform={file}", "--output", assembly]
     cdk(emulator, "deploy", "--all", "--require-approval=never", "--progress=events", *app)
 
     hand_off = hand_off_of(emulator, load_platform(file))
@@ -158,7 +179,7 @@ def test_the_largest_platform_is_deployed_and_its_hand_off_is_read(emulator: Emu
     ssm = emulator_client(emulator, "ssm", "us-west-2")
     kept = ssm.get_parameter(Name=parameter_name("large"))["Parameter"]["Value"]
     assert len(kept) < ADVANCED_BYTES / 2
-    cdk(emulator, "destroy", "--all", "--force", *app)
+    cdk(emulator, "destroy", "--all", "--force", "--app", assembly)
 
 
 def state_of(ec2: Any, there: Ids) -> dict[str, set[str]]:
@@ -181,14 +202,15 @@ def state_of(ec2: Any, there: Ids) -> dict[str, set[str]]:
     }
 
 
-def test_what_a_destroy_keeps_the_next_deploy_finds(emulator: Emulator, tmp_path: Path) -> None:
+def test_what_a_destroy_keeps_the_next_deploy_finds(emulator: Emulator, bootstrap: Bootstrap, tmp_path: Path) -> None:
     """A platform's data is in the same bucket before and after, under the name that the hand-off gives."""
     file = tmp_path / "platform.yaml"
     platform = yaml.safe_load((ROOT / "platform.yaml").read_text()) | {"name": "phoenix"}
     file.write_text(yaml.safe_dump(platform))
     region = platform["region"]
-    cdk(emulator, "bootstrap", f"aws://123456789012/{region}", "--output", str(tmp_path / "bootstrap"))
-    app = ["--context", f"platform={file}", "--output", str(tmp_path / "assembly")]
+    bootstrap(region)
+    assembly = str(tmp_path / "assembly")
+    app = ["--context", f"platform={file}", "--output", assembly]
     deploy = ["deploy", "--all", "--import-existing-resources", "--require-approval=never", "--progress=events", *app]
     s3 = emulator_client(emulator, "s3", region)
 
@@ -201,7 +223,7 @@ def test_what_a_destroy_keeps_the_next_deploy_finds(emulator: Emulator, tmp_path
     made = Counter(each["type"] for each in emulator.resources() if each["stack"].startswith("phoenix-"))
     assert made.keys() >= {"AWS::ECR::Repository", "AWS::CodeBuild::Project", "AWS::FSx::FileSystem"}
 
-    told = cdk(emulator, "destroy", "--all", "--force", *app)
+    told = cdk(emulator, "destroy", "--all", "--force", "--app", assembly)
     gone = re.findall(r"phoenix-([a-z-]+): destroyed", told)
     assert set(gone[:3]) == {"cluster", "image", "observability"}
     assert gone.index("file-system") > gone.index("cluster")
@@ -223,11 +245,13 @@ def test_what_a_destroy_keeps_the_next_deploy_finds(emulator: Emulator, tmp_path
 
 # tests/stacks/test_file_systems.py and test_file_system_identity.py prove it of the templates.
 @pytest.mark.exhaustive
-def test_a_file_system_that_is_kept_is_there_for_the_next_platform(emulator: Emulator, tmp_path: Path) -> None:
+def test_a_file_system_that_is_kept_is_there_for_the_next_platform(
+    emulator: Emulator, bootstrap: Bootstrap, tmp_path: Path
+) -> None:
     """In a VPC of one's own; the next platform is told of it, and makes no other."""
     ec2 = emulator_client(emulator, "ec2", "us-west-2")
     there = make_vpc(ec2)
-    file, app = tmp_path / "platform.yaml", ["--output", str(tmp_path / "assembly")]
+    file, assembly = tmp_path / "platform.yaml", str(tmp_path / "assembly")
     chosen = ["--subnet", f"storage={there['nodes']}", "--security-group", there["group"]]
     kept = {"capacity_tib": 9.6, "throughput_mbps_per_tib": 500, "efa": True, "on_destroy": "keep"}
     platform = yaml.safe_load((ROOT / "examples" / "eks-p5.yaml").read_text()) | {"name": "keeper"}
@@ -237,12 +261,12 @@ def test_a_file_system_that_is_kept_is_there_for_the_next_platform(emulator: Emu
     environment = emulator.child_environment()
     printed = subprocess.run(adopt, env=environment, capture_output=True, text=True, check=True, cwd=ROOT).stdout
     platform["network"] |= yaml.safe_load(printed)["network"]
-    cdk(emulator, "bootstrap", "aws://123456789012/us-west-2", "--output", str(tmp_path / "bootstrap"))
+    bootstrap("us-west-2")
     deploy = ["deploy", "--all", "--import-existing-resources", "--require-approval=never", "--progress=events"]
 
     def deployed(lustre: dict[str, Any]) -> HandOff:
         file.write_text(yaml.safe_dump(platform | {"storage": {"lustre": lustre}}))
-        cdk(emulator, *deploy, "--context", f"platform={file}", *app)
+        cdk(emulator, *deploy, "--context", f"platform={file}", "--output", assembly)
         return hand_off_of(emulator, load_platform(file))
 
     def left() -> dict[str, list[str]]:
@@ -253,7 +277,7 @@ def test_a_file_system_that_is_kept_is_there_for_the_next_platform(emulator: Emu
         return found
 
     before = deployed(kept)
-    cdk(emulator, "destroy", "--all", "--force", "--context", f"platform={file}", *app)
+    cdk(emulator, "destroy", "--all", "--force", "--app", assembly)
     stayed = left()
     assert {kind: len(ids) for kind, ids in stayed.items()} == {
         "AWS::S3::Bucket": 2,
@@ -271,7 +295,7 @@ def test_a_file_system_that_is_kept_is_there_for_the_next_platform(emulator: Emu
     after = deployed({"existing": existing})
     assert after.file_system == before.file_system
     assert left()["AWS::FSx::FileSystem"] == stayed["AWS::FSx::FileSystem"]
-    cdk(emulator, "destroy", "--all", "--force", "--context", f"platform={file}", *app)
+    cdk(emulator, "destroy", "--all", "--force", "--app", assembly)
     fsx = emulator_client(emulator, "fsx", "us-west-2")
     ids = [each["FileSystemId"] for each in fsx.describe_file_systems()["FileSystems"]]
     assert before.file_system.file_system_id in ids, "what was yours before the platform is yours after it"
