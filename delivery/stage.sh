@@ -12,7 +12,7 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 export STAGE=${1:-}
 # shellcheck source=delivery/lib.sh
 source "$here/lib.sh"
-[[ "$STAGE" =~ ^[a-z]+$ && -f "$here/$STAGE.sh" ]] || fail "usage: stage.sh scripts|image|mirror|cluster|autoscaling|squash"
+[[ "$STAGE" =~ ^[a-z]+$ && -f "$here/$STAGE.sh" ]] || fail "usage: stage.sh scripts|base|image|mirror|cluster|autoscaling|squash"
 
 limit=${STAGE_TIMEOUT_SECONDS:-3000}
 work=$(mktemp -d)

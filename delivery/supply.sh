@@ -4,7 +4,7 @@
 # internet and credentials for the platform's account. What is there already is left alone.
 #
 #   AWS_REGION         region of the platform
-#   SUPPLY_PARAMETER   SSM parameter of the image stack: a JSON object of the variables that mirror.sh and base_image.sh ask for
+#   SUPPLY_PARAMETER   SSM parameter of the image stack: a JSON object of the variables that mirror.sh and base.sh ask for
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -30,11 +30,11 @@ for name, value in json.load(sys.stdin).items():
     print(f"export {name}={shlex.quote(value)}")' <<<"$supplied")
 eval "$variables"
 require MIRROR_REGISTRY MIRROR_PREFIX MIRROR_BUCKET_URI BASE_TAG IMAGE_ARGUMENTS
-# As the deploy's bundle has it, to the byte: it is a part of what the tag is the hash of.
+# As the deploy's bundle has it: it is a part of what the tag is the hash of.
 printf '%s' "$IMAGE_ARGUMENTS" >"$here/../image.json"
 # Empty where there is no Kubernetes, which is another thing than a parameter that does not say.
 [[ -v CHARTS ]] || fail "$SUPPLY_PARAMETER does not say which charts: deploy the image stack from this checkout"
-checkout=$(python3 "$here/content_hash.py" base_image)
+checkout=$(cd "$here/.." && python3 -m delivery.content_hash base)
 [[ "$checkout" == "$BASE_TAG" ]] ||
   fail "this checkout makes the base image $checkout, and the image stack waits for $BASE_TAG: check out the version that was" \
     "deployed, or deploy the image stack from this one"
@@ -50,5 +50,5 @@ if ((${#parts[@]})); then
   # Into this checkout, from which the platform is deployed: scripts and packages go to the nodes together.
   bash "$here/node_packages.sh" "$here/../lifecycle_scripts/yours/packages" "${parts[@]}"
 fi
-bash "$here/base_image.sh"
+bash "$here/base.sh"
 say "$MIRROR_REGISTRY/$MIRROR_PREFIX has all that comes from the internet; the platform can be deployed"

@@ -14,9 +14,9 @@ from trainway.spec.handoff import BuiltImage, image_parameter_name
 
 
 class ImageStack(cdk.Stack):
-    """The pipeline that builds and pushes the training image, and the digest of it; nothing else waits for them.
+    """The pipeline that builds the training image on its base, and the image's digest; nothing else waits for them.
 
-    Where the network is closed it builds on what `delivery/supply.sh` brought in.
+    The base is a stage of its own. In a closed network there is no such stage: `delivery/supply.sh` brings the base in.
     """
 
     def __init__(self, scope: Construct, id: str, *, foundation: Foundation) -> None:
@@ -31,14 +31,15 @@ class ImageStack(cdk.Stack):
             environment={
                 "IMAGE_REPOSITORY": registry.training.repository_uri,
                 "IMAGE_TAG": registry.tag,
-                **(registry.supply_environment if closed else {}),
+                **registry.base_environment,
             },
             permissions=[
                 *registry_permissions([registry.training.repository_arn], push=True),
-                *(registry_permissions(registry.mirrored, push=False) if closed else []),
+                *registry_permissions([registry.base], push=False),
             ],
-            timeout=cdk.Duration.minutes(90),
-            compute_type="BUILD_GENERAL1_LARGE",
+            # It copies files. For the first image on a base it also copies the base's layers, of several gigabytes.
+            timeout=cdk.Duration.minutes(30),
+            compute_type="BUILD_GENERAL1_MEDIUM",
             docker=True,
             network=foundation.network.build_network(),
         )
@@ -48,9 +49,24 @@ class ImageStack(cdk.Stack):
             name=f"{platform.name}-image",
             bundle=foundation.bundles.image,
             bucket=foundation.storage.bucket,
-            steps=[[build]],
+            steps=[*([] if closed else [[self._base(foundation)]]), [build]],
         )
         self._say_what_was_built(foundation, delivery.stage_done[build.name])
+
+    def _base(self, foundation: Foundation) -> BuildStage:
+        registry = foundation.registry
+        return BuildStage(
+            self,
+            "Base",
+            platform=foundation.platform.name,
+            name="base",
+            environment=registry.base_environment,
+            permissions=registry_permissions([registry.base], push=True),
+            timeout=cdk.Duration.minutes(90),
+            compute_type="BUILD_GENERAL1_LARGE",
+            docker=True,
+            network=foundation.network.build_network(),
+        )
 
     def _say_what_was_built(self, foundation: Foundation, done: cdk.CfnWaitCondition) -> None:
         """Puts the digest that the build reported where launchers look for it.

@@ -133,11 +133,16 @@ def test_a_pipeline_is_given_what_its_stages_use_and_nothing_that_would_run_them
     assert {path.name for path in bundles.cluster.directory.iterdir()} == {"delivery", "lifecycle_scripts", "manifests"}
 
 
+# The arguments that say which stages of the image are built.
+IMAGE = {"VARIANT": "cpu", "TRANSFORMER_ENGINE": "without", "NEMO": "without", "HYPERPOD_ELASTIC_AGENT": "without"}
+
+
 def test_another_choice_of_versions_is_another_image_and_another_delivery_of_it(
     platform: Platform, tmp_path: Path
 ) -> None:
     one, other = (
-        make_bundles(tmp_path / name, manifests(platform), {"PYTORCH_VERSION": name}) for name in ("2.12.1", "2.13.0")
+        make_bundles(tmp_path / name, manifests(platform), IMAGE | {"PYTORCH_VERSION": name})
+        for name in ("2.12.1", "2.13.0")
     )
     assert one.image.content != other.image.content
     assert one.image_content != other.image_content

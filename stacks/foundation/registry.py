@@ -9,7 +9,13 @@ from aws_cdk import aws_ssm as ssm
 from constructs import Construct
 
 from stacks.constructs.delivery.bundle import Bundles
-from stacks.constructs.delivery.registry import mirrored_names, repository, repository_arn
+from stacks.constructs.delivery.registry import (
+    BASE_IMAGE,
+    base_repository,
+    mirrored_names,
+    repository,
+    repository_arn,
+)
 from stacks.constructs.iam.permissions import Permission
 from stacks.foundation.storage import StorageStack
 from trainway.spec.derived.charts import chart_names
@@ -44,17 +50,22 @@ class RegistryStack(cdk.Stack):
         self.tag = bundles.image_content
         self.image_uri = self.training.repository_uri_for_tag(self.tag)
         self.mirrored = []
-        for name in mirrored_names(platform, self.charts):
+        for name in mirrored_names(self.charts):
             repository(self, _logical(name), name=f"{platform.name}/mirror/{name}", keep=None)
             self.mirrored.append(repository_arn(platform, f"mirror/{name}"))
-        self.mirror_environment = {
+        base_repository(self, _logical(BASE_IMAGE), name=f"{platform.name}/mirror/{BASE_IMAGE}")
+        self.base = repository_arn(platform, f"mirror/{BASE_IMAGE}")
+        location = {
             "MIRROR_REGISTRY": f"{self.account}.dkr.ecr.{self.region}.{self.url_suffix}",
             "MIRROR_PREFIX": f"{platform.name}/mirror",
-            "MIRROR_BUCKET_URI": f"s3://{storage.bucket.bucket_name}/{TOOLS_PREFIX}",
-            "CHARTS": " ".join(self.charts),
             "NETWORK_ACCESS": platform.network.access,
         }
-        self.supply_environment = {**self.mirror_environment, "BASE_TAG": bundles.base_image_content}
+        self.base_environment = {**location, "BASE_TAG": bundles.base_image_content}
+        self.mirror_environment = {
+            **location,
+            "MIRROR_BUCKET_URI": f"s3://{storage.bucket.bucket_name}/{TOOLS_PREFIX}",
+            "CHARTS": " ".join(self.charts),
+        }
         self.image_arguments = bundles.image_arguments
         closed = platform.network.is_closed
         self.keep_tools = Permission(
@@ -78,7 +89,9 @@ class RegistryStack(cdk.Stack):
             description="What delivery/supply.sh brings in, and where to",
             # A standard parameter holds 4 KiB.
             tier="Intelligent-Tiering",
-            value=self.to_json_string({**self.supply_environment, **nodes, "IMAGE_ARGUMENTS": self.image_arguments}),
+            value=self.to_json_string(
+                {**self.mirror_environment, **self.base_environment, **nodes, "IMAGE_ARGUMENTS": self.image_arguments}
+            ),
         )
         cdk.CfnOutput(
             self,

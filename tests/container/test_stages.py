@@ -1,4 +1,4 @@
-"""A closed network builds only what follows the stage `python`, so nothing from there on may be fetched."""
+"""An image is built on a base that is there, so nothing after the base may be fetched, or run on the builder."""
 
 import re
 from pathlib import Path
@@ -14,17 +14,17 @@ FETCHES = re.compile(r"\b(apt|apt-get|pip3?|uv|conda|npm|curl|wget|git)\b|\b(htt
 
 
 def fetching(dockerfile: str) -> list[str]:
-    """The instructions after the stage `python` that fetch, or that need an image or a stage from before it."""
+    """The instructions after the base that fetch or run, or that need an image or a stage from before it."""
     kept = [line for line in dockerfile.splitlines() if line.strip() and not line.lstrip().startswith("#")]
-    last = "\nFROM hyperpod-elastic-agent-${HYPERPOD_ELASTIC_AGENT} AS python"
+    last = "\nFROM environment-${VARIANT} AS libraries"
     _, _, stage = "\n".join(kept).replace("\\\n", " ").partition(last)
     _, _, rest = stage.partition("\nFROM ")
-    found, there = [], {"python", "scratch"}
-    assert rest, "the stage `python` is not there"
+    found, there = [], {"libraries", "scratch"}
+    assert rest, "the stage `libraries` is not there"
     for instruction in f"FROM {rest}".splitlines():
         used = re.findall(r"^FROM (?:--\S+ )*(\S+)", instruction) + re.findall(r"\bfrom=([^\s,]+)", instruction)
         needed = {name.replace("${VARIANT}", variant) for name in used for variant in VARIANTS}
-        if FETCHES.search(instruction) or not there.issuperset(needed):
+        if FETCHES.search(instruction) or instruction.startswith("RUN ") or not there.issuperset(needed):
             found.append(instruction)
         there.update(re.findall(r"^FROM .* AS (\S+)$", instruction))
     return found
@@ -34,8 +34,8 @@ def test_no_frontend_is_fetched_to_read_the_dockerfile():
     assert re.findall(r"^#\s*syntax\s*=.*", DOCKERFILE, re.MULTILINE | re.IGNORECASE) == []
 
 
-def test_nothing_is_fetched_after_the_stage_python():
-    assert "\nFROM environment-${VARIANT} AS training\n" in DOCKERFILE
+def test_nothing_is_fetched_or_run_after_the_base():
+    assert "\nFROM libraries AS training\n" in DOCKERFILE
     assert fetching(DOCKERFILE) == []
 
 
@@ -43,6 +43,7 @@ def test_nothing_is_fetched_after_the_stage_python():
     "instruction",
     [
         "RUN apt-get update",
+        "RUN true",
         "RUN true && pip install torch",
         "RUN python -m \\\n    pip install torch",
         "RUN curl --remote-name example.org/x",
@@ -61,4 +62,4 @@ def test_an_instruction_that_would_fetch_is_found(instruction: str):
 
 
 def test_a_stage_on_the_last_one_is_fine():
-    assert fetching(f"{DOCKERFILE}\nFROM training AS last\nCOPY --from=python /a /b\n") == []
+    assert fetching(f"{DOCKERFILE}\nFROM training AS last\nCOPY --from=libraries /a /b\n") == []

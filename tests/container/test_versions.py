@@ -27,8 +27,8 @@ MATRIX = VERSIONS_FILE.read_text(encoding="utf-8")
 VERSIONS = yaml.safe_load(MATRIX)
 LISTS = frozenset(file.name for file in (ROOT / "container/requirements").iterdir())
 PUBLISHED = [entry for key, entries in VERSIONS.items() if key not in ("default", "combinations") for entry in entries]
-# What the stage gives, and what BuildKit reads itself.
-OF_THE_STAGE, OF_THE_BUILDER = {"IMAGE_REVISION"}, {"SOURCE_DATE_EPOCH"}
+# What the stage gives, and what delivery/build_tool.sh reads itself.
+OF_THE_STAGE, OF_THE_SCRIPT = {"IMAGE_REVISION"}, {"LAYER_COMPRESSION"}
 INSTANCES = {"cuda": "p5.48xlarge", "neuron": "trn1.32xlarge", "cpu": "m7i.8xlarge"}
 PINNED = "public.ecr.aws/neuron/pytorch-training-neuronx:2.9.0@sha256:" + "0" * 64
 
@@ -73,7 +73,7 @@ def test_every_release_is_in_a_combination():
 @pytest.mark.parametrize("variant", get_args(ImageVariant))
 def test_the_dockerfile_asks_for_exactly_what_the_deploy_chooses(variant: str):
     asked = set(re.findall(r"^ARG (\w+)", DOCKERFILE, re.MULTILINE)) - OF_THE_STAGE
-    assert asked == set(arguments(variant, base=PINNED)) - OF_THE_BUILDER
+    assert asked == set(arguments(variant, base=PINNED)) - OF_THE_SCRIPT
 
 
 def test_no_version_has_a_default_in_the_dockerfile():
@@ -152,6 +152,13 @@ def test_a_pytorch_that_the_agent_does_not_support_is_refused(versions: str):
     assert list(the_image_can_have_the_agent(platform("cuda", versions=versions), load_catalogue())) == []
 
 
+def test_layers_are_compressed_so_that_everybody_who_fetches_them_can_read_them():
+    assert arguments("cuda")["LAYER_COMPRESSION"] == "zstd"
+    jobs = platform("cuda").model_dump(exclude_unset=True) | {"iam": {"training_jobs": True}}
+    of_sagemaker = build_arguments(Platform.model_validate(jobs), load_catalogue(), load_versions())
+    assert of_sagemaker["LAYER_COMPRESSION"] == "gzip"
+
+
 def test_each_variant_begins_with_its_base():
     [images] = VERSIONS["images"]
     bases = {variant: arguments(variant)["BASE_IMAGE"] for variant in ("cuda", "cpu")}
@@ -167,6 +174,7 @@ def test_everything_the_dockerfile_copies_is_in_the_build_context():
         for line in re.findall(r"^COPY (?!--from)(.+)$", DOCKERFILE, re.MULTILINE)
         for source in line.split()[:-1]
     }
+    copied |= set(re.findall(r"--mount=type=bind,source=([^,]+)", DOCKERFILE))
     covered = {source: [each for each in allowed if Path(source).is_relative_to(each)] for source in copied}
     assert all(covered.values()), covered
     assert {each for entries in covered.values() for each in entries} == set(allowed), "what is not copied"

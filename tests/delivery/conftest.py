@@ -24,7 +24,13 @@ DOCUMENT = yaml.safe_load((ROOT / "delivery/mirror.yaml").read_text())
 EVERY_CHART = " ".join(chart["chart"] for chart in DOCUMENT["charts"])
 
 # What the deploy has the image built with.
-IMAGE_ARGUMENTS = {"BASE_IMAGE": "ubuntu:24.04@sha256:0", "VARIANT": "cpu", "NCCL_VERSION": ""}
+IMAGE_ARGUMENTS = {
+    "BASE_IMAGE": "ubuntu:24.04@sha256:0",
+    "LAYER_COMPRESSION": "zstd",
+    "NCCL_VERSION": "",
+    "SOURCE_DATE_EPOCH": "1767225600",
+    "VARIANT": "cpu",
+}
 
 # As published: the same word is the image of a Deployment, and a field of a definition.
 MANIFEST = """kind: CustomResourceDefinition
@@ -92,6 +98,7 @@ class Workshop:
 
 @pytest.fixture
 def workshop(tmp_path: Path) -> Workshop:
+    shutil.copy(ROOT / "pyproject.toml", tmp_path / "pyproject.toml")
     for folder in ("delivery", "lifecycle_scripts", "container"):
         shutil.copytree(ROOT / folder, tmp_path / folder)
     (tmp_path / "bin").mkdir()
@@ -103,6 +110,7 @@ def workshop(tmp_path: Path) -> Workshop:
 ECR = r"""
 case "$1 $2" in
   "ecr describe-images")
+    [[ "$5" != --filter ]] || { printf '%b' "${CACHES:-}"; exit; }
     tag=$4/${6#imageTag=}
     if [[ -e "$ECR/$tag" ]]; then echo "sha256:$(cat "$ECR/$tag")"; else
       echo "An error occurred (${ECR_ERROR:-ImageNotFoundException}) when calling DescribeImages" >&2

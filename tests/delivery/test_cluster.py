@@ -408,7 +408,7 @@ def test_the_missing_variable_of_the_scripts_stage_is_named(workshop):
     assert done.stderr.endswith("missing environment variables: LIFECYCLE_S3_URI\n")
 
 
-@pytest.mark.parametrize("script", ["image.sh", "mirror.sh", "cluster.sh", "base_image.sh", "supply.sh"])
+@pytest.mark.parametrize("script", ["image.sh", "mirror.sh", "cluster.sh", "base.sh", "supply.sh"])
 def test_missing_variables_are_all_named_at_once(workshop, script: str):
     done = workshop.run(script)
     assert done.returncode == 1

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from delivery.content_hash import PARTS, content_hash
+from delivery.content_hash import image_hash
 from tests.delivery.conftest import ECR, EKS, EVERY_CHART, HYPERPOD_EKS, REGISTRY
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -30,20 +30,18 @@ if [[ "$1 $2" == "ssm get-parameter" ]]; then
   printf '{"MIRROR_REGISTRY": "%s", "MIRROR_PREFIX": "atlas/mirror", "MIRROR_BUCKET_URI": "s3://bucket/mirror",
     "CHARTS": "%s", "BASE_TAG": "%s", "NETWORK_ACCESS": "closed", "CONTAINERS": "'"${DEPLOYED_CONTAINERS:-none}"'",
     "EXPORTERS": "'"${DEPLOYED_EXPORTERS:-false}"'",
-    "IMAGE_ARGUMENTS": "{\\"VARIANT\\": \\"cuda\\"}\\n"}' "$REGISTRY" "$DEPLOYED" "$DEPLOYED_BASE"
+    "IMAGE_ARGUMENTS": "{\\"VARIANT\\": \\"cuda\\", \\"SOURCE_DATE_EPOCH\\": \\"1767225600\\"}\\n"}' \
+    "$REGISTRY" "$DEPLOYED" "$DEPLOYED_BASE"
 fi
 """
 
 
 @pytest.fixture
 def supply(aws):
-    shutil.copy(ROOT / "pyproject.toml", aws.root / "pyproject.toml")
     aws.stand_in("aws", SSM + ECR)
     aws.stand_in("uname", "echo Linux x86_64\n")
-    # A checkout has none; the deploy's bundle has this one.
-    (aws.root / "image.json").write_text('{"VARIANT": "cuda"}\n')
-    tag = content_hash(aws.root, PARTS["base_image"])
     (aws.root / "image.json").unlink()
+    tag = image_hash(aws.root, "base", {"VARIANT": "cuda", "SOURCE_DATE_EPOCH": "1767225600"})
     aws.environment |= {
         "DEPLOYED_BASE": tag,
         "BASE_TAG": tag,
@@ -115,7 +113,7 @@ def test_what_was_brought_in_is_all_that_a_closed_network_needs(supply, charts: 
         assert done.returncode == 0, done.stderr
     assert outside(supply.calls[before:]) == []
     [build] = [call for call in supply.calls[before:] if call[:3] == ["docker", "buildx", "build"]]
-    assert build[-2].startswith(f"python=docker-image://{REGISTRY}/atlas/mirror/training-base@sha256:")
+    assert build[-2].startswith(f"libraries=docker-image://{REGISTRY}/atlas/mirror/training-base@sha256:")
 
 
 def test_a_second_run_copies_and_builds_nothing(supply):
@@ -176,7 +174,7 @@ def test_a_docker_without_buildx_and_a_python_without_yaml_are_told_from_none(su
 
 def test_a_checkout_that_is_not_what_was_deployed_supplies_nothing(supply):
     with (supply.root / "container/Dockerfile").open("a") as dockerfile:
-        dockerfile.write("# another version\n")
+        dockerfile.write("FROM scratch AS libraries\n")
     done = supply.run("supply.sh", DEPLOYED=EKS)
     assert done.returncode == 1
     assert f"and the image stack waits for {supply.environment['DEPLOYED_BASE']}: check out the version" in done.stderr

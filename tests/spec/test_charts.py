@@ -160,15 +160,14 @@ def test_the_repositories_of_the_mirror_are_those_of_the_chosen_charts_and_their
     chosen = [chart for chart in MIRROR["charts"] if chart["chart"] in chart_names(of, CATALOGUE)]
     expected = {value["image"] for chart in chosen for value in chart["image_values"]}
     expected |= {f"charts/{chart['chart']}" for chart in chosen if "manifest" not in chart}
-    expected |= {"training-base"} if of.network.is_closed else set()
-    names = mirrored_names(of, chart_names(of, CATALOGUE))
+    names = mirrored_names(chart_names(of, CATALOGUE))
     assert len(names) == len(set(names))
     assert set(names) == expected
 
 
 def test_a_trainium_platform_mirrors_the_neuron_plugin_and_not_nvidias() -> None:
     of = platform("trn2.48xlarge")
-    names = mirrored_names(of, chart_names(of, CATALOGUE))
+    names = mirrored_names(chart_names(of, CATALOGUE))
     assert {"neuron-device-plugin", "charts/neuron-helm-chart"} <= set(names)
     assert not any("nvidia" in name for name in names)
 

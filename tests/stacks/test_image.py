@@ -44,7 +44,8 @@ def parts_of(value: Any, condition: str) -> list[str]:
 
 def test_the_digest_of_the_build_is_where_launchers_look_for_it() -> None:
     stacks = templates_of(ROOT / "examples/eks-p5.yaml")
-    [condition] = resources(stacks["image"], "AWS::CloudFormation::WaitCondition")
+    conditions = resources(stacks["image"], "AWS::CloudFormation::WaitCondition")
+    [condition] = [name for name in conditions if name.startswith("DeliveryImageDone")]
     parameters = resources(stacks["image"], "AWS::SSM::Parameter").values()
     [parameter] = [each for each in parameters if each["Name"] == image_parameter_name("atlas")]
     built = BuiltImage.model_validate(json.loads(parts(parameter["Value"], condition)))

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from delivery.content_hash import ARGUMENTS, PARTS, content_hash
+from delivery.content_hash import ARGUMENTS, SOURCES, content_hash, image_hash
 from trainway.manifests import cluster_manifests
 from trainway.parts.checkout import CHECKOUT
 from trainway.spec.derived.image_build import build_arguments
@@ -51,17 +51,20 @@ class Bundles:
     @property
     def image_content(self) -> str:
         """The hash of what the training image is made of."""
-        return self.image.content_of(PARTS["image"])
+        return self._image_hash("image")
 
     @property
     def base_image_content(self) -> str:
-        """The hash of what the part of the training image is made of that needs the internet."""
-        return self.image.content_of(PARTS["base_image"])
+        """The hash of what the base of the training image is made of."""
+        return self._image_hash("base")
 
     @property
     def image_arguments(self) -> str:
         """The file of the arguments that the training image is built with."""
         return (self.image.directory / ARGUMENTS).read_text(encoding="utf-8")
+
+    def _image_hash(self, what: str) -> str:
+        return image_hash(self.image.directory, what, json.loads(self.image_arguments))
 
     @property
     def scripts_content(self) -> str:
@@ -95,13 +98,12 @@ def make_bundles(
     `nodes/parameters.json`; the image's has `image.json` with the arguments that it is built with.
     """
     shutil.rmtree(directory, ignore_errors=True)
-    sources = [part for part in PARTS["image"] if part != ARGUMENTS]
     files = {f"manifests/{name}.json": manifest for name, manifest in manifests.items()}
     if nodes:
         files["nodes/parameters.json"] = nodes.model_dump(mode="json")
     return Bundles(
         mirror=_bundle(directory / "mirror", [STAGES]),
-        image=_bundle(directory / "image", [STAGES, *sources], {ARGUMENTS: image_arguments}),
+        image=_bundle(directory / "image", [STAGES, *SOURCES], {ARGUMENTS: image_arguments}),
         cluster=_bundle(directory / "cluster", [STAGES, SCRIPTS], files),
     )
 

@@ -17,8 +17,10 @@ from stacks.constructs.retention import goes_with_its_stack
 from trainway.parts.checkout import CHECKOUT
 from trainway.spec.platform import Platform
 
-# What delivery/base_image.sh builds: the training image as far as it needs the internet.
+# What delivery/base.sh builds: the training image without the job.
 BASE_IMAGE = "training-base"
+# The tags that it gives to the caches of builds.
+CACHE_PREFIX = "cache-"
 PULL = ("ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:DescribeImages", "ecr:GetDownloadUrlForLayer")
 COPY = ("ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer")
 AWS_REGISTRY = r"(\d{12})\.dkr\.ecr\.([a-z0-9-]+)\.amazonaws\.com/(.+)"
@@ -44,7 +46,20 @@ def repository(scope: Construct, id: str, *, name: str, keep: int | None) -> ecr
     return made
 
 
-def mirrored_names(platform: Platform, charts: tuple[str, ...]) -> list[str]:
+def base_repository(scope: Construct, id: str, *, name: str) -> ecr.Repository:
+    """A repository of the training image's bases, and of the caches of their builds.
+
+    It keeps every base. A rule could only count bases by their age, and the one in use can be the oldest: a platform
+    that returns to earlier versions finds its base and builds none. Of the caches it keeps the two newest.
+    """
+    made = repository(scope, id, name=name, keep=None)
+    made.add_lifecycle_rule(
+        description="Builds begin with the newest cache", tag_prefix_list=[CACHE_PREFIX], max_image_count=2
+    )
+    return made
+
+
+def mirrored_names(charts: tuple[str, ...]) -> list[str]:
     """The repositories, below the platform's prefix, of what is brought from the internet for the chosen charts.
 
     A manifest is no chart in ECR: its copy is in the bucket, and only its images are here.
@@ -54,7 +69,7 @@ def mirrored_names(platform: Platform, charts: tuple[str, ...]) -> list[str]:
     used = {value["image"] for chart in chosen for value in chart["image_values"]}
     images = [image["name"] for image in mirror["images"] if image["name"] in used]
     packed = [f"charts/{chart['chart']}" for chart in chosen if "manifest" not in chart]
-    return images + packed + ([BASE_IMAGE] if platform.network.is_closed else [])
+    return images + packed
 
 
 def source_permissions(charts: tuple[str, ...]) -> list[Permission]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-
 from trainway.spec.derived.group_types import all_types
 from trainway.spec.facts.catalogue import Catalogue
 from trainway.spec.facts.versions import Combination, Versions, images_of, release
 from trainway.spec.platform import Platform
 from trainway.spec.sections.image import ImageVariant
+
+# 2026-01-01. It never changes: another date would be another image of the same content.
+EPOCH = 1767225600
 
 
 def variant_of(platform: Platform, catalogue: Catalogue) -> ImageVariant:
@@ -47,8 +48,9 @@ def combination_of(platform: Platform, versions: Versions) -> Combination:
 def build_arguments(platform: Platform, catalogue: Catalogue, versions: Versions) -> dict[str, str]:
     """The arguments by name, of versions that their rules have passed; empty where the variant has nothing of the kind.
 
-    SOURCE_DATE_EPOCH (seconds) is the image's date, of the versions and not of the build: with it, BuildKit makes one
-    configuration of one content. https://docs.docker.com/build/ci/github-actions/reproducible-builds/ (read 2026-11-21)
+    SOURCE_DATE_EPOCH (seconds) is the date of the image and of what is installed in it, and not that of the build: with
+    it, one content has one digest.
+    https://docs.docker.com/build/ci/github-actions/reproducible-builds/ (read 2026-11-21)
     """
     chosen = combination_of(platform, versions)
     images, wheel = images_of(versions, chosen), release(versions.pytorch, chosen.pytorch)
@@ -57,16 +59,17 @@ def build_arguments(platform: Platform, catalogue: Catalogue, versions: Versions
     engine, nemo = release(versions.transformer_engine, chosen.transformer_engine), release(versions.nemo, chosen.nemo)
     assert images and wheel and installer and tests and engine and nemo, "VERSION_RULES let nothing else pass"
     variant = variant_of(platform, catalogue)
-    day = datetime.combine(wheel.read, datetime.min.time(), tzinfo=UTC)
     base = platform.image.base or (images.cpu if variant == "cpu" else images.cuda)
     every_variant = {
         "BASE_IMAGE": base,
         # No stage of another variant is built, and yet its image has to have a name.
         "CUDA_DEVEL_IMAGE": images.cuda_devel,
+        # No page of SageMaker says that its training jobs can read zstd.
+        "LAYER_COMPRESSION": "gzip" if platform.iam.training_jobs else "zstd",
         "HYPERPOD_ELASTIC_AGENT": "with" if needs_the_agent(platform) else "without",
         "MATRIX_NAME": chosen.name,
         "NEMO": "with" if "nemo" in platform.image.add else "without",
-        "SOURCE_DATE_EPOCH": str(int(day.timestamp())),
+        "SOURCE_DATE_EPOCH": str(EPOCH),
         "TRANSFORMER_ENGINE": "with" if "transformer-engine" in platform.image.add else "without",
         "VARIANT": variant,
     }

@@ -1,0 +1,19 @@
+#!/bin/bash
+# The shell of the Dockerfile's RUN instructions: layer.sh COMMAND runs bash on the command, so that the same content gives the
+# same layer. The times of what the command wrote become SOURCE_DATE_EPOCH (seconds), and logs of the installation are emptied.
+#
+# BuildKit's rewrite-timestamp does this while it exports. A Docker before 29 with the containerd image store refuses it, and
+# CodeBuild has such a Docker: https://github.com/moby/moby/pull/51493 (read 2026-11-23)
+set -euo pipefail
+
+: "${SOURCE_DATE_EPOCH:?is an argument of the build}"
+# A file's time is that of the kernel's last tick, which can be before the clock's.
+began=$(($(date +%s) - 1))
+bash -euo pipefail -c "$1"
+# The server's keys would be the same in every container that the image starts.
+rm -f /etc/ssh/ssh_host_*
+# What the base image has of these is emptied and not deleted, because the record of a deletion has a time of its own.
+find /var/log /var/cache/ldconfig -xdev -type f -newermt "@$began" -size +0 -exec truncate --size 0 {} + 2>/dev/null || true
+# A file that dpkg unpacks keeps the time that its package states.
+find / -xdev -newermt "@$began" \( -path /proc -o -path /sys -o -path /dev \) -prune -o \
+  -xdev -newermt "@$began" -exec touch --no-dereference --date="@$SOURCE_DATE_EPOCH" {} + 2>/dev/null || true
