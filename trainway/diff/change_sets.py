@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from trainway.diff.account import AwsAccount
 from trainway.diff.assembly import SynthesizedStack
+from trainway.diff.tokens import StackTemplate
 
 # A template above this size is read from S3 (CloudFormation API reference, CreateChangeSet, TemplateBody).
 LARGEST_BODY: Final = 51_200
@@ -18,6 +19,9 @@ MOST_SECONDS: Final = 300
 CAPABILITIES: Final = ["CAPABILITY_IAM", "CAPABILITY_NAMED_IAM", "CAPABILITY_AUTO_EXPAND"]
 NO_CHANGES: Final = ("didn't contain changes", "No updates are to be performed")
 
+# The CDK marks parameters of SSM whose values say nothing about resources, for example the bootstrap's version.
+SKIPPED: Final = "[cdk:skip]"
+
 
 @dataclass(frozen=True)
 class Answered:
@@ -25,6 +29,18 @@ class Answered:
 
     changes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     failure: str = ""
+
+
+def may_change(template: StackTemplate, deployed: StackTemplate | None) -> bool:
+    """Return whether CloudFormation may find a change although no resource's definition differs.
+
+    The rest of the template may differ, or a parameter of SSM may have another value. Otherwise the CDK's command line
+    skips the stack, too.
+    """
+    return template != deployed or any(
+        str(each.get("Type")).startswith("AWS::SSM::Parameter::") and SKIPPED not in each.get("Description", "")
+        for each in template.get("Parameters", {}).values()
+    )
 
 
 def ask(account: AwsAccount, stacks: Mapping[str, SynthesizedStack], deployed: Collection[str]) -> dict[str, Answered]:

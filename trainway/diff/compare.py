@@ -45,6 +45,11 @@ class PropertyEdit:
     after: Any = None
     follows: Id | None = None
 
+    @property
+    def dotted(self) -> str:
+        """The path below the resource's properties, for example `ScalingConfig.MaxSize`."""
+        return ".".join(self.path)
+
 
 @dataclass(frozen=True)
 class ResourceDiff:

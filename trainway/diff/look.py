@@ -4,53 +4,33 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from trainway.diff import blame, change_sets
+from trainway.diff import change_sets
 from trainway.diff.account import AwsAccount
 from trainway.diff.answers import with_answers
-from trainway.diff.assembly import SynthesizedStack, extended_resources, read_assembly, synthesize
-from trainway.diff.change_sets import Answered
-from trainway.diff.compare import PropertyEdit, ResourceDiff, compare
+from trainway.diff.assembly import extended_resources, read_assembly, synthesize
+from trainway.diff.blame import Synthesis
+from trainway.diff.change_sets import Answered, may_change
+from trainway.diff.compare import ResourceDiff, compare
 from trainway.diff.costs import cost_of, minutes_of, total_minutes
-from trainway.diff.create_only import Verdict
 from trainway.diff.deployed import deployed_templates
-from trainway.diff.edits import Edit
-from trainway.diff.instance_groups import with_instance_groups
 from trainway.diff.live_nodes import with_live_nodes
+from trainway.diff.looked import Looked
 from trainway.diff.names import logical_name, printed_kind, printed_name
-from trainway.diff.protected import instead_of, is_protected, users_of
+from trainway.diff.refusals import invalid_stacks, refusals
 from trainway.diff.report import DiffedProperty, DiffedResource, DiffedStack, DiffReport, Refused
-from trainway.diff.tokens import REFERENCE, Id, StackTemplate, resolved_templates
+from trainway.diff.tokens import REFERENCE, StackTemplate
 from trainway.launch.deployed_version import require_upgradable
-from trainway.spec.document import read_document
-from trainway.spec.errors import usage_error
 from trainway.spec.loader import load_platform
 from trainway.spec.platform import Platform
-from trainway.spec.problems import show_key
 
 # What CloudFormation answers while another stack does not have yet what this one refers to. The templates tell then.
 WAITS_FOR_ANOTHER: Final = ("No export named", "Unable to fetch parameters", "Fn::GetStackOutput", "GetStackOutput")
 BOOTSTRAP: Final = "/cdk-bootstrap/"
-INVALID: Final = ("AWS::EarlyValidation", "Properties validation failed")
 LONGEST_VALUE: Final = 60
-
-
-@dataclass(frozen=True)
-class Looked:
-    """What was read for a diff: the deployed templates, the synthesized stacks, and what becomes of each resource.
-
-    `extended` says by stack and logical ID what the platform's extension does to a resource.
-    """
-
-    deployed: Mapping[str, StackTemplate]
-    stacks: Mapping[str, SynthesizedStack]
-    diffs: Sequence[ResourceDiff]
-    answered: Mapping[str, Answered]
-    extended: Mapping[str, Mapping[str, str]]
 
 
 def look(file: Path, *, allowed: Collection[str] = (), assembly: Path | None = None) -> DiffReport:
@@ -63,80 +43,42 @@ def look(file: Path, *, allowed: Collection[str] = (), assembly: Path | None = N
     account = AwsAccount(platform.region)
     require_upgradable(platform)
     with tempfile.TemporaryDirectory(prefix="trainway-diff-") as temporary:
-        out = assembly or Path(temporary) / "assembly"
-        synthesize(file, out, account=account.number, region=platform.region)
-        stacks = read_assembly(out)
-        deployed = deployed_templates(account, platform.name, stacks)
-        answered = change_sets.ask(account, stacks, deployed)
-        wanted = {name: stack.template for name, stack in stacks.items()}
-        diffs = with_live_nodes(with_answers(compare(deployed, wanted), answered), account, platform.name)
-        looked = Looked(deployed, stacks, diffs, answered, extended_resources(out))
-        refused = [*_refusals(account, platform, file, looked, allowed, Path(temporary)), *_invalid(looked)]
-    return _report(account, platform, looked, refused)
-
-
-def _refusals(
-    account: AwsAccount, platform: Platform, file: Path, looked: Looked, allowed: Collection[str], scratch: Path
-) -> list[Refused]:
-    by_id = {each.id: each for each in looked.diffs}
-    users = users_of(with_instance_groups(resolved_templates(looked.deployed)))
-    lost = [each for each in looked.diffs if is_protected(each, users.get(each.id, ()), by_id)]
-    names = {printed_name(each, platform.name) for each in lost}
-    if unknown := sorted(set(allowed) - names):
-        what = f"nothing of the name is replaced or deleted; what is: {', '.join(sorted(names)) or 'nothing'}"
-        raise usage_error(f"--allow-replace {unknown[0]} cannot be used", why=what, fix="leave the option out")
-    lost = [each for each in lost if printed_name(each, platform.name) not in allowed]
-    recorded = blame.recorded_file(account, platform.name) if lost else None
-    causes: Mapping[Id, Edit] = {}
-    if recorded:
 
         def synthesis(trial: Path) -> dict[str, StackTemplate]:
-            out = Path(tempfile.mkdtemp(dir=scratch))
+            out = Path(tempfile.mkdtemp(dir=temporary))
             synthesize(trial, out, account=account.number, region=platform.region, validate=False)
             return {name: stack.template for name, stack in read_assembly(out).items()}
 
-        causes = blame.causes_of([each.id for each in lost], recorded, platform, file, looked.deployed, synthesis)
-    return [_refusal(each, platform, file, causes.get(each.id)) for each in lost]
+        out = assembly or Path(temporary) / "assembly"
+        synthesize(file, out, account=account.number, region=platform.region)
+        return look_at(out, platform, file, account, allowed=allowed, synthesis=synthesis)
 
 
-def _refusal(each: ResourceDiff, platform: Platform, file: Path, cause: Edit | None) -> Refused:
-    replacing = [edit for edit in each.edits if edit.verdict is not Verdict.UPDATE]
-    why = f"nothing in the file asks for it any more; {cost_of(each) or 'nodes and jobs use it'}"
-    if replacing:
-        edit = replacing[0]
-        doubt = {Verdict.REPLACE: "cannot change", Verdict.CONDITIONAL: "cannot always change"}
-        changes = doubt.get(edit.verdict, "may be one that cannot change")
-        why = f"{_path(edit)} {changes} in a {printed_kind(each.kind)} that exists; {cost_of(each) or 'jobs use it'}"
-    document = read_document(file)
-    return Refused(
-        name=printed_name(each, platform.name),
-        kind=printed_kind(each.kind),
-        stack=each.id.stack,
-        what=f"would be {each.action.value}",
-        key=show_key(cause.key) if cause else "",
-        file=str(file) if cause else "",
-        line=document.nearest(cause.key)[0] if cause else None,
-        edit=cause.what if cause else "",
-        why=why,
-        fix=instead_of(each),
-    )
+def look_at(
+    assembly: Path,
+    platform: Platform,
+    file: Path,
+    account: AwsAccount,
+    *,
+    allowed: Collection[str] = (),
+    synthesis: Synthesis,
+) -> DiffReport:
+    """Return what a deploy of a platform's cloud assembly would do to an account.
 
-
-def _invalid(looked: Looked) -> list[Refused]:
-    """Return the stacks that CloudFormation would not deploy at all."""
-    return [
-        Refused(
-            name=name,
-            kind="stack",
-            stack=name,
-            what="cannot be deployed",
-            why=answer.failure,
-            fix="the template is wrong; if no `extend` changes it, that is an error of Trainway",
-            can_be_allowed=False,
-        )
-        for name, answer in looked.answered.items()
-        if any(word in answer.failure for word in INVALID)
-    ]
+    `file` is the platform file, for the key that a refusal names. `synthesis` returns the templates of another file.
+    Raises UsageError if the deployed stacks cannot be read, or a name in `allowed` is that of nothing that is lost.
+    """
+    stacks = read_assembly(assembly)
+    deployed = deployed_templates(account, platform.name, stacks)
+    wanted = {name: stack.template for name, stack in stacks.items()}
+    compared = compare(deployed, wanted)
+    changing = {each.id.stack for each in compared}
+    asked = {name: stacks[name] for name in wanted if name in changing or may_change(wanted[name], deployed.get(name))}
+    answered = dict.fromkeys(stacks, Answered()) | change_sets.ask(account, asked, deployed)
+    diffs = with_live_nodes(with_answers(compared, answered), account, platform.name)
+    looked = Looked(deployed, stacks, diffs, answered, extended_resources(assembly))
+    refused = [*refusals(account, platform, file, looked, allowed, synthesis), *invalid_stacks(answered)]
+    return _report(account, platform, looked, refused)
 
 
 def _report(account: AwsAccount, platform: Platform, looked: Looked, refused: Sequence[Refused]) -> DiffReport:
@@ -182,7 +124,7 @@ def report_resource(each: ResourceDiff, platform: str) -> DiffedResource:
         action=each.action.value,
         properties=tuple(
             DiffedProperty(
-                path=_path(edit),
+                path=edit.dotted,
                 verdict=edit.verdict.value,
                 before=_value(edit.before),
                 after=_value(edit.after),
@@ -193,10 +135,6 @@ def report_resource(each: ResourceDiff, platform: str) -> DiffedResource:
         cost=cost_of(each),
         minutes=minutes_of(each, each.id.stack.removeprefix(f"{platform}-")),
     )
-
-
-def _path(edit: PropertyEdit) -> str:
-    return ".".join(edit.path)
 
 
 def _value(value: Any) -> str:

@@ -1,0 +1,95 @@
+"""What a deploy is refused for: what it would lose, and templates that CloudFormation does not take."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Final
+
+from trainway.diff import blame
+from trainway.diff.account import AwsAccount
+from trainway.diff.blame import Synthesis
+from trainway.diff.change_sets import Answered
+from trainway.diff.compare import ResourceDiff
+from trainway.diff.costs import cost_of
+from trainway.diff.create_only import Verdict
+from trainway.diff.edits import Edit
+from trainway.diff.instance_groups import with_instance_groups
+from trainway.diff.looked import Looked
+from trainway.diff.names import printed_kind, printed_name
+from trainway.diff.protected import instead_of, is_protected, users_of
+from trainway.diff.report import Refused
+from trainway.diff.tokens import Id, resolved_templates
+from trainway.spec.document import read_document
+from trainway.spec.errors import usage_error
+from trainway.spec.platform import Platform
+from trainway.spec.problems import show_key
+
+INVALID: Final = ("AWS::EarlyValidation", "Properties validation failed")
+
+
+def refusals(
+    account: AwsAccount,
+    platform: Platform,
+    file: Path,
+    looked: Looked,
+    allowed: Collection[str],
+    synthesis: Synthesis,
+) -> list[Refused]:
+    """Return what a deploy would lose, but for what `allowed` names, with the key of the file that each follows from.
+
+    Raises UsageError for a name of nothing that would be lost.
+    """
+    by_id = {each.id: each for each in looked.diffs}
+    users = users_of(with_instance_groups(resolved_templates(looked.deployed)))
+    lost = [each for each in looked.diffs if is_protected(each, users.get(each.id, ()), by_id)]
+    names = {printed_name(each, platform.name) for each in lost}
+    if unknown := sorted(set(allowed) - names):
+        what = f"nothing of the name is replaced or deleted; what is: {', '.join(sorted(names)) or 'nothing'}"
+        raise usage_error(f"--allow-replace {unknown[0]} cannot be used", why=what, fix="leave the option out")
+    lost = [each for each in lost if printed_name(each, platform.name) not in allowed]
+    recorded = blame.recorded_file(account, platform.name) if lost else None
+    causes: Mapping[Id, Edit] = {}
+    if recorded:
+        causes = blame.causes_of([each.id for each in lost], recorded, platform, file, looked.deployed, synthesis)
+    return [_refusal(each, platform, file, causes.get(each.id)) for each in lost]
+
+
+def invalid_stacks(answered: Mapping[str, Answered]) -> list[Refused]:
+    """Return the stacks that CloudFormation would not deploy at all."""
+    return [
+        Refused(
+            name=name,
+            kind="stack",
+            stack=name,
+            what="cannot be deployed",
+            why=answer.failure,
+            fix="the template is wrong; if no `extend` changes it, that is an error of Trainway",
+            can_be_allowed=False,
+        )
+        for name, answer in answered.items()
+        if any(word in answer.failure for word in INVALID)
+    ]
+
+
+def _refusal(each: ResourceDiff, platform: Platform, file: Path, cause: Edit | None) -> Refused:
+    replacing = [edit for edit in each.edits if edit.verdict is not Verdict.UPDATE]
+    why = f"nothing in the file asks for it any more; {cost_of(each) or 'nodes and jobs use it'}"
+    if replacing:
+        edit = replacing[0]
+        doubt = {Verdict.REPLACE: "cannot change", Verdict.CONDITIONAL: "cannot always change"}
+        changes = doubt.get(edit.verdict, "may be one that cannot change")
+        why = f"{edit.dotted} {changes} in a {printed_kind(each.kind)} that exists; {cost_of(each) or 'jobs use it'}"
+    document = read_document(file)
+    return Refused(
+        name=printed_name(each, platform.name),
+        kind=printed_kind(each.kind),
+        stack=each.id.stack,
+        what=f"would be {each.action.value}",
+        key=show_key(cause.key) if cause else "",
+        file=str(file) if cause else "",
+        line=document.nearest(cause.key)[0] if cause else None,
+        edit=cause.what if cause else "",
+        why=why,
+        fix=instead_of(each),
+    )
