@@ -40,11 +40,15 @@ class Edit:
     """One edit, in the steps that it takes; afterwards the file is what it was before.
 
     `moves` is a pattern of what the steps may create, delete, or replace, as `role/logical id`; empty for nothing.
-    `refused` is a part of the reason if the steps are refused. `stays` is one if the way back is.
+    `loses` are the names of what the steps lose, which `trainway diff` refuses until they are allowed, and `back_loses`
+    those of the way back. `refused` is a part of the reason if the steps are refused for good. `stays` is one if the
+    way back is.
     """
 
     steps: tuple[Change, ...]
     moves: str = ""
+    loses: tuple[str, ...] = ()
+    back_loses: tuple[str, ...] = ()
     refused: str | None = None
     stays: str | None = None
     on: tuple[str, ...] = ORCHESTRATORS
@@ -83,20 +87,24 @@ REPOSITORIES = r"registry/[A-Z].*"
 
 EDITS: dict[str, Edit] = {
     # node groups
-    "remove the first group": Edit((_groups(BB, CC),), _of("aa")),
-    "remove the middle group": Edit((_groups(AA, CC),), _of("bb")),
-    "remove the last group": Edit((_groups(AA, BB),), _of("cc")),
-    "remove two groups": Edit((_groups(BB),), _of("aa", "cc")),
-    "add a first group": Edit((_groups(group("dd"), AA, BB, CC),), _of("dd")),
-    "add a middle group": Edit((_groups(AA, group("dd"), BB, CC),), _of("dd")),
-    "add a last group": Edit((_groups(AA, BB, CC, group("dd")),), _of("dd")),
-    "add a group in the other zone": Edit((_groups(AA, BB, CC, group("dd", zone="usw2-az1")),), _of("dd")),
-    "add a group larger than a share": Edit(
-        (_groups(group("dd", max_count=90), AA, BB, CC),), "cluster/NetworkCidr.*|" + _of("dd")
+    "remove the first group": Edit((_groups(BB, CC),), _of("aa"), loses=("aa",)),
+    "remove the middle group": Edit((_groups(AA, CC),), _of("bb"), loses=("bb",)),
+    "remove the last group": Edit((_groups(AA, BB),), _of("cc"), loses=("cc",)),
+    "remove two groups": Edit((_groups(BB),), _of("aa", "cc"), loses=("aa", "cc")),
+    "add a first group": Edit((_groups(group("dd"), AA, BB, CC),), _of("dd"), back_loses=("dd",)),
+    "add a middle group": Edit((_groups(AA, group("dd"), BB, CC),), _of("dd"), back_loses=("dd",)),
+    "add a last group": Edit((_groups(AA, BB, CC, group("dd")),), _of("dd"), back_loses=("dd",)),
+    "add a group in the other zone": Edit(
+        (_groups(AA, BB, CC, group("dd", zone="usw2-az1")),), _of("dd"), back_loses=("dd",)
     ),
-    "remove one group and add another": Edit((_groups(AA, group("dd"), CC),), _of("bb", "dd")),
-    "rename the first group": Edit((_groups(group("zz"), BB, CC),), _of("aa", "zz")),
-    "rename the last group": Edit((_groups(AA, BB, group("zz")),), _of("cc", "zz")),
+    "add a group larger than a share": Edit(
+        (_groups(group("dd", max_count=90), AA, BB, CC),), "cluster/NetworkCidr.*|" + _of("dd"), back_loses=("dd",)
+    ),
+    "remove one group and add another": Edit(
+        (_groups(AA, group("dd"), CC),), _of("bb", "dd"), loses=("bb",), back_loses=("dd",)
+    ),
+    "rename the first group": Edit((_groups(group("zz"), BB, CC),), _of("aa", "zz"), loses=("aa",), back_loses=("zz",)),
+    "rename the last group": Edit((_groups(AA, BB, group("zz")),), _of("cc", "zz"), loses=("cc",), back_loses=("zz",)),
     "swap two groups": Edit((_groups(BB, AA, CC),)),
     "reverse the groups": Edit((_groups(CC, BB, AA),)),
     "more nodes": Edit((_groups(AA, group("bb", count=3), CC),)),
@@ -105,10 +113,14 @@ EDITS: dict[str, Edit] = {
     "a group that outgrows its subnet": Edit(
         (_groups(AA, group("bb", max_count=5000), CC),), refused="a subnet cannot grow"
     ),
-    "another type of a group": Edit((_groups(AA, group("bb", instance_type="g6e.12xlarge"), CC),), _of("bb")),
+    "another type of a group": Edit(
+        (_groups(AA, group("bb", instance_type="g6e.12xlarge"), CC),), _of("bb"), loses=("bb",), back_loses=("bb",)
+    ),
     "another zone of a group": Edit((_groups(AA, group("bb", zone="usw2-az1"), CC),), refused="cannot change its zone"),
     "another order of the zones": Edit((_set(zones=["usw2-az1", "usw2-az2"]),), refused="cannot change its zone"),
-    "another zone and name of a group": Edit((_groups(AA, group("zz", zone="usw2-az1"), CC),), _of("bb", "zz")),
+    "another zone and name of a group": Edit(
+        (_groups(AA, group("zz", zone="usw2-az1"), CC),), _of("bb", "zz"), loses=("bb",), back_loses=("zz",)
+    ),
     # storage
     "a link": Edit(
         (
@@ -121,7 +133,9 @@ EDITS: dict[str, Edit] = {
         (_set("storage", "lustre", mirror=False),),
         "file-system/Lustre(Corpus|Checkpoints|Runs)Repository.*|observability/LustreExportBehind.*",
     ),
-    "other throughput": Edit((_set("storage", "lustre", throughput_mbps_per_tib=500),), refused="AWS::FSx::FileSystem"),
+    "other throughput": Edit(
+        (_set("storage", "lustre", throughput_mbps_per_tib=500),), refused="storage.lustre would be replaced"
+    ),
     "efa of the file system": Edit((_set("storage", "lustre", efa=True),), refused="storage.lustre.efa"),
     "a key of the file system": Edit(
         (_set("storage", "lustre", key=KEY), _set("storage", "lustre", key=KEY_2)), refused="storage.lustre.key"
@@ -136,7 +150,7 @@ EDITS: dict[str, Edit] = {
     "dynamic volumes": Edit((_set("storage", "lustre", dynamic_volumes=True),), "cluster/.*", on=KUBERNETES),
     "root squash": Edit((_set("storage", "lustre", root_squash={}),), "file-system/.*"),
     "home directories": Edit(
-        (_set("storage", home={}),), "file-system/Home.*", stays="AWS::FSx::FileSystem", on=("hyperpod-slurm",)
+        (_set("storage", home={}),), "file-system/Home.*", stays="storage.home would be deleted", on=("hyperpod-slurm",)
     ),
     "a key of the volumes": Edit(
         (_set("hyperpod", volume_key=KEY), _set("hyperpod", volume_key=KEY_2)), on=("hyperpod-eks", "hyperpod-slurm")

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Iterator
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,8 +12,14 @@ import boto3
 import yaml
 
 from emulator import Emulator
-from tests.synthesis import assembly_in, role_of, stack_dependencies, templates_of
+from tests.synthesis import assembly_in, role_of
+from trainway.diff.account import AwsAccount
+from trainway.diff.assembly import SynthesizedStack, read_assembly
+from trainway.diff.change_sets import CAPABILITIES
+from trainway.diff.look import look_at
+from trainway.diff.tokens import StackTemplate
 from trainway.spec.derived.next_lock import deployed_lock, next_lock
+from trainway.spec.errors import usage_error
 from trainway.spec.facts.catalogue import load_catalogue
 from trainway.spec.loader import load_platform
 from trainway.spec.lock import lock_file, lock_text
@@ -25,28 +30,46 @@ CATALOGUE = load_catalogue()
 Document = dict[str, Any]
 # What a deploy waits for, and what a build is told: new with every content that is delivered.
 OF_A_DELIVERY = {"AWS::CloudFormation::WaitCondition", "AWS::CloudFormation::WaitConditionHandle"}
-# What holds data or running nodes, and what nothing can be moved out of.
+# What holds data or running nodes. A subnet is not here: the emulator deletes none that something is in.
+NODE_GROUP = "AWS::EKS::Nodegroup"
 GUARDED = {
+    NODE_GROUP,
     "AWS::EC2::VPC",
     "AWS::EKS::Cluster",
     "AWS::FSx::FileSystem",
     "AWS::S3::Bucket",
     "AWS::SageMaker::Cluster",
 }
-# Whether CloudFormation changes these of a file system in place is open: docs/unproven.md.
-IN_DOUBT = ("/PerUnitStorageThroughput", "/EfaEnabled")
 
 
 @dataclass(frozen=True)
 class Outcome:
     """What came of an edit.
 
-    `refused` is the reason why nothing was changed. `moved` has the resources that were created, deleted, or replaced,
-    as `role/logical id`, but for those of a delivery.
+    `refused` is the reason why nothing was changed. `names` are what `trainway diff` refuses to lose. `moved` has the
+    resources that were created, deleted, or replaced, as `role/logical id`, but for those of a delivery. `lost` has
+    those of them that held data or running nodes, by the names that `--allow-replace` takes.
     """
 
     refused: str | None = None
+    names: frozenset[str] = frozenset()
     moved: frozenset[str] = frozenset()
+    lost: frozenset[str] = frozenset()
+
+
+class EmulatedAccount(AwsAccount):
+    """The account of an emulator, whatever the environment of this process says."""
+
+    def __init__(self, emulator: Emulator) -> None:
+        self.region, self.number, self.caller, self.partition = emulator.region, "123456789012", "", "aws"
+        self._emulator, self._clients = emulator, dict[str, Any]()
+        self._session = boto3.Session(aws_access_key_id="x", aws_secret_access_key="x", region_name=emulator.region)
+
+    def client(self, service: str, role: str = "") -> Any:  # noqa: ARG002 - roles are not assumed
+        """Return a client of a service."""
+        if service not in self._clients:
+            self._clients[service] = self._session.client(service, endpoint_url=self._emulator.endpoint)
+        return self._clients[service]
 
 
 class NotDeployedError(AssertionError):
@@ -61,14 +84,14 @@ class Live:
     directory: Path
     name: str
     document: Document | None = None
+    _account: EmulatedAccount = field(init=False)
+    # The templates of the deployed stacks, by the stack's name.
+    _texts: dict[str, str] = field(default_factory=dict)
     _client: Any = field(init=False)
 
     def __post_init__(self) -> None:
-        session: Any = boto3.Session(aws_access_key_id="x", aws_secret_access_key="x", region_name=self.emulator.region)
-        self._client = session.client("cloudformation", endpoint_url=self.emulator.endpoint)
-        # What `cdk bootstrap` leaves, and every template asks for.
-        ssm = session.client("ssm", endpoint_url=self.emulator.endpoint)
-        ssm.put_parameter(Name="/cdk-bootstrap/hnb659fds/version", Value="30", Type="String", Overwrite=True)
+        self._account = EmulatedAccount(self.emulator)
+        self._client = self._account.client("cloudformation")
 
     @property
     def file(self) -> Path:
@@ -79,57 +102,87 @@ class Live:
         """Return the platform as its file and its lock are now."""
         return load_platform(self.file, CATALOGUE)
 
-    def edit(self, document: Document, *, allowed: str = "") -> Outcome:
+    def edit(self, document: Document, allowed: Collection[str] | None = ()) -> Outcome:
         """Deploy the platform that the document describes, as `make deploy` does, or say why it is refused.
 
-        `allowed` is a pattern of what may be deleted or replaced all the same, as `role/logical id`.
+        `allowed` are the names of what the deploy may lose although `trainway diff` refuses it; None for all.
         """
         deployed, self.document = self.document, None
         before = self._text_of(self.file), self._text_of(lock_file(self.file))
         self.file.write_text(yaml.safe_dump(document, sort_keys=False))
+
+        def refused(reason: str, names: frozenset[str] = frozenset()) -> Outcome:
+            self._restore(*before)
+            self.document = deployed
+            return Outcome(refused=reason, names=names)
+
         try:
             platform = self.platform
         except SpecError as error:
-            self._restore(*before)
-            self.document = deployed
-            return Outcome(refused=str(error))
+            return refused(str(error))
         platform = platform.with_lock(next_lock(platform, CATALOGUE))
-        templates, needs = templates_of(platform), stack_dependencies(assembly_in(platform))
-        order = list(_in_order(needs))
-        if reason := self._refused(templates, order, allowed):
-            self._restore(*before)
-            self.document = deployed
-            return Outcome(refused=reason)
+        assembly = assembly_in(platform)
+        report = look_at(assembly, platform, self.file, self._account, synthesis=_no_trial)
+        names = frozenset(each.name for each in report.refused)
+        if any(not each.can_be_allowed for each in report.refused) or not (allowed is None or names <= set(allowed)):
+            return refused(" ".join(f"{each.name} {each.what}" for each in report.refused), names)
         lock_file(self.file).write_text(lock_text(platform.lock))
-        there = self.physical_ids()
-        for role in order:
-            self._deploy(f"{self.name}-{role}", templates[role])
-        for name in sorted(self._stacks()):
-            if role_of(name, self.name) not in templates:
-                self._client.delete_stack(StackName=name)
+        there, with_nodes = self._resources(), self._with_nodes()
+        for stack in read_assembly(assembly).values():
+            # The CDK's command line skips a stack with the same template, too.
+            if stack.text != self._texts.get(stack.name):
+                self._deploy(stack)
+        for name in report.left_alone:
+            self._client.delete_stack(StackName=name)
+            del self._texts[name]
         lock_file(self.file).write_text(lock_text(deployed_lock(platform, CATALOGUE)))
-        now = self.physical_ids()
         self.document = document
+        now = self._resources()
         moved = {name for name in there.keys() | now.keys() if there.get(name) != now.get(name)}
-        return Outcome(moved=frozenset(moved))
+        still = self._with_nodes()
+        held = {name for name in moved & there.keys() if there[name][1] in GUARDED}
+        held |= {name for name, nodes in with_nodes.items() if name not in there and still.get(name) != nodes}
+        empty = {name for name in held if there.get(name, ("", ""))[1] == NODE_GROUP and name not in with_nodes}
+        told = {f"{role_of(s.name, self.name)}/{r.logical_id}": r.name for s in report.stacks for r in s.resources}
+        lost = frozenset(told.get(name, name) for name in held - empty)
+        return Outcome(names=names, moved=frozenset(moved), lost=lost)
 
     def destroy(self) -> None:
         """Delete the stacks, those that others stand on last. Raises NotDeployedError for one that stays."""
-        for role in reversed(list(_in_order(stack_dependencies(assembly_in(self.platform))))):
-            self._client.delete_stack(StackName=f"{self.name}-{role}")
-            if left := self._stacks().get(f"{self.name}-{role}"):
-                raise NotDeployedError(f"{role} is {left}: {self._reasons(f'{self.name}-{role}')}")
+        for stack in reversed(read_assembly(assembly_in(self.platform))):
+            self._client.delete_stack(StackName=stack)
+            if left := self._stacks().get(stack):
+                raise NotDeployedError(f"{stack} is {left}: {self._reasons(stack)}")
         self.document = None
 
     def physical_ids(self) -> dict[str, str]:
         """Return what the stacks have, by `role/logical id`."""
+        return {name: physical_id for name, (physical_id, _) in self._resources().items()}
+
+    def _resources(self) -> dict[str, tuple[str, str]]:
+        """Return the physical ID and the type of what the stacks have, by `role/logical id`."""
         return {
-            f"{role_of(each['stack'], self.name)}/{each['logical_id']}": each["physical_id"]
+            f"{role_of(each['stack'], self.name)}/{each['logical_id']}": (each["physical_id"], each["type"])
             for each in self.emulator.resources()
             if each["stack"].startswith(f"{self.name}-")
             and each["type"] not in OF_A_DELIVERY
             and each["status"] != "DELETE_SKIPPED"
         }
+
+    def _with_nodes(self) -> dict[str, str]:
+        """Return the instance types of the node groups that have nodes, by `cluster/logical id` or `…/group`.
+
+        A group of HyperPod is a part of the cluster, and has no physical ID of its own.
+        """
+        resources = json.loads(self._texts.get(f"{self.name}-cluster", "{}")).get("Resources", {})
+        found = {}
+        for logical_id, properties in ((name, each.get("Properties", {})) for name, each in resources.items()):
+            if properties.get("ScalingConfig", {}).get("DesiredSize"):
+                found[f"cluster/{logical_id}"] = str(properties["InstanceTypes"])
+            for group in properties.get("InstanceGroups", []):
+                if group["InstanceCount"]:
+                    found[f"cluster/{logical_id}/{group['InstanceGroupName']}"] = str(group["InstanceType"])
+        return found
 
     def templates(self) -> dict[str, Any]:
         """Return the templates of the live stacks by role."""
@@ -138,47 +191,24 @@ class Live:
             for name in self._stacks()
         }
 
-    def _refused(self, templates: dict[str, Any], order: list[str], allowed: str) -> str | None:
-        """Return what the change sets of the live stacks would replace or delete that holds data or nodes."""
-        live = self._stacks()
-        for role in order:
-            name = f"{self.name}-{role}"
-            if name not in live:
-                continue
-            change_set = self._change_set(name, templates[role], "UPDATE", "preview")
-            for change in (each["ResourceChange"] for each in change_set.get("Changes", [])):
-                where = f"{role}/{change['LogicalResourceId']}"
-                if change["ResourceType"] in GUARDED and _may_go(change) and not re.fullmatch(allowed, where):
-                    return f"{change['ResourceType']} {where} would be lost"
-        return None
-
-    def _change_set(self, stack: str, template: Any, kind: str, name: str) -> dict[str, Any]:
-        try:
-            self._client.create_change_set(
-                StackName=stack,
-                ChangeSetName=name,
-                ChangeSetType=kind,
-                TemplateBody=json.dumps(template),
-                Capabilities=["CAPABILITY_NAMED_IAM"],
-            )
-        except self._client.exceptions.ClientError as error:
-            # A producer that is deployed first has not got its new export yet.
-            if name == "preview" and "No export named" in str(error):
-                return {}
-            raise
-        found: dict[str, Any] = self._client.describe_change_set(StackName=stack, ChangeSetName=name)
-        return found
-
-    def _deploy(self, stack: str, template: Any) -> None:
-        kind = "UPDATE" if stack in self._stacks() else "CREATE"
-        change_set = self._change_set(stack, template, kind, "deploy")
+    def _deploy(self, stack: SynthesizedStack) -> None:
+        kind = "UPDATE" if stack.name in self._texts else "CREATE"
+        self._client.create_change_set(
+            StackName=stack.name,
+            ChangeSetName="deploy",
+            ChangeSetType=kind,
+            TemplateBody=stack.text,
+            Capabilities=CAPABILITIES,
+        )
+        change_set = self._client.describe_change_set(StackName=stack.name, ChangeSetName="deploy")
         if change_set["Status"] == "FAILED" and "didn't contain changes" in change_set["StatusReason"]:
             return
-        assert change_set["Status"] == "CREATE_COMPLETE", f"{stack}: {change_set['StatusReason']}"
-        self._client.execute_change_set(StackName=stack, ChangeSetName="deploy")
-        status = self._stacks()[stack]
-        if status not in ("CREATE_COMPLETE", "UPDATE_COMPLETE"):
-            raise NotDeployedError(f"{stack} is {status}: {self._reasons(stack)}")
+        assert change_set["Status"] == "CREATE_COMPLETE", f"{stack.name}: {change_set['StatusReason']}"
+        self._client.execute_change_set(StackName=stack.name, ChangeSetName="deploy")
+        (found,) = self._client.describe_stacks(StackName=stack.name)["Stacks"]
+        if found["StackStatus"] != f"{kind}_COMPLETE":
+            raise NotDeployedError(f"{stack.name} is {found['StackStatus']}: {self._reasons(stack.name)}")
+        self._texts[stack.name] = stack.text
 
     def _reasons(self, stack: str) -> list[str]:
         """Return what the last failures of a stack's resources were, the last first."""
@@ -199,17 +229,6 @@ class Live:
                 file.write_text(text)
 
 
-def _may_go(change: dict[str, Any]) -> bool:
-    """Return whether a change deletes or replaces a resource, or may do so."""
-    paths = [detail["Target"].get("Path", "") for detail in change["Details"]]
-    doubtful = any(path.endswith(name) for path in paths for name in IN_DOUBT)
-    return change["Action"] == "Remove" or change.get("Replacement") == "True" or doubtful
-
-
-def _in_order(needs: dict[str, list[str]]) -> Iterator[str]:
-    """Yield the roles of stacks, each after those that it is deployed after."""
-    done: set[str] = set()
-    while len(done) < len(needs):
-        ready = sorted(role for role in needs if role not in done and set(needs[role]) <= done)
-        yield from ready
-        done |= set(ready)
+def _no_trial(_file: Path) -> dict[str, StackTemplate]:
+    """Raise what a wrong file raises: which key of the file a refusal names is for tests/diff, and costs syntheses."""
+    raise usage_error("no key is named", why="this test does not ask for it", fix="see tests/diff/test_diff.py")

@@ -28,10 +28,11 @@ def test_jobs_move_and_the_old_file_system_stays_until_it_is_dropped(
 ) -> None:
     live = Live(emulator, tmp_path, f"moves-{ORCHESTRATORS.index(orchestrator)}")
 
-    def deploy(allowed: str = "", **storage: Any) -> dict[str, str]:
+    def deploy(allowed: tuple[str, ...] = (), **storage: Any) -> dict[str, str]:
         """Deploy other file systems, and return all that there are by logical ID."""
         outcome = live.edit(base(live.name, orchestrator) | {"storage": storage}, allowed=allowed)
         assert not outcome.refused, outcome
+        assert outcome.lost == set(allowed)
         return {name: id for name, id in live.physical_ids().items() if id.startswith("fs-")}
 
     def refused(**storage: Any) -> str:
@@ -61,9 +62,9 @@ def test_jobs_move_and_the_old_file_system_stays_until_it_is_dropped(
     assert deploy(lustre=NEW, former_lustre=OLD) == there
 
     assert "storage.former_lustre" in refused(lustre=OLD)
-    assert FIRST in refused(lustre=NEW)
+    assert "storage.former_lustre would be deleted" in refused(lustre=NEW)
     before = live.templates()
-    assert set(deploy(lustre=NEW, allowed=FIRST).values()) == {new}
+    assert set(deploy(lustre=NEW, allowed=("storage.former_lustre",)).values()) == {new}
     lost = ("deleted", "you lose its files, except those that are in S3")
     assert words(live, before)["storage.former_lustre"] == lost
     assert new in handed_off(live)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 
 import pytest
 
 from tests.changes.conftest import LiveOf
-from tests.changes.edits import EDITS, ORCHESTRATORS, base
+from tests.changes.edits import EDITS, ORCHESTRATORS, Document, base
+from tests.changes.live import Live
 from tests.representatives import with_representatives
 from tests.synthesis import ROOT
 
@@ -21,22 +23,29 @@ REPRESENTATIVES = (
 
 
 @pytest.mark.parametrize("case", with_representatives(CASES, REPRESENTATIVES))
-def test_an_edit_is_deployed_or_refused_and_moves_nothing_else(case: str, live_of: LiveOf) -> None:
+def test_an_edit_is_deployed_or_refused_and_moves_and_loses_nothing_else(case: str, live_of: LiveOf) -> None:
     orchestrator, name = CASES[case]
     edit, live = EDITS[name], live_of(orchestrator)
     for document in edit.documents(live.name, orchestrator):
-        before = live.physical_ids(), live.templates()
-        outcome = live.edit(document)
-        assert bool(outcome.refused) == bool(edit.refused), outcome
-        if edit.refused:
-            assert edit.refused in str(outcome.refused)
-            assert before == (live.physical_ids(), live.templates())
-        elsewhere = {moved for moved in outcome.moved if not re.fullmatch(edit.moves, moved)}
-        assert not elsewhere, f"{name} moved {sorted(elsewhere)}"
-    back = live.edit(base(live.name, orchestrator))
-    assert (edit.stays or "") in str(back.refused) if edit.stays else not back.refused, back
-    elsewhere = {moved for moved in back.moved if not re.fullmatch(edit.moves, moved)}
-    assert not elsewhere, f"the way back moved {sorted(elsewhere)}"
+        check(live, document, edit.moves, edit.loses, edit.refused)
+    check(live, base(live.name, orchestrator), edit.moves, edit.back_loses, edit.stays)
+
+
+def check(live: Live, document: Document, moves: str, loses: Collection[str], refused: str | None) -> None:
+    """Deploy a document, and see that it moves and loses what it must and no more, or is refused for that reason.
+
+    `trainway diff` must refuse exactly what the deploy, which is made all the same, then loses.
+    """
+    before = (live.physical_ids(), live.templates()) if refused else None
+    outcome = live.edit(document, loses)
+    if refused:
+        assert refused in str(outcome.refused), outcome
+        assert before == (live.physical_ids(), live.templates())
+        return
+    assert not outcome.refused, outcome
+    assert outcome.names == outcome.lost == set(loses), outcome
+    elsewhere = {moved for moved in outcome.moved if not re.fullmatch(moves, moved)}
+    assert not elsewhere, f"it moved {sorted(elsewhere)}"
 
 
 @pytest.mark.exhaustive
@@ -45,7 +54,7 @@ def test_a_platform_is_destroyed_after_edits(orchestrator: str, live_of: LiveOf)
     live = live_of(orchestrator)
     document = base(live.name, orchestrator)
     groups = document["node_groups"]
-    assert live.edit(document | {"node_groups": [groups[2], groups[0]]}).moved
+    assert live.edit(document | {"node_groups": [groups[2], groups[0]]}, ["bb"]).moved
     live.destroy()
     kept = {each["type"] for each in live.emulator.resources() if each["stack"].startswith(f"{live.name}-")}
     assert kept == {"AWS::S3::Bucket"}

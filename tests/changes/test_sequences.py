@@ -60,12 +60,13 @@ def test_a_sequence_of_edits_ends_as_a_fresh_synthesis(orchestrator: str, live_o
         for step in steps:
             note(str(step))
             before = live.templates()
-            outcome = live.edit(base(live.name, orchestrator) | step)
+            outcome = live.edit(base(live.name, orchestrator) | step, allowed=None)
             if outcome.refused:
                 refused += 1
                 assert live.templates() == before
                 continue
             deployed += 1
+            assert outcome.lost == outcome.names, "the diff refuses what is lost, and nothing else"
             named = {each["name"] for each in step["node_groups"]}
             subnets = {name for name in live.platform.lock.subnets if name.startswith("nodes-")}
             assert subnets == {f"nodes-{name}" for name in named}
