@@ -15,20 +15,25 @@ import pytest
 import yaml
 
 from emulator import Emulator, running
+from tests.diff.emulated_account import EmulatedAccount
+from tests.diff.platforms import bootstrap
 from tests.people import with_people
 from tests.synthesis import assembly_in, stack_dependencies, templates_of
+from trainway.diff.look import look_at
+from trainway.diff.report import DiffReport
+from trainway.spec.loader import load_platform
 
 BLOCKS = {"train": "cr-0123456789abcdef0", "undrained": "cr-0123456789abcdef1"}
 START, END = "2026-12-01T11:30Z", "2026-12-08T11:30Z"
 
 
-def platform(root_volume_gib: int = 500) -> dict[str, Any]:
+def platform(root_volume_gib: int = 500, max_count: int = 8) -> dict[str, Any]:
     groups: list[dict[str, Any]] = [
         {
             "name": name,
             "instance_type": "p5.48xlarge",
             "count": 4,
-            "max_count": 8,
+            "max_count": max_count if name == "undrained" else 8,
             "capacity": {"capacity_block": block, "start": START, "end": END},
         }
         for name, block in BLOCKS.items()
@@ -50,10 +55,20 @@ class Account:
         session: Any = boto3.Session(aws_access_key_id="x", aws_secret_access_key="x", region_name=self.emulator.region)
         return session.client(service, endpoint_url=self.emulator.endpoint)
 
-    def deploy(self, document: Mapping[str, Any]) -> None:
-        """Deploy every stack of a platform that has changes."""
+    def write(self, document: Mapping[str, Any]) -> Path:
+        """Write the platform file."""
         file = self.directory / "platform.yaml"
         file.write_text(yaml.safe_dump(with_people(dict(document)), sort_keys=False), encoding="utf-8")
+        return file
+
+    def diff(self, document: Mapping[str, Any]) -> DiffReport:
+        """Return what `trainway diff` says of a platform."""
+        file, of_account = self.write(document), EmulatedAccount(self.emulator)
+        return look_at(assembly_in(file), load_platform(file), file, of_account, synthesis=lambda _: {})
+
+    def deploy(self, document: Mapping[str, Any]) -> None:
+        """Deploy every stack of a platform that has changes."""
+        file = self.write(document)
         templates = templates_of(file)
         order = TopologicalSorter(stack_dependencies(assembly_in(file))).static_order()
         cloudformation = self.client("cloudformation")
@@ -107,9 +122,8 @@ class Account:
 @pytest.fixture
 def account(tmp_path: Path) -> Iterator[Account]:
     with running() as emulator:
-        account = Account(emulator, tmp_path)
-        account.client("ssm").put_parameter(Name="/cdk-bootstrap/hnb659fds/version", Value="30", Type="String")
-        yield account
+        bootstrap(emulator)
+        yield Account(emulator, tmp_path)
 
 
 NONE, FOUR = "0 desired, 0 running", "4 desired, 4 running"
@@ -144,6 +158,17 @@ def test_the_life_of_a_capacity_block(account: Account) -> None:
     account.deploy(platform())
     assert account.at("2027-01-01T00:00") == ([], BEFORE_AND_AFTER)
     assert not account.failed()
+
+    # Another size sets the number of nodes back to that of the template, which the diff refuses while there are any.
+    eks = account.client("eks")
+    (name,) = [each for each in eks.list_nodegroups(clusterName="life")["nodegroups"] if "Undrained" in each]
+    eks.update_nodegroup_config(clusterName="life", nodegroupName=name, scalingConfig={"desiredSize": 2})
+    larger = platform(max_count=9)
+    (refusal,) = account.diff(larger).refused
+    assert (refusal.name, refusal.key) == ("undrained", "node_groups[1].max_count")
+    assert refusal.what == "would lose 2 of its 2 running nodes"
+    account.deploy(larger)
+    assert account.at("2027-01-01T00:00") == ([], BEFORE_AND_AFTER)
 
 
 @pytest.mark.exhaustive

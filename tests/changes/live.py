@@ -8,12 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import boto3
 import yaml
 
 from emulator import Emulator
+from tests.diff.emulated_account import EmulatedAccount
 from tests.synthesis import assembly_in, role_of
-from trainway.diff.account import AwsAccount
 from trainway.diff.assembly import SynthesizedStack, read_assembly
 from trainway.diff.change_sets import CAPABILITIES
 from trainway.diff.look import look_at
@@ -55,21 +54,6 @@ class Outcome:
     names: frozenset[str] = frozenset()
     moved: frozenset[str] = frozenset()
     lost: frozenset[str] = frozenset()
-
-
-class EmulatedAccount(AwsAccount):
-    """The account of an emulator, whatever the environment of this process says."""
-
-    def __init__(self, emulator: Emulator) -> None:
-        self.region, self.number, self.caller, self.partition = emulator.region, "123456789012", "", "aws"
-        self._emulator, self._clients = emulator, dict[str, Any]()
-        self._session = boto3.Session(aws_access_key_id="x", aws_secret_access_key="x", region_name=emulator.region)
-
-    def client(self, service: str, role: str = "") -> Any:  # noqa: ARG002 - roles are not assumed
-        """Return a client of a service."""
-        if service not in self._clients:
-            self._clients[service] = self._session.client(service, endpoint_url=self._emulator.endpoint)
-        return self._clients[service]
 
 
 class NotDeployedError(AssertionError):

@@ -103,7 +103,10 @@ EDITS: dict[str, Edited] = {
     "one node fewer": Edited(
         "eks",
         lambda data: group(data, "aa").update(count=1, max_count=2),
-        ("                    ScalingConfig.DesiredSize: 2 → 1", "                    cost: 1 node fewer"),
+        (
+            "                    ScalingConfig.DesiredSize: 2 → 1",
+            "                    cost: from 2 running nodes to 1: 1 node stops, and the jobs on it",
+        ),
     ),
     "another instance type": Edited(
         "eks",

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from trainway.diff.compare import Action, ResourceDiff
+from trainway.diff.compare import Action, PropertyEdit, ResourceDiff
 from trainway.diff.costs import cost_of
+from trainway.diff.create_only import Verdict
 from trainway.diff.live_nodes import with_live_nodes
 from trainway.diff.protected import is_protected
 from trainway.diff.tokens import Id
@@ -58,6 +59,42 @@ def test_the_nodes_that_run_are_the_ones_that_a_deploy_stops(kind: str, nodes: i
     (found,) = with_live_nodes([removed(kind)], account, "p")
     assert cost_of(found) == cost
     assert is_protected(found, (), {}) is bool(cost)
+
+
+def resized(kind: str, before: int, after: int) -> ResourceDiff:
+    def definition(count: int) -> dict[str, Any]:
+        size = {"ScalingConfig": {"DesiredSize": count}} if kind == "AWS::EKS::Nodegroup" else {"InstanceCount": count}
+        return {
+            "Type": kind,
+            "Properties": {"Labels": {"trainway.dev/nodes": "train"}, "InstanceGroupName": "train", **size},
+        }
+
+    path = ("ScalingConfig", "MaxSize") if kind == "AWS::EKS::Nodegroup" else ("InstanceCount",)
+    edit = PropertyEdit(path, Verdict.UPDATE, 1, 2)
+    return ResourceDiff(Id("s", "G"), kind, Action.CHANGED, (edit,), definition(before), definition(after))
+
+
+@pytest.mark.parametrize("kind", ["AWS::EKS::Nodegroup", "instance group"])
+@pytest.mark.parametrize(
+    ("running", "before", "after", "cost", "refused"),
+    [
+        (16, 0, 0, "from 16 running nodes to 0: 16 nodes stop, and the jobs on them", True),
+        (5, 2, 3, "from 5 running nodes to 3: 2 nodes stop, and the jobs on them", True),
+        (6, 4, 3, "from 6 running nodes to 3: 3 nodes stop, and the jobs on them", True),
+        (4, 4, 3, "from 4 running nodes to 3: 1 node stops, and the jobs on it", False),
+        (3, 4, 3, "", False),
+        (1, 0, 3, "2 nodes more", False),
+        (None, 4, 3, "from 4 running nodes to 3: 1 node stops, and the jobs on it", False),
+    ],
+)
+def test_nodes_that_an_autoscaler_or_a_schedule_added_are_not_set_back_unasked(
+    kind: str, running: int | None, before: int, after: int, cost: str, refused: bool
+) -> None:
+    """Fewer nodes in the file are what somebody asks for. Others stop only if the group is named."""
+    account: Any = Clients(running)
+    (found,) = with_live_nodes([resized(kind, before, after)], account, "p")
+    assert cost_of(found) == cost
+    assert is_protected(found, (), {}) is refused
 
 
 def test_a_group_that_keeps_its_nodes_is_not_counted() -> None:

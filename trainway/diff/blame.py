@@ -16,6 +16,7 @@ import yaml
 
 from trainway.diff.account import AwsAccount
 from trainway.diff.compare import compare
+from trainway.diff.costs import is_resized
 from trainway.diff.edits import Edit, edits_between
 from trainway.diff.tokens import Id, StackTemplate
 from trainway.spec.deployed_file import DeployedFile, deployed_file, deployed_file_name, read
@@ -78,7 +79,7 @@ def _lost_without(
     synthesis: Synthesis,
     lost: Collection[Id],
 ) -> set[Id]:
-    """Return what a deploy of a file with other data would still replace or delete; all of it for a wrong file."""
+    """Return what a deploy of a file with other data would still lose or resize; all of it for a wrong file."""
     directory.mkdir()
     trial = directory / file.name
     extension = {"extend": str((file.parent / data["extend"]).resolve())} if _is_path(data.get("extend")) else {}
@@ -89,7 +90,7 @@ def _lost_without(
         wanted = synthesis(trial)
     except UsageError:
         return set(lost)
-    return {each.id for each in compare(deployed, wanted) if each.is_lost}
+    return {each.id for each in compare(deployed, wanted) if each.is_lost or is_resized(each)}
 
 
 def _is_path(extension: Any) -> bool:

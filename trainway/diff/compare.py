@@ -55,7 +55,8 @@ class PropertyEdit:
 class ResourceDiff:
     """What a deploy does to one resource. `before` and `after` are its definitions, with tokens for references.
 
-    `kept` says that the resource stays when its stack no longer wants it, or wants another in its place.
+    `kept` says that the resource stays when its stack no longer wants it, or wants another in its place. `running` is
+    how many nodes a node group has now; None if nobody asked, or AWS does not tell.
     """
 
     id: Id
@@ -65,6 +66,7 @@ class ResourceDiff:
     before: Mapping[str, Any] = field(default_factory=dict)
     after: Mapping[str, Any] = field(default_factory=dict)
     kept: bool = False
+    running: int | None = None
 
     @property
     def is_lost(self) -> bool:

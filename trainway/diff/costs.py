@@ -13,7 +13,8 @@ from trainway.spec.derived.file_system_price import monthly_price
 # Properties of a managed node group of which a new value replaces its nodes, one after the other. The operation is
 # UpdateNodegroupVersion, and others belong to UpdateNodegroupConfig (EKS API reference).
 ROLLING: Final = ("LaunchTemplate", "ReleaseVersion", "Version")
-COUNTS: Final = (("InstanceCount",), ("ScalingConfig", "DesiredSize"))
+# Properties of a node group that an update sets together with the number of its nodes, whichever of them changed.
+SIZES: Final = ("InstanceCount", "ScalingConfig")
 DATA: Final = {
     "AWS::APS::Workspace": "its metrics",
     "AWS::ECR::Repository": "its images",
@@ -50,11 +51,33 @@ def nodes_of(resource: Mapping[str, Any]) -> int | None:
     return None
 
 
+def nodes_now(each: ResourceDiff) -> int | None:
+    """Return how many nodes a node group has before the deploy: those that run, or those that were deployed."""
+    return nodes_of(each.before) if each.running is None else each.running
+
+
+def nodes_stopped(each: ResourceDiff) -> int:
+    """Return how many nodes a change of a group's size stops."""
+    if not is_resized(each):
+        return 0
+    return max((nodes_now(each) or 0) - (nodes_of(each.after) or 0), 0)
+
+
+def nodes_stopped_unasked(each: ResourceDiff) -> int:
+    """Return how many nodes a change of a group's size stops beyond those that the file takes away.
+
+    The template's number of nodes is the one of the last deploy. An autoscaler, a schedule, or somebody has changed it
+    since, and the update sets it again.
+    """
+    taken = max((nodes_of(each.before) or 0) - (nodes_of(each.after) or 0), 0)
+    return max(nodes_stopped(each) - taken, 0)
+
+
 def cost_of(each: ResourceDiff) -> str:
     """Return what one change costs in words, or an empty text if it costs nothing that is running or stored."""
-    before = nodes_of(each.before)
+    before = nodes_now(each)
     if each.is_lost and before:
-        return f"{_nodes(before)} {'stops' if before == 1 else 'stop'}, and the jobs on {_them(before)}"
+        return _stop(before)
     if each.is_lost and each.kind in DATA:
         if not each.kept:
             return f"you lose {DATA[each.kind]}"
@@ -69,11 +92,12 @@ def cost_of(each: ResourceDiff) -> str:
         whose = "its node is" if before == 1 else f"its {before} nodes are"
         causes = ", ".join(sorted({edit.path[0] for edit in each.edits} & set(ROLLING)))
         parts.append(f"{whose} replaced, one after the other, and jobs on {_them(before)} stop ({causes})")
-    parts += [
-        f"{_nodes(abs(edit.after - edit.before))} {'fewer' if edit.after < edit.before else 'more'}"
-        for edit in each.edits
-        if edit.path in COUNTS and isinstance(edit.before, int) and isinstance(edit.after, int)
-    ]
+    after = nodes_of(each.after)
+    if is_resized(each) and before is not None and after is not None:
+        if stopped := nodes_stopped(each):
+            parts.append(f"from {before} running {'node' if before == 1 else 'nodes'} to {after}: {_stop(stopped)}")
+        elif after > before:
+            parts.append(f"{_nodes(after - before)} more")
     return "; ".join(parts)
 
 
@@ -88,6 +112,11 @@ def _billed(each: ResourceDiff) -> str:
         return price
     is_former = any(str(tag.get("Value", "")).endswith("/storage.former_lustre") for tag in properties.get("Tags", ()))
     return f"it stays, and you pay for it until you remove storage.former_lustre: {price}" if is_former else ""
+
+
+def is_resized(each: ResourceDiff) -> bool:
+    """Return whether a change in place sets the number of a node group's nodes, be it to the same number."""
+    return each.action is Action.CHANGED and any(edit.path[0] in SIZES for edit in each.edits)
 
 
 def is_rolled(each: ResourceDiff) -> bool:
@@ -107,7 +136,7 @@ def minutes_of(each: ResourceDiff, role: str) -> int:
     if each.action in (Action.CREATED, Action.REPLACED):
         return known[step].minutes
     if is_rolled(each):
-        return known[step].minutes * (nodes_of(each.before) or 0)
+        return known[step].minutes * (nodes_now(each) or 0)
     return 1 if each.action is Action.CHANGED else 0
 
 
@@ -129,3 +158,7 @@ def _nodes(count: int) -> str:
 
 def _them(count: int) -> str:
     return "it" if count == 1 else "them"
+
+
+def _stop(count: int) -> str:
+    return f"{_nodes(count)} {'stops' if count == 1 else 'stop'}, and the jobs on {_them(count)}"

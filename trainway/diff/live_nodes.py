@@ -9,7 +9,7 @@ from typing import Any
 
 from trainway.diff.account import AwsAccount
 from trainway.diff.compare import Action, ResourceDiff
-from trainway.diff.costs import is_rolled
+from trainway.diff.costs import is_resized, is_rolled
 from trainway.diff.instance_groups import KIND
 from trainway.diff.names import NODE_LABEL, printed_name
 
@@ -17,25 +17,25 @@ NODEGROUP = "AWS::EKS::Nodegroup"
 
 
 def with_live_nodes(diffs: Sequence[ResourceDiff], account: AwsAccount, platform: str) -> list[ResourceDiff]:
-    """Return the diffs with the number of nodes that run in each group whose nodes a deploy would stop.
+    """Return the diffs with the number of nodes that run in each group whose nodes a deploy may stop.
 
-    A group keeps the number of its template where AWS does not tell.
+    A group has no such number where AWS does not tell.
     """
-    stopping = {each.id for each in diffs if _stops_nodes(each)}
-    kinds = {each.kind for each in diffs if each.id in stopping}
+    asked = {each.id for each in diffs if _may_stop_nodes(each)}
+    kinds = {each.kind for each in diffs if each.id in asked}
     counts = {kind: found for kind in kinds if (found := _counts(account, kind, platform)) is not None}
     return [
-        _with_count(each, counts[each.kind].get(printed_name(each, platform), 0))
-        if each.id in stopping and each.kind in counts
+        replace(each, running=counts[each.kind].get(printed_name(each, platform), 0))
+        if each.id in asked and each.kind in counts
         else each
         for each in diffs
     ]
 
 
-def _stops_nodes(each: ResourceDiff) -> bool:
+def _may_stop_nodes(each: ResourceDiff) -> bool:
     if each.kind not in (NODEGROUP, KIND) or each.action is Action.CREATED:
         return False
-    return each.is_lost or is_rolled(each)
+    return each.is_lost or is_rolled(each) or is_resized(each)
 
 
 def _counts(account: AwsAccount, kind: str, platform: str) -> Mapping[str, int] | None:
@@ -61,10 +61,3 @@ def _of_eks(eks: Any, cluster: str) -> Mapping[str, int]:
 def _of_hyperpod(account: AwsAccount, cluster: str) -> Mapping[str, int]:
     pages = account.client("sagemaker").get_paginator("list_cluster_nodes").paginate(ClusterName=cluster)
     return Counter(node["InstanceGroupName"] for page in pages for node in page["ClusterNodeSummaries"])
-
-
-def _with_count(each: ResourceDiff, count: int) -> ResourceDiff:
-    scaled: dict[str, Any] = {"InstanceCount": count}
-    if each.kind == NODEGROUP:
-        scaled = {"ScalingConfig": {**each.before["Properties"].get("ScalingConfig", {}), "DesiredSize": count}}
-    return replace(each, before={**each.before, "Properties": {**each.before["Properties"], **scaled}})

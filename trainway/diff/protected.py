@@ -10,7 +10,7 @@ from typing import Any, Final
 import yaml
 
 from trainway.diff.compare import Action, ResourceDiff
-from trainway.diff.costs import nodes_of
+from trainway.diff.costs import nodes_now, nodes_stopped_unasked
 from trainway.diff.create_only import Verdict
 from trainway.diff.instance_groups import KIND
 from trainway.diff.tokens import Id, references
@@ -34,10 +34,12 @@ def is_protected(each: ResourceDiff, users: Sequence[Id], all_diffs: Mapping[Id,
 
     `users` are the deployed resources in a subnet. A subnet whose users all leave with it is not in use.
     """
-    if not each.is_lost or each.kind not in remedies():
+    if each.kind not in remedies():
         return False
+    if not each.is_lost:
+        return nodes_stopped_unasked(each) > 0
     if each.kind in ("AWS::EKS::Nodegroup", KIND):
-        return nodes_of(each.before) != 0
+        return nodes_now(each) != 0
     if each.kind == "AWS::EC2::Subnet":
         staying = [id for id in users if id not in all_diffs or all_diffs[id].action is not Action.DELETED]
         return bool(staying)
@@ -55,9 +57,9 @@ def remedies() -> Mapping[str, Mapping[str, str]]:
 
 
 def instead_of(each: ResourceDiff) -> str:
-    """Return what to do instead of what is refused, by the property that replaces the resource."""
+    """Return what to do instead of what is refused, by the property that replaces or resizes the resource."""
     known = remedies()[each.kind]
-    properties = [edit.path[0] for edit in each.edits if edit.verdict is not Verdict.UPDATE]
+    properties = [edit.path[0] for edit in each.edits if edit.verdict is not Verdict.UPDATE or not each.is_lost]
     return next(known[name] for name in (*properties, "any") if name in known)
 
 

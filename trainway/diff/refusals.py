@@ -11,7 +11,7 @@ from trainway.diff.account import AwsAccount
 from trainway.diff.blame import Synthesis
 from trainway.diff.change_sets import Answered
 from trainway.diff.compare import ResourceDiff
-from trainway.diff.costs import cost_of
+from trainway.diff.costs import cost_of, nodes_now, nodes_stopped
 from trainway.diff.create_only import Verdict
 from trainway.diff.edits import Edit
 from trainway.diff.instance_groups import with_instance_groups
@@ -45,7 +45,7 @@ def refusals(
     lost = [each for each in looked.diffs if is_protected(each, users.get(each.id, ()), by_id)]
     names = {printed_name(each, platform.name) for each in lost}
     if unknown := sorted(set(allowed) - names):
-        what = f"nothing of the name is replaced or deleted; what is: {', '.join(sorted(names)) or 'nothing'}"
+        what = f"nothing of the name is refused; what is: {', '.join(sorted(names)) or 'nothing'}"
         raise usage_error(f"--allow-replace {unknown[0]} cannot be used", why=what, fix="leave the option out")
     lost = [each for each in lost if printed_name(each, platform.name) not in allowed]
     recorded = blame.recorded_file(account, platform.name) if lost else None
@@ -73,6 +73,7 @@ def invalid_stacks(answered: Mapping[str, Answered]) -> list[Refused]:
 
 
 def _refusal(each: ResourceDiff, platform: Platform, file: Path, cause: Edit | None) -> Refused:
+    what = f"would be {each.action.value}"
     replacing = [edit for edit in each.edits if edit.verdict is not Verdict.UPDATE]
     why = f"nothing in the file asks for it any more; {cost_of(each) or 'nodes and jobs use it'}"
     if replacing:
@@ -80,12 +81,15 @@ def _refusal(each: ResourceDiff, platform: Platform, file: Path, cause: Edit | N
         doubt = {Verdict.REPLACE: "cannot change", Verdict.CONDITIONAL: "cannot always change"}
         changes = doubt.get(edit.verdict, "may be one that cannot change")
         why = f"{edit.dotted} {changes} in a {printed_kind(each.kind)} that exists; {cost_of(each) or 'jobs use it'}"
+    if not each.is_lost:
+        what = f"would lose {nodes_stopped(each)} of its {nodes_now(each)} running nodes"
+        why = f"an update of its size sets the number of nodes to that of the file; {cost_of(each)}"
     document = read_document(file)
     return Refused(
         name=printed_name(each, platform.name),
         kind=printed_kind(each.kind),
         stack=each.id.stack,
-        what=f"would be {each.action.value}",
+        what=what,
         key=show_key(cause.key) if cause else "",
         file=str(file) if cause else "",
         line=document.nearest(cause.key)[0] if cause else None,
