@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from trainway.commands import diagnosing, launching, watching, workspaces
+from trainway.commands import changing, diagnosing, launching, watching, workspaces
 from trainway.commands.launching import DEFAULT_PLATFORM, PlatformFile
 from trainway.commands.target_flags import LaunchCommand
 from trainway.spec.errors import UsageError, usage_error
@@ -23,8 +23,6 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-# The exit status of `trainway diff` where a deploy would lose nodes or data that nobody named.
-REFUSED = 3
 emulator_app = typer.Typer(help="Run an emulated AWS on this machine.", no_args_is_help=True)
 app.add_typer(emulator_app, name="emulator")
 
@@ -104,146 +102,9 @@ def plan(
     print(json.dumps(document, indent=2) if as_json else plan_text(document))
 
 
-@app.command()
-def lock(
-    file: Annotated[Path, typer.Argument(help="A platform file.")] = DEFAULT_PLATFORM,
-    deployed: Annotated[
-        bool,
-        typer.Option(
-            "--deployed",
-            help="Free the ranges of the subnets that the deploy deleted. Run it after a deploy that succeeded. "
-            "Default: record what the next deploy creates and deletes. Run it before a deploy.",
-        ),
-    ] = False,
-) -> None:
-    """Write the lock of a platform, which keeps subnets where they are when the platform file changes."""
-    from trainway.spec.derived.next_lock import deployed_lock, next_lock
-    from trainway.spec.facts.catalogue import load_catalogue
-    from trainway.spec.lock import lock_file, lock_text
-
-    platform, catalogue = _platform(file), load_catalogue()
-    after = deployed_lock(platform, catalogue) if deployed else next_lock(platform, catalogue)
-    path = lock_file(file)
-    if after == platform.lock and path.exists():
-        print(f"{path}: nothing changes.")
-        return
-    path.write_text(lock_text(after), encoding="utf-8")
-    before = platform.lock.subnets
-    for name in sorted(before.keys() | after.subnets.keys()):
-        if name not in before:
-            print(f"{name}: {after.subnets[name].cidr} in {after.subnets[name].zone}")
-        elif name not in after.subnets:
-            print(f"{name}: {before[name].cidr} is free")
-        elif name in after.leaving and name not in platform.lock.leaving:
-            print(f"{name}: {before[name].cidr} leaves with the next deploy")
-    print(f"{path}: written. Commit it together with {file.name}.")
-
-
-@app.command()
-def upgrade(
-    file: Annotated[Path, typer.Argument(help="A platform file.")] = DEFAULT_PLATFORM,
-    check_only: Annotated[
-        bool,
-        typer.Option(
-            "--check",
-            help="Print what is newer, until when versions have support, and the steps to the next Kubernetes version. "
-            "Change nothing.",
-        ),
-    ] = False,
-    group: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME",
-            help="Change the AMI release of this node group only. Repeat the option for several. Default: every group.",
-        ),
-    ] = None,
-    addons: Annotated[bool, typer.Option("--addons", help="Change the versions of the add-ons only.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="With --check: print JSON instead of text.")] = False,
-) -> None:
-    """Write the newest AMI releases and add-on versions into the lock. The next deploy takes them; AWS is only read."""
-    from trainway.kubernetes_upgrade import published, upgrade_json, upgrade_text
-    from trainway.spec.derived.kubernetes_steps import pinned, upgrade_plan
-    from trainway.spec.facts.catalogue import load_catalogue
-    from trainway.spec.lock import lock_file, lock_text
-
-    platform, catalogue = _platform(file), load_catalogue()
-    what = f"{file} cannot be upgraded"
-    if not platform.orchestrator.is_kubernetes:
-        why = f"{platform.orchestrator.value} has no Kubernetes"
-        raise usage_error(what, why=why, fix="change the image of HyperPod's nodes by `hyperpod.patching`")
-    plan = upgrade_plan(platform, catalogue, published(platform, catalogue), datetime.now(UTC))
-    if check_only:
-        print(json.dumps(upgrade_json(plan), indent=2) if as_json else upgrade_text(plan))
-        return
-    names = [pin.name for pin in plan.nodes]
-    if unknown := [name for name in group or [] if name not in names]:
-        why = f"the platform has no node group {unknown[0]} with an AMI of EKS's own"
-        raise usage_error(what, why=why, fix=f"its groups are {', '.join(names)}")
-    held = {pin.name: pin.held for pin in plan.nodes if pin.held}
-    if refused := [name for name in group or [] if name in held]:
-        raise usage_error(what, why=f"{refused[0]}: {held[refused[0]]}", fix="upgrade it after the block")
-    chosen = frozenset(group or ([] if addons else names))
-    after = pinned(platform.lock, plan, groups=chosen, addons=addons or not group)
-    for name in sorted(chosen & held.keys()):
-        print(f"{name} keeps its release: {held[name]}")
-    if after == platform.lock:
-        print(f"{lock_file(file)}: nothing changes.")
-        return
-    lock_file(file).write_text(lock_text(after), encoding="utf-8")
-    for before, now in (
-        (platform.lock.addon_versions, after.addon_versions),
-        (platform.lock.ami_releases, after.ami_releases),
-    ):
-        for name in sorted(name for name in now if now[name] != before.get(name)):
-            print(f"{name}: {before.get(name, 'not pinned')} → {now[name]}")
-    print(f"{lock_file(file)}: written. Commit it, and deploy. The deploy replaces the nodes of each group named here.")
-
-
-@app.command()
-def diff(
-    file: Annotated[Path, typer.Argument(help="A platform file.")] = DEFAULT_PLATFORM,
-    allow_replace: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME",
-            help="Allow the deploy to replace or delete NAME, for example `storage.lustre` or a node group. Repeat the "
-            "option for each name. Default: refuse whatever has data or running nodes.",
-        ),
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
-    assembly: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR",
-            help="Keep the synthesized templates in DIR, for `cdk deploy --app DIR`. Default: delete them.",
-        ),
-    ] = None,
-    destroy: Annotated[
-        bool, typer.Option("--destroy", help="Show what a destroy would delete and keep instead.")
-    ] = False,
-    stack: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME",
-            help="With --destroy, the stack NAME and those that depend on it. Repeat the option for each stack. "
-            "Default: all stacks of the platform.",
-        ),
-    ] = None,
-) -> None:
-    """Show what a deploy would create, change, replace, and delete. The exit status is 3 if it refuses something."""
-    from trainway.diff.destroy import look_at_destroy
-    from trainway.diff.look import look
-    from trainway.diff.report import text_of
-    from trainway.parts.extras import require_extras
-
-    require_extras("trainway diff", "platform")
-    if destroy:
-        report = look_at_destroy(file, stacks=stack or ())
-    else:
-        report = look(file, allowed=allow_replace or (), assembly=assembly)
-    print(report.model_dump_json(indent=2) if as_json else text_of(report))
-    if report.refused:
-        raise typer.Exit(REFUSED)
+app.command()(changing.lock)
+app.command()(changing.upgrade)
+app.command()(changing.diff)
 
 
 @app.command()

@@ -15,7 +15,8 @@ from emulator import Emulator, running
 from tests.diff import platforms
 from tests.diff.edits import EDITS, Edited
 from tests.representatives import with_representatives
-from trainway.cli import REFUSED, app
+from trainway.cli import app
+from trainway.commands.changing import REFUSED
 from trainway.diff import look
 from trainway.diff.destroy import look_at_destroy
 from trainway.diff.names import KINDS

@@ -14,7 +14,8 @@ import typer
 import yaml
 
 from tests.synthesis import ROOT
-from trainway.cli import REFUSED, app
+from trainway.cli import app
+from trainway.commands.changing import REFUSED
 from trainway.diff.report import DiffReport
 
 PAGE = (ROOT / "docs" / "diff.md").read_text(encoding="utf-8")
