@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import importlib.util
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from cfnlint.jsonschema import ValidationError
 
 Properties = dict[str, Any]
+# How many judgments about properties the schema of a type remembers.
+KEPT_ANSWERS = 256
 
 
 class PropertyProblem(NamedTuple):
@@ -69,7 +72,15 @@ class ResourceSchema:
         return coerced
 
     def problems(self, properties: Properties) -> list[PropertyProblem]:
-        """Everything wrong with these (resolved, coerced) properties, by path."""
+        """Return everything that is wrong with resolved and coerced properties, sorted by path."""
+        return list(self._problems_of(json.dumps(properties, default=str)))
+
+    @cached_property
+    def _problems_of(self) -> Callable[[str], tuple[PropertyProblem, ...]]:
+        """Return the problems of properties as JSON. Most change sets have most properties of the one before."""
+        return lru_cache(maxsize=KEPT_ANSWERS)(lambda text: tuple(self._problems(json.loads(text))))
+
+    def _problems(self, properties: Properties) -> list[PropertyProblem]:
         found = [
             PropertyProblem("/" + name.replace(".", "/"), "is read-only: AWS sets it, a template cannot")
             for name in self.read_only
@@ -173,7 +184,7 @@ def values_at(value: Any, attribute: str) -> list[Any]:
     return []
 
 
-@lru_cache
+@cache
 def load(type_name: str, region: str) -> ResourceSchema:
     """The schema of `type_name` in `region`.
 
@@ -187,7 +198,7 @@ def load(type_name: str, region: str) -> ResourceSchema:
     return ResourceSchema(type_name, json.loads(text))
 
 
-@lru_cache
+@cache
 def _registry(region: str) -> dict[str, str]:
     """Type name → file of its schema, for one region."""
     path = _schema_directory() / "providers" / f"{region}.json"
@@ -197,7 +208,7 @@ def _registry(region: str) -> dict[str, str]:
     return registry
 
 
-@lru_cache
+@cache
 def _elsewhere() -> dict[str, dict[str, str]]:
     """Types that AWS offers in regions where cfn-lint has no schema of them (schema_exceptions.json says why)."""
     text = Path(__file__).with_name("schema_exceptions.json").read_text(encoding="utf-8")
@@ -205,7 +216,7 @@ def _elsewhere() -> dict[str, dict[str, str]]:
     return exceptions
 
 
-@lru_cache
+@cache
 def _schema_directory() -> Path:
     # Found without importing cfnlint, which takes most of a second.
     spec = importlib.util.find_spec("cfnlint")
