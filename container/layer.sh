@@ -14,6 +14,8 @@ bash -euo pipefail -c "$1"
 rm -f /etc/ssh/ssh_host_*
 # What the base image has of these is emptied and not deleted, because the record of a deletion has a time of its own.
 find /var/log /var/cache/ldconfig -xdev -type f -newermt "@$began" -size +0 -exec truncate --size 0 {} + 2>/dev/null || true
-# A file that dpkg unpacks keeps the time that its package states.
-find / -xdev -newermt "@$began" \( -path /proc -o -path /sys -o -path /dev \) -prune -o \
-  -xdev -newermt "@$began" -exec touch --no-dereference --date="@$SOURCE_DATE_EPOCH" {} + 2>/dev/null || true
+# A file that dpkg unpacks keeps the time that its package states. A directory has the time of whatever was put into it, also
+# by COPY, and is in the layer of each file below it.
+find / -xdev \( -path /proc -o -path /sys -o -path /dev \) -prune -o \
+  \( -newermt "@$began" -o -type d -newermt "@$SOURCE_DATE_EPOCH" \) \
+  -exec touch --no-dereference --date="@$SOURCE_DATE_EPOCH" {} + 2>/dev/null || true

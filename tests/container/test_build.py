@@ -377,6 +377,15 @@ def test_neither_archives_nor_package_lists_are_in_it(built: Yard):
     assert "tar.gz" not in kept and "Packages" not in kept and "whl" not in kept
 
 
+def test_what_was_installed_has_the_date_of_the_image_and_not_of_the_build(built: Yard):
+    """The same packages are then the same layers, which a node fetches once."""
+    date = f"@{built.arguments['cuda']['SOURCE_DATE_EPOCH']}"
+    assert built.inside("closed", "find", "/opt/trainway/lib", "/etc/passwd", "-newermt", date) == ""
+    # Modules are checked by the hash of their source: https://peps.python.org/pep-0552/ (read 2026-11-23)
+    flags = "import pathlib; print({file.read_bytes()[4] for file in pathlib.Path('/opt/trainway').rglob('*.pyc')})"
+    assert built.inside("closed", "python", "-c", flags) == "{3}\n"
+
+
 def test_its_labels_are_the_matrix(built: Yard):
     labels = built.configuration("closed")["Labels"]
     arguments = built.arguments["cuda"]
