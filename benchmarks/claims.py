@@ -95,6 +95,22 @@ CLAIMS = (
         lambda figures: max(each["20"] / each["2"] for each in figures["synthesis_seconds"].values()),
     ),
     Claim(
+        "Another line of the job is built into the image soon, seconds",
+        "image_layers",
+        False,
+        120,
+        lambda figures: float(figures["line"]["image_seconds"]),
+        ".0f",
+    ),
+    Claim(
+        "A node that has the image fetches little for it, MB",
+        "image_layers",
+        False,
+        10,
+        lambda figures: figures["line"]["bytes"] / 1e6,
+        ".1f",
+    ),
+    Claim(
         "One GPU: faster than torchtitan 0.3.0, in bf16 with compile, times its tokens a second",
         "single_gpu",
         True,

@@ -16,7 +16,9 @@ from trainway.cli import app
 from trainway.plan import plan_document
 from trainway.spec.derived.creation import CreationStep, creation_steps, critical_path, durations
 from trainway.spec.facts.catalogue import load_catalogue
+from trainway.spec.facts.image_builds import image_builds
 from trainway.spec.loader import load_platform
+from trainway.spec.platform import Platform
 
 CATALOGUE = load_catalogue()
 
@@ -219,3 +221,24 @@ def test_the_longest_way_is_the_longest_and_not_the_one_with_most_steps() -> Non
         CreationStep("last", ("third", "slow"), 1, False),
     ]
     assert [step.name for step in critical_path(steps)] == ["slow", "last"]
+
+
+def test_the_plan_has_what_a_change_of_the_image_costs() -> None:
+    measured = json.loads((ROOT / image_builds().result).read_text(encoding="utf-8"))
+    assert image_builds().date.isoformat() == measured["date"][:10]
+    document = json.loads(printed(str(ROOT / "examples/eks-p5.yaml"), "--json"))
+    changes = document["image"]["changes"]
+    assert [(each["base_seconds"], each["image_seconds"], each["bytes"]) for each in changes] == [
+        tuple(measured["figures"][build][figure] for figure in ("base_seconds", "image_seconds", "bytes"))
+        for build in ("line", "package", "nothing")
+    ]
+    text = printed(str(ROOT / "examples/eks-p5.yaml"))
+    assert f"{changes[0]['bytes'] / 1e6:,.1f} MB" in text
+    assert "These figures do not include EFA, NCCL's tests, and the time until CodeBuild starts a build." in text
+
+
+def test_a_plan_for_neuron_has_no_figures_of_another_image() -> None:
+    group = {"name": "train", "instance_type": "trn1.32xlarge", "count": 1}
+    image = {"base": f"example.org/neuron:1@sha256:{'0' * 64}"}
+    sections = {"region": "us-west-2", "zones": ["usw2-az1"], "node_groups": [group], "image": image}
+    assert plan_document(Platform.model_validate(sections), CATALOGUE)["image"] is None

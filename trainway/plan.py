@@ -17,11 +17,13 @@ from trainway.spec.derived.devices import device_counts, ranks_of
 from trainway.spec.derived.endpoints import GATEWAY, interface_endpoints, makes_gateway
 from trainway.spec.derived.file_system_price import monthly_price
 from trainway.spec.derived.group_types import types_of
+from trainway.spec.derived.image_build import variant_of
 from trainway.spec.derived.lustre_clients import transport
 from trainway.spec.derived.personas import personas
 from trainway.spec.derived.pod_network import pods_of_group
 from trainway.spec.derived.quotas import quota_needs
 from trainway.spec.facts.catalogue import Catalogue
+from trainway.spec.facts.image_builds import image_builds
 from trainway.spec.facts.services import service_facts
 from trainway.spec.platform import Platform
 from trainway.spec.sections.capacity import TimedCapacity, capacity_kind, minute
@@ -59,6 +61,7 @@ def plan_document(platform: Platform, catalogue: Catalogue) -> JsonObject:
         "endpoint": _endpoint(platform),
         "extension": str(platform.extension.file) if platform.extension else None,
         "deploy": _deploy(platform, catalogue),
+        "image": _image(platform, catalogue),
         "quotas": [vars(need) for need in quota_needs(platform, catalogue)],
     }
 
@@ -140,6 +143,18 @@ def _deploy(platform: Platform, catalogue: Catalogue) -> JsonObject:
         "minutes": minutes(longest),
         "critical_path": [{"step": s.name, "minutes": s.minutes, "published": s.published} for s in longest],
         "beside": [{"step": s.name, "minutes": s.minutes} for s in steps if s not in longest],
+    }
+
+
+def _image(platform: Platform, catalogue: Catalogue) -> JsonObject | None:
+    """Return what changes of the training image cost, as measured. None for Neuron, whose base image was not built."""
+    if variant_of(platform, catalogue) == "neuron":
+        return None
+    measured = image_builds()
+    return {
+        "measured_on": measured.machine,
+        "date": measured.date.isoformat(),
+        "changes": [change.model_dump() for change in measured.changes],
     }
 
 
@@ -229,6 +244,8 @@ def plan_text(document: JsonObject) -> str:
     if document["extension"]:
         parts.append(f"Extended by {document['extension']}, whose stacks and changes are not shown here.")
     parts.append(_way_through(document["deploy"]))
+    if image := document["image"]:
+        parts.append(_image_text(image))
     parts.append(
         _table(
             ["needed", "service", "quota", "(EC2's count vCPUs, SageMaker's instances, FSx's what they say)"], quotas
@@ -307,6 +324,25 @@ def _way_through(deploy: JsonObject) -> str:
         f"A first deploy takes {deploy['minutes']} minutes or so, by the longest way through it: {chain}. "
         f"Beside it: {beside}. (~ an allowance, where AWS publishes no time)"
     )
+
+
+def _image_text(image: JsonObject) -> str:
+    """The cost of changes of the training image, and what the figures leave out."""
+    rows = [
+        [c["name"], _seconds(c["base_seconds"]), _seconds(c["image_seconds"]), f"{c['bytes'] / 1e6:,.1f} MB"]
+        for c in image["changes"]
+    ]
+    return "\n".join(
+        (
+            _table(["change of the training image", "build of base", "of image", "fetched by each node"], rows),
+            f"Measured on {image['measured_on']}, {image['date']}. These figures do not include EFA, NCCL's tests, "
+            "and the time until CodeBuild starts a build.",
+        )
+    )
+
+
+def _seconds(seconds: float) -> str:
+    return f"{seconds:,.0f} s" if seconds else "none"
 
 
 def _sum(needs: Sequence[JsonObject]) -> str:

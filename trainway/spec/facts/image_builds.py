@@ -1,0 +1,38 @@
+"""What changes of the training image cost, as measured: image_builds.yaml."""
+
+from __future__ import annotations
+
+from datetime import date
+from functools import cache
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from trainway.spec.facts.files import FACTS, read_facts
+
+
+class _Facts(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class ImageChange(_Facts):
+    """A change of the image, how long its builds take in seconds, and the bytes that a node fetches for it."""
+
+    name: str
+    base_seconds: float = Field(ge=0)
+    image_seconds: float = Field(gt=0)
+    bytes: int = Field(gt=0)
+
+
+class ImageBuilds(_Facts):
+    """The changes in the order of their cost, and what they were measured on."""
+
+    result: str
+    machine: str
+    date: date
+    changes: tuple[ImageChange, ...]
+
+
+@cache
+def image_builds() -> ImageBuilds:
+    """Return the figures of image_builds.yaml, read once."""
+    return ImageBuilds.model_validate(read_facts(FACTS / "image_builds.yaml"))
