@@ -79,6 +79,8 @@ from pathlib import Path
 from setuptools import setup
 import torch
 assert os.environ["NVTE_PYTORCH_FORCE_BUILD"] == "TRUE"
+memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+assert 1 <= int(os.environ["MAX_JOBS"]) <= min(os.cpu_count(), max(1, memory // 2**31))
 assert Path(os.environ["CUDA_HOME"]).is_dir()
 assert all(Path(place).is_dir() for place in os.environ["CPLUS_INCLUDE_PATH"].split(":"))
 setup(name="transformer_engine_torch", version="VERSION", py_modules=[])
