@@ -25,7 +25,7 @@ from trainway.manifests.job_kinds import launch_kinds
 from trainway.manifests.lustre_volume import CLAIM, claim_of
 from trainway.manifests.queue_labels import queue_labels
 from trainway.manifests.training_runtime import runtime_of
-from trainway.spec import deployed_file, handoff
+from trainway.spec import deployed_file, handoff, recorded_lock
 from trainway.spec.derived.checkpoint_layout import GBPS_EACH, PART_BYTES, checkpoint_layout
 from trainway.spec.derived.devices import devices_of, ranks_of
 from trainway.spec.derived.personas import Persona
@@ -123,6 +123,16 @@ def write_hand_off(
             tier="Intelligent-Tiering",
             description="Written by the deploy, read by `trainway diff`.",
             value=deployed,
+        )
+    if lock := recorded_lock.written(recorded_lock.recorded_lock(platform, foundation.catalogue)):
+        ssm.CfnParameter(
+            scope,
+            "Lock",
+            name=recorded_lock.recorded_lock_name(platform.name),
+            type="String",
+            tier="Intelligent-Tiering",
+            description="Written by the deploy, read by `trainway lock --from-deployed`.",
+            value=lock,
         )
     cdk.CfnOutput(scope, "HandOffParameter", value=name, description="The SSM parameter that launchers read")
 

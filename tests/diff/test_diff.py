@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +23,7 @@ from trainway.diff.destroy import look_at_destroy
 from trainway.diff.names import KINDS
 from trainway.diff.report import DiffedResource, DiffReport, text_of
 from trainway.spec.errors import UsageError
+from trainway.spec.loader import load_lock
 from trainway.spec.lock import lock_file
 from trainway.spec.problems import SpecError
 
@@ -117,6 +119,48 @@ def test_what_is_named_is_not_refused_and_a_name_that_nothing_has_is_an_error(de
     with pytest.raises(UsageError, match="--allow-replace cc cannot be used") as raised:
         look.look(file, allowed=["cc"])
     assert "what is: bb" in str(raised.value)
+
+
+def test_a_replacement_that_only_the_lock_causes_names_its_line(deployed: Deployed) -> None:
+    file = deployed.edit("eks", lambda _: None)
+    lock = lock_file(file)
+    moved = re.sub(r"(nodes-bb: {cidr: 10\.0\.)\d+", r"\g<1>224", lock.read_text(encoding="utf-8"))
+    lock.write_text(moved, encoding="utf-8")
+    refused = {each.name: each for each in look.look(file).refused}
+    assert refused.keys() == {"bb", "nodes-bb"}
+    line = 1 + next(n for n, text in enumerate(moved.splitlines()) if "nodes-bb" in text)
+    for each in refused.values():
+        assert (each.file, each.line, each.key) == (str(lock), line, "subnets.nodes-bb.cidr")
+    assert refused["nodes-bb"].edit.startswith("it was 10.0.")
+    assert "trainway lock --from-deployed" in refused["nodes-bb"].fix
+
+
+def test_a_lost_lock_is_written_again_from_what_is_deployed(deployed: Deployed) -> None:
+    """Without its lock, a file in another order gives every group another range."""
+    file = deployed.edit("eks", lambda data: data["node_groups"].reverse())
+    lock = lock_file(file)
+    held = load_lock(lock)
+    lock.unlink()
+    (where,) = {(each.file, each.key, each.edit) for each in look.look(file).refused}
+    assert where == (str(lock), lock.name, "it is missing")
+    ran = CliRunner().invoke(app, ["lock", str(file), "--from-deployed"])
+    assert ran.exit_code == 0, ran.output
+    assert load_lock(lock).subnets == held.subnets
+    report = look.look(file)
+    assert not report.refused
+    assert [stack.name for stack in report.stacks if stack.resources] == ["base-eks-cluster"], "the order of the file"
+    assert "nothing changes" in CliRunner().invoke(app, ["lock", str(file), "--from-deployed"]).stdout
+    file = deployed.edit("eks", lambda _: None)
+    lock.unlink()
+    assert CliRunner().invoke(app, ["lock", str(file), "--from-deployed"]).exit_code == 0
+    assert "\nNothing changes." in text_of(look.look(file))
+
+
+def test_a_lock_of_a_platform_that_is_not_deployed_is_not_made_up(deployed: Deployed) -> None:
+    file = deployed.edit("eks", lambda data: data.update(name="fresh"))
+    ran = CliRunner().invoke(app, ["lock", str(file), "--from-deployed"])
+    assert isinstance(ran.exception, UsageError)
+    assert "has no SSM parameter /trainway/fresh/lock in us-west-2" in str(ran.exception)
 
 
 def test_the_command_line_prints_a_document_and_ends_with_3(deployed: Deployed, tmp_path: Path) -> None:

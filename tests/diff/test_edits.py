@@ -103,10 +103,11 @@ def test_the_cause_is_the_edit_without_which_nothing_is_lost(tmp_path: Path) -> 
 
     vpc = Id("network", "Vpc")
     platform, deployed = Platform.model_validate(today), template("10.0.0.0/16")
-    causes = causes_of([vpc], DeployedFile(platform=BASE), platform, file, deployed, synthesis)
-    assert show_key(causes[vpc].key) == "network.cidr"
+    causes = causes_of([vpc], DeployedFile(platform=BASE), None, platform, file, deployed, synthesis)
+    assert show_key(causes[vpc].edit.key) == "network.cidr"
     only_name = Platform.model_validate(edited(name="y"))
     lost = template("10.9.0.0/16")
-    assert show_key(causes_of([vpc], DeployedFile(platform=BASE), only_name, file, lost, synthesis)[vpc].key) == "name"
+    causes = causes_of([vpc], DeployedFile(platform=BASE), None, only_name, file, lost, synthesis)
+    assert show_key(causes[vpc].edit.key) == "name"
     neither = Platform.model_validate(edited(name="y", zones=["usw2-az1"]))
-    assert causes_of([vpc], DeployedFile(platform=BASE), neither, file, template("10.9.0.0/16"), synthesis) == {}
+    assert causes_of([vpc], DeployedFile(platform=BASE), None, neither, file, template("10.9.0.0/16"), synthesis) == {}

@@ -27,8 +27,21 @@ def lock(
             "Default: record what the next deploy creates and deletes. Run it before a deploy.",
         ),
     ] = False,
+    from_deployed: Annotated[
+        bool,
+        typer.Option(
+            "--from-deployed",
+            help="Write a lost or broken lock again, as the last deploy recorded it in AWS. AWS is only read.",
+        ),
+    ] = False,
 ) -> None:
     """Write the lock of a platform, which keeps subnets where they are when the platform file changes."""
+    if from_deployed:
+        if deployed:
+            why = "--from-deployed writes the lock of the last deploy, which has no subnets that leave"
+            raise usage_error("--deployed cannot be used", why=why, fix="leave it out")
+        _write_lost_lock(file)
+        return
     from trainway.spec.derived.next_lock import deployed_lock, next_lock
     from trainway.spec.facts.catalogue import load_catalogue
     from trainway.spec.loader import load_platform
@@ -50,6 +63,28 @@ def lock(
         elif name in after.leaving and name not in platform.lock.leaving:
             print(f"{name}: {before[name].cidr} leaves with the next deploy")
     print(f"{path}: written. Commit it together with {file.name}.")
+
+
+def _write_lost_lock(file: Path) -> None:
+    """Write the lock of the last deploy beside a platform file, whatever is there."""
+    from trainway.diff.records import lost_lock
+    from trainway.spec.document import read_document
+    from trainway.spec.loader import validate
+    from trainway.spec.lock import lock_file, lock_text
+    from trainway.spec.platform import Platform
+    from trainway.spec.problems import SpecError
+
+    # Without its lock, which may be the file that is wrong.
+    platform, problems = validate(read_document(file), Platform)
+    if platform is None:
+        raise SpecError(problems)
+    found = lost_lock(platform.name, platform.region)
+    path, text = lock_file(file), lock_text(found)
+    if path.exists() and path.read_text(encoding="utf-8") == text:
+        print(f"{path}: nothing changes.")
+        return
+    path.write_text(text, encoding="utf-8")
+    print(f"{path}: written with {len(found.subnets)} subnets. Commit it together with {file.name}.")
 
 
 def upgrade(

@@ -1,27 +1,26 @@
-"""Which key of the platform file a replacement or a deletion follows from.
+"""Which key of the platform file, or of its lock, a replacement or a deletion follows from.
 
 Every edit since the last deploy is put back alone. The edit without which nothing would be replaced is the cause.
 """
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import yaml
 
-from trainway.diff.account import AwsAccount
 from trainway.diff.compare import compare
 from trainway.diff.costs import is_resized
 from trainway.diff.edits import Edit, edits_between
 from trainway.diff.tokens import Id, StackTemplate
-from trainway.spec.deployed_file import DeployedFile, deployed_file, deployed_file_name, read
+from trainway.spec.deployed_file import DeployedFile, deployed_file
 from trainway.spec.errors import UsageError
-from trainway.spec.lock import lock_file
+from trainway.spec.lock import Lock, lock_file, lock_text
 from trainway.spec.platform import Platform
 
 # More edits than these are not tried one by one. Each takes a synthesis.
@@ -30,62 +29,84 @@ AT_ONCE: Final = 4
 Synthesis = Callable[[Path], Mapping[str, StackTemplate]]
 
 
-def recorded_file(account: AwsAccount, platform: str) -> DeployedFile | None:
-    """Return the platform file of the last deploy, or None if there is no record that can be read."""
-    from botocore.exceptions import BotoCoreError, ClientError
+@dataclass(frozen=True)
+class LocatedEdit:
+    """An edit, and the file that it was made in: the platform file or its lock."""
 
-    try:
-        answer = account.client("ssm").get_parameter(Name=deployed_file_name(platform))
-    except (BotoCoreError, ClientError):
-        return None
-    return read(answer["Parameter"]["Value"])
+    file: Path
+    edit: Edit
 
 
 def causes_of(
     lost: Collection[Id],
-    recorded: DeployedFile,
+    recorded: DeployedFile | None,
+    lock: Lock | None,
     platform: Platform,
     file: Path,
     deployed: Mapping[str, StackTemplate],
     synthesis: Synthesis,
-) -> dict[Id, Edit]:
+) -> dict[Id, LocatedEdit]:
     """Return the edit that causes each replacement or deletion, where there is one such edit.
 
-    `synthesis` returns the templates of a platform file, and raises UsageError if the file is wrong.
+    `recorded` and `lock` are the platform file and the lock of the last deploy, as far as they are known. `synthesis`
+    returns the templates of a platform file, and raises UsageError if the file is wrong.
     """
-    edits = edits_between(recorded.platform, deployed_file(platform).platform)
-    if len(edits) == 1:
-        return dict.fromkeys(lost, edits[0])
+    made = _made(recorded, lock, platform, file)
+    if len(made) == 1:
+        return dict.fromkeys(lost, made[0])
     with tempfile.TemporaryDirectory(prefix="trainway-diff-") as directory:
 
-        def still_lost(numbered: tuple[int, Edit]) -> set[Id]:
-            number, edit = numbered
-            return _lost_without(edit.put_back, Path(directory) / str(number), file, deployed, synthesis, lost)
+        def still_lost(numbered: tuple[int, LocatedEdit]) -> set[Id]:
+            number, cause = numbered
+            trial = _trial(cause, Path(directory) / str(number), platform, file)
+            return _still_lost(trial, deployed, synthesis, lost)
 
         with ThreadPoolExecutor(AT_ONCE) as pool:
-            tried = list(zip(edits, pool.map(still_lost, enumerate(edits[:MOST_TRIALS])), strict=False))
-    return {id: next(edit for edit, still in tried if id not in still) for id in lost if _has_cause(id, tried)}
+            tried = list(zip(made, pool.map(still_lost, enumerate(made[:MOST_TRIALS])), strict=False))
+    return {id: cause for id in lost if (cause := next((made for made, still in tried if id not in still), None))}
 
 
-def _has_cause(id: Id, tried: list[tuple[Edit, set[Id]]]) -> bool:
-    return any(id not in still for _, still in tried)
+def _made(recorded: DeployedFile | None, lock: Lock | None, platform: Platform, file: Path) -> list[LocatedEdit]:
+    """Return the edits of the platform file since the last deploy, and then those of its lock."""
+    of_file = edits_between(recorded.platform, deployed_file(platform).platform) if recorded else []
+    if lock and not lock_file(file).exists():
+        # Whatever else was edited is harmless with it.
+        return [
+            LocatedEdit(lock_file(file), Edit((), "it is missing", _data(lock))),
+            *(LocatedEdit(file, each) for each in of_file),
+        ]
+    # What is leaving, or was added to a map, is there before the deploy that the lock is written for.
+    of_lock = [
+        each
+        for each in (edits_between(_data(lock), _data(platform.lock)) if lock else [])
+        if each.key != ("leaving",) and each.what != "it was added"
+    ]
+    return [*(LocatedEdit(file, each) for each in of_file), *(LocatedEdit(lock_file(file), each) for each in of_lock)]
 
 
-def _lost_without(
-    data: Mapping[str, Any],
-    directory: Path,
-    file: Path,
-    deployed: Mapping[str, StackTemplate],
-    synthesis: Synthesis,
-    lost: Collection[Id],
-) -> set[Id]:
-    """Return what a deploy of a file with other data would still lose or resize; all of it for a wrong file."""
+def _data(lock: Lock) -> dict[str, Any]:
+    return lock.model_dump(mode="json", exclude_defaults=True)
+
+
+def _trial(cause: LocatedEdit, directory: Path, platform: Platform, file: Path) -> Path:
+    """Write a platform file and its lock without one edit, and return the file."""
     directory.mkdir()
     trial = directory / file.name
+    if cause.file == file:
+        data, lock = cause.edit.put_back, lock_text(platform.lock)
+    else:
+        data = deployed_file(platform).platform
+        lock = yaml.safe_dump(dict(cause.edit.put_back), sort_keys=False)
     extension = {"extend": str((file.parent / data["extend"]).resolve())} if _is_path(data.get("extend")) else {}
     trial.write_text(yaml.safe_dump({**data, **extension}, sort_keys=False), encoding="utf-8")
-    if lock_file(file).exists():
-        shutil.copy(lock_file(file), lock_file(trial))
+    lock_file(trial).write_text(lock, encoding="utf-8")
+    return trial
+
+
+def _still_lost(
+    trial: Path, deployed: Mapping[str, StackTemplate], synthesis: Synthesis, lost: Collection[Id]
+) -> set[Id]:
+    """Return what a deploy of a trial would still lose or resize; all of it for a wrong file."""
     try:
         wanted = synthesis(trial)
     except UsageError:

@@ -6,14 +6,13 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Final
 
-from trainway.diff import blame
+from trainway.diff import blame, records
 from trainway.diff.account import AwsAccount
-from trainway.diff.blame import Synthesis
+from trainway.diff.blame import LocatedEdit, Synthesis
 from trainway.diff.change_sets import Answered
 from trainway.diff.compare import ResourceDiff
 from trainway.diff.costs import cost_of, nodes_now, nodes_stopped
 from trainway.diff.create_only import Verdict
-from trainway.diff.edits import Edit
 from trainway.diff.instance_groups import with_instance_groups
 from trainway.diff.looked import Looked
 from trainway.diff.names import printed_kind, printed_name
@@ -48,11 +47,13 @@ def refusals(
         what = f"nothing of the name is refused; what is: {', '.join(sorted(names)) or 'nothing'}"
         raise usage_error(f"--allow-replace {unknown[0]} cannot be used", why=what, fix="leave the option out")
     lost = [each for each in lost if printed_name(each, platform.name) not in allowed]
-    recorded = blame.recorded_file(account, platform.name) if lost else None
-    causes: Mapping[Id, Edit] = {}
-    if recorded:
-        causes = blame.causes_of([each.id for each in lost], recorded, platform, file, looked.deployed, synthesis)
-    return [_refusal(each, platform, file, causes.get(each.id)) for each in lost]
+    causes: Mapping[Id, LocatedEdit] = {}
+    if lost:
+        recorded = records.file_of_last_deploy(account, platform.name)
+        lock = records.lock_of_last_deploy(account, platform.name)
+        ids = [each.id for each in lost]
+        causes = blame.causes_of(ids, recorded, lock, platform, file, looked.deployed, synthesis)
+    return [_refusal(each, platform, causes.get(each.id)) for each in lost]
 
 
 def invalid_stacks(answered: Mapping[str, Answered]) -> list[Refused]:
@@ -72,7 +73,7 @@ def invalid_stacks(answered: Mapping[str, Answered]) -> list[Refused]:
     ]
 
 
-def _refusal(each: ResourceDiff, platform: Platform, file: Path, cause: Edit | None) -> Refused:
+def _refusal(each: ResourceDiff, platform: Platform, cause: LocatedEdit | None) -> Refused:
     what = f"would be {each.action.value}"
     replacing = [edit for edit in each.edits if edit.verdict is not Verdict.UPDATE]
     why = f"nothing in the file asks for it any more; {cost_of(each) or 'nodes and jobs use it'}"
@@ -84,16 +85,20 @@ def _refusal(each: ResourceDiff, platform: Platform, file: Path, cause: Edit | N
     if not each.is_lost:
         what = f"would lose {nodes_stopped(each)} of its {nodes_now(each)} running nodes"
         why = f"an update of its size sets the number of nodes to that of the file; {cost_of(each)}"
-    document = read_document(file)
     return Refused(
         name=printed_name(each, platform.name),
         kind=printed_kind(each.kind),
         stack=each.id.stack,
         what=what,
-        key=show_key(cause.key) if cause else "",
-        file=str(file) if cause else "",
-        line=document.nearest(cause.key)[0] if cause else None,
-        edit=cause.what if cause else "",
+        key=_key(cause) if cause else "",
+        file=str(cause.file) if cause else "",
+        line=read_document(cause.file).nearest(cause.edit.key)[0] if cause and cause.file.exists() else None,
+        edit=cause.edit.what if cause else "",
         why=why,
         fix=instead_of(each),
     )
+
+
+def _key(cause: LocatedEdit) -> str:
+    """Return the key of an edit; of one that is about a whole file, the name of the file."""
+    return show_key(cause.edit.key) if cause.edit.key else cause.file.name

@@ -22,7 +22,7 @@ from trainway.spec.values import Matches, Section
 HEADER = """\
 # What earlier deploys fixed. `trainway lock` writes this file. Commit it together with the platform file.
 """
-WRITE_AGAIN = "restore the file of the last deploy from Git, and run `trainway lock` again"
+WRITE_AGAIN = "run `trainway lock --from-deployed`, or restore the file of the last deploy from Git"
 
 SubnetName = Annotated[
     str,
