@@ -21,7 +21,12 @@ def calls(tmp_path: Path) -> Path:
     log = tmp_path / "calls"
     for name in ("node", "trainway"):
         stand_in = tmp_path / name
-        status = '[ "$1" != diff ] || exit "${DIFF_STATUS:-0}"\n' if name == "trainway" else ""
+        status = (
+            '[ -z "$FIRST" ] || [ "$1" != diff ] || echo "$FIRST" >"$4/deploy-first"\n'
+            '[ "$1" != diff ] || exit "${DIFF_STATUS:-0}"\n'
+            if name == "trainway"
+            else ""
+        )
         stand_in.write_text(f'#!/bin/sh\necho "{name} $@" >>{log}\n{status}')
         stand_in.chmod(0o755)
     return log
@@ -70,6 +75,19 @@ def test_what_the_diff_refuses_is_not_deployed_and_nobody_is_asked(calls: Path) 
 def test_what_is_named_may_be_replaced(calls: Path) -> None:
     _, asked = run("deploy", calls, "--all", answer="y\n", ALLOW_REPLACE="train storage.lustre")
     assert asked[0].endswith("--allow-replace train --allow-replace storage.lustre")
+
+
+def test_a_stack_that_lets_go_of_an_export_is_deployed_alone_before_all_others(calls: Path) -> None:
+    status, asked = run("deploy", calls, "--all", "--context", "platform=x.yaml", answer="y\n", FIRST="x-cluster")
+    assert status == 0
+    alone, everything = [call for call in asked if call.startswith("node cdk deploy")]
+    assert alone == (
+        "node cdk deploy x-cluster --app ASSEMBLY --import-existing-resources --exclusively --require-approval=never "
+        "--context platform=x.yaml"
+    )
+    assert "--all" in everything
+    _, asked = run("deploy", calls, "x-network", "--require-approval=never", FIRST="x-cluster")
+    assert not [call for call in asked if "x-network" in call and "--exclusively" in call]
 
 
 def test_where_nobody_can_be_asked_the_option_decides(calls: Path) -> None:

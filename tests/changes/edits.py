@@ -150,7 +150,7 @@ EDITS: dict[str, Edit] = {
     "dynamic volumes": Edit((_set("storage", "lustre", dynamic_volumes=True),), "cluster/.*", on=KUBERNETES),
     "root squash": Edit((_set("storage", "lustre", root_squash={}),), "file-system/.*"),
     "home directories": Edit(
-        (_set("storage", home={}),), "file-system/Home.*", stays="storage.home would be deleted", on=("hyperpod-slurm",)
+        (_set("storage", home={}),), "file-system/Home.*", back_loses=("storage.home",), on=("hyperpod-slurm",)
     ),
     "a key of the volumes": Edit(
         (_set("hyperpod", volume_key=KEY), _set("hyperpod", volume_key=KEY_2)), on=("hyperpod-eks", "hyperpod-slurm")

@@ -112,7 +112,8 @@ class Live:
             return refused(" ".join(f"{each.name} {each.what}" for each in report.refused), names)
         lock_file(self.file).write_text(lock_text(platform.lock))
         there, with_nodes = self._resources(), self._with_nodes()
-        for stack in read_assembly(assembly).values():
+        stacks = read_assembly(assembly)
+        for stack in (*(stacks[name] for name in report.first), *stacks.values()):
             # The CDK's command line skips a stack with the same template, too.
             if stack.text != self._texts.get(stack.name):
                 self._deploy(stack)

@@ -17,6 +17,7 @@ from trainway.diff.change_sets import Answered, may_change
 from trainway.diff.compare import ResourceDiff, compare
 from trainway.diff.costs import cost_of, minutes_of, total_minutes
 from trainway.diff.deployed import deployed_templates
+from trainway.diff.exports import deployed_first, held_exports
 from trainway.diff.live_nodes import with_live_nodes
 from trainway.diff.looked import Looked
 from trainway.diff.names import logical_name, printed_kind, printed_name
@@ -30,6 +31,8 @@ from trainway.spec.platform import Platform
 # What CloudFormation answers while another stack does not have yet what this one refers to. The templates tell then.
 WAITS_FOR_ANOTHER: Final = ("No export named", "Unable to fetch parameters", "Fn::GetStackOutput", "GetStackOutput")
 BOOTSTRAP: Final = "/cdk-bootstrap/"
+# A file of the cloud assembly, for scripts/deploy: the names of the stacks to deploy before the others.
+DEPLOYED_FIRST: Final = "deploy-first"
 LONGEST_VALUE: Final = 60
 
 
@@ -51,7 +54,9 @@ def look(file: Path, *, allowed: Collection[str] = (), assembly: Path | None = N
 
         out = assembly or Path(temporary) / "assembly"
         synthesize(file, out, account=account.number, region=platform.region)
-        return look_at(out, platform, file, account, allowed=allowed, synthesis=synthesis)
+        report = look_at(out, platform, file, account, allowed=allowed, synthesis=synthesis)
+        (out / DEPLOYED_FIRST).write_text("".join(f"{name}\n" for name in report.first), encoding="utf-8")
+        return report
 
 
 def look_at(
@@ -77,11 +82,17 @@ def look_at(
     answered = dict.fromkeys(stacks, Answered()) | change_sets.ask(account, asked, deployed)
     diffs = with_live_nodes(with_answers(compared, answered), account, platform.name)
     looked = Looked(deployed, stacks, diffs, answered, extended_resources(assembly))
-    refused = [*refusals(account, platform, file, looked, allowed, synthesis), *invalid_stacks(answered)]
-    return _report(account, platform, looked, refused)
+    refused = [
+        *refusals(account, platform, file, looked, allowed, synthesis),
+        *invalid_stacks(answered),
+        *held_exports(deployed, wanted),
+    ]
+    return _report(account, platform, looked, refused, deployed_first(deployed, wanted))
 
 
-def _report(account: AwsAccount, platform: Platform, looked: Looked, refused: Sequence[Refused]) -> DiffReport:
+def _report(
+    account: AwsAccount, platform: Platform, looked: Looked, refused: Sequence[Refused], first: tuple[str, ...]
+) -> DiffReport:
     stacks = tuple(
         DiffedStack(
             name=name,
@@ -99,6 +110,7 @@ def _report(account: AwsAccount, platform: Platform, looked: Looked, refused: Se
         stacks=stacks,
         left_alone=tuple(sorted(set(looked.deployed) - set(looked.stacks))),
         refused=tuple(refused),
+        first=first,
         minutes=total_minutes({name: stack.after for name, stack in looked.stacks.items()}, longest),
     )
 

@@ -81,6 +81,9 @@ class DiffReport(_Part):
     stacks: tuple[DiffedStack, ...]
     left_alone: tuple[str, ...] = Field((), description="Deployed stacks of the platform that the file has no more.")
     refused: tuple[Refused, ...] = ()
+    first: tuple[str, ...] = Field(
+        (), description="Stacks to deploy before the others, because they let go of exports that leave."
+    )
     minutes: int = Field(0, description="What the deploy takes at least, as far as that is known.")
 
 
@@ -100,6 +103,8 @@ def _lines(report: DiffReport) -> Iterator[str]:
         yield f"\nno changes: {', '.join(unchanged)}"
     for name in report.left_alone:
         yield f"\n{name} is deployed and not in the file. A deploy leaves it: `cdk destroy {name}` deletes it."
+    for name in report.first:
+        yield f"\n{name} is deployed first: it lets go of an export that leaves."
     yield ""
     yield _summary(report)
     for refusal in report.refused:
