@@ -9,7 +9,9 @@ from constructs import Construct
 
 from stacks.constructs.monitoring.alerts import Alerts
 from stacks.foundation.file_system import FileSystemStack
+from trainway.spec.derived.capacity_times import capacity_times, failed_calls_queue
 from trainway.spec.platform import Platform
+from trainway.spec.sections.orchestrator import Orchestrator
 from trainway.spec.sections.storage import Lustre
 
 FIVE_MINUTES = cdk.Duration.minutes(5)
@@ -17,7 +19,7 @@ EXPORT_BEHIND = cdk.Duration.hours(1)
 
 
 class ObservabilityStack(cdk.Stack):
-    """A CloudWatch dashboard and the file system's alarms.
+    """A CloudWatch dashboard, and alarms on the file system and on the schedules of Capacity Blocks.
 
     Metrics and dimensions: https://docs.aws.amazon.com/fsx/latest/LustreGuide/fs-metrics.html (read 2026-11-21)
     """
@@ -37,6 +39,8 @@ class ObservabilityStack(cdk.Stack):
         alarms = [] if lustre.is_elastic else [("Lustre nearly full", self._nearly_full(lustre))]
         if lustre.mirrored:
             alarms.append(("Lustre behind with copies to S3", self._export_is_behind()))
+        if platform.orchestrator is Orchestrator.EKS and any(map(capacity_times, platform.node_groups)):
+            alarms.append(("Calls of capacity schedules that failed", self._schedule_failed(platform.name)))
         for title, alarm in alarms:
             alarm.add_alarm_action(actions.SnsAction(alerts.topic))
             widgets.append(cloudwatch.AlarmWidget(title=title, alarm=alarm, width=8))
@@ -61,6 +65,31 @@ class ObservabilityStack(cdk.Stack):
             threshold=free / 100 * lustre.capacity_gib * 2**30,
             evaluation_periods=3,
             treat_missing_data=cloudwatch.TreatMissingData.MISSING,
+        )
+
+    def _schedule_failed(self, platform: str) -> cloudwatch.Alarm:
+        """Return the alarm on calls of capacity schedules that failed for good.
+
+        https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-available-cloudwatch-metrics.html
+        (read 2026-11-23)
+        """
+        waiting = cloudwatch.Metric(
+            namespace="AWS/SQS",
+            metric_name="ApproximateNumberOfMessagesVisible",
+            dimensions_map={"QueueName": failed_calls_queue(platform)},
+            statistic="Maximum",
+            period=FIVE_MINUTES,
+        )
+        return waiting.create_alarm(
+            self,
+            "CapacityScheduleFailed",
+            alarm_description=f"A schedule could not set the nodes of a Capacity Block. The call is in the queue "
+            f"{failed_calls_queue(platform)}: set the nodes by hand.",
+            comparison_operator=cloudwatch.ComparisonOperator.GREATER_THAN_THRESHOLD,
+            threshold=0,
+            evaluation_periods=1,
+            # A queue that nobody uses publishes nothing.
+            treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
         )
 
     def _export_is_behind(self) -> cloudwatch.Alarm:

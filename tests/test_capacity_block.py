@@ -21,7 +21,10 @@ from tests.people import with_people
 from tests.synthesis import assembly_in, stack_dependencies, templates_of
 from trainway.diff.look import look_at
 from trainway.diff.report import DiffReport
+from trainway.spec.facts.catalogue import load_catalogue
 from trainway.spec.loader import load_platform
+from trainway.spec.lock import lock_file, lock_text
+from trainway.spec.recorded_lock import recorded_lock
 
 BLOCKS = {"train": "cr-0123456789abcdef0", "undrained": "cr-0123456789abcdef1"}
 START, END = "2026-12-01T11:30Z", "2026-12-08T11:30Z"
@@ -56,9 +59,11 @@ class Account:
         return session.client(service, endpoint_url=self.emulator.endpoint)
 
     def write(self, document: Mapping[str, Any]) -> Path:
-        """Write the platform file."""
+        """Write the platform file, and the lock that is there after its deploy."""
         file = self.directory / "platform.yaml"
         file.write_text(yaml.safe_dump(with_people(dict(document)), sort_keys=False), encoding="utf-8")
+        lock = recorded_lock(load_platform(file), load_catalogue())
+        lock_file(file).write_text(lock_text(lock), encoding="utf-8")
         return file
 
     def diff(self, document: Mapping[str, Any]) -> DiffReport:
@@ -98,9 +103,16 @@ class Account:
         ]
 
     def failed(self) -> list[str]:
-        """Return the calls that failed for good, and take them from their queue."""
+        """Return the calls that failed for good, and take them from the queue that the alarm watches."""
         sqs = self.client("sqs")
-        (queue,) = sqs.list_queues(QueueNamePrefix="life-cluster-CapacityFailed")["QueueUrls"]
+        (alarm,) = [
+            each
+            for each in self.client("cloudwatch").describe_alarms()["MetricAlarms"]
+            if each["MetricName"] == "ApproximateNumberOfMessagesVisible"
+        ]
+        assert alarm["AlarmActions"] and alarm["Threshold"] == 0
+        (watched,) = alarm["Dimensions"]
+        queue = sqs.get_queue_url(**{watched["Name"]: watched["Value"]})["QueueUrl"]
         messages = sqs.receive_message(QueueUrl=queue, MaxNumberOfMessages=10).get("Messages", [])
         for message in messages:
             sqs.delete_message(QueueUrl=queue, ReceiptHandle=message["ReceiptHandle"])

@@ -56,6 +56,7 @@ class EksStack(cdk.Stack):
             CapacitySchedules(
                 self,
                 "Capacity",
+                platform=platform.name,
                 cluster=control_plane.cluster,
                 node_groups={group.name: node_groups[group.name] for group in timed},
                 groups=timed,

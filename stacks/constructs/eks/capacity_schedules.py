@@ -15,7 +15,7 @@ from constructs import Construct
 from stacks.constructs.iam.acknowledge import acknowledge
 from stacks.constructs.iam.permissions import Permission, grant, needs_policies
 from stacks.constructs.iam.trust import service
-from trainway.spec.derived.capacity_times import capacity_times
+from trainway.spec.derived.capacity_times import capacity_times, failed_calls_queue
 from trainway.spec.sections.node_group import NodeGroup
 
 # A universal target: EventBridge Scheduler calls the API itself, with the arguments of `input`.
@@ -40,6 +40,7 @@ class CapacitySchedules(Construct):
         scope: Construct,
         id: str,
         *,
+        platform: str,
         cluster: eks.CfnCluster,
         node_groups: Mapping[str, eks.CfnNodegroup],
         groups: tuple[NodeGroup, ...],
@@ -48,6 +49,8 @@ class CapacitySchedules(Construct):
         failed = sqs.Queue(
             self,
             "Failed",
+            # The alarm of another stack knows the queue by its name. An export would hold back a file without blocks.
+            queue_name=failed_calls_queue(platform),
             encryption=sqs.QueueEncryption.SQS_MANAGED,
             enforce_ssl=True,
             retention_period=cdk.Duration.days(14),

@@ -47,6 +47,11 @@ def capacity_times(group: NodeGroup) -> CapacityTimes | None:
     )
 
 
+def failed_calls_queue(platform: str) -> str:
+    """Return the name of the SQS queue of schedules' calls that failed for good, by the platform's name."""
+    return f"{platform}-capacity-failed"
+
+
 def drains_before_end(group: NodeGroup, block: CapacityBlock) -> timedelta:
     """Return how long before the end of the block the nodes are drained."""
     if block.drain_minutes is not None:
