@@ -65,7 +65,7 @@ TORCH, NEMO = "container/requirements/pytorch-2.11.0.txt", "container/requiremen
 SETTING = ("pyproject.toml", "[project]", "[tool.more]\na = 1\n[project]")
 DEPENDENCY = ("pyproject.toml", "\ntraining = [", '\ntraining = [\n  "more",')
 NOT_CONTENT = {
-    "a comment of the Dockerfile": (DOCKERFILE, "\n# ", "\n# More.\n# "),
+    "a comment of the Dockerfile": (DOCKERFILE, "\n# Package lists", "\n# More.\n# Package lists"),
     "how the Dockerfile breaks its lines": (DOCKERFILE, " \\\n    && ", " && \\\n    "),
     "a comment of a list of packages": (TRAINING, "#", "# More.\n#"),
     "the list of another PyTorch": (TORCH, "==", "==1."),
