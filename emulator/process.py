@@ -89,6 +89,15 @@ class Emulator:
         answer: ClockAnswer = self._put("clock", {"now": now.isoformat(), "blocks": list(blocks)})
         return answer
 
+    def set_builds(self, outcomes: dict[str, list[dict[str, Any]]]) -> None:
+        """Set how the next attempts of pipelines' actions end, by `PIPELINE/ACTION`; one of no outcome succeeds.
+
+        An outcome is `{}` for success, `{"error": {"code": …, "message": …}}` for an action that starts no build,
+        `{"phase": …, "code": …, "message": …}` for a build that fails in a phase, or `{"command": […], "environment":
+        {…}}` for a build that ends as the command does.
+        """
+        self._put("builds", outcomes)
+
     def publish(
         self,
         *,
@@ -103,7 +112,7 @@ class Emulator:
         what = {"cluster_versions": list(cluster_versions), "addons": list(addons), "parameters": parameters or {}}
         self._put("published", what)
 
-    def _put(self, what: str, document: dict[str, Any]) -> Any:
+    def _put(self, what: str, document: Any) -> Any:
         url, body = f"{self.endpoint}/_trainway/{what}/{self.region}", json.dumps(document).encode()
         with urllib.request.urlopen(urllib.request.Request(url, data=body, method="PUT"), timeout=30) as response:
             return json.load(response)

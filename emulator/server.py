@@ -9,6 +9,7 @@ assumed, IAM and bucket policies are kept and ignored.
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import os
 import re
@@ -21,9 +22,9 @@ from urllib.parse import parse_qsl
 from emulator import moto_repairs, protocol, ssm_limits
 from emulator.cloudformation import answers, api
 from emulator.cloudformation.engine import Engine
-from emulator.errors import CloudFormationError, NotEmulated
+from emulator.errors import CloudFormationError, NotEmulated, ResourceError
 from emulator.published import Publications
-from emulator.services import Aws, wait
+from emulator.services import Aws, pipelines, wait
 from emulator.services.clock import BlockOfTime, Clock
 
 ACCOUNT = "123456789012"  # moto's DEFAULT_ACCOUNT_ID, which it gives to every access key it has not made itself
@@ -52,6 +53,11 @@ class Application:
         if credential and credential["service"] == "cloudformation":
             status, body = self._cloudformation(credential["region"], _body(environ))
             return _answer(start_response, status, body, "text/xml")
+        if credential and credential["service"] in ("codepipeline", "codebuild"):
+            body = _body(environ)
+            if (answered := self._pipelines(credential["region"], environ, body)) is not None:
+                return _answer(start_response, *answered)
+            environ["wsgi.input"] = io.BytesIO(body)
         if credential and credential["service"] == "eks":
             query = environ.get("QUERY_STRING", "")
             if (answer := self.publications.answer(credential["region"], path, query)) is not None:
@@ -76,12 +82,27 @@ class Application:
         if path.startswith(f"{PREFIX}published/") and environ["REQUEST_METHOD"] == "PUT":
             self.publications.publish(ACCOUNT, path.removeprefix(f"{PREFIX}published/"), json.loads(_body(environ)))
             return 200, b"{}", "application/json"
+        if path.startswith(f"{PREFIX}builds/") and environ["REQUEST_METHOD"] == "PUT":
+            outcomes = self.engine(path.removeprefix(f"{PREFIX}builds/")).aws.pipelines.outcomes
+            outcomes.clear()
+            outcomes.update(json.loads(_body(environ)))
+            return 200, b"{}", "application/json"
         if path.startswith(f"{PREFIX}clock/") and environ["REQUEST_METHOD"] == "PUT":
             return self._clock(path.removeprefix(f"{PREFIX}clock/"), json.loads(_body(environ)))
         if path.startswith(wait.HANDLES) and environ["REQUEST_METHOD"] == "PUT":
             wrong = wait.receive(self.signals, path.removeprefix(wait.HANDLES), _body(environ))
             return (400, wrong.encode(), "text/plain") if wrong else (200, b"", "text/plain")
         return 404, f"{path} is not part of the emulator".encode(), "text/plain"
+
+    def _pipelines(self, region: str, environ: Environ, body: bytes) -> tuple[int, bytes, str] | None:
+        """Answer what a pipeline's runs and builds answer; None for what moto does."""
+        operation = environ.get("HTTP_X_AMZ_TARGET", "").rpartition(".")[2]
+        try:
+            found = pipelines.answer(self.engine(region).aws, operation, json.loads(body or b"{}"))
+        except ResourceError as error:
+            refused = {"__type": "PipelineNotFoundException", "message": str(error)}
+            return 400, json.dumps(refused).encode(), "application/x-amz-json-1.1"
+        return None if found is None else (200, json.dumps(found).encode(), "application/x-amz-json-1.1")
 
     def _clock(self, region: str, asked: dict[str, Any]) -> tuple[int, bytes, str]:
         """Add Capacity Blocks to a Region and set its time; the answer is what happened, and each group's nodes."""

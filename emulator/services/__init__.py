@@ -1,6 +1,6 @@
 """The resource types that an emulated service keeps. Every other type is a record (emulator.registry.records)."""
 
-from emulator.services import compute, data_stores, identity, network, operations, wait
+from emulator.services import compute, data_stores, identity, network, operations, pipelines, wait
 from emulator.services.service import Aws, Service
 
 SERVICES: dict[str, Service] = {
@@ -9,6 +9,7 @@ SERVICES: dict[str, Service] = {
     **identity.SERVICES,
     **data_stores.SERVICES,
     **operations.SERVICES,
+    **pipelines.SERVICES,
     **wait.SERVICES,
 }
 

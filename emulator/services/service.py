@@ -43,10 +43,26 @@ class Service:
 
 
 @dataclass
+class Pipelines:
+    """The pipelines of a Region: definitions and states by name, builds by ID, and executions by pipeline.
+
+    `outcomes` has, by `PIPELINE/ACTION`, how the next attempts of an action end: `{}` for success, `{"error": {"code":
+    …, "message": …}}` for an action that starts no build, `{"phase": …, "code": …, "message": …}` for a build that
+    fails in a phase, and `{"command": […], "environment": {…}}` for one that ends as the command does.
+    """
+
+    definitions: dict[str, dict[str, Any]] = field(default_factory=dict)
+    states: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    executions: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    builds: dict[str, dict[str, Any]] = field(default_factory=dict)
+    outcomes: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+
+
+@dataclass
 class Aws:
     """The emulated AWS of one region, as a resource handler sees it.
 
-    `signals` are what was PUT to wait condition handles, by handle id.
+    `signals` are what was PUT to wait condition handles, by handle id. `unheard` are the handles of builds that failed.
     """
 
     session: Any  # a boto3.Session; its stubs accept only a literal service name
@@ -54,6 +70,8 @@ class Aws:
     region: str
     endpoint: str
     signals: dict[str, list[dict[str, Any]]]
+    pipelines: Pipelines = field(default_factory=Pipelines)
+    unheard: set[str] = field(default_factory=set)
     _clients: dict[str, Any] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 

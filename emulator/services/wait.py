@@ -3,7 +3,8 @@
 In AWS a CodeBuild stage PUTs its result to the handle's URL and the condition completes. Nothing builds here, so a
 condition completes at once, and says so by its depth, "record": its data is what was signalled before, or a digest
 made of the handle's id when nothing was. A failure that was signalled before fails the condition with its reason, as
-in AWS. https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/using-cfn-waitcondition.html (2026-11).
+in AWS. The condition of a build that failed and that nobody told of it times out.
+https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/using-cfn-waitcondition.html (2026-11).
 """
 
 from __future__ import annotations
@@ -43,6 +44,9 @@ def create_condition(aws: Aws, model: Properties) -> Properties:
     ]
     if failures:
         raise ResourceError(f"WaitCondition received failed message: {'; '.join(failures)}")
+    if not signals and handle_id in aws.unheard:
+        # In AWS this takes as long as the condition's timeout.
+        raise ResourceError("WaitCondition timed out. Received 0 conditions when expecting 1")
     data = {signal["UniqueId"]: signal["Data"] for signal in signals}
     digest = hashlib.sha256(handle_id.encode()).hexdigest()
     return {"Data": json.dumps(data or {"digest": f"sha256:{digest}"})}

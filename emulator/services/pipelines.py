@@ -1,0 +1,307 @@
+"""Pipelines, whose builds end as a test says, and what EventBridge starts when a pipeline fails.
+
+A pipeline runs when it is created, updated, or started, and its run is over when the call returns. Its state, its
+builds, and their logs answer the API. Nothing builds: an action succeeds unless the test has named outcomes for it.
+https://docs.aws.amazon.com/codepipeline/latest/userguide/stage-retry.html (read 2026-11-23)
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import time
+import uuid
+from typing import Any
+
+from emulator.errors import ResourceError
+from emulator.registry.schema import Properties
+from emulator.services.service import Aws, Service
+
+Json = dict[str, Any]
+# The phases of a build up to that of its commands: BuildPhaseType in botocore's model of CodeBuild.
+PHASES = ("SUBMITTED", "QUEUED", "PROVISIONING", "DOWNLOAD_SOURCE", "INSTALL", "PRE_BUILD", "BUILD")
+_STATE_OF_A_FAILED_BUILD: Json = {
+    "errorDetails": {"code": "JobFailed", "message": "Build terminated with state: FAILED"}
+}
+
+
+def create(aws: Aws, model: Properties) -> Properties:
+    aws.pipelines.definitions[model["Name"]] = model
+    run(aws, model["Name"])
+    return {}
+
+
+def update(aws: Aws, _old: Properties, new: Properties) -> Properties:
+    aws.pipelines.definitions[new["Name"]] = new
+    if new.get("RestartExecutionOnUpdate"):
+        run(aws, new["Name"])
+    return {}
+
+
+def delete(aws: Aws, model: Properties) -> None:
+    for kept in (aws.pipelines.definitions, aws.pipelines.states, aws.pipelines.executions):
+        kept.pop(model["Name"], None)
+
+
+def run(aws: Aws, name: str, variables: dict[str, str] | None = None) -> str:
+    """Run a pipeline to its end and return the ID of the execution."""
+    pipelines, definition = aws.pipelines, aws.pipelines.definitions[name]
+    said = {each["Name"]: each.get("DefaultValue", "") for each in definition.get("Variables", [])} | (variables or {})
+    execution = {"pipelineExecutionId": str(uuid.uuid4()), "status": "InProgress", "startTime": time.time()}
+    pipelines.executions.setdefault(name, []).insert(0, execution)
+    pipelines.states[name] = [
+        {"stageName": each["Name"], "actionStates": [{"actionName": action["Name"]} for action in each["Actions"]]}
+        for each in definition["Stages"]
+    ]
+    for action in (action for stage in definition["Stages"] for action in stage["Actions"]):
+        if action["ActionTypeId"]["Provider"] == "CodeBuild":
+            # Until its build succeeds. What tells the condition of a failure is in `signals`.
+            aws.unheard.add(_environment(aws, _project(aws, action), action, {"execution": ""})[1])
+    for stage, state in zip(definition["Stages"], pipelines.states[name], strict=True):
+        if not _run_stage(aws, name, stage, state, execution, said):
+            execution["status"] = "Failed"
+            _publish(aws, name, execution)
+            break
+    else:
+        execution["status"] = "Succeeded"
+    execution["lastUpdateTime"] = time.time()
+    return str(execution["pipelineExecutionId"])
+
+
+def _run_stage(aws: Aws, name: str, stage: Json, state: Json, execution: Json, variables: dict[str, str]) -> bool:
+    """Run the actions of a stage, and those that fail once more if the stage retries. Return whether all succeeded."""
+    latest = {"pipelineExecutionId": execution["pipelineExecutionId"], "status": "InProgress"}
+    state["latestExecution"] = latest
+    left = list(range(len(stage["Actions"])))
+    for retry in (False, True):
+        if retry:
+            if stage.get("OnFailure", {}).get("Result") != "RETRY":
+                break
+            state["retryStageMetadata"] = {"autoStageRetryAttempt": 1, "latestRetryTrigger": "AutomatedStageRetry"}
+            # Whoever hears of the failure finds the retry under way.
+            _publish(aws, name, execution)
+        for each in left:
+            state["actionStates"][each]["latestExecution"] = _attempt(
+                aws, name, stage["Actions"][each], execution, variables
+            )
+        left = [each for each in left if state["actionStates"][each]["latestExecution"]["status"] == "Failed"]
+        if not left:
+            latest["status"] = "Succeeded"
+            return True
+    latest["status"] = "Failed"
+    return False
+
+
+def _attempt(aws: Aws, name: str, action: Json, execution: Json, variables: dict[str, str]) -> Json:
+    """Return the latest execution of an action, as GetPipelineState shows it."""
+    planned = aws.pipelines.outcomes.get(f"{name}/{action['Name']}", [])
+    outcome: Json = planned.pop(0) if planned else {}
+    if "error" in outcome:
+        return {"status": "Failed", "lastStatusChange": time.time(), "errorDetails": outcome["error"]}
+    if action["ActionTypeId"]["Provider"] != "CodeBuild":
+        return {"status": "Succeeded", "lastStatusChange": time.time()}
+    project = action["Configuration"]["ProjectName"]
+    build = _build(aws, project, action, outcome, {**variables, "execution": execution["pipelineExecutionId"]})
+    aws.pipelines.builds[build["id"]] = build
+    failed = build["buildStatus"] != "SUCCEEDED"
+    return {
+        "status": "Failed" if failed else "Succeeded",
+        "lastStatusChange": time.time(),
+        "externalExecutionId": build["id"],
+        **(_STATE_OF_A_FAILED_BUILD if failed else {}),
+    }
+
+
+def _build(aws: Aws, project: str, action: Json, outcome: Json, variables: dict[str, str]) -> Json:
+    identity = str(uuid.uuid4())
+    definition = _project(aws, action)
+    environment, handle = _environment(aws, definition, action, variables)
+    phase, contexts, output = "", [], ""
+    if "phase" in outcome:
+        phase = outcome["phase"]
+        contexts = [{"statusCode": outcome["code"], "message": outcome["message"]}]
+    elif "command" in outcome:
+        ran = subprocess.run(
+            outcome["command"],
+            env={**os.environ, **environment, **outcome.get("environment", {})},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        output = ran.stdout
+        if ran.returncode:
+            phase, message = "BUILD", f"Error while executing command. Reason: exit status {ran.returncode}"
+            contexts = [{"statusCode": "COMMAND_EXECUTION_ERROR", "message": message}]
+    if not phase:
+        aws.unheard.discard(handle)
+    reached = PHASES[: PHASES.index(phase)] if phase else PHASES
+    phases: list[Json] = [{"phaseType": each, "phaseStatus": "SUCCEEDED"} for each in reached]
+    if phase:
+        phases.append({"phaseType": phase, "phaseStatus": "FAILED", "contexts": contexts})
+    group = definition.get("logsConfig", {}).get("cloudWatchLogs", {}).get("groupName")
+    logs = {"groupName": group, "streamName": identity} if group and output else {}
+    if logs:
+        _log(aws, logs, output)
+    return {
+        "id": f"{project}:{identity}",
+        "projectName": project,
+        "buildStatus": "FAILED" if phase else "SUCCEEDED",
+        "buildComplete": True,
+        "currentPhase": "COMPLETED",
+        "phases": [*phases, {"phaseType": "COMPLETED"}],
+        "logs": logs,
+    }
+
+
+def _project(aws: Aws, action: Json) -> Json:
+    found: Json = aws.client("codebuild").batch_get_projects(names=[action["Configuration"]["ProjectName"]])[
+        "projects"
+    ][0]
+    return found
+
+
+def _environment(aws: Aws, project: Json, action: Json, variables: dict[str, str]) -> tuple[dict[str, str], str]:
+    """Return the environment of a build, and the ID of the wait condition handle that is in it."""
+    values, handle = {}, ""
+    told = json.loads(action["Configuration"].get("EnvironmentVariables", "[]"))
+    for each in (*project["environment"].get("environmentVariables", []), *told):
+        value = each["value"]
+        if each.get("type") == "PARAMETER_STORE":
+            value = aws.client("ssm").get_parameter(Name=value)["Parameter"]["Value"]
+            handle = value.rpartition("/")[2]
+        value = value.replace("#{codepipeline.PipelineExecutionId}", variables["execution"])
+        values[each["name"]] = re.sub(r"#\{variables\.(\w+)\}", lambda found: variables.get(found[1], ""), value)
+    return {**values, **_client_environment(aws)}, handle
+
+
+def _client_environment(aws: Aws) -> dict[str, str]:
+    return {
+        "AWS_ENDPOINT_URL": aws.endpoint,
+        "AWS_REGION": aws.region,
+        "AWS_DEFAULT_REGION": aws.region,
+        "AWS_ACCESS_KEY_ID": "emulator",
+        "AWS_SECRET_ACCESS_KEY": "emulator",
+    }
+
+
+def _log(aws: Aws, logs: Json, output: str) -> None:
+    client, now = aws.client("logs"), int(time.time() * 1000)
+    names = {"logGroupName": logs["groupName"], "logStreamName": logs["streamName"]}
+    client.create_log_stream(**names)
+    events = [{"timestamp": now, "message": line} for line in output.splitlines() if line]
+    client.put_log_events(**names, logEvents=events)
+
+
+def _publish(aws: Aws, name: str, execution: Json) -> None:
+    """Start the runbooks of the rules that match a failed pipeline. The log has the error of a runbook that fails."""
+    event = {
+        "source": "aws.codepipeline",
+        "detail-type": "CodePipeline Pipeline Execution State Change",
+        "detail": {"pipeline": name, "execution-id": execution["pipelineExecutionId"], "state": "FAILED"},
+    }
+    events = aws.client("events")
+    for rule in events.list_rules()["Rules"]:
+        if "EventPattern" in rule and _matches(json.loads(rule["EventPattern"]), event):
+            for target in events.list_targets_by_rule(Rule=rule["Name"])["Targets"]:
+                _start_runbook(aws, target, event)
+
+
+def _matches(pattern: Any, event: Any) -> bool:
+    """Return whether an event has one of the values that the pattern lists for each of its keys."""
+    if isinstance(pattern, dict):
+        return all(key in event and _matches(each, event[key]) for key, each in pattern.items())
+    return event in pattern
+
+
+def _start_runbook(aws: Aws, target: Json, event: Json) -> None:
+    import sys
+
+    if ":automation-definition/" not in target["Arn"]:
+        return
+    name = target["Arn"].rpartition("/")[2].partition(":")[0]
+    transformer = target["InputTransformer"]
+    text = transformer["InputTemplate"]
+    for key, path in transformer["InputPathsMap"].items():
+        value: Any = event
+        for part in path.removeprefix("$.").split("."):
+            value = value[part]
+        text = text.replace(f"<{key}>", json.dumps(value))
+    given = {key: values[0] for key, values in json.loads(text).items()}
+    document = json.loads(aws.client("ssm").get_document(Name=name)["Content"])
+    for step in document["mainSteps"]:
+        inputs = step["inputs"]
+        payload = re.sub(r"\{\{ *(\w+) *\}\}", lambda found: given[found[1]], json.dumps(inputs["InputPayload"]))
+        call = f"{inputs['Script']}\nimport json, sys\nprint({inputs['Handler']}(json.loads(sys.argv[1]), None))"
+        command = [sys.executable, "-c", call, payload]
+        subprocess.run(command, env={**os.environ, **_client_environment(aws)}, timeout=300, check=False)
+
+
+def answer(aws: Aws, operation: str, asked: Json) -> Json | None:
+    """Return the answer to an operation of CodePipeline or CodeBuild, or None for one that moto answers.
+
+    Raises ResourceError for a pipeline that does not exist.
+    """
+    pipelines = aws.pipelines
+    if operation == "BatchGetBuilds":
+        known = {each: pipelines.builds[each] for each in asked["ids"] if each in pipelines.builds}
+        return {"builds": list(known.values()), "buildsNotFound": [each for each in asked["ids"] if each not in known]}
+    if operation not in ("GetPipelineState", "StartPipelineExecution", "ListPipelineExecutions"):
+        return None
+    name = asked.get("name") or asked["pipelineName"]
+    if name not in pipelines.definitions:
+        raise ResourceError(f"Account '{aws.account}' does not have a pipeline with name '{name}'")
+    if operation == "StartPipelineExecution":
+        variables = {each["name"]: each["value"] for each in asked.get("variables", [])}
+        return {"pipelineExecutionId": run(aws, name, variables)}
+    if operation == "ListPipelineExecutions":
+        return {"pipelineExecutionSummaries": pipelines.executions.get(name, [])[: asked.get("maxResults", 100)]}
+    return {"pipelineName": name, "stageStates": pipelines.states.get(name, [])}
+
+
+def put_rule(aws: Aws, model: Properties) -> Properties:
+    events = aws.client("events")
+    pattern = {"EventPattern": json.dumps(model["EventPattern"])} if "EventPattern" in model else {}
+    schedule = {"ScheduleExpression": model["ScheduleExpression"]} if "ScheduleExpression" in model else {}
+    arn = events.put_rule(Name=model["Name"], **pattern, **schedule)["RuleArn"]
+    if model.get("Targets"):
+        events.put_targets(Rule=model["Name"], Targets=model["Targets"])
+    return {"Arn": arn}
+
+
+def delete_rule(aws: Aws, model: Properties) -> None:
+    events = aws.client("events")
+    if model["Name"] not in [each["Name"] for each in events.list_rules()["Rules"]]:
+        return
+    targets = [each["Id"] for each in events.list_targets_by_rule(Rule=model["Name"])["Targets"]]
+    if targets:
+        events.remove_targets(Rule=model["Name"], Ids=targets)
+    events.delete_rule(Name=model["Name"])
+
+
+def create_document(aws: Aws, model: Properties) -> Properties:
+    content = model["Content"] if isinstance(model["Content"], str) else json.dumps(model["Content"])
+    aws.client("ssm").create_document(
+        Name=model["Name"], Content=content, DocumentType=model["DocumentType"], DocumentFormat="JSON"
+    )
+    return {}
+
+
+def update_document(aws: Aws, old: Properties, new: Properties) -> Properties:
+    delete_document(aws, old)
+    return create_document(aws, new)
+
+
+def delete_document(aws: Aws, model: Properties) -> None:
+    if model["Name"] in [each["Name"] for each in aws.client("ssm").list_documents()["DocumentIdentifiers"]]:
+        aws.client("ssm").delete_document(Name=model["Name"])
+
+
+SERVICES = {
+    "AWS::CodePipeline::Pipeline": Service(create, delete, update, depth="record"),
+    "AWS::Events::Rule": Service(put_rule, delete_rule, lambda aws, _old, new: put_rule(aws, new)),
+    "AWS::SSM::Document": Service(create_document, delete_document, update_document),
+}
