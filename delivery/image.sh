@@ -7,6 +7,7 @@
 #   AWS_REGION         region of the repository
 #   NETWORK_ACCESS     private (default) | closed: who makes the base, the stage before this one or supply.sh
 #   MIRROR_REGISTRY, MIRROR_PREFIX, BASE_TAG   as for base.sh
+#   IMAGE_AGAIN        no (default) | a word that is added to the tag, for a second image of the same content
 # Reports the image's digest.
 set -euo pipefail
 
@@ -18,6 +19,7 @@ source "$here/build_tool.sh"
 closed || true # ends with an unknown word
 require IMAGE_REPOSITORY IMAGE_TAG AWS_REGION MIRROR_REGISTRY MIRROR_PREFIX BASE_TAG
 
+[[ "${IMAGE_AGAIN:-no}" == no ]] || IMAGE_TAG=$IMAGE_TAG-$IMAGE_AGAIN
 digest=$(ecr_digest "${IMAGE_REPOSITORY#*/}" "$IMAGE_TAG")
 if [[ -n "$digest" ]]; then
   say "$IMAGE_REPOSITORY:$IMAGE_TAG exists, nothing to build"

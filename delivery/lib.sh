@@ -10,6 +10,15 @@ fail() {
   exit 1
 }
 
+# The exit status of a stage that a second attempt cannot mend: EX_CONFIG of sysexits.h.
+readonly REFUSED=78
+
+# refuse WORD...: as fail, for what stays wrong until somebody changes it.
+refuse() {
+  say "error: $*" >&2
+  exit "$REFUSED"
+}
+
 # listed THING...: prints them with commas between.
 listed() {
   local list
@@ -23,7 +32,7 @@ require() {
   for name in "$@"; do
     [[ -n "${!name:-}" ]] || missing+=("$name")
   done
-  ((${#missing[@]} == 0)) || fail "missing environment variables: ${missing[*]}"
+  ((${#missing[@]} == 0)) || refuse "missing environment variables: ${missing[*]}"
 }
 
 # closed: whether NETWORK_ACCESS says that nothing but AWS can be reached. Any other word than the two is a mistake.
@@ -31,13 +40,13 @@ closed() {
   case ${NETWORK_ACCESS:-private} in
     closed) return 0 ;;
     private) return 1 ;;
-    *) fail "NETWORK_ACCESS is '$NETWORK_ACCESS', expected private or closed" ;;
+    *) refuse "NETWORK_ACCESS is '$NETWORK_ACCESS', expected private or closed" ;;
   esac
 }
 
 # unsupplied THING...: ends a stage of a closed network that lacks things which only the internet has.
 unsupplied() {
-  fail "a closed network cannot fetch what is missing: $(listed "$@"). Run the command that the image stack prints as its" \
+  refuse "a closed network cannot fetch what is missing: $(listed "$@"). Run the command that the image stack prints as its" \
     "output Supply on a machine with the internet, then deploy again"
 }
 

@@ -1,10 +1,13 @@
 #!/usr/bin/env bash
 # The one entry point of every CodeBuild stage: `bash delivery/stage.sh NAME` runs delivery/NAME.sh with its output kept, and
-# always reports how it ended to CloudFormation, also when it is killed or runs out of time.
+# reports how it ended to CloudFormation, also when it is killed or runs out of time. CodePipeline runs a stage that fails once
+# more. The first failure of a run is therefore kept and not reported, unless no second attempt could end better.
 #
 #   WAIT_HANDLE_URL         presigned URL of the stage's WaitConditionHandle; empty: nothing is reported
 #   STAGE_TIMEOUT_SECONDS   time limit; must be below the CodeBuild project's own, whose end leaves no time to report (default 3000)
 #   STAGE_KILL_SECONDS      how long the stage may take to end after the limit (default 30)
+#   STAGE_RUN               ID of the pipeline's execution, which its attempts share; empty: there is one attempt
+#   STAGE_ATTEMPTS          s3://bucket/prefix that keeps how the earlier attempt ended; required with STAGE_RUN
 # and the variables that delivery/NAME.sh names.
 set -euo pipefail
 
@@ -13,6 +16,23 @@ export STAGE=${1:-}
 # shellcheck source=delivery/lib.sh
 source "$here/lib.sh"
 [[ "$STAGE" =~ ^[a-z]+$ && -f "$here/$STAGE.sh" ]] || fail "usage: stage.sh scripts|base|image|mirror|cluster|autoscaling|squash"
+
+# keep failed|told: what the next attempt of this run finds. Fails where the bucket cannot be written.
+keep() {
+  printf '%s %s' "${STAGE_RUN:-}" "$1" | aws s3 cp - "${STAGE_ATTEMPTS:-}/$STAGE" --only-show-errors
+}
+
+earlier=
+if [[ -n "${STAGE_RUN:-}" ]]; then
+  require STAGE_ATTEMPTS
+  # Nothing is there before the first failure of the stage.
+  earlier=$(aws s3 cp "$STAGE_ATTEMPTS/$STAGE" - --only-show-errors 2>/dev/null || true)
+fi
+if [[ -n "$earlier" && "$earlier" == "$STAGE_RUN told" ]]; then
+  # A person who retries the stage later runs it.
+  keep failed || true
+  fail "CloudFormation was told that the earlier attempt failed, and that no retry would help"
+fi
 
 limit=${STAGE_TIMEOUT_SECONDS:-3000}
 work=$(mktemp -d)
@@ -27,7 +47,7 @@ end() {
   local status=$1 reason=$2 outcome=0
   sleep 0.2 # lets the follower print the last lines
   kill "$follower" 2>/dev/null || true
-  if [[ -n "${WAIT_HANDLE_URL:-}" ]]; then
+  if [[ -n "${WAIT_HANDLE_URL:-}" && "$status" != RETRY ]]; then
     bash "$here/signal.sh" "$status" "$reason" "$log" "$STAGE_DATA_FILE" || outcome=1
   fi
   rm -rf "$work"
@@ -40,6 +60,7 @@ interrupted() {
   trap - TERM INT HUP
   [[ -z "$child" ]] || kill -TERM "$child" 2>/dev/null || true
   end FAILURE "stage $STAGE was stopped by signal $1" || true
+  [[ -z "${STAGE_RUN:-}" ]] || keep told || true
   exit 143
 }
 trap 'interrupted TERM' TERM
@@ -57,8 +78,20 @@ if ((code == 0)); then
   exit 0
 fi
 reason="stage $STAGE ended with status $code"
+lost='' # whether a second attempt is
 if ((code == 124 || code == 137)); then
+  lost=yes
   reason="stage $STAGE ran past its limit of $limit seconds"
+elif ((code == REFUSED)); then
+  lost=yes
+fi
+if [[ -n "${STAGE_RUN:-}" && "$earlier" == "$STAGE_RUN failed" ]]; then
+  reason="$reason, as its first attempt did"
+elif [[ -n "${STAGE_RUN:-}" && -z "$lost" ]] && keep failed; then
+  end RETRY "$reason"
+  say "$reason; CodePipeline runs it once more" >&2
+  exit "$code"
 fi
 end FAILURE "$reason" || true
+[[ -z "${STAGE_RUN:-}" || -z "$lost" ]] || keep told || true
 exit "$code"

@@ -10,6 +10,7 @@ from stacks.constructs.delivery.build_stage import BuildStage
 from stacks.constructs.delivery.pipeline import Delivery
 from stacks.constructs.delivery.registry import registry_permissions
 from stacks.foundation import Foundation
+from trainway.spec.derived.creation import IMAGE, IMAGE_ON_BASE, TRANSFORMER_ENGINE, durations
 from trainway.spec.handoff import BuiltImage, image_parameter_name
 
 
@@ -37,6 +38,7 @@ class ImageStack(cdk.Stack):
                 *registry_permissions([registry.training.repository_arn], push=True),
                 *registry_permissions([registry.base], push=False),
             ],
+            usual_minutes=durations()[IMAGE_ON_BASE].minutes,
             # It copies files. For the first image on a base it also copies the base's layers, of several gigabytes.
             timeout=cdk.Duration.minutes(30),
             compute_type="BUILD_GENERAL1_MEDIUM",
@@ -50,11 +52,15 @@ class ImageStack(cdk.Stack):
             bundle=foundation.bundles.image,
             bucket=foundation.storage.bucket,
             steps=[*([] if closed else [[self._base(foundation)]]), [build]],
+            # `trainway image rebuild --again` sets it: a tag never moves, so a second image has another one.
+            variables={"IMAGE_AGAIN": "no"},
         )
         self._say_what_was_built(foundation, delivery.stage_done[build.name])
 
     def _base(self, foundation: Foundation) -> BuildStage:
-        registry = foundation.registry
+        registry, usual = foundation.registry, durations()[IMAGE].minutes
+        if "transformer-engine" in foundation.platform.image.add:
+            usual += durations()[TRANSFORMER_ENGINE].minutes
         return BuildStage(
             self,
             "Base",
@@ -62,7 +68,9 @@ class ImageStack(cdk.Stack):
             name="base",
             environment=registry.base_environment,
             permissions=registry_permissions([registry.base], push=True),
-            timeout=cdk.Duration.minutes(90),
+            usual_minutes=usual,
+            # Twice as long as usual.
+            timeout=cdk.Duration.minutes(2 * usual),
             compute_type="BUILD_GENERAL1_LARGE",
             docker=True,
             network=foundation.network.build_network(),

@@ -11,6 +11,7 @@ from stacks.constructs.delivery.registry import list_permissions, registry_permi
 from stacks.constructs.iam.permissions import Permission
 from stacks.foundation import Foundation
 from stacks.foundation.registry import RegistryStack
+from trainway.spec.derived.creation import MIRROR, durations
 
 
 class MirrorStack(cdk.Stack):
@@ -34,6 +35,7 @@ class MirrorStack(cdk.Stack):
                 *_permissions(registry, closed=closed),
                 registry.keep_tools,
             ],
+            usual_minutes=durations()[MIRROR].minutes,
             timeout=cdk.Duration.minutes(30),
             docker=True,
             network=foundation.network.build_network(),

@@ -9,6 +9,7 @@ from stacks.constructs.delivery.build_stage import BuildStage
 from stacks.constructs.eks.control_plane import ControlPlane
 from stacks.constructs.iam.permissions import Permission
 from stacks.foundation import Foundation
+from trainway.spec.derived.creation import AUTOSCALING, durations
 
 
 def autoscaling_stage(scope: Construct, *, foundation: Foundation, control_plane: ControlPlane) -> BuildStage:
@@ -20,7 +21,9 @@ def autoscaling_stage(scope: Construct, *, foundation: Foundation, control_plane
         name="autoscaling",
         environment={"CLUSTER_NAME": control_plane.name},
         permissions=[Permission(("eks:DescribeCluster",), (control_plane.cluster.attr_arn,))],
-        timeout=cdk.Duration.minutes(45),
+        usual_minutes=durations()[AUTOSCALING].minutes,
+        # delivery/autoscaling.sh itself waits for half an hour.
+        timeout=cdk.Duration.minutes(35),
         # Where the endpoint answers, whoever else it answers.
         network=foundation.network.inside(control_plane.security_group_id),
     )

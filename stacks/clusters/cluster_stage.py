@@ -12,6 +12,7 @@ from stacks.constructs.iam.permissions import Permission
 from stacks.constructs.storage.file_system_identity import file_system_identity
 from stacks.constructs.storage.former import former_parameters, read_former
 from stacks.foundation import Foundation
+from trainway.spec.derived.creation import CHARTS, durations
 
 
 def cluster_stage(scope: Construct, *, foundation: Foundation, control_plane: ControlPlane) -> BuildStage:
@@ -39,7 +40,9 @@ def cluster_stage(scope: Construct, *, foundation: Foundation, control_plane: Co
             *registry_permissions(registry.mirrored, push=False),
             *([read_former(platform.name)] if has_former else []),
         ],
-        timeout=cdk.Duration.minutes(45),
+        usual_minutes=durations()[CHARTS].minutes,
+        # Three charts may take the ten minutes that delivery/cluster.sh waits for one.
+        timeout=cdk.Duration.minutes(35),
         # Where the endpoint answers, whoever else it answers, and with the cluster's own group, which it lets in.
         network=foundation.network.inside(control_plane.security_group_id),
         stands_for=file_system_identity(platform),

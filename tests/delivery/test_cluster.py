@@ -369,7 +369,7 @@ def test_a_closed_network_installs_with_the_helm_that_was_brought_in(cluster):
 def test_a_closed_network_without_a_helm_stops_with_the_remedy_and_fetches_none(cluster, helm_archive):
     (cluster.root / "s3" / helm_archive.name).unlink()
     done = cluster.run("cluster.sh", CHARTS=EKS, NETWORK_ACCESS="closed")
-    assert done.returncode == 1
+    assert done.returncode == 78
     assert done.stderr == (
         "[delivery] error: a closed network cannot fetch what is missing: "
         f"helm (s3://bucket/mirror/tools/{helm_archive.name}). Run the command that the image stack prints as its "
@@ -404,14 +404,14 @@ def test_a_chart_that_does_not_become_ready_names_itself(cluster, helm_archive):
 
 def test_the_missing_variable_of_the_scripts_stage_is_named(workshop):
     done = workshop.run("scripts.sh")
-    assert done.returncode == 1
+    assert done.returncode == 78
     assert done.stderr.endswith("missing environment variables: LIFECYCLE_S3_URI\n")
 
 
 @pytest.mark.parametrize("script", ["image.sh", "mirror.sh", "cluster.sh", "base.sh", "supply.sh"])
 def test_missing_variables_are_all_named_at_once(workshop, script: str):
     done = workshop.run(script)
-    assert done.returncode == 1
+    assert done.returncode == 78
     assert "missing environment variables: " in done.stderr
     assert len(done.stderr.split("variables: ")[1].split()) >= 2
 
@@ -420,6 +420,6 @@ def test_missing_variables_are_all_named_at_once(workshop, script: str):
 def test_an_unknown_access_to_the_network_is_not_taken_for_the_default(aws, script: str):
     image = {"IMAGE_REPOSITORY": f"{REGISTRY}/atlas/training", "IMAGE_TAG": "c0ffee", "CHARTS": EKS}
     done = aws.run(script, **image, NETWORK_ACCESS="Closed")
-    assert done.returncode == 1
+    assert done.returncode == 78
     assert done.stderr == "[delivery] error: NETWORK_ACCESS is 'Closed', expected private or closed\n"
     assert aws.calls == []

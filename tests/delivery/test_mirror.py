@@ -136,7 +136,7 @@ def test_a_closed_network_that_lacks_everything_names_all_of_it_at_once_and_fetc
         else f"chart atlas/mirror/charts/{chart['chart']}:{chart['version']}"
         for chart in listed
     ]
-    assert done.returncode == 1
+    assert done.returncode == 78
     assert done.stderr == (
         f"[delivery] error: a closed network cannot fetch what is missing: {', '.join(lacking)}. {REMEDY}\n"
     )
@@ -148,7 +148,7 @@ def test_a_closed_network_names_only_what_is_missing(aws):
     aws.run("mirror.sh", CHARTS=EKS)
     (aws.root / "ecr/atlas/mirror/jobset/v0.12.0").unlink()
     done = aws.run("mirror.sh", CHARTS=HYPERPOD_EKS, NETWORK_ACCESS="closed")
-    assert done.returncode == 1
+    assert done.returncode == 78
     lacking = "image atlas/mirror/jobset:v0.12.0, chart atlas/mirror/charts/hyperpod-helm-chart:0.1.0-011ca92"
     assert done.stderr.endswith(f" what is missing: {lacking}. {REMEDY}\n")
 

@@ -22,6 +22,7 @@ from tests.seams.seam import all_seams
 IDENTITY = "IAM policies of roles"
 RESOURCE = "Trust policies, and policies of buckets, keys, topics, and VPC endpoints"
 REQUEST = "Requests of CloudFormation to EKS, SageMaker, FSx, EC2, CodePipeline, and others"
+WATCH = "Rules that watch the pipelines, and their runbooks"
 DASHBOARD = "CloudWatch dashboards and alarms"
 # The seam of each document, by the resource's type and the property's path. Types without documents have an empty
 # entry: cfn-lint and the API models of botocore read their properties.
@@ -57,6 +58,7 @@ DOCUMENTS: dict[str, dict[str, str]] = {
     "AWS::EKS::Cluster": {},
     "AWS::EKS::Nodegroup": {},
     "AWS::EKS::PodIdentityAssociation": {},
+    "AWS::Events::Rule": {"EventPattern": WATCH},
     "AWS::FSx::DataRepositoryAssociation": {},
     "AWS::FSx::FileSystem": {},
     "AWS::IAM::Policy": {"PolicyDocument": IDENTITY},
@@ -71,6 +73,7 @@ DOCUMENTS: dict[str, dict[str, str]] = {
     "AWS::SNS::Subscription": {},
     "AWS::SNS::Topic": {},
     "AWS::SNS::TopicPolicy": {"PolicyDocument": RESOURCE},
+    "AWS::SSM::Document": {"Content": WATCH},
     "AWS::SSM::Parameter": {"Value": "the hand-off"},
     "AWS::SageMaker::Cluster": {},
     "AWS::SageMaker::ClusterSchedulerConfig": {},
@@ -181,13 +184,13 @@ def test_a_document_is_found(kind: str, properties: dict[str, Any], found: set[s
     assert documents(kind, properties) == ({"LifecyclePolicy.LifecyclePolicyText"} if found is None else found)
 
 
-def test_a_first_rule_of_eventbridge_fails() -> None:
+def test_a_first_state_machine_fails() -> None:
     name, platform = next(iter(deployed().items()))
     role = next(iter(platform.resources))
-    rule = {"EventPattern": {"source": ["aws.sagemaker"]}}
+    machine = {"DefinitionString": "{}"}
     changed = Deployed(
         platform.region,
-        platform.resources | {role: platform.resources[role] | {"Rule": rule}},
-        platform.types | {role: platform.types[role] | {"Rule": "AWS::Events::Rule"}},
+        platform.resources | {role: platform.resources[role] | {"Machine": machine}},
+        platform.types | {role: platform.types[role] | {"Machine": "AWS::StepFunctions::StateMachine"}},
     )
-    assert list(without_a_seam(changed)) == [f"AWS::Events::Rule ({role}/Rule)"], name
+    assert list(without_a_seam(changed)) == [f"AWS::StepFunctions::StateMachine ({role}/Machine)"], name

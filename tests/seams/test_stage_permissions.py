@@ -56,6 +56,9 @@ def codebuild_needs(platform: Deployed, stage: Stage) -> Iterator[Needed]:
     yield "ssm:GetParameters", f"arn:aws:ssm:{at}:parameter{parameter_of(stage)}"
     for action in ("s3:GetObject", "s3:GetObjectVersion"):
         yield action, f"{artifacts_of(platform, stage)}/Bundle/a"
+    # What delivery/stage.sh keeps of an attempt that failed.
+    yield "s3:GetObject", f"{artifacts_of(platform, stage)}/attempts/{stage.name}"
+    yield "s3:PutObject", f"{artifacts_of(platform, stage)}/attempts/{stage.name}"
     if "VpcConfig" in stage.properties:
         inside = stage.properties["VpcConfig"]
         interface = f"arn:aws:ec2:{at}:network-interface/eni-1"
@@ -181,6 +184,39 @@ def test_each_pipeline_may_do_what_codepipeline_does_for_it(platform: str) -> No
         policies, needs = identity_policies(deployed, stack, name), set(pipeline_needs(deployed, pipeline))
         assert denied(needs, name, policies) == []
         assert granted(policies) <= {action for action, _ in needs}
+
+
+def watch_needs(platform: Deployed, stack: str, pipeline: str) -> Iterator[Needed]:
+    """Yield what trainway/delivery/tell_failure.py calls in the role of a pipeline's runbook."""
+    at = f"{platform.region}:{ACCOUNT}"
+    yield "codepipeline:GetPipelineState", f"arn:aws:codepipeline:{at}:{pipeline}"
+    for stage in stages_of(platform):
+        if stage.stack == stack and artifacts_of(platform, stage).endswith(f"/{pipeline[:20]}"):
+            group = stage.properties["LogsConfig"]["CloudWatchLogs"]["GroupName"]
+            yield "codebuild:BatchGetBuilds", f"arn:aws:codebuild:{at}:project/{stage.project}"
+            yield "logs:GetLogEvents", f"arn:aws:logs:{at}:log-group:{group}:log-stream:a"
+            yield "ssm:GetParameters", f"arn:aws:ssm:{at}:parameter{parameter_of(stage)}"
+
+
+@pytest.mark.parametrize("platform", PLATFORMS)
+def test_the_runbook_of_each_pipeline_may_do_what_its_script_calls_and_the_rule_may_start_it(platform: str) -> None:
+    deployed = deployed_of(platform)
+    rules = deployed.of_type("AWS::Events::Rule")
+    for (stack, _), document in deployed.of_type("AWS::SSM::Document").items():
+        pipeline = document["Name"].removesuffix("-failed")
+        role = document["Content"]["assumeRole"]
+        name = role.rpartition("/")[2]
+        policies, needs = identity_policies(deployed, stack, name), set(watch_needs(deployed, stack, pipeline))
+        assert denied(needs, name, policies) == []
+        assert granted(policies) == {action for action, _ in needs}
+        (target,) = [
+            each["Targets"][0]
+            for (of, _), each in rules.items()
+            if of == stack and each["EventPattern"]["detail"]["pipeline"] == [pipeline]
+        ]
+        starter = target["RoleArn"].rpartition("/")[2]
+        asked = {("ssm:StartAutomationExecution", target["Arn"]), ("iam:PassRole", role)}
+        assert denied(asked, starter, identity_policies(deployed, stack, starter)) == []
 
 
 def planted(error: str, name: str, change: Callable[[list[Document]], Any]) -> Planted:

@@ -161,6 +161,7 @@ def condition_of(directory: Path, environment: Mapping[str, str]) -> str:
         name="cluster",
         environment=environment,
         permissions=[],
+        usual_minutes=5,
         timeout=cdk.Duration.minutes(10),
     )
     bundle = Bundle(ROOT / "delivery", "0123456789abcdef")

@@ -180,6 +180,23 @@ class BuiltImage(_Part):
     pinned: str
 
 
+class ChosenImage(_Part):
+    """An image that somebody chose in place of the one that was built last.
+
+    `instead_of` is the `pinned` of the BuiltImage that it takes the place of: when a deploy builds another one, the
+    choice has no effect any more. `because` says where the image is from.
+    """
+
+    pinned: str
+    instead_of: str
+    because: str
+
+
+def chosen_image_parameter_name(platform: str) -> str:
+    """Return the name of the SSM parameter that can hold the platform's ChosenImage. No stack has it."""
+    return f"/trainway/{platform}/chosen-image"
+
+
 def image_parameter_name(platform: str) -> str:
     """The SSM parameter that holds the platform's BuiltImage."""
     return f"/trainway/{platform}/image"

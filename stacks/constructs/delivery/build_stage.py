@@ -22,6 +22,9 @@ from stacks.constructs.monitoring.log_group import log_group, use_log_key
 BUILD_IMAGE = "aws/codebuild/standard:8.0"
 # The script ends itself this long before CodeBuild would, because a killed build can no longer say why.
 TIME_TO_REPORT = cdk.Duration.minutes(3)
+# A build that the account's quota keeps waiting fails after this long instead of CodeBuild's eight hours.
+# https://docs.aws.amazon.com/codebuild/latest/APIReference/API_CreateProject.html (read 2026-11-23)
+QUEUED = cdk.Duration.minutes(10)
 
 
 @dataclass(frozen=True)
@@ -38,7 +41,8 @@ class BuildStage(Construct):
 
     `environment` is what the script asks for. With the bundle, it decides whether the stage runs again. `stands_for`
     has what its values stand for and do not show, such as the definition of a file system. `parameters` are variables
-    that CodeBuild reads from SSM parameters when the stage runs, with the names of those.
+    that CodeBuild reads from SSM parameters when the stage runs, with the names of those. `timeout` ends an attempt
+    that hangs, and `usual_minutes` is how long one takes that does not.
 
     The URL that the stage signals is read from `signal_parameter` when it runs: it changes with every delivery, and is
     too long for a pipeline's action, whose settings end at 1,000 characters. L1, because the L2 project grants itself
@@ -55,6 +59,7 @@ class BuildStage(Construct):
         name: str,
         environment: Mapping[str, str],
         permissions: Sequence[Permission],
+        usual_minutes: int,
         timeout: cdk.Duration,
         compute_type: str = "BUILD_GENERAL1_SMALL",
         docker: bool = False,
@@ -67,13 +72,14 @@ class BuildStage(Construct):
         self.environment = environment
         self._stands_for = stands_for or {}
         self._parameters = parameters or {}
+        self.usual_minutes = usual_minutes
         self.timeout = timeout
-        build_logs = log_group(self, "Logs", retention=logs.RetentionDays.THREE_MONTHS)
+        self.logs = log_group(self, "Logs", retention=logs.RetentionDays.THREE_MONTHS)
         self.role = iam.Role(self, "Role", assumed_by=service("codebuild"))
         write_logs = ("logs:CreateLogStream", "logs:PutLogEvents")
         self.signal_parameter = f"/trainway/{platform}/delivery/{name}"
         read_signal = Permission(("ssm:GetParameters",), (regional_arn("ssm", f"parameter{self.signal_parameter}"),))
-        grant(self.role, Permission(write_logs, (build_logs.log_group_arn,)), use_log_key(self), read_signal)
+        grant(self.role, Permission(write_logs, (self.logs.log_group_arn,)), use_log_key(self), read_signal)
         grant(self.role, *permissions)
         if network:
             grant(self.role, *_inside(network))
@@ -93,10 +99,11 @@ class BuildStage(Construct):
             encryption_key=cdk.Stack.of(self).format_arn(service="kms", resource="alias", resource_name="aws/s3"),
             logs_config=codebuild.CfnProject.LogsConfigProperty(
                 cloud_watch_logs=codebuild.CfnProject.CloudWatchLogsConfigProperty(
-                    status="ENABLED", group_name=build_logs.log_group_name
+                    status="ENABLED", group_name=self.logs.log_group_name
                 )
             ),
             timeout_in_minutes=timeout.to_minutes(),
+            queued_timeout_in_minutes=QUEUED.to_minutes(),
             vpc_config=codebuild.CfnProject.VpcConfigProperty(
                 vpc_id=network.vpc_id, subnets=network.subnet_ids, security_group_ids=network.security_group_ids
             )

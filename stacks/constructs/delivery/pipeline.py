@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 import aws_cdk as cdk
 from aws_cdk import aws_codepipeline as codepipeline
@@ -16,10 +17,17 @@ from constructs import Construct
 
 from stacks.constructs.delivery.build_stage import BuildStage
 from stacks.constructs.delivery.bundle import Bundle
+from stacks.constructs.delivery.watch import Watch
 from stacks.constructs.iam.permissions import Permission, grant, needs_policies
 from stacks.constructs.iam.trust import service
 
 CfnPipeline = codepipeline.CfnPipeline
+# Below the artifacts, where each stage keeps how its last attempt ended.
+ATTEMPTS = "attempts"
+# Once, also for a source: https://docs.aws.amazon.com/codepipeline/latest/userguide/stage-retry.html (read 2026-11-23)
+RETRY_ONCE = CfnPipeline.FailureConditionsProperty(
+    result="RETRY", retry_configuration=CfnPipeline.RetryConfigurationProperty(retry_mode="FAILED_ACTIONS")
+)
 ARTIFACT_NAMES = "Each run names its own artifacts, below the pipeline's prefix."
 
 
@@ -28,11 +36,13 @@ class Delivery(Construct):
 
     CloudFormation starts the pipeline by creating or updating it (`RestartExecutionOnUpdate`). Every stage signals a
     WaitCondition whose logical id carries a hash of the bundle and of what the stages are told in their environment. A
-    new hash means a new condition, so a deploy waits for its own build. A stage that fails sends the last lines of its
-    log, and the deploy fails with them. A resource that needs a stage depends on `stage_done[name]`.
+    new hash means a new condition, so a deploy waits for its own build. A stage that fails runs once more. If that
+    fails too, it sends the last lines of its log, and the deploy fails with them. For a build that ends before its
+    script runs, the Watch does so. A resource that needs a stage depends on `stage_done[name]`.
 
     Each action of the pipeline has the hash and the values that only the deploy knows, such as the id of a file system,
-    so that CloudFormation updates the pipeline, and with it starts the stages, when one of them changes.
+    so that CloudFormation updates the pipeline, and with it starts the stages, when one of them changes. `variables`
+    are what a person who starts the pipeline can set, with their defaults; each is in the environment of every stage.
     """
 
     def __init__(
@@ -45,6 +55,7 @@ class Delivery(Construct):
         bucket: s3.IBucket,
         steps: Sequence[Sequence[BuildStage]],
         after: Sequence[cdk.CfnResource] = (),
+        variables: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         super().__init__(scope, id)
         source = assets.Asset(self, "Bundle", path=str(bundle.directory))
@@ -57,8 +68,14 @@ class Delivery(Construct):
         signals = [_signal(self, stage, handle) for stage, handle in handles.items()]
         # CodePipeline keeps artifacts below the first twenty characters of the pipeline's name (AWS re:Post,
         # "CodePipeline truncates folder names in output artifact S3 bucket", read 2026-11-21).
-        artifacts = f"{bucket.bucket_arn}/{name[:20]}/*"
+        prefix = name[:20]
+        artifacts = f"{bucket.bucket_arn}/{prefix}/*"
         role = _role(self, source=source, bucket=bucket, artifacts=artifacts, stages=stages)
+        told_by_the_run = {
+            "STAGE_ATTEMPTS": f"s3://{bucket.bucket_name}/{prefix}/{ATTEMPTS}",
+            "STAGE_RUN": "#{codepipeline.PipelineExecutionId}",
+            **{each: f"#{{variables.{each}}}" for each in variables},
+        }
         self.pipeline = CfnPipeline(
             self,
             "Pipeline",
@@ -66,19 +83,29 @@ class Delivery(Construct):
             pipeline_type="V2",
             role_arn=role.role_arn,
             restart_execution_on_update=True,
+            variables=[
+                CfnPipeline.VariableDeclarationProperty(name=each, default_value=default)
+                for each, default in variables.items()
+            ]
+            or None,
             artifact_store=CfnPipeline.ArtifactStoreProperty(type="S3", location=bucket.bucket_name),
             stages=[
                 _source_stage(source),
-                *(_build_stage(f"Step{number}", step, content) for number, step in enumerate(steps, start=1)),
+                *(
+                    _build_stage(f"Step{number}", step, content, told_by_the_run)
+                    for number, step in enumerate(steps, start=1)
+                ),
             ],
         )
+        watch = Watch(self, "Watch", pipeline=name, stages=stages)
+        self.pipeline.add_resource_dependency(watch.rule)
         # A build that began before its URL was there would report to the delivery before this one.
         for resource in (*after, *signals):
             self.pipeline.add_resource_dependency(resource)
         # A first run that starts before its role may do anything fails, and nothing would start a second one.
         needs_policies(self.pipeline, role, *(stage.role for stage in stages))
         for stage in stages:
-            _grant_artifacts(stage, artifacts)
+            _grant_artifacts(stage, artifacts, f"{bucket.bucket_arn}/{prefix}/{ATTEMPTS}/{stage.name}")
             done = cdk.CfnWaitCondition(
                 self,
                 f"{stage.name.capitalize()}Done{content}",
@@ -91,12 +118,17 @@ class Delivery(Construct):
 
 
 def _wait_seconds(steps: Sequence[Sequence[BuildStage]], stage: BuildStage) -> int:
-    """A stage's own time limit after those of the steps before it, and a quarter of an hour to be scheduled."""
-    seconds = 900
+    """Return how long CloudFormation waits for a stage at most, which it does only if nobody tells it of a failure.
+
+    That is ten minutes to be scheduled, and for each step up to the stage's one attempt that ends at its limit and one
+    that takes as long as usual.
+    """
+    seconds = 600
     for step in steps:
+        longest = [stage] if stage in step else step
+        seconds += max(int(each.timeout.to_seconds()) + 60 * each.usual_minutes for each in longest)
         if stage in step:
-            return seconds + int(stage.timeout.to_seconds())
-        seconds += max(int(earlier.timeout.to_seconds()) for earlier in step)
+            return seconds
     raise ValueError(f"the stage {stage.name} is in no step")
 
 
@@ -118,13 +150,18 @@ def _role(
     return role
 
 
-def _grant_artifacts(stage: BuildStage, artifacts: str) -> None:
-    grant(stage.role, Permission(("s3:GetObject", "s3:GetObjectVersion"), (artifacts,), because=ARTIFACT_NAMES))
+def _grant_artifacts(stage: BuildStage, artifacts: str, attempts: str) -> None:
+    grant(
+        stage.role,
+        Permission(("s3:GetObject", "s3:GetObjectVersion"), (artifacts,), because=ARTIFACT_NAMES),
+        Permission(("s3:PutObject",), (attempts,)),
+    )
 
 
 def _source_stage(source: assets.Asset) -> CfnPipeline.StageDeclarationProperty:
     return CfnPipeline.StageDeclarationProperty(
         name="Source",
+        on_failure=RETRY_ONCE,
         actions=[
             CfnPipeline.ActionDeclarationProperty(
                 name="Bundle",
@@ -162,23 +199,30 @@ def _content(bundle: Bundle, stages: Sequence[BuildStage]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def _told(stage: BuildStage, content: str) -> str:
-    """Return the action's environment variables. No stage reads them: they make the action differ from the last one.
+def _told(stage: BuildStage, content: str, told_by_the_run: Mapping[str, str]) -> str:
+    """Return the action's environment variables.
 
-    An action's settings end at 1,000 characters each: ActionConfigurationValue in botocore's model of CodePipeline.
+    STAGE_CONTENT is read by no stage: it makes the action differ from the last one. An action's settings end at 1,000
+    characters each: ActionConfigurationValue in botocore's model of CodePipeline.
     """
-    value = " ".join([content, *stage.told_by_the_deploy()])
-    return json.dumps([{"name": "STAGE_CONTENT", "value": value, "type": "PLAINTEXT"}])
+    variables = {"STAGE_CONTENT": " ".join([content, *stage.told_by_the_deploy()]), **told_by_the_run}
+    return json.dumps([{"name": name, "value": value, "type": "PLAINTEXT"} for name, value in variables.items()])
 
 
-def _build_stage(name: str, step: Sequence[BuildStage], content: str) -> CfnPipeline.StageDeclarationProperty:
+def _build_stage(
+    name: str, step: Sequence[BuildStage], content: str, told_by_the_run: Mapping[str, str]
+) -> CfnPipeline.StageDeclarationProperty:
     return CfnPipeline.StageDeclarationProperty(
         name=name,
+        on_failure=RETRY_ONCE,
         actions=[
             CfnPipeline.ActionDeclarationProperty(
                 name=stage.name.capitalize(),
                 action_type_id=_action_type("Build", "CodeBuild"),
-                configuration={"ProjectName": stage.project.ref, "EnvironmentVariables": _told(stage, content)},
+                configuration={
+                    "ProjectName": stage.project.ref,
+                    "EnvironmentVariables": _told(stage, content, told_by_the_run),
+                },
                 input_artifacts=[CfnPipeline.InputArtifactProperty(name="Bundle")],
             )
             for stage in step

@@ -13,7 +13,7 @@ from stacks.constructs.eks.control_plane import ControlPlane
 from stacks.constructs.iam.permissions import Permission, grant, regional_arn
 from stacks.constructs.storage.data_permissions import data_permissions
 from trainway.spec.derived.personas import Persona, personas
-from trainway.spec.handoff import image_parameter_name, parameter_name
+from trainway.spec.handoff import chosen_image_parameter_name, image_parameter_name, parameter_name
 from trainway.spec.platform import Platform
 
 
@@ -43,7 +43,7 @@ def _role(
     """What `aws eks update-kubeconfig` and `trainway launch` ask AWS; the rest is said by Kubernetes."""
     trusted = iam.CompositePrincipal(*(iam.ArnPrincipal(person) for person in persona.people))
     role = iam.Role(scope, id, assumed_by=trusted, description=f"{persona.name} of {platform.name}")
-    names = (parameter_name(platform.name), image_parameter_name(platform.name))
+    names = tuple(name(platform.name) for name in (parameter_name, image_parameter_name, chosen_image_parameter_name))
     read = Permission(("ssm:GetParameter",), tuple(regional_arn("ssm", f"parameter{name}") for name in names))
     grant(role, Permission(("eks:DescribeCluster",), (cluster_arn,)), read)
     if persona.moves_data:

@@ -9,11 +9,14 @@ from aws_cdk import aws_iam as iam
 
 # Services that say for whose account they act when they assume a role, so that nobody else's resource can have them do
 # it (the confused deputy), and the page that says so (all read 2026-11-21; that of
-# EventBridge Scheduler only as trust policies of others quote it, on 2026-11-22).
+# EventBridge Scheduler only as trust policies of others quote it, on 2026-11-22; those of EventBridge and Systems
+# Manager on 2026-11-23).
 SAYS_FOR_WHOM = {
     "codebuild": "https://docs.aws.amazon.com/codebuild/latest/userguide/setting-up-service-role.html",
     "eks": "https://docs.aws.amazon.com/eks/latest/userguide/cross-service-confused-deputy-prevention.html",
+    "events": "https://docs.aws.amazon.com/eventbridge/latest/userguide/eb-use-conditions.html",
     "scheduler": "https://docs.aws.amazon.com/scheduler/latest/UserGuide/cross-service-confused-deputy-prevention.html",
+    "ssm": "https://docs.aws.amazon.com/systems-manager/latest/userguide/cloud-connector-gcp-automation-assume-role.html",
     "vpc-flow-logs": "https://docs.aws.amazon.com/vpc/latest/userguide/flow-logs-iam-role.html",
 }
 # Services whose documented trust policies carry no condition, and what would go wrong if one did. A role can be passed

@@ -1,0 +1,229 @@
+"""A deploy whose delivery pipeline fails ends with the phase and the reason, after one retry.
+
+The image stack of an example is deployed on the emulated AWS, whose pipeline fails as the test says. What EventBridge
+starts then is the runbook of the template, and the script of a stage is `delivery/stage.sh`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+
+from emulator import Emulator, running
+from tests.emulator.conftest import Stack
+from tests.synthesis import EXAMPLES, ROOT, Template, golden_file, templates_of
+
+BUCKET = "atlas-data"
+ACTION = "atlas-image/Image"
+PROVISIONING = {"phase": "PROVISIONING", "code": "CLIENT_ERROR", "message": "Unable to pull the build image"}
+# What CodeBuild and CodePipeline say, by fault. The forms of the messages are those of botocore's models; the words are
+# made up here.
+FAULTS: dict[str, tuple[dict[str, Any], str]] = {
+    "quota": (
+        {"error": {"code": "AccountLimitExceededException", "message": "no more than 0 builds in queue"}},
+        "0 builds",
+    ),
+    "role": (
+        {"phase": "SUBMITTED", "code": "ACCESS_DENIED", "message": "Not authorized to assume the role"},
+        "SUBMITTED",
+    ),
+    "subnet": (
+        {"phase": "PROVISIONING", "code": "VPC_CLIENT_ERROR", "message": "The subnet subnet-1 does not exist"},
+        "PROVISIONING: VPC_CLIENT_ERROR The subnet subnet-1 does not exist",
+    ),
+    "queue": (
+        {"phase": "QUEUED", "code": "BUILD_TIMED_OUT", "message": "Build has timed out"},
+        "QUEUED: BUILD_TIMED_OUT",
+    ),
+    "image pull": (PROVISIONING, "PROVISIONING: CLIENT_ERROR Unable to pull the build image"),
+    "download": ({"phase": "DOWNLOAD_SOURCE", "code": "CLIENT_ERROR", "message": "NoSuchKey"}, "DOWNLOAD_SOURCE"),
+}
+
+
+@pytest.fixture(scope="module")
+def emulator() -> Iterator[Emulator]:
+    with running() as started:
+        yield started
+
+
+def deployable(template: Template) -> Template:
+    """Return the resources of a stack with literals in place of what other stacks export."""
+    return {name: _literal(each) for name, each in template["Resources"].items()}
+
+
+def _literal(expression: Any) -> Any:
+    if isinstance(expression, dict):
+        if "Fn::ImportValue" in expression:
+            name = expression["Fn::ImportValue"]
+            if "Bucket" in name:
+                return f"arn:aws:s3:::{BUCKET}" if "Arn" in name else BUCKET
+            if "registry" in name:
+                return f"{'arn:aws:ecr:us-west-2:123456789012:repository/' if 'Arn' in name else ''}atlas/training"
+            return f"{'subnet' if 'Subnet' in name else 'sg' if 'Group' in name else 'vpc'}-0123456789abcdef0"
+        return {key: _literal(value) for key, value in expression.items()}
+    return [_literal(each) for each in expression] if isinstance(expression, list) else expression
+
+
+@pytest.fixture(scope="module")
+def image() -> Template:
+    return deployable(templates_of(ROOT / "examples/eks-p5.yaml")["image"])
+
+
+@pytest.fixture
+def stack(emulator: Emulator, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stack]:
+    for name, value in emulator.environment().items():
+        monkeypatch.setenv(name, value)
+    made = Stack(emulator, boto3.client("cloudformation"))
+    where: Any = {"LocationConstraint": emulator.region}
+    boto3.client("s3").create_bucket(Bucket=BUCKET, CreateBucketConfiguration=where)
+    yield made
+    made.delete()
+    bucket = boto3.resource("s3").Bucket(BUCKET)
+    bucket.objects.delete()
+    bucket.delete()
+
+
+def told(stack: Stack) -> str:
+    """Return why the stack's wait condition failed."""
+    (reason,) = [each for name, each in stack.events("CREATE_FAILED").items() if "Done" in name]
+    return reason
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [pytest.param(each, marks=() if each in ("quota", "subnet") else pytest.mark.exhaustive) for each in FAULTS],
+)
+def test_a_build_that_ends_before_its_script_ends_the_deploy_with_its_phase(
+    fault: str, image: Template, stack: Stack
+) -> None:
+    outcome, reason = FAULTS[fault]
+    stack.emulator.set_builds({ACTION: [outcome, outcome]})
+    assert stack.deploy(image) == "ROLLBACK_COMPLETE"
+    assert reason in told(stack)
+    assert "pipeline atlas-image: Step2/Image: " in told(stack)
+
+
+@pytest.mark.exhaustive
+def test_the_mirrors_pipeline_is_watched_as_the_images_is(stack: Stack) -> None:
+    outcome, reason = FAULTS["quota"]
+    stack.emulator.set_builds({"atlas-mirror/Mirror": [outcome, outcome]})
+    assert stack.deploy(deployable(templates_of(ROOT / "examples/eks-p5.yaml")["mirror"])) == "ROLLBACK_COMPLETE"
+    assert reason in told(stack)
+
+
+def test_every_stage_of_every_example_is_retried_and_every_pipeline_is_watched() -> None:
+    seen = 0
+    for file in (file for example in EXAMPLES for file in golden_file(example, "any").parent.glob("*.json")):
+        resources = json.loads(file.read_text(encoding="utf-8"))["Resources"]
+        watched = {
+            name
+            for each in resources.values()
+            if each["Type"] == "AWS::Events::Rule"
+            for name in each["Properties"]["EventPattern"]["detail"]["pipeline"]
+        }
+        for each in resources.values():
+            if each["Type"] == "AWS::CodePipeline::Pipeline":
+                seen += 1
+                assert each["Properties"]["Name"] in watched
+                assert {stage["OnFailure"]["Result"] for stage in each["Properties"]["Stages"]} == {"RETRY"}
+    assert seen > len(EXAMPLES)
+
+
+def test_a_source_that_is_not_there_ends_the_deploy_with_its_reason(image: Template, stack: Stack) -> None:
+    missing = {"error": {"code": "ConfigurationError", "message": "The object with key x.zip does not exist"}}
+    stack.emulator.set_builds({"atlas-image/Bundle": [missing, missing]})
+    assert stack.deploy(image) == "ROLLBACK_COMPLETE"
+    assert "pipeline atlas-image: Source/Bundle: The object with key x.zip does not exist" in told(stack)
+
+
+def test_what_fails_once_is_retried_and_the_deploy_ends_well(image: Template, stack: Stack) -> None:
+    stack.emulator.set_builds({ACTION: [PROVISIONING, {}]})
+    assert stack.deploy(image) == "CREATE_COMPLETE"
+
+
+def test_without_the_rule_such_a_deploy_would_wait_for_its_time_limit(image: Template, stack: Stack) -> None:
+    stack.emulator.set_builds({ACTION: [PROVISIONING, PROVISIONING]})
+    rules = [name for name, each in image.items() if each["Type"] == "AWS::Events::Rule"]
+    kept = {name: each for name, each in image.items() if name not in rules}
+    (pipeline,) = [each for each in kept.values() if each["Type"] == "AWS::CodePipeline::Pipeline"]
+    without = [name for name in pipeline["DependsOn"] if name not in rules]
+    kept = {name: {**each, "DependsOn": without} if each is pipeline else each for name, each in kept.items()}
+    assert stack.deploy(kept) == "ROLLBACK_COMPLETE"
+    assert told(stack) == "WaitCondition timed out. Received 0 conditions when expecting 1"
+
+
+@pytest.fixture
+def script(workshop: Any, tmp_path: Path) -> Any:
+    """Return the outcome of a build that runs stage.sh, whose script `image.sh` is the given bash."""
+    kept = tmp_path / "s3"
+    workshop.environment["S3"] = str(kept)
+    workshop.stand_in("aws", S3)
+
+    def outcome(body: str) -> dict[str, Any]:
+        text = f"source {workshop.root}/delivery/lib.sh\n{body}\n"
+        (workshop.root / "delivery" / "image.sh").write_text(text, encoding="utf-8")
+        environment = {name: workshop.variables()[name] for name in ("PATH", "CALLS", "S3")}
+        return {
+            "command": ["bash", str(workshop.root / "delivery" / "stage.sh"), "image"],
+            "environment": environment | {"SIGNAL_RETRIES": "1", "TRIES": str(tmp_path / "tries")},
+        }
+
+    return outcome
+
+
+# S3 as a directory.
+S3 = r"""
+case "$3" in
+  s3://*) cat "$S3/${3#s3://}" ;;
+  -) mkdir -p "$(dirname "$S3/${4#s3://}")"; cat >"$S3/${4#s3://}" ;;
+esac
+"""
+TRY = 'echo once >>"$TRIES"'
+
+
+def tries(tmp_path: Path) -> int:
+    return len((tmp_path / "tries").read_text(encoding="utf-8").splitlines())
+
+
+def test_a_script_that_fails_twice_tells_the_deploy_after_the_second_time(
+    image: Template, stack: Stack, script: Any, tmp_path: Path
+) -> None:
+    outcome = script(f"{TRY}; echo no space left on device >&2; exit 7")
+    stack.emulator.set_builds({ACTION: [outcome, outcome]})
+    assert stack.deploy(image) == "ROLLBACK_COMPLETE"
+    assert "stage image ended with status 7, as its first attempt did" in told(stack)
+    assert "no space left on device" in told(stack)
+    assert tries(tmp_path) == 2
+
+
+def test_a_script_that_fails_once_tells_nobody(image: Template, stack: Stack, script: Any, tmp_path: Path) -> None:
+    outcome = script(f'{TRY}; [[ $(wc -l <"$TRIES") != 1 ]] || exit 7; report sha256:0123')
+    stack.emulator.set_builds({ACTION: [outcome, outcome]})
+    assert stack.deploy(image) == "CREATE_COMPLETE"
+    value = boto3.client("ssm").get_parameter(Name="/trainway/atlas/image")["Parameter"]["Value"]
+    assert value.endswith('@sha256:0123"}')
+    assert tries(tmp_path) == 2
+
+
+def test_what_no_retry_can_mend_is_told_at_once_and_not_run_again(
+    image: Template, stack: Stack, script: Any, tmp_path: Path
+) -> None:
+    outcome = script(f"{TRY}; require NOBODY_SAYS_IT")
+    stack.emulator.set_builds({ACTION: [outcome, outcome]})
+    assert stack.deploy(image) == "ROLLBACK_COMPLETE"
+    assert "missing environment variables: NOBODY_SAYS_IT" in told(stack)
+    assert tries(tmp_path) == 1
+
+
+def test_a_script_whose_first_attempt_died_earlier_is_told_by_the_runbook_with_its_log(
+    image: Template, stack: Stack, script: Any
+) -> None:
+    stack.emulator.set_builds({ACTION: [PROVISIONING, script("echo no space left on device; exit 7")]})
+    assert stack.deploy(image) == "ROLLBACK_COMPLETE"
+    assert "BUILD: COMMAND_EXECUTION_ERROR Error while executing command. Reason: exit status 7" in told(stack)
+    assert "no space left on device" in told(stack)
