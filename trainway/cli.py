@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from trainway.commands import changing, diagnosing, launching, watching, workspaces
+from trainway.commands import changing, diagnosing, images, launching, watching, workspaces
 from trainway.commands.launching import DEFAULT_PLATFORM, PlatformFile
 from trainway.commands.target_flags import LaunchCommand
 from trainway.spec.errors import UsageError, usage_error
@@ -204,6 +204,7 @@ app.command()(diagnosing.explain)
 app.command()(diagnosing.verify)
 app.command()(launching.sync)
 app.add_typer(workspaces.app, name="workspace")
+app.add_typer(images.app, name="image")
 
 
 @app.command()

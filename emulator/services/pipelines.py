@@ -18,6 +18,7 @@ from typing import Any
 from emulator.errors import ResourceError
 from emulator.registry.schema import Properties
 from emulator.services.service import Aws, Service
+from emulator.services.wait import HANDLES
 
 Json = dict[str, Any]
 # The phases of a build up to that of its commands: BuildPhaseType in botocore's model of CodeBuild.
@@ -171,8 +172,10 @@ def _environment(aws: Aws, project: Json, action: Json, variables: dict[str, str
     for each in (*project["environment"].get("environmentVariables", []), *told):
         value = each["value"]
         if each.get("type") == "PARAMETER_STORE":
-            value = aws.client("ssm").get_parameter(Name=value)["Parameter"]["Value"]
-            handle = value.rpartition("/")[2]
+            found = aws.client("ssm").get_parameters(Names=[value])["Parameters"]
+            value = found[0]["Value"] if found else ""
+            if HANDLES in value:
+                handle = value.rpartition("/")[2]
         value = value.replace("#{codepipeline.PipelineExecutionId}", variables["execution"])
         values[each["name"]] = re.sub(r"#\{variables\.(\w+)\}", lambda found: variables.get(found[1], ""), value)
     return {**values, **_client_environment(aws)}, handle

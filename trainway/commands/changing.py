@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from trainway.commands.images import image_that_is_gone
 from trainway.commands.launching import DEFAULT_PLATFORM
 from trainway.spec.errors import usage_error
 
@@ -189,5 +191,7 @@ def diff(
     else:
         report = look(file, allowed=allow_replace or (), assembly=assembly)
     print(report.model_dump_json(indent=2) if as_json else text_of(report))
+    if not destroy and (gone := image_that_is_gone(file)):
+        print(f"{gone} is gone from ECR: `make deploy` and `trainway image rebuild` build it again", file=sys.stderr)
     if report.refused:
         raise typer.Exit(REFUSED)

@@ -13,9 +13,11 @@ from trainway.spec.handoff import (
     POINTER_VERSION,
     SCHEMA_VERSION,
     BuiltImage,
+    ChosenImage,
     Deployer,
     HandOff,
     Pointer,
+    chosen_image_parameter_name,
     fill,
     image_parameter_name,
     parameter_name,
@@ -69,13 +71,15 @@ def read_deployer(platform: Platform) -> Deployer | None:
 
 
 def read_image(platform: Platform, hand_off: HandOff) -> str:
-    """Return the training image that was built last, by its digest.
+    """Return the training image that was built last, or that somebody chose instead of it, by its digest.
 
     Prints a warning to standard error if the hand-off names another image: its build failed, or still runs. Raises
     UsageError as read_hand_off does, and if no image was ever built.
     """
     name = hand_off.image_parameter or image_parameter_name(platform.name)
     built = _read(platform, "the image", name, BuiltImage, absent="its stack was not deployed, or its build failed")
+    if (chosen := _chosen_image(platform)) and chosen.instead_of == built.pinned:
+        return chosen.pinned
     if built.uri != hand_off.image_uri:
         print(
             f"warning: the training image {hand_off.image_uri} of the last deploy is not built. The run uses the image"
@@ -84,6 +88,24 @@ def read_image(platform: Platform, hand_off: HandOff) -> str:
             file=sys.stderr,
         )
     return built.pinned
+
+
+def _chosen_image(platform: Platform) -> ChosenImage | None:
+    """Return the image that somebody chose instead of the one that was built last, if there is one.
+
+    The roles of a platform that an earlier release deployed may not read the choice, and have none.
+    """
+    import boto3
+    from botocore.exceptions import ClientError
+
+    name = chosen_image_parameter_name(platform.name)
+    try:
+        answer = boto3.client("ssm", region_name=platform.region).get_parameter(Name=name)
+    except ClientError as error:
+        if error.response["Error"]["Code"] in ("ParameterNotFound", "AccessDeniedException"):
+            return None
+        raise
+    return _parsed(answer["Parameter"]["Value"], ChosenImage, _unreadable(platform, "the chosen image", name))
 
 
 def _read(platform: Platform, thing: str, name: str, model: type[Model], *, absent: str) -> Model:

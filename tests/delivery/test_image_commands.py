@@ -1,0 +1,215 @@
+"""`trainway image` on a deployed image stack: an image that is gone is built again, and jobs use it."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import boto3
+import pytest
+
+from emulator import Emulator, running
+from tests.delivery.test_failed_pipelines import ACTION, PROVISIONING, deployable
+from tests.emulator.conftest import Stack
+from tests.launch.conftest import make_hand_off
+from tests.synthesis import ROOT, Template, templates_of
+from trainway.commands import images as command
+from trainway.launch.hand_off import read_image
+from trainway.spec.errors import UsageError
+from trainway.spec.handoff import HandOff, chosen_image_parameter_name, image_parameter_name
+from trainway.spec.loader import load_platform
+
+PLATFORM = ROOT / "examples/eks-p5.yaml"
+REPOSITORY = "atlas/training"
+REGISTRY = "123456789012.dkr.ecr.us-west-2.amazonaws.com"
+# Stands for delivery/image.sh: pushes an image of another digest where the tag is not there, and reports the digest.
+PUSH = """
+import json, os, urllib.request, uuid
+import boto3
+ecr, name = boto3.client("ecr"), os.environ["IMAGE_REPOSITORY"].partition("/")[2]
+again = os.environ["IMAGE_AGAIN"]
+tag = os.environ["IMAGE_TAG"] + ("" if again == "no" else "-" + again)
+print("building", tag)
+tags = {t: i["imageDigest"] for i in ecr.describe_images(repositoryName=name)["imageDetails"] for t in i["imageTags"]}
+if tag not in tags:
+    layer = {"digest": "sha256:" + uuid.uuid4().hex * 2, "size": 1}
+    manifest = {"schemaVersion": 2, "mediaType": os.environ["MEDIA_TYPE"], "config": layer, "layers": [layer]}
+    put = ecr.put_image(repositoryName=name, imageManifest=json.dumps(manifest), imageTag=tag)
+    tags[tag] = put["image"]["imageId"]["imageDigest"]
+body = json.dumps({"Status": "SUCCESS", "Reason": "", "UniqueId": "image", "Data": tags[tag]}).encode()
+urllib.request.urlopen(urllib.request.Request(os.environ["WAIT_HANDLE_URL"], data=body, method="PUT"))
+"""
+MEDIA_TYPE = "application/vnd.docker.distribution.manifest.v2+json"
+BUILT = {"command": [sys.executable, "-c", PUSH], "environment": {"MEDIA_TYPE": MEDIA_TYPE}}
+
+
+@pytest.fixture(scope="module")
+def emulator() -> Iterator[Emulator]:
+    with running() as started:
+        yield started
+
+
+@pytest.fixture
+def hand_off() -> HandOff:
+    return make_hand_off()
+
+
+@pytest.fixture
+def stack(emulator: Emulator, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stack]:
+    """A deployed image stack whose repository has the image."""
+    for name, value in emulator.environment().items():
+        monkeypatch.setenv(name, value)
+    ecr = boto3.client("ecr")
+    ecr.create_repository(repositoryName=REPOSITORY)
+    emulator.set_builds({ACTION: [BUILT]})
+    template: Template = deployable(templates_of(PLATFORM)["image"])
+    made = Stack(emulator, boto3.client("cloudformation"))
+    assert made.deploy(template) == "CREATE_COMPLETE"
+    yield made
+    made.delete()
+    ecr.delete_repository(repositoryName=REPOSITORY, force=True)
+    for parameter in boto3.client("ssm").describe_parameters()["Parameters"]:
+        boto3.client("ssm").delete_parameter(Name=parameter["Name"])
+
+
+def parameter(name: str) -> dict[str, str]:
+    value: dict[str, str] = json.loads(boto3.client("ssm").get_parameter(Name=name)["Parameter"]["Value"])
+    return value
+
+
+def lose() -> str:
+    """Delete the image that the deploy built; return it by its digest."""
+    pinned = parameter(image_parameter_name("atlas"))["pinned"]
+    digest = pinned.rpartition("@")[2]
+    boto3.client("ecr").batch_delete_image(repositoryName=REPOSITORY, imageIds=[{"imageDigest": digest}])
+    return pinned
+
+
+def test_an_image_that_is_gone_is_noticed_and_built_again_without_a_change_of_what_the_stack_has(
+    stack: Stack, hand_off: HandOff, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command.rebuild(PLATFORM)
+    assert "exists" in capsys.readouterr().out
+    lost = lose()
+    command.status(PLATFORM)
+    assert "It is gone." in capsys.readouterr().out
+    # With AWS_ENDPOINT_URL, `trainway diff` takes AWS for one that builds no images.
+    endpoint = os.environ["AWS_ENDPOINT_URL"]
+    for service in ("STS", "SSM", "ECR"):
+        monkeypatch.setenv(f"AWS_ENDPOINT_URL_{service}", endpoint)
+    monkeypatch.delenv("AWS_ENDPOINT_URL")
+    assert command.image_that_is_gone(PLATFORM) == lost
+    monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
+
+    stack.emulator.set_builds({ACTION: [BUILT]})
+    command.rebuild(PLATFORM)
+    assert parameter(image_parameter_name("atlas"))["pinned"] == lost, "only CloudFormation writes its parameter"
+    chosen = parameter(chosen_image_parameter_name("atlas"))
+    assert chosen["instead_of"] == lost != chosen["pinned"]
+    assert read_image(load_platform(PLATFORM), hand_off) == chosen["pinned"]
+    capsys.readouterr()
+    command.status(PLATFORM)
+    shown = capsys.readouterr().out
+    assert f"jobs use {chosen['pinned']} (built again)" in shown and "gone" not in shown
+    assert "the last run of atlas-image: Succeeded" in shown
+
+    boto3.client("ssm").put_parameter(
+        Name=image_parameter_name("atlas"),
+        Type="String",
+        Overwrite=True,
+        Value=json.dumps({"uri": hand_off.image_uri, "pinned": f"{REGISTRY}/{REPOSITORY}@sha256:next"}),
+    )
+    assert read_image(load_platform(PLATFORM), hand_off).endswith("@sha256:next"), "the next build ends the choice"
+
+
+def test_a_second_image_of_the_same_content_has_a_tag_of_its_own(
+    stack: Stack, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first = parameter(image_parameter_name("atlas"))
+    stack.emulator.set_builds({ACTION: [BUILT]})
+    command.rebuild(PLATFORM, again=True)
+    stored = boto3.client("ecr").describe_images(repositoryName=REPOSITORY)["imageDetails"]
+    tags = {tag: f"{REGISTRY}/{REPOSITORY}@{each['imageDigest']}" for each in stored for tag in each["imageTags"]}
+    tag = first["uri"].rpartition(":")[2]
+    (again,) = tags.keys() - {tag}
+    assert again.startswith(f"{tag}-") and tags[tag] == first["pinned"]
+    assert parameter(chosen_image_parameter_name("atlas"))["pinned"] == tags[again]
+    # A run of what was deployed goes back to the image of the deploy.
+    command.build(PLATFORM)
+    assert first["pinned"] in capsys.readouterr().out
+    assert boto3.client("ssm").get_parameters(Names=[chosen_image_parameter_name("atlas")])["Parameters"] == []
+
+
+def test_a_build_that_fails_ends_with_its_phase_and_the_log_is_that_of_the_last_build(
+    stack: Stack, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command.log(PLATFORM)
+    assert capsys.readouterr().out.startswith("building ")
+    lose()
+    stack.emulator.set_builds({ACTION: [PROVISIONING, PROVISIONING]})
+    with pytest.raises(UsageError, match="Step2/Image: PROVISIONING: CLIENT_ERROR Unable to pull the build image"):
+        command.rebuild(PLATFORM)
+    command.status(PLATFORM)
+    shown = capsys.readouterr().out
+    assert "the last run of atlas-image: Failed\n  Step2/Image: PROVISIONING" in shown
+    with pytest.raises(UsageError, match="its last build ended before its script ran"):
+        command.log(PLATFORM)
+
+
+COPY = """#!{python}
+import json, os, sys
+import boto3
+words = sys.argv[1:]
+with open({calls!r}, "a") as calls:
+    calls.write(" ".join(words) + "\\n")
+if words[0] == "login":
+    sys.exit(0 if sys.stdin.read() else 1)
+target, source = words[-2:]
+ecr, (name, tag) = boto3.client("ecr"), target.split("/", 1)[1].split(":")
+other, digest = source.split("/", 1)[1].split("@")
+(image,) = ecr.batch_get_image(repositoryName=other, imageIds=[{{"imageDigest": digest}}])["images"]
+ecr.put_image(repositoryName=name, imageManifest=image["imageManifest"], imageTag=tag)
+"""
+
+
+@pytest.mark.usefixtures("stack")
+def test_an_image_of_another_platform_is_copied_by_its_digest_and_used(
+    hand_off: HandOff, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(UsageError, match="it is not an image in ECR by its digest"):
+        command.promote(f"{REGISTRY}/dev/training:latest", PLATFORM)
+    ecr = boto3.client("ecr")
+    ecr.create_repository(repositoryName="dev/training")
+    layer = {"digest": f"sha256:{64 * 'b'}", "size": 1}
+    manifest = json.dumps({"schemaVersion": 2, "mediaType": MEDIA_TYPE, "config": layer, "layers": [layer]})
+    put = ecr.put_image(repositoryName="dev/training", imageManifest=manifest, imageTag="one")
+    source = f"{REGISTRY}/dev/training@{put['image']['imageId']['imageDigest']}"
+
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(UsageError, match="this machine has no docker"):
+        command.promote(source, PLATFORM)
+    docker, calls = tmp_path / "docker", tmp_path / "calls"
+    docker.write_text(COPY.format(python=sys.executable, calls=str(calls)), encoding="utf-8")
+    docker.chmod(0o755)
+    command.promote(source, PLATFORM)
+    used = read_image(load_platform(PLATFORM), hand_off)
+    assert used == f"{REGISTRY}/{REPOSITORY}@{source.rpartition('@')[2]}"
+    assert "imagetools create --prefer-index=false" in calls.read_text(encoding="utf-8")
+    # A second time nothing is copied.
+    calls.unlink()
+    command.promote(source, PLATFORM)
+    assert not calls.exists()
+    ecr.delete_repository(repositoryName="dev/training", force=True)
+
+
+def test_without_credentials_the_command_says_how_to_sign_in(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
+        monkeypatch.setenv(name, str(tmp_path / "none"))
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    with pytest.raises(UsageError, match="this shell has no AWS credentials"):
+        command.status(PLATFORM)

@@ -1,0 +1,222 @@
+"""The training images of a deployed platform: which one jobs use, whether it is there, and choosing another."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from trainway.delivery.pipeline_run import MakeClient
+from trainway.spec.errors import UsageError, usage_error
+from trainway.spec.handoff import BuiltImage, ChosenImage, chosen_image_parameter_name, image_parameter_name
+
+IMAGE: Final = re.compile(
+    r"(?P<registry>\d{12}\.dkr\.ecr\.(?P<region>[a-z0-9-]+)\.amazonaws\.com(\.cn)?)/(?P<name>[^@:]+)"
+)
+PINNED: Final = re.compile(IMAGE.pattern + r"@(?P<digest>sha256:[0-9a-f]{64})")
+
+
+@dataclass(frozen=True)
+class StoredImage:
+    """An image in the platform's repository: its digest, tags, size in bytes, and when it was pushed."""
+
+    digest: str
+    tags: tuple[str, ...]
+    bytes: int
+    pushed: datetime
+
+
+@dataclass(frozen=True)
+class PlatformImages:
+    """The image that jobs of a platform use, why, and all images that its repository has, the newest first."""
+
+    built: BuiltImage
+    pinned: str
+    because: str
+    stored: tuple[StoredImage, ...]
+
+    @property
+    def exists(self) -> bool:
+        """Whether the repository has the image that jobs use."""
+        return self.pinned.rpartition("@")[2] in {each.digest for each in self.stored}
+
+
+def images_of(client: MakeClient, platform: str) -> PlatformImages | None:
+    """Return the images of a platform, or None if no image stack was deployed. Raises UsageError if AWS refuses."""
+    built_text = _parameter(client, image_parameter_name(platform))
+    if built_text is None:
+        return None
+    built = BuiltImage.model_validate_json(built_text)
+    chosen_text = _parameter(client, chosen_image_parameter_name(platform))
+    chosen = ChosenImage.model_validate_json(chosen_text) if chosen_text else None
+    stored = stored_images(client, _repository(built))
+    if chosen and chosen.instead_of == built.pinned:
+        return PlatformImages(built, chosen.pinned, chosen.because, stored)
+    return PlatformImages(built, built.pinned, "built last", stored)
+
+
+def stored_images(client: MakeClient, repository: str) -> tuple[StoredImage, ...]:
+    """Return the images of a repository, the newest first. Raises UsageError if AWS refuses."""
+    pages = _asked(lambda: list(client("ecr").get_paginator("describe_images").paginate(repositoryName=repository)))
+    found = [
+        StoredImage(
+            each["imageDigest"],
+            tuple(each.get("imageTags", ())),
+            each.get("imageSizeInBytes", 0),
+            each["imagePushedAt"],
+        )
+        for page in pages
+        for each in page["imageDetails"]
+    ]
+    return tuple(sorted(found, key=lambda each: each.pushed, reverse=True))
+
+
+def choose(client: MakeClient, platform: str, images: PlatformImages, digest: str, because: str) -> str:
+    """Make jobs use an image of the platform's repository, and return it by its digest.
+
+    The choice is in a parameter of its own, which no stack has. It has an effect until a deploy builds another image.
+    The image that the deploy built needs no choice.
+    """
+    pinned = f"{images.built.pinned.rpartition('@')[0]}@{digest}"
+    name, ssm = chosen_image_parameter_name(platform), client("ssm")
+    if pinned == images.built.pinned:
+        if _parameter(client, name) is not None:
+            _asked(lambda: ssm.delete_parameter(Name=name))
+        return pinned
+    choice = ChosenImage(pinned=pinned, instead_of=images.built.pinned, because=because)
+    value = choice.model_dump_json()
+    about = "The training image that takes the place of the one that the deploy built"
+    _asked(lambda: ssm.put_parameter(Name=name, Type="String", Value=value, Description=about, Overwrite=True))
+    return pinned
+
+
+def digest_of(client: MakeClient, images: PlatformImages, tag: str) -> str:
+    """Return the digest of a tag of the platform's repository. Raises UsageError if the tag does not exist."""
+    for each in stored_images(client, _repository(images.built)):
+        if tag in each.tags:
+            return each.digest
+    raise usage_error(
+        f"{_repository(images.built)}:{tag} does not exist",
+        why="the pipeline ended well and pushed no such image",
+        fix="deploy again, so that the pipeline builds what this platform waits for",
+    )
+
+
+def copy_image(
+    client: Callable[[str, str], Any], images: PlatformImages, source: str, say: Callable[[str], None]
+) -> str:
+    """Copy an image from another ECR repository into the platform's own and return its digest, which stays the same.
+
+    `client` takes a service and a Region. docker copies from registry to registry. Raises UsageError if `source` is no
+    image by its digest, docker is missing, or ECR refuses.
+    """
+    found = PINNED.fullmatch(source)
+    if not found:
+        raise usage_error(
+            f"{source} cannot be promoted",
+            why="it is not an image in ECR by its digest",
+            fix="write 111122223333.dkr.ecr.us-west-2.amazonaws.com/NAME@sha256:…, as `trainway image status` of the "
+            "other platform shows it",
+        )
+    digest = found["digest"]
+    if digest in {each.digest for each in images.stored}:
+        say(f"{digest} is in {_repository(images.built)} already")
+        return digest
+    if shutil.which("docker") is None:
+        fix = "run this on a machine with docker and its plugin buildx"
+        raise usage_error(f"{source} cannot be copied", why="this machine has no docker", fix=fix)
+    own = IMAGE.match(images.built.pinned)
+    assert own is not None
+    for registry in dict.fromkeys((found["registry"], own["registry"])):
+        _log_in(client, registry, own["region"] if registry == own["registry"] else found["region"])
+    target = f"{own['registry']}/{own['name']}:promoted-{digest.removeprefix('sha256:')[:16]}"
+    # From registry to registry, byte for byte, as the mirror does. https://docs.docker.com/reference/cli/docker/buildx/imagetools/create/
+    _docker(["buildx", "imagetools", "create", "--prefer-index=false", "--tag", target, source])
+    say(f"copied {source} to {target}")
+    return digest
+
+
+def again_tag(images: PlatformImages, now: datetime | None = None) -> tuple[str, str]:
+    """Return the word for a second image of the same content, and that image's tag."""
+    word = (now or datetime.now(UTC)).strftime("%Y%m%d%H%M%S")
+    return word, f"{images.built.uri.rpartition(':')[2]}-{word}"
+
+
+def as_json(images: PlatformImages) -> dict[str, Any]:
+    """Return what `trainway image status --json` prints of the images."""
+    stored = [
+        {"digest": each.digest, "tags": list(each.tags), "bytes": each.bytes, "pushed": each.pushed.isoformat()}
+        for each in images.stored
+    ]
+    return {"used": images.pinned, "because": images.because, "exists": images.exists, "images": stored}
+
+
+def _repository(built: BuiltImage) -> str:
+    return built.pinned.partition("/")[2].rpartition("@")[0]
+
+
+def _log_in(client: Callable[[str, str], Any], registry: str, region: str) -> None:
+    import base64
+
+    token = _asked(lambda: client("ecr", region).get_authorization_token())["authorizationData"][0][
+        "authorizationToken"
+    ]
+    password = base64.b64decode(token).decode().partition(":")[2]
+    _docker(["login", "--username", "AWS", "--password-stdin", registry], password)
+
+
+def _docker(words: Sequence[str], text: str = "") -> None:
+    ran = subprocess.run(["docker", *words], input=text, capture_output=True, text=True, check=False)
+    if ran.returncode:
+        last = ran.stderr.strip().splitlines()[-1:] or ["it printed nothing"]
+        fix = (
+            "you need ecr:BatchGetImage and ecr:GetDownloadUrlForLayer on the source, which in another account its "
+            "repository's policy gives, and ecr:InitiateLayerUpload, UploadLayerPart, CompleteLayerUpload, PutImage, "
+            "BatchCheckLayerAvailability, and BatchGetImage on the platform's repository"
+        )
+        raise usage_error(f"`docker {' '.join(words[:3])}` failed", why=last[0], fix=fix)
+
+
+def _parameter(client: MakeClient, name: str) -> str | None:
+    from botocore.exceptions import ClientError
+
+    def get() -> str | None:
+        ssm = client("ssm")
+        try:
+            return str(ssm.get_parameter(Name=name)["Parameter"]["Value"])
+        except ClientError as error:
+            if error.response["Error"]["Code"] == "ParameterNotFound":
+                return None
+            raise
+
+    found: str | None = _asked(get)
+    return found
+
+
+def _asked(call: Callable[[], Any]) -> Any:
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    try:
+        return call()
+    except ClientError as error:
+        why, fix = error.response["Error"]["Message"], f"you need the permission for {error.operation_name}"
+        raise usage_error("AWS refused a call", why=why, fix=fix) from None
+    except BotoCoreError as error:
+        fix = "`aws sts get-caller-identity` shows whether this shell has credentials"
+        raise usage_error("AWS cannot be asked", why=str(error), fix=fix) from None
+
+
+def not_deployed(platform: str) -> UsageError:
+    """Return the error for a platform whose image stack was not deployed."""
+    why = f"there is no parameter {image_parameter_name(platform)}"
+    return usage_error(f"{platform} has no training image", why=why, fix="`make deploy` builds it")
+
+
+def json_text(document: object) -> str:
+    """Return a document as `--json` prints it."""
+    return json.dumps(document, indent=2)
