@@ -95,7 +95,7 @@ def run_stage(
     What the stage uploads as a folder is then in `done/synced` below the directory.
     """
     bundles = platform_bundles(directory / "bundles", platform, load_catalogue())
-    bundle = {"image": bundles.image, "mirror": bundles.mirror}.get(stage.name, bundles.cluster)
+    bundle = {"base": bundles.image, "image": bundles.image, "mirror": bundles.mirror}.get(stage.name, bundles.cluster)
     change(bundle.directory)
     tools, done, calls = directory / "bin", directory / "done", directory / "calls"
     tools.mkdir()
@@ -111,8 +111,9 @@ def run_stage(
         # CodeBuild sets it.
         "AWS_REGION": platform.region,
         **stage.environment,
-        # What a closed network's stages would have to fetch, delivery/supply.sh has brought in.
-        "SUPPLIED": "true" if stage.environment.get("NETWORK_ACCESS") == "closed" else "",
+        # What a closed network's stages would have to fetch, delivery/supply.sh has brought in. The stage before the
+        # image's has built its base.
+        "SUPPLIED": "true" if stage.environment.get("NETWORK_ACCESS") == "closed" or stage.name == "image" else "",
     }
     # Packages of the nodes come from their publishers and need no permission.
     (bundle.directory / "delivery" / "node_packages.sh").write_text('mkdir -p "$1"\n', encoding="utf-8")

@@ -29,7 +29,7 @@ NOT_CALLED = (
     (".*", {"kms:Decrypt", "kms:DescribeKey", "kms:GenerateDataKey"}, "CloudWatch Logs uses the log group's key."),
     (".* cluster", {"ecr:DescribeImages"}, "One list of actions serves all readers of a repository."),
     (
-        ".* image|(?!closed).* mirror",
+        ".* (base|image)|(?!closed).* mirror",
         {"ecr:GetDownloadUrlForLayer"},
         "One list of actions serves all readers of a repository.",
     ),

@@ -81,7 +81,8 @@ def _step(role: str, id: str, resource: dict[str, Any]) -> str | None:
         return creation.SYSTEM_NODES if role == "control-plane" else creation.NODES
     if kind == "AWS::CloudFormation::WaitCondition":
         (stage,) = re.findall(r"Delivery([A-Z][a-z]+)Done", id)
-        return STAGES[stage]
+        # The base is a part of making the image.
+        return None if stage == "Base" else STAGES[stage]
     # The bucket that another one's logs go to is a part of making that one.
     return None if "AccessLogs" in id else KINDS.get(kind)
 
