@@ -111,7 +111,7 @@ class Live:
         if any(not each.can_be_allowed for each in report.refused) or not (allowed is None or names <= set(allowed)):
             return refused(" ".join(f"{each.name} {each.what}" for each in report.refused), names)
         lock_file(self.file).write_text(lock_text(platform.lock))
-        there, with_nodes = self._resources(), self._with_nodes()
+        there, with_nodes = self._resources(), self._groups(nodes=True)
         stacks = read_assembly(assembly)
         for stack in (*(stacks[name] for name in report.first), *stacks.values()):
             # The CDK's command line skips a stack with the same template, too.
@@ -124,7 +124,8 @@ class Live:
         self.document = document
         now = self._resources()
         moved = {name for name in there.keys() | now.keys() if there.get(name) != now.get(name)}
-        still = self._with_nodes()
+        # The file itself takes nodes from a group whose count it lowers. The diff tells that, and does not refuse it.
+        still = self._groups()
         held = {name for name in moved & there.keys() if there[name][1] in GUARDED}
         held |= {name for name, nodes in with_nodes.items() if name not in there and still.get(name) != nodes}
         empty = {name for name in held if there.get(name, ("", ""))[1] == NODE_GROUP and name not in with_nodes}
@@ -154,18 +155,20 @@ class Live:
             and each["status"] != "DELETE_SKIPPED"
         }
 
-    def _with_nodes(self) -> dict[str, str]:
-        """Return the instance types of the node groups that have nodes, by `cluster/logical id` or `…/group`.
+    def _groups(self, *, nodes: bool = False) -> dict[str, str]:
+        """Return the instance types of the node groups, by `cluster/logical id` or `…/group`.
 
-        A group of HyperPod is a part of the cluster, and has no physical ID of its own.
+        With `nodes`, groups without nodes are left out. A group of HyperPod is a part of the cluster, and has no
+        physical ID of its own.
         """
         resources = json.loads(self._texts.get(f"{self.name}-cluster", "{}")).get("Resources", {})
         found = {}
         for logical_id, properties in ((name, each.get("Properties", {})) for name, each in resources.items()):
-            if properties.get("ScalingConfig", {}).get("DesiredSize"):
+            scaling = properties.get("ScalingConfig")
+            if scaling and (scaling["DesiredSize"] or not nodes):
                 found[f"cluster/{logical_id}"] = str(properties["InstanceTypes"])
             for group in properties.get("InstanceGroups", []):
-                if group["InstanceCount"]:
+                if group["InstanceCount"] or not nodes:
                     found[f"cluster/{logical_id}/{group['InstanceGroupName']}"] = str(group["InstanceType"])
         return found
 
