@@ -61,7 +61,7 @@ class Delivery(Construct):
         source = assets.Asset(self, "Bundle", path=str(bundle.directory))
         self.stage_done: dict[str, cdk.CfnWaitCondition] = {}
         stages = [stage for step in steps for stage in step]
-        content = _content(bundle, stages)
+        content = _content(bundle, steps)
         handles = {
             stage: cdk.CfnWaitConditionHandle(self, f"{stage.name.capitalize()}Handle{content}") for stage in stages
         }
@@ -189,13 +189,16 @@ def _signal(scope: Construct, stage: BuildStage, handle: cdk.CfnWaitConditionHan
     )
 
 
-def _content(bundle: Bundle, stages: Sequence[BuildStage]) -> str:
-    """Return the hash of what is built, and of what each stage is told.
+def _content(bundle: Bundle, steps: Sequence[Sequence[BuildStage]]) -> str:
+    """Return the hash of what is built, of what each stage is told, and of how long it is waited for.
 
-    One hash for all stages, because a pipeline runs as a whole and each of its stages then reports again.
+    CloudFormation updates no condition, so another time limit needs another condition, too. All stages share a hash,
+    because a pipeline runs as a whole and each of its stages then reports again.
     """
+    stages = [stage for step in steps for stage in step]
     told = {stage.name: stage.told() for stage in stages}
-    text = json.dumps([bundle.content, told], sort_keys=True)
+    limits = {stage.name: _wait_seconds(steps, stage) for stage in stages}
+    text = json.dumps([bundle.content, told, limits], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
