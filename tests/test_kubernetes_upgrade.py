@@ -153,6 +153,18 @@ def test_parts_are_upgraded_one_after_another(platform_file: Path) -> None:
     assert ran.exit_code and "no node group trian" in str(ran.exception)
 
 
+def test_nodes_get_the_tags_of_the_file_with_an_upgrade(platform_file: Path) -> None:
+    tags = {"Team": "research"}
+    platform_file.write_text(platform_file.read_text() + yaml.safe_dump({"tags": tags}))
+    pins = {"ami_releases": {"train": NEW, "system": NEW}, "node_tags": {"train": {}, "system": {}}}
+    lock(platform_file, **pins)
+    said(platform_file, "--addons")
+    assert load_lock(lock_file(platform_file)).node_tags == pins["node_tags"]
+    assert "train: its nodes get the tags of" in said(platform_file, "--group", "train")
+    assert load_lock(lock_file(platform_file)).node_tags == {"train": tags, "system": {}}
+    assert "nothing changes" in said(platform_file, "--group", "train")
+
+
 def test_nodes_follow_the_control_plane_and_never_lead(platform_file: Path) -> None:
     """The file asks for 1.35, and the control plane still has 1.34: the releases are of 1.34 until it is deployed."""
     groups = yaml.safe_load(platform_file.read_text())["node_groups"]

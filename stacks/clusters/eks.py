@@ -19,6 +19,7 @@ from trainway.spec.derived.autoscaling import node_group_sizes, resource_tags, s
 from trainway.spec.derived.capacity_times import capacity_times
 from trainway.spec.derived.group_types import types_of
 from trainway.spec.derived.lustre_clients import efa_interfaces
+from trainway.spec.derived.node_tags import node_tags
 
 
 class EksStack(cdk.Stack):
@@ -46,6 +47,7 @@ class EksStack(cdk.Stack):
                 parallel_image_pull=platform.kubernetes_or_default.parallel_image_pull,
                 node_repair=platform.kubernetes_or_default.node_repair,
                 release=platform.lock.ami_releases.get(group.name),
+                node_tags=node_tags(platform, group.name),
             )
             for group in platform.node_groups
         }

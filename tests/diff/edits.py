@@ -157,8 +157,11 @@ EDITS: dict[str, Edited] = {
     ),
     "another team": Edited("eks", lambda data: data["teams"].append({"name": "green"}), (ONLY_THE_CLUSTER,)),
     "a team fewer": Edited("eks", lambda data: data["teams"].pop(), (ONLY_THE_CLUSTER,)),
+    # The image is built again too: with layers that SageMaker reads.
     "training jobs on SageMaker": Edited(
-        "eks", lambda data: data.update(iam={"training_jobs": True}), (ONLY_THE_CLUSTER,)
+        "eks",
+        lambda data: data.update(iam={"training_jobs": True}),
+        ("base-eks-image", f"{NO_NODES_ELSEWHERE}base-eks-file-system, base-eks-mirror, base-eks-observability"),
     ),
     "another name": Edited(
         "eks",

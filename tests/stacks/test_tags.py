@@ -16,14 +16,20 @@ from emulator import Emulator, running
 from emulator.registry.schema import load
 from tests.representatives import with_representatives
 from tests.synthesis import EXAMPLES, Template, assembly_in, stack_dependencies, templates_of
+from trainway.spec.derived.next_lock import next_lock
+from trainway.spec.derived.node_tags import with_tags_of_the_file
+from trainway.spec.facts.catalogue import load_catalogue
 from trainway.spec.loader import load_platform
+from trainway.spec.platform import Platform
 
+CATALOGUE = load_catalogue()
 REGION = "us-west-2"
 TAGS = {"Team": "research", "CostCenter": "1234"}
 BY_NAME = {file.stem: file for file in EXAMPLES}
 # A placement group's tags cannot change. A launch template's are of the template itself, and the CDK writes none there,
 # nor on a compute quota.
-UNTAGGED = {"AWS::EC2::PlacementGroup", "AWS::EC2::LaunchTemplate", "AWS::SageMaker::ComputeQuota"}
+LAUNCH_TEMPLATE = "AWS::EC2::LaunchTemplate"
+UNTAGGED = {"AWS::EC2::PlacementGroup", LAUNCH_TEMPLATE, "AWS::SageMaker::ComputeQuota"}
 
 Resources = dict[tuple[str, str], dict[str, Any]]
 
@@ -34,8 +40,12 @@ def all_of(templates: dict[str, Template]) -> Resources:
 
 @cache
 def with_tags(example: str) -> Resources:
-    platform = load_platform(BY_NAME[example])
-    return all_of(templates_of(platform.model_copy(update={"tags": TAGS})))
+    return all_of(templates_of(tagged(load_platform(BY_NAME[example]))))
+
+
+def tagged(platform: Platform) -> Platform:
+    """Return a platform that was deployed without tags, and has them now."""
+    return platform.with_lock(next_lock(platform, CATALOGUE)).model_copy(update={"tags": TAGS})
 
 
 @cache
@@ -81,6 +91,30 @@ def test_a_tag_replaces_nothing_and_rolls_no_node(example: str) -> None:
     assert changed.isdisjoint(UNTAGGED)
 
 
+def tags_of_nodes(platform: Platform) -> dict[str, dict[str, str]]:
+    """Return the tags of the instances by node group, after checking that volumes have the same."""
+    found = {}
+    for template in (each for each in all_of(templates_of(platform)).values() if each["Type"] == LAUNCH_TEMPLATE):
+        instance, volume = template["Properties"]["LaunchTemplateData"]["TagSpecifications"]
+        assert (instance["ResourceType"], volume["ResourceType"]) == ("instance", "volume")
+        assert instance["Tags"] == volume["Tags"]
+        tags = {each["Key"]: each["Value"] for each in instance["Tags"]}
+        found[tags.pop("Name").partition("/")[2]] = tags
+    return found
+
+
+def test_nodes_have_the_tags_with_which_their_group_was_created_until_an_upgrade() -> None:
+    untagged = load_platform(BY_NAME["eks-p5"])
+    deployed = tagged(untagged)
+    groups = [group.name for group in untagged.node_groups]
+    assert tags_of_nodes(deployed) == {name: {} for name in ("system", *groups)}
+    more = (*deployed.node_groups, deployed.node_groups[0].model_copy(update={"name": "new"}))
+    assert tags_of_nodes(deployed.model_copy(update={"node_groups": more}))["new"] == TAGS
+    upgraded = deployed.with_lock(with_tags_of_the_file(deployed, deployed.lock, groups))
+    assert tags_of_nodes(upgraded) == {"system": {}} | dict.fromkeys(groups, TAGS)
+    assert next_lock(upgraded, CATALOGUE).node_tags == upgraded.lock.node_tags
+
+
 def test_stacks_have_no_tags_which_cloudformation_would_hand_on() -> None:
     platform = load_platform(BY_NAME["eks-p5"]).model_copy(update={"tags": TAGS})
     manifest = yaml.safe_load((assembly_in(platform) / "manifest.json").read_text(encoding="utf-8"))
@@ -113,8 +147,7 @@ def test_a_deployed_platform_gets_a_tag_in_place(emulator: Emulator) -> None:
     client = partial(session.client, endpoint_url=emulator.endpoint)
     client("ssm").put_parameter(Name="/cdk-bootstrap/hnb659fds/version", Type="String", Value="30")
     cloudformation, changes = client("cloudformation"), list[dict[str, Any]]()
-    tagged = platform.model_copy(update={"tags": TAGS})
-    for kind, of in (("CREATE", platform), ("UPDATE", tagged)):
+    for kind, of in (("CREATE", platform), ("UPDATE", tagged(platform))):
         templates, order = templates_of(of), TopologicalSorter(stack_dependencies(assembly_in(of))).static_order()
         for role in order:
             name = f"{platform.name}-{role}"

@@ -112,6 +112,7 @@ def upgrade(
     """Write the newest AMI releases and add-on versions into the lock. The next deploy takes them; AWS is only read."""
     from trainway.kubernetes_upgrade import published, upgrade_json, upgrade_text
     from trainway.spec.derived.kubernetes_steps import pinned, upgrade_plan
+    from trainway.spec.derived.node_tags import node_tags, with_tags_of_the_file
     from trainway.spec.facts.catalogue import load_catalogue
     from trainway.spec.loader import load_platform
     from trainway.spec.lock import lock_file, lock_text
@@ -134,6 +135,7 @@ def upgrade(
         raise usage_error(what, why=f"{refused[0]}: {held[refused[0]]}", fix="upgrade it after the block")
     chosen = frozenset(group or ([] if addons else names))
     after = pinned(platform.lock, plan, groups=chosen, addons=addons or not group)
+    after = with_tags_of_the_file(platform, after, chosen - held.keys())
     for name in sorted(chosen & held.keys()):
         print(f"{name} keeps its release: {held[name]}")
     if after == platform.lock:
@@ -146,6 +148,8 @@ def upgrade(
     ):
         for name in sorted(name for name in now if now[name] != before.get(name)):
             print(f"{name}: {before.get(name, 'not pinned')} → {now[name]}")
+    for name in sorted(name for name, tags in after.node_tags.items() if tags != node_tags(platform, name)):
+        print(f"{name}: its nodes get the tags of {file}")
     print(f"{lock_file(file)}: written. Commit it, and deploy. The deploy replaces the nodes of each group named here.")
 
 

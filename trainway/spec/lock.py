@@ -98,6 +98,11 @@ class Lock(Section):
         description="Release of EKS's AMI by node group; `system` has that of the system nodes. `trainway upgrade` "
         "writes it. Nodes without one keep the newest release of the day on which their group was created.",
     )
+    node_tags: dict[str, dict[str, str]] = Field(
+        default_factory=dict,
+        description="Tags of the EC2 instances and volumes of each node group. They are `tags` of the day on which the "
+        "group was created. `trainway upgrade` writes the present ones.",
+    )
     addon_versions: dict[str, AddonVersion] = Field(
         default_factory=dict,
         description="Version of each EKS add-on. `trainway upgrade` writes it. An add-on without one keeps the default "

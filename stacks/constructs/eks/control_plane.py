@@ -20,6 +20,7 @@ from trainway.manifests.chart_values import NODES_LABEL
 from trainway.manifests.kai import NOT_FOR_KAI
 from trainway.spec.derived.addons import BEFORE_NODES, ON_NODES
 from trainway.spec.derived.ami_releases import SYSTEM_NODES, minor_of
+from trainway.spec.derived.node_tags import node_tags
 from trainway.spec.facts.catalogue import Catalogue, Instance
 from trainway.spec.platform import Platform
 
@@ -189,7 +190,12 @@ class ControlPlane(Construct):
     def _system_nodes(self, platform: Platform, instance: Instance, subnet_ids: list[str]) -> eks.CfnNodegroup:
         nodes = platform.kubernetes_or_default.system_nodes
         template = system_launch_template(
-            self, "SystemTemplate", name=self.name, instance=instance, root_volume_gib=SYSTEM_VOLUME_GIB
+            self,
+            "SystemTemplate",
+            name=self.name,
+            instance=instance,
+            root_volume_gib=SYSTEM_VOLUME_GIB,
+            tags=node_tags(platform, SYSTEM_NODES),
         )
         release = platform.lock.ami_releases.get(SYSTEM_NODES)
         return eks.CfnNodegroup(

@@ -40,12 +40,14 @@ def training_launch_template(
     pods: int,
     coordinates: Mapping[str, str],
     security_group_ids: list[str],
+    tags: Mapping[str, str],
     scripts: Sequence[str] = (),
     parallel_image_pull: bool = False,
 ) -> ec2.CfnLaunchTemplate:
     """A launch template for one node group; `pods` is the most that a node runs, for which its subnet was sized.
 
-    Nodes run `scripts` when they boot. A change of anything here replaces the nodes of the group.
+    Nodes run `scripts` when they boot. Instances and volumes get `tags` and a name. A change of anything here replaces
+    the nodes of the group.
 
     `coordinates` are the cluster's, as nodeadm's ClusterDetails: EKS tells them to nodes of its own images only.
 
@@ -74,6 +76,7 @@ def training_launch_template(
                 f"{name}/{group.name}",
                 _node_config(instance, pods, coordinates if group.image_id else None, parallel_image_pull),
                 root_volume_gib=group.root_volume_gib,
+                tags=tags,
                 scripts=[LOCKED_MEMORY, *scripts],
             ),
         ),
@@ -81,17 +84,21 @@ def training_launch_template(
 
 
 def system_launch_template(
-    scope: Construct, id: str, *, name: str, instance: Instance, root_volume_gib: int
+    scope: Construct, id: str, *, name: str, instance: Instance, root_volume_gib: int, tags: Mapping[str, str]
 ) -> ec2.CfnLaunchTemplate:
     """A launch template for the nodes that carry the cluster's own pods; EKS puts them into the cluster's group."""
-    common = _common(f"{name}/system", _node_config(instance, SYSTEM_PODS), root_volume_gib=root_volume_gib)
+    config = _node_config(instance, SYSTEM_PODS)
+    common = _common(f"{name}/system", config, root_volume_gib=root_volume_gib, tags=tags)
     data = ec2.CfnLaunchTemplate.LaunchTemplateDataProperty(**common)
     return ec2.CfnLaunchTemplate(scope, id, launch_template_data=data)
 
 
-def _common(name: str, node_config: str, *, root_volume_gib: int, scripts: Sequence[str] = ()) -> dict[str, Any]:
+def _common(
+    name: str, node_config: str, *, root_volume_gib: int, tags: Mapping[str, str], scripts: Sequence[str] = ()
+) -> dict[str, Any]:
     """Return the launch template properties that every node has."""
     template = ec2.CfnLaunchTemplate
+    written = [{"key": key, "value": value} for key, value in (("Name", name), *sorted(tags.items()))]
     return {
         "block_device_mappings": [
             template.BlockDeviceMappingProperty(
@@ -107,8 +114,7 @@ def _common(name: str, node_config: str, *, root_volume_gib: int, scripts: Seque
         ),
         "user_data": Fn.base64(user_data(node_config, scripts)),
         "tag_specifications": [
-            template.TagSpecificationProperty(resource_type=kind, tags=[{"key": "Name", "value": name}])
-            for kind in ("instance", "volume")
+            template.TagSpecificationProperty(resource_type=kind, tags=written) for kind in ("instance", "volume")
         ],
     }
 

@@ -37,6 +37,7 @@ def training_node_group(
     parallel_image_pull: bool = False,
     node_repair: NodeRepair | None = None,
     release: str | None = None,
+    node_tags: Mapping[str, str],
 ) -> eks.CfnNodegroup:
     """One node group of the platform file as an EKS managed node group.
 
@@ -58,6 +59,7 @@ def training_node_group(
         coordinates=control_plane.coordinates,
         # An interface's groups replace the node group's default, so the cluster's own group has to be named too.
         security_group_ids=[*security_group_ids, control_plane.security_group_id],
+        tags=node_tags,
         scripts=scripts,
         parallel_image_pull=parallel_image_pull,
     )

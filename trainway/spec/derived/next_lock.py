@@ -5,6 +5,7 @@ from __future__ import annotations
 from trainway.spec.derived.addressing import plan_addresses, service_cidr
 from trainway.spec.derived.ami_releases import SYSTEM_NODES
 from trainway.spec.derived.locked_file_systems import locked_home, locked_lustre
+from trainway.spec.derived.node_tags import locked_node_tags
 from trainway.spec.facts.catalogue import Catalogue
 from trainway.spec.lock import Lock, LockedSubnet
 from trainway.spec.platform import Platform
@@ -28,6 +29,7 @@ def next_lock(platform: Platform, catalogue: Catalogue) -> Lock:
         "subnets": dict(sorted((created | leaving).items())),
         "leaving": tuple(sorted(leaving)),
         "ami_releases": {name: pin for name, pin in platform.lock.ami_releases.items() if name in groups},
+        "node_tags": locked_node_tags(platform),
     }
     return platform.lock.model_copy(update=fixed)
 
