@@ -36,6 +36,7 @@ def launched(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, An
             pods=32,
             coordinates={},
             security_group_ids=["sg-0"],
+            tags={},
             parallel_image_pull=True,
         )
         identifiers[stack.get_logical_id(template)] = name
