@@ -351,8 +351,8 @@ def test_mpirun_takes_along_what_the_image_says() -> None:
     dockerfile = (ROOT / "container" / "Dockerfile").read_text()
     _, _, stages = dockerfile.partition("FROM python AS environment-cuda")
     cuda, _, rest = stages.partition("FROM python AS environment-neuron")
-    _, _, training = rest.partition(" AS training")
-    lines = re.findall(r"ENV ((?:.*\\\n)*.*)", cuda + training)
+    _, _, libraries = rest.partition(" AS libraries")
+    lines = re.findall(r"ENV ((?:.*\\\n)*.*)", cuda + libraries)
     assert set(OF_THE_IMAGE) == {name for line in lines for name in re.findall(r"([A-Z_]+)=", line)}
 
 
