@@ -33,8 +33,12 @@ def emulator(monkeypatch: pytest.MonkeyPatch) -> Iterator[Emulator]:
 
 
 def reporting(template: Template) -> Template:
-    """Return the resources through which a build reports. Literals replace the references to other stacks."""
-    kept = {name: each for name, each in template["Resources"].items() if each["Type"] in REPORTS}
+    """Return the resources through which the build reports that jobs wait for, and not those of its base image.
+
+    Literals replace the references to other stacks.
+    """
+    found = {name: each for name, each in template["Resources"].items() if each["Type"] in REPORTS}
+    kept = {name: each for name, each in found.items() if "DeliveryBase" not in json.dumps([name, each])}
     return {
         name: {key: _literal(value) for key, value in each.items() if key in ("Type", "Properties")}
         for name, each in kept.items()
