@@ -24,6 +24,9 @@ EVERY = {"SampleCount", "Average", "Sum", "Minimum", "Maximum"}
 # AgeOfOldestQueuedMessage. A copy of CloudWatch's table of enriched metrics has its dimensions, and no page that could
 # be read has its statistics.
 METRICS: dict[tuple[str, str], tuple[set[str], set[str]]] = {
+    # https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-available-cloudwatch-metrics.html
+    # (read 2026-11-23)
+    ("AWS/SQS", "ApproximateNumberOfMessagesVisible"): ({"QueueName"}, EVERY),
     ("AWS/FSx", "DataReadBytes"): ({"FileSystemId"}, EVERY),
     ("AWS/FSx", "DataWriteBytes"): ({"FileSystemId"}, EVERY),
     ("AWS/FSx", "FreeDataStorageCapacity"): ({"FileSystemId"}, EVERY),

@@ -58,8 +58,9 @@ def test_every_document_is_read() -> None:
 
 
 def test_two_rules_for_any_image_are_refused() -> None:
-    (text,) = {text for name, text in documents(deployed_of(SHARED)) if name == LIFECYCLE_POLICY}
-    rule = json.loads(text)["rules"][0]
+    texts = [text for name, text in documents(deployed_of(SHARED)) if name == LIFECYCLE_POLICY]
+    rules = [rule for text in texts for rule in json.loads(text)["rules"]]
+    rule = next(rule for rule in rules if rule["selection"]["tagStatus"] == "any")
     assert problems(LIFECYCLE_POLICY, json.dumps({"rules": [rule, {**rule, "rulePriority": 2}]}))
 
 

@@ -56,7 +56,13 @@ class Watch(Construct):
         grant(
             starter,
             Permission(("ssm:StartAutomationExecution",), (runbook_arn,)),
-            Permission(("iam:PassRole",), (role.role_arn,)),
+            # Automation takes the role of the runbook.
+            # https://docs.aws.amazon.com/systems-manager/latest/userguide/automation-cwe-target.html (read 2026-11-23)
+            Permission(
+                ("iam:PassRole",),
+                (role.role_arn,),
+                conditions={"StringEquals": {"iam:PassedToService": "ssm.amazonaws.com"}},
+            ),
         )
         self.rule = events.CfnRule(
             self,
