@@ -52,6 +52,7 @@ STATELESS = {
     "AWS::EKS::Addon",
     "AWS::EKS::Nodegroup",
     "AWS::EKS::PodIdentityAssociation",
+    "AWS::Events::Rule",
     # A link: its deletion deletes files on neither side.
     "AWS::FSx::DataRepositoryAssociation",
     "AWS::IAM::Policy",
@@ -60,6 +61,7 @@ STATELESS = {
     "AWS::SNS::Subscription",
     "AWS::SNS::Topic",
     "AWS::SNS::TopicPolicy",
+    "AWS::SSM::Document",
     "AWS::SSM::Parameter",
     "AWS::SQS::Queue",
     "AWS::SQS::QueuePolicy",
