@@ -112,7 +112,14 @@ def artifacts_of(platform: Deployed, stage: Stage) -> str:
 def denied(needs: set[Needed], principal: str, policies: Sequence[Document]) -> list[Needed]:
     """Return those of the permissions that the policies do not give."""
     subnet = next((resource for _, resource in sorted(needs) if ":subnet/" in resource), "")
-    in_a_build = {"ec2:AuthorizedService": "codebuild.amazonaws.com", "ec2:Subnet": subnet}
+    context = {
+        "ec2:CreateNetworkInterfacePermission": {
+            "ec2:AuthorizedService": "codebuild.amazonaws.com",
+            "ec2:Subnet": subnet,
+        },
+        # The only role that a role of these passes is that of a runbook.
+        "iam:PassRole": {"iam:PassedToService": "ssm.amazonaws.com"},
+    }
     asked = sorted(needs)
     questions = [
         Question(
@@ -120,7 +127,7 @@ def denied(needs: set[Needed], principal: str, policies: Sequence[Document]) -> 
             action,
             resource,
             policies,
-            context=in_a_build if action == "ec2:CreateNetworkInterfacePermission" else {},
+            context=context.get(action, {}),
             account=_account(resource),
         )
         for action, resource in asked
