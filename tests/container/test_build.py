@@ -378,7 +378,7 @@ def test_neither_archives_nor_package_lists_are_in_it(built: Yard):
 
 
 def test_what_was_installed_has_the_date_of_the_image_and_not_of_the_build(built: Yard):
-    """The same packages are then the same layers, which a node fetches once."""
+    """Two builds with the same packages have the same layers, so that a node fetches each layer once."""
     date = f"@{built.arguments['cuda']['SOURCE_DATE_EPOCH']}"
     assert built.inside("closed", "find", "/opt/trainway/lib", "/etc/passwd", "-newermt", date) == ""
     # Modules are checked by the hash of their source: https://peps.python.org/pep-0552/ (read 2026-11-23)

@@ -1,4 +1,4 @@
-"""The base stage and the image stage build once for each hash of what is built, the image on the base in ECR."""
+"""The base stage and the image stage build each content hash once. The image is built on the base image in ECR."""
 
 import json
 

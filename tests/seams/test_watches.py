@@ -71,7 +71,7 @@ def problems(pipeline: dict[str, Any], rule: dict[str, Any], document: dict[str,
 
 
 def _told(inputs: dict[str, Any], payload: dict[str, Any], pipeline: dict[str, Any]) -> dict[str, str]:
-    """Run the script on answers that botocore checks against its models; return what was told, by stage."""
+    """Run the script on answers that botocore validates. Return the reason that each stage reported."""
     import boto3
     from botocore.stub import Stubber
 
