@@ -4,22 +4,29 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator
+from datetime import date
 
-from trainway.spec.derived.image_build import needs_the_agent, variant_of, variants_with_nodes
+from trainway.spec.derived.image_build import needs_the_agent, own_base, variant_of, variants_with_nodes
 from trainway.spec.facts.catalogue import Catalogue
-from trainway.spec.facts.versions import combination_names, combinations_with_the_agent
+from trainway.spec.facts.versions import combination_names, combinations_with_the_agent, packages_of_combinations
 from trainway.spec.platform import Platform
 from trainway.spec.problems import KeyPath
-from trainway.spec.rules.rule import Breach, instance_types, rule
+from trainway.spec.rules.rule import Breach, image_rule, instance_types, rule
 from trainway.spec.sections.image import AddOn
 from trainway.spec.sections.orchestrator import Orchestrator
 
 KEY: KeyPath = ("kubernetes", "parallel_image_pull")
-ADD_ONS: dict[AddOn, str] = {"transformer-engine": "Transformer Engine", "nemo": "NeMo"}
+ADD_ONS: dict[AddOn, str] = {
+    "transformer-engine": "Transformer Engine",
+    "nemo": "NeMo",
+    "flash-attention": "FlashAttention",
+}
+# https://snapshot.ubuntu.com (read 2026-11-23)
+FIRST_SNAPSHOT = date(2023, 3, 2)
 NEURON_IMAGE = "public.ecr.aws/neuron/pytorch-training-neuronx"
 
 
-@rule
+@image_rule
 def image_versions_are_a_combination(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
     """`image.versions` is a name of trainway/spec/facts/versions.yaml."""
     name, known = platform.image.versions, combination_names()
@@ -29,7 +36,7 @@ def image_versions_are_a_combination(platform: Platform, _catalogue: Catalogue) 
         yield ("image", "versions"), "there is no such combination in trainway/spec/facts/versions.yaml", remedy
 
 
-@rule
+@image_rule
 def the_image_can_have_the_agent(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
     """`image.versions` of a platform with the training operator is a combination that has HyperPod's elastic agent."""
     name, fitting = platform.image.versions, combinations_with_the_agent()
@@ -38,14 +45,14 @@ def the_image_can_have_the_agent(platform: Platform, _catalogue: Catalogue) -> I
         yield ("image", "versions"), reason, f"write {' or '.join(fitting)}, or remove the key"
 
 
-@rule
+@image_rule
 def the_image_is_for_the_nodes(platform: Platform, catalogue: Catalogue) -> Iterator[Breach]:
     """The image's variant is for the accelerators of the nodes; a Neuron image begins with the SDK's own.
 
     https://github.com/aws-neuron/deep-learning-containers (read 2026-11-21)
     """
-    if any(name not in catalogue for _, name in instance_types(platform)):
-        return  # reported by its own rule; there is nothing to compare
+    if platform.image.uri or any(name not in catalogue for _, name in instance_types(platform)):
+        return  # an image of the user's is what it is; a type has a rule of its own
     fitting = variants_with_nodes(platform, catalogue)
     if platform.image.variant and platform.image.variant not in fitting:
         reason = f"the node groups have {'accelerators of another kind' if 'cpu' not in fitting else 'no accelerators'}"
@@ -58,9 +65,24 @@ def the_image_is_for_the_nodes(platform: Platform, catalogue: Catalogue) -> Iter
         yield ("image", "base"), reason, remedy
 
 
-@rule
+@image_rule
+def packages_are_not_older_than_the_base(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
+    """`image.refresh` is a day of which there is a snapshot, and no day before the base image's own packages."""
+    day = platform.image.refresh
+    if day is None:
+        return
+    earliest, why = FIRST_SNAPSHOT, "Ubuntu has no earlier snapshots"
+    if own_base(platform) is None:
+        days = packages_of_combinations()
+        earliest = days.get(platform.image.versions or "", min(days.values(), default=FIRST_SNAPSHOT))
+        why = f"the base image is newer: its packages are those of {earliest}"
+    if day < earliest:
+        yield ("image", "refresh"), why, f"write {earliest} or a later day, or remove the key"
+
+
+@image_rule
 def add_ons_are_for_gpus(platform: Platform, catalogue: Catalogue) -> Iterator[Breach]:
-    """Transformer Engine computes on NVIDIA's GPUs, and NeMo's kernels do.
+    """Transformer Engine computes on NVIDIA's GPUs, and the kernels of NeMo and FlashAttention do.
 
     https://docs.nvidia.com/nemo/automodel/v0.7 (read 2026-11-21)
     """
@@ -74,7 +96,7 @@ def add_ons_are_for_gpus(platform: Platform, catalogue: Catalogue) -> Iterator[B
         yield ("image", "add"), reason, f"leave {them} out"
 
 
-@rule
+@image_rule
 def add_ons_are_named_once(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
     """An add-on that stands twice was meant to be another one."""
     for index, name in enumerate(platform.image.add):
