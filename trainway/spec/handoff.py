@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
+from datetime import date
 from typing import Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict
@@ -19,6 +20,10 @@ SCHEMA_VERSION: Final = 1
 POINTER_VERSION: Final = 2
 # What stands in the document for a value of the pointer, by the value's position from 0.
 PLACEHOLDER: Final = re.compile(r"\$\{(\d+)\}")
+
+
+# The name of the image that jobs use which name none.
+DEFAULT_IMAGE: Final = "image"
 
 
 class _Part(BaseModel):
@@ -81,7 +86,7 @@ class Nodes(_Part):
     A node of `or_types` has the devices of an `instance_type`, so that a launcher which knows that key alone is right.
     In Kubernetes a pod that has a node to itself requests `devices`, by the names of resources, and names the
     ResourceClaimTemplates `claims`; `runtime` is the ClusterTrainingRuntime of its TrainJob. `ranks` is the training
-    processes of one job on a node.
+    processes of one job on a node. `image` is the name of the image of jobs that name none; None is the default.
     """
 
     name: str
@@ -93,6 +98,7 @@ class Nodes(_Part):
     devices: Mapping[str, int] = {}
     claims: tuple[str, ...] = ()
     runtime: str | None = None
+    image: str | None = None
 
 
 class TrainingJobs(_Part):
@@ -117,7 +123,8 @@ class HandOff(_Part):
     """Everything a launcher needs to know about a deployed platform.
 
     `image_uri` names the training image by the hash of what it is built from; the registry lets no tag move. The
-    SSM parameter `image_parameter` has the BuiltImage once it is built, which nothing else waits for.
+    SSM parameter `image_parameter` has the BuiltImage once it is built, which nothing else waits for. `images` has the
+    same of the platform's further images, by their names: the parameter of each is image_parameter_name's.
     """
 
     schema_version: Literal[1] = SCHEMA_VERSION
@@ -129,12 +136,18 @@ class HandOff(_Part):
     checkpoints: Checkpoints = Checkpoints()
     image_uri: str
     image_parameter: str | None = None
+    images: Mapping[str, str] = {}
     cluster: Cluster
     node_groups: tuple[Nodes, ...]
     teams: tuple[str, ...]
     training_jobs: TrainingJobs | None = None
     # Of the pointer, and so in no document: a new version changes the parameter and nothing else.
     trainway: Deployer | None = None
+
+    @property
+    def image_uris(self) -> dict[str, str]:
+        """Return the URI of each image of the platform by its name, the one that jobs use by default first."""
+        return {DEFAULT_IMAGE: self.image_uri, **self.images}
 
 
 class Pointer(_Part):
@@ -174,10 +187,18 @@ def _value(number: int, values: Sequence[str]) -> str:
 
 
 class BuiltImage(_Part):
-    """The training image: its `uri` as in the hand-off, and `pinned`, the same by the digest that it was given."""
+    """The training image: its `uri` as in the hand-off, and `pinned`, the same by the digest that it was given.
+
+    `packages` is the day of the Ubuntu snapshot that its packages are from, or None if it follows no snapshot. `bill`
+    is the s3:// address of the SPDX document of its packages. None from a deploy that kept none. `signer` is the ARN of
+    the signing profile that ECR signs it with, or None if the platform has it not signed.
+    """
 
     uri: str
     pinned: str
+    bill: str | None = None
+    packages: date | None = None
+    signer: str | None = None
 
 
 class ChosenImage(_Part):
@@ -192,14 +213,23 @@ class ChosenImage(_Part):
     because: str
 
 
-def chosen_image_parameter_name(platform: str) -> str:
-    """Return the name of the SSM parameter that can hold the platform's ChosenImage. No stack has it."""
-    return f"/trainway/{platform}/chosen-image"
+def chosen_image_parameter_name(platform: str, image: str = DEFAULT_IMAGE) -> str:
+    """Return the name of the SSM parameter that can hold the ChosenImage of a platform's image. No stack has it."""
+    return f"/trainway/{platform}/chosen-image{_suffix(image)}"
 
 
-def image_parameter_name(platform: str) -> str:
-    """The SSM parameter that holds the platform's BuiltImage."""
-    return f"/trainway/{platform}/image"
+def image_parameter_name(platform: str, image: str = DEFAULT_IMAGE) -> str:
+    """Return the name of the SSM parameter that holds the BuiltImage of a platform's image."""
+    return f"/trainway/{platform}/image{_suffix(image)}"
+
+
+def image_stack_name(platform: str, image: str = DEFAULT_IMAGE) -> str:
+    """Return the name of the stack, and of the pipeline in it, that builds a platform's image."""
+    return f"{platform}-image" if image == DEFAULT_IMAGE else f"{platform}-image-{image}"
+
+
+def _suffix(image: str) -> str:
+    return "" if image == DEFAULT_IMAGE else f"/{image}"
 
 
 def parameter_name(platform: str) -> str:

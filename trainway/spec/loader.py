@@ -15,31 +15,43 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
+from trainway.spec.additions import Additions
+from trainway.spec.derived.image_build import beside
 from trainway.spec.document import Document, read_document
 from trainway.spec.extension import ExtensionError, find_extension
 from trainway.spec.facts.catalogue import Catalogue, load_catalogue
 from trainway.spec.facts.versions import VERSIONS_FILE, Versions
+from trainway.spec.handoff import DEFAULT_IMAGE
 from trainway.spec.lock import Lock, contradictions, lock_file
+from trainway.spec.package_lock import PackageLockError, package_lock_file, read_package_lock
 from trainway.spec.platform import Platform
 from trainway.spec.problems import KeyPath, Problem, SpecError
 from trainway.spec.rules import RULES
-from trainway.spec.rules.expiry import expired
+from trainway.spec.rules.expiry import expired, from_the_future
+from trainway.spec.rules.rule import Breach, path_of_image
 from trainway.spec.rules.versions import VERSION_RULES, requirements_are_listed
+from trainway.spec.user_dockerfile import UserDockerfileError, require_dockerfile
 
 Model = TypeVar("Model", bound=BaseModel)
 
 
-def load_platform(file: Path, catalogue: Catalogue | None = None, *, today: date | None = None) -> Platform:
+def load_platform(
+    file: Path, catalogue: Catalogue | None = None, *, today: date | None = None, locked: bool = True
+) -> Platform:
     """Return the platform that a file describes, checked against the catalogue.
 
-    The platform has the lock that stands beside the file, or an empty one, and the module that `extend` names.
+    The platform has the lock that stands beside the file, or an empty one, the module that `extend` names, and what its
+    image has on its base.
 
-    With `today`, a day in UTC, the file must also be valid on that day: its Kubernetes version has standard support.
+    Without `locked`, the lock of the Python packages of its image may be missing, or made for others.
+
+    With `today`, a day in UTC, the file must also be valid on that day: its Kubernetes version has standard support,
+    and the image's packages are not those of a later day.
 
     Raises SpecError with every problem of the file: those of single keys, and those between keys as far as they can
     be told while a key is wrong. Where trainway/spec/facts/versions.yaml is wrong, it is about that file.
     """
-    load_versions()
+    versions = load_versions()
     document = read_document(file)
     platform, problems = validate(document, Platform)
     lock = load_lock(lock_file(file))
@@ -50,14 +62,58 @@ def load_platform(file: Path, catalogue: Catalogue | None = None, *, today: date
                 platform = platform.with_extension(find_extension(platform.extend, file.parent))
             except ExtensionError as error:
                 problems.append(document.problem(("extend",), error.reason, error.remedy))
+        additions, breaches = find_additions(platform, file, versions, locked=locked)
+        platform = platform.with_additions(additions)
+        problems += [document.problem(*breach) for breach in breaches]
         catalogue = catalogue or load_catalogue()
         for rule in RULES:
             problems += [document.problem(*breach) for breach in rule(platform, catalogue)]
         if today:
-            problems += [document.problem(*breach) for breach in expired(platform, today)]
+            dated = [*expired(platform, today), *from_the_future(platform, today)]
+            problems += [document.problem(*breach) for breach in dated]
     if platform is None or problems:
         raise SpecError(problems)
     return platform
+
+
+def require_snapshots(platform: Platform, file: Path, today: date) -> None:
+    """Raise SpecError if packages of an image are to be those of a day after `today`, a day in UTC."""
+    document = read_document(file)
+    if problems := [document.problem(*breach) for breach in from_the_future(platform, today)]:
+        raise SpecError(problems)
+
+
+def find_additions(
+    platform: Platform, file: Path, versions: Versions, *, locked: bool
+) -> tuple[dict[str, Additions], list[Breach]]:
+    """Return what each image of a platform file has on its base, and what is wrong with that, which is left out."""
+    found, breaches = dict[str, Additions](), list[Breach]()
+    for name in platform.image_names:
+        found[name], wrong = _additions_of(platform.of_image(name), file, versions, locked=locked)
+        breaches += [(path_of_image(name, path), reason, remedy) for path, reason, remedy in wrong]
+    return found, breaches
+
+
+def _additions_of(
+    platform: Platform, file: Path, versions: Versions, *, locked: bool
+) -> tuple[Additions, list[Breach]]:
+    image, breaches = platform.image, list[Breach]()
+    packages, directory = None, file.parent / image.dockerfile if image.dockerfile is not None else None
+    if locked and image.packages.pip and image.versions in (None, *(each.name for each in versions.combinations)):
+        try:
+            lock = package_lock_file(file, platform.image_name)
+            packages = read_package_lock(lock, image.packages.pip, beside(platform, versions))
+        except PackageLockError as error:
+            named = "" if platform.image_name == DEFAULT_IMAGE else f" --image {platform.image_name}"
+            fix = f"run `trainway image lock {file}{named}`, and commit what it writes"
+            breaches.append((("image", "packages", "pip"), error.reason, fix))
+    if directory is not None:
+        try:
+            require_dockerfile(directory)
+        except UserDockerfileError as error:
+            breaches.append((("image", "dockerfile"), error.reason, error.remedy))
+            directory = None
+    return Additions(packages, directory), breaches
 
 
 def load_lock(file: Path) -> Lock:
@@ -210,19 +266,22 @@ def _section_at(
 ) -> type[BaseModel] | None:
     """The model that describes the keys below `path`; of several, the one whose name is in `branches`."""
     section: type[BaseModel] | None = model
+    is_name = False
     for part in path:
-        if isinstance(part, int):
-            continue  # a list's items are described by the list's own annotation
+        if isinstance(part, int) or is_name:
+            is_name = False
+            continue  # the items of a list, and the sections of a mapping by name, are described by its own annotation
         field = _field(section, part) if section else None
+        is_name = field is not None and get_origin(field.annotation) is dict
         models = _models_in(field.annotation) if field else []
         section = next((each for each in models if each.__name__ in branches), next(iter(models), None))
     return section
 
 
 def _models_in(annotation: Any) -> list[type[BaseModel]]:
-    """The models inside an annotation such as `tuple[Team, ...]` or `Slurm | None`, in its order."""
+    """The models inside an annotation such as `tuple[Team, ...]` or `dict[str, Image]`, in its order."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return [annotation]
-    if get_origin(annotation) in (Annotated, Union, UnionType, tuple, list):
+    if get_origin(annotation) in (Annotated, Union, UnionType, tuple, list, dict):
         return [found for argument in get_args(annotation) for found in _models_in(argument)]
     return []

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated
 
 from pydantic import BeforeValidator, Field, PrivateAttr
 
+from trainway.spec.additions import NO_ADDITIONS, Additions
 from trainway.spec.extension import Extension
+from trainway.spec.handoff import DEFAULT_IMAGE
 from trainway.spec.lock import Lock
 from trainway.spec.sections.fields import Name, Region, ZoneId
 from trainway.spec.sections.hyperpod import HyperPod
 from trainway.spec.sections.iam import Iam
 from trainway.spec.sections.image import Image
+from trainway.spec.sections.job_secret import JobSecret
 from trainway.spec.sections.kubernetes import Kubernetes
 from trainway.spec.sections.network import Access, Network, access_from_word
 from trainway.spec.sections.node_group import NodeGroup
@@ -53,8 +57,14 @@ class Platform(Section):
         min_length=1, max_length=MOST_NODE_GROUPS, description="Node groups that jobs run on."
     )
     storage: Storage = Field(default_factory=Storage)
-    image: Image = Field(default_factory=Image)
+    image: Image = Field(default_factory=Image, description="The training image that jobs use by default.")
+    images: dict[Name, Image] = Field(
+        default_factory=dict,
+        description="Further images by name, each with the keys of `image`, for example {develop: {base: devel}}. "
+        "A node group, a job file, or a launch names one.",
+    )
     teams: tuple[Team, ...] = Field((), description="Teams that share the nodes.")
+    secrets: tuple[JobSecret, ...] = Field((), description="Secrets of AWS Secrets Manager that jobs can read.")
     observability: Observability = Field(default_factory=Observability)
     kubernetes: Kubernetes | None = Field(None, description="Only with eks and hyperpod-eks.")
     hyperpod: HyperPod | None = Field(None, description="Only with hyperpod-eks and hyperpod-slurm.")
@@ -87,6 +97,9 @@ class Platform(Section):
     # No key of the file: the loader reads it from the file beside it.
     _lock: Lock = PrivateAttr(default_factory=Lock)
     _extension: Extension | None = PrivateAttr(None)
+    # By the name of the image.
+    _additions: Mapping[str, Additions] = PrivateAttr(default_factory=dict)
+    _image_name: str = PrivateAttr(DEFAULT_IMAGE)
 
     @property
     def lock(self) -> Lock:
@@ -109,6 +122,41 @@ class Platform(Section):
         platform = self.model_copy()
         platform._extension = extension
         return platform
+
+    @property
+    def additions(self) -> Additions:
+        """What the image has on its base, once the loader has found it."""
+        return self._additions.get(self._image_name, NO_ADDITIONS)
+
+    def with_additions(self, additions: Mapping[str, Additions]) -> Platform:
+        """Return the platform with what each image has on its base, by the image's name."""
+        platform = self.model_copy()
+        platform._additions = additions
+        return platform
+
+    @property
+    def image_name(self) -> str:
+        """The name of the image that `image` is."""
+        return self._image_name
+
+    @property
+    def image_names(self) -> tuple[str, ...]:
+        """The names of all images, the one that jobs use by default first."""
+        return (DEFAULT_IMAGE, *self.images)
+
+    def of_image(self, name: str) -> Platform:
+        """Return the platform as the image of this name sees it: `image` is its section. Raises KeyError for none."""
+        if name == DEFAULT_IMAGE:
+            return self
+        platform = self.model_copy(update={"image": self.images[name]})
+        platform._image_name = name
+        return platform
+
+    @property
+    def image_groups(self) -> tuple[NodeGroup, ...]:
+        """The node groups whose jobs use the image by default. All groups for an image that is the default of none."""
+        theirs = tuple(group for group in self.node_groups if (group.image or DEFAULT_IMAGE) == self._image_name)
+        return theirs or self.node_groups
 
     def zone_of(self, group: NodeGroup) -> str:
         """The zone id the group's nodes are in."""

@@ -2,26 +2,45 @@
 
 from __future__ import annotations
 
-from trainway.spec.derived.group_types import all_types
+from datetime import date
+
 from trainway.spec.facts.catalogue import Catalogue
 from trainway.spec.facts.versions import Combination, Versions, images_of, release
+from trainway.spec.handoff import DEFAULT_IMAGE
 from trainway.spec.platform import Platform
-from trainway.spec.sections.image import ImageVariant
+from trainway.spec.sections.image import DEVEL, ImageVariant
 
 # 2026-01-01. It never changes: another date would be another image of the same content.
 EPOCH = 1767225600
 
 
 def variant_of(platform: Platform, catalogue: Catalogue) -> ImageVariant:
-    """The variant that the platform's jobs need; where it has GPUs and Neuron devices, the one for GPUs."""
+    """The variant that the image's jobs need; where their nodes have GPUs and Neuron devices, the one for GPUs."""
     return platform.image.variant or variants_with_nodes(platform, catalogue)[0]
 
 
 def variants_with_nodes(platform: Platform, catalogue: Catalogue) -> tuple[ImageVariant, ...]:
-    """The variants whose jobs use what the nodes have."""
-    vendors = {instance.accelerator.vendor for instance in all_types(platform, catalogue) if instance.accelerator}
+    """The variants whose jobs use what the nodes of the image's groups have."""
+    types = (catalogue[name] for group in platform.image_groups for name in group.instance_types)
+    vendors = {instance.accelerator.vendor for instance in types if instance.accelerator}
     chosen: dict[ImageVariant, bool] = {"cuda": "nvidia" in vendors, "neuron": "neuron" in vendors, "cpu": not vendors}
     return tuple(variant for variant, is_chosen in chosen.items() if is_chosen)
+
+
+def key_of_image(platform: Platform) -> str:
+    """Return the key of the image's section in the platform file: `image`, or for example `images.develop`."""
+    name = platform.image_name
+    return name if name == DEFAULT_IMAGE else f"images.{name}"
+
+
+def own_base(platform: Platform) -> str | None:
+    """Return the base image that `image.base` names, or None if it is one of the combination's."""
+    return None if platform.image.base == DEVEL else platform.image.base
+
+
+def keeps_base_packages(platform: Platform, catalogue: Catalogue) -> bool:
+    """Return whether the Python packages of the base stay as they are. Those of the Neuron SDK's image always do."""
+    return platform.image.base_packages == "kept" or variant_of(platform, catalogue) == "neuron"
 
 
 def needs_the_agent(platform: Platform) -> bool:
@@ -45,6 +64,54 @@ def combination_of(platform: Platform, versions: Versions) -> Combination:
     return next((each for each in versions.combinations if each.hyperpod_elastic_agent), chosen)
 
 
+def packages_date(platform: Platform, versions: Versions) -> date | None:
+    """Return the day of the Ubuntu snapshot for the image's packages, or None for the packages of the build's day.
+
+    An image that begins with `image.base` follows a snapshot only if the platform file names one: its distribution is
+    not known here.
+    """
+    if platform.image.refresh or own_base(platform):
+        return platform.image.refresh
+    images = images_of(versions, combination_of(platform, versions))
+    assert images, "VERSION_RULES let nothing else pass"
+    return images.packages
+
+
+def snapshot_address(day: date | None) -> str:
+    """Return where the snapshot of Ubuntu's archive at the beginning of a day (UTC) is served; empty without a day.
+
+    https://snapshot.ubuntu.com (read 2026-11-23)
+    """
+    return f"https://snapshot.ubuntu.com/ubuntu/{day:%Y%m%d}T000000Z" if day else ""
+
+
+def has_additions(platform: Platform) -> bool:
+    """Whether the image has more on its base than the job: packages, or what a Dockerfile of the user's builds."""
+    packages = platform.image.packages
+    return bool(packages.apt or packages.pip or platform.image.dockerfile is not None)
+
+
+def beside(platform: Platform, versions: Versions) -> str:
+    """Return the name of what the image has before packages of the user's: the combination and the add-ons."""
+    agent = ["hyperpod-elastic-agent"] if needs_the_agent(platform) else []
+    return " ".join([combination_of(platform, versions).name, *sorted({*platform.image.add, *agent})])
+
+
+def bases_of_earlier_images(platform: Platform, catalogue: Catalogue, versions: Versions) -> dict[str, str]:
+    """Return the images that are built on the base of an earlier one, with the name of that one.
+
+    Builds with the same arguments have the same base. Images of the user's are left out.
+    """
+    found, first = dict[str, str](), dict[tuple[tuple[str, str], ...], str]()
+    for name in platform.image_names:
+        view = platform.of_image(name)
+        if view.image.uri is None:
+            arguments = tuple(sorted(build_arguments(view, catalogue, versions).items()))
+            earlier = first.setdefault(arguments, name)
+            found |= {} if earlier == name else {name: earlier}
+    return found
+
+
 def build_arguments(platform: Platform, catalogue: Catalogue, versions: Versions) -> dict[str, str]:
     """The arguments by name, of versions that their rules have passed; empty where the variant has nothing of the kind.
 
@@ -55,11 +122,14 @@ def build_arguments(platform: Platform, catalogue: Catalogue, versions: Versions
     chosen = combination_of(platform, versions)
     images, wheel = images_of(versions, chosen), release(versions.pytorch, chosen.pytorch)
     installer = release(versions.efa_installers, chosen.efa_installer)
-    tests = release(versions.nccl_tests, chosen.nccl_tests)
+    tests, gdrcopy = release(versions.nccl_tests, chosen.nccl_tests), release(versions.gdrcopy, chosen.gdrcopy)
     engine, nemo = release(versions.transformer_engine, chosen.transformer_engine), release(versions.nemo, chosen.nemo)
     assert images and wheel and installer and tests and engine and nemo, "VERSION_RULES let nothing else pass"
+    assert gdrcopy, "VERSION_RULES let nothing else pass"
     variant = variant_of(platform, catalogue)
-    base = platform.image.base or (images.cpu if variant == "cpu" else images.cuda)
+    of_the_variant = images.cpu if variant == "cpu" else images.cuda
+    base = own_base(platform) or (images.cuda_devel if platform.image.base == DEVEL else of_the_variant)
+    kept = keeps_base_packages(platform, catalogue)
     every_variant = {
         "BASE_IMAGE": base,
         # No stage of another variant is built, and yet its image has to have a name.
@@ -67,10 +137,13 @@ def build_arguments(platform: Platform, catalogue: Catalogue, versions: Versions
         # No page of SageMaker says that its training jobs can read zstd.
         "LAYER_COMPRESSION": "gzip" if platform.iam.training_jobs else "zstd",
         "HYPERPOD_ELASTIC_AGENT": "with" if needs_the_agent(platform) else "without",
+        "LAYOUT": "kept" if kept and variant != "neuron" else variant,
+        "FLASH_ATTENTION": "with" if "flash-attention" in platform.image.add else "without",
         "MATRIX_NAME": chosen.name,
         "NEMO": "with" if "nemo" in platform.image.add else "without",
         "SOURCE_DATE_EPOCH": str(EPOCH),
         "TRANSFORMER_ENGINE": "with" if "transformer-engine" in platform.image.add else "without",
+        "UBUNTU_SNAPSHOT": snapshot_address(packages_date(platform, versions)),
         "VARIANT": variant,
     }
     of_the_wheel = {"PYTORCH_SHA256": wheel.sha256, "PYTORCH_VERSION": wheel.version}
@@ -80,12 +153,16 @@ def build_arguments(platform: Platform, catalogue: Catalogue, versions: Versions
         "EFA_INSTALLER_SHA256": installer.sha256,
         "EFA_INSTALLER_URL": installer.url,
         "EFA_INSTALLER_VERSION": installer.version,
+        "GDRCOPY_SHA256": gdrcopy.sha256,
+        "GDRCOPY_URL": gdrcopy.url,
+        "GDRCOPY_VERSION": gdrcopy.version,
         "LIBFABRIC_VERSION": installer.libfabric,
         "NCCL_TESTS_SHA256": tests.sha256,
         "NCCL_TESTS_URL": tests.url,
         "NCCL_TESTS_VERSION": tests.version,
         "NCCL_VERSION": wheel.nccl,
     }
+    of_flash_attention = {"FLASH_ATTENTION_VERSION": chosen.flash_attention}
     of_nemo = {"NEMO_VERSION": nemo.version}
     of_the_agent = {"HYPERPOD_ELASTIC_AGENT_VERSION": chosen.hyperpod_elastic_agent or ""}
     of_transformer_engine = {
@@ -97,10 +174,11 @@ def build_arguments(platform: Platform, catalogue: Catalogue, versions: Versions
     return (
         every_variant
         | _if(needs_the_agent(platform), of_the_agent)
+        | _if("flash-attention" in platform.image.add, of_flash_attention)
         | _if("nemo" in platform.image.add, of_nemo)
         | _if("transformer-engine" in platform.image.add, of_transformer_engine)
-        | _if(variant != "neuron", of_the_wheel)
-        | _if(variant == "cuda", of_cuda)
+        | _if(not kept, of_the_wheel)
+        | _if(variant == "cuda" and not kept, of_cuda)
     )
 
 

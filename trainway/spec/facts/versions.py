@@ -14,14 +14,12 @@ from trainway.spec.values import Matches, Section
 
 VERSIONS_FILE: Final = FACTS / "versions.yaml"
 
-PinnedImage = Annotated[
-    str,
-    Matches(
-        r"[a-z0-9][a-z0-9.:/_-]*:[\w][\w.-]*@sha256:[0-9a-f]{64}",
-        "it is not pinned: a tag alone can mean another image tomorrow",
-        "write it as in registry/name:tag@sha256:…, with the 64 digits that `docker buildx imagetools inspect` shows",
-    ),
-]
+PINNED_IMAGE: Final = Matches(
+    r"[a-z0-9][a-z0-9.:/_-]*:[\w][\w.-]*@sha256:[0-9a-f]{64}",
+    "it is not pinned: a tag alone can mean another image tomorrow",
+    "write it as in registry/name:tag@sha256:…, with the 64 digits that `docker buildx imagetools inspect` shows",
+)
+PinnedImage = Annotated[str, PINNED_IMAGE]
 Sha256 = Annotated[
     str,
     Matches(
@@ -54,6 +52,10 @@ class Images(Published):
     cpu: PinnedImage = Field(description="The base of the variant cpu.")
     cuda_version: str = Field(description="Major and minor version of CUDA, in quotes.")
     python: str = Field(description="Major and minor version of its Python, in quotes.")
+    packages: date = Field(
+        description="The day of the Ubuntu snapshot that packages come from, and to which those of the images are "
+        "upgraded: a day on which the images existed."
+    )
 
 
 class EfaInstaller(Published):
@@ -92,6 +94,14 @@ class NcclTests(Published):
     sha256: Sha256 = Field(description="The checksum of the file there.")
 
 
+class GdrCopy(Published):
+    """The pinned sources of GDRCopy's library."""
+
+    version: str = Field(description="Its version.")
+    url: Address = Field(description="Where they are downloaded.")
+    sha256: Sha256 = Field(description="The checksum of the file there.")
+
+
 class TransformerEngine(Published):
     """Transformer Engine: its package, its core for a major version of CUDA, and its part for PyTorch as sources."""
 
@@ -111,6 +121,12 @@ class Nemo(Published):
     transformer_engine_from: Version = Field(description="The oldest Transformer Engine, where one is there.")
 
 
+class FlashAttention(Published):
+    """FlashAttention 4; its checksum is with those of what it requires, and its metadata allows any PyTorch."""
+
+    version: str = Field(description="Its version.")
+
+
 class HyperPodElasticAgent(Published):
     """HyperPod's elastic agent, by its metadata; its checksum is with those of what it requires."""
 
@@ -126,9 +142,11 @@ class Combination(Section):
     pytorch: str = Field(description="A version below `pytorch`.")
     efa_installer: str = Field(description="A version below `efa_installers`.")
     nccl_tests: str = Field(description="A version below `nccl_tests`.")
+    gdrcopy: str = Field(description="A version below `gdrcopy`.")
     images: str = Field(description="A name below `images`.")
     transformer_engine: str = Field(description="A version below `transformer_engine`.")
     nemo: str = Field(description="A version below `nemo`.")
+    flash_attention: str = Field(description="A version below `flash_attention`.")
     hyperpod_elastic_agent: str | None = Field(
         None,
         description="A version below `hyperpod_elastic_agent`. Without it, the agent does not support the PyTorch.",
@@ -145,8 +163,10 @@ class Versions(Section):
     aws_ofi_nccl: tuple[Plugin, ...] = Field(description="Plugins, of which the installers carry one each.")
     pytorch: tuple[PyTorch, ...] = Field(description="Wheels of PyTorch.")
     nccl_tests: tuple[NcclTests, ...] = Field(description="NCCL's tests.")
+    gdrcopy: tuple[GdrCopy, ...] = Field(description="GDRCopy's libraries.")
     transformer_engine: tuple[TransformerEngine, ...] = Field(description="Transformer Engines.")
     nemo: tuple[Nemo, ...] = Field(description="NeMo AutoModels.")
+    flash_attention: tuple[FlashAttention, ...] = Field(description="FlashAttentions.")
     hyperpod_elastic_agent: tuple[HyperPodElasticAgent, ...] = Field(description="HyperPod's elastic agents.")
 
 
@@ -169,9 +189,23 @@ def images_of(versions: Versions, combination: Combination) -> Images | None:
 
 
 @functools.cache
+def versions_facts() -> Versions:
+    """Return the facts of versions.yaml, read once. VERSION_RULES have passed them where a platform file is loaded."""
+    return Versions.model_validate(read_facts(VERSIONS_FILE))
+
+
+@functools.cache
 def combination_names() -> tuple[str, ...]:
     """The names that `image.versions` can have, as the file has them, right or wrong."""
     return tuple(each["name"] for each in read_facts(VERSIONS_FILE)["combinations"])
+
+
+@functools.cache
+def packages_of_combinations() -> dict[str, date]:
+    """Return the day of the Ubuntu snapshot by the name of each combination, as far as the file has it."""
+    facts = read_facts(VERSIONS_FILE)
+    days = {each["name"]: each["packages"] for each in facts["images"] if isinstance(each.get("packages"), date)}
+    return {each["name"]: days[each["images"]] for each in facts["combinations"] if each.get("images") in days}
 
 
 @functools.cache
