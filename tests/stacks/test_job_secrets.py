@@ -1,0 +1,71 @@
+"""Jobs may read the secrets of the platform file, and nobody else may."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.stacks.test_private_base import statements
+from tests.synthesis import ROOT, Template, templates_of
+from trainway.spec.derived.endpoints import interface_endpoints
+from trainway.spec.facts.catalogue import load_catalogue
+from trainway.spec.loader import load_platform
+
+ALL = "arn:aws:secretsmanager:us-west-2:111122223333:secret:hugging-face-AbCdEf"
+OF_A_TEAM = "arn:aws:secretsmanager:us-west-2:111122223333:secret:team/wandb-AbCdEf"
+KEY = "arn:aws:kms:us-west-2:111122223333:key/1234abcd-12ab-34cd-56ef-1234567890ab"
+NAMED = ("secret:hugging-face-", OF_A_TEAM, KEY)
+BOTH = f"[{{secret: {ALL}, key: {KEY}}}, {{secret: {OF_A_TEAM}, teams: [research]}}]"
+
+
+def with_secrets(example: str, secrets: str, tmp_path: Path) -> Path:
+    file = tmp_path / "platform.yaml"
+    text = (ROOT / f"examples/{example}.yaml").read_text(encoding="utf-8")
+    file.write_text(f"{text}\nsecrets: {secrets}\n", encoding="utf-8")
+    return file
+
+
+def readers(templates: dict[str, Template]) -> dict[str, list[Any]]:
+    """The statements that name a secret or the key, by the beginning of the policy's name."""
+    found: dict[str, list[Any]] = {}
+    for template in templates.values():
+        for name in template["Resources"]:
+            if template["Resources"][name]["Type"] != "AWS::IAM::Policy":
+                continue
+            named = [each for each in statements(template, name) if any(one in json.dumps(each) for one in NAMED)]
+            if named:
+                found[name.partition("DefaultPolicy")[0]] = named
+    return found
+
+
+@pytest.mark.parametrize(
+    ("example", "namespace"), [("eks-p5", "research"), ("hyperpod-eks-p5", "hyperpod-ns-research")]
+)
+def test_on_kubernetes_a_pod_reads_what_is_for_all_and_what_is_for_its_team(
+    example: str, namespace: str, tmp_path: Path
+) -> None:
+    [(name, found)] = readers(templates_of(with_secrets(example, BOTH, tmp_path))).items()
+    assert "Job" in name
+    to_all, decrypt, to_team = found
+    assert (to_all["Action"], to_all["Resource"]) == ("secretsmanager:GetSecretValue", ALL)
+    assert "Condition" not in to_all
+    assert decrypt["Action"] == "kms:Decrypt" and "kms:ViaService" in json.dumps(decrypt["Condition"])
+    namespaces = to_team["Condition"]["StringEquals"]["aws:PrincipalTag/kubernetes-namespace"]
+    assert to_team["Resource"] == OF_A_TEAM and namespaces == [namespace]
+
+
+def test_on_slurm_nodes_read_what_is_for_all_and_the_controller_does_not(tmp_path: Path) -> None:
+    file = with_secrets("hyperpod-slurm-p5en", f"[{{secret: {ALL.replace('us-west-2', 'us-east-2')}}}]", tmp_path)
+    assert list(readers(templates_of(file))) == ["ExecutionRole"]
+
+
+def test_a_closed_network_lets_jobs_ask_for_secrets(tmp_path: Path) -> None:
+    catalogue = load_catalogue()
+    file = with_secrets("closed-hyperpod-eks", f"[{{secret: {ALL}}}]", tmp_path)
+    before = load_platform(ROOT / "examples/closed-hyperpod-eks.yaml")
+    assert set(interface_endpoints(load_platform(file), catalogue)) - set(interface_endpoints(before, catalogue)) == {
+        "secretsmanager"
+    }
