@@ -1,4 +1,4 @@
-"""The ways to buy nodes."""
+"""`capacity` of a node group: its purchase option."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ Capacity = Annotated[
 
 
 def capacity_kind(capacity: Reservation | CapacityBlock | TrainingPlan | str) -> str:
-    """How nodes are paid for, as the catalogue spells it: `on-demand`, `spot`, `reservation`, `capacity-block`, …"""
+    """Return the purchase option as the catalogue spells it: `on-demand`, `spot`, `reservation`, `capacity-block`, …"""
     if isinstance(capacity, str):
         return capacity
     return next(key for key, section in _BY_KEY.items() if isinstance(capacity, section)).replace("_", "-")

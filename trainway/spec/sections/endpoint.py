@@ -1,4 +1,4 @@
-"""`kubernetes.endpoint`: from where the cluster's API answers."""
+"""`kubernetes.endpoint`: public access to the Kubernetes API."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ def _public_range(network: IPv4Network) -> IPv4Network:
 
 
 class Endpoint(Section):
-    """The public ranges from which the cluster's API answers. Inside the VPC it always answers."""
+    """Public CIDR blocks that reach the Kubernetes API. It is always reachable from inside the VPC."""
 
     public_to: tuple[Annotated[Range, AfterValidator(_public_range)], ...] = Field(
-        description="Public IPv4 ranges whose calls the public endpoint answers, for example [198.51.100.0/24]. "
-        "0.0.0.0/0 is everybody.",
+        description="Public IPv4 CIDR blocks that reach the Kubernetes API, for example [198.51.100.0/24]. 0.0.0.0/0 "
+        "means everybody.",
         min_length=1,
         max_length=service_facts().eks.public_access_ranges,
     )

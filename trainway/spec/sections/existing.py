@@ -1,6 +1,6 @@
-"""What is yours and is used instead of something new: a network, a file system.
+"""`existing`: resources of yours that the platform uses instead of creating new ones.
 
-`trainway adopt` writes these sections. What it says is how things were before the platform was deployed.
+`trainway adopt` writes these sections. They describe the resources as they were before the platform was deployed.
 """
 
 from __future__ import annotations
@@ -22,32 +22,41 @@ def _id(prefix: str, what: str) -> Matches:
 
 
 class AdoptedSubnet(Section):
-    """A subnet that the platform uses instead of making one."""
+    """An existing subnet that the platform uses instead of creating one."""
 
-    id: Annotated[str, _id("subnet", "subnet")] = Field(description="The subnet's id.")
-    zone: ZoneId = Field(description="The zone id that it is in.")
-    cidr: Range = Field(description="Its range.")
-    free: int = Field(ge=0, description="Addresses that were free in it before the platform was deployed.")
+    id: Annotated[str, _id("subnet", "subnet")] = Field(description="ID of the subnet.")
+    zone: ZoneId = Field(description="Availability Zone ID of the subnet.")
+    cidr: Range = Field(description="CIDR block of the subnet.")
+    free: int = Field(ge=0, description="Number of free addresses in the subnet before the platform was deployed.")
 
 
 class AdoptedSecurityGroup(Section):
-    """A security group that stands for the platform's own among nodes; what EFA needs and it lacks is added to it."""
+    """An existing security group for the nodes.
 
-    id: Annotated[str, _id("sg", "security group")] = Field(description="The group's id.")
-    from_itself: bool = Field(description="It lets everything in from itself.")
-    to_itself: bool = Field(description="It lets everything out to itself, by a rule that names the group.")
+    The platform adds the rules that EFA needs and that it does not have.
+    """
+
+    id: Annotated[str, _id("sg", "security group")] = Field(description="ID of the security group.")
+    from_itself: bool = Field(description="Whether it allows all inbound traffic from itself.")
+    to_itself: bool = Field(
+        description="Whether it allows all outbound traffic to itself, by a rule that names the group."
+    )
 
 
 class ExistingNetwork(Section):
-    """A VPC of yours, and what is in it."""
+    """An existing VPC, and the resources in it that the platform uses."""
 
-    vpc_id: Annotated[str, _id("vpc", "VPC")] = Field(description="The VPC's id.")
-    cidrs: tuple[Range, ...] = Field(min_length=1, description="The VPC's ranges, the primary one first.")
-    taken: tuple[Range, ...] = Field((), description="The ranges of all its subnets: new ones must not overlap them.")
+    vpc_id: Annotated[str, _id("vpc", "VPC")] = Field(description="ID of the VPC.")
+    cidrs: tuple[Range, ...] = Field(min_length=1, description="CIDR blocks of the VPC, the primary one first.")
+    taken: tuple[Range, ...] = Field(
+        (), description="CIDR blocks of all subnets of the VPC. New subnets do not overlap them."
+    )
     route_table_id: Annotated[str, _id("rtb", "route table")] | None = Field(
         None, description="Route table of new subnets. In a private network, it must have a route to the internet."
     )
-    endpoints: tuple[str, ...] = Field((), description="The services that it has an endpoint of, as in [s3, ecr.api].")
+    endpoints: tuple[str, ...] = Field(
+        (), description="AWS services that have a VPC endpoint in the VPC, for example [s3, ecr.api]."
+    )
     subnets: dict[str, AdoptedSubnet] = Field(
         default_factory=dict,
         description="Your subnets, by the names that `trainway plan` prints. Other subnets are created.",
@@ -58,9 +67,9 @@ class ExistingNetwork(Section):
 
 
 class ExistingFileSystem(Section):
-    """An FSx for Lustre file system of yours, in the VPC that the platform moves into. It is never changed."""
+    """An existing FSx for Lustre file system in the adopted VPC. The platform never changes it."""
 
-    file_system_id: Annotated[str, _id("fs", "file system")] = Field(description="The file system's id.")
+    file_system_id: Annotated[str, _id("fs", "file system")] = Field(description="ID of the file system.")
     dns_name: Annotated[
         str,
         Matches(
@@ -68,15 +77,18 @@ class ExistingFileSystem(Section):
             "it is not the DNS name of a file system",
             "write it as in fs-0123456789abcdef0.fsx.us-west-2.amazonaws.com; `trainway adopt` finds it",
         ),
-    ] = Field(description="Its DNS name.")
+    ] = Field(description="DNS name of the file system.")
     mount_name: Annotated[
         str,
         Matches(r"[A-Za-z0-9_-]{1,8}", "it is not a mount name", "`trainway adopt` finds it"),
-    ] = Field(description="Its mount name.")
-    capacity_gib: int = Field(ge=1, description="Its storage in GiB.")
+    ] = Field(description="Mount name of the file system.")
+    capacity_gib: int = Field(ge=1, description="Storage capacity of the file system in GiB.")
     security_group_id: Annotated[str, _id("sg", "security group")] = Field(
-        description="A security group of its network interfaces; the rules between it and the nodes are added."
+        description="Security group of the file system's network interfaces. The platform adds the rules between it "
+        "and the nodes."
     )
     associations: dict[str, S3Uri] = Field(
-        default_factory=dict, description="Its directories that are linked to S3 already, such as /corpus."
+        default_factory=dict,
+        description="Directories of the file system that are already linked to S3, for example {/corpus: "
+        "s3://bucket/corpus/}.",
     )

@@ -99,12 +99,26 @@ BucketName = Annotated[
     ),
 ]
 
+AccountNumber = Annotated[
+    str,
+    Matches(r"\d{12}", "it is not the number of an AWS account", "write its 12 digits in quotes, as in '111122223333'"),
+]
+
 KmsKey = Annotated[
     str,
     Matches(
         r"arn:aws[a-z-]*:kms:[a-z0-9-]+:\d{12}:key/[A-Za-z0-9-]+",
         "it is not the ARN of a KMS key; a role cannot be let use an alias",
         "write it as in arn:aws:kms:us-west-2:111122223333:key/1234abcd-12ab-34cd-56ef-1234567890ab",
+    ),
+]
+
+Secret = Annotated[
+    str,
+    Matches(
+        r"arn:aws[a-z-]*:secretsmanager:[a-z0-9-]+:\d{12}:secret:\S+-[A-Za-z0-9]{6}",
+        "it is not the whole ARN of a secret, which ends in a hyphen and six characters",
+        "write it as in arn:aws:secretsmanager:us-west-2:111122223333:secret:slurm-AbCdEf",
     ),
 ]
 

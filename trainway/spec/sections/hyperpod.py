@@ -19,7 +19,7 @@ CRON = (
 
 
 class Patching(Section):
-    """The section `patching`: when HyperPod brings nodes to a new image: at set times, or when no job runs on them."""
+    """`patching`: when HyperPod updates the image of the nodes."""
 
     schedule: (
         Annotated[
@@ -31,23 +31,33 @@ class Patching(Section):
             ),
         ]
         | None
-    ) = Field(None, description="A cron expression, in UTC, for any new image; jobs that run then are interrupted.")
+    ) = Field(
+        None, description="Cron expression in UTC at which HyperPod installs a new image. Running jobs are interrupted."
+    )
     strategy: Literal["when-idle", "when-all-idle"] | None = Field(
         None,
-        description="Instead of a schedule, on EKS: HyperPod's security patches, three weeks after each is out, for "
-        "every node when it is idle, or for a group's nodes together when all are. For up to a day nodes that wait for "
-        "that take no new jobs. Groups with an image_id are left alone.",
+        description="On EKS, instead of a schedule. HyperPod installs security patches three weeks after their "
+        "release. when-idle updates each node when it is idle. when-all-idle updates the nodes of a group together "
+        "when all are idle. Nodes that wait for the update take no new jobs for up to a day. Groups with an image_id "
+        "are not updated.",
     )
-    batch: int = Field(1, ge=1, description="With a schedule, on EKS: nodes of a group that are updated at a time.")
+    batch: int = Field(
+        1, ge=1, description="On EKS, with a schedule. Number of nodes of a group that are updated at the same time."
+    )
     wait_minutes: int = Field(
-        15, ge=0, le=60, description="With a schedule, on EKS: how long a batch is watched before the next one."
+        15,
+        ge=0,
+        le=60,
+        description="On EKS, with a schedule. Minutes for which HyperPod watches a batch before it updates the next "
+        "one.",
     )
     # Only a permission for all alarms of the account would show composite ones:
     # https://docs.aws.amazon.com/AmazonCloudWatch/latest/APIReference/API_DescribeAlarms.html (read 2026-11-21)
     rollback_alarms: tuple[str, ...] = Field(
         (),
         max_length=10,
-        description="With a schedule, on EKS: CloudWatch alarms on metrics that take an update back when they ring.",
+        description="On EKS, with a schedule. Names of CloudWatch metric alarms that roll the update back when they "
+        "go off.",
     )
 
 
@@ -68,27 +78,30 @@ class HyperPod(Section):
     node_recovery: bool = Field(True, description="Replace or reboot failed nodes automatically.")
     volume_key: KmsKey | None = Field(
         None,
-        description="The KMS key that encrypts the nodes' volumes, on EKS. Its policy leaves it to IAM who uses it; a "
-        "node group that exists cannot change it. Default: a key of AWS's own.",
+        description="On EKS. ARN of the KMS key that encrypts the nodes' volumes. Its key policy must delegate "
+        "permissions to IAM. An existing node group cannot change it. Default: a key that AWS owns.",
     )
     deep_health_checks: tuple[Literal["InstanceStress", "InstanceConnectivity"], ...] = Field(
         ("InstanceStress", "InstanceConnectivity"),
-        description="What new accelerated nodes go through before they take jobs; under Slurm those with GPUs.",
+        description="Deep health checks of new accelerated nodes before they take jobs. Under Slurm, only nodes with "
+        "GPUs are checked.",
     )
     patching: Patching | None = Field(
         None, description="Automatic updates of the nodes' image. null: no automatic updates."
     )
     autoscaling: bool = Field(
         False,
-        description="HyperPod runs Karpenter, which makes and removes nodes by the pods that wait, on EKS: of groups "
-        "whose count is 0 and that have no training plan. Their nodes go through no deep health checks.",
+        description="On EKS. HyperPod runs Karpenter, which adds and removes nodes for pending pods. It manages the "
+        "groups whose count is 0 and that have no training plan. These nodes skip the deep health checks.",
     )
-    training_operator: bool = Field(False, description="The HyperPod training operator, an EKS add-on.")
+    training_operator: bool = Field(False, description="Install the HyperPod training operator, an EKS add-on.")
     observability: bool = Field(
         False,
-        description="Metrics of nodes, devices, fabric and jobs, an EKS add-on that writes to a workspace of Amazon "
-        "Managed Service for Prometheus, made with it; the Grafana that shows them is yours.",
+        description="Install the HyperPod observability add-on on EKS. It writes metrics of nodes, devices, fabric, "
+        "and jobs to a new workspace of Amazon Managed Service for Prometheus. Grafana is not included.",
     )
     task_governance: bool | None = Field(
-        None, description="Quotas and priorities between teams, an EKS add-on. Default: where the file names teams."
+        None,
+        description="Install the EKS add-on for quotas and priorities between teams. Default: true if the file has "
+        "teams.",
     )

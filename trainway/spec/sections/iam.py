@@ -1,4 +1,4 @@
-"""`iam`: what all roles have in common, and which there are beside those that the platform needs."""
+"""`iam`: settings of all roles, and the optional roles."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from trainway.spec.values import Matches, Section
 
 
 class Iam(Section):
-    """What all of the platform's roles have in common, and which of them are made on request."""
+    """Settings of all roles of the platform, and the optional roles."""
 
     permissions_boundary: (
         Annotated[
@@ -25,11 +25,11 @@ class Iam(Section):
     ) = Field(None, description="ARN of the permissions boundary of every role.")
     persona_roles: bool = Field(
         False,
-        description="A role for administrators, one for viewers and one for each team, which those people assume, "
-        "instead of letting them into the cluster themselves. On Kubernetes.",
+        description="On Kubernetes. Create a role for administrators, one for viewers, and one for each team. The "
+        "people of the file assume these roles and have no access to the cluster by themselves.",
     )
     training_jobs: bool = Field(
         False,
-        description="A role for SageMaker training jobs, which run the platform's image on its data and on none of its "
-        "nodes: `trainway launch --target sagemaker`.",
+        description="Create a role for SageMaker training jobs, for `trainway launch --target sagemaker`. These jobs "
+        "run the platform's image on the platform's data, on instances outside the cluster.",
     )

@@ -16,19 +16,19 @@ DEFAULT_VERSION = kubernetes_versions().default
 
 
 class SystemNodes(Section):
-    """The CPU nodes that carry the cluster's own pods."""
+    """CPU nodes for the cluster's system pods."""
 
-    instance_type: str = Field("m7i.2xlarge", description="A CPU instance type of the catalogue.")
+    instance_type: str = Field("m7i.2xlarge", description="CPU instance type from the catalogue.")
     count: int = Field(2, ge=1, description="Number of system nodes. With two, the cluster survives the loss of one.")
 
 
 class ControlPlaneCapacity(Section):
-    """How much capacity EKS keeps ready for the cluster's control plane."""
+    """Capacity that EKS reserves for the cluster's control plane."""
 
     # The tiers that both the API and CloudFormation's schema have; the latter also has tier-ultra.
     tier: Literal["standard", "tier-xl", "tier-2xl", "tier-4xl", "tier-8xl"] = Field(
-        description="Scaling tier of the control plane, changed in place. standard follows the load. The others keep "
-        "a fixed capacity, at an hourly price; only standard ends it.",
+        description="Scaling tier of the control plane. It can change without a replacement. standard scales with "
+        "the load. The other tiers keep a fixed capacity at an hourly price until you change back to standard.",
     )
 
 
@@ -44,51 +44,55 @@ class Kubernetes(Section):
         "support.",
     )
     control_plane: ControlPlaneCapacity | None = Field(
-        None, description="Capacity of the control plane. Default: EKS's, which is the tier standard."
+        None, description="Capacity of the control plane. Default: the tier standard."
     )
     system_nodes: SystemNodes = Field(default_factory=SystemNodes)
     node_repair: NodeRepair | None = Field(
-        None, description="How EKS repairs nodes of the node groups, with the orchestrator eks. Default: EKS's own way."
+        None, description="With the orchestrator eks. How EKS repairs unhealthy nodes. Default: EKS's own settings."
     )
     autoscaling: bool = Field(
         True,
-        description="Whether the nodes of a group whose max_count is above its count come and go with the jobs, with "
-        "the orchestrator eks. false: each group keeps its count.",
+        description="With the orchestrator eks. Whether groups with a max_count above their count add nodes for "
+        "waiting jobs and remove idle ones. false keeps each group at its count.",
     )
     admins: tuple[Principal, ...] = Field((), description="IAM roles and users that administer the cluster.")
     viewers: tuple[Principal, ...] = Field((), description="IAM roles and users with read-only access to the cluster.")
     endpoint: EndpointOrPrivate = Field(
         None,
-        description="From where the Kubernetes API answers, beside the VPC: private, from nowhere, or {public_to: "
-        "[ranges]}, from the ranges. Changed in place. Default: private; docs/kubernetes-access.md has the ways in.",
+        description="Who reaches the Kubernetes API from outside the VPC. Either private (nobody), or {public_to: "
+        "[CIDR blocks]}. It can change without a replacement. Default: private. docs/kubernetes-access.md shows how "
+        "to connect.",
     )
     queues: Literal["kueue", "kai", "none"] = Field(
         "kueue",
-        description="What holds jobs until nodes are free, with the orchestrator eks; HyperPod has its own. kueue "
-        "shares nodes of every type. kai, the KAI scheduler, shares GPUs, and can take a part of an elastic job.",
+        description="With the orchestrator eks. Job queue that holds jobs until nodes are free. kueue shares nodes "
+        "of every type. kai, the KAI scheduler, shares GPUs and can preempt a part of an elastic job. HyperPod has "
+        "its own queue.",
     )
     gpu_devices: Literal["plugin", "dra", "operator"] = Field(
         "plugin",
-        description="What gives NVIDIA GPUs to pods: NVIDIA's device plugin, its DRA driver, or its GPU operator, "
-        "which a group with `mig` needs. HyperPod has the plugin.",
+        description="How pods get NVIDIA GPUs, by NVIDIA's device plugin, its DRA driver, or its GPU Operator. A "
+        "group with `mig` requires the operator. HyperPod has the plugin.",
     )
     efa_devices: Literal["plugin", "dra"] | None = Field(
         None,
-        description="What gives EFA devices to pods: the EFA device plugin or the EFA DRA driver; HyperPod has the "
-        "plugin. Default: dra where gpu_devices is dra, else plugin, so that both come from one PCIe root.",
+        description="How pods get EFA devices, by the EFA device plugin or the EFA DRA driver. HyperPod has the "
+        "plugin. Default: dra if gpu_devices is dra, otherwise plugin. GPUs and EFA devices of a pod then share a "
+        "PCIe root.",
     )
-    trainer: bool = Field(True, description="Jobs of Kubeflow Trainer, TrainJob, and the runtimes that they refer to.")
+    trainer: bool = Field(True, description="Install Kubeflow Trainer, which runs TrainJobs, and its runtimes.")
     parallel_image_pull: bool = Field(
         True,
-        description="Layers of an image are fetched and unpacked at once, by the SOCI snapshotter, with the "
-        "orchestrator eks: on accelerated nodes with disks of their own, which take what that writes.",
+        description="With the orchestrator eks. Pull and unpack the layers of an image in parallel with the SOCI "
+        "snapshotter. Only on accelerated nodes with local disks.",
     )
     mpi_operator: bool = Field(False, description="Install the MPI Operator, which runs MPIJob v2beta1.")
+    ray_operator: bool = Field(False, description="Install KubeRay, which runs RayJobs and Ray clusters.")
     pytorch_operator: bool | None = Field(
         None,
-        description="Kubeflow's training operator v1, which runs PyTorchJob. HyperPod documents auto-resume and task "
-        "governance for that kind. Default: true with hyperpod-eks, false with eks. `hyperpod.training_operator` is "
-        "another operator, of HyperPod's own.",
+        description="Install Kubeflow's training operator v1, which runs PyTorchJobs. HyperPod documents auto-resume "
+        "and task governance for PyTorchJobs. Default: true with hyperpod-eks, false with eks. "
+        "`hyperpod.training_operator` is HyperPod's own operator.",
     )
 
     @property

@@ -12,15 +12,19 @@ from trainway.spec.values import Matches, Section
 
 
 class NodeGroup(Section):
-    """Nodes of one instance type, or of the first of several that is to be had, bought one way, in one zone."""
+    """Nodes in one Availability Zone with one purchase option.
 
-    name: Name = Field(description="Unique within the file; part of the group's name in AWS.")
-    instance_type: str = Field(description="An EC2 instance type of the catalogue, such as p5.48xlarge.")
+    They have one instance type, or the first available of several.
+    """
+
+    name: Name = Field(description="Name of the node group. Unique within the file.")
+    instance_type: str = Field(description="EC2 instance type from the catalogue, for example p5.48xlarge.")
     or_types: tuple[str, ...] = Field(
         (),
         max_length=19,
-        description="What to take, in this order, where there is no capacity of instance_type: types that the same job "
-        "fits on. On Kubernetes, on demand or on Spot, where EKS itself weighs prices instead.",
+        description="On Kubernetes, with on-demand or Spot capacity. Instance types to use if instance_type has no "
+        "capacity, in order of preference. The same job must fit all of them. On Spot with eks, EKS weighs "
+        "prices instead of the order.",
     )
     count: int = Field(
         ge=0, description="Number of nodes after the deploy. With eks and a larger max_count, the fewest nodes."
@@ -28,17 +32,19 @@ class NodeGroup(Section):
     min_count: int = Field(
         0,
         ge=0,
-        description="Of these, how many must come for HyperPod to keep any: where it cannot get as many within three "
-        "hours, the group goes back to what it was, a new one to none, and nobody pays for a part of a job's nodes.",
+        description="Least number of nodes that HyperPod must be able to provide. If it cannot within three hours, "
+        "it returns the group to its former size. You do not pay for an incomplete group.",
     )
     max_count: int | None = Field(
         None,
         ge=1,
-        description="Nodes the group may grow to; sizes its subnet. With eks, waiting jobs raise the group to it. "
-        "Default: count.",
+        description="Most nodes of the group. It decides the size of the subnet. With eks, waiting jobs scale the "
+        "group up to it. Default: count.",
     )
     capacity: Capacity = Field("on-demand", description="Purchase option of the nodes.")
-    zone: ZoneId | None = Field(None, description="The zone id of the capacity. Default: the platform's first zone.")
+    zone: ZoneId | None = Field(
+        None, description="Availability Zone ID of the capacity. Default: the first zone of the platform."
+    )
     mig: (
         Annotated[
             str,
@@ -51,8 +57,13 @@ class NodeGroup(Section):
         | None
     ) = Field(
         None,
-        description="The MIG profile that all GPUs of the nodes are divided by, for interactive work: pods then get "
-        "fractions, and no whole GPU. With the orchestrator eks and gpu_devices: operator.",
+        description="MIG profile of all GPUs of the nodes, for interactive work. Pods get slices of GPUs and no "
+        "whole GPUs. Requires the orchestrator eks and `gpu_devices: operator`.",
+    )
+    image: Name | None = Field(
+        None,
+        description="Image of the jobs on these nodes that name none: a name of `images`. Default: the image that the "
+        "section `image` describes.",
     )
     image_id: (
         Annotated[
@@ -66,7 +77,8 @@ class NodeGroup(Section):
         | None
     ) = Field(
         None,
-        description="An AMI of yours, made from the orchestrator's own. Default: the newest one of AWS's for the type.",
+        description="ID of your own AMI, which must be derived from the orchestrator's AMI. Default: AWS's newest "
+        "AMI for the instance type.",
     )
     image_version: (
         Annotated[
@@ -76,17 +88,17 @@ class NodeGroup(Section):
         | None
     ) = Field(
         None,
-        description="The version of HyperPod's image, on EKS, such as 1.2.3; another one here updates the nodes, and "
-        "patches may go beyond it. Default: the newest.",
+        description="On EKS with HyperPod. Version of HyperPod's AMI, for example 1.2.3. A change updates the nodes. "
+        "Automatic patching may install a newer version. Default: the newest.",
     )
     max_pods: int | None = Field(
         None,
         ge=16,
-        description="Pods that a node may run, with the orchestrator eks; sizes its subnet. Default: 32 on accelerated "
-        "nodes, 110 on others.",
+        description="With the orchestrator eks. Most pods of a node. It decides the size of the subnet. Default: 32 "
+        "on accelerated nodes, 110 on others.",
     )
     root_volume_gib: int = Field(
-        500, ge=100, le=16384, description="Root volume in GiB; training images take tens of GiB each."
+        500, ge=100, le=16384, description="Size of the root volume in GiB. A training image takes tens of GiB."
     )
 
     @property

@@ -1,4 +1,4 @@
-"""`observability`: what is watched."""
+"""`observability`: metrics and alarms."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from trainway.spec.values import Section
 
 
 class Observability(Section):
-    """What is watched, and who hears of it."""
+    """Metrics of the platform, and who is notified of alarms."""
 
     metrics: Literal["cloudwatch"] = Field("cloudwatch", description="System that stores metrics and shows dashboards.")
     notify: Email | None = Field(None, description="Email address for alarms. AWS sends it a confirmation request.")

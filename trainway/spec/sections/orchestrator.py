@@ -1,4 +1,4 @@
-"""Who starts the jobs."""
+"""The orchestrators."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ class Orchestrator(StrEnum):
 
     @property
     def is_kubernetes(self) -> bool:
-        """True where jobs are Kubernetes objects."""
+        """Whether jobs are Kubernetes objects."""
         return self is not Orchestrator.HYPERPOD_SLURM
 
     @property
     def is_hyperpod(self) -> bool:
-        """True where SageMaker HyperPod owns the accelerated nodes."""
+        """Whether SageMaker HyperPod manages the accelerated nodes."""
         return self is not Orchestrator.EKS

@@ -6,7 +6,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from trainway.spec.sections.slurm_directory import Directory, Secret
+from trainway.spec.sections.fields import Secret
+from trainway.spec.sections.slurm_directory import Directory
 from trainway.spec.sections.slurm_user import SlurmGroup, SlurmUser
 from trainway.spec.values import Matches, Section
 
@@ -17,7 +18,7 @@ CONTROLLER_GROUP, LOGIN_GROUP = "controller", "login"
 class HeadNode(Section):
     """A node of the Slurm cluster that runs no jobs."""
 
-    instance_type: str = Field("m7i.2xlarge", description="A CPU instance type of the catalogue.")
+    instance_type: str = Field("m7i.2xlarge", description="CPU instance type from the catalogue.")
 
 
 class AccountingDatabase(Section):
@@ -33,9 +34,13 @@ class AccountingDatabase(Section):
             "it is not the name of a host",
             "write it as in slurm.cluster-abc.us-west-2.rds.amazonaws.com; the port has a key of its own",
         ),
-    ] = Field(description="The database's host name, which the controller reaches; its security group lets nodes in.")
+    ] = Field(
+        description="Host name of the database. The security group of the database must allow connections from the "
+        "nodes."
+    )
     secret: Secret = Field(
-        description="The Secrets Manager secret with the user and the password, encrypted by a key of AWS's own."
+        description="ARN of the Secrets Manager secret with the user name and the password. It must be encrypted by "
+        "the AWS managed key."
     )
     port: int = Field(3306, ge=1, le=65535, description="TCP port of the database.")
     name: (
@@ -43,7 +48,11 @@ class AccountingDatabase(Section):
             str, Matches(r"[A-Za-z0-9$_]{1,64}", "it is not the name of a schema", "use letters, digits, $ and _")
         ]
         | None
-    ) = Field(None, description="The schema, one a platform; default: one with the cluster's id in its name.")
+    ) = Field(
+        None,
+        description="Name of the database schema. Platforms cannot share a schema. Default: a name with the "
+        "cluster's ID.",
+    )
 
 
 SettingKey = Annotated[str, Matches(r"[A-Za-z0-9]+", "it is not a key of slurm.conf", "write it as in MessageTimeout")]
@@ -59,30 +68,30 @@ class Slurm(Section):
     login: HeadNode | None = Field(default_factory=HeadNode, description="The login node. null: none.")
     accounting_database: AccountingDatabase | None = Field(
         None,
-        description="Where accounts and the history of jobs outlive the controller; a cluster keeps it for good. "
-        "Default: MariaDB on the controller.",
+        description="Database that keeps accounts and the history of jobs when the controller is replaced. An "
+        "existing cluster cannot change it. Default: MariaDB on the controller.",
     )
     containers: bool | None = Field(
         None,
-        description="Install enroot and pyxis on every node, for jobs in an image. Default: install them, and let a "
-        "node that cannot have them run other jobs. `true`: such a node fails. `false`: do not install them.",
+        description="Install enroot and pyxis on every node, for jobs in a container image. true fails nodes on "
+        "which the installation fails. false does not install them. Default: install them, and keep nodes without "
+        "them for other jobs.",
     )
     users: tuple[SlurmUser, ...] = Field(
-        (), description="Who has an account on every node; who is taken out of the list is locked out."
+        (),
+        description="Users with an account on every node. A user who is removed from the list cannot log in any more.",
     )
     groups: tuple[SlurmGroup, ...] = Field((), description="Unix groups of the users.")
     directory: Directory | None = Field(None, description="LDAP directory with more users. null: none.")
     health_checks: bool = Field(
         True,
-        description="A node that is not fit for a job is drained: looked at before each job, and every five minutes; "
-        "what a job leaves behind is taken away.",
+        description="Check each node before each job and every five minutes. Drain nodes that fail, and remove the "
+        "processes and files that a job leaves behind.",
     )
-    exporters: bool = Field(
-        True, description="Metrics of every node, its GPUs and EFA, and of Slurm, for a Prometheus that scrapes them."
-    )
+    exporters: bool = Field(True, description="Export metrics of nodes, GPUs, EFA, and Slurm for a Prometheus server.")
     login_needs_job: bool = Field(
-        False, description="SSH lets into a compute node only who has a job there, and who may use sudo."
+        False, description="Allow SSH to a compute node only to users with a job on it, and to users with sudo rights."
     )
     settings: dict[SettingKey, SettingValue] = Field(
-        default_factory=dict, description="Parameters of slurm.conf. They override HyperPod's."
+        default_factory=dict, description="Parameters of slurm.conf, by name. They override HyperPod's."
     )

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from trainway.spec.sections.fields import Secret
 from trainway.spec.values import Matches, Section
 
 DistinguishedName = Annotated[
@@ -16,29 +17,22 @@ DistinguishedName = Annotated[
         "write it as in ou=people,dc=example,dc=com",
     ),
 ]
-Secret = Annotated[
-    str,
-    Matches(
-        r"arn:aws[a-z-]*:secretsmanager:[a-z0-9-]+:\d{12}:secret:\S+-[A-Za-z0-9]{6}",
-        "it is not the whole ARN of a secret, which ends in a hyphen and six characters",
-        "write it as in arn:aws:secretsmanager:us-west-2:111122223333:secret:slurm-AbCdEf",
-    ),
-]
 
 
 class DirectoryReader(Section):
-    """Whom the nodes are to the directory."""
+    """Account with which the nodes read the directory."""
 
     name: DistinguishedName = Field(
-        description="An account of the directory's that reads users and groups, and no more."
+        description="Distinguished name of a directory account that can only read users and groups."
     )
     secret: Secret = Field(
-        description="The Secrets Manager secret that is its password, nothing else, encrypted by a key of AWS's own."
+        description="ARN of the Secrets Manager secret whose whole text is the account's password. It must be "
+        "encrypted by the AWS managed key."
     )
 
 
 class Directory(Section):
-    """A directory that answers with LDAP, over TLS always: ldap:// begins with StartTLS."""
+    """An LDAP directory. Connections always use TLS; ldap:// starts with StartTLS."""
 
     uri: Annotated[
         str,
@@ -47,13 +41,16 @@ class Directory(Section):
             "it is not where a directory is",
             "write it as in ldaps://ldap.example.com, with a port if it is not the usual one",
         ),
-    ] = Field(description="Where it is; the certificate of its authority is in lifecycle_scripts/yours/certificates.")
+    ] = Field(
+        description="URI of the directory, for example ldaps://ldap.example.com. The certificate of its authority is "
+        "in lifecycle_scripts/yours/certificates."
+    )
     base: DistinguishedName = Field(description="Base DN of users and groups.")
     reader: DirectoryReader | None = Field(
         None, description="Account with which nodes read the directory. null: anonymous."
     )
     kind: Literal["rfc2307", "rfc2307bis", "active-directory"] = Field(
         "rfc2307bis",
-        description="How groups name members: by login name, by distinguished name, or as Active Directory does, where "
-        "numbers are made of its own.",
+        description="How groups name their members. rfc2307 by login name, rfc2307bis by distinguished name. "
+        "active-directory as Active Directory does, with user and group numbers computed from its SIDs.",
     )

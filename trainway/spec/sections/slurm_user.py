@@ -1,4 +1,4 @@
-"""`slurm.users` and `slurm.groups`: who has an account on every node of the Slurm cluster."""
+"""`slurm.users` and `slurm.groups`: users and groups with an account on every node of the Slurm cluster."""
 
 from __future__ import annotations
 
@@ -60,15 +60,18 @@ class SlurmGroup(Section):
     """A group of users that share files."""
 
     name: Login
-    gid: NumericId = Field(description="Its number on every node, for good: files carry it.")
+    gid: NumericId = Field(description="Group ID on every node. It cannot change, because files are stored with it.")
 
 
 class SlurmUser(Section):
-    """Somebody with an account on every node, and a home directory that all of them share."""
+    """A user with an account on every node, and a home directory that all nodes share."""
 
     name: Login
-    uid: NumericId = Field(description="The number on every node, for good: files carry it. The own group has it too.")
-    groups: tuple[Login, ...] = Field((), description="Groups of slurm.groups.")
+    uid: NumericId = Field(
+        description="User ID on every node, also of the user's own group. It cannot change, because files are stored "
+        "with it."
+    )
+    groups: tuple[Login, ...] = Field((), description="Names of further groups of the user, from slurm.groups.")
     keys: tuple[PublicKey, ...] = Field(
         (), description="Public SSH keys of the user. Without keys, the user logs in by Session Manager only."
     )

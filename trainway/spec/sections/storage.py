@@ -29,12 +29,12 @@ Maintenance = Annotated[
 
 
 class Bucket(Section):
-    """The data bucket, which every deploy of this platform finds again by its name."""
+    """The data bucket. Every deploy of the platform finds it by its name."""
 
     name: BucketName | None = Field(
         None,
-        description="The bucket's name, new or one of yours. Default: one made of the platform's name, the account and "
-        "the Region, in the account's own namespace.",
+        description="Name of a new bucket, or of an existing one of yours. Default: a name from the platform, the "
+        "account, and the Region, in the account's own namespace.",
     )
     old_versions_days: int = Field(
         30, ge=1, description="Days for which deleted and overwritten objects can be restored."
@@ -57,10 +57,7 @@ Client = Annotated[
 
 
 class RootSquash(Section):
-    """Whom root of a client becomes, so that nobody is root on the file system by being root on a node or in a pod.
-
-    https://docs.aws.amazon.com/fsx/latest/LustreGuide/root-squash.html (read 2026-11-21)
-    """
+    """`root_squash`: user and group that replace root of a client on the file system."""
 
     uid: int = Field(65534, ge=0, le=4294967294, description="User ID that replaces root's. 0 turns root squash off.")
     gid: int = Field(65534, ge=0, le=4294967294, description="Group ID that replaces root's. 0 turns root squash off.")
@@ -70,7 +67,7 @@ class RootSquash(Section):
 
 
 class Backups(Section):
-    """Daily backups, which FSx takes of file systems that are not linked to S3."""
+    """Daily backups of FSx. Only for file systems that are not linked to S3."""
 
     # At most what AutomaticBackupRetentionDays of CreateFileSystem takes, by botocore 1.44's model.
     days: int = Field(7, ge=1, le=90, description="Days for which FSx keeps each backup.")
@@ -84,36 +81,55 @@ class Lustre(Section):
         1,
         ge=1,
         le=99,
-        description="Number of the file system among those that this platform had. A higher number makes another file "
-        "system beside the deployed one, whose section becomes `former_lustre`.",
+        description="Number of the file system among those that the platform has had. A higher number creates "
+        "another file system beside the deployed one, whose section becomes `former_lustre`.",
     )
     storage_class: Literal["ssd", "intelligent-tiering"] = Field(
-        "ssd", description="SSD, or the class that grows and shrinks with its contents and cannot be linked to S3."
+        "ssd",
+        description="ssd, or intelligent-tiering, which grows and shrinks with its contents and cannot be linked to "
+        "S3.",
     )
-    capacity_tib: float = Field(1.2, gt=0, description="On SSD: storage in TiB, in the steps that FSx sells.")
+    capacity_tib: float = Field(
+        1.2, gt=0, description="On SSD. Storage capacity in TiB, for example 4.8. FSx sells it in steps."
+    )
     throughput_mbps_per_tib: LustreThroughput = Field(
-        250, description="On SSD: MB/s that each TiB of storage gives; a wrong value is told the ones that exist."
+        250,
+        description="On SSD. Throughput in MB/s for each TiB of storage. The error for a wrong value lists the valid "
+        "values.",
     )
-    throughput_mbps: int = Field(4000, ge=1, description="With Intelligent-Tiering: MB/s of the file system.")
+    throughput_mbps: int = Field(
+        4000, ge=1, description="With Intelligent-Tiering. Throughput of the file system in MB/s."
+    )
     read_cache_gib: int | None = Field(
-        None, ge=0, description="With Intelligent-Tiering: the SSD cache; 0 for none, null: as the throughput asks for."
+        None,
+        ge=0,
+        description="With Intelligent-Tiering. Size of the SSD read cache in GiB. 0 turns it off. null: in "
+        "proportion to the throughput.",
     )
     metadata_iops: int | None = Field(
-        None, ge=1, description="Metadata operations a second; null: as the capacity asks for, or the least there is."
+        None, ge=1, description="Metadata operations per second. null: in proportion to the capacity, or the minimum."
     )
     efa: bool = Field(False, description="Use EFA between nodes and the file system.")
     compression: bool = Field(True, description="LZ4 compression on the file servers.")
     mirror: bool = Field(
-        True, description="Whether /corpus, /checkpoints and /runs mirror the data bucket, both ways, as they change."
+        True,
+        description="Whether the directories /corpus, /checkpoints, and /runs and the same prefixes of the data "
+        "bucket mirror each other.",
     )
     import_from: tuple[S3Uri, ...] = Field(
-        (), description="Existing S3 prefixes of yours, shown below /fsx/import/<bucket> and never written to."
+        (),
+        description="Existing S3 prefixes of yours. They are readable below /fsx/import/<bucket> and never written to.",
     )
     root_squash: RootSquash | None = Field(
         None, description="Root squash for clients. null: unchanged, which is off for a new file system."
     )
-    key: KmsKey | None = Field(None, description="The KMS key that encrypts it. Default: the account's key of FSx.")
-    backups: Backups | None = Field(None, description="Daily backups, where nothing is linked to S3; null: none.")
+    key: KmsKey | None = Field(
+        None,
+        description="ARN of the KMS key that encrypts the file system. Default: the account's AWS managed key of FSx.",
+    )
+    backups: Backups | None = Field(
+        None, description="Daily backups. Only if nothing is linked to S3. null: no backups."
+    )
     maintenance: Maintenance | None = Field(
         None, description="Weekly 30-minute maintenance window. null: FSx chooses the window."
     )
@@ -124,15 +140,18 @@ class Lustre(Section):
         "delete", description="Keep or delete the file system when the platform is destroyed."
     )
     dynamic_volumes: bool = Field(
-        False, description="On Kubernetes: a StorageClass that makes a file system of its own for each claim."
+        False,
+        description="On Kubernetes. Install a StorageClass that creates a file system for each PersistentVolumeClaim.",
     )
     existing: ExistingFileSystem | None = Field(
-        None, description="A file system of yours in the adopted VPC, instead of a new one; `trainway adopt` writes it."
+        None,
+        description="An existing file system in the adopted VPC, used instead of a new one. `trainway adopt` writes "
+        "this section.",
     )
 
     @property
     def is_elastic(self) -> bool:
-        """Whether it has no capacity of its own."""
+        """Whether the file system has no fixed capacity."""
         return self.existing is None and self.storage_class == "intelligent-tiering"
 
     @property
@@ -142,25 +161,28 @@ class Lustre(Section):
 
     @property
     def mirrored(self) -> tuple[str, ...]:
-        """The prefixes of the data bucket that are to be linked."""
+        """The prefixes of the data bucket that the platform links."""
         return MIRRORED_PREFIXES if self.mirror else ()
 
     @property
     def is_linked(self) -> bool:
-        """Whether it is linked to S3, by the platform or before."""
+        """Whether the file system is linked to S3, by the platform or already before."""
         return bool(self.mirrored or self.import_from or (self.existing and self.existing.associations))
 
 
 class Home(Section):
-    """An FSx for OpenZFS file system that Slurm nodes mount at /home: many small files, and snapshots of them."""
+    """An FSx for OpenZFS file system for home directories, which Slurm nodes mount at /home."""
 
-    capacity_gib: int = Field(1024, ge=1, description="SSD storage in GiB; it can grow later.")
+    capacity_gib: int = Field(1024, ge=1, description="SSD storage in GiB. It can be increased later.")
     throughput_mbps: HomeThroughput = Field(
         320, description="Throughput in MB/s. The error for a wrong value lists the valid values."
     )
-    highly_available: bool = Field(True, description="Add a standby file server in the same zone.")
-    key: KmsKey | None = Field(None, description="The KMS key that encrypts it. Default: the account's key of FSx.")
-    backups: Backups | None = Field(default_factory=Backups, description="Daily backups; null: none.")
+    highly_available: bool = Field(True, description="Add a standby file server in the same Availability Zone.")
+    key: KmsKey | None = Field(
+        None,
+        description="ARN of the KMS key that encrypts the file system. Default: the account's AWS managed key of FSx.",
+    )
+    backups: Backups | None = Field(default_factory=Backups, description="Daily backups. null: no backups.")
     maintenance: Maintenance | None = Field(
         None, description="Weekly 30-minute maintenance window. null: FSx chooses the window."
     )
@@ -170,7 +192,7 @@ class Home(Section):
 
 
 class Storage(Section):
-    """Where data and checkpoints live."""
+    """The data bucket and the file systems."""
 
     bucket: Bucket = Field(
         default_factory=Bucket, description="The data bucket. It is kept when the platform is destroyed."
@@ -178,13 +200,13 @@ class Storage(Section):
     lustre: Lustre = Field(default_factory=Lustre, description="The FSx for Lustre file system that jobs use.")
     former_lustre: Lustre | None = Field(
         None,
-        description="The file system that jobs used before, with the settings that it had as `lustre`. It stays and is "
-        "billed until you remove this section, which deletes it.",
+        description="The file system that jobs used before, with the settings that it had as `lustre`. You pay for "
+        "it until you remove this section, which deletes it.",
     )
     home: Home | None = Field(
         None,
-        description="Home directories, with hyperpod-slurm; null: those of slurm.users and a directory's users are on "
-        "Lustre, others on each node's own disk.",
+        description="With hyperpod-slurm. File system for home directories. null keeps the homes of slurm.users and "
+        "of a directory's users on Lustre, and others on each node's own disk.",
     )
 
     @property

@@ -1,4 +1,4 @@
-"""`tags`: what every resource is tagged with."""
+"""`tags`: tags of all resources."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`teams`: who shares the nodes."""
+"""`teams`: the teams that share the nodes."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class Team(Section):
     name: Name
     guarantee: dict[str, Annotated[int, Field(ge=0)]] = Field(
         default_factory=dict,
-        description="Instance type to the number of nodes the team can always have; with the orchestrator eks, a group "
-        "of several types goes by its first.",
+        description="Number of nodes that the team can always have, by instance type. With the orchestrator eks, a "
+        "group of several instance types counts as its first.",
     )
     borrow: Borrow = True
     priority: Literal["low", "normal", "high"] = Field(
@@ -31,10 +31,12 @@ class Team(Section):
     )
     members: tuple[Principal, ...] = Field((), description="IAM roles and users that run jobs in the team's namespace.")
     users: tuple[Login, ...] = Field(
-        (), description="Login names on a Slurm cluster; jobs that name no account are of their user's first team."
+        (),
+        description="Login names of the team's members on a Slurm cluster. A job without an account uses the first "
+        "team of its user.",
     )
 
     @property
     def fair_share(self) -> int:
-        """How much of what is idle the team gets when several want it, in proportion."""
+        """Weight of the team when several teams want idle nodes."""
         return FAIR_SHARE[self.priority]
