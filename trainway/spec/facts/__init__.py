@@ -1,1 +1,1 @@
-"""What AWS, NVIDIA, PyTorch and others publish, as YAML files with their sources, and the functions that read them."""
+"""Facts that AWS, NVIDIA, PyTorch, and others publish: YAML files with sources, and functions that read them."""

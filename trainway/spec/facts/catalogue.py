@@ -1,6 +1,6 @@
-"""The instance catalogue: what AWS publishes about each EC2 instance type, and the page it is published on.
+"""The instance catalogue: what AWS publishes about each EC2 instance type, with the source pages.
 
-The facts are in instances.yaml; a new type is one entry there. Everything else that depends on an instance type (launch
+The facts are in instances.yaml. A new type is one entry there. Everything else that depends on an instance type (launch
 template, subnet size, pods, ranks, quotas) is a function of what this module returns.
 """
 
@@ -44,14 +44,14 @@ __all__ = [
 
 
 class CatalogueError(ValueError):
-    """The catalogue file breaks its own rules: which entry, what is wrong, and what to write instead."""
+    """The catalogue file violates its own rules. The message names the entry, the problem, and the fix."""
 
 
 class Catalogue(Mapping[str, Instance]):
     """Instance types by their EC2 name.
 
-    `disagreements` is where EC2's own API says otherwise and is not believed; `left_out` has the accelerated types with
-    EFA that are missing on purpose, and why.
+    `disagreements` lists where EC2's own API differs and the catalogue uses another source. `left_out` lists
+    accelerated types with EFA that are missing on purpose, and why.
     """
 
     def __init__(
@@ -74,14 +74,14 @@ class Catalogue(Mapping[str, Instance]):
         return len(self._instances)
 
     def suggest(self, name: str) -> list[str]:
-        """The names closest to one that is not in the catalogue, best first; at most three, perhaps none."""
+        """Return up to three names closest to one that is not in the catalogue, best first. May be empty."""
         bare = name.strip().lower().removeprefix("ml.")
         return [bare] if bare in self else difflib.get_close_matches(bare, list(self), n=3)
 
 
 @cache
 def load_catalogue(path: Path | None = None) -> Catalogue:
-    """The catalogue in a file, by default the one that Trainway ships; read once a process.
+    """Return the catalogue in a file, by default Trainway's own. Each process reads it once.
 
     Raises CatalogueError for an entry that is incomplete, contradicts itself, or names no source for its facts.
     """
@@ -141,7 +141,7 @@ def _look_up(data: dict[str, Any], section: str, name: str | None) -> dict[str, 
 
 
 def _expand(layout: list[dict[str, Any]], network_cards: int) -> list[NetworkInterface]:
-    """One interface for each card that a rule of the layout covers: a card, a list of cards, or `first-last`."""
+    """Return one interface for each card that a rule of the layout covers: a card, a list of cards, or `first-last`."""
     interfaces = []
     for rule in layout:
         cards = rule["cards"]
@@ -167,7 +167,7 @@ def _cited(group: str, names: list[str] | None, sources: Mapping[str, Source]) -
 
 
 def _first(error: ValidationError) -> str:
-    """Pydantic's first complaint in one line."""
+    """Return Pydantic's first error in one line."""
     detail = error.errors(include_url=False)[0]
     key = ".".join(str(part) for part in detail["loc"])
     return f"{key}: {detail['msg']}" if key else detail["msg"]

@@ -12,6 +12,6 @@ FACTS: Final = Path(__file__).parent
 
 
 def read_facts(file: Path) -> Any:
-    """The document in a YAML file, by a loader that makes plain values only, in C where libyaml is present."""
+    """Return the document in a YAML file, by a loader for plain values, in C if libyaml is installed."""
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     return yaml.load(file.read_text(encoding="utf-8"), Loader=loader)

@@ -1,4 +1,4 @@
-"""What changes of the training image cost, as measured: image_builds.yaml."""
+"""Measured costs of changes to the training image: image_builds.yaml."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class _Facts(BaseModel):
 
 
 class ImageChange(_Facts):
-    """A change of the image, how long its builds take in seconds, and the bytes that a node fetches for it."""
+    """A change of the image, the duration of its builds in seconds, and the bytes that a node fetches for it."""
 
     name: str
     base_seconds: float = Field(ge=0)
@@ -24,7 +24,7 @@ class ImageChange(_Facts):
 
 
 class ImageBuilds(_Facts):
-    """The changes in the order of their cost, and what they were measured on."""
+    """The changes in order of their cost, and the measurement that they come from."""
 
     result: str
     machine: str

@@ -1,4 +1,4 @@
-"""What there is to know about one EC2 instance type, and what follows from it alone."""
+"""Facts about one EC2 instance type, and values derived from these facts alone."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ class InterfaceKind(StrEnum):
 
     @property
     def carries_efa(self) -> bool:
-        """True of the two kinds that are EFA devices."""
+        """Return whether the interface is an EFA device."""
         return self is not InterfaceKind.INTERFACE
 
 
 class CapacityKind(StrEnum):
-    """The ways an instance type can be bought; `reservation` is an On-Demand Capacity Reservation."""
+    """The ways to buy an instance type. `reservation` is an On-Demand Capacity Reservation."""
 
     ON_DEMAND = "on-demand"
     SPOT = "spot"
@@ -59,7 +59,7 @@ class Source(_Facts):
 
 
 class NetworkInterface(_Facts):
-    """One network interface that a node is launched with, by EC2's own indexes."""
+    """One network interface of a node at launch, by EC2's own indexes."""
 
     network_card_index: NonNegativeInt
     device_index: NonNegativeInt
@@ -67,12 +67,12 @@ class NetworkInterface(_Facts):
 
 
 class Accelerator(_Facts):
-    """The accelerators of one instance; memory (GiB) and peak rates (TFLOP/s, dense) are of one of them.
+    """The accelerators of one instance. Memory (GiB) and peak rates (dense TFLOP/s) are those of one accelerator.
 
-    A rate is None where the chip has no such arithmetic, or its vendor publishes no dense rate. `nvlink_domain` counts
-    the GPUs that reach each other over NVLink, across instances too; it is None where there is no NVLink. `ranks_each`
-    is the training processes that one takes: one a GPU, one a Logical NeuronCore. `mig` has NVIDIA's names of the
-    fractions that one can be divided into, with the most of each; it is empty where there are none.
+    A rate is None if the chip does not support the type, or its vendor publishes no dense rate. `nvlink_domain` counts
+    the GPUs connected by NVLink, across instances too. It is None without NVLink. `ranks_each` is the number of
+    training processes per accelerator: one per GPU, one per Logical NeuronCore. `mig` has NVIDIA's names of the
+    fractions into which one GPU can be divided, with the maximum number of each. It is empty without MIG.
     """
 
     vendor: Literal["nvidia", "neuron"]
@@ -87,25 +87,25 @@ class Accelerator(_Facts):
 
     @property
     def resource(self) -> str:
-        """The Kubernetes resource that the vendor's device plugin counts, which is also the key of its taint."""
+        """Return the Kubernetes resource that the vendor's device plugin counts, which is also the key of its taint."""
         return {"nvidia": "nvidia.com/gpu", "neuron": "aws.amazon.com/neuron"}[self.vendor]
 
     def fractions(self, profile: str) -> int:
-        """How many fractions of a MIG profile all of them can be divided into; 0 where they have no such profile."""
+        """Return the number of fractions of a MIG profile that all accelerators have together, or 0."""
         return self.count * self.mig.get(profile, 0)
 
 
 class InstanceStore(_Facts):
-    """Local NVMe disks; GB is 10^9 bytes."""
+    """Local NVMe disks. A GB is 10^9 bytes."""
 
     disks: PositiveInt
     gb_each: PositiveInt
 
 
 class Disagreement(_Facts):
-    """Facts of some types for which the catalogue believes another source than EC2's DescribeInstanceTypes.
+    """Facts of some types for which the catalogue uses another source than EC2's DescribeInstanceTypes.
 
-    `facts` has what EC2 says, by the names that trainway.spec.refresh gives to the facts it compares.
+    `facts` has EC2's values, by the names that trainway.spec.refresh gives to the facts it compares.
     """
 
     types: tuple[str, ...]
@@ -113,7 +113,7 @@ class Disagreement(_Facts):
     reason: str
 
 
-# Which facts one list of sources stands for. Every fact of an Instance is in exactly one group.
+# Facts that one list of sources covers. Every fact of an Instance is in exactly one group.
 FACT_GROUPS: Mapping[str, tuple[str, ...]] = {
     "compute": ("architecture", "vcpus", "memory_gib"),
     "accelerator": ("accelerator",),
@@ -136,12 +136,12 @@ _HOST_NETWORK_PODS = 2
 class Instance(_Facts):
     """An EC2 instance type.
 
-    `memory_gib` is in GiB, `network_gbps` the sustained bandwidth in Gb/s over all cards. `interfaces` is how a node is
-    to be launched, the primary interface first; `primary_card_interfaces` counts what network card 0 can hold.
-    `pod_limit` is what EKS allows a node of this many vCPUs. `quota_codes` are EC2's Service Quotas codes, counted in
-    vCPUs, by the way of buying; `hyperpod_quota_code` is SageMaker's, counted in instances, and None where nobody tells
-    it. `hyperpod_name` is None where HyperPod does not offer the type. `topology_layers` counts the network nodes
-    above an instance that EC2 tells, none where it is 0. `sources` has the pages of each of the FACT_GROUPS.
+    `memory_gib` is in GiB, and `network_gbps` is the sustained bandwidth in Gb/s over all cards. `interfaces` are the
+    interfaces at launch, primary first. `primary_card_interfaces` is the maximum on network card 0. `pod_limit` is
+    EKS's limit for a node of this number of vCPUs. `quota_codes` are EC2's Service Quotas codes, counted in vCPUs, by
+    the way of buying. `hyperpod_quota_code` is SageMaker's, counted in instances, and None if it is not published.
+    `hyperpod_name` is None if HyperPod does not offer the type. `topology_layers` is the number of network nodes above
+    an instance that EC2 reports, or 0. `sources` has the pages of each of the FACT_GROUPS.
     """
 
     name: str
@@ -165,17 +165,17 @@ class Instance(_Facts):
 
     @property
     def efa_interfaces(self) -> int:
-        """EFA devices of a node that is launched with `interfaces`."""
+        """Return the number of EFA devices of a node that is launched with `interfaces`."""
         return sum(interface.kind.carries_efa for interface in self.interfaces)
 
     @property
     def ranks(self) -> int:
-        """The training processes of a node; a node without accelerators runs one."""
+        """Return the number of training processes of a node. A node without accelerators runs one."""
         return self.accelerator.count * self.accelerator.ranks_each if self.accelerator else 1
 
     @property
     def devices(self) -> Mapping[str, int]:
-        """What a pod that has a node to itself asks for, by the names of Kubernetes resources.
+        """Return the devices that a pod requests if it has a node to itself, by Kubernetes resource name.
 
         https://docs.aws.amazon.com/eks/latest/userguide/device-management-efa.html (read 2026-11-21)
         """
@@ -184,7 +184,7 @@ class Instance(_Facts):
 
     @property
     def hyperpod_quota_name(self) -> str | None:
-        """The SageMaker quota, counted in instances.
+        """Return the name of the SageMaker quota, counted in instances.
 
         https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-prerequisites.html, read 2026-11-21
         """
@@ -192,14 +192,15 @@ class Instance(_Facts):
 
     @property
     def published_max_pods(self) -> int:
-        """The type's line in AWS's eni-max-pods.txt, which knows neither EKS's limits nor EFA-only interfaces."""
+        """Return the type's value in AWS's eni-max-pods.txt, which ignores EKS's limits and EFA-only interfaces."""
         return self.primary_card_interfaces * (self.ipv4_addresses_per_interface - 1) + _HOST_NETWORK_PODS
 
     def pod_capacity(self, *, prefix_delegation: bool) -> int:
-        """Pods that fit on an EKS node of this type that is launched with `interfaces`.
+        """Return the number of pods that fit on an EKS node of this type that is launched with `interfaces`.
 
-        The VPC CNI gives pods the addresses of the primary card's interfaces, less each interface's own. An EFA-only
-        interface has none and still fills a place on the card: a P5 node holds 51 pods, not eni-max-pods.txt's 100.
+        The VPC CNI gives pods the addresses of the primary card's interfaces, except each interface's own. An EFA-only
+        interface has no addresses, but counts as an interface of the card: a P5 node holds 51 pods, not
+        eni-max-pods.txt's 100.
         https://github.com/aws/karpenter-provider-aws/blob/main/pkg/providers/instancetype/types.go (ENILimitedPods)
         """
         efa_only = sum(i.network_card_index == 0 and i.kind is InterfaceKind.EFA_ONLY for i in self.interfaces)
@@ -209,7 +210,7 @@ class Instance(_Facts):
 
     @model_validator(mode="after")
     def _interfaces_can_be_launched(self) -> Self:
-        """What EC2 would refuse at launch is refused here."""
+        """Refuse interfaces that EC2 would refuse at launch."""
         indexes = [(i.network_card_index, i.device_index) for i in self.interfaces]
         efa_cards = [i.network_card_index for i in self.interfaces if i.kind.carries_efa]
         if indexes[:1] != [(0, 0)] or self.interfaces[0].kind is InterfaceKind.EFA_ONLY:

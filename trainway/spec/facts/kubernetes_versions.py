@@ -1,4 +1,4 @@
-"""The Kubernetes versions that EKS and HyperPod support, and until when: kubernetes_versions.yaml."""
+"""The Kubernetes versions that EKS and HyperPod support, and their end dates: kubernetes_versions.yaml."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class KubernetesVersions(_Facts):
 
     @property
     def default(self) -> str:
-        """The newest version that EKS, HyperPod and all parts support."""
+        """Return the newest version that EKS, HyperPod, and all parts support."""
         return next(version for version in reversed(self.of(hyperpod=True)) if self._suits_parts(version))
 
     def of(self, *, hyperpod: bool) -> tuple[str, ...]:

@@ -37,7 +37,7 @@ class NodeRepairFacts(_Facts):
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """All reasons, in the order of the file."""
+        """Return all reasons, in the order of the file."""
         return tuple(each.reason for reasons in self.conditions.values() for each in reasons)
 
     def condition_of(self, reported: str) -> str | None:

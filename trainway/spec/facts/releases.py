@@ -1,4 +1,4 @@
-"""The releases of Trainway, and which platforms each of them upgrades: releases.yaml."""
+"""The releases of Trainway, and the platforms that each of them upgrades: releases.yaml."""
 
 from __future__ import annotations
 

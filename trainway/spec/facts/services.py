@@ -13,7 +13,7 @@ from trainway.spec.facts.instance import Source
 
 
 class _Facts(BaseModel):
-    """Facts without their page are refused."""
+    """The base of facts that must name their source."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -21,7 +21,7 @@ class _Facts(BaseModel):
 
 
 class Quota(BaseModel):
-    """A Service Quota, by the two ways to find it."""
+    """A Service Quota, by name and code."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -30,7 +30,7 @@ class Quota(BaseModel):
 
 
 class IntelligentTieringFacts(BaseModel):
-    """FSx for Lustre's class without a capacity: steps of throughput in MB/s, and of each the least and most cache."""
+    """FSx for Lustre Intelligent-Tiering: steps of throughput in MB/s, and minimum and maximum cache per step."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -41,7 +41,10 @@ class IntelligentTieringFacts(BaseModel):
 
 
 class LustreFacts(_Facts):
-    """FSx for Lustre, PERSISTENT_2; capacities in GiB, throughput in MB/s per TiB, clients by families of types."""
+    """FSx for Lustre, PERSISTENT_2.
+
+    Capacities are in GiB, throughput in MB/s per TiB, and clients are instance families.
+    """
 
     ports: tuple[tuple[int, int], ...]
     capacity_gib: tuple[int, ...]
@@ -62,12 +65,12 @@ class LustreFacts(_Facts):
 
     @property
     def throughputs(self) -> tuple[int, ...]:
-        """The throughputs per TiB of storage that can be bought."""
+        """Return the throughputs per TiB of storage that FSx sells."""
         return tuple(self.efa_capacity_step_gib)
 
 
 class OpenZfsFacts(_Facts):
-    """FSx for OpenZFS in one zone; the least and most capacity in GiB, the throughputs in MB/s."""
+    """FSx for OpenZFS in one zone: minimum and maximum capacity in GiB, and throughputs in MB/s."""
 
     ports: tuple[tuple[int, int], ...]
     capacity_gib: tuple[int, int]
@@ -78,7 +81,7 @@ class OpenZfsFacts(_Facts):
 
 
 class S3Facts(_Facts):
-    """Amazon S3: requests a second and prefix, and how buckets may be called."""
+    """Amazon S3: requests per second and prefix, and rules for bucket names."""
 
     writes_per_prefix: int
     reads_per_prefix: int
@@ -88,7 +91,7 @@ class S3Facts(_Facts):
 
 
 class VpcFacts(_Facts):
-    """Amazon VPC's arithmetic; prefix lengths are the shortest and the longest."""
+    """Limits of Amazon VPC. Prefix lengths are the shortest and the longest."""
 
     reserved_addresses_per_subnet: int
     prefix_lengths: tuple[int, int]
@@ -97,7 +100,7 @@ class VpcFacts(_Facts):
 
 
 class EksFacts(_Facts):
-    """What EKS needs of the network."""
+    """Network requirements of EKS."""
 
     control_plane_addresses_per_subnet: int
     control_plane_zones: int
@@ -107,7 +110,10 @@ class EksFacts(_Facts):
 
 
 class EndpointFacts(_Facts):
-    """VPC endpoint services, without `com.amazonaws.<region>.`; all are interfaces, beside the gateway of S3."""
+    """VPC endpoint services, without `com.amazonaws.<region>.`.
+
+    All are interfaces, in addition to the gateway of S3.
+    """
 
     private: tuple[str, ...]
     closed: tuple[str, ...]
@@ -118,13 +124,13 @@ class EndpointFacts(_Facts):
 
 
 class Ec2QuotaFacts(_Facts):
-    """The names of EC2's quotas on instances, by code; each counts vCPUs."""
+    """Names of EC2's quotas on instances, by code. Each counts vCPUs."""
 
     names: dict[str, str]
 
 
 class CapacityBlockFacts(_Facts):
-    """EC2 Capacity Blocks: how large they are, and what happens before they end, in minutes before the end."""
+    """EC2 Capacity Blocks: sizes, and what happens before they end, in minutes before the end."""
 
     ends_at: time
     most_instances: int
@@ -136,13 +142,13 @@ class CapacityBlockFacts(_Facts):
 
 
 class TopologyFacts(_Facts):
-    """Where EC2 tells which network nodes are above an instance."""
+    """Regions in which EC2 reports the network nodes above an instance."""
 
     regions: tuple[str, ...]
 
 
 class HyperPodFacts(_Facts):
-    """SageMaker's quotas on HyperPod instances of any type, name to code; and what its add-ons need."""
+    """SageMaker's quotas on HyperPod instances of any type, name to code, and requirements of HyperPod's add-ons."""
 
     instance_quotas: dict[str, str]
     scheduler_config_regions: tuple[str, ...]
@@ -168,5 +174,5 @@ class ServiceFacts(BaseModel):
 
 @cache
 def service_facts() -> ServiceFacts:
-    """The facts of services.yaml, read once."""
+    """Return the facts of services.yaml, read once."""
     return ServiceFacts.model_validate(read_facts(FACTS / "services.yaml"))

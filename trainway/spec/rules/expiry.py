@@ -1,4 +1,4 @@
-"""What makes a platform file invalid by the passing of time."""
+"""What is wrong with a platform file on a day, and right on another."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from datetime import date
 from trainway.spec.facts.kubernetes_versions import kubernetes_versions
 from trainway.spec.platform import Platform
 from trainway.spec.problems import KeyPath
+from trainway.spec.rules.rule import path_of_image
 
 KEY: KeyPath = ("kubernetes", "version")
+REFRESH: KeyPath = ("image", "refresh")
 
 
 def expired(platform: Platform, today: date) -> Iterator[tuple[KeyPath, str, str]]:
@@ -31,3 +33,15 @@ def expired(platform: Platform, today: date) -> Iterator[tuple[KeyPath, str, str
     ]
     remedy = f"write one of {', '.join(newer)}, in quotes" if newer else "use a newer release of Trainway"
     yield KEY, reason, remedy
+
+
+def from_the_future(platform: Platform, today: date) -> Iterator[tuple[KeyPath, str, str]]:
+    """Yield (key path, reason, remedy) if packages of an image are to be those of a day after `today`, a day in UTC."""
+    for name in platform.image_names:
+        day = platform.of_image(name).image.refresh
+        if day and day > today:
+            yield (
+                path_of_image(name, REFRESH),
+                f"Ubuntu has no snapshot of a day after today, {today}, in UTC",
+                f"write {today} or an earlier day",
+            )

@@ -1,4 +1,4 @@
-"""Lustre: what FSx sells, and which of its features go together."""
+"""Rules for Lustre: the sizes that FSx sells, and the features that work together."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from trainway.spec.problems import KeyPath
 from trainway.spec.rules.rule import Breach, rule
 
 LUSTRE: KeyPath = ("storage", "lustre")
-# What is about one storage class only, by the key that chooses the class.
+# Keys that apply to only one storage class, by the key that selects the class.
 OF_SSD = ("capacity_tib", "throughput_mbps_per_tib", "nearly_full_percent")
 OF_INTELLIGENT_TIERING = ("throughput_mbps", "read_cache_gib")
-# What a file system that exists can be told beside where it is.
+# Keys that apply to an existing file system.
 OF_EXISTING = ("existing", "generation", "mirror", "import_from", "nearly_full_percent", "dynamic_volumes")
 
 
 @rule
 def fsx_has_such_file_systems_there(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
-    """FSx for Lustre's deployment type PERSISTENT_2 is not in every Region."""
+    """Report Regions without FSx for Lustre's deployment type PERSISTENT_2."""
     if platform.region in service_facts().lustre.regions_without and not platform.storage.lustre.existing:
-        reason = "FSx has no Lustre file systems of the type PERSISTENT_2 there, and the platform makes no others"
+        reason = "FSx has no Lustre file systems of the type PERSISTENT_2 there, which the platform requires"
         yield ("region",), reason, "choose another, or adopt a file system as `storage.lustre.existing`"
 
 
 @rule
 def lustre_keys_are_of_its_storage_class(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
-    """A key of the other storage class would do nothing."""
+    """Report keys of the other storage class, which would have no effect."""
     lustre = platform.storage.lustre
     if lustre.existing:
         return
@@ -44,7 +44,7 @@ def lustre_keys_are_of_its_storage_class(platform: Platform, _catalogue: Catalog
 
 @rule
 def lustre_capacity_is_sold(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
-    """The file system's capacity is one that FSx sells at that throughput, with or without EFA."""
+    """Check that FSx sells the file system's capacity at that throughput, with or without EFA."""
     lustre, facts = platform.storage.lustre, service_facts().lustre
     if lustre.existing or lustre.is_elastic:
         return
@@ -64,7 +64,7 @@ def lustre_capacity_is_sold(platform: Platform, _catalogue: Catalogue) -> Iterat
 
 @rule
 def intelligent_tiering_is_sold(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
-    """Throughput comes in steps, each of which has so much read cache."""
+    """Check that throughput is a multiple of a step, and that the read cache fits the number of steps."""
     lustre, facts = platform.storage.lustre, service_facts().lustre.intelligent_tiering
     if not lustre.is_elastic:
         return
@@ -82,7 +82,7 @@ def intelligent_tiering_is_sold(platform: Platform, _catalogue: Catalogue) -> It
 
 @rule
 def metadata_iops_are_sold(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
-    """Metadata operations come in sizes of their own, fewer with Intelligent-Tiering."""
+    """Check the metadata IOPS, of which FSx sells certain values, fewer with Intelligent-Tiering."""
     lustre, facts = platform.storage.lustre, service_facts().lustre
     if lustre.existing or lustre.metadata_iops is None:
         return
@@ -106,7 +106,7 @@ def metadata_iops_are_sold(platform: Platform, _catalogue: Catalogue) -> Iterato
 
 @rule
 def root_is_squashed_or_not(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
-    """User and group are root's own, which ends it, or neither is."""
+    """Check that the uid and gid of root_squash are both 0, which turns squashing off, or both not 0."""
     squash = platform.storage.lustre.root_squash
     if squash is None:
         return
@@ -120,7 +120,7 @@ def root_is_squashed_or_not(platform: Platform, _catalogue: Catalogue) -> Iterat
 
 @rule
 def only_linkable_file_systems_are_linked(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
-    """Intelligent-Tiering cannot be linked to S3, and what is linked has no backups.
+    """Check that a linked file system is not Intelligent-Tiering, and has no backups.
 
     https://docs.aws.amazon.com/fsx/latest/LustreGuide/fsx-data-repositories.html (read 2026-11-21)
     """
@@ -138,7 +138,7 @@ def only_linkable_file_systems_are_linked(platform: Platform, _catalogue: Catalo
 
 @rule
 def links_to_s3_are_possible(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
-    """A file system has so many links, each to a prefix that is in no other.
+    """Check the number of links to S3, and that their prefixes do not overlap.
 
     https://docs.aws.amazon.com/fsx/latest/LustreGuide/create-dra-linked-data-repo.html (read 2026-11-21)
     """
@@ -158,13 +158,13 @@ def links_to_s3_are_possible(platform: Platform, _catalogue: Catalogue) -> Itera
 
 @rule
 def some_node_speaks_efa_with_lustre(platform: Platform, catalogue: Catalogue) -> Iterator[Breach]:
-    """EFA costs capacity steps, and is for nothing where no node can use it."""
+    """Check that some node can use EFA with Lustre, because EFA increases the capacity steps."""
     lustre = platform.storage.lustre
     if not lustre.efa or lustre.existing:
         return
     groups = platform.node_groups
     if any(name not in catalogue for group in groups for name in (group.instance_type, *group.or_types)):
-        return  # reported by its own rule
+        return  # another rule reports it
     able = [group for group in groups if all(speaks_efa(each.name, catalogue) for each in types_of(group, catalogue))]
     if not able:
         reason = "none of the node groups is of types that can reach FSx over EFA: Nitro v4 or later with EFA, but trn2"
@@ -179,7 +179,7 @@ def some_node_speaks_efa_with_lustre(platform: Platform, catalogue: Catalogue) -
 
 @rule
 def an_existing_file_system_is_left_alone(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
-    """What a new file system would be told is not told to one that exists, which lies in a VPC that exists."""
+    """Check that an existing file system has no keys of a new one, and that it is in an adopted VPC."""
     lustre = platform.storage.lustre
     if not lustre.existing:
         return
@@ -195,7 +195,7 @@ def an_existing_file_system_is_left_alone(platform: Platform, _catalogue: Catalo
             yield (*LUSTRE, "existing", "associations", path), reason, "write `mirror: false`, or end that link"
 
 
-# What holds for each file system. Whether nodes speak EFA is asked of the one that jobs use.
+# Rules that apply to each file system. The rule on EFA applies only to the file system that jobs use.
 OF_EACH = (
     fsx_has_such_file_systems_there,
     lustre_keys_are_of_its_storage_class,
@@ -210,7 +210,7 @@ OF_EACH = (
 
 @rule
 def the_former_file_system_is_sold_as_well(platform: Platform, catalogue: Catalogue) -> Iterator[Breach]:
-    """What holds for the file system that jobs use holds for the one that they used before."""
+    """Apply the rules for the file system that jobs use to the former one."""
     former = platform.storage.former_lustre
     if former is None:
         return
@@ -223,6 +223,6 @@ def the_former_file_system_is_sold_as_well(platform: Platform, catalogue: Catalo
 
 
 def _overlap(one: str, other: str) -> bool:
-    """Return whether one of two locations is in the other, or both are one."""
+    """Return whether one of two locations contains the other, or both are the same."""
     one, other = one.rstrip("/") + "/", other.rstrip("/") + "/"
     return one.startswith(other) or other.startswith(one)

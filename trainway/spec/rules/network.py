@@ -10,7 +10,7 @@ from trainway.spec.derived.subnets import node_subnets, shared_subnets
 from trainway.spec.facts.catalogue import Catalogue
 from trainway.spec.platform import Platform
 from trainway.spec.problems import KeyPath
-from trainway.spec.rules.rule import Breach, instance_types, rule
+from trainway.spec.rules.rule import Breach, image_rule, instance_types, rule
 
 
 @rule
@@ -58,3 +58,20 @@ def an_existing_network_says_where_new_subnets_go(platform: Platform, catalogue:
             f"it has no `route_table_id`, which {used_by} needs",
             "name a private route table",
         )
+
+
+@rule
+def a_closed_network_has_no_proxy(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
+    """A proxy leads to the internet, which a closed network does not reach."""
+    if platform.network.proxy and platform.network.is_closed:
+        reason = (
+            "builds of a closed network fetch nothing; delivery/supply.sh takes the proxy of the shell that runs it"
+        )
+        yield ("network", "proxy"), reason, "remove it, or write access: private"
+
+
+@image_rule
+def a_login_is_for_an_index(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
+    """`image.build.pip_login` is the login to `image.build.pip_index`."""
+    if platform.image.build.pip_login and platform.image.build.pip_index is None:
+        yield ("image", "build", "pip_login"), "pypi.org has no login", "write pip_index, or remove pip_login"

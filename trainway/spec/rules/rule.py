@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import wraps
 
 from trainway.spec.facts.catalogue import Catalogue
+from trainway.spec.handoff import DEFAULT_IMAGE
 from trainway.spec.platform import Platform
 from trainway.spec.problems import KeyPath
 
@@ -19,6 +21,27 @@ def rule(function: Rule) -> Rule:
     """Add a function to the rules that every platform file is checked against, and return the function."""
     RULES.append(function)
     return function
+
+
+def image_rule(function: Rule) -> Rule:
+    """Add a rule that runs the function once for each image of the platform, and return the rule.
+
+    The function reads and names the image as the section `image`, whatever the image is called.
+    """
+
+    @wraps(function)
+    def of_each_image(platform: Platform, catalogue: Catalogue) -> Iterator[Breach]:
+        for name in platform.image_names:
+            for path, reason, remedy in function(platform.of_image(name), catalogue):
+                yield path_of_image(name, path), reason, remedy
+
+    RULES.append(of_each_image)
+    return of_each_image
+
+
+def path_of_image(name: str, path: KeyPath) -> KeyPath:
+    """Return where a key of the section `image` is for the image of this name. Another key stays where it is."""
+    return path if name == DEFAULT_IMAGE or path[:1] != ("image",) else ("images", name, *path[1:])
 
 
 def instance_types(platform: Platform) -> Iterator[tuple[KeyPath, str]]:

@@ -26,6 +26,7 @@ NOT_A_TEAM = {
     "kai-scheduler",
     "kubeflow",
     "kubeflow-system",
+    "kuberay-system",
     "kueue-system",
     "mpi-operator",
 }

@@ -37,9 +37,11 @@ def releases_are_listed(versions: Versions) -> Iterator[Breach]:
             "pytorch": [wheel.version for wheel in versions.pytorch],
             "efa_installer": [installer.version for installer in versions.efa_installers],
             "nccl_tests": [tests.version for tests in versions.nccl_tests],
+            "gdrcopy": [library.version for library in versions.gdrcopy],
             "images": [images.name for images in versions.images],
             "transformer_engine": [engine.version for engine in versions.transformer_engine],
             "nemo": [nemo.version for nemo in versions.nemo],
+            "flash_attention": [attention.version for attention in versions.flash_attention],
             "hyperpod_elastic_agent": [agent.version for agent in versions.hyperpod_elastic_agent],
         }
         for key, names in known.items():
@@ -136,6 +138,7 @@ def requirements_are_listed(versions: Versions, listed: Collection[str]) -> Iter
         "pytorch": versions.pytorch,
         "transformer_engine": versions.transformer_engine,
         "nemo": versions.nemo,
+        "flash_attention": versions.flash_attention,
         "hyperpod_elastic_agent": versions.hyperpod_elastic_agent,
     }
     for key, entries in releases.items():
