@@ -1,1 +1,1 @@
-"""What follows from a platform file and the facts: subnets, quotas, charts, device shares, and more."""
+"""Values derived from a platform file and the facts: subnets, quotas, charts, device shares, and more."""

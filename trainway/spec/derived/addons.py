@@ -1,15 +1,15 @@
-"""Which EKS add-ons a platform's cluster has, by AWS's names."""
+"""EKS add-ons of a platform's cluster, by AWS's names."""
 
 from __future__ import annotations
 
 from trainway.spec.platform import Platform
 
-# Add-ons that AWS keeps current and compatible; the second list's pods need a node to become ready.
+# AWS keeps these add-ons current and compatible. Pods of the second list need a node to become ready.
 VPC_CNI = "vpc-cni"
 BEFORE_NODES = (VPC_CNI, "kube-proxy", "eks-pod-identity-agent")
 FSX_DRIVER = "aws-fsx-csi-driver"
 ON_NODES = ("coredns", "metrics-server", "eks-node-monitoring-agent", FSX_DRIVER)
-# HyperPod's own, and what one of them wants before it.
+# HyperPod's own add-ons, and the one that the training operator requires.
 CERT_MANAGER = "cert-manager"
 TRAINING_OPERATOR = "amazon-sagemaker-hyperpod-training-operator"
 OBSERVABILITY = "amazon-sagemaker-hyperpod-observability"
@@ -17,7 +17,7 @@ TASK_GOVERNANCE = "amazon-sagemaker-hyperpod-taskgovernance"
 
 
 def addon_names(platform: Platform) -> tuple[str, ...]:
-    """The EKS add-ons that the stacks install; none under Slurm."""
+    """Return the EKS add-ons that the stacks install. Empty under Slurm."""
     if not platform.orchestrator.is_kubernetes:
         return ()
     asked, hyperpod = platform.hyperpod_or_default, platform.orchestrator.is_hyperpod

@@ -1,13 +1,13 @@
-"""Where in the VPC a platform's subnets lie.
+"""Assign the CIDR blocks of a platform's subnets in the VPC.
 
-A subnet cannot be enlarged or moved while anything lives in it, so the layout is made never to want that: a subnet that
-was deployed stays where the lock says, and a new one takes what nothing has or had until the last deploy. The VPC's
-range is cut into sixteen equal shares. The first is divided among the public subnets; each of the others is one subnet,
-far larger than it need be today, for addresses of a private range cost nothing: the cluster subnets of the zones,
-storage's, and the node groups'. A new node group takes the lowest free slot, in the order of the file. A slot is a
-share, and a range of its own for a group that is too large for a share. Slots beyond the VPC's shares are shares of
-further ranges, cut in the same way. All of those are of RFC 6598's shared address space, which any VPC can add. What
-cannot fit is refused with the sum written out.
+A subnet cannot be enlarged or moved while it is in use, so the layout never needs to: a deployed subnet keeps the CIDR
+block in the lock, and a new one takes a block that was not in use until the last deploy. The VPC's CIDR block is
+divided into sixteen equal shares. The first is divided among the public subnets. Each of the others is one subnet, far
+larger than it needs to be today, because private addresses cost nothing: the cluster subnets of the zones, the storage
+subnet, and the node groups' subnets. A new node group takes the lowest free slot, in the order of the file. A slot is a
+share, and a CIDR block of its own for a group that is too large for a share. Slots beyond the VPC's shares are shares
+of further CIDR blocks, divided in the same way. All of these are in RFC 6598's shared address space, which any VPC can
+add. A layout that does not fit is refused, with the calculation.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from trainway.spec.platform import MOST_ZONES, Platform
 from trainway.spec.problems import KeyPath
 from trainway.spec.sections.existing import AdoptedSubnet, ExistingNetwork
 
-# Sixteen shares of the VPC's range, and an eighth of a share for the public subnet of each zone.
+# Sixteen shares of the VPC's CIDR block, and an eighth of a share for the public subnet of each zone.
 SHARE_BITS = 4
 PUBLIC_BITS = 3
-# Ranges at the end of the shared address space that are cut into shares, as many as a VPC can have beside its own.
+# CIDR blocks at the end of the shared address space that are divided into shares: as many as a VPC can add.
 SHARED_RANGES = 3
 LARGER_RANGE = "use a larger range such as 10.0.0.0/16"
 FREE_RANGE = "choose a range for `cidr` that is free"
@@ -35,7 +35,7 @@ FREE_RANGE = "choose a range for `cidr` that is free"
 
 @dataclass(frozen=True)
 class Subnet:
-    """A planned subnet: a range, and what will take addresses in it; `adopted` where it exists already."""
+    """A planned subnet: its CIDR block, and its needs for addresses. `adopted` is set if the subnet exists already."""
 
     cidr: IPv4Network
     need: SubnetNeed
@@ -43,32 +43,32 @@ class Subnet:
 
     @property
     def name(self) -> str:
-        """Unique in the platform."""
+        """Return the subnet's name, which is unique in the platform."""
         return self.need.name
 
     @property
     def role(self) -> SubnetRole:
-        """What lives in it."""
+        """Return the role of the subnet."""
         return self.need.role
 
     @property
     def zone(self) -> str:
-        """The zone id it is in."""
+        """Return the Availability Zone ID of the subnet."""
         return self.need.zone
 
     @property
     def needs(self) -> tuple[Need, ...]:
-        """What takes addresses in it."""
+        """Return the needs for addresses in the subnet."""
         return self.need.needs
 
     @property
     def needed(self) -> int:
-        """Addresses that its needs add up to."""
+        """Return the sum of the needed addresses."""
         return self.need.addresses
 
     @property
     def usable(self) -> int:
-        """Addresses that are left of the range without the ones AWS keeps, and without those that others took first."""
+        """Return the number of available addresses, without those that AWS reserves or that others use already."""
         if self.adopted:
             return self.adopted.free
         return self.cidr.num_addresses - service_facts().vpc.reserved_addresses_per_subnet
@@ -76,9 +76,9 @@ class Subnet:
 
 @dataclass(frozen=True)
 class AddressPlan:
-    """The VPC's ranges, the first being its primary one, and its subnets.
+    """The VPC's CIDR blocks, primary first, and its subnets.
 
-    `added_for_all` are the ranges that are added to a VPC that exists for subnets of every role. `added_for_nodes` are
+    `added_for_all` are the blocks that are added to an existing VPC for subnets of every role. `added_for_nodes` are
     those that only node groups need.
     """
 
@@ -89,18 +89,18 @@ class AddressPlan:
 
     @property
     def added_cidrs(self) -> tuple[IPv4Network, ...]:
-        """The ranges that are added to the VPC."""
+        """Return the CIDR blocks that are added to the VPC."""
         return (*self.added_for_all, *self.added_for_nodes)
 
     def of_role(self, role: SubnetRole) -> tuple[Subnet, ...]:
-        """The subnets of one role, in the order of the platform's zones or node groups."""
+        """Return the subnets of one role, in the order of the platform's zones or node groups."""
         return tuple(subnet for subnet in self.subnets if subnet.role is role)
 
 
 def service_cidr(platform: Platform, plan: AddressPlan) -> IPv4Network:
-    """The range of the cluster's services: of the two that EKS itself chooses from, one that the VPC does not have.
+    """Return the CIDR block of the cluster's services: one of EKS's two candidates that the VPC does not use.
 
-    A cluster keeps the one that it was deployed with.
+    A cluster keeps the block with which it was deployed.
     """
     candidates = service_facts().eks.service_cidrs
     return platform.lock.service_cidr or next(
@@ -109,7 +109,7 @@ def service_cidr(platform: Platform, plan: AddressPlan) -> IPv4Network:
 
 
 class AddressesDoNotFit(Exception):
-    """The subnets need more than a VPC, or this one's range, can have; `remedy` is what to change at `key`."""
+    """The subnets need more than a VPC, or this VPC's CIDR block, can provide. `remedy` is the change at `key`."""
 
     def __init__(
         self, reason: str, needs: Iterable[SubnetNeed], remedy: str, key: KeyPath = ("network", "cidr")
@@ -119,10 +119,10 @@ class AddressesDoNotFit(Exception):
 
 
 def plan_addresses(platform: Platform, catalogue: Catalogue) -> AddressPlan:
-    """The platform's subnets, each with its range.
+    """Return the platform's subnets, each with its CIDR block.
 
     No change of the file moves a subnet that is in the lock. Without a lock, growing one node group never moves
-    another's subnet, and nor does adding a zone or a group at the end of its list.
+    another's subnet, and neither does adding a zone or a group at the end of its list.
 
     Raises AddressesDoNotFit.
     """
@@ -143,7 +143,7 @@ def plan_addresses(platform: Platform, catalogue: Catalogue) -> AddressPlan:
     found = _node_blocks(platform, nodes, shares[1 + MOST_ZONES + 1 :])
     candidates += [(need, found[need.name]) for need in nodes]
     beyond = {need.name: own for need in nodes if (own := _added_for(found[need.name], primary))}
-    # In the order of the groups, each once.
+    # Each block once, in the order of the groups.
     added = tuple({own: None for name, own in beyond.items() if name not in adopted})
     if len(ranges) + len(added) > (limit := service_facts().vpc.cidr_blocks):
         has = " and ".join(map(str, ranges))
@@ -163,7 +163,7 @@ def plan_addresses(platform: Platform, catalogue: Catalogue) -> AddressPlan:
 
 
 def _deployed(platform: Platform, need: SubnetNeed) -> IPv4Network | None:
-    """Return the range that the subnet was deployed with, or None."""
+    """Return the CIDR block with which the subnet was deployed, or None."""
     deployed = platform.lock.subnets.get(need.name)
     return deployed.cidr if deployed else None
 
@@ -179,9 +179,9 @@ def _check_deployed(platform: Platform, need: SubnetNeed, key: KeyPath) -> None:
 def _node_blocks(
     platform: Platform, nodes: tuple[SubnetNeed, ...], shares: list[IPv4Network]
 ) -> dict[str, IPv4Network]:
-    """Return the range of each node group's subnet by name: the deployed one, or that of the lowest free slot."""
+    """Return the CIDR block of each node group's subnet by name: the deployed one, or that of the lowest free slot."""
     deployed = [subnet.cidr for subnet in platform.lock.subnets.values()]
-    # A slot is free if nothing has its share, nor its own range, whichever of the two a group takes.
+    # A slot is free if no subnet uses its share or its own CIDR block, whichever of the two a group takes.
     free = (
         slot
         for slot in zip((*shares, *_shares_beyond()), _own_ranges(), strict=False)
@@ -201,12 +201,12 @@ def _node_blocks(
 
 
 def _added_for(block: IPv4Network, primary: IPv4Network) -> IPv4Network | None:
-    """Return the range that has to be added to the VPC for a subnet, or None if the VPC's own range has it."""
+    """Return the CIDR block to add to the VPC for a subnet, or None if it is in the VPC's own block."""
     return None if block.subnet_of(primary) else block.supernet(new_prefix=service_facts().vpc.prefix_lengths[0])
 
 
 def _adopted(existing: ExistingNetwork, needs: Iterable[SubnetNeed]) -> dict[str, Subnet]:
-    """The subnets that exist, by name, if they have as many free addresses as are needed."""
+    """Return the existing subnets by name. Raise AddressesDoNotFit if one has too few free addresses."""
     subnets = {
         need.name: Subnet(existing.subnets[need.name].cidr, need, existing.subnets[need.name])
         for need in needs
@@ -222,7 +222,7 @@ def _adopted(existing: ExistingNetwork, needs: Iterable[SubnetNeed]) -> dict[str
 def _added_to(
     existing: ExistingNetwork, primary: IPv4Network, own: tuple[IPv4Network, ...], made: list[Subnet]
 ) -> tuple[IPv4Network, ...]:
-    """The ranges that the VPC lacks, once it is sure that what is made lies where nothing is."""
+    """Return the CIDR blocks to add to the VPC, after checking that new subnets overlap nothing."""
     inside = any(primary.subnet_of(cidr) for cidr in existing.cidrs)
     added = own if inside or not any(subnet.cidr.subnet_of(primary) for subnet in made) else (primary, *own)
     needs = [subnet.need for subnet in made]
@@ -239,7 +239,7 @@ def _added_to(
 
 
 def _shares(primary: IPv4Network, needs: tuple[SubnetNeed, ...]) -> list[IPv4Network]:
-    """The sixteen shares of the VPC's range: for public subnets, for the zones' clusters, for storage, for groups."""
+    """Return the sixteen shares of the VPC's CIDR block: for public subnets, clusters, storage, and node groups."""
     smallest = primary.prefixlen + SHARE_BITS + PUBLIC_BITS
     if smallest > (longest := service_facts().vpc.prefix_lengths[1]):
         reason = f"a subnet is at least a /{longest}, and the smallest of {primary} would be a /{smallest}"
@@ -248,7 +248,7 @@ def _shares(primary: IPv4Network, needs: tuple[SubnetNeed, ...]) -> list[IPv4Net
 
 
 def _shared_block(need: SubnetNeed, shares: list[IPv4Network]) -> IPv4Network:
-    """Return the range of a subnet that is there whatever the node groups are, by the number in its name."""
+    """Return the CIDR block of a subnet that does not depend on the node groups, by the number in its name."""
     number = 0 if need.role is SubnetRole.STORAGE else int(need.name.rpartition("-")[2])
     match need.role:
         case SubnetRole.PUBLIC if number < 2**PUBLIC_BITS:
@@ -263,7 +263,7 @@ def _shared_block(need: SubnetNeed, shares: list[IPv4Network]) -> IPv4Network:
 
 @cache
 def _own_ranges() -> list[IPv4Network]:
-    """Return the range that each slot has to itself, from the beginning of the shared address space."""
+    """Return the CIDR block that each slot has to itself, from the beginning of the shared address space."""
     return _shared_address_space()[:-SHARED_RANGES]
 
 

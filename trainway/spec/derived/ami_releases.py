@@ -1,4 +1,4 @@
-"""Releases of EKS's AMIs: which one a node group has, and how to name it to AWS."""
+"""Releases of EKS's AMIs: the release of each node group, and its names in AWS."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from trainway.spec.facts.catalogue import Catalogue, Instance
 from trainway.spec.facts.kubernetes_versions import numbers
 from trainway.spec.platform import Platform
 
-# The node group of the platform's own, which `node_groups` cannot have.
+# The platform's own node group. `node_groups` cannot use this name.
 SYSTEM_NODES = "system"
 # A kubelet may be up to three minor versions older than the control plane, and never newer.
 # https://kubernetes.io/releases/version-skew-policy/#kubelet (read 2026-11-22)
@@ -37,7 +37,7 @@ def minor_of(release: str) -> str:
 
 
 def age(release: str) -> tuple[int, ...]:
-    """Return what releases are ordered by: the Kubernetes version, and then the date."""
+    """Return the sort key of a release: the Kubernetes version, and then the date."""
     version, _, date = release.partition("-")
     return (*numbers(version), int(date))
 

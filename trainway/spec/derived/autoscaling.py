@@ -1,4 +1,4 @@
-"""Which node groups scale with the jobs: by the Cluster Autoscaler on EKS, and by Karpenter on HyperPod."""
+"""The node groups that scale with the jobs, by the Cluster Autoscaler on EKS and by Karpenter on HyperPod."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from trainway.spec.sections.orchestrator import Orchestrator
 
 
 class Sizes(NamedTuple):
-    """The fewest nodes of a managed node group, those that it is created with, and the most."""
+    """The minimum, initial, and maximum number of nodes of a managed node group."""
 
     least: int
     first: int
@@ -23,7 +23,7 @@ class Sizes(NamedTuple):
 
 
 def is_autoscaled(group: NodeGroup, settings: HyperPod) -> bool:
-    """Whether its nodes come and go with the pods that wait: it begins without any, and they are not paid for already.
+    """Return whether HyperPod scales the group: its count is 0, and its capacity is not reserved.
 
     https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-eks-autoscaling-nodeclass.html
     https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-spot.html (both read 2026-11-21)
@@ -44,8 +44,8 @@ def scaled_groups(platform: Platform, catalogue: Catalogue) -> tuple[NodeGroup, 
 def fixed_because(platform: Platform, group: NodeGroup, catalogue: Catalogue) -> str | None:
     """Return why a group of EKS with room to grow keeps its count. None if it scales, or has no room.
 
-    The autoscaler knows of a node that does not exist yet what EKS and the tags of the node group say: its labels,
-    taints, and counted devices. Claimed devices and divided GPUs are known when the node has started.
+    For a node that does not exist yet, the autoscaler knows only what EKS and the tags of the node group state: its
+    labels, taints, and counted devices. Claimed devices and divided GPUs are known only after the node has started.
     https://github.com/kubernetes/autoscaler/blob/cluster-autoscaler-1.35.0/cluster-autoscaler/cloudprovider/aws/aws_manager.go
     (buildNodeFromTemplate, read 2026-11-22)
     """
@@ -65,9 +65,9 @@ def fixed_because(platform: Platform, group: NodeGroup, catalogue: Catalogue) ->
 def node_group_sizes(platform: Platform, group: NodeGroup, catalogue: Catalogue) -> Sizes:
     """Return the sizes of a group of EKS.
 
-    The autoscaler finds every node group of the cluster, by EKS's own tags. Where it runs, a group that keeps its count
-    has no room for it: it would remove idle nodes of any other group. The schedules of a
-    Capacity Block may set any size of its group.
+    The autoscaler finds every node group of the cluster by EKS's own tags. If it runs, a group that keeps its count has
+    no room to scale, because the autoscaler would remove its idle nodes. The schedules of a Capacity Block may set any
+    size of its group.
     """
     scaled = scaled_groups(platform, catalogue)
     if group in scaled:
@@ -78,7 +78,7 @@ def node_group_sizes(platform: Platform, group: NodeGroup, catalogue: Catalogue)
 
 
 def resource_tags(platform: Platform, group: NodeGroup, catalogue: Catalogue) -> dict[str, str]:
-    """Return the tags of a node group by which the autoscaler knows the devices of nodes that do not exist yet.
+    """Return the tags of a node group that tell the autoscaler the devices of nodes that do not exist yet.
 
     https://github.com/kubernetes/autoscaler/blob/cluster-autoscaler-1.35.0/cluster-autoscaler/cloudprovider/aws/README.md
     (Auto-discovery setup, read 2026-11-22)

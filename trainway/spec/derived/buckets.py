@@ -1,4 +1,4 @@
-"""What the platform's buckets are called: the same in every deploy, so that what a destroy kept is found again."""
+"""Names of the platform's buckets. They are the same in every deploy, so a deploy finds buckets that a destroy kept."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ DATA, ACCESS_LOGS = "data", "logs"
 
 @dataclass(frozen=True)
 class BucketIdentity:
-    """A bucket's name, and whether it is in the namespace that only its account can make buckets in."""
+    """A bucket's name, and whether it is in the namespace in which only its account can create buckets."""
 
     name: str
     in_account_namespace: bool
 
 
 def bucket_identity(platform: Platform, role: str, account: str) -> BucketIdentity:
-    """The bucket of a role, DATA or ACCESS_LOGS; `account` is the account's number, or what will stand for it.
+    """Return the bucket of a role, DATA or ACCESS_LOGS. `account` is the account's number, or a placeholder for it.
 
-    A name that anybody could have taken says nothing about whose data is behind it; in the account's own namespace
-    nobody else can take it, not even after the bucket is deleted.
+    Anybody could have taken a global name, so it does not show whose data is behind it. In the account's own namespace
+    nobody else can take the name, not even after the bucket is deleted.
     https://docs.aws.amazon.com/AmazonS3/latest/userguide/gpbucketnamespaces.html (read 2026-11-21)
     """
     facts, chosen = service_facts().s3, platform.storage.bucket.name

@@ -1,4 +1,4 @@
-"""When a group with a Capacity Block gets its nodes, and when it loses them."""
+"""The times at which a group with a Capacity Block gets and loses its nodes."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from trainway.spec.facts.services import service_facts
 from trainway.spec.sections.capacity import CapacityBlock
 from trainway.spec.sections.node_group import NodeGroup
 
-# EC2 says that a block is active at its start. A minute later, the Auto Scaling group has no failed launch to wait for.
+# EC2 activates a block at its start. A minute later, the Auto Scaling group does not have to retry a failed launch.
 AFTER_START = timedelta(minutes=1)
-# A drain that begins this long before EKS's own, or before EC2 terminates an UltraServer's instances.
+# The drain begins this long before EKS's own, or before EC2 terminates an UltraServer's instances.
 BEFORE_OTHERS = timedelta(minutes=5)
 BEFORE_ULTRASERVER = timedelta(minutes=15)
 
 
 @dataclass(frozen=True)
 class CapacityTimes:
-    """The times of a Capacity Block, in UTC, in their order.
+    """The times of a Capacity Block, in UTC and in order.
 
-    A schedule adds the nodes at `raised`, another one drains them at `drained`. EKS scales the group down by itself at
-    `scaled_down` if there are nodes left, and EC2 terminates them from `terminated` on.
+    A schedule adds the nodes at `raised`, and another one drains them at `drained`. EKS itself scales the group down at
+    `scaled_down` if nodes are left, and EC2 terminates them from `terminated` on.
     """
 
     start: datetime
@@ -48,7 +48,7 @@ def capacity_times(group: NodeGroup) -> CapacityTimes | None:
 
 
 def failed_calls_queue(platform: str) -> str:
-    """Return the name of the SQS queue of schedules' calls that failed for good, by the platform's name."""
+    """Return the name of the SQS queue for failed calls of schedules, by the platform's name."""
     return f"{platform}-capacity-failed"
 
 
@@ -76,5 +76,8 @@ def in_ultraserver(group: NodeGroup) -> bool:
 
 
 def deployed_count(group: NodeGroup) -> int:
-    """Return the number of nodes that a deploy sets. A schedule sets the number of a group whose capacity has times."""
+    """Return the number of nodes that a deploy sets.
+
+    For capacity with times, it is 0, because a schedule sets the number.
+    """
     return 0 if capacity_times(group) else group.count

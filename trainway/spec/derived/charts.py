@@ -1,4 +1,4 @@
-"""Which charts a platform installs in its cluster, by the names that delivery/mirror.yaml pins them under."""
+"""Charts that a platform installs in its cluster, by the names under which delivery/mirror.yaml pins them."""
 
 from __future__ import annotations
 
@@ -21,11 +21,12 @@ KUEUE = "kueue"
 KAI = "kai-scheduler"
 TRAINER = "kubeflow-trainer"
 MPI_OPERATOR = "mpi-operator"
+RAY_OPERATOR = "kuberay-operator"
 PYTORCH_OPERATOR = "training-operators"
 
 
 def chart_names(platform: Platform, catalogue: Catalogue) -> tuple[str, ...]:
-    """The chosen charts in the order they are installed in; none under Slurm."""
+    """Return the chosen charts in the order of installation. Empty under Slurm."""
     if not platform.orchestrator.is_kubernetes:
         return ()
     instances = all_types(platform, catalogue)
@@ -33,9 +34,9 @@ def chart_names(platform: Platform, catalogue: Catalogue) -> tuple[str, ...]:
     efa, kubernetes = any(instance.efa_interfaces for instance in instances), platform.kubernetes_or_default
     scaled = bool(scaled_groups(platform, catalogue))
     chosen = {
-        # HyperPod wants its chart in the cluster before it makes nodes.
+        # HyperPod requires its chart in the cluster before it creates nodes.
         HYPERPOD: platform.orchestrator is Orchestrator.HYPERPOD_EKS,
-        # One for each kind of device: two on a node would both give it away.
+        # One for each kind of device: two on a node would both allocate it.
         # https://docs.aws.amazon.com/eks/latest/userguide/device-management.html#_considerations (read 2026-11-21)
         EFA_PLUGIN: efa and kubernetes.efa_devices_or_default == "plugin",
         EFA_DRA: efa and kubernetes.efa_devices_or_default == "dra",
@@ -43,14 +44,15 @@ def chart_names(platform: Platform, catalogue: Catalogue) -> tuple[str, ...]:
         NVIDIA_DRA: "nvidia" in vendors and kubernetes.gpu_devices == "dra",
         GPU_OPERATOR: "nvidia" in vendors and kubernetes.gpu_devices == "operator",
         NEURON_PLUGIN: "neuron" in vendors,
-        # Kueue and the autoscaler look for the definition when they start.
+        # Kueue and the autoscaler look for the definition only when they start.
         PROVISIONING_REQUESTS: scaled and platform.kueue,
         CLUSTER_AUTOSCALER: scaled,
-        # Before whoever makes jobs, so that no job starts past the queues.
+        # Kueue comes before the components that create jobs, so that no job bypasses the queues.
         KUEUE: platform.kueue,
         KAI: platform.kai,
         TRAINER: kubernetes.trainer,
         PYTORCH_OPERATOR: platform.pytorch_operator,
         MPI_OPERATOR: kubernetes.mpi_operator,
+        RAY_OPERATOR: kubernetes.ray_operator,
     }
     return tuple(name for name, is_chosen in chosen.items() if is_chosen)

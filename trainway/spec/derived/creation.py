@@ -1,7 +1,7 @@
-"""What a first deploy makes, in which order it must, and how long that takes at least.
+"""The resources that a first deploy creates, their order, and the minimum time that it takes.
 
-A step is after what it cannot be made without, and after nothing else; the stacks keep to that on the longest way
-through, which a test reads out of their templates.
+A step depends only on what it cannot be created without. A test reads the dependencies of the longest path from the
+stacks' templates.
 """
 
 from __future__ import annotations
@@ -14,9 +14,12 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from trainway.spec.derived.charts import chart_names
 from trainway.spec.derived.health_checks import deep_health_checks
+from trainway.spec.derived.image_build import bases_of_earlier_images, has_additions
 from trainway.spec.facts.catalogue import Catalogue
 from trainway.spec.facts.files import FACTS, read_facts
 from trainway.spec.facts.instance import Source
+from trainway.spec.facts.versions import versions_facts
+from trainway.spec.handoff import DEFAULT_IMAGE
 from trainway.spec.platform import Platform
 
 NETWORK, BUCKET, REPOSITORIES = "network", "bucket", "repositories"
@@ -25,13 +28,14 @@ CONTROL_PLANE = "control plane"
 NETWORKING_ADDONS, SYSTEM_NODES, CLUSTER_ADDONS = "networking add-ons", "system nodes", "cluster add-ons"
 MIRROR, IMAGE, SCRIPTS, CHARTS = "mirror", "training image", "scripts", "charts"
 IMAGE_ON_BASE, TRANSFORMER_ENGINE, ROOT_SQUASH = "training image on its base", "Transformer Engine", "root squash"
+IMAGE_ADDITIONS = "additions to the training image"
 NODES = "nodes"
 HYPERPOD, HYPERPOD_ADDONS = "HyperPod cluster", "HyperPod add-ons"
 AUTOSCALING, DEEP_HEALTH_CHECKS = "autoscaling", "deep health checks"
 
 
 class Duration(BaseModel):
-    """How long a step takes, in minutes: what AWS says, or an allowance where no page has a figure."""
+    """The duration of a step in minutes: AWS's figure, or an allowance if no page has a figure."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -42,7 +46,7 @@ class Duration(BaseModel):
 
 @dataclass(frozen=True)
 class CreationStep:
-    """Something that is made, and the names of what it cannot be made without."""
+    """A creation step, and the names of the steps that it depends on."""
 
     name: str
     after: tuple[str, ...]
@@ -52,21 +56,24 @@ class CreationStep:
 
 @functools.cache
 def durations() -> Mapping[str, Duration]:
-    """Every step's duration, from creation.yaml."""
+    """Return every step's duration, from creation.yaml."""
     return TypeAdapter(dict[str, Duration]).validate_python(read_facts(FACTS / "creation.yaml"))
 
 
 def creation_steps(platform: Platform, catalogue: Catalogue) -> tuple[CreationStep, ...]:
-    """The steps of a first deploy, each after those that it is after, until jobs can run."""
+    """Return the steps of a first deploy until jobs can run, each after the steps that it depends on."""
     known = durations()
-    return tuple(
-        CreationStep(name, after, known[name].minutes, bool(known[name].sources))
-        for name, after in _order(platform, catalogue)
+    return (
+        *(
+            CreationStep(name, after, known[name].minutes, bool(known[name].sources))
+            for name, after in _order(platform, catalogue)
+        ),
+        *_further_images(platform, catalogue),
     )
 
 
 def critical_path(steps: Sequence[CreationStep]) -> tuple[CreationStep, ...]:
-    """The chain of steps that takes longest, the first one first; `steps` are in an order that they can be made in."""
+    """Return the chain of steps that takes longest, in order. `steps` are in an order in which they can be created."""
     by_name, ways = {step.name: step for step in steps}, dict[str, tuple[CreationStep, ...]]()
     for step in steps:
         before = max((ways[name] for name in step.after if name in by_name), key=minutes, default=())
@@ -75,20 +82,43 @@ def critical_path(steps: Sequence[CreationStep]) -> tuple[CreationStep, ...]:
 
 
 def minutes(steps: Sequence[CreationStep]) -> int:
-    """What the steps take, one after the other."""
+    """Return the sum of the steps' minutes."""
     return sum(step.minutes for step in steps)
+
+
+def step_of_image(image: str) -> str:
+    """Return the name of the step that builds an image."""
+    return IMAGE if image == DEFAULT_IMAGE else f"image {image}"
+
+
+def _further_images(platform: Platform, catalogue: Catalogue) -> Iterator[CreationStep]:
+    """Yield a step for each of `images` that is built. One on the base of an earlier image waits for that image."""
+    if not platform.images:
+        return
+    known, on_base = durations(), bases_of_earlier_images(platform, catalogue, versions_facts())
+    inside = (NETWORK,) if platform.network.is_closed else ()
+    for image in platform.images:
+        view, earlier = platform.of_image(image), on_base.get(image)
+        if view.image.uri is None:
+            took = known[IMAGE_ON_BASE if earlier else IMAGE].minutes
+            took += known[IMAGE_ADDITIONS].minutes if has_additions(view) else 0
+            after = (step_of_image(earlier),) if earlier else (REPOSITORIES, BUCKET, *inside)
+            yield CreationStep(step_of_image(image), after, took, published=False)
 
 
 def _order(platform: Platform, catalogue: Catalogue) -> Iterator[tuple[str, tuple[str, ...]]]:
     hyperpod, kubernetes = platform.orchestrator.is_hyperpod, platform.orchestrator.is_kubernetes
-    # A build runs inside a closed network, and reaches AWS by its endpoints.
+    # In a closed network, a build runs inside the VPC and reaches AWS through its endpoints.
     inside = (NETWORK,) if platform.network.is_closed else ()
     yield NETWORK, ()
     yield BUCKET, ()
     yield REPOSITORIES, ()
     if platform.storage.lustre.existing is None or platform.storage.home:
         yield FILE_SYSTEM, (NETWORK, BUCKET)
-    yield IMAGE, (REPOSITORIES, BUCKET, *inside)
+    if platform.image.uri is None:
+        yield IMAGE, (REPOSITORIES, BUCKET, *inside)
+        if has_additions(platform):
+            yield IMAGE_ADDITIONS, (IMAGE,)
     copies = (MIRROR,) if chart_names(platform, catalogue) else ()
     if copies:
         yield MIRROR, (REPOSITORIES, BUCKET, *inside)
@@ -97,13 +127,13 @@ def _order(platform: Platform, catalogue: Catalogue) -> Iterator[tuple[str, tupl
         yield NETWORKING_ADDONS, (CONTROL_PLANE,)
         yield SYSTEM_NODES, (NETWORKING_ADDONS,)
         yield CLUSTER_ADDONS, (SYSTEM_NODES,)
-        # A chart's pods run on system nodes and find others by name; the volumes name the file system.
+        # A chart's pods run on system nodes and use DNS. The volumes name the file system.
         yield CHARTS, (*copies, CLUSTER_ADDONS, FILE_SYSTEM)
     if not hyperpod:
         yield NODES, (NETWORKING_ADDONS,)
         return
     yield SCRIPTS, (BUCKET, *inside, *(() if kubernetes else (FILE_SYSTEM,)))
-    # HyperPod refuses an EKS cluster without its chart; under Slurm its nodes mount the file system.
+    # HyperPod refuses an EKS cluster without its chart. Under Slurm, its nodes mount the file system.
     yield HYPERPOD, (NETWORK, SCRIPTS, *((CHARTS,) if kubernetes else (FILE_SYSTEM,)))
     settings = platform.hyperpod_or_default
     if platform.task_governance or settings.observability:

@@ -1,6 +1,6 @@
-"""What pods can ask for on the nodes of a group: whole accelerators or fractions of them, and EFA.
+"""Devices that pods can request on the nodes of a group: whole accelerators or fractions of them, and EFA.
 
-Whatever counts devices, the plan, the quotas, the claims and the hand-off, counts these.
+The plan, the quotas, the claims, and the hand-off all use these counts.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from trainway.spec.platform import Platform
 from trainway.spec.sections.node_group import NodeGroup
 
 GPU_RESOURCE = "nvidia.com/gpu"
-# What the DRA drivers call their devices:
+# Device classes of the DRA drivers:
 # https://docs.aws.amazon.com/eks/latest/userguide/device-management-efa.html#efa-dra-driver
 # https://docs.aws.amazon.com/eks/latest/userguide/device-management-nvidia-dra-device-plugin.html#eks-nvidia-dra-driver
 # (both read 2026-11-21)
@@ -23,10 +23,10 @@ GPU_CLASS = "gpu.nvidia.com"
 
 @dataclass(frozen=True)
 class Device:
-    """One kind of device, of which each node has `count`.
+    """One kind of device. Each node has `count` of it.
 
-    `resource` is the name that quotas count it by. A pod asks for that too, but for a device that has a `device_class`:
-    that one is claimed.
+    Quotas count it by the name `resource`. A pod requests it by that name too, unless it has a `device_class`: then the
+    pod claims it.
     """
 
     resource: str
@@ -35,7 +35,7 @@ class Device:
 
 
 def devices_of(platform: Platform, group: NodeGroup, catalogue: Catalogue) -> tuple[Device, ...]:
-    """The devices of each node of the group, accelerators first; the types of a group have the same ones."""
+    """Return the devices of each node of the group, accelerators first. All types of a group have the same devices."""
     classes = device_classes(platform)
     instance = catalogue[group.instance_type]
     return tuple(Device(name, count, classes.get(name)) for name, count in _counts(group, instance).items())
@@ -47,16 +47,17 @@ def device_counts(platform: Platform, group: NodeGroup, catalogue: Catalogue) ->
 
 
 def ranks_of(group: NodeGroup, instance: Instance) -> int:
-    """The training processes of one job on a node: one where GPUs are divided, whose fractions NCCL does not connect.
+    """Return the number of training processes of one job on a node.
 
-    https://docs.aws.amazon.com/eks/latest/userguide/device-management-nvidia-mig.html#eks-mig-considerations
-    (read 2026-11-21)
+    It is one if GPUs are divided, because NCCL does not connect fractions.
+    https://docs.aws.amazon.com/eks/latest/userguide/device-management-nvidia-mig.html#eks-mig-considerations (read
+    2026-11-21)
     """
     return 1 if group.mig else instance.ranks
 
 
 def device_classes(platform: Platform) -> dict[str, str]:
-    """The class of each resource whose devices are claimed."""
+    """Return the device class of each resource whose devices are claimed."""
     kubernetes = platform.kubernetes_or_default
     classes = {}
     if kubernetes.gpu_devices == "dra":

@@ -1,4 +1,4 @@
-"""Which AWS services a platform's network reaches without leaving the VPC."""
+"""AWS services that a platform's network reaches without leaving the VPC."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from trainway.spec.facts.catalogue import Catalogue
 from trainway.spec.facts.services import service_facts
 from trainway.spec.platform import Platform
 
-# Free, and it carries the data; every other endpoint is an interface, which takes an address in each cluster subnet.
+# The gateway endpoint is free and carries the data. All others are interfaces, with an address in each cluster subnet.
 GATEWAY = "s3"
 
 
@@ -34,7 +34,7 @@ def interface_endpoints(platform: Platform, catalogue: Catalogue) -> tuple[str, 
     if platform.storage.lustre.root_squash:
         services |= set(facts.closed_root_squash)
     slurm = platform.slurm_or_default
-    if slurm.accounting_database or (slurm.directory and slurm.directory.reader):
+    if platform.secrets or slurm.accounting_database or (slurm.directory and slurm.directory.reader):
         services |= set(facts.closed_slurm_secrets)
     return tuple(sorted(services - set(existing.endpoints if existing else ())))
 

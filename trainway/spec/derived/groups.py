@@ -1,4 +1,4 @@
-"""The Kubernetes groups of people: access entries put principals into them, RBAC says what they may do."""
+"""Kubernetes groups of people. Access entries assign principals to them, and RBAC grants them rights."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ VIEWERS = "trainway:viewers"
 
 
 def members_group(team: str) -> str:
-    """The group of a team's members."""
+    """Return the group of a team's members."""
     return f"trainway:{team}"

@@ -1,4 +1,4 @@
-"""What a new HyperPod node goes through before it takes jobs."""
+"""Deep health checks of a new HyperPod node before it takes jobs."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from trainway.spec.sections.node_group import NodeGroup
 def deep_health_checks(
     group: NodeGroup, instance: Instance, settings: HyperPod, *, kubernetes: bool
 ) -> tuple[str, ...]:
-    """The checks that stress a node's accelerators and fabric before a job finds out; under Slurm those of GPUs.
+    """Return the checks that stress a node's accelerators and fabric. Under Slurm, only those of GPUs.
 
-    Karpenter takes no group whose nodes go through an hour of them, with a pod waiting for each.
+    Empty for groups that Karpenter scales: it does not support checks that take an hour while a pod waits for the node.
     https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-eks-resiliency-deep-health-checks.html
     https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-resiliency-slurm-deep-health-checks.html
-    https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-eks-autoscaling-nodeclass.html
-    (all read 2026-11-21)
+    https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-eks-autoscaling-nodeclass.html (all read
+    2026-11-21)
     """
     if instance.accelerator is None or is_autoscaled(group, settings):
         return ()

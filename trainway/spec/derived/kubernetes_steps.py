@@ -1,4 +1,4 @@
-"""What AWS publishes against what a platform has, and the steps from one to the other."""
+"""Compare a platform's versions with those that AWS publishes, and list the steps of an upgrade."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from trainway.spec.lock import Lock
 from trainway.spec.platform import Platform
 from trainway.spec.sections.capacity import minute
 
-# Those that the control plane's stack creates. HyperPod's own follow HyperPod.
+# The add-ons that the control plane's stack creates. HyperPod's own add-ons follow HyperPod.
 ADDONS = (*BEFORE_NODES, *ON_NODES)
 
 
 @dataclass(frozen=True)
 class SupportDates:
-    """The first days without standard and without extended support of a Kubernetes version, as EKS tells them."""
+    """The first days without standard and without extended support of a Kubernetes version, as EKS reports them."""
 
     standard_until: date | None
     extended_until: date | None
@@ -29,7 +29,7 @@ class SupportDates:
 
 @dataclass(frozen=True)
 class PublishedVersions:
-    """What AWS publishes in a Region.
+    """The versions that AWS publishes in a Region.
 
     `versions` are the Kubernetes minor versions of EKS. `releases` has the newest release of EKS's AMI by node group,
     and `addons` the default version of each add-on, both for the control plane's minor version.
@@ -42,7 +42,7 @@ class PublishedVersions:
 
 @dataclass(frozen=True)
 class Pin:
-    """A version of the lock beside the newest one. `held` says why a newer one is not taken now."""
+    """A version of the lock, and the newest one. `held` states why the newer one is not used now."""
 
     name: str
     pinned: str | None
@@ -52,7 +52,7 @@ class Pin:
 
 @dataclass(frozen=True)
 class UpgradeStep:
-    """A step of an upgrade: what to do, and what happens."""
+    """A step of an upgrade: the action, and its effect."""
 
     title: str
     do: str
@@ -61,7 +61,10 @@ class UpgradeStep:
 
 @dataclass(frozen=True)
 class UpgradePlan:
-    """What is newer than what a platform has. `following` is the next minor version, if the platform can have it."""
+    """The newer versions that a platform can have.
+
+    `following` is the next minor version, if the platform can have it.
+    """
 
     version: str
     support: SupportDates | None
@@ -72,12 +75,12 @@ class UpgradePlan:
 
 
 def deployed_version(platform: Platform) -> str:
-    """Return the control plane's minor version: that of the last deploy, or of the file before the first."""
+    """Return the control plane's minor version: that of the last deploy, or of the file before the first deploy."""
     return platform.lock.kubernetes_version or platform.kubernetes_or_default.version
 
 
 def upgrade_plan(platform: Platform, catalogue: Catalogue, published: PublishedVersions, now: datetime) -> UpgradePlan:
-    """Compare a platform with what AWS publishes at a time."""
+    """Compare a platform with the versions that AWS publishes at a time."""
     version, lock = deployed_version(platform), platform.lock
     following = next_minor(version)
     supported = kubernetes_versions().of(hyperpod=platform.orchestrator.is_hyperpod)
@@ -96,7 +99,7 @@ def upgrade_plan(platform: Platform, catalogue: Catalogue, published: PublishedV
 
 
 def pinned(lock: Lock, plan: UpgradePlan, *, groups: frozenset[str], addons: bool) -> Lock:
-    """Return the lock with the newest releases of these groups, but of those that something holds, and of add-ons."""
+    """Return the lock with the newest releases of these groups, except held ones, and optionally the newest add-ons."""
     releases = {pin.name: pin.newest for pin in plan.nodes if pin.newest and pin.name in groups and _rises(pin)}
     versions = {pin.name: pin.newest for pin in plan.addons if pin.newest} if addons else {}
     return lock.model_copy(
@@ -112,7 +115,7 @@ def _rises(pin: Pin) -> bool:
 
 
 def _held(platform: Platform, name: str, now: datetime) -> str | None:
-    """Return why the nodes of a group keep their release.
+    """Return why the nodes of a group keep their release, or None.
 
     EKS upgrades a group with a Capacity Block only while it has no nodes.
     https://docs.aws.amazon.com/eks/latest/userguide/capacity-blocks-mng.html (read 2026-11-22)
@@ -125,7 +128,7 @@ def _held(platform: Platform, name: str, now: datetime) -> str | None:
 
 
 def _unfinished(plan: UpgradePlan) -> Iterator[UpgradeStep]:
-    """Yield the step that the last upgrade left, if nodes are still older than the control plane."""
+    """Yield the step that the last upgrade left open, if nodes are still older than the control plane."""
     behind = [pin.name for pin in plan.nodes if pin.pinned and minors_behind(minor_of(pin.pinned), plan.version)]
     if behind:
         happens = f"The nodes of {', '.join(behind)} get the control plane's version, {plan.version}."

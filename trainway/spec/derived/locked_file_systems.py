@@ -1,7 +1,7 @@
-"""What the platform's file systems are created with, and FSx never changes.
+"""Settings with which the platform's file systems are created, and which FSx never changes.
 
-UpdateFileSystem of FSx's API has none of these members, and CloudFormation would put a second, empty file system in the
-place of the first.
+UpdateFileSystem of FSx's API has none of these members. A change would make CloudFormation replace the file system by a
+second, empty one.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from trainway.spec.sections.storage import Lustre
 
 
 def locked_lustre(lustre: Lustre | None) -> LockedLustre | None:
-    """Return what a Lustre file system is created with, or None without one or for an existing one."""
+    """Return the settings with which a Lustre file system is created. None without one, or for an existing one."""
     if lustre is None or lustre.existing:
         return None
     return LockedLustre(
@@ -21,6 +21,6 @@ def locked_lustre(lustre: Lustre | None) -> LockedLustre | None:
 
 
 def locked_home(platform: Platform) -> LockedHome | None:
-    """Return what the file system of home directories is created with, or None without one."""
+    """Return the settings with which the file system of home directories is created, or None without one."""
     home = platform.storage.home
     return LockedHome(highly_available=home.highly_available, key=home.key) if home else None

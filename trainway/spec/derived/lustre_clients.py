@@ -1,6 +1,6 @@
-"""How the nodes of a group speak to an EFA-enabled Lustre file system.
+"""The transport between the nodes of a group and an EFA-enabled Lustre file system.
 
-Over TCP every node can; over EFA those of some types, in the file system's zone and its part of the VPC.
+Every node can use TCP. Nodes of some types can use EFA, in the file system's zone and its part of the VPC.
 https://docs.aws.amazon.com/fsx/latest/LustreGuide/efa-file-systems.html, Prerequisites (read 2026-11-21)
 """
 
@@ -16,20 +16,20 @@ from trainway.spec.facts.services import service_facts
 from trainway.spec.platform import Platform
 from trainway.spec.sections.node_group import NodeGroup
 
-# File system and clients are to be in the same range of this length.
+# File system and clients must be in the same CIDR block of this length.
 SHARED_PREFIX_LENGTH = 16
 
 
 def speaks_efa(instance_type: str, catalogue: Catalogue) -> bool:
-    """Return whether a type can be a client over EFA."""
+    """Return whether an instance type supports EFA as a client of Lustre."""
     no_clients = service_facts().lustre.not_efa_clients
     return bool(catalogue[instance_type].efa_interfaces) and instance_type.partition(".")[0] not in no_clients
 
 
 def efa_interfaces(platform: Platform, catalogue: Catalogue) -> dict[str, int]:
-    """Return, by group that reaches the file system over EFA, how many EFA devices of a node do so.
+    """Return the number of a node's EFA devices that reach the file system, by group that uses EFA.
 
-    As many as AWS's own set-up takes, or fewer: all nodes that there can be share the file system's connections.
+    It is the number of AWS's own set-up, or fewer: all possible nodes share the file system's connections.
     """
     facts, plan = service_facts().lustre, plan_addresses(platform, catalogue)
     groups = [each for each in platform.node_groups if not transport(platform, each, catalogue, plan)[1]]
@@ -43,7 +43,7 @@ def efa_interfaces(platform: Platform, catalogue: Catalogue) -> dict[str, int]:
 
 
 def transport(platform: Platform, group: NodeGroup, catalogue: Catalogue, plan: AddressPlan) -> tuple[str, str]:
-    """TCP, EFA, or EFA from a type that GPUDirect Storage is for; and for TCP why it is that."""
+    """Return the transport: TCP, EFA, or EFA on a type for GPUDirect Storage; and for TCP the reason."""
     lustre, facts = platform.storage.lustre, service_facts().lustre
     types = [each.name for each in types_of(group, catalogue)]
     if not lustre.efa:

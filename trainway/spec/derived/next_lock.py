@@ -12,9 +12,9 @@ from trainway.spec.platform import Platform
 
 
 def next_lock(platform: Platform, catalogue: Catalogue) -> Lock:
-    """Return what is fixed once this platform is deployed. What only earlier deploys created is leaving.
+    """Return the lock of this platform once it is deployed. Resources of only earlier deploys are marked as leaving.
 
-    A name that returns before its subnet is gone has its subnet again. Everything else in the lock stays as it is.
+    A name that returns before its subnet is gone gets its subnet back. Everything else in the lock stays unchanged.
     """
     plan = plan_addresses(platform, catalogue)
     created = {
@@ -23,7 +23,7 @@ def next_lock(platform: Platform, catalogue: Catalogue) -> Lock:
     leaving = {name: subnet for name, subnet in platform.lock.subnets.items() if name not in created}
     groups = {SYSTEM_NODES, *(group.name for group in platform.node_groups)}
     fixed = {
-        # Where everything is adopted, nothing lies in this range yet.
+        # If everything is adopted, no subnet uses this CIDR block yet.
         "vpc_cidr": platform.lock.vpc_cidr or (platform.network.cidr if created else None),
         "service_cidr": service_cidr(platform, plan) if platform.orchestrator.is_kubernetes else None,
         "subnets": dict(sorted((created | leaving).items())),
@@ -35,7 +35,7 @@ def next_lock(platform: Platform, catalogue: Catalogue) -> Lock:
 
 
 def deployed_lock(platform: Platform, catalogue: Catalogue) -> Lock:
-    """Return the lock after a deploy: without what was leaving, whose ranges are free again."""
+    """Return the lock after a deploy, without the leaving resources, whose CIDR blocks are free again."""
     planned = {subnet.name for subnet in plan_addresses(platform, catalogue).subnets if not subnet.adopted}
     gone = {name for name in platform.lock.leaving if name not in planned}
     kept = {name: subnet for name, subnet in platform.lock.subnets.items() if name not in gone}

@@ -1,4 +1,4 @@
-"""What Slurm nodes install beside their image, for jobs in containers: delivery/node_packages.yaml."""
+"""Packages that Slurm nodes install in addition to their image, for jobs in containers: delivery/node_packages.yaml."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Final, Literal
 
 from trainway.spec.platform import Platform
 
-# The architecture that the packages are compiled for, in the catalogue's words.
+# Architecture for which the packages are compiled, by its name in the catalogue.
 ARCHITECTURE: Final = "x86_64"
 
 Containers = Literal["required", "wanted", "none"]

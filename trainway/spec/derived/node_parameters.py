@@ -1,7 +1,7 @@
-"""What the lifecycle scripts of a HyperPod node know of the platform, as one document: parameters.json.
+"""The parameters of a HyperPod node's lifecycle scripts, as one document: parameters.json.
 
-The synthesis writes it with placeholders for what only the deploy knows, the delivery fills them in, and
-lifecycle_scripts/node_facts.py reads it on the node by the JSON Schema of the model that is written here.
+The synthesis writes it with placeholders for values that only the deploy knows. The delivery fills them in. On the
+node, lifecycle_scripts/node_facts.py reads it with the JSON Schema of this model.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from trainway.spec.sections.storage import HOME_PATH, MOUNT_PATH
 from trainway.spec.values import Section
 
 Text = Annotated[str, Field(min_length=1)]
-# Placeholders for what the scripts' stage has in its environment. The first two are in Kubernetes manifests as well.
+# Placeholders for environment variables of the scripts' stage. The first two also occur in Kubernetes manifests.
 FSX_DNS_NAME = "${TRAINWAY_FSX_DNS_NAME}"
 FSX_MOUNT_NAME = "${TRAINWAY_FSX_MOUNT_NAME}"
 HOME_DNS_NAME = "${TRAINWAY_HOME_DNS_NAME}"
 DOCUMENTS_S3_URI = "${TRAINWAY_DOCUMENTS_S3_URI}"
-# The key of the schema for a mapping by instance group, of which a node is told the value of its own group. Its value
-# is what the nodes of a group are told that the mapping leaves out.
+# Schema key for a mapping by instance group. A node gets the value of its own group. The key's value is the default for
+# groups that the mapping leaves out.
 OWN_GROUP = "x-own-group"
 
 
@@ -83,9 +83,9 @@ class NodeParameters(Section):
 
 
 def node_parameters(platform: Platform, catalogue: Catalogue) -> NodeParameters:
-    """Return the parameters of a HyperPod platform's nodes, with placeholders for what only the deploy knows.
+    """Return the parameters of a HyperPod platform's nodes, with placeholders for values that only the deploy knows.
 
-    Under Kubernetes the node mounts no file system: the CSI driver does, in each pod.
+    Under Kubernetes the node mounts no file system. The CSI driver does, in each pod.
     """
     over_efa = efa_interfaces(platform, catalogue)
     if platform.orchestrator.is_kubernetes:
@@ -114,7 +114,7 @@ def node_parameters(platform: Platform, catalogue: Catalogue) -> NodeParameters:
 
 
 def node_parameters_schema() -> dict[str, Any]:
-    """Return the JSON Schema of parameters.json, by which the node reads it: without references and titles."""
+    """Return the JSON Schema of parameters.json, without references and titles, which the node uses to read it."""
     schema = NodeParameters.model_json_schema()
     definitions = schema.pop("$defs")
 
@@ -125,7 +125,7 @@ def node_parameters_schema() -> dict[str, Any]:
             return value
         if reference := value.get("$ref"):
             return plain(definitions[reference.removeprefix("#/$defs/")])
-        # A property may be called title as well; its value is a schema then.
+        # A property may also be named title. Its value is then a schema.
         return {key: plain(each) for key, each in value.items() if key != "title" or isinstance(each, dict)}
 
     return dict(plain(schema))

@@ -1,4 +1,4 @@
-"""Tags of the EC2 instances and volumes of node groups, which are a part of the launch template.
+"""Tags of the EC2 instances and volumes of node groups, which are part of the launch template.
 
 A new version of a launch template replaces the nodes of its group. The lock therefore keeps the tags with which a group
 was created. `trainway upgrade`, which replaces nodes anyway, writes the tags of the platform file.
@@ -30,7 +30,7 @@ def with_tags_of_the_file(platform: Platform, lock: Lock, groups: Collection[str
 
 
 def _groups_of_ec2(platform: Platform) -> Iterator[str]:
-    """Yield the node groups with a launch template. Instances of HyperPod are not in the platform's account."""
+    """Yield the node groups that have a launch template. HyperPod's instances are not in the platform's account."""
     if platform.orchestrator.is_kubernetes:
         yield SYSTEM_NODES
         if not platform.orchestrator.is_hyperpod:

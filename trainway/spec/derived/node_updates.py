@@ -1,4 +1,4 @@
-"""How EKS brings the nodes of a managed node group to a new image or launch template."""
+"""How EKS updates the nodes of a managed node group to a new image or launch template."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import StrEnum
 
 from trainway.spec.sections.node_group import NodeGroup
 
-# EKS's own default. A job on all nodes of a group ends with the first node that is drained, whatever the number is.
+# EKS's own default. A job on all nodes of a group ends with the first drained node, whatever the number is.
 UNAVAILABLE_NODES = 1
 
 
@@ -23,5 +23,5 @@ class UpdateStrategy(StrEnum):
 
 
 def update_strategy(group: NodeGroup) -> UpdateStrategy:
-    """Return how EKS replaces the nodes of a group. In a reservation that is full, only MINIMAL can end."""
+    """Return how EKS replaces the nodes of a group. In a full reservation, only MINIMAL can finish."""
     return UpdateStrategy.DEFAULT if isinstance(group.capacity, str) else UpdateStrategy.MINIMAL

@@ -1,4 +1,4 @@
-"""Personas: the parts that people have in a Kubernetes cluster, and who has each of them."""
+"""Personas: the roles of people in a Kubernetes cluster, and the people who have each of them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from trainway.spec.platform import Platform
 
 @dataclass(frozen=True)
 class Persona:
-    """A part that people have: administrator, viewer, or member of the team `team`."""
+    """A role of people: administrator, viewer, or member of the team `team`."""
 
     name: str
     people: tuple[str, ...]
@@ -21,12 +21,12 @@ class Persona:
 
     @property
     def moves_data(self) -> bool:
-        """Whether people with the role change data. Viewers only read."""
+        """Return whether people with the role can change data. Viewers can only read."""
         return VIEWERS not in self.groups
 
 
 def personas(platform: Platform) -> Iterator[Persona]:
-    """Return the parts that somebody has. There is no other way into the cluster, not even for who creates it."""
+    """Return the roles that somebody has. Nobody else can access the cluster, not even its creator."""
     kubernetes = platform.kubernetes_or_default
     everybody = (
         Persona("admin", kubernetes.admins, administers=True),

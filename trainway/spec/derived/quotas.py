@@ -21,7 +21,7 @@ ON_SPOT = "{} for cluster spot instance usage"
 
 @dataclass(frozen=True)
 class QuotaNeed:
-    """What a platform takes of one quota of the account; where `code` is None, the quota is found by its name."""
+    """The amount of one account quota that a platform needs. If `code` is None, the quota is found by its name."""
 
     service: str
     name: str
@@ -33,9 +33,9 @@ _Quota = tuple[str, str, str | None]
 
 
 def quota_needs(platform: Platform, catalogue: Catalogue) -> tuple[QuotaNeed, ...]:
-    """The quotas, each once, for every group at its `max_count`.
+    """Return the quotas, each once, for every group at its `max_count`.
 
-    EC2's are in vCPUs and SageMaker's in instances; FSx's in file systems, GiB and MB/s, as their names say.
+    EC2's quotas count vCPUs, and SageMaker's instances. FSx's count file systems, GiB, and MB/s, as their names state.
     """
     needed = Counter[_Quota]()
     for quota, amount in _of_nodes(platform, catalogue):
@@ -66,7 +66,7 @@ def _of_nodes(platform: Platform, catalogue: Catalogue) -> Iterator[tuple[_Quota
 
 
 def _of_storage(platform: Platform) -> Iterator[tuple[_Quota, int]]:
-    """Yield the quotas that the platform's new file systems take."""
+    """Yield the quotas that the platform's new file systems use."""
     storage, lustre, openzfs = platform.storage, service_facts().lustre, service_facts().openzfs
     for own in storage.lustre_by_key.values():
         if own.existing is None:
@@ -84,7 +84,10 @@ def _fsx(quota: Quota) -> _Quota:
 
 
 def _of_group(group: NodeGroup, catalogue: Catalogue, *, hyperpod: bool) -> Iterator[tuple[_Quota, int]]:
-    """Each type's quota, as if all nodes were of that type; types with one quota take it for the same nodes."""
+    """Yield each type's quota, as if all nodes were of that type.
+
+    Types with the same quota share it for the same nodes.
+    """
     kind, most = CapacityKind(capacity_kind(group.capacity)), Counter[_Quota]()
     for instance in types_of(group, catalogue):
         quota = _sagemaker(instance, kind) if hyperpod else _ec2(instance, kind)
@@ -93,7 +96,7 @@ def _of_group(group: NodeGroup, catalogue: Catalogue, *, hyperpod: bool) -> Iter
 
 
 def _ec2(instance: Instance, kind: CapacityKind) -> _Quota:
-    """A reservation counts against the on-demand quota, used or not."""
+    """Return the EC2 quota of an instance type. A reservation counts against the on-demand quota, used or not."""
     bought = CapacityKind.ON_DEMAND if kind is CapacityKind.RESERVATION else kind
     code = instance.quota_codes.get(bought)
     unnamed = f"{bought.value} quota of {instance.name.split('.')[0]}"

@@ -1,7 +1,7 @@
-"""The teams of a Slurm cluster: accounts, QOS and settings, as one document that its controller is made equal to.
+"""The teams of a Slurm cluster as accounts, QOS, and settings, in one document that the controller applies.
 
-A team is an account with a share of what is idle, and a QOS of its own that allows as many nodes as it is guaranteed. A
-job in that QOS takes nodes back from jobs in the QOS `borrowed`, which every team has that may borrow.
+A team is an account with a share of idle nodes, and a QOS of its own that allows its guaranteed number of nodes. A job
+in that QOS preempts jobs in the QOS `borrowed`, which every team with `borrow` can use.
 https://slurm.schedmd.com/accounting.html, https://slurm.schedmd.com/qos.html,
 https://slurm.schedmd.com/resource_limits.html, https://slurm.schedmd.com/preempt.html (read 2026-11-21)
 """
@@ -14,23 +14,23 @@ from trainway.spec.platform import Platform
 from trainway.spec.sections.team import Team
 
 JsonObject = dict[str, Any]
-# The document's name in the delivery's bundle and in the bucket.
+# Name of the document in the delivery's bundle and in the bucket.
 ACCOUNTS_DOCUMENT = "slurm-accounts"
 
-# The QOS of jobs that run on what others leave idle.
+# QOS of jobs on nodes that other teams leave idle.
 BORROWED = "borrowed"
 
-# What slurm.conf says where there are teams: https://slurm.schedmd.com/slurm.conf.html (read 2026-11-21).
+# Settings of slurm.conf if there are teams: https://slurm.schedmd.com/slurm.conf.html (read 2026-11-21).
 SETTINGS = {
-    # Nobody runs anything without an account, past the limits of account and QOS, or in a QOS of another team's.
+    # Jobs need an account, and cannot exceed the limits of account and QOS or use another team's QOS.
     "AccountingStorageEnforce": "associations,limits,qos",
-    # A job that loses its nodes is queued again, and resumes from its checkpoint, for which it has two minutes between
-    # SIGTERM and SIGKILL. Not the GraceTime of a QOS: Slurm takes a job that saves and ends in it for one that is done.
+    # A preempted job is requeued, and resumes from its checkpoint, for which it has two minutes between SIGTERM and
+    # SIGKILL. The GraceTime of a QOS is not used, because Slurm treats a job that saves and ends in it as completed.
     "PreemptType": "preempt/qos",
     "PreemptMode": "REQUEUE",
     "KillWait": "120",
-    # What is guaranteed goes first, then the team that had less than its share, then who has waited longer. Each weight
-    # outweighs the next: a factor is between 0 and 1 (https://slurm.schedmd.com/priority_multifactor.html).
+    # Guaranteed jobs go first, then the team below its share, then the longest wait. Each weight outweighs the next,
+    # because a factor is between 0 and 1 (https://slurm.schedmd.com/priority_multifactor.html).
     "PriorityType": "priority/multifactor",
     "PriorityWeightQOS": "1000000",
     "PriorityWeightFairshare": "10000",
@@ -39,10 +39,10 @@ SETTINGS = {
 
 
 def slurm_accounts(platform: Platform) -> JsonObject:
-    """Accounts, QOS and settings of slurm.conf; none of them without teams, so that nothing of an earlier file stays.
+    """Return accounts, QOS, and settings of slurm.conf. Without teams they are empty, to remove earlier ones.
 
-    `nodes` is what jobs of a QOS may have at a time, all together; None is no limit. `owner` marks in Slurm's database
-    what was made from a document of this platform's, so that nothing else is ever changed.
+    `nodes` is the number of nodes that all jobs of a QOS can use at a time. None means no limit. `owner` marks entries
+    of Slurm's database that come from this platform's document, so that no others are changed.
     """
     teams = platform.teams
     return {
@@ -55,7 +55,10 @@ def slurm_accounts(platform: Platform) -> JsonObject:
 
 
 def _has_own_qos(team: Team) -> bool:
-    """A team that neither has nodes nor may borrow any is in a QOS that allows none."""
+    """Return whether a team has a QOS of its own.
+
+    A team without guaranteed nodes and without `borrow` has a QOS that allows no nodes.
+    """
     return any(team.guarantee.values()) or not team.borrow
 
 
@@ -68,7 +71,7 @@ def _guaranteed(team: Team) -> JsonObject:
 
 
 def _account(team: Team) -> JsonObject:
-    """A job that names no QOS is in the first of the list."""
+    """Return a team's account. A job without a QOS uses the first of the list."""
     return {
         "name": team.name,
         "fair_share": team.fair_share,

@@ -1,4 +1,4 @@
-"""What the nodes of a Slurm cluster know of Slurm: what their types have, and what goes into slurm.conf."""
+"""Slurm settings of a cluster's nodes: facts about their instance types, and keys of slurm.conf."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from trainway.spec.facts.catalogue import Catalogue, Instance
 from trainway.spec.platform import Platform
 from trainway.spec.values import Section
 
-# By vendor: Slurm's name of such a device, which of NVIDIA's is fixed (https://slurm.schedmd.com/gres.html, read
-# 2026-11-22), and the file of the first without its number.
+# Slurm's name of a device by vendor, which is fixed for NVIDIA (https://slurm.schedmd.com/gres.html, read 2026-11-22),
+# and the file of the first device without its number.
 GRES = {"nvidia": ("gpu", "/dev/nvidia"), "neuron": ("neuron", "/dev/neuron")}
 
 
@@ -57,7 +57,7 @@ class SlurmOnNodes(Section):
 
 
 def slurm_nodes(platform: Platform, catalogue: Catalogue) -> SlurmOnNodes:
-    """Return what the nodes of a platform know of Slurm."""
+    """Return the Slurm settings of a platform's nodes."""
     slurm = platform.slurm_or_default
     types = {str(each.hyperpod_name): _facts(each) for each in all_types(platform, catalogue) if each.hyperpod_name}
     database = slurm.accounting_database

@@ -1,4 +1,4 @@
-"""The users of a Slurm cluster: those of the file, as a document that nodes are made equal to, and of a directory."""
+"""The users of a Slurm cluster: those of the platform file, in a document for the nodes, and those of a directory."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from trainway.spec.sections.storage import HOME_PATH, MOUNT_PATH
 from trainway.spec.values import Section
 
 JsonObject = dict[str, Any]
-# The document's name in the delivery's bundle and in the bucket.
+# Name of the document in the delivery's bundle and in the bucket.
 USERS_DOCUMENT = "slurm-users"
 
-# Everybody's own directory on the fast file system, for data and virtual environments.
+# Directory on the fast file system that has a directory for each user, for data and virtual environments.
 USERS_DIRECTORY = f"{MOUNT_PATH}/users"
 
 
 def slurm_users(platform: Platform) -> JsonObject:
-    """Groups and users, and where users' directories are; nobody where the file names nobody, so that who left is gone.
+    """Return groups and users, and the location of users' directories. Empty without users, to remove former ones.
 
-    `homes` is where home directories are made: on the file system of `storage.home`, and without one on Lustre, because
-    a job has to find the same home on all of its nodes. `mounts` is what has to be mounted before a directory is made.
-    `owner` marks the accounts on a node that were made from a document of this platform's.
+    `homes` is the directory of home directories: on the file system of `storage.home`, and otherwise on Lustre, because
+    a job has to find the same home on all of its nodes. `mounts` lists the file systems that must be mounted before a
+    directory is created. `owner` marks accounts on a node that come from this platform's document.
     """
     home, slurm = platform.storage.home, platform.slurm_or_default
     return {
