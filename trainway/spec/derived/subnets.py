@@ -1,6 +1,6 @@
-"""Which subnets a platform needs, and how many addresses each must hold.
+"""The subnets that a platform needs, and the number of addresses in each.
 
-Every subnet is sized from what will take addresses in it; none is ever a guess.
+The size of every subnet is the sum of its needs. No size is a guess.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from trainway.spec.platform import Platform
 from trainway.spec.sections.node_group import NodeGroup
 from trainway.spec.sections.orchestrator import Orchestrator
 
-# The image's build, beside the widest step of the cluster's pipeline: each has a network interface in a closed network.
+# The image's build, and the widest step of the cluster's pipeline. In a closed network, each has a network interface.
 BUILDS_AT_ONCE = 3
 
 
 class SubnetRole(StrEnum):
-    """What lives in a subnet."""
+    """The role of a subnet."""
 
     PUBLIC = "public"
     CLUSTER = "cluster"
@@ -36,7 +36,7 @@ class SubnetRole(StrEnum):
 
 @dataclass(frozen=True)
 class Need:
-    """One thing that takes addresses, and how many."""
+    """One need for addresses: what takes them, and how many."""
 
     what: str
     addresses: int
@@ -44,9 +44,9 @@ class Need:
 
 @dataclass(frozen=True)
 class SubnetNeed:
-    """A subnet before it has a range: what lives in it, in which zone, and what it must hold.
+    """A subnet before it has a CIDR block: its role, its zone, and its needs.
 
-    `saved_by_efa_only` is how many addresses more it would take were the EFA interfaces not efa-only.
+    `saved_by_efa_only` is the number of further addresses that it would need if the EFA interfaces were not efa-only.
     """
 
     name: str
@@ -57,20 +57,20 @@ class SubnetNeed:
 
     @property
     def addresses(self) -> int:
-        """Addresses that the needs add up to."""
+        """Return the sum of the needed addresses."""
         return sum(need.addresses for need in self.needs)
 
     @property
     def prefix_length(self) -> int:
-        """The prefix length of the smallest range whose usable addresses cover the needs.
+        """Return the prefix length of the smallest CIDR block whose usable addresses cover the needs.
 
-        It may be shorter than any that a subnet can have; the longest is the one that a subnet must at least have.
+        It may be shorter than a subnet allows, but is never longer.
         """
         vpc = service_facts().vpc
         return min(vpc.prefix_lengths[1], 32 - (self.addresses + vpc.reserved_addresses_per_subnet - 1).bit_length())
 
     def fits(self, cidr: IPv4Network) -> bool:
-        """Return whether the range holds the needs."""
+        """Return whether the CIDR block holds the needs."""
         return self.prefix_length >= cidr.prefixlen
 
     def __str__(self) -> str:
@@ -79,17 +79,17 @@ class SubnetNeed:
 
 
 def node_subnet_name(group: NodeGroup) -> str:
-    """The name of a node group's subnet, which no other subnet can have."""
+    """Return the name of a node group's subnet, which no other subnet can have."""
     return f"{SubnetRole.NODES}-{group.name}"
 
 
 def addresses_per_node(instance: Instance, orchestrator: Orchestrator, *, pods: int, efa_only: bool) -> int:
-    """IPv4 addresses that one node of this type takes from its subnet while it runs that many pods.
+    """Return the IPv4 addresses that one node of this type takes from its subnet with this number of pods.
 
-    Every network interface but an efa-only one takes an address; under Kubernetes those of network card 0 also hold the
-    pods' addresses. HyperPod's documentation gives 32 for a P5 node under Slurm and 81 under EKS, which are this sum:
-    https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-prerequisites.html (read 2026-11-21).
-    `efa_only` says that the EFA interfaces of the other cards carry no address.
+    Every network interface except an efa-only one takes an address. Under Kubernetes, those of network card 0 also hold
+    the pods' addresses. HyperPod's documentation gives 32 for a P5 node under Slurm and 81 under EKS, which equal this
+    sum: https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-prerequisites.html (read 2026-11-21).
+    `efa_only` means that the EFA interfaces of the other cards have no address.
     """
     others = [interface for interface in instance.interfaces if interface.network_card_index > 0]
     with_address = sum(not (efa_only and interface.kind.carries_efa) for interface in others)
@@ -115,9 +115,9 @@ def zone_numbers(platform: Platform) -> dict[str, int]:
 
 
 def shared_subnets(platform: Platform, catalogue: Catalogue) -> tuple[SubnetNeed, ...]:
-    """The subnets that are there whatever the node groups are: per zone a cluster one, and storage's.
+    """Return the subnets that do not depend on the node groups: one for the cluster per zone, and one for storage.
 
-    Where the platform makes the way out, each zone has a public one too.
+    If the platform creates the NAT gateways, each zone also has a public subnet.
     """
     zones = [(number, zone) for zone, number in zone_numbers(platform).items()]
     first = min(number for number, _ in zones)
@@ -135,13 +135,13 @@ def shared_subnets(platform: Platform, catalogue: Catalogue) -> tuple[SubnetNeed
             )
             for n, zone in zones
         ),
-        # Beside the first group's nodes: a file system in another zone is slower, and bills by the byte.
+        # The zone of the first group's nodes: a file system in another zone is slower, and traffic to it is billed.
         SubnetNeed(SubnetRole.STORAGE.value, SubnetRole.STORAGE, platform.storage_zone, storage),
     )
 
 
 def node_subnets(platform: Platform, catalogue: Catalogue) -> tuple[SubnetNeed, ...]:
-    """One subnet a node group, in the order of the file."""
+    """Return one subnet per node group, in the order of the file."""
     return tuple(_node_subnet(platform, catalogue, group) for group in platform.node_groups)
 
 
@@ -152,7 +152,7 @@ def _node_subnet(platform: Platform, catalogue: Catalogue, group: NodeGroup) -> 
         pods = pods_of_group(group, instance, orchestrator)
         return addresses_per_node(instance, orchestrator, pods=pods, efa_only=efa_only)
 
-    # All nodes may be of the type that takes most.
+    # All nodes may be of the type that takes the most addresses.
     instance = max(types_of(group, catalogue), key=lambda each: takes(each, efa_only=True))
     each = takes(instance, efa_only=True)
     saved = takes(instance, efa_only=False) - each
@@ -167,7 +167,7 @@ def _node_subnet(platform: Platform, catalogue: Catalogue, group: NodeGroup) -> 
 
 
 def _new_nodes(group: NodeGroup, orchestrator: Orchestrator) -> int:
-    """Nodes that are there before those they replace are gone: EKS's of a rolling update, or HyperPod's of a fault.
+    """Return how many new nodes EKS's updates or HyperPod's repairs add before the old nodes are gone.
 
     EKS's strategy MINIMAL terminates a node before it launches the next one.
     """
@@ -180,7 +180,7 @@ def _cluster_needs(platform: Platform, catalogue: Catalogue, *, is_first: bool) 
     if endpoints := len(interface_endpoints(platform, catalogue)):
         yield Need("VPC endpoints", endpoints)
     orchestrator, eks = platform.orchestrator, service_facts().eks
-    # Those that call the cluster's API run inside every network, and the others inside a closed one.
+    # Builds that call the cluster's API run inside every network, and the others inside a closed one.
     if orchestrator.is_kubernetes or platform.network.is_closed:
         yield Need("delivery's builds", BUILDS_AT_ONCE)
     if orchestrator.is_kubernetes:
@@ -188,7 +188,8 @@ def _cluster_needs(platform: Platform, catalogue: Catalogue, *, is_first: bool) 
         system = platform.kubernetes_or_default.system_nodes
         instance = catalogue[system.instance_type]
         each = addresses_per_node(instance, orchestrator, pods=SYSTEM_PODS, efa_only=True)
-        # All of them, in every zone: Auto Scaling moves them here when another zone fails, more while they are updated.
+        # Every zone has room for all of them. Auto Scaling moves them here if another zone fails, with more during
+        # updates.
         count = system.count + eks.new_nodes_per_zone
         yield Need(f"{count} × {system.instance_type} at {each} ({SYSTEM_PODS} pods)", each * count)
     elif is_first:
@@ -197,10 +198,10 @@ def _cluster_needs(platform: Platform, catalogue: Catalogue, *, is_first: bool) 
 
 
 def _storage_needs(platform: Platform) -> Iterable[Need]:
-    """Addresses to leave for the file systems, for which AWS publishes no count.
+    """Yield the addresses to reserve for the file systems, for which AWS publishes no count.
 
-    Allowances: one for each of the smallest capacity of Lustre that is sold, or step of throughput, and two for
-    metadata; of OpenZFS one for each file server, and one for the address that moves between them.
+    These are allowances. Lustre: one for each smallest unit of capacity, or step of throughput, and two for metadata.
+    OpenZFS: one for each file server, and one for the address that moves between them.
     """
     storage, facts = platform.storage, service_facts().lustre
     for lustre in storage.lustre_by_key.values():

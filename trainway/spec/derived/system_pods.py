@@ -1,4 +1,4 @@
-"""The pods that the system nodes carry, from system_pods.yaml, and whether they find room there."""
+"""The pods of the system nodes, from system_pods.yaml, and whether they fit there."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class _Facts(BaseModel):
 
 
 class SystemPods(_Facts):
-    """The pods of one DaemonSet or Deployment, and what each of them requests."""
+    """The pods of one DaemonSet or Deployment, and the requests of each pod."""
 
     name: str
     kind: Literal["daemonset", "deployment"]
@@ -41,12 +41,15 @@ class SystemPods(_Facts):
 
     @property
     def each(self) -> Share:
-        """One of the pods."""
+        """Return the share of one of the pods."""
         return Share(1, self.cpu_millicores, self.memory_mib)
 
 
 class Workload(_Facts):
-    """What an add-on or a chart runs on system nodes, and which AWS services it calls; refused without its page."""
+    """The pods of an add-on or a chart on system nodes, and the AWS services that it calls.
+
+    It must name its sources.
+    """
 
     calls: tuple[str, ...]
     pods: tuple[SystemPods, ...]
@@ -62,14 +65,14 @@ class Workload(_Facts):
 
 
 class ReservedCpu(_Facts):
-    """The share of each CPU up to the `first` ones that pods do not get; None stands for all others."""
+    """The share of each CPU, up to the `first` ones, that pods do not get. None means all other CPUs."""
 
     first: PositiveInt | None
     of_ten_thousand: NonNegativeInt
 
 
 class NodeOverhead(_Facts):
-    """What EKS's nodes keep for themselves; memory in MiB, the overhead as a fraction of the instance's memory."""
+    """Resources that EKS's nodes reserve. Memory is in MiB, and the overhead a fraction of the instance's memory."""
 
     reserved_cpu: tuple[ReservedCpu, ...]
     reserved_memory_mib: int
@@ -80,7 +83,7 @@ class NodeOverhead(_Facts):
 
 
 class SystemFacts(_Facts):
-    """All of system_pods.yaml, add-ons and charts by their names."""
+    """The content of system_pods.yaml, with add-ons and charts by name."""
 
     node: NodeOverhead
     addons: Mapping[str, Workload]
@@ -89,13 +92,13 @@ class SystemFacts(_Facts):
 
 @cache
 def system_facts() -> SystemFacts:
-    """The facts of system_pods.yaml, read once."""
+    """Return the facts of system_pods.yaml, read once."""
     return SystemFacts.model_validate(read_facts(FACTS / "system_pods.yaml"))
 
 
 @dataclass(frozen=True)
 class Share:
-    """Pods with the CPU (millicores) and the memory (MiB) that they request, or that a node has for them."""
+    """A number of pods with the CPU (millicores) and the memory (MiB) that they request, or that a node offers."""
 
     pods: int
     cpu_millicores: int
@@ -121,7 +124,7 @@ class Share:
 
 
 def system_pods(platform: Platform, catalogue: Catalogue) -> tuple[SystemPods, ...]:
-    """What the platform's add-ons and charts run on its system nodes."""
+    """Return the pods of the platform's add-ons and charts on its system nodes."""
     facts = system_facts()
     workloads = [
         *(facts.addons[name] for name in addon_names(platform)),
@@ -131,10 +134,10 @@ def system_pods(platform: Platform, catalogue: Catalogue) -> tuple[SystemPods, .
 
 
 def room_on(instance: Instance, orchestrator: Orchestrator) -> Share:
-    """What a system node of this type has for pods, which Kubernetes calls allocatable.
+    """Return the allocatable resources of a system node of this type.
 
-    nodeadm keeps memory for the pods that the type's interfaces have addresses for, and not for those that the node is
-    told to run. The formulas' sources are in system_pods.yaml.
+    nodeadm reserves memory for as many pods as the type's interfaces have addresses, not for the configured number. The
+    formulas' sources are in system_pods.yaml.
     """
     facts = system_facts().node
     cpu, kept, before = 1000 * instance.vcpus, 0, 0
@@ -154,15 +157,15 @@ def room_on(instance: Instance, orchestrator: Orchestrator) -> Share:
 
 
 def nodes_left(count: int) -> int:
-    """How many of a number of nodes carry all pods when one is lost; a single one is not reckoned lost."""
+    """Return the number of nodes that must carry all pods if one is lost. A single node is not assumed to be lost."""
     return max(1, count - 1)
 
 
 def find_room(pods: Sequence[SystemPods], room: Share, nodes: int) -> tuple[str, ...]:
-    """The names of those whose pods find no room on so many nodes, each with that room; none where all fit.
+    """Return the names of workloads whose pods do not fit on this number of nodes with this room. Empty if all fit.
 
-    Each node has the DaemonSets' pods first, whose priority Kubernetes' scheduler heeds; then the largest pod goes to
-    the first node that has room for it, and so on. What fits this way can be placed.
+    The DaemonSets' pods come first on each node, because of their priority. Then the largest pod goes to the first node
+    that has room for it, and so on. If this finds a placement, Kubernetes can place the pods.
     """
     taken = [_sum(_daemons(pods))] * nodes
     if not room.holds(taken[0]):
@@ -179,14 +182,14 @@ def find_room(pods: Sequence[SystemPods], room: Share, nodes: int) -> tuple[str,
 
 
 class Misfit(NamedTuple):
-    """Why the pods do not fit on the system nodes, and what would be right."""
+    """Why the pods do not fit on the system nodes, and the remedy."""
 
     reason: str
     remedy: str
 
 
 def misfit(platform: Platform, catalogue: Catalogue) -> Misfit | None:
-    """None where the system nodes carry their pods, also when one of two or more is lost.
+    """Return why the system nodes cannot carry their pods, also after the loss of one of two or more, or None.
 
     All instance types of the platform must be in the catalogue.
     """
@@ -206,7 +209,7 @@ def misfit(platform: Platform, catalogue: Catalogue) -> Misfit | None:
         )
         if wanted > offered
     ]
-    # Where all of it together would fit, a pod is larger than what each node has left.
+    # If the sum fits, a single pod is larger than the room that is left on each node.
     told = "; ".join(short) or f"{asked.cpu_millicores:,} millicores of CPU, and {homeless[0]} finds no node with room"
     reason = f"the {asked.pods} pods of the add-ons and charts ask for {told}"
     return Misfit(reason, ", or ".join(_remedies(platform, catalogue, pods)))
@@ -219,7 +222,7 @@ def _what_is_left(count: int) -> str:
 
 
 def _remedies(platform: Platform, catalogue: Catalogue, pods: Sequence[SystemPods]) -> Iterator[str]:
-    """The smallest type of the family that would do, and the smallest count."""
+    """Yield the remedies: the smallest sufficient type of the family, and the smallest sufficient count."""
     nodes, orchestrator = platform.kubernetes_or_default.system_nodes, platform.orchestrator
     family = nodes.instance_type.split(".")[0]
     types = [each for each in catalogue.values() if each.name.split(".")[0] == family and each.accelerator is None]
@@ -230,7 +233,7 @@ def _remedies(platform: Platform, catalogue: Catalogue, pods: Sequence[SystemPod
     else:
         yield "use a larger type"
     room = room_on(catalogue[nodes.instance_type], orchestrator)
-    # One deployment's pod a node is as thin as they can be spread.
+    # One deployment's pod per node is the widest possible distribution.
     most = nodes.count + 1 + _sum(_deployments(pods)).pods
     for count in range(nodes.count + 1, most + 1):
         if not find_room(pods, room, nodes_left(count)):

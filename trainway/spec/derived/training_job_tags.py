@@ -1,4 +1,4 @@
-"""The tags of SageMaker training jobs, by which IAM policies tell whose job one is."""
+"""Tags of SageMaker training jobs, by which IAM policies identify the owner of a job."""
 
 from __future__ import annotations
 
