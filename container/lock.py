@@ -12,27 +12,21 @@ add-on of versions.yaml. All are resolved together, so that any of them can be i
 
 import hashlib
 import io
-import subprocess
 import sys
 import tarfile
-import tempfile
 import tomllib
 import urllib.request
-import venv
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from trainway.delivery.resolution import Package, Resolution, besides, installed_uv, pinned, resolve, text, without
 from trainway.spec.facts.versions import VERSIONS_FILE
 
 HERE = Path(__file__).resolve().parent
-UV = "uv==0.13.9"
-# That of PyTorch's wheel, so that the image has no older glibc.
-PLATFORM = "x86_64-manylinux_2_28"
 # What constraints.txt pins too high for an add-on: nvidia-cutlass-dsl-libs-base 4.6.2 requires protobuf below 7, by its
 # metadata (read 2026-11-21), and TensorBoard takes that as well. An image without add-ons has it as it is pinned.
 RELEASED = {"protobuf"}
@@ -41,39 +35,6 @@ RELEASED = {"protobuf"}
 UNDECLARED = {"transformer-engine-torch": ["ninja", "wheel"]}
 # What an image has from elsewhere: a virtual environment pip, and PyTorch by its checksum in versions.yaml.
 THERE = {"pip", "torch"}
-
-
-@dataclass(frozen=True)
-class Package:
-    """A version, and SHA-256 checksums: of its wheels for the platform, or where it has none, of its sources."""
-
-    version: str
-    checksums: tuple[str, ...]
-    # The address of the sources, where there is no wheel.
-    sources: str = ""
-
-
-Resolution = Mapping[str, Package]
-
-
-def parsed(lock: Mapping[str, Any]) -> Resolution:
-    """The packages of a pylock.toml by name. https://packaging.python.org/en/latest/specifications/pylock-toml/"""
-    found = {}
-    for each in lock["packages"]:
-        wheels = each.get("wheels", ())
-        checksums = sorted(archive["hashes"]["sha256"] for archive in wheels or [each["sdist"]])
-        found[each["name"]] = Package(each["version"], tuple(checksums), "" if wheels else each["sdist"]["url"])
-    return found
-
-
-def besides(resolution: Resolution, *others: Resolution) -> Resolution:
-    """The packages that none of the others has in the same version."""
-    return {name: each for name, each in resolution.items() if all(other.get(name) != each for other in others)}
-
-
-def without(resolution: Resolution, names: Collection[str]) -> Resolution:
-    """The packages of other names."""
-    return {name: each for name, each in resolution.items() if name not in names}
 
 
 def common(resolutions: Iterable[Resolution]) -> Resolution:
@@ -85,15 +46,6 @@ def common(resolutions: Iterable[Resolution]) -> Resolution:
     if several := sorted(name for name, packages in found.items() if len(packages) > 1):
         raise ValueError(f"it differs between combinations: {', '.join(several)}")
     return {name: package for name, [package] in sorted(found.items())}
-
-
-def text(packages: Resolution) -> str:
-    """A list of requirements for pip."""
-    lines = (
-        " \\\n    ".join([f"{name}=={package.version}", *(f"--hash=sha256:{each}" for each in package.checksums)])
-        for name, package in packages.items()
-    )
-    return "# Written by container/lock.py.\n" + "".join(f"{line}\n" for line in lines)
 
 
 def declared(archive: bytes) -> list[str]:
@@ -125,19 +77,6 @@ def tools(resolution: Resolution) -> list[str]:
     return needed
 
 
-def resolve(uv: Path, python: str, requirements: Iterable[str], constraints: Iterable[str]) -> Resolution:
-    """What pip would install of the requirements; raises CalledProcessError after uv has said why it cannot be."""
-    with tempfile.TemporaryDirectory() as directory:
-        place = Path(directory)
-        (place / "requirements.in").write_text("\n".join(requirements))
-        (place / "constraints.txt").write_text("\n".join(constraints))
-        command = [str(uv), "pip", "compile", "requirements.in", "--constraint", "constraints.txt", "--quiet"]
-        target = ["--python-version", python, "--python-platform", PLATFORM]
-        output = ["--format", "pylock.toml", "--output-file", "pylock.toml"]
-        subprocess.run([*command, *target, *output], check=True, cwd=place)
-        return parsed(tomllib.loads((place / "pylock.toml").read_text(encoding="utf-8")))
-
-
 def job() -> tuple[list[str], dict[str, str]]:
     """What the job requires, and the versions that it is pinned to by name, PyTorch's apart."""
     project = tomllib.loads((HERE.parent / "pyproject.toml").read_text(encoding="utf-8"))
@@ -147,22 +86,19 @@ def job() -> tuple[list[str], dict[str, str]]:
     return project["project"]["optional-dependencies"]["training"], pins
 
 
-def pinned(versions: Mapping[str, str]) -> list[str]:
-    """A line for each version, as pip takes it."""
-    return [f"{name}=={version}" for name, version in versions.items()]
-
-
 def of_combination(uv: Path, versions: Mapping[str, Any], combination: Mapping[str, str]) -> dict[str, Resolution]:
     """What each list has for one combination of versions.yaml, by the list's name."""
     python = next(images["python"] for images in versions["images"] if images["name"] == combination["images"])
     find = partial(resolve, uv, python)
     agent = combination.get("hyperpod_elastic_agent")
     torch, nemo, engine = combination["pytorch"], combination["nemo"], combination["transformer_engine"]
+    attention = combination["flash_attention"]
     cuda = next(each["cuda"] for each in versions["transformer_engine"] if each["version"] == engine)
     parts = ("transformer_engine", f"transformer_engine_cu{cuda}", "transformer_engine_torch")
     add_ons = {
         f"transformer-engine-{engine}": [f"{part}=={engine}" for part in parts],
         f"nemo-{nemo}": [f"nemo-automodel=={nemo}"],
+        f"flash-attention-{attention}": [f"flash-attn-4[cu{cuda}]=={attention}"],
         **({f"hyperpod-elastic-agent-{agent}": [f"hyperpod-elastic-agent=={agent}"]} if agent else {}),
     }
     required, pins = job()
@@ -200,10 +136,8 @@ def lists(uv: Path, versions: Mapping[str, Any]) -> dict[str, str]:
 def main() -> int:
     """Writes the lists of the matrix, and takes away those of versions that it does not have any more."""
     versions = yaml.safe_load(VERSIONS_FILE.read_text(encoding="utf-8"))
-    with tempfile.TemporaryDirectory() as directory:
-        venv.create(directory, with_pip=True)
-        subprocess.run([f"{directory}/bin/pip", "install", "--quiet", UV], check=True)
-        written = lists(Path(directory) / "bin/uv", versions)
+    with installed_uv() as uv:
+        written = lists(uv, versions)
     target = HERE / "requirements"
     target.mkdir(exist_ok=True)
     for old in target.iterdir():
