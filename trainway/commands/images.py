@@ -4,44 +4,68 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from trainway.commands.launching import DEFAULT_PLATFORM, PlatformFile
-from trainway.spec.errors import UsageError
+from trainway.commands.launching import DEFAULT_PLATFORM, PlatformArgument, PlatformFile
+from trainway.spec.derived.image_build import key_of_image
+from trainway.spec.errors import UsageError, usage_error
+from trainway.spec.handoff import DEFAULT_IMAGE, image_stack_name
 
 if TYPE_CHECKING:
     from trainway.delivery.images import PlatformImages
     from trainway.diff.account import AwsAccount
+    from trainway.spec.platform import Platform
 
 app = typer.Typer(help="Build, watch, and choose the training image of a deployed platform.", no_args_is_help=True)
-# What the stacks call a platform's pipelines, after its name.
-PIPELINES = ("image", "mirror", "cluster", "autoscaling", "file-system")
+# What the stacks call a platform's other pipelines, after its name.
+PIPELINES = ("mirror", "cluster", "autoscaling", "file-system")
+
+ImageName = Annotated[
+    str,
+    typer.Option(
+        "--image",
+        metavar="NAME",
+        help="Name of the image in the section `images`. Default: the image that the section `image` describes.",
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 
 
 @app.command()
-def build(platform_file: PlatformFile = DEFAULT_PLATFORM) -> None:
+def build(platform_file: PlatformFile = DEFAULT_PLATFORM, image: ImageName = DEFAULT_IMAGE) -> None:
     """Run the image pipeline on what was deployed, and wait for its end. An image that exists is not built again."""
-    name, account, images = _deployed(platform_file)
-    _run(name, account, {})
-    _use(name, account, images, images.built.uri.rpartition(":")[2], "built again")
+    found = _built(platform_file, image)
+    _run(found, {})
+    _use(found, found.images.built.uri.rpartition(":")[2], "built again")
 
 
 @app.command()
-def status(platform_file: PlatformFile = DEFAULT_PLATFORM, as_json: AsJson = False) -> None:
-    """Show which images exist, which one jobs use, and how the last run of the pipeline ended."""
+def status(
+    platform_file: PlatformFile = DEFAULT_PLATFORM, image: ImageName = DEFAULT_IMAGE, as_json: AsJson = False
+) -> None:
+    """Show which images exist, which one jobs use, its age and scan, and the pipeline's last run."""
     from trainway.delivery import images as stored
     from trainway.delivery.pipeline_run import last_run, run_as_json
 
-    name, account, images = _deployed(platform_file)
-    run = last_run(account.client, f"{name}-image")
+    found = _deployed(platform_file, image)
+    images, client = found.images, found.account.client
+    run = None if images.is_users else last_run(client, found.pipeline)
+    scan = None if images.is_users else stored.scan_of(client, images)
+    signature = stored.signature_of(client, images)
     if as_json:
-        print(stored.json_text(stored.as_json(images) | {"last_run": run_as_json(run)}))
+        told = stored.as_json(images, scan) | {"signature": signature, "last_run": run_as_json(run)}
+        print(stored.json_text(told))
         return
     print(f"jobs use {images.pinned} ({images.because})")
+    print(f"  {stored.age_of_packages(images)}")
+    if images.exists:
+        print(f"  {stored.scan_as_text(scan)}")
+    if signature:
+        print(f"  {signature}")
     if not images.exists:
         print("  It is gone. `trainway image rebuild` builds it again, and so does the next deploy.")
     for each in images.stored:
@@ -50,19 +74,31 @@ def status(platform_file: PlatformFile = DEFAULT_PLATFORM, as_json: AsJson = Fal
         print(f"the last run of {run.pipeline}: {run.status}")
         for reason in run.reasons:
             print(f"  {reason}")
+    if others := [name for name in found.platform.image_names if name != image]:
+        print(f"other images: {', '.join(others)}. Add --image NAME to show one.")
+
+
+@app.command()
+def sbom(platform_file: PlatformFile = DEFAULT_PLATFORM, image: ImageName = DEFAULT_IMAGE) -> None:
+    """Print the packages of the image that jobs use, as an SPDX document in JSON."""
+    from trainway.delivery.images import bill_of_materials
+
+    found = _deployed(platform_file, image)
+    print(bill_of_materials(found.account.client, found.images), end="")
 
 
 @app.command()
 def log(
     platform_file: PlatformFile = DEFAULT_PLATFORM,
+    image: ImageName = DEFAULT_IMAGE,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Print new lines until the build ends.")] = False,
 ) -> None:
     """Print the log of the last build."""
     from trainway.delivery.pipeline_run import log_lines
 
-    name, account = _account(platform_file)
+    platform, account = _account(platform_file, image)
     try:
-        for line in log_lines(account.client, f"{name}-image", follows=follow):
+        for line in log_lines(account.client, image_stack_name(platform.name, image), follows=follow):
             print(line, flush=follow)
     except KeyboardInterrupt:
         # Ctrl-C ends the command, and not the build.
@@ -72,23 +108,40 @@ def log(
 @app.command()
 def rebuild(
     platform_file: PlatformFile = DEFAULT_PLATFORM,
+    image: Annotated[
+        str | None,
+        typer.Option(
+            "--image",
+            metavar="NAME",
+            help="Name of the image in the section `images`, or `image`. Default: every image that is gone.",
+        ),
+    ] = None,
     again: Annotated[
         bool,
-        typer.Option("--again", help="Build a second image of the same content. Default: build only what is gone."),
+        typer.Option(
+            "--again",
+            help="Build a second image of the same content, of the one that --image names or else `image`. Default: "
+            "build only what is gone.",
+        ),
     ] = False,
 ) -> None:
-    """Build the image again if it is gone, and make jobs use it."""
+    """Build images again that are gone, and make jobs use them."""
     from trainway.delivery.images import again_tag
 
-    name, account, images = _deployed(platform_file)
-    if images.exists and not again:
-        print(f"{images.pinned} exists")
+    if again:
+        found = _built(platform_file, image or DEFAULT_IMAGE)
+        word, tag = again_tag(found.images)
+        _run(found, {"IMAGE_AGAIN": word})
+        _use(found, tag, "built again")
         return
-    word, tag = again_tag(images) if again else ("no", images.built.uri.rpartition(":")[2])
-    if not again:
-        print(f"{images.pinned} is gone and is built again", file=sys.stderr)
-    _run(name, account, {"IMAGE_AGAIN": word} if again else {})
-    _use(name, account, images, tag, "built again")
+    for found in [_built(platform_file, image)] if image else _all_built(platform_file):
+        pinned = found.images.pinned
+        if found.images.exists:
+            print(f"{pinned} exists")
+            continue
+        print(f"{pinned} is gone and is built again", file=sys.stderr)
+        _run(found, {})
+        _use(found, found.images.built.uri.rpartition(":")[2], "built again")
 
 
 @app.command()
@@ -96,8 +149,9 @@ def watch(platform_file: PlatformFile = DEFAULT_PLATFORM) -> None:
     """Print why a delivery pipeline of the platform fails, as soon as it does. Ends with Ctrl-C."""
     from trainway.delivery.pipeline_run import watch as watch_pipelines
 
-    name, account = _account(platform_file)
-    names = [f"{name}-{each}" for each in PIPELINES]
+    platform, account = _account(platform_file, DEFAULT_IMAGE)
+    names = [image_stack_name(platform.name, image) for image in platform.image_names]
+    names += [f"{platform.name}-{each}" for each in PIPELINES]
     try:
         watch_pipelines(account.client, names, lambda line: print(line, file=sys.stderr, flush=True))
     except KeyboardInterrupt:
@@ -107,75 +161,196 @@ def watch(platform_file: PlatformFile = DEFAULT_PLATFORM) -> None:
 @app.command()
 def promote(
     image: Annotated[
-        str,
+        str | None,
         typer.Argument(
             metavar="IMAGE@DIGEST",
             help="Image of another platform by its digest, for example "
-            "111122223333.dkr.ecr.us-west-2.amazonaws.com/dev/training@sha256:…",
+            "111122223333.dkr.ecr.us-west-2.amazonaws.com/dev/training@sha256:…. Default: the one that jobs of --from "
+            "use.",
         ),
-    ],
+    ] = None,
     platform_file: PlatformFile = DEFAULT_PLATFORM,
+    source: Annotated[
+        Path | None,
+        typer.Option("--from", metavar="FILE", help="Platform file of the platform whose image is promoted."),
+    ] = None,
+    source_profile: Annotated[
+        str | None,
+        typer.Option(
+            "--from-profile",
+            metavar="PROFILE",
+            help="AWS profile that reads the image, for one of another account. Default: this shell's credentials.",
+        ),
+    ] = None,
+    name: ImageName = DEFAULT_IMAGE,
 ) -> None:
-    """Copy an image of another platform into this platform's repository, and make jobs use it."""
-    from trainway.delivery.images import choose, copy_image
-    from trainway.diff.account import AwsAccount
+    """Copy an image of another platform into this platform's repository, and make jobs use it.
 
-    name, account, images = _deployed(platform_file)
-
-    def client(service: str, region: str) -> Any:
-        return (account if region == account.region else AwsAccount(region)).client(service)
-
-    digest = copy_image(client, images, image, lambda line: print(line, file=sys.stderr))
-    print(f"jobs use {choose(account.client, name, images, digest, f'promoted from {image}')}")
-
-
-def image_that_is_gone(platform_file: Path) -> str | None:
-    """Return the image that jobs use if ECR does not have it, or None.
-
-    None also if nothing is deployed, AWS refuses to show it, or AWS is an emulated one, which builds no images.
+    With --from and --image, it is the image of that name of the other platform.
     """
-    from trainway.delivery.images import images_of
-
-    if os.environ.get("AWS_ENDPOINT_URL"):
-        return None
-    try:
-        name, account = _account(platform_file)
-        images = images_of(account.client, name)
-    except UsageError:
-        return None
-    return None if images is None or images.exists else images.pinned
-
-
-def _account(platform_file: Path) -> tuple[str, AwsAccount]:
-    """Return the name of a platform and its AWS account. Raises UsageError without credentials."""
+    from trainway.delivery.images import PINNED, choose, copy_image
+    from trainway.delivery.promotion import image_in_use
     from trainway.diff.account import AwsAccount
     from trainway.spec.loader import load_platform
 
-    platform = load_platform(platform_file)
-    return platform.name, AwsAccount(platform.region)
+    if (image is None) == (source is None):
+        fix = "write an image with its digest, or --from with a platform file"
+        raise usage_error("nothing can be promoted", why="it needs one image, and not two", fix=fix)
+    target = _built(platform_file, name)
+    account = target.account
+    because = f"promoted from {image}"
+    if source is not None:
+        other = _of_image(load_platform(source), name)
+        image = image_in_use(AwsAccount(other.region, source_profile).client, other, target.platform)
+        because = f"promoted from {other.name}: {image}"
+    assert image is not None
+    found = PINNED.fullmatch(image)
+
+    def client(service: str, region: str, registry: str) -> Any:
+        is_source = found is not None and registry == found["registry"] and source_profile is not None
+        if is_source:
+            return AwsAccount(region, source_profile).client(service)
+        return (account if region == account.region else AwsAccount(region)).client(service)
+
+    digest = copy_image(client, target.images, image, lambda line: print(line, file=sys.stderr))
+    print(f"jobs use {choose(account.client, target.platform.name, target.images, digest, because)}")
 
 
-def _deployed(platform_file: Path) -> tuple[str, AwsAccount, PlatformImages]:
+@app.command()
+def restore(platform_file: PlatformFile = DEFAULT_PLATFORM, image: ImageName = DEFAULT_IMAGE) -> None:
+    """Make jobs use the image that the last deploy built, and end a promotion or a second build."""
+    from trainway.delivery.images import choose
+
+    found = _deployed(platform_file, image)
+    images = found.images
+    digest = images.built.pinned.rpartition("@")[2]
+    if digest not in {each.digest for each in images.stored}:
+        raise usage_error(
+            f"{images.built.pinned} cannot be used",
+            why="it is gone",
+            fix="build it again with `trainway image build`, which makes jobs use it",
+        )
+    print(f"jobs use {choose(found.account.client, found.platform.name, images, digest, 'built last')}")
+
+
+@app.command()
+def lock(platform_file: PlatformArgument = DEFAULT_PLATFORM, image: ImageName = DEFAULT_IMAGE) -> None:
+    """Write what `packages.pip` of an image needs, by version and checksum, to a file beside the platform file.
+
+    It asks the package index. No package of the image changes that PyTorch depends on.
+    """
+    from trainway.delivery.package_lock import lock_packages
+    from trainway.spec.loader import load_platform
+    from trainway.spec.package_lock import package_lock_file
+
+    written = lock_packages(_of_image(load_platform(platform_file, locked=False), image), platform_file)
+    file = package_lock_file(platform_file, image)
+    file.write_text(written.text, encoding="utf-8")
+    print(f"{file}: {', '.join(written.added) or 'the image has all of them'}")
+    for change in written.changed:
+        print(f"  instead of the image's {change}")
+
+
+@app.command()
+def additions(platform_file: PlatformArgument = DEFAULT_PLATFORM, image: ImageName = DEFAULT_IMAGE) -> None:
+    """Copy what a platform in a closed network adds to an image to where delivery/supply.sh reads it."""
+    import shutil
+
+    from trainway.delivery.additions import write_additions
+    from trainway.parts.checkout import CHECKOUT
+    from trainway.spec.loader import load_platform
+
+    platform, directory = _of_image(load_platform(platform_file), image), CHECKOUT / "additions"
+    shutil.rmtree(directory, ignore_errors=True)
+    write_additions(platform, directory)
+    print(f"{directory} has them" if directory.exists() else f"{platform_file} adds nothing to the image")
+
+
+def images_that_are_gone(platform_file: Path) -> list[str]:
+    """Return the images that jobs use and that ECR does not have.
+
+    Empty also if nothing is deployed, AWS refuses to show it, or AWS is an emulated one, which builds no images.
+    """
+    if os.environ.get("AWS_ENDPOINT_URL"):
+        return []
+    try:
+        return [found.images.pinned for found in _all_built(platform_file) if not found.images.exists]
+    except UsageError:
+        return []
+
+
+@dataclass(frozen=True)
+class Found:
+    """A deployed image: its platform as the image sees it, the platform's account, and what is in its repository."""
+
+    platform: Platform
+    account: AwsAccount
+    images: PlatformImages
+
+    @property
+    def pipeline(self) -> str:
+        """The name of the pipeline that builds the image."""
+        return image_stack_name(self.platform.name, self.platform.image_name)
+
+
+def _account(platform_file: Path, image: str) -> tuple[Platform, AwsAccount]:
+    """Return a platform as its image sees it, and its account. Raises UsageError without credentials or image."""
+    from trainway.diff.account import AwsAccount
+    from trainway.spec.loader import load_platform
+
+    platform = _of_image(load_platform(platform_file), image)
+    return platform, AwsAccount(platform.region)
+
+
+def _of_image(platform: Platform, image: str) -> Platform:
+    if image not in platform.image_names:
+        raise usage_error(
+            f"there is no image {image}",
+            why=f"the file of {platform.name} describes {', '.join(platform.image_names)}",
+            fix="name one of them, or describe it below `images` and deploy",
+        )
+    return platform.of_image(image)
+
+
+def _built(platform_file: Path, image: str) -> Found:
+    """Return what `_deployed` does. Raises UsageError also for an image of the user's, which no pipeline builds."""
+    found = _deployed(platform_file, image)
+    if found.images.is_users:
+        key = key_of_image(found.platform)
+        why = f"jobs use {found.images.pinned}, which {key}.uri names"
+        fix = f"name another image there, or remove {key}.uri, and deploy"
+        raise usage_error(f"{found.platform.name} builds no image", why=why, fix=fix)
+    return found
+
+
+def _all_built(platform_file: Path) -> list[Found]:
+    """Return the images of a platform that pipelines build."""
+    names = _account(platform_file, DEFAULT_IMAGE)[0].image_names
+    return [found for found in (_deployed(platform_file, name) for name in names) if not found.images.is_users]
+
+
+def _deployed(platform_file: Path, image: str) -> Found:
     from trainway.delivery.images import images_of, not_deployed
 
-    name, account = _account(platform_file)
-    images = images_of(account.client, name)
+    platform, account = _account(platform_file, image)
+    images = images_of(account.client, platform.name, image)
     if images is None:
-        raise not_deployed(name)
-    return name, account, images
+        raise not_deployed(platform.name, image)
+    return Found(platform, account, images)
 
 
-def _run(name: str, account: AwsAccount, variables: dict[str, str]) -> None:
+def _run(found: Found, variables: dict[str, str]) -> None:
     from trainway.delivery.pipeline_run import follow, start
 
-    pipeline = f"{name}-image"
-    run = start(account.client, pipeline, variables)
-    print(f"{pipeline} runs: {run}", file=sys.stderr)
-    follow(account.client, pipeline, run, lambda line: print(f"  {line}", file=sys.stderr))
+    client = found.account.client
+    run = start(client, found.pipeline, variables)
+    print(f"{found.pipeline} runs: {run}", file=sys.stderr)
+    follow(client, found.pipeline, run, lambda line: print(f"  {line}", file=sys.stderr))
 
 
-def _use(name: str, account: AwsAccount, images: PlatformImages, tag: str, because: str) -> None:
+def _use(found: Found, tag: str, because: str) -> None:
     from trainway.delivery.images import choose, digest_of
 
-    digest = digest_of(account.client, images, tag)
-    print(f"jobs use {choose(account.client, name, images, digest, because)}")
+    client = found.account.client
+    digest = digest_of(client, found.images, tag)
+    print(f"jobs use {choose(client, found.platform.name, found.images, digest, because)}")
