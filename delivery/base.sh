@@ -6,7 +6,9 @@
 #   MIRROR_REGISTRY   <account>.dkr.ecr.<region>.amazonaws.com
 #   MIRROR_PREFIX     repository prefix; the repository <prefix>/training-base must exist
 #   BASE_TAG          hash of what the stage is built from; tags are immutable
+#   BILLS_URI         s3://bucket/prefix that keeps the list of what each base consists of, by the base's tag
 #   AWS_REGION        region of the registry
+#   BASE_LOGIN_SECRET ARN of the secret that has the login to the registry of BASE_IMAGE, which image.json names; may be empty
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -14,7 +16,12 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 source "$here/lib.sh"
 # shellcheck source=delivery/build_tool.sh
 source "$here/build_tool.sh"
-require MIRROR_REGISTRY MIRROR_PREFIX BASE_TAG AWS_REGION
+# shellcheck source=delivery/registry_login.sh
+source "$here/registry_login.sh"
+# shellcheck source=delivery/organization.sh
+source "$here/organization.sh"
+trust_organization "$here"
+require MIRROR_REGISTRY MIRROR_PREFIX BASE_TAG BILLS_URI AWS_REGION
 
 name=$MIRROR_PREFIX/training-base
 repository=$MIRROR_REGISTRY/$name
@@ -23,7 +30,7 @@ if [[ -n "$digest" ]]; then
   say "$repository:$BASE_TAG exists, nothing to build"
 else
   choose_builder
-  words=(--target libraries)
+  words=() keep_cache=()
   if builder_has_cache; then
     # Tags never move, so each base has a cache of its own, and a build begins with the newest.
     newest=$(aws ecr describe-images --repository-name "$name" --filter tagStatus=TAGGED --output text \
@@ -33,9 +40,23 @@ else
     # image-manifest and oci-mediatypes: what ECR stores of a cache. ignore-error: an image without its cache is whole.
     # https://aws.amazon.com/blogs/containers/announcing-remote-cache-support-in-amazon-ecr-for-buildkit-clients/
     # https://docs.docker.com/build/cache/backends/registry/ (read 2026-11-23)
-    words+=(--cache-to "type=registry,ref=$repository:cache-$BASE_TAG,mode=max,image-manifest=true,oci-mediatypes=true,compression=$compression,force-compression=true,ignore-error=true")
+    keep_cache=(--cache-to "type=registry,ref=$repository:cache-$BASE_TAG,mode=max,image-manifest=true,oci-mediatypes=true,compression=$compression,force-compression=true,ignore-error=true")
   fi
-  build_image "$here" "$repository" "$BASE_TAG" "${words[@]}"
+  base_image=$(cd "$here/.." && argument BASE_IMAGE)
+  if [[ -n "${BASE_LOGIN_SECRET:-}" ]]; then
+    registry=$(registry_of "$base_image")
+    # Docker writes a login into a file. A person's machine does not keep it.
+    trap 'docker logout "$registry" >/dev/null' EXIT
+    log_in_with_secret "$registry" "$BASE_LOGIN_SECRET"
+  else
+    log_in_to_source "$base_image"
+  fi
+  # The list first: a base that is in ECR has its list, also where a build was broken off.
+  bill=$(mktemp -d)
+  export_stage "$here" bill "$bill" "$MIRROR_REGISTRY" "${words[@]}"
+  aws s3 cp "$bill/sbom.spdx.json" "${BILLS_URI%/}/$BASE_TAG.spdx.json" --only-show-errors
+  rm -rf "$bill"
+  build_image "$here" "$repository" "$BASE_TAG" --target libraries "${words[@]}" "${keep_cache[@]}"
 fi
 say "base image $repository@$digest"
 report "$digest"

@@ -15,6 +15,9 @@ set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 # shellcheck source=delivery/lib.sh
 source "$here/lib.sh"
+# shellcheck source=delivery/organization.sh
+source "$here/organization.sh"
+trust_organization "$here"
 # shellcheck source=delivery/helm_tool.sh
 source "$here/helm_tool.sh"
 require CLUSTER_NAME AWS_REGION MIRROR_REGISTRY MIRROR_PREFIX MIRROR_BUCKET_URI

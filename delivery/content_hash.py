@@ -1,4 +1,7 @@
-"""The tag of an image, which is the hash of what the image is made of: `python3 -m delivery.content_hash image|base`.
+"""The tag of an image, which is the hash of what the image is made of: `python3 -m delivery.content_hash NAME`.
+
+NAME is image, base, packages, or dockerfile. The last two are `none` for a platform that adds no such thing to the
+base.
 
 Only content counts. A comment in the Dockerfile or in a list of packages, a stage that is not built, an argument of an
 add-on that is not chosen, and what pyproject.toml says of anything but the job's packages leave the tag as it is.
@@ -8,7 +11,7 @@ import hashlib
 import json
 import sys
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from delivery.dockerfile import made
@@ -19,6 +22,14 @@ ARGUMENTS = "image.json"
 DOCKERFILE = "container/Dockerfile"
 # What a build of the image, or of its base, may use of the repository.
 SOURCES = ("container", "pyproject.toml", "training")
+# What the deploy found beside the platform file: lists of packages, and the build context of a Dockerfile.
+ADDITIONS = "additions"
+LISTS = ("additions/apt.txt", "additions/pip.txt")
+CONTEXT = "additions/dockerfile"
+# What the builds of these use of the repository.
+FOR_PACKAGES = ("container/packages.Dockerfile", "container/verify_image.py")
+FOR_DOCKERFILE = ("container/verify_image.py", "delivery/user_dockerfile.py")
+NONE = "none"
 # The stages of container/Dockerfile: the base changes with its libraries, and the image with the job.
 TARGETS = {"image": "training", "base": "libraries"}
 
@@ -33,7 +44,28 @@ def content_hash(root: Path, parts: Iterable[str]) -> str:
 
 
 def image_hash(root: Path, what: str, arguments: Mapping[str, str]) -> str:
-    """Return the tag of `image` or `base` that is built from the repository's root with the arguments."""
+    """Return the tag of `image`, `base`, `packages`, or `dockerfile`, as built from the repository's root.
+
+    The tag is a function of everything below the image, too.
+    """
+    if what == "packages":
+        there = [file for file in LISTS if (root / file).exists()]
+        below = [image_hash(root, "base", arguments)]
+        used = [*_hashes(root, there, _content), *_hashes(root, FOR_PACKAGES, Path.read_bytes)]
+        return f"packages-{_joined([*below, *used])}" if there else NONE
+    if what == "dockerfile":
+        below = [image_hash(root, each, arguments) for each in ("base", "packages")]
+        used = _hashes(root, [CONTEXT, *FOR_DOCKERFILE], Path.read_bytes)
+        return f"dockerfile-{_joined([*below, *used])}" if (root / CONTEXT).exists() else NONE
+    own = _stage_hash(root, what, arguments)
+    if what == "base":
+        return own
+    added = [image_hash(root, each, arguments) for each in ("packages", "dockerfile")]
+    return own if set(added) == {NONE} else _joined([own, *added])
+
+
+def _stage_hash(root: Path, what: str, arguments: Mapping[str, str]) -> str:
+    """Return the hash of a stage of container/Dockerfile."""
     used = made((root / DOCKERFILE).read_text(encoding="utf-8"), TARGETS[what], arguments)
     # How layers are compressed is no argument of the Dockerfile, and decides who can read them.
     settings = arguments.get("LAYER_COMPRESSION", "gzip")
@@ -44,10 +76,22 @@ def image_hash(root: Path, what: str, arguments: Mapping[str, str]) -> str:
     return total.hexdigest()[:16]
 
 
-def _files(root: Path, parts: Iterable[str]) -> Iterator[Path]:
-    """Yield the files of some parts of a directory, without what Python leaves beside its sources."""
+def _hashes(root: Path, parts: Iterable[str], content: Callable[[Path], bytes]) -> list[str]:
+    """Return the names of files and the hashes of their contents."""
+    return [
+        f"{file.relative_to(root).as_posix()} {hashlib.sha256(content(file)).hexdigest()}"
+        for file in _files(root, parts, everything=True)
+    ]
+
+
+def _joined(parts: list[str]) -> str:
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
+
+
+def _files(root: Path, parts: Iterable[str], *, everything: bool = False) -> Iterator[Path]:
+    """Yield the files of some parts of a directory: without `everything`, none that Python leaves beside sources."""
     found = (file for part in parts for file in ((root / part).rglob("*") if (root / part).is_dir() else [root / part]))
-    yield from sorted(file for file in found if file.is_file() and file.suffix != ".pyc")
+    yield from sorted(file for file in found if file.is_file() and (everything or file.suffix != ".pyc"))
 
 
 def _content(file: Path) -> bytes:
@@ -56,7 +100,7 @@ def _content(file: Path) -> bytes:
     if file.name == "pyproject.toml":
         # A Neuron image chooses the job's packages from it.
         return json.dumps(sorted(tomllib.loads(text.decode())["project"]["optional-dependencies"]["training"])).encode()
-    if file.parent.name == "requirements":
+    if file.parent.name == "requirements" or file.parent.name == ADDITIONS:
         return b"\n".join(line for line in text.splitlines() if line.strip() and not line.startswith(b"#"))
     return text
 

@@ -7,6 +7,8 @@
 #   AWS_REGION         region of the repository
 #   NETWORK_ACCESS     private (default) | closed: who makes the base, the stage before this one or supply.sh
 #   MIRROR_REGISTRY, MIRROR_PREFIX, BASE_TAG   as for base.sh
+#   REPLICATE_TO       registries that the image is copied to, with spaces between; may be empty: see replicate.sh
+#   SIGNING_PROFILE    signing profile of the repository, or none; may be empty: see signing.sh
 #   IMAGE_AGAIN        no (default) | a word that is added to the tag, for a second image of the same content
 # Reports the image's digest.
 set -euo pipefail
@@ -16,10 +18,22 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 source "$here/lib.sh"
 # shellcheck source=delivery/build_tool.sh
 source "$here/build_tool.sh"
+# shellcheck source=delivery/registry_login.sh
+source "$here/registry_login.sh"
+# shellcheck source=delivery/organization.sh
+source "$here/organization.sh"
+trust_organization "$here"
+# shellcheck source=delivery/replicate.sh
+source "$here/replicate.sh"
+# shellcheck source=delivery/signing.sh
+source "$here/signing.sh"
 closed || true # ends with an unknown word
 require IMAGE_REPOSITORY IMAGE_TAG AWS_REGION MIRROR_REGISTRY MIRROR_PREFIX BASE_TAG
 
 [[ "${IMAGE_AGAIN:-no}" == no ]] || IMAGE_TAG=$IMAGE_TAG-$IMAGE_AGAIN
+# ECR signs an image when it is pushed.
+signing_rule "${IMAGE_REPOSITORY#*/}"
+pushed=
 digest=$(ecr_digest "${IMAGE_REPOSITORY#*/}" "$IMAGE_TAG")
 if [[ -n "$digest" ]]; then
   say "$IMAGE_REPOSITORY:$IMAGE_TAG exists, nothing to build"
@@ -33,8 +47,11 @@ else
   choose_builder
   # A context of a stage's name takes the place of that stage; those before it are then not built, nor is their base fetched.
   # https://docs.docker.com/reference/cli/docker/buildx/build/#build-context
-  build_image "$here" "$IMAGE_REPOSITORY" "$IMAGE_TAG" --build-arg "IMAGE_REVISION=$IMAGE_TAG" \
+  build_on_base "$here" "$IMAGE_REPOSITORY" "$IMAGE_TAG" --build-arg "IMAGE_REVISION=$IMAGE_TAG" \
     --build-context "libraries=docker-image://$MIRROR_REGISTRY/$base@$base_digest"
+  pushed=yes
 fi
+signed "${IMAGE_REPOSITORY#*/}" "$digest" "$pushed"
+replicate "$IMAGE_REPOSITORY" "$IMAGE_TAG" "$digest"
 say "image $IMAGE_REPOSITORY@$digest"
 report "$digest"

@@ -15,6 +15,13 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 source "$here/lib.sh"
 # shellcheck source=delivery/helm_tool.sh
 source "$here/helm_tool.sh"
+# shellcheck source=delivery/registry_login.sh
+source "$here/registry_login.sh"
+# shellcheck source=delivery/organization.sh
+source "$here/organization.sh"
+# shellcheck source=delivery/build_tool.sh
+source "$here/build_tool.sh"
+trust_organization "$here"
 require MIRROR_REGISTRY MIRROR_PREFIX MIRROR_BUCKET_URI AWS_REGION
 [[ -v CHARTS ]] || fail "missing environment variables: CHARTS"
 read -r -a names <<<"$CHARTS"
@@ -28,18 +35,13 @@ if closed; then
   # Fetched, not listed: the stage may read the objects of the bucket, and may not list them.
   aws s3 cp "$copy" "$work/tools/" --only-show-errors || missing+=("helm ($copy)")
 else
+  # Its daemon is who logs in.
+  ! has_organization || choose_builder
   use_helm "$MIRROR_BUCKET_URI" "$work/tools" "$here"
   password=$(aws ecr get-login-password --region "$AWS_REGION")
   docker login --username AWS --password-stdin "$MIRROR_REGISTRY" <<<"$password"
   helm registry login --username AWS --password-stdin "$MIRROR_REGISTRY" <<<"$password"
 fi
-
-# log_in_to_source REFERENCE: AWS's own registries let in whoever has an AWS account, and nobody without credentials.
-# https://docs.aws.amazon.com/eks/latest/userguide/copy-image-to-repository.html (read 2026-11-21)
-log_in_to_source() {
-  [[ "$1" =~ ^([0-9]{12}\.dkr\.ecr\.([a-z0-9-]+)\.amazonaws\.com)/ ]] || return 0
-  aws ecr get-login-password --region "${BASH_REMATCH[2]}" | docker login --username AWS --password-stdin "${BASH_REMATCH[1]}"
-}
 
 copied=0
 images=$(python3 "$here/mirror_list.py" images "${names[@]}")

@@ -11,6 +11,8 @@ set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 # shellcheck source=delivery/lib.sh
 source "$here/lib.sh"
+# shellcheck source=delivery/organization.sh
+source "$here/organization.sh"
 require LIFECYCLE_S3_URI
 [[ "$LIFECYCLE_S3_URI" =~ ^s3://[^/]+/.+ ]] ||
   fail "LIFECYCLE_S3_URI is '$LIFECYCLE_S3_URI': it must name a prefix, because everything else below it is deleted"
@@ -18,6 +20,7 @@ require LIFECYCLE_S3_URI
 scripts=$here/../lifecycle_scripts
 wrong=$(python3 "$scripts/certificates.py" check "$scripts/yours/certificates" 2>&1) ||
   fail "no node would trust these certificates:"$'\n'"$wrong"
+trust_organization "$here"
 
 staging=$(mktemp -d)
 trap 'rm -rf "$staging"' EXIT

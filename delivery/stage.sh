@@ -15,11 +15,24 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 export STAGE=${1:-}
 # shellcheck source=delivery/lib.sh
 source "$here/lib.sh"
-[[ "$STAGE" =~ ^[a-z]+$ && -f "$here/$STAGE.sh" ]] || fail "usage: stage.sh scripts|base|image|mirror|cluster|autoscaling|squash"
+[[ "$STAGE" =~ ^[a-z]+$ && -f "$here/$STAGE.sh" ]] || fail "usage: stage.sh scripts|base|additions|image|mirror|cluster|autoscaling|squash"
 
 # keep failed|told: what the next attempt of this run finds. Fails where the bucket cannot be written.
 keep() {
   printf '%s %s' "${STAGE_RUN:-}" "$1" | aws s3 cp - "${STAGE_ATTEMPTS:-}/$STAGE" --only-show-errors
+}
+
+# hint_of LOG: prints what a stage that failed lacks of an organization's network, as far as its log says so.
+hint_of() {
+  local untrusted='certificate[ _]verif(y|ication)[ _]failed|self.signed certificate|signed by unknown authority'
+  local refused='CONNECT tunnel failed|Tunnel connection failed|proxyconnect tcp|Could not resolve proxy|ProxyError'
+  if grep --quiet --ignore-case --extended-regexp "$untrusted|SSL certificate problem" "$1"; then
+    say "error: the certificate of a server is not trusted. If your organization's authority signed it, put the authority's" \
+      "certificate into lifecycle_scripts/yours/certificates and deploy again"
+  elif grep --quiet --ignore-case --extended-regexp "$refused" "$1"; then
+    say "error: the proxy of network.proxy does not answer or refuses the connection. Correct network.proxy, let the proxy" \
+      "pass what the log names, or add the host to network.proxy.no_proxy"
+  fi
 }
 
 earlier=
@@ -77,6 +90,8 @@ if ((code == 0)); then
   end SUCCESS "stage $STAGE" || fail "the stage ended well, but CloudFormation could not be told"
   exit 0
 fi
+hint=$(hint_of "$log")
+[[ -z "$hint" ]] || printf '%s\n' "$hint" >>"$log"
 reason="stage $STAGE ended with status $code"
 lost='' # whether a second attempt is
 if ((code == 124 || code == 137)); then

@@ -4,7 +4,9 @@
 # internet and credentials for the platform's account. What is there already is left alone.
 #
 #   AWS_REGION         region of the platform
-#   SUPPLY_PARAMETER   SSM parameter of the image stack: a JSON object of the variables that mirror.sh and base.sh ask for
+#   SUPPLY_PARAMETER   SSM parameter of the image stack: a JSON object of the variables that mirror.sh, base.sh, and for a
+#                      platform that adds to the base additions.sh ask for
+# `trainway image additions` puts what additions.sh builds into the checkout.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -29,7 +31,7 @@ variables=$(python3 -c 'import json, shlex, sys
 for name, value in json.load(sys.stdin).items():
     print(f"export {name}={shlex.quote(value)}")' <<<"$supplied")
 eval "$variables"
-require MIRROR_REGISTRY MIRROR_PREFIX MIRROR_BUCKET_URI BASE_TAG IMAGE_ARGUMENTS
+require MIRROR_REGISTRY MIRROR_PREFIX MIRROR_BUCKET_URI BASE_TAG BILLS_URI IMAGE_ARGUMENTS
 # As the deploy's bundle has it: it is a part of what the tag is the hash of.
 printf '%s' "$IMAGE_ARGUMENTS" >"$here/../image.json"
 # Empty where there is no Kubernetes, which is another thing than a parameter that does not say.
@@ -38,6 +40,14 @@ checkout=$(cd "$here/.." && python3 -m delivery.content_hash base)
 [[ "$checkout" == "$BASE_TAG" ]] ||
   fail "this checkout makes the base image $checkout, and the image stack waits for $BASE_TAG: check out the version that was" \
     "deployed, or deploy the image stack from this one"
+for part in packages dockerfile; do
+  wanted=${part^^}_TAG
+  [[ -v PACKAGES_TAG ]] || break
+  checkout=$(cd "$here/.." && python3 -m delivery.content_hash "$part")
+  [[ "$checkout" == "${!wanted}" ]] ||
+    fail "the folder additions of this checkout makes the image $checkout, and the image stack waits for ${!wanted}: run" \
+      "\`trainway image additions FILE\` here with the platform file that was deployed"
+done
 # This machine is not in the closed network that it supplies.
 export NETWORK_ACCESS=private
 if [[ -n "$CHARTS" ]]; then
@@ -51,4 +61,7 @@ if ((${#parts[@]})); then
   bash "$here/node_packages.sh" "$here/../lifecycle_scripts/yours/packages" "${parts[@]}"
 fi
 bash "$here/base.sh"
+if [[ -v PACKAGES_TAG ]]; then
+  bash "$here/additions.sh"
+fi
 say "$MIRROR_REGISTRY/$MIRROR_PREFIX has all that comes from the internet; the platform can be deployed"
