@@ -6,10 +6,20 @@
 # CodeBuild has such a Docker: https://github.com/moby/moby/pull/51493 (read 2026-11-23)
 set -euo pipefail
 
-: "${SOURCE_DATE_EPOCH:?is an argument of the build}"
+# What an organization's network asks for is there while the command runs, and in no layer: delivery/organization.sh.
+authorities=/run/secrets/authorities
+if [[ -e "$authorities" ]]; then
+  export CURL_CA_BUNDLE=$authorities GIT_SSL_CAINFO=$authorities SSL_CERT_FILE=$authorities
+  export REQUESTS_CA_BUNDLE=$authorities PIP_CERT=$authorities APT_CONFIG=/tmp/trainway-apt.conf
+  printf 'Acquire::https::CAInfo "%s";\n' "$authorities" >"$APT_CONFIG"
+fi
+[[ ! -e /run/secrets/pip ]] || export PIP_CONFIG_FILE=/run/secrets/pip
 # A file's time is that of the kernel's last tick, which can be before the clock's.
 began=$(($(date +%s) - 1))
 bash -euo pipefail -c "$1"
+[[ ! -e "$authorities" ]] || rm -f "$APT_CONFIG"
+# A Dockerfile of the user's begins with this shell, too, and need not declare the argument. Its files keep their times.
+[[ -n "${SOURCE_DATE_EPOCH:-}" ]] || exit 0
 # The server's keys would be the same in every container that the image starts.
 rm -f /etc/ssh/ssh_host_*
 # What the base image has of these is emptied and not deleted, because the record of a deletion has a time of its own.

@@ -4,13 +4,15 @@ A build has neither an EFA device nor an accelerator, so the checks are those th
 the efa provider; aws-ofi-nccl and nccl-tests are installed; both find every library that they link to and every library
 that they open at run time; PyTorch has the expected CUDA and NCCL. Without these checks a mistake shows only as a slow
 job, because NCCL falls back to TCP without an error. For Neuron: the efa provider, and PyTorch's part for Neuron. For
-CPU: PyTorch.
+CPU: PyTorch. For a base whose Python packages are kept: that PyTorch can be imported and, for CUDA, has CUDA, and that
+libfabric has the efa provider. The versions are those of the base.
 """
 
 import argparse
 import importlib.metadata
 import importlib.util
 import os
+import pwd
 import re
 import subprocess
 import sys
@@ -24,6 +26,8 @@ NCCL = Path("/opt/nccl/lib/libnccl.so.2")
 NCCL_TEST = Path("/opt/nccl-tests/bin/all_reduce_perf")
 # The host's driver brings these when the container starts, so no image contains them.
 FROM_THE_DRIVER = ("libcuda.so.1", "libnvidia-ml.so.1")
+# As the last stage of container/Dockerfile has it.
+USER = 1000
 CUDA_RUNTIME = "libcudart.so"
 # The names that aws-ofi-nccl and libfabric pass to dlopen, as constants in the file. The linker stores a constant that
 # is the end of another one only once, so a name can follow other text.
@@ -44,6 +48,7 @@ OPTIONS = (
     "--pytorch",
     "--transformer-engine",
     "--nemo",
+    "--flash-attention",
     "--hyperpod-elastic-agent",
 )
 
@@ -193,6 +198,18 @@ def neuron_faults() -> list[str]:
     return [] if importlib.util.find_spec("torch_neuronx") else ["PyTorch has no torch_neuronx"]
 
 
+def kept_faults(variant: str, run: Run = run) -> list[str]:
+    """Return what is wrong with a base image whose Python packages are kept."""
+    try:
+        import torch
+    except ImportError as error:
+        return [f"the PyTorch of the base image cannot be imported: {error}"]
+    if variant != "cuda":
+        return []
+    lacks_cuda = [] if torch.version.cuda else [f"the PyTorch of the base image, {torch.__version__}, has no CUDA"]
+    return [*lacks_cuda, *provider_faults(run)]
+
+
 def nccl_version() -> str:
     """Returns the version of the NCCL that PyTorch was built with."""
     import torch
@@ -252,6 +269,11 @@ def nemo_faults(expected: str, run: Run = run) -> list[str]:
     return faults
 
 
+def flash_attention_faults(expected: str) -> list[str]:
+    """Return what is wrong with FlashAttention; nothing if `expected` is empty."""
+    return package_faults(("flash-attn-4",), expected) if expected else []
+
+
 def agent_faults(expected: str, run: Run = run) -> list[str]:
     """Return what is wrong with HyperPod's elastic agent; nothing where `expected` is empty.
 
@@ -266,14 +288,37 @@ def agent_faults(expected: str, run: Run = run) -> list[str]:
     return faults
 
 
+def added_faults(layout: str, run: Run = run) -> list[str]:
+    """Return what somebody's additions broke: packages that do not fit together, torchrun, or the user of the job.
+
+    The packages of the Neuron SDK, and of another base that keeps its own, need not be consistent.
+    """
+    theirs = layout in ("neuron", "kept")
+    checked = "" if theirs else run([sys.executable, "-m", "pip", "check"])
+    faults = [f"pip check: {line}" for line in checked.splitlines() if line != "No broken requirements found."]
+    if not theirs and not checked:
+        faults.append("pip check does not start")
+    if "torchrun" not in run(["torchrun", "--help"]):
+        faults.append("torchrun does not start")
+    if not any(user.pw_uid == USER for user in pwd.getpwall()):
+        faults.append(f"there is no user {USER}, as which jobs run")
+    return faults
+
+
 def main() -> int:
     """Prints every fault and returns how the build should go on: 0, or 1 with at least one fault."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("variant", choices=("cuda", "neuron", "cpu"))
+    parser.add_argument(
+        "--layout", required=True, choices=("cuda", "neuron", "cpu", "kept"), help="see container/Dockerfile"
+    )
     for option in OPTIONS:
         parser.add_argument(option, required=True, metavar="VERSION", help="empty where the variant has none")
+    parser.add_argument("--added", action="store_true", help="also check what additions to the image can break")
     wanted = parser.parse_args()
-    if wanted.variant == "cuda":
+    if wanted.layout == "kept":
+        faults = kept_faults(wanted.variant)
+    elif wanted.variant == "cuda":
         faults = [
             *libfabric_faults(wanted.libfabric),
             *provider_faults(),
@@ -283,12 +328,14 @@ def main() -> int:
             *nccl_test_faults(),
             *transformer_engine_faults(wanted.transformer_engine, wanted.cuda),
             *nemo_faults(wanted.nemo),
+            *flash_attention_faults(wanted.flash_attention),
         ]
     elif wanted.variant == "neuron":
         faults = [*provider_faults(), *neuron_faults()]
     else:
         faults = pytorch_faults(wanted.pytorch)
     faults += agent_faults(wanted.hyperpod_elastic_agent)
+    faults += added_faults(wanted.layout) if wanted.added else []
     for fault in faults:
         print(f"verify_image: {fault}", file=sys.stderr)
     return 1 if faults else 0
