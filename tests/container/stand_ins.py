@@ -29,6 +29,7 @@ PACKAGES = "binutils,make,python3,python3-venv"
 # Where scripts/install_nodes keeps the disk of the tests' nodes.
 CACHE = Path(os.environ.get("TRAINWAY_NODES", "/var/cache/trainway"))
 # What the base stage installs, as far as the base lacks it: nothing is compiled with these here.
+RELEASE, COMPONENTS = "noble", ("main", "restricted", "universe", "multiverse")
 INSTALLED = ("ca-certificates", "g++", "gcc", "libc6-dev", "openssh-client", "openssh-server", "python3-dev")
 
 INSTALLER = """\
@@ -54,6 +55,11 @@ default:
 \tmkdir -p build
 \tld -o build/all_reduce_perf -dynamic-linker /lib64/ld-linux-x86-64.so.2 all_reduce.o \\
 \t  -L. -lnccl -L$(MPI_HOME)/lib -lmpi $(subst -Xlinker,,$(NVCC_APPEND_FLAGS))
+"""
+GDRCOPY_MAKEFILE = """\
+lib_install:
+\tmkdir -p $(prefix)/lib
+\tcp --no-dereference libgdrapi.so* $(prefix)/lib
 """
 NCCL_TEST = """\
 int ncclGetVersion(void);
@@ -183,11 +189,37 @@ def package(place: Path, name: str, version: str, root: Path) -> str:
     return f"{control}Filename: {file.name}\nSize: {file.stat().st_size}\nSHA256: {sha256(file)}\n\n"
 
 
-def apt_repository(place: Path) -> None:
-    """A repository of packages with nothing in them."""
-    place.mkdir()
-    index = "".join(package(place, name, "1:99", place / "roots" / name) for name in INSTALLED)
+def apt_repository(place: Path, packages: Mapping[str, str]) -> None:
+    """A repository of packages with nothing in them, by their names and versions."""
+    place.mkdir(parents=True)
+    index = "".join(package(place, name, version, place / "roots" / name) for name, version in packages.items())
     (place / "Packages").write_text(index)
+
+
+def ubuntu_archive(place: Path, packages: Mapping[str, str]) -> bytes:
+    """The same as Ubuntu's archive is laid out and signed; returns the public key."""
+    apt_repository(place, packages)
+    home = place / "signer"
+    home.mkdir(mode=0o700)
+    gpg = ["gpg", "--homedir", str(home), "--batch", "--quiet", "--passphrase", ""]
+    subprocess.run([*gpg, "--quick-generate-key", "archive@example.org", "rsa2048"], check=True, capture_output=True)
+    index = (place / "Packages").read_bytes()
+    for suite in (RELEASE, f"{RELEASE}-updates", f"{RELEASE}-security"):
+        lists = {f"{name}/binary-amd64/Packages": index if name == "main" else b"" for name in COMPONENTS}
+        for path, content in lists.items():
+            file = place / "dists" / suite / path
+            file.parent.mkdir(parents=True)
+            file.write_bytes(content)
+        sums = "".join(f" {hashlib.sha256(text).hexdigest()} {len(text)} {path}\n" for path, text in lists.items())
+        head = {"Suite": suite, "Codename": RELEASE, "Date": "Sat, 21 Nov 2026 00:00:00 UTC", "Architectures": "amd64"}
+        # An archive of the past: its lists are valid no longer.
+        head |= {"Components": " ".join(COMPONENTS), "Valid-Until": "Sun, 22 Nov 2026 00:00:00 UTC"}
+        text = "".join(f"{key}: {value}\n" for key, value in head.items()) + f"SHA256:\n{sums}"
+        signed = subprocess.run([*gpg, "--clearsign"], input=text.encode(), check=True, capture_output=True).stdout
+        (place / "dists" / suite / "InRelease").write_bytes(signed)
+    exported = subprocess.run([*gpg, "--export"], check=True, capture_output=True).stdout
+    subprocess.run(["gpgconf", "--homedir", str(home), "--kill", "all"], check=False, capture_output=True)
+    return exported
 
 
 def efa_installer(archive: Path, work: Path, *, libfabric: str, aws_ofi_nccl: str) -> None:
@@ -222,6 +254,17 @@ def nccl_tests(archive: Path, work: Path) -> None:
     command = ["gcc", "-c", "-fPIC", "-fno-stack-protector", "-x", "c", "-o", str(root / "all_reduce.o"), "-"]
     subprocess.run(command, input=NCCL_TEST.encode(), check=True)
     (root / "Makefile").write_text(NCCL_TESTS_MAKEFILE)
+    with tarfile.open(archive, "w:gz") as tar:
+        tar.add(root, root.name)
+
+
+def gdrcopy(archive: Path, work: Path) -> None:
+    """The sources of GDRCopy's library, compiled already, in a directory as GitHub packs them."""
+    root = work / "gdrcopy-2.5.1"
+    shared_library(root / "libgdrapi.so.2.5", "libgdrapi.so.2")
+    (root / "libgdrapi.so.2").symlink_to("libgdrapi.so.2.5")
+    (root / "libgdrapi.so").symlink_to("libgdrapi.so.2")
+    (root / "Makefile").write_text(GDRCOPY_MAKEFILE)
     with tarfile.open(archive, "w:gz") as tar:
         tar.add(root, root.name)
 
