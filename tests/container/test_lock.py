@@ -14,6 +14,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from trainway.delivery.resolution import parsed
 from trainway.spec.facts.versions import PyTorch, requirements_of
 from trainway.spec.loader import load_versions
 
@@ -34,6 +35,7 @@ PYTORCH = {release.version: REQUIREMENTS / requirements_of("pytorch", release.ve
 ADD_ONS = [
     *(REQUIREMENTS / requirements_of("transformer-engine", engine.version) for engine in VERSIONS.transformer_engine),
     *(REQUIREMENTS / requirements_of("nemo", nemo.version) for nemo in VERSIONS.nemo),
+    *(REQUIREMENTS / requirements_of("flash-attention", each.version) for each in VERSIONS.flash_attention),
     *(
         REQUIREMENTS / requirements_of("hyperpod-elastic-agent", agent.version)
         for agent in VERSIONS.hyperpod_elastic_agent
@@ -158,13 +160,13 @@ def test_neither_pytorch_nor_what_the_matrix_has_a_checksum_of_is_in_a_list():
 def test_a_lock_file_is_read_by_names_versions_and_wheels():
     wheels = [{"hashes": {"sha256": "b"}}, {"hashes": {"sha256": "a"}}]
     sdist = {"url": "https://example.org/x.tar.gz", "hashes": {"sha256": "c"}}
-    read = lock.parsed({"packages": [{"name": "x", "version": "1", "wheels": wheels, "sdist": sdist}]})
+    read = parsed({"packages": [{"name": "x", "version": "1", "wheels": wheels, "sdist": sdist}]})
     assert read == {"x": package("1", "a", "b")}
 
 
 def test_a_package_without_a_wheel_is_read_by_its_sources():
     sdist = {"url": "https://example.org/y.tar.gz", "hashes": {"sha256": "c"}}
-    read = lock.parsed({"packages": [{"name": "y", "version": "2", "sdist": sdist}]})
+    read = parsed({"packages": [{"name": "y", "version": "2", "sdist": sdist}]})
     assert read == {"y": package("2", "c", sources="https://example.org/y.tar.gz")}
 
 

@@ -16,7 +16,7 @@ FETCHES = re.compile(r"\b(apt|apt-get|pip3?|uv|conda|npm|curl|wget|git)\b|\b(htt
 def fetching(dockerfile: str) -> list[str]:
     """The instructions after the base that fetch or run, or that need an image or a stage from before it."""
     kept = [line for line in dockerfile.splitlines() if line.strip() and not line.lstrip().startswith("#")]
-    last = "\nFROM environment-${VARIANT} AS libraries"
+    last = "\nFROM environment-${LAYOUT} AS libraries"
     _, _, stage = "\n".join(kept).replace("\\\n", " ").partition(last)
     _, _, rest = stage.partition("\nFROM ")
     found, there = [], {"libraries", "scratch"}

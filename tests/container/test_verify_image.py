@@ -4,6 +4,7 @@ import importlib.util
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -92,6 +93,20 @@ def test_a_pytorch_built_for_another_cuda_is_a_fault():
 
 def test_a_pytorch_without_its_part_for_neuron_is_a_fault():
     assert verify_image.neuron_faults() == ["PyTorch has no torch_neuronx"]
+
+
+def test_a_base_that_stays_needs_pytorch_with_cuda_and_the_efa_provider(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(torch.version, "cuda", None)
+    no_efa = verify_image.kept_faults("cuda", lambda _: "")
+    assert no_efa == [
+        f"the PyTorch of the base image, {torch.__version__}, has no CUDA",
+        "libfabric has no efa provider",
+    ]
+    assert verify_image.kept_faults("cpu") == []
+    monkeypatch.setattr(torch.version, "cuda", "13.0")
+    assert verify_image.kept_faults("cuda", lambda _: "efa:\n") == []
+    monkeypatch.setitem(sys.modules, "torch", None)
+    assert "cannot be imported" in verify_image.kept_faults("cpu")[0]
 
 
 with_a_compiler = pytest.mark.skipif(
@@ -197,6 +212,12 @@ def test_nccls_tests_are_there_and_find_what_they_link_to(tmp_path: Path):
     test.touch()
     run = answers(ldd="\tlibnccl.so.2 => not found\n\tlibcuda.so.1 => not found\n")
     assert verify_image.nccl_test_faults(test, run) == [f"{test} cannot find libnccl.so.2"]
+
+
+def test_flash_attention_is_asserted_if_it_was_asked_for():
+    assert verify_image.flash_attention_faults("") == []
+    missing = ["flash-attn-4 is not installed, expected 4.0.0b36"]
+    assert verify_image.flash_attention_faults("4.0.0b36") == missing
 
 
 def test_nemo_is_asserted_where_it_was_asked_for(monkeypatch: pytest.MonkeyPatch):

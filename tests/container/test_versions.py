@@ -11,6 +11,7 @@ from typing import Any, get_args
 import pytest
 import yaml
 
+from delivery.dockerfile import made
 from trainway.spec.derived.image_build import build_arguments, variant_of
 from trainway.spec.facts.catalogue import load_catalogue
 from trainway.spec.facts.versions import VERSIONS_FILE
@@ -111,6 +112,12 @@ def test_transformer_engine_is_in_an_image_that_asks_for_it():
     assert (added["NEMO"], added["NEMO_VERSION"]) == ("without", "")
 
 
+def test_flash_attention_is_in_an_image_that_asks_for_it():
+    added = arguments("cuda", add=["flash-attention"])
+    version = VERSIONS["flash_attention"][0]["version"]
+    assert added == arguments("cuda") | {"FLASH_ATTENTION": "with", "FLASH_ATTENTION_VERSION": version}
+
+
 def test_nemo_is_in_an_image_that_asks_for_it():
     added = arguments("cuda", add=["nemo"])
     assert (added["NEMO"], added["NEMO_VERSION"]) == ("with", "0.7.0")
@@ -164,6 +171,17 @@ def test_each_variant_begins_with_its_base():
     bases = {variant: arguments(variant)["BASE_IMAGE"] for variant in ("cuda", "cpu")}
     assert bases == {variant: images[variant] for variant in ("cuda", "cpu")}
     assert arguments("neuron", base=PINNED)["BASE_IMAGE"] == PINNED
+
+
+def test_an_image_that_keeps_the_packages_of_its_base_has_no_version_of_the_combination():
+    kept = arguments("cuda", base=PINNED, base_packages="kept")
+    assert (kept["VARIANT"], kept["LAYOUT"]) == ("cuda", "kept")
+    assert {kept[f"{each}_VERSION"] for each in ("PYTORCH", "CUDA", "NCCL", "LIBFABRIC", "EFA_INSTALLER")} == {""}
+    made_of = made(DOCKERFILE, "libraries", kept)
+    assert "container/beside_base.sh" in made_of.files
+    assert not [each for each in made_of.instructions if "efa_installer" in each or "install_part" in each]
+    # Without the key, such a base gets the combination's own.
+    assert arguments("cuda", base=PINNED)["LAYOUT"] == "cuda"
 
 
 def test_everything_the_dockerfile_copies_is_in_the_build_context():
