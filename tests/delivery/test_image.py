@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.delivery.conftest import DOCKER, IMAGE_ARGUMENTS
+from tests.delivery.conftest import DOCKER, ECR, IMAGE_ARGUMENTS, ROOT
 
 REGISTRY = "111122223333.dkr.ecr.us-west-2.amazonaws.com"
 
@@ -29,7 +29,7 @@ def test_image_is_built_with_what_the_deploy_chose_and_its_digest_reported(based
     data = based.root / "data"
     done = based.run("image.sh", **IMAGE, STAGE_DATA_FILE=str(data))
     assert done.returncode == 0, done.stderr
-    [build] = based.called("docker", "buildx", "build")
+    [build] = based.pushed
     arguments = {build[at + 1] for at, word in enumerate(build) if word == "--build-arg"}
     wanted = {f"{name}={value}" for name, value in IMAGE_ARGUMENTS.items()}
     assert arguments == wanted | {"IMAGE_REVISION=c0ffee"}
@@ -43,7 +43,7 @@ def test_an_image_that_exists_is_reused(based):
     data = based.root / "data"
     done = based.run("image.sh", **IMAGE, STAGE_DATA_FILE=str(data))
     assert "exists, nothing to build" in done.stdout
-    assert len(based.called("docker", "buildx", "build")) == 1
+    assert len(based.pushed) == 1
     assert data.read_text().startswith("sha256:")
 
 
@@ -65,12 +65,28 @@ def test_the_base_is_built_to_its_stage_and_otherwise_as_the_image_is(aws):
     for script in ("base.sh", "image.sh"):
         done = aws.run(script, **IMAGE)
         assert done.returncode == 0, done.stderr
-    base, image = (call[:-1] for call in aws.called("docker", "buildx", "build"))
+    base, image = (call[:-1] for call in aws.pushed)
     assert base[-2:] == ["--target", "libraries"]
     for call in (base, image):
-        del call[call.index("--file") : call.index("--tag") + 2]
+        del call[call.index("--file") : call.index("--file") + 2], call[call.index("--tag") : call.index("--tag") + 2]
     assert image[: len(base) - 2] == base[:-2]
-    assert [call[-1] for call in aws.called("docker", "login")] == [REGISTRY, REGISTRY]
+    assert [call[-1] for call in aws.called("docker", "login")] == [REGISTRY] * 3
+
+
+def test_the_list_of_the_bases_packages_is_kept_before_the_base_is_pushed(aws):
+    done = aws.run("base.sh", BASE_TAG="ba5e")
+    assert done.returncode == 0, done.stderr
+    first, second = aws.called("docker", "buildx", "build")
+    assert first[first.index("--target") + 1] == "bill" and "--tag" not in first
+    kept = next(call for call in aws.calls if call[:3] == ["aws", "s3", "cp"])
+    assert kept[4] == "s3://bucket/mirror/bills/ba5e.spdx.json"
+    assert aws.calls.index(first) < aws.calls.index(kept) < aws.calls.index(second)
+
+
+def test_a_base_whose_list_cannot_be_kept_is_not_pushed(aws):
+    aws.stand_in("aws", '[[ "$1" != s3 ]] || exit 1\n' + ECR)
+    assert aws.run("base.sh", BASE_TAG="ba5e").returncode != 0
+    assert aws.pushed == []
 
 
 def test_a_base_that_exists_is_reused(aws):
@@ -78,11 +94,11 @@ def test_a_base_that_exists_is_reused(aws):
     done = aws.run("base.sh", BASE_TAG="ba5e")
     assert done.returncode == 0, done.stderr
     assert "exists, nothing to build" in done.stdout
-    assert len(aws.called("docker", "buildx", "build")) == 1
+    assert len(aws.pushed) == 1
 
 
 def test_a_base_that_ecr_does_not_list_after_the_push_is_a_failure(aws):
-    aws.stand_in("docker")
+    aws.stand_in("docker", DOCKER.replace("push() {", "push() { return;"))
     done = aws.run("base.sh", BASE_TAG="ba5e")
     assert done.returncode == 1
     assert f"pushed {REGISTRY}/atlas/mirror/training-base:ba5e, but ECR does not list it" in done.stderr
@@ -93,7 +109,7 @@ def test_an_image_is_built_on_the_base_in_ecr_by_its_digest(based, network: str)
     digest = (based.root / "ecr/atlas/mirror/training-base/ba5e").read_text().strip()
     done = based.run("image.sh", **IMAGE, NETWORK_ACCESS=network)
     assert done.returncode == 0, done.stderr
-    [build] = based.called("docker", "buildx", "build")
+    [build] = based.pushed
     context = f"libraries=docker-image://{REGISTRY}/atlas/mirror/training-base@sha256:{digest}"
     assert build[-5:-1] == ["--build-arg", "IMAGE_REVISION=c0ffee", "--build-context", context]
 
@@ -110,7 +126,7 @@ def test_a_builder_with_the_containerd_image_store_begins_with_the_newest_cache_
     aws.stand_in("docker", WITH_STORE + DOCKER)
     done = aws.run("base.sh", BASE_TAG="ba5e", CACHES="f00d\tcache-f00d\tcache-dead")
     assert done.returncode == 0, done.stderr
-    [build] = aws.called("docker", "buildx", "build")
+    [build] = aws.pushed
     repository = f"{REGISTRY}/atlas/mirror/training-base"
     assert build[build.index("--cache-from") + 1] == f"type=registry,ref={repository}:cache-f00d"
     kept = build[build.index("--cache-to") + 1].split(",")
@@ -124,10 +140,33 @@ def test_a_first_base_and_a_builder_without_that_store_have_no_cache(aws):
     aws.run("base.sh", BASE_TAG="ba5e")
     aws.stand_in("docker", WITH_STORE + DOCKER)
     aws.run("base.sh", BASE_TAG="f00d")
-    without, first = aws.called("docker", "buildx", "build")
+    without, first = aws.pushed
     assert not {"--cache-from", "--cache-to"} & set(without)
     assert without[without.index("--output") + 1] == "type=image,push=true"
     assert "--cache-to" in first and "--cache-from" not in first
+
+
+def test_a_builder_with_that_store_pushes_the_image_without_fetching_its_base(based):
+    based.stand_in("docker", WITH_STORE + DOCKER)
+    done = based.run("image.sh", **IMAGE)
+    assert done.returncode == 0, done.stderr
+    [build] = based.pushed
+    assert {"push=", "store=false", "compression=zstd"} <= set(build[build.index("--output") + 1].split(","))
+    # Each instruction of the last stage leaves the files of the base alone.
+    _, _, stage = (ROOT / "container/Dockerfile").read_text().rpartition("\nFROM libraries AS training\n")
+    used = {line.split()[0] for line in stage.replace("\\\n", " ").splitlines() if line and not line.startswith("#")}
+    assert used == {"ARG", "COPY", "LABEL", "USER", "ENTRYPOINT", "CMD"}
+    assert stage.count("\nCOPY ") == stage.count("\nCOPY --link ") == 1
+
+
+def test_a_builder_that_pushes_nothing_without_the_base_builds_in_the_usual_way(based):
+    # buildx or BuildKit of another version: a push without a value pushes nothing.
+    based.stand_in("docker", WITH_STORE + '[[ "$*" != *push=,* ]] || exit 0\n' + DOCKER)
+    done = based.run("image.sh", **IMAGE)
+    assert done.returncode == 0, done.stderr
+    first, second = ([*build[build.index("--output") + 1].split(",")] for build in based.pushed)
+    assert "push=" in first and "push=true" in second
+    assert "it now fetches the base" in done.stdout
 
 
 def test_codebuild_gets_a_builder_with_that_store(aws):
@@ -138,7 +177,7 @@ def test_codebuild_gets_a_builder_with_that_store(aws):
     [daemon] = aws.called("dockerd")
     assert daemon[daemon.index("--config-file") + 1] == str(aws.root / "builds.json")
     assert json.loads((aws.root / "builds.json").read_text()) == {"features": {"containerd-snapshotter": True}}
-    assert "--cache-to" in aws.called("docker", "buildx", "build")[0]
+    assert "--cache-to" in aws.pushed[0]
 
 
 def test_codebuild_builds_without_a_cache_where_that_builder_does_not_start(aws):
@@ -147,7 +186,7 @@ def test_codebuild_builds_without_a_cache_where_that_builder_does_not_start(aws)
     done = aws.run("base.sh", BASE_TAG="ba5e", CODEBUILD_BUILD_ID="1", BUILDER_DATA=str(aws.root / "builds"))
     assert done.returncode == 0, done.stderr
     assert "no builder with a cache: failed to start daemon" in done.stdout
-    assert "--cache-to" not in aws.called("docker", "buildx", "build")[0]
+    assert "--cache-to" not in aws.pushed[0]
 
 
 def test_a_closed_network_without_the_base_stops_with_the_remedy(aws):
@@ -166,7 +205,7 @@ def test_a_closed_network_needs_no_base_for_an_image_that_exists(based):
     (based.root / "ecr/atlas/mirror/training-base/ba5e").unlink()
     done = based.run("image.sh", **CLOSED)
     assert done.returncode == 0, done.stderr
-    assert len(based.called("docker", "buildx", "build")) == 1
+    assert len(based.pushed) == 1
 
 
 def test_a_build_asks_for_the_base_along_with_the_rest(workshop):

@@ -12,13 +12,17 @@ import boto3
 import pytest
 
 from emulator import Emulator, running
-from tests.delivery.test_failed_pipelines import ACTION, PROVISIONING, deployable
+from tests.delivery.faults import PROVISIONING
+from tests.delivery.test_failed_pipelines import ACTION, deployable
 from tests.emulator.conftest import Stack
 from tests.launch.conftest import make_hand_off
 from tests.synthesis import ROOT, Template, templates_of
 from trainway.commands import images as command
+from trainway.delivery.promotion import image_in_use
 from trainway.launch.hand_off import read_image
+from trainway.spec.derived.image_build import variant_of
 from trainway.spec.errors import UsageError
+from trainway.spec.facts.catalogue import load_catalogue
 from trainway.spec.handoff import HandOff, chosen_image_parameter_name, image_parameter_name
 from trainway.spec.loader import load_platform
 
@@ -101,7 +105,7 @@ def test_an_image_that_is_gone_is_noticed_and_built_again_without_a_change_of_wh
     for service in ("STS", "SSM", "ECR"):
         monkeypatch.setenv(f"AWS_ENDPOINT_URL_{service}", endpoint)
     monkeypatch.delenv("AWS_ENDPOINT_URL")
-    assert command.image_that_is_gone(PLATFORM) == lost
+    assert command.images_that_are_gone(PLATFORM) == [lost]
     monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
 
     stack.emulator.set_builds({ACTION: [BUILT]})
@@ -114,6 +118,7 @@ def test_an_image_that_is_gone_is_noticed_and_built_again_without_a_change_of_wh
     command.status(PLATFORM)
     shown = capsys.readouterr().out
     assert f"jobs use {chosen['pinned']} (built again)" in shown and "gone" not in shown
+    assert "its Ubuntu packages are those of 2026-11-21, " in shown
     assert "the last run of atlas-image: Succeeded" in shown
 
     boto3.client("ssm").put_parameter(
@@ -202,7 +207,63 @@ def test_an_image_of_another_platform_is_copied_by_its_digest_and_used(
     calls.unlink()
     command.promote(source, PLATFORM)
     assert not calls.exists()
+    # Back to what the deploy built, and again to the other one.
+    built = parameter(image_parameter_name("atlas"))["pinned"]
+    command.restore(PLATFORM)
+    assert read_image(load_platform(PLATFORM), hand_off) == built
+    command.promote(source, PLATFORM)
+    lose()
+    with pytest.raises(UsageError, match="why: it is gone"):
+        command.restore(PLATFORM)
+    assert read_image(load_platform(PLATFORM), hand_off) == used
     ecr.delete_repository(repositoryName="dev/training", force=True)
+
+
+@pytest.mark.usefixtures("stack")
+def test_the_image_that_another_platform_uses_is_promoted_by_its_file(
+    hand_off: HandOff, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = PLATFORM.read_text(encoding="utf-8")
+    other = tmp_path / "dev.yaml"
+    other.write_text(text.replace("name: atlas", "name: dev", 1), encoding="utf-8")
+    with pytest.raises(UsageError, match="it needs one image, and not two"):
+        command.promote(None, PLATFORM)
+    with pytest.raises(UsageError, match="dev has no training image"):
+        command.promote(None, PLATFORM, other)
+    ecr, ssm = boto3.client("ecr"), boto3.client("ssm")
+    ecr.create_repository(repositoryName="dev/training")
+    layer = {"digest": f"sha256:{64 * 'c'}", "size": 1}
+    manifest = json.dumps({"schemaVersion": 2, "mediaType": MEDIA_TYPE, "config": layer, "layers": [layer]})
+    put = ecr.put_image(repositoryName="dev/training", imageManifest=manifest, imageTag="one")
+    digest = put["image"]["imageId"]["imageDigest"]
+    uri = f"{REGISTRY}/dev/training"
+    built = {"uri": f"{uri}:one", "pinned": f"{uri}@{digest}"}
+    ssm.put_parameter(Name=image_parameter_name("dev"), Type="String", Value=json.dumps(built))
+    docker, calls = tmp_path / "docker", tmp_path / "calls"
+    docker.write_text(COPY.format(python=sys.executable, calls=str(calls)), encoding="utf-8")
+    docker.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    command.promote(None, PLATFORM, other)
+    assert read_image(load_platform(PLATFORM), hand_off) == f"{REGISTRY}/{REPOSITORY}@{digest}"
+    command.status(PLATFORM)
+    assert f"(promoted from dev: {uri}@{digest})" in capsys.readouterr().out
+
+    with pytest.raises(UsageError, match="profile"):
+        command.promote(None, PLATFORM, other, "nobody")
+    ecr.batch_delete_image(repositoryName="dev/training", imageIds=[{"imageDigest": digest}])
+    with pytest.raises(UsageError, match=f"{digest} is gone"):
+        command.promote(None, PLATFORM, other)
+    ecr.delete_repository(repositoryName="dev/training", force=True)
+
+
+def test_an_image_for_other_accelerators_is_not_promoted() -> None:
+    catalogue = load_catalogue()
+    gpus = load_platform(PLATFORM)
+    group = gpus.node_groups[0].model_copy(update={"instance_type": "m7i.8xlarge"})
+    processors = gpus.model_copy(update={"name": "dev", "node_groups": (group,)})
+    assert variant_of(processors, catalogue) == "cpu"
+    with pytest.raises(UsageError, match="it is for cpu, and jobs of atlas need an image for cuda"):
+        image_in_use(lambda _: None, processors, gpus)
 
 
 def test_without_credentials_the_command_says_how_to_sign_in(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -213,3 +274,18 @@ def test_without_credentials_the_command_says_how_to_sign_in(monkeypatch: pytest
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     with pytest.raises(UsageError, match="this shell has no AWS credentials"):
         command.status(PLATFORM)
+
+
+@pytest.mark.usefixtures("stack")
+def test_the_packages_of_the_image_are_printed_as_the_base_stage_kept_them(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    bucket, _, key = parameter(image_parameter_name("atlas"))["bill"].removeprefix("s3://").partition("/")
+    s3 = boto3.client("s3")
+    with pytest.raises(UsageError, match="AWS refused a call"):
+        command.sbom(PLATFORM)
+    if bucket not in [each["Name"] for each in s3.list_buckets()["Buckets"]]:
+        s3.create_bucket(Bucket=bucket, CreateBucketConfiguration={"LocationConstraint": "us-west-2"})
+    s3.put_object(Bucket=bucket, Key=key, Body=b'{"spdxVersion": "SPDX-2.3"}\n')
+    command.sbom(PLATFORM)
+    assert json.loads(capsys.readouterr().out) == {"spdxVersion": "SPDX-2.3"}
