@@ -28,7 +28,8 @@ SSM = r"""
 if [[ "$1 $2" == "ssm get-parameter" ]]; then
   [[ "$4" == /trainway/atlas/delivery/supply ]] || { echo "ParameterNotFound" >&2; exit 254; }
   printf '{"MIRROR_REGISTRY": "%s", "MIRROR_PREFIX": "atlas/mirror", "MIRROR_BUCKET_URI": "s3://bucket/mirror",
-    "CHARTS": "%s", "BASE_TAG": "%s", "NETWORK_ACCESS": "closed", "CONTAINERS": "'"${DEPLOYED_CONTAINERS:-none}"'",
+    "BILLS_URI": "s3://bucket/bills", "CHARTS": "%s", "BASE_TAG": "%s",
+    "NETWORK_ACCESS": "closed", "CONTAINERS": "'"${DEPLOYED_CONTAINERS:-none}"'",
     "EXPORTERS": "'"${DEPLOYED_EXPORTERS:-false}"'",
     "IMAGE_ARGUMENTS": "{\\"VARIANT\\": \\"cuda\\", \\"SOURCE_DATE_EPOCH\\": \\"1767225600\\"}\\n"}' \
     "$REGISTRY" "$DEPLOYED" "$DEPLOYED_BASE"
@@ -63,7 +64,7 @@ def test_a_kubernetes_platform_gets_images_charts_helm_and_the_base(supply, char
     assert done.stdout.endswith("all that comes from the internet; the platform can be deployed\n")
     assert len(supply.called("docker", "buildx", "imagetools", "create")) == 4
     assert len(supply.called("helm", "push")) == count
-    [build] = supply.called("docker", "buildx", "build")
+    [build] = supply.pushed
     assert build[build.index("--build-arg") + 1] == "VARIANT=cuda"
     assert (
         build[build.index("--tag") + 1]
@@ -75,8 +76,10 @@ def test_a_slurm_platform_gets_the_base_alone(supply):
     done = supply.run("supply.sh", DEPLOYED="")
     assert done.returncode == 0, done.stderr
     assert "the platform can be deployed" in done.stdout
-    assert len(supply.called("docker", "buildx", "build")) == 1
-    assert outside(supply.calls) + supply.called("aws", "s3") == []
+    assert len(supply.pushed) == 1
+    (bill,) = supply.called("aws", "s3")
+    assert bill[4] == f"s3://bucket/bills/{supply.environment['DEPLOYED_BASE']}.spdx.json"
+    assert outside(supply.calls) == []
 
 
 @pytest.mark.parametrize(
@@ -112,7 +115,7 @@ def test_what_was_brought_in_is_all_that_a_closed_network_needs(supply, charts: 
         done = supply.run(script, **IMAGE, CHARTS=charts, NETWORK_ACCESS="closed")
         assert done.returncode == 0, done.stderr
     assert outside(supply.calls[before:]) == []
-    [build] = [call for call in supply.calls[before:] if call[:3] == ["docker", "buildx", "build"]]
+    [build] = [call for call in supply.calls[before:] if call[:3] == ["docker", "buildx", "build"] and "--tag" in call]
     assert build[-2].startswith(f"libraries=docker-image://{REGISTRY}/atlas/mirror/training-base@sha256:")
 
 
@@ -124,7 +127,7 @@ def test_a_second_run_copies_and_builds_nothing(supply):
     assert "copied 0 of 8 charts and images" in done.stdout
     assert "the platform can be deployed" in done.stdout
     assert outside(supply.calls[before:]) == []
-    assert len(supply.called("docker", "buildx", "build")) == 1
+    assert len(supply.pushed) == 1
 
 
 def test_the_machine_that_supplies_a_closed_network_is_not_in_it(supply):
@@ -192,3 +195,30 @@ def test_what_the_parameter_says_is_never_run(supply):
     done = supply.run("supply.sh", DEPLOYED="eks; touch $HOME/run $(touch $HOME/run)")
     assert done.returncode != 0
     assert not (supply.root / "run").exists()
+
+
+def added(supply, **tags: str) -> None:
+    """Let SSM hold the tags of what the platform adds to the base."""
+    path = supply.root / "bin/aws"
+    written = "".join(f'"{name}": "{tag}", ' for name, tag in tags.items())
+    path.write_text(path.read_text().replace('"NETWORK_ACCESS"', f'{written}"NETWORK_ACCESS"'))
+
+
+def test_what_a_platform_adds_to_the_base_is_built_after_it(supply):
+    (supply.root / "additions").mkdir()
+    (supply.root / "additions/apt.txt").write_text("libaio-dev\n")
+    tag = image_hash(supply.root, "packages", {"VARIANT": "cuda", "SOURCE_DATE_EPOCH": "1767225600"})
+    added(supply, PACKAGES_TAG=tag, DOCKERFILE_TAG="none")
+    done = supply.run("supply.sh", DEPLOYED="")
+    assert done.returncode == 0, done.stderr
+    built = [call[call.index("--tag") + 1].rpartition(":")[2] for call in supply.pushed]
+    assert built == [supply.environment["DEPLOYED_BASE"], tag]
+
+
+def test_a_checkout_without_what_the_platform_adds_builds_nothing(supply):
+    added(supply, PACKAGES_TAG="packages-c0ffee", DOCKERFILE_TAG="none")
+    done = supply.run("supply.sh", DEPLOYED="")
+    assert done.returncode == 1
+    assert "makes the image none, and the image stack waits for packages-c0ffee" in done.stderr
+    assert "run `trainway image additions FILE` here" in done.stderr
+    assert supply.called("docker", "buildx", "build") == []
