@@ -73,6 +73,11 @@ class Workshop:
         """The calls that begin with `words`."""
         return [call for call in self.calls if call[: len(words)] == list(words)]
 
+    @property
+    def pushed(self) -> list[list[str]]:
+        """The builds that pushed an image. The base is built before, for the list of its packages."""
+        return [call for call in self.called("docker", "buildx", "build") if "--tag" in call]
+
     def stand_in(self, name: str, body: str = "") -> None:
         """Puts an executable `name` first on PATH; `body` is bash that runs after the call was recorded."""
         path = self.root / "bin" / name
@@ -125,6 +130,7 @@ esac
 DOCKER = r"""
 push() { mkdir -p "$(dirname "$ECR/$1")"; echo "$2" >"$ECR/$1"; }
 while (($#)); do
+  [[ "$1" != --output || "$2" != type=local,* ]] || echo "{}" >"${2#*dest=}/sbom.spdx.json"
   if [[ "$1" == --tag ]]; then name=${2#*/}; push "${name%:*}/${name##*:}" "$(cat "$CALLS" | wc -l)"; fi
   shift
 done
@@ -191,6 +197,7 @@ def aws(workshop):
         "MIRROR_REGISTRY": REGISTRY,
         "MIRROR_PREFIX": "atlas/mirror",
         "MIRROR_BUCKET_URI": "s3://bucket/mirror/",
+        "BILLS_URI": "s3://bucket/mirror/bills",
         "HOME": str(workshop.root),
     }
     workshop.stand_in("aws", ECR)

@@ -70,7 +70,7 @@ NOT_CONTENT = {
     "a comment of a list of packages": (TRAINING, "#", "# More.\n#"),
     "the list of another PyTorch": (TORCH, "==", "==1."),
     "the list of an add-on that is not chosen": (NEMO, "==", "==1."),
-    "a stage of another variant": (DOCKERFILE, "AS network-neuron\n", "AS network-neuron\nENV MORE=1\n"),
+    "a stage of another variant": (DOCKERFILE, "AS packages-neuron\n", "AS packages-neuron\nENV MORE=1\n"),
     "what pyproject.toml says of the checkout": SETTING,
     "the packages in pyproject.toml, which the lists have by checksum": DEPENDENCY,
 }
