@@ -1,98 +1,196 @@
-"""The training image, built on deploy."""
+"""The images of a platform, built on deploy."""
 
 from __future__ import annotations
 
 import aws_cdk as cdk
+from aws_cdk import aws_ecr as ecr
+from aws_cdk import aws_signer
 from aws_cdk import aws_ssm as ssm
 from constructs import Construct
 
+from delivery.content_hash import NONE
 from stacks.constructs.delivery.build_stage import BuildStage
 from stacks.constructs.delivery.pipeline import Delivery
-from stacks.constructs.delivery.registry import registry_permissions
+from stacks.constructs.delivery.registry import (
+    additions_permissions,
+    base_permissions,
+    registry_permissions,
+    replicas,
+    replicate_permissions,
+    repository,
+    signing_permissions,
+)
 from stacks.foundation import Foundation
-from trainway.spec.derived.creation import IMAGE, IMAGE_ON_BASE, TRANSFORMER_ENGINE, durations
-from trainway.spec.handoff import BuiltImage, image_parameter_name
+from trainway.spec.derived.creation import IMAGE, IMAGE_ADDITIONS, IMAGE_ON_BASE, TRANSFORMER_ENGINE, durations
+from trainway.spec.derived.image_build import packages_date
+from trainway.spec.handoff import DEFAULT_IMAGE, BuiltImage, image_parameter_name, image_stack_name
+from trainway.spec.loader import load_versions
+
+# https://docs.aws.amazon.com/signer/latest/developerguide/image-signing-steps.html (read 2026-11-23)
+SIGNING_PLATFORM = "Notation-OCI-SHA384-ECDSA"
 
 
 class ImageStack(cdk.Stack):
-    """The pipeline that builds the training image on its base, and the image's digest; nothing else waits for them.
+    """The pipeline that builds an image on its base, and the image's digest; nothing else waits for them.
 
     The base is a stage of its own. In a closed network there is no such stage: `delivery/supply.sh` brings the base in.
+    A further image has its repository in this stack: it goes with the image, and not before the cluster lets go of it.
     """
 
-    def __init__(self, scope: Construct, id: str, *, foundation: Foundation) -> None:
-        platform, registry = foundation.platform, foundation.registry
-        super().__init__(scope, id, env=foundation.env, description=f"Trainway {platform.name}: training image")
-        closed = platform.network.is_closed
-        build = BuildStage(
+    def __init__(self, scope: Construct, *, foundation: Foundation, image: str = DEFAULT_IMAGE) -> None:
+        platform, registry = foundation.platform.of_image(image), foundation.registry
+        name = image_stack_name(platform.name, image)
+        what = "training image" if image == DEFAULT_IMAGE else f"image {image}"
+        super().__init__(scope, name, env=foundation.env, description=f"Trainway {platform.name}: {what}")
+        self._platform, self._foundation, self._settings = platform, foundation, registry.images[image]
+        self._of = None if image == DEFAULT_IMAGE else image
+        training = registry.training
+        if self._of:
+            training = repository(self, "Repository", name=self._settings.repository, keep=platform.image.keep)
+        if platform.image.uri is not None:
+            # Nothing is built, and launchers find the image where they find one that was.
+            self._say_which(BuiltImage(uri=platform.image.uri, pinned=platform.image.uri))
+            return
+        signer = self._signer()
+        build, closed = self._build(training, signer), platform.network.is_closed
+        added = self._additions()
+        before = [] if closed else [[self._base()], *([[added]] if added else [])]
+        delivery = Delivery(
+            self,
+            "Delivery",
+            name=name,
+            bundle=foundation.bundles.images[image],
+            bucket=foundation.storage.bucket,
+            steps=[*before, [build]],
+            # `trainway image rebuild --again` sets it: a tag never moves, so a second image has another one.
+            variables={"IMAGE_AGAIN": "no"},
+            of=self._of,
+        )
+        self._say_what_was_built(training, signer, delivery.stage_done[build.name])
+
+    def _signer(self) -> str | None:
+        """Return the ARN of the profile that ECR signs the image with, or None if it is not to be signed.
+
+        CloudFormation chooses its name. A profile that is deleted is canceled: it is still listed, and its signatures
+        stay valid. https://docs.aws.amazon.com/signer/latest/api/API_CancelSigningProfile.html (read 2026-11-23)
+        """
+        if not self._platform.image.sign:
+            return None
+        return str(aws_signer.CfnSigningProfile(self, "SigningProfile", platform_id=SIGNING_PLATFORM).attr_arn)
+
+    def _build(self, training: ecr.Repository, signer: str | None) -> BuildStage:
+        platform, settings = self._platform, self._settings
+        signing = {} if platform.image.sign is None else {"SIGNING_PROFILE": signer or NONE}
+        return BuildStage(
             self,
             "Build",
             platform=platform.name,
             name="image",
+            of=self._of,
             environment={
-                "IMAGE_REPOSITORY": registry.training.repository_uri,
-                "IMAGE_TAG": registry.tag,
-                **registry.base_environment,
+                "IMAGE_REPOSITORY": training.repository_uri,
+                "IMAGE_TAG": settings.tag,
+                **settings.image,
+                **self._copies(),
+                **signing,
             },
             permissions=[
-                *registry_permissions([registry.training.repository_arn], push=True),
-                *registry_permissions([registry.base], push=False),
+                *replicate_permissions(platform, settings.repository),
+                *registry_permissions([training.repository_arn], push=True),
+                *registry_permissions([self._foundation.registry.base], push=False),
+                *(signing_permissions(training.repository_arn, signer) if signing else []),
             ],
             usual_minutes=durations()[IMAGE_ON_BASE].minutes,
             # It copies files. For the first image on a base it also copies the base's layers, of several gigabytes.
             timeout=cdk.Duration.minutes(30),
             compute_type="BUILD_GENERAL1_MEDIUM",
             docker=True,
-            network=foundation.network.build_network(),
+            network=self._foundation.network.build_network(),
         )
-        delivery = Delivery(
-            self,
-            "Delivery",
-            name=f"{platform.name}-image",
-            bundle=foundation.bundles.image,
-            bucket=foundation.storage.bucket,
-            steps=[*([] if closed else [[self._base(foundation)]]), [build]],
-            # `trainway image rebuild --again` sets it: a tag never moves, so a second image has another one.
-            variables={"IMAGE_AGAIN": "no"},
-        )
-        self._say_what_was_built(foundation, delivery.stage_done[build.name])
 
-    def _base(self, foundation: Foundation) -> BuildStage:
-        registry, usual = foundation.registry, durations()[IMAGE].minutes
-        if "transformer-engine" in foundation.platform.image.add:
+    def _copies(self) -> dict[str, str]:
+        there = replicas(self._platform)
+        hosts = [f"{account}.dkr.ecr.{region}.{self.url_suffix}" for account, region in there]
+        return {"REPLICATE_TO": " ".join(hosts)} if hosts else {}
+
+    def _base(self) -> BuildStage:
+        settings, usual = self._settings, durations()[IMAGE].minutes
+        if "transformer-engine" in self._platform.image.add:
             usual += durations()[TRANSFORMER_ENGINE].minutes
         return BuildStage(
             self,
             "Base",
-            platform=foundation.platform.name,
+            platform=self._platform.name,
             name="base",
-            environment=registry.base_environment,
-            permissions=registry_permissions([registry.base], push=True),
+            of=self._of,
+            environment={**settings.base, **settings.base_source},
+            permissions=[
+                *registry_permissions([self._foundation.registry.base], push=True),
+                *base_permissions(self._platform.image),
+                settings.keep_bills,
+            ],
             usual_minutes=usual,
             # Twice as long as usual.
             timeout=cdk.Duration.minutes(2 * usual),
             compute_type="BUILD_GENERAL1_LARGE",
             docker=True,
-            network=foundation.network.build_network(),
+            network=self._foundation.network.build_network(),
         )
 
-    def _say_what_was_built(self, foundation: Foundation, done: cdk.CfnWaitCondition) -> None:
+    def _additions(self) -> BuildStage | None:
+        """Return the stage that builds what the platform adds to the base, or None if there is no such stage.
+
+        In a closed network `delivery/supply.sh` brings the additions in, as it does the base.
+        """
+        settings = self._settings
+        if settings.additions is None or self._platform.network.is_closed:
+            return None
+        usual = durations()[IMAGE_ADDITIONS].minutes
+        return BuildStage(
+            self,
+            "Additions",
+            platform=self._platform.name,
+            name="additions",
+            of=self._of,
+            environment=settings.additions,
+            permissions=[
+                *registry_permissions([self._foundation.registry.base], push=True),
+                *additions_permissions(self._platform.image),
+            ],
+            usual_minutes=usual,
+            # A Dockerfile of the user's can compile for long.
+            timeout=cdk.Duration.minutes(120),
+            compute_type="BUILD_GENERAL1_LARGE",
+            docker=True,
+            network=self._foundation.network.build_network(),
+        )
+
+    def _say_what_was_built(self, training: ecr.Repository, signer: str | None, done: cdk.CfnWaitCondition) -> None:
         """Puts the digest that the build reported where launchers look for it.
 
         A condition's Data is an object with what each signal passed, by its UniqueId: the fourth part between quotes.
         https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/using-cfn-waitcondition.html (read 2026-11-21)
         """
-        registry = foundation.registry
         digest = cdk.Fn.select(3, cdk.Fn.split('"', cdk.Token.as_string(done.attr_data)))
-        built = BuiltImage(uri=registry.image_uri, pinned=f"{registry.training.repository_uri}@{digest}")
-        parameter = ssm.CfnParameter(
+        built = BuiltImage(
+            uri=training.repository_uri_for_tag(self._settings.tag),
+            pinned=f"{training.repository_uri}@{digest}",
+            bill=self._settings.bill,
+            packages=packages_date(self._platform, load_versions()),
+            signer=signer,
+        )
+        parameter = self._say_which(built)
+        # The registry's schema calls Data an object; what the page above shows, and Fn::Split takes, is its text.
+        parameter.cfn_options.metadata = {"cfn-lint": {"config": {"ignore_checks": ["E1022"]}}}
+
+    def _say_which(self, image: BuiltImage) -> ssm.CfnParameter:
+        """Return the parameter with the image that jobs use."""
+        return ssm.CfnParameter(
             self,
             "Image",
-            name=image_parameter_name(foundation.platform.name),
+            name=image_parameter_name(self._platform.name, self._platform.image_name),
             type="String",
             description="The training image that was built last, by its digest",
             # Not to_json_string, which would escape the quote that Fn::Split is given; nothing here needs escaping.
-            value=built.model_dump_json(),
+            value=image.model_dump_json(exclude=None if image.signer else {"signer"}),
         )
-        # The registry's schema calls Data an object; what the page above shows, and Fn::Split takes, is its text.
-        parameter.cfn_options.metadata = {"cfn-lint": {"config": {"ignore_checks": ["E1022"]}}}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import aws_cdk as cdk
@@ -29,11 +29,12 @@ QUEUED = cdk.Duration.minutes(10)
 
 @dataclass(frozen=True)
 class BuildNetwork:
-    """Where builds run that must not leave the VPC."""
+    """Where builds run that must not leave the VPC, and the environment variables of the proxy to the internet."""
 
     vpc_id: str
     subnet_ids: list[str]
     security_group_ids: list[str]
+    proxy: Mapping[str, str] = field(default_factory=dict)
 
 
 class BuildStage(Construct):
@@ -42,7 +43,8 @@ class BuildStage(Construct):
     `environment` is what the script asks for. With the bundle, it decides whether the stage runs again. `stands_for`
     has what its values stand for and do not show, such as the definition of a file system. `parameters` are variables
     that CodeBuild reads from SSM parameters when the stage runs, with the names of those. `timeout` ends an attempt
-    that hangs, and `usual_minutes` is how long one takes that does not.
+    that hangs, and `usual_minutes` is how long one takes that does not. Where pipelines of a platform have a stage of
+    the same name, `of` tells them apart.
 
     The URL that the stage signals is read from `signal_parameter` when it runs: it changes with every delivery, and is
     too long for a pipeline's action, whose settings end at 1,000 characters. L1, because the L2 project grants itself
@@ -66,6 +68,7 @@ class BuildStage(Construct):
         network: BuildNetwork | None = None,
         stands_for: Mapping[str, Any] | None = None,
         parameters: Mapping[str, str] | None = None,
+        of: str | None = None,
     ) -> None:
         super().__init__(scope, id)
         self.name = name
@@ -77,7 +80,7 @@ class BuildStage(Construct):
         self.logs = log_group(self, "Logs", retention=logs.RetentionDays.THREE_MONTHS)
         self.role = iam.Role(self, "Role", assumed_by=service("codebuild"))
         write_logs = ("logs:CreateLogStream", "logs:PutLogEvents")
-        self.signal_parameter = f"/trainway/{platform}/delivery/{name}"
+        self.signal_parameter = f"/trainway/{platform}/delivery/{name}{f'/{of}' if of else ''}"
         read_signal = Permission(("ssm:GetParameters",), (regional_arn("ssm", f"parameter{self.signal_parameter}"),))
         grant(self.role, Permission(write_logs, (self.logs.log_group_arn,)), use_log_key(self), read_signal)
         grant(self.role, *permissions)
@@ -87,14 +90,16 @@ class BuildStage(Construct):
             self,
             "Project",
             service_role=self.role.role_arn,
-            source=codebuild.CfnProject.SourceProperty(type="CODEPIPELINE", build_spec=_build_spec(name)),
+            source=codebuild.CfnProject.SourceProperty(
+                type="CODEPIPELINE", build_spec=_build_spec(name, has_proxy=bool(network and network.proxy))
+            ),
             artifacts=codebuild.CfnProject.ArtifactsProperty(type="CODEPIPELINE"),
             environment=codebuild.CfnProject.EnvironmentProperty(
                 type="LINUX_CONTAINER",
                 image=BUILD_IMAGE,
                 compute_type=compute_type,
                 privileged_mode=docker,
-                environment_variables=self._variables(environment),
+                environment_variables=self._variables({**environment, **(network.proxy if network else {})}),
             ),
             encryption_key=cdk.Stack.of(self).format_arn(service="kms", resource="alias", resource_name="aws/s3"),
             logs_config=codebuild.CfnProject.LogsConfigProperty(
@@ -177,5 +182,10 @@ def _inside(network: BuildNetwork) -> list[Permission]:
     ]
 
 
-def _build_spec(name: str) -> str:
-    return json.dumps({"version": "0.2", "phases": {"build": {"commands": [f"bash delivery/stage.sh {name}"]}}})
+def _build_spec(name: str, *, has_proxy: bool) -> str:
+    """Return what the build does. With a proxy, CodeBuild's own agent uses it as well.
+
+    https://docs.aws.amazon.com/codebuild/latest/userguide/run-codebuild-in-explicit-proxy-server.html (read 2026-11-23)
+    """
+    spec: dict[str, Any] = {"version": "0.2", "phases": {"build": {"commands": [f"bash delivery/stage.sh {name}"]}}}
+    return json.dumps(spec | ({"proxy": {"upload-artifacts": "yes", "logs": "yes"}} if has_proxy else {}))

@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from types import MappingProxyType
+from typing import cast
 
 import aws_cdk as cdk
 from aws_cdk import aws_codepipeline as codepipeline
@@ -43,6 +45,7 @@ class Delivery(Construct):
     Each action of the pipeline has the hash and the values that only the deploy knows, such as the id of a file system,
     so that CloudFormation updates the pipeline, and with it starts the stages, when one of them changes. `variables`
     are what a person who starts the pipeline can set, with their defaults; each is in the environment of every stage.
+    Where pipelines of a platform have stages of the same names, `of` tells them apart.
     """
 
     def __init__(
@@ -56,9 +59,12 @@ class Delivery(Construct):
         steps: Sequence[Sequence[BuildStage]],
         after: Sequence[cdk.CfnResource] = (),
         variables: Mapping[str, str] = MappingProxyType({}),
+        of: str | None = None,
     ) -> None:
         super().__init__(scope, id)
-        source = assets.Asset(self, "Bundle", path=str(bundle.directory))
+        archive = bundle.archive(Path(cast(cdk.Stage, cdk.Stage.of(self)).outdir) / "bundles")
+        # By its files' content: the bytes of an archive depend on the Python that writes it, too.
+        source = assets.Asset(self, "Bundle", path=str(archive), asset_hash=bundle.content)
         self.stage_done: dict[str, cdk.CfnWaitCondition] = {}
         stages = [stage for step in steps for stage in step]
         content = _content(bundle, steps)
@@ -70,9 +76,10 @@ class Delivery(Construct):
         # "CodePipeline truncates folder names in output artifact S3 bucket", read 2026-11-21).
         prefix = name[:20]
         artifacts = f"{bucket.bucket_arn}/{prefix}/*"
+        attempts = f"{prefix}/{ATTEMPTS}{f'/{of}' if of else ''}"
         role = _role(self, source=source, bucket=bucket, artifacts=artifacts, stages=stages)
         told_by_the_run = {
-            "STAGE_ATTEMPTS": f"s3://{bucket.bucket_name}/{prefix}/{ATTEMPTS}",
+            "STAGE_ATTEMPTS": f"s3://{bucket.bucket_name}/{attempts}",
             "STAGE_RUN": "#{codepipeline.PipelineExecutionId}",
             **{each: f"#{{variables.{each}}}" for each in variables},
         }
@@ -105,7 +112,7 @@ class Delivery(Construct):
         # A first run that starts before its role may do anything fails, and nothing would start a second one.
         needs_policies(self.pipeline, role, *(stage.role for stage in stages))
         for stage in stages:
-            _grant_artifacts(stage, artifacts, f"{bucket.bucket_arn}/{prefix}/{ATTEMPTS}/{stage.name}")
+            _grant_artifacts(stage, artifacts, f"{bucket.bucket_arn}/{attempts}/{stage.name}")
             done = cdk.CfnWaitCondition(
                 self,
                 f"{stage.name.capitalize()}Done{content}",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,15 +14,18 @@ from constructs import Construct
 from stacks.constructs.iam.permissions import Permission, regional_arn
 from stacks.constructs.retention import goes_with_its_stack
 from trainway.parts.checkout import CHECKOUT
+from trainway.spec.derived.image_reference import EcrRepository, ecr_repository_of
 from trainway.spec.platform import Platform
+from trainway.spec.sections.image import Image, RegistryLogin
 
 # What delivery/base.sh builds: the training image without the job.
 BASE_IMAGE = "training-base"
 # The tags that it gives to the caches of builds.
 CACHE_PREFIX = "cache-"
+# The tags that delivery/additions.sh gives: delivery/content_hash.py.
+ADDED_PREFIXES = ("packages-", "dockerfile-")
 PULL = ("ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:DescribeImages", "ecr:GetDownloadUrlForLayer")
 COPY = ("ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer")
-AWS_REGISTRY = r"(\d{12})\.dkr\.ecr\.([a-z0-9-]+)\.amazonaws\.com/(.+)"
 LOG_IN = Permission(("ecr:GetAuthorizationToken",), ("*",), because="ecr:GetAuthorizationToken has no resource type.")
 PUSH = ("ecr:CompleteLayerUpload", "ecr:InitiateLayerUpload", "ecr:PutImage", "ecr:UploadLayerPart")
 
@@ -46,16 +48,24 @@ def repository(scope: Construct, id: str, *, name: str, keep: int | None) -> ecr
     return made
 
 
-def base_repository(scope: Construct, id: str, *, name: str) -> ecr.Repository:
-    """A repository of the training image's bases, and of the caches of their builds.
+def base_repository(scope: Construct, id: str, *, name: str, images: int, keep_added: int) -> ecr.Repository:
+    """A repository of the training image's bases, of the caches of their builds, and of bases with additions.
 
     It keeps every base. A rule could only count bases by their age, and the one in use can be the oldest: a platform
-    that returns to earlier versions finds its base and builds none. Of the caches it keeps the two newest.
+    that returns to earlier versions finds its base and builds none. Of the caches it keeps the newest, one more than
+    the platform has images.
+
+    It keeps the `keep_added` newest bases with packages, and as many with a Dockerfile of the user's. The deploy builds
+    an older one again. 0 is for a platform that adds nothing to its bases.
     """
     made = repository(scope, id, name=name, keep=None)
     made.add_lifecycle_rule(
-        description="Builds begin with the newest cache", tag_prefix_list=[CACHE_PREFIX], max_image_count=2
+        description="Builds begin with the newest cache", tag_prefix_list=[CACHE_PREFIX], max_image_count=images + 1
     )
+    for prefix in ADDED_PREFIXES if keep_added else ():
+        made.add_lifecycle_rule(
+            description=f"As many as there are images, {prefix}", tag_prefix_list=[prefix], max_image_count=keep_added
+        )
     return made
 
 
@@ -79,9 +89,81 @@ def source_permissions(charts: tuple[str, ...]) -> list[Permission]:
     """
     mirror = _mirror_list()
     used = {value["image"] for chart in mirror["charts"] if chart["chart"] in charts for value in chart["image_values"]}
-    found = [re.fullmatch(AWS_REGISTRY, image["repository"]) for image in mirror["images"] if image["name"] in used]
-    arns = tuple(f"arn:{cdk.Aws.PARTITION}:ecr:{each[2]}:{each[1]}:repository/{each[3]}" for each in found if each)
+    return _copy_permissions([image["repository"] for image in mirror["images"] if image["name"] in used])
+
+
+def base_permissions(image: Image) -> list[Permission]:
+    """What a role needs to fetch the base and the packages that are not public.
+
+    https://docs.aws.amazon.com/secretsmanager/latest/userguide/security-encryption.html (read 2026-11-23)
+    """
+    copied = _copy_permissions([image.base] if image.base else [])
+    return [*copied, *_login_permissions([image.base_login, image.build.pip_login])]
+
+
+def additions_permissions(image: Image) -> list[Permission]:
+    """What a role needs to fetch the packages that the platform file adds."""
+    return _login_permissions([image.build.pip_login])
+
+
+def _login_permissions(some: Sequence[RegistryLogin | None]) -> list[Permission]:
+    found = []
+    logins = [login for login in some if login]
+    for secret in dict.fromkeys(login.secret for login in logins):
+        found.append(Permission(("secretsmanager:GetSecretValue",), (secret,)))
+    for key in dict.fromkeys(login.key for login in logins if login.key):
+        found.append(Permission(("kms:Decrypt",), (key,)))
+    return found
+
+
+def replicas(platform: Platform) -> list[tuple[str, str]]:
+    """Return the account and Region of each copy of the training image. This stack's own account is a reference."""
+    wanted = platform.image.replicate
+    if wanted is None:
+        return []
+    accounts, regions = wanted.accounts or (cdk.Aws.ACCOUNT_ID,), wanted.regions or (platform.region,)
+    there = ((account, region) for account in accounts for region in regions)
+    return [each for each in there if each != (cdk.Aws.ACCOUNT_ID, platform.region)]
+
+
+def replicate_permissions(platform: Platform, name: str) -> list[Permission]:
+    """What a role needs to copy the image `name` to where the platform file says."""
+    found = []
+    for account, region in replicas(platform):
+        arn = f"arn:{cdk.Aws.PARTITION}:ecr:{region}:{account}:repository/{name}"
+        create = ("ecr:CreateRepository",) if account == cdk.Aws.ACCOUNT_ID else ()
+        found.append(Permission(PULL + PUSH + create, (arn,)))
+    return found
+
+
+def signing_permissions(repository: str, profile: str | None) -> list[Permission]:
+    """What a role needs to have ECR sign what it pushes to a repository, by its ARN. Without a profile: to stop that.
+
+    https://docs.aws.amazon.com/AmazonECR/latest/userguide/managed-signing.html (read 2026-11-23)
+    """
+    rules = Permission(
+        ("ecr:GetSigningConfiguration", "ecr:PutSigningConfiguration"),
+        ("*",),
+        because="The signing configuration of a registry has no resource type.",
+    )
+    if profile is None:
+        return [rules]
+    return [
+        rules,
+        # An image that cannot be signed is deleted, so that the next attempt pushes it.
+        Permission(("ecr:BatchDeleteImage", "ecr:DescribeImageSigningStatus"), (repository,)),
+        Permission(("signer:SignPayload",), (profile,)),
+    ]
+
+
+def _copy_permissions(images: Sequence[str]) -> list[Permission]:
+    found = [ecr_repository_of(image) for image in images]
+    arns = tuple(_arn(each) for each in found if each)
     return [Permission(COPY, arns)] if arns else []
+
+
+def _arn(of: EcrRepository) -> str:
+    return f"arn:{cdk.Aws.PARTITION}:ecr:{of.region}:{of.account}:repository/{of.name}"
 
 
 def repository_arn(platform: Platform, name: str) -> str:
@@ -99,6 +181,17 @@ def registry_permissions(arns: Sequence[str], *, push: bool) -> list[Permission]
     https://docs.aws.amazon.com/service-authorization/latest/reference/list_amazonelasticcontainerregistry.html
     """
     return [LOG_IN, Permission(PULL + (PUSH if push else ()), tuple(arns))] if arns else []
+
+
+def user_image_permissions(platform: Platform) -> list[Permission]:
+    """Return what a role needs to pull each `uri` of the platform's images, which can be in another account.
+
+    The policy of a repository in another account has to let this account pull, too.
+    https://docs.aws.amazon.com/AmazonECR/latest/userguide/repository-policy-examples.html (read 2026-11-23)
+    """
+    found = [ecr_repository_of(platform.of_image(name).image.uri or "") for name in platform.image_names]
+    arns = dict.fromkeys(_arn(each) for each in found if each)
+    return [Permission(PULL, tuple(arns))] if arns else []
 
 
 def list_permissions(arns: Sequence[str]) -> list[Permission]:
