@@ -1,1 +1,1 @@
-"""Where logs and alarms go."""
+"""Log groups and alarms of the platform."""

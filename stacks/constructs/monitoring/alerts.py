@@ -1,4 +1,4 @@
-"""Where alarms go."""
+"""The topic for the platform's alarms."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from stacks.constructs.retention import goes_with_its_stack
 
 
 class Alerts(Construct):
-    """An encrypted SNS topic that takes messages over TLS only, and the address that hears of them.
+    """An encrypted SNS topic that accepts messages only over TLS, and the address that receives them.
 
-    Its key is its own: that of `alias/aws/sns` does not let CloudWatch publish. And with a policy of its own, which TLS
-    needs, a topic lacks the one by which its account may publish, so the account's alarms are let in by name.
+    It has a key of its own, because `alias/aws/sns` does not let CloudWatch publish. The policy that enforces TLS
+    replaces the one by which the account may publish, so the policy names the account's alarms.
     https://repost.aws/knowledge-center/cloudwatch-configure-alarm-sns (read 2026-11-21)
     """
 
     def __init__(self, scope: Construct, id: str, *, name: str, notify: str | None) -> None:
         super().__init__(scope, id)
-        key = kms.Key(
+        self.key = kms.Key(
             self,
             "Key",
             description=f"Alerts of {name}",
             enable_key_rotation=True,
         )
-        # SNS keeps a message until it is delivered; nothing is lost with the key.
-        goes_with_its_stack(key)
-        self.topic = sns.Topic(self, "Topic", display_name=f"Trainway {name}", enforce_ssl=True, master_key=key)
-        key.add_to_resource_policy(_let_alarms("kms:Decrypt", "kms:GenerateDataKey", resource="*"))
+        # SNS keeps a message only until it is delivered, so deleting the key loses nothing.
+        goes_with_its_stack(self.key)
+        self.topic = sns.Topic(self, "Topic", display_name=f"Trainway {name}", enforce_ssl=True, master_key=self.key)
+        self.key.add_to_resource_policy(_let_alarms("kms:Decrypt", "kms:GenerateDataKey", resource="*"))
         self.topic.add_to_resource_policy(_let_alarms("sns:Publish", resource=self.topic.topic_arn))
         if notify:
             self.topic.add_subscription(subscriptions.EmailSubscription(notify))

@@ -1,4 +1,4 @@
-"""Log groups that nobody reads but through CloudWatch Logs: those of a stack share one KMS key."""
+"""Log groups that are read only through CloudWatch Logs. Those of a stack share one KMS key."""
 
 from __future__ import annotations
 
@@ -30,21 +30,21 @@ WRITE_LOGS = ("kms:Decrypt", "kms:DescribeKey", "kms:GenerateDataKey")
 
 
 def log_group(scope: Construct, id: str, *, retention: logs.RetentionDays) -> logs.LogGroup:
-    """An encrypted log group that goes with its stack; who writes to it also needs `use_log_key`."""
+    """Return an encrypted log group that is deleted with its stack. Roles that write to it also need `use_log_key`."""
     group = logs.LogGroup(scope, id, retention=retention, encryption_key=_key(cdk.Stack.of(scope)))
     goes_with_its_stack(group)
     return group
 
 
 def use_log_key(scope: Construct) -> Permission:
-    """What a role needs to write to the stack's log groups, which CloudWatch Logs may encrypt in the role's name."""
+    """Return the permission to write to the stack's log groups, with which CloudWatch Logs encrypts for the role."""
     stack = cdk.Stack.of(scope)
     through_logs = {"StringEquals": {"kms:ViaService": _service(stack)}}
     return Permission(WRITE_LOGS, (_key(stack).key_arn,), conditions=through_logs)
 
 
 def _key(stack: cdk.Stack) -> kms.Key:
-    """The stack's key, made when its first log group asks for it."""
+    """Return the stack's key, which is created with its first log group."""
     if made := stack.node.try_find_child(KEY_ID):
         return cast(kms.Key, made)
     key = kms.Key(
@@ -53,7 +53,7 @@ def _key(stack: cdk.Stack) -> kms.Key:
         description=f"Log groups of {stack.stack_name}",
         enable_key_rotation=True,
     )
-    # Nothing but the log groups is encrypted with it, and they are deleted first.
+    # The key encrypts only the log groups, which are deleted first.
     goes_with_its_stack(key)
     key.add_to_resource_policy(
         iam.PolicyStatement(
