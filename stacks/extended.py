@@ -1,4 +1,4 @@
-"""Synthesizing a platform's app, with what the module that `extend` names adds to it."""
+"""Synthesize a platform's app with the changes of the module that `extend` names."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from trainway.spec.errors import usage_error
 from trainway.spec.extension import EXTENDED_FILE, Extension
 from trainway.spec.platform import Platform
 
-# Before the file and line of an Aspect's error.
+# Prefix of the file and line of an Aspect's error.
 LINE: Final = "in an Aspect at "
 
 
@@ -70,7 +70,7 @@ def _word(old: object, new: object) -> str | None:
 
 
 def _load(extension: Extension) -> Any:
-    """Import the extension, which may import what is beside it after all other modules, and return the module."""
+    """Import the extension, and return the module. Files beside it can be imported, after all other modules."""
     file, name = extension.file, extension.module
     if name is None:
         sys.path.append(str(file.parent))
@@ -89,7 +89,7 @@ def _load(extension: Extension) -> Any:
 
 
 def _name_lines(module: ModuleType) -> None:
-    """Let the module's Aspects add their line to an error: by way of the CDK only its message comes back."""
+    """Let the module's Aspects add their line to an error, because only the error's message passes through the CDK."""
     for each in vars(module).values():
         if isinstance(each, type) and each.__module__ == module.__name__ and "visit" in vars(each):
             each.visit = _with_line(each.visit)  # type: ignore[attr-defined]
@@ -120,7 +120,7 @@ def _blames(extension: Extension) -> Iterator[None]:
 
 
 def _line(error: Exception, extension: Extension) -> str:
-    """Return the file and line of the last frame that is the extension's own, or is beside it."""
+    """Return the file and line of the last frame in the extension or a file beside it."""
     if isinstance(error, SyntaxError) and error.filename:
         return f"{error.filename}:{error.lineno}"
     ours, beside = Path(__file__).parent, extension.file.parent

@@ -1,4 +1,4 @@
-"""The delivery stage that tells HyperPod's Karpenter which node groups it makes nodes of."""
+"""The delivery stage that configures HyperPod's Karpenter with its node groups."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from trainway.spec.derived.creation import AUTOSCALING, durations
 
 
 def autoscaling_stage(scope: Construct, *, foundation: Foundation, control_plane: ControlPlane) -> BuildStage:
-    """A stage that waits for Karpenter, which is there some time after the HyperPod cluster is."""
+    """Return a stage that waits for Karpenter, which exists some time after the HyperPod cluster."""
     return BuildStage(
         scope,
         "AutoscalingStage",
@@ -24,6 +24,6 @@ def autoscaling_stage(scope: Construct, *, foundation: Foundation, control_plane
         usual_minutes=durations()[AUTOSCALING].minutes,
         # delivery/autoscaling.sh itself waits for half an hour.
         timeout=cdk.Duration.minutes(35),
-        # Where the endpoint answers, whoever else it answers.
+        # The cluster's endpoint always answers in this network.
         network=foundation.network.inside(control_plane.security_group_id),
     )

@@ -12,19 +12,24 @@ from stacks.constructs.iam.permissions import Permission
 from stacks.constructs.storage.file_system_identity import file_system_identity
 from stacks.constructs.storage.former import former_parameters, read_former
 from stacks.foundation import Foundation
+from trainway.manifests.training_runtime import image_fact
 from trainway.spec.derived.creation import CHARTS, durations
+from trainway.spec.handoff import DEFAULT_IMAGE
 
 
 def cluster_stage(scope: Construct, *, foundation: Foundation, control_plane: ControlPlane) -> BuildStage:
-    """A stage that reads the mirror and works in the cluster, whose system nodes exist by then."""
+    """Return a stage that reads the mirror and works in the cluster, whose system nodes exist by then."""
     registry, lustre, platform = foundation.registry, foundation.file_system.lustre, foundation.platform
     has_former = platform.storage.former_lustre is not None
     facts = {
         "TRAINWAY_FSX_ID": lustre.file_system_id,
         "TRAINWAY_FSX_DNS_NAME": lustre.dns_name,
         "TRAINWAY_FSX_MOUNT_NAME": lustre.mount_name,
-        "TRAINWAY_IMAGE": registry.image_uri,
+        image_fact(DEFAULT_IMAGE): registry.image_uri,
     }
+    # A runtime of a node group names its image, so the stage runs again when that image changes.
+    named = {group.image for group in platform.node_groups if group.image}
+    facts |= {image_fact(name): uri for name, uri in foundation.images.items() if name in named}
     if platform.storage.lustre.dynamic_volumes:
         facts["TRAINWAY_FSX_SUBNET_ID"] = foundation.network.storage_subnet_id
         facts["TRAINWAY_FSX_GROUP_ID"] = lustre.security_group_id
@@ -41,9 +46,9 @@ def cluster_stage(scope: Construct, *, foundation: Foundation, control_plane: Co
             *([read_former(platform.name)] if has_former else []),
         ],
         usual_minutes=durations()[CHARTS].minutes,
-        # Three charts may take the ten minutes that delivery/cluster.sh waits for one.
+        # Three charts may each take the ten minutes that delivery/cluster.sh waits for a chart.
         timeout=cdk.Duration.minutes(35),
-        # Where the endpoint answers, whoever else it answers, and with the cluster's own group, which it lets in.
+        # The cluster's endpoint always answers in this network, and allows the cluster's own security group.
         network=foundation.network.inside(control_plane.security_group_id),
         stands_for=file_system_identity(platform),
         parameters=former_parameters(platform.name) if has_former else None,

@@ -1,4 +1,4 @@
-"""The Kubernetes control plane, and the nodes that carry the cluster's own pods."""
+"""The Kubernetes control plane, and the nodes for the cluster's own pods."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from trainway.spec.sections.orchestrator import Orchestrator
 
 
 class ControlPlaneStack(cdk.Stack):
-    """EKS with its add-ons, which needs the network and nothing else."""
+    """EKS with its add-ons. This stack depends only on the network."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""The cluster, orchestrated by EKS: managed node groups behind EFA launch templates."""
+"""The cluster with the orchestrator EKS: managed node groups with EFA launch templates."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class EksStack(cdk.Stack):
         before_charts: list[cdk.CfnResource] = [kubernetes.let_in]
         if scaled_groups(platform, foundation.catalogue):
             role = cluster_autoscaler_role(self, "ClusterAutoscalerRole", control_plane=control_plane)
-            # A pod that starts before its role is associated never has it.
+            # A pod that starts before its role is associated never gets the role.
             before_charts.append(
                 control_plane.pod_identity(
                     self, "ClusterAutoscaler", namespace=NAMESPACE, service_account=ACCOUNT, role=role

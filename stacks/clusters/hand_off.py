@@ -1,4 +1,4 @@
-"""The hand-off: what a launcher needs to know, in an S3 object, and an SSM parameter that points to it."""
+"""The hand-off for launchers: an S3 object, and an SSM parameter that points to it."""
 
 from __future__ import annotations
 
@@ -73,6 +73,7 @@ def write_hand_off(
         ),
         image_uri=foundation.registry.image_uri,
         image_parameter=handoff.image_parameter_name(platform.name),
+        images=foundation.images,
         cluster=handoff.Cluster(
             name=platform.name,
             arn=cluster_arn,
@@ -84,9 +85,11 @@ def write_hand_off(
         teams=tuple(team.name for team in platform.teams),
         training_jobs=training_jobs(scope, foundation, subnets) if platform.iam.training_jobs else None,
     )
-    # Most platforms have no training jobs, and the claim of their first file system, and say nothing of either.
+    # Most platforms have no training jobs and use the first file system's claim. Their document omits both keys.
     absent: dict[str, Any] = {} if document.training_jobs else {"training_jobs": True}
     absent |= {"file_system": {"claim"}} if document.file_system.claim == CLAIM else {}
+    # Most platforms have one image.
+    absent |= {} if document.images else {"images": True, "node_groups": {"__all__": {"image"}}}
     asset, values = _publish(scope, document.model_dump_json(exclude={"trainway": True, **absent}))
     document_arn = f"arn:{cdk.Aws.PARTITION}:s3:::{asset.s3_bucket_name}/{asset.s3_object_key}"
     for persona, role in (people or {}).items():
@@ -163,6 +166,7 @@ def _nodes(foundation: Foundation, group: NodeGroup) -> handoff.Nodes:
         count=group.count,
         max_count=group.largest,
         ranks=ranks_of(group, catalogue[group.instance_type]),
+        image=group.image,
     )
     if not platform.orchestrator.is_kubernetes:
         return nodes

@@ -1,4 +1,4 @@
-"""The cluster, orchestrated by EKS on SageMaker HyperPod: HyperPod owns the nodes, and replaces the ones that break."""
+"""The cluster with the orchestrator EKS on SageMaker HyperPod, which owns the nodes and replaces broken ones."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from stacks.clusters.kubernetes import KubernetesAccess
 from stacks.clusters.node_subnets import NodeSubnets
 from stacks.clusters.scripts_stage import SCRIPTS_PREFIX, life_cycle_scripts, scripts_stage
 from stacks.constructs.delivery.pipeline import Delivery
+from stacks.constructs.delivery.registry import user_image_permissions
 from stacks.constructs.eks.control_plane import ControlPlane
 from stacks.constructs.hyperpod.execution_role import ExecutionRole
 from stacks.constructs.hyperpod.hyperpod_addons import hyperpod_addons
@@ -22,14 +23,14 @@ from stacks.constructs.hyperpod.instance_groups import (
     instance_group,
     node_recovery,
 )
-from stacks.constructs.iam.permissions import needs_policies
+from stacks.constructs.iam.permissions import grant, needs_policies
 from stacks.foundation import Foundation
 
 CfnCluster = sagemaker.CfnCluster
 
 
 class HyperPodEksStack(cdk.Stack):
-    """What HyperPod requires in the Kubernetes cluster, and then the HyperPod cluster."""
+    """The prerequisites of HyperPod in the Kubernetes cluster, and then the HyperPod cluster."""
 
     def __init__(self, scope: Construct, id: str, *, foundation: Foundation, control_plane: ControlPlane) -> None:
         platform, network, bucket = foundation.platform, foundation.network, foundation.storage.bucket
@@ -50,6 +51,7 @@ class HyperPodEksStack(cdk.Stack):
         execution = ExecutionRole(
             self, "ExecutionRole", bucket=bucket, scripts_prefix=SCRIPTS_PREFIX, eks_cluster_arn=eks_arn
         )
+        grant(execution.role, *user_image_permissions(foundation.platform))
         let_encrypt_volumes(execution.role, settings)
         let_read_alarms(execution.role, settings)
         autoscaler = autoscaler_role(self, "AutoscalerRole", settings) if settings.autoscaling else None
@@ -68,7 +70,7 @@ class HyperPodEksStack(cdk.Stack):
             else None,
             cluster_role=autoscaler.role_arn if autoscaler else None,
             node_provisioning_mode="Continuous",
-            # It can never change, and so follows no node group: each has its own subnet instead.
+            # It can never change, so it does not depend on node groups. Each group has its own subnet instead.
             vpc_config=CfnCluster.VpcConfigProperty(
                 security_group_ids=security_group_ids, subnets=[network.cluster_subnet_ids[0]]
             ),

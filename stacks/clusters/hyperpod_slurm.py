@@ -1,4 +1,4 @@
-"""The cluster, orchestrated by Slurm on SageMaker HyperPod: a controller, a login node, and compute groups."""
+"""The cluster with the orchestrator Slurm on SageMaker HyperPod: a controller, a login node, and compute groups."""
 
 from __future__ import annotations
 
@@ -13,10 +13,12 @@ from stacks.clusters.hand_off import write_hand_off
 from stacks.clusters.node_subnets import NodeSubnets
 from stacks.clusters.scripts_stage import SCRIPTS_PREFIX, life_cycle_scripts, scripts_stage
 from stacks.constructs.delivery.pipeline import Delivery
+from stacks.constructs.delivery.registry import user_image_permissions
 from stacks.constructs.hyperpod.execution_role import ExecutionRole
 from stacks.constructs.hyperpod.hyperpod_volumes import let_encrypt_volumes, mounts
 from stacks.constructs.hyperpod.instance_groups import instance_group, node_recovery
 from stacks.constructs.iam.permissions import Permission, grant, needs_policies
+from stacks.constructs.iam.secret_permissions import secret_permissions
 from stacks.foundation import Foundation
 from trainway.spec.sections.slurm import CONTROLLER_GROUP, LOGIN_GROUP, Slurm
 
@@ -25,9 +27,9 @@ HEAD_VOLUME_GIB = 500
 
 
 class HyperPodSlurmStack(cdk.Stack):
-    """Scripts first, then the HyperPod cluster: nodes that the service provisions continuously, and Slurm on them.
+    """Lifecycle scripts, and then a HyperPod cluster with Slurm, whose nodes the service provisions continuously.
 
-    Of slurm.conf the service then changes partitions and nodes alone, and keeps what the platform writes there.
+    In slurm.conf, the service then changes only partitions and nodes, and keeps the platform's settings.
     https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-scaling-slurm.html (read 2026-11-21)
     """
 
@@ -47,7 +49,7 @@ class HyperPodSlurmStack(cdk.Stack):
         execution = self._role("ExecutionRole", foundation)
         controller = execution
         if slurm.accounting_database:
-            # Whoever is on a node is what its role may do, and nobody runs jobs on the controller.
+            # Everybody on a node has the rights of its role, and nobody runs jobs on the controller.
             controller = self._role("ControllerRole", foundation)
             secret = slurm.accounting_database.secret
             grant(controller, Permission(("secretsmanager:GetSecretValue",), (secret,)))
@@ -105,9 +107,12 @@ class HyperPodSlurmStack(cdk.Stack):
         write_hand_off(self, foundation, subnets, cluster_arn=hyperpod.attr_cluster_arn)
 
     def _role(self, id: str, foundation: Foundation) -> iam.Role:
-        """What the nodes of a group may do, with the key of their volumes if there is one."""
+        """Return the role of a group's nodes, with access to the key of their volumes if there is one."""
         bucket, settings = foundation.storage.bucket, foundation.platform.hyperpod_or_default
         role = ExecutionRole(self, id, bucket=bucket, scripts_prefix=SCRIPTS_PREFIX, eks_cluster_arn=None).role
+        grant(role, *user_image_permissions(foundation.platform))
+        if id == "ExecutionRole":
+            grant(role, *secret_permissions(foundation.platform))
         let_encrypt_volumes(role, settings)
         directory = foundation.platform.slurm_or_default.directory
         if directory and directory.reader:
@@ -116,7 +121,10 @@ class HyperPodSlurmStack(cdk.Stack):
 
 
 def _orchestrator(slurm: Slurm) -> CfnCluster.OrchestratorProperty:
-    """Slurm, and where its accounting is kept; a strategy for slurm.conf is refused with continuous provisioning."""
+    """Return Slurm as the orchestrator, and its accounting database.
+
+    HyperPod refuses a strategy for slurm.conf with continuous provisioning.
+    """
     database = slurm.accounting_database
     return CfnCluster.OrchestratorProperty(
         slurm=CfnCluster.ClusterOrchestratorSlurmConfigProperty(

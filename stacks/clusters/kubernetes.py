@@ -1,4 +1,4 @@
-"""What makes an EKS cluster ready for jobs, but for the nodes that they run on."""
+"""The parts of an EKS cluster that jobs require, except the nodes they run on."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from trainway.manifests.namespace import namespaces
 class KubernetesAccess(Construct):
     """The jobs' IAM role in each namespace, people's roles, and the stage that installs charts and manifests.
 
-    The stage administers the cluster from when `let_in` exists.
+    The stage can administer the cluster once `let_in` exists.
     """
 
     def __init__(self, scope: Construct, id: str, *, foundation: Foundation, control_plane: ControlPlane) -> None:
         super().__init__(scope, id)
         platform, bucket = foundation.platform, foundation.storage.bucket
         self.namespaces = namespaces(platform)
-        job_role(self, "Job", bucket=bucket, control_plane=control_plane, namespaces=self.namespaces)
+        job_role(self, "Job", platform=platform, bucket=bucket, control_plane=control_plane, namespaces=self.namespaces)
         self.people = let_people_in(self, platform=platform, control_plane=control_plane, bucket=bucket)
         self.charts = cluster_stage(self, foundation=foundation, control_plane=control_plane)
         self.let_in = control_plane.let_in(self, "Delivery", self.charts.role.role_arn)

@@ -1,4 +1,4 @@
-"""The subnets of the node groups, which come and go with the groups, and so are in the cluster's stack."""
+"""The subnets of the node groups. They are in the cluster's stack, because they come and go with the groups."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from trainway.spec.sections.node_group import NodeGroup
 
 
 class NodeSubnets(Construct):
-    """One subnet for each node group, and the ranges of the VPC that only node groups need.
+    """One subnet for each node group, and the CIDR blocks of the VPC that only node groups need.
 
-    An export of the network's stack could not be deleted while the cluster's stack imports it, and the network's stack
-    is deployed first. In one stack, CloudFormation deletes the nodes before their subnet.
+    If the network's stack exported the subnets, it could not delete one while the cluster's stack imports it, and the
+    network's stack is deployed first. In one stack, CloudFormation deletes the nodes before their subnet.
     """
 
     def __init__(self, scope: Construct, id: str, *, platform: str, network: NetworkStack) -> None:
@@ -34,7 +34,7 @@ class NodeSubnets(Construct):
         }
 
     def id_of(self, group: NodeGroup) -> str:
-        """The ID of the subnet that was sized for a node group."""
+        """Return the ID of the subnet that was sized for a node group."""
         return self._subnets[node_subnet_name(group)].id
 
     def before(self, nodes: cdk.CfnResource, *groups: NodeGroup) -> None:

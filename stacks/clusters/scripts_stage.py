@@ -1,4 +1,4 @@
-"""The delivery stage that puts lifecycle scripts where HyperPod nodes read them."""
+"""The delivery stage that uploads the lifecycle scripts for HyperPod nodes."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ SCRIPTS_PREFIX = "lifecycle_scripts"
 
 
 def life_cycle_scripts(foundation: Foundation) -> LifeCycleScripts:
-    """Where one version of the scripts lies: a node replaced a month later runs what its cluster was made with."""
+    """Return the location of one version of the scripts. A node replaced a month later runs its cluster's version."""
     bucket, content = foundation.storage.bucket.bucket_name, foundation.bundles.scripts_content
     return LifeCycleScripts(f"s3://{bucket}/{SCRIPTS_PREFIX}/{content}")
 
 
 def scripts_stage(scope: Construct, foundation: Foundation, scripts: LifeCycleScripts) -> BuildStage:
-    """A stage that may write below the scripts' prefix and nowhere else."""
+    """Return a stage that may write only below the scripts' prefix."""
     platform, storage = foundation.platform, foundation.storage
     slurm = platform.orchestrator is Orchestrator.HYPERPOD_SLURM
     lustre, home = foundation.file_system.lustre, foundation.file_system.home
     environment = {"LIFECYCLE_S3_URI": scripts.source_s3_uri}
     if slurm:
-        # The placeholders of trainway/spec/derived/node_parameters.py. Under Kubernetes its nodes mount no file system.
+        # The placeholders of trainway/spec/derived/node_parameters.py. Under Kubernetes the nodes mount no file system.
         environment |= {
             "NETWORK_ACCESS": platform.network.access,
             "TRAINWAY_DOCUMENTS_S3_URI": f"s3://{storage.bucket.bucket_name}/{SCRIPTS_PREFIX}",

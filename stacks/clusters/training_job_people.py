@@ -1,4 +1,4 @@
-"""What a person's role may do with SageMaker training jobs."""
+"""Permissions of a person's role for SageMaker training jobs."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from trainway.spec.derived.training_job_tags import PLATFORM_TAG, TEAM_TAG
 
 
 def training_job_permissions(persona: Persona, platform: str, role_arn: str) -> list[Permission]:
-    """Return what `trainway` calls for a persona when it launches, watches, and stops training jobs.
+    """Return the permissions that `trainway` needs for a persona to launch, watch, and stop training jobs.
 
-    Everybody may watch. Viewers launch nothing. A team's members launch and stop the jobs that have the team's tag,
-    and administrators those of the whole platform. A launch asks for the job's name before the job exists, so that no
-    tag can limit DescribeTrainingJob. A shell in a container is not part of it: docs/launch-sagemaker.md.
+    Everybody may watch. Viewers cannot launch. A team's members launch and stop the jobs that have the team's tag, and
+    administrators those of the whole platform. A launch describes the job by name before the job exists, so no tag can
+    limit DescribeTrainingJob. A shell in a container is not included: docs/launch-sagemaker.md.
 
     https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-roles.html#sagemaker-roles-pass-role
     https://docs.aws.amazon.com/service-authorization/latest/reference/list_amazonsagemaker.html (read 2026-11-22)
@@ -37,4 +37,10 @@ def training_job_permissions(persona: Persona, platform: str, role_arn: str) -> 
         Permission(("sagemaker:AddTags",), jobs, because=named, conditions={"StringEquals": while_created}),
         Permission(("sagemaker:StopTrainingJob",), jobs, because=named, conditions={"StringEquals": theirs}),
         Permission(("iam:PassRole",), (role_arn,), conditions={"StringEquals": to_sagemaker}),
+        Permission(("ec2:DescribeSubnets",), ("*",), because="EC2's Describe has no resource type."),
+        Permission(
+            ("sagemaker:DescribeTrainingPlan",),
+            (regional_arn("sagemaker", "training-plan/*"),),
+            because="A launch looks for the zone of the plan that it names.",
+        ),
     ]

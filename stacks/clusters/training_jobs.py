@@ -1,4 +1,4 @@
-"""What SageMaker training jobs run as and where, beside the cluster."""
+"""The role and the network of SageMaker training jobs, which run outside the cluster."""
 
 from __future__ import annotations
 
@@ -6,22 +6,23 @@ from aws_cdk import aws_iam as iam
 from constructs import Construct
 
 from stacks.clusters.node_subnets import NodeSubnets
-from stacks.constructs.delivery.registry import LOG_IN, PULL
+from stacks.constructs.delivery.registry import LOG_IN, PULL, user_image_permissions
 from stacks.constructs.hyperpod.execution_role import LOGS, NETWORK_INTERFACES, SHELL
 from stacks.constructs.iam.permissions import LOOK_AT_NETWORK, Permission, grant, regional_arn
+from stacks.constructs.iam.secret_permissions import secret_permissions
 from stacks.constructs.iam.trust import training_jobs as training_jobs_of_this_account
 from stacks.constructs.storage.data_permissions import data_permissions
 from stacks.foundation import Foundation
 from trainway.spec import handoff
 
-# Where SageMaker writes what training jobs write, and publishes what it reads there:
+# The log group of training jobs, and the namespace of the metrics that SageMaker derives from their logs:
 # https://docs.aws.amazon.com/sagemaker/latest/dg/logging-cloudwatch.html
 # https://docs.aws.amazon.com/sagemaker/latest/dg/monitoring-cloudwatch.html (read 2026-11-21)
 TRAINING_JOBS = "/aws/sagemaker/TrainingJobs"
 
 
 def training_jobs(scope: Construct, foundation: Foundation, subnets: NodeSubnets) -> handoff.TrainingJobs:
-    """Makes the role, and returns it with the network that the jobs share with the nodes."""
+    """Create the role, and return it with the network that the jobs share with the nodes."""
     network, platform = foundation.network, foundation.platform
     role = iam.Role(
         scope,
@@ -38,7 +39,7 @@ def training_jobs(scope: Construct, foundation: Foundation, subnets: NodeSubnets
 
 
 def _permissions(foundation: Foundation) -> list[Permission]:
-    """What a training job in a VPC needs, on its data, logs and images alone.
+    """Return the permissions that a training job in a VPC needs, limited to its data, logs, and images.
 
     https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-roles.html#sagemaker-roles-createtrainingjob-perms
     https://docs.aws.amazon.com/sagemaker/latest/dg/train-remote-debugging.html (read 2026-11-21)
@@ -57,6 +58,8 @@ def _permissions(foundation: Foundation) -> list[Permission]:
         ),
         LOG_IN,
         Permission(PULL, (regional_arn("ecr", "repository/*"),), because="Jobs bring images of their own."),
+        *user_image_permissions(foundation.platform),
+        *secret_permissions(foundation.platform),
         Permission(NETWORK_INTERFACES, interfaces, because="Network interfaces get their ids when a job starts."),
         Permission(LOOK_AT_NETWORK, ("*",), because="EC2's Describe has no resource type."),
         Permission(SHELL, ("*",), because="Session Manager's channels have no resource type."),

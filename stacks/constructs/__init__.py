@@ -1,1 +1,1 @@
-"""The capabilities that stacks consist of, by what they are about. No module here knows a stack."""
+"""The capabilities that stacks consist of, by topic. No module here depends on a stack."""

@@ -1,4 +1,4 @@
-"""The tags of the platform file on every resource that can get and lose tags while it exists."""
+"""The tags of the platform file, on every resource whose tags can change while it exists."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import aws_cdk as cdk
 
 from trainway.spec.platform import Platform
 
-# A placement group's tags cannot change, says its schema: another tag would replace it, and then every node in it.
-# CloudFormation hands the tags of a stack on to its resources, so that stacks have none either.
+# By its schema, a placement group's tags cannot change: another tag would replace it, and every node in it.
+# CloudFormation passes the tags of a stack on to its resources, so stacks have none either.
 WITHOUT_TAGS = ["AWS::EC2::PlacementGroup", "aws:cdk:stack"]
 
 

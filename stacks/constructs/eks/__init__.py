@@ -1,1 +1,1 @@
-"""An EKS cluster: its control plane, add-ons, nodes, and the people and pods that it lets in."""
+"""An EKS cluster: its control plane, add-ons, nodes, and the access of people and pods."""

@@ -21,7 +21,7 @@ from trainway.spec.sections.node_group import NodeGroup
 # A universal target: EventBridge Scheduler calls the API itself, with the arguments of `input`.
 # https://docs.aws.amazon.com/scheduler/latest/UserGuide/managing-targets-universal.html (read 2026-11-22)
 SCALE = "aws-sdk:eks:updateNodegroupConfig"
-# The longest time and the most attempts that Scheduler has.
+# The maxima of Scheduler for the time and the number of attempts.
 # https://docs.aws.amazon.com/scheduler/latest/APIReference/API_RetryPolicy.html (read 2026-11-22)
 LONGEST_RETRY = timedelta(days=1)
 MOST_ATTEMPTS = 185
@@ -49,7 +49,8 @@ class CapacitySchedules(Construct):
         failed = sqs.Queue(
             self,
             "Failed",
-            # The alarm of another stack knows the queue by its name. An export would hold back a file without blocks.
+            # Another stack's alarm refers to the queue by its name. An export would block a file without Capacity
+            # Blocks.
             queue_name=failed_calls_queue(platform),
             encryption=sqs.QueueEncryption.SQS_MANAGED,
             enforce_ssl=True,
@@ -67,7 +68,7 @@ class CapacitySchedules(Construct):
             if times is None:
                 continue
             name = "".join(part.capitalize() for part in group.name.split("-"))
-            # A retry after the block is gone would add nodes that no capacity is left for.
+            # A retry after the end of the block would add nodes without capacity.
             for what, at, nodes, retry in (
                 ("Raise", times.raised, group.count, times.drained - times.raised),
                 ("Drain", times.drained, 0, times.end - times.drained),

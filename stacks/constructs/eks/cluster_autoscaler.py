@@ -1,4 +1,4 @@
-"""What the Cluster Autoscaler may do: look at node groups, and change the sizes of this cluster's."""
+"""The role of the Cluster Autoscaler, which can read node groups, and change the sizes of this cluster's."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from stacks.constructs.eks.control_plane import ControlPlane
 from stacks.constructs.iam.permissions import Permission, grant, regional_arn
 from stacks.constructs.iam.trust import pods
 
-# As delivery/values/cluster-autoscaler.yaml and delivery/mirror.yaml name them.
+# The names in delivery/values/cluster-autoscaler.yaml and delivery/mirror.yaml.
 ACCOUNT, NAMESPACE = "cluster-autoscaler", "kube-system"
 
 
 def cluster_autoscaler_role(scope: Construct, id: str, *, control_plane: ControlPlane) -> iam.Role:
-    """The role of its pods. EKS tags the Auto Scaling groups of node groups with the cluster's name.
+    """Return the role of its pods. EKS tags the Auto Scaling groups of node groups with the cluster's name.
 
     https://github.com/kubernetes/autoscaler/blob/cluster-autoscaler-1.35.0/cluster-autoscaler/cloudprovider/aws/README.md
     https://docs.aws.amazon.com/eks/latest/best-practices/cas.html (both read 2026-11-22)

@@ -1,4 +1,4 @@
-"""An EKS control plane with its add-ons and the nodes that carry the cluster's own pods."""
+"""An EKS control plane with its add-ons, and the nodes for the cluster's own pods."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ CLUSTER_ADMIN = "cluster-access-policy/AmazonEKSClusterAdminPolicy"
 
 
 class ControlPlane(Construct):
-    """The cluster: encrypted secrets, all logs, access entries only.
+    """The cluster, with encrypted secrets, all logs, and access entries only.
 
-    Its endpoint answers inside the VPC, and to the public ranges of `kubernetes.endpoint` if there are any.
+    Its endpoint answers inside the VPC, and to the public CIDR blocks of `kubernetes.endpoint` if there are any.
     """
 
     def __init__(
@@ -71,7 +71,8 @@ class ControlPlane(Construct):
             # control plane when standard support ends.
             # https://docs.aws.amazon.com/eks/latest/userguide/kubernetes-versions.html (read 2026-11-22)
             upgrade_policy=eks.CfnCluster.UpgradePolicyProperty(support_type="STANDARD"),
-            # In place, and "standard" ends a tier: a tier that the file no longer names would be kept, and paid for.
+            # Always written, because EKS keeps a tier, and its price, that the template no longer names. "standard"
+            # ends a tier. The change is in place.
             # https://docs.aws.amazon.com/AWSCloudFormation/latest/TemplateReference/aws-properties-eks-cluster-controlplanescalingconfig.html
             # (read 2026-11-22)
             control_plane_scaling_config=eks.CfnCluster.ControlPlaneScalingConfigProperty(
@@ -80,9 +81,10 @@ class ControlPlane(Construct):
             if kubernetes.control_plane
             else None,
             role_arn=role.role_arn,
-            # An update must name all three if the last template did, so that every template names them:
+            # An update must name all three if the last template did, so every template names them:
             # https://docs.aws.amazon.com/AWSCloudFormation/latest/TemplateReference/aws-properties-eks-cluster-resourcesvpcconfig.html
-            # (read 2026-11-22). A private cluster has an empty list: https://github.com/aws/containers-roadmap/issues/2002
+            # (read 2026-11-22). A private cluster has an empty list:
+            # https://github.com/aws/containers-roadmap/issues/2002
             resources_vpc_config=eks.CfnCluster.ResourcesVpcConfigProperty(
                 subnet_ids=subnet_ids,
                 endpoint_private_access=True,
@@ -126,7 +128,7 @@ class ControlPlane(Construct):
             "cidr": service_cidr,
         }
         self.security_group_id = self.cluster.attr_cluster_security_group_id
-        # EKS lets its group out to 0.0.0.0/0, which does not count for EFA; what it lets in from itself is there.
+        # EKS's security group allows egress to 0.0.0.0/0, which does not count for EFA. Its ingress from itself exists.
         allow_itself(self.cluster, self.security_group_id, ingress=False)
         networking = [self._addon(name) for name in BEFORE_NODES]
         self.node_role = self._node_role()
@@ -140,7 +142,7 @@ class ControlPlane(Construct):
     def let_in(
         self, scope: Construct, id: str, principal_arn: str, *, groups: Sequence[str] = (), admin: bool = True
     ) -> eks.CfnAccessEntry:
-        """Lets an IAM role or user administer the cluster, or be in groups that RBAC speaks of."""
+        """Let an IAM role or user administer the cluster, or make it a member of RBAC groups."""
         policy = eks.CfnAccessEntry.AccessPolicyProperty(
             policy_arn=f"arn:{cdk.Aws.PARTITION}:eks::aws:{CLUSTER_ADMIN}",
             access_scope=eks.CfnAccessEntry.AccessScopeProperty(type="cluster"),
@@ -157,7 +159,7 @@ class ControlPlane(Construct):
     def pod_identity(
         self, scope: Construct, id: str, *, namespace: str, service_account: str, role: iam.IRole
     ) -> eks.CfnPodIdentityAssociation:
-        """Gives the pods of a service account an IAM role."""
+        """Give the pods of a service account an IAM role."""
         return eks.CfnPodIdentityAssociation(
             scope,
             id,

@@ -1,4 +1,4 @@
-"""The add-ons of every EKS cluster, and the roles of those that call AWS."""
+"""The add-ons of every EKS cluster, and the roles of add-ons that call AWS."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from trainway.spec.platform import Platform
 
 NAMESPACE = "kube-system"
 CNI_POLICY = "AmazonEKS_CNI_Policy"
-# The service accounts of those that call AWS; the page says which add-ons take a role by Pod Identity.
+# The service accounts of add-ons that call AWS. The page lists the add-ons that take a role by Pod Identity.
 # https://docs.aws.amazon.com/eks/latest/userguide/retreive-iam-info.html (read 2026-11-21)
 CNI_ACCOUNT = "aws-node"
 FSX_DRIVER_ACCOUNT = "fsx-csi-controller-sa"
 
 
 def eks_addon(scope: Construct, name: str, *, cluster: eks.CfnCluster, platform: Platform) -> eks.CfnAddon:
-    """The add-on in the version of the lock, or at its creation in the default one.
+    """Return the add-on in the version of the lock, or in the default one at its creation.
 
     An add-on whose version is not in the template keeps its version when the control plane gets a newer one.
     """
@@ -44,7 +44,7 @@ def eks_addon(scope: Construct, name: str, *, cluster: eks.CfnCluster, platform:
         role = _fsx_driver_role(scope, cluster, platform)
         _identify(addon, FSX_DRIVER_ACCOUNT, role)
         needs_policies(addon, role)
-    # HyperPod wants what the CNI does in the execution role of its nodes, where it checks that it is.
+    # HyperPod checks that the execution role of its nodes has the CNI's permissions.
     # https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-prerequisites-iam.html (read 2026-11-21)
     if name == VPC_CNI and not orchestrator.is_hyperpod:
         _identify(addon, CNI_ACCOUNT, _cni_role(scope, cluster))
@@ -58,7 +58,7 @@ def _identify(addon: eks.CfnAddon, service_account: str, role: iam.Role) -> None
 
 
 def _cni_role(scope: Construct, cluster: eks.CfnCluster) -> iam.Role:
-    """Pods on the node cannot do what the CNI may: attach network interfaces, and take addresses."""
+    """Return the CNI's role, so that pods on the node cannot attach network interfaces and take addresses."""
     driver = pods(cluster_arn=cluster.attr_arn, service_account=CNI_ACCOUNT, namespaces=[NAMESPACE])
     policy = iam.ManagedPolicy.from_aws_managed_policy_name(CNI_POLICY)
     role = iam.Role(scope, "CniRole", assumed_by=driver, managed_policies=[policy])
@@ -67,8 +67,10 @@ def _cni_role(scope: Construct, cluster: eks.CfnCluster) -> iam.Role:
 
 
 def _fsx_driver_role(scope: Construct, cluster: eks.CfnCluster, platform: Platform) -> iam.Role:
-    """The driver mounts an existing file system, for which it describes it; where volumes are made for claims, it makes
-    file systems with the platform's tag, and changes and deletes those.
+    """Return the driver's role.
+
+    The driver describes an existing file system to mount it. For dynamic volumes, it creates file systems with the
+    platform's tag, and changes and deletes those.
 
     https://github.com/kubernetes-sigs/aws-fsx-csi-driver/blob/master/docs/install.md
     https://docs.aws.amazon.com/fsx/latest/LustreGuide/using-tags-fsx.html (both read 2026-11-21)

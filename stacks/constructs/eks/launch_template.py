@@ -1,4 +1,4 @@
-"""The launch template of accelerated nodes: every EFA interface that the instance type has."""
+"""The launch template of accelerated nodes, with every EFA interface of the instance type."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from trainway.spec.facts.catalogue import Instance, InterfaceKind
 from trainway.spec.sections.capacity import CapacityBlock, Reservation
 from trainway.spec.sections.node_group import NodeGroup
 
-# Pods are one hop further from the metadata service than the node, and would get the credentials of the node's role
-# there. Pods of jobs and add-ons get theirs by EKS Pod Identity. These run in the node's own network, where 1 is
-# enough: the VPC CNI, kube-proxy, the Pod Identity agent, the node monitoring agent, the EFA device plugin and
-# aws-dranet. The FSx CSI driver runs in the pods' network: without the metadata service it reads its Region from its
-# Kubernetes node. The other charts call no AWS service.
+# Pods are one hop further from the metadata service than the node. With more hops, they would get the credentials of
+# the node's role. Pods of jobs and add-ons get credentials by EKS Pod Identity. The following run in the node's own
+# network, where 1 is enough: the VPC CNI, kube-proxy, the Pod Identity agent, the node monitoring agent, the EFA device
+# plugin, and aws-dranet. The FSx CSI driver runs in the pods' network: without the metadata service it reads its Region
+# from its Kubernetes node. The other charts call no AWS service.
 # https://docs.aws.amazon.com/eks/latest/best-practices/identity-and-access-management.html
 # https://github.com/kubernetes-sigs/aws-fsx-csi-driver/blob/helm-chart-aws-fsx-csi-driver-1.17.0/pkg/cloud/metadata.go
 # https://github.com/aws/eks-charts/tree/master/stable (aws-efa-k8s-device-plugin, aws-dranet, aws-vpc-cni)
@@ -44,14 +44,13 @@ def training_launch_template(
     scripts: Sequence[str] = (),
     parallel_image_pull: bool = False,
 ) -> ec2.CfnLaunchTemplate:
-    """A launch template for one node group; `pods` is the most that a node runs, for which its subnet was sized.
+    """Return the launch template of a node group. `pods` is the maximum per node, for which its subnet was sized.
 
     Nodes run `scripts` when they boot. Instances and volumes get `tags` and a name. A change of anything here replaces
     the nodes of the group.
 
-    `coordinates` are the cluster's, as nodeadm's ClusterDetails: EKS tells them to nodes of its own images only.
-
-    L1: `ec2.LaunchTemplate` has no network interfaces. The interface layout is the catalogue's, card by card.
+    `coordinates` are the cluster's, as nodeadm's ClusterDetails: EKS passes them only to nodes of its own images. L1:
+    `ec2.LaunchTemplate` has no network interfaces. The catalogue defines the interface layout, card by card.
     """
     template = ec2.CfnLaunchTemplate
     block = isinstance(group.capacity, CapacityBlock)
@@ -59,7 +58,7 @@ def training_launch_template(
         scope,
         id,
         launch_template_data=template.LaunchTemplateDataProperty(
-            # A Capacity Block is refused unless the template itself names the type; elsewhere the node group does.
+            # A Capacity Block requires the type in the template itself. Otherwise the node group names it.
             instance_type=group.instance_type if block else None,
             image_id=group.image_id,
             network_interfaces=_interfaces(instance, security_group_ids),
@@ -86,7 +85,7 @@ def training_launch_template(
 def system_launch_template(
     scope: Construct, id: str, *, name: str, instance: Instance, root_volume_gib: int, tags: Mapping[str, str]
 ) -> ec2.CfnLaunchTemplate:
-    """A launch template for the nodes that carry the cluster's own pods; EKS puts them into the cluster's group."""
+    """Return the launch template of nodes for the cluster's own pods. EKS adds the cluster's security group."""
     config = _node_config(instance, SYSTEM_PODS)
     common = _common(f"{name}/system", config, root_volume_gib=root_volume_gib, tags=tags)
     data = ec2.CfnLaunchTemplate.LaunchTemplateDataProperty(**common)
@@ -122,7 +121,7 @@ def _common(
 def _interfaces(
     instance: Instance, security_group_ids: list[str]
 ) -> list[ec2.CfnLaunchTemplate.NetworkInterfaceProperty]:
-    """Secondary cards get interfaces that carry RDMA only, and so take no address of the subnet."""
+    """Return the network interfaces. Secondary cards get efa-only interfaces, which take no address of the subnet."""
     return [
         ec2.CfnLaunchTemplate.NetworkInterfaceProperty(
             network_card_index=interface.network_card_index,
@@ -153,7 +152,7 @@ def _node_config(
         # Container images and pod storage go to the instance's own NVMe disks.
         spec["instance"] = {"localStorage": {"strategy": "RAID0"}}
         if parallel_image_pull and instance.accelerator:
-            # SOCI's parallel mode, for any image. Its layers go to the same disks: with less than 600 MiB/s it would be
+            # SOCI's parallel mode, which works for any image. Layers go to the same disks: below 600 MiB/s it would be
             # slower than one layer after the other.
             # https://aws.amazon.com/blogs/containers/introducing-seekable-oci-parallel-pull-mode-for-amazon-eks/
             # https://github.com/awslabs/amazon-eks-ami/blob/main/nodeadm/doc/api.md#feature (both read 2026-11-21)
@@ -164,7 +163,7 @@ def _node_config(
 
 
 def _in_one_placement_group(group: NodeGroup, instance: Instance) -> bool:
-    """A cluster placement group is for EFA nodes, and reservations bring their own placement."""
+    """Return whether the group gets a cluster placement group: EFA nodes do, except in reservations with their own."""
     efa = any(interface.kind is not InterfaceKind.INTERFACE for interface in instance.interfaces)
     return efa and isinstance(group.capacity, str)
 

@@ -13,9 +13,9 @@ CfnNodegroup = eks.CfnNodegroup
 
 
 def node_repair_config(repair: NodeRepair | None) -> eks.CfnNodegroup.NodeRepairConfigProperty:
-    """Return a node group's repair: EKS's defaults, changed by what the platform file says.
+    """Return a node group's repair settings: EKS's defaults with the changes of the platform file.
 
-    A number and a share are two properties, of which EKS takes one.
+    A number and a percentage are separate properties, of which EKS accepts one.
     https://docs.aws.amazon.com/eks/latest/userguide/node-repair.html (read 2026-11-22)
     """
     if repair is None:

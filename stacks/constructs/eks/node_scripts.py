@@ -44,7 +44,7 @@ def lustre_script(scope: Construct, id: str, *, platform: Platform) -> ssm.CfnPa
         id,
         name=lustre_script_name(platform.name),
         type="String",
-        # A standard parameter holds 4 KB, of which the script takes 3.
+        # A standard parameter holds 4 KB. The script takes 3 KB.
         # https://docs.aws.amazon.com/systems-manager/latest/userguide/parameter-store-advanced-parameters.html
         # (read 2026-11-22)
         tier="Intelligent-Tiering",
@@ -54,9 +54,9 @@ def lustre_script(scope: Construct, id: str, *, platform: Platform) -> ssm.CfnPa
 
 
 def lustre_over_efa(interfaces: int, *, platform_name: str, region: str) -> str:
-    """Return the script of the user data that installs Lustre's tools, which EKS's images lack, and fetches the other.
+    """Return the user data script that installs Lustre's tools, which EKS's images lack, and fetches the other script.
 
-    The tools come from Amazon Linux's own repository, which is in S3, and so within reach of a closed network.
+    The tools come from Amazon Linux's own repository, which is in S3 and therefore reachable from a closed network.
     https://docs.aws.amazon.com/fsx/latest/LustreGuide/install-lustre-client.html (read 2026-11-21)
     """
     name = lustre_script_name(platform_name)

@@ -1,4 +1,4 @@
-"""People: who is let into the cluster, themselves or by a role that they assume."""
+"""Access of people to the cluster, directly or by a role that they assume."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from trainway.spec.platform import Platform
 def let_people_in(
     scope: Construct, *, platform: Platform, control_plane: ControlPlane, bucket: s3.IBucket
 ) -> dict[Persona, iam.Role]:
-    """Make the access entries, and with `iam.persona_roles` a role for each persona. Return the roles by persona.
+    """Create the access entries, and with `iam.persona_roles` a role for each persona. Return the roles by persona.
 
     The ARN of each role is an output of the stack.
     """
@@ -40,10 +40,18 @@ def let_people_in(
 def _role(
     scope: Construct, id: str, platform: Platform, persona: Persona, cluster_arn: str, bucket: s3.IBucket
 ) -> iam.Role:
-    """What `aws eks update-kubeconfig` and `trainway launch` ask AWS; the rest is said by Kubernetes."""
+    """Return a role with the AWS permissions of `aws eks update-kubeconfig` and `trainway launch`.
+
+    Kubernetes controls the rest.
+    """
     trusted = iam.CompositePrincipal(*(iam.ArnPrincipal(person) for person in persona.people))
     role = iam.Role(scope, id, assumed_by=trusted, description=f"{persona.name} of {platform.name}")
-    names = tuple(name(platform.name) for name in (parameter_name, image_parameter_name, chosen_image_parameter_name))
+    of_images = (
+        name(platform.name, image)
+        for image in platform.image_names
+        for name in (image_parameter_name, chosen_image_parameter_name)
+    )
+    names = (parameter_name(platform.name), *of_images)
     read = Permission(("ssm:GetParameter",), tuple(regional_arn("ssm", f"parameter{name}") for name in names))
     grant(role, Permission(("eks:DescribeCluster",), (cluster_arn,)), read)
     if persona.moves_data:
@@ -52,7 +60,7 @@ def _role(
 
 
 def _let_in_directly(scope: Construct, platform: Platform, control_plane: ControlPlane) -> None:
-    """One entry a person, however many parts they have: EKS takes no second one."""
+    """Create one access entry per person, whatever number of roles they have, because EKS accepts only one."""
     groups, administrators = dict[str, list[str]](), set[str]()
     for persona in personas(platform):
         for person in persona.people:
@@ -60,6 +68,7 @@ def _let_in_directly(scope: Construct, platform: Platform, control_plane: Contro
             if persona.administers:
                 administrators.add(person)
     for person, theirs in groups.items():
-        # By the person, and not by their place: an entry that moves would meet itself.
+        # The ID depends on the person, not on their position in the list: an entry that moves would conflict with
+        # itself.
         id = f"Principal{hashlib.sha256(person.encode()).hexdigest()[:8]}"
         control_plane.let_in(scope, id, person, groups=theirs, admin=person in administrators)

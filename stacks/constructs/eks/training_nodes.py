@@ -39,12 +39,11 @@ def training_node_group(
     release: str | None = None,
     node_tags: Mapping[str, str],
 ) -> eks.CfnNodegroup:
-    """One node group of the platform file as an EKS managed node group.
+    """Return a node group of the platform file as an EKS managed node group.
 
-    On demand, EKS takes the first of the types that there is; on Spot it weighs their prices and what there is of them.
-    The launch template is made for the first one, and fits all. Nodes have the `release`
-    of EKS's AMI. Without one, they keep the newest of the day on which the group is created, also when the control
-    plane gets a newer version.
+    On demand, EKS uses the first available type. On Spot, it weighs prices and available capacity. The launch template
+    is made for the first type, and fits all. Nodes have the `release` of EKS's AMI. Without one, they keep the newest
+    release of the day on which the group is created, even if the control plane gets a newer version.
     https://docs.aws.amazon.com/eks/latest/userguide/managed-node-groups.html (read 2026-11-21)
     """
     instance = types[0]
@@ -57,7 +56,7 @@ def training_node_group(
         instance=instance,
         pods=min(pods_of_group(group, each, Orchestrator.EKS) for each in types),
         coordinates=control_plane.coordinates,
-        # An interface's groups replace the node group's default, so the cluster's own group has to be named too.
+        # An interface's groups replace the node group's default, so the cluster's own group has to be named, too.
         security_group_ids=[*security_group_ids, control_plane.security_group_id],
         tags=node_tags,
         scripts=scripts,
@@ -68,11 +67,12 @@ def training_node_group(
         scope,
         f"{id}Nodes",
         cluster_name=control_plane.cluster.ref,
-        # No name of its own: a group that has one cannot be replaced, because the new one needs the name first.
+        # The node group has no name of its own, because a named group cannot be replaced: the new one needs the name
+        # first.
         node_role=control_plane.node_role.role_arn,
         subnets=[subnet_id],
         instance_types=None if block else [each.name for each in types],
-        # The template names the image of a group that has its own.
+        # For a group with its own image, the launch template names the image.
         ami_type=None if group.image_id else _ami_type(instance),
         capacity_type="CAPACITY_BLOCK" if block else "SPOT" if group.capacity == "spot" else "ON_DEMAND",
         scaling_config=eks.CfnNodegroup.ScalingConfigProperty(
@@ -94,7 +94,7 @@ def training_node_group(
 
 
 def _accelerator(instance: Instance) -> dict[str, str]:
-    """The label by which the autoscaler waits for a new node's GPUs, and does not take it for one without any.
+    """Return the label by which the autoscaler waits for a new node's GPUs instead of counting none.
 
     https://github.com/kubernetes/autoscaler/blob/cluster-autoscaler-1.35.0/cluster-autoscaler/cloudprovider/aws/README.md
     (Special note on GPU instances, read 2026-11-22)
@@ -116,7 +116,7 @@ def _ami_type(instance: Instance) -> str:
 
 
 def _taints(instance: Instance) -> list[eks.CfnNodegroup.TaintProperty] | None:
-    """Keeps pods that use no accelerator off the nodes that are paid for theirs."""
+    """Return the taints that keep pods without accelerators off accelerated nodes."""
     if instance.accelerator is None:
         return None
     return [eks.CfnNodegroup.TaintProperty(key=instance.accelerator.resource, value="present", effect="NO_SCHEDULE")]

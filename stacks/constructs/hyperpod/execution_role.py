@@ -1,4 +1,4 @@
-"""The role of HyperPod's nodes: one construct, whatever orchestrates them."""
+"""The role of HyperPod's nodes, for both orchestrators."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NETWORK_INTERFACES = (
     "ec2:DeleteNetworkInterfacePermission",
     "ec2:DetachNetworkInterface",
 )
-# What the VPC CNI plug-in does from a node, on top of the above.
+# Additional permissions for the VPC CNI plug-in on a node.
 POD_NETWORK = (
     "ec2:AssignPrivateIpAddresses",
     "ec2:AttachNetworkInterface",
@@ -37,10 +37,10 @@ SHELL = (
 
 
 class ExecutionRole(Construct):
-    """An IAM role for HyperPod instance groups: lifecycle scripts, logs, shells, network interfaces and data.
+    """An IAM role for HyperPod instance groups: lifecycle scripts, logs, shells, network interfaces, and data.
 
-    Written out instead of the AWS managed policy, which reads only buckets named `sagemaker-…`. `eks_cluster_arn` is
-    None under Slurm.
+    It replaces the AWS managed policy, which can read only buckets named `sagemaker-…`. `eks_cluster_arn` is None under
+    Slurm.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class ExecutionRole(Construct):
 
 
 def _watching() -> list[Permission]:
-    """Logs, metrics and shells."""
+    """Return the permissions for logs, metrics, and shells."""
     log_groups = regional_arn("logs", "log-group:/aws/sagemaker/Clusters/*")
     return [
         Permission(LOGS, (log_groups,), because="The service names log groups after the cluster's id."),
@@ -75,8 +75,8 @@ def _watching() -> list[Permission]:
 
 
 def _network(*, kubernetes: bool) -> list[Permission]:
-    """Nodes make their own network interfaces in the platform's subnets."""
-    # DetachNetworkInterface needs the instance, too.
+    """Return the permissions of nodes to create their own network interfaces in the platform's subnets."""
+    # DetachNetworkInterface also requires the instance.
     # https://docs.aws.amazon.com/service-authorization/latest/reference/list_amazonec2.html (read 2026-11-22)
     kinds = ("instance", "network-interface", "security-group", "subnet", "vpc")
     later = "Network interfaces and instances get their ids when nodes are made."

@@ -1,4 +1,4 @@
-"""The EKS add-ons of HyperPod, which need its cluster to be there."""
+"""The EKS add-ons of HyperPod, which require its cluster."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def hyperpod_addons(
     catalogue: Catalogue,
     hyperpod: sagemaker.CfnCluster,
 ) -> None:
-    """The training operator, observability and task governance, where the file asks for them."""
+    """Install the training operator, observability, and task governance if the platform file selects them."""
     if platform.hyperpod_or_default.training_operator:
         _training_operator(scope, control_plane, hyperpod)
     if platform.hyperpod_or_default.observability:
@@ -54,7 +54,7 @@ def hyperpod_addons(
 
 
 def _training_operator(scope: Construct, control_plane: ControlPlane, hyperpod: sagemaker.CfnCluster) -> None:
-    """The operator, cert-manager before it, and the role in which it asks the service about its nodes.
+    """Install the operator, cert-manager before it, and the role with which it queries the service about its nodes.
 
     https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-eks-operator-install.html (read 2026-11-21)
     """
@@ -82,9 +82,9 @@ def _observability(
     catalogue: Catalogue,
     hyperpod: sagemaker.CfnCluster,
 ) -> None:
-    """The collectors, the workspace that their metrics go to, and the role in which they write there.
+    """Install the collectors, the workspace for their metrics, and the role with which they write there.
 
-    What AWS's role may do beyond this is about pods' logs, which are not collected.
+    The other permissions of AWS's role concern pods' logs, which are not collected.
     https://docs.aws.amazon.com/sagemaker/latest/dg/hyperpod-observability-addon-troubleshooting.html (read 2026-11-21)
     """
     workspace = aps.CfnWorkspace(scope, "Metrics", alias=f"{platform.name}-hyperpod")
@@ -100,12 +100,12 @@ def _observability(
         eks.CfnAddon.PodIdentityAssociationProperty(service_account=COLLECTOR_ACCOUNT, role_arn=role.role_arn)
     ]
     needs_policies(addon, role)
-    # The add-on is installed only where HyperPod has a node.
+    # The add-on can be installed only after HyperPod has a node.
     addon.add_resource_dependency(hyperpod)
 
 
 def _collected(workspace: aps.CfnWorkspace, platform: Platform, catalogue: Catalogue) -> dict[str, Any]:
-    """The add-on's configuration, key by key as AWS's own module writes it; its defaults, and what this platform has.
+    """Return the add-on's configuration in the form of AWS's module, with its defaults and this platform's parts.
 
     https://github.com/aws-samples/awsome-distributed-training, modules/observability/eks_addon.tf below
     1.architectures/7.sagemaker-hyperpod-eks/terraform-modules/hyperpod-eks-tf, and its README for the levels; what they
@@ -122,7 +122,7 @@ def _collected(workspace: aps.CfnWorkspace, platform: Platform, catalogue: Catal
         "acceleratedComputeMetrics": "BASIC",
         "networkMetrics": "ADVANCED" if has_fabric else "DISABLED",
     }
-    # Without the slash that ends the workspace's own attribute, as there.
+    # Without the slash at the end of the workspace's own attribute, as in AWS's module.
     endpoint = f"https://aps-workspaces.{cdk.Aws.REGION}.{cdk.Aws.URL_SUFFIX}/workspaces/{workspace.attr_workspace_id}"
     return {
         "ampWorkspace": {"prometheusEndpoint": endpoint, "arn": workspace.attr_arn},

@@ -1,4 +1,4 @@
-"""How HyperPod brings the nodes of a group to a new image."""
+"""How HyperPod updates the image of a group's nodes."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ from trainway.spec.sections.hyperpod import HyperPod, Patching
 from trainway.spec.sections.node_group import NodeGroup
 
 CfnCluster = sagemaker.CfnCluster
-# All that CloudFormation's schema has (cfn-lint 1.58.0). HyperPod's API has a third one, DrainFirst, which evicts pods
-# (botocore 1.44.5, both read 2026-11-22).
+# The strategies of CloudFormation's schema (cfn-lint 1.58.0). HyperPod's API has a third one, DrainFirst, which evicts
+# pods (botocore 1.44.5, both read 2026-11-22).
 STRATEGIES = {"when-idle": "WhenIdle", "when-all-idle": "WhenAllIdle"}
 
 
 def patching(settings: HyperPod, group: NodeGroup | None, *, kubernetes: bool) -> dict[str, Any]:
-    """The properties of an instance group that say when its image changes; none where nobody asked for that.
+    """Return the properties of an instance group for image updates. Empty without `patching`.
 
-    By strategy, nodes of an image of one's own stay as they are: what is followed is a line of HyperPod's images.
+    With a strategy, nodes with an image of your own are not updated, because a strategy follows a line of HyperPod's
+    images.
     """
     asked = settings.patching
     if asked is None:
@@ -33,7 +34,7 @@ def patching(settings: HyperPod, group: NodeGroup | None, *, kubernetes: bool) -
 
 
 def let_read_alarms(role: iam.Role, settings: HyperPod) -> None:
-    """Lets the nodes' execution role see whether an alarm rings that takes an update back.
+    """Let the nodes' execution role read the alarms that roll an update back.
 
     https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-release-ami-update.html (read 2026-11-21)
     """
@@ -46,7 +47,7 @@ def let_read_alarms(role: iam.Role, settings: HyperPod) -> None:
 def _by_schedule(
     asked: Patching, schedule: str, *, in_batches: bool
 ) -> sagemaker.CfnCluster.ScheduledUpdateConfigProperty:
-    """Some nodes at a time, and back to the image before when an alarm rings; under Slurm all nodes of a group."""
+    """Return the settings of a scheduled update: in batches with alarms, or under Slurm all nodes of a group."""
     if not in_batches:
         return CfnCluster.ScheduledUpdateConfigProperty(schedule_expression=schedule)
     batch = CfnCluster.CapacitySizeConfigProperty(type="INSTANCE_COUNT", value=asked.batch)

@@ -1,4 +1,4 @@
-"""What HyperPod's nodes have of storage, and who may encrypt their volumes with a key of one's own."""
+"""Volumes and file systems of HyperPod's nodes, and permissions for a volume key of your own."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from trainway.spec.sections.storage import HOME_PATH, MOUNT_PATH
 CfnCluster = sagemaker.CfnCluster
 StorageConfig = CfnCluster.ClusterInstanceStorageConfigProperty
 
-# What HyperPod hands on to EBS with a grant, when Karpenter adds nodes: the page of `let_autoscaler_encrypt_volumes`.
+# Operations that HyperPod grants to EBS when Karpenter adds nodes: the page of `let_autoscaler_encrypt_volumes`.
 GRANTED_TO_VOLUMES = (
     "CreateGrant",
     "Decrypt",
@@ -31,9 +31,9 @@ GRANTED_TO_VOLUMES = (
 
 
 def storage(volume_gib: int, key: str | None) -> list[StorageConfig]:
-    """A second volume for images and scratch.
+    """Return a second volume for images and scratch.
 
-    The root volume is the service's own, and of the size that it chooses: it is named only to be given a key.
+    The service owns the root volume and chooses its size. It is listed only to set its key.
     """
     volumes = [CfnCluster.ClusterEbsVolumeConfigProperty(volume_size_in_gb=volume_gib, volume_kms_key_id=key)]
     if key is not None:
@@ -42,7 +42,7 @@ def storage(volume_gib: int, key: str | None) -> list[StorageConfig]:
 
 
 def mounts(lustre: LustreFileSystem, home: HomeFileSystem | None) -> list[StorageConfig]:
-    """The file systems of Slurm's nodes, which the service mounts; one of each kind, and on new nodes only.
+    """Return the file systems of Slurm's nodes, which the service mounts: one of each kind, and only on new nodes.
 
     https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-ref.html#sagemaker-hyperpod-ref-slurm-fsx-config
     (read 2026-11-21)
@@ -58,9 +58,9 @@ def mounts(lustre: LustreFileSystem, home: HomeFileSystem | None) -> list[Storag
 
 
 def let_encrypt_volumes(role: iam.Role, settings: HyperPod) -> None:
-    """Lets the nodes' execution role hand the volumes' key on to EBS, through SageMaker and for AWS's own use only.
+    """Let the nodes' execution role grant EBS the volumes' key, through SageMaker and only for AWS's own use.
 
-    The conditions are those that AWS asks for in the key's policy, where they are about the same calls.
+    The conditions are those that AWS requires in the key's policy for the same calls.
     https://docs.aws.amazon.com/sagemaker/latest/dg/smcluster-cmk.html, Permissions (read 2026-11-21)
     """
     if settings.volume_key:
@@ -68,7 +68,7 @@ def let_encrypt_volumes(role: iam.Role, settings: HyperPod) -> None:
 
 
 def let_autoscaler_encrypt_volumes(role: iam.Role, settings: HyperPod) -> None:
-    """Lets Karpenter's role do the same for the nodes that it adds, with no grant but those that volumes need.
+    """Let Karpenter's role do the same for the nodes that it adds, with only the grants that volumes need.
 
     https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-eks-autoscaling-iam.html (read 2026-11-21)
     """

@@ -25,10 +25,10 @@ CfnCluster = sagemaker.CfnCluster
 
 @dataclass(frozen=True)
 class LifeCycleScripts:
-    """Where HyperPod finds what a node runs.
+    """Location and entry points of HyperPod's lifecycle scripts.
 
-    Under Kubernetes a node runs `on_create.sh` as it is created. Under Slurm it runs `on_init_complete.sh`, after the
-    service has configured Slurm and mounted the file system itself; giving both is refused.
+    Under Kubernetes a node runs `on_create.sh` when it is created. Under Slurm it runs `on_init_complete.sh`, after the
+    service has configured Slurm and mounted the file system. HyperPod refuses both together.
     https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-slurm-api-config-migration.html (read 2026-11-21)
     """
 
@@ -53,9 +53,9 @@ def instance_group(
     slurm: CfnCluster.ClusterSlurmConfigProperty | None = None,
     mounts: Sequence[CfnCluster.ClusterInstanceStorageConfigProperty] = (),
 ) -> CfnCluster.ClusterInstanceGroupProperty:
-    """One instance group; `group` is None for nodes that the platform adds. Under EKS there is no `slurm`, no `mounts`.
+    """Return an instance group. `group` is None for nodes that the platform adds. EKS has neither `slurm` nor `mounts`.
 
-    Where there is no `instance` to be had, HyperPod takes the first of `or_instances` that there is.
+    If no `instance` is available, HyperPod uses the first available one of `or_instances`.
     """
     capacity = group.capacity if group else "on-demand"
     checks = deep_health_checks(group, instance, settings, kubernetes=slurm is None) if group else ()
@@ -92,7 +92,7 @@ def node_recovery(settings: HyperPod) -> str:
 
 
 def autoscaler_role(scope: Construct, id: str, settings: HyperPod) -> iam.Role:
-    """The role in which Karpenter, which the service runs, adds and removes nodes, and encrypts their volumes.
+    """Return the role with which the service's Karpenter adds and removes nodes, and encrypts their volumes.
 
     https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-eks-autoscaling-iam.html (read 2026-11-21)
     """
@@ -105,7 +105,7 @@ def autoscaler_role(scope: Construct, id: str, settings: HyperPod) -> iam.Role:
 
 
 def _efa_only(instance: Instance) -> CfnCluster.ClusterNetworkInterfaceProperty | None:
-    """EFA devices without an address; otherwise each takes one of the subnet's."""
+    """Return efa-only network interfaces. Otherwise each EFA device takes an address of the subnet."""
     if not instance.efa_interfaces:
         return None
     return CfnCluster.ClusterNetworkInterfaceProperty(interface_type=InterfaceKind.EFA_ONLY.value)

@@ -1,4 +1,4 @@
-"""HyperPod's task governance: what each team is sure to get, and how idle nodes are shared."""
+"""HyperPod's task governance: each team's guaranteed nodes, and the sharing of idle nodes."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ Scheduler = sagemaker.CfnClusterSchedulerConfig
 def task_governance(
     scope: Construct, *, platform: Platform, catalogue: Catalogue, cluster_arn: str, after: cdk.CfnResource
 ) -> None:
-    """The cluster's policy, and a compute quota for each team.
+    """Create the cluster's policy, and a compute quota for each team.
 
-    CDK has no class for the quotas, and CloudFormation has the policy in some Regions only; without one the service
-    takes tasks first come, first served, and shares what is idle.
+    CDK has no class for the quotas, and CloudFormation has the policy only in some Regions. Without a policy, the
+    service runs tasks first come, first served, and shares idle nodes.
     https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-eks-operate-console-ui-governance-policies.html
     (read 2026-11-21)
     """
@@ -44,7 +44,7 @@ def task_governance(
         policy.add_resource_dependency(after)
     nodes = Counter[str]()
     for group in platform.node_groups:
-        # A limit to what is borrowed: of any of its types the group may come to have as many.
+        # The limit for borrowing: the group may have up to this many nodes of any of its types.
         nodes.update(dict.fromkeys(group.instance_types, group.largest))
     for team in platform.teams:
         quota = cdk.CfnResource(
@@ -65,11 +65,11 @@ def task_governance(
 
 
 def _config(team: Team, nodes: Counter[str], catalogue: Catalogue) -> dict[str, Any]:
-    """Guaranteed nodes; and of each type at most all the others, if the team borrows."""
+    """Return the quota of guaranteed nodes. If the team borrows, it may have at most all other nodes of each type."""
     sharing: dict[str, Any] = {"Strategy": "Lend"}
     if team.borrow:
         limits = {name: count - team.guarantee.get(name, 0) for name, count in nodes.items()}
-        # A limit for each type: the one in percent is of what a team has, which may be nothing.
+        # A limit for each type, because the limit in percent relates to the team's own nodes, which may be none.
         sharing = {"Strategy": "LendAndBorrow", "AbsoluteBorrowLimits": _resources(limits, catalogue)}
     return {
         "ComputeQuotaResources": _resources(team.guarantee, catalogue),

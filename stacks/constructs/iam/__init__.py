@@ -1,1 +1,1 @@
-"""Roles: what they may do, who may assume them, and which findings about them are accepted."""
+"""Roles: their permissions, their trust policies, and accepted findings about them."""

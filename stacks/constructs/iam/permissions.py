@@ -1,10 +1,11 @@
-"""What a role may do: every wildcard carries the reason for it, where it is granted."""
+"""Permissions of roles. Every wildcard states its reason where it is granted."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, cast
 
 import aws_cdk as cdk
@@ -12,10 +13,10 @@ from aws_cdk import aws_iam as iam
 
 from stacks.constructs.iam.acknowledge import acknowledge
 
-# How CDK marks, inside a string, a value that only the deploy knows.
+# CDK's marker, inside a string, for a value that only the deploy knows.
 TOKEN = re.compile(r"\$\{Token\[[^\]]+\]\}")
 
-# What a service reads before it puts a network interface into a VPC.
+# Operations that a service calls before it creates a network interface in a VPC.
 LOOK_AT_NETWORK = (
     "ec2:DescribeDhcpOptions",
     "ec2:DescribeNetworkInterfaces",
@@ -27,7 +28,7 @@ LOOK_AT_NETWORK = (
 
 @dataclass(frozen=True)
 class Permission:
-    """An IAM statement; `because` says why a resource holds a wildcard, and is required where one does."""
+    """An IAM statement. `because` states why a resource has a wildcard, and is required for wildcards."""
 
     actions: tuple[str, ...]
     resources: tuple[str, ...]
@@ -42,7 +43,7 @@ class Permission:
 
 
 def grant(role: iam.Role, *permissions: Permission) -> None:
-    """Adds the permissions to the role's own policy, and accepts cdk-nag's finding for each reasoned wildcard."""
+    """Add the permissions to the role's own policy, and accept cdk-nag's finding for each wildcard with a reason."""
     for permission in permissions:
         role.add_to_policy(
             iam.PolicyStatement(
@@ -57,20 +58,33 @@ def grant(role: iam.Role, *permissions: Permission) -> None:
 
 
 def needs_policies(resource: cdk.CfnResource, *roles: iam.Role) -> None:
-    """Makes a resource wait for what its roles may do, and not only for the roles, which are empty when they appear."""
+    """Make a resource wait for its roles' policies, not only for the roles, which have no permissions at first."""
     resource.node.add_dependency(*(role.node.find_child("DefaultPolicy") for role in roles))
 
 
 def regional_arn(service: str, resource: str) -> str:
-    """An ARN in the stack's own partition, Region and account."""
-    return f"arn:{cdk.Aws.PARTITION}:{service}:{cdk.Aws.REGION}:{cdk.Aws.ACCOUNT_ID}:{resource}"
+    """Return an ARN in the stack's own partition, Region, and account."""
+    partition, region, account = _pseudo_parameters()
+    return f"arn:{partition}:{service}:{region}:{account}:{resource}"
+
+
+@cache
+def _pseudo_parameters() -> dict[str, str]:
+    """Return how cdk-nag spells the CDK's tokens of the partition, the Region, and the account, in this order.
+
+    The tokens are the same for every stack. To read one is a message to the CDK's runtime.
+    """
+    aws = cdk.Aws
+    return {aws.PARTITION: "<AWS::Partition>", aws.REGION: "<AWS::Region>", aws.ACCOUNT_ID: "<AWS::AccountId>"}
 
 
 def _as_reported(role: iam.Role, resource: str) -> str:
-    """The resource as cdk-nag spells it: `<Logical.Attribute>` within a stack, the export's name across stacks."""
+    """Return the resource as cdk-nag spells it: `<Logical.Attribute>` in its own stack, otherwise the export's name."""
     stack = cdk.Stack.of(role)
 
     def spell(marker: re.Match[str]) -> str:
+        if spelled := _pseudo_parameters().get(marker[0]):
+            return spelled
         token = cdk.Tokenization.reverse_string(marker[0]).tokens[0]
         if cdk.Reference.is_reference(token):
             owner = cdk.Stack.of(cast(cdk.Reference, token).target)

@@ -1,4 +1,4 @@
-"""Who may assume a role: a service on this account's behalf, or the pods of one service account."""
+"""Trust policies of roles: a service on this account's behalf, or the pods of one service account."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import aws_cdk as cdk
 from aws_cdk import aws_iam as iam
 
-# Services that say for whose account they act when they assume a role, so that nobody else's resource can have them do
-# it (the confused deputy), and the page that says so (all read 2026-11-21; that of
-# EventBridge Scheduler only as trust policies of others quote it, on 2026-11-22; those of EventBridge and Systems
-# Manager on 2026-11-23).
+# Services that name the account they act for when they assume a role, so that another account's resource cannot use the
+# role (the confused deputy), and the page with the condition. All were read on 2026-11-21, except that of EventBridge
+# Scheduler, only as quoted in trust policies of others, on 2026-11-22, and those of EventBridge and Systems Manager on
+# 2026-11-23.
 SAYS_FOR_WHOM = {
     "codebuild": "https://docs.aws.amazon.com/codebuild/latest/userguide/setting-up-service-role.html",
     "eks": "https://docs.aws.amazon.com/eks/latest/userguide/cross-service-confused-deputy-prevention.html",
@@ -19,8 +19,8 @@ SAYS_FOR_WHOM = {
     "ssm": "https://docs.aws.amazon.com/systems-manager/latest/userguide/cloud-connector-gcp-automation-assume-role.html",
     "vpc-flow-logs": "https://docs.aws.amazon.com/vpc/latest/userguide/flow-logs-iam-role.html",
 }
-# Services whose documented trust policies carry no condition, and what would go wrong if one did. A role can be passed
-# to a service only by its own account: https://docs.aws.amazon.com/IAM/latest/UserGuide/id_roles_use_passrole.html
+# Services whose documented trust policies have no condition, and what would fail with one. Only an account itself can
+# pass its role to a service: https://docs.aws.amazon.com/IAM/latest/UserGuide/id_roles_use_passrole.html
 SAYS_NOTHING = {
     "codepipeline": "https://docs.aws.amazon.com/codepipeline/latest/userguide/pipelines-create-service-role-cli.html",
     "ec2": "An instance assumes its own role, and no service on somebody's behalf.",
@@ -31,7 +31,7 @@ SAYS_NOTHING = {
 
 
 def service(name: str) -> iam.ServicePrincipal:
-    """The service `<name>.amazonaws.com`, where it says so for this account only."""
+    """Return the service `<name>.amazonaws.com`, limited to this account if the service names the account."""
     for_us = {"StringEquals": {"aws:SourceAccount": cdk.Aws.ACCOUNT_ID}} if name in SAYS_FOR_WHOM else None
     if not for_us and name not in SAYS_NOTHING:
         raise ValueError(f"{name}: look up whether the service says for whose account it acts, and write down where")
@@ -39,7 +39,9 @@ def service(name: str) -> iam.ServicePrincipal:
 
 
 def training_jobs() -> iam.ServicePrincipal:
-    """SageMaker, for a training job of this account: for those it says so, unlike for HyperPod's nodes.
+    """Return SageMaker as the principal of training jobs of this account.
+
+    It names the account, unlike for HyperPod's nodes.
 
     https://docs.aws.amazon.com/sagemaker/latest/dg/security-confused-deputy-prevention.html (read 2026-11-21)
     """
@@ -48,10 +50,10 @@ def training_jobs() -> iam.ServicePrincipal:
 
 
 def pods(*, cluster_arn: str, service_account: str, namespaces: Sequence[str]) -> iam.SessionTagsPrincipal:
-    """The pods of one service account in some namespaces of one cluster, by EKS Pod Identity.
+    """Return the pods of one service account in some namespaces of one cluster, by EKS Pod Identity.
 
-    Whoever may associate roles with service accounts could otherwise give this one to pods of any other cluster.
-    https://docs.aws.amazon.com/eks/latest/userguide/pod-id-role.html (read 2026-11-21)
+    Without the limits, anybody who can associate roles with service accounts could give this one to pods of any other
+    cluster. https://docs.aws.amazon.com/eks/latest/userguide/pod-id-role.html (read 2026-11-21)
     """
     asked = {
         "aws:RequestTag/eks-cluster-arn": cluster_arn,

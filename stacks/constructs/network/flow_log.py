@@ -1,4 +1,4 @@
-"""What the network refused, kept for a month."""
+"""A log of the traffic that the network rejected, kept for a month."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from stacks.constructs.monitoring.log_group import log_group, use_log_key
 
 
 def flow_log(scope: Construct, *, vpc_id: str) -> None:
-    """Rejected traffic only: enough to find a missing rule, without paying for every RDMA handshake."""
+    """Log only rejected traffic: enough to find a missing rule, without paying for every RDMA handshake."""
     group = log_group(scope, "FlowLogs", retention=logs.RetentionDays.ONE_MONTH)
     role = iam.Role(scope, "FlowLogRole", assumed_by=service("vpc-flow-logs"))
     deliver = ("logs:CreateLogStream", "logs:PutLogEvents", "logs:DescribeLogStreams")

@@ -1,4 +1,4 @@
-"""The security groups of nodes: the one without which EFA silently falls back to TCP, and the one for all else."""
+"""The security groups of nodes: one for EFA, without which EFA silently falls back to TCP, and one for the rest."""
 
 from __future__ import annotations
 
@@ -14,12 +14,11 @@ ANYWHERE = "0.0.0.0/0"
 
 
 class NodeSecurityGroups(Construct):
-    """The groups that every network interface of a node is in.
+    """The groups of every network interface of a node.
 
-    `efa_id` holds the rules to and from itself, and no egress to 0.0.0.0/0: HyperPod advises against that one beside
-    EFA, https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-prerequisites.html (read 2026-11-21).
-    What leaves the group has a group of its own. Where a security group was adopted, it stands for both, with the
-    rules that it lacks.
+    `efa_id` holds the rules to and from itself, without egress to 0.0.0.0/0: HyperPod advises against that rule beside
+    EFA, https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-prerequisites.html (read 2026-11-21). Other
+    outbound traffic has a group of its own. An adopted security group serves as both, with the rules that it lacks.
     """
 
     def __init__(
@@ -35,7 +34,7 @@ class NodeSecurityGroups(Construct):
             "Group",
             vpc_id,
             "Training nodes: all traffic among themselves, as EFA needs",
-            # EC2 lets a group without egress rules out to everywhere; a rule to the host itself takes that away.
+            # EC2 gives a group without egress rules egress to everywhere. A rule to the host itself prevents that.
             [ec2.CfnSecurityGroup.EgressProperty(ip_protocol="-1", cidr_ip="127.0.0.1/32", description="Nowhere else")],
         )
         outward = self._group("Outward", vpc_id, "Training nodes: anything outward", _outward(network, vpc_cidrs))
@@ -50,11 +49,11 @@ class NodeSecurityGroups(Construct):
 
 
 def allow_itself(scope: Construct, group_id: str, *, ingress: bool = True, egress: bool = True) -> None:
-    """Lets everything into a group from itself and out to itself.
+    """Allow all traffic from a group to itself, and out to itself.
 
-    EFA's traffic is checked against rules that name the group; an egress rule to 0.0.0.0/0 does not count for it, and
-    every group of an interface has to have them. L1 rules on purpose: `ec2.SecurityGroup` drops self-referencing
-    egress when all egress is allowed, with a warning only.
+    EFA's traffic is checked against rules that name the group. An egress rule to 0.0.0.0/0 does not count for it, and
+    every group of an interface must have these rules. They are L1 on purpose: `ec2.SecurityGroup` drops
+    self-referencing egress if all egress is allowed, with only a warning.
     https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/create-efa.html (read 2026-11-21)
     https://github.com/awslabs/awsome-distributed-ai/pull/259 (read 2026-11-21)
     """
@@ -83,6 +82,6 @@ def _outward(network: Network, vpc_cidrs: Iterable[IPv4Network]) -> list[ec2.Cfn
     if not network.is_closed:
         return [rule(ip_protocol="-1", cidr_ip=ANYWHERE, description="Outward")]
     inside = [rule(ip_protocol="-1", cidr_ip=str(cidr), description="Inside the VPC") for cidr in vpc_cidrs]
-    # The gateway endpoint of S3 is reached at S3's public addresses; no route leads to any others.
+    # S3's gateway endpoint is reached at S3's public addresses. No route leads to any others.
     s3 = rule(ip_protocol="tcp", from_port=443, to_port=443, cidr_ip=ANYWHERE, description="S3, by its endpoint")
     return [*inside, s3]

@@ -16,9 +16,9 @@ from trainway.spec.derived.subnets import SubnetRole
 
 @dataclass(frozen=True)
 class RoutedSubnet:
-    """A subnet's ID, and the association with its route table. Nodes that start before the association reach nothing.
+    """A subnet's ID, and the association with its route table. Nodes that start before the association have no routes.
 
-    A subnet that exists already has no association of the platform's.
+    For an existing subnet, the platform creates no association.
     """
 
     id: str
@@ -26,9 +26,9 @@ class RoutedSubnet:
 
 
 def add_ranges(scope: Construct, vpc_id: str, cidrs: tuple[IPv4Network, ...]) -> dict[IPv4Network, ec2.CfnVPCCidrBlock]:
-    """Add ranges to a VPC, and return their associations.
+    """Add CIDR blocks to a VPC, and return their associations.
 
-    An association is named by its range, so that one more leaves those that are in use as they are.
+    An association is named by its CIDR block, so that adding another one does not change those in use.
     """
     return {
         cidr: ec2.CfnVPCCidrBlock(scope, f"Cidr{cidr.network_address}", vpc_id=vpc_id, cidr_block=str(cidr))
@@ -45,7 +45,7 @@ def planned_subnet(
     route_table_id: str,
     added: Mapping[IPv4Network, ec2.CfnVPCCidrBlock],
 ) -> RoutedSubnet:
-    """Return the subnet that exists, or create it in a range of the VPC or in one that is added to it."""
+    """Return the existing subnet, or create it in a CIDR block of the VPC or in one that is added to it."""
     if subnet.adopted:
         return RoutedSubnet(subnet.adopted.id)
     logical = "".join(part.capitalize() for part in subnet.name.split("-"))
@@ -68,7 +68,7 @@ def planned_subnet(
 
 
 def _load_balancer_tags(role: SubnetRole) -> list[cdk.CfnTag]:
-    """How the AWS Load Balancer Controller finds its subnets."""
+    """Return the tags by which the AWS Load Balancer Controller finds its subnets."""
     match role:
         case SubnetRole.PUBLIC:
             return [cdk.CfnTag(key="kubernetes.io/role/elb", value="1")]

@@ -1,4 +1,4 @@
-"""A VPC laid out by the address plan: subnets with their routes, in a new VPC or in one that exists."""
+"""A VPC with the subnets of the address plan and their routes, new or existing."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from trainway.spec.sections.network import Network
 
 
 class Vpc(Construct):
-    """The VPC and its subnets but those of node groups; of one that exists, what the platform adds to it.
+    """The VPC and its subnets, except those of node groups. In an existing VPC, only what the platform adds.
 
-    `route_table_ids` are the tables that its subnets route by. `private_route_table_id` is that of all subnets but the
-    public ones: in a private network with NAT behind it, in a closed one with nothing. It is the same table before and
-    after a network is closed. L1 throughout: zones are given by id, which `ec2.Vpc` cannot take, and every subnet has
-    its own planned size.
+    `route_table_ids` are the route tables of its subnets. `private_route_table_id` is that of all subnets except the
+    public ones: with a route to NAT in a private network, and without one in a closed network. It is the same table
+    before and after a network is closed. L1 throughout: `ec2.Vpc` does not support zone IDs, and every subnet has its
+    own planned size.
     """
 
     def __init__(self, scope: Construct, id: str, *, name: str, network: Network, plan: AddressPlan) -> None:
@@ -43,7 +43,7 @@ class Vpc(Construct):
             self.route_table_ids.append(self.private_route_table_id)
 
     def subnet_ids(self, role: SubnetRole) -> list[str]:
-        """The ids of the subnets of one role, in the plan's order."""
+        """Return the IDs of the subnets of one role, in the plan's order."""
         return [self._subnet_ids[subnet.name] for subnet in self._plan.of_role(role)]
 
     def _new_vpc(self) -> str:
@@ -70,7 +70,7 @@ class Vpc(Construct):
         self._subnet_ids[subnet.name] = made.id
 
     def _routes_outward(self) -> str:
-        """Create public subnets behind an internet gateway, and in the first of them NAT for the private route table.
+        """Create public subnets with an internet gateway, and NAT in the first of them for the private route table.
 
         Return the route table of the public subnets.
         """
@@ -90,7 +90,7 @@ class Vpc(Construct):
         for subnet in self._plan.of_role(SubnetRole.PUBLIC):
             self._subnet(subnet, public.ref)
         address = ec2.CfnEIP(self, "NatAddress", domain="vpc")
-        # One gateway, in the capacity's zone: jobs live and die with that zone, so a second one protects nothing.
+        # One gateway, in the capacity's zone: jobs depend on that zone anyway, so a second one protects nothing.
         nat = ec2.CfnNatGateway(
             self,
             "NatGateway",

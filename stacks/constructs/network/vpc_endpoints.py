@@ -1,4 +1,4 @@
-"""The ways to AWS services that do not leave the VPC."""
+"""VPC endpoints, through which traffic to AWS services does not leave the VPC."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from constructs import Construct
 
 from trainway.spec.derived.endpoints import GATEWAY
 
-# Of what is not the account's own, such as ECR's layers, packages, agents' updates and public corpora.
+# For buckets of other accounts, such as ECR's layers, packages, agents' updates, and public corpora.
 READS = ("s3:GetObject", "s3:GetObjectAttributes", "s3:GetObjectVersion", "s3:GetBucketLocation", "s3:ListBucket")
 
 
 def gateway_endpoint(scope: Construct, *, platform: str, vpc_id: str, route_table_ids: list[str]) -> None:
-    """The gateway endpoint of S3: free, and no way to write to a bucket of another account."""
+    """Create the gateway endpoint of S3. It is free, and allows no writes to buckets of other accounts."""
     ec2.CfnVPCEndpoint(
         scope,
         "S3Endpoint",
@@ -31,10 +31,10 @@ def gateway_endpoint(scope: Construct, *, platform: str, vpc_id: str, route_tabl
 
 
 def _gateway_statements() -> list[iam.PolicyStatement]:
-    """What passes: anything with the account's own buckets, reading others, and what builds tell CloudFormation.
+    """Return the endpoint's policy: full access to own buckets, reading others, and signals to CloudFormation.
 
-    What one may do is up to roles and buckets; this is about where data may go, whoever takes it there.
-    https://docs.aws.amazon.com/vpc/latest/privatelink/vpc-endpoints-s3.html#bucket-policies-s3
+    Roles and buckets control what an identity may do. This policy controls where data may go, whichever identity sends
+    it. https://docs.aws.amazon.com/vpc/latest/privatelink/vpc-endpoints-s3.html#bucket-policies-s3
     https://docs.aws.amazon.com/AmazonECR/latest/userguide/vpc-endpoints.html#ecr-setting-up-s3-gateway
     https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/vpc-interface-endpoints.html
     https://docs.aws.amazon.com/systems-manager/latest/userguide/ssm-agent-technical-details.html#ssm-agent-minimum-s3-permissions
@@ -59,7 +59,7 @@ def interface_endpoints(
     cidrs: Iterable[IPv4Network],
     subnet_ids: list[str],
 ) -> None:
-    """An endpoint for each service, under the service's own name, that answers the given ranges of the VPC."""
+    """Create an endpoint for each service, under the service's own name, for the given CIDR blocks of the VPC."""
     group = ec2.CfnSecurityGroup(
         scope,
         "EndpointGroup",

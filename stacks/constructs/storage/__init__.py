@@ -1,1 +1,1 @@
-"""The data bucket, the file systems, and what jobs may do with their data."""
+"""The data bucket, the file systems, and the jobs' permissions for their data."""

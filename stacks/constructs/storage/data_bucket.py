@@ -1,4 +1,4 @@
-"""The bucket that outlives the platform."""
+"""The data bucket, which outlives the platform."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from trainway.spec.platform import Platform
 
 
 class DataBucket(Construct):
-    """Corpora, checkpoints and what the deploy delivers, each below its own prefix; kept when the stack goes.
+    """Corpora, checkpoints, and deliveries, each below its own prefix. The bucket is kept when the stack is deleted.
 
-    Both buckets have names of their own, by which the next deploy takes them into its stack again: CloudFormation does
-    so with what has a name written out and is to be retained, and only if `account`, the number of the account, is
-    known when the template is made.
-    https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/import-resources-automatically.html (read 2026-11-21)
+    Both buckets have fixed names, by which the next deploy imports them into its stack. CloudFormation imports a
+    resource that has a literal name and is to be retained, and only if `account`, the account number, is known when the
+    template is made. https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/import-resources-automatically.html
+    (read 2026-11-21)
     """
 
     def __init__(self, scope: Construct, id: str, *, platform: Platform, account: str | None) -> None:
@@ -34,7 +34,7 @@ class DataBucket(Construct):
             lifecycle_rules=[
                 s3.LifecycleRule(
                     expiration=cdk.Duration.days(kept.access_logs_days),
-                    # A log that somebody deletes or overwrites is kept for as long as other data.
+                    # Deleted and overwritten logs are kept for as long as other data.
                     noncurrent_version_expiration=cdk.Duration.days(kept.old_versions_days),
                 )
             ],
@@ -55,7 +55,7 @@ class DataBucket(Construct):
                     noncurrent_version_expiration=cdk.Duration.days(kept.old_versions_days),
                     expired_object_delete_marker=True,
                 ),
-                # Where two rules end a version, the earlier does.
+                # If two rules expire a version, the earlier one applies.
                 # https://docs.aws.amazon.com/AmazonS3/latest/userguide/lifecycle-conflicts.html (read 2026-11-21)
                 s3.LifecycleRule(
                     prefix="checkpoints/",
@@ -70,7 +70,7 @@ class DataBucket(Construct):
 def _bucket(
     scope: Construct, id: str, role: str, *, platform: Platform, account: str | None, **settings: Any
 ) -> s3.Bucket:
-    """What both buckets are: named, private, encrypted, spoken to by TLS only, with versions, and kept."""
+    """Create a bucket with the settings of both: named, private, encrypted, TLS only, versioned, and retained."""
     identity = bucket_identity(platform, role, account or cdk.Aws.ACCOUNT_ID)
     bucket = s3.Bucket(
         scope,
@@ -84,6 +84,6 @@ def _bucket(
         **settings,
     )
     if identity.in_account_namespace:
-        # The CDK has the namespace only with names that are completed for it, of which none can be imported.
+        # The CDK supports the namespace only with generated names, which cannot be imported.
         cast(s3.CfnBucket, bucket.node.default_child).bucket_namespace = "account-regional"
     return bucket

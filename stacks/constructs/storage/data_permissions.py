@@ -1,4 +1,4 @@
-"""What jobs may do with the data bucket."""
+"""Permissions of jobs for the data bucket."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from trainway.spec.sections.storage import MIRRORED_PREFIXES
 
 
 def data_permissions(bucket: s3.IBucket) -> list[Permission]:
-    """Return what a job may do with the data bucket: everything below the prefixes it shares with the file system."""
+    """Return a job's permissions for the data bucket: everything below the prefixes it shares with the file system."""
     return [
         Permission(("s3:ListBucket", "s3:GetBucketLocation"), (bucket.bucket_arn,)),
         Permission(

@@ -1,4 +1,4 @@
-"""What the delivery is told of the Lustre file system that jobs used before, without an export of it."""
+"""Pass the former Lustre file system to the delivery, without an export."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from constructs import Construct
 from stacks.constructs.iam.permissions import Permission, regional_arn
 from stacks.constructs.storage.lustre import LustreFileSystem
 
-# The placeholders of manifests, and the last part of the name of the parameter that has the value.
+# Placeholders of manifests, and the last part of the parameter name that holds the value.
 PARTS = {
     "TRAINWAY_FORMER_FSX_ID": "id",
     "TRAINWAY_FORMER_FSX_DNS_NAME": "dns-name",
@@ -28,7 +28,7 @@ def tell_former(scope: Construct, platform: str, former: LustreFileSystem) -> No
     for name, parameter in former_parameters(platform).items():
         ssm.CfnParameter(
             scope,
-            # The same for every former file system, so that one parameter of a name is there at a time.
+            # The same for every former file system, so that only one parameter of a name exists at a time.
             "Former" + PARTS[name].title().replace("-", ""),
             name=parameter,
             type="String",

@@ -1,4 +1,4 @@
-"""Times of a platform file in FSx's own form, which is in UTC as they are."""
+"""Convert times of a platform file to FSx's format. Both are in UTC."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 
 
 def maintenance_window(time: str | None) -> str | None:
-    """`sun 03:00` → `7:03:00`."""
+    """Format a weekly time as FSx expects it, for example `sun 03:00` as `7:03:00`."""
     if time is None:
         return None
     day, clock = time.split()

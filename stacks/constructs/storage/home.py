@@ -12,12 +12,12 @@ from trainway.spec.facts.services import service_facts
 from trainway.spec.sections.storage import Home
 
 CfnFileSystem = fsx.CfnFileSystem
-# With every change of ownership a node's root user makes a home directory somebody's.
+# A node's root user creates home directories, and changes their owner to the user.
 EXPORT_OPTIONS = ["rw", "crossmnt", "no_root_squash"]
 
 
 class HomeFileSystem(Construct):
-    """The file system and its security rules: its clients are the nodes, whatever their addresses."""
+    """The file system and its security rules. Its clients are the nodes, whatever their addresses."""
 
     def __init__(
         self, scope: Construct, id: str, *, home: Home, vpc_id: str, subnet_id: str, client_group_id: str

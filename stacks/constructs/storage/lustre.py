@@ -20,10 +20,10 @@ CfnFileSystem = fsx.CfnFileSystem
 
 
 class LustreFileSystem(Construct):
-    """The file system, the security rules without which it cannot be mounted, and its data repository associations.
+    """The file system, the security rules that mounting requires, and its data repository associations.
 
-    Of a file system that exists only what it lacks is made: rules towards the nodes, and associations.
-    L1: `fsx.LustreFileSystem` knows neither EFA nor metadata configuration. `name` is the value of the tag Name. None:
+    For an existing file system, only missing parts are created: rules for the nodes, and associations. L1:
+    `fsx.LustreFileSystem` supports neither EFA nor metadata configuration. `name` is the value of the tag Name. None:
     no such tag.
     """
 
@@ -70,7 +70,7 @@ class LustreFileSystem(Construct):
             storage_type="INTELLIGENT_TIERING" if lustre.is_elastic else "SSD",
             storage_capacity=None if lustre.is_elastic else lustre.capacity_gib,
             subnet_ids=[subnet_id],
-            # With EFA, file servers speak to the nodes over EFA themselves and need the same self-referencing group.
+            # With EFA, file servers communicate with the nodes over EFA and need the same self-referencing group.
             security_group_ids=[group.attr_group_id, *([client_group_id] if lustre.efa else [])],
             kms_key_id=lustre.key,
             lustre_configuration=_configuration(lustre),
@@ -79,7 +79,7 @@ class LustreFileSystem(Construct):
         for rule in rules:
             # The service checks the rules when it creates the file system, and refuses it if they are missing.
             file_system.add_resource_dependency(rule)
-        # The rules that name the nodes' group go with the nodes, whose group could not be deleted otherwise.
+        # The rules that name the nodes' group are deleted with the nodes. Otherwise that group could not be deleted.
         keep_or_delete(lustre.on_destroy, file_system, group, *among_servers)
         return file_system
 
@@ -118,7 +118,7 @@ class LustreFileSystem(Construct):
 
 
 def _configuration(lustre: Lustre) -> CfnFileSystem.LustreConfigurationProperty:
-    """What one storage class lacks is left out: the service refuses what does not go together.
+    """Return the configuration without properties that the storage class lacks, because the service refuses them.
 
     https://docs.aws.amazon.com/fsx/latest/APIReference/API_CreateFileSystemLustreConfiguration.html (read 2026-11-21)
     """
@@ -139,7 +139,7 @@ def _configuration(lustre: Lustre) -> CfnFileSystem.LustreConfigurationProperty:
 
 
 def _metadata(lustre: Lustre) -> CfnFileSystem.MetadataConfigurationProperty:
-    """Intelligent-Tiering has no automatic mode."""
+    """Return the metadata configuration. Intelligent-Tiering has no automatic mode."""
     least = service_facts().lustre.intelligent_tiering.metadata_iops[0]
     iops = lustre.metadata_iops or (least if lustre.is_elastic else None)
     mode = "AUTOMATIC" if iops is None else "USER_PROVISIONED"

@@ -1,4 +1,4 @@
-"""The delivery stage that sets root squash, which CloudFormation cannot."""
+"""The delivery stage that sets root squash, which CloudFormation does not support."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from trainway.spec.sections.storage import RootSquash
 def root_squash_stage(
     scope: Construct, *, platform: Platform, squash: RootSquash, file_system_id: str, network: BuildNetwork | None
 ) -> BuildStage:
-    """A stage that may change this one file system."""
+    """Return a stage that may change only this file system."""
     listing = "fsx:DescribeFileSystems lists, and a list has no resource type."
     return BuildStage(
         scope,
