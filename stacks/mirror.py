@@ -1,4 +1,4 @@
-"""The mirror: what the cluster runs, copied to where it can be fetched without the internet."""
+"""The mirror: copies of the cluster's charts and images, which can be fetched without the internet."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ from trainway.spec.derived.creation import MIRROR, durations
 class MirrorStack(cdk.Stack):
     """The pipeline that copies charts and images into the registry.
 
-    Where the network is closed it copies nothing: it looks whether everything is there that `delivery/supply.sh`
-    brings in.
+    In a closed network it copies nothing. It checks that everything that `delivery/supply.sh` supplies is there.
     """
 
     def __init__(self, scope: Construct, id: str, *, foundation: Foundation) -> None:
@@ -51,7 +50,7 @@ class MirrorStack(cdk.Stack):
 
 
 def _permissions(registry: RegistryStack, *, closed: bool) -> list[Permission]:
-    """Return what the stage does with images: it copies them, or in a closed network looks whether they are there."""
+    """Return the stage's permissions: to copy images, or in a closed network to check that they exist."""
     if closed:
         return list_permissions(registry.mirrored)
     return [*registry_permissions(registry.mirrored, push=True), *source_permissions(registry.charts)]

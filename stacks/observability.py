@@ -1,15 +1,20 @@
-"""Observability: one dashboard to open first, and alarms on what stops every job at once, or loses its work."""
+"""Observability: one dashboard, and alarms on problems that stop jobs, lose work, or are unsafe."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 import aws_cdk as cdk
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_cloudwatch_actions as actions
 from constructs import Construct
 
+from stacks.constructs.delivery.image_settings import ImageSettings
 from stacks.constructs.monitoring.alerts import Alerts
+from stacks.constructs.monitoring.scan_alarm import ScanAlarm
 from stacks.foundation.file_system import FileSystemStack
 from trainway.spec.derived.capacity_times import capacity_times, failed_calls_queue
+from trainway.spec.handoff import DEFAULT_IMAGE
 from trainway.spec.platform import Platform
 from trainway.spec.sections.orchestrator import Orchestrator
 from trainway.spec.sections.storage import Lustre
@@ -19,23 +24,42 @@ EXPORT_BEHIND = cdk.Duration.hours(1)
 
 
 class ObservabilityStack(cdk.Stack):
-    """A CloudWatch dashboard, and alarms on the file system and on the schedules of Capacity Blocks.
+    """A CloudWatch dashboard, and alarms on the file system, the schedules of Capacity Blocks, and the training image.
 
     Metrics and dimensions: https://docs.aws.amazon.com/fsx/latest/LustreGuide/fs-metrics.html (read 2026-11-21)
     """
 
     def __init__(
-        self, scope: Construct, id: str, *, platform: Platform, file_system: FileSystemStack, env: cdk.Environment
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        platform: Platform,
+        file_system: FileSystemStack,
+        images: Mapping[str, ImageSettings],
+        env: cdk.Environment,
     ) -> None:
         super().__init__(scope, id, env=env, description=f"Trainway {platform.name}: observability")
         alerts = Alerts(self, "Alerts", name=platform.name, notify=platform.observability.notify)
+        for image, settings in images.items():
+            if severity := platform.of_image(image).image.scan.severity:
+                words = [] if image == DEFAULT_IMAGE else image.split("-")
+                ScanAlarm(
+                    self,
+                    f"ImageScan{''.join(word.capitalize() for word in words)}",
+                    platform=platform.name,
+                    repository=settings.repository,
+                    tag=settings.tag,
+                    severity=severity,
+                    alerts=alerts,
+                )
         self._file_system_id = file_system.lustre.file_system_id
         lustre = platform.storage.lustre
         traffic = [self._lustre("DataReadBytes"), self._lustre("DataWriteBytes")]
         widgets: list[cloudwatch.IWidget] = [
             cloudwatch.GraphWidget(title="Lustre: bytes in five minutes", left=traffic, width=8)
         ]
-        # What has no capacity of its own cannot fill up.
+        # A file system without a fixed capacity cannot fill up.
         alarms = [] if lustre.is_elastic else [("Lustre nearly full", self._nearly_full(lustre))]
         if lustre.mirrored:
             alarms.append(("Lustre behind with copies to S3", self._export_is_behind()))
@@ -88,7 +112,7 @@ class ObservabilityStack(cdk.Stack):
             comparison_operator=cloudwatch.ComparisonOperator.GREATER_THAN_THRESHOLD,
             threshold=0,
             evaluation_periods=1,
-            # A queue that nobody uses publishes nothing.
+            # An unused queue publishes no metrics.
             treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
         )
 
@@ -105,6 +129,6 @@ class ObservabilityStack(cdk.Stack):
             comparison_operator=cloudwatch.ComparisonOperator.GREATER_THAN_THRESHOLD,
             threshold=EXPORT_BEHIND.to_seconds(),
             evaluation_periods=3,
-            # Nothing is published where nothing waits.
+            # FSx publishes no metric if no export is pending.
             treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
         )

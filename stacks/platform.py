@@ -1,4 +1,4 @@
-"""The stacks of a platform: which there are, and what each stands on."""
+"""The stacks of a platform and their dependencies."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from stacks.clusters.eks import EksStack
 from stacks.clusters.hyperpod_eks import HyperPodEksStack
 from stacks.clusters.hyperpod_slurm import HyperPodSlurmStack
 from stacks.constructs.delivery.bundle import platform_bundles
+from stacks.constructs.delivery.image_settings import after_the_same_base
 from stacks.constructs.tags import tag_everything
 from stacks.foundation import Foundation
 from stacks.foundation.file_system import FileSystemStack
@@ -32,6 +33,7 @@ from stacks.mirror import MirrorStack
 from stacks.observability import ObservabilityStack
 from trainway.manifests.chart_values import NODES_LABEL
 from trainway.spec.facts.catalogue import load_catalogue
+from trainway.spec.handoff import DEFAULT_IMAGE
 from trainway.spec.platform import Platform
 
 Resource = TypeVar("Resource", bound=cdk.CfnResource)
@@ -42,7 +44,7 @@ class NodeGroupResources:
     """The resources of a node group: `resource` is its EKS node group, or the HyperPod cluster that it is a part of."""
 
     resource: eks.CfnNodegroup | sagemaker.CfnCluster
-    # The path of the group's properties in the resource, with a dot at its end.
+    # The path of the group's properties in the resource, ending with a dot.
     prefix: str = ""
 
     def override(self, path: str, value: Any) -> None:
@@ -51,7 +53,10 @@ class NodeGroupResources:
 
     @property
     def launch_template(self) -> ec2.CfnLaunchTemplate:
-        """The EC2 launch template of the group's nodes. Raises LookupError for a group of HyperPod, which has none."""
+        """Return the EC2 launch template of the group's nodes.
+
+        Raises LookupError for a group of HyperPod, which has none.
+        """
         if isinstance(self.resource, eks.CfnNodegroup):
             stack = cdk.Stack.of(self.resource)
             specification = cast(eks.CfnNodegroup.LaunchTemplateSpecificationProperty, self.resource.launch_template)
@@ -63,9 +68,9 @@ class NodeGroupResources:
 
 @dataclass(frozen=True)
 class PlatformStacks:
-    """The stacks of a platform by what they are for, and the resources in them that an extension asks for most.
+    """The stacks of a platform by purpose, and the resources in them that an extension changes most often.
 
-    None stands for what the platform does without. These names stay when constructs move.
+    None means that the platform does not have the stack. These names stay when constructs move.
     """
 
     network: NetworkStack
@@ -80,22 +85,22 @@ class PlatformStacks:
 
     @property
     def bucket(self) -> s3.CfnBucket:
-        """The data bucket."""
+        """Return the data bucket."""
         return cast(s3.CfnBucket, self.storage.bucket.node.default_child)
 
     @property
     def lustre(self) -> fsx.CfnFileSystem | None:
-        """The Lustre file system that jobs use. None where the platform uses one that exists."""
+        """Return the Lustre file system that jobs use, or None if the platform uses an existing one."""
         return self.file_system.lustre.resource
 
     @property
     def eks_cluster(self) -> eks.CfnCluster | None:
-        """The EKS cluster. None under Slurm."""
+        """Return the EKS cluster, or None under Slurm."""
         return self.control_plane.control_plane.cluster if self.control_plane else None
 
     @property
     def hyperpod_cluster(self) -> sagemaker.CfnCluster | None:
-        """The HyperPod cluster. None where EKS itself has the nodes."""
+        """Return the HyperPod cluster, or None if EKS itself manages the nodes."""
         return next(_all(self.cluster, sagemaker.CfnCluster), None)
 
     def group(self, name: str) -> NodeGroupResources:
@@ -116,7 +121,7 @@ def _all(stack: cdk.Stack, kind: type[Resource]) -> Iterator[Resource]:
 
 
 def add_stacks(app: cdk.App, platform: Platform) -> PlatformStacks:
-    """Add the platform's stacks to an app. Each is given those that it stands on, and none that could be beside it."""
+    """Add the platform's stacks to an app. Each receives only the stacks that it depends on."""
     if platform.iam.permissions_boundary:
         boundary = iam.ManagedPolicy.from_managed_policy_arn(app, "Boundary", platform.iam.permissions_boundary)
         iam.PermissionsBoundary.of(app).apply(boundary)
@@ -125,7 +130,7 @@ def add_stacks(app: cdk.App, platform: Platform) -> PlatformStacks:
     env = cdk.Environment(region=platform.region)
     common: dict[str, Any] = {"platform": platform, "env": env}
     network = NetworkStack(app, f"{name}-network", catalogue=catalogue, **common)
-    # The CDK's command line says whose credentials it has; without any, the template is for whoever deploys it.
+    # The CDK's command line sets the account of the credentials. Without credentials, the template suits any account.
     account = os.environ.get("CDK_DEFAULT_ACCOUNT")
     storage = StorageStack(app, f"{name}-storage", account=account, **common)
     file_system = FileSystemStack(
@@ -133,7 +138,13 @@ def add_stacks(app: cdk.App, platform: Platform) -> PlatformStacks:
     )
     registry = RegistryStack(app, f"{name}-registry", catalogue=catalogue, bundles=bundles, storage=storage, **common)
     foundation = Foundation(platform, catalogue, env, bundles, network, storage, file_system, registry)
-    image = ImageStack(app, f"{name}-image", foundation=foundation)
+    images = {each: ImageStack(app, foundation=foundation, image=each) for each in platform.image_names}
+    for each in images.values():
+        # Its stages push to the repository of the bases, which they know by its name.
+        each.add_stack_dependency(registry)
+    for later, earlier in after_the_same_base(registry.images):
+        # One pipeline builds the base, and the other one finds it.
+        images[later].add_stack_dependency(images[earlier])
     control_plane, mirror = None, None
     cluster: EksStack | HyperPodEksStack | HyperPodSlurmStack
     if platform.orchestrator.is_kubernetes:
@@ -149,17 +160,19 @@ def add_stacks(app: cdk.App, platform: Platform) -> PlatformStacks:
     else:
         cluster = HyperPodSlurmStack(app, f"{name}-cluster", foundation=foundation)
     tag_everything(app, platform)
-    observability = ObservabilityStack(app, f"{name}-observability", file_system=file_system, **common)
+    observability = ObservabilityStack(
+        app, f"{name}-observability", file_system=file_system, images=registry.images, **common
+    )
     for stack in app.node.children:
         if isinstance(stack, cdk.Stack):
-            # The first stack of a destroy refuses, before anything is deleted.
+            # A destroy fails at its first stack, before anything is deleted.
             stack.termination_protection = platform.deletion_protection
     return PlatformStacks(
         network=network,
         storage=storage,
         file_system=file_system,
         registry=registry,
-        image=image,
+        image=images[DEFAULT_IMAGE],
         control_plane=control_plane,
         mirror=mirror,
         cluster=cluster,

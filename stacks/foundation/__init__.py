@@ -1,4 +1,4 @@
-"""The stacks that every cluster stands on, and `Foundation`, which hands them to a cluster's stack."""
+"""The stacks that every cluster depends on, and `Foundation`, which passes them to a cluster's stack."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from stacks.foundation.network import NetworkStack
 from stacks.foundation.registry import RegistryStack
 from stacks.foundation.storage import StorageStack
 from trainway.spec.facts.catalogue import Catalogue
+from trainway.spec.handoff import DEFAULT_IMAGE
 from trainway.spec.platform import Platform
 
 
 @dataclass(frozen=True)
 class Foundation:
-    """The platform, and the stacks that its cluster stands on."""
+    """The platform, and the stacks that its cluster depends on."""
 
     platform: Platform
     catalogue: Catalogue
@@ -27,3 +28,8 @@ class Foundation:
     storage: StorageStack
     file_system: FileSystemStack
     registry: RegistryStack
+
+    @property
+    def images(self) -> dict[str, str]:
+        """Return the URI of each further image of the platform, by the image's name."""
+        return {name: each.uri for name, each in self.registry.images.items() if name != DEFAULT_IMAGE}

@@ -1,4 +1,4 @@
-"""The file systems: the fast one, and the one of home directories."""
+"""The file systems: Lustre, and the one for home directories."""
 
 from __future__ import annotations
 
@@ -40,7 +40,8 @@ class FileSystemStack(cdk.Stack):
         for key, each in platform.storage.lustre_by_key.items():
             made[key] = LustreFileSystem(
                 self,
-                # The first has had this name since before there were others. Another name is another file system.
+                # The first file system has this name because it existed before there were others. A new name would be a
+                # new file system.
                 "Lustre" if each.generation == 1 else f"Lustre{each.generation}",
                 lustre=each,
                 bucket=storage.bucket,

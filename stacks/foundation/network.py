@@ -1,4 +1,4 @@
-"""The network: subnets that fit what will live in them, endpoints, and the security groups of nodes."""
+"""The network: subnets sized for their contents, endpoints, and the security groups of nodes."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from stacks.constructs.network.vpc_endpoints import gateway_endpoint, interface_
 from stacks.foundation.offer import offer
 from trainway.spec.derived import endpoints
 from trainway.spec.derived.addressing import plan_addresses, service_cidr
+from trainway.spec.derived.proxy import proxy_variables
 from trainway.spec.derived.subnets import SubnetRole
 from trainway.spec.facts.catalogue import Catalogue
 from trainway.spec.platform import Platform
 
 
 class NetworkStack(cdk.Stack):
-    """Everything that must exist before anything can have an address, but for the subnets of node groups."""
+    """The network that all other resources need, except the subnets of node groups."""
 
     def __init__(
         self, scope: Construct, id: str, *, platform: Platform, catalogue: Catalogue, env: cdk.Environment
@@ -45,6 +46,7 @@ class NetworkStack(cdk.Stack):
         self.efa_group_id = groups.efa_id
         self.node_group_ids = groups.ids
         self._closed = platform.network.is_closed
+        self._proxy = proxy_variables(platform)
         offer(
             self,
             self.vpc_id,
@@ -56,9 +58,11 @@ class NetworkStack(cdk.Stack):
         )
 
     def build_network(self) -> BuildNetwork | None:
-        """Where builds run: in a closed network inside it; None where they may have the internet."""
-        return self.inside() if self._closed else None
+        """Return the network in which builds run: inside a closed network, or None if they may use the internet."""
+        return self.inside() if self._closed or self._proxy else None
 
     def inside(self, *more_group_ids: str) -> BuildNetwork:
         """Return the network of a build that must run in the VPC, such as one that calls the cluster's API."""
-        return BuildNetwork(self.vpc_id, self.cluster_subnet_ids, [self.node_group_ids[-1], *more_group_ids])
+        return BuildNetwork(
+            self.vpc_id, self.cluster_subnet_ids, [self.node_group_ids[-1], *more_group_ids], self._proxy
+        )

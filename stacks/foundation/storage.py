@@ -1,4 +1,4 @@
-"""Storage: the bucket that keeps."""
+"""Storage: the stack of the data bucket."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from trainway.spec.platform import Platform
 
 
 class StorageStack(cdk.Stack):
-    """The data bucket, which is there before and after everything else."""
+    """The data bucket, which exists before and after everything else."""
 
     def __init__(
         self, scope: Construct, id: str, *, platform: Platform, account: str | None, env: cdk.Environment
