@@ -1,7 +1,8 @@
-"""The few places where moto 5.2.5 says no to what AWS allows. Everything else of moto is used as it is."""
+"""Fixes for moto 5.2.5 where it refuses what AWS allows, or is slow. The rest of moto is used unchanged."""
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from collections.abc import Callable, Iterable
@@ -12,21 +13,60 @@ _MISSING = re.compile(r"The (\w+) action has not been implemented")
 
 
 def allow_what_aws_allows() -> None:
-    """Take the wrong checks out of moto."""
+    """Remove the wrong checks from moto."""
     from moto.codebuild import responses as codebuild
     from moto.iam.access_control import PermissionResult
     from moto.s3.models import FakeBucket
 
-    # A bucket policy's Deny is enforced but its Condition is not read, so "deny without TLS" would deny everything.
+    # moto enforces a bucket policy's Deny without reading its Condition, so "deny without TLS" would deny everything.
     FakeBucket.get_permission = lambda *_: PermissionResult.NEUTRAL  # type: ignore[method-assign]
-    # CodeBuild's compute types are years old, and a CODEPIPELINE source or artifact has no location in AWS either. The
-    # resource schema has checked all three already.
+    # moto's list of CodeBuild's compute types is years old, and a CODEPIPELINE source or artifact has no location in
+    # AWS either. The resource schema has already checked all three.
     for part in ("source", "artifacts", "environment"):
         setattr(codebuild, f"_validate_required_params_{part}", lambda _: None)
 
 
+def read_service_models_once() -> None:
+    """Share the parsed service models of AWS among all botocore sessions of this process.
+
+    moto creates a session for each call that checks a role, and each session reads megabytes of JSON. The clients of
+    one session share its loader in the same way.
+    """
+    from botocore import session
+
+    session.create_loader = functools.cache(session.create_loader)
+
+
+def answer_requests_faster() -> None:
+    """Leave out work of moto's server whose result nobody uses."""
+    from moto import backends
+    from moto.kms import models
+
+    # It reads its package's directory for each request.
+    names = frozenset(backends.list_of_moto_modules())
+    backends.list_of_moto_modules = lambda: names
+    # It generates an RSA key for each KMS key. A symmetric key does not sign: it encrypts with other key material.
+    replaced: Any = models
+    generate = replaced.generate_private_key
+    replaced.generate_private_key = lambda spec: None if spec == "SYMMETRIC_DEFAULT" else generate(spec)
+
+
+def without_debugging(create_app: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Return a function that creates moto's Flask applications without Flask's debug mode.
+
+    In debug mode Flask makes a class for each request. Errors are raised to the server, as in debug mode.
+    """
+
+    def create(service: Any) -> Any:
+        app = create_app(service)
+        app.debug, app.config["PROPAGATE_EXCEPTIONS"] = False, True
+        return app
+
+    return create
+
+
 def refuse_missing_operations(services: Wsgi) -> Wsgi:
-    """Answer 400 for an operation that moto lacks. moto's own 500 makes clients try again for half a minute."""
+    """Answer 400 for an operation that moto lacks. moto's own 500 makes clients retry for half a minute."""
 
     def application(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         try:

@@ -1,4 +1,4 @@
-"""Starting, finding and stopping the emulator's server process.
+"""Start, find, and stop the emulator's server process.
 
 The state is a file under the current directory, so two checkouts have two emulators.
 """
@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import IO, Any, Protocol, TypedDict
 
 from trainway.spec.errors import UsageError
 
@@ -28,11 +28,25 @@ STOP_SECONDS = 10.0
 
 
 class EmulatorError(UsageError):
-    """The emulator could not be started, found or stopped; the message says why and what to do."""
+    """The emulator could not be started, found, or stopped. The message says why, and how to fix it."""
+
+
+class ServerProcess(Protocol):
+    """A server process, with what this module uses of `subprocess.Popen`."""
+
+    @property
+    def pid(self) -> int:
+        """Return the process ID."""
+
+    def poll(self) -> int | None:
+        """Return the exit status, or None while the server runs."""
+
+    def kill(self) -> None:
+        """Send SIGKILL to the server."""
 
 
 class ClockAnswer(TypedDict):
-    """What `Emulator.set_clock` tells: events with their times, and desired and running nodes by group."""
+    """Result of `Emulator.set_clock`: events with their times, and desired and running nodes by group."""
 
     happened: list[str]
     nodes: dict[str, dict[str, int]]
@@ -40,7 +54,10 @@ class ClockAnswer(TypedDict):
 
 @dataclass(frozen=True)
 class Emulator:
-    """A running emulator. `started`: seconds since the epoch; `directory` holds its log and the CDK CLI's cache."""
+    """A running emulator.
+
+    `started` is in seconds since the epoch. `directory` holds its log and the CDK CLI's cache.
+    """
 
     endpoint: str
     pid: int
@@ -49,10 +66,10 @@ class Emulator:
     started: float
 
     def environment(self) -> dict[str, str]:
-        """What a child process needs so that it talks to the emulator, and to nothing else of AWS.
+        """Return the variables that make a child process use the emulator, and nothing else of AWS.
 
-        The credentials are made up, the user's own ~/.aws is not read, and the CDK CLI gets a cache of its own: it
-        remembers which account a key belongs to. jsii's cache of the CDK library stays where it is; without it a
+        The credentials are made up, the user's own ~/.aws is not read, and the CDK CLI gets a cache of its own, because
+        it remembers which account a key belongs to. jsii's cache of the CDK library stays in place. Without it a
         synthesis takes 11 s.
         """
         private = Path(self.directory)
@@ -72,25 +89,25 @@ class Emulator:
         }
 
     def child_environment(self) -> dict[str, str]:
-        """Return this process's environment without any AWS setting of the user's, and with `environment` instead."""
+        """Return this process's environment, with `environment` instead of the user's own AWS settings."""
         return _without_aws() | self.environment()
 
     def resources(self) -> list[dict[str, str]]:
-        """Everything that CloudFormation made: stack, logical_id, type, physical_id, status, depth."""
+        """Return every resource that CloudFormation created: stack, logical_id, type, physical_id, status, depth."""
         resources: list[dict[str, str]] = _get(f"{self.endpoint}/_trainway/resources")
         return resources
 
     def set_clock(self, now: datetime, *, blocks: Sequence[dict[str, str]] = ()) -> ClockAnswer:
         """Set the time, with its zone, at which schedules call their targets and Capacity Blocks start and end.
 
-        `blocks` are Capacity Blocks that the account has from now on, each with `id`, `start`, and `end`. Returns what
-        happened since the time that was set before, and the nodes of each managed node group.
+        `blocks` are Capacity Blocks that the account has from now on, each with `id`, `start`, and `end`. Returns the
+        events since the previous time, and the nodes of each managed node group.
         """
         answer: ClockAnswer = self._put("clock", {"now": now.isoformat(), "blocks": list(blocks)})
         return answer
 
     def set_builds(self, outcomes: dict[str, list[dict[str, Any]]]) -> None:
-        """Set how the next attempts of pipelines' actions end, by `PIPELINE/ACTION`; one of no outcome succeeds.
+        """Set how the next attempts of pipelines' actions end, by `PIPELINE/ACTION`. Without an outcome they succeed.
 
         An outcome is `{}` for success, `{"error": {"code": …, "message": …}}` for an action that starts no build,
         `{"phase": …, "code": …, "message": …}` for a build that fails in a phase, or `{"command": […], "environment":
@@ -105,7 +122,7 @@ class Emulator:
         addons: Sequence[dict[str, Any]] = (),
         parameters: dict[str, str] | None = None,
     ) -> None:
-        """Set what AWS publishes: answers of DescribeClusterVersions and DescribeAddonVersions, and public parameters.
+        """Set what AWS publishes: results of DescribeClusterVersions and DescribeAddonVersions, and parameters.
 
         Times are in seconds since the epoch.
         """
@@ -120,7 +137,7 @@ class Emulator:
 
 @dataclass(frozen=True)
 class EmulatorStatus:
-    """What `trainway emulator status` tells; age in seconds."""
+    """Output of `trainway emulator status`. `age` is in seconds."""
 
     endpoint: str
     pid: int
@@ -129,7 +146,7 @@ class EmulatorStatus:
 
 
 def start(port: int = 0, region: str = "us-west-2") -> Emulator:
-    """Start the emulator in the background and return when it answers. Raises EmulatorError."""
+    """Start the emulator in the background, and return when it answers. Raises EmulatorError."""
     running_one = _load()
     if running_one and _answers(running_one):
         raise EmulatorError(
@@ -141,11 +158,14 @@ def start(port: int = 0, region: str = "us-west-2") -> Emulator:
 
 
 def stop() -> Emulator | None:
-    """Stop the emulator that `start` started here; None when there was none. Raises EmulatorError if it stays."""
+    """Stop the emulator that `start` started here. Return it, or None without one.
+
+    Raises EmulatorError if it does not stop.
+    """
     emulator = _load()
     if emulator is None:
         return None
-    # The process id may have been given to another process since: only one that answers with it is ours.
+    # Another process may have the process ID by now. Only a server that reports this ID is ours.
     if _answers(emulator):
         _end(emulator.pid)
     _state().unlink()
@@ -153,7 +173,7 @@ def stop() -> Emulator | None:
 
 
 def status() -> EmulatorStatus | None:
-    """The emulator that `start` started here, if it still answers."""
+    """Return the status of the emulator that `start` started here, or None if it does not answer."""
     emulator = _load()
     if emulator is None or not _answers(emulator):
         return None
@@ -162,14 +182,14 @@ def status() -> EmulatorStatus | None:
 
 
 def current() -> Emulator | None:
-    """The emulator that `start` started here, if it still answers, to talk to."""
+    """Return the emulator that `start` started here, or None if it does not answer."""
     emulator = _load()
     return emulator if emulator and _answers(emulator) else None
 
 
 @contextmanager
 def running(port: int = 0, region: str = "us-west-2", directory: Path | None = None) -> Iterator[Emulator]:
-    """An emulator for the length of a block, independent of `start` and `stop`. Raises EmulatorError."""
+    """Run an emulator for the length of a block, independent of `start` and `stop`. Raises EmulatorError."""
     from tempfile import TemporaryDirectory
 
     with TemporaryDirectory(prefix="trainway-emulator-") as temporary:
@@ -184,17 +204,13 @@ def _launch(port: int, region: str, directory: Path) -> Emulator:
     directory.mkdir(parents=True, exist_ok=True)
     log = directory / "emulator.log"
     environment = _without_aws() | {"AWS_CONFIG_FILE": os.devnull, "AWS_SHARED_CREDENTIALS_FILE": os.devnull}
-    # Hypothesis, which makes up attributes, would keep its tables of characters in the current directory.
+    # Hypothesis, which generates attributes, would otherwise write its character tables to the current directory.
     environment["HYPOTHESIS_STORAGE_DIRECTORY"] = str(directory / "hypothesis")
-    # The server is started from the folder that this package was imported from.
+    # Start the server from the folder that this package was imported from.
     found = [str(Path(__file__).parents[1]), environment.get("PYTHONPATH")]
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, found))
-    command = [sys.executable, "-m", "emulator.server", "--port", str(port)]
     with log.open("wb") as output:
-        process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, env=environment,
-            start_new_session=True,
-        )  # fmt: skip
+        process = start_server(["--port", str(port)], environment, output)
     deadline = time.monotonic() + START_SECONDS
     while process.poll() is None and time.monotonic() < deadline:
         first = log.read_text(encoding="utf-8", errors="replace").partition("\n")[0]
@@ -208,6 +224,15 @@ def _launch(port: int, region: str, directory: Path) -> Emulator:
     lines = log.read_text(encoding="utf-8", errors="replace").splitlines()[-10:]
     what = f"ended with exit status {ended}" if ended is not None else f"did not answer within {START_SECONDS:.0f} s"
     raise EmulatorError("\n".join([f"The emulator {what}. The end of {log}:", *lines]))
+
+
+def start_server(arguments: Sequence[str], environment: dict[str, str], output: IO[bytes]) -> ServerProcess:
+    """Start `emulator.server` in a session of its own, with its output in a file."""
+    command = [sys.executable, "-m", "emulator.server", *arguments]
+    return subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, env=environment,
+        start_new_session=True,
+    )  # fmt: skip
 
 
 def _without_aws() -> dict[str, str]:
@@ -229,7 +254,7 @@ def _alive(pid: int) -> bool:
         if os.waitpid(pid, os.WNOHANG)[0] == pid:
             return False
     except ChildProcessError:
-        pass  # started by an earlier command: not our child, so only the kernel knows
+        pass  # started by an earlier command, so not our child: only the kernel knows
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

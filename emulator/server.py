@@ -2,8 +2,8 @@
 
     python -m emulator.server --port 5000
 
-Everything is in memory and ends with the process. Permissions are not enforced: any credentials do, every role can be
-assumed, IAM and bucket policies are kept and ignored.
+All state is in memory and ends with the process. Permissions are not enforced: any credentials work, every role can be
+assumed, and IAM and bucket policies are kept and ignored.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from datetime import datetime
 from typing import Any
 from urllib.parse import parse_qsl
 
-from emulator import moto_repairs, protocol, ssm_limits
+from emulator import loopback, moto_repairs, protocol, ssm_limits
 from emulator.cloudformation import answers, api
 from emulator.cloudformation.engine import Engine
 from emulator.errors import CloudFormationError, NotEmulated, ResourceError
@@ -27,7 +27,7 @@ from emulator.published import Publications
 from emulator.services import Aws, pipelines, wait
 from emulator.services.clock import BlockOfTime, Clock
 
-ACCOUNT = "123456789012"  # moto's DEFAULT_ACCOUNT_ID, which it gives to every access key it has not made itself
+ACCOUNT = "123456789012"  # moto's DEFAULT_ACCOUNT_ID, assigned to every access key that moto has not created
 PREFIX = "/_trainway/"
 _CREDENTIAL = re.compile(r"Credential=[^/]+/\d{8}/(?P<region>[^/]+)/(?P<service>[^/]+)/aws4_request")
 
@@ -36,7 +36,10 @@ StartResponse = Callable[..., Any]
 
 
 class Application:
-    """The WSGI application: CloudFormation and /_trainway are ours, the rest goes to `services` (moto)."""
+    """The WSGI application.
+
+    It handles CloudFormation and /_trainway itself, and passes the rest to `services` (moto).
+    """
 
     def __init__(self, services: Callable[[Environ, StartResponse], Iterable[bytes]], endpoint: str) -> None:
         self.services, self.endpoint = services, endpoint
@@ -65,11 +68,12 @@ class Application:
         return self.services(environ, start_response)
 
     def engine(self, region: str) -> Engine:
-        """The CloudFormation of a region, made when it is first spoken to."""
+        """Return the CloudFormation of a region. It is created on first use."""
         if region not in self.engines:
             import boto3
 
             session = boto3.Session(aws_access_key_id="emulator", aws_secret_access_key="emulator")
+            loopback.answer_calls_of(session, self)
             self.engines[region] = Engine(Aws(session, ACCOUNT, region, self.endpoint, self.signals))
         return self.engines[region]
 
@@ -95,7 +99,7 @@ class Application:
         return 404, f"{path} is not part of the emulator".encode(), "text/plain"
 
     def _pipelines(self, region: str, environ: Environ, body: bytes) -> tuple[int, bytes, str] | None:
-        """Answer what a pipeline's runs and builds answer; None for what moto does."""
+        """Return the response of CodePipeline or CodeBuild, or None if moto answers."""
         operation = environ.get("HTTP_X_AMZ_TARGET", "").rpartition(".")[2]
         try:
             found = pipelines.answer(self.engine(region).aws, operation, json.loads(body or b"{}"))
@@ -105,7 +109,7 @@ class Application:
         return None if found is None else (200, json.dumps(found).encode(), "application/x-amz-json-1.1")
 
     def _clock(self, region: str, asked: dict[str, Any]) -> tuple[int, bytes, str]:
-        """Add Capacity Blocks to a Region and set its time; the answer is what happened, and each group's nodes."""
+        """Add Capacity Blocks to a Region and set its time. Return what happened, and each group's nodes."""
         clock = self.clocks.setdefault(region, Clock(self.engine(region).aws))
         for block in asked.get("blocks", []):
             times = (datetime.fromisoformat(block[key]) for key in ("start", "end"))
@@ -128,7 +132,8 @@ class Application:
         except CloudFormationError as error:
             return error.status, protocol.render_error(error.code, str(error))
         except Exception:
-            # A fault of the emulator must look like one. 400, because clients repeat a 500 until it looks like success.
+            # A fault of the emulator must be visible. Use 400, because clients repeat a 500 until it looks like
+            # success.
             traceback.print_exc()
             return 400, protocol.render_error("EmulatorFault", f"{action}: {traceback.format_exc(limit=-3)}")
 
@@ -144,22 +149,25 @@ def _answer(start_response: StartResponse, status: int, body: bytes, kind: str) 
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Serve on loopback until killed; the first line printed is the endpoint. Port 0 is any free one."""
+    """Serve on loopback until killed. The first line printed is the endpoint. Port 0 selects any free port."""
     parser = argparse.ArgumentParser(prog="emulator.server", description="An emulated AWS on this machine.")
     parser.add_argument("--port", type=int, default=0)
     port = parser.parse_args(arguments).port
-    # moto knows AWS's managed policies but loads them only when told; without them, attaching one fails.
+    # moto knows AWS's managed policies but loads them only on request. Without them, attaching one fails.
     os.environ["MOTO_IAM_LOAD_MANAGED_POLICIES"] = "true"
 
     from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoRequestHandler, create_backend_app
     from werkzeug.serving import make_server
 
+    moto_repairs.read_service_models_once()
     moto_repairs.allow_what_aws_allows()
     ssm_limits.refuse_what_parameter_store_refuses()
-    services = moto_repairs.refuse_missing_operations(DomainDispatcherApplication(create_backend_app))
+    moto_repairs.answer_requests_faster()
+    dispatcher = DomainDispatcherApplication(moto_repairs.without_debugging(create_backend_app))
+    services = moto_repairs.refuse_missing_operations(dispatcher)
     application = Application(services, "")
     server = make_server("127.0.0.1", port, application, threaded=True, request_handler=MotoRequestHandler)
-    # localhost, not 127.0.0.1: the CDK CLI puts a bucket's name before the host name of the endpoint.
+    # Use localhost instead of 127.0.0.1, because the CDK CLI prepends a bucket's name to the host name of the endpoint.
     application.endpoint = f"http://localhost:{server.port}"
     os.environ["MOTO_PORT"] = str(server.port)
     print(application.endpoint, flush=True)
