@@ -4,7 +4,8 @@
         subprocess.run(["cdk", "deploy", "--all"], env={**os.environ, **emulator.environment()})
         emulator.resources()
 
-docs/emulator.md says what it does and what it does not. Importing this costs nothing: moto lives in its own process.
+docs/emulator.md describes what it does and does not do. Importing this package is cheap, because moto runs in its own
+process.
 """
 
 from emulator.process import Emulator, EmulatorError, EmulatorStatus, current, running, start, status, stop

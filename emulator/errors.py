@@ -1,17 +1,17 @@
-"""What can go wrong, in CloudFormation's own terms: each error knows the code that AWS's API answers with."""
+"""Errors in CloudFormation's terms. Each has the code that AWS's API returns."""
 
 from __future__ import annotations
 
 
 class CloudFormationError(Exception):
-    """An error that the CloudFormation API answers with `code` and HTTP status `status`."""
+    """An error that the CloudFormation API returns with `code` and HTTP status `status`."""
 
     code = "ValidationError"
     status = 400
 
 
 class UnrecognizedType(CloudFormationError):
-    """Resource types that the region's registry does not have; the whole change set is refused."""
+    """Resource types that the region's registry does not have. The whole change set is refused."""
 
     def __init__(self, types: list[str]) -> None:
         super().__init__(f"Template format error: Unrecognized resource types: [{', '.join(types)}]")
@@ -19,7 +19,7 @@ class UnrecognizedType(CloudFormationError):
 
 
 class ChangeSetNotFound(CloudFormationError):
-    """No change set of that name or id."""
+    """The change set of that name or ID does not exist."""
 
     code = "ChangeSetNotFound"
     status = 404
@@ -38,16 +38,16 @@ class AlreadyExists(CloudFormationError):
 
 
 class InsufficientCapabilities(CloudFormationError):
-    """The template makes IAM resources and the request does not acknowledge it."""
+    """The template creates IAM resources and the request does not acknowledge it."""
 
     code = "InsufficientCapabilitiesException"
 
 
 class NotEmulated(CloudFormationError):
-    """Something that AWS can do and this emulator does not: refused, never ignored."""
+    """A feature of AWS that this emulator lacks. It is refused, never ignored."""
 
     code = "NotEmulated"
 
 
 class ResourceError(Exception):
-    """A resource could not be created, updated or deleted; the stack rolls back with this as the reason."""
+    """A resource could not be created, updated, or deleted. The stack rolls back with this as the reason."""

@@ -1,4 +1,4 @@
-"""AWS's query protocol, driven by botocore's own model of the CloudFormation API: form in, XML out.
+"""AWS's query protocol for botocore's model of the CloudFormation API: forms in, XML out.
 
 https://smithy.io/2.0/aws/protocols/aws-query-protocol.html (2026-11).
 """
@@ -20,7 +20,7 @@ NAMESPACE = "http://cloudformation.amazonaws.com/doc/2010-05-15/"
 
 @lru_cache
 def cloudformation_model() -> ServiceModel:
-    """Every operation and shape of the CloudFormation API."""
+    """Return botocore's model of the CloudFormation API, with every operation and shape."""
     from botocore.loaders import Loader
     from botocore.model import ServiceModel
 
@@ -28,7 +28,7 @@ def cloudformation_model() -> ServiceModel:
 
 
 def parse(shape: Any, form: Form, prefix: str = "") -> Any:
-    """The value at a prefix of a form (`Tags.member.1.Key=…`) as a shape describes it; None when it is not there."""
+    """Return the value at a prefix of a form (`Tags.member.1.Key=…`) by its shape, or None if it is missing."""
     if shape is None:
         return {}
     if shape.type_name == "structure":
@@ -49,9 +49,9 @@ def parse(shape: Any, form: Form, prefix: str = "") -> Any:
 
 
 def render(operation: str, shape: Any, result: dict[str, Any]) -> bytes:
-    """The XML answer of an operation.
+    """Return the XML response of an operation.
 
-    Raises KeyError for a result that the API's model does not have: an answer no client could read.
+    Raises KeyError for a result that the API's model does not have, because no client could read it.
     """
     root = ElementTree.Element(f"{operation}Response", xmlns=NAMESPACE)
     if shape is not None:
@@ -64,7 +64,7 @@ def render(operation: str, shape: Any, result: dict[str, Any]) -> bytes:
 
 
 def render_error(code: str, message: str) -> bytes:
-    """The XML answer that says no."""
+    """Return the XML response of an error."""
     root = ElementTree.Element("ErrorResponse", xmlns=NAMESPACE)
     error = ElementTree.SubElement(root, "Error")
     for name, text in (("Type", "Sender"), ("Code", code), ("Message", message)):

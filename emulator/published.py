@@ -1,4 +1,4 @@
-"""What AWS publishes for everybody: Kubernetes versions, add-ons, and public parameters. A test says what there is.
+"""Public data of AWS: Kubernetes versions, add-ons, and public parameters. A test sets them.
 
 moto has neither DescribeClusterVersions nor DescribeAddonVersions, and refuses parameters below `/aws/`.
 """
@@ -15,20 +15,20 @@ CLUSTER_VERSIONS, ADDON_VERSIONS = "/cluster-versions", "/addons/supported-versi
 
 @dataclass
 class Publications:
-    """What EKS tells of Kubernetes versions and add-ons, by Region, with times in seconds since the epoch."""
+    """EKS's Kubernetes versions and add-ons, by Region, with times in seconds since the epoch."""
 
     cluster_versions: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     addons: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
 
     def publish(self, account: str, region: str, what: dict[str, Any]) -> None:
-        """Take `cluster_versions`, `addons`, and `parameters` (values by name) for a Region."""
+        """Set `cluster_versions`, `addons`, and `parameters` (values by name) of a Region."""
         self.cluster_versions[region] = what.get("cluster_versions", [])
         self.addons[region] = what.get("addons", [])
         for name, value in what.get("parameters", {}).items():
             _put(account, region, name, value)
 
     def answer(self, region: str, path: str, query: str) -> dict[str, Any] | None:
-        """Return the answer of EKS to a request, or None if moto answers it."""
+        """Return EKS's response to a request, or None if moto answers it."""
         if path == CLUSTER_VERSIONS:
             return {"clusterVersions": self.cluster_versions.get(region, [])}
         if path == ADDON_VERSIONS:

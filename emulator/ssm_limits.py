@@ -1,4 +1,4 @@
-"""What Parameter Store refuses and moto 5.2.5 accepts: values that are too long, and names that are not allowed."""
+"""Refuse what Parameter Store refuses and moto 5.2.5 accepts: long values, and invalid names."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any, Final
 # https://docs.aws.amazon.com/systems-manager/latest/APIReference/API_PutParameter.html (both read 2026-11-22)
 STANDARD_BYTES: Final = 4 * 1024
 ADVANCED_BYTES: Final = 8 * 1024
-NAME_CHARACTERS: Final = 1011  # with the ARN up to the name
+NAME_CHARACTERS: Final = 1011  # including the ARN before the name
 LEVELS: Final = 15
 NAME: Final = re.compile(r"[a-zA-Z0-9_.-]+|(/[a-zA-Z0-9_.-]+)+")
 
 
 def refused(name: str, value: str, tier: str | None, arn: str) -> str | None:
-    """Return why Parameter Store refuses a parameter with this ARN, or None. Without a `tier` it is a standard one."""
+    """Return why Parameter Store refuses a parameter with this ARN, or None. Without a `tier`, it is a standard one."""
     if not NAME.fullmatch(name):
         return "Parameter name: can consist of letters, numbers and the symbols .-_ between slashes."
     if name.count("/") > LEVELS:
@@ -31,7 +31,7 @@ def refused(name: str, value: str, tier: str | None, arn: str) -> str | None:
 
 
 def refuse_what_parameter_store_refuses() -> None:
-    """Make moto refuse it, from CloudFormation and from any client."""
+    """Make moto refuse such parameters, from CloudFormation and from any client."""
     from moto.ssm.exceptions import ValidationException
     from moto.ssm.models import SimpleSystemManagerBackend
 

@@ -1,1 +1,1 @@
-"""The emulated CloudFormation: its API, its stacks, and how a stack becomes what its template says."""
+"""The emulated CloudFormation: its API, its stacks, and the deployment of a template."""

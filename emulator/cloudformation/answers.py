@@ -1,4 +1,4 @@
-"""What the CloudFormation API says about a stack, a change set, a resource: the members of its answers."""
+"""Responses of the CloudFormation API for a stack, a change set, or a resource."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Answer = dict[str, Any]
 
 
 def of_stack(stack: Stack) -> Answer:
-    """A stack as DescribeStacks shows it."""
+    """Return a stack as DescribeStacks shows it."""
     change_set = stack.change_sets[-1].id if stack.change_sets else None
     return {
         "StackId": stack.id, "StackName": stack.name, "StackStatus": stack.status, "StackStatusReason": stack.reason,
@@ -35,7 +35,7 @@ def of_stack(stack: Stack) -> Answer:
 
 
 def of_change_set(stack: Stack, change_set: ChangeSet) -> Answer:
-    """A change set without its changes, as ListChangeSets shows it."""
+    """Return a change set without its changes, as ListChangeSets shows it."""
     return {
         "StackId": stack.id, "StackName": stack.name, "ChangeSetId": change_set.id, "ChangeSetName": change_set.name,
         "Status": change_set.status, "StatusReason": change_set.reason, "ExecutionStatus": change_set.execution_status,
@@ -45,7 +45,7 @@ def of_change_set(stack: Stack, change_set: ChangeSet) -> Answer:
 
 
 def of_change(change: Change, *, values: bool) -> Answer:
-    """What a change set does to one resource; with `values`, the resource before and after, too."""
+    """Return a resource's change in a change set. With `values`, it includes the resource before and after."""
     contexts = {"BeforeContext": change.before, "AfterContext": change.after} if values else {}
     return {
         "Action": change.action, "LogicalResourceId": change.logical_id, "ResourceType": change.type,
@@ -77,7 +77,7 @@ def _of_property(detail: PropertyChange, *, values: bool) -> Answer:
 
 
 def validation_event(stack: Stack, change_set: ChangeSet, logical_id: str, kind: str, path: str, reason: str) -> Answer:
-    """One thing wrong with a change set, as DescribeEvents shows it."""
+    """Return one problem of a change set, as DescribeEvents shows it."""
     return {
         "EventId": f"{change_set.id}/{logical_id}{path}", "StackId": stack.id, "Timestamp": change_set.created,
         "EventType": "VALIDATION_ERROR", "LogicalResourceId": logical_id, "ResourceType": kind,
@@ -87,7 +87,7 @@ def validation_event(stack: Stack, change_set: ChangeSet, logical_id: str, kind:
 
 
 def of_resource(resource: Resource, time: str) -> Answer:
-    """A resource of a stack; `time` is the member that says when it last changed, which every call names anew."""
+    """Return a resource of a stack. `time` is the member for its last change, whose name differs in each call."""
     return {
         "LogicalResourceId": resource.logical_id, "PhysicalResourceId": resource.physical_id,
         "ResourceType": resource.type, "ResourceStatus": resource.status, time: resource.changed,
@@ -95,18 +95,18 @@ def of_resource(resource: Resource, time: str) -> Answer:
 
 
 def parameters_of(desired: Desired) -> list[Answer]:
-    """The parameters a stack was given, the secret ones masked."""
+    """Return the parameters of a stack, with secret values masked."""
     values = shown(desired.template, desired.given_parameters)
     return [{"ParameterKey": key, "ParameterValue": value} for key, value in values.items()]
 
 
 def tags_of(desired: Desired) -> list[Answer]:
-    """The tags of a stack."""
+    """Return the tags of a stack."""
     return [{"Key": key, "Value": value} for key, value in desired.tags.items()]
 
 
 def everything(engine: Engine) -> Iterator[dict[str, str]]:
-    """All resources that CloudFormation made and that still are, including those that their stack left behind."""
+    """Yield all existing resources that CloudFormation created, including those that their stack left behind."""
     for stack in engine.live():
         for resource in stack.resources.values():
             yield _line(stack.name, resource, resource.status)

@@ -1,4 +1,4 @@
-"""The CloudFormation API: one function an action, from the request's arguments to the answer's members.
+"""The CloudFormation API: one function per action, from the request's arguments to the response's members.
 
 An action without a function here is refused by name, never ignored.
 """
@@ -74,7 +74,7 @@ def delete_stack(engine: Engine, arguments: Arguments) -> Answer:
     if arguments.get("RetainResources") or arguments.get("DeletionMode"):
         raise NotEmulated("RetainResources and DeletionMode of DeleteStack")
     existing = [stack for stack in engine.stacks if arguments["StackName"] in (stack.name, stack.id)]
-    if existing:  # deleting what does not exist succeeds, as in AWS
+    if existing:  # deleting a stack that does not exist succeeds, as in AWS
         engine.delete(existing[-1])
     return {}
 
@@ -114,7 +114,7 @@ def describe_stack_events(engine: Engine, arguments: Arguments) -> Answer:
 
 
 def describe_events(engine: Engine, arguments: Arguments) -> Answer:
-    """The newer events call: of a change set, what its validation found; of a stack, its failures or all its events."""
+    """Return the events of the newer call: a change set's problems, a stack's failures, or all its events."""
     if "ChangeSetName" in arguments:
         stack, change_set = engine.find_change_set(arguments["ChangeSetName"], arguments.get("StackName"))
         return {
@@ -255,7 +255,7 @@ def _desired(engine: Engine, arguments: Arguments, kind: str) -> Desired:
         tags,
         arguments.get("Capabilities", []),
         previous,
-        # Of CreateChangeSet only; a bool in one protocol, a word in the other.
+        # Only CreateChangeSet has it. It is a bool in one protocol, and a word in the other.
         import_existing=str(arguments.get("ImportExistingResources", False)).lower() == "true",
     )
 
@@ -278,7 +278,7 @@ def _template_body(engine: Engine, arguments: Arguments) -> str:
 
 
 def bucket_and_key(url: str) -> tuple[str, str]:
-    """What an S3 URL points at, whether the bucket is in the host (bucket.s3.region.…) or in the path."""
+    """Return the bucket and key of an S3 URL, with the bucket in the host (bucket.s3.region.…) or in the path."""
     parts = urlsplit(url)
     path = unquote(parts.path).lstrip("/")
     virtual = re.match(r"(.+?)\.s3[.-]", parts.hostname or "")
@@ -289,7 +289,7 @@ def bucket_and_key(url: str) -> tuple[str, str]:
 
 
 def _deploy_at_once(engine: Engine, arguments: Arguments, kind: str) -> Answer:
-    """CreateStack and UpdateStack are a change set that is executed at once, and leaves nothing when it is invalid."""
+    """Execute a change set at once for CreateStack and UpdateStack. An invalid one leaves nothing behind."""
     if arguments.get("DisableRollback") or arguments.get("OnFailure", "ROLLBACK") != "ROLLBACK":
         raise NotEmulated("Anything but a roll-back when a deployment fails")
     name = arguments["StackName"]

@@ -1,4 +1,4 @@
-"""Why a property of a resource changes, as a change set gives it: by an edit, or by what the property refers to.
+"""Find why a property of a resource changes, as a change set reports it: an edit, or a reference of the property.
 
 The members are those of ResourceChangeDetail (CloudFormation API reference, API_ResourceChangeDetail).
 """
@@ -14,7 +14,10 @@ from emulator.templates.intrinsics import SUB_VARIABLE, function_name
 
 @dataclass(frozen=True)
 class Cause:
-    """The source of a property's change. `entity` is what it refers to, and `dynamic` that only the update knows it."""
+    """The source of a property's change. `entity` is what the property refers to.
+
+    `dynamic` is true if only the update knows the value.
+    """
 
     source: str
     entity: str | None = None
@@ -27,7 +30,7 @@ EDIT = Cause("DirectModification")
 def causes(value: Any, changed: Set[str], parameters: Set[str]) -> list[Cause]:
     """Return why a property with this value in the template changes.
 
-    `changed` are the logical ids of the stack's resources that the change set changes, and `parameters` the names of
+    `changed` are the logical IDs of the stack's resources that the change set changes, and `parameters` the names of
     the parameters that have another value.
     """
     found = dict.fromkeys(_causes(value, changed, parameters))
@@ -35,7 +38,7 @@ def causes(value: Any, changed: Set[str], parameters: Set[str]) -> list[Cause]:
 
 
 def at(value: Any, path: tuple[str, ...]) -> Any:
-    """Return what is at a path below a template's value, or the function on the way to it."""
+    """Return the value at a path below a template's value, or the function on the way to it."""
     for segment in path:
         if isinstance(value, list) and segment.isdigit() and int(segment) < len(value):
             value = value[int(segment)]
@@ -47,7 +50,7 @@ def at(value: Any, path: tuple[str, ...]) -> Any:
 
 
 def differences(before: Any, after: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any, Any]]:
-    """Yield path, old value, and new value of each difference; None stands for no value.
+    """Yield path, old value, and new value of each difference. None means no value.
 
     Lists of different lengths differ as a whole.
     """

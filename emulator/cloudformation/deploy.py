@@ -1,4 +1,4 @@
-"""Making a stack what its template says, one resource after another, and undoing all of it when one fails."""
+"""Deploy a template to a stack, one resource after another, and undo everything if one fails."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ REPLACING = "Requested update requires the creation of a new physical resource; 
 
 
 class Deployment:
-    """One update of one stack; creation is an update from nothing.
+    """One update of one stack. Creation is an update from nothing.
 
-    `taken` says whether a resource of a type and identifier exists already, `owned` whether it is in a stack. `live`
-    are the resources of all stacks. `left` is what this deployment leaves behind without a stack: retained, or
-    impossible to delete.
+    `taken` returns whether a resource of a type and identifier exists already, and `owned` whether it is in a stack.
+    `live` returns the resources of all stacks. `left` are the resources that this deployment leaves behind without a
+    stack: retained, or impossible to delete.
     """
 
     def __init__(self, aws: Aws, stack: Stack, desired: Desired, taken: IsThere, owned: IsThere, live: Live) -> None:
@@ -40,22 +40,22 @@ class Deployment:
         self._active: dict[str, Any] = {}
         self._replaced: list[Resource] = []
         self.imported: list[Resource] = []
-        self._done: list[tuple[Resource, Resource | None]] = []  # what was made or changed, and what was there before
+        self._done: list[tuple[Resource, Resource | None]] = []  # what was created or changed, and its previous state
 
     def ref(self, logical_id: str) -> str:
-        """Ref of a resource that exists by now."""
+        """Return the Ref of a resource that exists by now."""
         return self.stack.resources[logical_id].physical_id
 
     def attribute(self, logical_id: str, name: str) -> Any:
-        """Fn::GetAtt of a resource that exists by now."""
+        """Return the Fn::GetAtt of a resource that exists by now."""
         resource = self.stack.resources[logical_id]
         return attribute(load(resource.type, self.aws.region), resource.model, name)
 
     def apply(self, scope: Scope) -> list[Output]:
-        """Create and update everything; what is no longer wanted stays until `clean_up`.
+        """Create and update everything. Resources that are no longer wanted stay until `clean_up`.
 
         Returns the outputs. Raises ResourceError after reporting which resource failed, or CloudFormationError for an
-        output; the caller then has to `roll_back`.
+        output. The caller then has to `roll_back`.
         """
         self._active = self.desired.template.active_resources(scope)
         for logical_id, definition in self._active.items():
@@ -71,7 +71,7 @@ class Deployment:
         return _outputs(self.desired, scope)
 
     def roll_back(self) -> list[str]:
-        """Undo what `apply` did, last first. Returns the logical ids that could not be undone."""
+        """Undo what `apply` did, last first. Return the logical IDs that could not be undone."""
         stuck = []
         for made, old in reversed(self._done):
             definition = self._active[made.logical_id]
@@ -91,14 +91,14 @@ class Deployment:
         return stuck
 
     def clean_up(self) -> None:
-        """Delete what the update replaced or no longer wants, unless it is to be retained."""
+        """Delete resources that the update replaced or no longer wants, unless they are to be retained."""
         removed = [old for logical_id, old in self.before.items() if logical_id not in self._active]
         for resource in removed:
             del self.stack.resources[resource.logical_id]
         doomed = deletion_order(self.stack.desired, [*self._replaced, *removed])
         for index, resource in enumerate(doomed):
             policy = "UpdateReplacePolicy" if resource in self._replaced else "DeletionPolicy"
-            # As in AWS, an update that has come this far has succeeded: what cannot be deleted is reported and left.
+            # As in AWS, an update at this point has succeeded. A resource that cannot be deleted is reported and left.
             there = [*self.live(), *doomed[index:]]
             if not delete_unless_kept(self.aws, self.stack, resource, there, policy):
                 self.left.append(resource)
@@ -141,7 +141,7 @@ class Deployment:
         return made
 
     def _import(self, logical_id: str, kind: str, properties: Properties) -> Resource | None:
-        """What exists under the name in the template and may be imported; it stays as it is."""
+        """Return an existing resource of the template's name that may be imported, unchanged, or None."""
         definition = self._active[logical_id]
         there = importable(self.aws, self.stack.name, logical_id, definition, properties, self.desired, self.owned)
         if there is None:
@@ -162,7 +162,7 @@ def importable(
     desired: Desired,
     owned: IsThere,
 ) -> Resource | None:
-    """The resource that a deployment would import instead of making a new one: it exists, and is in no stack.
+    """Return the resource that a deployment would import instead of creating it: it exists, and is in no stack.
 
     https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/import-resources-automatically.html (2026-11)
     """
@@ -178,7 +178,7 @@ def importable(
 def delete_unless_kept(
     aws: Aws, stack: Stack, resource: Resource, live: Iterable[Resource], policy: str = "DeletionPolicy"
 ) -> bool:
-    """Delete a resource unless its policy says otherwise. Returns whether it is gone; the events say what happened."""
+    """Delete a resource unless its policy retains it. Return whether it is gone. The events report what happened."""
     if resource.settings.get(policy) in KEPT:
         stack.report(resource.logical_id, resource.type, "DELETE_SKIPPED", resource.physical_id)
         return False
@@ -190,9 +190,9 @@ def delete_unless_kept(
 
 
 def delete(aws: Aws, stack: Stack, resource: Resource, live: Iterable[Resource]) -> None:
-    """Delete a resource and report it. Raises ResourceError, reported too, when its service refuses.
+    """Delete a resource and report it. Raises ResourceError, which is also reported, if its service refuses.
 
-    EC2 refuses what one of the `live` resources uses.
+    EC2 refuses to delete a resource that one of the `live` resources uses.
     """
     stack.report(resource.logical_id, resource.type, "DELETE_IN_PROGRESS", resource.physical_id)
     try:
@@ -205,7 +205,7 @@ def delete(aws: Aws, stack: Stack, resource: Resource, live: Iterable[Resource])
 
 
 def deletion_order(desired: Desired, doomed: list[Resource]) -> list[Resource]:
-    """The resources, each before what it depends on according to the template that made them."""
+    """Return the resources in an order in which each comes before those it depends on in its template."""
     order = {logical_id: index for index, logical_id in enumerate(creation_order(desired.template.resources))}
     return sorted(doomed, key=lambda resource: order[resource.logical_id], reverse=True)
 

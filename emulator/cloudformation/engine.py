@@ -1,6 +1,6 @@
-"""The emulated CloudFormation of one region: stacks become what a change set asks for, or roll back.
+"""The emulated CloudFormation of one region. A stack reaches the state of a change set, or rolls back.
 
-moto's own engine is not used: it ignores DependsOn, skips unknown types, reports internal errors as success and does
+moto's own engine is not used: it ignores DependsOn, skips unknown types, reports internal errors as success, and does
 not roll back. The states are those of the API's StackStatus and ResourceStatus. An operation is finished when its call
 returns, so a client that polls never waits.
 """
@@ -43,31 +43,34 @@ class Engine:
     def __init__(self, aws: Aws) -> None:
         self.aws = aws
         self.stacks: list[Stack] = []
-        self.left: list[tuple[str, Resource]] = []  # by stack name: what a deletion or an update left behind
+        self.left: list[tuple[str, Resource]] = []  # by stack name: resources that a deletion or an update left behind
         self.lock = threading.RLock()
 
     def find(self, name_or_id: str) -> Stack:
-        """The stack of that id (deleted ones too) or name. Raises CloudFormationError when there is none."""
+        """Return the stack of that ID (deleted ones too) or name. Raises CloudFormationError if there is none."""
         for stack in reversed(self.stacks):
             if stack.id == name_or_id or (stack.name == name_or_id and stack.deleted is None):
                 return stack
         raise CloudFormationError(f"Stack with id {name_or_id} does not exist")
 
     def live(self) -> list[Stack]:
-        """The stacks that are not deleted."""
+        """Return the stacks that are not deleted."""
         return [stack for stack in self.stacks if stack.deleted is None]
 
     def exports(self) -> dict[str, tuple[Stack, str]]:
-        """Export name → the stack that exports it, and the value."""
+        """Return the exporting stack and the value of each export, by export name."""
         return {name: (stack, value) for stack in self.live() for name, value in stack.exports.items()}
 
     def importers(self, export: str) -> list[str]:
-        """Names of the stacks that import an export."""
+        """Return the names of the stacks that import an export."""
         return [stack.name for stack in self.live() if export in stack.imports]
 
     def desired(self, body: str, given: list[dict[str, Any]], tags: dict[str, str], capabilities: list[str],
                 previous: Desired | None, *, import_existing: bool = False) -> Desired:  # fmt: skip
-        """Check a template as CloudFormation does before anything else. Raises CloudFormationError."""
+        """Check a template as CloudFormation does before anything else, and return it as a target state.
+
+        Raises CloudFormationError.
+        """
         template = parse(body)
         kinds = [resource["Type"] for resource in template.resources.values()]
         if unknown := sorted({kind for kind in kinds if not self._recognized(kind)}):
@@ -86,7 +89,7 @@ class Engine:
     def create_change_set(
         self, stack_name: str, name: str, kind: str, desired: Desired, description: str | None
     ) -> ChangeSet:
-        """Preview a change. One that changes nothing or is invalid has failed, and says why."""
+        """Preview a change. A change set without changes, or an invalid one, has status FAILED and a reason."""
         stack = self._stack_for(stack_name, kind)
 
         def make_scope(wanted: Desired, ref: Callable[[str], Any], attribute: Callable[[str, str], Any]) -> Scope:
@@ -115,7 +118,7 @@ class Engine:
         return change_set
 
     def find_change_set(self, name_or_id: str, stack: str | None) -> tuple[Stack, ChangeSet]:
-        """A change set by id, or by name within its stack. Raises ChangeSetNotFound."""
+        """Return a change set by ID, or by name within its stack. Raises ChangeSetNotFound."""
         for candidate in [self.find(stack)] if stack else reversed(self.stacks):
             for change_set in candidate.change_sets:
                 if name_or_id in (change_set.id, change_set.name):
@@ -123,7 +126,7 @@ class Engine:
         raise ChangeSetNotFound(f"ChangeSet [{name_or_id}] does not exist")
 
     def execute(self, stack: Stack, change_set: ChangeSet) -> None:
-        """Deploy a change set, to the end: complete or rolled back. Raises InvalidChangeSetStatus."""
+        """Deploy a change set until it is complete or rolled back. Raises InvalidChangeSetStatus."""
         if change_set.execution_status != "AVAILABLE":
             raise InvalidChangeSetStatus(
                 f"ChangeSet [{change_set.id}] cannot be executed in its current status of [{change_set.status}]"
@@ -134,7 +137,7 @@ class Engine:
         stack.change_sets = [change_set]
 
     def delete(self, stack: Stack) -> None:
-        """Delete a stack and what it does not retain; what stands in the way is in its events and its status."""
+        """Delete a stack and the resources that it does not retain. Its events and its status report problems."""
         if stack.termination_protection:
             raise CloudFormationError(f"Stack [{stack.name}] cannot be deleted while TerminationProtection is enabled")
         if stack.deleted is not None:
@@ -175,7 +178,7 @@ class Engine:
             )
             self.left += [(stack.name, resource) for resource in deployment.left]
             if kind == "CREATE":
-                stack.desired = desired  # a rolled back stack still answers GetTemplate with what was tried
+                stack.desired = desired  # after a rollback, GetTemplate still returns the template that was tried
             return False
         if kind == "UPDATE":
             stack.enter("UPDATE_COMPLETE_CLEANUP_IN_PROGRESS")
@@ -248,7 +251,7 @@ class Engine:
         return self._is_among(self._resources(), kind, identifier)
 
     def _resources(self) -> list[Resource]:
-        """Return what is in a stack."""
+        """Return the resources in all stacks."""
         return [each for stack in self.live() for each in stack.resources.values()]
 
     def _is_among(self, resources: list[Resource], kind: str, identifier: tuple[str, ...]) -> bool:
@@ -280,9 +283,9 @@ class Engine:
 
 
 def _same(old: Desired, new: Desired) -> bool:
-    """Return whether an update would change nothing, though a value can be the same and another function give it.
+    """Return whether an update would change nothing. A value may be equal although another function gives it.
 
-    A template's own metadata cannot be updated by itself (CloudFormation user guide, "Metadata").
+    A change of only the template's metadata is not an update (CloudFormation user guide, "Metadata").
     """
     documents = [
         {key: section for key, section in each.template.document.items() if key != "Metadata"} for each in (old, new)

@@ -1,6 +1,6 @@
-"""What keeps a network resource from being deleted, as EC2 refuses it: something that stands in it or uses it.
+"""Refuse to delete a network resource that another resource is in or uses, as EC2 does.
 
-moto lets a subnet go while nodes are in it, because it makes no network interfaces for them.
+moto lets a subnet go while nodes are in it, because it creates no network interfaces for them.
 https://docs.aws.amazon.com/AWSEC2/latest/APIReference/errors-overview.html (DependencyViolation, read 2026-11-22)
 """
 
@@ -13,7 +13,7 @@ from ipaddress import IPv4Network
 from emulator.cloudformation.resources import Resource
 from emulator.errors import ResourceError
 
-# By the type of what would be deleted: the types of which a resource that names it holds it.
+# For each type to delete, the types of resources that hold it if they name it.
 HOLDERS = {
     "AWS::EC2::Subnet": {
         "AWS::EC2::NatGateway",

@@ -1,9 +1,9 @@
-"""What an update would do, before doing it: the changes of a change set, and what is wrong with the properties.
+"""Preview an update: the changes of a change set, and the problems of the properties.
 
-CloudFormation validates properties against the schemas when a change set is made, so a mistake costs no rollback (AWS
-DevOps blog, "Ship infrastructure faster with CloudFormation and CDK pre-deployment validation on every stack
-operation", 2026-07). What only the deployment will know (the id of something that does not exist yet) cannot be judged
-here, and is judged when the resource is made.
+CloudFormation validates properties against the schemas when a change set is created, so a mistake costs no rollback
+(AWS DevOps blog, "Ship infrastructure faster with CloudFormation and CDK pre-deployment validation on every stack
+operation", 2026-07). Values that only the deployment knows, such as the ID of a resource that does not exist yet,
+cannot be validated here. They are validated when the resource is created.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ def preview(
     there: Callable[[str, dict[str, Any], Properties], Resource | None],
     before: Mapping[str, Any],
 ) -> tuple[list[Change], list[tuple[str, PropertyProblem]]]:
-    """The changes that would make `existing` what is desired, and the problems by logical id.
+    """Return the changes that would turn `existing` into the desired state, and the problems by logical ID.
 
-    `there` tells of a resource that is in no stack whether it would be imported. `before` are the parameters that the
-    stack has.
+    `there` returns the resource that would be imported, if it exists outside all stacks. `before` are the current
+    parameters of the stack.
     """
     parameters = {name for name, value in desired.parameters.items() if before.get(name, value) != value}
     changed: dict[str, Change] = {}
@@ -72,7 +72,7 @@ def preview(
 
 
 def check_attributes(desired: Desired, region: str) -> list[str]:
-    """Every Fn::GetAtt of an attribute that the resource's type does not have, as CloudFormation words it."""
+    """Return an error in CloudFormation's words for every Fn::GetAtt of an attribute that the type does not have."""
     resources = desired.template.resources
     wrong = []
     for logical_id, name in sorted(_attributes_used(desired.template.document)):
@@ -82,7 +82,7 @@ def check_attributes(desired: Desired, region: str) -> list[str]:
 
 
 def settings(resource: dict[str, Any]) -> dict[str, Any]:
-    """The keys of a template's resource that are neither its type nor its properties, and change without a service."""
+    """Return the keys of a template's resource besides its type and properties, which change without a service."""
     return {
         key: value for key, value in resource.items() if key not in ("Type", "Properties", "DependsOn", "Condition")
     }

@@ -1,4 +1,4 @@
-"""One resource through its life: created, updated, deleted, by the service that keeps it or as a record."""
+"""Create, update, and delete one resource, by its emulated service or as a record."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from emulator.services import SERVICES, Aws
 class Resource:
     """A resource as the stack knows it.
 
-    properties: what the template says, resolved. model: those, plus names CloudFormation made up, plus what AWS says.
-    settings: the template's other keys (DeletionPolicy, Metadata, …).
+    `properties` are the template's, resolved. `model` adds names that CloudFormation chose, and values that AWS
+    reports. `settings` are the template's other keys (DeletionPolicy, Metadata, …).
     """
 
     logical_id: str
@@ -34,13 +34,13 @@ class Resource:
 
     @property
     def depth(self) -> str:
-        """ "service" when an emulated service keeps the resource, "record" when nothing stands behind it."""
+        """Return "service" if an emulated service keeps the resource, and "record" otherwise."""
         service = SERVICES.get(self.type)
         return service.depth if service else "record"
 
 
 def create(aws: Aws, stack: str, logical_id: str, kind: str, properties: Properties) -> Resource:
-    """Make a resource. Raises ResourceError with the reason when its properties or its service refuse."""
+    """Create a resource. Raises ResourceError with the reason if its properties are invalid or its service refuses."""
     schema = load(kind, aws.region)
     refuse(logical_id, schema.problems(properties))
     names = records.Names(aws.account, aws.region, stack, logical_id)
@@ -54,7 +54,7 @@ def create(aws: Aws, stack: str, logical_id: str, kind: str, properties: Propert
 
 
 def find(aws: Aws, stack: str, logical_id: str, kind: str, properties: Properties) -> Resource | None:
-    """The resource of that identifier, as its service has it: unchanged, whatever the properties say."""
+    """Return the resource of that identifier as its service has it, without changing it, or None."""
     schema, service = load(kind, aws.region), SERVICES.get(kind)
     if service is None or service.find is None:
         return None
@@ -68,7 +68,7 @@ def find(aws: Aws, stack: str, logical_id: str, kind: str, properties: Propertie
 
 
 def update(aws: Aws, old: Resource, properties: Properties) -> Resource:
-    """Change a resource in place. Raises ResourceError with the reason when that cannot be done."""
+    """Change a resource in place. Raises ResourceError with the reason if that is impossible."""
     schema = load(old.type, aws.region)
     refuse(old.logical_id, schema.problems(properties))
     made_up = {key: value for key, value in old.model.items() if key not in old.properties}
@@ -90,7 +90,7 @@ def update(aws: Aws, old: Resource, properties: Properties) -> Resource:
 
 
 def delete(aws: Aws, resource: Resource) -> None:
-    """Delete a resource; one that is gone already is no error. Raises ResourceError when its service refuses."""
+    """Delete a resource. One that is already gone is not an error. Raises ResourceError if its service refuses."""
     service = SERVICES.get(resource.type)
     if service:
         with _service_errors():
@@ -98,13 +98,13 @@ def delete(aws: Aws, resource: Resource) -> None:
 
 
 def chosen_identifier(schema: ResourceSchema, properties: Properties) -> tuple[str, ...] | None:
-    """The identifier, if the template itself chose all of it: then a second resource of that name cannot exist."""
+    """Return the identifier if the template chose all of it, so that no second resource can have it, or None."""
     chosen = [properties.get(name) for name in schema.primary_identifier]
     return tuple(str(value) for value in chosen) if all(value is not None for value in chosen) else None
 
 
 def refuse(logical_id: str, problems: list[PropertyProblem]) -> None:
-    """Raise ResourceError listing what is wrong with a resource's properties, if anything is."""
+    """Raise ResourceError with all problems of a resource's properties, if there are any."""
     if problems:
         reasons = "\n".join(str(problem) for problem in problems)
         raise ResourceError(f"Properties validation failed for resource {logical_id} with message:\n{reasons}")
@@ -112,7 +112,7 @@ def refuse(logical_id: str, problems: list[PropertyProblem]) -> None:
 
 @contextmanager
 def _service_errors() -> Iterator[None]:
-    """A service's refusal as the reason that the stack's event gives."""
+    """Turn a service's refusal into the reason in the stack's event."""
     from botocore.exceptions import BotoCoreError, ClientError
 
     try:
@@ -125,6 +125,6 @@ def _service_errors() -> Iterator[None]:
     except ResourceError:
         raise
     except Exception as error:
-        # A fault of ours must roll the stack back like any other, and be seen: the log has the whole of it.
+        # A fault of the emulator must roll the stack back like any other, and be visible. The log has all of it.
         traceback.print_exc()
         raise ResourceError(f"the emulator failed, which is a fault of its own: {error!r}") from error

@@ -1,4 +1,4 @@
-"""What the emulated CloudFormation remembers: stacks, their events, their change sets."""
+"""The state of the emulated CloudFormation: stacks, their events, and their change sets."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from emulator.templates.template import EMPTY, Template
 
 
 def now() -> datetime:
-    """The present, with a timezone."""
+    """Return the current time, with a time zone."""
     return datetime.now(UTC)
 
 
@@ -30,7 +30,7 @@ class Event:
 
 @dataclass(frozen=True)
 class Output:
-    """A resolved output; `export` is its name for other stacks."""
+    """A resolved output. `export` is its name for other stacks."""
 
     key: str
     value: str
@@ -40,7 +40,7 @@ class Output:
 
 @dataclass(frozen=True)
 class Desired:
-    """What a stack is asked to be: a template, and everything that gives its names a meaning."""
+    """The target state of a stack: a template, and the values that its names refer to."""
 
     template: Template
     parameters: dict[str, Any] = field(default_factory=dict)
@@ -52,7 +52,7 @@ class Desired:
 
 @dataclass(frozen=True)
 class PropertyChange:
-    """One property (or, with no name, another part) of a resource that an update changes."""
+    """A property, or without a name another part, of a resource that an update changes."""
 
     attribute: str
     name: str | None
@@ -65,10 +65,11 @@ class PropertyChange:
 
 @dataclass(frozen=True)
 class Change:
-    """What a change set would do to one resource; replacement is "True", "False" or "Conditional".
+    """A resource's change in a change set. `replacement` is "True", "False", or "Conditional".
 
-    `action` is Add, Modify, Remove or Import, for what exists and joins the stack. `policy_action` says what becomes of
-    a resource that is removed or replaced. `before` and `after` are the resource in the two templates, resolved.
+    `action` is Add, Modify, Remove, or Import. Import is for existing resources that join the stack. `policy_action` is
+    what happens to a resource that is removed or replaced. `before` and `after` are the resource in the two templates,
+    resolved.
     """
 
     action: str
@@ -84,7 +85,7 @@ class Change:
 
 @dataclass
 class ChangeSet:
-    """A change that was asked for, previewed and (if it is possible) can be executed."""
+    """A requested change with its preview. It can be executed if it is valid."""
 
     name: str
     id: str
@@ -101,7 +102,7 @@ class ChangeSet:
 
 @dataclass
 class Stack:
-    """A stack and its history; `resources` holds what exists now, by logical id."""
+    """A stack and its history. `resources` holds the existing resources by logical ID."""
 
     name: str
     id: str
@@ -119,17 +120,17 @@ class Stack:
     deleted: datetime | None = None
 
     def enter(self, status: str, reason: str | None = None) -> None:
-        """The stack is in a new state."""
+        """Put the stack into a new state."""
         self.status, self.reason = status, reason
         self.report(self.name, "AWS::CloudFormation::Stack", status, self.id, reason)
 
     def report(self, logical_id: str, kind: str, status: str, physical_id: str = "", reason: str | None = None) -> None:
-        """A resource of the stack is in a new state."""
-        # Clients sort events by time, of which they see milliseconds: no two may share one.
+        """Report a new state of one of the stack's resources."""
+        # Clients sort events by time, in milliseconds, so no two events may have the same time.
         earliest = self.events[-1].time + timedelta(milliseconds=1) if self.events else now()
         self.events.append(Event(logical_id, physical_id, kind, status, reason, max(now(), earliest)))
 
     @property
     def exports(self) -> dict[str, str]:
-        """Export name → value."""
+        """Return the values of the exports, by export name."""
         return {output.export: output.value for output in self.outputs if output.export}

@@ -1,1 +1,1 @@
-"""What AWS publishes of resource types: schemas, and the records that are kept of resources by them alone."""
+"""AWS's published resource schemas, and records of resources that only follow their schema."""

@@ -1,8 +1,8 @@
-"""The generic resource: from a schema and the properties a template gave, the model that AWS would report back.
+"""Records of resources: from a schema and a template's properties, the model that AWS would report.
 
-A model is a resource's properties plus what only the service knows (ids, ARNs, endpoints). Ref and Fn::GetAtt read it.
-What an emulated service did not say is made up here, in the form that the schema asks for, so that every type in the
-registry works without code of its own. Nothing made up here exists anywhere but in the model.
+A model is a resource's properties plus the values that only the service knows (IDs, ARNs, endpoints). Ref and
+Fn::GetAtt read it. Values that no emulated service reports are made up here in the form of the schema, so every type in
+the registry works without code of its own. Made-up values exist only in the model.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from emulator.errors import CloudFormationError
 from emulator.registry.regex_examples import example
 from emulator.registry.schema import Properties, ResourceSchema, values_at
 
-# Where Ref is not the primary identifier, from "Return values" of the type's page in the template reference,
+# Types whose Ref is not the primary identifier, from "Return values" of the type's page in the template reference,
 # https://docs.aws.amazon.com/AWSCloudFormation/latest/TemplateReference/ (2026-11): aws-resource-codebuild-project,
-# -ec2-eip, -ec2-vpccidrblock, -events-rule, -iam-policy. A node group's: https://github.com/aws/aws-cdk/issues/22442.
+# -ec2-eip, -ec2-vpccidrblock, -events-rule, -iam-policy. For a node group: https://github.com/aws/aws-cdk/issues/22442.
 REF_EXCEPTIONS = {
     "AWS::CodeBuild::Project": "{Name}",
     "AWS::EC2::EIP": "{PublicIp}",
@@ -31,30 +31,30 @@ REF_EXCEPTIONS = {
     "AWS::IAM::Policy": "{PolicyName}",
 }
 
-# Ids whose form the resource schema does not tell, but the patterns of the FSx API do (botocore 1.44, fsx
-# FileSystemId and DataRepositoryAssociationId); the EC2 and EKS ones look like those that the consoles show.
+# IDs whose form is not in the resource schema but in the patterns of the FSx API (botocore 1.44, fsx FileSystemId and
+# DataRepositoryAssociationId). The EC2 and EKS ones look like those in the consoles.
 ID_PREFIXES = {
     "AWS::EC2::FlowLog": "fl",
     "AWS::EC2::PlacementGroup": "pg",
     "AWS::EKS::PodIdentityAssociation": "a",
     "AWS::FSx::DataRepositoryAssociation": "dra",
 }
-# Services whose ARNs carry no region: https://docs.aws.amazon.com/IAM/latest/UserGuide/reference-arns.html (2026-11).
+# Services whose ARNs have no region: https://docs.aws.amazon.com/IAM/latest/UserGuide/reference-arns.html (2026-11).
 GLOBAL_SERVICES = {"budgets", "cloudfront", "iam", "organizations", "route53"}
-# Names that are neither the identifier nor called <Type>Name or Name.
+# Name properties that are neither the identifier nor called <Type>Name or Name.
 NAMED_BY = {"AWS::EC2::SecurityGroup": "GroupName"}
 SETTLED = ("InService", "Created", "ACTIVE", "Active", "AVAILABLE", "Available", "READY", "Ready", "ENABLED")
 
 
 class Names:
-    """Makes the ids and names of one resource: random once, the same however often they are asked for."""
+    """Generated IDs and names of one resource. They are random, but always the same for this resource."""
 
     def __init__(self, account: str, region: str, stack: str, logical_id: str) -> None:
         self.account, self.region, self.stack, self.logical_id = account, region, stack, logical_id
         self.token = uuid.uuid4().hex
 
     def physical_name(self, definition: dict[str, Any]) -> str:
-        """stack-logicalid-TOKEN, as CloudFormation names things, in the letters and length that the property allows."""
+        """Return stack-logicalid-TOKEN, CloudFormation's form of names, as the property's schema allows it."""
         limit = min(definition.get("maxLength", 64), 64)
         suffix = self.token[:12].upper()
         plain = f"{self.stack}-{self.logical_id}"
@@ -63,7 +63,7 @@ class Names:
         return next((name for name in candidates if conforms(name, definition)), candidates[0])
 
     def value(self, schema: ResourceSchema, attribute: str, model: Properties) -> Any:
-        """A plausible value for a read-only attribute, in the form its schema describes."""
+        """Return a plausible value for a read-only attribute, in the form of its schema."""
         definition = schema.definition(attribute)
         kind = definition.get("type", "string")
         kind = kind[0] if isinstance(kind, list) else kind
@@ -83,7 +83,7 @@ class Names:
         return example(definition["pattern"]) if "pattern" in definition else self.token[:17]
 
     def _texts(self, schema: ResourceSchema, name: str, model: Properties) -> Iterator[str]:
-        """Guesses at a string attribute, the likeliest first."""
+        """Yield guesses at a string attribute, the likeliest first."""
         _, service, resource = schema.type_name.split("::")
         service, kind = service.lower(), re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", resource).lower()
         named = [model[key] for key in (f"{resource}Name", "Name") if isinstance(model.get(key), str)]
@@ -124,7 +124,7 @@ def conforms(text: str, definition: dict[str, Any]) -> bool:
 
 
 def default_names(schema: ResourceSchema, properties: Properties, names: Names) -> Properties:
-    """The names that the template left to CloudFormation: the settable identifier, and <Type>Name or Name."""
+    """Return the names that the template left to CloudFormation: the settable identifier, and <Type>Name or Name."""
     resource = schema.type_name.rsplit("::", 1)[-1]
     wanted = [name for name in schema.primary_identifier if name in schema.settable]
     other = (f"{resource}Name", "Name", NAMED_BY.get(schema.type_name))
@@ -138,7 +138,7 @@ def default_names(schema: ResourceSchema, properties: Properties, names: Names) 
 
 
 def complete(schema: ResourceSchema, model: Properties, names: Names) -> Properties:
-    """The model with a value for every read-only attribute that nobody set."""
+    """Return the model with a value for every read-only attribute that was not set."""
     completed = dict(model)
     for attribute in schema.read_only:
         head, _, rest = attribute.partition(".")
@@ -158,7 +158,7 @@ def _merge(old: Any, new: Any) -> Any:
 
 
 def physical_id(schema: ResourceSchema, model: Properties) -> str:
-    """What Ref gives: the primary identifier, its parts joined with "|", or the documented exception."""
+    """Return the Ref: the primary identifier, its parts joined with "|", or the documented exception."""
     if schema.type_name in REF_EXCEPTIONS:
         return REF_EXCEPTIONS[schema.type_name].format_map(model)
     parts = [str(value) for name in schema.primary_identifier for value in values_at(model, name)]
@@ -166,9 +166,9 @@ def physical_id(schema: ResourceSchema, model: Properties) -> str:
 
 
 def attribute(schema: ResourceSchema, model: Properties, name: str) -> Any:
-    """What Fn::GetAtt gives of a resource whose type has the attribute.
+    """Return the Fn::GetAtt of a resource whose type has the attribute.
 
-    Raises CloudFormationError when it has no value, which happens for a property that the template does not set.
+    Raises CloudFormationError if it has no value, which happens for a property that the template does not set.
     """
     values = values_at(model, name)
     if not values:
@@ -182,7 +182,7 @@ def has_attribute(schema: ResourceSchema, name: str, region: str) -> bool:
     """Return whether Fn::GetAtt may read `name`: what AWS sets, and for some types also what the template sets."""
     if any(name == known or name.startswith(f"{known}.") for known in schema.read_only):
         return True
-    # cfn-lint keeps the list of those types; it takes most of a second to import, so ask only when it matters.
+    # cfn-lint keeps the list of those types. Its import takes most of a second, so it happens only here.
     from cfnlint.schema.manager import PROVIDER_SCHEMA_MANAGER
 
     return PROVIDER_SCHEMA_MANAGER.get_type_getatts(schema.type_name, region).get(name) is not None

@@ -13,16 +13,16 @@ def example(pattern: str) -> str:
     Return "" for a pattern that Python's `re` cannot read, or that matches no such string. The first example of a
     pattern takes about 20 ms, because Hypothesis generates it.
     """
-    # Imported here: most schemas need no example, and the import takes 0.1 s.
+    # Imported here, because most schemas need no example, and the import takes 0.1 s.
     from hypothesis import Phase, find, settings
     from hypothesis.errors import HypothesisException
     from hypothesis.strategies import characters, from_regex
 
     printable = characters(min_codepoint=ord(" "), max_codepoint=ord("~"))
-    # Without a database, a seed from the clock, and a search for smaller ones: the first is the simplest.
+    # Without a database, a seed from the clock, and a search for smaller examples: the first one is the simplest.
     once = settings(database=None, deadline=None, derandomize=True, max_examples=1, phases=[Phase.generate])
     try:
-        # `$` matches before a line feed, too, whatever the alphabet.
+        # `$` also matches before a line feed, for every alphabet.
         matching = from_regex(pattern, alphabet=printable).filter(lambda found: found and found.isprintable())
         return find(matching, lambda _: True, settings=once)
     except (re.error, HypothesisException):

@@ -1,9 +1,9 @@
-"""AWS's published resource schemas: what a resource may say, and what is wrong with what it says.
+"""AWS's published resource schemas: the properties of a resource, and the problems in them.
 
-cfn-lint's package carries, per region, the schema of every resource type in the CloudFormation registry, with AWS's
+cfn-lint's package contains, per region, the schema of every resource type in the CloudFormation registry, with AWS's
 own corrections applied (https://github.com/aws-cloudformation/resource-provider-enhanced-schemas). The format is
 https://github.com/aws-cloudformation/cloudformation-resource-schema: JSON Schema plus the lists of read-only and
-create-only properties and of the primary identifier, which are what makes a generic resource possible.
+create-only properties and of the primary identifier. These lists make generic resources possible.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from cfnlint.jsonschema import ValidationError
 
 Properties = dict[str, Any]
-# How many judgments about properties the schema of a type remembers.
+# Number of validation results that the schema of a type caches.
 KEPT_ANSWERS = 256
 
 
 class PropertyProblem(NamedTuple):
-    """One thing wrong with a resource's properties: `path` is a JSON pointer under Properties, "" for all of them."""
+    """A problem of a resource's properties. `path` is a JSON pointer under Properties, or "" for all of them."""
 
     path: str
     reason: str
@@ -45,21 +45,21 @@ class ResourceSchema:
 
     @cached_property
     def primary_identifier(self) -> list[str]:
-        """Names of the properties that identify a resource, in order; dotted when nested."""
+        """Return the names of the properties that identify a resource, in order, dotted if nested."""
         return [attribute_name(pointer) for pointer in self.document["primaryIdentifier"]]
 
     @cached_property
     def read_only(self) -> list[str]:
-        """Dotted names of what only the service can set; these are what Fn::GetAtt can read."""
+        """Return the dotted names of properties that only the service can set, which Fn::GetAtt can read."""
         return [attribute_name(pointer) for pointer in self.document.get("readOnlyProperties", [])]
 
     @cached_property
     def settable(self) -> set[str]:
-        """Top-level properties that a template may set."""
+        """Return the top-level properties that a template may set."""
         return set(self.document["properties"]) - set(self.read_only)
 
     def definition(self, attribute: str) -> dict[str, Any]:
-        """The schema of a property by its dotted name ({} when the schema does not describe it)."""
+        """Return the schema of a property by its dotted name, or {} if the schema does not describe it."""
         node = self.document
         for segment in attribute.split("."):
             node = self._follow(node)
@@ -67,17 +67,20 @@ class ResourceSchema:
         return self._follow(node)
 
     def coerce(self, properties: Properties) -> Properties:
-        """The properties with scalars in the schema's type: CloudFormation takes "500" for 500 and true for "true"."""
+        """Return the properties with scalars in the schema's type.
+
+        CloudFormation takes "500" for 500, and true for "true".
+        """
         coerced: Properties = self._coerce(properties, self.document)
         return coerced
 
     def problems(self, properties: Properties) -> list[PropertyProblem]:
-        """Return everything that is wrong with resolved and coerced properties, sorted by path."""
+        """Return all problems of resolved and coerced properties, sorted by path."""
         return list(self._problems_of(json.dumps(properties, default=str)))
 
     @cached_property
     def _problems_of(self) -> Callable[[str], tuple[PropertyProblem, ...]]:
-        """Return the problems of properties as JSON. Most change sets have most properties of the one before."""
+        """Return the cached problems of properties as JSON. Successive change sets share most properties."""
         return lru_cache(maxsize=KEPT_ANSWERS)(lambda text: tuple(self._problems(json.loads(text))))
 
     def _problems(self, properties: Properties) -> list[PropertyProblem]:
@@ -87,7 +90,7 @@ class ResourceSchema:
             if values_at(properties, name)
         ]
         read_only_paths = {problem.path for problem in found}
-        # Imported here: what only reads schemas does not wait for cfn-lint.
+        # Imported here, so that code that only reads schemas does not wait for cfn-lint.
         from emulator.registry import schema_keywords
 
         errors = schema_keywords.PropertyValidator(self.document).iter_errors(properties)
@@ -98,7 +101,7 @@ class ResourceSchema:
         return sorted(set(found))
 
     def replacing(self, old: Properties, new: Properties) -> list[str]:
-        """The create-only properties that differ: a resource whose list is not empty has to be replaced."""
+        """Return the create-only properties that differ. A resource with such differences has to be replaced."""
         create_only = [attribute_name(pointer) for pointer in self.document.get("createOnlyProperties", [])]
         return [name for name in create_only if values_at(old, name) != values_at(new, name)]
 
@@ -135,7 +138,7 @@ class ResourceSchema:
 
 
 def _causes(error: ValidationError) -> list[ValidationError]:
-    """What is wrong in the alternative (oneOf, anyOf) that comes closest, rather than "valid under none"."""
+    """Return the errors in the alternative (oneOf, anyOf) that comes closest, instead of "valid under none"."""
     branches: dict[Any, list[ValidationError]] = {}
     for item in error.context or []:
         branches.setdefault(item.schema_path[0], []).append(item)
@@ -146,7 +149,7 @@ def _causes(error: ValidationError) -> list[ValidationError]:
 
 
 def _as_type(value: Any, expected: Any) -> Any:
-    """`value` in the schema's scalar type when that loses nothing; otherwise as it is, for validation to refuse."""
+    """Return `value` in the schema's scalar type if that loses nothing, otherwise unchanged, to be refused."""
     if expected == "string" and isinstance(value, bool):
         return "true" if value else "false"
     if expected == "string" and isinstance(value, int | float):
@@ -163,17 +166,17 @@ def _as_type(value: Any, expected: Any) -> Any:
 
 
 def _same_path(name: list[str], path: tuple[str, ...]) -> bool:
-    """Return whether one of the two leads to the other; "*" stands for any item of a list."""
+    """Return whether one of the two paths leads to the other. "*" matches any item of a list."""
     return all(part in ("*", segment) for part, segment in zip(name, path, strict=False))
 
 
 def attribute_name(pointer: str) -> str:
-    """ "/properties/Lustre/Mode" → "Lustre.Mode", the spelling of Fn::GetAtt."""
+    """Return the spelling of Fn::GetAtt, for example "Lustre.Mode" for "/properties/Lustre/Mode"."""
     return pointer.removeprefix("/properties/").replace("/", ".")
 
 
 def values_at(value: Any, attribute: str) -> list[Any]:
-    """Every value a dotted name reaches; "*" goes through the items of a list."""
+    """Return every value that a dotted name reaches. "*" goes through the items of a list."""
     if not attribute:
         return [value]
     head, _, rest = attribute.partition(".")
@@ -186,9 +189,9 @@ def values_at(value: Any, attribute: str) -> list[Any]:
 
 @cache
 def load(type_name: str, region: str) -> ResourceSchema:
-    """The schema of `type_name` in `region`.
+    """Return the schema of `type_name` in `region`.
 
-    Raises UnrecognizedType when the region's registry does not have it, as CloudFormation does.
+    Raises UnrecognizedType if the region's registry does not have it, as CloudFormation does.
     """
     region = _elsewhere().get(type_name, {}).get("schema_region", region)
     digest = _registry(region).get(type_name)
@@ -200,7 +203,7 @@ def load(type_name: str, region: str) -> ResourceSchema:
 
 @cache
 def _registry(region: str) -> dict[str, str]:
-    """Type name → file of its schema, for one region."""
+    """Return the schema files of one region, by type name."""
     path = _schema_directory() / "providers" / f"{region}.json"
     if not path.exists():
         raise UnrecognizedType([f"every type: {region!r} is not an AWS region that cfn-lint has schemas for"])
@@ -210,7 +213,7 @@ def _registry(region: str) -> dict[str, str]:
 
 @cache
 def _elsewhere() -> dict[str, dict[str, str]]:
-    """Types that AWS offers in regions where cfn-lint has no schema of them (schema_exceptions.json says why)."""
+    """Return types that AWS offers in regions without cfn-lint's schema of them (reasons: schema_exceptions.json)."""
     text = Path(__file__).with_name("schema_exceptions.json").read_text(encoding="utf-8")
     exceptions: dict[str, dict[str, str]] = json.loads(text)
     return exceptions
@@ -218,7 +221,7 @@ def _elsewhere() -> dict[str, dict[str, str]]:
 
 @cache
 def _schema_directory() -> Path:
-    # Found without importing cfnlint, which takes most of a second.
+    # Find the package without importing cfnlint, which takes most of a second.
     spec = importlib.util.find_spec("cfnlint")
     if spec is None or not spec.submodule_search_locations:
         raise ModuleNotFoundError("cfn-lint is not installed: pip install 'trainway[emulator]'")

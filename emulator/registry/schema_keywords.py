@@ -1,10 +1,9 @@
-"""Properties judged by cfn-lint's JSON Schema validator, in CloudFormation's words.
+"""Validate properties with cfn-lint's JSON Schema validator, and report problems in CloudFormation's words.
 
 cfn-lint implements the keywords that its schemas add to JSON Schema, for example `requiredXor`, and the formats of AWS,
 for example `AWS::EC2::VPC.Id` (https://github.com/aws-cloudformation/cfn-lint/tree/main/docs; 2026-11). This module
-adds what an emulated CloudFormation needs: values that are not known before the deployment, and CloudFormation's
-sentences.
-Importing this module imports cfn-lint, which takes most of a second.
+adds what an emulated CloudFormation needs: values that are unknown before the deployment, and CloudFormation's
+sentences. Importing this module imports cfn-lint, which takes most of a second.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from emulator.templates.intrinsics import KNOWN_AFTER_APPLY
 
 Keyword = Callable[[Any, Any, Any, dict[str, Any]], Iterator[ValidationError]]
 
-# Keywords that judge a value by its text, which is another one after the deployment.
+# Keywords that judge a value by its text, which changes with the deployment.
 JUDGED_BY_TEXT = {
     "const", "enum", "enumCaseInsensitive", "format", "maxLength", "maxUniqueItems", "minLength", "pattern", "type",
     "uniqueItems",
@@ -32,9 +31,9 @@ TYPE_NAMES = {bool: "boolean", int: "integer", float: "number", str: "string", l
 
 
 class KnownValues(FunctionFilter):  # type: ignore[misc]
-    """Filter that drops the keywords of `JUDGED_BY_TEXT` for a value, or a list with one, that is not known yet.
+    """Filter that drops the keywords of `JUDGED_BY_TEXT` for unknown values, and for lists that contain one.
 
-    No value is a function of CloudFormation: the emulator resolves all of them before it validates.
+    No value is a function of CloudFormation, because the emulator resolves all functions before it validates.
     """
 
     def filter(self, validator: Any, instance: Any, schema: Any) -> Iterator[tuple[Any, Any, Any]]:
@@ -61,12 +60,12 @@ def _pattern(validator: Any, rule: str, value: Any, schema: dict[str, Any]) -> I
     try:
         regex.compile(rule)
     except regex.error:
-        return  # A handful of published patterns are not regular expressions. AWS's own services ignore them.
+        return  # A few published patterns are not regular expressions. AWS's own services ignore them.
     yield from _keywords.pattern(validator, rule, value, schema)
 
 
 def reason(error: ValidationError) -> str:
-    """Return what an error says in CloudFormation's words, or in cfn-lint's where CloudFormation's are not known."""
+    """Return an error in CloudFormation's words, or in cfn-lint's if CloudFormation's are not known."""
     rule, value = error.validator_value, error.instance
     match error.validator:
         case "additionalProperties" if error.path:
@@ -86,7 +85,7 @@ def reason(error: ValidationError) -> str:
 
 
 def path(error: ValidationError) -> list[str | int]:
-    """Return the keys and indices that lead to what an error is about: an extraneous key is wrong with its object."""
+    """Return the keys and indices of the value that an error is about. An extraneous key is reported at its object."""
     found = list(error.absolute_path)
     return found[:-1] if error.validator == "additionalProperties" else found
 

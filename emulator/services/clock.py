@@ -1,6 +1,6 @@
-"""What happens at a time: schedules call their targets, and Capacity Blocks start and end.
+"""Scheduled events: schedules call their targets, and Capacity Blocks start and end.
 
-The clock stands still until somebody sets it. Then everything that is due happens, in the order of time.
+The clock stands still until it is set. Then all due events happen, in order of time.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class NotAllowed(Exception):
 
 @dataclass(frozen=True)
 class BlockOfTime:
-    """A Capacity Block of the account: `id` is that of its capacity reservation."""
+    """A Capacity Block of the account. `id` is that of its capacity reservation."""
 
     id: str
     start: datetime
@@ -42,14 +42,14 @@ class BlockOfTime:
 
 @dataclass
 class Clock:
-    """The time of a Region, and the Capacity Blocks that start and end by it."""
+    """The time of a Region, and its Capacity Blocks."""
 
     aws: Aws
     now: datetime = datetime(1, 1, 1, tzinfo=UTC)
     blocks: dict[str, BlockOfTime] = field(default_factory=dict)
 
     def advance(self, to: datetime) -> list[str]:
-        """Set the time, and return what happened since the time that was set before."""
+        """Set the time, and return the events since the previous time."""
         if to < self.now:
             raise ValueError(f"the clock shows {self.now.isoformat()}, and does not go back")
         due = [(at, number, event) for number, (at, event) in enumerate(self._events()) if self.now < at <= to]
@@ -96,7 +96,7 @@ class Clock:
 
 
 def invoke(aws: Aws, schedule: Properties) -> str:
-    """Call the target of a schedule in its role, and return what came of it. What failed goes to its queue."""
+    """Call the target of a schedule with its role, and return the result. A failed call goes to its queue."""
     target = schedule["Target"]
     try:
         found = _UNIVERSAL.fullmatch(target["Arn"])
@@ -119,7 +119,7 @@ def invoke(aws: Aws, schedule: Properties) -> str:
 
 
 def _keep(aws: Aws, target: Properties) -> None:
-    """Send a call that failed to the schedule's dead-letter queue, if the role may."""
+    """Send a failed call to the schedule's dead-letter queue, if the role allows it."""
     queue = target.get("DeadLetterConfig", {}).get("Arn")
     if not queue:
         return
@@ -172,7 +172,7 @@ def _trusts(aws: Aws, statement: Properties) -> bool:
 
 
 def _resource(aws: Aws, service: str, arguments: Properties) -> str:
-    """Return the ARN that IAM is asked about."""
+    """Return the ARN that IAM checks."""
     if service != "eks" or "nodegroupName" not in arguments:
         raise ResourceError(f"the emulator does not know what {service} asks IAM about")
     group = aws.client("eks").describe_nodegroup(

@@ -1,4 +1,4 @@
-"""Security groups, launch templates and EKS: what decides which instance may talk to which, and how it starts."""
+"""Security groups, launch templates, and EKS."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from emulator.registry.schema import Properties
 from emulator.services.network import tag
 from emulator.services.service import Aws, Service, ignoring, only_changed, without
 
-# EC2's API groups a rule's peers by kind; CloudFormation has one peer a rule, named after the direction.
+# EC2's API groups a rule's peers by kind. CloudFormation has one peer per rule, named after the direction.
 _PEERS = {
     "CidrIp": ("IpRanges", "CidrIp"),
     "CidrIpv6": ("Ipv6Ranges", "CidrIpv6"),
@@ -24,7 +24,7 @@ def create_security_group(aws: Aws, model: Properties) -> Properties:
         GroupName=model["GroupName"], Description=model["GroupDescription"], VpcId=model["VpcId"]
     )["GroupId"]
     if model.get("SecurityGroupEgress"):
-        # Own egress rules take the place of EC2's "allow all", which every new group has.
+        # Own egress rules replace EC2's "allow all", which every new group has.
         ec2.revoke_security_group_egress(
             GroupId=group_id, IpPermissions=[{"IpProtocol": "-1", "IpRanges": [{"CidrIp": "0.0.0.0/0"}]}]
         )
@@ -58,14 +58,14 @@ def delete_security_group(aws: Aws, model: Properties) -> None:
 
 
 def authorize_rule(aws: Aws, direction: str, rule: Properties) -> Properties:
-    """Add one rule; the report is its id."""
+    """Add one rule, and return its ID as the report."""
     method = getattr(aws.client("ec2"), f"authorize_security_group_{direction}")
     response = method(GroupId=rule["GroupId"], IpPermissions=[_permission(rule)])
     return {"Id": response["SecurityGroupRules"][0]["SecurityGroupRuleId"]}
 
 
 def revoke_rule(aws: Aws, direction: str, rule: Properties) -> None:
-    """Take one rule away."""
+    """Remove one rule."""
     method = getattr(aws.client("ec2"), f"revoke_security_group_{direction}")
     with ignoring("InvalidPermission.NotFound", "InvalidGroup.NotFound"):
         method(GroupId=rule["GroupId"], IpPermissions=[_permission(rule)])
@@ -90,7 +90,7 @@ def create_launch_template(aws: Aws, model: Properties) -> Properties:
 
 
 def update_launch_template(aws: Aws, _old: Properties, new: Properties) -> Properties:
-    # CloudFormation adds a version and leaves the default version where it is.
+    # CloudFormation adds a version and does not change the default version.
     arguments = without(new, "TagSpecifications", "LaunchTemplateName")
     version = aws.call("ec2", "create_launch_template_version", arguments)["LaunchTemplateVersion"]
     return {"LatestVersionNumber": str(version["VersionNumber"])}
@@ -154,7 +154,7 @@ def create_node_group(aws: Aws, model: Properties) -> Properties:
 
 
 def update_node_group(aws: Aws, old: Properties, new: Properties) -> Properties:
-    # Every other property that CloudFormation changes in place (versions, tags) has no trace in moto's node group.
+    # moto's node group does not show other properties that CloudFormation changes in place (versions, tags).
     changed: Properties = {
         key: new[key] for key in ("ScalingConfig", "UpdateConfig") if key in new and old.get(key) != new[key]
     }

@@ -14,9 +14,10 @@ from emulator.services.service import Aws, Service, ignoring, only_changed, with
 def create_bucket(aws: Aws, model: Properties) -> Properties:
     name = model["BucketName"]
     if name in {bucket["Name"] for bucket in aws.client("s3").list_buckets()["Buckets"]}:
-        # S3 itself lets an owner create a bucket again in us-east-1; CloudFormation does not take over what exists.
+        # In us-east-1, S3 itself lets an owner create a bucket again. CloudFormation does not take over existing
+        # buckets.
         raise ResourceError(f"{name} already exists")
-    # us-east-1 is the one region that S3 does not accept as a location constraint.
+    # us-east-1 is the only region that S3 does not accept as a location constraint.
     location = {"LocationConstraint": aws.region} if aws.region != "us-east-1" else None
     aws.client("s3").create_bucket(Bucket=name, **({"CreateBucketConfiguration": location} if location else {}))
     _configure_bucket(aws, {}, model)
@@ -24,7 +25,7 @@ def create_bucket(aws: Aws, model: Properties) -> Properties:
 
 
 def find_bucket(aws: Aws, identifier: Properties) -> Properties | None:
-    """The bucket as it is: an import changes nothing about it."""
+    """Return the bucket unchanged, because an import does not change it."""
     name = identifier["BucketName"]
     there = name in {bucket["Name"] for bucket in aws.client("s3").list_buckets()["Buckets"]}
     return _bucket_attributes(aws, name) if there else None
@@ -46,7 +47,7 @@ def update_bucket(aws: Aws, old: Properties, new: Properties) -> Properties:
 
 
 def _configure_bucket(aws: Aws, old: Properties, new: Properties) -> None:
-    """Set what S3's emulation keeps: encryption, versioning, public access, ownership, lifecycle and tags."""
+    """Set what S3's emulation keeps: encryption, versioning, public access, ownership, lifecycle, and tags."""
     s3, bucket = aws.client("s3"), {"Bucket": new["BucketName"]}
     changed = {key: new[key] for key in new if old.get(key) != new[key]}
     if "BucketEncryption" in changed:
@@ -77,7 +78,7 @@ def _encryption_rule(rule: Properties) -> Properties:
 
 
 def _lifecycle_rule(rule: Properties) -> Properties:
-    """CloudFormation's flat spelling of a rule in the API's nested one."""
+    """Convert a rule from CloudFormation's flat form to the API's nested one."""
     translated: dict[str, Any] = {key: rule[key] for key in ("Status", "AbortIncompleteMultipartUpload") if key in rule}
     if "Id" in rule:
         translated["ID"] = rule["Id"]
@@ -155,7 +156,7 @@ def delete_repository(aws: Aws, model: Properties) -> None:
 
 def create_file_system(aws: Aws, model: Properties) -> Properties:
     file_system = aws.call("fsx", "create_file_system", model)["FileSystem"]
-    # moto gives a Lustre file system no mount name; AWS's are eight letters and digits.
+    # moto gives a Lustre file system no mount name. AWS's has eight letters and digits.
     return {
         "LustreMountName": uuid.uuid4().hex[:8],
         "DNSName": file_system["DNSName"],
@@ -165,7 +166,7 @@ def create_file_system(aws: Aws, model: Properties) -> Properties:
 
 
 def update_file_system(aws: Aws, old: Properties, new: Properties) -> Properties:
-    # moto has no UpdateFileSystem: what the API would show after an update cannot be had, so only tags may change.
+    # moto has no UpdateFileSystem, so the state after an update is not available, and only tags may change.
     only_changed(old, new, ("Tags",))
     aws.client("fsx").tag_resource(ResourceARN=new["ResourceARN"], Tags=new.get("Tags", []))
     return {}

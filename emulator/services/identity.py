@@ -1,4 +1,4 @@
-"""IAM and KMS: who may do what, and with which key. Kept, never enforced."""
+"""IAM and KMS: policies and keys. They are kept, but never enforced."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def update_managed_policy(aws: Aws, old: Properties, new: Properties) -> Propert
     version = iam.create_policy_version(
         PolicyArn=arn, PolicyDocument=_document(new["PolicyDocument"]), SetAsDefault=True
     )["PolicyVersion"]
-    # IAM keeps at most five versions of a policy; CloudFormation deletes the one it replaced.
+    # IAM keeps at most five versions of a policy. CloudFormation deletes the replaced one.
     iam.delete_policy_version(PolicyArn=arn, VersionId=old["DefaultVersionId"])
     return {"DefaultVersionId": version["VersionId"]}
 

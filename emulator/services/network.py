@@ -1,4 +1,4 @@
-"""EC2's network as resources: VPC, subnets, routes, gateways, endpoints and security groups."""
+"""EC2 network resources: VPC, subnets, routes, gateways, endpoints, and security groups."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from emulator.services.service import Aws, Service, UpdateFunction, ignoring, on
 
 
 def retag(identifier: str) -> UpdateFunction:
-    """An update that can change tags only; `identifier` names the model's key that holds the EC2 resource id."""
+    """Return an update function that can only change tags. `identifier` is the model's key with the EC2 resource ID."""
 
     def update(aws: Aws, old: Properties, new: Properties) -> Properties:
         only_changed(old, new, ("Tags",))
@@ -21,7 +21,7 @@ def retag(identifier: str) -> UpdateFunction:
 
 
 def tag(aws: Aws, resource_id: str, model: Properties, old: Properties | None = None) -> None:
-    """Give an EC2 resource the model's tags, and take away those that only the old model had."""
+    """Set the model's tags on an EC2 resource, and remove those that only the old model had."""
     keys = {item["Key"] for item in model.get("Tags", [])}
     gone = [{"Key": item["Key"]} for item in (old or {}).get("Tags", []) if item["Key"] not in keys]
     if gone:
@@ -200,7 +200,7 @@ def create_endpoint(aws: Aws, model: Properties) -> Properties:
 
 
 def _endpoint_arguments(model: Properties) -> Properties:
-    # The API's own default, without which moto cannot delete the endpoint again.
+    # The API's own default. Without it, moto cannot delete the endpoint.
     arguments = {"VpcEndpointType": "Gateway"} | without(model, "Tags")
     if isinstance(arguments.get("PolicyDocument"), dict):
         arguments["PolicyDocument"] = json.dumps(arguments["PolicyDocument"])
@@ -227,7 +227,7 @@ def update_endpoint(aws: Aws, old: Properties, new: Properties) -> Properties:
 
 def delete_endpoint(aws: Aws, model: Properties) -> None:
     ec2 = aws.client("ec2")
-    # moto makes no route in a route table that joins an endpoint later, and cannot delete the endpoint without it.
+    # moto creates no route in a route table that joins an endpoint later, and cannot delete the endpoint without it.
     if tables := model.get("RouteTableIds"):
         described = ec2.describe_route_tables(RouteTableIds=tables)["RouteTables"]
         missing = [

@@ -1,4 +1,4 @@
-"""Parameters, topics, alarms, logs, queues and builds: what operates the platform."""
+"""Services that operate the platform: parameters, topics, alarms, logs, queues, and builds."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from emulator.services.service import Aws, Service, ignoring, only_changed, with
 
 
 def create_parameter(aws: Aws, model: Properties) -> Properties:
-    # A parameter's tags are an object here and a list in the API.
+    # A parameter's tags are an object in the template and a list in the API.
     tags = [{"Key": key, "Value": value} for key, value in model.get("Tags", {}).items()]
     aws.call("ssm", "put_parameter", without(model, "Tags"), Tags=tags)
     return {"Arn": f"arn:aws:ssm:{aws.region}:{aws.account}:parameter/{model['Name'].lstrip('/')}"}
@@ -61,7 +61,7 @@ def put_topic_policy(aws: Aws, model: Properties) -> Properties:
 
 
 def leave_topic_policy(_aws: Aws, _model: Properties) -> None:
-    """SNS has no call that takes a policy away; it goes with the topic."""
+    """Do nothing, because SNS has no call that removes a policy. The policy goes with the topic."""
 
 
 def create_subscription(aws: Aws, model: Properties) -> Properties:
@@ -147,12 +147,12 @@ def delete_queue(aws: Aws, model: Properties) -> None:
 
 def create_project(aws: Aws, model: Properties) -> Properties:
     project = aws.call("codebuild", "create_project", model)["project"]
-    # The schema's identifier is the name; the API has no other.
+    # The schema's identifier is the name. The API has no other.
     return {"Id": project["name"], "Arn": project["arn"]}
 
 
 def update_project(aws: Aws, _old: Properties, new: Properties) -> Properties:
-    # moto has no UpdateProject. A project has no state of its own here, so making it anew is the same thing.
+    # moto has no UpdateProject. A project has no state here, so creating it again is equivalent.
     delete_project(aws, new)
     return create_project(aws, new)
 

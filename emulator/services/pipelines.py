@@ -1,7 +1,7 @@
-"""Pipelines, whose builds end as a test says, and what EventBridge starts when a pipeline fails.
+"""Pipelines whose builds end as a test specifies, and the runbooks that EventBridge starts when a pipeline fails.
 
-A pipeline runs when it is created, updated, or started, and its run is over when the call returns. Its state, its
-builds, and their logs answer the API. Nothing builds: an action succeeds unless the test has named outcomes for it.
+A pipeline runs when it is created, updated, or started, and its run is finished when the call returns. The API reports
+its state, its builds, and their logs. Nothing is built: an action succeeds unless the test has set outcomes for it.
 https://docs.aws.amazon.com/codepipeline/latest/userguide/stage-retry.html (read 2026-11-23)
 """
 
@@ -21,7 +21,7 @@ from emulator.services.service import Aws, Service
 from emulator.services.wait import HANDLES
 
 Json = dict[str, Any]
-# The phases of a build up to that of its commands: BuildPhaseType in botocore's model of CodeBuild.
+# The phases of a build up to its commands: BuildPhaseType in botocore's model of CodeBuild.
 PHASES = ("SUBMITTED", "QUEUED", "PROVISIONING", "DOWNLOAD_SOURCE", "INSTALL", "PRE_BUILD", "BUILD")
 _STATE_OF_A_FAILED_BUILD: Json = {
     "errorDetails": {"code": "JobFailed", "message": "Build terminated with state: FAILED"}
@@ -47,7 +47,7 @@ def delete(aws: Aws, model: Properties) -> None:
 
 
 def run(aws: Aws, name: str, variables: dict[str, str] | None = None) -> str:
-    """Run a pipeline to its end and return the ID of the execution."""
+    """Run a pipeline to its end, and return the ID of the execution."""
     pipelines, definition = aws.pipelines, aws.pipelines.definitions[name]
     said = {each["Name"]: each.get("DefaultValue", "") for each in definition.get("Variables", [])} | (variables or {})
     execution = {"pipelineExecutionId": str(uuid.uuid4()), "status": "InProgress", "startTime": time.time()}
@@ -72,7 +72,7 @@ def run(aws: Aws, name: str, variables: dict[str, str] | None = None) -> str:
 
 
 def _run_stage(aws: Aws, name: str, stage: Json, state: Json, execution: Json, variables: dict[str, str]) -> bool:
-    """Run the actions of a stage, and those that fail once more if the stage retries. Return whether all succeeded."""
+    """Run the actions of a stage, and failed ones once more if the stage retries. Return whether all succeeded."""
     latest = {"pipelineExecutionId": execution["pipelineExecutionId"], "status": "InProgress"}
     state["latestExecution"] = latest
     left = list(range(len(stage["Actions"])))
@@ -81,7 +81,7 @@ def _run_stage(aws: Aws, name: str, stage: Json, state: Json, execution: Json, v
             if stage.get("OnFailure", {}).get("Result") != "RETRY":
                 break
             state["retryStageMetadata"] = {"autoStageRetryAttempt": 1, "latestRetryTrigger": "AutomatedStageRetry"}
-            # Whoever hears of the failure finds the retry under way.
+            # The retry is already in progress when the event of the failure arrives.
             _publish(aws, name, execution)
         for each in left:
             state["actionStates"][each]["latestExecution"] = _attempt(
@@ -200,7 +200,7 @@ def _log(aws: Aws, logs: Json, output: str) -> None:
 
 
 def _publish(aws: Aws, name: str, execution: Json) -> None:
-    """Start the runbooks of the rules that match a failed pipeline. The log has the error of a runbook that fails."""
+    """Start the runbooks of the rules that match a failed pipeline. The log has the error of a failed runbook."""
     event = {
         "source": "aws.codepipeline",
         "detail-type": "CodePipeline Pipeline Execution State Change",
@@ -244,7 +244,7 @@ def _start_runbook(aws: Aws, target: Json, event: Json) -> None:
 
 
 def answer(aws: Aws, operation: str, asked: Json) -> Json | None:
-    """Return the answer to an operation of CodePipeline or CodeBuild, or None for one that moto answers.
+    """Return the response to an operation of CodePipeline or CodeBuild, or None if moto answers it.
 
     Raises ResourceError for a pipeline that does not exist.
     """

@@ -1,4 +1,4 @@
-"""How a resource is kept by an emulated service: plain AWS API calls, the same that anybody would make."""
+"""Resources of emulated services, kept by plain AWS API calls, as any client would make them."""
 
 from __future__ import annotations
 
@@ -60,12 +60,13 @@ class Pipelines:
 
 @dataclass
 class Aws:
-    """The emulated AWS of one region, as a resource handler sees it.
+    """The emulated AWS of one region, for resource handlers.
 
-    `signals` are what was PUT to wait condition handles, by handle id. `unheard` are the handles of builds that failed.
+    `signals` are the requests that were PUT to wait condition handles, by handle ID. `unheard` are the handles of
+    failed builds.
     """
 
-    session: Any  # a boto3.Session; its stubs accept only a literal service name
+    session: Any  # a boto3.Session, whose stubs accept only a literal service name
     account: str
     region: str
     endpoint: str
@@ -76,7 +77,7 @@ class Aws:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def client(self, name: str) -> Any:
-        """A boto3 client (cached: making one takes up to 0.3 s)."""
+        """Return a boto3 client. Clients are cached, because creating one takes up to 0.3 s."""
         from botocore.config import Config
 
         with self._lock:
@@ -85,14 +86,12 @@ class Aws:
                     name,
                     region_name=self.region,
                     endpoint_url=self.endpoint,
-                    config=Config(
-                        retries={"total_max_attempts": 1}
-                    ),  # the emulator does not get better by asking again
+                    config=Config(retries={"total_max_attempts": 1}),  # retries do not help with an emulator
                 )
             return self._clients[name]
 
     def call(self, service: str, operation: str, properties: Mapping[str, Any], **arguments: Any) -> dict[str, Any]:
-        """Call an API operation (`create_key`) with the properties that it takes, under its spelling of their names."""
+        """Call an API operation (`create_key`) with the properties that it accepts, in its spelling."""
         client = self.client(service)
         shape = client.meta.service_model.operation_model(client.meta.method_to_api_mapping[operation]).input_shape
         response: dict[str, Any] = getattr(client, operation)(**{**api_arguments(shape, properties), **arguments})
@@ -100,10 +99,10 @@ class Aws:
 
 
 def api_arguments(shape: Any, value: Any) -> Any:
-    """Properties in the form of an API request.
+    """Convert properties to the form of an API request.
 
-    The API's names differ from the template's in the case of letters ("name" for "Name"), its tags are sometimes an
-    object where CloudFormation has a list, and it lacks some properties, which are left out.
+    The API's names differ from the template's in the case of letters ("name" for "Name"). Its tags are sometimes an
+    object instead of CloudFormation's list. Properties that it lacks are left out.
     """
     if shape.type_name == "structure" and isinstance(value, dict):
         members = {name.lower(): (name, member) for name, member in shape.members.items()}
@@ -117,13 +116,13 @@ def api_arguments(shape: Any, value: Any) -> Any:
 
 
 def without(properties: Properties, *names: str) -> Properties:
-    """The properties but for some, which the caller passes on in another way."""
+    """Return the properties without some names, which the caller passes in another way."""
     return {key: value for key, value in properties.items() if key not in names}
 
 
 @contextmanager
 def ignoring(*codes: str) -> Iterator[None]:
-    """Context in which AWS errors with these codes are no errors: for deleting what may be gone already."""
+    """Return a context that ignores AWS errors with these codes, for deleting what may be gone already."""
     from botocore.exceptions import ClientError
 
     try:
@@ -134,9 +133,9 @@ def ignoring(*codes: str) -> Iterator[None]:
 
 
 def only_changed(old: Properties, new: Properties, allowed: tuple[str, ...]) -> None:
-    """Refuse an update that would leave the emulated service behind what the stack says.
+    """Refuse an update that the emulated service could not apply.
 
-    Raises ResourceError when a property outside `allowed` differs.
+    Raises ResourceError if a property outside `allowed` differs.
     """
     changed = {key for key in {*old, *new} if old.get(key) != new.get(key)}
     if rest := sorted(changed - set(allowed)):

@@ -1,10 +1,10 @@
-"""Wait conditions, where a build would report back.
+"""Wait conditions, to which a build would report.
 
-In AWS a CodeBuild stage PUTs its result to the handle's URL and the condition completes. Nothing builds here, so a
-condition completes at once, and says so by its depth, "record": its data is what was signalled before, or a digest
-made of the handle's id when nothing was. A failure that was signalled before fails the condition with its reason, as
-in AWS. The condition of a build that failed and that nobody told of it times out.
-https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/using-cfn-waitcondition.html (2026-11).
+In AWS a CodeBuild stage PUTs its result to the handle's URL, and the condition completes. Nothing is built here, so a
+condition completes at once, with the depth "record". Its data is an earlier signal, or otherwise a digest of the
+handle's ID. An earlier failure signal fails the condition with its reason, as in AWS. The condition of a failed build
+without a signal times out. https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/using-cfn-waitcondition.html
+(2026-11).
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def create_condition(aws: Aws, model: Properties) -> Properties:
 
 
 def receive(signals: dict[str, list[dict[str, Any]]], handle_id: str, body: bytes) -> str | None:
-    """Take a signal that was PUT to a handle. Returns what is wrong with it, or None when it was taken."""
+    """Store a signal that was PUT to a handle. Return the problem, or None if it was accepted."""
     if handle_id not in signals:
         return "no such wait condition handle"
     try:

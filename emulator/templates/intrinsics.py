@@ -1,4 +1,4 @@
-"""CloudFormation's intrinsic functions: a template value and a scope in, a plain value out.
+"""Evaluate CloudFormation's intrinsic functions: from a template value and a scope to a plain value.
 
 The list and the rules are those of
 https://docs.aws.amazon.com/AWSCloudFormation/latest/TemplateReference/intrinsic-function-reference.html (2026-11).
@@ -16,7 +16,7 @@ from typing import Any
 
 from emulator.errors import CloudFormationError, NotEmulated
 
-# CloudFormation's own word, in a change set, for a value that only the deployment will know.
+# CloudFormation's marker, in a change set, for a value that only the deployment knows.
 KNOWN_AFTER_APPLY = "{{changeSet:KNOWN_AFTER_APPLY}}"
 NO_VALUE = object()
 SUB_VARIABLE = re.compile(r"\$\{([^!{}][^{}]*)\}")
@@ -25,9 +25,9 @@ _DYNAMIC_REFERENCE = re.compile(r"\{\{resolve:([^}]*)\}\}")
 
 @dataclass(frozen=True)
 class Scope:
-    """What names mean while a template is resolved.
+    """The meaning of names while a template is resolved.
 
-    `conditions` holds the unevaluated conditions; the callables look up what lives outside the template.
+    `conditions` holds the unevaluated conditions. The callables look up what is outside the template.
     """
 
     parameters: dict[str, Any]
@@ -41,14 +41,14 @@ class Scope:
     ssm_parameter: Callable[[str], str]
 
     def condition(self, name: str) -> bool:
-        """Return whether a condition of the template holds."""
+        """Return whether a condition of the template is true."""
         if name not in self.conditions:
             raise CloudFormationError(f"Template format error: Unresolved condition {name}")
         return bool(resolve(self.conditions[name], self))
 
 
 def resolve(value: Any, scope: Scope) -> Any:
-    """`value` with every function in it evaluated; what resolves to AWS::NoValue is left out of its object or list."""
+    """Return `value` with all functions evaluated. AWS::NoValue is removed from its object or list."""
     if isinstance(value, list):
         items = [resolve(item, scope) for item in value]
         return [item for item in items if item is not NO_VALUE]
@@ -64,7 +64,7 @@ def resolve(value: Any, scope: Scope) -> Any:
 
 
 def function_name(value: dict[str, Any]) -> str | None:
-    """The intrinsic function that this object calls, or None for plain data.
+    """Return the intrinsic function that this object calls, or None for plain data.
 
     Raises CloudFormationError for a function that does not exist.
     """
@@ -122,7 +122,7 @@ def _join(argument: Any, scope: Scope) -> str:
 def _select(argument: Any, scope: Scope) -> Any:
     index, items = int(as_text(resolve(argument[0], scope))), resolve(argument[1], scope)
     if any(isinstance(item, str) and KNOWN_AFTER_APPLY in item for item in items) or items == KNOWN_AFTER_APPLY:
-        # A list that has to be split from an unknown text has an unknown number of items.
+        # A list that is split from an unknown text has an unknown number of items.
         return items[index] if isinstance(items, list) and index < len(items) else KNOWN_AFTER_APPLY
     if not 0 <= index < len(items):
         raise CloudFormationError(f"Template error: Fn::Select cannot select nonexistent value at index {index}")
@@ -182,7 +182,7 @@ def _dynamic_reference(reference: str, scope: Scope) -> str:
 
 
 def as_text(value: Any) -> str:
-    """A scalar as CloudFormation writes it into a string."""
+    """Return a scalar as CloudFormation writes it into a string."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, list | dict) or value is NO_VALUE:

@@ -1,4 +1,4 @@
-"""Template parameters: what the caller gave, checked against what the template asks for.
+"""Check the given template parameters against their declarations.
 
 https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/parameters-section-structure.html (2026-11).
 """
@@ -17,7 +17,7 @@ MASKED = "****"
 
 
 def given_values(template: Template, given: list[dict[str, Any]], previous: dict[str, str]) -> dict[str, str]:
-    """The text of every parameter: given now, kept from before (UsePreviousValue), or the template's default.
+    """Return the text of every parameter: the given one, the previous one (UsePreviousValue), or the default.
 
     Raises CloudFormationError for a parameter without a value, or one that the template does not have.
     """
@@ -43,7 +43,7 @@ def given_values(template: Template, given: list[dict[str, Any]], previous: dict
 
 
 def resolved_values(template: Template, values: dict[str, str], ssm: Callable[[str], str]) -> dict[str, Any]:
-    """What Ref gives for each parameter: text, or a list for the list types; SSM parameters are looked up."""
+    """Return the Ref of each parameter: text, or a list for list types. SSM parameters are looked up."""
     resolved: dict[str, Any] = {}
     for key, value in values.items():
         kind = template.section("Parameters")[key]["Type"]
@@ -55,7 +55,7 @@ def resolved_values(template: Template, values: dict[str, str], ssm: Callable[[s
 
 
 def shown(template: Template, values: dict[str, str]) -> dict[str, str]:
-    """The parameters as an API answers them: what is NoEcho is masked."""
+    """Return the parameters as the API shows them, with NoEcho values masked."""
     declared = template.section("Parameters")
     return {key: MASKED if _true(declared[key].get("NoEcho")) else value for key, value in values.items()}
 

@@ -1,4 +1,4 @@
-"""A CloudFormation template: text in, checked structure out, and the order in which its resources depend on each other.
+"""Parse and check a CloudFormation template, and order its resources by their dependencies.
 
 The anatomy is https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/template-anatomy.html (2026-11).
 """
@@ -27,7 +27,7 @@ RESOURCE_KEYS = {
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML with CloudFormation's short function tags, where a date stays the text that a policy's Version needs."""
+    """YAML with CloudFormation's short function tags, and dates as text, which the Version of a policy requires."""
 
 
 _Loader.yaml_implicit_resolvers = {
@@ -51,22 +51,22 @@ _Loader.add_multi_constructor("!", _short_function)
 
 @dataclass(frozen=True)
 class Template:
-    """A template that is well-formed: sections and resource keys are known, and every reference has a target."""
+    """A well-formed template: sections and resource keys are known, and every reference has a target."""
 
     body: str
     document: dict[str, Any]
 
     def section(self, name: str) -> dict[str, Any]:
-        """A section's members; {} when the template has none."""
+        """Return a section's members, or {} if the template does not have it."""
         return self.document.get(name) or {}
 
     @property
     def resources(self) -> dict[str, Any]:
-        """Logical id → resource, including those whose condition may not hold."""
+        """Return resources by logical ID, including those whose condition may be false."""
         return self.section("Resources")
 
     def active_resources(self, scope: Scope) -> dict[str, Any]:
-        """The resources whose condition holds, each after everything it depends on."""
+        """Return the resources whose condition is true, each after everything it depends on."""
         active = {
             logical_id: resource
             for logical_id, resource in self.resources.items()
@@ -79,7 +79,7 @@ EMPTY = Template("{}", {})
 
 
 def parse(body: str) -> Template:
-    """Read JSON or YAML. Raises CloudFormationError for what CloudFormation calls a template format error."""
+    """Parse JSON or YAML. Raises CloudFormationError for a template format error of CloudFormation."""
     try:
         document = json.loads(body) if body.lstrip().startswith("{") else yaml.load(body, _Loader)
     except (ValueError, yaml.YAMLError) as error:
@@ -124,7 +124,7 @@ def _check_references(template: Template) -> None:
 
 
 def references(value: Any) -> Iterator[str]:
-    """The names that a value refers to: parameters, pseudo parameters and logical ids."""
+    """Yield the names that a value refers to: parameters, pseudo parameters, and logical IDs."""
     if isinstance(value, list):
         for item in value:
             yield from references(item)
@@ -155,7 +155,7 @@ def _sub_references(argument: Any) -> Iterator[str]:
 
 
 def creation_order(resources: dict[str, Any]) -> list[str]:
-    """Logical ids, each after what it refers to or says it depends on; otherwise in the template's order.
+    """Return logical IDs, each after its references and dependencies, otherwise in the template's order.
 
     Raises CloudFormationError for a circle.
     """
