@@ -32,7 +32,7 @@ class Options:
 def render(request: LocalRequest, catalogue: Catalogue, options: Options) -> str:
     """Return the line that a shell runs."""
     del catalogue
-    launch = render_local(request.job, request.directory_here, processes=1, hand_off=request.hand_off)
+    launch = render_local(request.program, request.directory_here, processes=1, hand_off=request.hand_off)
     return f"nice --adjustment={options.niceness} env {launch}\n"
 
 
