@@ -1,0 +1,130 @@
+"""Read secrets of AWS Secrets Manager, or an object of S3, on a node with the role of the job.
+
+    python3 aws_on_node.py secrets HF_TOKEN=hugging-face DB=postgres#password
+    python3 aws_on_node.py object s3://bucket/key FILE
+
+The launcher sends this file to the node beside the starter of a program. It uses the boto3 of its Python or, without
+boto3, the AWS CLI. `secrets` prints a JSON object with the values, which the starter reads from a pipe. No value is in
+an argument or on disk.
+
+The exit status is 0, 127 if trying again cannot help, or 1. After a failure, the reason is printed instead.
+"""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+FAILED, FAILED_FOR_GOOD = 1, 127
+# Errors of Secrets Manager and S3 that the same request gets again:
+# https://docs.aws.amazon.com/secretsmanager/latest/apireference/API_GetSecretValue.html#API_GetSecretValue_Errors
+# https://docs.aws.amazon.com/AmazonS3/latest/API/ErrorResponses.html (read 2026-11-23)
+_FOR_GOOD = (
+    "AccessDenied",
+    "AccessDeniedException",
+    "DecryptionFailure",
+    "InvalidParameterException",
+    "InvalidRequestException",
+    "NoSuchBucket",
+    "NoSuchKey",
+    "ResourceNotFoundException",
+    "ValidationException",
+)
+
+
+class CannotRead(Exception):
+    """What cannot be read, and with which exit status."""
+
+    def __init__(self, reason: str, code: str = "") -> None:
+        super().__init__(reason)
+        self.status = FAILED_FOR_GOOD if code in _FOR_GOOD else FAILED
+
+
+def main(arguments: "list[str]") -> int:
+    """Print what was asked for, or why it cannot be read, and return the exit status."""
+    kind, *rest = arguments
+    try:
+        if kind == "object":
+            fetch_object(*rest)
+        else:
+            print(json.dumps({name: secret(text) for name, _, text in (each.partition("=") for each in rest)}))
+    except CannotRead as problem:
+        print(problem)
+        return problem.status
+    return 0
+
+
+def secret(text: str) -> str:
+    """Return the value of a secret, or of one key of its JSON: `NAME` or `NAME#KEY`. Raises CannotRead."""
+    name, _, key = text.partition("#")
+    value = _with_boto3("secretsmanager", _region_of(name), "get_secret_value", SecretId=name)
+    if value is None:
+        words = ["secretsmanager", "get-secret-value", "--secret-id", name, "--output", "json"]
+        value = json.loads(_with_cli(f"the secret {name}", words, _region_of(name)))
+    if "SecretString" not in value:
+        raise CannotRead(f"the secret {name} is binary, and an environment variable is text", "ValidationException")
+    found = str(value["SecretString"])
+    if not key:
+        return found
+    try:
+        return str(json.loads(found)[key])
+    except (ValueError, KeyError, TypeError):
+        raise CannotRead(f"the secret {name} is no JSON object with the key {key}", "ValidationException") from None
+
+
+def fetch_object(location: str, file: str) -> None:
+    """Write an object of S3 to a file. Raises CannotRead."""
+    bucket, _, key = location[len("s3://") :].partition("/")
+    answer = _with_boto3("s3", os.environ.get("AWS_REGION"), "get_object", Bucket=bucket, Key=key)
+    if answer is None:
+        _with_cli(location, ["s3api", "get-object", "--bucket", bucket, "--key", key, file], None)
+        return
+    with Path(file).open("wb") as target:
+        shutil.copyfileobj(answer["Body"], target)
+
+
+def _region_of(name: str) -> "str | None":
+    """Return the Region of an ARN, or else that of the job."""
+    return name.split(":")[3] if name.startswith("arn:") else os.environ.get("AWS_REGION")
+
+
+def _with_boto3(service: str, region: "str | None", operation: str, **parameters: str) -> "dict[str, Any] | None":
+    """Return the answer of AWS, or None if this Python has no boto3."""
+    try:
+        import boto3
+        from botocore.exceptions import BotoCoreError, ClientError
+    except ImportError:
+        return None
+    what = " ".join(parameters.values())
+    try:
+        client: Any = boto3.client(service, region_name=region)  # type: ignore[call-overload]
+        answer: dict[str, Any] = getattr(client, operation)(**parameters)
+        return answer
+    except ClientError as error:
+        told = error.response["Error"]
+        raise CannotRead(f"{what} cannot be read: {told['Code']}: {told['Message']}", told["Code"]) from None
+    except BotoCoreError as error:
+        raise CannotRead(f"{what} cannot be read: {error}") from None
+
+
+def _with_cli(what: str, words: "list[str]", region: "str | None") -> str:
+    """Return the output of the AWS CLI."""
+    aws = shutil.which("aws")
+    if aws is None:
+        why = "this image has neither boto3 nor the AWS CLI; add boto3 to run.packages"
+        raise CannotRead(f"{what} cannot be read: {why}", "ValidationException")
+    where = ["--region", region] if region else []
+    done = subprocess.run([aws, *words, *where], capture_output=True, text=True, check=False)
+    if done.returncode:
+        said = done.stderr.strip() or f"aws ended with status {done.returncode}"
+        code = re.search(r"\((\w+)\)", said)
+        raise CannotRead(f"{what} cannot be read: {said.splitlines()[-1]}", code.group(1) if code else "")
+    return done.stdout
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
