@@ -9,48 +9,58 @@ from __future__ import annotations
 import gzip
 import hashlib
 import io
-import subprocess
+import sys
 import tarfile
 from pathlib import Path
 
+from trainway.launch.code_files import IGNORE_FILE, CodeFiles, code_files, in_units
 from trainway.spec.errors import usage_error
 from trainway.spec.handoff import HandOff
 
 PREFIX = "runs/code"
 # Code, not data: a launch is not kept waiting, and every node fetches all of it.
-MOST_BYTES = 64 * 2**20
+MOST_BYTES = 200 * 2**20
 
 
-def pack(directory: Path) -> tuple[bytes, str]:
+def pack(directory: Path, most_bytes: int = MOST_BYTES) -> tuple[bytes, str]:
     """A tar.gz of the code below a directory, and its SHA-256: equal contents make equal archives.
 
-    In a Git repository that is what Git does not ignore, whether it was committed or not; elsewhere everything that is
-    not hidden. Raises UsageError for a directory without code, and for more than MOST_BYTES.
+    trainway/launch/code_files.py chooses the files. Raises UsageError for a directory without files, and for more than
+    `most_bytes`.
     """
+    return _packed(_checked(directory, most_bytes))
+
+
+def _checked(directory: Path, most_bytes: int) -> CodeFiles:
     what = f"the code of {directory} cannot be synced"
     if not directory.is_dir():
-        raise usage_error(what, why="there is no such directory", fix="name the directory that holds your packages")
-    files = sorted(path for path in _listed(directory) if path.is_file() and "__pycache__" not in path.parts)
-    if not any(path.suffix == ".py" for path in files):
-        raise usage_error(what, why="no Python file is in it", fix="name the directory that holds your packages")
-    total = sum(path.stat().st_size for path in files)
-    if total > MOST_BYTES:
-        largest = max(files, key=lambda path: path.stat().st_size)
+        raise usage_error(what, why="there is no such directory", fix="name the directory that holds your code")
+    files = code_files(directory)
+    if not files.sent:
+        raise usage_error(what, why="no file is in it", fix="name the directory that holds your code")
+    if files.size > most_bytes:
         raise usage_error(
             what,
-            why=f"its files are {total / 2**20:.0f} MiB, more than {MOST_BYTES // 2**20}; the largest is {largest}",
-            fix="let .gitignore leave out what is no code, or put data into the bucket",
+            why=f"its files have {in_units(files.size)}, more than {most_bytes // 2**20} MiB; the largest: "
+            f"{files.largest()}",
+            fix=f"name what is no code in .gitignore or {IGNORE_FILE}, put data into the bucket, or allow more with "
+            "`run.code_limit`",
         )
+    return files
+
+
+def _packed(files: CodeFiles) -> tuple[bytes, str]:
+    directory = files.directory
     tarred = io.BytesIO()
     with tarfile.open(fileobj=tarred, mode="w") as tar:
-        for path in files:
+        for path in files.sent:
             tar.addfile(_entry(path, path.relative_to(directory)), io.BytesIO(path.read_bytes()))
     # Without a time of its own, which gzip would write down.
     archive = gzip.compress(tarred.getvalue(), mtime=0)
     return archive, hashlib.sha256(archive).hexdigest()
 
 
-def sync(directory: Path, hand_off: HandOff, *, upload: bool = True) -> str:
+def sync(directory: Path, hand_off: HandOff, *, upload: bool = True, most_bytes: int = MOST_BYTES) -> str:
     """Uploads the code below a directory, unless it is there, and returns its location in the bucket.
 
     Without `upload` it only says where the code would be.
@@ -60,7 +70,9 @@ def sync(directory: Path, hand_off: HandOff, *, upload: bool = True) -> str:
     import boto3
     from botocore.exceptions import BotoCoreError, ClientError
 
-    archive, digest = pack(directory)
+    files = _checked(directory, most_bytes)
+    print(files, file=sys.stderr)
+    archive, digest = _packed(files)
     key = f"{PREFIX}/{digest}.tar.gz"
     location = f"s3://{hand_off.bucket}/{key}"
     if not upload:
@@ -78,16 +90,6 @@ def sync(directory: Path, hand_off: HandOff, *, upload: bool = True) -> str:
             fix=f"you need s3:ListBucket and s3:PutObject on s3://{hand_off.bucket}/{PREFIX}",
         ) from None
     return location
-
-
-def _listed(directory: Path) -> list[Path]:
-    git = ["git", "-C", str(directory), "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-    try:
-        listed = subprocess.run(git, capture_output=True, text=True, check=True).stdout
-    except (OSError, subprocess.CalledProcessError):
-        found = directory.rglob("*")
-        return [path for path in found if not any(part[0] == "." for part in path.relative_to(directory).parts)]
-    return [directory / name for name in listed.split("\0") if name]
 
 
 def _entry(path: Path, name: Path) -> tarfile.TarInfo:

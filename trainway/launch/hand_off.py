@@ -10,6 +10,7 @@ from pydantic import BaseModel, ValidationError
 
 from trainway.spec.errors import UsageError, usage_error
 from trainway.spec.handoff import (
+    DEFAULT_IMAGE,
     POINTER_VERSION,
     SCHEMA_VERSION,
     BuiltImage,
@@ -20,6 +21,7 @@ from trainway.spec.handoff import (
     chosen_image_parameter_name,
     fill,
     image_parameter_name,
+    image_stack_name,
     parameter_name,
 )
 from trainway.spec.platform import Platform
@@ -70,27 +72,34 @@ def read_deployer(platform: Platform) -> Deployer | None:
     return _deployer(_stated(_hand_off_parameter(platform)[1]))
 
 
-def read_image(platform: Platform, hand_off: HandOff) -> str:
-    """Return the training image that was built last, or that somebody chose instead of it, by its digest.
+def read_image(platform: Platform, hand_off: HandOff, image: str = DEFAULT_IMAGE) -> str:
+    """Return an image of the platform as it was built last, or as somebody chose it instead, by its digest.
 
-    Prints a warning to standard error if the hand-off names another image: its build failed, or still runs. Raises
-    UsageError as read_hand_off does, and if no image was ever built.
+    Prints a warning to standard error if the hand-off names another one: its build failed, or still runs. Raises
+    UsageError as read_hand_off does, if the platform has no image of this name, and if it was never built.
     """
-    name = hand_off.image_parameter or image_parameter_name(platform.name)
+    if (wanted := hand_off.image_uris.get(image)) is None:
+        fix = f"use one of {', '.join(hand_off.image_uris)}, or describe it below `images` and deploy"
+        why = f"{hand_off.platform} was deployed without an image of this name"
+        raise usage_error(f"there is no image {image}", why=why, fix=fix)
+    name = image_parameter_name(platform.name, image)
+    if image == DEFAULT_IMAGE:
+        name = hand_off.image_parameter or name
     built = _read(platform, "the image", name, BuiltImage, absent="its stack was not deployed, or its build failed")
-    if (chosen := _chosen_image(platform)) and chosen.instead_of == built.pinned:
+    if (chosen := _chosen_image(platform, image)) and chosen.instead_of == built.pinned:
         return chosen.pinned
-    if built.uri != hand_off.image_uri:
+    if built.uri != wanted:
         print(
-            f"warning: the training image {hand_off.image_uri} of the last deploy is not built. The run uses the image"
-            f" that was built last, {built.uri}. If the build failed, the events of the stack {platform.name}-image"
-            " show why: fix the cause and run `make deploy`. If the build still runs, launch again when it is done.",
+            f"warning: the training image {wanted} of the last deploy is not built. The run uses the image"
+            f" that was built last, {built.uri}. If the build failed, the events of the stack"
+            f" {image_stack_name(platform.name, image)} show why: fix the cause and run `make deploy`. If the build"
+            " still runs, launch again when it is done.",
             file=sys.stderr,
         )
     return built.pinned
 
 
-def _chosen_image(platform: Platform) -> ChosenImage | None:
+def _chosen_image(platform: Platform, image: str) -> ChosenImage | None:
     """Return the image that somebody chose instead of the one that was built last, if there is one.
 
     The roles of a platform that an earlier release deployed may not read the choice, and have none.
@@ -98,7 +107,7 @@ def _chosen_image(platform: Platform) -> ChosenImage | None:
     import boto3
     from botocore.exceptions import ClientError
 
-    name = chosen_image_parameter_name(platform.name)
+    name = chosen_image_parameter_name(platform.name, image)
     try:
         answer = boto3.client("ssm", region_name=platform.region).get_parameter(Name=name)
     except ClientError as error:

@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-from trainway.parts.job import Job
+from trainway.launch.location import SCHEMES, scheme_of
+from trainway.launch.program import Program
 from trainway.spec.errors import usage_error
 from trainway.spec.handoff import HandOff
 
-SCHEMES = ("fsx", "s3")
+
+def needs_hand_off(program: Program) -> bool:
+    """True if a location of the program is relative to a platform's file system or bucket."""
+    return any(scheme_of(location) for location in program.locations)
 
 
-def needs_hand_off(job: Job) -> bool:
-    """True if a location of the job is relative to a platform's file system or bucket."""
-    return any(scheme_of(location) for location in _locations(job))
-
-
-def local_roots(job: Job, hand_off: HandOff, machine: str = "this machine") -> dict[str, str]:
-    """Return the root of each scheme for a job on a machine that reaches the bucket and not the file system.
+def local_roots(program: Program, hand_off: HandOff, machine: str = "this machine") -> dict[str, str]:
+    """Return the root of each scheme for a program on a machine that reaches the bucket and not the file system.
 
     A directory of the file system that mirrors a prefix of the bucket is read and written there. Raises UsageError
     for one that does not.
     """
     root = f"s3://{hand_off.bucket}"
     mirrored = [each.path for each in hand_off.file_system.associations if each.s3 == f"{root}{each.path}"]
-    for location in _locations(job):
+    for location in program.locations:
         path = location.removeprefix("fsx:")
         if scheme_of(location) == "fsx" and not any(path == m or path.startswith(f"{m}/") for m in mirrored):
             raise usage_error(
@@ -31,14 +30,3 @@ def local_roots(job: Job, hand_off: HandOff, machine: str = "this machine") -> d
                 fix=f"use a directory below {', '.join(f'fsx:{path}' for path in mirrored)}, or an s3:// location",
             )
     return dict.fromkeys(SCHEMES, root)
-
-
-def _locations(job: Job) -> tuple[str, ...]:
-    start = (job.checkpoint.start_from,) if job.checkpoint.start_from else ()
-    return (*job.data.shares, job.checkpoint_location, *start)
-
-
-def scheme_of(location: str) -> str | None:
-    """`fsx` or `s3` of a location that is relative to the platform; None of any other."""
-    scheme, colon, path = location.partition(":")
-    return scheme if colon and scheme in SCHEMES and not path.startswith("//") else None
