@@ -6,8 +6,11 @@ https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-eks-operator-usage.htm
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import PurePath
 from typing import Any
 
+from trainway.launch.kubernetes.job_file import DIRECTORY
 from trainway.launch.kubernetes.log_rules import log_rules
 from trainway.launch.kubernetes.node_pod import node_pod
 from trainway.launch.kubernetes.options import KubernetesOptions, keep_seconds
@@ -18,6 +21,8 @@ from trainway.spec.facts.catalogue import Catalogue
 
 # Where the operator reaches its agent: src/hyperpod_elastic_agent/run.py of hyperpod-elastic-agent 1.1.3.
 _AGENT_PORT = 8080
+# How much earlier than the node's program the ranks have to end.
+_AGENT_ENDS_SECONDS = 5
 # Over how long the operator counts, as in AWS's own example:
 # https://github.com/awslabs/awsome-distributed-training/blob/main/3.test_cases/pytorch/FSDP/kubernetes/llama3_1_8b-fsdp-hpto.yaml
 # (read 2026-11-21)
@@ -29,7 +34,8 @@ def render_hyperpod_pytorch_job(
 ) -> dict[str, Any]:
     """Render a run as the HyperPodPyTorchJob of HyperPod's training operator."""
     allocation, labels = request.allocation, job_labels(request, options.priority)
-    life_cycle = request.job.life_cycle
+    life_cycle = request.program.life_cycle
+    patterns = request.program.log_patterns
     # The operator tells its agents how they find each other, and how many they are.
     torchrun = {"PET_NNODES": str(allocation.nodes), "PET_NPROC_PER_NODE": str(allocation.ranks)}
     # The agent ends without NNODES, until the operator's first request has the number of nodes:
@@ -40,7 +46,7 @@ def render_hyperpod_pytorch_job(
         options,
         catalogue,
         name="pytorch",
-        command=node_command(hyperpod_command(request), request.code),
+        command=node_command(hyperpod_command(request), request.code_to_import),
         environment=node_environment(request, torchrun),
         ports=[{"containerPort": _AGENT_PORT}],
     )
@@ -65,7 +71,7 @@ def render_hyperpod_pytorch_job(
                 # https://github.com/aws/sagemaker-hyperpod-cli/blob/main/src/sagemaker/hyperpod/training/config/hyperpod_pytorch_job_unified_config.py
                 # (RunPolicy, read 2026-11-22)
                 "ttlSecondsAfterFinished": keep_seconds(request),
-                "logMonitoringConfiguration": log_rules(options),
+                **({"logMonitoringConfiguration": log_rules(patterns, options)} if patterns else {}),
             },
             **_replicas(request, options, template),
         },
@@ -73,13 +79,16 @@ def render_hyperpod_pytorch_job(
 
 
 def hyperpod_command(request: Request) -> tuple[str, ...]:
-    """The training command under HyperPod's agent, which takes the place of torchrun and reads the same environment.
+    """Return the command of a node, with HyperPod's agent in the place of torchrun. The agent reads torchrun's options.
 
-    It kills processes without a word unless it is told to ask them first.
+    The agent kills processes without a signal before, unless it is told how long they may take to end.
     """
-    torchrun, *program = request.command
-    assert torchrun == "torchrun"
-    return ("hyperpodrun", "--shutdown-signal=SIGTERM", f"--shutdown-timeout={KILL_RANKS_AFTER}", *program)
+    program = request.program
+    torchrun, *words = program.command
+    assert PurePath(torchrun).name == "torchrun"
+    seconds = max(1, min(KILL_RANKS_AFTER, (program.stop.grace_seconds or STOP_SECONDS) - _AGENT_ENDS_SECONDS))
+    agent = ("hyperpodrun", "--shutdown-signal=SIGTERM", f"--shutdown-timeout={seconds}", *words)
+    return replace(request, program=replace(program, command=agent)).command(DIRECTORY)
 
 
 def _replicas(request: Request, options: KubernetesOptions, template: dict[str, Any]) -> dict[str, Any]:

@@ -18,9 +18,9 @@ MOST_BYTES = 2**20
 
 def job_file(request: Request, namespace: str) -> dict[str, Any]:
     """The ConfigMap, which has the run's name; raises UsageError for a file that is too large for one."""
-    if (count := len(request.job_text.encode())) > MOST_BYTES:
+    if (count := sum(len(text.encode()) for text in request.program.files.values())) > MOST_BYTES:
         raise usage_error(
-            f"the job file of {request.job.name} cannot be sent to Kubernetes",
+            f"the job file of {request.program.name} cannot be sent to Kubernetes",
             why=f"it has {count} bytes, and a ConfigMap at most {MOST_BYTES}",
             fix="shorten it",
         )
@@ -34,5 +34,5 @@ def job_file(request: Request, namespace: str) -> dict[str, Any]:
         },
         # A pod that starts again later reads what the first one read.
         "immutable": True,
-        "data": {JOB_FILE.name: request.job_text},
+        "data": dict(request.program.files),
     }

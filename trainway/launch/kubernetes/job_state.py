@@ -9,9 +9,10 @@ from trainway.launch.target import Phase, State
 
 Object = Mapping[str, Any]
 
-# The words of the four kinds for one thing; MPIJob's are PyTorchJob's.
+# The words of the kinds for one thing. Those of MPIJob are PyTorchJob's.
 # https://github.com/kubeflow/trainer/blob/v2.3.0/pkg/apis/trainer/v1alpha1/trainjob_types.go
 # https://github.com/kubeflow/training-operator/blob/v1.9.0/pkg/apis/kubeflow.org/v1/common_types.go
+# https://github.com/kubernetes-sigs/jobset/blob/v0.12.0/api/jobset/v1alpha2/jobset_types.go (JobSetConditionType)
 # https://github.com/aws/sagemaker-hyperpod-cli/blob/main/src/sagemaker/hyperpod/cli/commands/training.py
 # (all read 2026-11-21)
 _SUCCEEDED = ("Complete", "Completed", "Succeeded")
@@ -29,7 +30,9 @@ def job_state(job: Object | None, pods: Sequence[Object], workloads: Sequence[Ob
     """The state; `workloads` are Kueue's for the job, if it is there."""
     if job is None:
         return State(Phase.GONE)
-    conditions = _true_conditions(job)
+    conditions = _of_ray(job) if job.get("kind") == "RayJob" else _true_conditions(job)
+    if job.get("status", {}).get("jobStatus") == "STOPPED":
+        return State(Phase.STOPPED, "somebody stopped the job in Ray")
     for phase, words in ((Phase.SUCCEEDED, _SUCCEEDED), (Phase.FAILED, _FAILED)):
         for word in words:
             if word in conditions:
@@ -55,6 +58,10 @@ def job_state(job: Object | None, pods: Sequence[Object], workloads: Sequence[Ob
 def node_index(pod: Object) -> int:
     """Return the index, from 0, of a pod's node among the nodes of the run."""
     labels = pod["metadata"].get("labels", {})
+    if node := labels.get("ray.io/node-type"):
+        # https://github.com/ray-project/kuberay/blob/v1.7.0/ray-operator/controllers/ray/utils/constant.go
+        # (RayWorkerReplicaIndexKey, read 2026-11-23)
+        return 0 if node == "head" else 1 + int(labels.get("ray.io/worker-group-replica-index", 0))
     named = next((labels[label] for label in _INDEX_LABELS if label in labels), None)
     last = named if named is not None else pod["metadata"]["name"].rpartition("-")[2]
     return int(last) if last.isdigit() else 0
@@ -101,6 +108,18 @@ def _not_admitted(workload: Object) -> str:
 def _true_conditions(job: Object) -> dict[str, Object]:
     conditions = job.get("status", {}).get("conditions") or ()
     return {each["type"]: each for each in conditions if each["status"] == "True"}
+
+
+def _of_ray(job: Object) -> dict[str, Object]:
+    """Return what KubeRay says of a RayJob, in the words of conditions, which a RayJob has none of.
+
+    https://github.com/ray-project/kuberay/blob/v1.7.0/ray-operator/apis/ray/v1/rayjob_types.go (JobDeploymentStatus,
+    read 2026-11-23)
+    """
+    status = job.get("status", {})
+    words = {"Complete": "Complete", "Failed": "Failed", "ValidationFailed": "Failed", "Suspended": "Suspended"}
+    word = words.get(status.get("jobDeploymentStatus", ""))
+    return {word: {"reason": status.get("reason"), "message": status.get("message")}} if word else {}
 
 
 def _sentence(said: Object) -> str:

@@ -32,6 +32,8 @@ _RESOURCES = {
     "PyTorchJob": "pytorchjobs.kubeflow.org",
     "HyperPodPyTorchJob": "hyperpodpytorchjobs.sagemaker.amazonaws.com",
     "MPIJob": "mpijobs.kubeflow.org",
+    "JobSet": "jobsets.jobset.x-k8s.io",
+    "RayJob": "rayjobs.ray.io",
     "TrainingRuntime": "trainingruntimes.trainer.kubeflow.org",
     "ConfigMap": "configmap",
 }

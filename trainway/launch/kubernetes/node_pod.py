@@ -7,7 +7,7 @@ from typing import Any
 
 from trainway.launch.kubernetes.job_file import DIRECTORY, VOLUME
 from trainway.launch.kubernetes.options import KubernetesOptions
-from trainway.launch.kubernetes.placement import close_together, node_selector, resources
+from trainway.launch.kubernetes.placement import close_together, node_selector, other_nodes, resources
 from trainway.launch.kubernetes.process import STOP_SECONDS
 from trainway.launch.kubernetes.who_shares import MANAGED_BY, RUN_LABEL, scheduler
 from trainway.launch.request import Request
@@ -47,6 +47,7 @@ def node_pod(
             volumes=(Volume(VOLUME, str(DIRECTORY), {"configMap": {"name": request.run}}),),
             tolerations=tolerations_of(catalogue[group.instance_type]),
             node_selector=node_selector(request),
+            affinity=other_nodes(options),
             scheduler=scheduler(hand_off),
             user=USER,
             stop_seconds=STOP_SECONDS,

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import PurePath
 from typing import Annotated, Literal, cast, get_args
 
+from trainway.launch.kubernetes.process import KILL_RANKS_AFTER, STOP_SECONDS
 from trainway.launch.kubernetes.who_shares import shared_nodes
 from trainway.launch.request import Request
 from trainway.launch.target_options import Flag
 from trainway.spec.errors import UsageError, usage_error
 
-Kind = Literal["TrainJob", "PyTorchJob", "HyperPodPyTorchJob", "MPIJob"]
+Kind = Literal["TrainJob", "PyTorchJob", "HyperPodPyTorchJob", "MPIJob", "JobSet", "RayJob"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 Priority = Literal["low", "normal", "high"]
 # What installs the operator of each kind, by its key in the platform file.
@@ -19,6 +21,8 @@ _INSTALLED_BY: dict[Kind, str] = {
     "PyTorchJob": "kubernetes.pytorch_operator",
     "HyperPodPyTorchJob": "hyperpod.training_operator",
     "MPIJob": "kubernetes.mpi_operator",
+    "JobSet": "kubernetes.trainer",
+    "RayJob": "kubernetes.ray_operator",
 }
 # What AWS documents that task governance queues; the sources are in trainway/manifests/job_kinds.py.
 _GOVERNED: tuple[Kind, ...] = ("PyTorchJob", "HyperPodPyTorchJob")
@@ -35,7 +39,8 @@ class KubernetesOptions:
     `kind`: the kind of object that runs the job; None is the platform's default. `priority`: the order among the jobs
     of a team; None is no priority class. `min_nodes`: continue with at least this many nodes when nodes are lost or
     preempted; None is all nodes. `within`: a node label, for example topology.k8s.aws/network-node-layer-3. All nodes
-    of the run have the same value of the label.
+    of the run have the same value of the label. `exclude`: names of nodes that the run does not use, with commas
+    between them.
 
     HyperPod's operator restarts a HyperPodPyTorchJob after `hang_seconds` without a step that has a finite loss, after
     five consecutive steps slower than `slow_step_seconds`, and after five consecutive losses above `loss_above`.
@@ -57,6 +62,14 @@ class KubernetesOptions:
             "Run only on nodes that have the same value of this node label, for example topology.k8s.aws/"
             "network-node-layer-3. Default: nodes as close together as there is room.",
             metavar="LABEL",
+        ),
+    ] = None
+    exclude: Annotated[
+        str | None,
+        Flag(
+            "Use none of these nodes, for example ip-10-0-1-5,ip-10-0-1-7. `trainway status` names the nodes of a run. "
+            "Default: use any node of the group.",
+            metavar="NODES",
         ),
     ] = None
     hang_seconds: Annotated[
@@ -109,7 +122,7 @@ def kind_of(request: Request, options: KubernetesOptions) -> Kind:
 
 def keep_seconds(request: Request) -> int:
     """Return how many seconds the object of a finished run stays."""
-    return 3600 * (request.job.life_cycle.keep_hours or _KEEP_HOURS)
+    return 3600 * (request.program.life_cycle.keep_hours or _KEEP_HOURS)
 
 
 def check_options(request: Request, options: KubernetesOptions) -> None:
@@ -131,19 +144,60 @@ def check_options(request: Request, options: KubernetesOptions) -> None:
     if options.kind == "TrainJob" and request.allocation.group.runtime is None:
         why = f"{request.hand_off.platform} has no Kubeflow Trainer, or was deployed before it was in the hand-off"
         raise _cannot(request, why, "set kubernetes.trainer to true and deploy, or name another --kind")
-    if options.kind == "TrainJob" and request.job.life_cycle.keep_hours is not None:
+    if options.kind == "TrainJob" and request.program.life_cycle.keep_hours is not None:
         # trainway/launch/kubernetes/train_job.py, render_training_runtime
         why = "Kubeflow Trainer has no time to live: it starts a failed TrainJob again when its JobSet is deleted"
         raise _cannot(request, why, "leave `life_cycle.keep_hours` out of the job file, or name another --kind")
+    if options.kind == "RayJob":
+        _check_ray(request, options)
     if options.within and not request.hand_off.teams:
         why = f"{request.hand_off.platform} has no teams, and so nothing that places nodes by their network"
         raise _cannot(request, why, "leave --within out")
+    if request.program.started_by is not None:
+        _check_starter(request, options)
     if options.min_nodes is not None:
         _check_min_nodes(request, options)
 
 
+def _check_starter(request: Request, options: KubernetesOptions) -> None:
+    """Refuse a section `run` that the kind or the time of a pod's end does not allow."""
+    if options.kind == "HyperPodPyTorchJob":
+        _check_agent(request, options)
+    grace = request.program.stop.grace_seconds or 0
+    if grace > KILL_RANKS_AFTER:
+        why = f"run.stop.grace is {grace} seconds, and a pod is killed {STOP_SECONDS} seconds after it is told to stop"
+        raise _cannot(request, why, f"set run.stop.grace to at most {KILL_RANKS_AFTER}")
+
+
+def _check_agent(request: Request, options: KubernetesOptions) -> None:
+    """Refuse a section `run` that HyperPod's agent, which takes the place of torchrun, cannot start or watch."""
+    program = request.program
+    if program.is_script or PurePath(program.command[0]).name != "torchrun":
+        why = "hyperpodrun starts the ranks of a HyperPodPyTorchJob in place of torchrun"
+        raise _cannot(request, why, "begin `run.command` with torchrun, or use --kind JobSet")
+    if options.slow_step_seconds or options.loss_above or options.hang_seconds != HANG_SECONDS:
+        why = "the rules for the log of a HyperPodPyTorchJob know the lines of Trainway's own training job only"
+        raise _cannot(request, why, "leave the rules out")
+    if options.min_nodes is not None:
+        why = "an elastic HyperPodPyTorchJob has two sets of pods, so that its nodes have no index of their own"
+        raise _cannot(request, why, "leave --min-nodes out, or name another --kind")
+
+
+def _check_ray(request: Request, options: KubernetesOptions) -> None:
+    """Refuse what KubeRay cannot do, and programs that are no driver of Ray."""
+    if request.program.started_by is None:
+        why = "a RayJob starts the driver of a Ray program, and Trainway's own training job is started by torchrun"
+        raise _cannot(request, why, "write a section `run` into the job file, or name another --kind")
+    if request.program.life_cycle.keep_hours is not None:
+        why = "KubeRay has no time to live for a RayJob, whose object stays until the run is launched again"
+        raise _cannot(request, why, "leave `life_cycle.keep_hours` out of the job file, or name another --kind")
+    if options.min_nodes is not None:
+        why = "the number of nodes of a Ray cluster is fixed while Kueue has its quota"
+        raise _cannot(request, why, "leave --min-nodes out, or name another --kind")
+
+
 def _check_min_nodes(request: Request, options: KubernetesOptions) -> None:
-    job, nodes, ranks = request.job, request.allocation.nodes, request.allocation.ranks
+    program, nodes, ranks = request.program, request.allocation.nodes, request.allocation.ranks
     least = options.min_nodes or 0
     if not 1 <= least <= nodes:
         raise _cannot(request, f"it asks for {nodes} nodes, and for {least} at least", f"name 1 to {nodes}")
@@ -153,11 +207,11 @@ def _check_min_nodes(request: Request, options: KubernetesOptions) -> None:
         )
     for count in range(least, nodes):
         try:
-            job.layout(count * ranks)
+            program.check_ranks(count * ranks)
         except ValueError as error:
             why = f"with {count} of its {nodes} nodes {error}"
-            raise _cannot(request, why, "raise --min-nodes, or change `parallel` or `batch` of the job file") from None
+            raise _cannot(request, why, f"raise --min-nodes, or change {program.rank_keys} of the job file") from None
 
 
 def _cannot(request: Request, why: str, fix: str) -> UsageError:
-    return usage_error(f"{request.job.name} cannot be launched on Kubernetes like that", why=why, fix=fix)
+    return usage_error(f"{request.program.name} cannot be launched on Kubernetes like that", why=why, fix=fix)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from trainway.launch.kubernetes.options import KubernetesOptions
 from trainway.launch.kubernetes.who_shares import shared_nodes
 from trainway.launch.request import Request
@@ -45,6 +47,19 @@ def nodes_of(hand_off: HandOff, group: Nodes) -> dict[str, str]:
     return {NODES_LABEL: group.name, **healthy}
 
 
+def other_nodes(options: KubernetesOptions) -> dict[str, Any] | None:
+    """Return the affinity that keeps pods away from the excluded nodes. None excludes no node.
+
+    Kueue heeds it where it places pods by their network: https://github.com/kubernetes-sigs/kueue/pull/7899 (read
+    2026-11-23).
+    """
+    if options.exclude is None:
+        return None
+    names = [name for name in options.exclude.split(",") if name]
+    term = {"matchExpressions": [{"key": HOSTNAME, "operator": "NotIn", "values": names}]}
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}}
+
+
 def close_together(request: Request, options: KubernetesOptions) -> dict[str, str]:
     """Return the pods' annotations by which Kueue puts them close together; KAI reads those of the job."""
     if shared_nodes(request.hand_off) == "kai":
@@ -52,6 +67,16 @@ def close_together(request: Request, options: KubernetesOptions) -> dict[str, st
     if options.within:
         return {"kueue.x-k8s.io/podset-required-topology": options.within}
     return {"kueue.x-k8s.io/podset-preferred-topology": HOSTNAME}
+
+
+def in_one_group(request: Request, template: dict[str, Any]) -> dict[str, Any]:
+    """Mark the pods of a run that has two kinds of pods, so that Kueue places both kinds together. Return the template.
+
+    https://kueue.sigs.k8s.io/docs/concepts/topology_aware_scheduling/#user-facing-apis (read 2026-11-21)
+    """
+    if request.allocation.nodes > 1 and shared_nodes(request.hand_off) != "kai":
+        template["metadata"]["annotations"]["kueue.x-k8s.io/podset-group-name"] = "nodes"
+    return template
 
 
 def close_together_for_kai(request: Request, options: KubernetesOptions, catalogue: Catalogue) -> dict[str, str]:

@@ -17,6 +17,8 @@ Pods = Sequence[Mapping[str, Any]]
 
 # How torchrun marks a line of a rank of its node; its own lines have no mark.
 _OF_RANK = re.compile(r"^\[default(\d+)\]:(.*)$")
+# The container of KubeRay that submits a job, in the pod of the head: utils/constant.go of KubeRay 1.7.0.
+_SUBMITTER = "ray-job-submitter"
 SECONDS_BETWEEN_LOOKS = 2.0
 
 
@@ -57,7 +59,10 @@ def lines_as_they_come(handle: Handle, pods: Callable[[], Pods], ended: Callable
 
 
 def _reading(handle: Handle, pod: Mapping[str, Any], *, follow: bool) -> subprocess.Popen[str]:
-    command = ("kubectl", *at(handle), "logs", pod["metadata"]["name"], *(("--follow",) if follow else ()))
+    # The driver of a RayJob prints where the job is submitted.
+    names = [each["name"] for each in pod["spec"].get("containers", ())]
+    of = (f"--container={_SUBMITTER}",) if _SUBMITTER in names else ()
+    command = ("kubectl", *at(handle), "logs", pod["metadata"]["name"], *of, *(("--follow",) if follow else ()))
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, errors="replace")
 
 

@@ -38,7 +38,7 @@ def node_command(command: Sequence[str], code: str | None) -> list[str]:
 def torchrun_options(request: Request, nodes: int | str, first: str) -> dict[str, str]:
     """Return the torchrun options, as environment variables, for nodes that rendezvous on host `first`."""
     endpoint = f"{first}:{RENDEZVOUS_PORT}"
-    restarts = request.job.life_cycle.process_restarts
+    restarts = request.program.life_cycle.process_restarts
     options = many_nodes(nodes, request.allocation.ranks, endpoint=endpoint, run=request.run, max_restarts=restarts)
     return options | {"PET_RDZV_CONF": f"{options['PET_RDZV_CONF']},join_timeout={JOIN_SECONDS}"}
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from trainway.launch.kubernetes.job_file import DIRECTORY
 from trainway.launch.kubernetes.node_pod import node_pod
 from trainway.launch.kubernetes.options import KubernetesOptions, keep_seconds
 from trainway.launch.kubernetes.placement import close_together_for_kai
@@ -24,7 +25,7 @@ def render_pytorch_job(
     request: Request, options: KubernetesOptions, catalogue: Catalogue, namespace: str
 ) -> dict[str, Any]:
     """The PyTorchJob: workers and no master, which torchrun does not need."""
-    allocation, restarts = request.allocation, request.job.life_cycle.restarts
+    allocation, restarts = request.allocation, request.program.life_cycle.restarts
     # The operator gives each pod a Service of its own name, and the first pod knows itself by that name.
     # https://github.com/kubeflow/training-operator/blob/v1.9.0/pkg/controller.v1/pytorch/elastic.go (read 2026-11-21)
     first = f"{request.run}-worker-0"
@@ -35,7 +36,7 @@ def render_pytorch_job(
         options,
         catalogue,
         name=_CONTAINER,
-        command=node_command(request.command, request.code),
+        command=node_command(request.command(DIRECTORY), request.code_to_import),
         environment=node_environment(request, torchrun),
     )
     elastic: dict[str, Any] = {}

@@ -1,0 +1,102 @@
+"""A run as a JobSet: one Job whose pods are the nodes, under names that the pods find each other by.
+
+Kubeflow Trainer makes a JobSet of each TrainJob, so both kinds share this specification. A JobSet of its own can be
+kept for hours after its end, and needs no runtime.
+https://github.com/kubernetes-sigs/jobset/blob/v0.12.0/api/jobset/v1alpha2/jobset_types.go (read 2026-11-23)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from trainway.launch.kubernetes.job_file import DIRECTORY
+from trainway.launch.kubernetes.node_pod import node_pod
+from trainway.launch.kubernetes.options import KubernetesOptions, keep_seconds
+from trainway.launch.kubernetes.placement import close_together_for_kai
+from trainway.launch.kubernetes.process import node_command, node_environment, torchrun_options
+from trainway.launch.kubernetes.who_shares import job_labels, shared_nodes
+from trainway.launch.request import Request
+from trainway.manifests.life_cycle import restarted_as_a_whole
+from trainway.spec.facts.catalogue import Catalogue
+
+NODE = "node"
+"""The name of the replicated job and of its container."""
+
+
+def render_job_set(
+    request: Request, options: KubernetesOptions, catalogue: Catalogue, namespace: str
+) -> dict[str, Any]:
+    """Render a run as a JobSet."""
+    nodes = request.allocation.nodes
+    torchrun = torchrun_options(
+        request,
+        nodes if options.min_nodes is None else f"{options.min_nodes}:{nodes}",
+        first_node(request, namespace),
+    )
+    spec = job_set_spec(
+        request,
+        options,
+        catalogue,
+        command=node_command(request.command(DIRECTORY), request.code_to_import),
+        environment=node_environment(request, torchrun),
+    )
+    # Trainer sets both for a TrainJob. Without them, a Job has one pod.
+    spec["replicatedJobs"][0]["template"]["spec"] |= {
+        "completionMode": "Indexed",
+        "parallelism": nodes,
+        "completions": nodes,
+    }
+    return {
+        "apiVersion": "jobset.x-k8s.io/v1alpha2",
+        "kind": "JobSet",
+        "metadata": {
+            "name": request.run,
+            "namespace": namespace,
+            "labels": job_labels(request, options.priority),
+            "annotations": close_together_for_kai(request, options, catalogue),
+        },
+        "spec": {**spec, "ttlSecondsAfterFinished": keep_seconds(request)},
+    }
+
+
+def job_set_spec(
+    request: Request,
+    options: KubernetesOptions,
+    catalogue: Catalogue,
+    *,
+    labels: Mapping[str, str] | None = None,
+    command: Sequence[str] = (),
+    environment: Sequence[Mapping[str, Any]] = (),
+) -> dict[str, Any]:
+    """Return the specification of a JobSet with one replicated job. When one of its pods fails, all pods restart.
+
+    `labels` are those of the replicated job.
+    """
+    annotations = close_together_for_kai(request, options, catalogue)
+    if options.min_nodes is not None and shared_nodes(request.hand_off) == "kai":
+        # The number of pods that KAI leaves the job: docs/kai.md.
+        annotations["kai.scheduler/batch-min-member"] = str(options.min_nodes)
+    metadata = {
+        **({"labels": dict(labels)} if labels else {}),
+        **({"annotations": annotations} if annotations else {}),
+    }
+    job = {
+        **({"metadata": metadata} if metadata else {}),
+        "spec": {
+            "template": node_pod(request, options, catalogue, name=NODE, command=command, environment=environment)
+        },
+    }
+    restarts, fatal = request.program.life_cycle.restarts, request.program.fatal_statuses
+    return restarted_as_a_whole({"name": NODE, "template": job}, restarts, fatal)
+
+
+def first_node(request: Request, namespace: str) -> str:
+    """Return the host name of the first node's pod, as the pod finds it in its own /etc/hosts.
+
+    So the pod knows that it is the first one before any DNS server does.
+    https://github.com/kubernetes-sigs/jobset/blob/v0.12.0/api/jobset/v1alpha2/jobset_types.go (EnableDNSHostnames)
+    https://github.com/kubernetes/kubernetes/blob/master/pkg/kubelet/kubelet_pods.go (managedHostsFileContent; both
+    read 2026-11-21)
+    """
+    return f"{request.run}-{NODE}-0-0.{request.run}.{namespace}.svc.cluster.local"
