@@ -11,9 +11,12 @@ import yaml
 from trainway.launch.allocation import check_team
 from trainway.launch.kubernetes.hyperpod_pytorch_job import render_hyperpod_pytorch_job
 from trainway.launch.kubernetes.job_file import job_file
+from trainway.launch.kubernetes.job_set import render_job_set
 from trainway.launch.kubernetes.mpi_job import render_mpi_job
+from trainway.launch.kubernetes.mpirun import under_mpirun
 from trainway.launch.kubernetes.options import KubernetesOptions, check_options, kind_of
 from trainway.launch.kubernetes.pytorch_job import render_pytorch_job
+from trainway.launch.kubernetes.ray_job import render_ray_job, scripts
 from trainway.launch.kubernetes.train_job import render_train_job, render_training_runtime
 from trainway.launch.kubernetes.who_shares import namespace_of_run
 from trainway.launch.request import Request
@@ -23,6 +26,8 @@ _KINDS = {
     "PyTorchJob": render_pytorch_job,
     "HyperPodPyTorchJob": render_hyperpod_pytorch_job,
     "MPIJob": render_mpi_job,
+    "JobSet": render_job_set,
+    "RayJob": render_ray_job,
 }
 
 
@@ -31,13 +36,18 @@ def render_documents(request: Request, catalogue: Catalogue, options: Kubernetes
 
     Raises UsageError for what the platform does not have, or the kind or the job cannot do.
     """
-    check_team(request.job, request.hand_off)
+    check_team(request.program, request.hand_off)
     namespace = namespace_of_run(request)
     kind = kind_of(request, options)
     options = dataclasses.replace(options, kind=kind)
     check_options(request, options)
+    if kind == "MPIJob":
+        request = under_mpirun(request)
     if kind != "TrainJob":
-        return [job_file(request, namespace), _KINDS[kind](request, options, catalogue, namespace)]
+        files = job_file(request, namespace)
+        if kind == "RayJob":
+            files["data"] |= scripts(request)
+        return [files, _KINDS[kind](request, options, catalogue, namespace)]
     runtime = render_training_runtime(request, options, catalogue, namespace)
     return [job_file(request, namespace), runtime, render_train_job(request, options, namespace)]
 

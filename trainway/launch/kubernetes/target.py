@@ -7,7 +7,7 @@ from trainway.launch.kubernetes.known_nodes import known_nodes
 from trainway.launch.kubernetes.options import KubernetesOptions
 from trainway.launch.kubernetes.render import as_yaml, render_documents
 from trainway.launch.kubernetes.submit import submit
-from trainway.launch.kubernetes.watch import logs, shell, state, stop
+from trainway.launch.kubernetes.watch import check_shell, forward, logs, shell, state, stop
 from trainway.launch.prepare import prepare_on_platform
 from trainway.launch.request import Request
 from trainway.launch.target import Handle, Target
@@ -35,6 +35,9 @@ TARGET = Target(
     logs=logs,
     stop=stop,
     shell=shell,
+    interactive=True,
+    check_shell=check_shell,
+    forward=forward,
     evidence=evidence,
     known_nodes=known_nodes,
 )

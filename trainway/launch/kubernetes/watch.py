@@ -58,17 +58,36 @@ def stop(handle: Handle) -> None:
 def shell(handle: Handle, node: int) -> Sequence[str]:
     """The command; raises UsageError for a node that the run does not have, and for whoever may not open one."""
     what = f"there is no shell on node {node} of {handle['name']}"
+    check_shell(handle, what)
+    return ("kubectl", *at(handle), "exec", "--stdin", "--tty", _pod(handle, node, what), "--", "bash")
+
+
+def check_shell(handle: Handle, what: str | None = None) -> None:
+    """Raise UsageError, which begins with `what`, for whoever may not open a shell in the pods of a run."""
     if not _may_open_a_shell(handle):
         raise usage_error(
-            what,
+            what or f"there is no shell in {handle['name']}",
             why="your role does not allow it: members of a team have none in pods (docs/teams.md)",
             fix="ask somebody of kubernetes.admins, or start a workspace",
         )
-    pods = {node_index(pod): pod["metadata"]["name"] for pod in _pods(handle)}
+
+
+def forward(handle: Handle, node: int, port: int, local_port: int) -> Sequence[str]:
+    """Return the command that forwards a port of this machine's loopback interface to the pod of a node.
+
+    Raises UsageError for a node that the run does not have.
+    https://kubernetes.io/docs/reference/kubectl/generated/kubectl_port-forward/ (read 2026-11-23)
+    """
+    pod = _pod(handle, node, f"port {port} on node {node} of {handle['name']} cannot be forwarded")
+    return ("kubectl", *at(handle), "port-forward", "--address=127.0.0.1", f"pod/{pod}", f"{local_port}:{port}")
+
+
+def _pod(handle: Handle, node: int, what: str) -> str:
+    pods: dict[int, str] = {node_index(pod): pod["metadata"]["name"] for pod in _pods(handle)}
     if node not in pods:
         has = f"it has {', '.join(str(index) for index in sorted(pods))}" if pods else "it has no pods"
         raise usage_error(what, why=has, fix="`trainway status` says how far it is")
-    return ("kubectl", *at(handle), "exec", "--stdin", "--tty", pods[node], "--", "bash")
+    return pods[node]
 
 
 def _pods(handle: Handle) -> Sequence[dict[str, Any]]:

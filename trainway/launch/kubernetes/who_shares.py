@@ -26,8 +26,8 @@ def shared_nodes(hand_off: HandOff) -> Literal["kai", "task governance", "kueue"
 
 def namespace_of_run(request: Request) -> str:
     """The namespace of the job's team, or the platform's only one; raises UsageError where the team must be named."""
-    what = f"{request.job.name} cannot run on {request.hand_off.platform}"
-    return namespace_of_team(request.hand_off, request.job.team, what=what, nobody="the job file", key="`team`")
+    what = f"{request.program.name} cannot run on {request.hand_off.platform}"
+    return namespace_of_team(request.hand_off, request.program.team, what=what, nobody="the job file", key="`team`")
 
 
 def namespace_of_team(hand_off: HandOff, team: str | None, *, what: str, nobody: str, key: str) -> str:
@@ -45,7 +45,7 @@ def namespace_of_team(hand_off: HandOff, team: str | None, *, what: str, nobody:
 
 def job_labels(request: Request, priority: str | None) -> dict[str, str]:
     """The labels of the job: its run, its queue, and its place in it."""
-    return labels_of(request.hand_off, request.job.team, request.run, priority)
+    return labels_of(request.hand_off, request.program.team, request.run, priority)
 
 
 def labels_of(hand_off: HandOff, team: str | None, run: str, priority: str | None) -> dict[str, str]:
