@@ -9,6 +9,7 @@ import shlex
 from pathlib import PurePosixPath
 
 from trainway.launch.request import Request
+from trainway.spec.derived.image_reference import ecr_repository_of
 from trainway.spec.facts.instance import Instance
 
 # What container/Dockerfile sets for CUDA, with its reasons, for where the nodes' own libraries are used instead.
@@ -41,7 +42,9 @@ def in_image(request: Request) -> list[str]:
     registry, _, name = repository.partition("/")
     password = f"$(aws ecr get-login-password --region {request.hand_off.region})"
     # A digest after a colon, as if it were a tag: releases of before 4 know no other form.
-    uri = f"docker://AWS@{registry}#{name}:{digest}"
+    is_ecr = ecr_repository_of(request.image) is not None
+    uri = f"docker://{'AWS@' if is_ecr else ''}{registry}#{name}:{digest}"
+    login = shlex.quote(f"machine {registry} login AWS password {password}") if is_ecr else ""
     return f"""\
 if ! command -v enroot >/dev/null; then
   echo "$SLURMD_NODENAME has no enroot: [25-containers] in /var/log/provision/provisioning.log there says why;" \
@@ -53,7 +56,7 @@ if [[ ! -e $image ]]; then
   mkdir -m 1777 {mount}/images 2>/dev/null || true
   mkdir -p "$(dirname "$image")"
   credentials=$(mktemp -d)
-  echo {shlex.quote(f"machine {registry} login AWS password {password}")} >"$credentials/.credentials"
+  echo {login} >"$credentials/.credentials"
   ENROOT_CONFIG_PATH=$credentials enroot import --output "$image.$SLURM_JOB_ID" {shlex.quote(uri)}
   mv "$image.$SLURM_JOB_ID" "$image"
 fi

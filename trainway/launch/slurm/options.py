@@ -17,7 +17,9 @@ class SlurmOptions:
     save a checkpoint and end the job after this time; None is the partition's limit. `environment`: path of a virtual
     environment on the file system that has the package `training`; None is the training image. `user`: login name on
     the cluster, for a machine that has no sbatch of its own; None is `ubuntu`, which
-    a cluster with teams refuses.
+    a cluster with teams refuses. `after`: name of a run that has to succeed first. `exclude`: nodes that the job does
+    not use, as a list of Slurm such as `ip-10-0-1-5,ip-10-0-2-[7-9]`. `reservation`: reservation of Slurm whose nodes
+    the job uses.
     """
 
     borrow: Annotated[
@@ -43,4 +45,23 @@ class SlurmOptions:
             "Your login name on the cluster, for a machine without sbatch. Default: ubuntu. Required on a cluster with "
             "teams."
         ),
+    ] = None
+    after: Annotated[
+        str | None,
+        Flag(
+            "Start after this run has succeeded. Cancel the job if the run fails. Default: start at once.",
+            metavar="RUN",
+        ),
+    ] = None
+    exclude: Annotated[
+        str | None,
+        Flag(
+            "Use none of these nodes, for example ip-10-0-1-5,ip-10-0-1-7. `trainway status` names the nodes of a run. "
+            "Default: use any node of the group.",
+            metavar="NODES",
+        ),
+    ] = None
+    reservation: Annotated[
+        str | None,
+        Flag("Use the nodes of this reservation of Slurm. Default: no reservation.", metavar="NAME"),
     ] = None

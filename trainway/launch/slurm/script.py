@@ -5,10 +5,12 @@ https://slurm.schedmd.com/sbatch.html, https://slurm.schedmd.com/srun.html (read
 
 from __future__ import annotations
 
+import re
 import shlex
 
 from trainway.launch.life_cycle import check_life_cycle
 from trainway.launch.request import Request
+from trainway.launch.slurm.dependency import Earlier, earlier_run
 from trainway.launch.slurm.interpreter import in_image, in_virtual_environment
 from trainway.launch.slurm.options import SlurmOptions
 from trainway.launch.training_command import RENDEZVOUS_PORT, logging_to, many_nodes
@@ -19,6 +21,10 @@ from trainway.spec.facts.instance import Instance
 
 # How long before its time limit a run is told to save and end.
 _SAVING_SECONDS = 300
+# Until the starters have seen that they are told, and afterwards until Slurm has seen the end.
+_SECONDS_TO_TELL = 60
+# Names of nodes and of reservations, and Slurm's ranges of numbers in brackets.
+_ONE_WORD = re.compile(r"[A-Za-z0-9_.,\[\]-]+")
 
 # Slurm sends a signal to every process of a step: to torchrun, which would give its ranks 30 seconds from then on, and
 # to the ranks, which need the time that a checkpoint takes. So torchrun does not listen, and the ranks do
@@ -46,8 +52,7 @@ export PET_RDZV_ENDPOINT=$first:{port}
 
 srun --kill-on-bad-exit=1 --cpu-bind=none --label "${{options[@]}}" "${{resume[@]}}" bash -c '
   set -euo pipefail
-  trap "" TERM USR1
-  export PET_LOG_DIR=$PET_LOG_DIR/start-${{SLURM_RESTART_COUNT:-0}}/$SLURMD_NODENAME
+{ignore}  export PET_LOG_DIR=$PET_LOG_DIR/start-${{SLURM_RESTART_COUNT:-0}}/$SLURMD_NODENAME
   mkdir -p "$PET_LOG_DIR"
   if [[ $code ]]; then
     code=$(python -m training.synced_code "$code" "/tmp/trainway-code-$UID")
@@ -60,7 +65,7 @@ step=$!
 tell=0
 while kill -0 "$step" 2>/dev/null; do
   if [[ $outcome == stopped ]] && ((SECONDS >= tell)); then
-    kill -USR1 "$step" || true
+    {tell}
     tell=$((SECONDS + 60))
   fi
   sleep 5 &
@@ -69,11 +74,35 @@ done
 status=0
 wait "$step" || status=$?
 if ((status)); then
-  outcome="failed with status $status"
+  {failed}
 fi
 echo "$outcome" >"$run/outcome"
 exit "$status"
 """
+
+
+# How ranks that listen are told to stop: by a signal to the step, which its other processes ignore.
+_TELL_RANKS = {
+    "ignore": '  trap "" TERM USR1\n',
+    "tell": 'kill -USR1 "$step" || true',
+    "failed": 'outcome="failed with status $status"',
+}
+# A step passes a signal on to all of its processes, and a program may not expect it in a single rank. So the starters
+# (trainway/launch/start_program.py) are told by a file, and say by another one why the program failed.
+_TELL_STARTERS = {
+    "ignore": "",
+    "tell": 'date +%s >"$run/stop"',
+    # The step's own status can be that of a node which was ended because another one failed.
+    "failed": (
+        'reason=$(cat "$run/attempts/$TRAINWAY_ATTEMPT/failure" 2>/dev/null) || reason="exit status $status"\n'
+        '  outcome="failed: $reason"'
+    ),
+}
+_ATTEMPT = (
+    'rm -f "$run/stop"',
+    'export TRAINWAY_ATTEMPT=$(($(cat "$run/attempt" 2>/dev/null || echo 0) + 1))',
+    'echo "$TRAINWAY_ATTEMPT" >"$run/attempt"',
+)
 
 
 def render_script(request: Request, catalogue: Catalogue, options: SlurmOptions | None = None) -> str:
@@ -89,30 +118,48 @@ def render_script(request: Request, catalogue: Catalogue, options: SlurmOptions 
         restarts="Slurm queues a run again when it loses a node or is preempted, and not when the run itself fails",
         keep="Slurm decides for the whole cluster how long it remembers jobs",
     )
+    if options.environment and "@" in request.image_name:
+        raise usage_error(
+            f"{request.program.name} cannot run in {options.environment}",
+            why=f"its job file names the image {request.image_name}",
+            fix="leave --environment out, or run.image",
+        )
+    lock = request.program.lock
+    if options.environment and lock is not None and lock.is_for_image:
+        raise usage_error(
+            f"{request.program.name} cannot run in {options.environment}",
+            why="the lock of run.packages is for the training image",
+            fix="install the packages into the virtual environment, and leave run.packages out, or leave --environment "
+            "out",
+        )
     instance = catalogue[request.allocation.group.instance_type]
+    earlier = earlier_run(request, options.after) if options.after else None
     interpreter = in_virtual_environment(options.environment, instance) if options.environment else in_image(request)
     lines = [
         "#!/bin/bash",
-        *(f"#SBATCH --{directive}" for directive in _directives(request, instance, options)),
+        *(f"#SBATCH --{directive}" for directive in _directives(request, instance, options, earlier)),
         "set -euo pipefail",
         "",
         f"run={shlex.quote(str(request.directory))}",
         'rm -f "$run/outcome"',
+        *(earlier.check if earlier else ()),
         "outcome=succeeded",
         "trap 'outcome=stopped' USR1",
-        f'cat >"$run/job.yaml" {heredoc(request.job_text)}',
+        *(f'cat >"$run/{name}" {heredoc(text)}' for name, text in request.program.files.items()),
         "",
         # sbatch brings whatever its caller has. Such credentials end before the job does; the nodes have a role.
         "unset AWS_ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY AWS_SESSION_TOKEN",
         *(f"export {name}={shlex.quote(value)}" for name, value in sorted(_environment(request).items())),
         *interpreter,
-        f"export code={shlex.quote(request.code or '')}",
-        f"command=({shlex.join(request.command)})",
+        f"export code={shlex.quote(request.code_to_import or '')}",
+        f"command=({shlex.join(request.command(request.directory))})",
+        *(() if request.program.started_by is None else _ATTEMPT),
     ]
-    return "\n".join(lines) + "\n" + _STEP.format(port=RENDEZVOUS_PORT)
+    told = _TELL_RANKS if request.program.started_by is None else _TELL_STARTERS
+    return "\n".join(lines) + "\n" + _STEP.format(port=RENDEZVOUS_PORT, **told)
 
 
-def _directives(request: Request, instance: Instance, options: SlurmOptions) -> list[str]:
+def _directives(request: Request, instance: Instance, options: SlurmOptions, earlier: Earlier | None) -> list[str]:
     group = request.allocation.group
     accelerator = instance.accelerator
     directives = [
@@ -123,7 +170,7 @@ def _directives(request: Request, instance: Instance, options: SlurmOptions) -> 
         "ntasks-per-node=1",
         "exclusive",
         # A run of the same name goes on when the one before has ended.
-        "dependency=singleton",
+        *(earlier.directives if earlier else ("dependency=singleton",)),
         "mem=0",
         "requeue",
         "open-mode=append",
@@ -136,19 +183,31 @@ def _directives(request: Request, instance: Instance, options: SlurmOptions) -> 
     if accelerator and accelerator.vendor == "nvidia":
         # `exclusive` gives all of a node's GPUs. This keeps away from a node that lost one.
         directives.append(f"gpus-per-node={accelerator.count}")
-    if request.job.team:
-        directives.append(f"account={request.job.team}")
+    if request.program.team:
+        directives.append(f"account={request.program.team}")
     if options.borrow:
         _check_borrowing(request)
         directives.append(f"qos={BORROWED}")
+    for name, value in (("exclude", options.exclude), ("reservation", options.reservation)):
+        if value is not None:
+            if not _ONE_WORD.fullmatch(value):
+                what = f"{request.program.name} cannot be launched under Slurm like that"
+                why = f"--{name} is {value!r}, and Slurm takes names with commas between them"
+                raise usage_error(what, why=why, fix=f"write them without spaces, for example --{name} first,second")
+            directives.append(f"{name}={value}")
     if options.time_limit_minutes is not None:
-        directives += [f"time={options.time_limit_minutes}", f"signal=B:USR1@{_SAVING_SECONDS}"]
+        directives += [f"time={options.time_limit_minutes}", f"signal=B:USR1@{_saving_seconds(request)}"]
     return directives
+
+
+def _saving_seconds(request: Request) -> int:
+    """Return how many seconds before its time limit a run is told to save and end."""
+    return max(_SAVING_SECONDS, (request.program.stop.grace_seconds or 0) + _SECONDS_TO_TELL)
 
 
 def _check_borrowing(request: Request) -> None:
     if not request.hand_off.teams:
-        what, why = f"{request.job.name} cannot borrow nodes", f"{request.hand_off.platform} has no teams"
+        what, why = f"{request.program.name} cannot borrow nodes", f"{request.hand_off.platform} has no teams"
         raise usage_error(what, why=why, fix="launch it without --borrow: all nodes are everybody's")
 
 
@@ -159,11 +218,12 @@ def _environment(request: Request) -> dict[str, str]:
         allocation.ranks,
         endpoint="",
         run=request.run,
-        max_restarts=request.job.life_cycle.process_restarts,
+        max_restarts=request.program.life_cycle.process_restarts,
     )
     del torchrun["PET_RDZV_ENDPOINT"]  # what the script finds out
     job = request.environment(request.directory / "job.yaml")
-    return job | torchrun | logging_to(request.directory / "logs", shown_ranks="0") | _TORCHRUN_LISTENS
+    listens = _TORCHRUN_LISTENS if request.program.stop.ranks_listen else {}
+    return job | torchrun | logging_to(request.directory / "logs", shown_ranks="0") | listens
 
 
 def heredoc(text: str) -> str:

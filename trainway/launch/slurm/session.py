@@ -50,7 +50,7 @@ def on_login_node(line: str, cluster: Mapping[str, str], *, what: str) -> tuple[
     if len(command) > _MOST_CHARACTERS:
         why = f"it takes {len(command)} characters, and a session carries {_MOST_CHARACTERS}"
         raise usage_error(what, why=why, fix="launch on the login node")
-    said = _in_terminal(session(cluster, "AWS-StartNonInteractiveCommand", command, what=what))
+    said = _in_terminal(session(cluster, "AWS-StartNonInteractiveCommand", commands(command), what=what))
     found = _ANSWER.search(said)
     if found is None:
         last = said.decode(errors="replace").strip().splitlines()[-1:] or ["it said nothing"]
@@ -60,8 +60,16 @@ def on_login_node(line: str, cluster: Mapping[str, str], *, what: str) -> tuple[
     return int(status), _decoded(output).partition(f"{_BEGINS}\n")[2], _decoded(errors)
 
 
-def session(cluster: Mapping[str, str], document: str, command: str, *, what: str) -> tuple[str, ...]:
-    """The command line that starts a session on the login node, or on the controller where there is none."""
+def commands(command: str) -> str:
+    """Return the parameters of a session that runs a command."""
+    return json.dumps({"command": [command]})
+
+
+def session(cluster: Mapping[str, str], document: str, parameters: str, *, what: str) -> tuple[str, ...]:
+    """The command line that starts a session on the login node, or on the controller where there is none.
+
+    `document` is the session's document, and `parameters` are those of the document as JSON.
+    """
     for program, fix in (
         ("aws", "install the AWS CLI, or launch on the login node"),
         ("session-manager-plugin", "install the Session Manager plugin of the AWS CLI, or launch on the login node"),
@@ -72,7 +80,6 @@ def session(cluster: Mapping[str, str], document: str, command: str, *, what: st
     identifier = cluster["arn"].rpartition("/")[2]
     target = f"sagemaker-cluster:{identifier}_{group}-{instance}"
     options = {"region": cluster["region"], "target": target, "document-name": document}
-    parameters = json.dumps({"command": [command]})
     return (
         "aws",
         "ssm",

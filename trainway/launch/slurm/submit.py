@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import replace
 
 from trainway.launch.request import Request
 from trainway.launch.slurm.cluster import cluster_of, on_cluster
+from trainway.launch.slurm.dependency import earlier_run, has_succeeded
 from trainway.launch.slurm.options import SlurmOptions
 from trainway.launch.slurm.script import heredoc, render_script
 from trainway.launch.target import Handle
@@ -19,6 +21,9 @@ def submit(request: Request, catalogue: Catalogue, options: SlurmOptions | None 
     the options ask for, the cluster cannot be asked, or Slurm refuses the job.
     """
     options = options or SlurmOptions()
+    if options.after and has_succeeded(request, earlier_run(request, options.after)):
+        # Slurm forgets jobs a while after their end, and refuses a dependency on one that it does not know.
+        options = replace(options, after=None)
     script = render_script(request, catalogue, options)
     cluster = cluster_of(request.hand_off, options.user)
     # sbatch opens the log in it, and makes no directories.

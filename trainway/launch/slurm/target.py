@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from trainway.launch.prepare import prepare_on_platform
 from trainway.launch.slurm.evidence import evidence
+from trainway.launch.slurm.forward import forward
 from trainway.launch.slurm.logs import logs
 from trainway.launch.slurm.options import SlurmOptions
 from trainway.launch.slurm.script import render_script
@@ -24,5 +25,7 @@ TARGET = Target(
     logs=logs,
     stop=stop,
     shell=shell,
+    interactive=True,
+    forward=forward,
     evidence=evidence,
 )

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import PurePosixPath
 
 from trainway.launch.slurm.cluster import WITH_SLURM, on_cluster, slurm_is_here
-from trainway.launch.slurm.session import session
+from trainway.launch.slurm.session import commands, session
 from trainway.launch.target import Handle, Phase, State
 from trainway.spec.errors import usage_error
 
@@ -34,6 +34,11 @@ _PHASES = {
     "COMPLETED": Phase.SUCCEEDED,
     "CANCELLED": Phase.STOPPED,
 }
+# A step of one node says so in the environment, and srun in its shell could not start processes on the other nodes.
+_SHELL = (
+    "for name in ${!SLURM_*}; do [[ $name == SLURM_CONF || $name == SLURM_JOB_ID ]] || unset $name; done; "
+    "exec bash --login"
+)
 # What the batch script writes down at its end (script.py). Slurm forgets jobs after a while, and may keep no accounts.
 _OUTCOMES = {"succeeded": Phase.SUCCEEDED, "stopped": Phase.STOPPED, "failed": Phase.FAILED}
 
@@ -86,19 +91,29 @@ def shell(handle: Handle, node: int) -> Sequence[str]:
     Raises UsageError where it does not run, or not on so many nodes.
     """
     what = f"there is no shell on node {node} of job {handle['job']}"
+    name = node_name(handle, node, what)
+    command = ("srun", *beside(handle["job"], name), "--pty", "bash", "-c", _SHELL)
+    if slurm_is_here():
+        return command
+    # For a session that is interactive the agent has a shell run the line.
+    line = ["sudo", "--login", f"--user={handle['user']}", "bash", "-c", f"{WITH_SLURM} {shlex.join(command)}"]
+    return session(handle, "AWS-StartInteractiveCommand", commands(shlex.join(line)), what=what)
+
+
+def node_name(handle: Handle, node: int, what: str) -> str:
+    """Return the name of a node of the run. Raises UsageError where the run has no such node, or does not run."""
     found = state(handle)
     if found.phase is not Phase.RUNNING:
         raise usage_error(what, why=f"it is {found.phase}", fix="wait until it runs")
     if not 0 <= node < len(found.nodes):
         last = len(found.nodes) - 1
         raise usage_error(what, why=f"it runs on {len(found.nodes)} nodes", fix=f"name one from 0 to {last}")
-    step = ["--overlap", "--nodes=1", "--ntasks=1", f"--nodelist={found.nodes[node]}", "--pty", "bash", "--login"]
-    command = ("srun", f"--jobid={handle['job']}", *step)
-    if slurm_is_here():
-        return command
-    # For a session that is interactive the agent has a shell run the line.
-    line = ["sudo", "--login", f"--user={handle['user']}", "bash", "-c", f"{WITH_SLURM} {shlex.join(command)}"]
-    return session(handle, "AWS-StartInteractiveCommand", shlex.join(line), what=what)
+    return found.nodes[node]
+
+
+def beside(job: str, node: str) -> tuple[str, ...]:
+    """Return the options of srun for a process on a node of a job, beside those of the job."""
+    return (f"--jobid={job}", "--overlap", "--nodes=1", "--ntasks=1", f"--nodelist={node}")
 
 
 def _phase(row: str) -> tuple[Phase, str]:

@@ -1,0 +1,35 @@
+"""Forwarding a port of this machine to a node of a job."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+
+from trainway.launch.slurm import relay
+from trainway.launch.slurm.cluster import slurm_is_here
+from trainway.launch.slurm.session import session
+from trainway.launch.slurm.watch import beside, node_name
+from trainway.launch.target import Handle
+
+# https://docs.aws.amazon.com/systems-manager/latest/userguide/session-manager-working-with-sessions-start.html
+# (Starting a session, port forwarding to remote host; read 2026-11-23)
+_TO_REMOTE_HOST = "AWS-StartPortForwardingSessionToRemoteHost"
+
+
+def forward(handle: Handle, node: int, port: int, local_port: int) -> Sequence[str]:
+    """Return the command that forwards a port of this machine's loopback interface to a node of the run.
+
+    On a node that has Slurm, each connection is a process on the node beside those of the run, which reaches its
+    loopback interface. From any other machine, a session to the login node connects to the node's address, so the
+    program must listen on it.
+
+    Raises UsageError where the run does not run, or not on so many nodes.
+    """
+    what = f"port {port} on node {node} of job {handle['job']} cannot be forwarded"
+    name = node_name(handle, node, what)
+    if slurm_is_here():
+        srun = ("srun", *beside(handle["job"], name), "--unbuffered", "--quiet")
+        return (sys.executable, "-m", relay.__name__, str(local_port), str(port), "--", *srun)
+    parameters = {"host": [name], "portNumber": [str(port)], "localPortNumber": [str(local_port)]}
+    return session(handle, _TO_REMOTE_HOST, json.dumps(parameters), what=what)
