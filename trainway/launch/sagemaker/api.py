@@ -14,7 +14,7 @@ _UNKNOWN = re.compile("not found|could not find", re.IGNORECASE)
 # The first that an error says. https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_CreateTrainingJob.html
 # (Errors), https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-roles.html (Passing roles; both read 2026-11-21)
 _REMEDIES = (
-    ("ResourceLimitExceeded", "ask for more of `… for training job usage` in Service Quotas, or name another --group"),
+    ("ResourceLimitExceeded", "ask for more of {quota} in Service Quotas, or name another --group"),
     ("ResourceInUse", "launch it again: a job of that name was made at the same time"),
     ("iam:PassRole", "you need iam:PassRole on that role, for sagemaker.amazonaws.com"),
     ("AccessDenied", "you need that action; docs/launch-sagemaker.md lists what a launch does"),
@@ -33,15 +33,18 @@ def client(service: str, region: str) -> Any:
 
 
 @contextmanager
-def explained(what: str) -> Iterator[None]:
-    """Raises UsageError, which begins with `what` was wanted, for an error of AWS in its block."""
+def explained(what: str, *, quota: str = "the quota that it names") -> Iterator[None]:
+    """Raises UsageError, which begins with `what` was wanted, for an error of AWS in its block.
+
+    `quota` is what the nodes count against.
+    """
     from botocore.exceptions import BotoCoreError, ClientError
 
     try:
         yield
     except (BotoCoreError, ClientError) as error:
         said = str(error)
-        fixes = (fix for words, fix in _REMEDIES if words in said)
+        fixes = (fix.replace("{quota}", quota) for words, fix in _REMEDIES if words in said)
         raise usage_error(what, why=said, fix=next(fixes, "fix what AWS reports")) from None
 
 

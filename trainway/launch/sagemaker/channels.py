@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from trainway.launch.environment import cluster_roots
-from trainway.launch.locations import local_roots, scheme_of
+from trainway.launch.location import scheme_of
+from trainway.launch.locations import local_roots
 from trainway.launch.request import Request
 from trainway.launch.sagemaker.container import CHANNELS
 from trainway.launch.sagemaker.options import SageMakerOptions, cannot
@@ -37,16 +38,16 @@ class Inputs:
 
 def inputs(request: Request, options: SageMakerOptions) -> Inputs:
     """The channels of a job; raises UsageError for a location that is not in the bucket, where data comes from it."""
-    job = _from_s3(JOB, job_file_location(request), "File")
+    job = _from_s3(JOB, files_location(request), "File")
     if options.data == "fsx":
         roots = cluster_roots(request.hand_off) | {"fsx": str(CHANNELS / _FILE_SYSTEM)}
         return Inputs([job, _file_system(request)], roots, {})
-    roots = local_roots(request.job, request.hand_off, "a training job without --data fsx")
+    roots = local_roots(request.program, request.hand_off, "a training job without --data fsx")
     if options.data == "s3":
         return Inputs([job], roots, {})
     mode = {"file": "File", "fast-file": "FastFile"}[options.data]
     # What an s3://bucket/prefix says in full is fetched by the job itself.
-    locations = [each.rstrip("/") for each in request.job.data.shares if scheme_of(each)]
+    locations = [each.rstrip("/") for each in request.program.inputs if scheme_of(each)]
     if len(locations) >= _MOST_CHANNELS:
         why = f"it reads {len(locations)} locations, and a training job has {_MOST_CHANNELS} channels with its own"
         raise cannot(request, why, "read them from s3, or blend fewer")
@@ -59,9 +60,15 @@ def inputs(request: Request, options: SageMakerOptions) -> Inputs:
     return Inputs([job, *data], roots, channels)
 
 
-def job_file_location(request: Request) -> str:
-    """Where the job file is in the bucket."""
-    return f"{run_location(request)}/{JOB_FILE.name}"
+def files_location(request: Request) -> str:
+    """Return the prefix of the program's files in the bucket. A job file alone needs no folder."""
+    return f"{run_location(request)}/{JOB_FILE.name if len(request.program.files) == 1 else f'{JOB}/'}"
+
+
+def file_locations(request: Request) -> dict[str, str]:
+    """Return the location in the bucket of each of the program's files, by its name."""
+    prefix = files_location(request).removesuffix(JOB_FILE.name)
+    return {name: f"{prefix}{name}" for name in request.program.files}
 
 
 def run_location(request: Request) -> str:

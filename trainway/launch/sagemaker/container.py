@@ -6,60 +6,126 @@ https://docs.aws.amazon.com/sagemaker/latest/dg/model-train-storage.html (read 2
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import PurePosixPath
 
-from trainway.launch.environment import job_environment, platform_environment
+from trainway.launch.environment import NCCL_EVIDENCE, job_environment, platform_environment
 from trainway.launch.request import Request
 from trainway.launch.training_command import RENDEZVOUS_PORT, logging_to, many_nodes
+from trainway.spec.derived.image_reference import ecr_repository_of
+from trainway.spec.errors import usage_error
 
 CHANNELS = PurePosixPath("/opt/ml/input/data")
-# SageMaker copies what is written here to the bucket while the job runs, and back before it starts again.
+# The first process of each host copies what is written here to the bucket while the job runs, and back when it starts
+# again (training/sagemaker/run_files.py).
 SYNCED = PurePosixPath("/opt/ml/checkpoints")
 # SageMaker's own kills a container 120 seconds after SIGTERM, and torchrun its ranks after 30:
 # https://docs.aws.amazon.com/sagemaker/latest/dg/your-algorithms-training-algo-dockerfile.html (read 2026-11-21),
 # torch/distributed/launcher/api.py of PyTorch 2.13.
-_KILL_RANKS_AFTER = 110
+# The rest is for the last upload.
+_KILL_RANKS_AFTER = 90
 # As under Kubernetes (trainway/launch/kubernetes/process.py): a run that was told to stop is not done.
 _STOPPED_STATUS = 75
+# https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_AlgorithmSpecification.html (read 2026-11-23)
+_LONGEST_ARGUMENT, _MOST_ARGUMENTS = 256, 100
+_SHORTER = "put the script into a file of the code, and write its name in `run.command`"
 
 
 def entry_point() -> list[str]:
-    """What every node starts: training/sagemaker_host.py, which becomes the training command."""
+    """What every node starts: training/sagemaker_host.py, which starts the training command."""
     return ["python", "-m", "training.sagemaker_host"]
 
 
 def arguments(request: Request, channels: Mapping[str, str]) -> list[str]:
-    """Return the container's arguments, which end with the training command; `channels` are those of locations."""
-    code = [f"--code={request.code}"] if request.code else []
+    """Return the container's arguments, which end with the training command; `channels` are those of locations.
+
+    Raises UsageError for arguments that SageMaker does not take.
+    """
+    found = _arguments(request, channels)
+    what = f"{request.program.name} cannot be launched on SageMaker"
+    if len(found) > _MOST_ARGUMENTS:
+        why = f"its command has {len(found)} words with those of the launcher, and SageMaker takes {_MOST_ARGUMENTS}"
+        raise usage_error(what, why=why, fix=_SHORTER)
+    for word in found:
+        if len(word) > _LONGEST_ARGUMENT or "\n" in word:
+            why = f"SageMaker takes arguments of one line and {_LONGEST_ARGUMENT} characters, and not {word[:40]!r}…"
+            raise usage_error(what, why=why, fix=_SHORTER)
+    return found
+
+
+def _arguments(request: Request, channels: Mapping[str, str]) -> list[str]:
+    code = [f"--code={request.code_to_import}"] if request.code_to_import else []
     held = [f"--channel={location}={channel}" for location, channel in channels.items()]
-    return [f"--port={RENDEZVOUS_PORT}", *code, *held, "--", *request.command]
+    return [f"--port={RENDEZVOUS_PORT}", *code, *held, "--", *request.command(CHANNELS / "job")]
 
 
-def environment(request: Request, roots: Mapping[str, str], job_file: PurePosixPath) -> dict[str, str]:
+def environment(
+    request: Request,
+    roots: Mapping[str, str],
+    channels: Mapping[str, str],
+    job_file: PurePosixPath,
+    *,
+    location: str,
+    repaired: bool,
+    streamed: bool,
+) -> dict[str, str]:
     """The environment of all nodes; what differs between them is for sagemaker_host.py to find out.
+
+    `repaired` nodes are those that SageMaker checks and replaces when the container fails. torchrun then restarts no
+    processes, unless the job file says how often: it would restart them on the faulty node. `location` is the run's in
+    the bucket. `streamed` channels fetch a file of data while it is read.
+    https://docs.aws.amazon.com/sagemaker/latest/dg/model-checkpoints-cluster-repair.html (read 2026-11-21)
 
     EFA needs nothing here: SageMaker mounts a node's devices into its container, and the image knows how to use them.
     https://docs.aws.amazon.com/sagemaker/latest/dg/your-algorithms-training-efa.html (read 2026-11-21)
     """
-    allocation = request.allocation
+    allocation, life_cycle = request.allocation, request.program.life_cycle
     run = run_directory(request, roots)
+    restarts = life_cycle.process_restarts if not repaired or "process_restarts" in life_cycle.stated else 0
     torchrun = many_nodes(
         allocation.nodes,
         allocation.ranks,
         endpoint="",
         run=request.run,
-        max_restarts=request.job.life_cycle.process_restarts,
+        max_restarts=restarts,
     )
     del torchrun["PET_RDZV_ENDPOINT"]  # what sagemaker_host.py finds out
     variables = {
         **job_environment(job_file, run),
         **platform_environment(request.hand_off, roots),
+        **({"TRAINWAY_RUN_LOCATION": location} if run == SYNCED else {}),
+        **({"TRAINWAY_STREAMED": ":".join(str(CHANNELS / name) for name in channels.values())} if streamed else {}),
+        **NCCL_EVIDENCE,
         **torchrun,
         **logging_to(run / "logs"),
         "TORCH_ELASTIC_SHUTDOWN_TIMEOUT": str(_KILL_RANKS_AFTER),
         "TRAINWAY_STOPPED_STATUS": str(_STOPPED_STATUS),
     }
-    return dict(sorted(variables.items()))
+    return dict(sorted({**variables, **_of_program(request, roots, channels)}.items()))
+
+
+def check_starter(request: Request) -> None:
+    """Raise UsageError for a section `run` that a training job cannot have."""
+    what = f"{request.program.name} cannot be launched on SageMaker"
+    grace = request.program.stop.grace_seconds or 0
+    if grace > _KILL_RANKS_AFTER:
+        why = f"run.stop.grace is {grace} seconds, and a container is killed 120 seconds after it is told to stop"
+        raise usage_error(what, why=why, fix=f"set run.stop.grace to at most {_KILL_RANKS_AFTER}")
+    if ecr_repository_of(request.image) is None:
+        fix = "copy the image into ECR, and name it there by its digest"
+        raise usage_error(what, why=f"the image {request.image} is not in ECR", fix=fix)
+
+
+def _of_program(request: Request, roots: Mapping[str, str], channels: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables of the program. Its outputs are in the mounted file system, or where SageMaker syncs."""
+    program, run = request.program, run_directory(request, roots)
+    if program.started_by is None:
+        return dict(program.environment)
+    if run == SYNCED:
+        program = replace(program, outputs=None)
+    held = {location: str(CHANNELS / name) for location, name in channels.items()}
+    located = {name: held.get(location.rstrip("/"), location) for name, location in program.located.items()}
+    return replace(program, located=located).variables(request.run, run, roots) | request.size
 
 
 def run_directory(request: Request, roots: Mapping[str, str]) -> PurePosixPath:

@@ -136,7 +136,7 @@ def check_options(request: Request, options: SageMakerOptions, instance: Instanc
 
 def cannot(request: Request, why: str, fix: str) -> UsageError:
     """The error for a job that cannot be a training job like that."""
-    return usage_error(f"{request.job.name} cannot be launched on SageMaker like that", why=why, fix=fix)
+    return usage_error(f"{request.program.name} cannot be launched on SageMaker like that", why=why, fix=fix)
 
 
 def _in_range(request: Request, what: str, value: int, least: int, most: int, unit: str) -> None:

@@ -11,8 +11,7 @@ from typing import Any
 
 from trainway.launch.request import Request
 from trainway.launch.sagemaker.channels import JOB_FILE, inputs, run_location
-from trainway.launch.sagemaker.container import SYNCED, arguments, entry_point, environment, run_directory
-from trainway.launch.sagemaker.metric_definitions import metric_definitions
+from trainway.launch.sagemaker.container import arguments, check_starter, entry_point, environment
 from trainway.launch.sagemaker.options import SageMakerOptions, check_options
 from trainway.launch.sagemaker.resources import resource_config, stopping_condition, training_jobs, vpc_config
 from trainway.spec.derived.training_job_tags import PLATFORM_TAG, RUN_TAG, TEAM_TAG
@@ -30,6 +29,7 @@ def render_request(request: Request, catalogue: Catalogue, options: SageMakerOpt
     instance = catalogue[request.allocation.group.instance_type]
     role_arn = training_jobs(request).role_arn
     check_options(request, options, instance)
+    check_starter(request)
     data = inputs(request, options)
     rendered: dict[str, Any] = {
         "TrainingJobName": request.run,
@@ -38,24 +38,30 @@ def render_request(request: Request, catalogue: Catalogue, options: SageMakerOpt
             "TrainingInputMode": "File",
             "ContainerEntrypoint": entry_point(),
             "ContainerArguments": arguments(request, data.channels),
-            "MetricDefinitions": metric_definitions(),
+            "MetricDefinitions": [{"Name": name, "Regex": regex} for name, regex in request.program.metrics],
         },
         "RoleArn": role_arn,
         "InputDataConfig": data.configuration,
         # The job leaves nothing in /opt/ml/model, but the parameter is required.
         "OutputDataConfig": {"S3OutputPath": f"{run_location(request)}/output"},
         "ResourceConfig": resource_config(request, options, instance),
-        "VpcConfig": vpc_config(request),
+        "VpcConfig": vpc_config(request, options),
         "StoppingCondition": stopping_condition(options),
-        "Environment": environment(request, data.roots, JOB_FILE),
+        "Environment": environment(
+            request,
+            data.roots,
+            data.channels,
+            JOB_FILE,
+            location=run_location(request),
+            repaired=instance.accelerator is not None,
+            streamed=options.data == "fast-file",
+        ),
         "EnableNetworkIsolation": False,
         "EnableInterContainerTrafficEncryption": options.encrypt_traffic,
         "EnableManagedSpotTraining": options.spot,
         "RemoteDebugConfig": {"EnableRemoteDebug": options.shell},
         "Tags": _tags(request),
     }
-    if run_directory(request, data.roots) == SYNCED:
-        rendered["CheckpointConfig"] = {"S3Uri": run_location(request), "LocalPath": str(SYNCED)}
     if options.retries:
         rendered["RetryStrategy"] = {"MaximumRetryAttempts": options.retries}
     if options.check_nodes and instance.accelerator:
@@ -72,6 +78,6 @@ def _tags(request: Request) -> list[dict[str, str]]:
     """Return the job's tags. A job that names no team is the only team's, as on the cluster."""
     tags = {PLATFORM_TAG: request.hand_off.platform, RUN_TAG: request.run}
     teams = request.hand_off.teams
-    if team := request.job.team or (teams[0] if len(teams) == 1 else None):
+    if team := request.program.team or (teams[0] if len(teams) == 1 else None):
         tags[TEAM_TAG] = team
     return [{"Key": key, "Value": value} for key, value in tags.items()]

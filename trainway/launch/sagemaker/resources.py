@@ -11,6 +11,9 @@ from trainway.spec.errors import usage_error
 from trainway.spec.facts.instance import Instance
 from trainway.spec.handoff import TrainingJobs
 
+# https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_VpcConfig.html (read 2026-11-23)
+_MOST_SUBNETS = 16
+
 
 def instance_type(request: Request) -> str:
     """SageMaker's name of the allocation's type; raises UsageError where it runs no training on such nodes."""
@@ -26,7 +29,7 @@ def training_jobs(request: Request) -> TrainingJobs:
     found = request.hand_off.training_jobs
     if found is None:
         raise usage_error(
-            f"{request.job.name} cannot be launched on SageMaker",
+            f"{request.program.name} cannot be launched on SageMaker",
             why=f"{request.hand_off.platform} has no role for training jobs",
             fix="set iam.training_jobs of the platform file to true, and deploy",
         )
@@ -47,17 +50,17 @@ def resource_config(request: Request, options: SageMakerOptions, instance: Insta
     return config
 
 
-def vpc_config(request: Request) -> dict[str, Any]:
-    """Return the VpcConfig of a training job: the subnet of the node group, and the security groups of the nodes.
+def vpc_config(request: Request, options: SageMakerOptions) -> dict[str, Any]:
+    """Return the VpcConfig of a training job: subnets of node groups, and the security groups of the nodes.
 
-    The subnet is in the Availability Zone of the capacity and the file system. The security groups allow EFA traffic
-    between nodes, and Lustre traffic to the file system.
+    SageMaker looks for capacity in the Availability Zones of all subnets. A job that mounts the file system stays in
+    the subnet of its node group, beside the file system. The security groups allow EFA traffic between nodes, and
+    Lustre traffic to the file system.
     """
     jobs = training_jobs(request)
-    return {
-        "Subnets": [jobs.subnet_ids[request.allocation.group.name]],
-        "SecurityGroupIds": list(jobs.security_group_ids),
-    }
+    own = jobs.subnet_ids[request.allocation.group.name]
+    others = () if options.data == "fsx" else sorted(set(jobs.subnet_ids.values()) - {own})
+    return {"Subnets": [own, *others][:_MOST_SUBNETS], "SecurityGroupIds": list(jobs.security_group_ids)}
 
 
 def stopping_condition(options: SageMakerOptions) -> dict[str, int]:

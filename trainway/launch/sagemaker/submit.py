@@ -1,14 +1,16 @@
-"""Submitting: the job file goes to the bucket, and then the request to SageMaker."""
+"""Submitting: the job file and what goes with it go to the bucket, and then the request to SageMaker."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from trainway.launch.request import Request
 from trainway.launch.sagemaker.api import client, described, explained
-from trainway.launch.sagemaker.channels import job_file_location
+from trainway.launch.sagemaker.channels import file_locations
 from trainway.launch.sagemaker.options import SageMakerOptions
 from trainway.launch.sagemaker.render import render_request
+from trainway.launch.sagemaker.subnets import usable_subnets
 from trainway.launch.target import Handle
 from trainway.spec.errors import usage_error
 from trainway.spec.facts.catalogue import Catalogue
@@ -21,15 +23,34 @@ def submit(request: Request, catalogue: Catalogue, options: SageMakerOptions | N
 
     Raises UsageError where the request cannot be made, a run of that name goes on, or AWS refuses.
     """
+    options = options or SageMakerOptions()
     rendered = render_request(request, catalogue, options)
     region, what = request.hand_off.region, f"{request.run} cannot be submitted to SageMaker"
-    with explained(what):
-        sagemaker, s3 = client("sagemaker", region), client("s3", region)
+    with explained(what, quota=_quota(rendered)):
+        sagemaker, s3, ec2 = client("sagemaker", region), client("s3", region), client("ec2", region)
+        instance, network = catalogue[request.allocation.group.instance_type], rendered["VpcConfig"]
+        network["Subnets"] = usable_subnets(
+            request, instance, network["Subnets"], options.training_plan, ec2=ec2, sagemaker=sagemaker
+        )
         name = _free_name(sagemaker, request.run)
-        bucket, _, key = job_file_location(request).removeprefix("s3://").partition("/")
-        s3.put_object(Bucket=bucket, Key=key, Body=request.job_text.encode(), ChecksumAlgorithm="SHA256")
+        for file, location in file_locations(request).items():
+            bucket, _, key = location.removeprefix("s3://").partition("/")
+            body = request.program.files[file].encode()
+            s3.put_object(Bucket=bucket, Key=key, Body=body, ChecksumAlgorithm="SHA256")
         sagemaker.create_training_job(**rendered | {"TrainingJobName": name})
     return {"name": name, "region": region}
+
+
+def _quota(rendered: Mapping[str, Any]) -> str:
+    """Return the name of the quota that the nodes of a job count against, as Service Quotas spells it.
+
+    https://docs.aws.amazon.com/general/latest/gr/sagemaker.html (read 2026-11-23)
+    """
+    resources = rendered["ResourceConfig"]
+    kinds = ["spot training job" if rendered["EnableManagedSpotTraining"] else "training job"]
+    if "KeepAlivePeriodInSeconds" in resources:
+        kinds.append("training warm pool")
+    return " and ".join(f"`{resources['InstanceType']} for {kind} usage`" for kind in kinds)
 
 
 def _free_name(sagemaker: Any, run: str) -> str:

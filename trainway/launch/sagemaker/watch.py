@@ -97,10 +97,30 @@ def _nodes(found: Mapping[str, Any]) -> int:
     return count
 
 
+def _warm_pool(found: Mapping[str, Any]) -> str:
+    """Return what became of the nodes that are kept for the next job. Empty if none are kept.
+
+    https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_WarmPoolStatus.html (read 2026-11-23)
+    """
+    pool = found.get("WarmPoolStatus", {})
+    match pool.get("Status"):
+        case "Available":
+            return "its nodes are kept warm, and billed"
+        case "InUse" | "Reused" if "ReusedByJob" in pool:
+            return f"its warm nodes were taken by {pool['ReusedByJob']}"
+        case "Terminated":
+            return (
+                f"its warm nodes are gone, after {pool.get('ResourceRetainedBillableTimeInSeconds', 0)} billed seconds"
+            )
+    return ""
+
+
 def _reason(found: Mapping[str, Any]) -> str:
     """Return why the job failed, or else its secondary status, such as that SageMaker repairs the nodes."""
     if reason := found.get("FailureReason"):
         return str(reason)
+    if pool := _warm_pool(found):
+        return pool
     if found["SecondaryStatus"] in _PLAIN:
         return ""
     last = (found.get("SecondaryStatusTransitions") or [{}])[-1]

@@ -2,6 +2,18 @@
 
 from trainway.launch.workspace.definition import Workspace, define
 from trainway.launch.workspace.documents import render_workspace
+from trainway.launch.workspace.owner import owner_of_credentials
 from trainway.launch.workspace.session import Connection, connect, end, find, start, state
 
-__all__ = ["Connection", "Workspace", "connect", "define", "end", "find", "render_workspace", "start", "state"]
+__all__ = [
+    "Connection",
+    "Workspace",
+    "connect",
+    "define",
+    "end",
+    "find",
+    "owner_of_credentials",
+    "render_workspace",
+    "start",
+    "state",
+]

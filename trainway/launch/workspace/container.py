@@ -42,14 +42,47 @@ if ! python -c 'import jupyterlab' 2>/dev/null; then
     exit 1
   }}
 fi
-exec python -m jupyterlab --no-browser --ServerApp.ip=127.0.0.1 --ServerApp.port="${{1:-{PORT}}}" \\
-  --ServerApp.port_retries=0 --ServerApp.root_dir="$HOME"
+exec python -m jupyterlab --no-browser --ServerApp.ip=127.0.0.1 --ServerApp.port_retries=0 \\
+  --ServerApp.root_dir="$HOME" "$@"
 """
+# Seconds between two looks at whether a kernel or a terminal is idle. Jupyter's own is five minutes.
+_LOOK_SECONDS = 60
 
 
-def command() -> list[str]:
-    """The container's command. Kubernetes makes $( of $$(."""
-    return ["sh", "-c", SCRIPT.replace("$(", "$$(")]
+def command(idle_minutes: int) -> list[str]:
+    """Return the container's command. `idle_minutes` is 0 for a workspace that runs to its end however idle it is.
+
+    Kubernetes makes $( of $$(.
+    """
+    return [
+        "sh",
+        "-c",
+        SCRIPT.replace("$(", "$$("),
+        "workspace",
+        f"--ServerApp.port={PORT}",
+        *idle_settings(idle_minutes),
+    ]
+
+
+def idle_settings(minutes: int) -> list[str]:
+    """Return the options of JupyterLab that end a workspace after so many minutes without use. 0: none.
+
+    Jupyter ends idle kernels, also those that a browser shows, and idle terminals. A kernel that computes is not idle.
+    When none is left, and nothing was asked of the server for that time, the server ends, and with it the Job.
+    https://jupyter-server.readthedocs.io/en/latest/other/full-config.html (read 2026-11-23), and the help texts of
+    jupyter_server 2.21.1.
+    """
+    if not minutes:
+        return []
+    seconds = minutes * 60
+    return [
+        f"--MappingKernelManager.cull_idle_timeout={seconds}",
+        f"--MappingKernelManager.cull_interval={_LOOK_SECONDS}",
+        "--MappingKernelManager.cull_connected=True",
+        f"--TerminalManager.cull_inactive_timeout={seconds}",
+        f"--TerminalManager.cull_interval={_LOOK_SECONDS}",
+        f"--ServerApp.shutdown_no_activity_timeout={seconds}",
+    ]
 
 
 def readiness() -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
@@ -10,20 +11,25 @@ from trainway.launch.kubernetes.options import Priority
 from trainway.launch.workspace.devices import Devices, devices_of_workspace, is_divided
 from trainway.spec.errors import UsageError, usage_error
 from trainway.spec.facts.catalogue import Catalogue
+from trainway.spec.facts.instance import Instance
 from trainway.spec.handoff import HandOff, Nodes
 
 # A person's working day; at most a week, because what nobody ends is paid for all the same.
 HOURS = 8
 MOST_HOURS = 7 * 24
+# An idle GPU is paid for like a busy one.
+IDLE_MINUTES = 60
 _LONGEST_OWNER = 30
 _NAME = "workspace-"
 
 
 @dataclass(frozen=True)
 class Workspace:
-    """A workspace of `owner`'s on the nodes of a group, with some of a node's devices, for so many `hours`.
+    """A workspace of `owner`, with some of the devices of a node of `group`, for at most `hours` hours.
 
-    `index` is where pip finds JupyterLab, if the image does not have it; None is pip's own configuration.
+    It ends earlier after `idle_minutes` minutes without use, unless that is 0. `shared_memory_gib` limits /dev/shm in
+    GiB, which counts as memory of the workspace. `index` is where pip finds JupyterLab if the image does not have it;
+    None is pip's own configuration.
     """
 
     owner: str
@@ -31,9 +37,11 @@ class Workspace:
     image: str
     group: Nodes
     devices: Devices
+    shared_memory_gib: int
     team: str | None = None
     priority: Priority | None = None
     hours: int = HOURS
+    idle_minutes: int = IDLE_MINUTES
     index: str | None = None
 
     @property
@@ -49,7 +57,7 @@ class Workspace:
 
 def define(
     hand_off: HandOff,
-    image: str,
+    image: Callable[[Nodes], str],
     catalogue: Catalogue,
     *,
     owner: str,
@@ -58,19 +66,21 @@ def define(
     accelerators: int = 1,
     priority: Priority | None = None,
     hours: int = HOURS,
+    idle_minutes: int = IDLE_MINUTES,
+    shared_memory_gib: int | None = None,
     index: str | None = None,
 ) -> Workspace:
-    """A workspace on the platform of a hand-off.
+    """Return a workspace on the platform of a hand-off. `image` returns the image to use on nodes of a group.
 
-    Without `group`, on the first whose GPUs are divided, or else the first that has any. Raises UsageError for what the
-    platform does not have.
+    Without `group`, it is on the smallest nodes that have as many `accelerators`. Without `shared_memory_gib`, half of
+    its memory can be shared memory. Raises UsageError for what the platform does not have.
     """
     label = name_of(owner).removeprefix(_NAME)
     if not 1 <= hours <= MOST_HOURS:
         raise _cannot(owner, f"it would last {hours} hours", f"choose 1 to {MOST_HOURS}")
-    if not hand_off.cluster.namespaces:
-        why = f"{hand_off.platform} is orchestrated by {hand_off.orchestrator}, and workspaces are pods"
-        raise _cannot(owner, why, "take a node with `srun --gres=gpu:1 --pty bash` on the login node")
+    if not 0 <= idle_minutes <= hours * 60:
+        raise _cannot(owner, f"it would end after {idle_minutes} idle minutes", f"choose 0 to {hours * 60}")
+    check_orchestrator(hand_off)
     if team is not None and team not in hand_off.teams:
         known = ", ".join(hand_off.teams)
         raise _cannot(
@@ -78,11 +88,25 @@ def define(
         )
     if priority and not hand_off.teams:
         raise _cannot(owner, f"{hand_off.platform} has no teams, and so no queue", "leave the priority out")
-    chosen = _group(hand_off, catalogue, group, owner)
+    chosen = _group(hand_off, catalogue, group, owner, accelerators)
     devices = devices_of_workspace(chosen, catalogue[chosen.instance_type], accelerators)
     if isinstance(devices, str):
         raise _cannot(owner, devices, "ask for another number with --accelerators, or name a --group")
-    return Workspace(label, hand_off, image, chosen, devices, team, priority, hours, index)
+    shared = max(1, devices.memory_gib // 2) if shared_memory_gib is None else shared_memory_gib
+    if not 1 <= shared <= devices.memory_gib:
+        why = f"{shared} GiB of shared memory would be of {devices.memory_gib} GiB of memory"
+        raise _cannot(owner, why, f"choose 1 to {devices.memory_gib} with --shared-memory")
+    return Workspace(
+        label, hand_off, image(chosen), chosen, devices, shared, team, priority, hours, idle_minutes, index
+    )
+
+
+def check_orchestrator(hand_off: HandOff) -> None:
+    """Raise UsageError if the platform has no Kubernetes for workspaces."""
+    if not hand_off.cluster.namespaces:
+        why = f"{hand_off.platform} is orchestrated by {hand_off.orchestrator}, and workspaces are pods"
+        fix = "take a node with `srun --gres=gpu:1 --pty bash` on the login node"
+        raise usage_error("there are no workspaces", why=why, fix=fix)
 
 
 def name_of(owner: str) -> str:
@@ -93,7 +117,8 @@ def name_of(owner: str) -> str:
     return f"{_NAME}{label}"
 
 
-def _group(hand_off: HandOff, catalogue: Catalogue, name: str | None, owner: str) -> Nodes:
+def _group(hand_off: HandOff, catalogue: Catalogue, name: str | None, owner: str, accelerators: int) -> Nodes:
+    """Return the group of that name, or the one with the smallest nodes that have as many accelerators."""
     groups = hand_off.node_groups
     if name is not None:
         found = next((group for group in groups if group.name == name), None)
@@ -101,8 +126,17 @@ def _group(hand_off: HandOff, catalogue: Catalogue, name: str | None, owner: str
             known = ", ".join(group.name for group in groups)
             raise _cannot(owner, f"{hand_off.platform} has no node group {name}", f"name one of {known}")
         return found
-    accelerated = [group for group in groups if catalogue[group.instance_type].accelerator]
-    return next((group for group in groups if is_divided(group)), (accelerated or list(groups))[0])
+    return min(groups, key=lambda group: _size(group, catalogue[group.instance_type], accelerators))
+
+
+def _size(group: Nodes, instance: Instance, accelerators: int) -> tuple[bool, bool, bool, int, int]:
+    """Return what orders groups: those that will do first, then divided GPUs, then the smallest accelerators and nodes.
+
+    A workspace has a part of a node, so that an accelerator's memory says more about its price than the node's size.
+    """
+    chip = instance.accelerator
+    fits = chip is not None and not isinstance(devices_of_workspace(group, instance, accelerators), str)
+    return (not fits, chip is None, not is_divided(group), chip.memory_gib if chip else 0, chip.count if chip else 0)
 
 
 def _cannot(owner: str, why: str, fix: str) -> UsageError:

@@ -55,17 +55,19 @@ def render_workspace(workspace: Workspace, catalogue: Catalogue, token: str) -> 
 
 def _pod(workspace: Workspace, catalogue: Catalogue, labels: dict[str, str]) -> Pod:
     hand_off, devices = workspace.hand_off, workspace.devices
-    requests = {"cpu": str(devices.processors), "memory": f"{devices.memory_gib}Gi"}
-    limits = {"limits": {name: str(count) for name, count in devices.limits.items()}} if devices.limits else {}
+    memory = f"{devices.memory_gib}Gi"
+    # A notebook that takes more memory than its share is killed alone, and not a job that shares the node with it.
+    limits = {"memory": memory, **{name: str(count) for name, count in devices.limits.items()}}
     return Pod(
         name="jupyter",
         image=workspace.image,
-        command=command(),
+        command=command(workspace.idle_minutes),
         environment=environment(workspace),
         readiness=readiness(),
         mount_path=hand_off.file_system.mount_path,
         claim=hand_off.file_system.claim,
-        resources={"requests": requests, **limits},
+        resources={"requests": {"cpu": str(devices.processors), "memory": memory}, "limits": limits},
+        shared_memory_gib=workspace.shared_memory_gib,
         claims=devices.claims,
         tolerations=tolerations_of(catalogue[workspace.group.instance_type]),
         node_selector=nodes_of(hand_off, workspace.group),
