@@ -10,13 +10,12 @@ from typing import Annotated
 
 import typer
 
-from trainway.commands.images import image_that_is_gone
-from trainway.commands.launching import DEFAULT_PLATFORM
+from trainway.commands.images import images_that_are_gone
+from trainway.commands.launching import DEFAULT_PLATFORM, PlatformArgument
 from trainway.spec.errors import usage_error
 
 # The exit status of `trainway diff` where a deploy would lose nodes or data that nobody named.
 REFUSED = 3
-PlatformArgument = Annotated[Path, typer.Argument(help="A platform file.")]
 
 
 def lock(
@@ -195,7 +194,7 @@ def diff(
     else:
         report = look(file, allowed=allow_replace or (), assembly=assembly)
     print(report.model_dump_json(indent=2) if as_json else text_of(report))
-    if not destroy and (gone := image_that_is_gone(file)):
+    for gone in [] if destroy else images_that_are_gone(file):
         print(f"{gone} is gone from ECR: `make deploy` and `trainway image rebuild` build it again", file=sys.stderr)
     if report.refused:
         raise typer.Exit(REFUSED)

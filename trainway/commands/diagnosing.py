@@ -57,6 +57,12 @@ def verify(
     user: Annotated[
         str | None, typer.Option(metavar="NAME", help="Slurm only: your login name on the cluster. Default: ubuntu.")
     ] = None,
+    image: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME", help="Test this image of the platform file's `images`. Default: that of the node group."
+        ),
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be submitted. Submit nothing.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -74,16 +80,18 @@ def verify(
         from trainway.verify import expected_versions, probe_point, probe_request, verify_nodes
 
         platform, catalogue = load_platform(platform_file), load_catalogue()
-        [request] = prepare([probe_point(nodes, catalogue, team=team)], platform, catalogue, group=group)
+        [request] = prepare([probe_point(nodes, team=team)], platform, catalogue, group=group, image=image)
         probe = probe_request(request, max_bytes=gib * 2**30, dcgm_level=dcgm_level)
         target = own_target(platform)
         options = options_from(target.options, {"environment": environment, "user": user}, target.name)
         if dry_run:
             print(target.render(probe, catalogue, options), end="")
             return
-        results = verify_nodes(
-            probe, catalogue, target, options, expected_versions(platform, catalogue, load_versions())
-        )
+        name = request.image_name
+        # The file can have changed since the deploy.
+        known = platform.of_image(name) if name in platform.image_names else None
+        versions = expected_versions(known, catalogue, load_versions()) if known else {}
+        results = verify_nodes(probe, catalogue, target, options, versions)
     print(json.dumps(as_document(results), indent=2) if as_json else as_table(results))
     raise typer.Exit(exit_status(results))
 

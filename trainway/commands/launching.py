@@ -3,23 +3,34 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from trainway.commands.target_flags import ON_PLATFORM
 from trainway.spec.errors import usage_error
 
+if TYPE_CHECKING:
+    from trainway.launch.sweep import Point
+
 DEFAULT_PLATFORM = Path("platform.yaml")
+PlatformArgument = Annotated[Path, typer.Argument(metavar="FILE", help="A platform file.")]
 PlatformFile = Annotated[Path, typer.Option("--platform", help="Path of the platform file.")]
 
 # Options that a target without a platform does not support.
-_OF_PLATFORMS = ("code", "group")
+_OF_PLATFORMS = ("code", "group", "image")
 
 
 def launch(
     context: typer.Context,
-    job_file: Annotated[Path, typer.Argument(metavar="JOB", help="Path of the job file.")],
+    job: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="JOB | [--] COMMAND…",
+            help="Path of the job file. Or a command, which every node runs in the code of the current directory. "
+            "Write -- before a command with options. torchrun starts a single Python file.",
+        ),
+    ] = None,
     platform_file: PlatformFile = DEFAULT_PLATFORM,
     run: Annotated[
         str | None,
@@ -46,6 +57,33 @@ def launch(
             "optimizer.learning_rate=1e-4,3e-4. Repeat the option for a grid.",
         ),
     ] = None,
+    array: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="Launch N runs of the program, each with its number from 0 in TRAINWAY_ARRAY_INDEX. Default: one run "
+            "without a number.",
+        ),
+    ] = None,
+    interactive: Annotated[
+        bool,
+        typer.Option(
+            "--interactive",
+            help="Open a shell on the first node in place of the program. The nodes are free when the shell ends. "
+            "(slurm and kubernetes only)",
+        ),
+    ] = False,
+    nodes: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="Number of nodes of a command without a job file. Default: 1."),
+    ] = None,
+    team: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME", help="Team of the platform whose quota a command without a job file uses. Default: no team."
+        ),
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be submitted. Submit nothing.")] = (
         False
     ),
@@ -54,6 +92,15 @@ def launch(
         typer.Option(
             metavar="NAME",
             help="Run on this node group. Default: the first node group that is large enough.",
+            rich_help_panel=ON_PLATFORM,
+        ),
+    ] = None,
+    image: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Run in this image of the platform file's `images`. Default: the image that the job file names, or "
+            "else the node group's.",
             rich_help_panel=ON_PLATFORM,
         ),
     ] = None,
@@ -66,25 +113,27 @@ def launch(
         ),
     ] = None,
 ) -> None:
-    """Launch a training job on this machine or on a platform.
+    """Launch a training job, or any program, on this machine or on a platform.
 
     The section `life_cycle` of the job file sets how often the run and its processes restart after a failure, and how
     long Kubernetes keeps the object of a finished run. docs/launch-kubernetes.md describes its keys.
     """
+    from trainway.launch.interactive import open_shell
     from trainway.launch.prepare import Launch
-    from trainway.launch.start import points_of, start
+    from trainway.launch.start import start
+    from trainway.launch.sweep import array_axis
     from trainway.launch.target_options import declared_options, not_supported
     from trainway.launch.targets import target_named
 
-    said = dict(context.obj)
-    target = target_named(said.pop("target"), cannot="launched")
+    flags = dict(context.obj)
+    target = target_named(flags.pop("target"), cannot="launched")
     own = [each.name for each in declared_options(target.options)]
-    refused = [*(name for name in said if name not in own), *(() if target.orchestrators else _OF_PLATFORMS)]
+    refused = [*(name for name in flags if name not in own), *(() if target.orchestrators else _OF_PLATFORMS)]
     for name in sorted(refused):
-        source = context.get_parameter_source(name)
-        if source is not None and source.name == "COMMANDLINE":
+        if _is_said(context, name):
             raise not_supported(name, target.name)
-    points = points_of(job_file, sweep or [])
+    axes = [*(sweep or []), *([] if array is None else [array_axis(array)])]
+    points = _points(job or [], axes, nodes, team, until_step, interactive=interactive)
     if run is not None and len(points) > 1:
         raise usage_error(f"--run {run} cannot be a sweep", why="it is one run", fix="leave --run out")
     asked = Launch(
@@ -93,11 +142,48 @@ def launch(
         run=run,
         group=group,
         code=None if code is None else str(code),
-        until_step=until_step,
+        image=image,
         dry_run=dry_run,
     )
-    if exit_status := start(target.name, asked, {name: said[name] for name in own}):
+    submit = open_shell if interactive else start
+    if exit_status := submit(target.name, asked, {name: flags[name] for name in own if _is_said(context, name)}):
         raise typer.Exit(exit_status)
+
+
+def _points(
+    job: list[str], axes: list[str], nodes: int | None, team: str | None, until_step: int | None, *, interactive: bool
+) -> list[Point]:
+    """Return the programs of a launch. Raises UsageError for flags that do not go together."""
+    from trainway.launch.programs import interactive_program
+    from trainway.launch.start import is_job_file, points_of, points_of_command
+    from trainway.launch.sweep import Point
+
+    in_file = is_job_file(job)
+    if in_file and (nodes is not None or team is not None):
+        flag = "--nodes" if nodes is not None else "--team"
+        why, fix = "the job file says it", f"set `{flag[2:]}` in {job[0]}"
+        raise usage_error(f"{flag} cannot be used with a job file", why=why, fix=fix)
+    if not in_file and until_step is not None:
+        why = "Trainway does not count the steps of a command"
+        raise usage_error("--until-step cannot be used with a command", why=why, fix="leave it out")
+    if interactive:
+        if axes or (job and not in_file):
+            why = "the shell takes the place of the program, once"
+            fix = "name a job file or nothing, and leave --sweep and --array out"
+            raise usage_error("--interactive cannot be launched like that", why=why, fix=fix)
+        return [Point(interactive_program(Path(job[0]) if job else None, nodes=nodes or 1, team=team), {})]
+    if not job:
+        fix = "name a job file, or a command that every node runs: `trainway launch train.py`"
+        raise usage_error("there is nothing to launch", why="neither a job file nor a command is given", fix=fix)
+    if in_file:
+        return points_of(Path(job[0]), axes, until_step)
+    return points_of_command(job, axes, nodes=nodes or 1, team=team)
+
+
+def _is_said(context: typer.Context, name: str) -> bool:
+    """Return whether a flag is on the command line. A default would override the job file."""
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
 
 
 def resume(

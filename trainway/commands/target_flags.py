@@ -78,14 +78,12 @@ def _parameter(target: AnyTarget, declared: Declared) -> inspect.Parameter:
 
     flag, is_path = declared.flag, path_type(declared.kind) is not None
     described = typer.Option(
-        # A switch that is off has no `--no-` form.
-        *(["--" + declared.name.replace("_", "-")] if declared.default is False else []),
         help=flag.help,
         metavar=flag.metavar,
         min=flag.least,
         rich_help_panel=target.heading,
-        # A help text that names the default itself does so in better words.
-        show_default="Default:" not in flag.help,
+        # A help text that names the default itself does so in better words. A switch is off unless it is said.
+        show_default="Default:" not in flag.help and declared.default is not False,
     )
     default = str(declared.default) if is_path and declared.default is not None else declared.default
     annotation: Any = Annotated[str | None if is_path else declared.kind, described]

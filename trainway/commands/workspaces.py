@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import os
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -22,25 +21,23 @@ TeamOption = Annotated[
     ),
 ]
 Owner = Annotated[
-    str,
+    str | None,
     typer.Option(
         metavar="NAME",
-        help="Owner of the workspace. Default: your login name on this machine.",
-        default_factory=getpass.getuser,
-        show_default=False,
+        help="Owner of the workspace. Default: the IAM user, or the session name, of your credentials for the cluster.",
     ),
 ]
 
 
 @app.command()
 def start(
-    owner: Owner,
+    owner: Owner = None,
     team: TeamOption = None,
     group: Annotated[
         str | None,
         typer.Option(
             metavar="NAME",
-            help="Run on this node group. Default: the first with divided GPUs, or else the first with GPUs.",
+            help="Run on this node group. Default: the one with the smallest accelerators that has enough of them.",
         ),
     ] = None,
     accelerators: Annotated[
@@ -49,9 +46,29 @@ def start(
     hours: Annotated[
         int, typer.Option(min=1, metavar="HOURS", help="End the workspace after this time, at most 168.")
     ] = 8,
+    idle_minutes: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            metavar="N",
+            help="End the workspace, and before it each kernel and terminal, after N minutes without use. 0: never.",
+        ),
+    ] = 60,
+    shared_memory: Annotated[
+        int | None,
+        typer.Option(
+            min=1, metavar="GIB", help="Most GiB of /dev/shm, which data loaders use. Default: half of the memory."
+        ),
+    ] = None,
     priority: Annotated[
         Literal["low", "normal", "high"] | None,
         typer.Option(help="Priority among the jobs of the team. Default: no priority class."),
+    ] = None,
+    image: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME", help="Run in this image of the platform file's `images`. Default: that of the node group."
+        ),
     ] = None,
     index: Annotated[
         str | None,
@@ -63,24 +80,27 @@ def start(
     """Start a workspace."""
     from trainway.launch.hand_off import read_hand_off, read_image
     from trainway.launch.kubernetes import as_yaml
-    from trainway.launch.workspace import define, render_workspace
+    from trainway.launch.workspace import define, owner_of_credentials, render_workspace
     from trainway.launch.workspace import start as start_workspace
     from trainway.launch.workspace.session import NO_TOKEN
     from trainway.spec.facts.catalogue import load_catalogue
+    from trainway.spec.handoff import DEFAULT_IMAGE
     from trainway.spec.loader import load_platform
 
     platform, catalogue = load_platform(platform_file), load_catalogue()
     hand_off = read_hand_off(platform)
     workspace = define(
         hand_off,
-        read_image(platform, hand_off),
+        lambda nodes: read_image(platform, hand_off, image or nodes.image or DEFAULT_IMAGE),
         catalogue,
-        owner=owner,
+        owner=owner or owner_of_credentials(hand_off),
         team=team,
         group=group,
         accelerators=accelerators,
         priority=priority,
         hours=hours,
+        idle_minutes=idle_minutes,
+        shared_memory_gib=shared_memory,
         index=index,
     )
     if dry_run:
@@ -91,7 +111,7 @@ def start(
 
 
 @app.command()
-def status(owner: Owner, team: TeamOption = None, platform_file: PlatformFile = DEFAULT_PLATFORM) -> None:
+def status(owner: Owner = None, team: TeamOption = None, platform_file: PlatformFile = DEFAULT_PLATFORM) -> None:
     """Show the state of a workspace, and why it waits."""
     from trainway.launch.workspace import state
 
@@ -101,7 +121,7 @@ def status(owner: Owner, team: TeamOption = None, platform_file: PlatformFile = 
 
 @app.command()
 def connect(
-    owner: Owner,
+    owner: Owner = None,
     team: TeamOption = None,
     port: Annotated[int, typer.Option(min=1, max=65535, help="Port on this machine.")] = 8888,
     platform_file: PlatformFile = DEFAULT_PLATFORM,
@@ -115,16 +135,17 @@ def connect(
 
 
 @app.command()
-def end(owner: Owner, team: TeamOption = None, platform_file: PlatformFile = DEFAULT_PLATFORM) -> None:
+def end(owner: Owner = None, team: TeamOption = None, platform_file: PlatformFile = DEFAULT_PLATFORM) -> None:
     """End a workspace. Its home directory stays."""
     from trainway.launch.workspace import end as end_workspace
 
     end_workspace(_handle(owner, team, platform_file))
 
 
-def _handle(owner: str, team: str | None, platform_file: PlatformFile) -> Handle:
+def _handle(owner: str | None, team: str | None, platform_file: PlatformFile) -> Handle:
     from trainway.launch.hand_off import read_hand_off
-    from trainway.launch.workspace import find
+    from trainway.launch.workspace import find, owner_of_credentials
     from trainway.spec.loader import load_platform
 
-    return find(read_hand_off(load_platform(platform_file)), owner, team)
+    hand_off = read_hand_off(load_platform(platform_file))
+    return find(hand_off, owner or owner_of_credentials(hand_off), team)

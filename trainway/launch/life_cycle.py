@@ -11,12 +11,12 @@ def check_life_cycle(request: Request, target: str, *, restarts: str, keep: str)
 
     `restarts` and `keep` say what the target does instead.
     """
-    life_cycle = request.job.life_cycle
-    said = life_cycle.model_fields_set
+    life_cycle = request.program.life_cycle
+    said = life_cycle.stated
     for key, is_set, why in (
         ("restarts", "restarts" in said and life_cycle.restarts > 0, restarts),
         ("keep_hours", "keep_hours" in said and life_cycle.keep_hours is not None, keep),
     ):
         if is_set:
-            what = f"{request.job.name} cannot have life_cycle.{key} on {target}"
+            what = f"{request.program.name} cannot have life_cycle.{key} on {target}"
             raise usage_error(what, why=why, fix=f"leave `life_cycle.{key}` out of the job file")

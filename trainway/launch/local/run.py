@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -17,11 +17,12 @@ from trainway.launch.allocation import check_team
 from trainway.launch.environment import job_environment, platform_environment
 from trainway.launch.local.watch import handle_of
 from trainway.launch.locations import local_roots
-from trainway.launch.logs import last_words
+from trainway.launch.logs import failure, last_words
+from trainway.launch.program import LOCK, STARTER, Program
 from trainway.launch.run_directory import read_launch, recorded_launch
-from trainway.launch.training_command import logging_to, one_node, training_command
+from trainway.launch.start_program import NOT_EXECUTABLE, NOT_FOUND, STOPPED
+from trainway.launch.training_command import logging_to, one_node
 from trainway.parts.checkout import child_environment
-from trainway.parts.job import Job
 from trainway.spec.errors import UsageError, usage_error
 from trainway.spec.handoff import HandOff
 
@@ -40,16 +41,25 @@ class LocalLaunch:
 
 
 def render_local(
-    job: Job, run: Path, *, processes: int, hand_off: HandOff | None, until_step: int | None = None
+    program: Program, run: Path, *, processes: int, hand_off: HandOff | None, code: str | None = None
 ) -> LocalLaunch:
-    """The launch of a job whose file was copied to `run`; raises UsageError if it cannot run that way."""
+    """The launch of a program whose job file was copied to `run`; raises UsageError if it cannot run that way."""
     try:
-        job.layout(processes)
+        program.check_ranks(processes)
     except ValueError as error:
         why, fix = str(error), "change --processes, or the job file"
-        raise usage_error(f"{job.name} cannot run on {processes} processes", why=why, fix=fix) from None
+        raise usage_error(f"{program.name} cannot run on {processes} processes", why=why, fix=fix) from None
+    if program.image is not None and "@" in program.image:
+        raise usage_error(
+            f"{program.name} cannot run on this machine",
+            why=f"its job file names the image {program.image}, and this machine starts no containers",
+            fix="leave run.image out and install what the program needs, or launch with another --target",
+        )
     if hand_off:
-        check_team(job, hand_off)
+        check_team(program, hand_off)
+    if program.started_by is not None:
+        # The program starts in the directory of its code.
+        run = run.absolute()
     environment = {
         **job_environment(run / "job.yaml", run),
         **one_node(processes),
@@ -57,9 +67,18 @@ def render_local(
         "OMP_NUM_THREADS": str(max(1, (os.cpu_count() or 1) // processes)),
         **child_environment(),
     }
+    roots: Mapping[str, str] = {}
     if hand_off:
-        environment |= platform_environment(hand_off, local_roots(job, hand_off))
-    return LocalLaunch(training_command(until_step), environment)
+        roots = local_roots(program, hand_off)
+        environment |= platform_environment(hand_off, roots)
+    if program.started_by is not None:
+        # The file system of a platform is not here, so the outputs are in the directory of the run.
+        environment |= replace(program, outputs=None).variables(run.name, run, roots)
+        environment |= {"TRAINWAY_NODES": "1", "TRAINWAY_GPUS_PER_NODE": str(processes)}
+        environment |= {"TRAINWAY_STOPPED_STATUS": str(STOPPED)}
+    if program.kept_files:
+        environment |= {"TRAINWAY_PACKAGES_HERE": str(_cache() / "packages")}
+    return LocalLaunch(program.node_command(STARTER.parent, code, run / LOCK), environment)
 
 
 def run_local(launch: LocalLaunch, run: Path, options: Mapping[str, Any], output: TextIO | None = None) -> int:
@@ -69,13 +88,14 @@ def run_local(launch: LocalLaunch, run: Path, options: Mapping[str, Any], output
     output. The output of torchrun itself, a page of traceback for every failure of the job, goes to logs/torchrun.log.
     """
     (run / "logs").mkdir(parents=True, exist_ok=True)
+    is_torchrun = launch.command[0] == "torchrun"
     with (
         recorded_launch(run, handle_of(run), launch.command, launch.environment, options) as record,
         (run / "logs" / "torchrun.log").open("a", encoding="utf-8") as log,
     ):
         process = subprocess.Popen(
-            (_torchrun(), *launch.command[1:]),
-            env={**os.environ, **launch.environment},
+            (_found(launch.command[0]), *launch.command[1:]),
+            env={**os.environ, "PATH": _path(), **launch.environment},
             stdout=output,
             stderr=subprocess.PIPE,
             text=True,
@@ -92,10 +112,13 @@ def run_local(launch: LocalLaunch, run: Path, options: Mapping[str, Any], output
         try:
             assert process.stderr is not None  # it was asked for
             for line in process.stderr:
-                # How torchrun marks what it passes on.
-                stream = (output or sys.stderr) if line.startswith("[default") else log
+                # How torchrun marks what it passes on. A starter keeps its program's lines itself.
+                is_shown = line.startswith("[default") or not is_torchrun
+                stream = (output or sys.stderr) if is_shown else log
                 print(line, end="", file=stream, flush=True)
             record["exit_status"] = process.wait()
+            if reason := failure(run):
+                record["reason"] = reason
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
@@ -107,16 +130,30 @@ def job_failed(run: Path, exit_status: int) -> UsageError:
     if stopped_by := read_launch(run).get("stopped_by"):
         fix = f"`trainway resume {run}` resumes from its latest checkpoint"
         return usage_error(f"the job was stopped by {stopped_by}", why="it was told to", fix=fix)
-    why = last_words(run) or "no rank said why"
+    # A program that could not start said nothing.
+    could_not_start = failure(run) if exit_status in (NOT_EXECUTABLE, NOT_FOUND) else None
+    why = could_not_start or last_words(run) or failure(run) or "no rank said why"
     return usage_error(f"the job ended with status {exit_status}", why=why, fix=f"the whole story is in {run / 'logs'}")
 
 
-def _torchrun() -> str:
-    """The torchrun beside this interpreter, or else the one on PATH."""
-    beside = Path(sys.executable).with_name("torchrun")
-    found = str(beside) if beside.exists() else shutil.which("torchrun")
+def _cache() -> Path:
+    """Return the directory of this user for what can be made again.
+
+    https://specifications.freedesktop.org/basedir-spec/latest/ (read 2026-11-23)
+    """
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "trainway"
+
+
+def _path() -> str:
+    """Return PATH with the programs beside this interpreter first."""
+    return os.pathsep.join(filter(None, (str(Path(sys.executable).parent), os.environ.get("PATH"))))
+
+
+def _found(program: str) -> str:
+    """Return the program beside this interpreter, or else the one on PATH."""
+    found = shutil.which(program, path=_path())
     if found is None:
         raise usage_error(
-            "the job cannot start", why="torchrun is not installed", fix="pip install 'trainway[training]'"
+            "the job cannot start", why=f"{program} is not installed", fix="pip install 'trainway[training]'"
         )
     return found

@@ -9,7 +9,7 @@ from trainway.explain.evidence import Evidence
 from trainway.explain.gather import evidence_of_run
 from trainway.launch.local.options import LocalOptions
 from trainway.launch.local.run import LocalLaunch, job_failed, render_local, run_local
-from trainway.launch.local.watch import handle_of, logs, shell, state, stop
+from trainway.launch.local.watch import forward, handle_of, logs, shell, state, stop
 from trainway.launch.prepare import prepare_here
 from trainway.launch.request import LocalRequest
 from trainway.launch.run_directory import read_launch
@@ -39,11 +39,11 @@ def _attend(request: LocalRequest, options: LocalOptions) -> int:
 
 def _launch(request: LocalRequest, options: LocalOptions) -> LocalLaunch:
     return render_local(
-        request.job,
+        request.program,
         request.directory_here,
         processes=options.processes,
         hand_off=request.hand_off,
-        until_step=request.until_step,
+        code=request.code,
     )
 
 
@@ -63,5 +63,6 @@ TARGET = Target(
     logs=logs,
     stop=stop,
     shell=shell,
+    forward=forward,
     evidence=_evidence,
 )

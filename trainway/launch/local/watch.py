@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from trainway.launch.logs import newest_attempt
+from trainway.launch.logs import files_of_newest_attempt
 from trainway.launch.process_identity import started_at
 from trainway.launch.run_directory import read_launch
 from trainway.launch.target import Handle, Phase, State
@@ -32,7 +32,7 @@ def state(handle: Handle) -> State:
     if "stopped_by" in record:
         return State(Phase.STOPPED, record["stopped_by"])
     if record["exit_status"]:
-        return State(Phase.FAILED, f"exit status {record['exit_status']}")
+        return State(Phase.FAILED, record.get("reason") or f"exit status {record['exit_status']}")
     return State(Phase.SUCCEEDED)
 
 
@@ -62,13 +62,17 @@ def shell(handle: Handle, node: int) -> Sequence[str]:
     return ("sh", "-c", 'cd "$1" && exec "${SHELL:-sh}"', "sh", handle["run"])
 
 
+def forward(handle: Handle, node: int, port: int, local_port: int) -> None:
+    """Return None: the ports of the run are ports of this machine."""
+    del handle, node, port, local_port
+
+
 def _runs(handle: Handle) -> bool:
     return bool(handle["started_at"]) and started_at(int(handle["pid"])) == handle["started_at"]
 
 
 def _log_files(run: Path) -> list[Path]:
-    attempt = newest_attempt(run)
-    files = attempt.glob("*/std*.log") if attempt else ()
+    files = files_of_newest_attempt(run)
     return sorted(files, key=lambda path: (int(path.parent.name), path.name))
 
 

@@ -1,0 +1,62 @@
+"""Causes of a failure that a program prints, in a sentence each, and whether another attempt can succeed.
+
+The launcher sends this file to the nodes beside the starter, which loads it. It requires Python 3.9 and nothing else.
+"""
+
+import re
+from pathlib import Path
+
+# A program that ran out of memory after this time can resume from a checkpoint. Before that, it does so again.
+SECONDS_OF_A_START = 600
+# What Python, PyTorch, and NVIDIA's libraries print. What else a line says differs between their releases.
+_CAUSES = (
+    (re.compile(r"(?:No space left on device|Disk quota exceeded)(?:: '([^']+)')?"), "disk"),
+    (re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'"), "package"),
+    (re.compile(r"OutOfMemoryError: (CUDA out of memory\.(?: Tried to allocate [\d.]+ \w+)?)"), "memory"),
+)
+
+
+class Causes:
+    """The first cause of each kind in the lines of a program."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, str] = {}
+
+    def read(self, line: str) -> None:
+        """Look for a cause in a line."""
+        for pattern, kind in _CAUSES:
+            match = pattern.search(line)
+            if match and kind not in self._found:
+                self._found[kind] = match.group(1) or ""
+
+    def sentence(self, seconds: float, killed_for_memory: bool) -> "tuple[str, bool]":
+        """Return why the program failed after some seconds, and whether that is for good. Empty without a cause.
+
+        `killed_for_memory`: the kernel killed a process of the job because it used too much memory.
+        """
+        again = seconds < SECONDS_OF_A_START
+        if "disk" in self._found:
+            where = f" for {self._found['disk']}" if self._found["disk"] else ""
+            return f"no space is left on the disk{where}: delete files, or write to another location", True
+        if "package" in self._found:
+            name = self._found["package"].partition(".")[0]
+            return f"the Python package {name} is absent: add the package that has it to run.packages", True
+        if "memory" in self._found:
+            return f"the GPU is out of memory: {self._found['memory']}", again
+        if killed_for_memory:
+            return "the kernel killed a process, because the job used all memory that it has on the node", again
+        return "", False
+
+
+def processes_killed_for_memory() -> int:
+    """Return how many processes of this control group the kernel has killed for memory. 0 where that is not known.
+
+    https://docs.kernel.org/admin-guide/cgroup-v2.html#memory-interface-files (read 2026-11-23)
+    """
+    try:
+        text = Path("/proc/self/cgroup").read_text(encoding="utf-8")
+        own = next(line[len("0::/") :] for line in text.splitlines() if line.startswith("0::/"))
+        events = (Path("/sys/fs/cgroup") / own / "memory.events").read_text(encoding="utf-8")
+        return sum(int(line.split()[1]) for line in events.splitlines() if line.startswith("oom_kill "))
+    except (OSError, StopIteration, ValueError, IndexError):
+        return 0
