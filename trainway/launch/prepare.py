@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property, partial
 from pathlib import Path
 
 from trainway.launch.allocation import allocate, check_team
 from trainway.launch.code import sync
 from trainway.launch.hand_off import read_hand_off, read_image
+from trainway.launch.job_packages import TargetPython, lock_of, python_here, python_of_named_image
 from trainway.launch.locations import needs_hand_off
+from trainway.launch.program import LockedPackages, Program
+from trainway.launch.programs import load_program
 from trainway.launch.request import LocalRequest, Request, run_name
 from trainway.launch.run_directory import default_run_directory
+from trainway.launch.run_image import check_image, image_by_digest
+from trainway.launch.run_secrets import check_secrets
+from trainway.launch.start_program import missing_python_file
 from trainway.launch.sweep import Point
 from trainway.parts.extras import require_extras
 from trainway.spec.errors import usage_error
 from trainway.spec.facts.catalogue import Catalogue, load_catalogue
-from trainway.spec.handoff import HandOff
+from trainway.spec.handoff import DEFAULT_IMAGE, HandOff
 from trainway.spec.loader import load_platform
 from trainway.spec.platform import Platform
 
@@ -27,7 +33,8 @@ class Launch:
     """The arguments of `trainway launch` that all targets share.
 
     `run` is the name, or on this machine the directory, of the only run. `group` is the node group to use. `code` is a
-    directory that is synced first. `until_step` is the step after which the job stops. A `dry_run` uploads nothing.
+    directory that is synced first. `image` is the name of the platform's image to run in. `lock` is the lock of the
+    packages that the run had before. A `dry_run` uploads and writes nothing.
     """
 
     points: Sequence[Point]
@@ -35,13 +42,54 @@ class Launch:
     run: str | None = None
     group: str | None = None
     code: str | None = None
-    until_step: int | None = None
+    image: str | None = None
     dry_run: bool = False
+    lock: Path | None = None
+
+    @property
+    def code_directory(self) -> str | None:
+        """The directory with the code: the one that the launch names, or else the one that the job file names."""
+        return self.code or next((point.program.code for point in self.points), None)
+
+    def check_code(self) -> None:
+        """Raise UsageError if the directory with the code, or the Python file that a program starts with, is absent."""
+        if self.code_directory is None:
+            return
+        directory = Path(self.code_directory)
+        for program in (point.program for point in self.points if point.program.started_by is not None):
+            what = f"{program.name} cannot be launched"
+            if not directory.is_dir():
+                fix = "set `run.code` to a directory, relative to the job file"
+                raise usage_error(what, why=f"there is no directory {directory}", fix=fix)
+            if missing := missing_python_file(list(program.command), directory):
+                fix = f"name a file of {directory} in `run.command`, or set `run.code` to the directory that has it"
+                raise usage_error(what, why=f"there is no file {directory / missing}", fix=fix)
+
+    def locked(self, program: Program, python: Callable[[], TargetPython]) -> Program:
+        """Return a program with the lock of its packages for a Python, which is asked for if there are packages.
+
+        Raises UsageError if the packages do not fit into that Python.
+        """
+        if program.packages is None:
+            return program
+        if self.lock is not None:
+            return replace(program, lock=LockedPackages(self.lock.read_text(encoding="utf-8")))
+        return replace(program, lock=lock_of(program.packages, python(), write=not self.dry_run))
 
     @cached_property
     def platform(self) -> Platform:
         """The platform of the file. Raises SpecError with every problem of the file."""
         return load_platform(self.platform_file)
+
+
+def check_job(file: Path) -> str:
+    """Check a job file and the code that it names, without a platform. Return what the job is, in a few words.
+
+    Raises SpecError with every problem of the file, and UsageError if its code is absent.
+    """
+    program = load_program(file)
+    Launch([Point(program, {})], file).check_code()
+    return f"{program.name} on {program.nodes} node{'s' if program.nodes > 1 else ''}"
 
 
 def prepare_here(launch: Launch) -> list[LocalRequest]:
@@ -51,14 +99,15 @@ def prepare_here(launch: Launch) -> list[LocalRequest]:
     dry run, raises it also if the packages of the extra `training` are not installed.
     """
     if not launch.dry_run:
-        require_extras("a job on this machine", "training")
+        for point in launch.points:
+            require_extras("a job on this machine", *point.program.extras)
+    python = cache(python_here)
     return [
         LocalRequest(
-            point.job,
-            point.text,
-            Path(launch.run) if launch.run else default_run_directory(point.job.name),
-            read_hand_off(launch.platform) if needs_hand_off(point.job) else None,
-            launch.until_step,
+            launch.locked(point.program, python),
+            Path(launch.run) if launch.run else default_run_directory(point.program.name),
+            read_hand_off(launch.platform) if needs_hand_off(point.program) else None,
+            launch.code_directory,
         )
         for point in launch.points
     ]
@@ -75,11 +124,21 @@ def prepare_on_platform(launch: Launch) -> list[Request]:
         load_catalogue(),
         run=launch.run,
         group=launch.group,
-        until_step=launch.until_step,
+        image=launch.image,
     )
-    if launch.code is None:
+    for request in requests:
+        check_secrets(request.program, launch.platform)
+    python = cache(lambda name: python_of_named_image(name, launch.platform, launch.platform_file))
+    requests = [
+        replace(request, program=launch.locked(request.program, partial(python, request.image_name)))
+        for request in requests
+    ]
+    if launch.code_directory is None:
         return requests
-    location = sync(Path(launch.code), requests[0].hand_off, upload=not launch.dry_run)
+    limit = max(request.program.code_limit for request in requests)
+    location = sync(
+        Path(launch.code_directory), requests[0].hand_off, upload=not launch.dry_run, most_bytes=limit * 2**20
+    )
     return [replace(request, code=location) for request in requests]
 
 
@@ -90,9 +149,11 @@ def prepare(
     *,
     run: str | None = None,
     group: str | None = None,
-    until_step: int | None = None,
+    image: str | None = None,
 ) -> list[Request]:
     """A request for each job; `run` is the name of the only one, `group` that of the nodes to use.
+
+    Each runs in the image `image`, or else in the one that its job file or its nodes name.
 
     Raises UsageError where the platform is not deployed or has no image, or a job does not fit it.
     """
@@ -100,12 +161,22 @@ def prepare(
     _check_region(hand_off, platform)
     allocations = []
     for point in points:
-        check_team(point.job, hand_off)
-        allocations.append(allocate(point.job, hand_off, catalogue, group))
-    image = read_image(platform, hand_off)
-    return [
-        Request(point.job, point.text, run or run_name(point.job), hand_off, image, allocation, until_step)
+        check_team(point.program, hand_off)
+        allocations.append(allocate(point.program, hand_off, catalogue, group))
+    names = [
+        image or point.program.image or allocation.group.image or DEFAULT_IMAGE
         for point, allocation in zip(points, allocations, strict=True)
+    ]
+    pinned = {}
+    for name, allocation in dict(zip(names, allocations, strict=True)).items():
+        if "@" in name:
+            pinned[name] = image_by_digest(name, hand_off)
+            check_image(pinned[name], allocation, catalogue)
+        else:
+            pinned[name] = read_image(platform, hand_off, name)
+    return [
+        Request(point.program, run or run_name(point.program), hand_off, pinned[name], allocation, image_name=name)
+        for point, allocation, name in zip(points, allocations, names, strict=True)
     ]
 
 

@@ -1,7 +1,8 @@
-"""A job before it is rendered for a target: everything that a target needs to know."""
+"""A program before it is rendered for a target: everything that a target needs to know."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
@@ -9,10 +10,9 @@ from typing import Any
 
 from trainway.launch.allocation import Allocation
 from trainway.launch.environment import NCCL_EVIDENCE, cluster_roots, job_environment, platform_environment
+from trainway.launch.program import Program
 from trainway.launch.run_directory import RUNS
-from trainway.launch.training_command import training_command
-from trainway.parts.job import Job
-from trainway.spec.handoff import HandOff
+from trainway.spec.handoff import DEFAULT_IMAGE, HandOff
 
 # A JobSet's pods are called <run>-<job>-<index>-<pod>-<suffix> within the 63 characters of a DNS label (RFC 1123).
 _LONGEST_NAME = 30
@@ -20,19 +20,28 @@ _LONGEST_NAME = 30
 
 @dataclass(frozen=True)
 class Request:
-    """A job, whose file says `job_text`, on the nodes of an allocation. `image` is the training image by its digest.
+    """A program on the nodes of an allocation. `image` is the training image by its digest, and has a name, too.
 
     `code` is the location of an archive that `trainway sync` uploaded, which comes before the image's own code.
     """
 
-    job: Job
-    job_text: str
+    program: Program
     run: str
     hand_off: HandOff
     image: str
     allocation: Allocation
-    until_step: int | None = None
     code: str | None = None
+    image_name: str = DEFAULT_IMAGE
+
+    @property
+    def job_text(self) -> str:
+        """The text of the job file."""
+        return self.program.text
+
+    @property
+    def kept_files(self) -> Mapping[str, str]:
+        """The files that the run's record keeps beside the job file."""
+        return self.program.kept_files
 
     @property
     def directory_here(self) -> Path:
@@ -50,9 +59,13 @@ class Request:
         return PurePosixPath(self.hand_off.file_system.mount_path) / "runs" / self.run
 
     @property
-    def command(self) -> tuple[str, ...]:
-        """What every node runs."""
-        return training_command(self.until_step)
+    def code_to_import(self) -> str | None:
+        """The code that the target puts before the image's own. A starter of a program fetches the code itself."""
+        return self.code if self.program.started_by is None else None
+
+    def command(self, files: PurePosixPath) -> tuple[str, ...]:
+        """Return what every node runs. The nodes have the program's files in the directory `files`."""
+        return self.program.node_command(files, self.code)
 
     def environment(self, job_file: PurePosixPath) -> dict[str, str]:
         """What the job is told on nodes of the platform, which have the file system, with its file at `job_file`."""
@@ -61,18 +74,36 @@ class Request:
             **job_environment(job_file, self.directory),
             **platform_environment(self.hand_off, roots),
             **NCCL_EVIDENCE,
+            **self.program.variables(self.run, self.directory, roots),
+            **self.size,
         }
+
+    @property
+    def size(self) -> dict[str, str]:
+        """What a program with a starter is told of its nodes. torchrun has its own variables for that."""
+        if self.program.started_by is None:
+            return {}
+        return {"TRAINWAY_NODES": str(self.allocation.nodes), "TRAINWAY_GPUS_PER_NODE": str(self.allocation.ranks)}
 
 
 @dataclass(frozen=True)
 class LocalRequest:
-    """A job on this machine, with its run's directory. `hand_off` is None unless the job uses a platform's storage."""
+    """A program on this machine, with its run's directory. `hand_off` is None if it uses no platform's storage."""
 
-    job: Job
-    job_text: str
+    program: Program
     directory_here: Path
     hand_off: HandOff | None
-    until_step: int | None = None
+    code: str | None = None
+
+    @property
+    def job_text(self) -> str:
+        """The text of the job file."""
+        return self.program.text
+
+    @property
+    def kept_files(self) -> Mapping[str, str]:
+        """The files that the run's record keeps beside the job file."""
+        return self.program.kept_files
 
     @property
     def run(self) -> str:
@@ -85,6 +116,6 @@ class LocalRequest:
         return None
 
 
-def run_name(job: Job, now: datetime | None = None) -> str:
+def run_name(program: Program, now: datetime | None = None) -> str:
     """A name for a new run of a job: at most 42 characters of a DNS label, unlike those of other times."""
-    return f"{job.name[:_LONGEST_NAME].rstrip('-')}-{now or datetime.now(UTC):%m%d-%H%M%S}"
+    return f"{program.name[:_LONGEST_NAME].rstrip('-')}-{now or datetime.now(UTC):%m%d-%H%M%S}"

@@ -19,8 +19,8 @@ def default_run_directory(name: str) -> Path:
     return RUNS / f"{name}-{datetime.now(UTC):%Y%m%d-%H%M%S}"
 
 
-def make_run_directory(job_text: str, run: Path) -> None:
-    """Makes the directory with the job file in it.
+def make_run_directory(job_text: str, run: Path, files: Mapping[str, str] | None = None) -> None:
+    """Makes the directory with the job file in it, and with `files` beside it.
 
     Raises UsageError for a directory that holds something other than a run: a run of before goes on.
     """
@@ -30,7 +30,8 @@ def make_run_directory(job_text: str, run: Path) -> None:
             f"{run} cannot hold the run", why="it is not empty and not a run", fix="name another directory"
         )
     run.mkdir(parents=True, exist_ok=True)
-    copy.write_text(job_text, encoding="utf-8")
+    for name, text in {copy.name: job_text, **(files or {})}.items():
+        (run / name).write_text(text, encoding="utf-8")
 
 
 @contextmanager

@@ -48,11 +48,15 @@ def status_table(rows: Sequence[Row]) -> None:
 
 
 def _step(run: Path) -> str | None:
-    """`done/all` by the newest line of the run's metrics."""
+    """Return `done/all` by the newest line of the run's metrics, or `done` if the number of steps is not known."""
     path = run / "metrics.jsonl"
     if not path.is_file():
         return None
     events = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.endswith("}")]
+    # The training job writes `step`, and the starter of any other program `metrics`.
+    counted = (event for event in reversed(events) if event["event"] in ("step", "metrics"))
+    done = next((event["step"] for event in counted if "step" in event), 0)
+    if all(event["event"] == "metrics" for event in events):
+        return str(done)
     steps = next((event["steps"] for event in reversed(events) if event["event"] == "start"), "?")
-    done = next((event["step"] for event in reversed(events) if event["event"] == "step"), 0)
     return f"{done}/{steps}"

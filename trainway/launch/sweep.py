@@ -6,13 +6,15 @@ import copy
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import yaml
 from pydantic import ValidationError
 
-from trainway.parts.job import Job
+from trainway.launch.program import Program
+from trainway.launch.programs import program_of
 from trainway.spec.errors import usage_error
 
 # A slip of the keyboard in a range costs more than any sweep is worth.
@@ -21,14 +23,13 @@ MOST_JOBS = 256
 
 @dataclass(frozen=True)
 class Point:
-    """One job of a sweep: its file's text, and what it has of its own."""
+    """One program of a sweep, and what its job file has of its own."""
 
-    job: Job
-    text: str
+    program: Program
     changes: Mapping[str, Any]
 
 
-def sweep(text: str, axes: Sequence[str]) -> list[Point]:
+def sweep(text: str, axes: Sequence[str], until_step: int | None = None, directory: Path = Path()) -> list[Point]:
     """The jobs of a sweep over a job file's text; an axis is `key=value,value…`, such as `batch.global=256,512`.
 
     Each is called after the job with a number behind, and so has checkpoints of its own; where the file says where
@@ -47,8 +48,14 @@ def sweep(text: str, axes: Sequence[str]) -> list[Point]:
     points = []
     for number, chosen in enumerate(itertools.product(*values.values())):
         changes = dict(zip(values, chosen, strict=True))
-        points.append(_point(document, changes, f"-{number:0{len(str(count - 1))}d}"))
+        suffix = f"-{number:0{len(str(count - 1))}d}"
+        points.append(_point(document, changes, suffix, until_step, directory))
     return points
+
+
+def array_axis(count: int) -> str:
+    """Return the axis of `--array`: the key in which each of so many runs has its number."""
+    return f"run.array_index={','.join(str(index) for index in range(count))}"
 
 
 def _axis(axis: str) -> tuple[str, list[Any]]:
@@ -77,7 +84,9 @@ def _number(value: Any) -> Any:
         return value
 
 
-def _point(document: Mapping[str, Any], changes: Mapping[str, Any], suffix: str) -> Point:
+def _point(
+    document: Mapping[str, Any], changes: Mapping[str, Any], suffix: str, until_step: int | None, directory: Path
+) -> Point:
     changed = copy.deepcopy(dict(document))
     for key, value in changes.items():
         _set(changed, key, value)
@@ -85,15 +94,19 @@ def _point(document: Mapping[str, Any], changes: Mapping[str, Any], suffix: str)
     checkpoint = changed.get("checkpoint")
     if isinstance(checkpoint, dict) and "location" in checkpoint:
         checkpoint["location"] = f"{checkpoint['location']}{suffix}"
+    text = yaml.safe_dump(changed, sort_keys=False)
     try:
-        job = Job.model_validate(changed)
+        program = program_of(changed, text, until_step, directory)
+        if program.packages is not None:
+            # All jobs of the sweep have the packages of the job file, and its lock.
+            program = replace(program, packages=replace(program.packages, job=str(document["name"])))
+        return Point(program, changes)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         key = ".".join(map(str, first["loc"]))
         remedy = first.get("ctx", {}).get("remedy", "change the sweep or the job file")
         shown = ", ".join(f"{name}={value}" for name, value in changes.items())
         raise usage_error(f"the job with {shown} is no job", why=f"{key}: {first['msg']}", fix=remedy) from None
-    return Point(job, yaml.safe_dump(changed, sort_keys=False), changes)
 
 
 def _set(document: dict[str, Any], key: str, value: Any) -> None:

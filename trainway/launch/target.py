@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
 from trainway.explain.evidence import Evidence
-from trainway.launch.prepare import Launch
 from trainway.spec.facts.catalogue import Catalogue
 from trainway.spec.sections.orchestrator import Orchestrator
 
@@ -63,6 +62,10 @@ class Prepared(Protocol):
         """The text of the job file."""
 
     @property
+    def kept_files(self) -> Mapping[str, str]:
+        """The files that the run's record keeps beside the job file, by their names."""
+
+    @property
     def directory_here(self) -> Path:
         """The directory on this machine that keeps the run's record."""
 
@@ -87,6 +90,10 @@ def _nothing_known(request: Any, handle: Handle) -> KnownNodes:
     return KnownNodes()
 
 
+def _anybody(handle: Handle) -> None:
+    del handle
+
+
 @dataclass(frozen=True, kw_only=True)
 class Target(Generic[Request, Options]):
     """A system that runs jobs. Each function raises UsageError if it cannot do what it was asked."""
@@ -99,8 +106,8 @@ class Target(Generic[Request, Options]):
     """A frozen dataclass whose fields describe the flags: trainway/launch/target_options.py."""
     orchestrators: tuple[Orchestrator, ...] = ()
     """Orchestrators of the platforms whose jobs the target takes. Empty for a target that needs no platform."""
-    prepare: Callable[[Launch], Sequence[Request]]
-    """Check the jobs of a launch: `prepare_on_platform` or `prepare_here` of trainway/launch/prepare.py."""
+    prepare: Callable[[Any], Sequence[Request]]
+    """Check the jobs of a Launch: `prepare_on_platform` or `prepare_here` of trainway/launch/prepare.py."""
     render: Callable[[Request, Catalogue, Options], str]
     """Return exactly what is submitted, as `--dry-run` prints it. Refuse what cannot be submitted."""
     submit: Callable[[Request, Catalogue, Options], Handle]
@@ -115,6 +122,13 @@ class Target(Generic[Request, Options]):
     """Tell a run to save a checkpoint and end. Return when the run was told."""
     shell: Callable[[Handle, int], Sequence[str]]
     """Return the command that opens a shell on a node of a run, by the node's index."""
+    interactive: bool = False
+    """Whether `--interactive` can allocate nodes for a shell."""
+    check_shell: Callable[[Handle], None] = _anybody
+    """Raise UsageError if whoever asks may not open a shell on the nodes of a run, whether it has nodes yet or not."""
+    forward: Callable[[Handle, int, int, int], Sequence[str] | None] | None = None
+    """Return the command that forwards a port of this machine to one of a node of a run: node, port, and local port.
+    None instead of a command: the port is one of this machine. Without the function, the target forwards no ports."""
     evidence: Callable[[Handle], Evidence]
     """Return what the target knows about why a run ended. Leave out what cannot be read."""
     known_nodes: Callable[[Request, Handle], KnownNodes] = _nothing_known
