@@ -1,6 +1,6 @@
-"""The report of a run: one HTML page that opens from disk and asks the network for nothing.
+"""The report of a run: one HTML page that opens from disk and makes no network requests.
 
-Importing this package costs nothing: what draws and renders is imported by the function that needs it.
+Importing this package is cheap: the functions import the modules that draw and render.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ __all__ = ["RunUnreadable", "summarize", "write_report"]
 
 
 def write_report(run: Path) -> Path:
-    """Writes `run`/report.html from what the run directory holds and returns its path.
+    """Write `run`/report.html from the contents of the run directory, and return its path.
 
     The same run directory gives the same page, byte for byte.
 
     Raises:
-        RunUnreadable: the directory is not one of a run, a file in it is damaged, or the page cannot be written.
+        RunUnreadable: the directory is not that of a run, a file in it is damaged, or the page cannot be written.
     """
     from trainway.report.page import render
 
@@ -37,10 +37,10 @@ def write_report(run: Path) -> Path:
 
 
 def summarize(run: Path) -> Summary:
-    """The few figures of a run that fit on a line. Loads neither the charts nor the page.
+    """Return the key figures of a run, which fit on a line, without loading the charts or the page.
 
     Raises:
-        RunUnreadable: the directory is not one of a run, or its metrics are damaged.
+        RunUnreadable: the directory is not that of a run, or its metrics are damaged.
     """
     from trainway.report.events import read_events
     from trainway.report.history import make_history

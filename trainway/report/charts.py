@@ -1,4 +1,4 @@
-"""The charts of a run. Each is a picture, and a caption that says its numbers in words."""
+"""The charts of a run. Each is a picture with a caption that states its numbers in words."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from trainway.report.svg import FIRST, MARK, PHASE_COLORS, SECOND, inline_svg
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-WIDE, HALF = (8.0, 3.2), (4.6, 2.7)  # inches; only their proportions reach the page
+WIDE, HALF = (8.0, 3.2), (4.6, 2.7)  # inches, of which only the proportions affect the page
 MOST_POINTS = 1000
 MOST_BARS = 200
 MOST_RESUME_LABELS = 5
-# A norm that jumps further than this above its usual value would press everything else flat on a linear scale.
+# A norm that exceeds its median by more than this factor would flatten everything else on a linear scale.
 LOG_SCALE_ABOVE_MEDIANS = 30
 
 
@@ -34,7 +34,7 @@ class Chart(NamedTuple):
 
 
 class PhaseShare(NamedTuple):
-    """A phase of the step over the whole run: seconds of the median step, seconds in all, share of all step time."""
+    """The time of a phase: seconds in the median step, seconds in the whole run, and share of all step time."""
 
     phase: str
     median_seconds: float
@@ -43,7 +43,7 @@ class PhaseShare(NamedTuple):
 
 
 def loss_chart(history: History) -> Chart:
-    """The loss of every step, with the first and the final one and every resume marked."""
+    """Return the chart of the loss, with the first and the final step and every resume marked."""
     steps = history.steps
     first, final = steps[0], steps[-1]
 
@@ -85,7 +85,7 @@ def loss_chart(history: History) -> Chart:
 
 
 def throughput_chart(steps: Sequence[Step]) -> Chart:
-    """Tokens per second of every step, all ranks together, with the median marked."""
+    """Return the chart of tokens per second over all ranks, with the median marked."""
     rates = [step.tokens_per_second for step in steps]
     usual = median(rates)
 
@@ -105,7 +105,7 @@ def throughput_chart(steps: Sequence[Step]) -> Chart:
 
 
 def mfu_chart(steps: Sequence[Step]) -> Chart | None:
-    """Model FLOP/s utilization of every step that has one; None where it is not known for the device."""
+    """Return the chart of model FLOP/s utilization, or None if it is not known for the device."""
     known = [(step, step.mfu) for step in steps if step.mfu is not None]
     if not known:
         return None
@@ -129,7 +129,7 @@ def mfu_chart(steps: Sequence[Step]) -> Chart | None:
 
 
 def phase_shares(steps: Sequence[Step]) -> list[PhaseShare]:
-    """What each phase took over the run, in the order in which a step goes through them."""
+    """Return the time of each phase over the run, in the order of the phases in a step."""
     whole = sum(step.step_seconds for step in steps)
     shares = []
     for phase in PHASES:
@@ -139,7 +139,7 @@ def phase_shares(steps: Sequence[Step]) -> list[PhaseShare]:
 
 
 def breakdown_chart(steps: Sequence[Step]) -> Chart:
-    """The seconds of a step, stacked by phase; long runs as means of neighboring steps."""
+    """Return the chart of a step's seconds, stacked by phase. Long runs show means of neighboring steps."""
     rows = [[float(getattr(step.breakdown, phase)) for phase in PHASES] for step in steps]
     begins, means = stretch_means(rows, MOST_BARS)
     edges = [steps[begin].step - 0.5 for begin in begins] + [steps[-1].step + 0.5]
@@ -167,7 +167,7 @@ def breakdown_chart(steps: Sequence[Step]) -> Chart:
 
 
 def learning_rate_chart(steps: Sequence[Step]) -> Chart:
-    """The learning rate that each step used."""
+    """Return the chart of the learning rate."""
     rates = [step.learning_rate for step in steps]
 
     def draw(axes: Axes) -> None:
@@ -185,7 +185,7 @@ def learning_rate_chart(steps: Sequence[Step]) -> Chart:
 
 
 def grad_norm_chart(steps: Sequence[Step]) -> Chart:
-    """The norm of the gradient before it was clipped, on a logarithmic scale where it spikes."""
+    """Return the chart of the gradient norm before clipping, on a logarithmic scale if it spikes."""
     norms = [step.grad_norm for step in steps]
     finite = [norm for norm in norms if math.isfinite(norm)]
     usual = median(finite) if finite else math.nan
@@ -211,10 +211,10 @@ def grad_norm_chart(steps: Sequence[Step]) -> Chart:
 
 
 def _line(axes: Axes, steps: Sequence[Step], values: Sequence[float]) -> None:
-    """Draws the values by step; more than a page can show become a pale line of extremes under one of means."""
+    """Draw the values by step. Values beyond MOST_POINTS become a pale line of extremes under a line of means."""
     points = keep_extremes([(step.step, value) for step, value in zip(steps, values, strict=True)], MOST_POINTS)
     x, y = zip(*points, strict=True)
-    alone = len(points) == 1  # a line needs two points to be seen
+    alone = len(points) == 1  # a line needs two points to be visible
     if len(steps) <= MOST_POINTS:
         axes.plot(x, y, color=FIRST, marker="o" if alone else None)
         return
@@ -230,7 +230,7 @@ def _thinned(steps: Sequence[Step]) -> str:
 
 
 def _axis_of_steps(axes: Axes, steps: Sequence[Step]) -> None:
-    """Give every chart one range of steps, so that they can be read against each other."""
+    """Give every chart the same range of steps, so that they can be compared."""
     from matplotlib.ticker import MaxNLocator
 
     axes.set_xlabel("step")

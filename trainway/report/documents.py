@@ -1,4 +1,4 @@
-"""The documents beside the metrics, each of which may be absent: job.yaml, launch.json, deployment.json."""
+"""The optional documents beside the metrics: job.yaml, launch.json, and deployment.json."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from trainway.report.errors import RunUnreadable
 
-# The launcher writes no secrets down. A report is passed on, so what is named like one is hidden a second time here.
+# The launcher records no secrets. Because people share reports, values with names of secrets are hidden here as well.
 _SECRET_NAME = re.compile(r"SECRET|PASSWORD|TOKEN|CREDENTIAL|ACCESS_KEY|API_KEY", re.IGNORECASE)
 HIDDEN = "(hidden)"
 
@@ -22,30 +22,31 @@ class _Model(BaseModel):
 
 
 class Launch(_Model):
-    """What the launcher started, and how it ended. Without `ended`, the launcher was still there, or was killed."""
+    """A start by the launcher, and its end. Without `ended`, the launcher was still running, or was killed."""
 
     target: str
-    command: tuple[str, ...]
-    environment: dict[str, str]
+    # The record of a run elsewhere has neither.
+    command: tuple[str, ...] = ()
+    environment: dict[str, str] = {}
     started: datetime
     ended: datetime | None = None
     exit_status: int | None = None
 
     @property
     def shown_environment(self) -> dict[str, str]:
-        """The environment in order of name, with the values of what is named like a secret hidden."""
+        """Return the environment sorted by name, with the values of names that look like secrets hidden."""
         return {
             name: HIDDEN if _SECRET_NAME.search(name) else value for name, value in sorted(self.environment.items())
         }
 
     @property
     def seconds(self) -> float | None:
-        """Seconds from launch to exit."""
+        """Return the seconds from launch to exit, or None."""
         return (self.ended - self.started).total_seconds() if self.ended else None
 
 
 class DeployedResource(_Model):
-    """A resource that CloudFormation made. `depth` says what an emulator keeps of it; AWS itself gives none."""
+    """A resource that CloudFormation created. `depth` is what an emulator keeps of it, and None on AWS."""
 
     stack: str
     logical_id: str
@@ -56,7 +57,7 @@ class DeployedResource(_Model):
 
 
 class DeploymentRecord(_Model):
-    """What was deployed, and where."""
+    """The deployed resources of a platform, and the endpoint."""
 
     platform: str
     endpoint: str
@@ -65,25 +66,25 @@ class DeploymentRecord(_Model):
 
     @property
     def stacks(self) -> dict[str, list[DeployedResource]]:
-        """The resources of each stack, by type and logical id; the stacks as they first appear."""
+        """Return the resources of each stack by type and logical ID, with the stacks in order of first appearance."""
         stacks: defaultdict[str, list[DeployedResource]] = defaultdict(list)
         for resource in self.resources:
             stacks[resource.stack].append(resource)
         return {name: sorted(made, key=lambda each: (each.type, each.logical_id)) for name, made in stacks.items()}
 
     def types(self, depth: Literal["service", "record"]) -> list[tuple[str, int]]:
-        """Resource types of this depth with their counts, in order of name."""
+        """Return the resource types of this depth with their counts, sorted by name."""
         return sorted(Counter(each.type for each in self.resources if each.depth == depth).items())
 
 
 def read_job(run: Path) -> str | None:
-    """The text of the job file, None if the run has none."""
+    """Return the text of the job file, or None if the run has none."""
     path = run / "job.yaml"
     return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else None
 
 
 def read_launch(run: Path) -> Launch | None:
-    """What the launcher wrote, None if the job was started without it.
+    """Return the launcher's record, or None if the job was started without the launcher.
 
     Raises:
         RunUnreadable: the file is damaged.
@@ -92,7 +93,7 @@ def read_launch(run: Path) -> Launch | None:
 
 
 def read_deployment(run: Path) -> DeploymentRecord | None:
-    """What was deployed for the run, None if nothing was.
+    """Return the record of what was deployed for the run, or None.
 
     Raises:
         RunUnreadable: the file is damaged.

@@ -1,4 +1,4 @@
-"""Fewer points for the same picture."""
+"""Reduce the number of points without changing the picture."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ Points = list[tuple[float, float]]
 def keep_extremes(points: Sequence[tuple[float, float]], limit: int = 1000) -> Points:
     """Return at most `limit` of the points, in order: the first, the last, and the lowest and highest of every stretch.
 
-    A spike of one step in a hundred thousand stays in the picture, where every n-th point would lose it. Points
-    whose y is not finite come back as NaN, which a line leaves a gap for; a stretch keeps them only if it has
-    nothing else.
+    A spike of one step in a hundred thousand stays in the picture. With every n-th point it would be lost. Points whose
+    y is not finite become NaN, which leaves a gap in a line. A stretch keeps them only if it has no other points.
     """
     drawn = [(x, y if math.isfinite(y) else math.nan) for x, y in points]
     if len(drawn) <= limit:
@@ -31,9 +30,9 @@ def keep_extremes(points: Sequence[tuple[float, float]], limit: int = 1000) -> P
 
 
 def stretch_means(rows: Sequence[Sequence[float]], limit: int) -> tuple[list[int], list[list[float]]]:
-    """The mean of at most `limit` stretches of rows, column by column, and the index where each stretch begins.
+    """Return the means of at most `limit` stretches of rows, by column, and the index at which each stretch begins.
 
-    For stacked areas: a mean keeps the sum of the columns the sum of the whole, which extremes do not.
+    Use it for stacked areas: in a mean, the columns still add up to the whole. In extremes they do not.
     """
     begins, means = [], []
     for stretch in _stretches(len(rows), min(limit, len(rows))):
@@ -44,6 +43,6 @@ def stretch_means(rows: Sequence[Sequence[float]], limit: int) -> tuple[list[int
 
 
 def _stretches(length: int, count: int) -> Iterator[slice]:
-    """`count` neighboring slices of almost the same length that cover `length` items."""
+    """Yield `count` neighboring slices of almost the same length that cover `length` items."""
     for number in range(count):
         yield slice(number * length // count, (number + 1) * length // count)

@@ -1,4 +1,4 @@
-"""The one error that a user can cause here."""
+"""The one error of this package that a user can cause."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from trainway.spec.errors import UsageError
 
 
 class RunUnreadable(UsageError):
-    """A run directory that cannot be turned into a report: what is wrong, where, why, and what would put it right."""
+    """A run directory that cannot be turned into a report. The message says what is wrong, where, why, and the fix."""
 
     def __init__(self, where: Path, what: str, why: str, remedy: str, line: int | None = None) -> None:
         self.where, self.line, self.what, self.why, self.remedy = where, line, what, why, remedy

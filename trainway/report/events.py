@@ -1,4 +1,4 @@
-"""Reading metrics.jsonl: what the training wrote, line by line, as typed events."""
+"""Read metrics.jsonl, the training job's output, as typed events."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ PHASES = ("data_wait", "forward", "backward", "optimizer", "checkpoint", "other"
 
 
 class _Model(BaseModel):
-    # A newer job may say more than this reader knows; that is no reason to refuse its report.
+    # A newer job may write keys that this reader does not know. The report ignores them.
     model_config = ConfigDict(frozen=True, extra="ignore")
 
 
 class Start(_Model):
-    """A process group begins to train: written once by every attempt. `time` is in seconds since 1970."""
+    """The start of a process group. Every attempt writes it once. `time` is in seconds since 1970."""
 
     event: Literal["start"]
     time: float
@@ -37,7 +37,7 @@ class Start(_Model):
 
 
 class Breakdown(_Model):
-    """Where the seconds of one step went."""
+    """The seconds of one step by phase."""
 
     data_wait: float
     forward: float
@@ -48,7 +48,7 @@ class Breakdown(_Model):
 
 
 class Step(_Model):
-    """One optimizer step. `tokens` counts from the beginning of the job; `mfu` is a fraction, None if not known."""
+    """One optimizer step. `tokens` counts from the beginning of the job. `mfu` is a fraction, or None if not known."""
 
     event: Literal["step"]
     time: float
@@ -65,7 +65,7 @@ class Step(_Model):
 
 
 class CheckpointWritten(_Model):
-    """A checkpoint that was written whole, and the seconds that training waited for it."""
+    """A complete checkpoint, and the seconds for which training waited for it."""
 
     event: Literal["checkpoint"]
     time: float
@@ -75,7 +75,7 @@ class CheckpointWritten(_Model):
 
 
 class End(_Model):
-    """The process group left in order, at the job's last step or where it was told to stop."""
+    """An orderly end of the process group, at the job's last step or at the step where it was told to stop."""
 
     event: Literal["end"]
     time: float
@@ -91,13 +91,13 @@ _KNOWN = ("start", "step", "checkpoint", "end")
 
 
 def read_events(run: Path) -> list[RunEvent]:
-    """The events of a run in the order they were written, the first of them a Start.
+    """Return the events of a run in the order in which they were written. The first is a Start.
 
-    A last line that was cut off, as a killed run leaves it, is left out; so are kinds of event that this version
-    does not know. NaN and Infinity are read as Python writes them.
+    An incomplete last line, which a killed run leaves, is ignored. So are kinds of event that this version does not
+    know. NaN and Infinity are read as Python writes them.
 
     Raises:
-        RunUnreadable: there is no metrics.jsonl, or a line of it is damaged, or no attempt began in it.
+        RunUnreadable: there is no metrics.jsonl, a line of it is damaged, or it has no start event.
     """
     path = run / "metrics.jsonl"
     try:
@@ -113,7 +113,7 @@ def read_events(run: Path) -> list[RunEvent]:
             path,
             "no start event at its beginning",
             "rank 0 writes one before the first step, so the job failed before that or the file lost its first lines",
-            f"look into {run / 'logs'} for what the ranks said",
+            f"read the logs of the ranks in {run / 'logs'}",
         )
     return events
 
@@ -128,7 +128,7 @@ def _read_line(path: Path, number: int, line: bytes) -> RunEvent | None:
         if value.get("event") not in _KNOWN and isinstance(value.get("event"), str):
             return None
         return _EVENT.validate_python(value)
-    except ValueError as error:  # what JSON, UTF-8 and pydantic raise are all ValueErrors
+    except ValueError as error:  # JSON, UTF-8, and pydantic all raise ValueErrors
         raise RunUnreadable(
             path,
             "this line is not an event",
@@ -163,5 +163,5 @@ def _missing(run: Path, path: Path, error: OSError) -> RunUnreadable:
         path,
         "the run's metrics cannot be read",
         f"{error.strerror or error}; rank 0 writes this file when training starts",
-        f"give the directory of a run; if this is one, look into {run / 'logs'} for why the job did not start",
+        f"give the directory of a run; if this is one, {run / 'logs'} shows why the job did not start",
     )

@@ -1,4 +1,4 @@
-"""What happened in a run, put together from its events: attempts, the steps that count, checkpoints, outcome."""
+"""The history of a run, derived from its events: attempts, valid steps, checkpoints, and outcome."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ Outcome = Literal["finished", "stopped", "unfinished"]
 
 @dataclass(frozen=True)
 class Attempt:
-    """One start of the process group, and how far it came.
+    """One start of the process group, and its progress.
 
-    `seconds` runs from the start event to the last thing that the attempt wrote. `superseded` counts the steps of
-    earlier attempts that it threw away by beginning before them.
+    `seconds` runs from the start event to the last event of the attempt. `superseded` counts the steps of earlier
+    attempts that it discarded by resuming before them.
     """
 
     start: Start
@@ -30,7 +30,7 @@ class Attempt:
 
 @dataclass(frozen=True)
 class Summary:
-    """A run on one line. `steps` is the last step reached; the others are None where no step was recorded."""
+    """The key figures of a run. `steps` is the last step reached. The others are None if no step was recorded."""
 
     steps: int
     first_loss: float | None
@@ -41,7 +41,7 @@ class Summary:
 
 @dataclass(frozen=True)
 class History:
-    """A run: its attempts in time, and the steps and checkpoints that count, each in order of step."""
+    """A run: its attempts in order of time, and the valid steps and checkpoints, each in order of step."""
 
     attempts: tuple[Attempt, ...]
     steps: tuple[Step, ...]
@@ -49,22 +49,22 @@ class History:
 
     @property
     def start(self) -> Start:
-        """What the last attempt said about itself."""
+        """Return the start event of the last attempt."""
         return self.attempts[-1].start
 
     @property
     def last_step(self) -> int:
-        """The last step that was reached, 0 if none."""
+        """Return the last step that was reached, or 0."""
         return self.attempts[-1].last_step
 
     @property
     def seconds(self) -> float:
-        """Seconds of training, all attempts together, without the time between them."""
+        """Return the seconds of training in all attempts, without the time between them."""
         return sum(attempt.seconds for attempt in self.attempts)
 
     @property
     def outcome(self) -> Outcome:
-        """Finished the job's steps, stopped in order before them, or broke off without a word."""
+        """Return whether the run finished the job's steps, stopped before them, or ended without an end event."""
         end = self.attempts[-1].end
         if end is None:
             return "unfinished"
@@ -72,16 +72,16 @@ class History:
 
     @property
     def resumes(self) -> list[int]:
-        """The steps after which a later attempt of this run went on, in order."""
+        """Return the steps after which a later attempt of this run resumed, in order."""
         return sorted({a.start.resumed_from for a in self.attempts[1:] if a.start.resumed_from})
 
     @property
     def first_bad_step(self) -> int | None:
-        """The first step whose loss is not a finite number."""
+        """Return the first step whose loss is not a finite number, or None."""
         return next((step.step for step in self.steps if not math.isfinite(step.loss)), None)
 
     def summary(self) -> Summary:
-        """The few figures that fit on a line."""
+        """Return the key figures, which fit on a line."""
         steps = self.steps
         return Summary(
             steps=self.last_step,
@@ -93,10 +93,10 @@ class History:
 
 
 def make_history(events: Sequence[RunEvent]) -> History:
-    """Puts events together, the first of which is a Start.
+    """Return the history of events. The first event is a Start.
 
-    Of the lines of a step the last one counts. An attempt that begins at an earlier step than the run had reached
-    makes the later steps void, even before it has repeated them: their weights are gone.
+    The last line of a step is the valid one. An attempt that begins at an earlier step than the run had reached
+    invalidates the later steps, even before it has repeated them, because their weights are gone.
     """
     attempts: list[Attempt] = []
     steps: dict[int, Step] = {}

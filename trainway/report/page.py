@@ -1,4 +1,4 @@
-"""The page: everything a run directory says, in the order in which a reader asks for it."""
+"""The page of a run: all contents of its directory, in the order in which a reader needs them."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from trainway.report import charts, words
 from trainway.report.documents import Launch, read_deployment, read_job, read_launch
 from trainway.report.events import read_events
 from trainway.report.history import Attempt, History, make_history
+from trainway.report.program_page import program_values
+from trainway.report.program_run import is_program_run
 
 FILTERS = {
     "duration": words.duration,
@@ -25,15 +27,13 @@ FILTERS = {
 
 
 def render(run: Path) -> str:
-    """The HTML of the report of `run`.
+    """Return the HTML of the report of `run`.
 
     Raises:
-        RunUnreadable: the directory is not one of a run, or a file in it is damaged.
+        RunUnreadable: the directory is not that of a run, or a file in it is damaged.
     """
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-    history = make_history(read_events(run))
-    launch = read_launch(run)
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent),
         autoescape=True,
@@ -42,6 +42,10 @@ def render(run: Path) -> str:
         lstrip_blocks=True,
     )
     environment.filters |= FILTERS
+    if is_program_run(run):
+        return environment.get_template("program_page.html").render(**program_values(run))
+    history = make_history(read_events(run))
+    launch = read_launch(run)
     return environment.get_template("page.html").render(
         history=history,
         start=history.start,
@@ -59,7 +63,7 @@ def render(run: Path) -> str:
 
 
 def drawings(history: History) -> dict[str, Any]:
-    """The charts and what belongs to them, by the name that the template has for them; None without a step."""
+    """Return the charts and their data, by their names in the template. `charts` is None without a step."""
     steps = history.steps
     if not steps:
         return {"charts": None, "shares": []}
@@ -77,7 +81,7 @@ def drawings(history: History) -> dict[str, Any]:
 
 
 def outcome_headline(history: History) -> str:
-    """How the run ended, in a few words."""
+    """Return how the run ended, in a few words."""
     reached = f"step {history.last_step:,} of {history.start.steps:,}"
     if history.outcome == "finished":
         return f"Finished: {reached}."
@@ -89,7 +93,7 @@ def outcome_headline(history: History) -> str:
 
 
 def what_next(history: History, launch: Launch | None) -> str:
-    """Why a run did not finish, as far as its files tell, and how it goes on; empty for one that did."""
+    """Return why a run did not finish, as far as its files tell, and how to resume it. Empty for a finished run."""
     if history.outcome == "finished":
         return ""
     sentences = []
@@ -104,7 +108,7 @@ def what_next(history: History, launch: Launch | None) -> str:
 
 
 def progress_sentence(history: History) -> str:
-    """What came of it: the loss from the first step to the last, over how many tokens and how long."""
+    """Return the result of a run: first and last loss, tokens, and duration."""
     if not history.steps:
         return "No step was recorded, so there are no curves."
     first, final = history.steps[0], history.steps[-1]
@@ -122,13 +126,13 @@ def progress_sentence(history: History) -> str:
 
 
 def attempt_ending(attempt: Attempt) -> str:
-    """How one attempt ended."""
+    """Return how one attempt ended."""
     if attempt.end is None:
         return "broke off"
     return "finished" if attempt.end.step >= attempt.start.steps else "stopped in order"
 
 
 def median_mfu(history: History) -> float | None:
-    """The median model FLOP/s utilization, as a fraction; None where it is not known for the device."""
+    """Return the median model FLOP/s utilization as a fraction, or None if it is not known for the device."""
     known = [step.mfu for step in history.steps if step.mfu is not None]
     return median(known) if known else None
