@@ -1,4 +1,4 @@
-"""From a matplotlib figure to SVG that lives inside the page and takes its colors and font from it."""
+"""Convert a matplotlib figure to SVG that is part of the page and uses its colors and font."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.typing import RcKeyType
 
-# matplotlib wants colors that are numbers, and the page has two sets of them, for light and for dark. So charts are
-# drawn in numbers that stand for names, which become the page's own variables. See style.html for their values.
+# matplotlib requires numeric colors, and the page has two palettes, light and dark. Charts are therefore drawn in
+# placeholder colors, which become the page's own variables. See style.html for their values.
 INK, GRID, FIRST, SECOND, MARK = "#010101", "#010102", "#010103", "#010104", "#010105"
 PHASE_COLORS = {
     "data_wait": "#010201",
@@ -58,28 +58,28 @@ _NUMBER = re.compile(r"-?\d+\.\d+")
 
 
 def inline_svg(name: str, label: str, inches: tuple[float, float], draw: Callable[[Axes], None]) -> Markup:
-    """What `draw` puts on the axes, as an SVG element of this width and height that scales to the room it gets.
+    """Return the drawing of `draw` as an SVG element of this width and height, which scales to the available width.
 
-    The same drawing gives the same text every time. `name` keeps the ids of a page's charts apart, and `label` is
-    what a screen reader says in the chart's place.
+    The same drawing always gives the same text. `name` keeps the IDs of a page's charts apart. `label` is the text that
+    a screen reader reads instead of the chart.
     """
     import matplotlib
     from matplotlib.figure import Figure
 
     written = io.BytesIO()
     with matplotlib.rc_context():
-        matplotlib.rcdefaults()  # a reader's own matplotlibrc must not change the page
+        matplotlib.rcdefaults()  # the user's own matplotlibrc must not change the page
         matplotlib.rcParams.update(_STYLE | {"svg.hashsalt": name})
         figure = Figure(figsize=inches, layout="constrained")
         draw(figure.add_subplot())
         figure.savefig(written, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
-    return Markup(_for_page(written.getvalue(), label))  # markup of our own making; ElementTree has escaped its text
+    return Markup(_for_page(written.getvalue(), label))  # our own markup, in which ElementTree has escaped the text
 
 
 def _for_page(svg: bytes, label: str) -> str:
     root = ET.fromstring(svg)
     for size in ("width", "height"):
-        root.attrib.pop(size)  # in points; the page decides, and viewBox keeps the proportions
+        root.attrib.pop(size)  # in points; the page sets the size, and viewBox keeps the proportions
     root.set("role", "img")
     root.set("aria-label", label)
     _drop(root, "metadata", "style")
@@ -88,7 +88,7 @@ def _for_page(svg: bytes, label: str) -> str:
     for element in root.iter():
         element.tag = element.tag.removeprefix(f"{{{_SVG}}}")
         if element.get("id") not in used:
-            element.attrib.pop("id", None)  # figure_1, axes_1, …: the same in every chart, so not ids of one page
+            element.attrib.pop("id", None)  # figure_1, axes_1, …: not unique on a page
         if link := element.attrib.pop(_XLINK_HREF, None):
             element.set("href", link)
         if path := element.get("d"):
@@ -107,12 +107,12 @@ def _drop(element: ET.Element, *names: str) -> None:
 
 
 def _hundredths(match: re.Match[str]) -> str:
-    """A coordinate to a hundredth of a point, which no eye can tell from six decimals at a third of the bytes."""
+    """Return a coordinate rounded to a hundredth of a point: a third of the bytes, without a visible difference."""
     return f"{float(match[0]):.2f}".rstrip("0").rstrip(".")
 
 
 def _page_style(style: str) -> str:
-    """The style with the page's colors for ours, and without the font family, which the page gives."""
+    """Return the style with the page's colors, and without the font family, which the page sets."""
     for number, name in _ON_PAGE.items():
         style = style.replace(number, name)
     style = re.sub(r"font: (?:[a-z]+ )*([\d.]+px) [^;]+", r"font-size: \1", style)

@@ -1,4 +1,4 @@
-"""How the report says numbers."""
+"""Format numbers for the report."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 
 
 def number(value: float) -> str:
-    """Four significant digits, grouped by thousands; what is not a number is said in words."""
+    """Format a number with four significant digits and thousands separators, or infinity and NaN in words."""
     if math.isnan(value):
         return "not a number"
     if math.isinf(value):
@@ -18,12 +18,12 @@ def number(value: float) -> str:
 
 
 def loss(value: float) -> str:
-    """A loss to four decimals, in nats per token."""
+    """Format a loss, in nats per token, with four decimals."""
     return f"{value:.4f}" if math.isfinite(value) else number(value)
 
 
 def short(count: float) -> str:
-    """A large count in thousands, millions or billions: 2,361,024 as 2.36 million."""
+    """Format a large count in thousands, millions, or billions, for example 2,361,024 as 2.36 million."""
     for scale, name in ((1e12, "trillion"), (1e9, "billion"), (1e6, "million")):
         if count >= scale:
             return f"{count / scale:.3g} {name}"
@@ -31,7 +31,7 @@ def short(count: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Seconds as a person says them: 4.12 ms, 12.3 s, 3 min 05 s, 2 h 07 min."""
+    """Format seconds for people: 4.12 ms, 12.3 s, 3 min 05 s, 2 h 07 min."""
     if not math.isfinite(seconds):
         return number(seconds)
     if seconds == 0:
@@ -47,17 +47,17 @@ def duration(seconds: float) -> str:
 
 
 def percent(fraction: float) -> str:
-    """A fraction as a percentage with one decimal."""
+    """Format a fraction as a percentage with one decimal."""
     return f"{fraction:.1%}" if math.isfinite(fraction) else number(fraction)
 
 
 def plural(count: int, noun: str, nouns: str | None = None) -> str:
-    """The count with its noun: 1 step, 2 steps."""
+    """Format a count with its noun: 1 step, 2 steps."""
     return f"{count:,} {noun if count == 1 else nouns or noun + 's'}"
 
 
 def listing(items: list[str]) -> str:
-    """a, b and c."""
+    """Join items as a list: a, b and c."""
     return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} and {items[-1]}"
 
 
