@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +13,17 @@ import pytest
 import yaml
 from kubeflow_trainer_api.models import TrainerV1alpha1ClusterTrainingRuntime
 
-from stacks.constructs.delivery.bundle import make_bundles
+from delivery.content_hash import content_hash
+from stacks.constructs.delivery.bundle import ImageParts, make_bundles
 from tests.manifests.typed_models import misread
 from tests.seams.kubernetes.definitions import need_definitions
 from tests.seams.kubernetes.reader import read
 from tests.seams.kubernetes.rendered import deployed
 from tests.synthesis import EXAMPLES, resources, templates_of
 from trainway.manifests import cluster_manifests
+from trainway.manifests.training_runtime import image_fact
 from trainway.spec.facts.catalogue import load_catalogue
+from trainway.spec.handoff import DEFAULT_IMAGE
 from trainway.spec.loader import load_platform
 from trainway.spec.platform import Platform
 
@@ -46,8 +51,10 @@ def test_kubernetes_accepts_every_object(platform: Platform) -> None:
 
 
 def test_trainer_accepts_the_runtime(platform: Platform) -> None:
-    (runtime,) = objects(platform, "ClusterTrainingRuntime")
-    assert not misread(TrainerV1alpha1ClusterTrainingRuntime, runtime)
+    runtimes = objects(platform, "ClusterTrainingRuntime")
+    # The one of every job, and one for each group that names an image.
+    assert len(runtimes) == 1 + sum(group.image is not None for group in platform.node_groups)
+    assert not any(misread(TrainerV1alpha1ClusterTrainingRuntime, each) for each in runtimes)
 
 
 def test_job_tolerates_the_taints_of_the_nodes_and_no_others() -> None:
@@ -104,7 +111,8 @@ def test_what_only_the_deploy_knows_is_what_the_cluster_stage_is_given(platform:
     everything = platform.model_copy(update={"storage": platform.storage.model_copy(update={"lustre": lustre})})
     asked = set(re.findall(r"\$\{(TRAINWAY_[A-Z_]+)\}", json.dumps(manifests(everything))))
     source = Path("stacks/clusters/cluster_stage.py").read_text(encoding="utf-8")
-    assert asked == set(re.findall(r'"(TRAINWAY_[A-Z_]+)"', source))
+    named = {image_fact(group.image) for group in platform.node_groups if group.image}
+    assert asked == {image_fact(DEFAULT_IMAGE), *named, *re.findall(r'"(TRAINWAY_[A-Z_]+)"', source)}
 
 
 def test_device_plugins_run_only_where_their_device_is() -> None:
@@ -116,21 +124,45 @@ def test_device_plugins_run_only_where_their_device_is() -> None:
     assert '"data"' not in affinity
 
 
+# No stage is built in these tests, so the image needs no arguments.
+NO_ARGUMENTS = {DEFAULT_IMAGE: ImageParts({})}
+
+
 def test_bundle_is_the_same_wherever_it_is_made(platform: Platform, tmp_path: Path) -> None:
-    one, other = (make_bundles(tmp_path / name, manifests(platform), {}) for name in ("one", "other"))
+    one, other = (make_bundles(tmp_path / name, manifests(platform), NO_ARGUMENTS) for name in ("one", "other"))
     for ours, theirs in ((one.mirror, other.mirror), (one.image, other.image), (one.cluster, other.cluster)):
         assert ours.content == theirs.content
-    assert one.image_content == other.image_content
+    assert one.image.tag == other.image.tag
 
 
 def test_a_pipeline_is_given_what_its_stages_use_and_nothing_that_would_run_them_again(
     platform: Platform, tmp_path: Path
 ) -> None:
-    bundles = make_bundles(tmp_path, manifests(platform), {})
-    image = {"container", "delivery", "image.json", "pyproject.toml", "training"}
-    assert {path.name for path in bundles.mirror.directory.iterdir()} == {"delivery"}
+    bundles = make_bundles(tmp_path, manifests(platform), NO_ARGUMENTS)
+    image = {"container", "delivery", "image.json", "lifecycle_scripts", "pyproject.toml", "training"}
+    assert {path.name for path in bundles.mirror.directory.iterdir()} == {"delivery", "lifecycle_scripts"}
     assert {path.name for path in bundles.image.directory.iterdir()} == image
+    # Of the scripts, only the authorities that every stage trusts, so that a change of the others builds nothing.
+    for bundle in (bundles.mirror, bundles.image):
+        scripts = bundle.directory / "lifecycle_scripts"
+        assert {path.name for path in scripts.iterdir()} == {"certificates.py", "yours"}
+        assert {path.name for path in (scripts / "yours").iterdir()} == {"certificates"}
     assert {path.name for path in bundles.cluster.directory.iterdir()} == {"delivery", "lifecycle_scripts", "manifests"}
+
+
+def test_a_bundles_archive_has_its_files_and_is_the_same_wherever_it_is_made(
+    platform: Platform, tmp_path: Path
+) -> None:
+    one, other = (make_bundles(tmp_path / name, manifests(platform), NO_ARGUMENTS).cluster for name in ("one", "other"))
+    script = one.directory / "delivery" / "stage.sh"
+    assert script.stat().st_mode & 0o100
+    os.utime(other.directory / "delivery" / "stage.sh", (1, 1))
+    archives = [bundle.archive(tmp_path / bundle.directory.parent.name / "zip") for bundle in (one, other)]
+    assert archives[0].read_bytes() == archives[1].read_bytes()
+    with zipfile.ZipFile(archives[0]) as archive:
+        assert archive.getinfo("delivery/stage.sh").external_attr >> 16 == 0o100755
+        archive.extractall(tmp_path / "unpacked")
+    assert content_hash(tmp_path / "unpacked", ["."]) == content_hash(one.directory, ["."])
 
 
 # The arguments that say which stages of the image are built.
@@ -141,12 +173,14 @@ def test_another_choice_of_versions_is_another_image_and_another_delivery_of_it(
     platform: Platform, tmp_path: Path
 ) -> None:
     one, other = (
-        make_bundles(tmp_path / name, manifests(platform), IMAGE | {"PYTORCH_VERSION": name})
+        make_bundles(
+            tmp_path / name, manifests(platform), {DEFAULT_IMAGE: ImageParts(IMAGE | {"PYTORCH_VERSION": name})}
+        )
         for name in ("2.12.1", "2.13.0")
     )
     assert one.image.content != other.image.content
-    assert one.image_content != other.image_content
-    assert one.base_image_content != other.base_image_content
+    assert one.image.tag != other.image.tag
+    assert one.image.base_tag != other.image.base_tag
     assert one.mirror.content == other.mirror.content
     assert one.cluster.content == other.cluster.content
 

@@ -1,6 +1,7 @@
-"""What the platform puts into a Kubernetes cluster: functions of the platform that return plain manifests.
+"""The Kubernetes manifests of a platform: functions of the platform that return plain dictionaries.
 
-`${TRAINWAY_…}` in a string stands for a fact that exists only once the stack is deployed; the delivery replaces it.
+`${TRAINWAY_…}` in a string is a placeholder for a fact that exists only after the stack is deployed. The delivery
+replaces it.
 """
 
 from __future__ import annotations
@@ -26,9 +27,10 @@ Manifest = dict[str, Any]
 
 
 def cluster_manifests(platform: Platform, catalogue: Catalogue) -> dict[str, Manifest]:
-    """Every file of the delivery's `manifests` directory.
+    """Return every file of the delivery's `manifests` directory, by path.
 
-    `values/…` for the charts, `objects/…` to apply after them, `autoscaling/…` to apply once HyperPod runs Karpenter.
+    `values/…` are for the charts, `objects/…` are applied after the charts, and `autoscaling/…` once HyperPod runs
+    Karpenter.
     """
     files = {f"values/{chart}": values for chart, values in chart_values(platform, catalogue).items()}
     for directory, manifests in (
@@ -43,7 +45,7 @@ def cluster_manifests(platform: Platform, catalogue: Catalogue) -> dict[str, Man
 
 
 def _objects(platform: Platform, catalogue: Catalogue) -> list[Manifest]:
-    """Namespaces, then what belongs to the whole cluster, then what is in a namespace and refers to both."""
+    """Return namespaces first, then cluster-wide objects, then namespaced objects that refer to both."""
     names = namespaces(platform)
     return [
         *(each for name in names for each in team_namespace(name)),

@@ -1,4 +1,4 @@
-"""Values of the chosen charts that depend on the platform: which nodes have devices, their taints, and MIG."""
+"""Values of the chosen charts that depend on the platform: nodes with devices, their taints, and MIG."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from trainway.spec.facts.catalogue import Catalogue
 from trainway.spec.platform import Platform
 from trainway.spec.sections.node_group import NodeGroup
 
-# Our own label, because HyperPod's nodes carry other instance type labels than EC2's (`ml.` comes first).
+# A label of our own, because HyperPod's instance type labels differ from EC2's (they begin with `ml.`).
 NODES_LABEL = "trainway.dev/nodes"
 KUEUE_SCALES = {"trainway.dev/provisioning-requests": "true"}
 
 
 def chart_values(platform: Platform, catalogue: Catalogue) -> dict[str, dict[str, Any]]:
-    """Values by chart name, of those chosen charts that have any.
+    """Return the values of the chosen charts by chart name, for charts that have any.
 
-    Whom Kueue holds back is said by a label of the namespaces, in delivery/values/kueue.yaml.
+    Kueue selects the namespaces that it manages by a label, in delivery/values/kueue.yaml.
     """
-    # The instance types of a group have the same devices, so the first one stands for all of them.
+    # The instance types of a group have the same devices, so the first one represents all of them.
     instances = {group.name: catalogue[group.instance_type] for group in platform.node_groups}
     groups = {
         "efa": [group for group in platform.node_groups if instances[group.name].efa_interfaces],
@@ -56,10 +56,10 @@ def chart_values(platform: Platform, catalogue: Catalogue) -> dict[str, dict[str
             "autoDiscovery": {"clusterName": platform.name},
             "extraArgs": {"enable-provisioning-requests": requests},
         },
-        # Kueue looks for ProvisioningRequests when it starts: pods with another annotation are started anew.
+        # Kueue looks for ProvisioningRequests only when it starts. A changed pod annotation restarts it.
         # https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/cmd/kueue/main.go (setupControllers, read 2026-11-22)
         **({KUEUE: {"controllerManager": {"manager": {"podAnnotations": KUEUE_SCALES}}}} if requests else {}),
-        # What it runs on a node goes where its worker has found a GPU.
+        # The operator's DaemonSets run where its node feature discovery worker has found a GPU.
         GPU_OPERATOR: {
             "daemonsets": {"tolerations": tolerated["nvidia"]},
             "node-feature-discovery": {"worker": on_gpus},

@@ -1,8 +1,8 @@
-"""What pods claim, in ResourceClaimTemplates that jobs only name: a node's devices, or one GPU and the EFA beside it.
+"""ResourceClaimTemplates for jobs: the devices of a whole node, or one GPU and the EFA devices next to it.
 
-A template's content can never be changed, so its name says what it is, and groups with as many devices share it. It
-asks for a number of devices, not for `All`, which Kueue does not count and a ResourceQuota takes for the most there can
-be.
+Jobs refer to a template by name. A template is immutable, so its name states its content, and groups with the same
+number of devices share it. A template requests a number of devices instead of `All`, which Kueue does not count, and
+which a ResourceQuota counts as the possible maximum.
 https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/resource-claim-template-v1alpha3
 https://kueue.sigs.k8s.io/docs/concepts/dynamic_resource_allocation/#limitations (both read 2026-11-21)
 """
@@ -17,21 +17,21 @@ from trainway.spec.facts.catalogue import Catalogue
 from trainway.spec.platform import Platform
 from trainway.spec.sections.node_group import NodeGroup
 
-# The most devices that one claim is given: as many EFA devices as a P5 node has, without its GPUs.
+# Maximum number of devices in one claim. It equals the EFA devices of a P5 node, without its GPUs.
 # https://github.com/kubernetes/kubernetes/blob/master/staging/src/k8s.io/api/resource/v1/types.go
 # (AllocationResultsMaxSize, read 2026-11-21)
 LARGEST_CLAIM = 32
 SHORT_NAMES = {GPU_CLASS: "gpu", EFA_CLASS: "efa"}
-# Where a device is plugged in: EFA devices beside a GPU reach its memory without a way through the processors.
+# PCIe root of a device: EFA devices on a GPU's PCIe root access its memory without crossing the processors.
 # https://docs.aws.amazon.com/eks/latest/userguide/device-management-efa.html#efa-dra-topology-aware (read 2026-11-21)
 PCIE_ROOT = "resource.kubernetes.io/pcieRoot"
 
-# Devices by their class.
+# Number of devices by device class.
 DeviceRequest = dict[str, int]
 
 
 def claim_templates(platform: Platform, catalogue: Catalogue, namespace: str) -> list[dict[str, Any]]:
-    """The templates of one namespace, where the devices of any node group are claimed."""
+    """Return the templates of one namespace. Empty if no node group has claimed devices."""
     requests = {
         _name(request): request
         for group in platform.node_groups
@@ -41,7 +41,7 @@ def claim_templates(platform: Platform, catalogue: Catalogue, namespace: str) ->
 
 
 def claims_of_a_node(platform: Platform, group: NodeGroup, catalogue: Catalogue) -> tuple[str, ...]:
-    """The templates that a pod names to have all claimed devices of a node; one twice where it takes two claims."""
+    """Return the templates that a pod names to claim all devices of a node. A template for two claims appears twice."""
     return tuple(_name(request) for request in _whole_node(platform, group, catalogue))
 
 
@@ -52,7 +52,7 @@ def _whole_node(platform: Platform, group: NodeGroup, catalogue: Catalogue) -> I
 
 
 def _one_gpu(platform: Platform, group: NodeGroup, catalogue: Catalogue) -> Iterator[DeviceRequest]:
-    """Yield the requests for one GPU; none where GPUs share an EFA device, which only one of two claims could have."""
+    """Yield the requests for one GPU. Yields nothing if GPUs share an EFA device, which only one claim could have."""
     claimed = _claimed(platform, group, catalogue)
     gpus, efas = claimed.get(GPU_CLASS, 0), claimed.get(EFA_CLASS, 0)
     if gpus and efas and efas % gpus == 0:

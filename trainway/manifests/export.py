@@ -1,4 +1,4 @@
-"""The manifests as YAML files, for those who apply them by GitOps."""
+"""Export the manifests as YAML files, for clusters that are managed by GitOps."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 import yaml
 
 from trainway.manifests import cluster_manifests
+from trainway.manifests.training_runtime import image_fact
 from trainway.spec.errors import usage_error
 from trainway.spec.facts.catalogue import Catalogue
 from trainway.spec.handoff import HandOff
@@ -21,10 +22,10 @@ HEADER = "# Written by `trainway manifests` from the platform file; what is chan
 def export_manifests(
     platform: Platform, catalogue: Catalogue, directory: Path, hand_off: HandOff | None
 ) -> tuple[list[Path], list[str]]:
-    """The files written, and the names of facts left open in them, which only a deploy knows.
+    """Return the written files, and the names of facts that only a deploy knows and that are still open in them.
 
-    Files of an earlier export that are no longer written are removed. Raises UsageError under Slurm, and when the
-    directory holds anything else.
+    Files of an earlier export that are no longer part of it are removed. Raises UsageError under Slurm, and if the
+    directory holds any other file.
     """
     what = f"the manifests cannot be written to {directory}"
     if not platform.orchestrator.is_kubernetes:
@@ -55,7 +56,7 @@ def _facts(hand_off: HandOff) -> dict[str, str]:
         "TRAINWAY_FSX_ID": file_system.file_system_id,
         "TRAINWAY_FSX_DNS_NAME": file_system.dns_name,
         "TRAINWAY_FSX_MOUNT_NAME": file_system.mount_name,
-        "TRAINWAY_IMAGE": hand_off.image_uri,
+        **{image_fact(name): uri for name, uri in hand_off.image_uris.items()},
         **({"TRAINWAY_FSX_SUBNET_ID": file_system.subnet_id} if file_system.subnet_id else {}),
         **({"TRAINWAY_FSX_GROUP_ID": file_system.security_group_id} if file_system.security_group_id else {}),
     }

@@ -1,4 +1,4 @@
-"""What no team's namespace exceeds, whoever shares the nodes: what a queue does not count, or is not there to count."""
+"""Limits of each team's namespace, for resources that a queue does not count, or for platforms without a queue."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from trainway.spec.platform import Platform
 from trainway.spec.sections.team import Team
 
 NAME = "guard-rails"
-# What is kept of jobs that have ended, and beside them, fills the one control plane that all teams share.
+# Finished jobs and the objects around them use the control plane that all teams share.
 # https://kubernetes.io/docs/concepts/policy/resource-quotas/#quota-on-object-count (read 2026-11-21)
 JOBS_KEPT = 1000
 DOCUMENTS_KEPT = 500
@@ -22,7 +22,7 @@ CLAIMS = 10
 
 
 def guard_rails(platform: Platform, catalogue: Catalogue, team: Team) -> list[dict[str, Any]]:
-    """The LimitRange and the ResourceQuota of one team's namespace."""
+    """Return the LimitRange and the ResourceQuota of one team's namespace."""
     metadata = {"name": NAME, "namespace": namespace_of(platform, team)}
     ceilings = _object_counts(platform) | ({} if team.borrow else _guaranteed_devices(platform, catalogue, team))
     return [
@@ -30,9 +30,10 @@ def guard_rails(platform: Platform, catalogue: Catalogue, team: Team) -> list[di
             "apiVersion": "v1",
             "kind": "LimitRange",
             "metadata": metadata,
-            # A container that asks for nothing is placed as if it used nothing, on a node that may be full, and is in
-            # no quota. It gets no default limit, which would throttle and kill training processes that ask for devices
-            # only; and no request for disk, which no queue covers, so that Kueue would never let the pod run.
+            # Kubernetes schedules a container without requests as if it used nothing, possibly on a full node, and no
+            # quota counts it. There is no default limit, because it would throttle and kill training processes that
+            # request only devices. There is no default request for disk either, because no queue covers disk, and Kueue
+            # would never admit the pod.
             # https://kubernetes.io/docs/concepts/policy/limit-range/ (read 2026-11-21)
             "spec": {"limits": [{"type": "Container", "defaultRequest": {"cpu": "1", "memory": "4Gi"}}]},
         },
@@ -47,10 +48,11 @@ def guard_rails(platform: Platform, catalogue: Catalogue, team: Team) -> list[di
 
 def _object_counts(platform: Platform) -> dict[str, int]:
     return {
-        # A job serves nobody, and these would open its port outside the cluster, a load balancer at a price.
+        # Jobs do not serve requests. These services would open a port outside the cluster, or create a paid load
+        # balancer.
         "services.loadbalancers": 0,
         "services.nodeports": 0,
-        # The file system's own, and room for a few; each may be a disk that is paid for.
+        # The claims of the file systems, and a few more. Each may create a paid disk.
         "persistentvolumeclaims": CLAIMS,
         "configmaps": DOCUMENTS_KEPT,
         "secrets": DOCUMENTS_KEPT,
@@ -59,7 +61,7 @@ def _object_counts(platform: Platform) -> dict[str, int]:
 
 
 def _guaranteed_devices(platform: Platform, catalogue: Catalogue, team: Team) -> dict[str, int]:
-    """Devices of the nodes that the team is guaranteed, 0 of those that only other nodes have."""
+    """Return the devices of the team's guaranteed nodes, with 0 for devices of other nodes."""
     nodes, devices = guaranteed_nodes(platform)[team.name], Counter[str]()
     for group in platform.node_groups:
         for device in devices_of(platform, group, catalogue):
@@ -68,7 +70,7 @@ def _guaranteed_devices(platform: Platform, catalogue: Catalogue, team: Team) ->
 
 
 def _ceiling(device: Device) -> str:
-    """What a ResourceQuota calls the devices of a class that are claimed, and those that are requested.
+    """Return the ResourceQuota key of a device, which differs for claimed and requested devices.
 
     https://kubernetes.io/docs/concepts/policy/resource-quotas/#quota-for-dra-resource-claims (read 2026-11-21)
     """

@@ -1,4 +1,4 @@
-"""The kinds of job that people start on the platform."""
+"""The kinds of jobs that people start on the platform."""
 
 from __future__ import annotations
 
@@ -6,18 +6,21 @@ from trainway.spec.platform import Platform
 
 
 def job_kinds(platform: Platform) -> tuple[tuple[str, str], ...]:
-    """API group and plural name of each kind, HyperPod's own where its training operator is there to run it.
+    """Return API group and plural name of each kind, including HyperPod's own if its training operator is installed.
 
     https://github.com/awslabs/awsome-distributed-training/blob/main/3.test_cases/pytorch/FSDP/kubernetes/llama3_1_8b-fsdp-hpto.yaml
     (read 2026-11-21)
     """
     kinds = [("batch", "jobs")]
     if platform.kubernetes_or_default.trainer:
-        kinds.insert(0, ("trainer.kubeflow.org", "trainjobs"))
+        # Trainer's chart brings JobSet.
+        kinds[:0] = [("trainer.kubeflow.org", "trainjobs"), ("jobset.x-k8s.io", "jobsets")]
     if platform.pytorch_operator:
         kinds.append(("kubeflow.org", "pytorchjobs"))
     if platform.kubernetes_or_default.mpi_operator:
         kinds.append(("kubeflow.org", "mpijobs"))
+    if platform.kubernetes_or_default.ray_operator:
+        kinds += [("ray.io", "rayjobs"), ("ray.io", "rayclusters")]
     if platform.orchestrator.is_hyperpod and platform.hyperpod_or_default.training_operator:
         kinds.append(("sagemaker.amazonaws.com", "hyperpodpytorchjobs"))
     return tuple(kinds)
@@ -41,6 +44,8 @@ def launch_kinds(platform: Platform) -> tuple[str, ...]:
         "PyTorchJob": platform.pytorch_operator,
         "HyperPodPyTorchJob": platform.orchestrator.is_hyperpod and platform.hyperpod_or_default.training_operator,
         "MPIJob": platform.kubernetes_or_default.mpi_operator,
+        "JobSet": platform.kubernetes_or_default.trainer,
+        "RayJob": platform.kubernetes_or_default.ray_operator,
     }
     documented = ("PyTorchJob", "HyperPodPyTorchJob") if platform.orchestrator.is_hyperpod else ()
     order = (*documented, *(kind for kind in installed if kind not in documented))

@@ -1,7 +1,7 @@
-"""The KAI scheduler's queues: the platform's, with a quota of all its nodes, and below it one of each team.
+"""The KAI scheduler's queues: one of the platform with a quota of all its nodes, and below it one per team.
 
-What a team is guaranteed is its quota; what is over is shared by weight, and taken back from whoever has more than its
-share. KAI counts GPUs, CPUs in thousandths and memory in megabytes, over all the nodes that it sees.
+A team's quota is its guarantee. Resources above the quotas are shared by weight, and taken back from teams that exceed
+their share. KAI counts GPUs, CPUs in thousandths, and memory in megabytes, over all nodes that it sees.
 https://github.com/kai-scheduler/KAI-Scheduler/blob/v0.16.8/docs/queues/README.md
 https://github.com/kai-scheduler/KAI-Scheduler/blob/v0.16.8/docs/fairness/README.md (both read 2026-11-21)
 """
@@ -21,23 +21,23 @@ from trainway.spec.sections.team import Team
 
 API = "scheduling.run.ai/v2"
 TOPOLOGY_API = "kai.scheduler/v1alpha1"
-# By its name a pod asks for the scheduler, and by the label for the queue.
+# A pod selects the scheduler by name, and the queue by a label.
 # https://github.com/kai-scheduler/KAI-Scheduler/blob/v0.16.8/docs/quickstart/README.md (read 2026-11-21)
 SCHEDULER = "kai-scheduler"
 QUEUE_LABEL = "kai.scheduler/queue"
-# The scheduler sees the nodes that are in no node pool: to be in one keeps jobs off the nodes of the cluster's own
-# pods, and those nodes out of what is shared.
+# The scheduler sees only nodes that are in no node pool. The node pool keeps jobs off the nodes of the cluster's own
+# pods, and excludes those nodes from sharing.
 # https://github.com/kai-scheduler/KAI-Scheduler/blob/v0.16.8/docs/operator/scheduling-shards.md (read 2026-11-21)
 NOT_FOR_KAI = {"kai.scheduler/node-pool": "system"}
 GPU = "nvidia.com/gpu"
 NO_LIMIT = -1
-# What a job has that names no priority: that of the class `train`. From 100 on, a job could not be preempted.
+# Priority of a job without one: that of the class `train`. From 100 on, a job could not be preempted.
 # https://github.com/kai-scheduler/KAI-Scheduler/blob/v0.16.8/docs/priority/README.md (read 2026-11-21)
 USUAL_PRIORITY = 50
 
 
 def kai_queues(platform: Platform, catalogue: Catalogue) -> list[dict[str, Any]]:
-    """Topologies, the platform's queue and the teams'; empty unless the KAI scheduler shares the platform's nodes."""
+    """Return the topologies, and the queues of the platform and its teams. Empty without the KAI scheduler."""
     if not platform.kai:
         return []
     topologies = {topology_name(platform.region, *types_of(group, catalogue)) for group in platform.node_groups}
@@ -49,15 +49,15 @@ def kai_queues(platform: Platform, catalogue: Catalogue) -> list[dict[str, Any]]
 
 
 def parent_queue(platform: Platform) -> str:
-    """The name of the platform's queue; no team can have one with a dot, and all queues are in one list."""
+    """Return the name of the platform's queue. Its dot keeps it apart from team names, which share the same list."""
     return f"{platform.name}.platform"
 
 
 def close_together(platform: Platform, catalogue: Catalogue) -> dict[str, str]:
-    """Annotations of a job's template that put its pods as close together as there is room.
+    """Return the annotations of a job's template that place its pods as close together as possible.
 
-    KAI goes up from the level that is preferred. The topology is that of the nodes with GPUs, where there are any:
-    nodes without the label of one of its levels are not in it, and the job finds none of them.
+    KAI starts at the preferred level and goes up. The topology is that of the nodes with GPUs, if there are any. Nodes
+    without the label of one of its levels do not belong to it, and the job cannot use them.
     https://github.com/kai-scheduler/KAI-Scheduler/blob/v0.16.8/pkg/scheduler/plugins/topology/common.go
     (isNodePartOfTopology, read 2026-11-21)
     """
@@ -73,7 +73,7 @@ def close_together(platform: Platform, catalogue: Catalogue) -> dict[str, str]:
 def _platform_queue(platform: Platform, catalogue: Catalogue) -> dict[str, Any]:
     nodes = {group.name: group.largest for group in platform.node_groups}
     spec = {
-        # What is guaranteed is given back at once, and so is what a job of lower priority has.
+        # Guaranteed resources, and those of a job with lower priority, are taken back at once.
         # https://github.com/kai-scheduler/KAI-Scheduler/blob/v0.16.8/docs/plugins/minruntime.md (read 2026-11-21)
         "preemptMinRuntime": "0s",
         "reclaimMinRuntime": "0s",
@@ -83,14 +83,17 @@ def _platform_queue(platform: Platform, catalogue: Catalogue) -> dict[str, Any]:
 
 
 def _team_queue(platform: Platform, catalogue: Catalogue, team: Team) -> dict[str, Any]:
-    """No priority of its own: queues with a higher one get all that is idle first, and teams share it by weight."""
+    """Return a team's queue, without a priority of its own.
+
+    Queues with a higher priority would get all idle resources first, but teams share them by weight.
+    """
     amounts = _amounts(platform, catalogue, guaranteed_nodes(platform)[team.name])
     resources = _resources(amounts, borrow=team.borrow, weight=team.fair_share)
     return _queue(team.name, {"parentQueue": parent_queue(platform), "resources": resources})
 
 
 def _amounts(platform: Platform, catalogue: Catalogue, nodes: Mapping[str, int]) -> Counter[str]:
-    """What so many nodes of each group have, in KAI's units."""
+    """Return the resources of these nodes of each group, in KAI's units."""
     amounts = Counter[str]()
     for group in platform.node_groups:
         of_node, count = node_has(platform, catalogue, group), nodes[group.name]
@@ -101,7 +104,7 @@ def _amounts(platform: Platform, catalogue: Catalogue, nodes: Mapping[str, int])
 
 
 def _resources(amounts: Counter[str], *, borrow: bool, weight: int) -> dict[str, dict[str, int]]:
-    """A resource that is left out could not be had at all, so each is there."""
+    """Return an entry for every resource, because a queue without an entry could not use the resource at all."""
     return {
         name: {
             "quota": amounts[name],

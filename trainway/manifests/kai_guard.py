@@ -1,6 +1,6 @@
-"""What keeps a team's pods in its queue: the KAI scheduler itself serves who asks for it, in whichever queue they name.
+"""Admission policies that keep a team's pods in its queue. The KAI scheduler itself serves any queue that a pod names.
 
-The API server refuses what would go past, and there is no webhook that could be down.
+The API server enforces the policies, without a webhook that could fail.
 https://kubernetes.io/docs/reference/access-authn-authz/validating-admission-policy/ (read 2026-11-21)
 """
 
@@ -20,31 +20,31 @@ QUEUE = f"{LABELS}['{QUEUE_LABEL}']"
 
 
 def kai_guard(platform: Platform) -> list[dict[str, Any]]:
-    """Three policies and where they bind, in the teams' namespaces; empty unless the KAI scheduler shares the nodes."""
+    """Return three policies and their bindings to the teams' namespaces. Empty without the KAI scheduler."""
     if not platform.kai:
         return []
     groups, jobs = (list(dict.fromkeys(words)) for words in zip(*job_kinds(platform), strict=True))
     return [
-        # KAI takes the queue from the object at the end of a pod's chain of owners, whatever that is, then from the
-        # pod, and if neither names one, from their label `project`. The namespace of a team has its queue's name.
+        # KAI takes the queue from the object at the end of a pod's chain of owners, of any kind, then from the pod, and
+        # then from their label `project`. The namespace of a team has its queue's name.
         # https://github.com/kai-scheduler/KAI-Scheduler/blob/v0.16.8/pkg/podgrouper/podgrouper/plugins/defaultgrouper/default_grouper.go
         # (CalcPodGroupQueue, read 2026-11-21)
         *_policy(
             "trainway-queue",
             _rule(["*"], ["*"], ["CREATE", "UPDATE"]),
-            # What is as it was is let be: controllers must come by to take their finalizers off.
+            # Updates that do not change the labels are allowed, so that controllers can remove their finalizers.
             f"!has({LABELS}) || (request.operation == 'UPDATE' && has({BEFORE}) && {BEFORE} == {LABELS}) || "
             f"('{QUEUE_LABEL}' in {LABELS} ? {QUEUE} == request.namespace : !('project' in {LABELS}))",
             f"a team's label {QUEUE_LABEL} is the team's name; without it nothing has the label `project`",
         ),
-        # A job that names no queue would wait for good in one that does not exist.
+        # A job without a queue would wait forever in one that does not exist.
         *_policy(
             "trainway-job-queue",
             _rule(groups, jobs, ["CREATE"]),
             f"has(object.metadata.ownerReferences) || (has({LABELS}) && '{QUEUE_LABEL}' in {LABELS})",
             f"a job needs the label {QUEUE_LABEL} with the team's name",
         ),
-        # A pod with a node's name is past every scheduler.
+        # A pod with a node's name bypasses every scheduler.
         *_policy(
             "trainway-scheduler",
             _rule([""], ["pods"], ["CREATE"]),

@@ -1,9 +1,9 @@
-"""The queues that hold a job until its team's nodes are free; every node of the platform is quota of exactly one.
+"""Kueue's queues, which hold a job until its team's nodes are free. Every node is quota of exactly one queue.
 
-A job is in its team's queue by the label `kueue.x-k8s.io/queue-name`. It cannot go past it: Kueue gives a job without
-the label to the LocalQueue `default`, which is why ours has that name; manageJobsWithoutQueueName, set with the chart,
-suspends what it misses; and pods are held back like jobs. Flavors without a toleration keep jobs that bring none off
-accelerated nodes, as the taints of the nodes themselves do.
+A job enters its team's queue by the label `kueue.x-k8s.io/queue-name`. It cannot bypass the queue. Kueue assigns a job
+without the label to the LocalQueue `default`, which is why ours has that name. manageJobsWithoutQueueName, a value of
+the chart, suspends jobs that Kueue misses. Pods are queued like jobs. Flavors without a toleration keep jobs without
+tolerations off accelerated nodes, as the taints of the nodes themselves do.
 https://kueue.sigs.k8s.io/docs/tasks/manage/enforce_job_management/setup_default_local_queue/ (read 2026-11-21)
 https://kueue.sigs.k8s.io/docs/tasks/manage/enforce_job_management/manage_jobs_without_queue_name/ (read 2026-11-21)
 """
@@ -30,19 +30,19 @@ from trainway.spec.sections.team import Team
 # https://github.com/kubernetes-sigs/kueue/blob/main/CHANGELOG/CHANGELOG-0.20.md (read 2026-11-21)
 API = "kueue.x-k8s.io/v1beta2"
 LOCAL_QUEUE = "default"
-# Which of a team's own jobs goes first. A job that names no class has priority 0, and so counts as normal.
+# Priorities among a team's own jobs. A job without a class has priority 0, which is that of `normal`.
 # https://kueue.sigs.k8s.io/docs/concepts/workload_priority_class/ (read 2026-11-21)
 PRIORITIES = {"low": -100, "normal": 0, "high": 100}
-# The check that a job passes when its nodes have been asked for, and the configuration of how.
+# Name of the admission check for requested nodes, and of its configuration.
 NODES_ARE_ASKED_FOR = "nodes-are-asked-for"
-# The largest number that the field takes.
+# Largest value that the field allows.
 FOR_EVER = 2**31 - 1
 
 
 def queues(platform: Platform, catalogue: Catalogue) -> list[dict[str, Any]]:
-    """What all namespaces share: topologies, flavors, priority classes, the cohort, and a ClusterQueue for each team.
+    """Return the cluster-wide objects: topologies, flavors, priority classes, the cohort, and a ClusterQueue per team.
 
-    Empty unless Kueue shares the platform's nodes.
+    Empty without Kueue.
     """
     if not platform.kueue:
         return []
@@ -58,7 +58,7 @@ def queues(platform: Platform, catalogue: Catalogue) -> list[dict[str, Any]]:
 
 
 def local_queue(platform: Platform, team: Team) -> list[dict[str, Any]]:
-    """The way into the team's ClusterQueue from its namespace, by the same name everywhere; empty without Kueue."""
+    """Return the LocalQueue of a team's namespace, which has the same name in all namespaces. Empty without Kueue."""
     if not platform.kueue:
         return []
     metadata = {"name": LOCAL_QUEUE, "namespace": namespace_of(platform, team)}
@@ -66,9 +66,9 @@ def local_queue(platform: Platform, team: Team) -> list[dict[str, Any]]:
 
 
 def flavor_name(group: NodeGroup, topology: str) -> str:
-    """The ResourceFlavor of a node group.
+    """Return the name of a node group's ResourceFlavor.
 
-    Its topology is a part of the name, because a flavor can never be given another one.
+    It contains the topology, because the topology of a flavor cannot change.
     """
     return f"{group.name}-{topology}"
 
@@ -99,11 +99,11 @@ def _priority_class(name: str, value: int) -> dict[str, Any]:
 
 
 def _admission_check(platform: Platform, catalogue: Catalogue) -> list[dict[str, Any]]:
-    """The check by which Kueue asks the Cluster Autoscaler for all nodes of a job at once; empty where no group scales.
+    """Return the check by which Kueue requests all nodes of a job at once from the Cluster Autoscaler.
 
-    The autoscaler asks EC2 for all of them or for none, by what it knows of max_count. Kueue then waits for the nodes,
-    and starts the pods when each has its place: every flavor has a topology, in which it looks for nodes that exist.
-    Where capacity is short it asks again, for ever: a job is not rejected because others have the nodes today.
+    Empty if no group scales. The autoscaler requests all nodes from EC2 or none, within max_count. Kueue then waits for
+    the nodes, and starts the pods when each has a node: every flavor has a topology, in which Kueue looks for nodes
+    that exist. If capacity is short, it retries forever. A job is not rejected because others have the nodes today.
     https://github.com/kubernetes/autoscaler/blob/cluster-autoscaler-1.35.0/cluster-autoscaler/FAQ.md
     https://kueue.sigs.k8s.io/docs/concepts/admission_check/provisioning_request/
     https://kueue.sigs.k8s.io/docs/concepts/topology_aware_scheduling/#clusterautoscaler-support (all read 2026-11-22)
@@ -112,7 +112,7 @@ def _admission_check(platform: Platform, catalogue: Catalogue) -> list[dict[str,
         return []
     how = {
         "provisioningClassName": "best-effort-atomic-scale-up.autoscaling.x-k8s.io",
-        # A job's pods are of one kind or two, and a request has one entry for each.
+        # A job has one or two kinds of pods, and a request has one entry for each kind.
         "podSetMergePolicy": "IdenticalWorkloadSchedulingRequirements",
         "retryStrategy": {"backoffLimitCount": FOR_EVER, "backoffBaseSeconds": 60, "backoffMaxSeconds": 1800},
     }
@@ -129,7 +129,7 @@ def _admission_check(platform: Platform, catalogue: Catalogue) -> list[dict[str,
 
 
 def _checks(platform: Platform, catalogue: Catalogue) -> dict[str, Any]:
-    """Nodes of groups that keep their count exist already, and are not asked for."""
+    """Return the admission checks of a queue, only for groups that scale. The nodes of other groups exist already."""
     flavors = [_flavor_of(platform, catalogue, group) for group in scaled_groups(platform, catalogue)]
     if not flavors:
         return {}
@@ -137,7 +137,7 @@ def _checks(platform: Platform, catalogue: Catalogue) -> dict[str, Any]:
 
 
 def _cohort(platform: Platform, catalogue: Catalogue) -> dict[str, Any]:
-    """What no team is guaranteed is the cohort's own quota, which every team that may borrow can have.
+    """Return the cohort. Its own quota is the nodes that no team is guaranteed, which every team with `borrow` can use.
 
     https://kueue.sigs.k8s.io/docs/concepts/cohort/ (read 2026-11-21)
     """
@@ -151,8 +151,8 @@ def _cluster_queue(platform: Platform, catalogue: Catalogue, team: Team) -> dict
     def last_choice(group: NodeGroup) -> tuple[bool, bool]:
         return catalogue[group.instance_type].accelerator is not None, not nodes[group.name]
 
-    # Kueue takes the first flavor with room, borrowed or not: a job without devices must not find accelerated nodes
-    # first, and what is the team's own comes before what others can take back.
+    # Kueue takes the first flavor with room, borrowed or not. Flavors without devices come first for jobs without
+    # devices, and the team's own nodes come before those that others can take back.
     groups = sorted(platform.node_groups, key=last_choice)
     limit = {} if team.borrow else {"borrowingLimit": "0"}
     spec = {
@@ -160,9 +160,9 @@ def _cluster_queue(platform: Platform, catalogue: Catalogue, team: Team) -> dict
         "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace_of(platform, team)}},
         "resourceGroups": [_resource_group(platform, catalogue, nodes, groups, limit)],
         **_checks(platform, catalogue),
-        # Borrowed nodes go back to whom they are guaranteed, whatever runs on them: that is what a guarantee is. Within
-        # the team, the job of higher priority goes first. Between teams that borrow, weight decides and not priority:
-        # `borrowWithinCohort` is not for fair sharing.
+        # Borrowed nodes return to their team, whatever runs on them, because they are guaranteed. Within the team, the
+        # job of higher priority goes first. Between teams that borrow, weight decides instead of priority:
+        # `borrowWithinCohort` does not apply to fair sharing.
         # https://kueue.sigs.k8s.io/docs/concepts/cluster_queue/#preemption (read 2026-11-21)
         "preemption": {
             "reclaimWithinCohort": "Any",
@@ -182,9 +182,9 @@ def _resource_group(
     groups: list[NodeGroup],
     limit: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
-    """Nodes as quota. All resources are in one group, so that all that a pod asks for comes from the same nodes.
+    """Return nodes as quota. All resources are in one group, so that all resources of a pod come from the same nodes.
 
-    A flavor lists every covered resource, in the same order, and one that its nodes lack as 0.
+    A flavor lists every covered resource, in the same order, with 0 for those that its nodes lack.
     """
     devices = {name for group in platform.node_groups for name in device_counts(platform, group, catalogue)}
     resources = ["cpu", "memory", *sorted(devices)]
@@ -197,7 +197,7 @@ def _resource_group(
 
 
 def _amounts(of_node: Mapping[str, int], nodes: int) -> dict[str, str]:
-    """What so many nodes have, as quantities of Kubernetes."""
+    """Return the resources of these nodes, as Kubernetes quantities."""
     amounts = {name: nodes * amount for name, amount in of_node.items()}
     return {name: f"{amount}Gi" if name == "memory" else str(amount) for name, amount in amounts.items()}
 

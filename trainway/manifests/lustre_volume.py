@@ -1,11 +1,11 @@
-"""The Lustre file systems as static volumes: the stack owns them, so nothing in the cluster may create or delete one.
+"""The Lustre file systems as static volumes. The stack owns them, so no object in the cluster may create or delete one.
 
-Beside them, where that is chosen, a class of volumes that each are a file system of their own, made for a claim and
-deleted with it.
+Optionally, a StorageClass for dynamic volumes: each is a file system of its own, created for a claim and deleted with
+it.
 
 https://github.com/kubernetes-sigs/aws-fsx-csi-driver/tree/master/examples/kubernetes/static_provisioning
-https://github.com/kubernetes-sigs/aws-fsx-csi-driver/tree/master/examples/kubernetes/dynamic_provisioning
-(both read 2026-11-21)
+https://github.com/kubernetes-sigs/aws-fsx-csi-driver/tree/master/examples/kubernetes/dynamic_provisioning (both read
+2026-11-21)
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ from trainway.spec.sections.storage import Lustre
 CLAIM = "fsx"
 DRIVER = "fsx.csi.aws.com"
 STORAGE_CLASS = "fsx-lustre"
-# Of volumes and claims, by which delivery/cluster.sh deletes those of a file system that is gone.
+# Label of volumes and claims, by which delivery/cluster.sh deletes those of a file system that is gone.
 GENERATION_LABEL = "trainway.dev/lustre-generation"
-# The tag of file systems that the driver makes, by which it may change and delete them and no others.
+# Tag of file systems that the driver creates. The driver may change and delete only these.
 OWNER_TAG = "trainway"
-# Intelligent-Tiering has room for what is written; Kubernetes wants a number, and never compares it with anything else.
+# Intelligent-Tiering has no fixed capacity. Kubernetes requires a number, but does not compare it with anything.
 ELASTIC = "1Pi"
 
 
 def claim_of(generation: int) -> str:
     """Return the name of the claims of a file system, which pods refer to.
 
-    A volume and a claim never change what they are of. Another file system therefore has claims of another name, and
-    the pods that run keep theirs.
+    A volume and a claim never change their file system. Another file system therefore has claims of another name, and
+    running pods keep theirs.
     """
     return CLAIM if generation == 1 else f"{CLAIM}-{generation}"
 
 
 def lustre_volumes(platform: Platform, namespace: str) -> list[dict[str, Any]]:
-    """Return a volume and its claim of each file system for one namespace, because a volume belongs to one claim."""
+    """Return a volume and its claim for each file system, for one namespace, because a volume belongs to one claim."""
     storage = platform.storage
     found = _volume(platform, namespace, storage.lustre, "TRAINWAY_FSX")
     if storage.former_lustre:
@@ -63,7 +63,7 @@ def _volume(platform: Platform, namespace: str, lustre: Lustre, facts: str) -> l
                 "claimRef": {"name": claim, "namespace": namespace},
                 "csi": {
                     "driver": DRIVER,
-                    # A handle names one mount; the file system's id alone would make two volumes the same one.
+                    # A handle names one mount. With only the file system's ID, two volumes would count as the same one.
                     "volumeHandle": f"${{{facts}_ID}}-{namespace}",
                     "volumeAttributes": {
                         "dnsname": f"${{{facts}_DNS_NAME}}",
@@ -87,7 +87,10 @@ def _volume(platform: Platform, namespace: str, lustre: Lustre, facts: str) -> l
 
 
 def lustre_storage_class(platform: Platform) -> list[dict[str, Any]]:
-    """The class of volumes that are made for claims, like the platform's own file system but over TCP; or nothing."""
+    """Return the StorageClass for dynamic volumes, like the platform's own file system but over TCP.
+
+    Empty if not chosen.
+    """
     lustre = platform.storage.lustre
     if not lustre.dynamic_volumes:
         return []
@@ -105,7 +108,7 @@ def lustre_storage_class(platform: Platform) -> list[dict[str, Any]]:
                 "perUnitStorageThroughput": str(lustre.throughput_mbps_per_tib),
                 "metadataConfigurationMode": "AUTOMATIC",
                 "dataCompressionType": "LZ4" if lustre.compression else "NONE",
-                # The driver's own default is a week of them.
+                # The driver's default keeps backups for a week.
                 "automaticBackupRetentionDays": "0",
                 "extraTags": f"{OWNER_TAG}={platform.name}",
                 **({"kmsKeyId": lustre.key} if lustre.key else {}),

@@ -1,7 +1,7 @@
-"""How the GPU operator's MIG manager is told to divide the GPUs of a node group.
+"""Configuration of the GPU operator's MIG manager, which divides the GPUs of a node group.
 
-Each group has a configuration of its own, because a profile of one name is another number of fractions on another GPU.
-https://docs.aws.amazon.com/eks/latest/userguide/device-management-nvidia-mig.html#eks-mig-device-plugin-al2023
+Each group has a configuration of its own, because a profile name yields different numbers of fractions on different
+GPUs. https://docs.aws.amazon.com/eks/latest/userguide/device-management-nvidia-mig.html#eks-mig-device-plugin-al2023
 (read 2026-11-21)
 """
 
@@ -16,18 +16,18 @@ from trainway.spec.platform import Platform
 from trainway.spec.sections.node_group import NodeGroup
 
 LABEL = "nvidia.com/mig.config"
-# The operator gives this one to every node that has none, so that its GPUs become whole again.
+# The operator sets this configuration on every node without one, so that its GPUs become whole again.
 # https://github.com/NVIDIA/gpu-operator/blob/v26.3.3/controllers/state_manager.go (read 2026-11-21)
 WHOLE = "all-disabled"
 
 
 def mig_labels(group: NodeGroup) -> dict[str, str]:
-    """The node label by which the MIG manager finds the group's configuration; none where GPUs stay whole."""
+    """Return the node label by which the MIG manager finds the group's configuration. Empty if GPUs stay whole."""
     return {LABEL: _name(group)} if group.mig else {}
 
 
 def mig_manager_config(platform: Platform, catalogue: Catalogue) -> dict[str, Any]:
-    """The chart's `migManager.config`: one configuration for each group that divides its GPUs."""
+    """Return the chart's `migManager.config`, with one configuration for each group that divides its GPUs."""
     configs: dict[str, Any] = {WHOLE: [{"devices": "all", "mig-enabled": False}]}
     for group in platform.node_groups:
         accelerator = catalogue[group.instance_type].accelerator

@@ -1,4 +1,4 @@
-"""Where a team's jobs live."""
+"""Namespaces of the teams' jobs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from trainway.spec.sections.team import Team
 
 DEFAULT_NAMESPACE = "training"
 SERVICE_ACCOUNT = "training-job"
-# Kueue's chart is told to hold back the pods of namespaces with this label, and no others, and KAI's guard as well.
+# Kueue's chart, and KAI's guard, manage only pods of namespaces with this label.
 PART_OF_TRAINWAY = {"app.kubernetes.io/part-of": "trainway"}
 
 
@@ -24,7 +24,7 @@ def namespace_of(platform: Platform, team: Team) -> str:
 
 
 def namespaces(platform: Platform) -> tuple[str, ...]:
-    """One namespace a team, or one for everybody where the file names no teams."""
+    """Return one namespace per team, or one for everybody if the file names no teams."""
     one = _where_jobs_resume(platform, DEFAULT_NAMESPACE)
     return tuple(namespace_of(platform, team) for team in platform.teams) or (one,)
 
@@ -38,11 +38,11 @@ def _where_jobs_resume(platform: Platform, name: str) -> str:
 
 
 def team_namespace(name: str) -> list[dict[str, Any]]:
-    """The namespace, and the service account whose pods get the job's IAM role by EKS Pod Identity."""
+    """Return the namespace, and the service account whose pods get the job's IAM role by EKS Pod Identity."""
     labels = {
         **PART_OF_TRAINWAY,
-        # A privileged pod, or one with a path of its node, has all of the node's devices, its role and the secrets of
-        # whoever else is on it, past every quota and every role. Jobs need neither.
+        # A privileged pod, or one with a host path, has access to all devices of the node, its role, and the secrets of
+        # its other pods, bypassing every quota and role. Jobs need neither.
         # https://kubernetes.io/docs/concepts/security/pod-security-standards/#baseline (read 2026-11-21)
         "pod-security.kubernetes.io/enforce": "baseline",
     }
@@ -56,7 +56,7 @@ def team_namespace(name: str) -> list[dict[str, Any]]:
             "apiVersion": "v1",
             "kind": "ServiceAccount",
             "metadata": {"name": SERVICE_ACCOUNT, "namespace": name},
-            # The job speaks to AWS, never to the Kubernetes API.
+            # Jobs use AWS, but not the Kubernetes API.
             "automountServiceAccountToken": False,
         },
     ]

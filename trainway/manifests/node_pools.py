@@ -1,6 +1,6 @@
-"""What HyperPod's Karpenter is told: of which node groups it makes nodes, for whose pods, and how many.
+"""Node classes and node pools for HyperPod's Karpenter: which groups it scales, for which pods, and how far.
 
-HyperPod brings the definitions of these objects, and takes them only once its autoscaling is in service.
+HyperPod provides the definitions of these objects, and accepts them only after its autoscaling is in service.
 https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-eks-autoscaling-nodepool.html (read 2026-11-21)
 """
 
@@ -18,12 +18,12 @@ from trainway.spec.platform import Platform
 from trainway.spec.sections.node_group import NodeGroup
 
 HYPERPOD_GROUP = "karpenter.sagemaker.amazonaws.com"
-# How long a node that has no job any more stays for the next one, and is paid for.
+# Time for which an idle, paid node waits for the next job.
 IDLE = "10m"
 
 
 def node_pools(platform: Platform, catalogue: Catalogue) -> list[dict[str, Any]]:
-    """A node class and a node pool for each group that Karpenter makes nodes of, by the group's name."""
+    """Return a node class and a node pool, with the group's name, for each group that Karpenter scales."""
     return [
         manifest
         for group in autoscaled_groups(platform)
@@ -41,9 +41,9 @@ def _node_class(group: NodeGroup) -> dict[str, Any]:
 
 
 def _node_pool(group: NodeGroup, types: Sequence[Instance]) -> dict[str, Any]:
-    """The labels and taints are those that HyperPod puts on the group's nodes: Karpenter must know them beforehand.
+    """Return a node pool with HyperPod's labels and taints for the group, which Karpenter must know in advance.
 
-    No node is removed while a job's pod is on it, nor for its age: a training job outlives both.
+    No node is removed because of its age or while a job's pod is on it, because training jobs run for long.
     https://karpenter.sh/docs/concepts/nodepools/ (read 2026-11-21)
     """
     template = {
@@ -66,7 +66,10 @@ def _node_pool(group: NodeGroup, types: Sequence[Instance]) -> dict[str, Any]:
 
 
 def _limits(nodes: int, types: Sequence[Instance]) -> dict[str, str]:
-    """What so many nodes have; of CPUs, by which nodes without accelerators are counted, those of the smallest type."""
+    """Return the resources of this number of nodes.
+
+    Nodes without accelerators are counted by CPUs, those of the smallest type.
+    """
     accelerator = types[0].accelerator
     if accelerator:
         return {accelerator.resource: str(nodes * accelerator.count)}

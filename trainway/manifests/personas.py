@@ -1,4 +1,4 @@
-"""Who may do what in the cluster: the groups that people are put into by EKS access entries, and their roles.
+"""RBAC roles in the cluster for the groups to which EKS access entries assign people.
 
 https://docs.aws.amazon.com/eks/latest/userguide/create-k8s-group-access-entry.html (read 2026-11-21)
 https://kubernetes.io/docs/concepts/security/rbac-good-practices/ (read 2026-11-21)
@@ -19,7 +19,8 @@ MEMBER = "trainway-member"
 VIEWER = "trainway-viewer"
 READ = ["get", "list", "watch"]
 WRITE = [*READ, "create", "update", "patch", "delete"]
-# All that is read of the core group, which has the secrets: never `*`, nor `nodes/proxy`, which runs commands in pods.
+# All readable resources of the core group, which has the secrets: never `*`, nor `nodes/proxy`, which runs commands in
+# pods.
 CORE = [
     "configmaps",
     "endpoints",
@@ -35,7 +36,7 @@ CORE = [
     "serviceaccounts",
     "services",
 ]
-# Groups without a secret in them, in which there is nothing that a viewer should not see.
+# Groups without secrets, which viewers may read completely.
 OPEN_GROUPS = [
     "admissionregistration.k8s.io",
     "apiextensions.k8s.io",
@@ -52,6 +53,7 @@ OPEN_GROUPS = [
     "metrics.k8s.io",
     "networking.k8s.io",
     "policy",
+    "ray.io",
     "rbac.authorization.k8s.io",
     "resource.k8s.io",
     "sagemaker.amazonaws.com",
@@ -61,7 +63,7 @@ OPEN_GROUPS = [
     "trainer.kubeflow.org",
     "visibility.kueue.x-k8s.io",
 ]
-# What members see outside their namespace: the nodes, and what their jobs refer to.
+# What members may read outside their namespace: nodes, and objects that their jobs refer to.
 COMMON = {
     "": ["namespaces", "nodes", "persistentvolumes"],
     "kai.scheduler": ["topologies"],
@@ -75,13 +77,13 @@ COMMON = {
 
 
 def viewers() -> list[dict[str, Any]]:
-    """Read everything that is not a secret."""
+    """Return the role of viewers, which reads everything except secrets."""
     rules = [_rule([""], CORE, READ), _rule(OPEN_GROUPS, ["*"], READ)]
     return [_cluster_role(VIEWER, rules), _cluster_binding(VIEWER, [VIEWERS])]
 
 
 def members(platform: Platform) -> list[dict[str, Any]]:
-    """What the members of all teams read of the cluster; empty without teams."""
+    """Return the role for what members of all teams read in the cluster. Empty without teams."""
     if not platform.teams:
         return []
     rules = [_rule([group], resources, READ) for group, resources in COMMON.items()]
@@ -90,23 +92,23 @@ def members(platform: Platform) -> list[dict[str, Any]]:
 
 
 def team_members(platform: Platform, team: Team) -> list[dict[str, Any]]:
-    """Launch, watch, debug and delete jobs in the team's namespace.
+    """Return the role of a team's members: launch, watch, debug, and delete jobs in the team's namespace.
 
-    No pods of their own, which belong to a job and its queue; to delete one restarts it. No exec: what is typed into a
-    container leaves no trace in the job's record. And no roles. They forward ports of pods, which is how a workspace is
-    reached.
+    Members cannot create pods of their own, which belong to a job and its queue. They can delete one, which restarts
+    it. They have no exec, because commands typed into a container leave no trace in the job's record, and they cannot
+    change roles. They can forward ports of pods, which is the way to reach a workspace.
     """
     rules = [
         *(_rule([group], [plural], WRITE) for group, plural in job_kinds(platform)),
         _rule([""], ["configmaps", "secrets"], WRITE),
         _rule([""], ["pods"], ["delete"]),
-        # `get` over WebSockets, which from Kubernetes 1.35 on needs `create` too:
+        # `get` is for WebSockets, which from Kubernetes 1.35 on also need `create`:
         # https://github.com/kubernetes/kubernetes/pull/134577 (read 2026-11-21)
         _rule([""], ["pods/portforward"], ["create", "get"]),
         _rule([""], [resource for resource in CORE if resource not in COMMON[""]], READ),
-        # A launch brings the runtime of its TrainJob. Members can make the same pods by a Job, within the same limits.
+        # A launch creates the runtime of its TrainJob. Members can create the same pods by a Job, within the same
+        # limits.
         _rule(["trainer.kubeflow.org"], ["trainingruntimes"], WRITE),
-        _rule(["jobset.x-k8s.io"], ["jobsets"], READ),
         _rule(["kueue.x-k8s.io"], ["localqueues", "workloads"], READ),
         _rule(["visibility.kueue.x-k8s.io"], ["localqueues/pendingworkloads"], READ),
         _rule(["scheduling.run.ai"], ["podgroups"], READ),

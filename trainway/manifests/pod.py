@@ -13,7 +13,7 @@ from trainway.manifests.lustre_volume import CLAIM
 from trainway.manifests.namespace import SERVICE_ACCOUNT
 from trainway.spec.sections.storage import MOUNT_PATH
 
-# The Cluster Autoscaler evicts no pod that says so to remove the node below it, however little of the node it uses.
+# The Cluster Autoscaler does not evict pods with this annotation to remove an underused node.
 # https://github.com/kubernetes/autoscaler/blob/cluster-autoscaler-1.35.0/cluster-autoscaler/FAQ.md (read 2026-11-22)
 STAYS = {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}
 
@@ -32,14 +32,14 @@ class Volume:
 
 @dataclass(frozen=True, kw_only=True)
 class Pod:
-    """What a pod with one container has of its own. Kubernetes uses its default for each field that is not set.
+    """The settings of a pod with one container. Kubernetes uses its default for each field that is not set.
 
     `name` is the container's name, and `image` its image. `mount_path` is where the container has the Lustre file
     system, and `claim` is the claim of that file system. `resources` are the container's `limits` and `requests`.
     `claims` names the ResourceClaimTemplates of its devices; a template that is named twice gives two claims.
-    `tolerations` and `node_selector` choose the nodes. `scheduler` is the name of the scheduler. `user` is the user and
-    group ID under which all processes run, without any capability; None leaves that to the image. `stop_seconds` is the
-    time in seconds from SIGTERM to SIGKILL.
+    `shared_memory_gib` limits /dev/shm, in GiB. `tolerations`, `node_selector`, and `affinity` choose the nodes.
+    `scheduler` is the name of the scheduler. `user` is the user and group ID under which all processes run, without any
+    capability; None leaves that to the image. `stop_seconds` is the time in seconds from SIGTERM to SIGKILL.
     """
 
     name: str
@@ -52,9 +52,11 @@ class Pod:
     claim: str = CLAIM
     resources: Mapping[str, Mapping[str, int | str]] | None = None
     claims: tuple[str, ...] = ()
+    shared_memory_gib: int | None = None
     volumes: tuple[Volume, ...] = ()
     tolerations: Sequence[Mapping[str, Any]] = ()
     node_selector: Mapping[str, str] | None = None
+    affinity: Mapping[str, Any] | None = None
     service_account: str = SERVICE_ACCOUNT
     scheduler: str | None = None
     user: int | None = None
@@ -76,6 +78,7 @@ def pod_template(pod: Pod) -> dict[str, Any]:
         schedulerName=pod.scheduler,
         serviceAccountName=pod.service_account,
         nodeSelector=pod.node_selector,
+        affinity=pod.affinity,
         tolerations=list(pod.tolerations),
         securityContext=pod.user and {"runAsNonRoot": True, "runAsUser": pod.user, "runAsGroup": pod.user},
         terminationGracePeriodSeconds=pod.stop_seconds,
@@ -83,8 +86,8 @@ def pod_template(pod: Pod) -> dict[str, Any]:
         containers=[_container(pod, tuple(claims))],
         volumes=[
             {"name": "fsx", "persistentVolumeClaim": {"claimName": pod.claim}},
-            # NCCL and data workers share memory through it; a container's default of 64 MiB stops them.
-            {"name": "shared-memory", "emptyDir": {"medium": "Memory"}},
+            # NCCL and data workers share memory in it. A container's default of 64 MiB is too small for them.
+            {"name": "shared-memory", "emptyDir": _present(medium="Memory", sizeLimit=_gib(pod.shared_memory_gib))},
             *({"name": each.name, **each.source} for each in pod.volumes),
         ],
         restartPolicy=pod.restart_policy,
@@ -110,6 +113,10 @@ def _container(pod: Pod, claims: tuple[str, ...]) -> dict[str, Any]:
             *({"name": each.name, "mountPath": each.path, "readOnly": True} for each in pod.volumes),
         ],
     )
+
+
+def _gib(number: int | None) -> str | None:
+    return None if number is None else f"{number}Gi"
 
 
 def _present(**fields: Any) -> dict[str, Any]:

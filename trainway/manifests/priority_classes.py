@@ -1,4 +1,4 @@
-"""Kubernetes' own priorities, for schedulers and operators that go by those of the pods."""
+"""PriorityClasses of Kubernetes, for schedulers and operators that use the priorities of pods."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ FOR_KAI = {"low": USUAL_PRIORITY // 2, "normal": USUAL_PRIORITY, "high": USUAL_P
 
 
 def priority_classes(platform: Platform) -> list[dict[str, Any]]:
-    """`low`, `normal` and `high`; empty where nothing goes by them.
+    """Return `low`, `normal`, and `high`. Empty if no component uses them.
 
-    The KAI scheduler does. HyperPod's training operator makes a workload of Kueue's of each part of an elastic job,
-    which takes its priority from the pods: there they have the weights that the cluster's policy gives to the words.
-    https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-eks-elastic-training.html, Preemption by high priority job
-    (read 2026-11-21)
+    The KAI scheduler does. HyperPod's training operator creates a Kueue workload for each part of an elastic job, which
+    takes its priority from the pods. On HyperPod, the classes have the weights that the cluster's policy gives to these
+    names. https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-eks-elastic-training.html, Preemption by high
+    priority job (read 2026-11-21)
     """
     values: dict[str, int] = {}
     if platform.kai:
@@ -30,7 +30,7 @@ def priority_classes(platform: Platform) -> list[dict[str, Any]]:
             "kind": "PriorityClass",
             "metadata": {"name": name},
             "value": value,
-            # Who goes is for the queues to say; Kubernetes' own scheduler would take pods from any team.
+            # The queues decide about preemption. Kubernetes' own scheduler would preempt pods of any team.
             "preemptionPolicy": "Never",
             "description": f"{name.capitalize()} priority among the jobs of a team.",
         }

@@ -1,4 +1,4 @@
-"""How a job says whose it is."""
+"""Labels by which a job names its team's queue."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from trainway.spec.platform import Platform
 
 
 def queue_labels(platform: Platform) -> dict[str, str]:
-    """The labels by which a team's job names its queue, in which `{team}` stands for the team's name.
+    """Return the labels by which a team's job names its queue. `{team}` is a placeholder for the team's name.
 
-    Empty where a job needs none: under Kueue, those of a namespace are in the queue `default` there.
-    https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-eks-operate-console-ui-governance-cli.html
-    (read 2026-11-21)
+    Empty if a job needs none: under Kueue, the jobs of a namespace are in its queue `default`.
+    https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-eks-operate-console-ui-governance-cli.html (read
+    2026-11-21)
     """
     if platform.kai:
         return {QUEUE_LABEL: "{team}"}

@@ -1,4 +1,4 @@
-"""Which nodes are whose: the teams' guarantees, which name instance types, as nodes of node groups."""
+"""Convert the teams' guarantees, which name instance types, to nodes of node groups."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from trainway.spec.sections.node_group import NodeGroup
 
 
 def node_has(platform: Platform, catalogue: Catalogue, group: NodeGroup) -> dict[str, int]:
-    """CPUs, memory (GiB) and devices that a node of the group has at least, of whichever type it is."""
+    """Return the CPUs, memory (GiB), and devices that a node of the group has at least, for any of its types."""
     types = types_of(group, catalogue)
     cpu, memory = min(each.vcpus for each in types), min(each.memory_gib for each in types)
     return {"cpu": cpu, "memory": memory, **device_counts(platform, group, catalogue)}
@@ -19,7 +19,7 @@ def node_has(platform: Platform, catalogue: Catalogue, group: NodeGroup) -> dict
 def guaranteed_nodes(platform: Platform) -> dict[str, dict[str, int]]:
     """Return, by team and node group, the nodes that the team can always have.
 
-    Groups of one type fill up in the order of the file, one team after the other, so that few teams have theirs in two.
+    Groups of one type are assigned in the order of the file, team by team, so that few teams have nodes in two groups.
     """
     left = {group.name: group.largest for group in platform.node_groups}
     nodes = {team.name: dict.fromkeys(left, 0) for team in platform.teams}
@@ -35,7 +35,7 @@ def guaranteed_nodes(platform: Platform) -> dict[str, dict[str, int]]:
 
 
 def spare_nodes(platform: Platform) -> dict[str, int]:
-    """Return, by node group, the nodes at its largest that no team is guaranteed."""
+    """Return, by node group at its largest size, the nodes that no team is guaranteed."""
     guaranteed = guaranteed_nodes(platform)
     return {
         group.name: group.largest - sum(nodes[group.name] for nodes in guaranteed.values())

@@ -1,4 +1,4 @@
-"""What keeps pods that use no accelerator off the nodes that are paid for theirs."""
+"""Taints that keep pods without accelerators off accelerated nodes, and the matching tolerations."""
 
 from __future__ import annotations
 
@@ -21,17 +21,20 @@ HEALTH_TAINT = {
 
 
 def taints(instance: Instance) -> list[dict[str, str]]:
-    """The taints that the stacks put on nodes of this type, in Kubernetes' own spelling; none without accelerators."""
+    """Return the taints that the stacks put on nodes of this type, in Kubernetes' spelling.
+
+    Empty without accelerators.
+    """
     if instance.accelerator is None:
         return []
     return [{"key": instance.accelerator.resource, "value": "present", "effect": "NoSchedule"}]
 
 
 def tolerations(platform: Platform, catalogue: Catalogue) -> list[dict[str, Any]]:
-    """What lets a pod run on every node group.
+    """Return the tolerations of a pod that can run on every node group.
 
-    Each taint by its name: a pod that tolerates every taint also lands on nodes that are cordoned, and on those that
-    HyperPod holds back until their deep health checks are done.
+    Each taint is tolerated by name. A pod that tolerates every taint also runs on cordoned nodes, and on those that
+    HyperPod reserves until their deep health checks are done.
     https://github.com/aws/sagemaker-hyperpod-cli/blob/main/helm_chart/readme.md (read 2026-11-21)
     """
     return tolerations_of(*all_types(platform, catalogue))

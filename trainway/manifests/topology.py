@@ -1,6 +1,6 @@
-"""Where a node is in the network, as levels of node labels for topology-aware scheduling.
+"""Position of a node in the network, as levels of node labels for topology-aware scheduling.
 
-EKS labels a node with the network nodes above it, layer 1 being the widest; the last level of all is the node itself.
+EKS labels a node with the network nodes above it. Layer 1 is the widest. The lowest level is the node itself.
 https://docs.aws.amazon.com/eks/latest/userguide/ml-workload-topology.html (read 2026-11-21)
 """
 
@@ -15,11 +15,11 @@ HOSTNAME = "kubernetes.io/hostname"
 
 
 def topology_name(region: str, *types: Instance) -> str:
-    """The Topology of nodes of these types: `network-3` or `network-4`, and `nodes` where no label tells their place.
+    """Return the name of the Topology of these types: `network-3`, `network-4`, or `nodes` without network labels.
 
-    Kueue sees no node that lacks the label of a level, so one level too many would leave a group without nodes, or
-    without those of one type. And every group has a Topology: where one flavor of a queue has none, jobs that ask for
-    no place get only such flavors.
+    Kueue ignores nodes without the label of a level, so one level too many would leave a group, or one of its types,
+    without nodes. Every group has a Topology, because jobs that do not request one get only flavors without a Topology
+    if a queue has such flavors.
     https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/scheduler/flavorassigner/tas_flavorassigner.go
     (checkPodSetAndFlavorMatchForTAS, read 2026-11-21)
     """
@@ -29,7 +29,7 @@ def topology_name(region: str, *types: Instance) -> str:
 
 
 def topology(name: str, api: str) -> dict[str, Any]:
-    """The Topology of that name, the widest level first; Kueue's and the KAI scheduler's are alike.
+    """Return the Topology of that name, widest level first. Those of Kueue and of the KAI scheduler are alike.
 
     https://github.com/kai-scheduler/KAI-Scheduler/blob/v0.16.8/docs/topology/README.md (read 2026-11-21)
     """

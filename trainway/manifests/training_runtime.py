@@ -1,4 +1,4 @@
-"""Kubeflow Trainer runtimes for TrainJobs that people write themselves: what all jobs have in common, once.
+"""Kubeflow Trainer runtimes for TrainJobs that people write themselves, with the settings that all jobs share.
 
 `trainway launch` makes a runtime for each run instead (trainway/launch/kubernetes/train_job.py).
 
@@ -18,10 +18,12 @@ from trainway.manifests.taints import tolerations
 from trainway.manifests.topology import HOSTNAME
 from trainway.spec.derived.devices import devices_of
 from trainway.spec.facts.catalogue import Catalogue
+from trainway.spec.handoff import DEFAULT_IMAGE
 from trainway.spec.platform import Platform
 from trainway.spec.sections.node_group import NodeGroup
 
 RUNTIME = "trainway-torch"
+IMAGE_FACT = "TRAINWAY_IMAGE"
 
 
 def training_runtimes(platform: Platform, catalogue: Catalogue) -> list[dict[str, Any]]:
@@ -29,7 +31,8 @@ def training_runtimes(platform: Platform, catalogue: Catalogue) -> list[dict[str
 
     Empty without Trainer. The first runtime is for jobs that request devices. A TrainJob cannot claim devices, so each
     node group whose devices are claimed has a runtime of its own. That runtime also has the requests beside the claims,
-    because Trainer drops the claims of a TrainJob that has requests.
+    because Trainer drops the claims of a TrainJob that has requests. A node group that names an image has a runtime of
+    its own as well.
 
     No runtime sets the number of processes per node, for which `mlPolicy.torch` has no field. A TrainJob sets it as
     `trainer.numProcPerNode`, which Trainer passes to torchrun as PET_NPROC_PER_NODE. For a TrainJob without the key,
@@ -41,10 +44,10 @@ def training_runtimes(platform: Platform, catalogue: Catalogue) -> list[dict[str
     """
     if not platform.kubernetes_or_default.trainer:
         return []
-    claiming = [group for group in platform.node_groups if claims_of_a_node(platform, group, catalogue)]
+    with_own = [group for group in platform.node_groups if _has_own(platform, group, catalogue)]
     return [
         _runtime(platform, catalogue, RUNTIME),
-        *(_runtime(platform, catalogue, f"{RUNTIME}-{group.name}", group) for group in claiming),
+        *(_runtime(platform, catalogue, f"{RUNTIME}-{group.name}", group) for group in with_own),
     ]
 
 
@@ -52,7 +55,16 @@ def runtime_of(platform: Platform, group: NodeGroup, catalogue: Catalogue) -> st
     """Return the name of the runtime for jobs that use whole nodes of the group. None without Trainer."""
     if not platform.kubernetes_or_default.trainer:
         return None
-    return f"{RUNTIME}-{group.name}" if claims_of_a_node(platform, group, catalogue) else RUNTIME
+    return f"{RUNTIME}-{group.name}" if _has_own(platform, group, catalogue) else RUNTIME
+
+
+def image_fact(image: str) -> str:
+    """Return the name of the variable with the URI of an image, which manifests have in place of the URI."""
+    return IMAGE_FACT if image == DEFAULT_IMAGE else f"{IMAGE_FACT}_{image.upper().replace('-', '_')}"
+
+
+def _has_own(platform: Platform, group: NodeGroup, catalogue: Catalogue) -> bool:
+    return group.image is not None or bool(claims_of_a_node(platform, group, catalogue))
 
 
 def _runtime(platform: Platform, catalogue: Catalogue, name: str, group: NodeGroup | None = None) -> dict[str, Any]:
@@ -63,14 +75,14 @@ def _runtime(platform: Platform, catalogue: Catalogue, name: str, group: NodeGro
     }
     pod = Pod(
         name="node",
-        image="${TRAINWAY_IMAGE}",
+        image=f"${{{image_fact((group and group.image) or DEFAULT_IMAGE)}}}",
         claim=claim_of(platform.storage.lustre.generation),
         resources={"limits": requested} if requested else None,
         claims=claims_of_a_node(platform, group, catalogue) if group else (),
         tolerations=tolerations(platform, catalogue),
         scheduler=SCHEDULER if platform.kai else None,
-        # As close together as there is room: Kueue goes up from this level, which every flavor has, so that the wish
-        # keeps no job off any nodes. Without it the pods fill gaps all over the network.
+        # Place pods as close together as possible. Kueue goes up from this level, which every flavor has, so that the
+        # preference excludes no nodes. Without it, the pods would fill gaps all over the network.
         # https://kueue.sigs.k8s.io/docs/concepts/topology_aware_scheduling/#user-facing-apis (read 2026-11-21)
         annotations={"kueue.x-k8s.io/podset-preferred-topology": HOSTNAME} if platform.kueue else None,
     )
