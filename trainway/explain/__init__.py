@@ -1,7 +1,7 @@
-"""Why a job failed, and what to do about it.
+"""Explain why a job failed, and what to do about it.
 
-A target fills an `Evidence` with what it has; `explain` returns what that tells, the cause first. The rules are in
-rules/*.yaml, one file a topic; what takes more than a pattern is a function.
+A target fills an `Evidence` with the information that it has. `explain` returns findings, the cause first. The rules
+are in rules/*.yaml, one file per topic. A rule that needs more than a pattern is a function.
 """
 
 from trainway.explain.evidence import Evidence, Exit, JobEvent, Log

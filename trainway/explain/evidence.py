@@ -1,4 +1,4 @@
-"""What is known about a job that ended: plain values, of which each target fills what it has."""
+"""Evidence about a job that ended: plain values. Each target fills those that it has."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from dataclasses import dataclass
 from datetime import datetime
 
 SIGNAL_BASE = 128
-"""A process that signal n ended has the exit status 128 + n (POSIX shells, Kubernetes and Slurm count so)."""
+"""Exit status of a process that signal n ended, minus n. POSIX shells, Kubernetes, and Slurm use 128 + n."""
 
 
 @dataclass(frozen=True)
 class Log:
-    """What somebody wrote: a rank, all ranks of a node or of a pod, torchrun, or a node's kernel.
+    """The output of a rank, of all ranks of a node or pod, of torchrun, or of a node's kernel.
 
-    `name` is where a person finds it: a path, or a pod. What the lines say of node and rank wins over what is said
-    here. `rank` counts over all nodes, `local_rank` on its node; a job's `attempt`s count from 0, and a log that is not
-    of one of them is of the newest.
+    `name` is where a person finds it: a path, or a pod. Node and rank in the lines take precedence over the fields
+    here. `rank` counts over all nodes, `local_rank` on its node. A job's `attempt`s count from 0. A log without an
+    attempt belongs to the newest one.
     """
 
     name: str
@@ -28,10 +28,10 @@ class Log:
 
 @dataclass(frozen=True)
 class JobEvent:
-    """What an orchestrator says about something of the job: an event, a condition, a state.
+    """A report of an orchestrator about a part of the job: an event, a condition, or a state.
 
-    `source` is kubernetes, slurm, sagemaker or trainway, `reason` its own word, and `subject` what it speaks of: a pod,
-    a node, a job.
+    `source` is kubernetes, slurm, sagemaker, or trainway. `reason` is the source's own word. `subject` is the pod,
+    node, or job that the report is about.
     """
 
     source: str
@@ -44,7 +44,7 @@ class JobEvent:
 
 @dataclass(frozen=True)
 class Exit:
-    """How a process ended: its exit status, 128 + n where signal n ended it."""
+    """The end of a process: its exit status, which is 128 + n if signal n ended it."""
 
     status: int
     name: str = ""
@@ -57,7 +57,7 @@ class Exit:
 
 @dataclass(frozen=True)
 class Evidence:
-    """Everything that was gathered. `succeeded` is None where nothing gathered says how the job ended."""
+    """Everything that was gathered. `succeeded` is None if the evidence does not say how the job ended."""
 
     logs: tuple[Log, ...] = ()
     events: tuple[JobEvent, ...] = ()
@@ -65,7 +65,7 @@ class Evidence:
     succeeded: bool | None = None
 
     def __add__(self, other: Evidence) -> Evidence:
-        """Both; of how the job ended the second knows more."""
+        """Combine two pieces of evidence. For `succeeded`, the second one takes precedence."""
         succeeded = self.succeeded if other.succeeded is None else other.succeeded
         return Evidence(
             self.logs + other.logs, self.events + other.events, self.exits + other.exits, succeeded=succeeded
@@ -73,5 +73,5 @@ class Evidence:
 
 
 def signal_status(exit_code: int) -> int:
-    """An exit status for what Python calls -n, a process that signal n ended."""
+    """Return the exit status for an exit code of Python, which is -n for a process that signal n ended."""
     return SIGNAL_BASE - exit_code if exit_code < 0 else exit_code

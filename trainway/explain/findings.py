@@ -1,4 +1,4 @@
-"""From evidence to causes: every rule is tried, and what is found is put in the order in which it is to be believed."""
+"""Derive causes from evidence: try every rule, and order the findings by their credibility."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ from trainway.explain.xid import xid_matches
 
 
 class Confidence(StrEnum):
-    """How far a finding is to be believed."""
+    """The credibility of a finding."""
 
     CERTAIN = "certain"
-    """What was written says itself why."""
+    """The evidence itself states the cause."""
     LIKELY = "likely"
-    """It says what happened; why may be elsewhere."""
+    """The evidence states what happened. The cause may be elsewhere."""
     UNKNOWN = "unknown"
-    """No rule knows it: it is the first error of the first rank that failed."""
+    """No rule matches. The finding is the first error of the first rank that failed."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """Why a job failed, as far as one rule knows: in words, what to do, where it stands, and who says so.
+    """The cause of a failure as one rule knows it: the cause and the remedy in words, the quote, and the rule's source.
 
-    `others` counts the processes that say the same besides the quoted one.
+    `others` counts the other processes whose output matches the same rule.
     """
 
     name: str
@@ -54,7 +54,7 @@ class Finding:
 
 
 def explain(evidence: Evidence) -> tuple[Finding, ...]:
-    """What the evidence tells, the cause first; nothing where it succeeded, or nothing tells of a failure."""
+    """Return the findings, the cause first. Empty if the job succeeded, or if nothing indicates a failure."""
     if evidence.succeeded:
         return ()
     dated = [each.time.isoformat() for each in evidence.events if each.time]
@@ -64,7 +64,7 @@ def explain(evidence: Evidence) -> tuple[Finding, ...]:
     if any(each.confidence is Confidence.CERTAIN for each in findings):
         return tuple(findings)
     if unknown := _unknown(evidence, year):
-        # An error that a rank says itself is nearer to the cause than what the others made of it, unless it came later.
+        # A rank's own error is closer to the cause than the reactions of other ranks, unless it came later.
         later = [each for each in findings if _earlier(each.quote, unknown.quote)]
         findings.insert(len(later), unknown)
     elif not findings and evidence.succeeded is False:
@@ -88,7 +88,7 @@ def _matches(evidence: Evidence, year: int) -> Iterator[Match]:
 
 
 def _in_log(rule: FailureRule, log: Log, year: int) -> Match | None:
-    """The rule's first match in a log; of those in one line, the one that tells most."""
+    """Return the rule's first match in a log. If several patterns match one line, return the most informative match."""
     firsts = [found for pattern in rule.log if (found := _first(pattern, rule, log.text))]
     if not firsts:
         return None
@@ -138,7 +138,7 @@ def _match(rule: FailureRule, quote: Quote, words: dict[str, str | None]) -> Mat
 
 
 def _timed(match: Match, evidence: Evidence) -> Match:
-    """A line without a time was written before its process ended, of which torchrun tells the time."""
+    """Return the match with the end time of its process, from torchrun, if its line has no time."""
     quote = match.quote
     if quote.time is not None:
         return match
@@ -151,7 +151,7 @@ def _timed(match: Match, evidence: Evidence) -> Match:
 
 
 def _ranked(matches: Sequence[Match], evidence: Evidence) -> Iterator[Finding]:
-    """One finding a rule, with the match that is believed first."""
+    """Yield one finding per rule, with its most credible match."""
     newest = max((log.attempt or 0 for log in evidence.logs), default=0)
     ordered = sorted(matches, key=lambda match: believed(match, newest))
     for name in dict.fromkeys(match.name for match in ordered):
@@ -183,7 +183,7 @@ def _nothing_said(evidence: Evidence) -> Finding:
     return Finding(
         name="unknown",
         confidence=Confidence.UNKNOWN,
-        cause=f"the job failed, and nobody said why: {quote.text}" if exit_ else "the job failed, and nobody said why",
+        cause=f"the job failed for no known reason: {quote.text}" if exit_ else "the job failed for no known reason",
         remedy="look at the scheduler's own logs, and at the nodes'",
         source="",
         quote=quote,
@@ -195,7 +195,7 @@ def _earlier(one: Quote, other: Quote) -> bool:
 
 
 def _explained(line: str) -> bool:
-    """True of a line that some rule knows."""
+    """Return whether some rule matches a line."""
     return bool(_any_rule().search(line))
 
 
@@ -206,7 +206,7 @@ def _any_rule() -> re.Pattern[str]:
 
 
 def _anonymous(pattern: str) -> str:
-    """A pattern without names, which may stand once in a pattern only, and without flags, which stand at its start."""
+    """Return a pattern without group names and flags. Names must be unique in a pattern, and flags at its start."""
     return re.sub(r"\(\?P<\w+>", "(?:", pattern).replace("(?s)", "").replace("(?i)", "")
 
 

@@ -1,6 +1,6 @@
-"""The first error of the first rank that failed: what is shown of a failure that no rule knows.
+"""Find the first error of the first rank that failed. It is shown if no rule matches the failure.
 
-The last line of rank 0 is as a rule about a rank that went before it.
+The last line of rank 0 is usually about another rank that ended before it.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ Predicate = Callable[[str], bool]
 _TRACEBACK = re.compile(r"Traceback \(most recent call last\)")
 # The last line of a traceback: `package.SomeError: words`, or `SomeError` alone.
 _EXCEPTION = re.compile(r"^[A-Za-z_][\w.]*(?:: \S.*|(?:Error|Exception|Interrupt|Exit|Failure|Timeout)$)")
-# What a process says that crashes; and what only sounds like an error. Each is looked for in two steps: the first is
-# fast, the second sees the line without what was written before it on its way.
+# Messages of a process that crashes, and lines that only look like an error. Each pattern has two steps. The first is
+# fast. The second sees the line without the prefixes of log collectors.
 _SPOKEN = (
     re.compile(r"terminate called|panicked|Fatal Python error|F\d{3,4} |FATAL|core dumped"),
     re.compile(r"terminate called|thread '.*' panicked|Fatal Python error|^\[?F\d{3,4} |\bFATAL\b|core dumped"),
@@ -31,10 +31,10 @@ _SIGTERM_STATUS = 143
 
 
 def first_error(evidence: Evidence, explained: Predicate, year: int) -> LogLine | None:
-    """The first line that is an error of a process itself, in the log of the first that failed; None if there is none.
+    """Return the first line that is an error of a process itself, in the log of the first process that failed, or None.
 
-    A line that is `explained` is of a failure that is known. Lines that only sound like an error count where it is
-    known that the job failed.
+    Lines for which `explained` is true belong to a known failure. Lines that only look like an error count if the job
+    is known to have failed.
     """
     failed = evidence.succeeded is False or any(each.status for each in evidence.exits)
     found = [
@@ -50,7 +50,7 @@ def first_error(evidence: Evidence, explained: Predicate, year: int) -> LogLine 
 
 
 def first_exit(exits: tuple[Exit, ...]) -> Exit | None:
-    """The process that failed first in the newest attempt; those that were told to stop did not fail first."""
+    """Return the process that failed first in the newest attempt. Processes that were told to stop do not count."""
     failed = [each for each in exits if each.status and each.status != _SIGTERM_STATUS]
     return min(failed, key=_exit_order, default=None)
 
@@ -77,7 +77,7 @@ def _is_of(log_line: LogLine, exit_: Exit | None) -> bool:
 
 
 def _error_in(log: Log, explained: Predicate, *, weak: bool) -> int | None:
-    """Where the first error of a log stands: the end of a traceback, a crash's words, or else what sounds like one."""
+    """Return the position of a log's first error: a traceback's end, a crash message, or a line that looks like one."""
     strong = [*_tracebacks(log.text, explained), *_lines(log.text, _SPOKEN, explained)]
     if strong:
         return min(strong)
@@ -85,7 +85,7 @@ def _error_in(log: Log, explained: Predicate, *, weak: bool) -> int | None:
 
 
 def _tracebacks(text: str, explained: Predicate) -> Iterator[int]:
-    """Where the lines are that tracebacks end with."""
+    """Yield the positions of the last lines of tracebacks."""
     for traceback in _TRACEBACK.finditer(text):
         _, end = line_around(text, traceback.start())
         for _ in range(400):
@@ -111,6 +111,6 @@ def _lines(text: str, patterns: tuple[re.Pattern[str], re.Pattern[str]], explain
 
 
 def _indented(line: str) -> bool:
-    """True of a line of a traceback's frames, whatever was written before it on its way."""
+    """Return whether a line belongs to a traceback's frames, after any prefix of a log collector."""
     words = bare(line)
     return line[: line.find(words)].endswith("  ") if words else False

@@ -1,4 +1,4 @@
-"""Evidence from files: a run's directory, or a directory that somebody put logs into."""
+"""Gather evidence from files: the directory of a run, or a directory of collected logs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from trainway.explain.torchrun import exits_in
 from trainway.spec.errors import usage_error
 
 MOST_BYTES = 16 * 2**20
-"""Of all logs together, the end of each: what a job wrote on its first day is not why it failed on the tenth."""
+"""Maximum of all logs together, in bytes. Only the end of each is read: the cause of a failure is rarely far back."""
 _LEAST_BYTES = 64 * 2**10
 _TORCHRUN = re.compile(r"(?:^|/)(?:(?P<node>[\w.-]+)/)?[^/]+/attempt_(?P<attempt>\d+)/(?P<local>\d+)/std\w+\.log$")
 _START = re.compile(r"/start-(\d+)/")
@@ -26,9 +26,9 @@ _NO_NODE = frozenset({"logs", "log", ""})
 
 
 def evidence_of_run(run: Path) -> Evidence:
-    """What a run on this machine left: the logs of its newest start, how it ended, and who stopped it.
+    """Return the evidence of a run on this machine: the logs of its newest start, how it ended, and who stopped it.
 
-    Raises UsageError where the directory is not one of a run.
+    Raises UsageError if the directory is not that of a run.
     """
     if not (run / "launch.json").exists():
         raise usage_error(
@@ -40,6 +40,8 @@ def evidence_of_run(run: Path) -> Evidence:
     files = [run / "logs" / "torchrun.log"]
     if starts:
         files += sorted(starts[-1].parent.rglob("std*.log"))
+    # Where a section `run` started the program, each start has a directory (trainway/launch/start_program.py).
+    files += _of_newest_start(sorted((run / "logs").glob("start-*/**/std*.log")))
     events: tuple[JobEvent, ...] = ()
     if stopped_by := launch.get("stopped_by"):
         events = (JobEvent("trainway", "Stopped", str(stopped_by), "the run"),)
@@ -49,11 +51,11 @@ def evidence_of_run(run: Path) -> Evidence:
 
 
 def evidence_in(directory: Path) -> Evidence:
-    """What the files below a directory tell, whatever wrote them.
+    """Return the evidence in the files below a directory, whatever program wrote them.
 
-    A file is known by its content: objects of `kubectl get -o json`, the answer of DescribeTrainingJob, the output of
-    sacct or scontrol; everything else is a log. Rank and node of a log are taken from its path where its lines do not
-    tell them. Raises UsageError where there is no file.
+    A file is identified by its content: objects of `kubectl get -o json`, the response of DescribeTrainingJob, or the
+    output of sacct or scontrol. Every other file is a log. If the lines of a log do not name rank and node, they come
+    from its path. Raises UsageError if there is no file.
     """
     files = sorted(file for file in directory.rglob("*") if file.is_file()) if directory.is_dir() else []
     files = _of_newest_start(files)
@@ -77,14 +79,14 @@ def evidence_in(directory: Path) -> Evidence:
 
 
 def with_exits(logs: Sequence[Log]) -> Evidence:
-    """Logs, and the exit statuses that torchrun tells in them."""
+    """Return logs as evidence, with the exit statuses that torchrun reports in them."""
     return Evidence(tuple(logs), exits=tuple(exit_ for log in logs for exit_ in exits_in(log)))
 
 
 def log_of_path(path: str, text: str) -> Log:
-    """A log whose path, relative to the directory of all, tells its node, rank and attempt as far as it does."""
+    """Return a log with node, rank, and attempt from its path, which is relative to the directory of all logs."""
     if found := _TORCHRUN.search(path):
-        node = found["node"] if found["node"] not in _NO_NODE else None
+        node = found["node"] if found["node"] not in _NO_NODE and not _START.search(f"/{found['node']}/") else None
         return Log(path, text, node=node, local_rank=int(found["local"]), attempt=int(found["attempt"]))
     rank, node_name = _RANK_FILE.search(path.rpartition(".")[0] or path), _NODE_FILE.search(path)
     return Log(path, text, node=node_name["node"] if node_name else None, rank=int(rank["rank"]) if rank else None)
@@ -98,7 +100,7 @@ def _of_newest_start(files: Sequence[Path]) -> list[Path]:
 
 
 def _rooms(files: Sequence[Path]) -> Iterator[tuple[Path, int]]:
-    """Each file with how many of its bytes are read."""
+    """Yield each file with the number of its bytes to read."""
     room = max(_LEAST_BYTES, MOST_BYTES // max(1, len(files)))
     return ((file, room) for file in files)
 

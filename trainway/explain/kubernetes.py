@@ -1,6 +1,6 @@
-"""What Kubernetes says of a job: its objects, as `kubectl get … -o json` prints them, as events and exit statuses.
+"""Evidence from Kubernetes objects, as `kubectl get … -o json` prints them: events and exit statuses.
 
-An event about something that a pod got over is left out: it was scheduled in the end, its image was pulled.
+Events about problems that a pod has overcome are left out: it was scheduled in the end, or its image was pulled.
 https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/#PodStatus (read 2026-11-21)
 """
 
@@ -15,11 +15,11 @@ from trainway.explain.evidence import Evidence, Exit, JobEvent
 Object = Mapping[str, Any]
 
 HEALTH_LABEL = "sagemaker.amazonaws.com/node-health-status"
-"""HyperPod's, of a node that passed its checks or did not (read 2026-11-21).
+"""HyperPod's label for the result of a node's health checks (read 2026-11-21).
 
 https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-eks-resiliency-node-labels.html
 """
-# The labels of a pod that tell its place: Kubernetes' of an indexed Job, JobSet's, Kubeflow's.
+# Labels with a pod's index: of Kubernetes for an indexed Job, of JobSet, and of Kubeflow.
 _INDEX_LABELS = (
     "jobset.sigs.k8s.io/job-index",
     "batch.kubernetes.io/job-completion-index",
@@ -33,7 +33,7 @@ _BEFORE_STARTED = frozenset(
 
 
 def kubernetes_evidence(objects: Iterable[Object]) -> Evidence:
-    """What pods, nodes, workloads, jobs and events tell; objects of other kinds are left out."""
+    """Return the evidence of pods, nodes, workloads, jobs, and events. Objects of other kinds are ignored."""
     items = [item for each in objects for item in _items(each)]
     pods = [item for item in items if item.get("kind") == "Pod"]
     got_over = {_name(pod): _got_over(pod) for pod in pods}
@@ -70,7 +70,7 @@ def _events_of(item: Object) -> Iterator[JobEvent]:
     elif kind == "Node":
         yield from _node_events(item)
     else:
-        # A Workload of Kueue, a JobSet, a Job, a TrainJob, a PyTorchJob: what is wrong with it is in its conditions.
+        # The conditions of a Kueue Workload, a JobSet, a Job, a TrainJob, or a PyTorchJob state its problems.
         yield from _condition_events(item)
 
 
@@ -159,7 +159,7 @@ def _ended(container: Object) -> Iterator[Object]:
 
 
 def _got_over(pod: Object) -> frozenset[str]:
-    """The reasons of events that do not hold any more."""
+    """Return the reasons of events that no longer apply."""
     status: Object = pod.get("status") or {}
     scheduled = any(
         each.get("type") == "PodScheduled" and each.get("status") == "True" for each in status.get("conditions") or ()

@@ -1,7 +1,7 @@
-"""Whose line it is, and when it was written: what stands before the words in a line of a log.
+"""Find the rank, node, and time of a log line in the prefixes before its text.
 
-Only what a line says of itself is read here. A line without a time, as of a traceback, was written at the time of the
-line above that has one, or after it. Times without a zone are taken for UTC, as all nodes of a platform keep it.
+Only the line itself is read here. A line without a time, as in a traceback, was written at or after the time of the
+last line above it that has one. Times without a zone are UTC, because all nodes of a platform use UTC.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from datetime import UTC, datetime
 
 from trainway.explain.evidence import Log
 
-# What is written before a line on its way: torchrun's --tee, PyTorch's traceback and logging, srun --label, this
-# project's own `logs`, kubectl logs --timestamps, mpirun --tag-output.
+# Prefixes of log collectors: torchrun's --tee, PyTorch's traceback and logging, srun --label, this project's own
+# `logs`, kubectl logs --timestamps, mpirun --tag-output.
 _ISO = r"\d{4}-\d\d-\d\d[T _]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?"
 _PREFIX = re.compile(
     r"(?:\[default\d+\]:|\[rank\d+\]: ?|\[\w[\w.-]* \d+\] |\d+: |\[\d+,\d+\]<std(?:out|err)>: ?"
@@ -21,9 +21,9 @@ _PREFIX = re.compile(
 )
 _RANK = re.compile(r"\[[Rr]ank ?(\d+)\]|\bRank (\d+)\]")
 _LOCAL_RANK = re.compile(r"\[default(\d+)\]:")
-# `[node rank]` of `trainway logs`, of which the rank is that on its node.
+# `[node rank]` of `trainway logs`. The rank is the local rank.
 _NODE_AND_LOCAL_RANK = re.compile(r"^\[(\w[\w.-]*) (\d+)\] ")
-# host:pid:tid [device] NCCL INFO (src/debug.cc of NCCL), and what a kernel's line in the journal begins with.
+# host:pid:tid [device] NCCL INFO (src/debug.cc of NCCL), and the prefix of kernel lines in the journal.
 _NODES = (
     re.compile(r"([\w.-]+):\d+:\d+ \[\d+\] .*?\bNCCL "),
     re.compile(r"^[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d ([\w.-]+) kernel:"),
@@ -32,7 +32,7 @@ _NODES = (
 )
 
 _ISO_TIME = re.compile(r"(\d{4}-\d\d-\d\d)[T _](\d\d:\d\d:\d\d)(?:[.,](\d+))?(Z|[+-]\d\d:?\d\d)?")
-# E1121 10:12:13.123456, with a month of one digit in PyTorch's own.
+# E1121 10:12:13.123456. PyTorch's own logging writes the month with one digit.
 _GLOG_TIME = re.compile(r"(?:^|[\s\[:])[IWEF](\d{1,2})(\d\d) (\d\d:\d\d:\d\d)(?:\.(\d+))?")
 _SYSLOG_TIME = re.compile(r"^(?:\[[A-Z][a-z]{2} )?([A-Z][a-z]{2}) ([ \d]\d) (\d\d:\d\d:\d\d)(?: (\d{4})\])?")
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
@@ -41,7 +41,7 @@ _LINES_ABOVE = 400
 
 @dataclass(frozen=True)
 class LogLine:
-    """A line of a log: its number from 1, its words, and whose they are."""
+    """A line of a log: its number, from 1, its text, and its rank, node, and time."""
 
     log: Log
     number: int
@@ -53,7 +53,7 @@ class LogLine:
 
 
 def log_line_at(log: Log, position: int, year: int) -> LogLine:
-    """The line of a log at a position in its text; `year` is that of times without one."""
+    """Return the line of a log at a position in its text. `year` applies to times without a year."""
     start, end = line_around(log.text, position)
     line = log.text[start:end]
     rank, local_rank, node = log.rank, log.local_rank, log.node
@@ -79,20 +79,20 @@ def log_line_at(log: Log, position: int, year: int) -> LogLine:
 
 
 def line_around(text: str, position: int) -> tuple[int, int]:
-    """Where the line at a position begins, and where it ends."""
+    """Return the start and the end of the line at a position."""
     start = text.rfind("\n", 0, position) + 1
     end = text.find("\n", position)
     return start, len(text) if end < 0 else end
 
 
 def bare(line: str) -> str:
-    """A line without what was written before it on its way."""
+    """Return a line without the prefixes of log collectors."""
     prefix = _PREFIX.match(line)
     return line[prefix.end() :].strip() if prefix else line.strip()
 
 
 def year_of(texts: tuple[str, ...]) -> int:
-    """The year of the first date with one; that of today where there is none."""
+    """Return the year of the first date that has one, or the current year."""
     for text in texts:
         if found := _ISO_TIME.search(text):
             return int(found[1][:4])
@@ -100,7 +100,7 @@ def year_of(texts: tuple[str, ...]) -> int:
 
 
 def time_in(line: str, year: int) -> datetime | None:
-    """The time in a line, or None."""
+    """Return the time in a line, or None."""
     if found := _ISO_TIME.search(line):
         day, clock, fraction, zone = found.groups()
         zone = "+00:00" if zone in (None, "Z") else zone
@@ -117,7 +117,7 @@ def time_in(line: str, year: int) -> datetime | None:
 def _time(text: str) -> datetime | None:
     try:
         return datetime.fromisoformat(text).astimezone(UTC)
-    except ValueError:  # digits that are not a date
+    except ValueError:  # not a valid date
         return None
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from trainway.explain.evidence import Evidence, Log
 from trainway.explain.gather import with_exits
 
-# `[node rank] line` of a target's logs, the rank being that on its node, or `-` where there is none.
+# `[node rank] line` of a target's logs. The rank is the local rank, or `-` without one.
 _MARKED = re.compile(r"^\[(?P<node>\S+)(?: (?P<rank>\d+|-))?\] ?(?P<line>.*)$")
 
 

@@ -1,4 +1,4 @@
-"""One thing that was found in the evidence, and the order in which such things are believed."""
+"""A match of a rule in the evidence, and the order of matches by credibility."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ from trainway.explain.rules import Level
 
 @dataclass(frozen=True)
 class Quote:
-    """Where it stands: a line of a log, an event or an exit status, and whose it is. `line` counts from 1."""
+    """The location of a match: a line of a log, an event, or an exit status, with its rank and node.
+
+    `line` counts from 1.
+    """
 
     name: str
     text: str
@@ -28,7 +31,7 @@ class Quote:
 
     @property
     def who(self) -> str:
-        """The rank and the node as words, or what else is known of them."""
+        """Return the rank and the node in words, or what is known of them."""
         if self.rank is not None:
             named = f"rank {self.rank}"
         elif self.local_rank is not None:
@@ -47,7 +50,7 @@ class Quote:
 
 @dataclass(frozen=True)
 class Match:
-    """A rule that matched, its sentences filled in."""
+    """A rule that matched, with its sentences filled in."""
 
     name: str
     level: Level
@@ -59,7 +62,7 @@ class Match:
 
 
 def quote_log_line(log_line: LogLine) -> Quote:
-    """The line of a log."""
+    """Return the quote of a line of a log."""
     log = log_line.log
     return Quote(
         log.name,
@@ -74,14 +77,14 @@ def quote_log_line(log_line: LogLine) -> Quote:
 
 
 def quote_of_event(event: JobEvent) -> Quote:
-    """An event in one line."""
+    """Return the quote of an event, in one line."""
     said = " ".join(f"{event.reason}: {event.message}".split()).removesuffix(":")
     name = " ".join(part for part in (event.source, event.subject) if part)
     return Quote(name, said, node=event.node, time=event.time)
 
 
 def quote_of_exit(exit_: Exit) -> Quote:
-    """An exit status in words."""
+    """Return the quote of an exit status, in words."""
     return Quote(
         exit_.name or "exit status",
         f"exit status {exit_.status}",
@@ -94,7 +97,10 @@ def quote_of_exit(exit_: Exit) -> Quote:
 
 
 def fill(sentence: str, words: Mapping[str, str | None]) -> str:
-    """A rule's sentence with its {names} filled in; a [part in brackets] goes where one of its names has no value."""
+    """Return a rule's sentence with its {names} filled in.
+
+    A [part in brackets] is left out if one of its names has no value.
+    """
 
     def part(found: re.Match[str]) -> str:
         names = re.findall(r"\{(\w+)\}", found[1])
@@ -105,9 +111,9 @@ def fill(sentence: str, words: Mapping[str, str | None]) -> str:
 
 
 def believed(match: Match, newest: int) -> tuple[int, int, float, float, int]:
-    """The order: what says most, of the newest attempt, the earliest, of the lowest rank.
+    """Return the sort key of a match: the strongest level, newest attempt, earliest time, and lowest rank first.
 
-    A later attempt ended the job; within it what came first is why the rest came.
+    A later attempt ended the job. Within an attempt, the first match usually caused the others.
     """
     quote = match.quote
     attempt = newest if quote.attempt is None else quote.attempt

@@ -1,7 +1,7 @@
-"""A collective that timed out: which ranks were in it, and which one they waited for.
+"""Find the ranks of a collective that timed out, and the rank that they waited for.
 
-PyTorch's watchdog tells of the ranks that waited. The one that they waited for tells nothing: it is found as the rank
-whose last enqueued work is behind the others', or else as the one that does not report at all.
+PyTorch's watchdog reports the ranks that waited. The rank that they waited for reports nothing. It is the rank whose
+last enqueued work is behind the others', or else the one that does not report at all.
 https://github.com/pytorch/pytorch/blob/main/torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp (read 2026-11-21)
 """
 
@@ -29,13 +29,13 @@ _MOST_NAMED = 8
 
 
 def nccl_timeout_matches(evidence: Evidence, year: int) -> Iterator[Match]:
-    """One match for the first collective that timed out, if one did."""
+    """Yield one match for the first collective that timed out, if there is one."""
     found = [
         (log_line_at(log, each.start(), year), each) for log in evidence.logs for each in _TIMEOUT.finditer(log.text)
     ]
     if not found:
         return
-    # A later sequence number waits because an earlier one does.
+    # A collective with a later sequence number waits because an earlier one does.
     first = min(found, key=lambda pair: (int(pair[1]["seq"]), pair[0].time is None, pair[0].time or 0, _rank(pair[0])))
     log_line, timeout = first
     waited = sorted({_rank(each) for each, other in found if other["seq"] == timeout["seq"] and _rank(each) >= 0})
@@ -69,7 +69,7 @@ def _enqueued(evidence: Evidence, year: int) -> Mapping[str, Mapping[int, int]]:
 
 
 def _behind(told: Mapping[str, Mapping[int, int]]) -> Sequence[int]:
-    """The ranks of a group that have enqueued less than the others in it."""
+    """Return the ranks of a group that have enqueued less work than the others."""
     for works in told.values():
         most = max(works.values())
         if late := sorted(rank for rank, work in works.items() if work < most):
@@ -78,7 +78,7 @@ def _behind(told: Mapping[str, Mapping[int, int]]) -> Sequence[int]:
 
 
 def _silent(waited: Sequence[int], world: int | None) -> Sequence[int]:
-    """The ranks that did not tell of the timeout, where they are few."""
+    """Return the ranks that did not report the timeout, if they are few."""
     silent = sorted(set(range(world)) - set(waited)) if world else []
     return silent if waited and 0 < len(silent) <= max(1, len(waited)) else ()
 
@@ -95,7 +95,7 @@ def _ranks(ranks: Sequence[int]) -> str:
 
 
 def _last_words(evidence: Evidence, rank: int) -> str:
-    """What that rank wrote last, where it has a log of its own."""
+    """Return the last line of that rank if it has a log of its own."""
     for log in evidence.logs:
         if log.rank == rank and log.text.strip():
             start, end = line_around(log.text, len(log.text.rstrip()) - 1)

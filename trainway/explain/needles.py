@@ -1,6 +1,6 @@
-"""The words that a text must have for a pattern to match it: to look for a word takes a hundredth of matching.
+"""Find words that a text must contain for a pattern to match it. Searching a word costs a hundredth of matching.
 
-A job's logs have millions of lines, of which no pattern matches nearly all.
+A job's logs have millions of lines, and hardly any of them matches a pattern.
 """
 
 from __future__ import annotations
@@ -9,19 +9,19 @@ from functools import cache
 
 _SHORTEST = 4
 _QUANTIFIERS = frozenset("*+?{")
-# After a backslash these are not themselves.
+# After a backslash, these characters are not literals.
 _CLASSES = frozenset("dDwWsSbBAZ0123456789")
 
 
 @cache
 def needles_of(pattern: str) -> tuple[str, ...]:
-    """Words of which a matching text has at least one; none where nothing can be said without matching."""
+    """Return words of which every matching text contains at least one. Empty if the pattern implies no such words."""
     needles = [max(words, key=len, default="") for words in _literals(pattern)]
     return tuple(needles) if all(len(each) >= _SHORTEST for each in needles) else ()
 
 
 def may_match(pattern: str, text: str) -> bool:
-    """False where the pattern matches nowhere in the text; True says nothing."""
+    """Return False if the pattern cannot match anywhere in the text, and True if it may match."""
     needles = needles_of(pattern)
     return not needles or any(each in text for each in needles)
 
@@ -44,7 +44,7 @@ def _literals(pattern: str) -> list[list[str]]:
             alternatives.append([""])
             continue
         elif (literal := _literal(taken)) and pattern[position : position + 1] not in _QUANTIFIERS:
-            # What has a quantifier may be absent, or be there more than once: it ends the run.
+            # A quantified character may be absent or repeated, so it ends the run of literals.
             words[-1] += literal
             continue
         words.append("")
@@ -52,7 +52,7 @@ def _literals(pattern: str) -> list[list[str]]:
 
 
 def _token(pattern: str, position: int) -> str:
-    """One character, one escape, or one whole [class]."""
+    """Return one character, one escape, or one whole [class]."""
     if pattern[position] == "\\":
         return pattern[position : position + 2]
     if pattern[position] != "[":

@@ -1,4 +1,4 @@
-"""The rules that are patterns: rules/*.yaml, one file a topic."""
+"""The rules that are patterns: rules/*.yaml, one file per topic."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from trainway.spec.facts.files import read_facts
 
 RULES = Path(__file__).with_name("rules")
-# What a rule's sentences can name beside the groups of its patterns.
+# Names that a rule's sentences can use in addition to the groups of its patterns.
 PLACEHOLDERS = frozenset({"who", "rank", "node", "subject", "message"})
 
 
 class Level(IntEnum):
-    """How much a match says, most first."""
+    """How much a match tells about the cause, most first."""
 
     CAUSE = 0
-    """It says itself why the job failed."""
+    """The match states why the job failed."""
     SYMPTOM = 1
-    """It is believed where nobody says why: its reason may be elsewhere, as of a timeout."""
+    """The match is a symptom, such as a timeout. It counts if no cause is found, because the cause may be elsewhere."""
     ENDING = 2
-    """It says only how a process ended: by which signal, told by whom."""
+    """The match states only how a process ended: by which signal, or by whose request."""
     CONSEQUENCE = 3
-    """It is what ranks say that die because another did, and is never why."""
+    """The match is a reaction of ranks to the failure of another. It is never the cause."""
 
 
 class EventPattern(BaseModel):
-    """Events of a source whose reason, and whose message, match."""
+    """Events of a source whose reason and message match."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -47,12 +47,12 @@ class EventPattern(BaseModel):
 
 
 class FailureRule(BaseModel):
-    """A failure that is known by what was written.
+    """A known failure, identified by its output.
 
-    `log`, `event` and `exit` are ways to know it, each enough. A line, or an event's message, that one of `unless`
-    matches is not counted. Of two rules that match one line, that of the higher precedence is believed. `cause` and
-    `remedy` are sentences in which {name} is a group of the pattern that matched, and {who} the rank and the node;
-    a [part in brackets] is left out where a group in it matched nothing.
+    `log`, `event`, and `exit` are alternative ways to identify it. A line or an event's message that matches one of
+    `unless` does not count. If two rules match one line, the rule of the higher precedence counts. `cause` and `remedy`
+    are sentences in which {name} is a group of the pattern that matched, and {who} the rank and the node. A [part in
+    brackets] is left out if a group in it matched nothing.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -95,15 +95,15 @@ class FailureRule(BaseModel):
 
     @property
     def patterns(self) -> tuple[str, ...]:
-        """Every pattern whose groups its sentences can name."""
+        """Return every pattern whose groups its sentences can use."""
         return (*self.log, *(part for event in self.event for part in (event.reason, event.message)))
 
 
 @cache
 def load_rules(directory: Path = RULES) -> tuple[FailureRule, ...]:
-    """The rules of all files, by file and by order in it; read once a process.
+    """Return the rules of all files, ordered by file and position. Each process reads them once.
 
-    Raises pydantic's ValidationError for a rule that is not whole, and ValueError for a name that stands twice.
+    Raises pydantic's ValidationError for an incomplete rule, and ValueError for a duplicate name.
     """
     rules = [FailureRule.model_validate(each) for file in sorted(directory.glob("*.yaml")) for each in read_facts(file)]
     names = [rule.name for rule in rules]

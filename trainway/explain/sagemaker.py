@@ -30,7 +30,7 @@ def sagemaker_evidence(description: Mapping[str, Any]) -> Evidence:
 
 
 def _time(value: str | datetime | None) -> datetime | None:
-    """boto3 gives a datetime, the AWS CLI its text."""
+    """Return a time in UTC. boto3 gives a datetime, the AWS CLI text."""
     if value is None or isinstance(value, datetime):
         return value
     return datetime.fromisoformat(value).astimezone(UTC)

@@ -12,7 +12,7 @@ _LONGEST_QUOTE = 400
 
 
 def as_text(findings: Sequence[Finding]) -> str:
-    """The first finding in full, and the others in a line each."""
+    """Return the first finding in full, and each other finding in one line."""
     if not findings:
         return "nothing that was gathered tells of a failure"
     first, *others = findings
@@ -32,7 +32,7 @@ def as_text(findings: Sequence[Finding]) -> str:
 
 
 def as_document(findings: Sequence[Finding]) -> list[dict[str, Any]]:
-    """The findings in their order, as plain values for JSON; times in ISO 8601, UTC."""
+    """Return the findings in order, as plain values for JSON. Times are ISO 8601 in UTC."""
     return [
         {
             "name": each.name,

@@ -1,4 +1,4 @@
-"""What Slurm says of a job: `sacct --parsable2`, `scontrol show job` and `scontrol show node`, as events and exits.
+"""Evidence from Slurm: `sacct --parsable2`, `scontrol show job`, and `scontrol show node`, as events and exits.
 
 https://slurm.schedmd.com/sacct.html, https://slurm.schedmd.com/scontrol.html (read 2026-11-21)
 """
@@ -18,7 +18,7 @@ _NODE_TROUBLE = re.compile(r"\b(DOWN|DRAIN(?:ED|ING)?|FAIL(?:ING)?|NOT_RESPONDIN
 
 
 def slurm_evidence(text: str, name: str = "slurm") -> Evidence:
-    """What a text of one of the three commands tells; nothing where it is of none."""
+    """Return the evidence in the output of one of the three commands. Empty for any other text."""
     if re.match(r"\s*JobID\|", text):
         return _of_sacct(text, name)
     records = re.split(r"\n\s*\n|\n(?=(?:JobId|NodeName)=)", text.strip())
@@ -27,7 +27,7 @@ def slurm_evidence(text: str, name: str = "slurm") -> Evidence:
 
 
 def is_slurm(text: str) -> bool:
-    """True of a text of one of the three commands."""
+    """Return whether a text is the output of one of the three commands."""
     return bool(re.match(r"\s*(?:JobID\||JobId=|NodeName=)", text))
 
 
@@ -38,13 +38,13 @@ def _of_sacct(text: str, name: str) -> Evidence:
     states = set()
     for row in rows:
         of = dict(zip(header, row, strict=False))
-        # The job itself; its steps repeat it, and end as their processes do.
+        # Use the job's own line. Its steps repeat it, and end as their processes do.
         if "." not in of["JobID"]:
             states.add(of.get("State", ""))
             events += _state(of.get("State", ""), of.get("Reason", ""), f"job {of['JobID']}", of.get("End"))
         elif exit_ := _exit(of, name):
             exits.append(exit_)
-    # A job that was queued again has one line, of its last start.
+    # A requeued job has one line, about its last start.
     ended = None if states & {"PENDING", "RUNNING"} else states == {"COMPLETED"}
     return Evidence((), tuple(events), tuple(exits), succeeded=ended)
 
@@ -79,5 +79,5 @@ def _exit(of: Mapping[str, str], name: str) -> Exit | None:
 def _time(text: str | None) -> datetime | None:
     try:
         return datetime.fromisoformat(text).replace(tzinfo=UTC) if text else None
-    except ValueError:  # Unknown
+    except ValueError:  # the time is `Unknown`
         return None

@@ -1,4 +1,4 @@
-"""What torchrun tells of the processes it started: the summary that it ends with, and its directories of logs.
+"""Evidence from torchrun about the processes it started: its final summary, and its log directories.
 
 torch/distributed/elastic/multiprocessing/errors/__init__.py (_FAILURE_FORMAT_TEMPLATE) and api.py of PyTorch 2.13: its
 log directory has <run id>_<random>/attempt_<n>/<local rank>/stdout.log and stderr.log.
@@ -21,7 +21,7 @@ _FAILURE = re.compile(
 
 
 def exits_in(log: Log) -> Iterator[Exit]:
-    """How the processes ended, by torchrun's summary in a log."""
+    """Yield the exit statuses of processes from torchrun's summary in a log."""
     for found in _FAILURE.finditer(log.text):
         yield Exit(
             status=signal_status(int(found["code"])),

@@ -1,4 +1,4 @@
-"""Xid errors of NVIDIA's driver: what each number means is in xid.yaml."""
+"""Xid errors of NVIDIA's driver. xid.yaml explains each number."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LINE = re.compile(r"NVRM: Xid \((?P<gpu>(?:PCI:)?[\w:.]+)\): (?P<number>\d+),?\
 
 
 class Xid(BaseModel):
-    """What a number means, what to do about it, and what EKS's node repair does with the node."""
+    """The meaning of an Xid, its remedy, and the action of EKS's node repair."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -34,14 +34,14 @@ class Xid(BaseModel):
 
 @cache
 def load_xids() -> dict[int, Xid]:
-    """The numbers that are known; read once a process."""
+    """Return the known Xids by number. Each process reads them once."""
     return {
         number: Xid.model_validate(facts) for number, facts in read_facts(Path(__file__).with_name("xid.yaml")).items()
     }
 
 
 def xid_matches(evidence: Evidence, year: int) -> Iterator[Match]:
-    """The Xid errors in every log, those that only follow another left out."""
+    """Yield the Xid errors in every log, without those that only follow another one."""
     for log in evidence.logs:
         for found in _LINE.finditer(log.text):
             number = int(found["number"])
