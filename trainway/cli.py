@@ -6,7 +6,7 @@ import json
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -47,7 +47,7 @@ def options(
 
 @app.command()
 def check(
-    file: Annotated[Path, typer.Argument(help="A platform file.")] = DEFAULT_PLATFORM,
+    file: Annotated[Path, typer.Argument(help="A platform file or a job file.")] = DEFAULT_PLATFORM,
     on: Annotated[
         datetime | None,
         typer.Option(
@@ -57,17 +57,36 @@ def check(
         ),
     ] = None,
 ) -> None:
-    """Validate a platform file and print every problem."""
+    """Validate a platform file or a job file, and print every problem. A job file is checked without a platform."""
+    from trainway.spec.derived.image_notes import unverified
+    from trainway.spec.document import read_document
+    from trainway.spec.facts.catalogue import load_catalogue
     from trainway.spec.loader import load_platform
 
+    if {"run", "model"} & read_document(file).data.keys():
+        from trainway.launch.prepare import check_job
+
+        print(f"{file}: {check_job(file)}: no problems.")
+        return
     platform = load_platform(file, today=(on or datetime.now(UTC)).date())
     nodes = ", ".join(f"{group.largest} × {' or '.join(group.instance_types)}" for group in platform.node_groups)
     print(f"{file}: {platform.name} in {platform.region} on {platform.orchestrator.value}, up to {nodes}: no problems.")
+    for note in unverified(platform, load_catalogue()):
+        print(f"not verified: {note}")
 
 
 @app.command()
-def schema() -> None:
-    """Print the JSON Schema of the platform file, by which editors complete and check the file."""
+def schema(
+    of: Annotated[
+        Literal["platform", "job"], typer.Argument(help="The file whose schema is printed.", show_default=True)
+    ] = "platform",
+) -> None:
+    """Print the JSON Schema of the platform file or of the job file, by which editors complete and check the file."""
+    if of == "job":
+        from trainway.launch.run_file import job_schema
+
+        print(json.dumps(job_schema(), indent=2))
+        return
     from trainway.spec.platform import Platform
 
     print(json.dumps(Platform.model_json_schema(), indent=2))
@@ -200,6 +219,8 @@ app.command()(watching.logs)
 app.command()(watching.stop)
 app.command()(launching.resume)
 app.command()(watching.shell)
+app.command()(watching.forward)
+app.command()(watching.copy)
 app.command()(diagnosing.explain)
 app.command()(diagnosing.verify)
 app.command()(launching.sync)

@@ -20,6 +20,7 @@ from trainway.launch.hand_off import read_hand_off, read_image
 from trainway.launch.local import job_failed, render_local, run_local
 from trainway.launch.locations import local_roots
 from trainway.launch.run_directory import default_run_directory, make_run_directory
+from trainway.launch.training_program import training_program
 from trainway.parts.checkout import CHECKOUT, cdk_app, child_environment
 from trainway.parts.extras import require_extras
 from trainway.parts.job import Job
@@ -49,6 +50,7 @@ def run_demo(platform_file: Path, job_file: Path, *, processes: int, run: Path |
     from emulator import running
 
     platform, job = load_platform(platform_file), load(job_file, Job)
+    program = training_program(job, job_file.read_text(encoding="utf-8"))
     directory = run or default_run_directory(job.name)
     with ExitStack() as until_the_end:
         stages = until_the_end.enter_context(closing(Stages(directory.parent / f"{directory.name}.log")))
@@ -59,18 +61,18 @@ def run_demo(platform_file: Path, job_file: Path, *, processes: int, run: Path |
         _deploy(stages, platform, platform_file)
         hand_off = _read_hand_off(stages, platform)
         _say_what_was_created(stages, emulator)
-        locations = {"TRAINWAY_LOCATIONS": json.dumps(local_roots(job, hand_off))}
+        locations = {"TRAINWAY_LOCATIONS": json.dumps(local_roots(program, hand_off))}
         with stages.stage(f"prepare {job.data.train}"), _environment({**os.environ, **locations}):
             stages.run([sys.executable, "-m", "training.prepare", *CORPUS, "--out", job.data.train])
         title = f"train {job.name} on {processes} processes"
         with stages.steps(title, job.steps, lambda: _steps_done(directory)) as log:
-            make_run_directory(job_file.read_text(encoding="utf-8"), directory)
+            make_run_directory(program.text, directory)
             _write_deployment(directory, platform, emulator)
-            launched = render_local(job, directory, processes=processes, hand_off=hand_off)
+            launched = render_local(program, directory, processes=processes, hand_off=hand_off)
             options = {"platform_file": str(platform_file), "processes": processes}
             if exit_status := run_local(launched, directory, options, output=log):
                 raise job_failed(directory, exit_status)
-        _say_what_was_kept(stages, hand_off, job)
+        _say_what_was_kept(stages, hand_off)
         summary = summarize(directory)
         if summary.first_loss is not None and summary.final_loss is not None:
             stages.say(f"loss {summary.first_loss:.4f} → {summary.final_loss:.4f} in {summary.steps} steps")
@@ -147,10 +149,10 @@ def _steps_done(run: Path) -> tuple[int, str]:
     return 0, ""
 
 
-def _say_what_was_kept(stages: Stages, hand_off: HandOff, job: Job) -> None:
+def _say_what_was_kept(stages: Stages, hand_off: HandOff) -> None:
     import boto3
 
-    root = local_roots(job, hand_off)["s3"].removeprefix("s3://")
+    root = hand_off.bucket
     listed = boto3.client("s3").list_objects_v2(Bucket=root, Prefix="checkpoints/").get("Contents", [])
     size = sum(each["Size"] for each in listed)
     stages.say(f"   {len(listed)} checkpoint objects in the emulated S3, {size} bytes:")

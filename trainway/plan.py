@@ -17,7 +17,7 @@ from trainway.spec.derived.devices import device_counts, ranks_of
 from trainway.spec.derived.endpoints import GATEWAY, interface_endpoints, makes_gateway
 from trainway.spec.derived.file_system_price import monthly_price
 from trainway.spec.derived.group_types import types_of
-from trainway.spec.derived.image_build import variant_of
+from trainway.spec.derived.image_build import bases_of_earlier_images, has_additions, variant_of
 from trainway.spec.derived.lustre_clients import transport
 from trainway.spec.derived.personas import personas
 from trainway.spec.derived.pod_network import pods_of_group
@@ -25,6 +25,8 @@ from trainway.spec.derived.quotas import quota_needs
 from trainway.spec.facts.catalogue import Catalogue
 from trainway.spec.facts.image_builds import image_builds
 from trainway.spec.facts.services import service_facts
+from trainway.spec.facts.versions import versions_facts
+from trainway.spec.handoff import DEFAULT_IMAGE
 from trainway.spec.platform import Platform
 from trainway.spec.sections.capacity import TimedCapacity, capacity_kind, minute
 from trainway.spec.sections.node_group import NodeGroup
@@ -62,6 +64,7 @@ def plan_document(platform: Platform, catalogue: Catalogue) -> JsonObject:
         "extension": str(platform.extension.file) if platform.extension else None,
         "deploy": _deploy(platform, catalogue),
         "image": _image(platform, catalogue),
+        "images": _images(platform, catalogue),
         "quotas": [vars(need) for need in quota_needs(platform, catalogue)],
     }
 
@@ -147,8 +150,11 @@ def _deploy(platform: Platform, catalogue: Catalogue) -> JsonObject:
 
 
 def _image(platform: Platform, catalogue: Catalogue) -> JsonObject | None:
-    """Return what changes of the training image cost, as measured. None for Neuron, whose base image was not built."""
-    if variant_of(platform, catalogue) == "neuron":
+    """Return what changes of the training image cost, as measured. None for Neuron, whose base image was not built.
+
+    None also for an image that the deploy does not build.
+    """
+    if platform.image.uri is not None or variant_of(platform, catalogue) == "neuron":
         return None
     measured = image_builds()
     return {
@@ -156,6 +162,21 @@ def _image(platform: Platform, catalogue: Catalogue) -> JsonObject | None:
         "date": measured.date.isoformat(),
         "changes": [change.model_dump() for change in measured.changes],
     }
+
+
+def _images(platform: Platform, catalogue: Catalogue) -> list[JsonObject]:
+    """List the images: who uses each by default, what for, and where its base is from. Empty for a single image."""
+    if not platform.images:
+        return []
+    on_base = bases_of_earlier_images(platform, catalogue, versions_facts())
+    found = []
+    for name in platform.image_names:
+        view = platform.of_image(name)
+        groups = [group.name for group in platform.node_groups if (group.image or DEFAULT_IMAGE) == name]
+        base = "built elsewhere" if view.image.uri else f"that of {on_base[name]}" if name in on_base else "its own"
+        variant = None if view.image.uri else variant_of(view, catalogue)
+        found.append({"name": name, "variant": variant, "groups": groups, "base": base, "added": has_additions(view)})
+    return found
 
 
 def _teams(platform: Platform) -> list[JsonObject]:
@@ -244,6 +265,12 @@ def plan_text(document: JsonObject) -> str:
     if document["extension"]:
         parts.append(f"Extended by {document['extension']}, whose stacks and changes are not shown here.")
     parts.append(_way_through(document["deploy"]))
+    if images := document["images"]:
+        rows = [
+            [i["name"], i["variant"] or "-", ", ".join(i["groups"]) or "none", i["base"], "yes" if i["added"] else "no"]
+            for i in images
+        ]
+        parts.append(_table(["image", "for", "default of groups", "base", "packages or Dockerfile"], rows))
     if image := document["image"]:
         parts.append(_image_text(image))
     parts.append(

@@ -20,16 +20,19 @@ class AwsAccount:
     `number` and `partition` are those of the caller, whose ARN is `caller`.
     """
 
-    def __init__(self, region: str) -> None:
-        """Ask AWS who calls. Raises UsageError if there are no credentials, or AWS refuses them."""
+    def __init__(self, region: str, profile: str | None = None) -> None:
+        """Ask AWS who calls, with a profile of the AWS configuration or, by default, the shell's credentials.
+
+        Raises UsageError if there are no such credentials or AWS refuses them.
+        """
         import boto3
         from botocore.config import Config
         from botocore.exceptions import BotoCoreError, ClientError
 
         self.region = region
         once = Config(connect_timeout=CONNECT_SECONDS, read_timeout=10, retries={"total_max_attempts": 1})
-        self._session = boto3.Session(region_name=region)
         try:
+            self._session = boto3.Session(region_name=region, profile_name=profile)
             if self._session.get_credentials() is None:
                 raise usage_error("AWS cannot be asked", why="this shell has no AWS credentials", fix=FIX)
             answer = self._session.client("sts", config=once).get_caller_identity()

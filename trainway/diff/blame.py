@@ -5,6 +5,7 @@ Every edit since the last deploy is put back alone. The edit without which nothi
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -21,6 +22,7 @@ from trainway.diff.tokens import Id, StackTemplate
 from trainway.spec.deployed_file import DeployedFile, deployed_file
 from trainway.spec.errors import UsageError
 from trainway.spec.lock import Lock, lock_file, lock_text
+from trainway.spec.package_lock import package_lock_file
 from trainway.spec.platform import Platform
 
 # More edits than these are not tried one by one. Each takes a synthesis.
@@ -98,7 +100,10 @@ def _trial(cause: LocatedEdit, directory: Path, platform: Platform, file: Path) 
         data = deployed_file(platform).platform
         lock = yaml.safe_dump(dict(cause.edit.put_back), sort_keys=False)
     extension = {"extend": str((file.parent / data["extend"]).resolve())} if _is_path(data.get("extend")) else {}
-    trial.write_text(yaml.safe_dump({**data, **extension}, sort_keys=False), encoding="utf-8")
+    trial.write_text(yaml.safe_dump({**data, **extension, **_images(data, file)}, sort_keys=False), encoding="utf-8")
+    for image in platform.image_names:
+        if package_lock_file(file, image).exists():
+            shutil.copyfile(package_lock_file(file, image), package_lock_file(trial, image))
     lock_file(trial).write_text(lock, encoding="utf-8")
     return trial
 
@@ -112,6 +117,20 @@ def _still_lost(
     except UsageError:
         return set(lost)
     return {each.id for each in compare(deployed, wanted) if each.is_lost or is_resized(each)}
+
+
+def _images(data: Mapping[str, Any], file: Path) -> dict[str, Any]:
+    """Return the sections of images of a trial, which finds the Dockerfiles where the platform file does."""
+
+    def found(image: Any) -> Any:
+        if not isinstance(image, dict) or image.get("dockerfile") is None:
+            return image
+        return {**image, "dockerfile": str((file.parent / image["dockerfile"]).resolve())}
+
+    sections = {"image": found(data["image"])} if "image" in data else {}
+    if isinstance(data.get("images"), dict):
+        sections["images"] = {name: found(image) for name, image in data["images"].items()}
+    return sections
 
 
 def _is_path(extension: Any) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Collection, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,7 +26,7 @@ from trainway.diff.refusals import invalid_stacks, refusals
 from trainway.diff.report import DiffedProperty, DiffedResource, DiffedStack, DiffReport, Refused
 from trainway.diff.tokens import REFERENCE, StackTemplate
 from trainway.launch.deployed_version import require_upgradable
-from trainway.spec.loader import load_platform
+from trainway.spec.loader import load_platform, require_snapshots
 from trainway.spec.platform import Platform
 
 # What CloudFormation answers while another stack does not have yet what this one refers to. The templates tell then.
@@ -40,9 +41,11 @@ def look(file: Path, *, allowed: Collection[str] = (), assembly: Path | None = N
     """Return what a deploy of a platform file would do to the account of this shell.
 
     `allowed` are the names of what may be replaced or deleted. The cloud assembly stays in the directory `assembly` if
-    there is one. Raises UsageError, before anything else is done if there are no credentials.
+    there is one. Raises UsageError, before anything else is done if there are no credentials or if `image.refresh` is a
+    day in the future.
     """
     platform = load_platform(file)
+    require_snapshots(platform, file, datetime.now(UTC).date())
     account = AwsAccount(platform.region)
     require_upgradable(platform)
     with tempfile.TemporaryDirectory(prefix="trainway-diff-") as temporary:

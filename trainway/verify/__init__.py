@@ -1,7 +1,7 @@
-"""Proof that the nodes can train together: their fabric, their image, their storage, their clocks and their GPUs.
+"""Verify that the nodes can train together: their fabric, image, storage, clocks, and GPUs.
 
-`verify_nodes` submits a job that runs probe.py on every node; `facts_of_log` makes facts of what it wrote, `run_checks`
-makes of them a result for each check and node, and show.py a table or a document.
+`verify_nodes` submits a job that runs probe.py on every node. `facts_of_log` extracts facts from its output,
+`run_checks` returns a result for each check and node, and show.py prints them as a table or a document.
 """
 
 from trainway.verify.checks import CHECKS, run_checks

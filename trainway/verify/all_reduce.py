@@ -1,7 +1,7 @@
-"""How fast an all-reduce is over the nodes, and how fast it has to be.
+"""Measure the bandwidth of an all-reduce over the nodes, and compare it with the required one.
 
-The table is that of NCCL's tests, `all_reduce_perf`, which the probe prints as well: for each size in bytes the bus
-bandwidth in GB/s, which is comparable with the network's whatever the number of ranks.
+The table has the format of NCCL's tests, `all_reduce_perf`, which the probe also prints: for each size in bytes the bus
+bandwidth in GB/s, which is comparable with the network's for any number of ranks.
 https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md, src/util.cu (read 2026-11-21)
 """
 
@@ -19,12 +19,18 @@ from trainway.spec.facts.files import read_facts
 from trainway.spec.facts.instance import Instance
 
 SHARE_OF_PUBLISHED = 0.7
-"""A healthy cluster reaches what was published on two nodes nearly, and less of it the larger it is."""
+"""Required share of a published bandwidth.
+
+A healthy cluster nearly reaches the figure published for two nodes, and less of it with more nodes.
+"""
 SHARE_OF_NETWORK = 0.6
-"""Where nothing is published. TCP reaches less than a tenth of EFA's bandwidth on the types with several cards."""
+"""Required share of the network's bandwidth if nothing is published.
+
+TCP reaches less than a tenth of EFA's bandwidth on the types with several cards.
+"""
 _BITS = 8
 
-# size, count, type, redop, root, then time, algbw, busbw, #wrong out of place, and in place where that was measured.
+# size, count, type, redop, root, then time, algbw, busbw, #wrong out of place, and in place if that was measured.
 _NUMBER = r"[\d.]+(?:e[+-]?\d+)?"
 _ROW = re.compile(
     rf"^.*?(?P<bytes>\d+)\s+(?P<count>\d+)\s+(?P<type>[a-z]\w*)\s+(?P<op>[a-z]+)(?:\s+(?P<root>-?\d+))?"
@@ -36,7 +42,7 @@ _OUT_OF_BOUNDS = re.compile(r"# Out of bounds values\s*:\s*(?P<count>\d+) (?P<ve
 
 
 class PublishedBandwidth(BaseModel):
-    """A bus bandwidth in GB/s that somebody published for an instance type: on how many nodes, of how many bytes."""
+    """A published bus bandwidth in GB/s for an instance type, with the number of nodes and the size in bytes."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -49,28 +55,28 @@ class PublishedBandwidth(BaseModel):
 
 @dataclass(frozen=True)
 class Sweep:
-    """The bus bandwidths in GB/s by size in bytes, the better of out of place and in place, and the wrong values."""
+    """Bus bandwidths in GB/s by size in bytes, the better of out of place and in place, and a count of wrong values."""
 
     busbw: Mapping[int, float]
     wrong: int = 0
 
     @property
     def best(self) -> tuple[int, float]:
-        """The size with the highest bandwidth, and that; raises ValueError where nothing was measured."""
+        """Return the size with the highest bandwidth, and that bandwidth. Raises ValueError if nothing was measured."""
         size = max(self.busbw, key=lambda each: self.busbw[each])
         return size, self.busbw[size]
 
 
 @dataclass(frozen=True)
 class Floor:
-    """What an all-reduce has to reach, in GB/s, and what that is a share of."""
+    """The required bandwidth of an all-reduce, in GB/s, and its derivation in words."""
 
     busbw: float
     because: str
 
 
 def read_sweep(text: str) -> Sweep | None:
-    """The table in a text, whatever is between its lines and before them; None where there is none."""
+    """Return the table in a text, ignoring other lines before and between its lines. None if there is no table."""
     busbw: dict[int, float] = {}
     wrong = 0
     for row in _ROW.finditer(text):
@@ -85,7 +91,7 @@ def read_sweep(text: str) -> Sweep | None:
 
 
 def floor_of(instance: Instance) -> Floor:
-    """The lowest bus bandwidth between nodes of a type that is no fault."""
+    """Return the lowest bus bandwidth between nodes of a type that is not a fault."""
     if published := load_published().get(instance.name):
         because = f"{SHARE_OF_PUBLISHED:.0%} of the {published.busbw:g} GB/s published for {published.nodes} nodes"
         return Floor(SHARE_OF_PUBLISHED * published.busbw, because)
@@ -95,11 +101,14 @@ def floor_of(instance: Instance) -> Floor:
 
 @cache
 def load_published() -> Mapping[str, PublishedBandwidth]:
-    """What is published, by instance type; read once a process."""
+    """Return the published bandwidths by instance type. Each process reads them once."""
     facts = read_facts(Path(__file__).with_name("all_reduce.yaml"))
     return {name: PublishedBandwidth.model_validate(each) for name, each in facts.items()}
 
 
 def _wrong(text: str | None) -> int:
-    """Old versions print the largest error instead of a count: what is below 1 is a rounding."""
+    """Return the number of wrong values.
+
+    Old versions print the largest error instead: below 1, it is a rounding error.
+    """
     return int(float(text)) if text and text != "N/A" else 0

@@ -1,4 +1,4 @@
-"""The checks: each looks at the facts, and says of every node whether one thing is as it ought to be."""
+"""The checks. Each judges one property of every node from the facts."""
 
 from __future__ import annotations
 
@@ -13,24 +13,26 @@ from trainway.verify.results import Result, Status
 Check = Callable[[Facts], Iterator[Result]]
 
 MOST_SKEW_SECONDS = 1.0
-"""Chrony on EC2 keeps clocks within a millisecond of the Amazon Time Sync Service; leaving a barrier takes a few.
+"""Maximum difference between clocks. Chrony on EC2 keeps clocks within a millisecond of the Amazon Time Sync Service.
 
-https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/set-time.html (read 2026-11-21)
+Leaving a barrier takes a few milliseconds. https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/set-time.html (read
+2026-11-21)
 """
 LEAST_LOCKED_BYTES = 16 * 2**30
-"""A process registers gigabytes with EFA; where the limit is the usual 64 KiB or 8 MiB, it fails at once.
+"""Minimum of lockable memory. A process registers gigabytes with EFA.
 
+With the usual limit of 64 KiB or 8 MiB it fails at once.
 https://github.com/ofiwg/libfabric/blob/main/prov/efa/docs/overview.md (read 2026-11-21)
 """
 
 
 def run_checks(facts: Facts, checks: Sequence[Check] | None = None) -> tuple[Result, ...]:
-    """What every check says, in their order."""
+    """Return the results of every check, in order."""
     return tuple(result for check in (CHECKS if checks is None else checks) for result in check(facts))
 
 
 def every_node_answered(facts: Facts) -> Iterator[Result]:
-    """The probe ran on as many nodes as were asked for."""
+    """Check that the probe ran on the requested number of nodes."""
     found = len({each.node for each in facts.nodes})
     enough = found >= facts.expected.nodes
     sentence = f"{found} of {facts.expected.nodes} nodes answered"
@@ -38,7 +40,7 @@ def every_node_answered(facts: Facts) -> Iterator[Result]:
 
 
 def devices_are_allocatable(facts: Facts) -> Iterator[Result]:
-    """Kubernetes gives away all GPUs and all EFA devices of every node."""
+    """Check that all GPUs and EFA devices of every node are allocatable in Kubernetes."""
     wanted = facts.expected.instance.devices
     if not facts.allocatable:
         yield Result("allocatable", None, Status.SKIPPED, "no Kubernetes counts them, or one may not look")
@@ -53,7 +55,7 @@ def devices_are_allocatable(facts: Facts) -> Iterator[Result]:
 
 
 def efa_devices_are_there(facts: Facts) -> Iterator[Result]:
-    """libfabric sees all EFA devices of the node in the container."""
+    """Check that libfabric finds all EFA devices of the node in the container."""
     wanted = facts.expected.instance.efa_interfaces
     for node in facts.nodes:
         if not wanted:
@@ -74,7 +76,7 @@ def efa_devices_are_there(facts: Facts) -> Iterator[Result]:
 
 
 def gpus_are_there(facts: Facts) -> Iterator[Result]:
-    """PyTorch sees all GPUs of the node."""
+    """Check that PyTorch finds all GPUs of the node."""
     accelerator = facts.expected.instance.accelerator
     if accelerator is None or accelerator.vendor != "nvidia":
         return
@@ -84,7 +86,7 @@ def gpus_are_there(facts: Facts) -> Iterator[Result]:
 
 
 def memory_can_be_locked(facts: Facts) -> Iterator[Result]:
-    """The job may lock the memory that EFA registers."""
+    """Check that the job may lock the memory that EFA registers."""
     if not facts.expected.instance.efa_interfaces:
         return
     for node in facts.nodes:
@@ -100,7 +102,7 @@ def memory_can_be_locked(facts: Facts) -> Iterator[Result]:
 
 
 def versions_go_together(facts: Facts) -> Iterator[Result]:
-    """The image has the versions of the matrix."""
+    """Check that the image has the versions of the matrix."""
     if not facts.expected.versions:
         yield Result("versions", None, Status.SKIPPED, "the image is not one of the matrix")
         return
@@ -116,12 +118,12 @@ def versions_go_together(facts: Facts) -> Iterator[Result]:
 
 
 def nccl_uses_efa(facts: Facts) -> Iterator[Result]:
-    """NCCL's own log says that data goes over EFA, and straight from the GPU's memory."""
+    """Check in NCCL's log that data goes over EFA, with GPUDirect RDMA if the type has it."""
     yield from network_results(facts.networks.values(), facts)
 
 
 def network_results(networks: Iterable[NodeNetwork], facts: Facts) -> Iterator[Result]:
-    """Return, for each node that NCCL spoke on, its transport, and why it is TCP where it is."""
+    """Yield the transport of each node in NCCL's log, and the reason if it is TCP."""
     instance, many = facts.expected.instance, facts.expected.nodes > 1
     wants_efa = instance.efa_interfaces > 0
     spoke = False
@@ -134,7 +136,7 @@ def network_results(networks: Iterable[NodeNetwork], facts: Facts) -> Iterator[R
 
 
 def all_reduce_is_fast(facts: Facts) -> Iterator[Result]:
-    """The all-reduce over all nodes reaches the bandwidth that the instance type ought to have, and is right."""
+    """Check that the all-reduce over all nodes is correct and reaches the bandwidth required of the instance type."""
     if facts.sweep is None:
         yield Result("all-reduce", None, Status.FAILED, "it did not come to its end: no size was measured")
         return
@@ -152,7 +154,7 @@ def all_reduce_is_fast(facts: Facts) -> Iterator[Result]:
 
 
 def file_system_is_written_and_read(facts: Facts) -> Iterator[Result]:
-    """Every node writes to the file system, and reads back what it wrote."""
+    """Check that every node can write to the file system and read the data back."""
     for node in facts.nodes:
         found = node.file_system
         if found is None:
@@ -164,7 +166,10 @@ def file_system_is_written_and_read(facts: Facts) -> Iterator[Result]:
 
 
 def clocks_agree(facts: Facts) -> Iterator[Result]:
-    """The nodes' clocks agree: AWS refuses requests from one that is minutes off, and logs are read by their times."""
+    """Check that the nodes' clocks agree.
+
+    AWS refuses requests from a clock that is minutes off, and logs are ordered by their times.
+    """
     for node in facts.nodes:
         offset = node.clock_offset_seconds
         if offset is None:
@@ -176,7 +181,7 @@ def clocks_agree(facts: Facts) -> Iterator[Result]:
 
 
 def gpus_are_healthy(facts: Facts) -> Iterator[Result]:
-    """dcgmi's diagnostic finds no fault."""
+    """Check that dcgmi's diagnostic finds no fault."""
     accelerator = facts.expected.instance.accelerator
     if accelerator is None or accelerator.vendor != "nvidia":
         return
@@ -211,7 +216,7 @@ def _judge(check: str, node: str | None, good: bool, right: str, wrong: str) -> 
 
 
 def _reads_gpus(facts: Facts) -> bool:
-    """EFA reads and writes the memory of GPUs on the P types from P4d on, which are those with NVLink.
+    """Return whether EFA can access the GPUs' memory: on the P types from P4d on, which are those with NVLink.
 
     https://github.com/aws/aws-ofi-nccl/issues/547 (its maintainer, 2025-08-12; read 2026-11-21)
     """

@@ -1,10 +1,10 @@
-"""The JSON of `dcgmi diag --json`: which GPU failed which test, and why.
+"""Read the JSON of `dcgmi diag --json`: which GPU failed which test, and why.
 
 It has no published schema. DCGM 4 prints a document of test_categories, which have tests, which have results, each with
-an entity_group, an entity_id, a status and warnings. DCGM 3 called the whole "DCGM GPU Diagnostic", and the entity
-gpu_ids or gpu_id.
-https://github.com/NVIDIA/DCGM/blob/master/testing/python3/dcgm_diag_schema.json, nvvs/include/NvvsJsonStrings.h,
-https://docs.nvidia.com/datacenter/dcgm/latest/reference/diagnostics/errors.html (read 2026-11-21)
+an entity_group, an entity_id, a status, and warnings. DCGM 3 called the document "DCGM GPU Diagnostic", and the entity
+gpu_ids or gpu_id. https://github.com/NVIDIA/DCGM/blob/master/testing/python3/dcgm_diag_schema.json,
+nvvs/include/NvvsJsonStrings.h, https://docs.nvidia.com/datacenter/dcgm/latest/reference/diagnostics/errors.html (read
+2026-11-21)
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _FAILED = frozenset({"fail", "failed"})
 
 @dataclass(frozen=True)
 class DcgmFault:
-    """A test that a GPU, or another part of the node, did not pass."""
+    """A test that a GPU, or another part of the node, failed."""
 
     test: str
     entity: str
@@ -28,7 +28,7 @@ class DcgmFault:
 
 
 def count_tests(document: DcgmObject) -> int:
-    """How many tests were run, and not skipped."""
+    """Return the number of tests that ran, without skipped ones."""
     return sum(
         any(str(each.get("status", "")).lower() not in ("", "skip", "skipped", "not run") for each in results)
         for _, results in _tests(document)
@@ -36,7 +36,7 @@ def count_tests(document: DcgmObject) -> int:
 
 
 def dcgm_faults(document: DcgmObject) -> tuple[DcgmFault, ...]:
-    """What failed; warnings of a test that passed are left out."""
+    """Return the failed tests. Warnings of a passed test are left out."""
     faults = [
         DcgmFault(test, _entity(result), "; ".join(_warnings(result)) or "it says no more")
         for test, results in _tests(document)
@@ -58,7 +58,7 @@ def _tests(document: DcgmObject) -> Iterator[tuple[str, list[DcgmObject]]]:
         for test in category.get("tests") or ():
             results = list(test.get("results") or ())
             summary = test.get("test_summary")
-            # A test of the node and of no GPU has its status in the summary alone.
+            # A test of the node instead of a GPU has its status only in the summary.
             yield str(test.get("name")), results or ([summary] if summary else [])
 
 

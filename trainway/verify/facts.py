@@ -1,4 +1,4 @@
-"""What was found on the nodes, and what ought to be there."""
+"""Facts found on the nodes, and the expected facts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from trainway.spec.derived.image_build import build_arguments
+from trainway.spec.derived.image_build import build_arguments, own_base
 from trainway.spec.facts.catalogue import Catalogue
 from trainway.spec.facts.instance import Instance
 from trainway.spec.facts.versions import Versions
@@ -20,7 +20,7 @@ from trainway.verify.probe import MARK
 
 
 class FileSystemFacts(BaseModel):
-    """A file that was written and read back: bandwidths in MB/s, and what went wrong."""
+    """A test file that was written and read back: bandwidths in MB/s, and the error if it failed."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -31,7 +31,10 @@ class FileSystemFacts(BaseModel):
 
 
 class NodeFacts(BaseModel):
-    """What the probe printed on a node; None where it could not find it out. memlock_bytes is -1 without a limit."""
+    """Facts that the probe printed on a node. None means that the probe could not find a fact.
+
+    memlock_bytes is -1 without a limit.
+    """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -55,9 +58,9 @@ class NodeFacts(BaseModel):
 
 @dataclass(frozen=True)
 class Expected:
-    """What the nodes ought to have: how many there are, of which type, and the versions in their image.
+    """Expected facts of the nodes: their number, their type, and the versions in their image.
 
-    A version is left out where the image is not one of the matrix.
+    `versions` is empty if the image is not one of the matrix.
     """
 
     nodes: int
@@ -67,7 +70,10 @@ class Expected:
 
 @dataclass(frozen=True)
 class Facts:
-    """Everything the checks look at. `allocatable` has a node's devices as Kubernetes counts them; empty without it."""
+    """Input of all checks.
+
+    `allocatable` has a node's devices as Kubernetes counts them, and is empty without Kubernetes.
+    """
 
     expected: Expected
     nodes: tuple[NodeFacts, ...] = ()
@@ -77,7 +83,7 @@ class Facts:
 
 
 def facts_of_log(text: str, expected: Expected, allocatable: Mapping[str, Mapping[str, int]] | None = None) -> Facts:
-    """The facts in what the probe's job wrote on all nodes together, in any order."""
+    """Return the facts in the output of the probe's job on all nodes, in any order."""
     return Facts(
         expected=expected,
         nodes=tuple(sorted(_nodes(text), key=lambda each: (each.index, each.node))),
@@ -88,11 +94,12 @@ def facts_of_log(text: str, expected: Expected, allocatable: Mapping[str, Mappin
 
 
 def expected_versions(platform: Platform, catalogue: Catalogue, versions: Versions) -> dict[str, str]:
-    """Return the versions in the platform's training image, by the names of NodeFacts; nothing for your own base image.
+    """Return the versions in an image, by the names of NodeFacts, of the platform as the image sees it.
 
-    Only what the image's variant has is there: an image for processors has no libfabric.
+    Empty for an image of yours, and for one on a base of yours. Only the versions of the image's variant are included:
+    an image for CPUs has no libfabric.
     """
-    if platform.image.base:
+    if own_base(platform) or platform.image.uri:
         return {}
     arguments = build_arguments(platform, catalogue, versions)
     named = {
@@ -112,5 +119,5 @@ def _nodes(text: str) -> Iterator[NodeFacts]:
             continue
         try:
             yield NodeFacts.model_validate(json.loads(document))
-        except (ValueError, ValidationError):  # a line that was cut off, or that another wrote into
+        except (ValueError, ValidationError):  # an incomplete line, or one that another process wrote into
             continue

@@ -1,7 +1,7 @@
-"""Whether a job that runs chose EFA: what its logs say in its first minute.
+"""Check from the logs of a job's first minute whether it uses EFA.
 
-A job that does not use EFA does not fail; it is slow, and costs as much. Jobs are launched with NCCL_EVIDENCE of
-trainway/launch/environment.py, so that their logs say which it is.
+A job without EFA does not fail. It is slow and costs as much. Jobs are launched with NCCL_EVIDENCE of
+trainway/launch/environment.py, so that their logs show the transport.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ from trainway.verify.results import Result
 
 
 def fabric_of_job(log: str, instance: Instance, nodes: int) -> tuple[Result, ...]:
-    """What the lines of all nodes together say of the way of the job's data, node by node.
+    """Return the transport of each node, from the lines of all nodes.
 
-    A node that uses TCP, or EFA without GPUDirect RDMA where the type has it, failed; a job on one node is skipped.
+    A node that uses TCP, or EFA without GPUDirect RDMA although its type supports it, fails. A job on one node is
+    skipped.
     """
     facts = Facts(Expected(nodes, instance))
     return tuple(network_results(read_nccl_log(log), facts))

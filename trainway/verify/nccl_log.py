@@ -1,8 +1,8 @@
-"""What NCCL says of its network when NCCL_DEBUG is INFO: the provider, the devices and the way of every channel.
+"""Read NCCL's log at NCCL_DEBUG=INFO: the provider, the devices, and the transport of every channel.
 
-NCCL does not fail where EFA is missing: it falls back to TCP without an error, and this text is where that shows. A
-line is `host:pid:tid [device] NCCL INFO words`, perhaps after a time or a label; a channel between nodes is
-`Channel 00/0 : 8[0] -> 0[0] [receive] via NET/<network>/<device>[/GDRDMA]`, and one inside a node is via P2P or SHM.
+NCCL does not fail without EFA. It falls back to TCP without an error, and only this log shows it. A line is
+`host:pid:tid [device] NCCL INFO words`, possibly after a time or a label. A channel between nodes is `Channel 00/0 :
+8[0] -> 0[0] [receive] via NET/<network>/<device>[/GDRDMA]`. A channel inside a node is via P2P or SHM.
 https://github.com/NVIDIA/nccl/blob/master/src/debug.cc, src/transport/net.cc, src/init.cc,
 https://github.com/aws/aws-ofi-nccl/blob/master/src/nccl_ofi_net.cpp (read 2026-11-21)
 """
@@ -36,22 +36,22 @@ UNNAMED = "a node that the log does not name"
 
 
 class Transport(StrEnum):
-    """The way of a node's data to other nodes."""
+    """Transport of a node's data to other nodes."""
 
     EFA_DIRECT = "EFA with GPUDirect RDMA"
     EFA = "EFA through host memory"
     TCP = "TCP"
     OTHER = "another network"
     NONE = "none"
-    """Nothing was sent to another node, as far as the log says."""
+    """The log shows no data sent to another node."""
 
 
 @dataclass
 class NodeNetwork:
-    """What NCCL said on one node; None where it said nothing.
+    """NCCL's messages on one node. A field is None if NCCL did not log it.
 
-    `channels` counts the ends of channels to other nodes, by NCCL's name of the network and whether the GPU's memory
-    is read and written directly. `warnings` are NCCL's own, each once.
+    `channels` counts the ends of channels to other nodes, by NCCL's name of the network and whether GPU memory is
+    accessed directly. `warnings` are NCCL's own, without repetitions.
     """
 
     node: str
@@ -71,17 +71,20 @@ class NodeNetwork:
 
     @property
     def transport(self) -> Transport:
-        """The way of the worst of its channels; where it has none, what it chose for them."""
+        """Return the slowest transport among its channels.
+
+        Without channels, return the transport of the chosen network.
+        """
         ways = {_way(network, direct=direct, provider=self.provider) for network, direct in self.channels}
         for way in (Transport.TCP, Transport.OTHER, Transport.EFA, Transport.EFA_DIRECT):
             if way in ways:
                 return way
-        # Without channels: the network that it chose, of which only TCP is certain to be the wrong one.
+        # Without channels, use the chosen network. Only TCP is certain to be wrong.
         return Transport.TCP if self.network == "Socket" and self.nodes > 1 else Transport.NONE
 
 
 def read_nccl_log(text: str, node: str = UNNAMED) -> tuple[NodeNetwork, ...]:
-    """What NCCL said, by node, in the order in which they speak; lines that name no host are of `node`."""
+    """Return NCCL's messages by node, in order of appearance. Lines without a host belong to `node`."""
     found: dict[str, NodeNetwork] = {}
     for host, level, words in _said(text):
         network = found.setdefault(host or node, NodeNetwork(host or node))
@@ -122,7 +125,10 @@ def _note(network: NodeNetwork, words: str) -> None:
 
 
 def _way(network: str, *, direct: bool, provider: str | None) -> Transport:
-    """NCCL names the plugin's network AWS Libfabric, or Libfabric since aws-ofi-nccl 1.14; its provider can be TCP."""
+    """Return the transport of a network. The plugin's network is AWS Libfabric, or Libfabric since aws-ofi-nccl 1.14.
+
+    Its provider can be TCP.
+    """
     if network == "Socket":
         return Transport.TCP
     if not network.endswith("Libfabric"):

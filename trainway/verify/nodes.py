@@ -1,4 +1,4 @@
-"""Proving nodes: the probe is submitted, what it writes is read until it has ended, and the checks judge it."""
+"""Verify nodes: submit the probe, read its output until it ends, and run the checks."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ def verify_nodes(
     options: Any,
     versions: Mapping[str, str] | None = None,
 ) -> tuple[Result, ...]:
-    """What the checks say of the nodes that the probe was given; returns when it has ended on them.
+    """Return the results of the checks for the nodes of the probe, after it has ended.
 
-    `options` are the target's own, `versions` those that the image ought to have. A
-    probe that is not waited for is stopped. Raises UsageError where it is refused or the target cannot be asked.
+    `options` are the target's own. `versions` are the expected versions of the image. A probe that is not waited for is
+    stopped. Raises UsageError if it is refused or the target cannot be reached.
     """
     handle = target.submit(request, catalogue, options)
     try:
@@ -45,5 +45,5 @@ def verify_nodes(
 
 def _why_it_failed(target: AnyTarget, handle: Handle) -> Result:
     findings = explain(target.evidence(handle))
-    said = f"{findings[0].cause}; {findings[0].remedy}" if findings else "it did not end well, and nothing says why"
+    said = f"{findings[0].cause}; {findings[0].remedy}" if findings else "it failed for an unknown reason"
     return Result("probe", findings[0].quote.node if findings else None, Status.FAILED, said)

@@ -1,9 +1,9 @@
-"""Run by every process of a job on the nodes that are to be proved; prints what it finds, and judges nothing.
+"""Probe the nodes of a job. Every process runs this program, which prints its findings without judging them.
 
-It is sent as text and run by the image's own Python, so it imports nothing of this project, and PyTorch by its name.
-One process a node looks at the node and prints a line of JSON; then all of them do all-reduces of growing size, and
-rank 0 prints the table of NCCL's own tests. Those are MPI programs, and no target has to have MPI to start a training
-job: what is proved here is the very path that a job takes, torchrun, PyTorch and its NCCL.
+The program is sent as text and run by the image's own Python, so it imports nothing of this project, and PyTorch only
+by name. One process per node inspects the node and prints a line of JSON. Then all processes run all-reduces of growing
+size, and rank 0 prints the table of NCCL's own tests. Those are MPI programs, and a target does not need MPI to start a
+training job. The probe therefore uses the same path as a job: torchrun, PyTorch, and its NCCL.
 """
 
 import importlib
@@ -22,7 +22,7 @@ MIB = 2**20
 
 
 def main() -> None:
-    """What the environment asks for; without a launcher around it, only the node is looked at."""
+    """Run what the environment requests. Without a launcher, only inspect the node."""
     facts = node_facts(Path(os.environ.get("TRAINWAY_PROBE_DIRECTORY", "/tmp"))) if local_rank() == 0 else None
     if "RANK" not in os.environ:
         tell(facts)
@@ -36,7 +36,7 @@ def main() -> None:
         torch.cuda.set_device(device)
     dist.init_process_group("cpu:gloo,cuda:nccl" if on_gpu else "gloo")
     try:
-        # All leave the barrier at one moment, nearly: what their clocks say then differs by their skew.
+        # All processes leave the barrier at nearly the same moment, so the difference of their times is the clock skew.
         dist.barrier()
         now: list[Any] = [None] * dist.get_world_size()
         dist.all_gather_object(now, time.time())
@@ -60,13 +60,13 @@ def local_rank() -> int:
 
 
 def tell(facts: Any) -> None:
-    """One line, so that it can be found between those of others."""
+    """Print facts as one line, which can be found among the lines of other processes."""
     if facts is not None:
         print(MARK + json.dumps(facts), flush=True)
 
 
 def node_facts(directory: Path) -> dict[str, Any]:
-    """What can be seen of the node from here, without PyTorch."""
+    """Return the facts of the node that are visible without PyTorch."""
     import resource
 
     locked = resource.getrlimit(resource.RLIMIT_MEMLOCK)[0]
@@ -78,7 +78,7 @@ def node_facts(directory: Path) -> dict[str, Any]:
         "uverbs": len(list(Path("/dev/infiniband").glob("uverbs*"))),
         "libfabric": first(r"^libfabric: (\S+)", run("fi_info", "--version")),
         "aws_ofi_nccl": plugin_version(),
-        # -1 stands for no limit.
+        # -1 means no limit.
         "memlock_bytes": -1 if locked == resource.RLIM_INFINITY else locked,
         "shm_bytes": shutil.disk_usage("/dev/shm").total if Path("/dev/shm").exists() else 0,
         "driver": first(r"^(\S+)", run("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader")),
@@ -96,20 +96,20 @@ def run(*command: str, seconds: float = 120) -> str:
 
 
 def first(pattern: str, text: str) -> Any:
-    """The first group of the first match, or None."""
+    """Return the first group of the first match, or None."""
     found = re.search(pattern, text, re.MULTILINE)
     return found[1] if found else None
 
 
 def plugin_version() -> Any:
-    """The version of the package with NCCL's plugin for EFA."""
+    """Return the version of the package with NCCL's plugin for EFA."""
     packages = run("dpkg-query", "--show", "--showformat=${Package} ${Version}\n", "libnccl-ofi*")
     packages += run("rpm", "--query", "--all", "--queryformat=%{NAME} %{VERSION}\n", "libnccl-ofi*")
     return first(r"^libnccl-ofi\S* (\d[\d.]*)", packages)
 
 
 def file_system(directory: Path) -> dict[str, Any]:
-    """Writes a file of this node's own, reads it back, and removes it; bandwidths in MB/s (10^6)."""
+    """Write a file of this node, read it back, and delete it. Bandwidths are in MB/s (10^6)."""
     path, block = directory / f".probe-{socket.gethostname()}-{os.getpid()}", os.urandom(MIB)
     blocks = int(os.environ.get("TRAINWAY_PROBE_FILE_MIB", "256"))
     facts: dict[str, Any] = {"path": str(directory)}
@@ -120,7 +120,7 @@ def file_system(directory: Path) -> dict[str, Any]:
                 file.write(block)
             file.flush()
             os.fsync(file.fileno())
-            # Out of this node's memory, so that it is read from where it was written to.
+            # Drop the file from this node's page cache, so that it is read from the file system.
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
         facts["write_mbps"] = blocks * MIB / 1e6 / (time.monotonic() - began)
         began = time.monotonic()
@@ -136,7 +136,7 @@ def file_system(directory: Path) -> dict[str, Any]:
 
 
 def dcgm() -> Any:
-    """The answer of dcgmi's diagnostic at the level that is asked for; None where there is none."""
+    """Return the result of dcgmi's diagnostic at the requested level, or None."""
     level = os.environ.get("TRAINWAY_PROBE_DCGM_LEVEL", "1")
     try:
         return json.loads(run("dcgmi", "diag", "--run", level, "--json", seconds=3600))
@@ -145,7 +145,7 @@ def dcgm() -> Any:
 
 
 def sweep(torch: Any, dist: Any, device: Any) -> None:
-    """All-reduces of float32 from 1 MiB up, twice as large each time; every value of the result is looked at."""
+    """Run all-reduces of float32 from 1 MiB up, doubling the size, and check every value of the results."""
     most = int(os.environ.get("TRAINWAY_PROBE_MAX_BYTES", 8 * 2**30))
     if device.type == "cuda":
         most = min(most, torch.cuda.get_device_properties(device).total_memory // 4)
@@ -179,7 +179,7 @@ def sweep(torch: Any, dist: Any, device: Any) -> None:
 
 
 def settle(torch: Any, dist: Any, device: Any) -> None:
-    """Waits until every rank has done what it was given."""
+    """Wait until every rank has finished its queued work."""
     if device.type == "cuda":
         torch.cuda.synchronize()
     dist.barrier()

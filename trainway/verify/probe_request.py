@@ -1,21 +1,21 @@
-"""The probe as a launch, which every target renders and submits as it does a training job's.
+"""The probe as a launch, which every target renders and submits like a training job.
 
-So the nodes are proved as a job gets them: in its image, with its devices, file system, user and queue.
+The nodes are therefore verified as a job gets them: with its image, devices, file system, user, and queue.
 """
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
-from pathlib import PurePosixPath
+from dataclasses import dataclass, replace
 
 import yaml
 
+from trainway.launch.program import Program, RunLifeCycle
 from trainway.launch.request import Request
 from trainway.launch.sweep import Point
-from trainway.parts.job import Job
-from trainway.spec.facts.catalogue import Catalogue
 from trainway.verify.probe_job import DCGM_LEVEL, MOST_BYTES, probe_command, probe_environment
+
+# A failure of the probe is a finding, so the probe is not restarted.
+_NO_RESTARTS = RunLifeCycle(restarts=0, process_restarts=0, stated=frozenset({"restarts", "process_restarts"}))
 
 
 @dataclass(frozen=True)
@@ -25,35 +25,19 @@ class ProbeRequest(Request):
     max_bytes: int = MOST_BYTES
     dcgm_level: int = DCGM_LEVEL
 
-    @property
-    def command(self) -> tuple[str, ...]:
-        """What every node runs."""
-        return probe_command()
 
-    def environment(self, job_file: PurePosixPath) -> dict[str, str]:
-        """What a job is told, and what the probe is told, which works in the run's directory."""
-        probe = probe_environment(self.directory, max_bytes=self.max_bytes, dcgm_level=self.dcgm_level)
-        return {**super().environment(job_file), **probe}
-
-
-def probe_point(nodes: int, catalogue: Catalogue, *, team: str | None = None) -> Point:
-    """A job that nodes are given to; nothing reads its file. `prepare` (trainway/launch/prepare.py) makes a request."""
-    # A batch that the ranks of any type of node divide.
-    batch = nodes * math.lcm(*(instance.ranks for instance in catalogue.values()))
-    document = {
-        "name": "verify",
-        "nodes": nodes,
-        "model": "tiny",
-        "data": {"train": "fsx:/none"},
-        "batch": {"global": batch},
-        "steps": 1,
-        # A probe that fails has found something.
-        "life_cycle": {"restarts": 0, "process_restarts": 0},
-        **({"team": team} if team else {}),
-    }
-    return Point(Job.model_validate(document), yaml.safe_dump(document, sort_keys=False), {})
+def probe_point(nodes: int, *, team: str | None = None) -> Point:
+    """Return the probe as a program for so many nodes. `prepare` of trainway/launch/prepare.py makes its request."""
+    # No program reads the file. It documents the run.
+    text = yaml.safe_dump({"name": "verify", "nodes": nodes, **({"team": team} if team else {})}, sort_keys=False)
+    program = Program(
+        name="verify", text=text, nodes=nodes, team=team, life_cycle=_NO_RESTARTS, command=probe_command()
+    )
+    return Point(program, {})
 
 
 def probe_request(request: Request, *, max_bytes: int = MOST_BYTES, dcgm_level: int = DCGM_LEVEL) -> ProbeRequest:
-    """The probe on the nodes of a request for a job."""
-    return ProbeRequest(**vars(request), max_bytes=max_bytes, dcgm_level=dcgm_level)
+    """Return the probe on the nodes of a request for it. It works in the run's directory."""
+    environment = probe_environment(request.directory, max_bytes=max_bytes, dcgm_level=dcgm_level)
+    program = replace(request.program, environment=environment)
+    return ProbeRequest(**{**vars(request), "program": program}, max_bytes=max_bytes, dcgm_level=dcgm_level)

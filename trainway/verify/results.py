@@ -1,4 +1,4 @@
-"""What a check says."""
+"""The result of a check."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from enum import StrEnum
 
 
 class Status(StrEnum):
-    """How a check ended."""
+    """The status of a check."""
 
     OK = "ok"
     FAILED = "failed"
     SKIPPED = "skipped"
-    """What it looks at is not there, which is no fault: an instance without EFA, a job on one node."""
+    """The check does not apply, for example on an instance without EFA, or for a job on one node."""
 
 
 @dataclass(frozen=True)
 class Result:
-    """What one check says of one node, or of all together where `node` is None, in a sentence."""
+    """The result of one check for one node, or for all nodes if `node` is None, in a sentence."""
 
     check: str
     node: str | None
@@ -27,5 +27,5 @@ class Result:
 
 
 def exit_status(results: Iterable[Result]) -> int:
-    """1 where a check failed, else 0."""
+    """Return 1 if a check failed, otherwise 0."""
     return int(any(each.status is Status.FAILED for each in results))

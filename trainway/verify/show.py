@@ -11,9 +11,9 @@ _MARKS = {Status.OK: "ok", Status.FAILED: "FAILED", Status.SKIPPED: "skipped"}
 
 
 def as_table(results: Sequence[Result]) -> str:
-    """A line a result, those that failed last, where the eye ends, and the count below them.
+    """Return a table with one line per result, failed ones last, and the number of failures below.
 
-    Nodes of which a check says the same share a line.
+    Nodes with the same result of a check share a line.
     """
     shown = [(*_row(check, said), status) for check, said, status in _grouped(results)]
     shown.sort(key=lambda row: row[3] is Status.FAILED)
@@ -27,7 +27,7 @@ def as_table(results: Sequence[Result]) -> str:
 
 
 def as_document(results: Sequence[Result]) -> dict[str, Any]:
-    """The results in their order, and the exit status, as plain values for JSON."""
+    """Return the results in order, and the exit status, as plain values for JSON."""
     return {
         "exit_status": exit_status(results),
         "results": [
