@@ -1,1 +1,1 @@
-"""What the job needs of the host that it runs on: file locations, storage, and stop signals."""
+"""The host that the job runs on: file locations, storage, and stop signals."""

@@ -1,8 +1,8 @@
-"""What a location in a job file means on this machine.
+"""Resolve the locations of a job file on this machine.
 
-`fsx:/path` and `s3:/path` are below roots that only the launcher knows. It puts them in the environment variable
-TRAINWAY_LOCATIONS, as JSON: {"fsx": "/fsx", "s3": "s3://bucket"}. A directory can have a place of its own, which goes
-before that of its scheme: {"s3": "s3://bucket", "s3:/corpus/web": "/mnt/web"}.
+`fsx:/path` and `s3:/path` are below roots that only the launcher knows. The launcher puts them in the environment
+variable TRAINWAY_LOCATIONS, as JSON: {"fsx": "/fsx", "s3": "s3://bucket"}. A directory can have an entry of its own,
+which takes precedence over that of its scheme: {"s3": "s3://bucket", "s3:/corpus/web": "/mnt/web"}.
 """
 
 import json
@@ -13,7 +13,7 @@ from training.errors import UserError
 
 
 def resolve(location: str) -> str:
-    """A directory or an `s3://bucket/key`, without a trailing slash.
+    """Return a location as a directory or an `s3://bucket/key`, without a trailing slash.
 
     Raises:
         UserError: the location needs a root that TRAINWAY_LOCATIONS does not give.
@@ -35,7 +35,7 @@ def resolve(location: str) -> str:
 
 
 def _above(location: str) -> Iterator[str]:
-    """The directories that it is in, the nearest first."""
+    """Yield the directories above `location`, nearest first."""
     while "/" in location:
         location = location.rpartition("/")[0]
         yield location

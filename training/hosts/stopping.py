@@ -1,4 +1,4 @@
-"""SIGTERM and SIGUSR1, to any rank: all ranks end after the same step."""
+"""Stop all ranks after the same step when any rank receives SIGTERM or SIGUSR1."""
 
 import signal
 import threading
@@ -10,7 +10,7 @@ _SIGNALS = (signal.SIGTERM, signal.SIGUSR1)
 
 
 class StopSignal:
-    """Takes both signals from its making on."""
+    """Handler of both signals, from its creation on."""
 
     def __init__(self) -> None:
         self._arrived = threading.Event()
@@ -18,19 +18,22 @@ class StopSignal:
             signal.signal(number, lambda *_: self._arrived.set())
 
     def request(self) -> None:
-        """Ends the run as a signal would."""
+        """End the run as a signal would."""
         self._arrived.set()
 
     def ignore_from_now_on(self) -> None:
-        """The run has ended. Python takes its handlers back on the way out, and a signal would then end the process."""
+        """Ignore both signals after the end of the run.
+
+        Python removes its handlers on exit, and a signal would then kill the process.
+        """
         for number in _SIGNALS:
             signal.signal(number, signal.SIG_IGN)
 
     def reached_any_rank(self) -> bool:
-        """Return whether one of the ranks was told to stop. Called by every rank; the same on each.
+        """Return whether any rank was told to stop. Every rank calls this, and gets the same result.
 
-        The hosts agree on it among themselves, over gloo. No device takes part, because each has a step before it that
-        this would have to wait for: so a run ends at most two steps after the signal.
+        The hosts agree on it over gloo, without their devices. A device would first have to finish the steps in its
+        queue. A run therefore ends at most two steps after the signal.
         """
         arrived = torch.tensor(float(self._arrived.is_set()))
         dist.all_reduce(arrived)
