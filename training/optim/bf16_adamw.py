@@ -1,11 +1,11 @@
-"""AdamW that keeps its moments in bf16: 4 bytes a parameter instead of 8.
+"""AdamW that keeps its moments in bf16: 4 bytes per parameter instead of 8.
 
-PyTorch's fused step takes moments of the weights' type only. They are widened to fp32 for the step, one parameter at a
-time, and rounded again after it, so the arithmetic is PyTorch's own and the rounding is all that differs.
+PyTorch's fused step takes only moments of the weights' type. This class widens them to fp32 for the step, one parameter
+at a time, and rounds them afterward. The arithmetic is therefore PyTorch's own, and only the rounding differs.
 
-They are rounded up or down by chance, so that the mean is right. To the nearest, a change of less than half of the last
-of bf16's 8 bits would be lost each time: with a beta of 0.999 a second moment would stay at a quarter of what it should
-be, and the step would be twice as long.
+The rounding is stochastic, so that the mean is right. Rounding to the nearest would lose every change of less than half
+of the last of bf16's 8 bits: with a beta of 0.999, a second moment would stay at a quarter of its value, and the step
+would be twice as long.
 """
 
 from collections.abc import Callable, Iterable
@@ -22,28 +22,29 @@ MOMENTS = ("exp_avg", "exp_avg_sq")
 class BFloat16AdamW(torch.optim.AdamW):
     """`torch.optim.AdamW` of fp32 parameters, sharded or not, under the same names in a checkpoint.
 
-    A checkpoint of the one can be loaded into the other.
+    Each of the two classes can load a checkpoint of the other.
     """
 
     def __init__(self, groups: Iterable[dict[str, Any]], **adamw: Any) -> None:
         super().__init__(groups, fused=True, **adamw)
-        self._steps = 0
+        self.steps = 0
+        """Number of steps so far. A skipped step counts here, and not in the state of the parameters."""
         self.register_load_state_dict_post_hook(_narrowed)
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
-        """One step of all parameters that have a gradient."""
+        """Update all parameters that have a gradient."""
         loss = None if closure is None else torch.enable_grad()(closure)()
-        self._steps += 1
+        self.steps += 1
         generators: dict[torch.device, torch.Generator] = {}
         for group in self.param_groups:
             for parameter in group["params"]:
                 if parameter.grad is not None:
                     device = parameter.device
                     if device not in generators:
-                        # By the step alone, so that a resumed run rounds alike, and ranks that have the same part of a
-                        # weight keep it the same.
-                        generators[device] = torch.Generator(device).manual_seed(self._steps)
+                        # The seed depends only on the step. A resumed run therefore rounds alike, and ranks that hold
+                        # the same part of a weight keep it equal.
+                        generators[device] = torch.Generator(device).manual_seed(self.steps)
                     self._step_parameter(parameter, group, generators[device])
         return loss
 
@@ -71,28 +72,29 @@ class BFloat16AdamW(torch.optim.AdamW):
             weight_decay=group["weight_decay"],
             eps=group["eps"],
             maximize=False,
+            found_inf=getattr(self, "found_inf", None),
         )
         for moment, wide in zip(kept, (first, second), strict=True):
             moment.copy_(rounded(wide, generator))
 
 
 def rounded(wide: Tensor, generator: torch.Generator) -> Tensor:
-    """fp32 numbers in bf16, each one of its two neighbors there, by a chance that makes the mean right.
+    """Round fp32 numbers to bf16, each to one of its two neighbors, at random so that the mean is right.
 
-    A bf16 number is the first half of an fp32 number: what is added at random to the second half carries over as often
-    as it should.
+    A bf16 number is the upper half of an fp32 number. A random number added to the lower half carries over with the
+    right probability.
     """
     chance = torch.randint(2**16, wide.shape, generator=generator, device=wide.device, dtype=torch.int32)
     return (wide.view(torch.int32) + chance).bitwise_and_(-(2**16)).view(torch.float32).bfloat16()
 
 
 def _narrowed(optimizer: torch.optim.Optimizer) -> None:
-    """What PyTorch loads gets the type of the weights; it is made bf16 again, and the steps are counted on."""
+    """Convert loaded moments, which PyTorch loads in the type of the weights, to bf16, and restore the step count."""
     assert isinstance(optimizer, BFloat16AdamW)
     for state in optimizer.state.values():
         for name in MOMENTS:
             state[name] = state[name].bfloat16()
-        optimizer._steps = int(state["step"].item())
+        optimizer.steps = int(state["step"].item())
 
 
 def _local(tensor: Tensor) -> Tensor:

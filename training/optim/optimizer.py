@@ -1,4 +1,4 @@
-"""The optimizer, its parameter groups and the learning-rate schedule."""
+"""The optimizer, its parameter groups, and the learning rate schedule."""
 
 import math
 from typing import Any, assert_never
@@ -13,7 +13,7 @@ from training.optim.muon import Muon
 
 
 def make_optimizer(model: nn.Module, settings: config.Optimizer) -> torch.optim.Optimizer:
-    """The optimizer of the job file over the sharded parameters, decaying matrices only.
+    """Return the optimizer of the job file for the sharded parameters. Only matrices decay.
 
     Raises:
         UserError: the optimizer is in a package that is not installed.
@@ -38,21 +38,43 @@ def make_optimizer(model: nn.Module, settings: config.Optimizer) -> torch.optim.
         case "adamw-8bit":
             return _adamw_8bit(groups, adamw)
         case "muon":
-            # The projection to the vocabulary is learned by AdamW, as Muon's authors advise for all that is not hidden.
+            # AdamW updates the projection to the vocabulary. Muon's authors recommend it for everything outside the
+            # hidden layers.
             groups = [_group(matrices, decay), _group(projections, decay), _group(others, 0)]
             return Muon([group for group in groups if group["params"]], settings.momentum, fused=True, **adamw)
         case other:
             assert_never(other)
 
 
+def step(optimizer: torch.optim.Optimizer, number: int, skipped: Tensor) -> None:
+    """Apply the gradients in the step `number`, unless `skipped` is 1, which is on the device: fp32 [].
+
+    A skipped step changes no weight, moment, or count, whatever the gradients are.
+    """
+    if isinstance(optimizer, BFloat16AdamW):
+        # The number seeds its rounding. The state counts only steps that were not skipped.
+        optimizer.steps = number - 1
+    # As PyTorch's GradScaler asks. Other optimizers know no `found_inf`, so the host has to wait for the decision.
+    if not getattr(optimizer, "_step_supports_amp_scaling", False):
+        if not skipped.item():
+            optimizer.step()
+        return
+    optimizer.found_inf = skipped  # type: ignore[attr-defined]
+    try:
+        optimizer.step()
+    finally:
+        # Whoever else steps, such as PyTorch before it loads a checkpoint, knows nothing of this step.
+        optimizer.found_inf = None  # type: ignore[attr-defined]
+
+
 def _adamw_8bit(groups: list[dict[str, Any]], adamw: dict[str, Any]) -> torch.optim.Optimizer:
     try:
-        from torchao.optim import AdamW8bit
+        from training.optim.adamw_8bit import GuardedAdamW8bit
     except ImportError as error:
         raise UserError(
             "optimizer.name is adamw-8bit, which needs torchao: install trainway[quantized], or use adamw"
         ) from error
-    optimizer: torch.optim.Optimizer = AdamW8bit(groups, **adamw)
+    optimizer: torch.optim.Optimizer = GuardedAdamW8bit(groups, **adamw)
     return optimizer
 
 
@@ -61,9 +83,9 @@ def _group(parameters: list[nn.Parameter], weight_decay: float) -> dict[str, Any
 
 
 def set_learning_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
-    """Gives all parameters the rate of this step."""
+    """Set the learning rate of this step for all parameters."""
     for group in optimizer.param_groups:
-        # A compiled step has the rate as a tensor, so that a new one does not compile it again.
+        # A compiled step holds the rate in a tensor, so that a new rate does not cause a recompilation.
         if isinstance(group["lr"], Tensor):
             group["lr"].fill_(rate)
         else:
@@ -71,10 +93,10 @@ def set_learning_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
 
 
 def learning_rate(step: int, steps: int, peak: float, schedule: config.Schedule) -> float:
-    """The learning rate of a 1-based step: a line up to the peak, then by the schedule's shape to the floor at `steps`.
+    """Return the learning rate of a 1-based step: a linear rise to the peak, then a decay to the floor at `steps`.
 
-    A function of the step alone, so that there is no state of the schedule to save. The decay of `wsd` is one minus
-    the square root of its progress, the best of those that Hägele et al. tried (arXiv 2405.18392, section 3.2).
+    It depends only on the step, so the schedule has no state to save. The decay of `wsd` is one minus the square root
+    of its progress, the best of those that Hägele et al. tried (arXiv 2405.18392, section 3.2).
     """
     if step <= schedule.warmup_steps:
         return peak * step / schedule.warmup_steps
@@ -83,7 +105,7 @@ def learning_rate(step: int, steps: int, peak: float, schedule: config.Schedule)
             progress = (step - schedule.warmup_steps) / (steps - schedule.warmup_steps)
             height = 0.5 * (1.0 + math.cos(math.pi * progress))
         case "wsd":
-            # As a default no longer than what the warm-up leaves.
+            # The default is at most the number of steps after the warm-up.
             decay_steps = schedule.decay_steps or max(1, min(steps // 5, steps - schedule.warmup_steps))
             height = 1.0 - math.sqrt(max(0.0, (step - (steps - decay_steps)) / decay_steps))
         case other:
