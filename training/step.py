@@ -1,6 +1,5 @@
 """One optimizer step: the gradient, micro-batch by micro-batch, and the update of the weights."""
 
-import math
 from typing import NamedTuple
 
 import torch
@@ -10,6 +9,8 @@ from torch.distributed.fsdp import FSDPModule
 from training.model.experts import balance
 from training.observe.laps import Laps
 from training.optim.optimizer import learning_rate, set_learning_rate
+from training.optim.optimizer import step as take_step
+from training.optim.step_guard import SkipDecision, StepGuard
 from training.parallel.clipping import clip_gradients
 from training.parallel.local_model import LocalModel, TokenBatch
 from training.precision import float8
@@ -18,27 +19,30 @@ from training.setup import Setup
 
 
 class Update(NamedTuple):
-    """What an update of the weights leaves to tell. `gradient_norm` is on the device, before clipping."""
+    """Results of an update of the weights. The numbers are on the device, and `gradient_norm` is before clipping."""
 
     gradient_norm: Tensor
     learning_rate: float
-    loss_scale: float
+    decision: SkipDecision
+    loss_scale: Tensor | float
 
 
-def compute_gradients(local: LocalModel, batch: TokenBatch, micro: int, laps: Laps, scale: float = 1.0) -> Tensor:
-    """Leave the gradients of this rank's samples, multiplied by `scale`, and return their mean loss.
+def compute_gradients(
+    local: LocalModel, batch: TokenBatch, micro: int, laps: Laps, scale: Tensor | float = 1.0
+) -> Tensor:
+    """Compute the gradients of this rank's samples, multiplied by `scale`, and return their mean loss.
 
-    Of a pipeline, only the last rank has a loss; it is 0 elsewhere.
+    In a pipeline, only the last rank has a loss. It is 0 elsewhere.
     """
     if local.pipeline:
         loss = local.pipeline.step(*batch, scale)
-        laps.lap("backward")  # and forward: the schedule mixes them
+        laps.lap("backward")  # includes forward, because the schedule mixes them
         return loss
     return accumulate(local, batch, micro, laps, scale)
 
 
-def accumulate(local: LocalModel, batch: TokenBatch, micro: int, laps: Laps, scale: float = 1.0) -> Tensor:
-    """Leave the gradients of this rank's samples, `micro` at a time, and return their mean loss.
+def accumulate(local: LocalModel, batch: TokenBatch, micro: int, laps: Laps, scale: Tensor | float = 1.0) -> Tensor:
+    """Compute the gradients of this rank's samples, `micro` at a time, and return their mean loss.
 
     The number of samples is a multiple of `micro`. The gradients are multiplied by `scale`.
     """
@@ -49,7 +53,7 @@ def accumulate(local: LocalModel, batch: TokenBatch, micro: int, laps: Laps, sca
     micro_batches = zip(torch.split(inputs, micro), torch.split(targets, micro), micro_documents, strict=True)
     for pass_, (micro_inputs, micro_targets, its_documents) in enumerate(micro_batches, start=1):
         if isinstance(model, FSDPModule):
-            # Gradients are added up on their rank; only the last pass sends them.
+            # Gradients accumulate on their rank. Only the last pass communicates them.
             model.set_requires_gradient_sync(pass_ == passes)
         micro_loss = model(micro_inputs, local.rotary, micro_targets, its_documents) / passes
         loss += micro_loss.detach()
@@ -59,17 +63,20 @@ def accumulate(local: LocalModel, batch: TokenBatch, micro: int, laps: Laps, sca
     return loss
 
 
-def update_weights(setup: Setup, step: int, scale: float) -> Update:
-    """Apply the gradients, which are multiplied by `scale`, and clear them. `step` counts from 1."""
+def update_weights(setup: Setup, guard: StepGuard, step: int, loss: Tensor, scale: Tensor | float) -> Update:
+    """Apply the gradients, which are multiplied by `scale`, and clear them. `step` counts from 1.
+
+    `loss` is that of the global batch: [], on the device. A step that `guard` skips changes nothing.
+    """
     job, model, optimizer = setup.job, setup.local.model, setup.optimizer
     gradient_norm = clip_gradients(model.parameters(), job.clip, scale)
     rate = learning_rate(step, job.steps, job.optimizer.learning_rate, job.schedule)
     set_learning_rate(optimizer, rate)
-    # Only fp16 has to look at the norm before the step, and so to wait for the device.
-    overflowed = job.precision == "fp16" and not math.isfinite(gradient_norm.item())
-    if not overflowed:
-        optimizer.step()
-        float8.after_step(model, job.float8)
-    balance(model, setup.world.mesh)
+    decision = guard.judge(loss, gradient_norm, scale)
+    take_step(optimizer, step, decision.skipped)
+    float8.after_step(model, job.float8)
+    balance(model, setup.world.mesh, decision.skipped)
     optimizer.zero_grad()
-    return Update(gradient_norm, rate, next_scale(scale, step, overflowed) if job.precision == "fp16" else 1.0)
+    if isinstance(scale, Tensor):
+        scale = next_scale(scale, step, ~gradient_norm.isfinite())
+    return Update(gradient_norm, rate, decision, scale)
