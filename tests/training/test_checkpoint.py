@@ -128,7 +128,7 @@ def test_resume_skips_what_is_damaged_and_says_what_is_wrong(location: str, caps
     for step in range(1, 7):
         save(location, saved, Progress(step, 8 * step, 2.0))
     damages: dict[int, tuple[str, Callable[[bytes], bytes | None], str]] = {
-        6: (COMMIT, lambda content: content[:100], "cannot be read"),
+        6: (COMMIT, flipped, "the checksum of its content is"),
         5: ("__0_0.distcp", lambda content: content[:-1], "were written"),
         4: ("__0_0.distcp", lambda _: None, "is missing, of"),
         3: ("__0_0.distcp", flipped, "the checksum of its content is"),
@@ -139,6 +139,7 @@ def test_resume_skips_what_is_damaged_and_says_what_is_wrong(location: str, caps
     resumed = checkpoint.resume(location, None, *loaded, IDENTITY)
     assert resumed is not None
     assert (resumed.progress.step, resumed.source) == (2, checkpoint.step_location(location, 2))
+    assert resumed.damaged == (6, 5, 4, 3)
     for one, other in zip(tensors(*saved), tensors(*loaded), strict=True):
         assert torch.equal(one, other)
     warnings = [line for line in capsys.readouterr().err.splitlines() if line.startswith("warning: a checkpoint is sk")]
@@ -217,11 +218,13 @@ def test_a_checkpoint_that_was_spread_over_prefixes_is_one_directory_on_a_file_s
     assert checkpoint.load(str(tmp_path), 1, *loaded, IDENTITY).step == 1
 
 
-def saver_of(location: str, told: list[str], **settings: Any) -> Saver:
+def saver_of(location: str, told: list[str], damaged: tuple[int, ...] = (), **settings: Any) -> Saver:
     every = {"every": 2, **settings}
     group = dist.new_group(backend="gloo")
     checkpoints = config.Checkpoint.model_validate(every)
-    return Saver(location, checkpoints, None, torch.device("cpu"), group, lambda: told.append("failed"))
+    return Saver(
+        location, checkpoints, None, torch.device("cpu"), group, lambda: told.append("failed"), damaged=damaged
+    )
 
 
 @pytest.mark.parametrize("asynchronous", [True, False])
@@ -229,7 +232,7 @@ def test_what_is_saved_is_the_state_of_its_step_though_training_goes_on(
     asynchronous: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     training = trained(seed=0, steps=1)
-    saver = saver_of(str(tmp_path), [], **{"async": asynchronous})
+    saver = saver_of(str(tmp_path), [], async_=asynchronous)
     may_write = threading.Event()
     write = stored.save
     if asynchronous:
@@ -275,11 +278,28 @@ def test_a_save_waits_for_the_one_before_it_and_says_how_long_training_stood_sti
     )
 
 
-def test_a_save_that_fails_behind_the_training_is_told_at_once_and_raised_by_the_next(tmp_path: Path) -> None:
+def test_a_damaged_checkpoint_takes_no_place_among_those_that_are_kept(location: str) -> None:
+    training = trained(seed=0, steps=1)
+    for step in range(1, 7):
+        save(location, training, Progress(step, 8, 1.0))
+    change(location_files.join(checkpoint.step_location(location, 3), "__0_0.distcp"), lambda content: content[:-1])
+    change(location_files.join(checkpoint.step_location(location, 5), COMMIT), flipped)
+    # The content of step 6 was found damaged when the run resumed.
+    saver = saver_of(location, [], every=1, keep=4, damaged=(6,))
+    for step in (7, 8):
+        saver.save(*training, Progress(step, 8, 1.0), IDENTITY)
+    saver.wait()
+    saver.close()
+    steps = {int(name.partition("/")[0][5:]) for name in location_files.list_files(location)}
+    assert steps == {2, 4, 7, 8}
+    assert not saver.failed()
+
+
+def test_the_last_failure_behind_the_training_is_told_at_once_and_raised_by_the_next_save(tmp_path: Path) -> None:
     training = trained(seed=0, steps=1)
     (tmp_path / "step-00000002").write_text("in the way")
     told: list[str] = []
-    saver = saver_of(str(tmp_path), told)
+    saver = saver_of(str(tmp_path), told, failures=1)
     saver.save(*training, Progress(2, 8, 1.0), IDENTITY)
     deadline = time.monotonic() + 60
     while not told:
@@ -329,7 +349,7 @@ def test_the_state_of_every_optimizer_goes_through_memory(
     memory = NodeMemory("job", IDENTITY, {"optimizer": optimizer}, dist.new_group(backend="gloo"))
     progress = Progress(2, 16, 1.5)
     memory.save(2, HostCopy(torch.device("cpu")).of(checkpoint.state_of(*saved, progress, IDENTITY)))
-    assert checkpoint.resume(str(tmp_path / "none"), memory, *loaded, IDENTITY) == (progress, "memory")
+    assert checkpoint.resume(str(tmp_path / "none"), memory, *loaded, IDENTITY) == (progress, "memory", ())
     for one, other in zip(tensors(*saved), tensors(*loaded), strict=True):
         assert torch.equal(whole(one), whole(other))
 

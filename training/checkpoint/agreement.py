@@ -1,4 +1,4 @@
-"""An error of one rank, raised by all: none is left waiting for a rank that has given up."""
+"""Raise an error of one rank on all ranks, so that no rank waits for one that has given up."""
 
 import torch.distributed as dist
 from torch.distributed.checkpoint.api import CheckpointException
@@ -7,16 +7,17 @@ from training.errors import UserError
 
 
 class Unreadable(Exception):
-    """A checkpoint is damaged. The message says which file, what was found and what was expected."""
+    """A checkpoint is damaged. The message says which file, what was found, and what was expected."""
 
 
 def agree(
     problem: str | None, group: dist.ProcessGroup | None = None, error: type[UserError | Unreadable] = UserError
 ) -> None:
-    """Called by every rank of the group.
+    """Raise an error on every rank of the group if any rank has a problem. Every rank of the group calls this.
 
     Raises:
-        UserError: a rank has a problem; the message is that of the first which has. Or another `error`.
+        UserError: a rank has a problem. The message is that of the first rank that has one. `error` names another type
+            to raise.
     """
     problems: list[str | None] = [None] * dist.get_world_size(group)
     dist.all_gather_object(problems, problem, group=group)
@@ -26,6 +27,6 @@ def agree(
 
 
 def first_reason(error: CheckpointException) -> str:
-    """What went wrong on the first rank of those where something did."""
+    """Return the problem of the first rank that failed."""
     rank, (reason, _) = min(error.failures.items())
     return f"{str(reason) or type(reason).__name__} (on rank {rank})"

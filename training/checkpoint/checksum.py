@@ -1,8 +1,8 @@
-"""A checksum behind every tensor of a checkpoint, compared by whoever reads the tensor.
+"""A checksum behind every tensor of a checkpoint. Each reader of the tensor verifies it.
 
-It is an extension of torch.distributed.checkpoint, a transformation of what is written, and so as good for ranks that
-read parts of many files as for those that read one whole. The checksum is the CRC-32 of zlib, at some GB/s on one
-core: it is to find damage, not forgery.
+The checksum is an extension of torch.distributed.checkpoint that transforms the written stream. It therefore also works
+for ranks that read parts of many files. It is the CRC-32 of zlib, at some GB/s on one core. It detects damage, not
+forgery.
 """
 
 import io
@@ -16,16 +16,16 @@ BYTES = 4
 
 
 class Checksum(StreamTransformExtension):
-    """Appends the checksum on writing; compares it and takes it away on reading."""
+    """Append the checksum when a tensor is written, and verify and remove it when the tensor is read."""
 
     @staticmethod
     def registry_name() -> str:
-        """The name that `.metadata` keeps with every tensor."""
+        """Return the name that `.metadata` keeps with every tensor."""
         return "crc32@trainway"
 
     @classmethod
     def from_descriptor(cls, version: str) -> Self:
-        """The extension of a descriptor."""
+        """Return the extension that a descriptor names."""
         if version != "1":
             raise ValueError(f"checksums of version {version} are not known, only 1")
         return cls()
@@ -35,14 +35,14 @@ class Checksum(StreamTransformExtension):
         return f"{self.registry_name()}/1"
 
     def transform_to(self, output: IO[bytes]) -> IO[bytes]:
-        """A stream whose content goes to `output`, and its checksum when it is closed."""
+        """Return a stream that writes its content to `output`, and appends its checksum when it is closed."""
         return _Summing(output)  # type: ignore[return-value]
 
     def transform_from(self, input: IO[bytes]) -> IO[bytes]:
-        """The content of `input` without its checksum.
+        """Return the content of `input` without its checksum.
 
         Raises:
-            OSError: the checksum is another; the message names the file.
+            OSError: the checksum does not match. The message names the file.
         """
         content = input.read()
         found, expected = crc32(memoryview(content)[:-BYTES]), content[-BYTES:].hex()
@@ -52,7 +52,7 @@ class Checksum(StreamTransformExtension):
 
 
 def crc32(content: Buffer) -> str:
-    """The checksum of some bytes, as eight hexadecimal digits."""
+    """Return the checksum of some bytes, as eight hexadecimal digits."""
     return f"{zlib.crc32(content):08x}"
 
 
@@ -76,6 +76,6 @@ class _Summing(io.RawIOBase):
 
 
 def _name(view: IO[bytes]) -> str:
-    """Return the name of the file that a tensor is read from; a file calls it name, an object of S3 key."""
+    """Return the name of the file that a tensor is read from. A file calls it `name`, an S3 object `key`."""
     file = getattr(view, "base_stream", view)
     return str(getattr(file, "key", getattr(file, "name", "a file")))

@@ -11,19 +11,22 @@ from training.checkpoint.state import StateDict
 
 
 class HostCopy:
-    """The memory that every copy uses again; pinned where the state is on a GPU, so that it need not wait for that."""
+    """Host memory that every copy of the state reuses.
+
+    It is pinned if the state is on a GPU, so that copies do not block.
+    """
 
     def __init__(self, device: torch.device) -> None:
         self._stream = torch.Stream(device) if device.type != "cpu" else None
         self._memory: dict[str, Tensor] = {}
 
     def follow(self) -> None:
-        """Lets the next copy begin when the device has done what this thread gave it."""
+        """Let the next copy begin when the device has finished the work that this thread has queued so far."""
         if self._stream:
             self._stream.wait_stream(torch.accelerator.current_stream())
 
     def of(self, state: StateDict) -> StateDict:
-        """A copy of the state, in any thread; the copy before it is no more."""
+        """Return a copy of the state, from any thread. It overwrites the copy before it."""
         with torch.no_grad(), self._stream or contextlib.nullcontext():
             copy: StateDict = self._copied(state, "")
         if self._stream:
@@ -37,7 +40,7 @@ class HostCopy:
             return type(value)(self._copied(each, f"{name}/{number}") for number, each in enumerate(value))
         if not isinstance(value, Tensor):
             return value
-        if is_traceable_wrapper_subclass(value):  # a DTensor, or one of torchao's in eight bits
+        if is_traceable_wrapper_subclass(value):  # a DTensor, or an 8-bit tensor of torchao's
             parts, context = value.__tensor_flatten__()
             copies = {part: self._copied(getattr(value, part), f"{name}/{part}") for part in parts}
             return type(value).__tensor_unflatten__(copies, context, value.size(), value.stride())

@@ -1,0 +1,78 @@
+"""The training command with faults in the steps that see certain samples.
+
+The environment variable FAULTS is a JSON list of objects: `samples`, the first and the last sample; `rank`, which has
+the fault; and `kind`: gradient (a NaN in the rank's part of a gradient), loss (NaN, while the gradient is good), spike
+(a gradient that is a million times larger), or weight (a NaN in a weight after the step, as of a broken device).
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.distributed.tensor import DTensor
+
+train: Any = importlib.import_module("training.train")
+FAULTS = json.loads(os.environ["FAULTS"])
+step_of_batch: list[int] = [0]
+
+
+def kinds() -> list[str]:
+    """The faults that this rank has in the current step."""
+    first = step_of_batch[0]
+    return [
+        fault["kind"]
+        for fault in FAULTS
+        if fault["samples"][0] <= first <= fault["samples"][1] and fault.get("rank", 0) == dist.get_rank()
+    ]
+
+
+def watch_samples() -> None:
+    """Note which samples the current step sees."""
+    batches = train.rank_batches
+
+    def noting(samples: Any, first: int, global_batch: int, *rest: Any, **named: Any) -> Iterator[Tensor]:
+        for number, batch in enumerate(batches(samples, first, global_batch, *rest, **named)):
+            step_of_batch[0] = first + number * global_batch
+            yield batch
+
+    train.rank_batches = noting
+
+
+def plant_faults() -> None:
+    """Change what the step computes."""
+    compute, update = train.compute_gradients, train.update_weights
+
+    def faulty_gradients(local: Any, *rest: Any) -> Tensor:
+        loss = compute(local, *rest)
+        gradient = next(each.grad for each in local.model.parameters() if each.grad is not None)
+        gradient = gradient.to_local() if isinstance(gradient, DTensor) else gradient
+        for kind in kinds():
+            if kind == "gradient":
+                gradient.view(-1)[0] = torch.nan
+            if kind == "loss":
+                loss *= torch.nan
+            if kind == "spike":
+                gradient *= 1e6
+        return loss
+
+    def faulty_update(setup: Any, *rest: Any) -> Any:
+        result = update(setup, *rest)
+        if "weight" in kinds():
+            with torch.no_grad():
+                next(setup.local.model.parameters()).to_local().view(-1)[0] = torch.nan
+        return result
+
+    train.compute_gradients, train.update_weights = faulty_gradients, faulty_update
+
+
+if __name__ == "__main__":
+    watch_samples()
+    plant_faults()
+    train.main()
