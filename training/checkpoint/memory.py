@@ -1,12 +1,12 @@
-"""Checkpoints in the memory of the nodes, for a restart that need not read storage.
+"""Checkpoints in the memory of the nodes, so that a restart does not have to read storage.
 
-Every rank keeps its part of the state as a file in a directory of its node that is in memory, and sends a copy to the
-rank at the same place of the next node. So the state outlives its processes, which torchrun starts again, and the loss
-of a node. A step counts when every rank's part of it is on some node; a part that is not on the node that needs it now
-is fetched from one that has it. What is read is compared with the checksum in the file's name.
+Every rank keeps its part of the state as a file in an in-memory directory of its node, and sends a copy to the rank
+with the same local rank on the next node. The state therefore survives the end of its processes, which torchrun
+restarts, and the loss of a node. A step is complete when every rank's part is on some node. A part that is missing on
+the node that needs it is fetched from a node that has it. The checksum in the file's name verifies what is read.
 
-The environment variable TRAINWAY_MEMORY names the directory; the default is in /dev/shm. The parts are those of one
-layout: a job that goes on in another one reads storage.
+The environment variable TRAINWAY_MEMORY names the directory. The default is in /dev/shm. The parts belong to one
+layout: a job that resumes in another layout reads storage.
 """
 
 import hashlib
@@ -30,14 +30,14 @@ from training.checkpoint.transfer import allocate, mapped, transfer
 from training.model.decoder import Decoder
 
 STEPS = 2
-"""Kept at the same time: the newest that is complete, and one before it or one that is being written."""
+"""Number of steps kept at the same time: the newest complete one, and one before it or one that is being written."""
 
 _STEP = re.compile(r"step-(\d{8})")
 _PART = re.compile(r"rank-(\d{5})\.[0-9a-f]{8}")
 
 
 class Part(NamedTuple):
-    """The file of one rank's state; its name has the rank and the checksum."""
+    """The file of one rank's state. Its name contains the rank and the checksum."""
 
     name: str
     bytes: int
@@ -48,10 +48,10 @@ Holdings = dict[int, dict[int, Part]]
 
 
 class NodeMemory:
-    """The parts of one job, in one layout, on this node. The methods are called by every rank of the job.
+    """The parts of one job, in one layout, on this node. Every rank of the job calls the methods.
 
-    `location` is where the job has its checkpoints in storage, which tells jobs apart; `identity` and `layout` are what
-    may not change between a save and a resume; `group` is all ranks over gloo.
+    `location` is the location of the job's checkpoints in storage. It distinguishes jobs. `identity` and `layout` are
+    what must not change between a save and a resume. `group` is the group of all ranks over gloo.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class NodeMemory:
         self._holdings: list[Holdings] = []
 
     def steps(self) -> list[int]:
-        """The steps of which every part is on some node, the newest first."""
+        """Return the steps whose parts are all on some node, newest first."""
         self._holdings = [{}] * self._ranks
         dist.all_gather_object(self._holdings, self._own_holdings(), group=self._group)
         parts: dict[int, set[int]] = {}
@@ -76,11 +76,11 @@ class NodeMemory:
         return sorted((step for step, held in parts.items() if len(held) == self._ranks), reverse=True)
 
     def load(self, step: int, model: Decoder, optimizer: torch.optim.Optimizer) -> Progress:
-        """Fills the model and the optimizer with one of `steps`.
+        """Fill the model and the optimizer from one of `steps`.
 
         Raises:
-            Unreadable: both copies of a part are damaged, or there is no room for one that is fetched; on every rank,
-                and before anything was filled.
+            Unreadable: both copies of a part are damaged, or there is no room for a fetched part. Raised on every rank,
+                before anything is filled.
         """
         path = self._part(step)
         lacking = [False] * self._ranks
@@ -97,15 +97,15 @@ class NodeMemory:
         return progress
 
     def save(self, step: int, state: StateDict) -> None:
-        """Keeps the state of a step, which is in the host's memory, and forgets all but the newest before it.
+        """Keep the state of a step, which is in host memory, and delete all older steps but the newest one.
 
         Raises:
-            UserError: there is not enough memory; on every rank.
+            UserError: there is not enough memory. Raised on every rank.
         """
         self._forget_all_but(self._newest)
         local = tree_map_only(DTensor, lambda tensor: tensor.to_local(), state)
         if self._newest is None:
-            # Before any rank begins to fill what the processes themselves may need.
+            # Check before any rank begins to fill memory that the processes themselves may need.
             agree(self._shortage(local), self._group)
         part, problem = None, None
         try:
@@ -118,7 +118,7 @@ class NodeMemory:
         self._newest = step
 
     def keep_only(self, step: int | None) -> None:
-        """Forgets what was not gone on from: other steps, of which training will make others, and other layouts."""
+        """Delete the steps and layouts that the run did not resume from. Training will write those steps again."""
         self._newest = step
         self._forget_all_but(step)
         if self._speaks_for_node:
@@ -127,7 +127,7 @@ class NodeMemory:
                     shutil.rmtree(other, ignore_errors=True)
 
     def remove(self) -> None:
-        """Forgets all of this job."""
+        """Delete all checkpoints of this job in memory."""
         dist.barrier(group=self._group)
         if self._speaks_for_node:
             shutil.rmtree(self._directory.parent, ignore_errors=True)
@@ -150,12 +150,15 @@ class NodeMemory:
         return holdings
 
     def _part(self, step: int) -> Path | None:
-        """The file of this rank's part on this node, if it is there and undamaged."""
+        """Return the file of this rank's part on this node, or None if it is missing or damaged."""
         part = self._holdings[self._rank].get(step, {}).get(self._rank)
         return _verified(self._step_directory(step) / part.name) if part else None
 
     def _fetch(self, step: int, lacking: list[bool]) -> Path | None:
-        """Sends what others lack and this node has; returns this rank's part, if it came from another node, whole."""
+        """Send the parts that other nodes lack.
+
+        Return this rank's part if it came whole from another node, otherwise None.
+        """
         senders = {rank: self._sender(step, rank) for rank in range(self._ranks) if lacking[rank]}
         sent, received, problem = [], None, None
         for receiver, sender in senders.items():
@@ -173,7 +176,7 @@ class NodeMemory:
         return _verified(received[0]) if received else None
 
     def _sender(self, step: int, receiver: int) -> int | None:
-        """A rank of another node that has a part; not the same for all parts."""
+        """Return a rank of another node that has a part. Different parts come from different ranks."""
         ranks = [
             rank
             for rank, holdings in enumerate(self._holdings)
@@ -205,7 +208,7 @@ class NodeMemory:
         dist.barrier(group=self._group)
 
     def _shortage(self, local: StateDict) -> str | None:
-        """What to do where this node has not enough memory for all its ranks."""
+        """Return an error message with a remedy if this node lacks memory for all its ranks, otherwise None."""
         copies = 2 if self._ranks > self._of_node else 1
         part = sum(leaf.nbytes for leaf in tree_leaves(local) if isinstance(leaf, torch.Tensor))
         needed = part * self._of_node * copies * STEPS
@@ -224,7 +227,7 @@ def _digest(text: str) -> str:
 
 
 def _allocated(path: Path, length: int) -> str | None:
-    """What is wrong with making a file of another node's part."""
+    """Allocate a file for another node's part. Return the problem, or None."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         allocate(path, length)
@@ -234,7 +237,7 @@ def _allocated(path: Path, length: int) -> str | None:
 
 
 def _finished(unfinished: Path, rank: int) -> Part:
-    """Gives a file that is written the name that says so."""
+    """Rename a completely written file to the name of its part, which contains the checksum."""
     content = mapped(unfinished)
     path = unfinished.with_name(f"rank-{rank:05d}.{crc32(content.numpy().data)}")
     unfinished.rename(path)
@@ -242,13 +245,13 @@ def _finished(unfinished: Path, rank: int) -> Part:
 
 
 def _verified(path: Path) -> Path | None:
-    """The file, where its checksum is that of its name."""
+    """Return the file if its checksum matches its name, otherwise None."""
     whole = path.is_file() and path.stat().st_size > 0
     return path if whole and crc32(mapped(path).numpy().data) == path.suffix.removeprefix(".") else None
 
 
 def _filled(state: Any, saved: Any) -> Any:
-    """`state` with the values of `saved`, whose tensors are the parts of this rank."""
+    """Return `state` with the values of `saved`, whose tensors are the parts of this rank."""
     if isinstance(state, DTensor):
         state.to_local().copy_(saved)
         return state

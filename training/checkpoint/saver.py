@@ -1,14 +1,14 @@
-"""Checkpoints that are written while training goes on.
+"""Write checkpoints while training continues.
 
-A thread copies the state to the host's memory and writes the copy. The copy is made while the next step computes its
-gradients, which changes nothing of the state: `wait_until_copied` comes before the optimizer does. The ranks' threads
-talk to each other in a group of their own, because collectives of two threads in one group would take each other's
+A thread copies the state to host memory and writes the copy. The copy is made while the next step computes its
+gradients, which does not change the state. `wait_until_copied` is called before the optimizer changes it. The ranks'
+threads communicate in a group of their own, because collectives of two threads in one group would receive each other's
 messages.
 """
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,8 +22,11 @@ from training.checkpoint.copies import HostCopy
 from training.checkpoint.memory import NodeMemory
 from training.checkpoint.state import Progress, StateDict, state_of
 from training.config import Checkpoint
-from training.errors import UserError
+from training.errors import LocationInUse, UserError
 from training.model.decoder import Decoder
+
+SECONDS_BEFORE_RETRY = 2.0
+"""Seconds between the first two attempts at the last save. They double with each further attempt."""
 
 
 @dataclass(frozen=True)
@@ -32,33 +35,48 @@ class Saved:
 
     step: int
     location: str | None
-    """Location of the checkpoint in storage. None if the checkpoint is in memory alone."""
+    """Location of the checkpoint in storage. None if the checkpoint is only in memory."""
     seconds: float
-    """That training stood still for it."""
+    """Seconds for which training stood still."""
     total_seconds: float
-    """From its beginning until it was complete."""
+    """Seconds from the beginning of the save until the checkpoint was complete."""
+
+
+@dataclass(frozen=True)
+class FailedSave:
+    """A save that failed, while the run continues."""
+
+    step: int
+    reason: str
+    failures: int
+    """Number of consecutive failed saves, with this one."""
+    limit: int
+    """Number of consecutive failed saves after which the run ends."""
 
 
 @dataclass
 class _Save:
-    """A save that is under way."""
+    """A save in progress."""
 
     step: int
     location: str | None
     to_memory: bool
+    last: bool
     began: float
     copied: threading.Event = field(default_factory=threading.Event)
-    written: Future[float] = field(default_factory=Future)
-    """The time at which it was complete."""
+    written: Future[float | None] = field(default_factory=Future)
+    """Time at which the checkpoint was complete. None if it failed, and the run continues."""
     stalled: float = 0.0
-    """Seconds so far."""
+    """Seconds for which training has stood still so far."""
 
 
 class Saver:
-    """Saves one checkpoint at a time. The methods are called by every rank.
+    """Save one checkpoint at a time. Every rank calls the methods.
 
-    `group` is all ranks over gloo, for the thread alone while training goes on. `on_failure` is called in another
-    thread when a save has failed; the error is raised by the next `save` or `wait`, on every rank.
+    `group` is the group of all ranks over gloo. Only the thread uses it during training. `failed` reports a save that
+    fails. The run then saves at the next interval. After too many failures, `on_failure` is called in another thread,
+    and the next `save` or `wait` raises the error, on every rank. `check_leases` raises LocationInUse, which ends the
+    run at once, before anything is written where another run writes. `damaged` are steps that could not be read.
     """
 
     def __init__(
@@ -69,17 +87,28 @@ class Saver:
         device: torch.device,
         group: dist.ProcessGroup,
         on_failure: Callable[[], None],
+        check_leases: Callable[[], None] = lambda: None,
+        damaged: Collection[int] = (),
     ) -> None:
         self._location, self._settings, self._memory = location, settings, memory
-        self._group, self._on_failure = group, on_failure
+        self._group, self._on_failure, self._check_leases = group, on_failure, check_leases
         self._copy = HostCopy(device)
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="checkpoint")
         self._under_way: _Save | None = None
         self._complete: list[Saved] = []
+        self._failed: list[FailedSave] = []
+        self._failures, self._newest = 0, time.monotonic()
+        self._postponed = False
+        self._sound: set[int] = set()
+        self._damaged = set(damaged)
 
     def due(self, step: int) -> bool:
-        """Return whether a step is to be saved somewhere."""
-        return step % self._settings.every == 0 or self._due_in_memory(step)
+        """Return whether a step is to be saved, in storage or in memory."""
+        return self._postponed or step % self._settings.every == 0 or self._due_in_memory(step)
+
+    def postpone(self, step: int) -> None:
+        """Save the next step that is not skipped, instead of this one, if this one was to be saved in storage."""
+        self._postponed = self._postponed or step % self._settings.every == 0
 
     def save(
         self,
@@ -89,42 +118,44 @@ class Saver:
         identity: dict[str, Any],
         last: bool = False,
     ) -> None:
-        """Begins to save the state, when the save before it is complete. The `last` one goes to storage.
+        """Begin to save the state after the previous save is complete. The `last` save goes to storage.
 
         Raises:
-            UserError: the save before it failed, or without `checkpoint.async` this one; on every rank.
+            UserError: too many saves failed. Raised on every rank.
         """
         step = progress.step
-        to_storage = last or step % self._settings.every == 0
+        to_storage = last or self._postponed or step % self._settings.every == 0
         if not to_storage and self._busy_on_any_rank():
             # Skip this in-memory copy: waiting for storage would stall training.
             return
         self.wait()
+        if to_storage:
+            self._postponed = False
         location = stored.step_location(self._location, step) if to_storage else None
         to_memory = self._due_in_memory(step) and not last
-        save = _Save(step, location, to_memory, time.monotonic())
+        save = _Save(step, location, to_memory, last, time.monotonic())
         state = state_of(model, optimizer, progress, identity)
         if self._settings.async_:
             self._copy.follow()
             save.written = self._thread.submit(self._copy_and_write, save, state)
             save.written.add_done_callback(lambda done: self._on_failure() if done.exception() else None)
         else:
-            save.written.set_result(self._write(save, state))
+            save.written.set_result(self._written(save, state))
         save.stalled = time.monotonic() - save.began
         self._under_way = save
 
     def wait_until_copied(self) -> None:
-        """Returns when the state may change."""
+        """Wait until training may change the state."""
         if self._under_way and self._settings.async_:
             began = time.monotonic()
             self._under_way.copied.wait()
             self._under_way.stalled += time.monotonic() - began
 
     def wait(self) -> None:
-        """Returns when no save is under way.
+        """Wait until no save is in progress.
 
         Raises:
-            UserError: it failed; on every rank.
+            UserError: too many saves failed. Raised on every rank.
         """
         if self._under_way is None:
             return
@@ -132,24 +163,31 @@ class Saver:
         began = time.monotonic()
         ended = save.written.result()
         stalled = save.stalled + time.monotonic() - began
+        if ended is None:
+            return
         self._complete.append(Saved(save.step, save.location, stalled, ended - save.began))
 
     def complete(self) -> list[Saved]:
-        """What has become complete since the last call, in order. Does not wait."""
+        """Return the checkpoints that became complete since the last call, in order, without waiting."""
         if self._under_way and self._under_way.written.done() and not self._under_way.written.exception():
             self.wait()
         complete, self._complete = self._complete, []
         return complete
 
+    def failed(self) -> list[FailedSave]:
+        """Return the saves that failed since the last call, without waiting, also of a checkpoint that is complete."""
+        failed, self._failed = self._failed, []
+        return failed
+
     def close(self) -> None:
-        """Ends the thread when it has written what it is at."""
+        """Stop the thread after it has written its current checkpoint."""
         self._thread.shutdown()
 
     def _due_in_memory(self, step: int) -> bool:
         every = self._settings.memory_every
         return self._memory is not None and every is not None and step % every == 0
 
-    def _copy_and_write(self, save: _Save, state: StateDict) -> float:
+    def _copy_and_write(self, save: _Save, state: StateDict) -> float | None:
         problem = None
         try:
             state = self._copy.of(state)
@@ -158,27 +196,66 @@ class Saver:
         finally:
             save.copied.set()
         agree(problem, self._group)
-        return self._write(save, state)
+        return self._written(save, state)
+
+    def _written(self, save: _Save, state: StateDict) -> float | None:
+        """Write a state, and return the time at which the checkpoint was complete, or None if it failed.
+
+        Try the last save of a run several times, because no other follows it.
+
+        Raises:
+            UserError: too many saves failed. Raised on every rank.
+        """
+        while True:
+            try:
+                complete = self._write(save, state)
+            except LocationInUse:
+                raise
+            except UserError as error:
+                self._failures += 1
+                self._failed.append(FailedSave(save.step, str(error), self._failures, self._settings.failures))
+                if self._failures >= self._settings.failures or self._newest_is_too_old():
+                    raise
+                if not save.last:
+                    return None
+                time.sleep(SECONDS_BEFORE_RETRY * 2 ** (self._failures - 1))
+            else:
+                self._failures, self._newest = 0, time.monotonic()
+                return complete
+
+    def _newest_is_too_old(self) -> bool:
+        """Return whether rank 0 finds the newest checkpoint too old for another failure."""
+        limit = self._settings.failure_minutes
+        if limit is None:
+            return False
+        too_old = torch.tensor(float(time.monotonic() - self._newest > 60 * limit))
+        dist.broadcast(too_old, group_src=0, group=self._group)
+        return bool(too_old)
 
     def _write(self, save: _Save, state: StateDict) -> float:
-        """Writes a state; returns the time at which it was complete."""
+        """Write a state, and return the time at which the checkpoint was complete."""
         if save.to_memory and self._memory:
             self._memory.save(save.step, state)
         if save.location:
+            self._check_leases()
             stored.save(self._location, save.step, state, self._group)
         complete = time.monotonic()
-        if save.location:
-            agree(self._pruned(), self._group)
+        if save.location and dist.get_rank() == 0:
+            self._prune(save.step)
         return complete
 
-    def _pruned(self) -> str | None:
-        """What is wrong with deleting what is not kept."""
-        if dist.get_rank() == 0:
-            try:
-                stored.prune(self._location, self._settings.keep, self._settings.keep_every)
-            except (UserError, OSError) as error:
-                return f"{self._location}: checkpoints cannot be deleted: {error}"
-        return None
+    def _prune(self, step: int) -> None:
+        """Delete checkpoints that are not to be kept. A failure costs storage, and no checkpoint."""
+        keep, keep_every = self._settings.keep, self._settings.keep_every
+        self._sound.add(step)
+        self._damaged.discard(step)
+        try:
+            # A damaged checkpoint takes no place among those that are kept.
+            self._damaged = stored.newest_damaged(self._location, keep, self._sound, self._damaged)
+            stored.prune(self._location, keep, keep_every, self._damaged)
+        except (UserError, OSError) as error:
+            reason = f"{self._location}: old checkpoints cannot be deleted: {error}"
+            self._failed.append(FailedSave(step, reason, self._failures, self._settings.failures))
 
     def _busy_on_any_rank(self) -> bool:
         busy = torch.tensor(float(self._under_way is not None and not self._under_way.written.done()))

@@ -1,8 +1,8 @@
-"""What a checkpoint holds."""
+"""The state that a checkpoint holds."""
 
 import json
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
@@ -21,35 +21,50 @@ class Progress:
     step: int
     """Optimizer steps done."""
     samples: int
-    """Samples seen by all ranks; the whole state of the data."""
+    """Samples seen by all ranks. This number is the whole state of the data."""
     loss: float
     """Loss of the last step."""
     loss_scale: float = 1.0
-    """The factor on the loss of the next step; 1 but in fp16."""
+    """Factor on the loss of the next step. It is 1 unless the precision is fp16."""
+    recent: tuple[tuple[float, float], ...] = ()
+    """Losses and gradient norms of the last steps, oldest first. Empty unless the job has a rule for spikes."""
+
+    def as_entry(self, identity: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Return the entry `run` of a state, of plain values.
+
+        `identity` is what must not change between a save and a resume.
+        """
+        entry = asdict(self) | {"recent": json.dumps(self.recent)}
+        return entry | {"identity": json.dumps(identity or {}, sort_keys=True)}
+
+    @classmethod
+    def of_entry(cls, entry: dict[str, Any]) -> Self:
+        """Return the progress in an entry `run`."""
+        values = {key: value for key, value in entry.items() if key != "identity"}
+        return cls(**values | {"recent": tuple((loss, norm) for loss, norm in json.loads(entry["recent"]))})
 
 
 def state_of(
     model: Decoder, optimizer: torch.optim.Optimizer, progress: Progress, identity: dict[str, Any]
 ) -> StateDict:
-    """The state of this rank. Its tensors are those that training changes, not copies.
+    """Return the state of this rank. Its tensors are those that training changes, not copies.
 
-    `identity` is what may not change between a save and a resume.
+    `identity` is what must not change between a save and a resume.
     """
     weights, moments = get_state_dict(model, optimizer)
-    run = asdict(progress) | {"identity": json.dumps(identity, sort_keys=True)}
-    return {"model": weights, "optimizer": moments, "run": run}
+    return {"model": weights, "optimizer": moments, "run": progress.as_entry(identity)}
 
 
 def fill(model: Decoder, optimizer: torch.optim.Optimizer, state: StateDict) -> None:
-    """Gives the model and the optimizer what is in `state`."""
+    """Fill the model and the optimizer from `state`."""
     set_state_dict(model, optimizer, model_state_dict=state["model"], optim_state_dict=state["optimizer"])
 
 
 def progress_in(run: dict[str, Any], identity: dict[str, Any], source: str) -> Progress:
-    """The progress in the `run` of a state from `source`.
+    """Return the progress in the `run` entry of a state from `source`.
 
     Raises:
-        UserError: the checkpoint is of another run; the message says in what they differ.
+        UserError: the checkpoint belongs to another run. The message names the differences.
     """
     saved = json.loads(run["identity"])
     different = [f"{key} was {saved.get(key)}, is {now}" for key, now in identity.items() if saved.get(key) != now]
@@ -58,4 +73,4 @@ def progress_in(run: dict[str, Any], identity: dict[str, Any], source: str) -> P
             f"{source} is a checkpoint of another run: {'; '.join(different)}. "
             "Give the job another name or checkpoint.location, or delete the old checkpoints"
         )
-    return Progress(**{key: value for key, value in run.items() if key != "identity"})
+    return Progress.of_entry(run)

@@ -1,12 +1,12 @@
 """Checkpoints in storage, with torch.distributed.checkpoint.
 
-A checkpoint is the directory `step-00000042` below the job's checkpoint location. PyTorch writes its `.metadata` last:
-a directory without one is an interrupted save, and is never resumed from. Parameters and their optimizer state go by
-name, so a checkpoint can be loaded with another number of ranks.
+A checkpoint is the directory `step-00000042` below the job's checkpoint location. PyTorch writes its `.metadata` last.
+A directory without this file is an interrupted save, and no run resumes from it. Parameters and their optimizer state
+are identified by name, so another number of ranks can load the checkpoint.
 """
 
 import re
-from dataclasses import asdict
+from collections.abc import Collection
 from typing import Any
 
 import torch
@@ -19,8 +19,9 @@ from torch.distributed.checkpoint.planner import SavePlan
 from torch.distributed.checkpoint.state_dict import get_state_dict
 
 from training.checkpoint.agreement import Unreadable, first_reason
+from training.checkpoint.failures import check_space, tensor_bytes, write_failure
 from training.checkpoint.state import Progress, StateDict, fill, progress_in
-from training.checkpoint.stores import reader, writer
+from training.checkpoint.stores import LoadPlanner, reader, writer
 from training.errors import UserError
 from training.hosts import location_files
 from training.model.decoder import Decoder
@@ -30,40 +31,63 @@ _NAME = re.compile(r"step-(\d{8})/")
 
 
 def step_location(location: str, step: int) -> str:
-    """The resolved location of a step's checkpoint."""
+    """Return the resolved location of a step's checkpoint."""
     return location_files.join(location, f"step-{step:08d}")
 
 
 def save(location: str, step: int, state: StateDict, group: dist.ProcessGroup | None = None) -> None:
-    """Writes the checkpoint of a step; complete when this returns. Called by every rank of the group.
+    """Write the checkpoint of a step, and return when it is complete. Every rank of the group calls this.
 
     Raises:
-        UserError: it cannot be written; on every rank.
+        StorageFailed: the checkpoint cannot be written. Raised on every rank. Nothing of it is left in storage.
     """
     destination = step_location(location, step)
     planner = _Planner(destination)
     try:
         state_dict_saver.save(state, storage_writer=writer(destination), planner=planner, process_group=group)
     except CheckpointException as error:
-        raise UserError(f"{destination}: the checkpoint cannot be written: {first_reason(error)}") from error
+        if dist.get_rank(group) == 0:
+            _remove_unfinished(destination)
+        raise write_failure(destination, error, planner.needed_bytes) from error
 
 
 class _Planner(DefaultSavePlanner):
-    """PyTorch's, which first takes back the commit of a damaged checkpoint that is written anew."""
+    """PyTorch's planner.
+
+    Before anything is written, it compares the size of the checkpoint with the free space. Before it overwrites a
+    damaged checkpoint, it deletes the `.metadata` that marks it complete.
+    """
 
     def __init__(self, destination: str) -> None:
         super().__init__()
         self._destination = destination
+        self.needed_bytes: int | None = None
+        """Size of the tensors of all ranks, once they are planned. Only the rank that plans for all knows it."""
 
     def create_global_plan(self, all_plans: list[SavePlan]) -> tuple[list[SavePlan], Metadata]:
         """Plan on one rank what all ranks write, before any of them writes."""
         if COMMIT in location_files.list_files(self._destination):
             location_files.delete(self._destination, [COMMIT])
-        return super().create_global_plan(all_plans)
+        plans, metadata = super().create_global_plan(all_plans)
+        self.needed_bytes = tensor_bytes(metadata)
+        check_space(self._destination, self.needed_bytes)
+        return plans, metadata
+
+
+def _remove_unfinished(destination: str) -> None:
+    """Delete what an interrupted save has left, which would fill the storage that the next save needs."""
+    try:
+        files = location_files.list_files(destination)
+        if COMMIT not in files:
+            location_files.delete(destination, files)
+            location_files.delete_empty(destination)
+    except (UserError, OSError):
+        # The save has failed already, perhaps because of the same storage. Pruning deletes these files later.
+        return
 
 
 def complete(location: str) -> list[int]:
-    """The steps of the complete checkpoints, the newest first. Found by rank 0, the same on every rank."""
+    """Return the steps of the complete checkpoints, newest first. Rank 0 finds them and sends them to every rank."""
     found: list[list[int] | UserError] = [[]]
     if dist.get_rank() == 0:
         try:
@@ -77,51 +101,68 @@ def complete(location: str) -> list[int]:
 
 
 def newest(location: str) -> int | None:
-    """The step of the newest complete checkpoint, or None; the same on every rank."""
+    """Return the step of the newest complete checkpoint, or None. The result is the same on every rank."""
     return next(iter(complete(location)), None)
 
 
 def load(
     location: str, step: int, model: Decoder, optimizer: torch.optim.Optimizer, identity: dict[str, Any]
 ) -> Progress:
-    """Fills the model and the optimizer from a checkpoint. Called by every rank.
+    """Fill the model and the optimizer from a checkpoint. Every rank calls this.
 
     Raises:
-        Unreadable: the checkpoint is damaged; on every rank. The model and the optimizer may have parts of it.
-        UserError: the checkpoint is of another run; the message says in what they differ.
+        Unreadable: the checkpoint is damaged. Raised on every rank. The model and the optimizer may be partly filled.
+        UserError: the checkpoint belongs to another run. The message names the differences.
     """
     source = step_location(location, step)
     _check_files(source)
-    # First what is small: tensors of another model would fail to load with a less helpful error.
-    run: dict[str, Any] = asdict(Progress(0, 0, 0.0)) | {"identity": ""}
+    # Load the small entries first: tensors of another model would fail to load with a less helpful error.
+    run = Progress(0, 0, 0.0).as_entry()
     try:
-        state_dict_loader.load({"run": run}, storage_reader=reader(source))
+        state_dict_loader.load({"run": run}, storage_reader=reader(source), planner=LoadPlanner())
         progress = progress_in(run, identity, source)
         # PyTorch fills only the keys that it is given, so the state has to exist before it is loaded.
         weights, moments = get_state_dict(model, optimizer)
         state = {"model": weights, "optimizer": moments}
-        state_dict_loader.load(state, storage_reader=reader(source))
+        state_dict_loader.load(state, storage_reader=reader(source), planner=LoadPlanner())
     except CheckpointException as error:
         raise Unreadable(f"{source}: {first_reason(error)}") from error
     fill(model, optimizer, state)
     return progress
 
 
-def prune(location: str, keep: int, keep_every: int | None = None) -> None:
-    """Deletes complete checkpoints but the newest `keep` and those of every `keep_every`-th step.
+def prune(location: str, keep: int, keep_every: int | None = None, damaged: Collection[int] = ()) -> None:
+    """Delete complete checkpoints except the newest `keep` and those at multiples of `keep_every`.
 
-    With them goes what interrupted saves before the newest left. Called by rank 0.
+    Also delete the `damaged` ones, and what interrupted saves left before the newest checkpoint. Rank 0 calls this.
     """
     files = location_files.list_files(location)
-    complete = sorted(_complete(files))
+    complete = sorted(set(_complete(files)).difference(damaged))
     kept = {*complete[-keep:], *(step for step in complete if keep_every and step % keep_every == 0)}
     for step in sorted({int(match[1]) for file in files if (match := _NAME.match(file))}):
         if step in kept or not complete or step > complete[-1]:
             continue
         names = [file.removeprefix(prefix) for file in files if file.startswith(prefix := f"step-{step:08d}/")]
-        # The commit goes first, so that a deletion cut short does not leave half a checkpoint that looks complete.
+        # Delete `.metadata` first, so that an interrupted deletion does not leave half a checkpoint that looks
+        # complete.
         location_files.delete(step_location(location, step), sorted(names, key=lambda name: name != COMMIT))
         location_files.delete_empty(step_location(location, step))
+
+
+def newest_damaged(location: str, keep: int, sound: Collection[int], damaged: Collection[int]) -> set[int]:
+    """Return the damaged steps among the newest complete ones, which end when `keep` of them are not damaged.
+
+    `sound` and `damaged` are steps that are known. Of the others, the files are compared with `.metadata`. Rank 0 calls
+    this.
+    """
+    found, others = set(damaged), 0
+    for step in sorted(_complete(location_files.list_files(location)), reverse=True):
+        if others == keep:
+            break
+        if step not in sound and step not in found and _damage(step_location(location, step)):
+            found.add(step)
+        others += step not in found
+    return found
 
 
 def _complete(files: list[str]) -> list[int]:
@@ -129,10 +170,10 @@ def _complete(files: list[str]) -> list[int]:
 
 
 def _check_files(source: str) -> None:
-    """Compares the files that are there with those that `.metadata` tells of, before all ranks begin to read them.
+    """Compare the files of a checkpoint with those that `.metadata` lists, before all ranks begin to read them.
 
     Raises:
-        Unreadable: a file is missing or too short, or `.metadata` is damaged; on every rank.
+        Unreadable: a file is missing or too short, or `.metadata` is damaged. Raised on every rank.
     """
     problem: list[str | None] = [None]
     if dist.get_rank() == 0:
@@ -149,7 +190,7 @@ def _damage(source: str) -> str | None:
         for part in metadata.storage_data.values():
             expected[part.relative_path] = max(expected.get(part.relative_path, 0), part.offset + part.length)
         found = location_files.list_sizes(source)
-    except Exception as error:  # whatever a damaged pickle makes of itself
+    except Exception as error:  # a damaged pickle can raise any exception
         return f"its {COMMIT} cannot be read: {error!r}"
     for name, length in sorted(expected.items()):
         if name not in found:

@@ -1,4 +1,4 @@
-"""Files sent from rank to rank, from memory to memory."""
+"""Send files from rank to rank, from memory to memory."""
 
 import os
 from pathlib import Path
@@ -8,14 +8,14 @@ import torch.distributed as dist
 from torch import Tensor
 
 BYTES_AT_ONCE = 256 * 2**20
-"""What is sent between two ranks in one piece."""
+"""Bytes that are sent between two ranks in one piece."""
 
 
 def allocate(path: Path, length: int) -> None:
-    """Makes a file of some bytes that all have their memory.
+    """Create a file of some bytes, and allocate all its memory.
 
     Raises:
-        OSError: there is not enough; to write to a map of such a file would end the process.
+        OSError: there is not enough memory. Without the allocation, writing to a map of the file would end the process.
     """
     with path.open("wb") as file:
         os.posix_fallocate(file.fileno(), 0, length)
@@ -24,7 +24,7 @@ def allocate(path: Path, length: int) -> None:
 def transfer(
     sent: list[tuple[Path, int]], received: tuple[Path, int] | None, group: dist.ProcessGroup | None = None
 ) -> None:
-    """Sends files to ranks, and receives one from a rank into a file that is as long; all at the same time."""
+    """Send files to ranks, and receive one from a rank into a file of the same length, all at the same time."""
     under_way = [dist.isend(piece, rank, group=group) for path, rank in sent for piece in _pieces(path)]
     if received:
         path, rank = received
@@ -35,7 +35,7 @@ def transfer(
 
 
 def mapped(path: Path) -> Tensor:
-    """A file's bytes, which are the file's memory."""
+    """Return a file's bytes as a tensor that shares the file's memory."""
     return torch.from_file(str(path), shared=True, size=path.stat().st_size, dtype=torch.uint8)
 
 
