@@ -1,11 +1,10 @@
-"""The weights of a checkpoint, for others than the run that wrote it: another job's start, and other formats.
+"""Read the weights of a checkpoint without resuming its run: to start another job, or to convert them.
 
-All of it is called by every rank.
+Every rank calls each function.
 """
 
 import json
 import re
-from dataclasses import asdict
 from typing import Any
 
 from torch.distributed.checkpoint import state_dict_loader
@@ -15,57 +14,56 @@ from torch.distributed.checkpoint.state_dict import get_model_state_dict, set_mo
 from training.checkpoint import Progress, step_location
 from training.checkpoint.agreement import first_reason
 from training.checkpoint.stored import complete
-from training.checkpoint.stores import reader
+from training.checkpoint.stores import LoadPlanner, reader
 from training.errors import UserError
 from training.model.decoder import Decoder
 
 
 def find(location: str) -> str:
-    """The resolved location of one checkpoint: `location` itself, or the newest complete one below it.
+    """Return the resolved location of one checkpoint: `location` itself, or the newest complete one below it.
 
     Raises:
-        UserError: there is none.
+        UserError: there is no complete checkpoint.
     """
     above, _, name = location.rpartition("/")
     named = re.fullmatch(r"step-(\d{8})", name)
     steps = complete(above if named else location)
     if named and int(named[1]) not in steps:
         there = f"those of the steps {', '.join(map(str, steps))}" if steps else "none"
-        raise UserError(f"{location}: there is no such complete checkpoint; {above} has {there}")
+        raise UserError(f"{location}: this is not a complete checkpoint; {above} has {there}")
     if not steps:
         raise UserError(f"{location}: there is no complete checkpoint here; name a location that has step-… in it")
     return location if named else step_location(location, steps[0])
 
 
 def describe(source: str) -> tuple[Progress, dict[str, Any]]:
-    """How far the run was that wrote a checkpoint, and what identified it.
+    """Return the progress and the identity of the run that wrote a checkpoint.
 
     Raises:
-        UserError: it cannot be read.
+        UserError: the checkpoint cannot be read.
     """
-    run: dict[str, Any] = asdict(Progress(0, 0, 0.0)) | {"identity": ""}
+    run = Progress(0, 0, 0.0).as_entry()
     _load(source, {"run": run})
-    identity = json.loads(run.pop("identity"))
-    return Progress(**run), identity
+    return Progress.of_entry(run), json.loads(run["identity"])
 
 
 def read(source: str, weights: dict[str, Any]) -> None:
-    """Fills tensors from a checkpoint, by the names that the model has for them.
+    """Fill tensors from a checkpoint. The keys of `weights` are the names that the model uses.
 
     Raises:
-        UserError: it cannot be read.
+        UserError: the checkpoint cannot be read.
     """
     _load(source, {"model": weights})
 
 
 def start(location: str, model: Decoder, identity: dict[str, Any]) -> None:
-    """Fills the model of a new run, and nothing else, from the checkpoint of another.
+    """Fill only the model of a new run, from the checkpoint of another run.
 
-    `location` is resolved; `identity` is that of the new run.
+    `location` is resolved. `identity` is that of the new run.
 
     Raises:
-        UserError: there is no checkpoint, it cannot be read, or it is of another model or another tokenizer; the
-            message says in what they differ.
+        UserError: there is no checkpoint, it cannot be read, or it belongs to another model or tokenizer. The message
+            names the differences.
     """
     source = find(location)
     _, saved = describe(source)
@@ -93,6 +91,6 @@ def start(location: str, model: Decoder, identity: dict[str, Any]) -> None:
 
 def _load(source: str, state: dict[str, Any]) -> None:
     try:
-        state_dict_loader.load(state, storage_reader=reader(source))
+        state_dict_loader.load(state, storage_reader=reader(source), planner=LoadPlanner())
     except CheckpointException as error:
         raise UserError(f"{source}: the checkpoint cannot be read: {first_reason(error)}") from error
