@@ -1,13 +1,12 @@
-"""Turns text into a tokenizer and token shards:
+"""Turn text into a tokenizer and token shards:
 
     python -m training.prepare --corpus python-stdlib --vocabulary 4096 --out fsx:/corpus/python-stdlib
     python -m training.prepare --text /fsx/raw/web --tokenizer llama-3/tokenizer.json --out s3:/corpus/web
 
-The same text and options give the same files, byte for byte, however many ranks make them. A text is recognized by
-the names and lengths of its files. Each rank of a job (RANK and WORLD_SIZE, as torchrun sets them) makes shards of its
-own and never waits for another, but for rank 0's tokenizer; whoever is last writes the index. Started again after an
-interruption, it verifies what is finished and goes on from there; started again on finished data, it verifies that and
-does nothing.
+The same text and options give the same files, byte for byte, for every number of ranks. A text is identified by the
+names and lengths of its files. Each rank of a job (RANK and WORLD_SIZE, as torchrun sets them) makes shards of its own.
+It waits only for rank 0's tokenizer. The last rank to finish writes the index. A restart after an interruption verifies
+the finished shards and continues from there. A restart on finished data only verifies it.
 """
 
 import argparse
@@ -38,20 +37,20 @@ from training.observe.progress import ProgressLine
 TOKENIZER = "tokenizer.json"
 UNFINISHED = "index.unfinished.json"
 SHARD_BYTES = 2**29
-# A tokenizer learns little from more text than this.
+# More text than this improves a tokenizer little.
 TOKENIZER_BYTES = 2**30
 DOCUMENTS_AT_ONCE = 256
 SECONDS_BETWEEN_LOOKS = 2.0
 
 
 class _Made(BaseModel):
-    """A finished part of the text, beside its shard until the index is written."""
+    """A finished part of the text. Its record lies beside its shard until the index is written."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     recipe: str
     shard: Shard | None
-    """None where the part has no documents."""
+    """None if the part has no documents."""
 
 
 def main() -> None:
@@ -59,8 +58,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="training.prepare", description="Turn text into token shards.")
     text = parser.add_mutually_exclusive_group(required=True)
     text.add_argument("--corpus", choices=["python-stdlib"], help="text that is on this machine already")
-    text.add_argument("--text", type=Path, metavar="DIR", help="a directory of JSONL, Parquet or text files")
-    text.add_argument("--tokens", type=Path, metavar="PATH", help="an MDS directory, or Megatron-LM's files less .bin")
+    text.add_argument("--text", type=Path, metavar="DIR", help="directory of JSONL, Parquet, or text files")
+    text.add_argument("--tokens", type=Path, metavar="PATH", help="MDS directory, or Megatron-LM files without suffix")
     parser.add_argument("--out", required=True, metavar="LOCATION", help=f"where the data goes: {LOCATION_FORMS}")
     tokenizer = parser.add_mutually_exclusive_group()
     tokenizer.add_argument("--vocabulary", type=int, default=32768, help="tokens to learn (default: %(default)s)")
@@ -107,10 +106,10 @@ def prepare(
     rank: int = 0,
     world_size: int = 1,
 ) -> Index | None:
-    """Writes tokenizer, shards and index to a resolved location. Returns the index, or None where others go on.
+    """Write tokenizer, shards, and index to a resolved location.
 
-    `vocabulary` tokens are learned from the text where there is no `tokenizer`; `end` names that one's token after
-    every document.
+    Returns the index, or None if other ranks have not finished. Without a `tokenizer`, learn one of `vocabulary` tokens
+    from the text. `end` names the token of `tokenizer` after every document.
 
     Raises:
         UserError: the options do not fit the text, or the location holds other data.
@@ -158,7 +157,7 @@ def prepare(
 
 
 def _parts(pieces: list[Piece], shard_bytes: int) -> list[list[Piece]]:
-    """The pieces that make each shard: neighbors, until they are `shard_bytes`."""
+    """Return the pieces of each shard: neighbors whose sizes add up to `shard_bytes`."""
     parts: list[list[Piece]] = [[]]
     taken = 0
     for piece in pieces:
@@ -171,7 +170,7 @@ def _parts(pieces: list[Piece], shard_bytes: int) -> list[list[Piece]]:
 
 
 def _start(source: Corpus, location: str, vocabulary: int, given: Path | None, end: str | None, recipe: str) -> Index:
-    """Writes the tokenizer, and an index that has no shards yet."""
+    """Write the tokenizer, and an index without shards."""
     if given:
         tokenizer, content = load_tokenizer(given), given.read_bytes()
     else:
@@ -195,7 +194,7 @@ def _start(source: Corpus, location: str, vocabulary: int, given: Path | None, e
 
 
 def _wait_for_start(location: str, recipe: str) -> Index:
-    """The index that rank 0 writes when the tokenizer is there."""
+    """Wait for the tokenizer, and return the index that rank 0 writes after it."""
     print("waiting for rank 0's tokenizer", file=sys.stderr)
     while True:
         for name in (UNFINISHED, shards.INDEX):
@@ -206,7 +205,7 @@ def _wait_for_start(location: str, recipe: str) -> Index:
 
 
 def _beginning(source: Corpus, progress: ProgressLine) -> Iterator[str]:
-    """The documents that the tokenizer learns from."""
+    """Yield the documents from which the tokenizer learns."""
     done = 0
     for piece in source.pieces:
         if done >= TOKENIZER_BYTES:
@@ -219,14 +218,14 @@ def _beginning(source: Corpus, progress: ProgressLine) -> Iterator[str]:
 def _documents(
     source: Corpus, part: list[Piece], tokenizer: Tokenizer, index: Index, progress: ProgressLine, done: int
 ) -> Iterator[TokenArray]:
-    """The tokens of every document of a part, each with the end of text after it."""
+    """Yield the tokens of every document of a part, each with the end-of-text token after it."""
     for piece in part:
         if source.tokens:
             yield from _checked(read_tokens(piece, index.end_of_text), piece, index.vocabulary)
         else:
             texts = corpus.read(piece, source.key)
             while some := list(itertools.islice(texts, DOCUMENTS_AT_ONCE)):
-                # Without what a tokenizer puts around a text that it is given.
+                # Leave out the special tokens that the tokenizer adds around a text.
                 for encoding in tokenizer.encode_batch(some, add_special_tokens=False):
                     yield np.array([*encoding.ids, index.end_of_text], dtype=np.uint32)
         done += piece.size
@@ -261,7 +260,7 @@ def _write_shard(location: str, part: int, index: Index, documents: Iterable[Tok
 
 
 def _finish(location: str, started: Index, parts: int, finished: dict[str, Shard]) -> Index | None:
-    """Writes the index if every part is made; the rank that is last finds them so, and two would write the same."""
+    """Write the index if every part is finished. The last rank does this. If two ranks do, they write the same."""
     made = [_made(location, part, started.recipe, finished) for part in range(parts)]
     index = started.model_copy(update={"shards": tuple(part.shard for part in made if part and part.shard)})
     if None in made:
@@ -275,7 +274,7 @@ def _finish(location: str, started: Index, parts: int, finished: dict[str, Shard
 
 
 def _made(location: str, part: int, recipe: str, finished: dict[str, Shard]) -> _Made | None:
-    """What is known of a part that was made by this recipe, from its record or from an index."""
+    """Return the record of a part that was made by this recipe, from its own file or from an index."""
     content = location_files.read(location_files.join(location, _record(part)))
     try:
         made = _Made.model_validate_json(content) if content else None
@@ -292,7 +291,7 @@ def _record(part: int) -> str:
 
 
 def _recipe(source: Corpus, parts: list[list[Piece]], tokenizer: bytes, vocabulary: int) -> str:
-    """A digest of all that decides the result."""
+    """Return a digest of everything that determines the result."""
     learned = "" if tokenizer else str(vocabulary)
     digest = hashlib.sha256(f"tokenizers {version('tokenizers')} {learned} {source.key}".encode() + tokenizer)
     for part in parts:

@@ -1,4 +1,4 @@
-"""On a host of a SageMaker training job: tells torchrun how the hosts find each other, and becomes it.
+"""The first process on a host of a SageMaker training job: it starts torchrun, and tells it how hosts find each other.
 
     python -m training.sagemaker_host --port=29500 [--code=ARCHIVE] [--channel=LOCATION=NAME]… -- torchrun …
 
@@ -20,16 +20,23 @@ from pathlib import Path
 
 from training import synced_code
 from training.errors import UserError
+from training.sagemaker.first_cause import first_cause
+from training.sagemaker.first_process import run_to_end
+from training.sagemaker.job_user import become_job_user
+from training.sagemaker.run_files import RunFiles
 
 INPUT = Path("/opt/ml/input")
-# "Hostname information may not be immediately available", says the page above, and not for how long. Nor do hosts start
-# together, and torchrun, with which the job would end, gives up after a minute in which the first one does not answer.
+FAILURE = Path("/opt/ml/output/failure")
+# What the job may write to, and what SageMaker's agent made as root.
+_OF_THE_JOB = (Path("/opt/ml/checkpoints"), Path("/opt/ml/model"), Path("/opt/ml/output"))
+# The page above says "Hostname information may not be immediately available", but not for how long. Hosts do not start
+# together either, and torchrun ends the job if the first host does not answer for a minute.
 SECONDS_UNTIL_HOSTS_ARE_THERE = 900
 
 
 @dataclass(frozen=True)
 class Hosts:
-    """The job's hosts, of which this is `current`; they speak to each other over `interface`."""
+    """The hosts of a job. This is host `current`. The hosts communicate over `interface`."""
 
     names: tuple[str, ...]
     current: str
@@ -39,36 +46,56 @@ class Hosts:
 def main() -> None:
     """Run one host's part of a SageMaker training job, by the arguments of the command line."""
     parser = argparse.ArgumentParser(prog="training.sagemaker_host", description="Start torchrun on a host.")
-    parser.add_argument("--port", type=int, required=True, help="where the first host's rendezvous listens")
-    parser.add_argument("--code", metavar="ARCHIVE", help="code that was synced, which comes before the image's")
+    parser.add_argument("--port", type=int, required=True, help="port of the rendezvous on the first host")
+    parser.add_argument("--code", metavar="ARCHIVE", help="synced code, which takes precedence over the image's")
     parser.add_argument(
         "--channel",
         action="append",
         default=[],
         metavar="LOCATION=NAME",
-        help="an input channel that has what is at a location of the job file",
+        help="input channel that holds the data of a location of the job file",
     )
-    parser.add_argument("command", nargs="+", help="what to run, after --")
+    parser.add_argument("command", nargs="+", help="command to run, after --")
     arguments = parser.parse_args()
+    run, location = Path(os.environ["TRAINWAY_RUN"]), os.environ.get("TRAINWAY_RUN_LOCATION")
+    files = RunFiles(run, location) if location else None
     try:
+        os.environ.update(become_job_user([*_OF_THE_JOB, run], [Path(tempfile.gettempdir())]))
+        if files:
+            files.restore()
         hosts = read_hosts(INPUT / "config/resourceconfig.json")
         environment = host_environment(os.environ, hosts, port=arguments.port, channels=arguments.channel)
         if arguments.code:
             code = synced_code.fetch(arguments.code, Path(tempfile.gettempdir()) / "trainway-code")
             environment["PYTHONPATH"] = os.pathsep.join(filter(None, (str(code), environment.get("PYTHONPATH"))))
         wait_for_first(hosts, arguments.port)
-    except UserError as error:
+        status, stopped = run_to_end(arguments.command, environment)
+    except (UserError, OSError) as error:
         print(error, file=sys.stderr)
+        _write_failure(str(error))
         sys.exit(2)
-    # So that the container's first process, which is the one that is told to stop, is torchrun.
-    os.execvpe(arguments.command[0], arguments.command, environment)
+    if status and not stopped:
+        _write_failure(first_cause(Path(environment["TRAINWAY_RUN"]), Path(environment["PET_LOG_DIR"]), status))
+    if files:
+        try:
+            files.close()
+        except UserError as error:
+            print(f"the run's files are not complete in the bucket: {error}", file=sys.stderr)
+            sys.exit(status or 1)
+    sys.exit(status)
+
+
+def _write_failure(cause: str) -> None:
+    """Write the cause where SageMaker looks for it. Without the directory, it stays in the log."""
+    with contextlib.suppress(OSError):
+        FAILURE.write_text(f"{cause}\n", encoding="utf-8")
 
 
 def read_hosts(file: Path) -> Hosts:
-    """What SageMaker has written down.
+    """Return the hosts that SageMaker has recorded in a file.
 
     Raises:
-        UserError: there is no such file.
+        UserError: the file does not exist.
     """
     if not file.is_file():
         raise UserError(f"{file}: there is no such file; this runs on the hosts of a SageMaker training job only")
@@ -77,10 +104,10 @@ def read_hosts(file: Path) -> Hosts:
 
 
 def host_environment(told: Mapping[str, str], hosts: Hosts, *, port: int, channels: list[str]) -> dict[str, str]:
-    """The environment of torchrun: what the host was told, and what only the host knows.
+    """Return the environment of torchrun: `told`, and the values that only the host knows.
 
-    The first host has the rendezvous, and knows by `is_host` that it is the one. It and its ranks are spoken to by the
-    name that SageMaker gives the host.
+    The first host runs the rendezvous, and finds by `is_host` that it is the first. The other hosts reach it and its
+    ranks by the name that SageMaker gives the host.
     """
     run = _writable(Path(told["TRAINWAY_RUN"]))
     first = hosts.names[0]
@@ -88,7 +115,7 @@ def host_environment(told: Mapping[str, str], hosts: Hosts, *, port: int, channe
     channel_of = dict(channel.rsplit("=", 1) for channel in channels)
     locations = json.loads(told.get("TRAINWAY_LOCATIONS", "{}"))
     return {
-        # Shards from S3 go to the disk that is large; that of the home directory is not.
+        # Cache shards from S3 on the large disk. The home directory is on a small one.
         # https://docs.aws.amazon.com/sagemaker/latest/dg/model-train-storage.html (read 2026-11-21)
         "XDG_CACHE_HOME": tempfile.gettempdir(),
         **told,
@@ -98,6 +125,7 @@ def host_environment(told: Mapping[str, str], hosts: Hosts, *, port: int, channe
         "TRAINWAY_RUN": str(run),
         "PET_LOG_DIR": str(run / "logs" / hosts.current),
         "PET_LOCAL_ADDR": hosts.current,
+        "TRAINWAY_NODE_RANK": str(hosts.names.index(hosts.current)),
         "PET_RDZV_ENDPOINT": f"{first}:{port}",
         "PET_RDZV_CONF": ",".join(filter(None, (told.get("PET_RDZV_CONF"), is_first))),
         "GLOO_SOCKET_IFNAME": hosts.interface,
@@ -106,10 +134,10 @@ def host_environment(told: Mapping[str, str], hosts: Hosts, *, port: int, channe
 
 
 def wait_for_first(hosts: Hosts, port: int, seconds: float = SECONDS_UNTIL_HOSTS_ARE_THERE) -> None:
-    """Returns when the first host listens, or on that one itself when its name has an address.
+    """Wait until the first host listens. On the first host itself, wait until its name resolves.
 
     Raises:
-        UserError: it is not so after so many seconds.
+        UserError: the first host is not reachable after `seconds`.
     """
     first, end = hosts.names[0], time.monotonic() + seconds
     while True:
@@ -128,7 +156,7 @@ def wait_for_first(hosts: Hosts, port: int, seconds: float = SECONDS_UNTIL_HOSTS
 
 
 def _writable(run: Path) -> Path:
-    """The run's directory, or another one where the image's user may not write there."""
+    """Return the run's directory, or another one if the image's user cannot write to it."""
     with contextlib.suppress(OSError):
         run.mkdir(parents=True, exist_ok=True)
     if os.access(run, os.W_OK):
