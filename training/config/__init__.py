@@ -1,9 +1,9 @@
-"""The job file: what to train and on how many nodes, as frozen models. A module a section; `job` has them all.
+"""The job file as frozen models: what to train, and on how many nodes. Each section has a module, and `job` has all.
 
-This package imports neither torch nor anything else of this project, because the launcher validates a job file with
-the very code that the job runs, on machines where torch does not exist.
+This package imports neither torch nor anything else of this project. The launcher validates a job file with the code
+that the job runs, on machines without torch.
 
-A problem is a Pydantic error. Where a rule is ours, the error's `ctx["remedy"]` says what would be right.
+A problem is a Pydantic error. For our own rules, the error's `ctx["remedy"]` says how to fix it.
 """
 
 from training.config.batch import Batch
@@ -11,17 +11,19 @@ from training.config.checkpoint import Checkpoint
 from training.config.data import Data
 from training.config.evaluation import Evaluation
 from training.config.float8 import Float8
+from training.config.instability import Instability
 from training.config.job import Job
 from training.config.layout import Layout
 from training.config.life_cycle import LifeCycle
-from training.config.loading import load
-from training.config.location import LOCATION_FORMS
+from training.config.loading import LAUNCHER_SECTIONS, load
+from training.config.location import LOCATION_FORMS, Location
 from training.config.memory import Memory
 from training.config.optimizer import Optimizer, Schedule
 from training.config.parallel import ContextMethod, Parallel, PipelineSchedule
 from training.config.variant import RotaryScaling, Variant
 
 __all__ = [
+    "LAUNCHER_SECTIONS",
     "LOCATION_FORMS",
     "Batch",
     "Checkpoint",
@@ -29,9 +31,11 @@ __all__ = [
     "Data",
     "Evaluation",
     "Float8",
+    "Instability",
     "Job",
     "Layout",
     "LifeCycle",
+    "Location",
     "Memory",
     "Optimizer",
     "Parallel",

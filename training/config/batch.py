@@ -1,4 +1,4 @@
-"""`batch` of the job file."""
+"""The section `batch` of the job file."""
 
 from typing import Self
 
@@ -9,13 +9,17 @@ from training.config.section import Section
 
 
 class Batch(Section):
-    """How many samples make a step, and how they are cut up."""
+    """`batch`: the number of samples in a step, and how they are divided."""
 
     global_: int = Field(
-        alias="global", ge=1, description="Samples in one optimizer step, over all ranks. It fixes what is learned."
+        alias="global",
+        ge=1,
+        description="Samples in one optimizer step, over all ranks. It affects what the model learns.",
     )
     micro: int = Field(
-        1, ge=1, description="Samples in one forward pass of one rank. It fixes how much memory that takes."
+        1,
+        ge=1,
+        description="Samples in one forward pass of one rank. It affects the memory, and not what the model learns.",
     )
 
     @model_validator(mode="after")

@@ -1,4 +1,4 @@
-"""`checkpoint` of the job file."""
+"""The section `checkpoint` of the job file."""
 
 from pydantic import Field, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
@@ -10,31 +10,45 @@ from training.config.section import Section
 class Checkpoint(Section):
     """The section `checkpoint` of a job file: when and where the state of the run is saved."""
 
-    every: int = Field(500, ge=1, description="Steps between checkpoints; the last step always makes one.")
-    keep: int = Field(3, ge=1, description="Newest checkpoints that are kept; older ones are deleted.")
+    every: int = Field(500, ge=1, description="Steps between checkpoints. The last step always saves one.")
+    keep: int = Field(3, ge=1, description="Number of newest checkpoints to keep. Older ones are deleted.")
     keep_every: int | None = Field(
         None,
         ge=1,
-        description="Of every so many steps, a multiple of `every`, the checkpoint is kept for good. Default: none is.",
+        description="Never delete checkpoints at multiples of this number of steps. It must be a multiple of "
+        "`every`. Default: none.",
     )
     async_: bool = Field(
         True,
         alias="async",
-        description="Whether training goes on while a checkpoint is written, from a copy in the host's memory.",
+        description="Continue training while a checkpoint is written, from a copy in host memory.",
     )
     memory_every: int | None = Field(
         None,
         ge=1,
-        description="Steps, fewer than `every`, between checkpoints in the nodes' memory, each with a copy on another "
-        "node. Default: none is made.",
+        description="Steps between checkpoints in the memory of the nodes, each with a copy on another node. It must "
+        "be less than `every`. Default: none.",
+    )
+    failures: int = Field(
+        3,
+        ge=1,
+        description="Number of consecutive failed saves after which the run ends. After fewer, it prints a warning and "
+        "saves again at the next interval.",
+    )
+    failure_minutes: float | None = Field(
+        None,
+        gt=0,
+        description="Age in minutes of the newest complete checkpoint after which one failed save ends the run. "
+        "Default: no limit.",
+        examples=[90],
     )
     location: Location | None = Field(
         None, description=f"{LOCATION_FORMS}. Default: s3:/checkpoints/<name>.", examples=["fsx:/checkpoints/llama"]
     )
     start_from: Location | None = Field(
         None,
-        description="Checkpoints of another run, or one of them, whose weights a run without a checkpoint of its own "
-        "begins with.",
+        description="Checkpoints of another run, or one of them. A run without a checkpoint of its own starts from "
+        "these weights.",
         examples=["s3:/checkpoints/llama/step-00001000"],
     )
 

@@ -1,4 +1,4 @@
-"""`data` of the job file."""
+"""The section `data` of the job file."""
 
 from typing import Annotated
 
@@ -13,33 +13,36 @@ class Data(Section):
     """The section `data` of a job file: the token shards that the model is trained on."""
 
     train: Location = Field(
-        description=f"Where `python -m training.prepare` put the token shards: {LOCATION_FORMS}.",
+        description=f"Location of the token shards that `python -m training.prepare` wrote: {LOCATION_FORMS}.",
         examples=["fsx:/corpus/web"],
     )
     sequence_length: int = Field(2048, ge=2, description="Tokens in one training sample.")
     blend: dict[Location, Annotated[float, Field(ge=0.001, lt=1)]] = Field(
         {},
-        description="Other token shards and the share of the samples that comes from each, to a thousandth; the rest "
-        "comes from `train`. All must be made with the same tokenizer.",
+        description="Locations of further token shards, each with its share of the samples, between 0.001 and 1. The "
+        "rest comes from `train`. All must use the same tokenizer.",
         examples=[{"fsx:/corpus/code": 0.2}],
     )
     mask_documents: bool = Field(
         False,
-        description="Whether attention stops at the beginning of a document, where a sample holds several. "
-        "Rotary positions run on, which is the same: attention sees differences of positions only.",
+        description="Stop attention at the beginning of a document if a sample holds several. Rotary positions are "
+        "not reset, because attention depends on differences of positions only.",
     )
     shuffle_shards: int = Field(
         64,
         ge=1,
-        description="Shards whose samples are shuffled together. From S3, a node holds so many and fetches as many.",
+        description="Number of shards whose samples are shuffled together. With S3, a node holds this many shards "
+        "and fetches as many ahead.",
     )
     cache: str | None = Field(
         None,
         description="Directory on each node's local disk for shards fetched from S3. Default: trainway/shards below "
-        "$XDG_CACHE_HOME, or below ~/.cache where that is not set.",
+        "$XDG_CACHE_HOME or ~/.cache.",
     )
     cache_gib: float | None = Field(
-        None, gt=0, description="GiB that `cache` may take; shards used longest ago are deleted. Default: no limit."
+        None,
+        gt=0,
+        description="Size limit of `cache` in GiB. The least recently used shards are deleted. Default: no limit.",
     )
 
     @field_validator("blend")
@@ -61,5 +64,5 @@ class Data(Section):
 
     @property
     def shares(self) -> dict[str, float]:
-        """Every location and its share of the samples, `train` first."""
+        """Return every location with its share of the samples, `train` first."""
         return {self.train: 1 - sum(self.blend.values())} | self.blend

@@ -1,4 +1,4 @@
-"""`evaluation` of the job file."""
+"""The section `evaluation` of the job file."""
 
 from pydantic import Field
 
@@ -6,10 +6,14 @@ from training.config.section import Section
 
 
 class Evaluation(Section):
-    """The loss on text that is not trained on."""
+    """`evaluation`: the loss on data that the model is not trained on."""
 
-    every: int = Field(500, ge=1, description="Steps between evaluations; the last step always makes one.")
+    every: int = Field(500, ge=1, description="Steps between evaluations. The last step always evaluates.")
     shards: int = Field(
-        0, ge=0, description="Last shards of data.train that are held out, and evaluated on; 0 is no evaluation."
+        0,
+        ge=0,
+        description="Number of shards at the end of data.train that are held out for evaluation. 0: no evaluation.",
     )
-    samples: int = Field(256, ge=1, description="Samples of an evaluation, over all ranks; always the same ones.")
+    samples: int = Field(
+        256, ge=1, description="Number of samples in an evaluation, over all ranks. They are the same every time."
+    )

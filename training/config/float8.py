@@ -1,4 +1,4 @@
-"""`float8` of the job file."""
+"""The section `float8` of the job file."""
 
 from typing import Literal, Self
 
@@ -13,15 +13,16 @@ class Float8(Section):
 
     recipe: Literal["none", "tensorwise", "rowwise", "blockwise", "mxfp8"] = Field(
         "none",
-        description="What has a scale of its own. tensorwise: a whole tensor, which is fastest. rowwise: each row, "
-        "which is closer. blockwise: 128 numbers of a row, of weights 128 x 128, as in DeepSeek-V3 (Hopper). mxfp8: 32 "
-        "numbers of a row, whose scale is a power of two (Blackwell).",
+        description="Granularity of the scales. tensorwise uses one per tensor and is fastest. rowwise uses one per "
+        "row and is more accurate. blockwise uses one per 128 numbers of a row, and per 128 x 128 block of weights, "
+        "as DeepSeek-V3 does (Hopper). mxfp8 uses one per 32 numbers, a power of two (Blackwell).",
     )
     all_gather: bool = Field(
-        False, description="Whether FSDP gathers the weights in float8, which sends half; with tensorwise scales only."
+        False,
+        description="Gather the weights of FSDP in float8, which halves the traffic. Requires the recipe tensorwise.",
     )
     keep_first_and_last: bool = Field(
-        False, description="Whether the first and the last layer keep the job's precision, which learns more stably."
+        False, description="Keep the first and the last layer in the job's precision, which makes training more stable."
     )
 
     @model_validator(mode="after")

@@ -1,4 +1,4 @@
-"""The whole job file, and what its sections demand of each other."""
+"""The whole job file, and the rules between its sections."""
 
 from typing import Literal
 
@@ -10,6 +10,7 @@ from training.config.checkpoint import Checkpoint
 from training.config.data import Data
 from training.config.evaluation import Evaluation
 from training.config.float8 import Float8
+from training.config.instability import Instability
 from training.config.layout import Layout, layout_of
 from training.config.life_cycle import LifeCycle
 from training.config.memory import Memory
@@ -24,44 +25,57 @@ class Job(Section):
 
     name: str = Field(
         min_length=1,
-        # Short enough that an orchestrator can append a suffix within the 63 characters of a DNS label (RFC 1123).
+        # An orchestrator can append a suffix within the 63 characters of a DNS label (RFC 1123).
         max_length=50,
         pattern=r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$",
-        description="Lower-case letters, digits and hyphens. Names the run and, by default, its checkpoints.",
+        description="Lower-case letters, digits, and hyphens. The name of the run and, by default, of its checkpoints.",
     )
-    nodes: int = Field(1, ge=1, description="Nodes; every accelerator of a node is used.")
+    nodes: int = Field(1, ge=1, description="Number of nodes. The job uses all accelerators of each node.")
+    image: str | None = Field(
+        None,
+        min_length=1,
+        description="Name of the platform's image to run in: `image`, or a name of the platform file's `images`. "
+        "Default: the image of the node group.",
+    )
     model: Literal["tiny", "125m", "1b", "8x1b", "8b", "8b-slice8", "70b", "405b"] = Field(
-        description="A preset of training/model/presets.py. The vocabulary comes from the data."
+        description="A preset of training/model/presets.py. The size of the vocabulary comes from the data."
     )
-    variant: Variant = Field(Variant(), description="What is changed in the preset.")
+    variant: Variant = Field(Variant(), description="Changes to the preset.")
     data: Data
-    parallel: Parallel = Field(Parallel(), description="How the ranks are laid out.")
+    parallel: Parallel = Field(Parallel(), description="Layout of the ranks.")
     precision: Literal["fp32", "bf16", "fp16"] = Field(
         "bf16",
-        description="Type of the matrix products; the weights and the reductions are fp32 in all. fp16 scales the "
-        "loss, and skips steps that overflow.",
+        description="Type of the matrix products. Weights and reductions are always fp32. fp16 scales the loss and "
+        "skips steps that overflow.",
     )
     float8: Float8 = Field(Float8(), description="Matrix products in float8.")
     linear: Literal["torch", "transformer-engine"] = Field(
         "torch",
-        description="Whose linear layers the layers have: PyTorch's, or those of NVIDIA's Transformer Engine, which "
-        "then multiplies float8 as well. Checkpoints are the same.",
+        description="Implementation of linear layers, PyTorch or NVIDIA's Transformer Engine, which then also "
+        "computes float8 products. Checkpoints are the same.",
     )
-    memory: Memory = Field(Memory(), description="What is computed again to save memory.")
+    memory: Memory = Field(Memory(), description="Ways to use less device memory.")
     compile: Literal["none", "inductor", "aot_eager"] = Field(
         "none",
-        description="Backend of torch.compile, layer by layer. aot_eager makes no kernels: it tells whether a "
-        "difference comes from tracing.",
+        description="Backend of torch.compile, which compiles each layer. aot_eager generates no kernels. It shows "
+        "whether a difference comes from tracing.",
     )
     batch: Batch
-    steps: int = Field(ge=1, description="Optimizer steps of the whole job; the schedule ends here.")
-    optimizer: Optimizer = Field(Optimizer(), description="What makes a step of a gradient.")
-    schedule: Schedule = Field(Schedule(), description="The learning rate over the steps.")
-    evaluation: Evaluation = Field(Evaluation(), description="The loss on held-out shards.")
-    clip: float = Field(1.0, gt=0, description="Largest norm of the gradient; above it, the gradient is scaled down.")
-    seed: int = Field(0, ge=0, lt=2**32, description="Decides the initial weights and the order of the samples.")
-    checkpoint: Checkpoint = Field(Checkpoint(), description="When and where the state is kept.")
-    life_cycle: LifeCycle = Field(LifeCycle(), description="Restarts after failures, and what stays after the end.")
+    steps: int = Field(
+        ge=1, description="Number of optimizer steps of the whole job. The learning rate schedule ends here."
+    )
+    optimizer: Optimizer = Field(Optimizer(), description="The optimizer and its settings.")
+    schedule: Schedule = Field(Schedule(), description="Learning rate schedule.")
+    evaluation: Evaluation = Field(Evaluation(), description="Evaluation of the loss on held-out shards.")
+    clip: float = Field(1.0, gt=0, description="Largest norm of the gradient. A larger gradient is scaled down to it.")
+    instability: Instability = Field(
+        Instability(), description="Steps whose loss or gradient is not finite, or a spike."
+    )
+    seed: int = Field(0, ge=0, lt=2**32, description="Seed of the initial weights and of the order of the samples.")
+    checkpoint: Checkpoint = Field(Checkpoint(), description="When and where checkpoints are saved.")
+    life_cycle: LifeCycle = Field(
+        LifeCycle(), description="Restarts after failures, and how long a finished run stays in Kubernetes."
+    )
     team: str | None = Field(None, min_length=1, description="Team of the platform file whose quota the job uses.")
 
     @field_validator("float8")
@@ -170,7 +184,7 @@ class Job(Section):
             )
         return optimizer
 
-    # Beside the field and not after the whole model, so that it is reported together with problems elsewhere.
+    # A validator of the field, not of the whole model, so that the problem is reported together with others.
     @field_validator("schedule")
     @classmethod
     def _warmup_ends(cls, schedule: Schedule, info: ValidationInfo) -> Schedule:
@@ -196,18 +210,18 @@ class Job(Section):
 
     @property
     def checkpoint_location(self) -> str:
-        """Where the checkpoints go, by the job file or by default."""
+        """Return the location of the checkpoints. Default: `s3:/checkpoints/<name>`."""
         return self.checkpoint.location or f"s3:/checkpoints/{self.name}"
 
     @property
     def tokens_per_step(self) -> int:
-        """Tokens that one optimizer step learns from, over all ranks."""
+        """Return the number of tokens in one optimizer step, over all ranks."""
         return self.batch.global_ * self.data.sequence_length
 
     def layout(self, world_size: int) -> Layout:
-        """The degrees for `world_size` ranks.
+        """Return the parallel degrees for `world_size` ranks.
 
         Raises:
-            ValueError: a number does not divide; the sentence says which, and what would.
+            ValueError: a number does not divide. The message says which one, and which would.
         """
         return layout_of(self.parallel, self.batch, self.evaluation, world_size)

@@ -1,4 +1,4 @@
-"""The layout that a job has on so many ranks."""
+"""The layout of a job on its ranks."""
 
 import math
 from dataclasses import dataclass, replace
@@ -10,7 +10,7 @@ from training.config.parallel import DEGREES, Parallel
 
 @dataclass(frozen=True)
 class Layout:
-    """The parallel degrees and the accumulation that a world size gives; all are counts."""
+    """The parallel degrees and the accumulation for a world size. All are counts."""
 
     pp: int
     dp_replicate: int
@@ -21,19 +21,19 @@ class Layout:
     accumulation_steps: int
     """Micro-batches of a rank in one optimizer step."""
     evaluation_passes: int
-    """Micro-batches of a rank in one evaluation; 0 without."""
+    """Micro-batches of a rank in one evaluation. 0 without evaluation."""
 
     @property
     def dp(self) -> int:
-        """Groups of ranks that see different samples."""
+        """Return the number of groups of ranks that process different samples."""
         return self.dp_replicate * self.dp_shard
 
 
 def layout_of(parallel: Parallel, batch: Batch, evaluation: Evaluation, world_size: int) -> Layout:
-    """The degrees for `world_size` ranks.
+    """Return the layout for `world_size` ranks.
 
     Raises:
-        ValueError: a number does not divide; the sentence says which, and what would.
+        ValueError: a number does not divide. The message says which one, and which would.
     """
     degrees = {name: int(getattr(parallel, name)) for name in DEGREES}
     given = {name: degree for name, degree in degrees.items() if degree not in (-1, 1)}
@@ -82,6 +82,6 @@ def layout_of(parallel: Parallel, batch: Batch, evaluation: Evaluation, world_si
 
 
 def _product(degrees: dict[str, int]) -> str:
-    """The degrees as a sentence: `dp_shard is 8`, or `dp_shard x tp is 4 x 2 = 8`."""
+    """Return the degrees as a sentence: `dp_shard is 8`, or `dp_shard x tp is 4 x 2 = 8`."""
     names, values = " x ".join(degrees), " x ".join(map(str, degrees.values()))
     return f"{names} is {values}" + (f" = {math.prod(degrees.values())}" if len(degrees) > 1 else "")

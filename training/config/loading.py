@@ -1,4 +1,4 @@
-"""Reading a job file, with every problem told in a sentence."""
+"""Read a job file, and report every problem in a sentence."""
 
 import os
 import sys
@@ -10,9 +10,12 @@ from pydantic import ValidationError
 
 from training.config.job import Job
 
+# Sections with the options of the launcher's own targets (trainway/launch/target_sections.py). The job ignores them.
+LAUNCHER_SECTIONS = ("local", "slurm", "kubernetes", "sagemaker")
+
 
 def load(path: Path) -> Job:
-    """The job of a job file. Where the file is wrong, prints every problem to stderr and exits with status 2."""
+    """Return the job of a job file. If the file is wrong, print every problem to stderr and exit with status 2."""
     try:
         document = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
@@ -22,7 +25,7 @@ def load(path: Path) -> Job:
     if not isinstance(document, dict):
         _refuse(["is not a mapping of keys to values; see examples/jobs/tiny.yaml"], path)
     try:
-        return Job.model_validate(document)
+        return Job.model_validate({key: value for key, value in document.items() if key not in LAUNCHER_SECTIONS})
     except ValidationError as error:
         _refuse([_sentence(problem) for problem in error.errors(include_url=False)], path)
 
@@ -35,7 +38,7 @@ def _sentence(problem: Any) -> str:
 
 
 def _refuse(problems: list[str], path: Path) -> NoReturn:
-    # All ranks of a host read the same file, so one of them speaks for it.
+    # All ranks of a host read the same file, so one of them reports for all.
     if os.environ.get("LOCAL_RANK", "0") == "0":
         for problem in problems:
             print(f"{path}: {problem}", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""Where data and checkpoints are, as a job file writes it."""
+"""Locations of data and checkpoints in a job file."""
 
 from typing import Annotated
 

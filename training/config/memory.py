@@ -1,4 +1,4 @@
-"""`memory` of the job file."""
+"""The section `memory` of the job file."""
 
 from typing import Literal
 
@@ -8,27 +8,27 @@ from training.config.section import Section
 
 
 class Memory(Section):
-    """What is computed again, gathered again or kept on the host instead of in the device's memory."""
+    """`memory`: recompute, gather again, or keep on the host what would not fit in device memory."""
 
     activation_checkpointing: Literal["none", "full", "selective"] = Field(
         "none",
-        description="What the backward pass computes again. full: everything in a layer. selective: all but attention "
-        "and every second matrix product, which are dear.",
+        description="What the backward pass recomputes. full recomputes everything in a layer. selective recomputes "
+        "all but attention and every second matrix product, which are expensive.",
     )
-    checkpoint_every: int = Field(1, ge=1, description="Every which layer is checkpointed: 2 leaves out every second.")
+    checkpoint_every: int = Field(1, ge=1, description="Checkpoint every Nth layer. 2 leaves out every second layer.")
     reshard_after_forward: bool = Field(
         True,
-        description="Whether a layer's gathered weights are freed after its forward pass and gathered again for the "
-        "backward pass (ZeRO-3), or kept until then (ZeRO-2). A pipeline always keeps them.",
+        description="Free the gathered weights of a layer after its forward pass and gather them again for the "
+        "backward pass (ZeRO-3). false keeps them until then (ZeRO-2). A pipeline always keeps them.",
     )
     loss_chunks: int = Field(
         1,
         ge=1,
-        description="Chunks of the sequence whose logits are in memory one at a time; computes the output projection "
-        "once more. Where tp is above 1 the logits are divided by it already.",
+        description="Number of chunks of the sequence for the loss. Only the logits of one chunk are in memory at a "
+        "time. The output projection is computed once more. If tp is above 1, the logits are already divided by it.",
     )
     offload: bool = Field(
         False,
-        description="Whether weights, gradients and the optimizer's state are in the host's memory, where the step is "
-        "computed. The device has the layers that it computes with, which come over its bus in every pass.",
+        description="Keep weights, gradients, and the optimizer's state in host memory, and compute the optimizer "
+        "step there. The device holds only the layers that it computes with, which are copied to it in every pass.",
     )

@@ -1,4 +1,4 @@
-"""`optimizer` and `schedule` of the job file."""
+"""The sections `optimizer` and `schedule` of the job file."""
 
 from typing import Annotated, Literal
 
@@ -13,22 +13,23 @@ class Optimizer(Section):
 
     name: Literal["adamw", "adamw-8bit", "muon"] = Field(
         "adamw",
-        description="adamw-8bit keeps the moments of large matrices in 8 bits (torchao). muon makes the update of a "
-        "layer's matrices orthogonal and takes AdamW for the rest, with the learning rate and decay of AdamW for both.",
+        description="adamw-8bit keeps the moments of large matrices in 8 bits (torchao). muon orthogonalizes the "
+        "updates of a layer's matrices and uses AdamW for all other parameters, with AdamW's learning rate and "
+        "weight decay for both.",
     )
     learning_rate: float = Field(3e-4, gt=0, description="Peak learning rate.")
     betas: tuple[Annotated[float, Field(ge=0, lt=1)], Annotated[float, Field(ge=0, lt=1)]] = Field(
         (0.9, 0.95), description="Decay rates of the first and second moment."
     )
-    epsilon: float = Field(1e-8, gt=0, description="Added to the denominator.")
+    epsilon: float = Field(1e-8, gt=0, description="Added to the denominator of the update.")
     weight_decay: float = Field(
-        0.1, ge=0, description="Decoupled decay of the matrices; norms and embeddings are never decayed."
+        0.1, ge=0, description="Decoupled weight decay of matrices. Norms and embeddings have none."
     )
     momentum: float = Field(0.95, ge=0, lt=1, description="Decay rate of Muon's momentum.")
     state: Literal["fp32", "bf16"] = Field(
         "fp32",
-        description="Type of AdamW's moments between steps. bf16 takes half the memory: 4 bytes a parameter instead of "
-        "8. A step is computed in fp32 in both.",
+        description="Type of AdamW's moments between steps. bf16 halves their memory, to 4 bytes per parameter. The "
+        "step is computed in fp32 in both cases.",
     )
 
     @field_validator("state")
@@ -44,16 +45,17 @@ class Optimizer(Section):
 
 
 class Schedule(Section):
-    """Linear warm-up, then down to a floor at the last step: half a cosine, or a plateau and a short decay (WSD)."""
+    """Linear warm-up, then a decay to a floor at the last step. cosine, or a plateau with a short decay (WSD)."""
 
     shape: Literal["cosine", "wsd"] = Field(
-        "cosine", description="cosine falls from the end of the warm-up on; wsd stays at the peak until decay_steps."
+        "cosine",
+        description="cosine decays from the end of the warm-up. wsd stays at the peak until the last decay_steps.",
     )
     warmup_steps: int = Field(0, ge=0, description="Steps over which the learning rate rises to its peak.")
     decay_steps: int | None = Field(
-        None, ge=1, description="Last steps over which wsd falls. Default: a fifth of the job's steps."
+        None, ge=1, description="Number of steps at the end over which wsd decays. Default: a fifth of the job's steps."
     )
-    minimum_ratio: float = Field(0.1, ge=0, le=1, description="Learning rate of the last step over the peak.")
+    minimum_ratio: float = Field(0.1, ge=0, le=1, description="Learning rate of the last step divided by the peak.")
 
     @field_validator("decay_steps")
     @classmethod

@@ -1,4 +1,4 @@
-"""`parallel` of the job file."""
+"""The section `parallel` of the job file."""
 
 from typing import Literal, Self
 
@@ -14,35 +14,40 @@ PipelineSchedule = Literal["1f1b", "interleaved", "zero-bubble"]
 
 
 class Parallel(Section):
-    """How the ranks of the job are laid out; the product of the degrees is the number of ranks."""
+    """`parallel`: the layout of the ranks. The product of the degrees is the number of ranks, without ep."""
 
     dp_shard: int = Field(
-        -1, description="Ranks that share one copy of the weights (FSDP); -1, in one degree, takes the ranks left."
+        -1,
+        description="Sharded data-parallel degree, ranks that share one copy of the weights (FSDP). -1 in one degree "
+        "uses all remaining ranks.",
     )
     dp_replicate: int = Field(
         1,
-        description="Copies of the weights: HSDP where dp_shard is above 1, DDP where it is 1.",
+        description="Replicated data-parallel degree, copies of the weights. HSDP if dp_shard is above 1, otherwise "
+        "DDP.",
     )
     tp: int = Field(
-        1, description="Tensor-parallel degree: ranks that share each matrix product, and the sequence between them."
+        1,
+        description="Tensor-parallel degree, ranks that share each matrix product and the sequence between the "
+        "products.",
     )
-    cp: int = Field(1, description="Context-parallel degree: ranks that share the sequence.")
-    pp: int = Field(1, description="Pipeline-parallel degree: ranks that the layers are divided over.")
+    cp: int = Field(1, description="Context-parallel degree, ranks that share the sequence.")
+    pp: int = Field(1, description="Pipeline-parallel degree, ranks that the layers are divided among.")
     ep: int = Field(
         1,
         ge=1,
-        description="Expert-parallel degree: of the dp_shard x cp ranks, so many at a time divide the experts between "
-        "them. It is no factor of the number of ranks.",
+        description="Expert-parallel degree. Groups of this many of the dp_shard x cp ranks divide the experts among "
+        "them. It does not multiply the number of ranks.",
     )
     cp_method: ContextMethod = Field(
         "gather",
-        description="gather: every rank gets all keys and values. all-to-all: every rank gets all of the sequence for "
-        "some of the heads; sends less where there are many query heads to a key head, and needs as many key heads.",
+        description="gather gives every rank all keys and values. all-to-all gives every rank the whole sequence for "
+        "some of the heads. It sends less if many query heads share a key head, and requires at least cp key heads.",
     )
     pp_schedule: PipelineSchedule = Field(
         "1f1b",
-        description="Order of the micro-batches. 1f1b: one stage a rank. interleaved and zero-bubble: two stages a "
-        "rank, which halves the time that ranks wait; zero-bubble fills it with gradients of the weights.",
+        description="Order of the micro-batches. 1f1b has one stage per rank. interleaved and zero-bubble have two, "
+        "which halves the time that ranks wait. zero-bubble fills the rest with gradients of the weights.",
     )
 
     @field_validator(*DEGREES)
@@ -67,5 +72,5 @@ class Parallel(Section):
 
     @property
     def stages_per_rank(self) -> int:
-        """Parts of the model that one rank of the pipeline holds."""
+        """Return the number of stages of the model on one rank of the pipeline."""
         return 1 if self.pp_schedule == "1f1b" else 2

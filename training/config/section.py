@@ -1,9 +1,9 @@
-"""What all sections of the job file have in common."""
+"""The base class of all sections of the job file."""
 
 from pydantic import BaseModel, ConfigDict
 
 
 class Section(BaseModel):
-    """Frozen, and without keys that nobody knows."""
+    """A frozen model that refuses unknown keys."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)

@@ -1,4 +1,4 @@
-"""`variant` of the job file."""
+"""The section `variant` of the job file."""
 
 from typing import Self
 
@@ -9,14 +9,18 @@ from training.config.section import Section
 
 
 class RotaryScaling(Section):
-    """Rotary positions stretched for longer texts, as Llama 3.1 does."""
+    """Scaling of rotary position embeddings for longer texts, as in Llama 3.1."""
 
-    factor: float = Field(gt=1, description="By how much slow frequencies are slowed down: 8 in Llama 3.1.")
-    original_length: int = Field(8192, ge=1, description="Tokens of the longest text that the model knew before.")
-    low_turns: float = Field(
-        1.0, gt=0, description="Frequencies below so many turns in that length are slowed in full."
+    factor: float = Field(gt=1, description="Factor by which low frequencies are divided. 8 in Llama 3.1.")
+    original_length: int = Field(
+        8192, ge=1, description="Length in tokens of the texts that the model was trained on before."
     )
-    high_turns: float = Field(4.0, gt=0, description="Frequencies above so many turns are left as they are.")
+    low_turns: float = Field(
+        1.0, gt=0, description="Frequencies with fewer turns than this in that length are divided by the whole factor."
+    )
+    high_turns: float = Field(
+        4.0, gt=0, description="Frequencies with more turns than this in that length stay unchanged."
+    )
 
     @model_validator(mode="after")
     def _a_ramp_between(self) -> Self:
@@ -30,28 +34,30 @@ class RotaryScaling(Section):
 
 
 class Variant(Section):
-    """What is changed in the preset."""
+    """`variant`: changes to the preset."""
 
-    tied: bool | None = Field(
-        None, description="Whether the output projection is the embedding. Default: the preset's."
-    )
+    tied: bool | None = Field(None, description="Use the embedding as the output projection. Default: the preset's.")
     sliding_window: int | None = Field(
-        None, ge=1, description="Tokens that a token sees, itself included. Default: all before it."
+        None,
+        ge=1,
+        description="Number of tokens that a token attends to, itself included. Default: all tokens before it.",
     )
-    experts: int | None = Field(
-        None, ge=2, description="Feed-forwards in a layer, of which a token goes through some. Default: the preset's."
-    )
+    experts: int | None = Field(None, ge=2, description="Number of experts in a layer. Default: the preset's.")
     experts_per_token: int | None = Field(
-        None, ge=1, description="How many of the experts a token goes through. Default: the preset's, two."
+        None, ge=1, description="Number of experts that process each token. Default: the preset's, which is two."
     )
-    rope_scaling: RotaryScaling | None = Field(None, description="Stretched rotary positions. Default: none.")
-    layers: int | None = Field(None, ge=1, description="Layers. This and the sizes below: default the preset's.")
+    rope_scaling: RotaryScaling | None = Field(
+        None, description="Scaling of rotary position embeddings. Default: none."
+    )
+    layers: int | None = Field(
+        None, ge=1, description="Number of layers. Default of this and of the sizes below: the preset's."
+    )
     hidden: int | None = Field(None, ge=1, description="Width of the residual stream.")
-    heads: int | None = Field(None, ge=1, description="Query heads.")
-    key_value_heads: int | None = Field(None, ge=1, description="Key and value heads, which query heads share.")
-    attention_width: int | None = Field(
-        None, ge=2, description="Width of all query heads together, where that is not `hidden`."
+    heads: int | None = Field(None, ge=1, description="Number of query heads.")
+    key_value_heads: int | None = Field(
+        None, ge=1, description="Number of key and value heads, which the query heads share."
     )
-    feed_forward: int | None = Field(None, ge=1, description="Width inside the feed-forward.")
+    attention_width: int | None = Field(None, ge=2, description="Width of all query heads together. Default: `hidden`.")
+    feed_forward: int | None = Field(None, ge=1, description="Width of the feed-forward layer.")
     rope_theta: float | None = Field(None, gt=1, description="Base of the rotary frequencies.")
     norm_epsilon: float | None = Field(None, gt=0, description="Added to the mean square in the norms.")

@@ -1,7 +1,7 @@
-"""Which tokens a rank sees at which step.
+"""Give each rank its tokens at each step.
 
-The order is a function of the job's global sample counter, so the whole state of the data is that one number, and the
-global batch of a step is the same for every world size.
+The order is a function of the job's global sample counter. This number is therefore the whole state of the data, and
+the global batch of a step is the same for every world size.
 """
 
 import itertools
@@ -23,40 +23,43 @@ from training.errors import UserError
 from training.hosts import location_files
 
 SAMPLES_AT_ONCE = 4096
-"""Samples that a rank finds the addresses of at once: shuffling one costs nearly as much as shuffling all of them."""
+"""Number of samples whose addresses a rank finds at a time.
+
+Shuffling one costs nearly as much as shuffling all of them.
+"""
 
 TOKENS_AT_ONCE = 2**21
-"""Tokens that a rank reads at once, so that handing them to the training costs little; 4 or 8 MiB."""
+"""Number of tokens that a rank reads at a time (4 or 8 MiB), so that each handover to training costs little."""
 
 READS_AHEAD = 2
-"""Reads of so many tokens that are asked for before they are needed, so that the thread never has nothing to do."""
+"""Number of such reads that are queued before they are needed, so that the thread is never idle."""
 
 TOKENS_OF_A_COPY = 2**18
-"""Tokens that are copied at once, so that what one copy leaves is still in the processor's cache for the next."""
+"""Number of tokens that are copied at a time. They are still in the processor's cache for the next copy."""
 
 FETCHES_AT_ONCE = 4
-"""Shards that a rank fetches from S3 at the same time; each is several requests at once."""
+"""Number of shards that a rank fetches from S3 at the same time. Each fetch is several requests in parallel."""
 
 
 SampleAddresses = NDArray[np.int64]
-"""Where samples are: a row each, whose columns only their `Readable` knows."""
+"""Addresses of samples, one row each. The meaning of the columns is private to their `Readable`."""
 
 Tokens = NDArray[np.uint16 | np.uint32]
-"""Tokens as their shards have them."""
+"""Tokens in the type that their shards have."""
 
 
 class Readable(Protocol):
-    """Samples in an endless order: [sequence_length + 1] tokens each."""
+    """Samples in an endless order, of [sequence_length + 1] tokens each."""
 
     tokens_of_a_sample: int
     dtype: np.dtype[np.uint16 | np.uint32]
 
     def locate(self, counters: NDArray[np.int64]) -> SampleAddresses:
-        """Where the samples at these values of the counter are; reads nothing."""
+        """Return the addresses of the samples at these values of the counter, without reading anything."""
         ...
 
     def gather(self, addresses: SampleAddresses, into: Tokens, rows: NDArray[np.int64]) -> None:
-        """Writes the sample at each address into the row of [any, tokens_of_a_sample] that `rows` says."""
+        """Write the sample at each address into its row of `into`, [any, tokens_of_a_sample]. `rows` gives the rows."""
         ...
 
     def close(self) -> None:
@@ -65,14 +68,14 @@ class Readable(Protocol):
 
 
 def read(samples: Readable, counters: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The samples at these values of the counter: [len(counters), sequence_length + 1] tokens."""
+    """Return the samples at these values of the counter: int64 [len(counters), sequence_length + 1]."""
     tokens = np.empty((len(counters), samples.tokens_of_a_sample), samples.dtype)
     samples.gather(samples.locate(counters), tokens, np.arange(len(counters)))
     return tokens.astype(np.int64)
 
 
 class _Window(NamedTuple):
-    """Shards whose samples are shuffled together, and where each one's samples end among the window's."""
+    """Shards whose samples are shuffled together, and where each shard's samples end in the window."""
 
     shards: NDArray[np.int64]
     ends: NDArray[np.int64]
@@ -81,8 +84,8 @@ class _Window(NamedTuple):
 class Samples:
     """The samples of a set of shards, in the shuffled order of every epoch.
 
-    An epoch takes the shards in a shuffled order, `window` at a time, and shuffles the samples within a window. So a
-    host needs no more of the shards than the window that is read and the one after it, which is fetched meanwhile.
+    An epoch takes the shards in a shuffled order, `window` at a time, and shuffles the samples within a window. A host
+    therefore holds two windows at most: the one that is read, and the next one, which is fetched meanwhile.
 
     Raises:
         UserError: a shard is missing, all are too short, or the cache cannot hold two windows.
@@ -95,7 +98,7 @@ class Samples:
         self._location, self._index, self._cache = location, index, cache
         self.tokens_of_a_sample, self.dtype = sequence_length + 1, np.dtype(index.dtype)
         self._length, self._seed, self._window = sequence_length, seed, window
-        # A sample and the token after it, which its last token is to predict, are in one shard.
+        # A sample and the token after it, which is the target of its last token, are in one shard.
         self._counts = np.array([(shard.tokens - 1) // sequence_length for shard in index.shards], dtype=np.int64)
         self.count = int(self._counts.sum())
         if self.count == 0:
@@ -117,7 +120,7 @@ class Samples:
         self._threads = ThreadPoolExecutor(FETCHES_AT_ONCE, thread_name_prefix="shards")
 
     def locate(self, counters: NDArray[np.int64]) -> SampleAddresses:
-        """Return for each sample its epoch, its window in that, its shard, and which of the shard's samples it is."""
+        """Return epoch, window, shard, and number within the shard for each sample."""
         addresses = np.empty((len(counters), 4), dtype=np.int64)
         addresses[:, 0], positions = np.divmod(counters, self.count)
         for epoch in np.unique(addresses[:, 0]).tolist():
@@ -136,9 +139,9 @@ class Samples:
         return addresses
 
     def gather(self, addresses: SampleAddresses, into: Tokens, rows: NDArray[np.int64]) -> None:
-        """Writes the sample at each address into the row of [any, tokens_of_a_sample] that `rows` says."""
+        """Write the sample at each address into its row of `into`, [any, tokens_of_a_sample]. `rows` gives the rows."""
         at_once = max(1, TOKENS_OF_A_COPY // self.tokens_of_a_sample)
-        # Shard by shard, in the order in which they are needed, so that it takes few steps of Python.
+        # Go shard by shard, in the order in which they are needed, to spend few steps in Python.
         order = np.lexsort(addresses[:, 2::-1].T)
         changes = (np.diff(addresses[order, :3], axis=0) != 0).any(axis=1)
         for of_shard in np.split(order, np.flatnonzero(changes) + 1):
@@ -154,7 +157,7 @@ class Samples:
         self._threads.shutdown(cancel_futures=True)
 
     def _epoch(self, epoch: int) -> list[_Window]:
-        """The windows of an epoch, in order; those without a sample are left out."""
+        """Return the windows of an epoch, in order. Windows without a sample are left out."""
         if epoch not in self._windows:
             order = Permutation(len(self._counts), (self._seed, epoch))(np.arange(len(self._counts)))
             parts = [order[first : first + self._window] for first in range(0, len(order), self._window)]
@@ -165,7 +168,7 @@ class Samples:
         return self._windows[epoch]
 
     def _want(self, epoch: int, window_number: int) -> None:
-        """Opens the shards of a window, begins to fetch those of the next one, and lets go of all others."""
+        """Open the shards of a window, begin to fetch those of the next one, and release all others."""
         if (epoch, window_number) == self._wanted:
             return
         self._wanted = (epoch, window_number)
@@ -179,10 +182,9 @@ class Samples:
             self._opened.pop(number).cancel()
 
     def _open(self, shard: Shard) -> Tokens:
-        """The samples of a shard: [samples, sequence_length + 1], of which neighbors have a token in common."""
+        """Return the samples of a shard: [samples, sequence_length + 1]. Consecutive samples share one token."""
         source = location_files.join(self._location, shard.name)
-        if location_files.is_s3(source):
-            assert self._cache, "shards in S3 need a cache"
+        if self._cache:
             with self._cache.holding(source, shard) as path:
                 tokens = map_shard(path, self._index)
         else:
@@ -191,7 +193,7 @@ class Samples:
 
 
 class Blended:
-    """The samples of several sources, each with its share of every thousand."""
+    """Samples of several sources. Each source has its share of every thousand samples."""
 
     def __init__(self, sources: Sequence[Samples], weights: Sequence[float], seed: int) -> None:
         self._sources = sources
@@ -209,7 +211,7 @@ class Blended:
         return addresses
 
     def gather(self, addresses: SampleAddresses, into: Tokens, rows: NDArray[np.int64]) -> None:
-        """Writes the sample at each address into the row of [any, tokens_of_a_sample] that `rows` says."""
+        """Write the sample at each address into its row of `into`, [any, tokens_of_a_sample]. `rows` gives the rows."""
         for number in np.unique(addresses[:, 0]).tolist():
             of_source = addresses[:, 0] == number
             self._sources[number].gather(addresses[of_source, 1:], into, rows[of_source])
@@ -223,18 +225,18 @@ class Blended:
 def rank_batches(
     samples: Readable, first: int, global_batch: int, rank: int, world_size: int, pin: bool
 ) -> Generator[Tensor]:
-    """The rank's part of every step's batch, from the sample counter `first` on: [samples, sequence + 1].
+    """Yield the rank's part of every step's batch, from the sample counter `first` on: [samples, sequence + 1].
 
-    Tokens are as their shards have them, in 2 or 4 bytes: what is to index with them makes them wider, on its device.
+    Tokens keep the type of their shards, 2 or 4 bytes. The consumer widens them on its device before it indexes with
+    them.
 
-    One thread reads ahead, some steps at once. Workers in other processes would cost more than reading a memory map
-    does.
+    One thread reads ahead, several steps at a time. Worker processes would cost more than reading a memory map does.
     """
     share = global_batch // world_size
     of_a_step = np.arange(share, dtype=np.int64) + rank * share
 
     def addresses() -> Iterator[SampleAddresses]:
-        """Where the rank's samples are, of some steps at a time: [samples, columns]."""
+        """Yield the addresses of the rank's samples, several steps at a time: [samples, columns]."""
         steps = max(1, SAMPLES_AT_ONCE // share)
         for counter in itertools.count(first, steps * global_batch):
             counters = counter + global_batch * np.arange(steps, dtype=np.int64)[:, None] + of_a_step
@@ -260,7 +262,7 @@ def rank_batches(
 
     some_steps = max(1, TOKENS_AT_ONCE // (share * samples.tokens_of_a_sample))
     buffers = of_steps(some_steps)
-    # The first step is not kept waiting for those after it.
+    # Read the first step alone, so that training does not wait for the steps after it.
     ahead = deque([reader.submit(read_ahead, 1, of_steps(1))])
     try:
         while True:

@@ -1,4 +1,4 @@
-"""Which of several sources a sample comes from, so that each has its share at every moment of a run."""
+"""Choose the source of each sample, so that each source has its share at every moment of a run."""
 
 from collections.abc import Sequence
 
@@ -8,20 +8,20 @@ from numpy.typing import NDArray
 from training.data.permutation import Permutation
 
 BLOCK = 1000
-"""Samples in which every source has exactly its share, so a share counts to a thousandth."""
+"""Number of samples in which every source has exactly its share. Shares are therefore multiples of a thousandth."""
 
 
 class Blend:
-    """Sources in proportion to `weights`, in an order decided by `seed`.
+    """Sources in proportion to `weights`, in an order determined by `seed`.
 
-    Every source has a counter of its own, which is a function of the job's: a source's state is not kept but computed,
-    and a run resumes in the middle of all of them at once.
+    Every source has a counter of its own, which is a function of the job's counter. No state of a source is stored, and
+    a run resumes in the middle of all sources at once.
     """
 
     def __init__(self, weights: Sequence[float], seed: int) -> None:
         exact = np.asarray(weights) / sum(weights) * BLOCK
         shares = np.floor(exact).astype(np.int64)
-        # What rounding down left over goes to those who lost most by it.
+        # Give the samples that rounding down left over to the sources that lost most by it.
         shares[np.argsort(shares - exact, kind="stable")[: BLOCK - shares.sum()]] += 1
         self._shares = shares
         self._seed = seed
@@ -38,7 +38,7 @@ class Blend:
         return sources, own
 
     def _block(self, block: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The source of each sample of a block, and how many of that source are before it in the block."""
+        """Return the source of each sample of a block, and how many samples of that source precede it in the block."""
         sources = np.repeat(np.arange(len(self._shares)), self._shares)
         order = sources[Permutation(BLOCK, (self._seed, block))(np.arange(BLOCK))]
         earlier = np.empty(BLOCK, dtype=np.int64)

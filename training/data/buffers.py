@@ -1,4 +1,4 @@
-"""Memory that is used again, because a fresh page of it costs several times what filling it does."""
+"""Reusable memory. A fresh page costs several times as much as filling it."""
 
 import weakref
 from collections import deque
@@ -14,13 +14,14 @@ class Buffers:
 
     def __init__(self, shape: tuple[int, ...], dtype: DTypeLike) -> None:
         self._shape, self._dtype = shape, np.dtype(dtype)
-        # Given back by whichever thread lets go of a tensor last; a deque's two ends need no lock.
+        # The thread that drops a tensor last returns its buffer. The two ends of a deque need no lock.
         self._free: deque[NDArray[np.generic]] = deque()
 
     def lend(self) -> Tensor:
-        """A tensor of any content, whose memory is lent again once no tensor refers to it, not even a view."""
+        """Return a tensor of any content. Its memory is lent again once no tensor or view refers to it."""
         buffer = self._free.pop() if self._free else np.empty(self._shape, self._dtype)
-        # The storage that all views share holds the array it was made from, so the end of one is that of the other.
+        # All views share a storage, which holds the array it was made from. The storage and the array are freed
+        # together.
         loan = buffer.view()
         weakref.finalize(loan, self._free.append, buffer).atexit = False
         return torch.from_numpy(loan)

@@ -1,4 +1,7 @@
-"""Shards from S3 on a host's local disk, whole, each fetched once a host and the least recently used deleted first."""
+"""A cache of shards on a host's local disk, from S3 or a streamed channel.
+
+Each host fetches a shard once, and deletes the least recently used first.
+"""
 
 import contextlib
 import fcntl
@@ -18,21 +21,21 @@ class Cache:
 
     directory: Path
     limit_bytes: int | None = None
-    """The most that its shards may take; None is no limit."""
+    """Largest total size of the shards. None means no limit."""
 
     @contextlib.contextmanager
     def holding(self, source: str, shard: Shard) -> Iterator[Path]:
-        """The file of a shard at `source` in S3, which nobody deletes before the context ends.
+        """Yield the file of a shard at `source`. Nobody deletes it before the context ends.
 
-        It is named by its digest: data that was prepared again never meets an older copy of itself. A mapping made in
-        the context stays good after it, because Linux keeps a file that is mapped.
+        The file is named by its digest, so newly prepared data never uses an older copy. A mapping made in the context
+        stays valid after it, because Linux keeps a file that is mapped.
 
         Raises:
-            UserError: the shard is not what the index says.
+            UserError: the content of the shard does not match the index.
         """
         self.directory.mkdir(parents=True, exist_ok=True)
         path = self.directory / f"{shard.sha256}.bin"
-        # One process of the host fetches a shard; the others wait here for it.
+        # One process of the host fetches a shard. The others wait here for it.
         with (self.directory / f"{shard.sha256}.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if not path.is_file() or path.stat().st_size != shard.bytes:
@@ -41,7 +44,8 @@ class Cache:
             yield path
 
     def _fetch(self, source: str, shard: Shard, path: Path) -> None:
-        # One shard at a time, in requests side by side: two that came at once would both find the same room.
+        # Fetch one shard at a time, with parallel requests. Two fetches at once would both count on the same free
+        # space.
         with (self.directory / "room.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             self._make_room(shard.bytes)
@@ -49,16 +53,16 @@ class Cache:
             location_files.download(source, unfinished)
             if not location_files.holds(str(unfinished), shard.bytes, shard.sha256):
                 unfinished.unlink()
-                raise UserError(f"{source}: its content is not what the index says. Prepare the data again")
+                raise UserError(f"{source}: its content does not match the index. Prepare the data again")
             unfinished.replace(path)
 
     def _make_room(self, needed_bytes: int) -> None:
-        """Deletes what was used longest ago, as far as nobody is about to use it."""
+        """Delete the least recently used shards that no process is about to use."""
         if self.limit_bytes is None:
             return
         used: list[tuple[float, int, Path]] = []
         for path in self.directory.glob("*.bin"):
-            # Another process may delete it at this moment.
+            # Another process may delete the file at the same moment.
             with contextlib.suppress(FileNotFoundError):
                 status = path.stat()
                 used.append((status.st_mtime, status.st_size, path))

@@ -1,4 +1,4 @@
-"""Where text comes from, and how it is cut into pieces that can be read without each other."""
+"""Find the text of a corpus, and cut it into pieces that can be read independently."""
 
 import gzip
 import hashlib
@@ -13,21 +13,21 @@ from typing import Any
 from training.errors import UserError
 
 PIECE_BYTES = 64 * 2**20
-"""About how much of a JSONL file is one piece."""
+"""Approximate size of a piece of a JSONL file, in bytes."""
 
 
 @dataclass(frozen=True)
 class Piece:
-    """Part of a file: what begins in `first` up to, and not with, `end`."""
+    """A part of a file, from `first` to before `end`."""
 
     path: Path
     name: str
-    """Of the file, the same on every machine."""
+    """Name of the file, the same on every machine."""
     size: int
-    """Bytes; of a Parquet file, uncompressed."""
+    """Size in bytes. For a Parquet file, the uncompressed size."""
     first: int = 0
     end: int = 0
-    """Bytes of a JSONL file, row groups of a Parquet file; of no meaning for other files, which are one piece."""
+    """Byte of a JSONL file, or row group of a Parquet file. Unused for other files, which are one piece."""
 
 
 @dataclass(frozen=True)
@@ -35,18 +35,19 @@ class Corpus:
     """Documents in a fixed order."""
 
     source: str
-    """What the text is, and its license where that is known."""
+    """Description of the text, and its license if known."""
     pieces: list[Piece]
     key: str = "text"
-    """The key or column of a document's text in JSONL and Parquet."""
+    """Key or column of a document's text in JSONL and Parquet."""
     tokens: bool = False
-    """Whether the pieces are of tokens (see `foreign.py`) and not of text."""
+    """Whether the pieces hold tokens (see `foreign.py`) instead of text."""
 
 
 def python_standard_library(limit_bytes: int | None) -> Corpus:
-    """The source of the standard library of this Python (Python Software Foundation License): about 30 MB of text.
+    """Return the source of this Python's standard library as a corpus: about 30 MB of text.
 
-    It is on every machine that can run the job, so nothing has to be downloaded.
+    Its license is the Python Software Foundation License. Every machine that can run the job has it, so nothing has to
+    be downloaded.
     """
     root = Path(sysconfig.get_path("stdlib"))
     files = [path for path in root.rglob("*.py") if not {"site-packages", "__pycache__"} & set(path.parts)]
@@ -55,7 +56,9 @@ def python_standard_library(limit_bytes: int | None) -> Corpus:
 
 
 def text_directory(root: Path, limit_bytes: int | None, key: str = "text") -> Corpus:
-    """Every file below a directory, less hidden ones: .jsonl, .jsonl.gz and .parquet by `key`, and others as text.
+    """Return every file below a directory except hidden ones.
+
+    .jsonl, .jsonl.gz, and .parquet files are read by `key`, all others as text.
 
     Raises:
         UserError: the directory does not exist, or pyarrow is needed and not installed.
@@ -67,10 +70,10 @@ def text_directory(root: Path, limit_bytes: int | None, key: str = "text") -> Co
 
 
 def read(piece: Piece, key: str) -> Iterator[str]:
-    """The documents of a piece. A text file that is not UTF-8 has none.
+    """Yield the documents of a piece. A text file that is not UTF-8 has none.
 
     Raises:
-        UserError: a line or a column is not what it has to be; the message says where.
+        UserError: a line or a column does not have the required form. The message says where.
     """
     if piece.name.endswith((".jsonl", ".jsonl.gz")):
         yield from _json_lines(piece, key)
@@ -93,7 +96,7 @@ def _json_lines(piece: Piece, key: str) -> Iterator[str]:
     packed = piece.name.endswith(".gz")
     with gzip.open(piece.path) if packed else piece.path.open("rb") as file:
         if piece.first:
-            # The line that runs into this piece belongs to the piece that it begins in.
+            # A line that runs into this piece belongs to the piece in which it begins.
             file.seek(piece.first - 1)
             file.readline()
         while (begin := file.tell()) < piece.end or packed:
@@ -118,12 +121,12 @@ def _parquet(path: Path) -> Any:
     try:
         from pyarrow.parquet import ParquetFile
     except ImportError as error:
-        raise UserError(f"{path}: reading Parquet needs pyarrow: install trainway[parquet]") from error
+        raise UserError(f"{path}: reading Parquet requires pyarrow: install trainway[parquet]") from error
     return ParquetFile(path)
 
 
 def _corpus(source: str, root: Path, files: list[Path], limit_bytes: int | None, key: str = "text") -> Corpus:
-    """The files in an order without meaning, that is the same on every machine, up to the limit."""
+    """Return the files up to the limit, in an arbitrary order that is the same on every machine."""
     names = {path.relative_to(root).as_posix(): path for path in files}
     pieces: list[Piece] = []
     left = limit_bytes

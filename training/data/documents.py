@@ -1,4 +1,4 @@
-"""Which document of a sample a token belongs to."""
+"""Number the documents that the tokens of a sample belong to."""
 
 from torch import Tensor
 

@@ -1,6 +1,7 @@
-"""Tokens in the formats of others, document by document: Megatron-LM's `.bin` and `.idx`, and MosaicML's MDS.
+"""Tokens in the formats of other tools, by document: Megatron-LM's `.bin` and `.idx`, and MosaicML's MDS.
 
 Megatron-LM: https://github.com/NVIDIA/Megatron-LM/blob/main/megatron/core/datasets/indexed_dataset.py
+
 MDS: https://docs.mosaicml.com/projects/streaming/en/stable/preparing_datasets/dataset_format.html and
 https://github.com/mosaicml/streaming/blob/main/streaming/base/format/mds/reader.py (all read 2026-11-21)
 """
@@ -27,10 +28,10 @@ MDS_SHAPE_TYPES = ("<u1", "<u2", "<u4", "<u8")
 
 
 def foreign_tokens(path: Path) -> Corpus:
-    """The tokens at `path`: an MDS directory, or a pair of Megatron-LM by its common name, without suffix.
+    """Return the tokens at `path`: an MDS directory, or the common name of Megatron-LM's two files without suffix.
 
     Raises:
-        UserError: it is neither, or not what the format's description says.
+        UserError: `path` is neither, or does not have the form that the format requires.
     """
     index = Path(f"{path}.idx")
     if index.is_file():
@@ -41,10 +42,10 @@ def foreign_tokens(path: Path) -> Corpus:
 
 
 def read_tokens(piece: Piece, end_of_text: int) -> Iterator[TokenArray]:
-    """The documents of a piece, as tokens.
+    """Yield the documents of a piece, as tokens.
 
-    A document of Megatron-LM's gets its end where it was written without. The samples of MDS are cut from a running
-    text at a fixed length, so they are joined again as they are.
+    A document of Megatron-LM gets an end-of-text token if it has none. The samples of MDS are cut from a continuous
+    text at a fixed length, so they are joined again unchanged.
     """
     if piece.path.suffix == ".bin":
         for tokens in _megatron_documents(piece):
@@ -55,13 +56,13 @@ def read_tokens(piece: Piece, end_of_text: int) -> Iterator[TokenArray]:
 
 
 def _megatron_index(path: Path) -> tuple[str, TokenArray, TokenArray, TokenArray]:
-    """Type of the tokens, tokens of each sequence, its first byte, and the sequences that documents begin with."""
+    """Return the tokens' type, the length of each sequence, its first byte, and the first sequence of each document."""
     content = path.read_bytes()
     if len(content) < MEGATRON_HEADER.size or not content.startswith(MEGATRON_MAGIC):
-        raise UserError(f"{path}: does not begin as an index of Megatron-LM does")
+        raise UserError(f"{path}: is not an index of Megatron-LM")
     _, version, code, sequences, ends = MEGATRON_HEADER.unpack_from(content)
     if version != 1 or code not in MEGATRON_TYPES:
-        raise UserError(f"{path}: has version {version} and type {code}; known are version 1 and {[*MEGATRON_TYPES]}")
+        raise UserError(f"{path}: has version {version} and type {code}; supported: version 1 and {[*MEGATRON_TYPES]}")
     needed = MEGATRON_HEADER.size + 12 * sequences + 8 * ends
     if len(content) < needed:
         raise UserError(f"{path}: has {len(content)} bytes, but its header announces {needed}. Copy it again")
@@ -112,17 +113,21 @@ def _mds_pieces(directory: Path) -> list[Piece]:
     pieces = []
     for number, shard in enumerate(_mds_shards(directory)):
         if shard["format"] != "mds" or shard["version"] != 2:
-            raise UserError(f"{directory}: shard {number} is {shard['format']} {shard['version']}; known is mds 2")
+            raise UserError(f"{directory}: shard {number} is {shard['format']} {shard['version']}; supported: mds 2")
         path = directory / shard["raw_data"]["basename"]
         if not path.is_file():
             packed = " Decompress it first" if shard.get("zip_data") else " Copy it again"
-            raise UserError(f"{path}: is in the index, but not there.{packed}")
+            raise UserError(f"{path}: is in the index, but does not exist.{packed}")
         pieces.append(Piece(path, path.relative_to(directory).as_posix(), path.stat().st_size, number))
     return pieces
 
 
 def _mds_samples(piece: Piece) -> Iterator[TokenArray]:
-    """A shard is its number of samples, where each begins and the last ends, a description, and the samples."""
+    """Yield the samples of a shard.
+
+    A shard consists of its number of samples, the offset of each sample and of the end of the last one, a description,
+    and the samples.
+    """
     directory = piece.path
     for _ in Path(piece.name).parts:
         directory = directory.parent
@@ -134,7 +139,7 @@ def _mds_samples(piece: Piece) -> Iterator[TokenArray]:
     content = piece.path.read_bytes()
     (samples,) = struct.unpack_from("<I", content)
     begins = np.frombuffer(content, "<u4", samples + 1, 4)
-    # The lengths of all columns whose length is not fixed come first, then the columns.
+    # The lengths of all variable-length columns come first, then the columns.
     varying = [number for number, width in enumerate(widths) if not width]
     for begin in begins[:-1].astype(int):
         stored = dict(zip(varying, np.frombuffer(content, "<u4", len(varying), begin).astype(int), strict=True))
@@ -144,15 +149,16 @@ def _mds_samples(piece: Piece) -> Iterator[TokenArray]:
 
 
 def _mds_array(content: bytes, encoding: str, path: Path) -> TokenArray:
-    """The values of `bytes`, which are int64 by llm-foundry's habit, or of `ndarray:<type>[:<shape>]`."""
+    """Return the values of `bytes`, which llm-foundry stores as int64, or of `ndarray:<type>[:<shape>]`."""
     kind, _, rest = encoding.partition(":")
     if kind == "bytes":
         return np.frombuffer(content, "<i8")
     dtype, _, shape = rest.partition(":")
     if kind != "ndarray" or not dtype:
-        raise UserError(f"{path}: the tokens are stored as {encoding!r}; known are bytes and ndarray:<type>")
+        raise UserError(f"{path}: the tokens are stored as {encoding!r}; supported are bytes and ndarray:<type>")
     if shape:
         return np.frombuffer(content, dtype)
-    # A byte with the number of dimensions and the type of their lengths, then these, then the values.
+    # The content is a byte with the number of dimensions and the type of their lengths, then the lengths, then the
+    # values.
     dimensions, code = divmod(content[0], 4)
     return np.frombuffer(content, dtype, offset=1 + dimensions * np.dtype(MDS_SHAPE_TYPES[code]).itemsize)

@@ -1,4 +1,4 @@
-"""A seeded shuffle of any number of samples that needs no memory and can start anywhere."""
+"""A seeded shuffle of any number of samples that needs no memory and can start at any sample."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -8,7 +8,7 @@ ROUNDS = 6
 ORDER_VERSION = 1
 """Version of the order of samples. Raise it with every change of the permutation, the blend, or the windows of shards.
 
-A checkpoint of another version is refused: its run would see some samples twice and others never.
+A checkpoint of another version is refused, because its run would see some samples twice and others never.
 """
 
 # The multipliers and shifts of SplitMix64 (Steele, Lea & Flood 2014, doi 10.1145/2660193.2660195).
@@ -17,11 +17,12 @@ _MIX = np.uint64(0xBF58476D1CE4E5B9)
 
 
 class Permutation:
-    """A bijection of 0 … size-1, decided by `seed`.
+    """A bijection of 0 … size-1, determined by `seed`.
 
-    A Feistel network over the bits that the size needs, walked until it lands inside (Black & Rogaway 2002, "Ciphers
-    with arbitrary finite domains"), which takes fewer than two steps on average. Any position costs the same, so a run
-    resumes in the middle of a billion samples at once, and every world size sees the same order.
+    It is a Feistel network over the bits that the size needs, repeated until the result is below the size (Black &
+    Rogaway 2002, "Ciphers with arbitrary finite domains"), which takes fewer than two rounds on average. Every position
+    costs the same, so a run resumes in the middle of a billion samples at once, and every world size sees the same
+    order.
     """
 
     def __init__(self, size: int, seed: int | tuple[int, ...]) -> None:
@@ -34,7 +35,7 @@ class Permutation:
         self._keys = np.random.SeedSequence(seed).generate_state(ROUNDS, np.uint64)
 
     def __call__(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Where each position goes. Positions outside 0 … size-1 have no meaning."""
+        """Return the image of each position. Positions outside 0 … size-1 have no meaning."""
         image = self._encrypt(positions.astype(np.uint64))
         while (outside := image >= self._size).any():
             image[outside] = self._encrypt(image[outside])
@@ -42,7 +43,7 @@ class Permutation:
 
     def _encrypt(self, values: NDArray[np.uint64]) -> NDArray[np.uint64]:
         left, right = values >> self._right_bits, values & self._right_mask
-        # The halves take turns instead of changing places, so that one may be a bit longer.
+        # The halves alternate instead of swapping, so that one half may have one bit more.
         for even, odd in zip(self._keys[::2], self._keys[1::2], strict=True):
             left ^= self._scramble(right ^ even) & self._left_mask
             right ^= self._scramble(left ^ odd) & self._right_mask

@@ -1,6 +1,6 @@
 """Token shards: raw little-endian tokens in `.bin` files, and an `index.json` that describes them.
 
-The index is written last, so its presence says that the data is complete.
+The index is written last, so its presence shows that the data is complete.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ INDEX = "index.json"
 
 
 class File(BaseModel):
-    """A file beside the index, and how to recognize it."""
+    """A file beside the index, with the length and the digest that identify it."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -30,14 +30,14 @@ class File(BaseModel):
 
 
 class Shard(File):
-    """One file of tokens, of whole documents."""
+    """One file of tokens. It holds whole documents."""
 
     tokens: int = Field(ge=1)
     documents: int = Field(ge=1)
 
 
 class Index(BaseModel):
-    """What is known about a set of shards without reading them."""
+    """Description of a set of shards, which can be read without reading the shards."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -52,20 +52,20 @@ class Index(BaseModel):
 
     @property
     def tokens(self) -> int:
-        """Tokens of all shards."""
+        """Return the number of tokens in all shards."""
         return sum(shard.tokens for shard in self.shards)
 
     @property
     def digest(self) -> str:
-        """Identifies the tokens and their order."""
+        """Return a digest that identifies the tokens and their order."""
         return hashlib.sha256(" ".join(shard.sha256 for shard in self.shards).encode()).hexdigest()
 
 
 def read_index(location: str) -> Index:
-    """The index of the shards at a resolved location.
+    """Return the index of the shards at a resolved location.
 
     Raises:
-        UserError: there is none, or it is not one.
+        UserError: there is no index, or the file is not a valid one.
     """
     content = location_files.read(location_files.join(location, INDEX))
     if content is None:
@@ -82,15 +82,15 @@ def read_index(location: str) -> Index:
 
 
 def write_index(location: str, index: Index) -> None:
-    """Completes the shards at a resolved location."""
+    """Write the index, which completes the shards at a resolved location."""
     location_files.write(location_files.join(location, INDEX), index.model_dump_json(indent=2).encode())
 
 
 def check_shards(location: str, index: Index) -> None:
-    """Sees to it that every shard of the index is at its resolved location, by its length.
+    """Check that every shard of the index exists at the resolved location and has the expected length.
 
     Raises:
-        UserError: one is missing or has another length.
+        UserError: a shard is missing or has another length.
     """
     found = location_files.list_sizes(location)
     for shard in index.shards:
@@ -103,5 +103,5 @@ def check_shards(location: str, index: Index) -> None:
 
 
 def map_shard(path: Path | str, index: Index) -> NDArray[np.uint16 | np.uint32]:
-    """The tokens of a shard's file, memory-mapped."""
+    """Return the tokens of a shard's file, memory-mapped."""
     return np.memmap(path, dtype=np.dtype(index.dtype).newbyteorder("<"), mode="r")
