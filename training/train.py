@@ -1,35 +1,40 @@
-"""Trains the model of a job file. Started on every rank by torchrun:
+"""Train the model of a job file. torchrun starts this on every rank:
 
     torchrun --nproc-per-node 8 … -m training.train --config job.yaml [--until-step N] [--profile]
 
-What is not in the job file comes by environment: TRAINWAY_LOCATIONS (see `hosts/locations.py`), TRAINWAY_CHECKPOINTS
-and TRAINWAY_MEMORY (see `checkpoint/stores.py` and `checkpoint/memory.py`) and TRAINWAY_RUN, the directory that gets
-the metrics (default: runs/<name of the job>). TRAINWAY_JOB is the job file where --config is not.
+Settings that are not in the job file come from the environment: TRAINWAY_LOCATIONS (see `hosts/locations.py`),
+TRAINWAY_CHECKPOINTS and TRAINWAY_MEMORY (see `checkpoint/stores.py` and `checkpoint/memory.py`), and TRAINWAY_RUN, the
+directory of the metrics (default: runs/<name of the job>). TRAINWAY_JOB is the job file if --config is not given.
 
-A run always resumes from the latest checkpoint of its job that can be read, wherever it was interrupted. SIGTERM and
-SIGUSR1, sent to any rank or to torchrun, finish the step, and the one that the device was given meanwhile, write a
-checkpoint and exit with status 0, or with TRAINWAY_STOPPED_STATUS where whatever starts the job must know that it is
-not done; torchrun allows its ranks 30 seconds for that. A mistake in the job file or its data exits with status 2 and
-one message.
+A run always resumes from the latest readable checkpoint of its job. After SIGTERM or SIGUSR1 to any rank or to
+torchrun, the run finishes the current step and the step already queued on the device, writes a checkpoint, and exits
+with status 0, or with TRAINWAY_STOPPED_STATUS if the program that starts the job must know that the job is not done.
+torchrun allows its ranks 30 seconds for that. A mistake in the job file or its data exits with status 2 and one
+message. `errors.py` has the other statuses.
 """
 
 import argparse
 import contextlib
 import gc
-import math
 import os
 import sys
 import time
+from collections import Counter
+from collections.abc import Callable, Generator
 from dataclasses import replace
 from pathlib import Path
 
+import torch
 import torch.distributed as dist
+from torch import Tensor
 
 from training import config
 from training.checkpoint import Progress, Saver
+from training.checkpoint.leases import leased
 from training.checkpoint.resume import Resumed
 from training.config import Job
 from training.data.batches import rank_batches
+from training.divergence import not_finite, past_limit, rewound
 from training.errors import UserError
 from training.evaluation import evaluate
 from training.hosts.stopping import StopSignal
@@ -37,16 +42,17 @@ from training.observe.laps import Laps
 from training.observe.metrics import Metrics, peak_memory
 from training.observe.profiling import profiling
 from training.observe.reports import PendingStep, Reading, Reports, describe
+from training.optim.step_guard import StepGuard
 from training.parallel.local_model import loss_over
 from training.parallel.world import join, this_process
-from training.setup import Setup, begin, open_inputs, set_up
+from training.setup import JobInputs, Setup, begin, open_inputs, set_up
 from training.step import compute_gradients, update_weights
 
 STEPS_BETWEEN_COLLECTIONS = 100
 
 
 def main() -> None:
-    """Train by a job file, as one rank that torchrun started."""
+    """Train the model of a job file, as one rank that torchrun started."""
     parser = argparse.ArgumentParser(prog="training.train", description="Train the model of a job file.")
     job_file = os.environ.get("TRAINWAY_JOB")
     parser.add_argument(
@@ -55,13 +61,13 @@ def main() -> None:
         default=job_file,
         required=job_file is None,
         metavar="JOB.yaml",
-        help="the job file; default: what the environment's TRAINWAY_JOB names",
+        help="job file (default: the file named by the environment variable TRAINWAY_JOB)",
     )
     parser.add_argument(
         "--until-step",
         type=int,
         metavar="N",
-        help="stop after step N of the job's schedule, with a checkpoint that a later start goes on from",
+        help="stop after step N of the job's schedule, with a checkpoint from which a later start resumes",
     )
     parser.add_argument(
         "--profile",
@@ -69,17 +75,17 @@ def main() -> None:
         nargs="?",
         const=2,
         metavar="STEPS",
-        help="record some steps of rank 0 (default: 2) in the directory `profile` beside the metrics",
+        help="record STEPS steps of rank 0 (2 if not given) in the directory `profile` beside the metrics",
     )
     arguments = parser.parse_args()
     job = config.load(arguments.config)
     try:
         stopped = train(job, arguments.until_step, arguments.profile)
     except UserError as error:
-        # The ranks of a host see the same files, so one of them speaks for it.
+        # The ranks of a host see the same files, so one of them reports for all.
         if os.environ.get("LOCAL_RANK", "0") == "0":
             print(f"{arguments.config}: {error}", file=sys.stderr)
-        sys.exit(2)
+        sys.exit(error.status)
     finally:
         if dist.is_initialized():
             dist.destroy_process_group()
@@ -88,12 +94,12 @@ def main() -> None:
 
 
 def train(job: Job, until_step: int | None = None, profile_steps: int | None = None) -> bool:
-    """Train from the job's newest checkpoint to its last step, or to `until_step`; profile the first `profile_steps`.
+    """Train from the job's newest checkpoint to its last step, or to `until_step`.
 
-    Returns whether the run was told to stop before that step.
+    Profile the first `profile_steps` steps. Returns whether the run was told to stop before that step.
 
     Raises:
-        UserError: the job, its data, or its checkpoints are not usable as they are.
+        UserError: the job, its data, or its checkpoints are not usable.
     """
     began = time.monotonic()
     stop = StopSignal()
@@ -101,76 +107,126 @@ def train(job: Job, until_step: int | None = None, profile_steps: int | None = N
     inputs = open_inputs(job, process)
     dist.init_process_group("cpu:gloo,cuda:nccl" if process.device.type == "cuda" else "gloo")
     setup = set_up(job, inputs, join(inputs.layout, process.device))
+    run = Path(os.environ.get("TRAINWAY_RUN", f"runs/{job.name}"))
+    with leased((setup.checkpoints, str(run)), stop.request, setup.hosts) as check_leases:
+        return take_steps(setup, inputs, stop, run, check_leases, until_step, profile_steps, began)
+
+
+def take_steps(
+    setup: Setup,
+    inputs: JobInputs,
+    stop: StopSignal,
+    run: Path,
+    check_leases: Callable[[], None],
+    until_step: int | None,
+    profile_steps: int | None,
+    began: float,
+) -> bool:
+    """Take the steps of a run that has its leases. See `train`."""
+    job = setup.job
     progress, resumed = begin(setup, inputs.start_from)
     last_step = job.steps if until_step is None else min(until_step, job.steps)
 
     world, local, data, layout = setup.world, setup.local, setup.data, setup.world.layout
-    run = Path(os.environ.get("TRAINWAY_RUN", f"runs/{job.name}"))
     metrics = start_metrics(setup, run, resumed) if world.rank == 0 else None
     reports = Reports(metrics, job.data.sequence_length, setup.pace)
     laps = Laps(world.device)
-    on_gpu = world.device.type == "cuda"
-    batches = rank_batches(data.samples, progress.samples, job.batch.global_, world.data_rank, layout.dp, pin=on_gpu)
-    # A rank that collects garbage in the middle of a step keeps all others waiting, so all do it after the same step.
+    guard, loss_scale = begin_at(setup, progress)
+    rewinds: Counter[int] = Counter()
+    # Garbage collection in the middle of a step delays all other ranks, so all ranks do it after the same step.
     gc.collect()
     gc.disable()
     with contextlib.ExitStack() as running:
         running.enter_context(contextlib.closing(data.samples))
-        running.enter_context(contextlib.closing(batches))
+        batches = batches_from(setup, progress)
+        running.callback(lambda: batches.close())
         saver = Saver(
-            setup.checkpoints, job.checkpoint, setup.memory, world.device, setup.hosts, on_failure=stop.request
+            setup.checkpoints,
+            job.checkpoint,
+            setup.memory,
+            world.device,
+            setup.hosts,
+            on_failure=stop.request,
+            check_leases=check_leases,
+            damaged=resumed.damaged if resumed else (),
         )
         running.enter_context(contextlib.closing(saver))
+        running.callback(lambda: reports.failed_saves(saver.failed()))
         running.enter_context(loss_over(layout.tp))
         end_profiled_step = None
         if profile_steps and world.rank == 0:
             end_profiled_step = running.enter_context(profiling(run / "profile", profile_steps, world.device))
         laps.start()
-        for step in range(progress.step + 1, last_step + 1):
+        told_to_stop = False
+        while progress.step < last_step and not told_to_stop:
+            step = progress.step + 1
             laps.lap("other")
             tokens = next(batches).to(world.device, non_blocking=True).long()
             laps.lap("data_wait")
 
-            loss = compute_gradients(local, local.batch(tokens), job.batch.micro, laps, progress.loss_scale)
+            loss = compute_gradients(local, local.batch(tokens), job.batch.micro, laps, loss_scale)
 
             saver.wait_until_copied()
             laps.lap("checkpoint")
 
-            update = update_weights(setup, step, progress.loss_scale)
+            # Sum over the global batch. In a pipeline, only the last rank has a loss.
+            dist.all_reduce(loss)
+            loss *= layout.pp / world.size
+            update = update_weights(setup, guard, step, loss, loss_scale)
+            loss_scale = update.loss_scale
             laps.lap("optimizer")
 
-            # Of the global batch; of a pipeline only the last rank knows any.
-            dist.all_reduce(loss)
-            loss_and_norm = Reading(loss * (layout.pp / world.size), update.gradient_norm)
-            samples = progress.samples + job.batch.global_
-            progress = Progress(step, samples, loss=math.nan, loss_scale=update.loss_scale)
+            reading = Reading(loss, update.gradient_norm, *update.decision)
+            progress = replace(progress, step=step, samples=progress.samples + job.batch.global_)
             laps.lap("other")
 
-            # All of the step is given to the device. While that is at it, the host tells of the step before.
+            # The whole step is queued on the device. While it runs, the host reports the step before.
             reports.flush()
+            divergence = past_limit(setup, step - 1, reports.newest)
             told_to_stop = stop.reached_any_rank()
             last = step == last_step or told_to_stop
-            if last or saver.due(step):
-                progress = replace(progress, loss=loss_and_norm.values()[0])
-                saver.save(local.model, setup.optimizer, progress, setup.identity, last)
+            if not divergence and (last or saver.due(step)):
+                result = reading.result()
+                divergence = past_limit(setup, step, result) or not_finite(setup, step)
+                if not divergence and result.skipped and not last:
+                    saver.postpone(step)
+                elif not divergence:
+                    # Nothing of a skipped step is in the state, so its loss is not of the state either.
+                    good = result if not result.skipped else reports.newest
+                    progress = replace(
+                        progress,
+                        loss=progress.loss if good is None or good.skipped else good.loss,
+                        loss_scale=float(loss_scale),
+                        recent=guard.recent(),
+                    )
+                    saver.save(local.model, setup.optimizer, progress, setup.identity, last)
                 laps.lap("checkpoint")
             reports.checkpoints(saver.complete())
+            reports.failed_saves(saver.failed())
+            if divergence:
+                saver.wait()
+                progress = rewound(setup, inputs.start_from, progress, divergence, rewinds, metrics)
+                guard, loss_scale = begin_at(setup, progress)
+                batches.close()
+                batches = batches_from(setup, progress)
+                reports.newest, told_to_stop = None, False
+                laps.start()
+                continue
 
             if step % STEPS_BETWEEN_COLLECTIONS == 0:
                 gc.collect(1)
             memory_bytes = peak_memory(world.device)
-            reports.hold(PendingStep(step, samples, update.learning_rate, loss_and_norm, laps.end_step(), memory_bytes))
+            samples = progress.samples
+            reports.hold(PendingStep(step, samples, update.learning_rate, reading, laps.end_step(), memory_bytes))
             if data.held_out and not told_to_stop and (step % job.evaluation.every == 0 or step == last_step):
                 reports.flush()
                 evaluating = time.monotonic()
                 held_out_loss = evaluate(local, world, data.held_out, job.evaluation.samples, job.batch.micro)
                 if metrics:
                     metrics.evaluation(step, held_out_loss, time.monotonic() - evaluating)
-                laps.start()  # an evaluation is not of any step
+                laps.start()  # an evaluation belongs to no step
             if end_profiled_step:
                 end_profiled_step()
-            if told_to_stop:
-                break
         reports.flush()
         saver.wait()
         reports.checkpoints(saver.complete())
@@ -182,9 +238,25 @@ def train(job: Job, until_step: int | None = None, profile_steps: int | None = N
         end = f"end step={progress.step}/{job.steps} loss={progress.loss:.4f} checkpoints={setup.checkpoints}"
         print(end, flush=True)
     stop.ignore_from_now_on()
-    # A rank that leaves while another still talks to it can fail after all its work is done.
+    # A rank that exits while another still communicates with it can fail after all its work is done.
     dist.barrier()
     return progress.step < last_step
+
+
+def begin_at(setup: Setup, progress: Progress) -> tuple[StepGuard, Tensor | float]:
+    """Return what decides about steps after `progress`, and the loss scale, which is on the device in fp16."""
+    device = setup.world.device
+    scale = torch.tensor(progress.loss_scale, device=device) if setup.job.precision == "fp16" else progress.loss_scale
+    return StepGuard(setup.job.instability, device, progress.recent), scale
+
+
+def batches_from(setup: Setup, progress: Progress) -> Generator[Tensor]:
+    """Return the batches of this rank that follow `progress`."""
+    world, job = setup.world, setup.job
+    on_gpu = world.device.type == "cuda"
+    return rank_batches(
+        setup.data.samples, progress.samples, job.batch.global_, world.data_rank, world.layout.dp, pin=on_gpu
+    )
 
 
 def start_metrics(setup: Setup, run: Path, resumed: Resumed | None) -> Metrics:
@@ -199,7 +271,7 @@ def start_metrics(setup: Setup, run: Path, resumed: Resumed | None) -> Metrics:
 
 
 def end_metrics(metrics: Metrics, progress: Progress, seconds: float) -> None:
-    """Write the last event of a run that took so many seconds, and close its metrics."""
+    """Write the last event of a run that took `seconds`, and close its metrics."""
     loss = progress.loss
     metrics.event("end", step=progress.step, loss=loss, loss_hex=loss.hex(), seconds=seconds)
     metrics.close()

@@ -1,4 +1,4 @@
-"""The data of a job file, opened: what is trained on, what is held out, and what identifies both."""
+"""Open the data of a job file: the training samples, the held-out samples, and the identity of both."""
 
 import os
 from dataclasses import dataclass
@@ -20,20 +20,20 @@ class Sources:
     """A job's data, before the first sample is read."""
 
     samples: Readable
-    """What is trained on."""
+    """Samples that the model is trained on."""
     held_out: Samples | None
-    """What is evaluated on; None without evaluation."""
+    """Samples that the model is evaluated on. None without evaluation."""
     index: Index
-    """Of data.train; the vocabulary and the end of text are those of all sources."""
+    """Index of data.train. All sources have its vocabulary and its end of text."""
     identity: Any
-    """What may not change between a save and a resume, for JSON."""
+    """Values that must not change between a save and a resume, serializable as JSON."""
 
 
 def open_sources(job: Job) -> Sources:
-    """Opens the token shards of a job.
+    """Open the token shards of a job.
 
     Raises:
-        UserError: data is missing, is too short, or does not go together.
+        UserError: data is missing, is too short, or the sources have different tokenizers.
     """
     locations = {location: resolve(location) for location in job.data.shares}
     indexes = {location: read_index(resolved) for location, resolved in locations.items()}
@@ -61,7 +61,7 @@ def open_sources(job: Job) -> Sources:
 
 
 def _split(index: Index, job: Job) -> tuple[Index, Index | None]:
-    """The shards that are trained on, and those that are held out."""
+    """Return the index of the shards for training, and that of the held-out shards or None."""
     held_out = job.evaluation.shards
     if not held_out:
         return index, None
@@ -78,13 +78,14 @@ def _split(index: Index, job: Job) -> tuple[Index, Index | None]:
 
 def _samples(job: Job, location: str, index: Index) -> Samples:
     cache = None
-    if location_files.is_s3(location):
+    if location_files.is_s3(location) or location.rstrip("/") in os.environ.get("TRAINWAY_STREAMED", "").split(":"):
+        # A streamed file is fetched anew by each process that reads it, a few pages at a time.
         cache = Cache(cache_directory(job), None if job.data.cache_gib is None else int(job.data.cache_gib * 2**30))
     return Samples(location, index, job.data.sequence_length, job.seed, job.data.shuffle_shards, cache)
 
 
 def cache_directory(job: Job) -> Path:
-    """The directory of this host that shards from S3 are kept in."""
+    """Return the directory on this host in which shards from S3, or from a streamed channel, are cached."""
     if job.data.cache:
         return Path(job.data.cache)
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "trainway" / "shards"
