@@ -1,4 +1,4 @@
-"""The loss on held-out samples, the same ones each time."""
+"""Compute the loss on held-out samples, the same ones each time."""
 
 import numpy as np
 import torch
@@ -27,11 +27,11 @@ def evaluate(local: LocalModel, world: World, held_out: Readable, samples: int, 
             loss += pipeline.evaluate(inputs, targets, documents)
         else:
             loss += local.model(inputs, local.rotary, targets, documents)
-    # Ranks that share a sample have the mean of their part of it, and the parts are equal; of a pipeline, one has it.
+    # Ranks that share a sample each have the mean over an equal part of it. In a pipeline, only one rank has the loss.
     loss *= at_once / share
     dist.all_reduce(loss)
     for module in local.model.modules():
-        # What a backward pass would have freed.
+        # Free what a backward pass would have freed.
         if isinstance(module, FSDPModule):
             module.reshard()
     return loss.item() * (pipeline.ranks if pipeline else 1) / world.size

@@ -1,4 +1,4 @@
-"""Weights to and from the format of Hugging Face's transformers: config.json, safetensors, tokenizer.json.
+"""Convert weights to and from the format of Hugging Face's transformers: config.json, safetensors, tokenizer.json.
 
-One process, without a GPU, whatever layout the job has. `python -m training.hugging_face export|import`.
+It runs in one process without a GPU, for every layout of the job: `python -m training.hugging_face export|import`.
 """

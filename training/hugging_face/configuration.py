@@ -1,7 +1,7 @@
-"""A model's shape as a `config.json`, and the other way.
+"""Convert a model's shape to a `config.json`, and back.
 
-Four families of transformers compute what `training/model/decoder.py` does: Llama; Mistral, which is Llama with a
-sliding window; Mixtral, which has experts; and ERNIE 4.5's mixture, whose router has a bias of the choice as ours.
+Four model families of transformers compute what `training/model/decoder.py` does: Llama; Mistral, which is Llama with a
+sliding window; Mixtral, which has experts; and ERNIE 4.5's mixture, whose router has a correction bias as ours.
 https://github.com/huggingface/transformers/tree/v5.18.0/src/transformers/models (read 2026-11-21)
 """
 
@@ -24,7 +24,7 @@ ARCHITECTURES: dict[ModelFamily, str] = {
 
 
 class _Rotary(BaseModel):
-    """`rope_parameters` of transformers 5, `rope_scaling` before."""
+    """Rotary settings: `rope_parameters` of transformers 5, `rope_scaling` in earlier versions."""
 
     rope_type: str | None = Field(None, validation_alias=AliasChoices("rope_type", "type"))
     rope_theta: float | None = None
@@ -36,7 +36,7 @@ class _Rotary(BaseModel):
 
 
 class _Config(BaseModel):
-    """What of a `config.json` decides what the model computes."""
+    """The keys of a `config.json` that determine what the model computes."""
 
     model_config = ConfigDict(extra="ignore", protected_namespaces=())
 
@@ -59,7 +59,7 @@ class _Config(BaseModel):
     num_local_experts: int = Field(0, validation_alias=AliasChoices("num_local_experts", "moe_num_experts"))
     num_experts_per_tok: int = Field(2, validation_alias=AliasChoices("num_experts_per_tok", "moe_k"))
     moe_intermediate_size: int | None = None
-    # Of these, one value only is what our model computes.
+    # Our model computes only one value of each of these.
     hidden_act: Literal["silu"] = "silu"
     attention_bias: Literal[False] = False
     mlp_bias: Literal[False] = False
@@ -72,7 +72,7 @@ class _Config(BaseModel):
 def write_config(
     family: ModelFamily, shape: Shape, vocabulary: int, sequence_length: int, end_of_text: int, dtype: str
 ) -> dict[str, Any]:
-    """The content of a `config.json`; `dtype` is that of the weights, as PyTorch calls it."""
+    """Return the content of a `config.json`. `dtype` is PyTorch's name of the weights' type."""
     config: dict[str, Any] = {
         "architectures": [ARCHITECTURES[family]],
         "model_type": family,
@@ -123,10 +123,10 @@ def write_config(
 
 
 def read_config(path: Path) -> tuple[ModelFamily, Shape, int, int]:
-    """Family, shape, vocabulary, and tokens of the longest text, of a `config.json`.
+    """Return family, shape, vocabulary, and longest text in tokens of a `config.json`.
 
     Raises:
-        UserError: there is none, or it is of a model that ours cannot be.
+        UserError: the file does not exist, or it describes a model that ours does not support.
     """
     try:
         config = _Config.model_validate_json(path.read_bytes())
@@ -137,11 +137,11 @@ def read_config(path: Path) -> tuple[ModelFamily, Shape, int, int]:
         key = ".".join(str(part) for part in problem["loc"])
         found = "" if problem["type"] == "missing" else f" (found {problem['input']!r})"
         raise UserError(
-            f"{path}: {key}: {problem['msg']}{found}. Only models of {', '.join(ARCHITECTURES)} without biases can be "
-            "read"
+            f"{path}: {key}: {problem['msg']}{found}. Supported are only "
+            f"models of {', '.join(ARCHITECTURES)} without biases"
         ) from error
     if len(set(config.layer_types)) > 1:
-        raise UserError(f"{path}: layer_types has {sorted(set(config.layer_types))}, but ours are alike in all layers")
+        raise UserError(f"{path}: layer_types has {sorted(set(config.layer_types))}, but ours has only one")
     rotary = config.rope_parameters or config.rope_scaling or _Rotary()
     usual_theta = 500_000.0 if config.model_type == "ernie4_5_moe" else 10_000.0
     width = (config.head_dim or config.hidden_size // config.num_attention_heads) * config.num_attention_heads
@@ -166,17 +166,17 @@ def read_config(path: Path) -> tuple[ModelFamily, Shape, int, int]:
 
 def _window(config: _Config) -> int | None:
     if config.model_type == "mistral" and "sliding_window" not in config.model_fields_set:
-        return 4096  # which the class takes where the file does not say
+        return 4096  # default of the class if the file does not say
     return config.sliding_window if config.model_type in ("mistral", "mixtral") else None
 
 
 def _scaling(rotary: _Rotary, path: Path) -> RotaryScaling | None:
     if rotary.partial_rotary_factor != 1.0:
-        raise UserError(f"{path}: partial_rotary_factor is {rotary.partial_rotary_factor}, but ours turn whole heads")
+        raise UserError(f"{path}: partial_rotary_factor is {rotary.partial_rotary_factor}, but ours is 1")
     if rotary.rope_type in (None, "default"):
         return None
     if rotary.rope_type != "llama3":
-        raise UserError(f"{path}: the rope_type is {rotary.rope_type!r}; known are default and llama3")
+        raise UserError(f"{path}: the rope_type is {rotary.rope_type!r}; supported are default and llama3")
     if not (rotary.factor and rotary.original_max_position_embeddings):
         raise UserError(f"{path}: a rope_type of llama3 needs factor and original_max_position_embeddings")
     return RotaryScaling(
@@ -188,7 +188,7 @@ def _scaling(rotary: _Rotary, path: Path) -> RotaryScaling | None:
 
 
 def job_section(shape: Shape) -> dict[str, Any]:
-    """`model` and `variant` of a job file whose model has this shape: the preset that needs fewest changes."""
+    """Return `model` and `variant` of a job file for a model of this shape, from the preset with the fewest changes."""
     presets = []
     for preset, known in PRESETS.items():
         changes = {
@@ -196,7 +196,7 @@ def job_section(shape: Shape) -> dict[str, Any]:
             for field in fields(Shape)
             if getattr(shape, field.name) != getattr(known, field.name)
         }
-        # A variant can change what a preset has, but not take it away.
+        # A variant can change a preset's experts, but not remove them.
         if None not in changes.values() and bool(shape.experts) == bool(changes.get("experts", known.experts)):
             presets.append((bool(shape.experts) != bool(known.experts), len(changes), preset, changes))
     _, _, preset, changes = min(presets, key=lambda each: each[:2])

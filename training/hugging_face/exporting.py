@@ -1,4 +1,4 @@
-"""A checkpoint of ours as a directory that transformers, vLLM and others load."""
+"""Export a checkpoint to a directory that transformers, vLLM, and others load."""
 
 import hashlib
 import json
@@ -24,19 +24,19 @@ from training.observe.progress import ProgressLine
 
 INDEX = "model.safetensors.index.json"
 FILE_BYTES = 5 * 10**9
-"""A file ends before it is longer: what save_pretrained took until transformers 5. One is in memory at a time."""
+"""Largest size of a file: the default of save_pretrained until transformers 5. One file is in memory at a time."""
 DTYPES = {"bf16": torch.bfloat16, "fp32": torch.float32}
 
 
 def export(checkpoint: str, data: str, out: Path, dtype: str, file_bytes: int = FILE_BYTES) -> None:
-    """Writes the weights of a checkpoint, their config and their tokenizer.
+    """Write the weights of a checkpoint, their config, and their tokenizer.
 
     Args:
-        checkpoint: resolved location of a checkpoint, or of several, of which the newest is taken.
-        data: resolved location of the token shards that it learned from; they have the tokenizer.
+        checkpoint: resolved location of a checkpoint, or of several, of which the newest is exported.
+        data: resolved location of the token shards that the run was trained on. They have the tokenizer.
         out: a directory that has no model yet.
         dtype: a key of DTYPES.
-        file_bytes: bytes of the tensors in a file, at most, but for a tensor that is longer alone.
+        file_bytes: largest size of the tensors in a file. A single longer tensor gets a file of its own.
 
     Raises:
         UserError: there is no such checkpoint, the tokenizer is another one, or the directory has a model.
@@ -59,7 +59,7 @@ def export(checkpoint: str, data: str, out: Path, dtype: str, file_bytes: int = 
     renamings = {name: renaming(family, shape, name) for name in ours}
     line = ProgressLine("export", sum(_bytes(tensor, DTYPES[dtype]) for tensor in ours.values()), "bytes")
     files, done = _write_weights(source, ours, renamings, DTYPES[dtype], file_bytes, out, line)
-    # Last, because without it nobody takes the directory for a model.
+    # Write the config last, because without it no program takes the directory for a model.
     torch_dtype = str(DTYPES[dtype]).removeprefix("torch.")
     config = write_config(family, shape, vocabulary, identity["sequence_length"], index.end_of_text, torch_dtype)
     _write(out / "config.json", config)
@@ -75,14 +75,14 @@ def _write_weights(
     out: Path,
     line: ProgressLine,
 ) -> tuple[int, int]:
-    """The number of files and of bytes of their tensors."""
+    """Write the weights. Return the number of files and the total bytes of their tensors."""
     files = list(_files(ours, renamings, dtype, file_bytes))
     weight_map: dict[str, str] = {}
     done = 0
     for number, names in enumerate(files, start=1):
         file = f"model-{number:05d}-of-{len(files):05d}.safetensors" if len(files) > 1 else "model.safetensors"
         theirs = _read(source, {name: ours[name] for name in names}, renamings, dtype)
-        # Under its name it is whole.
+        # A file gets its final name when it is complete.
         unfinished = out / f".{file}"
         save_file(theirs, unfinished, metadata={"format": "pt"})
         unfinished.replace(out / file)
@@ -95,11 +95,11 @@ def _write_weights(
 
 
 def _write_tokenizer(data: str, index: Index, longest: int, out: Path) -> None:
-    """The tokenizer of the token shards, and what transformers has to know of it."""
+    """Write the tokenizer of the token shards, and the configuration that transformers needs for it."""
     location = location_files.join(data, index.tokenizer.name)
     content = location_files.read(location)
     if content is None or hashlib.sha256(content).hexdigest() != index.tokenizer.sha256:
-        raise UserError(f"{location}: is missing or is not the one of its {shards.INDEX}. Prepare the data again")
+        raise UserError(f"{location}: is missing or does not match its {shards.INDEX}. Prepare the data again")
     (out / "tokenizer.json").write_bytes(content)
     end = Tokenizer.from_str(content.decode()).id_to_token(index.end_of_text)
     _write(
@@ -109,7 +109,7 @@ def _write_tokenizer(data: str, index: Index, longest: int, out: Path) -> None:
 
 
 def _shape(saved: dict[str, Any]) -> tuple[Shape, int]:
-    """The shape and the vocabulary that a run wrote into its identity."""
+    """Return the shape and the vocabulary that a run recorded in its identity."""
     sizes = dict(saved)
     vocabulary = sizes.pop("vocabulary")
     scaling = sizes.pop("rope_scaling")
@@ -117,7 +117,7 @@ def _shape(saved: dict[str, Any]) -> tuple[Shape, int]:
 
 
 def _family(shape: Shape, source: str) -> ModelFamily:
-    """The family that computes what the model does."""
+    """Return the model family that computes what the model does."""
     if not shape.experts:
         return "mistral" if shape.sliding_window else "llama"
     biases = {f"layers.{layer}.mlp.bias": torch.empty(shape.experts) for layer in range(shape.layers)}
@@ -135,7 +135,7 @@ def _family(shape: Shape, source: str) -> ModelFamily:
 def _files(
     ours: dict[str, Tensor], renamings: dict[str, Renaming], dtype: torch.dtype, file_bytes: int
 ) -> Iterator[list[str]]:
-    """The names of ours that go into each file."""
+    """Yield the names of our tensors for each file."""
     names: list[str] = []
     taken = 0
     for name, tensor in ours.items():
@@ -155,15 +155,21 @@ def _bytes(tensor: Tensor, dtype: torch.dtype) -> int:
 def _read(
     source: str, ours: dict[str, Tensor], renamings: dict[str, Renaming], dtype: torch.dtype
 ) -> dict[str, Tensor]:
-    """The tensors of one file, by their names there."""
+    """Return the tensors of one file, under the names that transformers uses."""
     loaded = {name: torch.empty_like(tensor, device="cpu") for name, tensor in ours.items()}
     weights.read(source, dict(loaded))
+    for name, tensor in loaded.items():
+        if not tensor.isfinite().all():
+            raise UserError(
+                f"{source}: {name} has numbers that are not finite, and a model with them answers nothing. Export an "
+                "older checkpoint with --checkpoint …/step-…"
+            )
     theirs: dict[str, Tensor] = {}
     for name in ours:
-        # Taken out, so that no more than one tensor is there in both types.
+        # Remove each tensor from `loaded`, so that only one tensor exists in both types at a time.
         tensors = renamings[name].there(loaded.pop(name))
         for their_name, tensor in zip(renamings[name].names, tensors, strict=True):
-            # A bias is a sum of small steps, of which bf16 would keep the first ones.
+            # A bias is a sum of small steps. In bf16, later steps would be lost.
             kept = torch.float32 if their_name.endswith(CORRECTION_BIAS) else dtype
             theirs[their_name] = tensor.to(kept).contiguous()
     return theirs

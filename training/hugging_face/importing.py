@@ -1,4 +1,4 @@
-"""A directory of transformers as the first checkpoint of a run, before any step of ours."""
+"""Import a directory of transformers as the first checkpoint of a run, before the first step."""
 
 import hashlib
 import json
@@ -16,7 +16,7 @@ from torch.distributed.checkpoint.default_planner import DefaultSavePlanner
 from torch.distributed.checkpoint.metadata import MetadataIndex
 
 from training.checkpoint import Progress, step_location
-from training.checkpoint.agreement import first_reason
+from training.checkpoint.failures import write_failure
 from training.checkpoint.stored import complete
 from training.checkpoint.stores import writer
 from training.data.tokenizer import load_tokenizer, vocabulary_of
@@ -28,12 +28,12 @@ from training.model.presets import Shape
 
 SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"
 FLOATS = {"F64", "F32", "F16", "BF16"}
-# Of Llama's rotary positions, which older versions kept and everyone computes.
+# Rotary frequencies of Llama. Older versions stored them, but they are always computed.
 COMPUTED = "rotary_emb.inv_freq"
 
 
 class _Files:
-    """The tensors of a directory, by name, read when they are asked for."""
+    """The tensors of a directory by name, each read on demand."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -41,16 +41,16 @@ class _Files:
         self.names = set(self._file_of)
 
     def path(self, name: str) -> Path:
-        """The file that has a tensor."""
+        """Return the path of the file that has a tensor."""
         return self._directory / self._file_of[name]
 
     def tensor(self, name: str) -> Tensor:
-        """A tensor in fp32, as all our weights are."""
+        """Return a tensor in fp32, the type of all our weights."""
         tensor: Tensor = _open(self.path(name)).get_tensor(name)
         return tensor.float()
 
     def check(self, name: str, expected: list[int]) -> None:
-        """Sees to it that a tensor is there in its shape; reads the beginning of its file only."""
+        """Check that a tensor exists and has its shape. This reads only the beginning of its file."""
         if name not in self.names:
             raise UserError(
                 f"{self._directory}: no file has the tensor {name}, which a model of its config.json has with the "
@@ -58,15 +58,15 @@ class _Files:
             )
         path = self.path(name)
         if name not in _open(path).keys():  # noqa: SIM118  # it is no mapping
-            raise UserError(f"{path}: has no tensor {name}, but {INDEX} says so. Copy both again")
+            raise UserError(f"{path}: has no tensor {name}, but {INDEX} lists it there. Copy both again")
         tensor = _open(path).get_slice(name)
         if tensor.get_shape() != expected:
-            raise UserError(f"{path}: {name} has the shape {tensor.get_shape()}; by config.json it is {expected}")
+            raise UserError(f"{path}: {name} has the shape {tensor.get_shape()}; config.json requires {expected}")
         if tensor.get_dtype() not in FLOATS:
-            raise UserError(f"{path}: {name} is of {tensor.get_dtype()}; known are {', '.join(sorted(FLOATS))}")
+            raise UserError(f"{path}: {name} is of {tensor.get_dtype()}; supported are {', '.join(sorted(FLOATS))}")
 
     def _weight_map(self) -> dict[str, str]:
-        """The file that each tensor is in."""
+        """Return the name of the file that each tensor is in."""
         index = self._directory / INDEX
         if index.is_file():
             try:
@@ -82,38 +82,41 @@ class _Files:
 
 
 def _open(path: Path) -> Any:
-    """A file, mapped into memory; anew for each tensor, so that what was read of it does not stay there."""
+    """Open a file as a memory map. Each tensor opens it anew, so that pages that were read do not stay in memory."""
     try:
         return safe_open(path, framework="pt")
     except FileNotFoundError as error:
-        raise UserError(f"{path}: is in {INDEX}, but not there. Copy it again") from error
+        raise UserError(f"{path}: is in {INDEX}, but does not exist. Copy it again") from error
     except SafetensorError as error:
-        raise UserError(f"{path}: is not a whole file of safetensors: {error}. Copy it again") from error
+        raise UserError(f"{path}: is not a complete safetensors file: {error}. Copy it again") from error
 
 
 class _Streamed(DefaultSavePlanner):
-    """Saves a model of the meta device, whose tensors are read when they are written: one at a time is in memory."""
+    """Save a model of the meta device by reading each tensor when it is written.
+
+    Only one tensor is in memory at a time.
+    """
 
     def __init__(self, files: _Files, family: ModelFamily, shape: Shape) -> None:
         super().__init__()
         self._files, self._family, self._shape = files, family, shape
 
     def lookup_object(self, index: MetadataIndex) -> Any:
-        """What is to be written under a name."""
+        """Return the object to write under a name."""
         known = super().lookup_object(index)
         if not isinstance(known, Tensor) or not known.is_meta:
             return known
         renamed = renaming(self._family, self._shape, index.fqn.removeprefix("model."))
         tensor = renamed.here([self._files.tensor(name) for name in renamed.names])
-        # Of the rows for tokens, those that the tokenizer has.
+        # Keep only the rows of tokens that the tokenizer has.
         return tensor[: known.shape[0]].contiguous()
 
 
 def import_(directory: Path, out: str) -> Shape:
-    """Writes the weights of a directory as the checkpoint of step 0 at a resolved location. Returns their shape.
+    """Write the weights of a directory as the checkpoint of step 0 at a resolved location. Return their shape.
 
     Raises:
-        UserError: the directory is not whole, or has a model that ours cannot be; or the location has a checkpoint.
+        UserError: the directory is incomplete, ours does not support its model, or the location has a checkpoint.
     """
     family, shape, rows, length = read_config(directory / "config.json")
     tokenizer = directory / "tokenizer.json"
@@ -151,16 +154,17 @@ def import_(directory: Path, out: str) -> Shape:
         "tokenizer": hashlib.sha256(tokenizer.read_bytes()).hexdigest(),
         "sequence_length": length,
     }
-    run = asdict(Progress(step=0, samples=0, loss=float("nan"))) | {"identity": json.dumps(identity, sort_keys=True)}
+    run = Progress(step=0, samples=0, loss=float("nan")).as_entry(identity)
     destination = step_location(out, 0)
     storage_writer = writer(destination)
-    # A file a tensor: all in one, a large model would be more than S3 takes in 10,000 parts of the usual length.
+    # Write one file per tensor. A single file of a large model would exceed the 10,000 parts that S3 allows, at the
+    # usual part size.
     storage_writer.single_file_per_rank = False
     planner = _Streamed(files, family, shape)
     try:
         state_dict_saver.save({"model": ours, "run": run}, storage_writer=storage_writer, planner=planner)
     except CheckpointException as error:
-        raise UserError(f"{destination}: the checkpoint cannot be written: {first_reason(error)}") from error
+        raise write_failure(destination, error) from error
     if vocabulary < rows:
         left_out = f"{directory} has rows for {rows} tokens and a tokenizer of {vocabulary}; the others are left out"
         print(left_out, file=sys.stderr)

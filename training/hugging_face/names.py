@@ -1,7 +1,7 @@
-"""What a tensor of ours is called there, and how it lies.
+"""Map our tensors to those of transformers: names and layout of the values.
 
-Most have the same name and the same values: `training/model/decoder.py` has Llama's rotary convention. Experts are one
-tensor here and many there, and ERNIE turns neighboring columns of a head where we turn its halves.
+Most have the same name and the same values: `training/model/decoder.py` uses Llama's rotary convention. We store the
+experts in one tensor, transformers in many. ERNIE rotates neighboring columns of a head, we rotate its halves.
 """
 
 from collections.abc import Callable
@@ -18,17 +18,17 @@ CORRECTION_BIAS = "moe_statics.e_score_correction_bias"
 
 @dataclass(frozen=True)
 class Renaming:
-    """A tensor of ours as tensors of theirs."""
+    """One tensor of ours as tensors of transformers."""
 
     names: list[str]
     there: Callable[[Tensor], list[Tensor]]
-    """Ours as theirs, in the order of `names`."""
+    """Convert ours to theirs, in the order of `names`."""
     here: Callable[[list[Tensor]], Tensor]
-    """Theirs as ours."""
+    """Convert theirs to ours."""
 
 
 def renaming(family: ModelFamily, shape: Shape, name: str) -> Renaming:
-    """What becomes of the entry `name` of our state dict."""
+    """Return the renaming of the entry `name` of our state dict."""
     if name == "lm_head.weight":
         return _same(name)
     before, _, part = name.partition(".mlp.")
@@ -38,7 +38,7 @@ def renaming(family: ModelFamily, shape: Shape, name: str) -> Renaming:
         width = shape.head_width
         return Renaming(
             [f"model.{name}"],
-            # A head's rows by half and place in it, and by place and half.
+            # Transpose a head's rows from (half, position) to (position, half), and back.
             lambda ours: [ours.reshape(-1, 2, width // 2, shape.hidden).transpose(1, 2).reshape(ours.shape)],
             lambda theirs: theirs[0].reshape(-1, width // 2, 2, shape.hidden).transpose(1, 2).flatten(0, 2),
         )
@@ -55,7 +55,7 @@ def _of_experts(family: ModelFamily, shape: Shape, layer: str, part: str) -> Ren
         return _same(f"{block}.gate.weight")
     if part == "bias":
         if family == "mixtral":
-            # It has none: what is exported as Mixtral has one that changes no choice (see `same_for_all`).
+            # Mixtral has no bias. A model exported as Mixtral has a bias that changes no choice (see `same_for_all`).
             return Renaming([], lambda _: [], lambda _: torch.zeros(shape.experts))
         return Renaming([f"{block}.{CORRECTION_BIAS}"], lambda ours: [ours[None]], lambda theirs: theirs[0][0])
     projection = part.removeprefix("experts.")

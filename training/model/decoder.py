@@ -1,8 +1,8 @@
 """The Llama 3 decoder (arXiv 2407.21783): RMSNorm, rotary positions, grouped-query attention, SwiGLU.
 
-Plain PyTorch that knows nothing of parallelism; `parallel/` applies that from outside. Parameters have the names,
-shapes and rotary convention of Hugging Face's `LlamaForCausalLM`, less its leading `model.`, so weights can be
-exchanged by renaming.
+It is plain PyTorch without parallelism, which `parallel/` applies from outside. Parameters have the names, shapes, and
+rotary convention of Hugging Face's `LlamaForCausalLM`, without its leading `model.`, so weights can be exchanged by
+renaming.
 """
 
 import hashlib
@@ -19,10 +19,10 @@ from training.model.presets import RotaryScaling, Shape
 
 
 def rotary_cache(shape: Shape, sequence_length: int, device: torch.device | str = "cpu") -> Tensor:
-    """The cosines and sines of all positions: fp32, [2, sequence_length, head_width / 2] (arXiv 2104.09864).
+    """Return the cosines and sines of all positions: fp32, [2, sequence_length, head_width / 2] (arXiv 2104.09864).
 
-    Real-valued and an argument of the model, not a buffer in it: complex numbers and buffers cut to length do not
-    survive tensor, sequence and context parallelism.
+    The cache is real-valued and an argument of the model, not a buffer in it. Complex numbers and truncated buffers do
+    not survive tensor, sequence, and context parallelism.
     """
     exponents = torch.arange(0, shape.head_width, 2, dtype=torch.float32, device=device) / shape.head_width
     frequencies = shape.rope_theta**-exponents
@@ -34,7 +34,9 @@ def rotary_cache(shape: Shape, sequence_length: int, device: torch.device | str 
 
 
 def _stretched(frequencies: Tensor, scaling: RotaryScaling) -> Tensor:
-    """Llama 3.1's frequencies for longer texts: slow ones divided by the factor, fast ones left, a ramp between.
+    """Return Llama 3.1's rotary frequencies for longer texts.
+
+    Low frequencies are divided by the factor, high ones stay unchanged, and those between follow a ramp.
 
     https://github.com/meta-llama/llama-models/blob/main/models/llama3/model.py, `apply_scaling` (read 2026-11-21)
     """
@@ -44,10 +46,10 @@ def _stretched(frequencies: Tensor, scaling: RotaryScaling) -> Tensor:
 
 
 def attention_mask(length: int, window: int | None, documents: Tensor | None, device: torch.device) -> Tensor | None:
-    """Return which keys a query sees, where that is not simply those before it: bool, [batch or 1, 1, length, length].
+    """Return which keys a query attends to: bool, [batch or 1, 1, length, length]. None means all keys before it.
 
-    `window` is how many tokens back a query sees, itself included; `documents`, integers [batch, length], numbers the
-    documents of a packed sample, which do not see each other.
+    `window` is the number of tokens that a query attends to, itself included. `documents`, integers [batch, length],
+    numbers the documents of a packed sample, which do not attend to each other.
     """
     if documents is None and (window is None or window >= length):
         return None
@@ -61,20 +63,23 @@ def attention_mask(length: int, window: int | None, documents: Tensor | None, de
 
 
 def _rotate(heads: Tensor, rotary: Tensor) -> Tensor:
-    """Turns [batch, sequence, heads, head_width] by position, in fp32: a bf16 angle is wrong by whole tokens."""
+    """Rotate [batch, sequence, heads, head_width] by position.
+
+    In fp32, because a bf16 angle is wrong by whole tokens.
+    """
     cosines, sines = rotary[:, None, :, None, :]
     first, second = heads.float().chunk(2, dim=-1)
     return torch.cat((first * cosines - second * sines, second * cosines + first * sines), dim=-1).type_as(heads)
 
 
 def attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
-    """Attention of [batch, heads, sequence, head_width]; key and value have as many heads as query or a divisor.
+    """Attention of [batch, heads, sequence, head_width]. The heads of key and value divide those of query.
 
-    Without a mask it is causal. `Attention.attend`, so that context parallelism can put another in its place.
+    Without a mask it is causal. It is the attribute `Attention.attend`, so that context parallelism can replace it.
     """
     if mask is None:
         return F.scaled_dot_product_attention(query, key, value, is_causal=True, enable_gqa=True)
-    # CUDA's one kernel that takes a mask without keeping all scores does not know groups of heads.
+    # The only CUDA kernel that takes a mask without storing all scores does not support groups of heads.
     groups = query.shape[1] // key.shape[1]
     key, value = (heads.repeat_interleave(groups, dim=1) for heads in (key, value))
     return F.scaled_dot_product_attention(query, key, value, mask)
@@ -93,7 +98,7 @@ class Attention(nn.Module):
         self.o_proj = nn.Linear(shape.heads * shape.head_width, shape.hidden, bias=False)
 
     def forward(self, hidden: Tensor, rotary: Tensor, mask: Tensor | None = None) -> Tensor:
-        # The number of heads is left to be inferred, because tensor parallelism leaves fewer on a rank.
+        # Infer the number of heads, because tensor parallelism leaves fewer on a rank.
         query, key, value = (
             projection(hidden).unflatten(-1, (-1, self.head_width))
             for projection in (self.q_proj, self.k_proj, self.v_proj)
@@ -119,7 +124,7 @@ class FeedForward(nn.Module):
 
 
 class Layer(nn.Module):
-    """Attention and feed-forward, each normalized before and added to the residual stream."""
+    """Attention and feed-forward, each with a norm before it, added to the residual stream."""
 
     def __init__(self, shape: Shape) -> None:
         super().__init__()
@@ -137,8 +142,8 @@ class Layer(nn.Module):
 class Decoder(nn.Module):
     """The model, from tokens [batch, sequence] to logits [batch, sequence, vocabulary], or to the loss of targets.
 
-    Pipeline parallelism gives a rank a decoder that lacks some of its layers, the embedding or the head: it then takes
-    the residual stream in place of tokens, or gives it in place of logits.
+    Pipeline parallelism gives a rank a decoder without some layers, the embedding, or the head. Such a decoder takes or
+    returns the residual stream instead of tokens or logits.
     """
 
     def __init__(self, shape: Shape, vocabulary: int, loss_chunks: int = 1) -> None:
@@ -146,10 +151,10 @@ class Decoder(nn.Module):
         self.shape = shape
         self.loss_chunks = loss_chunks
         self.embed_tokens: nn.Embedding | None = nn.Embedding(vocabulary, shape.hidden)
-        # By number, so that layers keep their names where a rank has only some of them.
+        # Layers are keyed by number, so that they keep their names on a rank that has only some of them.
         self.layers = nn.ModuleDict({str(number): Layer(shape) for number in range(shape.layers)})
         self.norm: nn.RMSNorm | None = nn.RMSNorm(shape.hidden, eps=shape.norm_epsilon)
-        # Tied means that the parameter exists once: a second name for it would come apart when the meta device is left.
+        # A tied parameter exists once. A second name for it would become a separate parameter off the meta device.
         self.lm_head = None if shape.tied else nn.Linear(shape.hidden, vocabulary, bias=False)
 
     def forward(
@@ -167,7 +172,7 @@ class Decoder(nn.Module):
         return chunked_cross_entropy(self.logits, hidden, targets, self.loss_chunks)
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """The output projection of the normalized residual stream."""
+        """Return the output projection of the normalized residual stream."""
         if self.lm_head is not None:
             projected: Tensor = self.lm_head(hidden)
             return projected
@@ -176,10 +181,10 @@ class Decoder(nn.Module):
 
 
 def materialize(model: Decoder, device: torch.device, offload: bool = False) -> None:
-    """Gives a model of the meta device its memory: weights that are still to be drawn or loaded, buffers of zeros.
+    """Allocate the memory of a model on the meta device: uninitialized weights, and buffers of zeros.
 
-    A checkpoint fills the weights and only those buffers that are kept in it. With `offload` the weights are on the
-    host; the buffers, with which is computed where they are, never.
+    A checkpoint fills the weights and the persistent buffers. With `offload`, the weights are in host memory. Buffers
+    are always on `device`, because computations use them there.
     """
     model.to_empty(device="cpu" if offload else device)
     for module in model.modules():
@@ -189,10 +194,10 @@ def materialize(model: Decoder, device: torch.device, offload: bool = False) -> 
 
 @torch.no_grad()
 def initialize(model: Decoder, seed: int) -> None:
-    """Draws the weights, the same for every layout and world size on the same kind of device.
+    """Initialize the weights, the same for every layout and world size on the same kind of device.
 
-    Every parameter has its own generator, seeded by its name, and every rank draws the whole of it and keeps its shard.
-    The deviations are GPT-2's: 0.02, and less by sqrt(2 x layers) where a projection ends on the residual stream
+    Every parameter has its own generator, seeded by its name. Every rank draws the whole parameter and keeps its shard.
+    The standard deviations are GPT-2's: 0.02, divided by sqrt(2 x layers) for projections onto the residual stream
     (https://github.com/openai/gpt-2; Radford et al. 2019, section 2.3).
     """
     for name, parameter in model.named_parameters():
@@ -201,12 +206,12 @@ def initialize(model: Decoder, seed: int) -> None:
             continue
         ends_on_residual = name.endswith(("o_proj.weight", "down_proj.weight", "experts.down_proj"))
         deviation = 0.02 / (2 * model.shape.layers) ** 0.5 if ends_on_residual else 0.02
-        # A digest, because the CPU's generator looks at the low 32 bits of its seed only.
+        # Use a digest, because the CPU's generator uses only the low 32 bits of its seed.
         name_seed = int.from_bytes(hashlib.sha256(f"{seed} {name}".encode()).digest()[:4])
         generator = torch.Generator(parameter.device).manual_seed(name_seed)
         full = torch.empty(parameter.shape, dtype=parameter.dtype, device=parameter.device)
         full.normal_(0.0, deviation, generator=generator)
         if isinstance(parameter, DTensor):
-            # No source rank: every rank has the same numbers, so nothing needs to be sent.
+            # No source rank is needed: every rank has the same numbers, so nothing is sent.
             full = distribute_tensor(full, parameter.device_mesh, parameter.placements, src_data_rank=None)
         parameter.copy_(full)

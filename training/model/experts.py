@@ -1,9 +1,9 @@
-"""A mixture of experts: many feed-forwards in a layer, of which each token goes through a few (arXiv 2401.04088).
+"""A mixture of experts: many feed-forwards in a layer, a few of which process each token (arXiv 2401.04088).
 
-Tokens choose: the router's softmax gives every token its best experts and their shares. Experts stay evenly used by a
-bias that only the choice sees: after each step it rises for experts with fewer tokens than the mean and falls for the
-others (arXiv 2408.15664). That has no gradient, so that it does not compete with the loss, and it looks at the whole
-batch, so that every layout learns the same.
+The router's softmax selects the best experts of every token and their shares. A bias that affects only the selection
+balances the experts: after each step it rises for experts with fewer tokens than the mean and falls for the others
+(arXiv 2408.15664). It has no gradient, so it does not compete with the loss. It is computed from the whole batch, so
+every layout learns the same.
 """
 
 import torch
@@ -15,7 +15,7 @@ from torch.distributed.device_mesh import DeviceMesh
 from training.model.presets import Shape
 
 BIAS_STEP = 1e-3
-"""How far a step moves a bias: the update rate u of arXiv 2408.15664, also that of DeepSeek-V3 (2412.19437)."""
+"""Change of a bias in one step: the update rate u of arXiv 2408.15664, also that of DeepSeek-V3 (2412.19437)."""
 
 
 class Experts(nn.Module):
@@ -28,18 +28,21 @@ class Experts(nn.Module):
         self.down_proj = nn.Parameter(torch.empty(shape.experts, shape.feed_forward, shape.hidden))
 
     def forward(self, tokens: Tensor, counts: Tensor) -> Tensor:
-        """[tokens, hidden], sorted by expert, of which each has as many as `counts`, [experts], says."""
+        """Return the outputs of tokens sorted by expert: [tokens, hidden].
+
+        Each expert has `counts` tokens, [experts].
+        """
         return swiglu(tokens, counts, self.gate_proj, self.up_proj, self.down_proj)
 
 
 def swiglu(tokens: Tensor, counts: Tensor, gate: Tensor, up: Tensor, down: Tensor) -> Tensor:
-    """Each expert's feed-forward of its tokens: see `Experts.forward`."""
+    """Return each expert's feed-forward of its tokens (see `Experts.forward`)."""
     inner = F.silu(_multiplied(tokens, gate, counts)) * _multiplied(tokens, up, counts)
     return _multiplied(inner, down, counts)
 
 
 def _multiplied(tokens: Tensor, weights: Tensor, counts: Tensor) -> Tensor:
-    """[tokens, in] times [experts, in, out], each token with the matrix of its expert."""
+    """Multiply [tokens, in] by [experts, in, out], each token with the matrix of its expert."""
     if tokens.dtype == torch.bfloat16 and hasattr(F, "grouped_mm"):
         return F.grouped_mm(tokens, weights, offs=counts.cumsum(0, dtype=torch.int32))
     parts = torch.split(tokens, counts.tolist())
@@ -47,7 +50,7 @@ def _multiplied(tokens: Tensor, weights: Tensor, counts: Tensor) -> Tensor:
 
 
 class MixtureOfExperts(nn.Module):
-    """A mixture of experts instead of a layer's feed-forward part: [batch, sequence, hidden] to the same."""
+    """A mixture of experts that replaces a layer's feed-forward part: [batch, sequence, hidden] to the same shape."""
 
     bias: Tensor
     chosen: Tensor
@@ -58,7 +61,7 @@ class MixtureOfExperts(nn.Module):
         self.router = nn.Linear(shape.hidden, shape.experts, bias=False)
         self.experts = Experts(shape)
         self.register_buffer("bias", torch.zeros(shape.experts))
-        # Tokens of this rank for each expert since the last step; nothing of a checkpoint.
+        # Tokens of this rank for each expert since the last step. They are not part of a checkpoint.
         self.register_buffer("chosen", torch.zeros(shape.experts), persistent=False)
 
     def forward(self, hidden: Tensor) -> Tensor:
@@ -69,7 +72,7 @@ class MixtureOfExperts(nn.Module):
         shares = shares / shares.sum(dim=-1, keepdim=True)
 
         expert_of = choice.flatten()
-        # Not bincount, which looks at the numbers first, and so waits for the device.
+        # bincount would inspect the numbers first, and so wait for the device.
         counts = torch.zeros_like(self.bias, dtype=torch.int64).index_add(0, expert_of, torch.ones_like(expert_of))
         if torch.is_grad_enabled():
             self.chosen += counts
@@ -80,16 +83,19 @@ class MixtureOfExperts(nn.Module):
 
 
 @torch.no_grad()
-def balance(model: nn.Module, mesh: DeviceMesh) -> None:
-    """Moves the biases after a step, by the choices of all ranks of the job's mesh that have the same layers."""
+def balance(model: nn.Module, mesh: DeviceMesh, skipped: Tensor) -> None:
+    """Update the biases after a step, from the choices of all ranks of the job's mesh that have the same layers.
+
+    `skipped` is 1 if the step changes nothing, otherwise 0: [], on the device.
+    """
     mixtures = [module for module in model.modules() if isinstance(module, MixtureOfExperts)]
     if not mixtures:
         return
     chosen = torch.stack([mixture.chosen for mixture in mixtures])
     for dimension in ("fsdp", "dp_replicate"):
         dist.all_reduce(chosen, group=mesh.get_group(dimension))
-    # Activation checkpointing counts a layer's tokens twice, all of them, so it does not change the sign.
-    steps = BIAS_STEP * (chosen.mean(dim=1, keepdim=True) - chosen).sign()
+    # Activation checkpointing counts all tokens of a layer twice, which does not change the sign.
+    steps = BIAS_STEP * (1 - skipped) * (chosen.mean(dim=1, keepdim=True) - chosen).sign()
     for mixture, step in zip(mixtures, steps, strict=True):
         mixture.bias += step
         mixture.chosen.zero_()

@@ -1,4 +1,4 @@
-"""The loss: cross-entropy of the next token, whole or in chunks of the sequence."""
+"""The cross-entropy loss of the next token, computed at once or in chunks of the sequence."""
 
 from collections.abc import Callable
 
@@ -9,16 +9,19 @@ from torch.utils.checkpoint import checkpoint
 
 
 def cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
-    """Mean cross-entropy in nats, in fp32, of logits [batch, sequence, vocabulary] and targets [batch, sequence]."""
+    """Return the mean cross-entropy in nats, computed in fp32.
+
+    logits: [batch, sequence, vocabulary]. targets: [batch, sequence].
+    """
     return F.cross_entropy(logits.flatten(0, 1).float(), targets.flatten())
 
 
 def chunked_cross_entropy(project: Callable[[Tensor], Tensor], hidden: Tensor, targets: Tensor, chunks: int) -> Tensor:
-    """`cross_entropy(project(hidden), targets)`, with the logits of one chunk of the sequence at a time in memory.
+    """Return `cross_entropy(project(hidden), targets)` with only the logits of one chunk of the sequence in memory.
 
-    `hidden` is [batch, sequence, hidden]; the sequence is a multiple of `chunks`. The logits of a chunk are computed
-    again in the backward pass: with a vocabulary of 128,256 and 8,192 tokens they take 4.2 GB in fp32, as much as
-    several layers.
+    `hidden` is [batch, sequence, hidden]. The sequence length is a multiple of `chunks`. The backward pass recomputes
+    the logits of a chunk: with a vocabulary of 128,256 and 8,192 tokens they take 4.2 GB in fp32, as much as several
+    layers.
     """
     if chunks == 1:
         return cross_entropy(project(hidden), targets)

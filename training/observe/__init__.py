@@ -1,1 +1,1 @@
-"""What a run reports of itself: step times, throughput, model FLOPs utilization (MFU), progress, and traces."""
+"""Reports of a run: step times, throughput, model FLOPs utilization (MFU), progress, and traces."""

@@ -1,4 +1,4 @@
-"""How much arithmetic a token takes, and how much a device can do."""
+"""Count the arithmetic of a token, and the peak arithmetic of a device."""
 
 from dataclasses import dataclass
 
@@ -6,8 +6,8 @@ import torch
 
 from training.model.presets import Shape
 
-# Dense FLOP/s of bf16 and of fp16, by how the device's name begins, more particular names first (read 2026-11-21;
-# NVIDIA prints the figures with sparsity, which are twice these).
+# Dense FLOP/s of bf16 and of fp16, by prefix of the device's name, longer prefixes first (read 2026-11-21). NVIDIA
+# prints the figures with sparsity, which are twice these.
 PEAK_BF16 = {
     "B200": 2.25e15,  # https://nvdam.widen.net/s/wwnsxrhm2w/blackwell-datasheet-3384703
     "H200": 989e12,  # https://www.nvidia.com/en-us/data-center/h200/
@@ -20,14 +20,14 @@ PEAK_BF16 = {
 
 
 def flop_per_token(shape: Shape, vocabulary: int, sequence_length: int, causal: bool = False) -> float:
-    """FLOP to learn from one token, in one of the two ways that are published.
+    """Return the FLOP to train on one token, by one of the two published formulas.
 
     6 (N - N_embedding) + 12 x layers x width of attention x sequence_length is PaLM's formula (arXiv 2204.02311,
-    appendix B): 2 for the forward and 4 for the backward pass, for each weight that is multiplied and for the scores
-    and values of attention, as if every token saw the whole sequence. `causal` counts what a causal kernel has to
-    compute, half of the scores and values. Neither counts what activation checkpointing computes again. The look-up of
-    an embedding multiplies nothing; the output projection does, also where it is the same matrix. Of experts, those
-    count that a token goes through.
+    appendix B). It counts 2 for the forward and 4 for the backward pass, for each multiplied weight and for the scores
+    and values of attention, as if every token attended to the whole sequence. `causal` counts what a causal kernel has
+    to compute, half of the scores and values. Neither formula counts what activation checkpointing recomputes. The
+    look-up of an embedding multiplies nothing. The output projection does, even if it is the same matrix. Of the
+    experts, only those that process a token count.
     """
     attention = shape.hidden * shape.head_width * (2 * shape.heads + 2 * shape.key_value_heads)
     feed_forward = 3 * shape.hidden * shape.feed_forward
@@ -37,12 +37,12 @@ def flop_per_token(shape: Shape, vocabulary: int, sequence_length: int, causal: 
     multiplied = shape.layers * (attention + feed_forward + norms) + shape.hidden + shape.hidden * vocabulary
     seen: float = min(shape.sliding_window or sequence_length, sequence_length)
     if causal:
-        seen -= seen * seen / (2 * sequence_length)  # at the beginning of a sample there is less to see
+        seen -= seen * seen / (2 * sequence_length)  # tokens at the beginning of a sample attend to fewer tokens
     return 6.0 * multiplied + 12.0 * shape.layers * shape.heads * shape.head_width * seen
 
 
 def peak_flops(device: torch.device, precision: str) -> float | None:
-    """Dense FLOP/s of one device in the precision of the job; None where no published figure is known."""
+    """Return the dense FLOP/s of one device in the job's precision, or None if no published figure is known."""
     if device.type != "cuda" or precision not in ("bf16", "fp16"):
         return None
     name = torch.cuda.get_device_name(device).removeprefix("NVIDIA ")
@@ -51,16 +51,16 @@ def peak_flops(device: torch.device, precision: str) -> float | None:
 
 @dataclass(frozen=True)
 class Pace:
-    """What a step takes, for speaking of how fast it went."""
+    """The work of a step, from which the throughput follows."""
 
     tokens_per_step: int
     flop_per_token: float
     causal_flop_per_token: float
     peak: float | None
-    """FLOP/s of all devices together; None where no published figure is known."""
+    """FLOP/s of all devices together. None if no published figure is known."""
 
     def of(self, step_seconds: float) -> dict[str, float | None]:
-        """Tokens a second, and the share of the peak in both ways to count."""
+        """Return the tokens per second, and the share of the peak by both formulas."""
         rate = self.tokens_per_step / step_seconds
         return {
             "tokens_per_second": rate,
@@ -72,7 +72,7 @@ class Pace:
 def pace_of(
     shape: Shape, vocabulary: int, sequence_length: int, tokens_per_step: int, peak: float | None, devices: int
 ) -> Pace:
-    """The pace of a model that `devices` devices train, each of which can do `peak` FLOP/s."""
+    """Return the pace of a model on `devices` devices, each with a peak of `peak` FLOP/s."""
     return Pace(
         tokens_per_step,
         flop_per_token(shape, vocabulary, sequence_length),

@@ -1,4 +1,4 @@
-"""A step's time, cut into the phases that spent it."""
+"""Divide the time of a step among its phases."""
 
 import itertools
 import time
@@ -11,7 +11,7 @@ PHASES = ("data_wait", "forward", "backward", "optimizer", "checkpoint", "other"
 
 
 class Mark(NamedTuple):
-    """The end of a lap."""
+    """The end of a lap, an interval between two marks."""
 
     phase: str
     host_seconds: float
@@ -19,9 +19,10 @@ class Mark(NamedTuple):
 
 
 class Laps:
-    """A lap timer: every lap goes to one phase, so the phases of a step add up to its time.
+    """A lap timer. Every lap belongs to one phase, so the phases of a step add up to its time.
 
-    On an accelerator, laps are events on its stream: the time that counts is the device's, and nothing waits for it.
+    On an accelerator, laps are events on its stream. They measure the device's time, and the host does not wait for
+    them.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -29,15 +30,18 @@ class Laps:
         self._marks: list[Mark] = []
 
     def start(self) -> None:
-        """Forgets the laps so far and begins a new first one."""
+        """Discard the laps so far and begin a new first lap."""
         self._marks = [self._mark("other")]
 
     def lap(self, phase: str) -> None:
-        """Gives the time since the last lap to `phase`."""
+        """Assign the time since the last lap to `phase`."""
         self._marks.append(self._mark(phase))
 
     def end_step(self) -> list[Mark]:
-        """The step's marks, for `seconds`. The next step begins with the last of them, so no time is between steps."""
+        """Return the step's marks, for `seconds`.
+
+        The last mark begins the next step, so no time is lost between steps.
+        """
         marks, self._marks = self._marks, self._marks[-1:]
         return marks
 
@@ -50,7 +54,7 @@ class Laps:
 
 
 def seconds(marks: Sequence[Mark]) -> dict[str, float]:
-    """Seconds of every phase between the marks. Waits until the device has come to the last of them."""
+    """Return the seconds of every phase between the marks. Wait until the device has reached the last mark."""
     spent = dict.fromkeys(PHASES, 0.0)
     if marks and marks[-1].event:
         marks[-1].event.synchronize()

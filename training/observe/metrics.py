@@ -1,11 +1,12 @@
-"""What a run tells about itself: metrics.jsonl, TensorBoard, and one stable line a step on stdout.
+"""Write the metrics of a run: metrics.jsonl, TensorBoard, and one stable line per step on stdout.
 
-The line is meant for operators that watch a job's log; LOG_LINE matches it and will keep matching it.
+The line is meant for operators that watch a job's log. LOG_LINE matches it, and future versions will keep matching it.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import re
 import resource
 import sys
@@ -26,40 +27,41 @@ LOG_LINE = re.compile(
 
 
 class Metrics:
-    """The writer of a run's metrics; only rank 0 has one.
+    """The writer of a run's metrics. Only rank 0 has one.
 
-    metrics.jsonl is only ever appended to. A resumed run writes some steps again: the last line of a step is the one
-    that counts.
+    metrics.jsonl is append-only. A resumed run writes some steps again. The last line of a step is the valid one.
     """
 
     def __init__(self, run: Path, steps: int, resumed_from: int | None) -> None:
-        # TensorBoard imports every client of remote storage that it finds; only rank 0 has to wait for that.
+        # TensorBoard imports every client of remote storage that it finds. Only rank 0 has to wait for that.
         from torch.utils.tensorboard import SummaryWriter
 
         run.mkdir(parents=True, exist_ok=True)
         self._steps = steps
-        # Elsewhere than on a terminal, the lines of the steps are progress enough.
+        # Without a terminal, the log lines of the steps show the progress.
         self._progress = ProgressLine("training", steps, "steps") if sys.stderr.isatty() else None
         _drop_torn_line(run / "metrics.jsonl")
         self._file = (run / "metrics.jsonl").open("a", encoding="utf-8")
-        # TensorBoard hides what an interrupted run wrote from this step on.
+        # TensorBoard hides what an interrupted run wrote for this step and later ones.
         purge_step = None if resumed_from is None else resumed_from + 1
         self._board = SummaryWriter(str(run / "tensorboard"), purge_step=purge_step)
 
     def start(self, **values: Any) -> None:
-        """Reports what is about to run."""
+        """Report the start of a run with its description."""
         self.event("start", **values)
         print("start " + " ".join(f"{name}={value}" for name, value in values.items()), flush=True)
 
     def event(self, event: str, **values: Any) -> None:
-        """Appends one event, whole."""
+        """Append one complete event."""
         self._file.write(json.dumps({"event": event, "time": time.time(), **values}) + "\n")
         self._file.flush()
 
     def step(self, values: dict[str, Any]) -> None:
-        """Reports one optimizer step everywhere."""
+        """Report one optimizer step to metrics.jsonl, TensorBoard, and stdout."""
         self.event("step", **values)
-        flat = {name: value for name, value in values.items() if isinstance(value, int | float) and name != "step"}
+        numbers = {name: value for name, value in values.items() if isinstance(value, int | float)}
+        # TensorBoard cannot draw what is not a number, and draws no other point of the curve either.
+        flat = {name: value for name, value in numbers.items() if name != "step" and math.isfinite(value)}
         flat |= {f"breakdown/{phase}": seconds for phase, seconds in values["breakdown"].items()}
         for name, value in flat.items():
             self._board.add_scalar(name, value, values["step"])
@@ -76,8 +78,14 @@ class Metrics:
         if self._progress:
             self._progress.update(values["step"])
 
+    def skipped(self, step: int, reason: str) -> None:
+        """Report that a step changed nothing, after the report of its numbers."""
+        if self._progress:
+            self._progress.clear()
+        print(f"skipped step={step}/{self._steps}: {reason}", flush=True)
+
     def evaluation(self, step: int, loss: float, seconds: float) -> None:
-        """Reports the loss on held-out samples, in nats a token, and how long it took to find out."""
+        """Report the loss on held-out samples, in nats per token, and the seconds that the evaluation took."""
         self.event("evaluation", step=step, loss=loss, loss_hex=loss.hex(), seconds=seconds)
         self._board.add_scalar("evaluation/loss", loss, step)
         if self._progress:
@@ -85,7 +93,7 @@ class Metrics:
         print(f"evaluation step={step}/{self._steps} loss={loss:.4f} seconds={seconds:.3f}", flush=True)
 
     def close(self) -> None:
-        """Writes out what is still buffered."""
+        """Write what is still buffered."""
         if self._progress:
             self._progress.clear()
         self._file.close()
@@ -93,14 +101,14 @@ class Metrics:
 
 
 def peak_memory(device: torch.device) -> int:
-    """Bytes: the most that this process has had of the device's memory, or on a CPU of the host's, so far."""
+    """Return the most memory in bytes that this process has used so far, on its device, or on a CPU in the host."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024  # from KiB
 
 
 def _drop_torn_line(path: Path) -> None:
-    """Cuts off a last line without its end, which a host that lost power leaves behind."""
+    """Remove an incomplete last line, which a host that lost power leaves behind."""
     if path.is_file():
         content = path.read_bytes()
         whole = content.rfind(b"\n") + 1

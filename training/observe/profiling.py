@@ -1,4 +1,4 @@
-"""`--profile`: a trace of some steps, and of what is in the device's memory while they run."""
+"""Record a trace of some steps, and of the device's memory while they run (`--profile`)."""
 
 import contextlib
 from collections.abc import Callable, Iterator
@@ -7,15 +7,15 @@ from pathlib import Path
 import torch
 from torch.profiler import ProfilerActivity, profile, schedule
 
-# The first steps allocate, compile and warm up; one more goes to starting the profiler itself.
+# The first steps allocate, compile, and warm up. One more step starts the profiler itself.
 STEPS_BEFORE = 4
 
 
 @contextlib.contextmanager
 def profiling(directory: Path, steps: int, device: torch.device) -> Iterator[Callable[[], None]]:
-    """Records `steps` steps, from the sixth on; what it yields is to be called after each step.
+    """Record `steps` steps, from the sixth on. Call the yielded function after each step.
 
-    Writes `trace.json` (for https://ui.perfetto.dev or chrome://tracing) and, of a GPU, `memory.pickle` (for
+    It writes `trace.json` (for https://ui.perfetto.dev or chrome://tracing) and, on a GPU, `memory.pickle` (for
     https://pytorch.org/memory_viz) into the directory.
     """
     directory.mkdir(parents=True, exist_ok=True)

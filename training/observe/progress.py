@@ -1,4 +1,7 @@
-"""Progress of a long step on stderr: one line that is rewritten on a terminal, a line every few seconds elsewhere."""
+"""Progress of a long step on stderr.
+
+On a terminal it is one line that is rewritten, elsewhere a line every few seconds.
+"""
 
 import sys
 import time
@@ -14,7 +17,7 @@ class ProgressLine:
         self._began = self._shown = time.monotonic()
 
     def update(self, done: int) -> None:
-        """Shows that `done` of the total are done, unless that was shown a moment ago."""
+        """Show that `done` of the total are done, unless a line was shown a moment ago."""
         now = time.monotonic()
         on_terminal = sys.stderr.isatty()
         if now - self._shown < (0.1 if on_terminal else SECONDS_BETWEEN_LINES):
@@ -24,13 +27,13 @@ class ProgressLine:
         print(line, end="\r" if on_terminal else "\n", file=sys.stderr, flush=True)
 
     def clear(self) -> None:
-        """Blanks the line on a terminal, so that another can be printed there."""
+        """Clear the line on a terminal, so that other text can be printed there."""
         if sys.stderr.isatty():
             print(" " * 79, end="\r", file=sys.stderr, flush=True)
 
     def finish(self, result: str) -> None:
-        """Says what came out of it, and how long it took."""
+        """Print the result, and the seconds that it took."""
         seconds = time.monotonic() - self._began
-        # Blanks, because on a terminal a longer line may still stand here.
+        # Blanks overwrite the rest of a longer line on a terminal.
         padding = " " * 20 if sys.stderr.isatty() else ""
         print(f"{self._what}: {result} in {seconds:.1f} s{padding}", file=sys.stderr, flush=True)

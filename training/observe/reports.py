@@ -1,23 +1,44 @@
-"""What a run tells of its steps. Of each it tells when the device has the next one to do, so that it never idles."""
+"""Report the steps of a run. A step is reported after the device has its next step, so that the device never idles."""
 
+import math
+import sys
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from training.checkpoint import Saved
+from training.checkpoint import FailedSave, Saved
 from training.config import Job
 from training.observe.flops import Pace
 from training.observe.laps import Mark, seconds
 from training.observe.metrics import Metrics
 
 
+class StepResult(NamedTuple):
+    """The numbers of a step on the host."""
+
+    loss: float
+    gradient_norm: float
+    skipped: float
+    """1 if the step changed nothing, otherwise 0."""
+    in_a_row: float
+    """Number of consecutive skipped steps that count toward the limit, with this one."""
+
+    @property
+    def reason(self) -> str:
+        """Return why the step was skipped."""
+        numbers = (("loss", self.loss), ("gradient norm", self.gradient_norm))
+        wrong = [f"the {name} is {number}" for name, number in numbers if not math.isfinite(number)]
+        spike = f"the loss {self.loss:.4f} or the gradient norm {self.gradient_norm:.4f} is a spike"
+        return " and ".join(wrong) or spike
+
+
 class Reading:
     """Numbers on their way from the device to the host."""
 
     def __init__(self, *numbers: Tensor) -> None:
-        # Not blocking, `to` takes pinned memory by itself, and the host goes on while the device copies.
+        # A non-blocking `to` uses pinned memory by itself. The host continues while the device copies.
         self._numbers = [number.to("cpu", non_blocking=True) for number in numbers]
         self._arrived = None
         for number in numbers:
@@ -26,52 +47,64 @@ class Reading:
                 self._arrived.record()
 
     def values(self) -> list[float]:
-        """The numbers. Waits for what the device was given before them, and for nothing that it was given since."""
+        """Return the numbers. Wait for the work that the device was given before them, but not for later work."""
         if self._arrived:
             self._arrived.synchronize()
         return [number.item() for number in self._numbers]
 
+    def result(self) -> StepResult:
+        """Return the numbers of a step, which were given in the order of `StepResult`."""
+        return StepResult(*self.values())
+
 
 @dataclass(frozen=True)
 class PendingStep:
-    """A step that was given to the device."""
+    """A step that was queued on the device."""
 
     step: int
     samples: int
-    """Of all ranks, since the job began."""
+    """Samples of all ranks since the beginning of the job."""
     learning_rate: float
-    loss_and_norm: Reading
+    reading: Reading
+    """The numbers of `StepResult`."""
     marks: list[Mark]
     memory_bytes: int
 
 
 class Reports:
-    """Holds back one step. Every rank has one, so that none runs ahead of the others; rank 0's has metrics."""
+    """Reports that lag by one step.
+
+    Every rank has one, so that no rank runs ahead of the others. Rank 0's has metrics.
+    """
+
+    newest: StepResult | None = None
+    """StepResult of the step that was reported last."""
 
     def __init__(self, metrics: Metrics | None, sequence_length: int, pace: Pace) -> None:
         self._metrics, self._sequence_length, self._pace = metrics, sequence_length, pace
         self._held: PendingStep | None = None
 
     def hold(self, step: PendingStep) -> None:
-        """Keeps a step until `flush`."""
+        """Keep a step until `flush`."""
         assert self._held is None
         self._held = step
 
     def flush(self) -> None:
-        """Tells of the step that is held. Waits until the device has done that one."""
+        """Report the step that is held, after the device has finished it."""
         if self._held is None:
             return
         held, self._held = self._held, None
-        loss, gradient_norm = held.loss_and_norm.values()
+        result = self.newest = held.reading.result()
         breakdown = seconds(held.marks)
         step_seconds = sum(breakdown.values())
         if self._metrics:
             self._metrics.step(
                 {
                     "step": held.step,
-                    "loss": loss,
-                    "loss_hex": loss.hex(),
-                    "grad_norm": gradient_norm,
+                    "loss": result.loss,
+                    "loss_hex": result.loss.hex(),
+                    "grad_norm": result.gradient_norm,
+                    "skipped": bool(result.skipped),
                     "learning_rate": held.learning_rate,
                     "tokens": held.samples * self._sequence_length,
                     "step_seconds": step_seconds,
@@ -80,9 +113,19 @@ class Reports:
                     "breakdown": breakdown,
                 }
             )
+            if result.skipped:
+                self._metrics.skipped(held.step, result.reason)
+
+    def failed_saves(self, failed: list[FailedSave]) -> None:
+        """Report saves that failed, as events and as warnings."""
+        for save in failed:
+            if self._metrics:
+                self._metrics.event("checkpoint_failed", **asdict(save))
+                count = f" (failure {save.failures} of {save.limit} in a row)" if save.failures else ""
+                print(f"warning: step {save.step}: {save.reason}{count}", file=sys.stderr, flush=True)
 
     def checkpoints(self, complete: list[Saved]) -> None:
-        """Tells of checkpoints that are complete; those in memory alone are events of another name."""
+        """Report complete checkpoints. Those that are only in memory are events with another name."""
         for saved in complete:
             if self._metrics:
                 self._metrics.event("checkpoint" if saved.location else "memory_checkpoint", **asdict(saved))
@@ -91,7 +134,7 @@ class Reports:
 def describe(
     job: Job, parameters: int, world_size: int, device: torch.device, resumed_from: int | None, pace: Pace
 ) -> dict[str, Any]:
-    """What is about to run."""
+    """Return the description of a run that is about to start."""
     return {
         "job": job.name,
         "model": job.model,

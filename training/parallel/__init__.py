@@ -1,4 +1,4 @@
-"""Every way to spread the model over ranks, one file each, applied to the plain model from outside.
+"""Every way to distribute the model over ranks, one file each, applied to the plain model from outside.
 
-Start with `apply.py`, which puts them in their order; `mesh.py` says which rank is where.
+Start with `apply.py`, which applies them in order. `mesh.py` defines the meshes of ranks.
 """

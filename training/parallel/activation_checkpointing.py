@@ -1,4 +1,4 @@
-"""Activation checkpointing: the backward pass computes layers again, whole or but for their dearest operators."""
+"""Activation checkpointing: the backward pass recomputes layers, either all or all but the most expensive operators."""
 
 from collections.abc import Callable
 from functools import partial
@@ -11,7 +11,7 @@ from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selectiv
 from training.config import Memory
 from training.model.decoder import Decoder
 
-# What is kept in any case: attention, and what came over the network. One operator each for CUDA's ways to attend.
+# Operators whose results are always kept: attention, with one operator per CUDA implementation, and communication.
 KEPT = {
     torch.ops.aten._scaled_dot_product_flash_attention.default,
     torch.ops.aten._scaled_dot_product_efficient_attention.default,
@@ -28,10 +28,10 @@ MATRIX_PRODUCTS = {
 
 
 def apply(model: Decoder, memory: Memory) -> None:
-    """Checkpoints every `memory.checkpoint_every`-th layer, beginning with the first of the whole model."""
+    """Checkpoint every `memory.checkpoint_every`-th layer, beginning with the first layer of the whole model."""
     for number, layer in model.layers.items():
         if int(number) % memory.checkpoint_every == 0:
-            # The method and not the module, so that no parameter gets another name.
+            # Replace the method instead of the module, so that parameters keep their names.
             layer.forward = _checkpointed(layer.forward, memory.activation_checkpointing == "selective")
 
 
@@ -39,7 +39,7 @@ def _checkpointed(forward: Callable[..., Tensor], selective: bool) -> Callable[.
     options: dict[str, Any] = {"context_fn": _contexts} if selective else {}
 
     def recomputed(*inputs: Tensor | None) -> Tensor:
-        # Nothing in the model is random, so there is no state of a generator to keep.
+        # The model uses no random numbers, so no generator's state has to be preserved.
         output: Tensor = checkpoint(forward, *inputs, use_reentrant=False, preserve_rng_state=False, **options)
         return output
 
@@ -47,7 +47,7 @@ def _checkpointed(forward: Callable[..., Tensor], selective: bool) -> Callable[.
 
 
 def _contexts() -> Any:
-    # The forward pass and its repetition count for themselves, from the start of the layer.
+    # The forward pass and its recomputation count separately, from the start of the layer.
     policy = partial(_policy, {False: 0, True: 0})
     return create_selective_checkpoint_contexts(policy)  # type: ignore[no-untyped-call]
 

@@ -1,4 +1,4 @@
-"""The order in which all is applied: pipeline, linear layers, tensor, expert, context, checkpointing, compile, FSDP."""
+"""Apply parallelism in order: pipeline, linear layers, tensor, expert, context, checkpointing, compile, FSDP."""
 
 import torch
 import torch.distributed as dist
@@ -43,12 +43,12 @@ def parallelise(model: Decoder, job: Job, world: World) -> list[Decoder]:
         if job.memory.activation_checkpointing != "none":
             activation_checkpointing.apply(stage, job.memory)
         if job.compile != "none":
-            # Experts of other ranks have hooks of FSDP's inside the layer, which are not compiled.
+            # Experts on other ranks have FSDP hooks inside the layer, which are not compiled.
             compiler.apply(stage, job.compile, whole=world.experts is None and job.linear == "torch")
         if _is_whole(mesh, job):
             mixed_precision.apply(stage, job.precision)
             continue
-        # A pipeline uses the weights of a stage for many micro-batches: it gathers them once a step.
+        # A pipeline uses the weights of a stage for many micro-batches, so it gathers them once per step.
         keeps_weights = layout.pp > 1 or not job.memory.reshard_after_forward
         sharding = (job.precision, not keeps_weights, job.memory.offload)
         if world.experts is not None:
@@ -58,8 +58,8 @@ def parallelise(model: Decoder, job: Job, world: World) -> list[Decoder]:
 
 
 def _is_whole(mesh: DeviceMesh, job: Job) -> bool:
-    """Return whether the model is left as it is: on one rank, with nothing that only FSDP does."""
-    # Transformer Engine asks for weights of its input's type, and does not see them cast.
+    """Return whether the model stays unchanged: on one rank, without any feature that only FSDP provides."""
+    # Transformer Engine requires weights of its input's type, and does not see the cast ones.
     return mesh.size() == 1 and not (job.memory.offload or job.float8.all_gather or job.linear != "torch")
 
 

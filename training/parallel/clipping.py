@@ -1,4 +1,4 @@
-"""Gradient clipping over every mesh: one norm of all gradients, wherever their parts are."""
+"""Clip gradients over all meshes, by one norm of all gradients."""
 
 from collections.abc import Iterable
 
@@ -9,14 +9,14 @@ from torch.distributed.tensor import DTensor, Replicate
 
 
 @torch.no_grad()
-def clip_gradients(parameters: Iterable[nn.Parameter], largest_norm: float, loss_scale: float = 1.0) -> Tensor:
-    """Scales the gradients down to `largest_norm` where they are longer. Returns their norm before that, fp32, [].
+def clip_gradients(parameters: Iterable[nn.Parameter], largest_norm: float, loss_scale: Tensor | float = 1.0) -> Tensor:
+    """Scale the gradients down if their norm exceeds `largest_norm`. Return the norm before that, fp32, [].
 
-    The gradients are those of a loss that was multiplied by `loss_scale`, which is taken out of them and the norm. The
-    norm of what overflowed is not finite, on every rank.
+    The gradients are those of a loss multiplied by `loss_scale`. This factor is removed from the gradients and the
+    norm. If a gradient overflowed, the norm is not finite on every rank.
 
-    Called by every rank with the parameters it has. A part that several ranks of a mesh hold counts once, and so does
-    a parameter that only one stage of a pipeline has, so one sum over all ranks is right for every layout.
+    Every rank calls this with its parameters. A part that several ranks of a mesh hold counts once, and so does a
+    parameter that only one stage of a pipeline has. One sum over all ranks is therefore right for every layout.
     """
     parts, holders = [], []
     for parameter in parameters:
@@ -25,12 +25,12 @@ def clip_gradients(parameters: Iterable[nn.Parameter], largest_norm: float, loss
             parts.append(part)
             holders.append(ranks)
     norms = [norm.float() for norm in torch._foreach_norm(parts, 2.0)]
-    # By numbers of the host: a tensor of them would have to be copied first, and the host would wait for that.
+    # Divide by host numbers. A tensor of them would have to be copied first, and the host would wait for the copy.
     torch._foreach_div_(norms, [ranks**0.5 for ranks in holders])
     squared = torch.stack(norms).square().sum()
     dist.all_reduce(squared)
     norm = squared.sqrt() / loss_scale
-    # No branch on the value: the host would wait for the device.
+    # Do not branch on the value, because the host would wait for the device.
     torch._foreach_mul_(parts, (largest_norm / (norm + 1e-6)).clamp(max=1.0) / loss_scale)
     return norm
 

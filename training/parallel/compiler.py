@@ -1,4 +1,4 @@
-"""torch.compile, layer by layer: the layers are alike, so that one of them is compiled for all."""
+"""torch.compile, layer by layer. The layers are alike, so one compilation serves all of them."""
 
 import torch
 
@@ -6,10 +6,10 @@ from training.model.decoder import Decoder
 
 
 def apply(model: Decoder, backend: str, whole: bool = True) -> None:
-    """Compiles the forward pass of every layer. Where it should be one graph (`whole`), a break in it raises.
+    """Compile the forward pass of every layer. If `whole` is true, a graph break raises an error.
 
-    The method and not the module, so that FSDP's hooks stay outside of what is compiled, and no parameter gets another
-    name.
+    Compile the method instead of the module, so that FSDP's hooks stay outside of the compiled code, and parameters
+    keep their names.
     """
     for layer in model.layers.values():
         layer.forward = torch.compile(layer.forward, backend=backend, fullgraph=whole)
