@@ -1,4 +1,4 @@
-"""Everything that a rank needs before its first step."""
+"""Prepare everything that a rank needs before its first step."""
 
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -14,6 +14,7 @@ from training.data.sources import Sources, open_sources
 from training.errors import UserError
 from training.hosts.locations import resolve
 from training.model.decoder import Decoder, initialize
+from training.model.finite import all_finite
 from training.model.presets import Shape, shape_of
 from training.observe.flops import Pace, pace_of, peak_flops
 from training.optim.optimizer import make_optimizer
@@ -26,7 +27,7 @@ from training.precision.loss_scale import initial_scale
 
 @dataclass(frozen=True)
 class JobInputs:
-    """What a job reads, found and checked by one process alone.
+    """The inputs of a job, found and checked by one process alone.
 
     `checkpoints` and `start_from` are resolved locations.
     """
@@ -40,11 +41,11 @@ class JobInputs:
 
 @dataclass(frozen=True)
 class Setup:
-    """One rank, ready for its first step.
+    """A rank that is ready for its first step.
 
-    `parameters` counts those of the whole model. `identity` is what may not change between a save and a resume. `hosts`
-    is the group that checkpoints are agreed on in: they are written in a thread, while training uses the other groups.
-    `memory` keeps checkpoints in the memory of the nodes, or is None.
+    `parameters` counts those of the whole model. `identity` is what must not change between a save and a resume.
+    `hosts` is the group in which checkpoints are coordinated: a thread writes them while training uses the other
+    groups. `memory` keeps checkpoints in the memory of the nodes, or is None.
     """
 
     job: Job
@@ -61,7 +62,7 @@ class Setup:
 
 
 def open_inputs(job: Job, process: Process) -> JobInputs:
-    """Find everything that can be wrong with a job, before ranks begin to wait for each other.
+    """Find every problem of a job before ranks begin to wait for each other.
 
     Raises:
         UserError: the job does not fit its ranks or this machine, or its data is missing or does not fit.
@@ -135,6 +136,8 @@ def begin(setup: Setup, start_from: str | None) -> tuple[Progress, Resumed | Non
         return resumed.progress, resumed
     if start_from:
         weights.start(start_from, model, setup.identity)
+        if not all_finite(model):
+            raise UserError(f"checkpoint.start_from: {start_from} has weights that are not finite; name other weights")
     else:
         initialize(model, job.seed)
     return Progress(step=0, samples=0, loss=float("nan"), loss_scale=initial_scale(job.precision)), None

@@ -1,8 +1,8 @@
-"""Puts code that `trainway sync` uploaded before the image's own, on a node or in a container, before the job starts:
+"""Fetch code that `trainway sync` uploaded, so that it takes precedence over the image's code when the job starts:
 
     PYTHONPATH=$(python -m training.synced_code s3://bucket/runs/code/<sha256>.tar.gz DIRECTORY):$PYTHONPATH
 
-Prints the directory that has the code, below DIRECTORY. What is there already is not fetched again.
+It prints the directory below DIRECTORY that has the code. An archive that is already there is not fetched again.
 """
 
 import argparse
@@ -23,8 +23,8 @@ SUFFIX = ".tar.gz"
 def main() -> None:
     """Fetch code that was synchronized, by the arguments of the command line."""
     parser = argparse.ArgumentParser(prog="training.synced_code", description="Fetch code that was synced.")
-    parser.add_argument("archive", help="the archive, a file or an s3://bucket/key, named by its SHA-256")
-    parser.add_argument("directory", type=Path, help="a directory of this machine, for any number of archives")
+    parser.add_argument("archive", help="archive, a file or an s3://bucket/key, named by its SHA-256")
+    parser.add_argument("directory", type=Path, help="directory on this machine, for any number of archives")
     arguments = parser.parse_args()
     try:
         print(fetch(arguments.archive, arguments.directory))
@@ -34,10 +34,10 @@ def main() -> None:
 
 
 def fetch(archive: str, directory: Path) -> Path:
-    """The directory below `directory` that holds what is in the archive.
+    """Return the directory below `directory` that holds the content of the archive.
 
     Raises:
-        UserError: there is no archive, or it is another one than its name says.
+        UserError: the archive does not exist, or its digest differs from its name.
     """
     digest = archive.rpartition("/")[2].removesuffix(SUFFIX)
     code = directory / digest
@@ -50,7 +50,7 @@ def fetch(archive: str, directory: Path) -> Path:
     if found != digest:
         raise UserError(f"{archive}: the archive's SHA-256 is {found}; `trainway sync` uploads it again")
     directory.mkdir(parents=True, exist_ok=True)
-    # Ranks of a node may come at once, and a directory that is there has to be whole.
+    # Several ranks of a node may fetch at once. An existing directory has to be complete.
     unfinished = Path(tempfile.mkdtemp(dir=directory))
     try:
         with tarfile.open(fileobj=io.BytesIO(content), mode="r:gz") as tar:

@@ -1,7 +1,7 @@
-"""Expert parallelism: every rank has some of the experts, whole, and tokens travel to theirs and back.
+"""Expert parallelism: every rank holds some whole experts, and tokens travel to their experts and back.
 
-The ranks of a group see different tokens; they are ranks of the data-parallel dimensions, with another division of the
-experts' weights: over `ep` by expert, and over the ranks left as FSDP does. (GShard, arXiv 2006.16668)
+The ranks of a group process different tokens. They are ranks of the data-parallel dimensions that divide the experts'
+weights in another way: over `ep` by expert, and over the remaining ranks as FSDP does. (GShard, arXiv 2006.16668)
 """
 
 from functools import partial
@@ -19,14 +19,14 @@ from training.model.experts import Experts, MixtureOfExperts, swiglu
 
 
 def expert_mesh(layout: Layout, device: torch.device) -> DeviceMesh:
-    """All ranks once more, as the experts' weights divide them: [pp, dp_replicate, fsdp, ep]."""
+    """Return a mesh of all ranks for the experts' weights: [pp, dp_replicate, fsdp, ep]."""
     sharded = layout.dp_shard * layout.cp // layout.ep
     sizes = (layout.pp, layout.dp_replicate, sharded, layout.ep)
     return init_device_mesh(device.type, sizes, mesh_dim_names=("pp", "dp_replicate", "fsdp", "ep"))
 
 
 def parallelise(model: Decoder, mesh: DeviceMesh) -> None:
-    """Divides the experts of all layers over a one-dimensional mesh."""
+    """Divide the experts of all layers over a one-dimensional mesh."""
     for module in model.modules():
         if isinstance(module, MixtureOfExperts):
             experts = module.experts
@@ -36,14 +36,14 @@ def parallelise(model: Decoder, mesh: DeviceMesh) -> None:
 
 
 def _dispatched(experts: Experts, group: dist.ProcessGroup, tokens: Tensor, counts: Tensor) -> Tensor:
-    """`Experts.forward`, with each expert's tokens computed on the rank that has it."""
+    """`Experts.forward`, with each expert's tokens computed on the rank that holds the expert."""
     ranks = dist.get_world_size(group)
-    sent_counts = counts.view(ranks, -1)  # by rank and expert there
+    sent_counts = counts.view(ranks, -1)  # by rank and expert on that rank
     received_counts = torch.empty_like(sent_counts)
     dist.all_to_all_single(received_counts, sent_counts, group=group)
     sent, received = sent_counts.sum(1).tolist(), received_counts.sum(1).tolist()
 
-    arrived = _exchange(tokens, sent, received, group)  # by the rank that sent, then by expert
+    arrived = _exchange(tokens, sent, received, group)  # by sending rank, then by expert
     own = torch.arange(sent_counts.shape[1], device=tokens.device)
     by_expert = own.repeat(ranks).repeat_interleave(received_counts.flatten()).argsort(stable=True)
     weights = [_local(weight, ranks) for weight in (experts.gate_proj, experts.up_proj, experts.down_proj)]
@@ -52,10 +52,13 @@ def _dispatched(experts: Experts, group: dist.ProcessGroup, tokens: Tensor, coun
 
 
 def _local(weight: Tensor, ranks: int) -> Tensor:
-    """Return the rank's experts, whose gradient is a mean over `ranks` times as many ranks as FSDP will divide by."""
+    """Return the rank's experts.
+
+    Their gradient is a mean over `ranks` times as many ranks as FSDP will divide by.
+    """
     local = weight.to_local() if isinstance(weight, DTensor) else weight
     if local.requires_grad:
-        # Gloo has no sum that divides by another number, which FSDP's own gradient_divide_factor asks for.
+        # FSDP's own gradient_divide_factor requires a sum divided by another number, which Gloo does not support.
         local.register_hook(lambda gradient: gradient / ranks)  # type: ignore[no-untyped-call]
     return local
 
@@ -66,7 +69,7 @@ def _exchange(tokens: Tensor, sent: list[int], received: list[int], group: dist.
 
 
 class _Exchange(torch.autograd.Function):
-    """All-to-all of rows, as many for each rank as `sent` says and from each as `received` says."""
+    """All-to-all of rows. `sent` and `received` are the numbers of rows for each rank and from each rank."""
 
     @staticmethod
     def forward(ctx: Any, tokens: Tensor, sent: list[int], received: list[int], group: dist.ProcessGroup) -> Tensor:

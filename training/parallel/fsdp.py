@@ -1,6 +1,6 @@
-"""Data parallelism: FSDP2, HSDP where the weights are also replicated, and DDP as HSDP whose groups are one rank.
+"""Data parallelism with FSDP2. HSDP also replicates the weights, and DDP is HSDP with groups of one rank.
 
-Gradients are averaged over the mesh, layer by layer, while the backward pass goes on.
+Gradients are averaged over the mesh, layer by layer, during the backward pass.
 """
 
 from typing import Any
@@ -16,31 +16,31 @@ COMPUTE_TYPES = {"fp32": None, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 def sharding_mesh(mesh: DeviceMesh) -> DeviceMesh:
-    """The part of the job's mesh that weights are sharded and replicated over."""
+    """Return the part of the job's mesh over which weights are sharded and replicated."""
     return mesh["fsdp"] if mesh["dp_replicate"].size() == 1 else mesh["dp_replicate", "fsdp"]
 
 
 def shard(
     model: Decoder, mesh: DeviceMesh, precision: str, reshard_after_forward: bool = True, offload: bool = False
 ) -> None:
-    """Shards the parameters in place: one gather a layer, and one for the embedding, last norm and output.
+    """Shard the parameters in place, with one gather per layer, and one for the embedding, last norm, and output.
 
-    The last dimension of the mesh shards, the one before it replicates. The sharded weights, the gradients' reduction
-    and the optimizer stay fp32 in every precision. With `offload` a rank's parts are in the host's memory.
+    The last dimension of the mesh shards, the one before it replicates. The sharded weights, the reduction of
+    gradients, and the optimizer stay fp32 in every precision. With `offload`, a rank's shards are in host memory.
     """
     options = _options(mesh, precision, offload)
-    # What one rank has whole is not gathered, but it would be cast to the compute type once more.
+    # A rank that holds all weights gathers nothing, but resharding would cast them to the compute type once more.
     reshard = reshard_after_forward and mesh.size(mesh.ndim - 1) > 1
     for layer in model.layers.values():
         fully_shard(layer, reshard_after_forward=reshard, **options)
-    # Embedding and output are needed again at the end of the forward and the beginning of the backward pass.
+    # The end of the forward and the beginning of the backward pass use the embedding and the output again.
     fully_shard(model, reshard_after_forward=False, **options)
 
 
 def shard_experts(
     model: Decoder, mesh: DeviceMesh, precision: str, reshard_after_forward: bool, offload: bool = False
 ) -> None:
-    """Shards experts that are divided over other ranks already, each layer's in a gather of their own."""
+    """Shard experts that are already divided over other ranks. Each layer's experts have a gather of their own."""
     reshard = reshard_after_forward and mesh.size(mesh.ndim - 1) > 1
     for module in list(model.modules()):
         if isinstance(module, Experts):
@@ -48,7 +48,7 @@ def shard_experts(
 
 
 def _options(mesh: DeviceMesh, precision: str, offload: bool) -> dict[str, Any]:
-    # Pinned memory is what a GPU copies from beside its work; without a GPU there is none to pin.
+    # A GPU copies from pinned memory in parallel with its computation. Without a GPU, memory cannot be pinned.
     host = CPUOffloadPolicy(pin_memory=mesh.device_type == "cuda")
     return {
         "mesh": mesh,

@@ -1,4 +1,4 @@
-"""What a layout asks of the model: found before the model is built, in a sentence that says which number is wrong."""
+"""Check that a layout fits the model, before the model is built."""
 
 from training.config import Job, Layout
 from training.errors import UserError
@@ -6,7 +6,7 @@ from training.model.presets import Shape
 
 
 def check(shape: Shape, vocabulary: int, job: Job, layout: Layout) -> None:
-    """Raises UserError where the model cannot be divided as the layout says."""
+    """Raise a UserError that names the wrong number if the model cannot be divided as the layout requires."""
     length = job.data.sequence_length
     _check_shape(shape)
     for name, value in (
@@ -64,7 +64,7 @@ def check(shape: Shape, vocabulary: int, job: Job, layout: Layout) -> None:
 
 
 def _check_shape(shape: Shape) -> None:
-    """What a model of any layout needs, and what a variant can be without."""
+    """Check the sizes that every layout requires. A variant can break them."""
     width = shape.attention_width or shape.hidden
     for what, value, key, divisor in (
         ("the width of attention", width, "heads", 2 * shape.heads),

@@ -1,4 +1,4 @@
-"""What one rank computes: its part of the model, on its part of every sample."""
+"""The part of the model that one rank computes, on its part of every sample."""
 
 import contextlib
 from dataclasses import dataclass
@@ -42,7 +42,7 @@ class LocalModel:
     end_of_text: int | None
 
     def batch(self, tokens: Tensor) -> TokenBatch:
-        """Return what this rank computes of samples: int64 [samples, sequence + 1]."""
+        """Return this rank's part of samples: int64 [samples, sequence + 1]."""
         documents = None if self.end_of_text is None else document_numbers(tokens[:, :-1], self.end_of_text)
         return TokenBatch(
             tokens[:, :-1][:, self.positions],
@@ -67,5 +67,5 @@ def local_model(model: Decoder, job: Job, world: World, end_of_text: int) -> Loc
 
 
 def loss_over(tp: int) -> contextlib.AbstractContextManager[None]:
-    """Return the context in which losses of a vocabulary that is divided over `tp` ranks are computed."""
+    """Return the context for losses over a vocabulary that is divided over `tp` ranks."""
     return loss_parallel() if tp > 1 else contextlib.nullcontext()

@@ -1,6 +1,7 @@
-"""Mixed precision of a model that one rank has whole: weights stay fp32, and a module reads its own as bf16 or fp16.
+"""Mixed precision of a model that one rank holds completely.
 
-In the place of FSDP, which does the same, and copies all weights and gradients once more as if to send them.
+Weights stay fp32, and a module reads its own as bf16 or fp16. FSDP would do the same, but would copy all weights and
+gradients once more as if to send them.
 """
 
 from functools import cache
@@ -14,7 +15,7 @@ from training.parallel.fsdp import COMPUTE_TYPES
 
 
 def apply(model: Decoder, precision: str) -> None:
-    """Lets the modules compute in `precision`. Gradients stay fp32, and no parameter gets another name."""
+    """Make the modules compute in `precision`. Gradients stay fp32, and parameters keep their names."""
     compute_type = COMPUTE_TYPES[precision]
     if compute_type is None:
         return
@@ -32,15 +33,15 @@ def apply(model: Decoder, precision: str) -> None:
             own = module.named_parameters(recurse=False)
             module.__dict__["cast"] = {name: parameter.to(compute_type) for name, parameter in own}
 
-    # A layer is used once a pass. It casts where it computes, so that activation checkpointing casts again instead of
-    # keeping what was cast. Embedding and output may be used more often, and are cast once.
+    # A layer is used once per pass. It casts where it computes, so that activation checkpointing casts again instead of
+    # keeping the result. Embedding and output may be used more often, and are cast once.
     model.register_forward_pre_hook(cast)
 
 
-# One class for all modules of a kind: the compiler compiles a layer again whose modules are of other classes.
+# All modules of a kind share one class, because the compiler recompiles a layer whose modules have other classes.
 @cache
 def _reading_as(compute_type: torch.dtype, kind: Any, names: tuple[str, ...]) -> type[nn.Module]:
-    """Return a module of the same kind whose attributes of these names are its parameters cast to the type."""
+    """Return a subclass of `kind` whose attributes of these names are its parameters cast to the type."""
 
     def cast(name: str) -> property:
         def read(module: nn.Module) -> Tensor:

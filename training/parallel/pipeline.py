@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def split(model: Decoder, ranks: int, rank: int, stages_per_rank: int) -> list[Decoder]:
-    """The stages of a rank, in order; `model` is left with what they hold, under its old names.
+    """Return the stages of a rank, in order. `model` keeps only their layers, under the old names.
 
     Stage s is on rank s modulo `ranks`.
     """
@@ -46,10 +46,10 @@ def split(model: Decoder, ranks: int, rank: int, stages_per_rank: int) -> list[D
 
 
 def stage_ends(layers: int, stages: int) -> list[int]:
-    """The layer that each stage ends before. What is left over goes to the stages between embedding and output.
+    """Return the layer before which each stage ends. Remaining layers go to the stages between embedding and output.
 
-    The first and the last stage have those to compute besides; Llama 3 takes a layer off both (arXiv 2407.21783,
-    section 3.3.2).
+    The first and the last stage also compute the embedding and the output. Llama 3 removes a layer from both (arXiv
+    2407.21783, section 3.3.2).
     """
     counts = [layers // stages] * stages
     for stage in [*range(1, stages - 1), 0, stages - 1][: layers % stages]:
@@ -58,7 +58,7 @@ def stage_ends(layers: int, stages: int) -> list[int]:
 
 
 class Pipeline:
-    """Runs micro-batches through the stages of all ranks: of a step forward and backward, of an evaluation forward."""
+    """Run micro-batches through the stages of all ranks. An evaluation runs only the forward pass."""
 
     def __init__(
         self,
@@ -68,7 +68,8 @@ class Pipeline:
         group: dist.ProcessGroup,
         rotary: Tensor,
     ) -> None:
-        self.ranks, self._scale = layout.pp, 1.0
+        self.ranks = layout.pp
+        self._scale: Tensor | float = 1.0
         self._first, self._last = dist.get_rank(group) == 0, dist.get_rank(group) == layout.pp - 1
         for stage in stages:
             # The schedule would divide an argument of its own by micro-batches.
@@ -80,27 +81,30 @@ class Pipeline:
         self._forget_trials = [_uncounted_trial(stage) for stage in stages]
 
         def loss(output: Tensor, target: Tensor) -> Tensor:
-            # The last stage computes the loss itself; here it becomes its part of the step's mean.
+            # The last stage computes the loss itself. Here it is scaled to its part of the step's mean.
             del target
             return output * (self._scale / self._passes)
 
         self._schedule = _schedule(schedule, stages, layout.pp, group, rotary.device, self._passes, loss)
-        # As many at once as divide an evaluation evenly, and no more than a step has, which fit into memory.
+        # As many micro-batches as divide an evaluation evenly, and at most as many as a step has, which fit into
+        # memory.
         self.evaluated_at_once = math.gcd(layout.evaluation_passes, self._passes)
         self._evaluation = None
         if layout.evaluation_passes:
-            # A schedule of its own: one that changed between training and evaluation would set up its stages anew each
-            # time. Zero-bubble is an order of backward passes.
+            # Evaluation has a schedule of its own, because one that alternates between training and evaluation would
+            # set up its stages anew each time. Zero-bubble only orders backward passes, so evaluation uses interleaved.
             order: PipelineSchedule = "interleaved" if schedule == "zero-bubble" else schedule
             self._evaluation = _schedule(
                 order, stages, layout.pp, group, rotary.device, self.evaluated_at_once, lambda output, _: output
             )
 
-    def step(self, tokens: Tensor, targets: Tensor, documents: Tensor | None = None, scale: float = 1.0) -> Tensor:
-        """Leaves the gradients of all samples of a step. Returns their mean loss on the last rank, elsewhere 0.
+    def step(
+        self, tokens: Tensor, targets: Tensor, documents: Tensor | None = None, scale: Tensor | float = 1.0
+    ) -> Tensor:
+        """Compute the gradients of all samples of a step. Return their mean loss on the last rank, and 0 elsewhere.
 
-        tokens, targets, documents: [samples, sequence]; documents, where they are masked (see `attention_mask`).
-        The gradients are multiplied by `scale`.
+        tokens, targets, documents: [samples, sequence]; documents only if they are masked (see `attention_mask`). The
+        gradients are multiplied by `scale`.
         """
         losses: list[Tensor] = []
         self._scale = scale
@@ -112,7 +116,10 @@ class Pipeline:
 
     @torch.no_grad()
     def evaluate(self, tokens: Tensor, targets: Tensor, documents: Tensor | None = None) -> Tensor:
-        """The mean loss of `evaluated_at_once` micro-batches on the last rank, elsewhere 0; leaves nothing behind."""
+        """Return the mean loss of `evaluated_at_once` micro-batches on the last rank, and 0 elsewhere.
+
+        Keep no gradients.
+        """
         assert self._evaluation is not None  # the layout has evaluation_passes
         losses: list[Tensor] = []
         inputs, named = self._arguments(tokens, targets, documents)
@@ -122,7 +129,7 @@ class Pipeline:
     def _arguments(
         self, tokens: Tensor, targets: Tensor, documents: Tensor | None
     ) -> tuple[tuple[Tensor, ...], dict[str, Any]]:
-        """What this rank's stages need of a batch."""
+        """Return what this rank's stages need of a batch, as positional and named arguments."""
         named: dict[str, Any] = {"target": targets, "targets": targets} if self._last else {"target": None}
         if documents is not None:
             named["documents"] = documents
@@ -130,9 +137,10 @@ class Pipeline:
 
 
 def _uncounted_trial(stage: Decoder) -> Callable[[int], None]:
-    """A schedule tries a stage on made-up input before its first step, and the experts count those tokens as well.
+    """Note the tokens that experts count in a trial run of a stage, and return a function that removes them.
 
-    What is returned, called after the first step with its passes, takes them out.
+    A schedule tries a stage on made-up input before its first step. Call the returned function after the first step
+    with its number of passes.
     """
     mixtures = [module for module in stage.modules() if isinstance(module, MixtureOfExperts)]
     of_the_first_pass: list[Tensor] = []

@@ -1,8 +1,8 @@
 """Tensor and sequence parallelism, and a loss over a divided vocabulary.
 
-The matrices of a layer are divided by heads and by the feed-forward's width, as in Megatron-LM (arXiv 1909.08053);
-between them the residual stream and its norms are divided by the sequence (arXiv 2205.05198). The embedding and the
-output projection are divided by the vocabulary; `torch.distributed.tensor.parallel.loss_parallel` computes the loss
+The matrices of a layer are divided by heads and by the feed-forward's width, as in Megatron-LM (arXiv 1909.08053).
+Between them, the residual stream and its norms are divided by the sequence (arXiv 2205.05198). The embedding and the
+output projection are divided by the vocabulary. `torch.distributed.tensor.parallel.loss_parallel` computes the loss
 without gathering the logits, so forward and backward passes run inside that context.
 """
 
@@ -26,7 +26,7 @@ from training.model.decoder import Decoder
 
 
 def parallelise(model: Decoder, mesh: DeviceMesh) -> None:
-    """Divides a decoder, or a pipeline's stage of one, over a one-dimensional mesh."""
+    """Divide a decoder, or a stage of one, over a one-dimensional mesh."""
     by_sequence = Shard(1)
     whole_sequence = PrepareModuleInput(input_layouts=(by_sequence,), desired_input_layouts=(Replicate(),))
     for layer in model.layers.values():
@@ -54,7 +54,7 @@ def parallelise(model: Decoder, mesh: DeviceMesh) -> None:
         model.embed_tokens.register_forward_hook(_waited)
     if model.norm is not None:
         parallelize_module(model, mesh, {"norm": SequenceParallel()})
-        # As a DTensor, so that a tied embedding, which is one as well, can be multiplied with it.
+        # The output stays a DTensor, so that it can be multiplied with a tied embedding, which is a DTensor as well.
         model.norm.register_forward_hook(_gathered)
     if model.lm_head is not None:
         head = ColwiseParallel(input_layouts=Replicate(), output_layouts=Shard(-1), use_local_output=False)
@@ -63,7 +63,7 @@ def parallelise(model: Decoder, mesh: DeviceMesh) -> None:
 
 
 class _Wait(torch.autograd.Function):
-    """Waits for a tensor that is still under way."""
+    """Wait for a tensor whose communication is still in progress."""
 
     @staticmethod
     def forward(ctx: Any, pending: Tensor) -> Tensor:  # noqa: ARG004
@@ -76,8 +76,8 @@ class _Wait(torch.autograd.Function):
 
 
 def _waited(module: nn.Module, inputs: Any, output: Tensor) -> Tensor:  # noqa: ARG001
-    # A pending tensor that enters a compiled layer loses its backward: the embedding's gradient would be zero, and
-    # nothing would be raised.
+    # A pending tensor that enters a compiled layer loses its backward pass. The embedding's gradient would be zero,
+    # without an error.
     waited: Tensor = _Wait.apply(output)  # type: ignore[no-untyped-call]
     return waited
 
@@ -87,6 +87,6 @@ def _gathered(module: nn.Module, inputs: Any, output: DTensor) -> DTensor:  # no
 
 
 def _plain(module: nn.Module, inputs: Any, output: Tensor) -> Tensor:  # noqa: ARG001
-    """The loss, or whole logits; what one stage of a pipeline hands to the next stays divided."""
-    # A copy, because FSDP warns of views: it could not tell when they are changed.
+    """Return the loss or whole logits as a plain tensor. The output of a stage for the next one stays divided."""
+    # Return a copy, because FSDP warns about views: it could not detect their changes.
     return output.full_tensor().clone() if isinstance(output, DTensor) else output

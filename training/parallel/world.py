@@ -1,4 +1,4 @@
-"""Who this rank is, and which ranks it communicates with."""
+"""The rank of this process, and the ranks it communicates with."""
 
 import os
 from dataclasses import dataclass
@@ -41,7 +41,7 @@ class World:
 
     @property
     def data_rank(self) -> int:
-        """The number of the `layout.dp` shares of a batch this rank sees."""
+        """Return which of the `layout.dp` shares of a batch this rank processes."""
         shard = self.mesh.get_local_rank("fsdp") // self.layout.cp
         return self.mesh.get_local_rank("dp_replicate") * self.layout.dp_shard + shard
 

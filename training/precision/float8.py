@@ -1,7 +1,7 @@
-"""Matrix products of the layers in float8, by torchao, which is only imported where a job asks for it.
+"""Matrix products of the layers in float8, by torchao, which is imported only if a job uses it.
 
-Weights, activations and gradients are scaled as they come (dynamic scaling); what is kept between steps stays as it is
-without float8. The output projection and a router of experts keep the job's precision.
+Weights, activations, and gradients are scaled as they occur (dynamic scaling). What is kept between steps is the same
+as without float8. The output projection and the router of experts keep the job's precision.
 """
 
 from dataclasses import replace
@@ -18,18 +18,20 @@ from training.model.decoder import Decoder
 from training.precision.linears import Replace, replace_linears
 
 BLOCKS = {"tensorwise": 16, "rowwise": 16, "blockwise": 128, "mxfp8": 32}
-"""What rows, columns and tokens are multiples of: as `torch._scaled_mm` checks (PyTorch, native/cuda/ScaledBlas.cpp),
-or the numbers that share a scale."""
+"""The number of which rows, columns, and tokens must be multiples.
+
+`torch._scaled_mm` checks it (PyTorch, native/cuda/ScaledBlas.cpp), or as many numbers share a scale.
+"""
 
 CAPABILITIES = {
     "tensorwise": ((8, 9), (100, 0)),
     "rowwise": ((8, 9), (100, 0)),
-    # cuBLAS multiplies so on Hopper alone: `_check_deepseek_support` in ScaledBlas.cpp.
+    # cuBLAS supports these products only on Hopper: `_check_deepseek_support` in ScaledBlas.cpp.
     "blockwise": ((9, 0), (10, 0)),
-    # torchao's kernels are made for Blackwell with tensor memory, which a workstation's (12.0) does not have.
+    # torchao's kernels are made for Blackwell with tensor memory, which workstation GPUs (12.0) do not have.
     "mxfp8": ((10, 0), (12, 0)),
 }
-"""The compute capabilities of the GPUs that multiply so: from the one on, before the other."""
+"""Compute capabilities of the GPUs that support the recipe: from the first, below the second."""
 
 MODULES = {
     "tensorwise": "torchao.float8",
@@ -37,11 +39,11 @@ MODULES = {
     "blockwise": "torchao.prototype.blockwise_fp8_training.linear",
     "mxfp8": "torchao.prototype.moe_training.mxfp8_linear",
 }
-"""Where torchao 0.18 has it."""
+"""Module of torchao 0.18 that has it."""
 
 
 def check(job: Job, layout: Layout, device: torch.device) -> None:
-    """Raises UserError where the job asks for float8 and this machine cannot multiply it."""
+    """Raise a UserError if the job uses float8 and this machine does not support it."""
     recipe = job.float8.recipe
     if recipe == "none":
         return
@@ -76,9 +78,9 @@ def check(job: Job, layout: Layout, device: torch.device) -> None:
 
 
 def apply(model: Decoder, settings: config.Float8, tp: int = 1) -> None:
-    """Replaces the linear layers inside the decoder's layers; no parameter gets another name.
+    """Replace the linear layers inside the decoder's layers. Parameters keep their names.
 
-    Those that blocks do not fit into, on each of `tp` ranks, keep the job's precision.
+    Layers that do not divide into blocks, on each of `tp` ranks, keep the job's precision.
     """
     replace_linears(model, _replacement(settings), BLOCKS[settings.recipe] * tp, settings.keep_first_and_last)
 
@@ -98,7 +100,7 @@ def _replacement(settings: config.Float8) -> Replace:
     if settings.all_gather:
         recipe = Float8LinearConfig(enable_fsdp_float8_all_gather=True)
     if settings.recipe == "rowwise" and not torch.cuda.is_available():
-        # PyTorch 2.11 has no such product for CPUs: they multiply the same numbers in the job's precision.
+        # PyTorch 2.11 has no such product for CPUs. They multiply the same numbers in the job's precision.
         recipe = replace(recipe, emulate=True)
     return partial(Float8Linear.from_float, config=recipe)
 
@@ -107,7 +109,7 @@ def _mxfp8(linear: nn.Linear) -> nn.Module:
     from torchao.prototype.moe_training.mxfp8_linear import MXFP8Linear
     from torchao.quantization.quantize_.common import KernelPreference
 
-    # Where there is no GPU, the same numbers are multiplied in the job's precision.
+    # Without a GPU, the same numbers are multiplied in the job's precision.
     kernels = KernelPreference.AUTO if torch.cuda.is_available() else KernelPreference.EMULATED
     with torch.device("meta"):
         replaced: nn.Module = MXFP8Linear(
@@ -118,7 +120,7 @@ def _mxfp8(linear: nn.Linear) -> nn.Module:
 
 
 def after_step(model: nn.Module, settings: config.Float8) -> None:
-    """Computes the scales of all weights in one reduction, which the next step's gathers would do one by one."""
+    """Compute the scales of all weights in one reduction. Otherwise the next step's gathers compute them one by one."""
     if settings.all_gather:
         from torchao.float8 import precompute_float8_dynamic_scale_for_fsdp
 

@@ -1,4 +1,4 @@
-"""Other linear layers in the place of PyTorch's: from outside, before a model is divided."""
+"""Replace PyTorch's linear layers by others, from outside, before a model is divided."""
 
 from collections.abc import Callable
 
@@ -10,10 +10,10 @@ Replace = Callable[[nn.Linear], nn.Module]
 
 
 def replace_linears(model: Decoder, replace: Replace, block: int = 1, keep_first_and_last: bool = False) -> None:
-    """Puts what `replace` makes of it in the place of every linear layer inside the decoder's layers.
+    """Replace every linear layer inside the decoder's layers by the result of `replace`.
 
-    One whose rows or columns are no multiple of `block` stays, and with `keep_first_and_last` those of the model's
-    first and last layer. So does a router: it is small, and a choice among experts is no matter of 8 bits.
+    A linear layer whose rows or columns are not a multiple of `block` stays. `keep_first_and_last` keeps those of the
+    model's first and last layer. A router stays, too: it is small, and 8 bits are too few for a choice among experts.
     """
     for layer in layers_of(model, keep_first_and_last):
         for parent in list(layer.modules()):
@@ -23,7 +23,7 @@ def replace_linears(model: Decoder, replace: Replace, block: int = 1, keep_first
 
 
 def layers_of(model: Decoder, but_first_and_last: bool) -> list[nn.Module]:
-    """The decoder's layers, or those of them that are neither the first nor the last of the whole model."""
+    """Return the decoder's layers, optionally without the first and the last of the whole model."""
     ends = {"0", str(model.shape.layers - 1)} if but_first_and_last else set()
     return [layer for number, layer in model.layers.items() if number not in ends]
 

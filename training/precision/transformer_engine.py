@@ -1,7 +1,7 @@
-"""Linear layers of NVIDIA's Transformer Engine, with its float8 where the job asks for it.
+"""Linear layers of NVIDIA's Transformer Engine, with its float8 if the job uses it.
 
-Written for version 2.20, and only imported where a job asks for it. Scales are those of the numbers as they come, so
-that nothing is kept between steps, and a checkpoint is the same as without it.
+Written for version 2.20, and imported only if a job uses it. Scales are computed from the current numbers, so nothing
+is kept between steps, and a checkpoint is the same as without it.
 """
 
 from collections.abc import Callable
@@ -22,11 +22,11 @@ RECIPES = {
     "blockwise": ("Float8BlockScaling", "is_fp8_block_scaling_available"),
     "mxfp8": ("MXFP8BlockScaling", "is_mxfp8_available"),
 }
-"""Its classes (transformer_engine.common.recipe), and its functions that tell what this GPU has."""
+"""Recipe classes (transformer_engine.common.recipe), and functions that tell whether this GPU supports them."""
 
 
 def check(job: Job, device: torch.device) -> None:
-    """Raises UserError where the job asks for Transformer Engine and this machine does not have what it needs."""
+    """Raise a UserError if the job uses Transformer Engine and this machine does not support it."""
     if job.linear == "torch":
         return
     if device.type != "cuda":
@@ -48,11 +48,11 @@ def check(job: Job, device: torch.device) -> None:
 
 
 def apply(model: Decoder, settings: config.Float8) -> None:
-    """Replaces the linear layers inside the decoder's layers; no parameter gets another name."""
+    """Replace the linear layers inside the decoder's layers. Parameters keep their names."""
     import transformer_engine.pytorch as engine
     from transformer_engine.common import recipe as recipes
 
-    # Its state of its own would be in every checkpoint, though no recipe here has any.
+    # Its extra state would be in every checkpoint, although no recipe here uses it.
     stateless = {name: getattr(nn.Module, name) for name in ("get_extra_state", "set_extra_state")}
     kind = type("Linear", (engine.Linear,), stateless)
 
@@ -69,7 +69,7 @@ def apply(model: Decoder, settings: config.Float8) -> None:
     replace_linears(model, replace, BLOCKS[settings.recipe])
     recipe = getattr(recipes, RECIPES[settings.recipe][0])()
     for layer in layers_of(model, settings.keep_first_and_last):
-        # Around a layer's forward pass, so that activation checkpointing computes it again alike.
+        # Wrap a layer's forward pass, so that activation checkpointing recomputes it in the same precision.
         layer.forward = _in_float8(layer.forward, lambda: engine.autocast(enabled=True, recipe=recipe))
 
 
