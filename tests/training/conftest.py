@@ -77,12 +77,13 @@ def launching(directory: Path, server: TorchrunServer | None) -> Iterator[Launch
         *arguments: str,
         name: str = "run",
         rendezvous: tuple[str, ...] = ("--standalone",),
+        module: str = "training.train",
         **environment: str,
     ) -> Run:
         config = job if isinstance(job, Path) else directory / f"{name}-{len(started)}.yaml"
         if not isinstance(job, Path):
             config.write_text(yaml.safe_dump(job))
-        command = [*rendezvous, "--nproc-per-node", str(processes), "-m", "training.train", "--config", str(config)]
+        command = [*rendezvous, "--nproc-per-node", str(processes), "-m", module, "--config", str(config)]
         variables = os.environ | {
             "OMP_NUM_THREADS": "1",
             "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",

@@ -140,7 +140,7 @@ def test_a_shard_in_s3_that_is_not_what_was_prepared_is_refused(
     content = (corpus_directory / index.shards[0].name).read_bytes()
     location_files.write(f"{in_s3}/{index.shards[0].name}", content[:-2] + b"\1\1")
     samples = Samples(in_s3, index, 32, 0, 64, Cache(tmp_path))
-    with pytest.raises(UserError, match="its content is not what the index says"):
+    with pytest.raises(UserError, match="its content does not match the index"):
         read(samples, np.arange(64))
     samples.close()
     assert not (tmp_path / f"{index.shards[0].sha256}.bin").exists()

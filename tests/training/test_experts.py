@@ -91,12 +91,12 @@ def test_an_expert_that_many_choose_is_chosen_less_and_evaluation_counts_for_not
     module(hidden)
     assert module.chosen.sum() == 4 * 32 * SHAPE.experts_per_token
     first = (module.chosen - module.chosen.mean()).abs().max()
-    balance(module, mesh)
+    balance(module, mesh, torch.zeros(()))
     assert module.bias[0] == pytest.approx(0.03 - BIAS_STEP)
     for _ in range(60):
         module(hidden)
         uneven = (module.chosen - module.chosen.mean()).abs().max()
-        balance(module, mesh)
+        balance(module, mesh, torch.zeros(()))
     assert uneven < first / 2
 
 

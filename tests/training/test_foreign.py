@@ -134,7 +134,7 @@ def test_a_damaged_index_is_refused(tmp_path: Path) -> None:
     write_megatron(tmp_path / "web", [[document] for document in DOCUMENTS], "<u2", 8)
     whole = (tmp_path / "web.idx").read_bytes()
     for content, sentence in [
-        (b"nothing" + whole[7:], "does not begin as an index"),
+        (b"nothing" + whole[7:], "is not an index"),
         (whole[:17] + b"\x07" + whole[18:], "version 1 and type 7"),
         (whole[:-8], "its header announces"),
     ]:

@@ -132,7 +132,12 @@ def watched(job: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> tuple[set[s
 
 
 @pytest.mark.parametrize(
-    "changes", [{}, {"precision": "bf16", "variant": {"experts": 4}, "data": {"mask_documents": True}}]
+    "changes",
+    [
+        {"precision": "fp16"},
+        {"precision": "bf16", "variant": {"experts": 4}, "data": {"mask_documents": True}},
+        {"instability": {"spike_sigma": 6}},
+    ],
 )
 @pytest.mark.usefixtures("alone")
 def test_a_step_is_read_when_the_next_one_is_given(
@@ -144,13 +149,6 @@ def test_a_step_is_read_when_the_next_one_is_given(
     late = [event for step in range(2, STEPS + 1) for event in (f"give {step}", f"read {step - 1}")]
     # The checkpoint has the loss of its own step, and the last step is told of as well.
     assert order == ["give 1", *late, f"read {STEPS}", f"read {STEPS}"]
-
-
-@pytest.mark.usefixtures("alone")
-def test_fp16_alone_looks_at_its_norm_before_the_step(job: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    changes = {"precision": "fp16", "checkpoint": job["checkpoint"] | {"every": 99}}
-    files, _ = watched(job | changes, monkeypatch)
-    assert files == READERS | {"step.py"}
 
 
 def test_a_lap_waits_for_the_device_when_its_seconds_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -342,15 +342,15 @@ WRONG: dict[str, tuple[Callable[[Path], Any], str]] = {
     "biases": (lambda d: spoil_config(d, attention_bias=True), r"attention_bias: .*\(found True\)"),
     "another scaling": (
         lambda d: spoil_config(d, rope_parameters={"rope_type": "yarn", "factor": 4.0}),
-        "rope_type is 'yarn'; known are default and llama3",
+        "rope_type is 'yarn'; supported are default and llama3",
     ),
     "a shard is missing": (
         lambda d: (d / "model-00002-of-00006.safetensors").unlink(),
-        r"model-00002-of-00006\.safetensors: is in model\.safetensors\.index\.json, but not there",
+        r"model-00002-of-00006\.safetensors: is in model\.safetensors\.index\.json, but does not exist",
     ),
     "a shard is cut off": (
         lambda d: (d / "model-00002-of-00006.safetensors").write_bytes(b"\x10\x00\x00"),
-        r"model-00002-of-00006\.safetensors: is not a whole file of safetensors",
+        r"model-00002-of-00006\.safetensors: is not a complete safetensors file",
     ),
     "no weights": (
         lambda d: (d / "model.safetensors.index.json").unlink(),
@@ -358,7 +358,7 @@ WRONG: dict[str, tuple[Callable[[Path], Any], str]] = {
     ),
     "a wrong shape": (
         lambda d: spoil_config(d, intermediate_size=80),
-        r"safetensors: model\.layers\.0\.mlp\.gate_proj\.weight has the shape \[96, 64\]; by config\.json it is \[80",
+        r"safetensors: model\.layers\.0\.mlp\.gate_proj\.weight has the shape \[96, 64\]; config\.json requires \[80",
     ),
     "a tensor is missing": (
         lambda d: spoil_tensors(d, lambda tensors: tensors.pop(UP)),
@@ -370,7 +370,7 @@ WRONG: dict[str, tuple[Callable[[Path], Any], str]] = {
     ),
     "quantised": (
         lambda d: spoil_tensors(d, lambda tensors: tensors.update({UP: tensors[UP].to(torch.int8)})),
-        r"up_proj\.weight is of I8; known are BF16, F16, F32, F64",
+        r"up_proj\.weight is of I8; supported are BF16, F16, F32, F64",
     ),
     "no tokenizer": (lambda d: (d / "tokenizer.json").unlink(), r"tokenizer\.json: is not there, and the data has"),
     "too large a tokenizer": (

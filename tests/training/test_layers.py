@@ -88,11 +88,15 @@ def test_the_stages_of_405b_are_those_of_llama_3() -> None:
 
 def test_the_loss_scale_halves_after_an_overflow_and_doubles_after_many_steps() -> None:
     assert initial_scale("bf16") == initial_scale("fp32") == 1.0
-    assert next_scale(INITIAL, 17, overflowed=True) == INITIAL / 2
-    assert next_scale(INITIAL, 17, overflowed=False) == INITIAL
-    assert next_scale(INITIAL, 3000, overflowed=False) == 2 * INITIAL
-    assert next_scale(LARGEST, 3000, overflowed=False) == LARGEST
-    assert next_scale(1.0, 3000, overflowed=True) == 1.0
+
+    def following(scale: float, step: int, *, overflowed: bool) -> float:
+        return next_scale(torch.tensor(scale), step, torch.tensor(overflowed)).item()
+
+    assert following(INITIAL, 17, overflowed=True) == INITIAL / 2
+    assert following(INITIAL, 17, overflowed=False) == INITIAL
+    assert following(INITIAL, 3000, overflowed=False) == 2 * INITIAL
+    assert following(LARGEST, 3000, overflowed=False) == LARGEST
+    assert following(1.0, 3000, overflowed=True) == 1.0
 
 
 @pytest.mark.usefixtures("one_rank")

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from training.data.corpus import python_standard_library
+from training.errors import StorageFailed
 from training.prepare import prepare
 
 
@@ -115,11 +116,12 @@ def test_a_checkpoint_that_cannot_be_written_ends_all_ranks_with_one_message(
     (tmp_path / "checkpoints").mkdir()
     (tmp_path / "checkpoints/step-00000004").write_text("in the way")
     # torchrun looks seldom, so that it sees both ranks' own ends and does not end one for the other's sake.
-    document = job | {"steps": 1000, "checkpoint": job["checkpoint"] | {"keep": 1}}
+    document = job | {"steps": 1000, "checkpoint": job["checkpoint"] | {"keep": 1, "failures": 1}}
     run = launch(document, 2, PET_MONITOR_INTERVAL="5")
     output, _ = run.process.communicate(timeout=180)
     assert run.process.returncode != 0
-    assert output.count("checkpoints/step-00000004: the checkpoint cannot be written: ") == 1
-    assert output.count("exitcode  : 2") == 2, "both ranks have ended by themselves"
+    reason = "checkpoints/step-00000004: the checkpoint cannot be written: "
+    assert output.count(f"job-0.yaml: {tmp_path}/{reason}") + output.count(f"run-0.yaml: {tmp_path}/{reason}") == 1
+    assert output.count(f"exitcode  : {StorageFailed.status}") == 2, "both ranks have ended by themselves"
     assert not run.events("checkpoint")
     assert not run.events("end")

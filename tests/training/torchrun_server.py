@@ -10,6 +10,7 @@ A test of reports and a test of signals start torchrun as a program, so that a d
 from __future__ import annotations
 
 import contextlib
+import gc
 import importlib
 import json
 import os
@@ -132,15 +133,18 @@ class TorchrunServer:
 
 def serve(requests: socket.socket) -> None:
     """Fork an agent for every request, until the client closes its end."""
-    # Ranks import the last two only where they need them.
+    # Ranks import the last three only where they need them.
     for module in (
         "torch.distributed.run",
         "training.train",
         "torch.distributed.pipelining",
         "torch.nn.attention.bias",
+        "torch.utils.tensorboard",
     ):
         importlib.import_module(module)
     del sys.modules["training.train"]  # ranks run it as a program
+    # Each rank collects garbage, and would search these modules and copy their memory.
+    gc.freeze()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # watchers are not waited for
     while True:
         message, descriptors, _, _ = socket.recv_fds(requests, LARGEST_REQUEST, 2)
