@@ -9,8 +9,8 @@ import yaml
 
 from tests.launch.conftest import BUCKET
 from tests.manifests.platforms import CATALOGUE, platform_of
-from training.config import Job
 from trainway.launch.allocation import allocate
+from trainway.launch.programs import program_of
 from trainway.launch.request import Request
 from trainway.manifests.device_claims import claims_of_a_node
 from trainway.manifests.job_kinds import launch_kinds
@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[3]
 RUN = "small-1121-120000"
 TEAMS = [{"name": "research", "guarantee": {"p5.48xlarge": 2}}, {"name": "product"}]
 HYPERPOD_GROUPS = [{"name": "train", "instance_type": "p5.48xlarge", "count": 4, "max_count": 8}]
-OPERATORS = {"pytorch_operator": True, "mpi_operator": True}
+OPERATORS = {"pytorch_operator": True, "mpi_operator": True, "ray_operator": True}
 PLATFORMS: dict[str, dict[str, Any]] = {
     "kueue": {"teams": TEAMS, "kubernetes": OPERATORS},
     "kai": {"teams": TEAMS, "kubernetes": {"queues": "kai", **OPERATORS}},
@@ -59,6 +59,7 @@ def hand_off_of(platform: Platform, **changes: Any) -> handoff.HandOff:
             file_system_id="fs-0", dns_name="fs-0.fsx", mount_name="m", mount_path="/fsx", associations=()
         ),
         "image_uri": "111122223333.dkr.ecr.us-west-2.amazonaws.com/atlas/training:0",
+        "images": {name: f"111122223333.dkr.ecr.us-west-2.amazonaws.com/atlas/{name}:0" for name in platform.images},
         "cluster": handoff.Cluster(
             name=platform.name,
             arn=f"arn:aws:{service}:{platform.region}:111122223333:cluster/{platform.name}",
@@ -98,11 +99,13 @@ def request_on(hand_off: handoff.HandOff, **changes: Any) -> Request:
         **({"team": "research"} if hand_off.teams else {}),
         **changes,
     }
+    if "run" in changes:
+        job = {key: value for key, value in job.items() if key in ("name", "nodes", "team", "life_cycle", "run")}
     text = yaml.safe_dump(job)
-    typed = Job.model_validate(job)
+    program = program_of(job, text, until_step)
     image = "111122223333.dkr.ecr.us-west-2.amazonaws.com/atlas/training@sha256:" + 64 * "0"
-    run = RUN.replace("small", typed.name)
-    return Request(typed, text, run, hand_off, image, allocate(typed, hand_off, CATALOGUE), until_step, code)
+    run = RUN.replace("small", program.name)
+    return Request(program, run, hand_off, image, allocate(program, hand_off, CATALOGUE), code)
 
 
 def request_for(platform: str, /, **changes: Any) -> Request:
@@ -117,5 +120,6 @@ def pods_of(document: dict[str, Any]) -> list[dict[str, Any]]:
         *spec.get("pytorchReplicaSpecs", {}).values(),
         *spec.get("mpiReplicaSpecs", {}).values(),
         *spec.get("replicaSpecs", ()),
+        *(each["template"]["spec"] for each in spec.get("replicatedJobs", ())),
     ]
     return [each["template"] for each in sets]

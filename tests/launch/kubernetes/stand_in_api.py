@@ -23,6 +23,7 @@ GROUPS: dict[str, list[tuple[str, str]]] = {
     "trainer.kubeflow.org/v1alpha1": [("trainingruntimes", "TrainingRuntime"), ("trainjobs", "TrainJob")],
     "kueue.x-k8s.io/v1beta2": [("workloads", "Workload")],
     "authorization.k8s.io/v1": [("selfsubjectaccessreviews", "SelfSubjectAccessReview")],
+    "authentication.k8s.io/v1": [("selfsubjectreviews", "SelfSubjectReview")],
 }
 Object = dict[str, Any]
 
@@ -38,6 +39,8 @@ class Api:
         self.refusals: dict[str, str] = {}
         """By kind, what an admission webhook says against it."""
         self.may_open_a_shell = True
+        self.user: Object = {"username": "arn:aws:iam::111122223333:user/ada"}
+        """Who asks, as the API server's authentication says."""
 
     def put(self, plural: str, *objects: Object) -> None:
         """Makes objects as a controller would."""
@@ -98,10 +101,13 @@ class _Handler(BaseHTTPRequestHandler):
         return self._status(404, "NotFound", "the server could not find the requested resource")
 
     def do_POST(self) -> None:
-        # The only thing that is asked this way: whether this person may open a shell.
+        # What is asked this way: who this person is, and whether this person may open a shell.
         self._content()
+        if self.path.startswith("/apis/authentication.k8s.io/"):
+            asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
+            return self._answer(201, asked | {"status": {"userInfo": self.api.user}})
         review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview"}
-        self._answer(201, review | {"spec": {}, "status": {"allowed": self.api.may_open_a_shell}})
+        return self._answer(201, review | {"spec": {}, "status": {"allowed": self.api.may_open_a_shell}})
 
     def do_PATCH(self) -> None:
         _, query, plural, name, _ = self._place()

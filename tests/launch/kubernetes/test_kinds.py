@@ -9,7 +9,6 @@ import pytest
 from tests.launch.kubernetes.platforms import HYPERPOD_GROUPS, TEAMS, hand_off_of, request_on
 from tests.manifests.platforms import CATALOGUE, platform_of
 from trainway.launch.kubernetes import Kind, KubernetesOptions, render_documents
-from trainway.launch.request import Request
 from trainway.manifests.job_kinds import job_kinds, launch_kinds
 from trainway.spec.errors import UsageError
 from trainway.spec.platform import Platform
@@ -19,6 +18,8 @@ KEYS: dict[Kind, tuple[str, str]] = {
     "PyTorchJob": ("kubernetes", "pytorch_operator"),
     "HyperPodPyTorchJob": ("hyperpod", "training_operator"),
     "MPIJob": ("kubernetes", "mpi_operator"),
+    "JobSet": ("kubernetes", "trainer"),
+    "RayJob": ("kubernetes", "ray_operator"),
 }
 
 
@@ -26,12 +27,10 @@ def hyperpod(**changes: Any) -> Platform:
     return platform_of(**{"orchestrator": "hyperpod-eks", "node_groups": HYPERPOD_GROUPS, "teams": TEAMS, **changes})
 
 
-def request_on_platform(platform: Platform) -> Request:
-    return request_on(hand_off_of(platform))
-
-
 def launched(platform: Platform, kind: Kind | None = None) -> dict[str, Any]:
-    return render_documents(request_on_platform(platform), CATALOGUE, KubernetesOptions(kind=kind))[-1]
+    program = {"run": {"command": ["python", "train.py"]}} if kind == "RayJob" else {}
+    request = request_on(hand_off_of(platform), **program)
+    return render_documents(request, CATALOGUE, KubernetesOptions(kind=kind))[-1]
 
 
 def test_the_default_is_a_train_job_on_eks_and_a_pytorch_job_on_hyperpod() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -268,6 +269,20 @@ def test_followed_lines_end_with_the_run_and_pods_that_came_later_are_among_them
 def test_where_the_lines_of_pods_that_are_gone_are(handle: Handle) -> None:
     with pytest.raises(UsageError, match=f"/fsx/runs/{RUN}/logs"):
         list(TARGET.logs(handle, follow=False))
+
+
+def test_a_port_of_a_pod_is_forwarded_by_kubectl(api: Api, handle: Handle) -> None:
+    api.put("pods", running(0), running(1))
+    assert TARGET.forward is not None
+    command = TARGET.forward(handle, 1, 6006, 6007)
+    assert command is not None and command[0] == "kubectl"
+    wanted = ("port-forward", "--address=127.0.0.1", f"pod/{RUN}-node-0-1-x", "6007:6006")
+    assert tuple(command[-4:]) == wanted
+    # kubectl itself takes the words, and finds the pod, which then has no such port in this API server.
+    said = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert said.returncode and "unknown" not in said.stderr and "error parsing" not in said.stderr, said.stderr
+    with pytest.raises(UsageError, match="it has 0, 1"):
+        TARGET.forward(handle, 7, 6006, 6007)
 
 
 def test_a_shell_is_opened_where_it_is_allowed(api: Api, handle: Handle) -> None:

@@ -132,7 +132,7 @@ def test_a_group_of_several_types_requests_what_the_smallest_has() -> None:
 
 
 def test_a_workspace_that_loses_its_node_has_not_failed() -> None:
-    workspace = define(request_for("kueue").hand_off, "image", CATALOGUE, owner="ada", team="research")
+    workspace = define(request_for("kueue").hand_off, lambda _: "image", CATALOGUE, owner="ada", team="research")
     *_, job = render_workspace(workspace, CATALOGUE, "token")
     assert job["spec"]["podFailurePolicy"] == TAKEN_AWAY
     assert job["spec"]["template"]["spec"]["restartPolicy"] == "Never"

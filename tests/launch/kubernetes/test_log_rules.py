@@ -11,9 +11,11 @@ import pytest
 from training.observe.metrics import LOG_LINE, Metrics
 from trainway.launch.kubernetes import KubernetesOptions
 from trainway.launch.kubernetes.log_rules import log_rules
+from trainway.launch.training_lines import PATTERNS
 
 RULES = {
-    rule["name"]: rule for rule in log_rules(KubernetesOptions(hang_seconds=600, slow_step_seconds=30, loss_above=11))
+    rule["name"]: rule
+    for rule in log_rules(PATTERNS, KubernetesOptions(hang_seconds=600, slow_step_seconds=30, loss_above=11))
 }
 
 
@@ -80,4 +82,4 @@ def test_no_rule_outlives_the_last_step() -> None:
 
 
 def test_only_what_was_asked_for_is_measured() -> None:
-    assert [rule["name"] for rule in log_rules(KubernetesOptions())] == ["Hang"]
+    assert [rule["name"] for rule in log_rules(PATTERNS, KubernetesOptions())] == ["Hang"]

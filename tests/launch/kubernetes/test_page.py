@@ -12,6 +12,7 @@ from trainway.launch.kubernetes.log_rules import log_rules
 from trainway.launch.kubernetes.options import _KEEP_HOURS, HANG_SECONDS
 from trainway.launch.kubernetes.process import JOIN_SECONDS, STOP_SECONDS
 from trainway.launch.training_command import training_command
+from trainway.launch.training_lines import PATTERNS
 
 PAGE = (ROOT / "docs" / "launch-kubernetes.md").read_text(encoding="utf-8")
 
@@ -25,6 +26,7 @@ def test_it_has_every_kind_and_every_option() -> None:
 
 
 def test_its_times_and_numbers_are_the_codes() -> None:
+    divergence = log_rules(PATTERNS, KubernetesOptions(loss_above=11))[1]
     said = {
         "have five minutes": STOP_SECONDS == 5 * 60,
         "wait an hour": JOIN_SECONDS == 60 * 60,
@@ -33,7 +35,7 @@ def test_its_times_and_numbers_are_the_codes() -> None:
         "| `restarts` | 10 |": LifeCycle().restarts == 10,
         "| `keep_hours` | 168 |": _KEEP_HOURS == 168,
         "within six hours": _COUNTED_SECONDS == 6 * 3600,
-        "five consecutive steps": log_rules(KubernetesOptions(loss_above=11))[1]["metricEvaluationDataPoints"] == 5,
+        "five consecutive steps": divergence["metricEvaluationDataPoints"] == 5,
         f"`{' '.join(training_command())}`": True,
     }
     assert all(words in PAGE for words in said)

@@ -26,17 +26,18 @@ from tests.launch.kubernetes.trainer import pod_template_of
 from tests.manifests.platforms import CATALOGUE, named, objects, platform_of
 from trainway.launch.kubernetes import KINDS, Kind, KubernetesOptions, as_yaml, render_documents
 from trainway.launch.kubernetes.hyperpod_pytorch_job import hyperpod_command
-from trainway.launch.kubernetes.mpi_job import MPIRUN, OF_THE_IMAGE, render_mpi_job
+from trainway.launch.kubernetes.mpirun import MPIRUN, OF_THE_IMAGE
 from trainway.launch.training_command import training_command
 from trainway.manifests.namespace import SERVICE_ACCOUNT
 from trainway.spec.errors import UsageError
 
-# HyperPod's own kind is for HyperPod; the other three are for every platform of Kubernetes.
+# HyperPod's own kind is for HyperPod, and a RayJob for programs of Ray (test_programs.py). The others are for every job
+# and every platform of Kubernetes.
 RENDERED = [
     (platform, kind)
     for platform in PLATFORMS
     for kind in KINDS
-    if kind != "HyperPodPyTorchJob" or platform == "governance"
+    if kind != "RayJob" and (kind != "HyperPodPyTorchJob" or platform == "governance")
 ]
 rendered = pytest.mark.parametrize(("platform", "kind"), RENDERED)
 
@@ -83,7 +84,7 @@ def environment_of(container: dict[str, Any]) -> dict[str, str]:
     return {each["name"]: each["value"] for each in container["env"] if "value" in each}
 
 
-@pytest.mark.parametrize("kind", ["TrainJob", "PyTorchJob"])
+@pytest.mark.parametrize("kind", ["TrainJob", "PyTorchJob", "JobSet"])
 @pytest.mark.parametrize("until_step", [None, 6])
 def test_the_command_is_the_one_of_every_target(kind: Kind, until_step: int | None) -> None:
     (template,) = rendered_templates("kueue", kind, until_step=until_step)
@@ -96,21 +97,10 @@ def test_hyperpods_agent_takes_torchruns_place_and_mpirun_starts_it_once_a_node(
     assert hyperpod_command(request)[0] == "hyperpodrun"
     launcher, worker = pods_of(job_of("kueue", "MPIJob"))
     command = container_of(launcher)["command"]
-    assert (command[0], tuple(command[-3:])) == (MPIRUN, training_command())
-    assert command[command.index("-np") + 1] == "2"
+    mpirun = command[command.index("--") + 1 :]
+    assert (mpirun[0], tuple(mpirun[-3:])) == (MPIRUN, training_command())
+    assert mpirun[mpirun.index("-np") + 1] == "2"
     assert "sshd" in container_of(worker)["command"][-1]
-
-
-def test_a_program_of_mpi_runs_once_a_gpu() -> None:
-    request, program = request_for("kueue"), ("/opt/nccl-tests/bin/all_reduce_perf", "-b", "8", "-e", "1G", "-f", "2")
-    job = render_mpi_job(
-        request, KubernetesOptions(kind="MPIJob"), CATALOGUE, "research", program=program, processes_per_node=8
-    )
-    command = container_of(pods_of(job)[0])["command"]
-    assert command[command.index("-np") + 1] == "16"
-    assert command[command.index("--map-by") + 1] == "ppr:8:node"
-    assert tuple(command[-len(program) :]) == program
-    assert job["spec"]["slotsPerWorker"] == 8
 
 
 @rendered
@@ -131,7 +121,7 @@ def test_each_node_gives_all_its_gpus_and_all_its_efa_devices(platform: str, kin
         assert not set(container["resources"].get("limits", {})) & set(claimed)
 
 
-@pytest.mark.parametrize("kind", ["TrainJob", "PyTorchJob"])
+@pytest.mark.parametrize("kind", ["TrainJob", "PyTorchJob", "JobSet"])
 def test_nodes_without_devices_are_nodes_of_their_own(kind: Kind) -> None:
     group = {"name": "cpu", "instance_type": "m7i.8xlarge", "count": 2}
     request = request_on(hand_off_of(platform_of(node_groups=[group], teams=[], kubernetes=OPERATORS)))
@@ -223,13 +213,13 @@ def test_every_pod_is_found_by_its_run(platform: str, kind: Kind) -> None:
         ),
     ],
 )
-@pytest.mark.parametrize("kind", ["TrainJob", "PyTorchJob", "MPIJob"])
+@pytest.mark.parametrize("kind", ["TrainJob", "PyTorchJob", "MPIJob", "JobSet"])
 def test_the_job_is_in_its_teams_queue_with_its_priority(platform: str, labels: dict[str, str], kind: Kind) -> None:
     said = job_of(platform, kind, priority="high")["metadata"]["labels"]
     assert {key: value for key, value in said.items() if "trainway" not in f"{key}{value}"} == labels
 
 
-@pytest.mark.parametrize("kind", ["TrainJob", "PyTorchJob", "MPIJob"])
+@pytest.mark.parametrize("kind", ["TrainJob", "PyTorchJob", "MPIJob", "JobSet"])
 def test_the_nodes_are_close_together(kind: Kind) -> None:
     for template in rendered_templates("kueue", kind):
         wished = template["metadata"]["annotations"]["kueue.x-k8s.io/podset-preferred-topology"]
@@ -244,7 +234,7 @@ def test_the_nodes_are_close_together(kind: Kind) -> None:
 
 def test_one_switch_for_all_nodes_is_a_demand() -> None:
     level = "topology.k8s.aws/network-node-layer-3"
-    for kind in ("TrainJob", "PyTorchJob", "MPIJob"):
+    for kind in ("TrainJob", "PyTorchJob", "MPIJob", "JobSet"):
         for template in rendered_templates("kueue", kind, within=level):
             annotations = template["metadata"]["annotations"]
             assert annotations["kueue.x-k8s.io/podset-required-topology"] == level
@@ -252,6 +242,17 @@ def test_one_switch_for_all_nodes_is_a_demand() -> None:
             assert "kueue.x-k8s.io/podset-preferred-topology" not in annotations
     annotations = replicated_job_of(runtime_of("kai", within=level))["template"]["metadata"]["annotations"]
     assert annotations["kai.scheduler/topology-required-placement"] == level
+
+
+@pytest.mark.parametrize("kind", ["TrainJob", "PyTorchJob", "MPIJob"])
+def test_no_pod_runs_on_an_excluded_node(kind: Kind) -> None:
+    for template in rendered_templates("kueue", kind, exclude="ip-10-0-1-5,ip-10-0-1-7"):
+        [term] = template["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"][
+            "nodeSelectorTerms"
+        ]
+        [rule] = term["matchExpressions"]
+        excluded = {"key": "kubernetes.io/hostname", "operator": "NotIn", "values": ["ip-10-0-1-5", "ip-10-0-1-7"]}
+        assert rule == excluded
 
 
 def test_launcher_and_workers_are_put_in_one_place() -> None:
@@ -269,6 +270,9 @@ def test_an_elastic_job_says_so_to_torchrun_and_to_whoever_takes_its_nodes() -> 
     assert container_of(template)["command"] == ["env", "PET_NNODES=1:2", *training_command()]
     annotations = replicated_job_of(runtime_of("kai", min_nodes=1))["template"]["metadata"]["annotations"]
     assert annotations["kai.scheduler/batch-min-member"] == "1"
+    job_set = job_of("kai", "JobSet", min_nodes=1)
+    assert environment_of(container_of(pods_of(job_set)[0]))["PET_NNODES"] == "1:2"
+    assert job_set["spec"]["replicatedJobs"][0]["template"]["metadata"]["annotations"] == annotations
     spec = job_of("kueue", "PyTorchJob", min_nodes=1)["spec"]
     assert (spec["elasticPolicy"]["minReplicas"], spec["elasticPolicy"]["maxReplicas"]) == (1, 2)
 
@@ -284,7 +288,7 @@ def test_of_an_elastic_job_on_hyperpod_a_part_can_be_taken() -> None:
 
 def test_synced_code_comes_before_the_images_own() -> None:
     archive = "s3://atlas-data/runs/code/abc.tar.gz"
-    for kind in ("TrainJob", "PyTorchJob"):
+    for kind in ("TrainJob", "PyTorchJob", "JobSet"):
         (template,) = rendered_templates("kueue", kind, code=archive)
         shell, option, script, argument, *command = container_of(template)["command"]
         assert (shell, option, argument) == ("sh", "-c", archive)
@@ -353,7 +357,7 @@ def test_mpirun_takes_along_what_the_image_says() -> None:
     cuda, _, rest = stages.partition("FROM python AS environment-neuron")
     _, _, libraries = rest.partition(" AS libraries")
     lines = re.findall(r"ENV ((?:.*\\\n)*.*)", cuda + libraries)
-    assert set(OF_THE_IMAGE) == {name for line in lines for name in re.findall(r"([A-Z_]+)=", line)}
+    assert set(OF_THE_IMAGE) == {name for line in lines for name in re.findall(r"([A-Za-z_]+)=", line)}
 
 
 def test_references_are_resolved_as_kubernetes_resolves_them() -> None:
