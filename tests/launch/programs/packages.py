@@ -1,0 +1,74 @@
+"""The Python packages of the programs that run here: `python -m tests.launch.programs.packages` installs them.
+
+The locks stay in build/programs, and the packages where a launch on this machine looks for them.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tarfile
+from dataclasses import replace
+from pathlib import Path
+
+from tests.launch.programs.runs_here import JOBS, ROOT, RUNS_HERE
+from trainway.launch.job_packages import lock_of, python_here
+from trainway.launch.program import INSTALLER
+from trainway.launch.programs import load_program
+
+LOCKS = ROOT / "build" / "programs"
+INSTALLED = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "trainway" / "packages"
+
+
+def missing() -> str | None:
+    """Return why the programs cannot run here, or None if they can. Continuous integration skips nothing."""
+    if "CI" in os.environ or all(record(name).is_file() and installed(name).is_dir() for name in RUNS_HERE):
+        return None
+    return "their packages are not installed; scripts/install_programs installs them"
+
+
+def lock(name: str) -> Path:
+    """Return the lock of an example's packages for the Python of this machine."""
+    requested = load_program(JOBS / name / "job.yaml").packages
+    assert requested is not None
+    return LOCKS / f"{requested.job}.local.packages.lock"
+
+
+def record(name: str) -> Path:
+    """Return the file that names the directory with an example's packages."""
+    return LOCKS / f"{name}.directory"
+
+
+def installed(name: str) -> Path:
+    """Return the directory with an example's packages."""
+    return Path(record(name).read_text().strip())
+
+
+def share(name: str, file_system: Path) -> None:
+    """Leave the archive of an example's packages where the first node of a run leaves it (install_packages.py)."""
+    archive = file_system / "packages" / str(os.getuid()) / f"{installed(name).name}.tar"
+    if not archive.exists():
+        archive.parent.mkdir(parents=True, exist_ok=True)
+        archive.parent.chmod(0o700)
+        with tarfile.open(archive, "w") as tar:
+            tar.add(installed(name), arcname=".")
+
+
+def main() -> None:
+    """Lock and install the packages of each program, by the interpreter that starts programs."""
+    LOCKS.mkdir(parents=True, exist_ok=True)
+    for name in RUNS_HERE:
+        requested = load_program(JOBS / name / "job.yaml").packages
+        assert requested is not None
+        lock_of(replace(requested, directory=LOCKS), python_here())
+        command = [f"{sys.prefix}/bin/python3", str(INSTALLER), str(lock(name)), f"--here={INSTALLED}"]
+        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+        if done.returncode:
+            sys.exit(done.stdout)
+        record(name).write_text(done.stdout)
+        print(f"{name}: {done.stdout.strip()}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

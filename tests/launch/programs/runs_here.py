@@ -1,0 +1,84 @@
+"""The examples of other people's programs that run on CPUs, made small, with a model and data that need no network."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+ROOT = Path(__file__).parents[3]
+JOBS = ROOT / "examples" / "jobs"
+SMALL = "--width 32 --length 32 --save-every 10"
+
+
+@dataclass(frozen=True)
+class Program:
+    """An example: what makes it small, which option has its last step, and what it leaves and says.
+
+    `checkpoint` is a pattern of the files in the outputs that exist once a checkpoint is complete. `resumed` is what
+    the program prints when it starts from a checkpoint.
+    """
+
+    name: str
+    small: str = SMALL
+    last_step: str = "--steps"
+    checkpoint: str = ""
+    resumed: str = r"starts after step [1-9]\d*"
+
+
+# DeepSpeed and Ray Train run on CPUs, too, and are left out. DeepSpeed compiles C++ for a minute whenever its directory
+# is another one, and a start of Ray takes the processors of both nodes.
+RUNS_HERE = {
+    each.name: each
+    for each in (
+        Program(
+            "trainer",
+            "--length 32 --save_steps 10 --logging_steps 5 --use_cpu True --learning_rate 1e-4",
+            "--max_steps",
+            "checkpoint-*/trainer_state.json",
+            r"starts from \S*/checkpoint-\d+",
+        ),
+        Program("accelerate", checkpoint="step-*/model.safetensors"),
+        Program("lightning", checkpoint="last*.ckpt"),
+    )
+}
+
+
+def write_inputs(directory: Path) -> dict[str, str]:
+    """Write a text and a model with random weights, and return their locations by the names of the inputs."""
+    import torch
+    from tokenizers import Tokenizer
+    from tokenizers.models import BPE
+    from tokenizers.pre_tokenizers import ByteLevel
+    from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+    text, model = directory / "text.txt", directory / "model"
+    # No special words, so that every tokenizer reads them alike.
+    text.write_text("\n".join(f"{number} squared is {number * number}." for number in range(4000)))
+    letters = {letter: number for number, letter in enumerate(sorted(ByteLevel.alphabet()))}
+    tokenizer = Tokenizer(BPE(vocab=letters, merges=[]))
+    tokenizer.pre_tokenizer = ByteLevel(add_prefix_space=False)
+    PreTrainedTokenizerFast(tokenizer_object=tokenizer).save_pretrained(model)
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2}
+    LlamaForCausalLM(LlamaConfig(vocab_size=len(letters), **sizes)).save_pretrained(model)
+    return {"data": str(text), "model": str(model)}
+
+
+def write_job(directory: Path, program: Program, inputs: dict[str, str], *, nodes: int, steps: int) -> Path:
+    """Copy an example, with its script made small and its inputs on this machine, and return its job file."""
+    copy = directory / program.name
+    shutil.copytree(JOBS / program.name, copy, dirs_exist_ok=True)
+    job: dict[str, Any] = yaml.safe_load((copy / "job.yaml").read_text())
+    run = job["run"]
+    options = f" {program.small} {program.last_step} {steps}"
+    # The options of the command come last, and the last one of a name counts.
+    run["script"] = run["script"].rstrip() + options
+    run["inputs"] = {name: inputs[name] for name in run["inputs"]}
+    run["stop"] = {"grace": 60}
+    file = copy / "job.yaml"
+    file.write_text(yaml.safe_dump({**job, "nodes": nodes}, sort_keys=False))
+    return file

@@ -1,0 +1,180 @@
+"""Programs of others run unchanged: each is killed here, resumed on two nodes of real Slurm, stopped, and finished."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path, PurePosixPath
+
+import pytest
+
+from tests.launch.conftest import make_hand_off
+from tests.launch.programs import packages
+from tests.launch.programs.runs_here import RUNS_HERE, Program, write_inputs, write_job
+from tests.launch.slurm.machines import Machines, machines, missing
+from tests.launch.slurm.requests import CATALOGUE, IMAGE, on_slurm
+from tests.lifecycle_scripts.slurm_cluster import wait_for
+from trainway.launch.allocation import allocate
+from trainway.launch.program import LockedPackages
+from trainway.launch.programs import load_program
+from trainway.launch.request import Request
+from trainway.launch.slurm import SlurmOptions, logs, state, stop, submit
+from trainway.launch.status import status_of
+from trainway.launch.target import Handle, Phase
+
+WHY_NOT = missing() or packages.missing()
+# Each run imports its libraries three times or more on each of three starts.
+pytestmark = [pytest.mark.timeout(1200), pytest.mark.skipif(WHY_NOT is not None, reason=WHY_NOT or "")]
+ENVIRONMENT = SlurmOptions(environment=PurePosixPath(sys.prefix))
+OVER = (Phase.SUCCEEDED, Phase.FAILED, Phase.STOPPED, Phase.GONE)
+# More than any run here gets to.
+NEVER = 1_000_000
+# Of a start on a busy machine.
+WAIT = 600.0
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Machines]:
+    with machines(["n1", "n2"], settings={"KillWait": 5}) as running, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PATH", str(running.commands), prepend=":")
+        yield running
+
+
+@pytest.fixture(scope="module")
+def inputs(cluster: Machines) -> dict[str, str]:
+    directory = cluster.shared / "inputs"
+    directory.mkdir()
+    return write_inputs(directory)
+
+
+@pytest.mark.parametrize("program", RUNS_HERE.values(), ids=RUNS_HERE)
+def test_a_program_is_killed_resumed_stopped_and_finished(
+    program: Program, inputs: dict[str, str], cluster: Machines, tmp_path: Path
+) -> None:
+    outputs = killed_here(program, inputs, tmp_path)
+    kept = cluster.shared / "runs" / program.name
+    shutil.copytree(outputs, kept, dirs_exist_ok=True)
+    last = stopped_on_slurm(program, inputs, cluster, tmp_path)
+    finished_on_slurm(program, inputs, cluster, tmp_path, last + 5)
+
+
+def killed_here(program: Program, inputs: dict[str, str], directory: Path) -> Path:
+    """Start the program on two ranks, kill one once there is a checkpoint, and return the outputs."""
+    job, run = write_job(directory, program, inputs, nodes=1, steps=NEVER), directory / "runs" / program.name
+    shutil.copy(packages.lock(program.name), job.parent)
+    process = trainway(directory, "launch", str(job), f"--run={run}")
+    try:
+        wait_for(
+            f"{program.name} saves {tail(run / 'logs')}",
+            lambda: process.poll() is not None or bool(checkpoints(program, run / "outputs")),
+            WAIT,
+        )
+        assert process.poll() is None, process.communicate()
+        # The last one, which is not the rank that saves.
+        os.kill(max(ranks_of(run)), signal.SIGKILL)
+        _, errors = process.communicate(timeout=120)
+    finally:
+        process.kill()
+    assert process.returncode not in (0, 75), errors
+    assert "why: " in errors and status_of(run)[2] == "failed"
+    assert not ranks_of(run), "nothing of it is left"
+    explained = trainway(directory, "explain", str(run))
+    said, _ = explained.communicate(timeout=120)
+    assert explained.returncode == 0 and "SIGKILL" in said, said
+    return run / "outputs"
+
+
+def stopped_on_slurm(program: Program, inputs: dict[str, str], cluster: Machines, directory: Path) -> int:
+    """Resume the run on two nodes, stop it after another checkpoint, and return the last step that it took."""
+    before = checkpoints(program, cluster.shared / "runs" / program.name)
+    handle = launch(program, inputs, cluster, directory, NEVER)
+    run, log = Path(handle["directory"]), Path(handle["directory"]) / "logs" / "slurm.log"
+    wait_for(
+        f"{program.name} saves again",
+        lambda: (
+            state(handle).phase in OVER
+            or checkpoints(program, cluster.shared / "runs" / program.name) - before != set()
+        ),
+        WAIT,
+    )
+    said = "\n".join(logs(handle, follow=False))
+    assert re.search(program.resumed, said), said[-3000:] + tail(run / "logs")
+    stop(handle)
+    wait_for(f"{program.name} ends", lambda: is_over(run), 120)
+    wait_for("Slurm says so", lambda: state(handle).phase in OVER)
+    assert state(handle).phase is Phase.STOPPED, log.read_text()[-3000:]
+    records = [json.loads(file.read_text()) for file in sorted((run / "attempts/1").glob("node-*.json"))]
+    assert [(each["node_rank"], each["outcome"]) for each in records] == [(0, "stopped"), (1, "stopped")]
+    assert "killed" not in str(records), "both nodes ended within their grace"
+    wait_for("all processes are gone", lambda: not ranks_of(run))
+    return last_step(run)
+
+
+def finished_on_slurm(program: Program, inputs: dict[str, str], cluster: Machines, directory: Path, last: int) -> None:
+    """Resume the run, and let it take its last step."""
+    handle = launch(program, inputs, cluster, directory, last)
+    wait_for(f"{program.name} is done", lambda: is_over(Path(handle["directory"])), WAIT)
+    wait_for("Slurm says so", lambda: state(handle).phase in OVER)
+    said = "\n".join(logs(handle, follow=False))
+    assert state(handle).phase is Phase.SUCCEEDED, said[-3000:] + tail(Path(handle["directory"]) / "logs")
+    assert re.search(program.resumed, said), said[-3000:]
+    assert last_step(Path(handle["directory"])) == last
+
+
+def launch(program: Program, inputs: dict[str, str], cluster: Machines, directory: Path, steps: int) -> Handle:
+    """Submit the program on two nodes with one rank each. Its code is on the shared file system."""
+    job = write_job(directory, program, inputs, nodes=2, steps=steps)
+    packages.share(program.name, cluster.shared)
+    lock = LockedPackages(packages.lock(program.name).read_text())
+    loaded, there = replace(load_program(job), lock=lock), on_slurm(make_hand_off(), mount=str(cluster.shared))
+    code = shutil.copytree(job.parent, cluster.shared / "code" / program.name, dirs_exist_ok=True)
+    request = Request(loaded, program.name, there, IMAGE, allocate(loaded, there, CATALOGUE), str(code))
+    (cluster.shared / "runs" / program.name / "outcome").unlink(missing_ok=True)
+    return submit(request, CATALOGUE, ENVIRONMENT)
+
+
+def is_over(run: Path) -> bool:
+    """Return whether the script of a run has ended. To ask Slurm each time would cost more than the run."""
+    return (run / "outcome").exists()
+
+
+def trainway(directory: Path, *arguments: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "trainway.cli", *arguments]
+    return subprocess.Popen(command, cwd=directory, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def checkpoints(program: Program, outputs: Path) -> set[tuple[str, float]]:
+    """Return the complete checkpoints of a run, with the time at which each was written."""
+    return {(str(each), each.stat().st_mtime) for each in outputs.glob(program.checkpoint)}
+
+
+def last_step(run: Path) -> int:
+    events = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    return int(events[-1]["step"])
+
+
+def ranks_of(run: Path) -> list[int]:
+    """Return the processes of a run's ranks, which are processes of this machine on every target."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            words, told = (entry / "cmdline").read_bytes(), (entry / "environ").read_bytes()
+        except OSError:
+            continue
+        if b"train.py" in words and b"LOCAL_RANK=" in told and f"TRAINWAY_RUN={run}\0".encode() in told:
+            found.append(int(entry.name))
+    return found
+
+
+def tail(logs: Path) -> str:
+    files = sorted(logs.rglob("*.log")) if logs.is_dir() else []
+    return "".join(file.read_text(errors="replace")[-1000:] for file in files)
