@@ -1,7 +1,7 @@
 """The containers of a training job, as far as a job sees them: /opt/ml, names for the hosts, SageMaker's own file.
 
-A container is a process in namespaces, and the first one in it is the one that is told to stop. Nothing of this
-outlives the test.
+A container is a process in namespaces, and the first one in it is the one that is told to stop. It starts as root, and
+all that it finds belongs to root. Nothing of this outlives the test.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import Any
 
 ROOT = Path(__file__).parents[3]
 LONGEST_SECONDS = 240
+_CREDENTIALS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test"}
 
 # What SageMaker does before it starts a container. Only what the job needs is below its /opt.
 BOOT = """
@@ -31,10 +32,48 @@ for channel in "$1"/channels/*; do
   mkdir -p "/opt/ml/input/data/${channel##*/}"
   mount --bind "$channel" "/opt/ml/input/data/${channel##*/}"
 done
-mkdir -p /opt/ml/checkpoints
-mount --bind "$1/checkpoints" /opt/ml/checkpoints
+mkdir -p /opt/ml/checkpoints /opt/ml/output/data /opt/ml/model
+mount --bind "$1/$2/checkpoints" /opt/ml/checkpoints
+mount --bind "$1/$2/output" /opt/ml/output
+# What the agent leaves there, and what every user can read in an image: Python.
+echo left >/opt/ml/checkpoints/left-by-root
+mkdir /opt/python
+mount --bind "$PYTHON_PREFIX" /opt/python
+mount -t tmpfs -o mode=755 root /root
+mkdir -p "$PYTHON_PREFIX"
+mount --bind /opt/python "$PYTHON_PREFIX"
 shift 2
+mount -t tmpfs -o mode=755 tmp /tmp
+cd /
 exec "$@"
+"""
+# Sockets of files are reached from every network: a connection to the first address goes on to the second.
+RELAY = """
+import socket, sys, threading
+
+def connect(address):
+    made = socket.socket(socket.AF_UNIX if address.startswith("/") else socket.AF_INET)
+    made.connect(address if address.startswith("/") else ("127.0.0.1", int(address)))
+    return made
+
+def copy(source, sink):
+    try:
+        while data := source.recv(65536):
+            sink.sendall(data)
+        sink.shutdown(socket.SHUT_WR)
+    except OSError:
+        pass
+
+at, to = sys.argv[1:]
+listener = socket.socket(socket.AF_UNIX if at.startswith("/") else socket.AF_INET)
+listener.bind(at if at.startswith("/") else ("127.0.0.1", int(at)))
+listener.listen(100)
+print("listens", flush=True)
+while True:
+    here = listener.accept()[0]
+    there = connect(to)
+    for pair in ((here, there), (there, here)):
+        threading.Thread(target=copy, args=pair, daemon=True).start()
 """
 
 
@@ -49,18 +88,21 @@ def missing() -> str | None:
 
 
 @contextmanager
-def containers(job: Mapping[str, Any], directory: Path) -> Iterator[list[subprocess.Popen[str]]]:
+def containers(
+    job: Mapping[str, Any], directory: Path, s3_port: int | None = None
+) -> Iterator[list[subprocess.Popen[str]]]:
     """The processes that a rendered request starts, on a network of their own.
 
-    `directory` has `channels`, the input channels by their names, and gets `checkpoints`, what SageMaker copies.
+    `directory` has `channels`, the input channels by their names, and gets a folder for each host, with what is its
+    `checkpoints` and its `output`. `s3_port` is where this machine has an S3, which the hosts reach at the same port.
     """
     names = [f"algo-{index + 1}" for index in range(job["ResourceConfig"]["InstanceCount"])]
     addresses = "".join(f"127.0.0.{index + 1} {name}\n" for index, name in enumerate(names))
     (directory / "hosts").write_text(f"127.0.0.1 localhost\n{addresses}")
-    (directory / "checkpoints").mkdir(exist_ok=True)
     (directory / "boot.sh").write_text(BOOT)
     for name in names:
-        (directory / name).mkdir(exist_ok=True)
+        for folder in ("checkpoints", "output"):
+            (directory / name / folder).mkdir(parents=True, exist_ok=True)
         resources = {"current_host": name, "hosts": names, "network_interface_name": "lo"}
         (directory / name / "resourceconfig.json").write_text(json.dumps(resources))
     network = subprocess.Popen(
@@ -69,27 +111,43 @@ def containers(job: Mapping[str, Any], directory: Path) -> Iterator[list[subproc
         text=True,
     )
     started: list[subprocess.Popen[str]] = []
+    relays: list[subprocess.Popen[str]] = []
     try:
         assert network.stdout is not None
         assert network.stdout.readline() == "up\n"
+        if s3_port is not None:
+            meeting = str(directory / "s3.socket")
+            Path(meeting).unlink(missing_ok=True)
+            inside = ("nsenter", f"--net=/proc/{network.pid}/ns/net")
+            relays += [_relay((), meeting, str(s3_port)), _relay(inside, str(s3_port), meeting)]
         # The last host first, so that hosts wait for the one where they meet.
-        started += [_container(job, directory, name, network.pid) for name in reversed(names)]
+        s3 = {} if s3_port is None else {"AWS_ENDPOINT_URL": f"http://127.0.0.1:{s3_port}", **_CREDENTIALS}
+        started += [_container(job, directory, name, network.pid, s3) for name in reversed(names)]
         yield started[::-1]
     finally:
-        for process in (*started, network):
+        for process in (*started, *relays, network):
             process.kill()
             process.wait()
 
 
-def _container(job: Mapping[str, Any], directory: Path, name: str, network: int) -> subprocess.Popen[str]:
+def _relay(inside: Sequence[str], at: str, to: str) -> subprocess.Popen[str]:
+    process = subprocess.Popen([*inside, sys.executable, "-c", RELAY, at, to], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None and process.stdout.readline() == "listens\n"
+    return process
+
+
+def _container(
+    job: Mapping[str, Any], directory: Path, name: str, network: int, s3: Mapping[str, str]
+) -> subprocess.Popen[str]:
     algorithm = job["AlgorithmSpecification"]
     command: Sequence[str] = (*algorithm["ContainerEntrypoint"], *algorithm["ContainerArguments"])
     # What the image sets for itself (container/Dockerfile).
     image = {"PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin", "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
+    image |= {"PYTHONDONTWRITEBYTECODE": "1", "PYTHON_PREFIX": sys.base_prefix}
     inside = ("nsenter", f"--net=/proc/{network}/ns/net", "unshare", "--mount", "--")
     return subprocess.Popen(
         [*inside, "sh", str(directory / "boot.sh"), str(directory), name, *command],
-        env={"HOME": str(directory), "OMP_NUM_THREADS": "1", **image, **job["Environment"]},
+        env={"HOME": "/root", "OMP_NUM_THREADS": "1", **image, **s3, **job["Environment"]},
         cwd=directory,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

@@ -16,7 +16,8 @@ from botocore.stub import Stubber
 from tests.launch.conftest import BUCKET
 from tests.launch.sagemaker.requests import CATALOGUE, on_sagemaker, request
 from trainway.launch import sagemaker
-from trainway.launch.sagemaker import submit, watch
+from trainway.launch.sagemaker import SageMakerOptions, submit, watch
+from trainway.launch.sagemaker.subnets import usable_subnets
 from trainway.launch.target import Phase, State
 from trainway.spec.errors import UsageError
 from trainway.spec.handoff import HandOff
@@ -24,6 +25,8 @@ from trainway.spec.handoff import HandOff
 REGION = "us-west-2"
 HANDLE = {"name": "small-1", "region": REGION}
 SUBMIT = "trainway.launch.sagemaker.submit"
+LIMIT = "The account-level service limit of the nodes is 0 Instances, with current utilization of 0 Instances"
+PLAN = f"arn:aws:sagemaker:{REGION}:123456789012:training-plan/autumn"
 
 
 @pytest.fixture
@@ -76,6 +79,24 @@ def transition(status: str, message: str) -> dict[str, Any]:
         ("Stopped", "Stopped", {}, State(Phase.STOPPED)),
         ("Completed", "Completed", {}, State(Phase.SUCCEEDED)),
         ("Failed", "Failed", {"FailureReason": "exit code: 1"}, State(Phase.FAILED, "exit code: 1")),
+        (
+            "Completed",
+            "Completed",
+            {"WarmPoolStatus": {"Status": "Available"}},
+            State(Phase.SUCCEEDED, "its nodes are kept warm, and billed"),
+        ),
+        (
+            "Completed",
+            "Completed",
+            {"WarmPoolStatus": {"Status": "Reused", "ReusedByJob": "small-2"}},
+            State(Phase.SUCCEEDED, "its warm nodes were taken by small-2"),
+        ),
+        (
+            "Completed",
+            "Completed",
+            {"WarmPoolStatus": {"Status": "Terminated", "ResourceRetainedBillableTimeInSeconds": 9}},
+            State(Phase.SUCCEEDED, "its warm nodes are gone, after 9 billed seconds"),
+        ),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -126,21 +147,25 @@ def test_where_there_is_no_shell_it_says_why(
 
 
 @pytest.mark.parametrize(
-    ("code", "message", "fix"),
+    ("code", "message", "fix", "options"),
     [
+        ("ResourceLimitExceeded", LIMIT, "ask for more of `ml.p5.48xlarge for training job usage` in Service", {}),
+        ("ResourceLimitExceeded", LIMIT, "of `ml.p5.48xlarge for spot training job usage` in Service", {"spot": True}),
         (
             "ResourceLimitExceeded",
-            "The account-level service limit 'ml.p5.48xlarge for training job usage' is 0 Instances",
-            "Service Quotas",
+            LIMIT,
+            "for training job usage` and `ml.p5.48xlarge for training warm pool usage` in",
+            {"warm_minutes": 5},
         ),
-        ("ResourceInUse", "Training job names must be unique within an AWS account and region", "launch it again"),
-        ("AccessDeniedException", "not authorized to perform: iam:PassRole on resource", "you need iam:PassRole"),
+        ("ResourceInUse", "Training job names must be unique within an AWS account and region", "launch it again", {}),
+        ("AccessDeniedException", "not authorized to perform: iam:PassRole on resource", "you need iam:PassRole", {}),
     ],
 )
 def test_a_refusal_says_what_to_do(
     code: str,
     message: str,
     fix: str,
+    options: dict[str, Any],
     answers: Stubber,
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
@@ -149,18 +174,58 @@ def test_a_refusal_says_what_to_do(
     s3 = boto3.client("s3", region_name=REGION)
     with Stubber(s3) as bucket:
         monkeypatch.setattr(sys.modules[SUBMIT], "client", lambda service, _: s3 if service == "s3" else answers.client)
+        monkeypatch.setattr(sys.modules[SUBMIT], "usable_subnets", lambda *_, **__: ["subnet-0"])
         answers.add_client_error("describe_training_job", "ValidationException", "Requested resource not found.")
         bucket.add_response("put_object", {})
         answers.add_client_error("create_training_job", code, message)
         with pytest.raises(UsageError, match=fix) as caught:
-            submit(request(tmp_path, on_sagemaker(hand_off)), CATALOGUE)
+            submit(request(tmp_path, on_sagemaker(hand_off)), CATALOGUE, SageMakerOptions(**options))
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("zone", "expected"),
+    [("us-west-2b", ["subnet-b"]), ("us-west-2d", "has its nodes in us-west-2d")],
+)
+def test_a_job_starts_in_the_zone_of_its_training_plan(
+    zone: str, expected: list[str] | str, answers: Stubber, tmp_path: Path, hand_off: HandOff
+) -> None:
+    make: Any = boto3.client
+    ec2, launch = make("ec2", region_name=REGION), request(tmp_path, on_sagemaker(hand_off))
+    described: list[dict[str, Any]] = [
+        {
+            "SubnetId": f"subnet-{letter}",
+            "AvailabilityZone": f"us-west-2{letter}",
+            "AvailableIpAddressCount": 100,
+        }
+        for letter in "abc"
+    ]
+    capacity = {
+        "ReservedCapacityArn": f"arn:aws:sagemaker:{REGION}:123456789012:reserved-capacity/{'a' * 12}",
+        "InstanceType": "ml.p5.48xlarge",
+        "TotalInstanceCount": 4,
+        "Status": "Active",
+        "AvailabilityZone": zone,
+    }
+    plan = {"TrainingPlanArn": PLAN, "TrainingPlanName": "autumn", "Status": "Active"}
+    answers.add_response(
+        "describe_training_plan", {**plan, "ReservedCapacitySummaries": [capacity]}, {"TrainingPlanName": "autumn"}
+    )
+    with Stubber(ec2) as network:
+        network.add_response("describe_subnets", {"Subnets": described})
+        asked = (launch, CATALOGUE["p5.48xlarge"], [each["SubnetId"] for each in described], PLAN)
+        if isinstance(expected, str):
+            with pytest.raises(UsageError, match=expected):
+                usable_subnets(*asked, ec2=ec2, sagemaker=answers.client)
+        else:
+            assert usable_subnets(*asked, ec2=ec2, sagemaker=answers.client) == expected
 
 
 def test_a_run_that_goes_on_is_not_submitted_again(
     answers: Stubber, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, hand_off: HandOff
 ) -> None:
     monkeypatch.setattr(sys.modules[SUBMIT], "client", lambda *_: answers.client)
+    monkeypatch.setattr(sys.modules[SUBMIT], "usable_subnets", lambda *_, **__: ["subnet-0"])
     answer(answers, "InProgress", "Training")
     with pytest.raises(UsageError, match="is InProgress"):
         submit(request(tmp_path, on_sagemaker(hand_off)), CATALOGUE)

@@ -3,21 +3,32 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import boto3
 import pytest
 import yaml
+from moto.server import ThreadedMotoServer
 
-from tests.launch.conftest import write_job
+from tests.launch.conftest import BUCKET, write_job
+from tests.launch.foreign import write_foreign_job
 from tests.launch.sagemaker.containers import ROOT, containers, missing
-from tests.launch.sagemaker.requests import CATALOGUE, on_sagemaker, request
+from tests.launch.sagemaker.requests import CATALOGUE, IMAGE, on_sagemaker, request
+from tests.lifecycle_scripts.slurm_cluster import wait_for
+from training.sagemaker.first_cause import first_cause
+from training.sagemaker.job_user import JOB_USER
+from trainway.launch.allocation import allocate
 from trainway.launch.code import pack
+from trainway.launch.programs import load_program
+from trainway.launch.request import Request
 from trainway.launch.sagemaker import SageMakerOptions, render_request
 from trainway.spec.handoff import HandOff
 
@@ -30,7 +41,31 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("corpus")
     options = ["--corpus", "python-stdlib", "--limit-bytes", "400000", "--vocabulary", "512", "--out", str(out)]
     subprocess.run([sys.executable, "-m", "training.prepare", *options], check=True, cwd=ROOT)
+    # pytest's own directories are closed to other users. Those of a channel are not.
+    out.chmod(0o755)
     return out
+
+
+@pytest.fixture(scope="module")
+def s3() -> Iterator[tuple[int, Any]]:
+    """An S3 with the platform's bucket: its port, and a client."""
+    server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
+    server.start()
+    port = server.get_host_and_port()[1]
+    make: Any = boto3.client
+    client = make("s3", region_name="us-east-1", endpoint_url=f"http://127.0.0.1:{port}")
+    client.create_bucket(Bucket=BUCKET)
+    yield port, client
+    server.stop()
+
+
+def in_bucket(client: Any, run: str) -> dict[str, bytes]:
+    """The files of a run in the bucket."""
+    found = client.list_objects_v2(Bucket=BUCKET, Prefix=f"runs/{run}/").get("Contents", [])
+    return {
+        each["Key"].removeprefix(f"runs/{run}/"): client.get_object(Bucket=BUCKET, Key=each["Key"])["Body"].read()
+        for each in found
+    }
 
 
 def last_event(run: Path) -> dict[str, Any]:
@@ -68,6 +103,9 @@ def test_two_hosts_find_each_other_and_train_from_the_file_system(
     )
     file_system = tmp_path / "channels/fsx"
     shutil.copytree(corpus, file_system / "corpus/small")
+    # On the platform's file system, jobs of other targets write there as the same user.
+    (file_system / "checkpoints").mkdir()
+    os.chown(file_system / "checkpoints", JOB_USER, JOB_USER)
     (tmp_path / "channels/job").mkdir()
     (tmp_path / "channels/job/job.yaml").write_text(launch.job_text)
     job = render_request(launch, CATALOGUE, SageMakerOptions(data="fsx"))
@@ -83,7 +121,7 @@ def test_two_hosts_find_each_other_and_train_from_the_file_system(
 
 
 def test_one_host_trains_from_its_channels_with_synced_code_and_saves_itself_when_it_is_told_to_stop(
-    corpus: Path, tmp_path: Path, hand_off: HandOff
+    corpus: Path, tmp_path: Path, hand_off: HandOff, s3: tuple[int, Any]
 ) -> None:
     changes: dict[str, Any] = {"batch": BATCH, "data": data("s3:/corpus/small"), "steps": 5000}
     launch = request(
@@ -101,9 +139,11 @@ def test_one_host_trains_from_its_channels_with_synced_code_and_saves_itself_whe
     (tmp_path / "channels/code").mkdir()
     (tmp_path / f"channels/code/{digest}.tar.gz").write_bytes(archive)
     code = f"/opt/ml/input/data/code/{digest}.tar.gz"
-    job = render_request(replace(launch, code=code), CATALOGUE, SageMakerOptions(data="file"))
+    # What SageMaker streams, the job copies to its disk.
+    job = render_request(replace(launch, code=code), CATALOGUE, SageMakerOptions(data="fast-file"))
+    job["Environment"]["XDG_CACHE_HOME"] = "/opt/ml/output/cache"
     before = []
-    with containers(job, tmp_path) as (host,):
+    with containers(job, tmp_path, s3[0]) as (host,):
         assert host.stdout is not None
         for line in host.stdout:
             before.append(line)
@@ -113,6 +153,85 @@ def test_one_host_trains_from_its_channels_with_synced_code_and_saves_itself_whe
         said = host.communicate(timeout=100)[0]
     assert "[default0]:code of mine\n" in before, "synced code comes before the image's"
     assert host.returncode != 0, "a run that was stopped is not done"
-    assert list((tmp_path / "checkpoints/saved").glob("step-*/.metadata")), said[-6000:]
-    assert last_event(tmp_path / "checkpoints")["event"] != "start"
+    kept = tmp_path / "algo-1/checkpoints"
+    assert list((kept / "saved").glob("step-*/.metadata")), said[-6000:]
+    assert last_event(kept)["event"] != "start"
+    assert not (tmp_path / "algo-1/output/failure").exists(), "a run that was stopped has not failed"
+    owners = {path.stat().st_uid for path in kept.rglob("*")}
+    assert owners == {JOB_USER}, "what root left, too"
+    uploaded = in_bucket(s3[1], "small-1")
+    assert any(name.startswith("saved/step-") and name.endswith("/.metadata") for name in uploaded)
+    assert uploaded["metrics.jsonl"] == (kept / "metrics.jsonl").read_bytes()
+    copied = {path.name for path in (tmp_path / "algo-1/output/cache").rglob("*.bin")}
+    assert copied, "the window of shards"
     assert yaml.safe_load((tmp_path / "channels/job/job.yaml").read_text())["data"]["train"] == "s3:/corpus/small"
+
+
+def test_two_hosts_run_a_program_of_anybody_stop_it_and_go_on_with_its_outputs(
+    tmp_path: Path, hand_off: HandOff, s3: tuple[int, Any]
+) -> None:
+    there = on_sagemaker(hand_off, instance_type="m7i.8xlarge")
+    program = load_program(write_foreign_job(tmp_path, steps=5000, nodes=2))
+    archive, digest = pack(tmp_path / "code")
+    for folder, files in {
+        "job": {name: text.encode() for name, text in program.files.items()},
+        "code": {f"{digest}.tar.gz": archive},
+    }.items():
+        (tmp_path / "channels" / folder).mkdir(parents=True)
+        for name, content in files.items():
+            (tmp_path / "channels" / folder / name).write_bytes(content)
+    code = f"/opt/ml/input/data/code/{digest}.tar.gz"
+    launch = Request(program, "first", there, IMAGE, allocate(program, there, CATALOGUE), code)
+    job = render_request(launch, CATALOGUE, SageMakerOptions(data="s3"))
+    saved = tmp_path / "algo-1/checkpoints/outputs/step"
+    with containers(job, tmp_path, s3[0]) as hosts:
+        wait_for("it trains", lambda: saved.exists() and int(saved.read_text()) > 2, 100)
+        for host in hosts:
+            host.send_signal(signal.SIGTERM)
+        said = [host.communicate(timeout=60)[0] for host in hosts]
+    # 75: a run that was stopped is not done.
+    assert [host.returncode for host in hosts] == [75, 75], "\n".join(said)[-6000:]
+    assert all("trainway: stopped on node" in each for each in said)
+    uploaded = in_bucket(s3[1], "first")
+    assert {"attempts/1/node-0.json", "attempts/1/node-1.json", "metrics.jsonl"} <= uploaded.keys()
+    steps = int(uploaded["outputs/step"])
+    assert steps == int(saved.read_text()) > 2
+
+    # Another attempt has other hosts, on which nothing is left. The bucket has it.
+    shutil.rmtree(tmp_path / "algo-1")
+    shutil.rmtree(tmp_path / "algo-2")
+    job["Environment"]["STEPS"] = str(steps + 2)
+    with containers(job, tmp_path, s3[0]) as hosts:
+        said = [host.communicate(timeout=100)[0] for host in hosts]
+    assert [host.returncode for host in hosts] == [0, 0], "\n".join(said)[-6000:]
+    assert f"2 ranks begin after step {steps}" in said[0]
+    assert int(in_bucket(s3[1], "first")["outputs/step"]) == steps + 2
+
+
+def test_the_first_cause_is_where_sagemaker_looks_for_it(
+    tmp_path: Path, hand_off: HandOff, s3: tuple[int, Any]
+) -> None:
+    there = on_sagemaker(hand_off, instance_type="m7i.8xlarge")
+    script = 'id -u; touch /tmp/mine "$TRAINWAY_OUTPUT/mine" /opt/ml/model/mine; exit 3'
+    program = load_program(write_foreign_job(tmp_path, command=["sh", "-c", script]))
+    (tmp_path / "channels/job").mkdir(parents=True)
+    for name, text in program.files.items():
+        (tmp_path / "channels/job" / name).write_text(text)
+    launch = Request(program, "fails", there, IMAGE, allocate(program, there, CATALOGUE))
+    with containers(render_request(launch, CATALOGUE), tmp_path, s3[0]) as (host,):
+        said = host.communicate(timeout=60)[0]
+    assert host.returncode == 3 and said.splitlines()[0] == str(JOB_USER), said
+    assert "denied" not in said, "the directories are writable"
+    failure = (tmp_path / "algo-1/output/failure").read_text()
+    assert failure == "sh ended with exit status 3\n"
+    assert in_bucket(s3[1], "fails")["attempts/1/failure"] == failure.encode()
+
+
+def test_the_rank_that_failed_first_is_the_cause(tmp_path: Path) -> None:
+    for rank, (second, line) in enumerate([(5, "torch.distributed.DistBackendError: peer"), (1, "ValueError: mine")]):
+        log = tmp_path / f"logs/attempt_0/{rank}/stderr.log"
+        log.parent.mkdir(parents=True)
+        log.write_text(f"Traceback (most recent call last):\n{line}\n")
+        os.utime(log, (second, second))
+    assert first_cause(tmp_path, tmp_path / "logs", 1) == "rank 1 of this host: ValueError: mine"
+    assert first_cause(tmp_path, tmp_path / "absent", 9) == "the command ended with exit status 9"

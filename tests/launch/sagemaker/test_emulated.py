@@ -38,8 +38,37 @@ def aws() -> Iterator[Any]:
         yield lambda service: make(service, region_name=REGION)
 
 
-def test_a_run_is_submitted_with_its_job_file_and_looked_at(aws: Any, tmp_path: Path, hand_off: HandOff) -> None:
-    launch = request(tmp_path, on_sagemaker(hand_off), run="first")
+@pytest.fixture(scope="module")
+def subnets(aws: Any) -> dict[str, str]:
+    """Two subnets of the platform, the second with 3 free addresses of its own: of 8, AWS keeps 5."""
+    ec2 = aws("ec2")
+    vpc = ec2.create_vpc(CidrBlock="10.0.0.0/16")["Vpc"]["VpcId"]
+    blocks = {"train": ("10.0.0.0/24", "us-west-2a"), "small": ("10.0.1.0/29", "us-west-2b")}
+    return {
+        name: ec2.create_subnet(VpcId=vpc, CidrBlock=block, AvailabilityZone=zone)["Subnet"]["SubnetId"]
+        for name, (block, zone) in blocks.items()
+    }
+
+
+def test_subnets_without_addresses_for_all_nodes_are_left_out(
+    aws: Any, subnets: dict[str, str], tmp_path: Path, hand_off: HandOff
+) -> None:
+    launch = request(tmp_path, on_sagemaker(hand_off, subnets=subnets), run="addresses")
+    submit(launch, CATALOGUE)
+    made = aws("sagemaker").describe_training_job(TrainingJobName="addresses")
+    assert made["VpcConfig"]["Subnets"] == [subnets["train"]], "a P5 node takes 5 addresses, and 3 are free"
+    only_small = {"train": subnets["small"]}
+    launch = request(tmp_path, on_sagemaker(hand_off, subnets=only_small), run="nowhere")
+    with pytest.raises(
+        UsageError, match=rf"1 nodes take 5 addresses of a subnet, and these are free: {subnets['small']} 3"
+    ):
+        submit(launch, CATALOGUE)
+
+
+def test_a_run_is_submitted_with_its_job_file_and_looked_at(
+    aws: Any, subnets: dict[str, str], tmp_path: Path, hand_off: HandOff
+) -> None:
+    launch = request(tmp_path, on_sagemaker(hand_off, subnets=subnets), run="first")
     handle = submit(launch, CATALOGUE, SageMakerOptions(shell=True))
     assert handle == {"name": "first", "region": REGION}
     body = aws("s3").get_object(Bucket=BUCKET, Key="runs/first/job.yaml")["Body"].read()
@@ -52,13 +81,13 @@ def test_a_run_is_submitted_with_its_job_file_and_looked_at(aws: Any, tmp_path: 
 
 
 def test_a_run_that_has_ended_is_submitted_again_under_the_next_name(
-    aws: Any, tmp_path: Path, hand_off: HandOff
+    aws: Any, subnets: dict[str, str], tmp_path: Path, hand_off: HandOff
 ) -> None:
-    launch = request(tmp_path, on_sagemaker(hand_off), run="again")
+    launch = request(tmp_path, on_sagemaker(hand_off, subnets=subnets), run="again")
     names = [submit(launch, CATALOGUE)["name"] for _ in range(3)]
     assert names == ["again", "again-start-2", "again-start-3"]
     described = aws("sagemaker").describe_training_job(TrainingJobName="again-start-3")
-    assert described["CheckpointConfig"]["S3Uri"] == f"s3://{BUCKET}/runs/again"
+    assert described["OutputDataConfig"]["S3OutputPath"] == f"s3://{BUCKET}/runs/again/output"
 
 
 @pytest.mark.usefixtures("aws")
@@ -67,8 +96,8 @@ def test_a_run_that_sagemaker_does_not_know_is_gone() -> None:
 
 
 @pytest.mark.usefixtures("aws")
-def test_a_bucket_that_is_not_there_is_explained(tmp_path: Path, hand_off: HandOff) -> None:
-    elsewhere = on_sagemaker(hand_off).model_copy(update={"bucket": "gone"})
+def test_a_bucket_that_is_not_there_is_explained(subnets: dict[str, str], tmp_path: Path, hand_off: HandOff) -> None:
+    elsewhere = on_sagemaker(hand_off, subnets=subnets).model_copy(update={"bucket": "gone"})
     with pytest.raises(UsageError, match="NoSuchBucket"):
         submit(request(tmp_path, elsewhere, run="nowhere", data={"train": "s3:/corpus/web"}), CATALOGUE)
 

@@ -67,7 +67,7 @@ def test_the_check_against_the_api_finds_what_botocore_lets_through(tmp_path: Pa
 
 def test_the_training_command_is_that_of_this_machine(tmp_path: Path, hand_off: HandOff) -> None:
     launch = request(tmp_path, on_sagemaker(hand_off), nodes=2)
-    here = render_local(launch.job, tmp_path, processes=2, hand_off=hand_off)
+    here = render_local(launch.program, tmp_path, processes=2, hand_off=hand_off)
     algorithm = rendered(launch)["AlgorithmSpecification"]
     assert algorithm["ContainerArguments"][-len(here.command) - 1 :] == ["--", *here.command]
     assert algorithm["TrainingImage"] == launch.image
@@ -81,12 +81,33 @@ def test_all_gpus_of_all_nodes_are_ranks(tmp_path: Path, hand_off: HandOff) -> N
     assert job["InfraCheckConfig"] == {"EnableInfraCheck": True}
 
 
-def test_jobs_are_in_the_groups_subnet_and_may_speak_to_each_other(tmp_path: Path, hand_off: HandOff) -> None:
-    vpc = rendered(request(tmp_path, on_sagemaker(hand_off)))["VpcConfig"]
-    assert vpc == {
-        "Subnets": ["subnet-0123456789abcdef0"],
-        "SecurityGroupIds": ["sg-0123456789abcdef0", "sg-0123456789abcdef1"],
+def test_jobs_start_in_every_zone_unless_they_mount_the_file_system(tmp_path: Path, hand_off: HandOff) -> None:
+    subnets = {
+        "other": "subnet-0aaaaaaaaaaaaaaaa",
+        "train": "subnet-0bbbbbbbbbbbbbbbb",
+        "same": "subnet-0bbbbbbbbbbbbbbbb",
     }
+    launch = request(tmp_path, on_sagemaker(hand_off, subnets=subnets))
+    for data in DATA:
+        vpc = rendered(launch, data=data)["VpcConfig"]
+        own, everywhere = [subnets["train"]], [subnets["train"], subnets["other"]]
+        assert vpc["Subnets"] == (own if data == "fsx" else everywhere), "the group's own subnet comes first"
+        assert vpc["SecurityGroupIds"] == ["sg-0123456789abcdef0", "sg-0123456789abcdef1"]
+
+
+def test_the_log_of_any_run_says_which_network_it_uses(tmp_path: Path, hand_off: HandOff) -> None:
+    evidence = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET"}
+    told = rendered(request(tmp_path, on_sagemaker(hand_off)))["Environment"]
+    assert evidence.items() <= told.items(), "`trainway verify --run` reads it"
+
+
+def test_no_processes_restart_in_place_where_sagemaker_repairs_nodes(tmp_path: Path, hand_off: HandOff) -> None:
+    def restarts(instance_type: str, **job: Any) -> str:
+        launch = request(tmp_path, on_sagemaker(hand_off, instance_type=instance_type), **job)
+        return str(rendered(launch)["Environment"]["PET_MAX_RESTARTS"])
+
+    assert (restarts("p5.48xlarge"), restarts("m7i.8xlarge")) == ("0", "3")
+    assert restarts("p5.48xlarge", life_cycle={"process_restarts": 2}) == "2", "the job file says so"
 
 
 def test_the_job_file_is_a_channel_and_the_runs_directory_is_the_buckets(tmp_path: Path, hand_off: HandOff) -> None:
@@ -94,8 +115,9 @@ def test_the_job_file_is_a_channel_and_the_runs_directory_is_the_buckets(tmp_pat
     (channel,) = job["InputDataConfig"]
     assert channel["DataSource"]["S3DataSource"]["S3Uri"] == f"s3://{BUCKET}/runs/small-1/job.yaml"
     assert job["Environment"]["TRAINWAY_JOB"] == f"/opt/ml/input/data/{channel['ChannelName']}/job.yaml"
-    assert job["CheckpointConfig"]["S3Uri"] == f"s3://{BUCKET}/runs/small-1"
-    assert job["CheckpointConfig"]["LocalPath"] == job["Environment"]["TRAINWAY_RUN"]
+    assert job["Environment"]["TRAINWAY_RUN_LOCATION"] == f"s3://{BUCKET}/runs/small-1"
+    assert job["Environment"]["TRAINWAY_RUN"] == "/opt/ml/checkpoints"
+    assert "CheckpointConfig" not in job, "SageMaker would fill the directory as root"
     locations = json.loads(job["Environment"]["TRAINWAY_LOCATIONS"])
     assert locations == {"fsx": f"s3://{BUCKET}", "s3": f"s3://{BUCKET}"}
 
@@ -112,6 +134,8 @@ def test_each_location_of_data_is_a_channel_and_checkpoints_are_not(
         "data-1": f"s3://{BUCKET}/corpus/code/",
     }
     assert channels["data-0"]["InputMode"] == mode
+    streamed = job["Environment"].get("TRAINWAY_STREAMED")
+    assert streamed == ("/opt/ml/input/data/data-0:/opt/ml/input/data/data-1" if data == "fast-file" else None)
     told = [each for each in job["AlgorithmSpecification"]["ContainerArguments"] if each.startswith("--channel=")]
     assert told == ["--channel=fsx:/corpus/web=data-0", "--channel=s3:/corpus/code=data-1"]
     assert json.loads(job["Environment"]["TRAINWAY_LOCATIONS"])["s3"] == f"s3://{BUCKET}"
@@ -124,7 +148,7 @@ def test_the_file_system_is_mounted_whole_and_has_the_runs_directory(tmp_path: P
     assert (source["DirectoryPath"], source["FileSystemId"]) == ("/abcdefgh", "fs-0123456789abcdef0")
     assert json.loads(job["Environment"]["TRAINWAY_LOCATIONS"])["fsx"] == "/opt/ml/input/data/fsx"
     assert job["Environment"]["TRAINWAY_RUN"] == "/opt/ml/input/data/fsx/runs/small-1"
-    assert "CheckpointConfig" not in job
+    assert "TRAINWAY_RUN_LOCATION" not in job["Environment"], "the file system mirrors it"
     with pytest.raises(UsageError, match=r"scratch.*--data fsx"):
         rendered(launch)
 

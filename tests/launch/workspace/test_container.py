@@ -25,7 +25,7 @@ from trainway.launch.workspace import define, render_workspace
 def container(home: Path) -> tuple[list[str], dict[str, str]]:
     """Command and environment of the rendered container, on this machine: its home is at another place."""
     hand_off = hand_off_of(platform_named("nobody"))
-    workspace = define(hand_off, "image", CATALOGUE, owner="ada")
+    workspace = define(hand_off, lambda _: "image", CATALOGUE, owner="ada")
     (rendered,) = render_workspace(workspace, CATALOGUE, "secret")[-1]["spec"]["template"]["spec"]["containers"]
     told = {each["name"]: each["value"] for each in rendered["env"] if "value" in each}
     image = {"PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin", "JUPYTER_TOKEN": "secret"}
@@ -50,7 +50,7 @@ def test_the_environment_is_the_owners_and_begins_with_what_the_image_has(tmp_pa
     assert Path(module).is_relative_to(image)
 
 
-def test_jupyter_answers_those_who_have_the_token_and_ends_when_it_is_told_to(tmp_path: Path) -> None:
+def test_jupyter_answers_those_who_have_the_token_and_ends_when_it_is_idle_or_told_to(tmp_path: Path) -> None:
     command, environment = container(tmp_path / "home")
     # The container's user is not root; whoever runs the tests may be, which Jupyter refuses unless its owner says so.
     settings = tmp_path / "home/.jupyter/jupyter_server_config.py"
@@ -59,13 +59,26 @@ def test_jupyter_answers_those_who_have_the_token_and_ends_when_it_is_told_to(tm
     port = free_port()
     log = tmp_path / "log"
     with log.open("w") as out:
-        process = subprocess.Popen([*command, "workspace", str(port)], env=environment, stdout=out, stderr=out)
+        process = subprocess.Popen(
+            [word.replace("--ServerApp.port=8888", f"--ServerApp.port={port}") for word in command],
+            env=environment,
+            stdout=out,
+            stderr=out,
+        )
     try:
         status = answer(f"http://127.0.0.1:{port}/api/status?token=secret", process, log)
         assert status["kernels"] == 0
         with pytest.raises(urllib.error.HTTPError, match="403"):
             urllib.request.urlopen(f"http://127.0.0.1:{port}/api/status", timeout=5)
         assert (tmp_path / "home").is_dir() and "http://127.0.0.1:" in log.read_text()
+        # Jupyter says what it has understood when it starts, and at its first kernel and terminal.
+        assert "Will shut down after 3600 seconds with no kernels." in log.read_text()
+        for what in ("kernels", "terminals"):
+            created = urllib.request.Request(f"http://127.0.0.1:{port}/api/{what}?token=secret", data=b"{}")
+            urllib.request.urlopen(created, timeout=60)
+        assert "Culling kernels with idle durations > 3600 seconds at 60 second" in log.read_text()
+        assert "Culling kernels even with connected clients" in log.read_text()
+        assert "Culling terminals with inactivity > 3600 seconds at 60 second" in log.read_text()
     finally:
         process.send_signal(signal.SIGTERM)
     assert process.wait(timeout=30) == 0 or os.WIFSIGNALED(process.returncode)

@@ -25,7 +25,7 @@ DIVIDED = [
 
 def workspace_on(platform: Platform, **options: Any) -> Workspace:
     team = {"team": platform.teams[0].name} if platform.teams else {}
-    return define(hand_off_of(platform), IMAGE, CATALOGUE, **{"owner": "ada", **team, **options})
+    return define(hand_off_of(platform), lambda _: IMAGE, CATALOGUE, **{"owner": "ada", **team, **options})
 
 
 def job_of(workspace: Workspace) -> dict[str, Any]:
@@ -64,7 +64,7 @@ def test_it_is_in_its_teams_namespace_and_queue(platform: str, labels: dict[str,
 
 def test_it_has_one_gpu_and_its_share_of_the_node_and_no_efa() -> None:
     resources = container_of(workspace_on(platform_named("kueue")))["resources"]
-    assert resources["limits"] == {"nvidia.com/gpu": "1"}
+    assert resources["limits"] == {"nvidia.com/gpu": "1", "memory": resources["requests"]["memory"]}
     node = CATALOGUE["p5.48xlarge"]
     assert 0.7 * node.vcpus / 8 < int(resources["requests"]["cpu"]) < node.vcpus / 8
     assert 0.7 * node.memory_gib / 8 < int(resources["requests"]["memory"].removesuffix("Gi")) < node.memory_gib / 8
@@ -74,9 +74,9 @@ def test_where_gpus_are_divided_it_has_a_fraction() -> None:
     platform = platform_of(teams=[], node_groups=DIVIDED, kubernetes={"gpu_devices": "operator"})
     workspace = workspace_on(platform)
     assert workspace.group.name == "play"
-    assert container_of(workspace)["resources"]["limits"] == {"nvidia.com/mig-1g.5gb": "1"}
+    assert container_of(workspace)["resources"]["limits"]["nvidia.com/mig-1g.5gb"] == "1"
     whole = workspace_on(platform, group="train", accelerators=2)
-    assert container_of(whole)["resources"]["limits"] == {"nvidia.com/gpu": "2"}
+    assert container_of(whole)["resources"]["limits"]["nvidia.com/gpu"] == "2"
 
 
 def test_where_gpus_are_claimed_it_names_templates_that_its_namespace_has() -> None:
@@ -98,7 +98,34 @@ def test_where_gpus_are_claimed_it_names_templates_that_its_namespace_has() -> N
 def test_on_nodes_without_accelerators_it_is_small() -> None:
     platform = platform_of(teams=[], node_groups=[{"name": "cpu", "instance_type": "m7i.8xlarge", "count": 1}])
     resources = container_of(workspace_on(platform))["resources"]
-    assert resources == {"requests": {"cpu": "4", "memory": "16Gi"}}
+    assert resources == {"requests": {"cpu": "4", "memory": "16Gi"}, "limits": {"memory": "16Gi"}}
+
+
+def test_it_is_on_the_smallest_nodes_that_have_as_many_accelerators() -> None:
+    platform = platform_of(
+        teams=[],
+        node_groups=[
+            {"name": "train", "instance_type": "p5.48xlarge", "count": 1},
+            {"name": "some", "instance_type": "g6e.12xlarge", "count": 1},
+            {"name": "one", "instance_type": "g6.8xlarge", "count": 1},
+            {"name": "none", "instance_type": "m7i.8xlarge", "count": 1},
+        ],
+    )
+    chosen = [workspace_on(platform, accelerators=number).group.name for number in (1, 2, 4, 8)]
+    assert chosen == ["one", "some", "some", "train"]
+
+
+def test_its_shared_memory_is_half_of_its_memory_or_as_told() -> None:
+    for told, size in ((None, 102), (8, 8)):
+        workspace = workspace_on(platform_named("kueue"), shared_memory_gib=told)
+        volumes = {each["name"]: each for each in job_of(workspace)["spec"]["template"]["spec"]["volumes"]}
+        assert volumes["shared-memory"]["emptyDir"] == {"medium": "Memory", "sizeLimit": f"{size}Gi"}
+        assert size <= workspace.devices.memory_gib
+
+
+def test_a_workspace_that_is_never_idle_is_never_ended_for_it() -> None:
+    (script, *settings) = container_of(workspace_on(platform_named("kueue"), idle_minutes=0))["command"][2:]
+    assert "jupyterlab" in script and settings == ["workspace", "--ServerApp.port=8888"]
 
 
 def test_it_ends_by_itself_and_is_not_root() -> None:
@@ -132,6 +159,8 @@ def test_home_is_the_owners_and_an_index_is_pips() -> None:
         ("kueue", {"accelerators": 9}, "has 8 accelerators, and it would have 9"),
         ("kueue", {"accelerators": 0}, "has 8 accelerators, and it would have 0"),
         ("kueue", {"hours": 0}, "choose 1 to 168"),
+        ("kueue", {"hours": 2, "idle_minutes": 121}, "choose 0 to 120"),
+        ("kueue", {"shared_memory_gib": 10_000}, "with --shared-memory"),
         ("kueue", {"hours": 169}, "choose 1 to 168"),
         ("kueue", {"group": "absent"}, "no node group absent"),
         ("kueue", {"team": "nobody"}, "use one of research, product"),
@@ -149,4 +178,4 @@ def test_under_slurm_there_is_srun() -> None:
     hand_off = hand_off_of(platform_named("nobody"), orchestrator="hyperpod-slurm")
     without = hand_off.model_copy(update={"cluster": hand_off.cluster.model_copy(update={"namespaces": ()})})
     with pytest.raises(UsageError, match="srun --gres=gpu:1"):
-        define(without, IMAGE, CATALOGUE, owner="ada")
+        define(without, lambda _: IMAGE, CATALOGUE, owner="ada")

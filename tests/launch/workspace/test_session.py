@@ -16,7 +16,16 @@ from tests.launch.kubernetes.stand_in_api import Api, serving
 from tests.manifests.platforms import CATALOGUE
 from trainway.launch.kubernetes.context import eks_arn
 from trainway.launch.target import Phase
-from trainway.launch.workspace import Workspace, connect, define, end, find, start, state
+from trainway.launch.workspace import (
+    Workspace,
+    connect,
+    define,
+    end,
+    find,
+    owner_of_credentials,
+    start,
+    state,
+)
 from trainway.spec.errors import UsageError
 
 NAME = "workspace-ada"
@@ -24,7 +33,7 @@ NAME = "workspace-ada"
 
 @pytest.fixture(scope="module")
 def workspace() -> Workspace:
-    return define(hand_off_of(platform_named("kueue")), "image", CATALOGUE, owner="ada", team="research")
+    return define(hand_off_of(platform_named("kueue")), lambda _: "image", CATALOGUE, owner="ada", team="research")
 
 
 @pytest.fixture
@@ -115,3 +124,25 @@ def test_it_is_ended(workspace: Workspace) -> None:
     with pytest.raises(UsageError, match="start one"):
         connect(handle)
     end(handle)
+
+
+@pytest.mark.parametrize(
+    ("user", "owner"),
+    [
+        ({"username": "arn:aws:iam::111122223333:user/people/ada"}, "ada"),
+        ({"username": "arn:aws:sts::111122223333:assumed-role/Research/ada@example.com"}, "ada@example.com"),
+        # The access entry has a user name of its own, which all who assume the role share.
+        ({"username": "research", "extra": {"sessionName": ["ada@example.com"]}}, "ada@example.com"),
+        ({"username": "arn:aws:iam::111122223333:user/ada", "extra": {"sessionName": [""]}}, "ada"),
+    ],
+)
+def test_its_owner_is_whom_the_cluster_knows(api: Api, workspace: Workspace, user: dict[str, Any], owner: str) -> None:
+    api.user = user
+    assert owner_of_credentials(workspace.hand_off) == owner
+
+
+@pytest.mark.parametrize("session", ["botocore-session-1766476800", "EKSGetTokenAuth", "i-0123456789abcdef0"])
+def test_a_session_that_names_no_person_owns_no_workspace(api: Api, workspace: Workspace, session: str) -> None:
+    api.user = {"username": f"arn:aws:sts::111122223333:assumed-role/Research/{session}"}
+    with pytest.raises(UsageError, match=f"(?s){session}.* name the owner with --owner"):
+        owner_of_credentials(workspace.hand_off)
