@@ -6,12 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from tests.launch.conftest import write_job
-from training.config import Job
 from trainway.launch.allocation import allocate
+from trainway.launch.programs import load_program
 from trainway.launch.request import Request
 from trainway.spec.facts.catalogue import load_catalogue
 from trainway.spec.handoff import HandOff, Nodes
-from trainway.spec.loader import load
 
 CATALOGUE = load_catalogue()
 IMAGE = f"123456789012.dkr.ecr.us-west-2.amazonaws.com/atlas/training@sha256:{'5e' * 32}"
@@ -34,5 +33,5 @@ def on_slurm(hand_off: HandOff, *, instance_type: str = "m7i.8xlarge", mount: st
 def request(directory: Path, hand_off: HandOff, *, run: str = "small-1", **job: Any) -> Request:
     """A run of the small job, with some keys of its file changed, on a Slurm cluster."""
     file = write_job(directory, **job)
-    typed = load(file, Job)
-    return Request(typed, file.read_text(), run, hand_off, IMAGE, allocate(typed, hand_off, CATALOGUE))
+    program = load_program(file)
+    return Request(program, run, hand_off, IMAGE, allocate(program, hand_off, CATALOGUE))

@@ -12,7 +12,9 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
+from tests.launch.conftest import write_job
 from tests.launch.slurm.requests import CATALOGUE, on_slurm, request
+from trainway.launch.programs import load_program
 from trainway.launch.slurm import SlurmOptions, render_script
 from trainway.launch.slurm.interpreter import EFA, EFA_LIBRARIES
 from trainway.launch.training_command import training_command
@@ -55,7 +57,8 @@ def test_the_script_is_good_bash(options: SlurmOptions, instance_type: str, tmp_
 
 
 def test_every_node_runs_the_one_training_command(tmp_path: Path, hand_off: HandOff) -> None:
-    asked = dataclasses.replace(request(tmp_path, on_slurm(hand_off)), until_step=5)
+    file = write_job(tmp_path)
+    asked = dataclasses.replace(request(tmp_path, on_slurm(hand_off)), program=load_program(file, until_step=5))
     for options in (SlurmOptions(), ENVIRONMENT):
         script = render_script(asked, CATALOGUE, options)
         assert tuple(runs(script, 'printf "%s\\n" "${command[@]}"').split()) == training_command(5)
@@ -105,7 +108,7 @@ def test_a_run_is_told_to_save_before_its_time_is_over(tmp_path: Path, hand_off:
 @pytest.mark.parametrize("more", ["", "# END\nEND\nEND_\n", "# $(date) `date` $HOME \\ 'x' \"y\" é"])
 def test_the_job_file_arrives_as_it_is(more: str, tmp_path: Path, hand_off: HandOff) -> None:
     asked = request(tmp_path, on_slurm(hand_off))
-    asked = dataclasses.replace(asked, job_text=f"{asked.job_text}{more}")
+    asked = dataclasses.replace(asked, program=dataclasses.replace(asked.program, text=f"{asked.job_text}{more}"))
     script = render_script(asked, CATALOGUE)
     written = script[script.index('cat >"$run/job.yaml"') : script.index("\nexport ")]
     subprocess.run(["bash", "-euc", f"run={shlex.quote(str(tmp_path))}\n{written}"], check=True)

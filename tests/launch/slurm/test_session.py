@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +14,9 @@ from moto import mock_aws
 from tests.launch.slurm.requests import on_slurm
 from tests.launch.slurm.sessions import REGION, hyperpod, without_slurm
 from trainway.launch.slurm.cluster import cluster_of, on_cluster
-from trainway.launch.slurm.session import session
+from trainway.launch.slurm.forward import forward
+from trainway.launch.slurm.session import commands, session
+from trainway.launch.target import Phase, State
 from trainway.spec.errors import UsageError
 from trainway.spec.handoff import HandOff
 
@@ -68,7 +71,9 @@ def test_a_session_that_says_nothing_is_an_error(machine: Path) -> None:
 )
 def test_the_request_is_one_that_systems_manager_takes(groups: tuple[str, ...], node: str) -> None:
     arn = hyperpod(f"with-{node}", *groups)
-    command = session(cluster(f"with-{node}", arn), "AWS-StartNonInteractiveCommand", "bash -c true", what=WHAT)
+    command = session(
+        cluster(f"with-{node}", arn), "AWS-StartNonInteractiveCommand", commands("bash -c true"), what=WHAT
+    )
     assert command[:3] == ("aws", "ssm", "start-session") and command[-2] == "--parameters"
     options = dict(each.removeprefix("--").split("=", 1) for each in command[3:-2])
     assert options["target"] == f"sagemaker-cluster:{arn.rpartition('/')[2]}_{node}-{node}-0"
@@ -76,7 +81,20 @@ def test_the_request_is_one_that_systems_manager_takes(groups: tuple[str, ...], 
     shape = botocore.session.get_session().get_service_model("ssm").operation_model("StartSession").input_shape
     request = {"Target": options["target"], "DocumentName": options["document-name"]}
     assert shape is not None
-    validate_parameters({**request, "Parameters": {"command": ["bash -c true"]}}, shape)
+    validate_parameters({**request, "Parameters": json.loads(command[-1])}, shape)
+
+
+@pytest.mark.usefixtures("aws")
+def test_a_port_is_forwarded_through_the_login_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    there = {**cluster("ports", hyperpod("ports", "login")), "job": "7", "directory": "/fsx/runs/first"}
+    monkeypatch.setattr("trainway.launch.slurm.watch.state", lambda _: State(Phase.RUNNING, nodes=("n1", "n2")))
+    command = forward(there, 1, 6006, 6007)
+    assert "--document-name=AWS-StartPortForwardingSessionToRemoteHost" in command
+    parameters = json.loads(command[-1])
+    assert parameters == {"host": ["n2"], "portNumber": ["6006"], "localPortNumber": ["6007"]}
+    shape = botocore.session.get_session().get_service_model("ssm").operation_model("StartSession").input_shape
+    assert shape is not None
+    validate_parameters({"Target": "mi-1", "Parameters": parameters}, shape)
 
 
 @pytest.mark.usefixtures("aws")

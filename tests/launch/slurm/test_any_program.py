@@ -1,0 +1,152 @@
+"""On real Slurm: a program that is not Trainway's runs on two nodes, is stopped, resumed, and fails with a reason."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import pytest
+
+from tests.container import stand_ins
+from tests.launch.foreign import write_foreign_job
+from tests.launch.slurm.machines import Machines, machines, missing
+from tests.launch.slurm.requests import CATALOGUE, IMAGE, on_slurm
+from tests.lifecycle_scripts.slurm_cluster import wait_for
+from trainway.launch.allocation import allocate
+from trainway.launch.program import LockedPackages
+from trainway.launch.programs import load_program
+from trainway.launch.request import Request
+from trainway.launch.slurm import SlurmOptions, logs, state, stop, submit
+from trainway.launch.target import Handle, Phase
+from trainway.spec.handoff import HandOff
+
+WHY_NOT = missing()
+pytestmark = pytest.mark.skipif(WHY_NOT is not None, reason=WHY_NOT or "")
+ENVIRONMENT = SlurmOptions(environment=PurePosixPath(sys.prefix))
+OVER = (Phase.SUCCEEDED, Phase.FAILED, Phase.STOPPED, Phase.GONE)
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Machines]:
+    with machines(["n1", "n2"], settings={"KillWait": 5}) as running, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PATH", str(running.commands), prepend=":")
+        yield running
+
+
+def launch(cluster: Machines, hand_off: HandOff, directory: Path, run: str, lock: str = "", **changes: Any) -> Handle:
+    """Submit the program on two nodes. Its code is on the shared file system."""
+    program = load_program(write_foreign_job(directory, nodes=2, outputs="fsx:/outputs", **changes))
+    program = dataclasses.replace(program, lock=LockedPackages(lock) if lock else None)
+    there = on_slurm(hand_off, mount=str(cluster.shared))
+    code = cluster.shared / "code"
+    shutil.copytree(directory / "code", code, dirs_exist_ok=True)
+    request = Request(program, run, there, IMAGE, allocate(program, there, CATALOGUE), str(code))
+    return submit(request, CATALOGUE, ENVIRONMENT)
+
+
+def ends(handle: Handle) -> Phase:
+    wait_for(f"the run ends, {log(handle)}", lambda: state(handle).phase in OVER, 120)
+    return state(handle).phase
+
+
+def log(handle: Handle) -> str:
+    file = Path(handle["directory"]) / "logs" / "slurm.log"
+    return file.read_text()[-3000:] if file.exists() else ""
+
+
+def steps(cluster: Machines, run: str) -> int:
+    state = cluster.shared / "outputs" / run / "step"
+    return int(state.read_text()) if state.exists() else 0
+
+
+def of_the_program(cluster: Machines) -> list[str]:
+    """The processes of the program on all nodes, which are processes of this machine, too."""
+    found = []
+    for each in (each for each in Path("/proc").iterdir() if each.name.isdigit()):
+        try:
+            line = each.joinpath("cmdline").read_bytes().replace(b"\0", b" ").decode()
+            is_of_the_cluster = str(cluster.shared).encode() in each.joinpath("environ").read_bytes()
+        except OSError:
+            continue
+        if is_of_the_cluster and "train.py" in line and "start_program" not in line and "srun" not in line:
+            found.append(line)
+    return found
+
+
+def test_torchrun_on_two_nodes_is_stopped_as_a_whole_and_resumed(
+    cluster: Machines, hand_off: HandOff, tmp_path: Path
+) -> None:
+    handle = launch(cluster, hand_off, tmp_path, "first", steps=5000)
+    wait_for(f"it trains {log(handle)}", lambda: steps(cluster, "first") > 2, 120)
+    stop(handle)
+    assert ends(handle) is Phase.STOPPED, log(handle)
+    saved, run = steps(cluster, "first"), Path(handle["directory"])
+    records = [json.loads(file.read_text()) for file in sorted((run / "attempts/1").glob("node-*.json"))]
+    assert [(each["node_rank"], each["outcome"]) for each in records] == [(0, "stopped"), (1, "stopped")]
+    assert "killed" not in str(records), "both nodes ended within their grace"
+    wait_for("all processes are gone", lambda: not of_the_program(cluster))
+    assert not cluster.ask("squeue", "--noheader")
+
+    again = launch(cluster, hand_off, tmp_path, "first", steps=saved + 3)
+    assert ends(again) is Phase.SUCCEEDED, log(again)
+    said = list(logs(again, follow=False))
+    assert any(line.endswith(f"2 ranks begin after step {saved}") for line in said), said
+    events = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    assert events[-1]["step"] == steps(cluster, "first") == saved + 3
+    assert (run / "attempt").read_text().strip() == "2"
+
+
+def test_a_program_that_does_not_listen_is_killed_on_both_nodes(
+    cluster: Machines, hand_off: HandOff, tmp_path: Path
+) -> None:
+    stubborn = "trap '' TERM; touch $TRAINWAY_OUTPUT/begun-$TRAINWAY_NODE_RANK; while :; do sleep 1; done # train.py"
+    command = ["bash", "-c", stubborn]
+    handle = launch(cluster, hand_off, tmp_path, "stubborn", command=command, stop={"grace": 2})
+    begun = [cluster.shared / "outputs/stubborn" / f"begun-{node}" for node in range(2)]
+    wait_for(f"it begins {log(handle)}", lambda: all(each.exists() for each in begun), 60)
+    stop(handle)
+    assert ends(handle) is Phase.STOPPED, log(handle)
+    assert "it was killed after 2 seconds" in log(handle)
+    wait_for("all processes are gone", lambda: not of_the_program(cluster))
+
+
+def test_a_program_that_cannot_start_fails_once_and_says_why(
+    cluster: Machines, hand_off: HandOff, tmp_path: Path
+) -> None:
+    handle = launch(cluster, hand_off, tmp_path, "absent", command=["torchrunx", "train.py"])
+    assert ends(handle) is Phase.FAILED
+    assert state(handle).reason == "failed: torchrunx: there is no such command on PATH"
+    assert (Path(handle["directory"]) / "attempt").read_text().strip() == "1"
+
+    command = ["python", "-c", "import trl_of_nobody"]
+    handle = launch(cluster, hand_off, tmp_path, "unpacked", command=command)
+    assert ends(handle) is Phase.FAILED
+    assert state(handle).reason.startswith("failed: the Python package trl_of_nobody is absent: add the package")
+    assert (Path(handle["directory"]) / "attempt").read_text().strip() == "1"
+
+
+def test_both_nodes_have_the_packages_that_one_of_them_installed(
+    cluster: Machines, hand_off: HandOff, tmp_path: Path
+) -> None:
+    wheel = stand_ins.wheel(cluster.shared / "wheels", "greeting", "1.0", {"greeting.py": "HELLO = 'hello'"})
+    # A node has no network here, and pip takes its settings from the job's environment.
+    offline = {"PIP_NO_INDEX": 1, "PIP_FIND_LINKS": str(wheel.parent)}
+    says = "import greeting, os; print(greeting.HELLO, 'from', os.environ['TRAINWAY_NODE_RANK'], flush=True)"
+    locked = f"greeting==1.0 --hash=sha256:{stand_ins.sha256(wheel)}\n"
+    command = ["python", "-c", says]
+    handle = launch(cluster, hand_off, tmp_path, "packed", lock=locked, command=command, environment=offline)
+    assert ends(handle) is Phase.SUCCEEDED, log(handle)
+    assert all(f"hello from {node}" in log(handle) for node in range(2)), log(handle)
+    assert log(handle).count("pip installs the packages") == 1
+    assert len(list((cluster.shared / "packages").rglob("*.tar"))) == 1
+
+    forged = locked.replace(stand_ins.sha256(wheel), "0" * 64)
+    changed = launch(cluster, hand_off, tmp_path, "forged", lock=forged, command=command, environment=offline)
+    assert ends(changed) is Phase.FAILED
+    assert state(changed).reason.endswith("a file of the index does not have the checksum of the lock")
+    assert (Path(changed["directory"]) / "attempt").read_text().strip() == "1"
