@@ -14,6 +14,8 @@ import pytest
 
 from emulator import Emulator, running
 from trainway.launch import code
+from trainway.launch.code import pack
+from trainway.launch.code_files import code_files, code_version
 from trainway.spec.errors import UsageError
 from trainway.spec.handoff import HandOff
 
@@ -101,8 +103,8 @@ def test_code_goes_through_the_platforms_bucket_once(
 @pytest.mark.parametrize(
     ("files", "why"),
     [
-        ({}, "no Python file"),
-        ({"a.py": 1, "weights.bin": code.MOST_BYTES}, r"more than 64; the largest is .*weights\.bin"),
+        ({}, "no file is in it"),
+        ({"a.py": 1, "weights.bin": code.MOST_BYTES}, r"more than 200 MiB; the largest: weights\.bin \(200\.0 MiB\)"),
     ],
 )
 def test_what_is_no_code_is_refused_by_name(files: dict[str, int], why: str, tmp_path: Path) -> None:
@@ -123,3 +125,33 @@ def test_a_bucket_that_cannot_be_written_to_is_explained(
     absent = hand_off.model_copy(update={"bucket": "absent-bucket"})
     with pytest.raises(UsageError, match=r"NoSuchBucket[\s\S]*s3:PutObject on s3://absent-bucket/runs/code"):
         code.sync(package, absent)
+
+
+@pytest.mark.parametrize("is_repository", [True, False])
+def test_trainwayignore_leaves_files_out_and_keys_are_never_sent(is_repository: bool, tmp_path: Path) -> None:
+    if is_repository:
+        subprocess.run(["git", "init", "--quiet", str(tmp_path)], check=True)
+    for name in ("a.py", "run.sh", "data/x.bin", "data/keep.txt", "sub/deploy.pem", ".env", "sub/.env"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(name)
+    (tmp_path / ".trainwayignore").write_text("# large\n/data/*\n!/data/keep.txt\n")
+    if is_repository:
+        subprocess.run(["git", "-C", str(tmp_path), "add", "--all"], check=True)
+    files = code_files(tmp_path)
+    assert [str(path.relative_to(tmp_path)) for path in files.sent] == ["a.py", "data/keep.txt", "run.sh"]
+    said = str(files)
+    assert said.startswith("code: 3 files, 0.0 KiB; the largest: data/keep.txt (0.0 KiB)")
+    assert "not sent: " in said and "sub/deploy.pem" in said
+    assert pack(tmp_path)[1] == pack(tmp_path)[1]
+
+
+def test_the_commit_and_whether_it_is_all_are_recorded(tmp_path: Path) -> None:
+    assert code_version(tmp_path) is None
+    git = ["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@b"]
+    (tmp_path / "a.py").write_text("1")
+    for words in (["init", "--quiet"], ["add", "a.py"], ["commit", "--quiet", "--message=a"]):
+        subprocess.run([*git, *words], check=True)
+    head = subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, text=True, check=True).stdout.strip()
+    assert code_version(tmp_path) == {"commit": head, "dirty": False}
+    (tmp_path / "a.py").write_text("2")
+    assert code_version(tmp_path) == {"commit": head, "dirty": True}

@@ -13,11 +13,23 @@ import pytest
 from pydantic import ValidationError
 
 from emulator import Emulator, running
+from tests.launch.conftest import load_job
 from trainway import __version__
 from trainway.launch.deployed_version import require_upgradable
 from trainway.launch.hand_off import read_deployer, read_hand_off, read_image
+from trainway.launch.prepare import prepare
+from trainway.launch.sweep import Point
 from trainway.spec.errors import UsageError
-from trainway.spec.handoff import BuiltImage, Deployer, HandOff, Pointer, image_parameter_name, parameter_name
+from trainway.spec.facts.catalogue import load_catalogue
+from trainway.spec.handoff import (
+    DEFAULT_IMAGE,
+    BuiltImage,
+    Deployer,
+    HandOff,
+    Pointer,
+    image_parameter_name,
+    parameter_name,
+)
 from trainway.spec.platform import Platform
 from trainway.spec.sections.node_group import NodeGroup
 
@@ -155,10 +167,10 @@ def test_a_platform_that_was_never_deployed_may_be() -> None:
     require_upgradable(PLATFORM.model_copy(update={"name": "absent"}))
 
 
-def built(uri: str) -> None:
-    image = BuiltImage(uri=uri, pinned="123456789012.dkr.ecr.us-west-2.amazonaws.com/atlas/training@sha256:0")
+def built(uri: str, name: str = DEFAULT_IMAGE) -> None:
+    image = BuiltImage(uri=uri, pinned=f"{uri.rpartition(':')[0]}@sha256:0")
     ssm = boto3.client("ssm", region_name=PLATFORM.region)
-    name = image_parameter_name("atlas")
+    name = image_parameter_name("atlas", name)
     ssm.put_parameter(Name=name, Type="String", Value=image.model_dump_json(), Overwrite=True)
 
 
@@ -174,6 +186,37 @@ def test_the_image_that_was_built_last_is_used_with_a_warning(
     assert read_image(PLATFORM, hand_off).endswith("/atlas/training@sha256:0")
     warning = capsys.readouterr().err
     assert hand_off.image_uri in warning and "training:another" in warning and "stack atlas-image" in warning
+
+
+@pytest.mark.parametrize(
+    ("asked", "of_the_job", "of_the_group", "used"),
+    [
+        (None, None, None, "training"),
+        (None, None, "neuron", "training-neuron"),
+        (None, "develop", "neuron", "training-develop"),
+        ("image", "develop", "neuron", "training"),
+    ],
+)
+def test_a_launch_runs_in_the_image_that_it_names_or_else_its_job_or_its_nodes(
+    hand_off: HandOff, tmp_path: Path, asked: str | None, of_the_job: str | None, of_the_group: str | None, used: str
+) -> None:
+    registry = hand_off.image_uri.partition("/")[0]
+    images = {name: f"{registry}/atlas/training-{name}:0123" for name in ("develop", "neuron")}
+    [group] = hand_off.node_groups
+    groups = (group.model_copy(update={"image": of_the_group}),)
+    write(hand_off.model_copy(update={"images": images, "node_groups": groups}).model_dump_json())
+    for name, uri in {DEFAULT_IMAGE: hand_off.image_uri, **images}.items():
+        built(uri, name)
+    batch = {"global": 16, "micro": 2}
+    point = Point(load_job(tmp_path, batch=batch, **({"image": of_the_job} if of_the_job else {})), {})
+    [request] = prepare([point], PLATFORM, load_catalogue(), image=asked)
+    assert request.image == f"{registry}/atlas/{used}@sha256:0"
+
+
+def test_an_image_that_the_platform_does_not_have(hand_off: HandOff) -> None:
+    with pytest.raises(UsageError, match="there is no image develop") as caught:
+        read_image(PLATFORM, hand_off, "develop")
+    assert "use one of image, or describe it below `images` and deploy" in str(caught.value)
 
 
 def test_an_image_that_was_not_built(hand_off: HandOff) -> None:
