@@ -8,9 +8,15 @@ import pytest
 import yaml
 
 from tests.launch.conftest import write_job
+from tests.launch.foreign import write_foreign_job
 from training.config import Job
-from trainway.launch.sweep import MOST_JOBS, sweep
+from trainway.launch.sweep import MOST_JOBS, Point, sweep
 from trainway.spec.errors import UsageError
+
+
+def job_of(point: Point) -> Job:
+    """Return the job that the job file of a point describes."""
+    return Job.model_validate(yaml.safe_load(point.program.text))
 
 
 @pytest.fixture
@@ -20,26 +26,36 @@ def text(tmp_path: Path) -> str:
 
 def test_every_combination_is_a_job(text: str) -> None:
     points = sweep(text, ["optimizer.learning_rate=1e-4, 3e-4,1.0e-3", "seed=0,1", "optimizer.betas=[0.9, 0.95]"])
-    assert [(point.job.optimizer.learning_rate, point.job.seed) for point in points] == [
+    assert [(job.optimizer.learning_rate, job.seed) for job in map(job_of, points)] == [
         (rate, seed) for rate in (1e-4, 3e-4, 1e-3) for seed in (0, 1)
     ]
-    assert [point.job.name for point in points] == [f"small-{number}" for number in range(6)]
+    assert [point.program.name for point in points] == [f"small-{number}" for number in range(6)]
     assert points[3].changes == {"optimizer.learning_rate": 3e-4, "seed": 1, "optimizer.betas": [0.9, 0.95]}
 
 
 def test_the_file_of_a_point_says_what_the_point_is(text: str) -> None:
     for point in sweep(text, ["steps=12,24"]):
-        assert Job.model_validate(yaml.safe_load(point.text)) == point.job
+        changed = {**point.changes, "name": point.program.name}
+        assert yaml.safe_load(point.program.text) == {**yaml.safe_load(text), **changed}
+        assert job_of(point).steps == point.changes["steps"]
 
 
 def test_no_two_jobs_share_checkpoints(tmp_path: Path, text: str) -> None:
     named = write_job(tmp_path, checkpoint={"location": "fsx:/checkpoints/mine"}).read_text()
     for each in (text, named):
-        assert len({point.job.checkpoint_location for point in sweep(each, ["seed=0,1,2"])}) == 3
+        assert len({job_of(point).checkpoint_location for point in sweep(each, ["seed=0,1,2"])}) == 3
+
+
+def test_a_sweep_changes_what_any_program_is_told(tmp_path: Path) -> None:
+    text = write_foreign_job(tmp_path).read_text()
+    points = sweep(text, ["run.environment.LR=1e-4,3e-4"], directory=tmp_path)
+    assert [point.program.environment["LR"] for point in points] == ["0.0001", "0.0003"]
+    assert [point.program.name for point in points] == ["foreign-0", "foreign-1"]
+    assert {point.program.code for point in points} == {str(tmp_path / "code")}
 
 
 def test_names_sort_as_they_were_made(text: str) -> None:
-    names = [point.job.name for point in sweep(text, [f"seed={','.join(map(str, range(12)))}"])]
+    names = [point.program.name for point in sweep(text, [f"seed={','.join(map(str, range(12)))}"])]
     assert names == sorted(names) and names[2] == "small-02"
 
 

@@ -9,12 +9,18 @@ from pathlib import Path, PurePosixPath
 from typing import Annotated, Any
 
 import pytest
+import yaml
 
+from tests.launch.conftest import write_job
 from tests.manifests.platforms import platform_of
+from training.config import LAUNCHER_SECTIONS, load
+from trainway.launch.programs import load_program
+from trainway.launch.run_file import job_schema
 from trainway.launch.slurm import SlurmOptions
 from trainway.launch.target_options import Flag, declared_options, options_from, options_record
 from trainway.launch.targets import own_target, target_named, target_names
 from trainway.spec.errors import UsageError
+from trainway.spec.problems import SpecError
 from trainway.spec.sections.orchestrator import Orchestrator
 
 ROOT = Path(__file__).parents[2]
@@ -58,6 +64,30 @@ def test_a_run_is_resumed_with_the_options_that_were_recorded(name: str, said: d
     recorded = options_record(options)
     assert said.items() <= recorded.items()
     assert options_from(target.options, recorded, name) == options != target.options()
+
+
+def test_a_section_of_a_target_has_the_types_of_its_flags(tmp_path: Path) -> None:
+    sections = {"slurm": {"borrow": True, "time_limit": 30}, "local": {"processes": 1}, "kubernetes": None}
+    expected = {"slurm": {"borrow": True, "time_limit": 30}, "local": {"processes": 1}}
+    training = write_job(tmp_path, **sections)
+    assert load_program(training).options == expected
+    assert load(training).name == "small", "the job itself ignores the sections"
+    (tmp_path / "run.yaml").write_text(yaml.safe_dump({"name": "mine", "run": {"command": ["true"]}, **sections}))
+    assert load_program(tmp_path / "run.yaml").options == expected
+    with pytest.raises(SpecError) as caught:
+        load_program(
+            write_job(tmp_path, slurm={"borow": True}, sagemaker={"keep_warm": "long"}, local={"processes": 0})
+        )
+    found = {".".join(map(str, each.key)): (each.reason, each.remedy) for each in caught.value.problems}
+    assert found["slurm.borow"] == ("there is no such key here", "did you mean borrow?")
+    assert "valid integer" in found["sagemaker.keep_warm"][0] and "greater than" in found["local.processes"][0]
+    assert len(found) == 3
+
+
+def test_the_training_job_ignores_the_sections_of_all_targets_of_this_package() -> None:
+    assert LAUNCHER_SECTIONS == BUILT_IN
+    properties = job_schema()["$defs"]["SagemakerSection"]["properties"]
+    assert set(properties) == {each.name for each in declared_options(target_named("sagemaker").options)}
 
 
 def test_an_earlier_record_has_nothing_for_an_option_that_was_not_said() -> None:
