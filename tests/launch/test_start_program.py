@@ -1,0 +1,256 @@
+"""The starter of a program runs it to its end, stops it as a whole, and knows how it ended."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.lifecycle_scripts.slurm_cluster import wait_for
+from trainway.launch.program import STARTER
+from trainway.launch.start_program import NOT_EXECUTABLE, NOT_FOUND, STOPPED
+
+BEGUN = "print('begun', flush=True)\n"
+IGNORES = f"import signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n{BEGUN}time.sleep(60)\n"
+SAVES = f"""
+import pathlib, signal, sys, time
+def save(number, frame):
+    pathlib.Path('heard').open('a').write(signal.Signals(number).name + ' ')
+    sys.exit(0)
+signal.signal(signal.SIGTERM, save)
+signal.signal(signal.SIGUSR1, save)
+{BEGUN}time.sleep(60)
+"""
+
+
+class Started:
+    """A program that the starter runs on one node. `directory` is that of the run and of the code."""
+
+    def __init__(self, directory: Path, *arguments: str, **environment: str) -> None:
+        self.directory = directory
+        told = {"TRAINWAY_RUN": str(directory), "TRAINWAY_OUTPUT": str(directory / "outputs")}
+        command = [sys.executable, str(STARTER), *arguments]
+        self.process = subprocess.Popen(
+            command,
+            env={"PATH": os.environ["PATH"], "TRAINWAY_STOPPED_STATUS": str(STOPPED), **told, **environment},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            # As under a shell that ignores the signals for its children.
+            preexec_fn=lambda: [signal.signal(each, signal.SIG_IGN) for each in (signal.SIGUSR1, signal.SIGTERM)],
+        )
+
+    def begins(self) -> None:
+        """Wait until the program has begun."""
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            if "begun" in line:
+                return
+        raise AssertionError(self.process.communicate())
+
+    def ends(self) -> tuple[int, str]:
+        """Return the exit status, and what was written to stderr since the last reading."""
+        _, errors = self.process.communicate(timeout=30)
+        return self.process.returncode, errors
+
+    def stops(self) -> tuple[int, float]:
+        """Stop the run by a signal, and return its exit status and the seconds that this took."""
+        self.begins()
+        began = time.monotonic()
+        self.process.terminate()
+        status, _ = self.ends()
+        return status, time.monotonic() - began
+
+    def record(self, attempt: int = 1) -> dict[str, Any]:
+        """What the starter has written down about an attempt."""
+        found: dict[str, Any] = json.loads((self.directory / f"attempts/{attempt}/node-0.json").read_text())
+        return found
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left(tmp_path: Path) -> Iterator[None]:
+    """No process of a test outlives it: each has the test's directory in its environment."""
+    yield
+    mine = f"TRAINWAY_RUN={tmp_path}".encode()
+    wait_for("every process has ended", lambda: not [pid for pid in processes() if mine in environment_of(pid)])
+
+
+def processes() -> list[str]:
+    return [each.name for each in Path("/proc").iterdir() if each.name.isdigit()]
+
+
+def environment_of(pid: str) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/environ").read_bytes()
+    except OSError:
+        return b""
+
+
+def python(text: str) -> tuple[str, ...]:
+    return ("--", "python3", "-c", text)
+
+
+def test_a_program_that_ends_is_done(tmp_path: Path) -> None:
+    started = Started(tmp_path, *python("import os; print(os.environ['TRAINWAY_ATTEMPT'], os.getcwd())"))
+    output, _ = started.process.communicate(timeout=30)
+    assert (started.process.returncode, output) == (0, f"1 {tmp_path}\n")
+    assert started.record()["outcome"] == "succeeded"
+    assert (tmp_path / "outputs").is_dir()
+    assert (tmp_path / "logs/start-0/program/attempt_0/0/stdout.log").read_text() == output
+
+
+def test_a_program_that_ends_with_0_after_the_signal_is_stopped_and_not_done(tmp_path: Path) -> None:
+    started = Started(tmp_path, *python(SAVES))
+    status, _ = started.stops()
+    assert (status, started.record()["outcome"]) == (STOPPED, "stopped")
+    # Once, and although the starter's own parent ignored the signal.
+    assert (tmp_path / "heard").read_text() == "SIGTERM "
+
+
+def test_the_signal_is_the_one_that_the_program_wants(tmp_path: Path) -> None:
+    assert Started(tmp_path, "--stop-signal=SIGUSR1", *python(SAVES)).stops()[0] == STOPPED
+    assert (tmp_path / "heard").read_text() == "SIGUSR1 "
+
+
+def test_a_program_that_ignores_the_signal_is_killed_after_its_grace(tmp_path: Path) -> None:
+    started = Started(tmp_path, "--grace=1", *python(IGNORES))
+    status, seconds = started.stops()
+    assert (status, started.record()["reason"]) == (STOPPED, "it was killed after 1 seconds")
+    assert seconds < 15
+
+
+def test_ranks_in_sessions_of_their_own_do_not_outlive_the_program(tmp_path: Path) -> None:
+    ranks = (
+        f"import subprocess\nsubprocess.Popen(['setsid', 'python3', '-c', {IGNORES!r}])\nimport time; time.sleep(60)"
+    )
+    assert Started(tmp_path, "--grace=30", *python(ranks)).stops()[0] == STOPPED
+    daemons = Started(tmp_path, *python("import subprocess; subprocess.Popen(['setsid', 'sleep', '60'])"))
+    assert daemons.ends()[0] == 0
+
+
+def test_a_script_hands_the_signal_to_its_program_and_ends(tmp_path: Path) -> None:
+    (tmp_path / "saves.py").write_text(SAVES)
+    script = "python3 saves.py | tee said\necho after >>said"
+    started = Started(tmp_path, "--script", "--", script)
+    wait_for("it begins", lambda: (tmp_path / "said").exists() and "begun" in (tmp_path / "said").read_text())
+    started.process.terminate()
+    assert started.ends()[0] == STOPPED
+    assert (tmp_path / "heard").read_text() == "SIGTERM "
+    assert "after" not in (tmp_path / "said").read_text()
+
+
+def test_a_file_stops_the_run_where_signals_reach_everybody(tmp_path: Path) -> None:
+    started = Started(tmp_path, *python(SAVES), SLURM_STEP_ID="0")
+    started.begins()
+    (tmp_path / "stop").touch()
+    assert started.ends()[0] == STOPPED
+    assert (tmp_path / "heard").read_text() == "SIGTERM "
+
+
+def test_under_slurm_a_signal_that_everybody_hears_is_not_sent_again(tmp_path: Path) -> None:
+    started = Started(tmp_path, "--grace=1", *python(SAVES), SLURM_STEP_ID="0")
+    assert started.stops()[0] == STOPPED
+    assert not (tmp_path / "heard").exists()
+
+
+@pytest.mark.parametrize(
+    ("command", "status", "why"),
+    [
+        (("absent", "train.py"), NOT_FOUND, "absent: there is no such command on PATH"),
+        (("./absent",), NOT_FOUND, "./absent: there is no such file in"),
+        (("./plain",), NOT_EXECUTABLE, "./plain: the file in"),
+        (("./nonsense",), NOT_EXECUTABLE, "./nonsense cannot start: [Errno 8] Exec format error"),
+        (("python3", "-u", "trian.py", "--x"), NOT_FOUND, "trian.py: there is no such file in"),
+        (("torchrun", "--standalone", "trian.py"), NOT_FOUND, "trian.py: there is no such file in"),
+        (("python3", "-c", "raise SystemExit(3)"), 3, "python3 ended with exit status 3"),
+        (("python3", "-c", "import os; os.kill(os.getpid(), 9)"), 137, "python3 ended with exit status 137"),
+    ],
+)
+def test_a_failure_is_one_sentence(command: tuple[str, ...], status: int, why: str, tmp_path: Path) -> None:
+    for name in ("plain", "nonsense"):
+        (tmp_path / name).write_text("nonsense")
+    (tmp_path / "nonsense").chmod(0o755)
+    started = Started(tmp_path, "--", *command)
+    found, errors = started.ends()
+    assert found == status
+    assert f"trainway: failed on node 0: {why}" in errors and "Traceback" not in errors
+    assert (tmp_path / "attempts/1/failure").read_text().startswith(why)
+
+
+def test_attempts_are_counted_unless_the_run_does(tmp_path: Path) -> None:
+    for _ in range(2):
+        Started(tmp_path, *python("")).ends()
+    Started(tmp_path, *python(""), TRAINWAY_ATTEMPT="7").ends()
+    assert sorted(each.name for each in (tmp_path / "attempts").glob("[0-9]*")) == ["1", "2", "7"]
+
+
+def test_metrics_are_read_from_progress_bars_and_colors(tmp_path: Path) -> None:
+    text = r"""
+print('\x1b[32mstep: 1\x1b[0m  loss: \x1b[33m2.5\x1b[0m')
+print('10%|# | 2/20\r20%|## | step: 3 loss: 1.5', flush=True)
+print('step: 3 loss: 1.5, says another rank')
+print('loss: nothing')
+print('step: 4')
+print('loss: 1.25')
+"""
+    metrics = ("--metric=step=step: (\\d+)", "--metric=loss=loss: ([\\d.]+)")
+    Started(tmp_path, *metrics, *python(text)).ends()
+    events = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    assert [(event["event"], event["step"], event["loss"]) for event in events] == [
+        ("metrics", 1, 2.5),
+        ("metrics", 3, 1.5),
+        ("metrics", 4, 1.25),
+    ]
+    (tmp_path / "metrics.jsonl").unlink()
+    Started(tmp_path, *metrics, *python(text), SLURM_NODEID="1").ends()
+    assert not (tmp_path / "metrics.jsonl").exists(), "one node is enough"
+
+
+def test_torchrun_has_the_time_and_the_signals(tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    fake = tmp_path / "bin" / "torchrun"
+    fake.write_text("#!/bin/sh\nenv\n")
+    fake.chmod(0o755)
+    path = f"{tmp_path / 'bin'}:{os.environ['PATH']}"
+    started = Started(tmp_path, "--grace=100", "--", "torchrun", "-m", "x", PATH=path, SLURM_NTASKS="2")
+    output, _ = started.process.communicate(timeout=30)
+    told = dict(line.partition("=")[::2] for line in output.splitlines())
+    assert told["PET_SHUTDOWN_TIMEOUT"] == told["TORCH_ELASTIC_SHUTDOWN_TIMEOUT"] == "95"
+    assert "SIGUSR1" in told["PET_SIGNALS_TO_HANDLE"].split(",")
+    assert "SLURM_NTASKS" not in told
+
+
+def test_checkpoints_that_a_trainer_did_not_finish_are_set_aside(tmp_path: Path) -> None:
+    files = {
+        "checkpoint-10": ("training_args.bin", "trainer_state.json"),
+        "checkpoint-20": ("training_args.bin",),
+        "checkpoint-30": ("checkpoint-is-incomplete.txt",),
+        "checkpoint-of-another-program": ("weights.pt",),
+    }
+    for directory, names in files.items():
+        for name in names:
+            (tmp_path / "outputs" / directory).mkdir(parents=True, exist_ok=True)
+            (tmp_path / "outputs" / directory / name).touch()
+    other = Started(tmp_path, "--", "true", TRAINWAY_NODE_RANK="1")
+    assert "is incomplete" not in other.ends()[1], "the first node alone renames"
+    started = Started(tmp_path, "--", "true")
+    status, said = started.ends()
+    left = {each.name for each in (tmp_path / "outputs").iterdir()}
+    assert status == 0 and said.count("is incomplete, and is now incomplete-checkpoint-") == 2
+    assert left == {"checkpoint-10", "incomplete-checkpoint-20", "incomplete-checkpoint-30", *list(files)[3:]}
+
+
+def test_lines_are_passed_on_at_once(tmp_path: Path) -> None:
+    code = "print('begun'); import time; time.sleep(60)"
+    started = Started(tmp_path, "--grace=1", "--", sys.executable, "-c", code)
+    started.begins()
+    started.process.terminate()
+    assert started.ends()[0] == STOPPED
