@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from training.config import Job
+from trainway.launch.program import Program
+from trainway.launch.programs import load_program
 from trainway.spec import handoff
-from trainway.spec.loader import load
 
 BUCKET = "atlas-data"
 
@@ -60,6 +60,6 @@ def write_job(directory: Path, **changes: object) -> Path:
     return file
 
 
-def load_job(directory: Path, **changes: object) -> Job:
-    """The same as a typed job."""
-    return load(write_job(directory, **changes), Job)
+def load_job(directory: Path, **changes: object) -> Program:
+    """The same as a program."""
+    return load_program(write_job(directory, **changes))

@@ -160,6 +160,71 @@ def test_a_sweep_is_submitted_whole_or_not_at_all(trainway: Trainway, job_file: 
     assert rates == {0, 1}
 
 
+def test_an_array_is_a_run_for_each_index(trainway: Trainway, tmp_path: Path) -> None:
+    program = ("sh", "-c", 'echo "$TRAINWAY_ARRAY_INDEX" >"$TRAINWAY_OUTPUT/index"')
+    launched = trainway("launch", "--array=3", "--processes=1", "--", *program)
+    assert launched.returncode == 0, launched.stderr
+    rows = json.loads(trainway("status", "--json").stdout)
+    indices = [(tmp_path / "runs" / row["run"] / "outputs/index").read_text().strip() for row in rows]
+    assert sorted(indices) == ["0", "1", "2"]
+    assert trainway("resume", rows[0]["run"]).returncode == 0
+    kept = (tmp_path / "runs" / rows[0]["run"] / "outputs/index").read_text().strip()
+    assert kept == indices[0], "a run that is resumed keeps its index"
+    assert trainway("forward", rows[0]["run"], "6006").stdout.strip() == "http://127.0.0.1:6006"
+    refused = trainway("launch", str(write_job(tmp_path)), "--array=3")
+    assert refused.returncode == 2 and "small cannot be an array" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("flags", "why"),
+    [
+        (("--target=local",), "--interactive is not supported by the `local` target"),
+        (("--target=sagemaker", "--platform=eks.yaml"), "only Slurm and Kubernetes give nodes to a shell"),
+        (("--target=slurm", "--platform=slurm.yaml", "--array=2"), "leave --sweep and --array out"),
+        (("--target=slurm", "--platform=slurm.yaml", "--", "true"), "name a job file or nothing"),
+    ],
+)
+def test_a_shell_that_cannot_be_had_is_refused(flags: tuple[str, ...], why: str, trainway: Trainway) -> None:
+    said = trainway("launch", "--interactive", *flags)
+    assert said.returncode == 2 and why in said.stderr, said.stderr
+
+
+def test_no_nodes_are_allocated_for_a_shell_that_may_not_be_opened(trainway: Trainway, api: Api) -> None:
+    api.may_open_a_shell = False
+    flags = ("--interactive", "--target=kubernetes", "--platform=eks.yaml", "--nodes=1", "--team=research")
+    said = trainway("launch", *flags)
+    assert said.returncode == 2 and "your role does not allow it" in said.stderr, said.stderr
+    assert "was told to stop" in said.stderr
+    assert not [name for kind, name in api.objects if kind == "trainjobs"]
+
+
+def test_an_allocation_has_the_size_of_the_job_file(trainway: Trainway, tmp_path: Path, api: Api) -> None:
+    job = write_job(tmp_path, nodes=2, batch={"global": 64, "micro": 1}, team="research", slurm={"borrow": True})
+    said = trainway("launch", "--interactive", str(job), "--target=slurm", "--platform=slurm.yaml", "--dry-run")
+    assert "#SBATCH --nodes=2" in said.stdout and "#SBATCH --qos=borrowed" in said.stdout, said.stderr
+    assert "-- sleep 28800)" in said.stdout
+    flags = ("--interactive", "--target=kubernetes", "--platform=eks.yaml", "--nodes=1", "--team=research")
+    said = trainway("launch", *flags, "--dry-run")
+    assert [each["kind"] for each in yaml.safe_load_all(said.stdout)] == ["ConfigMap", "TrainingRuntime", "TrainJob"]
+    assert not api.objects
+
+
+def test_an_option_of_the_job_file_holds_until_a_flag_says_otherwise(trainway: Trainway, tmp_path: Path) -> None:
+    size = {"nodes": 2, "batch": {"global": 64, "micro": 1}, "team": "research"}
+    job = write_job(tmp_path, **size, slurm={"borrow": True, "time_limit": 30}, kubernetes={"kind": "MPIJob"})
+    launch = ("launch", str(job), "--target=slurm", "--platform=slurm.yaml", "--dry-run")
+
+    def directives(*flags: str) -> list[str]:
+        said = trainway(*launch, *flags)
+        assert said.returncode == 0, said.stderr
+        lines = (line.removeprefix("#SBATCH --") for line in said.stdout.splitlines())
+        return [line for line in lines if line.startswith(("qos=", "time="))]
+
+    assert directives() == ["qos=borrowed", "time=30"]
+    assert directives("--time-limit=60", "--no-borrow") == ["time=60"]
+    assert directives("--sweep=slurm.time_limit=10,20") == ["qos=borrowed", "time=10", "qos=borrowed", "time=20"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "changes", "why"),
     [

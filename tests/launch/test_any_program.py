@@ -1,0 +1,125 @@
+"""A program that is not Trainway's is launched, stopped, and resumed on this machine, and says how it ended."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.launch.foreign import write_foreign_job
+from tests.lifecycle_scripts.slurm_cluster import wait_for
+from trainway.launch.local import watch
+from trainway.launch.run_directory import read_launch
+from trainway.launch.start_program import NOT_FOUND, STOPPED
+from trainway.launch.status import status_of
+from trainway.launch.target import Phase
+
+
+def trainway(directory: Path, *arguments: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "trainway.cli", *arguments]
+    return subprocess.Popen(command, cwd=directory, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def step_of(run: Path) -> int:
+    state = run / "outputs" / "step"
+    return int(state.read_text()) if state.exists() else 0
+
+
+def test_torchrun_is_stopped_and_resumed_and_its_outputs_are_in_place(tmp_path: Path) -> None:
+    job_file, run = write_foreign_job(tmp_path, steps=2000), tmp_path / "runs/first"
+    process = trainway(tmp_path, "launch", str(job_file), "--run=runs/first")
+    wait_for("it trains", lambda: step_of(run) > 2, 60)
+    watch.stop(read_launch(run)["handle"])
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == STOPPED and "the job was stopped by SIGTERM" in errors
+    assert watch.state(read_launch(run)["handle"]).phase is Phase.STOPPED
+    saved = step_of(run)
+
+    kept = (run / "job.yaml").read_text()
+    (run / "job.yaml").write_text(kept.replace("'2000'", f"'{saved + 3}'"))
+    resumed = trainway(tmp_path, "resume", "runs/first")
+    output, errors = resumed.communicate(timeout=120)
+    assert resumed.returncode == 0, errors
+    assert f"2 ranks begin after step {saved}" in output
+    assert status_of(run)[2:4] == ("succeeded", str(saved + 3))
+    handle = read_launch(run)["handle"]
+    assert f"[0 0] 2 ranks begin after step {saved}" in list(watch.logs(handle, follow=False)), "of this attempt only"
+    outcomes = [json.loads((run / f"attempts/{number}/node-0.json").read_text())["outcome"] for number in (1, 2)]
+    assert outcomes == ["stopped", "succeeded"]
+    assert sorted(each.name for each in (tmp_path / "code").iterdir()) == ["train.py"], "nothing is written beside it"
+
+
+@pytest.mark.parametrize(
+    ("changes", "status", "why"),
+    [
+        ({"command": ["torchrunx", "train.py"]}, NOT_FOUND, "torchrunx: there is no such command on PATH"),
+        ({"command": ["python", "-c", "raise ValueError('no such corpus')"]}, 1, "ValueError: no such corpus"),
+        ({"command": None, "script": "echo no room >&2; exit 4"}, 4, "no room"),
+    ],
+)
+def test_a_program_that_fails_says_why(changes: dict[str, Any], status: int, why: str, tmp_path: Path) -> None:
+    process = trainway(tmp_path, "launch", str(write_foreign_job(tmp_path, **changes)), "--run=runs/bad")
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == status
+    assert f"why: {why}" in errors and "launch.json" not in errors
+    state = watch.state(read_launch(tmp_path / "runs/bad")["handle"])
+    assert state.phase is Phase.FAILED and state.reason
+    assert not (tmp_path / "runs/bad/attempts/2").exists()
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"command": ["torchrun", "trian.py"]}, "there is no file"),
+        ({"code": "elsewhere"}, "there is no directory"),
+    ],
+)
+def test_code_that_is_absent_is_found_out_before_the_launch(changes: dict[str, Any], why: str, tmp_path: Path) -> None:
+    job_file = write_foreign_job(tmp_path, **changes)
+    for command in (("check", str(job_file)), ("launch", str(job_file), "--run=runs/bad")):
+        process = trainway(tmp_path, *command)
+        _, errors = process.communicate(timeout=60)
+        assert process.returncode == 2 and why in errors and "fix: " in errors
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("train.py",), "-- torchrun train.py"),
+        (("--processes=1", "--", "python", "train.py", "--lr", "1"), "-- python train.py --lr 1"),
+        (("train.py", "--nodes=2", "--until-step=3"), "--until-step cannot be used with a command"),
+        (("../foreign.yaml", "--nodes=2"), "--nodes cannot be used with a job file"),
+        (("absent.yaml",), "there is no such file"),
+    ],
+)
+def test_a_command_needs_no_job_file(words: tuple[str, ...], said: str, tmp_path: Path) -> None:
+    write_foreign_job(tmp_path)
+    process = trainway(tmp_path / "code", "launch", "--dry-run", *words)
+    output, errors = process.communicate(timeout=60)
+    assert said in output + errors
+    assert process.returncode == (0 if said.startswith("-- ") else 2)
+
+
+# Rank 1 fails by itself, and torchrun ends rank 0.
+FAILING = """
+import os, time
+if os.environ["RANK"] == "1":
+    raise ValueError("shard 00412 is damaged")
+time.sleep(60)
+"""
+
+
+def test_a_rank_that_fails_is_explained(tmp_path: Path) -> None:
+    job_file = write_foreign_job(tmp_path)
+    (tmp_path / "code" / "train.py").write_text(FAILING)
+    process = trainway(tmp_path, "launch", str(job_file), "--run=runs/bad")
+    _, errors = process.communicate(timeout=120)
+    assert process.returncode == 1 and "why: ValueError: shard 00412 is damaged" in errors
+    explained = trainway(tmp_path, "explain", "runs/bad")
+    output, errors = explained.communicate(timeout=60)
+    assert "ValueError: shard 00412 is damaged" in output and "attempt_0/1/stderr.log" in output, output + errors
