@@ -24,8 +24,12 @@ IN_ECR = re.compile(r"(\d{12})\.dkr\.ecr\.([a-z0-9-]+)\.amazonaws\.com/([^:@\s]+
 CUSTOM = {"eks update-kubeconfig": "eks:DescribeCluster", "ecr get-login-password": "ecr:GetAuthorizationToken"}
 # Options that name the resource, by operation.
 RESOURCES = {
+    "ecr batch-delete-image": ("--repository-name", "arn:aws:ecr:{region}:{account}:repository/{value}"),
+    "ecr describe-image-signing-status": ("--repository-name", "arn:aws:ecr:{region}:{account}:repository/{value}"),
+    "ecr create-repository": ("--repository-name", "arn:aws:ecr:{region}:{account}:repository/{value}"),
     "ecr describe-images": ("--repository-name", "arn:aws:ecr:{region}:{account}:repository/{value}"),
     "eks update-kubeconfig": ("--name", "arn:aws:eks:{region}:{account}:cluster/{value}"),
+    "secretsmanager get-secret-value": ("--secret-id", "{value}"),
     "fsx update-file-system": ("--file-system-id", "arn:aws:fsx:{region}:{account}:file-system/{value}"),
 }
 Needed = tuple[str, str]
@@ -42,7 +46,9 @@ def needed(call: Sequence[str], region: str) -> Iterator[Needed]:
     elif tool == "docker" and words[:1] == ["buildx"]:
         for reference in _of(words, "--tag"):
             yield from _in_ecr(reference, PUSH)
-        sources = [words[-1]] if words[1] == "imagetools" else _of(words, "--build-context")
+        # A build fetches the images that its contexts and its arguments name.
+        named = [*_of(words, "--build-context"), *_of(words, "--build-arg")]
+        sources = [words[-1]] if words[1] == "imagetools" else named
         for reference in sources:
             yield from _in_ecr(reference, PULL)
     elif tool == "helm" and words[:1] == ["push"]:
@@ -68,6 +74,7 @@ def _of_the_aws_cli(words: Sequence[str], region: str) -> Iterator[Needed]:
     else:
         option, form = RESOURCES.get(operation, ("", "*"))
         value = words[words.index(option) + 1] if option else ""
+        region = words[words.index("--region") + 1] if "--region" in words else region
         yield CUSTOM.get(operation) or _action(*words[:2]), form.format(region=region, account=ACCOUNT, value=value)
 
 

@@ -20,6 +20,7 @@ import pytest
 import yaml
 from botocore.model import OperationModel
 from moto import mock_aws
+from moto.ec2.models import ec2_backends
 from moto.sagemaker.models import sagemaker_backends
 
 from tests.launch.conftest import write_job
@@ -139,8 +140,21 @@ def _deploy(name: str, platform: Platform) -> None:
         s3.put_object(Bucket=place["bucket"], Key=key, Body=text.encode())
     hand_off = read_hand_off(platform)
     s3.create_bucket(Bucket=hand_off.bucket)
+    if hand_off.training_jobs:
+        _make_subnets(region, set(hand_off.training_jobs.subnet_ids.values()))
     built = BuiltImage(uri=hand_off.image_uri, pinned=hand_off.image_uri.rpartition(":")[0] + DIGEST)
     ssm.put_parameter(Name=image_parameter_name(platform.name), Type="String", Value=built.model_dump_json())
+
+
+def _make_subnets(region: str, names: set[str]) -> None:
+    """Make a subnet of each name. EC2 chooses the names of subnets itself, so the emulation's own are renamed."""
+    ec2, known = boto3.client("ec2", region), ec2_backends[ACCOUNT][region].subnets
+    vpc = ec2.create_vpc(CidrBlock="10.0.0.0/16")["Vpc"]["VpcId"]
+    for number, name in enumerate(sorted(names)):
+        made = ec2.create_subnet(VpcId=vpc, CidrBlock=f"10.0.{number}.0/24")["Subnet"]
+        subnet = known[made["AvailabilityZone"]].pop(made["SubnetId"])
+        subnet.id = name
+        known[made["AvailabilityZone"]][name] = subnet
 
 
 def _write_log(region: str) -> None:

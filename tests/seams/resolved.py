@@ -19,6 +19,8 @@ ACCOUNT = "111122223333"
 # https://docs.aws.amazon.com/service-authorization/latest/reference/ (read 2026-11-22). `{name}` is the resource's
 # own name if it has one, and otherwise its logical ID.
 VALUES = {
+    # https://docs.aws.amazon.com/signer/latest/developerguide/signing-profiles.html (read 2026-11-23)
+    ("AWS::Signer::SigningProfile", "Arn"): "arn:aws:signer:{region}:{account}:/signing-profiles/{name}",
     ("AWS::APS::Workspace", "Arn"): "arn:aws:aps:{region}:{account}:workspace/ws-{hex}",
     ("AWS::APS::Workspace", "WorkspaceId"): "ws-{hex}",
     ("AWS::CloudFormation::WaitCondition", "Data"): '{{"{name}":"sha256:{hex}"}}',

@@ -20,6 +20,7 @@ RESOURCES = {
     "s3:ListObjectsV2": "arn:aws:s3:::{Bucket}",
     "s3:PutObject": "arn:aws:s3:::{Bucket}/{Key}",
     "sagemaker:CreateTrainingJob": "arn:aws:sagemaker:{at}:training-job/{TrainingJobName}",
+    "ec2:DescribeSubnets": "*",
     "sagemaker:DescribeTrainingJob": "arn:aws:sagemaker:{at}:training-job/{TrainingJobName}",
     "sagemaker:StopTrainingJob": "arn:aws:sagemaker:{at}:training-job/{TrainingJobName}",
     "ssm:GetParameter": "arn:aws:ssm:{at}:parameter{Name}",

@@ -7,9 +7,11 @@ planted errors of all of them.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from types import FunctionType
 
 SEAMS_FOLDER = Path(__file__).parent
 # Problems that a reader reports, in its own words. Takes an empty directory that it may write to.
@@ -27,6 +29,24 @@ class Planted:
     error: str
     sound: Reading
     broken: Reading
+
+
+def identity(reading: Callable[..., object]) -> Hashable:
+    """Return a key that two readings share if they run the same code on the same values."""
+    if isinstance(reading, partial):
+        values = (*reading.args, *(value for pair in sorted(reading.keywords.items()) for value in pair))
+        return identity(reading.func), tuple(map(_value_identity, values))
+    if not isinstance(reading, FunctionType):
+        return id(reading)
+    cells = tuple(cell.cell_contents for cell in reading.__closure__ or ())
+    return reading.__code__, tuple(map(_value_identity, (*cells, *(reading.__defaults__ or ()))))
+
+
+def _value_identity(value: object) -> Hashable:
+    if isinstance(value, partial | FunctionType):
+        return identity(value)
+    # Two objects of other types may differ in what the readings read.
+    return (type(value), value) if isinstance(value, str | int | None) else id(value)
 
 
 @dataclass(frozen=True)

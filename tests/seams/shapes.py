@@ -10,8 +10,11 @@ from typing import Any
 import yaml
 
 from tests.people import with_people
-from tests.synthesis import EXAMPLES
-from trainway.spec.loader import load_platform
+from tests.synthesis import EXAMPLES, ROOT
+from trainway.delivery.package_lock import lists_hash
+from trainway.spec.derived.image_build import beside
+from trainway.spec.loader import load_platform, load_versions
+from trainway.spec.package_lock import header, package_lock_file
 from trainway.spec.platform import Platform
 
 SHAPES_FILE = Path(__file__).with_name("shapes.yaml")
@@ -34,10 +37,23 @@ def kubernetes_platforms() -> dict[str, Platform]:
 
 def write_shapes(directory: Path) -> list[Path]:
     """Write the shapes as platform files into the directory and return the files."""
-    shapes: dict[str, dict[str, Any]] = yaml.safe_load(SHAPES_FILE.read_text(encoding="utf-8"))
+    text = SHAPES_FILE.read_text(encoding="utf-8").replace("CHECKOUT", str(ROOT))
+    shapes: dict[str, dict[str, Any]] = yaml.safe_load(text)
     files = []
     for name, shape in shapes.items():
         file = directory / f"{name}.yaml"
-        file.write_text(yaml.safe_dump(with_people({"name": name, **IN_ONE_REGION, **shape})), encoding="utf-8")
+        document = with_people({"name": name, **IN_ONE_REGION, **shape})
+        file.write_text(yaml.safe_dump(document), encoding="utf-8")
+        if "packages" in document.get("image", {}):
+            _lock_packages(document, file)
         files.append(file)
     return files
+
+
+def _lock_packages(document: dict[str, Any], file: Path) -> None:
+    """Write the lock of a shape's Python packages, as `trainway image lock` does, with a checksum of no file."""
+    platform, versions = Platform.model_validate(document), load_versions()
+    requested = platform.image.packages.pip
+    pinned = "".join(f"{each} \\\n    --hash=sha256:{'0' * 64}\n" for each in requested)
+    head = header(file, requested, beside(platform, versions), lists_hash(platform, versions))
+    package_lock_file(file).write_text(head + pinned, encoding="utf-8")

@@ -18,6 +18,7 @@ from stacks.constructs.delivery.bundle import platform_bundles
 from tests.seams.resolved import Deployed
 from tests.seams.shapes import platforms
 from trainway.spec.facts.catalogue import load_catalogue
+from trainway.spec.handoff import DEFAULT_IMAGE
 from trainway.spec.platform import Platform
 
 RECORD = """#!/bin/bash
@@ -31,7 +32,13 @@ MANIFEST = "kind: Deployment\\nspec:\\n  containers:\\n  - image: mpioperator/mp
 BODIES = {
     "aws": f"""
 case "$1 $2" in
+  "secretsmanager get-secret-value") echo '{{"username": "a", "password": "b"}}' ;;
   "ecr describe-images")
+    if [[ " $* " == *" --registry-id "* ]]; then
+      # No copy of the image is anywhere.
+      echo RepositoryNotFoundException >&2
+      exit 254
+    fi
     echo "${{4##*/}}" >"$DONE/last"
     made=$DONE/$(tr / _ <<<"$4-$6")
     if [[ ! -e $made && ! ( -n $SUPPLIED && $4 == */mirror/* ) ]]; then
@@ -41,6 +48,8 @@ case "$1 $2" in
     fi
     echo sha256:0 ;;
   "ecr get-login-password") echo token ;;
+  "ecr get-signing-configuration") echo '{{"rules": []}}' ;;
+  "ecr describe-image-signing-status") echo "$SIGNATURE" ;;
   "s3 cp")
     [[ -n $SUPPLIED || $3 != s3://*/tools/* ]] || exit 1
     [[ $3 != s3://* || $4 == */ ]] || printf '{MANIFEST}' >"$4" ;;
@@ -63,23 +72,31 @@ fi
 }
 
 
+# The stages of the image pipeline. All but the first build on an image of the stage before.
+OF_THE_IMAGE = ("base", "additions", "image")
+
+
 @dataclass(frozen=True)
 class Stage:
-    """A CodeBuild project of a platform: its stack's role, logical ID, the stage's name, and its environment."""
+    """A CodeBuild project of a platform: its stack's role, logical ID, the stage's name, and its environment.
+
+    `image` is the name of the image that the stage is for, if it is for one.
+    """
 
     stack: str
     project: str
     name: str
     environment: dict[str, str]
     properties: dict[str, Any]
+    image: str = DEFAULT_IMAGE
 
 
 def stages_of(platform: Deployed) -> Iterator[Stage]:
     """Yield the delivery stages of a platform."""
     for (stack, project), properties in platform.of_type("AWS::CodeBuild::Project").items():
         variables = {each["Name"]: each["Value"] for each in properties["Environment"]["EnvironmentVariables"]}
-        name = variables.pop("WAIT_HANDLE_URL").rpartition("/")[2]
-        yield Stage(stack, project, name, variables, properties)
+        name, *of = variables.pop("WAIT_HANDLE_URL").partition("/delivery/")[2].split("/")
+        yield Stage(stack, project, name, variables, properties, *of)
 
 
 def recorded(platform: str, stage: Stage, directory: Path) -> list[list[str]]:
@@ -88,18 +105,29 @@ def recorded(platform: str, stage: Stage, directory: Path) -> list[list[str]]:
 
 
 def run_stage(
-    platform: Platform, stage: Stage, directory: Path, change: Callable[[Path], object] = lambda _: None
+    platform: Platform,
+    stage: Stage,
+    directory: Path,
+    change: Callable[[Path], object] = lambda _: None,
+    *,
+    is_signed: bool = True,
 ) -> list[list[str]]:
-    """Run a stage's script to its end, after `change` of its bundle, and return its calls. Raises if the stage fails.
+    """Run a stage's script to its end, after `change` of its bundle, and return its calls.
 
+    ECR signs what is pushed if `is_signed`. Raises if the stage fails, or if it succeeds although ECR signs nothing.
     What the stage uploads as a folder is then in `done/synced` below the directory.
     """
     bundles = platform_bundles(directory / "bundles", platform, load_catalogue())
-    bundle = {"base": bundles.image, "image": bundles.image, "mirror": bundles.mirror}.get(stage.name, bundles.cluster)
+    of_the_image = dict.fromkeys(OF_THE_IMAGE, bundles.images[stage.image])
+    bundle = {"mirror": bundles.mirror, **of_the_image}.get(stage.name, bundles.cluster)
     change(bundle.directory)
     tools, done, calls = directory / "bin", directory / "done", directory / "calls"
     tools.mkdir()
     done.mkdir()
+    if stage.name in OF_THE_IMAGE[1:]:
+        # The stage before this one has built its base.
+        base = f"{stage.environment['MIRROR_PREFIX']}/training-base-imageTag={stage.environment['BASE_TAG']}"
+        (done / base.replace("/", "_")).touch()
     for name, body in BODIES.items():
         (tools / name).write_text(RECORD + body, encoding="utf-8")
         (tools / name).chmod(0o755)
@@ -111,9 +139,9 @@ def run_stage(
         # CodeBuild sets it.
         "AWS_REGION": platform.region,
         **stage.environment,
-        # What a closed network's stages would have to fetch, delivery/supply.sh has brought in. The stage before the
-        # image's has built its base.
-        "SUPPLIED": "true" if stage.environment.get("NETWORK_ACCESS") == "closed" or stage.name == "image" else "",
+        "SIGNATURE": "COMPLETE" if is_signed else "FAILED",
+        # What a closed network's stages would have to fetch, delivery/supply.sh has brought in.
+        "SUPPLIED": "true" if stage.environment.get("NETWORK_ACCESS") == "closed" else "",
     }
     # Packages of the nodes come from their publishers and need no permission.
     (bundle.directory / "delivery" / "node_packages.sh").write_text('mkdir -p "$1"\n', encoding="utf-8")
@@ -127,7 +155,7 @@ def run_stage(
         timeout=120,
         check=False,
     )
-    if ran.returncode:
+    if bool(ran.returncode) == is_signed:
         raise AssertionError(f"stage {stage.name} of {platform.name} failed: {ran.stdout[-2000:]}{ran.stderr[-2000:]}")
     # Words end with a unit separator and calls with a record separator, for a word may have lines.
     text = calls.read_text(encoding="utf-8") if calls.exists() else ""

@@ -22,6 +22,8 @@ from tests.seams.seam import Planted, Seam
 from tests.synthesis import ROOT
 from trainway.launch.kubernetes.hyperpod_pytorch_job import render_hyperpod_pytorch_job
 from trainway.launch.kubernetes.options import KubernetesOptions
+from trainway.launch.kubernetes.process import STOPPED_STATUS
+from trainway.launch.program import STARTER
 from trainway.spec.facts.versions import requirements_of
 from trainway.spec.loader import load_versions
 
@@ -63,8 +65,8 @@ def packages() -> Path:
 
 
 def container() -> Container:
-    """Return the container of a rendered HyperPodPyTorchJob of two nodes."""
-    request = request_for("governance")
+    """Return the container of a rendered HyperPodPyTorchJob of two nodes, whose program torchrun would start."""
+    request = request_for("governance", run={"command": ["torchrun", "rank.py"]})
     job = render_hyperpod_pytorch_job(request, KubernetesOptions(), CATALOGUE, "hyperpod-ns-research")
     (template,) = pods_of(job)
     (found,) = (each for each in template["spec"]["containers"] if each["name"] == "pytorch")
@@ -74,16 +76,22 @@ def container() -> Container:
 def agent(change: Callable[[Container], Container], directory: Path) -> list[str]:
     """Return what goes wrong when the agent starts as the container says, and is told to start and stop the ranks."""
     made = change(container())
-    (program,) = (index for index, word in enumerate(made["command"]) if word == "-m")
-    name, *options = made["command"][:program]
-    assert name == "hyperpodrun"
-    (directory / "rank.py").write_text(RANK, encoding="utf-8")
+    starter, begin = made["command"][1], made["command"].index("--") + 1
+    name, *options, script = made["command"][begin:]
+    assert (Path(starter).name, name, script) == (STARTER.name, "hyperpodrun", "rank.py")
+    (directory / script).write_text(RANK, encoding="utf-8")
+    (directory / "bin").mkdir()
+    (directory / "bin" / name).write_text(f"#!{sys.executable}\n{HYPERPODRUN}", encoding="utf-8")
+    (directory / "bin" / name).chmod(0o755)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     variables = {each["name"]: each["value"] for each in made["env"] if "value" in each}
     variables |= {"PET_LOG_DIR": str(directory / "logs"), "PYTHONPATH": str(packages()), "TMPDIR": str(directory)}
-    command = [sys.executable, "-c", HYPERPODRUN, f"--server-port={port}", *options, str(directory / "rank.py")]
+    variables |= {"PATH": f"{directory / 'bin'}:{os.environ['PATH']}", "POD_NAME": "small-pods-1"}
+    variables |= {"TRAINWAY_RUN": str(directory), "TRAINWAY_OUTPUT": str(directory / "outputs")}
+    given = made["command"][2:begin]
+    command = [sys.executable, str(STARTER), *given, name, f"--server-port={port}", *options, script]
     log = directory / "log"
     with log.open("wb") as output:
         process = subprocess.Popen(
@@ -110,7 +118,11 @@ def agent(change: Callable[[Container], Container], directory: Path) -> list[str
             return [f"only some of {ranks} ranks started"]
         post(port, "stop", {"restart_mode": "plr"})
         until(lambda: status(port) == "ready")
-        return [] if there("stopped") else ["the ranks were killed without SIGTERM"]
+        if not there("stopped"):
+            return ["the ranks were killed without SIGTERM"]
+        process.terminate()
+        ended = process.wait(timeout=PATIENCE_SECONDS)
+        return [] if ended == STOPPED_STATUS else [f"the node that was asked to stop ended with {ended}"]
     finally:
         process.kill()
         process.wait()
@@ -171,7 +183,8 @@ SEAMS = (
     Seam(
         artifact="Container of a HyperPodPyTorchJob",
         rendered_by="trainway/launch/kubernetes/hyperpod_pytorch_job.py",
-        reader="hyperpod-elastic-agent, which starts and stops the ranks by the operator's requests",
+        reader="the program's starter with hyperpod-elastic-agent, which starts and stops the ranks by the operator's "
+        "requests",
         instead="The operator runs on HyperPod only, so the tests send its requests. The agent runs on the tests' "
         "PyTorch, where its option --shutdown-timeout takes the place of torchrun's.",
         planted=(

@@ -1,6 +1,6 @@
 """The training image: its Dockerfile, the libraries that are opened in it, and the lists of its packages.
 
-tests/container/test_build.py builds the whole image from the real Dockerfile. The readers here need seconds.
+tests/container/image builds the whole image from the real Dockerfile. The readers here need seconds.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def hadolint(change: Callable[[str], str], directory: Path) -> list[str]:
 def buildah(change: Callable[[str], str], directory: Path) -> list[str]:
     """Return what buildah says of the Dockerfile after a change, when it builds the stage that downloads nccl-tests.
 
-    buildah judges the instructions of the stages that it builds. tests/container/test_build.py builds all of them.
+    buildah judges the instructions of the stages that it builds. tests/container/image builds all of them.
     """
     need_the_readers()
     file, site = directory / "Dockerfile", directory / "site"
@@ -191,7 +191,7 @@ SEAMS = (
     Seam(
         artifact="Dockerfile of the training image",
         rendered_by="container/Dockerfile",
-        reader="hadolint, and buildah, which builds the whole image in tests/container/test_build.py",
+        reader="hadolint, and buildah, which builds the whole image in tests/container/image",
         instead="BuildKit needs a daemon that no package registry has. buildah reads the same language.",
         planted=(
             Planted(

@@ -38,8 +38,10 @@ PLURALS = {
     "ConfigMap": "/configmaps",
     "HyperPodPyTorchJob": "sagemaker.amazonaws.com/hyperpodpytorchjobs",
     "Job": "batch/jobs",
+    "JobSet": "jobset.x-k8s.io/jobsets",
     "MPIJob": "kubeflow.org/mpijobs",
     "PyTorchJob": "kubeflow.org/pytorchjobs",
+    "RayJob": "ray.io/rayjobs",
     "Secret": "/secrets",
     "TrainJob": "trainer.kubeflow.org/trainjobs",
     "TrainingRuntime": "trainer.kubeflow.org/trainingruntimes",
@@ -139,6 +141,7 @@ def not_installed(platform: Platform) -> set[str]:
     """Return the kinds whose operator the platform does not install."""
     installed = set(chart_names(platform, CATALOGUE))
     operators = {"TrainJob": "kubeflow-trainer", "MPIJob": "mpi-operator", "PyTorchJob": "training-operators"}
+    operators |= {"JobSet": "kubeflow-trainer", "RayJob": "kuberay-operator"}
     missing = {kind for kind, chart in operators.items() if chart not in installed}
     operated = platform.orchestrator.is_hyperpod and platform.hyperpod_or_default.training_operator
     return missing if operated else missing | {"HyperPodPyTorchJob"}
@@ -324,8 +327,8 @@ SEAMS = (
     Seam(
         "jobs that a launch submits",
         "trainway/launch/kubernetes",
-        "definitions of Trainer 2.3.0, MPI operator 0.8, and training operator 1.9: schemas, list types, and CEL "
-        "rules; pods by the schema of Kubernetes, TrainJobs merged with their runtime",
+        "definitions of Trainer 2.3.0, JobSet 0.12.0, MPI operator 0.8, and training operator 1.9: schemas, list "
+        "types, and CEL rules; jobs and pods by the schema of Kubernetes, TrainJobs merged with their runtime",
         (
             *planted_in(
                 "several-teams",
@@ -360,6 +363,20 @@ SEAMS = (
                 },
             ),
             *planted_in(
+                "several-teams",
+                "JobSet",
+                {
+                    "a replicated job has no name": drop("spec.replicatedJobs.0.name"),
+                    "a field is unknown": put("spec.maxRestarts", 3),
+                    "the Job is indexed by a word": put(
+                        "spec.replicatedJobs.0.template.spec.completionMode", "ByIndex"
+                    ),
+                    "a claim of the pod has no name": drop(
+                        "spec.replicatedJobs.0.template.spec.template.spec.volumes.0.name"
+                    ),
+                },
+            ),
+            *planted_in(
                 "mpi",
                 "MPIJob",
                 {
@@ -374,6 +391,30 @@ SEAMS = (
                     ),
                 },
             ),
+        ),
+        NO_API_SERVER,
+    ),
+    Seam(
+        "RayJobs that a launch submits",
+        "trainway/launch/kubernetes/ray_job.py",
+        "the part of KubeRay 1.7.0's definition that is not copied from Kubernetes, unknown fields refused; the rules "
+        "of KubeRay and of Kueue's webhook; pods by the schema of Kubernetes",
+        planted_in(
+            "mpi",
+            "RayJob",
+            {
+                "a field is unknown": put("spec.entryPoint", "sh start.sh"),
+                "the way to submit is unknown": put("spec.submissionMode", "Sidecar"),
+                "the cluster stays": put("spec.shutdownAfterJobFinishes", False),
+                "an option of `ray start` is a number": put(
+                    "spec.rayClusterSpec.headGroupSpec.rayStartParams", {"num-gpus": 8}
+                ),
+                "Ray is too old for a token": put("spec.rayClusterSpec.rayVersion", "2.9.0"),
+                "the image has no registry": put(
+                    "spec.rayClusterSpec.headGroupSpec.template.spec.containers.0.image", "atlas/training"
+                ),
+                "the name is too long": put("metadata.name", "a" * 48),
+            },
         ),
         NO_API_SERVER,
     ),

@@ -31,7 +31,13 @@ TEAMS = ("research", "product")
 PHASES = {"admin": ("launch", "watch", "stop"), "viewer": ("watch",)}
 # Packages that act for a person on a deployed platform. Slurm has no persona roles.
 PACKAGES = ("launch", "verify", "explain")
-NOT_FOR_PERSONAS = {"list_cluster_nodes": "trainway/launch/slurm asks it, and persona roles are for Kubernetes."}
+NOT_FOR_PERSONAS = {
+    "list_cluster_nodes": "trainway/launch/slurm asks it, and persona roles are for Kubernetes.",
+    "batch_get_image": "Only a job that names an image by its digest asks it, and a launch without the right warns.",
+    "get_download_url_for_layer": "As batch_get_image.",
+    "describe_secret": "Only a job with secrets asks it. Without the right, the start of the run finds it absent.",
+    "describe_training_plan": "Only --training-plan asks it, and the emulated SageMaker has no plans.",
+}
 # Methods of other things that are called like an operation.
 OTHERS = {"search": "That of a regular expression."}
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from pathlib import Path
 
 import pytest
 
 from tests.representatives import with_representatives
-from tests.seams.seam import Planted, all_seams
+from tests.seams.seam import Planted, all_seams, identity
 
 EVERY_SEAM = [seam for seams in all_seams().values() for seam in seams]
 PLANTED: dict[str, Planted] = {
@@ -15,6 +16,7 @@ PLANTED: dict[str, Planted] = {
 }
 # The first error of each seam shows that its reader reads the artifact.
 FIRST = {f"{seam.artifact}: {seam.planted[0].error}" for seam in EVERY_SEAM if seam.planted}
+FOUND_SOUND: set[Hashable] = set()
 
 
 @pytest.mark.parametrize("error", with_representatives(PLANTED, FIRST))
@@ -23,5 +25,8 @@ def test_the_reader_finds_the_planted_error(error: str, tmp_path: Path) -> None:
     sound, broken = tmp_path / "sound", tmp_path / "broken"
     sound.mkdir()
     broken.mkdir()
-    assert not list(planted.sound(sound))
+    # The errors of an artifact share its sound reading, which is read once.
+    if (same := identity(planted.sound)) not in FOUND_SOUND:
+        assert not list(planted.sound(sound))
+        FOUND_SOUND.add(same)
     assert list(planted.broken(broken)), f"nobody noticed that {planted.error}"

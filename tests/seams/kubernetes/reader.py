@@ -84,7 +84,14 @@ def _operator_checks() -> dict[str, Any]:
 
 @cache
 def _documented() -> dict[Kind, dict[str, Any]]:
-    return {(each["api_version"], each["kind"]): each["spec"] for each in data()["documented"]}
+    return {(each["api_version"], each["kind"]): _spec_of(each) for each in data()["documented"]}
+
+
+def _spec_of(documented: dict[str, Any]) -> dict[str, Any]:
+    if "file" not in documented:
+        return dict(documented["spec"])
+    loaded: dict[str, Any] = yaml.safe_load(Path(__file__).with_name(documented["file"]).read_text(encoding="utf-8"))
+    return loaded
 
 
 def _embedded(kind: Kind, document: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -100,7 +107,10 @@ def _embeds(kind: Kind) -> dict[str, str]:
     package = data()["package"]
     if kind == (package["api_version"], package["kind"]):
         return dict(package["embeds"])
-    return definitions()[kind].embeds if kind in definitions() else {}
+    if kind in definitions():
+        return definitions()[kind].embeds
+    found = [each for each in data()["documented"] if (each["api_version"], each["kind"]) == kind]
+    return dict(found[0].get("embeds", {})) if found else {}
 
 
 def _at(node: Any, path: list[str]) -> Iterator[Any]:

@@ -23,16 +23,17 @@ from tests.launch.kubernetes.trainer import pod_template_of
 from tests.manifests.platforms import CATALOGUE
 from tests.seams.shapes import kubernetes_platforms
 from tests.synthesis import ROOT
-from training.config import Job, LifeCycle
 from trainway.launch.allocation import allocate
 from trainway.launch.kubernetes import KINDS, KubernetesOptions, as_yaml, render_documents
+from trainway.launch.program import RunLifeCycle
+from trainway.launch.programs import load_program
 from trainway.launch.request import Request, run_name
 from trainway.launch.workspace import define, render_workspace
 from trainway.manifests import cluster_manifests
 from trainway.manifests.export import export_manifests
+from trainway.manifests.training_runtime import image_fact
 from trainway.spec.errors import UsageError
 from trainway.spec.handoff import HandOff
-from trainway.spec.loader import load
 from trainway.spec.platform import Platform
 from trainway.verify.probe_request import probe_point, probe_request
 
@@ -46,6 +47,7 @@ FACTS = {
     "TRAINWAY_FSX_SUBNET_ID": "subnet-0123456789abcdef0",
     "TRAINWAY_FSX_GROUP_ID": "sg-0123456789abcdef0",
     "TRAINWAY_IMAGE": f"{REGISTRY}/atlas/training:0123456789abcdef",
+    "TRAINWAY_IMAGE_DEVELOP": f"{REGISTRY}/atlas/training-develop:0123456789abcdef",
 }
 WITHIN = "topology.k8s.aws/network-node-layer-3"
 OPTIONS: tuple[dict[str, Any], ...] = (
@@ -53,11 +55,12 @@ OPTIONS: tuple[dict[str, Any], ...] = (
     {"priority": "high"},
     {"within": WITHIN},
     {"min_nodes": 1},
+    {"exclude": "ip-10-0-1-5,ip-10-0-1-7"},
     {"code": "s3://atlas-data/runs/code/0.tar.gz"},
     {"slow_step_seconds": 30, "loss_above": 12, "hang_seconds": 600},
     {"priority": "low", "within": WITHIN, "min_nodes": 1, "code": "s3://atlas-data/runs/code/0.tar.gz"},
 )
-JOBS = tuple(sorted((ROOT / "examples" / "jobs").glob("*.yaml")))
+JOBS = (*sorted((ROOT / "examples" / "jobs").glob("*.yaml")), ROOT / "examples/your-program/job.yaml")
 Document = dict[str, Any]
 
 
@@ -79,6 +82,12 @@ def every_platform() -> dict[str, Platform]:
     The last have every operator with each way to share nodes.
     """
     return {**kubernetes_platforms(), **{f"launches with {name}": platform_named(name) for name in LAUNCHED_ON}}
+
+
+def facts_of(platform: Platform) -> dict[str, str]:
+    """Return what a deploy of the platform tells the delivery's stage, with the URI of each further image."""
+    named = {image_fact(name): f"{REGISTRY}/atlas/{name}:0123456789abcdef" for name in platform.images}
+    return {**named, **FACTS}
 
 
 def deployed(manifest: Document) -> Document:
@@ -105,7 +114,9 @@ def delivered(name: str) -> tuple[Document, ...]:
                 str(source.parent),
                 str(rendered),
             ]
-            subprocess.run(command, env={**os.environ, **FACTS}, check=True, stdout=subprocess.DEVNULL)
+            subprocess.run(
+                command, env={**os.environ, **facts_of(every_platform()[name])}, check=True, stdout=subprocess.DEVNULL
+            )
             found += [json.loads(file.read_text()) for file in sorted(rendered.rglob("*.json"))]
     return tuple(found)
 
@@ -131,7 +142,7 @@ def launches(name: str) -> tuple[Launch, ...]:
     requests += [_with_life_cycle(requests[0], run, keep) for run, keep in (("again", None), ("kept", 24))]
     wide = next((each for each in requests if each.allocation.nodes > 1), requests[0])
     return tuple(
-        _launch(name, request, f"{request.job.name} on {request.allocation.group.name}", kind, options)
+        _launch(name, request, f"{request.program.name} on {request.allocation.group.name}", kind, options)
         for request in requests
         for kind in KINDS
         for options in (OPTIONS if request is wide else OPTIONS[:1])
@@ -150,7 +161,9 @@ def workspaces(name: str) -> tuple[Launch, ...]:
             what = f"workspace with {accelerators} of {group.name}"
             options: dict[str, Any] = {"group": group.name, "accelerators": accelerators, "owner": "ada", "team": team}
             try:
-                documents = render_workspace(define(hand_off, IMAGE, CATALOGUE, **options), CATALOGUE, "token")
+                documents = render_workspace(
+                    define(hand_off, lambda _: IMAGE, CATALOGUE, **options), CATALOGUE, "token"
+                )
                 made.append(Launch(name, what, "workspace", _as_submitted(documents)))
             except UsageError as error:
                 made.append(Launch(name, what, "workspace", refused=str(error)))
@@ -176,27 +189,27 @@ def _launch(platform: str, request: Request, what: str, kind: Any, options: dict
 
 def _with_life_cycle(request: Request, run: str, keep_hours: int | None) -> Request:
     """Return the request of a job whose file sets its life cycle. Not every kind can be kept for hours."""
-    life_cycle = LifeCycle(restarts=2, process_restarts=1, keep_hours=keep_hours)
-    job = request.job.model_copy(update={"life_cycle": life_cycle})
-    return replace(request, job=job, run=f"{request.run}-{run}")
+    stated = frozenset({"restarts", "process_restarts", "keep_hours"})
+    life_cycle = RunLifeCycle(restarts=2, process_restarts=1, keep_hours=keep_hours, stated=stated)
+    program = replace(request.program, life_cycle=life_cycle)
+    return replace(request, program=program, run=f"{request.run}-{run}")
 
 
 def _requests(hand_off: HandOff) -> Iterator[Request]:
     # Where there are teams, a job names one.
-    team = {"team": hand_off.teams[0]} if hand_off.teams else {"team": None}
-    probe = probe_point(2, CATALOGUE, **team)
-    tiny, *others = sorted((load(file, Job) for file in JOBS), key=lambda job: job.nodes)
-    for job in (tiny, *others, probe.job):
-        job = job.model_copy(update=team)
-        groups = [each.name for each in hand_off.node_groups] if job in (tiny, probe.job) else [None]
+    team = hand_off.teams[0] if hand_off.teams else None
+    probe = probe_point(2, team=team).program
+    tiny, *others = sorted(map(load_program, JOBS), key=lambda program: (program.nodes, program.name != "tiny"))
+    for program in (tiny, *others, probe):
+        program = replace(program, team=team)
+        groups = [each.name for each in hand_off.node_groups] if program in (tiny, probe) else [None]
         for group in groups:
             try:
-                allocation = allocate(job, hand_off, CATALOGUE, group)
+                allocation = allocate(program, hand_off, CATALOGUE, group)
             except UsageError:
                 continue
-            text = yaml.safe_dump(job.model_dump(mode="json", by_alias=True, exclude_unset=True))
-            request = Request(job, text, run_name(job), hand_off, IMAGE, allocation)
-            yield probe_request(request) if job.name == probe.job.name else request
+            request = Request(program, run_name(program), hand_off, IMAGE, allocation)
+            yield probe_request(request) if program.name == probe.name else request
 
 
 def _as_submitted(documents: list[Document]) -> tuple[Document, ...]:

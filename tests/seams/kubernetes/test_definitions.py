@@ -7,9 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tests.seams.kubernetes import definitions
 from tests.seams.kubernetes.definitions import VARIABLE, need_definitions, published
+from tests.seams.kubernetes.ray_definition import FILE, part_of
 
 NAME = "queues.scheduling.run.ai"
 
@@ -54,3 +56,14 @@ def test_without_the_definitions_a_test_fails_in_continuous_integration_and_is_s
     monkeypatch.delenv("CI")
     with pytest.raises(pytest.skip.Exception, match=VARIABLE):
         need_definitions()
+
+
+@pytest.mark.exhaustive
+def test_the_part_of_the_definition_of_ray_jobs_is_that_of_the_published_one() -> None:
+    [ray] = [each for each in definitions.data()["documented"] if each["kind"] == "RayJob"]
+    wanted = definitions.Definition("RayJob", "v1", "rayjobs.ray.io", ray["source"], "", {})
+    try:
+        published_one = definitions._find(wanted)
+    except definitions.Missing as missing:
+        pytest.skip(f"{missing}; name a directory that has it in {VARIABLE}")
+    assert part_of(yaml.safe_load(published_one.read_text())) == yaml.safe_load(FILE.read_text())
