@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from functools import cache
 from pathlib import Path, PurePosixPath
 
@@ -13,15 +14,17 @@ from tests.lifecycle_scripts.slurm_cluster import wait_for
 from tests.seams.seam import Planted, Seam
 from tests.seams.slurm_node import EXAMPLE, provisioned
 from tests.synthesis import ROOT
-from training.config import Job
 from trainway.launch.allocation import allocate
+from trainway.launch.program import LockedPackages
+from trainway.launch.programs import load_program
 from trainway.launch.request import Request
 from trainway.launch.slurm import SlurmOptions, render_script
 from trainway.spec.facts.catalogue import load_catalogue
 from trainway.spec.handoff import Cluster, FileSystem, HandOff, Nodes
-from trainway.spec.loader import load, load_platform
+from trainway.spec.loader import load_platform
 
-JOBS = sorted((ROOT / "examples" / "jobs").glob("*.yaml"))
+JOBS = [*sorted((ROOT / "examples" / "jobs").glob("*.yaml")), ROOT / "examples/your-program/job.yaml"]
+PROGRAMS = sorted((ROOT / "examples" / "jobs").glob("*/job.yaml"))
 OPTIONS = {
     "image": (SlurmOptions(), None),
     "borrowed": (SlurmOptions(borrow=True, time_limit_minutes=90), None),
@@ -58,10 +61,12 @@ def hand_off() -> HandOff:
 
 def rendered(file: Path, options: SlurmOptions, code: str | None) -> str:
     """Return the batch script of an example job."""
-    job, catalogue = load(file, Job), load_catalogue()
+    program, catalogue = load_program(file), load_catalogue()
+    if program.packages is not None:
+        program = replace(program, lock=LockedPackages(f"trl==1.16.0 --hash=sha256:{64 * '0'}"))
     image = f"{hand_off().image_uri.removesuffix(':1')}@sha256:{'5e' * 32}"
-    allocation = allocate(job, hand_off(), catalogue)
-    request = Request(job, file.read_text(), job.name, hand_off(), image, allocation, code=code)
+    allocation = allocate(program, hand_off(), catalogue)
+    request = Request(program, program.name, hand_off(), image, allocation, code=code)
     return render_script(request, catalogue, options)
 
 
@@ -92,6 +97,11 @@ def read(script: str) -> list[str]:
     return read_by_bash(script) + read_by_sbatch(script)
 
 
+def _changed(script: str, old: str, new: str) -> str:
+    assert old in script
+    return script.replace(old, new, 1)
+
+
 TINY = ROOT / "examples" / "jobs" / "tiny.yaml"
 # The error, and what is replaced by what.
 PLANTED = (
@@ -102,6 +112,12 @@ PLANTED = (
     ("the account does not exist", "#SBATCH --requeue", "#SBATCH --account=nobody"),
     ("a quotation does not end", "trap 'outcome=stopped' USR1", "trap 'outcome=stopped USR1"),
     ("a variable is misspelled", 'rm -f "$run/outcome"', 'rm -f "$runs/outcome"'),
+)
+YOURS = ROOT / "examples" / "your-program" / "job.yaml"
+# Of a job file with `run`, whose script has the program's command and the file that starts it.
+PLANTED_IN_YOURS = (
+    ("the pattern of a metric of `run` is not quoted", "'--metric=step=step=(\\d+)'", "--metric=step=step=(\\d+)"),
+    ("the file that starts the program of `run` has no end", "\nEND\n\nunset ", "\n\nunset "),
 )
 SEAMS = (
     Seam(
@@ -116,6 +132,14 @@ SEAMS = (
                 broken=lambda _, old=old, new=new: read(rendered(TINY, *OPTIONS["image"]).replace(old, new, 1)),  # type: ignore[misc]
             )
             for error, old, new in PLANTED
+        )
+        + tuple(
+            Planted(
+                error,
+                sound=lambda _: read_by_bash(rendered(YOURS, *OPTIONS["image"])),
+                broken=lambda _, old=old, new=new: read_by_bash(_changed(rendered(YOURS, *OPTIONS["image"]), old, new)),  # type: ignore[misc]
+            )
+            for error, old, new in PLANTED_IN_YOURS
         ),
     ),
 )
@@ -125,6 +149,11 @@ SEAMS = (
 @pytest.mark.parametrize("job", JOBS, ids=lambda file: file.stem)
 def test_every_script_is_read(job: Path, options: str) -> None:
     assert read(rendered(job, *OPTIONS[options])) == []
+
+
+@pytest.mark.parametrize("job", PROGRAMS, ids=lambda file: file.parent.name)
+def test_every_script_of_other_peoples_programs_is_read(job: Path) -> None:
+    assert read(rendered(job, *OPTIONS["code"])) == []
 
 
 @pytest.mark.parametrize(("error", "old", "new"), PLANTED, ids=[error for error, *_ in PLANTED])

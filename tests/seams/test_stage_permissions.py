@@ -16,11 +16,15 @@ from tests.seams.evaluator import Question, allowed, role
 from tests.seams.policies import Document, identity_policies
 from tests.seams.resolved import ACCOUNT, Deployed, deployed_of
 from tests.seams.seam import Planted, Seam
-from tests.seams.stage_calls import Stage, recorded, stages_of
+from tests.seams.shapes import platforms
+from tests.seams.stage_calls import Stage, recorded, run_stage, stages_of
 from tests.synthesis import ROOT
+from trainway.spec.handoff import DEFAULT_IMAGE
 
 # Between them these have every stage, in and out of a closed network.
 PLATFORMS = ("platform", "closed-hyperpod-eks", "hyperpod-eks-shared", "slurm-homes")
+# The one that builds a Dockerfile in its stage `additions`. Its other stages are those of other platforms.
+WITH_DOCKERFILE = "neuron"
 # What reads like a call of the AWS CLI in delivery/ and is none of a stage: a call of supply.sh, which a person runs, a
 # command in a message, and a list of tools.
 NO_STAGE = {"ssm get-parameter", "sagemaker describe-cluster", "git curl"}
@@ -29,7 +33,7 @@ NOT_CALLED = (
     (".*", {"kms:Decrypt", "kms:DescribeKey", "kms:GenerateDataKey"}, "CloudWatch Logs uses the log group's key."),
     (".* cluster", {"ecr:DescribeImages"}, "One list of actions serves all readers of a repository."),
     (
-        ".* (base|image)|(?!closed).* mirror",
+        ".* (base|additions|image)|(?!closed).* mirror",
         {"ecr:GetDownloadUrlForLayer"},
         "One list of actions serves all readers of a repository.",
     ),
@@ -57,8 +61,13 @@ def codebuild_needs(platform: Deployed, stage: Stage) -> Iterator[Needed]:
     for action in ("s3:GetObject", "s3:GetObjectVersion"):
         yield action, f"{artifacts_of(platform, stage)}/Bundle/a"
     # What delivery/stage.sh keeps of an attempt that failed.
-    yield "s3:GetObject", f"{artifacts_of(platform, stage)}/attempts/{stage.name}"
-    yield "s3:PutObject", f"{artifacts_of(platform, stage)}/attempts/{stage.name}"
+    attempts = "attempts" if stage.image == DEFAULT_IMAGE else f"attempts/{stage.image}"
+    yield "s3:GetObject", f"{artifacts_of(platform, stage)}/{attempts}/{stage.name}"
+    yield "s3:PutObject", f"{artifacts_of(platform, stage)}/{attempts}/{stage.name}"
+    if profile := stage.environment.get("SIGNING_PROFILE"):
+        # ECR, which signs what is pushed in the name of whoever pushes:
+        # https://docs.aws.amazon.com/AmazonECR/latest/userguide/managed-signing.html (read 2026-11-23)
+        yield "signer:SignPayload", profile
     if "VpcConfig" in stage.properties:
         inside = stage.properties["VpcConfig"]
         interface = f"arn:aws:ec2:{at}:network-interface/eni-1"
@@ -164,20 +173,34 @@ def accepted(stage: str) -> set[str]:
     return {action for stages, actions, _ in NOT_CALLED if re.fullmatch(stages, stage) for action in actions}
 
 
+def every_stage() -> Iterator[tuple[str, Stage]]:
+    """Yield each stage with the name of its platform."""
+    for platform in PLATFORMS:
+        yield from ((platform, stage) for stage in stages_of(deployed_of(platform)))
+    yield WITH_DOCKERFILE, stage_of(WITH_DOCKERFILE, "additions")
+
+
+def stage_of(platform: str, name: str) -> Stage:
+    return next(each for each in stages_of(deployed_of(platform)) if each.name == name)
+
+
 def test_each_stage_may_do_what_it_calls_and_its_role_has_no_new_right_that_it_never_uses(tmp_path: Path) -> None:
     refused, unused, recorded_names = {}, {}, set()
-    for platform in PLATFORMS:
-        for stage in stages_of(deployed_of(platform)):
-            directory = tmp_path / platform / stage.name
-            directory.mkdir(parents=True)
-            calls = recorded(platform, stage, directory)
-            needs = stage_needs(platform, stage, calls)
-            name, policies = own_policies(platform, stage)
-            if found := denied(needs, name, policies):
-                refused[f"{platform} {stage.name}"] = found
-            if left := granted(policies) - {action for action, _ in needs} - accepted(f"{platform} {stage.name}"):
-                unused[f"{platform} {stage.name}"] = sorted(left)
-            recorded_names |= {" ".join(call[1:3]) for call in calls if call[0] == "aws"}
+    for platform, stage in every_stage():
+        directory = tmp_path / platform / stage.image / stage.name
+        directory.mkdir(parents=True)
+        calls = recorded(platform, stage, directory)
+        if stage.environment.get("SIGNING_PROFILE"):
+            unsigned = directory / "unsigned"
+            unsigned.mkdir()
+            calls += run_stage(platforms()[platform], stage, unsigned, is_signed=False)
+        needs = stage_needs(platform, stage, calls)
+        name, policies = own_policies(platform, stage)
+        if found := denied(needs, name, policies):
+            refused[f"{platform} {stage.image} {stage.name}"] = found
+        if left := granted(policies) - {action for action, _ in needs} - accepted(f"{platform} {stage.name}"):
+            unused[f"{platform} {stage.image} {stage.name}"] = sorted(left)
+        recorded_names |= {" ".join(call[1:3]) for call in calls if call[0] == "aws"}
     assert refused == {}
     assert unused == {}
     assert calls_of_the_stages() - NO_STAGE == recorded_names, "a call that no run reached is one that nobody checked"
@@ -226,13 +249,15 @@ def test_the_runbook_of_each_pipeline_may_do_what_its_script_calls_and_the_rule_
         assert denied(asked, starter, identity_policies(deployed, stack, starter)) == []
 
 
-def planted(error: str, name: str, change: Callable[[list[Document]], Any]) -> Planted:
+def planted(
+    error: str, name: str, change: Callable[[list[Document]], Any], platform: str = "hyperpod-eks-shared"
+) -> Planted:
     """Plant an error in the policies of a stage's role."""
 
     def read(change: Callable[[list[Document]], Any] | None, directory: Path) -> list[str]:
-        stage = next(each for each in stages_of(deployed_of("hyperpod-eks-shared")) if each.name == name)
-        needs = stage_needs("hyperpod-eks-shared", stage, recorded("hyperpod-eks-shared", stage, directory))
-        principal, policies = own_policies("hyperpod-eks-shared", stage)
+        stage = stage_of(platform, name)
+        needs = stage_needs(platform, stage, recorded(platform, stage, directory))
+        principal, policies = own_policies(platform, stage)
         policies = copy.deepcopy(policies)
         if change:
             change(policies)
@@ -246,6 +271,7 @@ def without(action: str, policies: list[Document]) -> None:
         for statement in policy["Statement"]:
             if isinstance(statement["Action"], list) and action in statement["Action"]:
                 statement["Action"].remove(action)
+        policy["Statement"] = [each for each in policy["Statement"] if each["Action"] not in (action, [])]
 
 
 def on_another_prefix(policies: list[Document]) -> None:
@@ -253,6 +279,13 @@ def on_another_prefix(policies: list[Document]) -> None:
         for statement in policy["Statement"]:
             if "s3:PutObject" in statement["Action"]:
                 statement["Resource"] = "arn:aws:s3:::another-bucket/*"
+
+
+def on_the_images_only(policies: list[Document]) -> None:
+    for policy in policies:
+        for statement in policy["Statement"]:
+            if "ecr:PutImage" in statement["Action"]:
+                statement["Resource"] = statement["Resource"].replace("/mirror/training-base", "/training")
 
 
 def with_a_boundary_of_its_own(policies: list[Document]) -> None:
@@ -271,6 +304,18 @@ SEAMS = (
             planted("an action is missing from a stage's role", "image", partial(without, "ecr:PutImage")),
             planted("a stage's role may write to another bucket only", "scripts", on_another_prefix),
             planted("a statement denies all but S3", "image", with_a_boundary_of_its_own),
+            planted(
+                "the stage of image.packages cannot read the login of the package index",
+                "additions",
+                partial(without, "secretsmanager:GetSecretValue"),
+                platform="slurm-homes",
+            ),
+            planted(
+                "the stage of image.dockerfile may push to the repository of the images only",
+                "additions",
+                on_the_images_only,
+                platform=WITH_DOCKERFILE,
+            ),
         ),
     ),
 )

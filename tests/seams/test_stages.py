@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,7 @@ from stacks.constructs.delivery.bundle import Bundle
 from tests.seams.commands import command_lines
 from tests.seams.programs import aws_problems, cobra_problems
 from tests.seams.seam import Planted, Reading, Seam
+from tests.seams.stacks import stacks_of
 from tests.synthesis import EXAMPLES, ROOT, golden_file
 
 PHASES = {"install", "pre_build", "build", "post_build"}
@@ -114,13 +117,36 @@ def test_a_stage_is_started_and_told_what_it_requires(project: dict[str, Any]) -
     assert build_problems(project) == []
 
 
-def of_a_project(change: Callable[[dict[str, Any]], None] = lambda _: None) -> Reading:
-    """Return a reading of the mirror stage's project, with a change of it."""
+def project_of_additions(platform: str) -> dict[str, Any]:
+    """Return the CodeBuild project that builds what a platform adds to its image. No example has such a stage."""
+    resources = stacks_of(platform)["image"]["Resources"]
+    (name,) = [name for name, each in resources.items() if _runs(each, "stage.sh additions")]
+    return copy.deepcopy(dict(resources[name]["Properties"]))
+
+
+def _runs(resource: dict[str, Any], command: str) -> bool:
+    return resource["Type"] == "AWS::CodeBuild::Project" and command in resource["Properties"]["Source"]["BuildSpec"]
+
+
+@pytest.mark.parametrize("platform", ["slurm-homes", "neuron"])
+def test_the_stage_of_packages_or_a_dockerfile_is_told_what_it_requires(platform: str) -> None:
+    assert build_problems(project_of_additions(platform)) == []
+
+
+def project_of_the_mirror() -> dict[str, Any]:
+    return next(each for name, each in projects().items() if " mirror " in name)
+
+
+def of_a_project(
+    change: Callable[[dict[str, Any]], None] = lambda _: None,
+    project: Callable[[], dict[str, Any]] = project_of_the_mirror,
+) -> Reading:
+    """Return a reading of a project, with a change of it."""
 
     def read(_: Path) -> Sequence[str]:
-        project = next(each for name, each in projects().items() if " mirror " in name)
-        change(project)
-        return build_problems(project)
+        chosen = project()
+        change(chosen)
+        return build_problems(chosen)
 
     return read
 
@@ -184,9 +210,12 @@ def told_without_the_environment(directory: Path) -> Sequence[str]:
         return told(directory)
 
 
-def _forget_a_variable(project: dict[str, Any]) -> None:
-    variables = project["Environment"]["EnvironmentVariables"]
-    variables[:] = [each for each in variables if each["Name"] != "MIRROR_BUCKET_URI"]
+def _forget(variable: str) -> Callable[[dict[str, Any]], None]:
+    def change(project: dict[str, Any]) -> None:
+        variables = project["Environment"]["EnvironmentVariables"]
+        variables[:] = [each for each in variables if each["Name"] != variable]
+
+    return change
 
 
 def _start(command: str) -> Callable[[dict[str, Any]], None]:
@@ -209,7 +238,12 @@ SEAMS = (
         "reference",
         instead="CodeBuild runs in AWS only, and no registry has a schema of its buildspecs.",
         planted=(
-            Planted("a variable is not set", of_a_project(), of_a_project(_forget_a_variable)),
+            Planted("a variable is not set", of_a_project(), of_a_project(_forget("MIRROR_BUCKET_URI"))),
+            Planted(
+                "the stage of image.packages is not told the tag of its packages",
+                of_a_project(project=partial(project_of_additions, "slurm-homes")),
+                of_a_project(_forget("PACKAGES_TAG"), partial(project_of_additions, "slurm-homes")),
+            ),
             Planted("a stage is misspelled", of_a_project(), of_a_project(_start("bash delivery/stage.sh mirorr"))),
             Planted("a phase is misspelled", of_a_project(), of_a_project(_misname_the_phase)),
         ),

@@ -36,7 +36,9 @@ def watches() -> list[tuple[dict[str, Any], dict[str, Any], dict[str, Any]]]:
     platform = deployed_of("hyperpod-eks-shared")
     documents = {each["Name"]: each for each in platform.of_type("AWS::SSM::Document").values()}
     rules = {
-        each["EventPattern"]["detail"]["pipeline"][0]: each for each in platform.of_type("AWS::Events::Rule").values()
+        each["EventPattern"]["detail"]["pipeline"][0]: each
+        for each in platform.of_type("AWS::Events::Rule").values()
+        if "pipeline" in each["EventPattern"]["detail"]
     }
     pipelines = platform.of_type("AWS::CodePipeline::Pipeline").values()
     return [(each, rules[each["Name"]], documents[f"{each['Name']}-failed"]) for each in pipelines]
