@@ -38,7 +38,7 @@ def charts(*instance_types: str, **sections: Any) -> tuple[str, ...]:
 
 
 TEAMS: dict[str, Any] = {"teams": [{"name": "research"}]}
-MPI: dict[str, Any] = {"kubernetes": {"mpi_operator": True}}
+LAST: dict[str, Any] = {"kubernetes": {"mpi_operator": True, "ray_operator": True}}
 
 
 @pytest.mark.parametrize(
@@ -100,10 +100,10 @@ def test_kai_is_installed_in_kueues_place_where_it_is_asked_for() -> None:
 
 
 @pytest.mark.parametrize("orchestrator", ["eks", "hyperpod-eks"])
-def test_the_mpi_operator_is_installed_last_where_it_is_asked_for(orchestrator: str) -> None:
-    names = [name for name in charts("p5.48xlarge", orchestrator=orchestrator, **MPI) if name != "training-operators"]
-    assert names[-2:] == ["kubeflow-trainer", "mpi-operator"]
-    assert "mpi-operator" not in charts("p5.48xlarge", orchestrator=orchestrator)
+def test_the_operators_of_mpi_and_ray_are_installed_last_where_they_are_asked_for(orchestrator: str) -> None:
+    names = [name for name in charts("p5.48xlarge", orchestrator=orchestrator, **LAST) if name != "training-operators"]
+    assert names[-3:] == ["kubeflow-trainer", "mpi-operator", "kuberay-operator"]
+    assert not {"mpi-operator", "kuberay-operator"} & set(charts("p5.48xlarge", orchestrator=orchestrator))
 
 
 def test_kubeflows_training_operator_is_installed_on_hyperpod_and_on_eks_where_it_is_asked_for() -> None:
@@ -130,7 +130,7 @@ def test_slurm_installs_no_chart() -> None:
 
 def test_every_chart_that_can_be_chosen_is_listed_in_the_order_of_installation_and_the_other_way_round() -> None:
     listed = [chart["chart"] for chart in MIRROR["charts"]]
-    chosen = [charts(*TYPES, orchestrator=each, **TEAMS, **MPI) for each in ("eks", "hyperpod-eks")]
+    chosen = [charts(*TYPES, orchestrator=each, **TEAMS, **LAST) for each in ("eks", "hyperpod-eks")]
     chosen.append(charts(*TYPES, **TEAMS, kubernetes={"queues": "kai"}))
     chosen += [charts(*TYPES, kubernetes={"gpu_devices": each}) for each in ("dra", "operator")]
     chosen.append(charts(*TYPES, **TEAMS, most=4))
@@ -146,7 +146,7 @@ def test_every_chart_that_can_be_chosen_is_listed_in_the_order_of_installation_a
     "sections",
     [
         {},
-        {**TEAMS, **MPI},
+        {**TEAMS, **LAST},
         {"network": "closed"},
         {"network": "closed", "kubernetes": {"gpu_devices": "dra"}},
         {"network": "closed", "kubernetes": {"gpu_devices": "operator"}},
