@@ -68,6 +68,16 @@ def test_no_file_makes_a_traceback(content: str, tmp_path: Path) -> None:
     assert "why:" in checked.stderr
 
 
+def test_check_says_what_nobody_verifies_of_a_base_that_stays(tmp_path: Path) -> None:
+    base = f"nvcr.io/nvidia/pytorch:26.10-py3@sha256:{64 * '0'}"
+    written = write(tmp_path, f"{GOOD}image: {{base: '{base}', base_packages: kept}}\n")
+    done = check(written)
+    assert done.returncode == 0, done.stderr
+    first, *notes = done.stdout.splitlines()
+    assert "no problems" in first and all(line.startswith("not verified: image.base_packages: ") for line in notes)
+    assert "aws-ofi-nccl, and libfabric are those of nvcr.io/nvidia/pytorch:26.10-py3" in notes[0]
+
+
 def test_check_ends_with_status_2_and_says_so_on_stderr(tmp_path: Path) -> None:
     checked = check(write(tmp_path, GOOD.replace("p5.48xlarge,", "p5.48xlrge,")))
     assert (checked.returncode, checked.stdout) == (2, "")

@@ -128,7 +128,9 @@ def test_kais_parts_have_the_replicas_that_the_delivery_gives_them() -> None:
 @pytest.mark.parametrize("file", sorted((ROOT / "delivery" / "values").glob("*.yaml")), ids=lambda file: file.stem)
 def test_no_delivered_value_changes_what_pods_ask_for(file: Path) -> None:
     """Whoever adds such a value writes it into system_pods.yaml, and excepts the file here."""
-    assert ("requests:" in file.read_text(encoding="utf-8")) == (file.stem == "cluster-autoscaler")
+    assert ("requests:" in file.read_text(encoding="utf-8")) == (
+        file.stem in ("cluster-autoscaler", "kuberay-operator")
+    )
 
 
 def test_slurm_has_no_system_nodes() -> None:
