@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
+
+from tests.synthesis import ROOT
+from trainway.spec.loader import load_versions
 
 Document = dict[str, Any]
 Change = Callable[[Document], None]
@@ -12,6 +16,14 @@ ORCHESTRATORS = ("eks", "hyperpod-eks", "hyperpod-slurm")
 KUBERNETES = ("eks", "hyperpod-eks")
 KEY = "arn:aws:kms:us-west-2:111122223333:key/1234abcd-12ab-34cd-56ef-1234567890ab"
 KEY_2 = KEY.replace("1234abcd", "5678abcd")
+SECRET = "arn:aws:secretsmanager:us-west-2:111122223333:secret:first-AbCdEf"
+SECRET_2 = SECRET.replace("first", "second")
+OWN_BASE = f"nvcr.io/nvidia/pytorch:26.10-py3@sha256:{'0' * 64}"
+INDEX, PROXY = "https://packages.example.org/simple", "http://proxy.example.com:3128"
+IMAGES = load_versions().images[0]
+assert IMAGES.packages
+# The first day that image.refresh can name.
+NEXT_DAY = IMAGES.packages + timedelta(days=1)
 SLURM_USERS = {"users": [{"name": "ana", "uid": 20001}]}
 ROLE = "arn:aws:iam::111122223333:role/Researcher"
 
@@ -121,6 +133,57 @@ EDITS: dict[str, Edit] = {
     "another zone and name of a group": Edit(
         (_groups(AA, group("zz", zone="usw2-az1"), CC),), _of("bb", "zz"), loses=("bb",), back_loses=("zz",)
     ),
+    # the image
+    "packages, a Dockerfile, and an image of one's own": Edit(
+        (
+            _set("image", packages={"apt": ["libaio-dev"]}),
+            _set("image", packages={"apt": ["libaio-dev", "numactl"]}),
+            _set("image", packages={"apt": ["libaio-dev"]}, dockerfile=str(ROOT / "examples/your-image")),
+            _set("image", uri=f"111122223333.dkr.ecr.us-west-2.amazonaws.com/jobs@sha256:{'0' * 64}"),
+        ),
+        "image/.*",
+    ),
+    "further images: two, one changed, one of another name, and one that a group names": Edit(
+        (
+            _set(images={"develop": {"base": "devel"}, "extra": {"packages": {"apt": ["libaio-dev"]}}}),
+            _set(images={"develop": {"base": "devel"}, "extra": {"packages": {"apt": ["numactl"]}}}),
+            _set(images={"develop": {"base": "devel"}, "more": {"packages": {"apt": ["numactl"]}}}),
+            _set(images={"develop": {"base": "devel"}}, node_groups=[AA, group("bb", image="develop"), CC]),
+        ),
+        "image-(develop|extra|more)/.*|observability/ImageScan(Develop|Extra|More).*",
+    ),
+    "a base of one's own, with a login, and its own packages": Edit(
+        (
+            _set("image", base=OWN_BASE),
+            _set("image", base=OWN_BASE, base_login={"secret": SECRET}),
+            _set("image", base=OWN_BASE, base_login={"secret": SECRET_2, "key": KEY}),
+            _set("image", base=OWN_BASE.replace("0" * 64, "1" * 64), base_login={"secret": SECRET_2, "key": KEY}),
+            _set("image", base=OWN_BASE, base_packages="kept"),
+        ),
+        "image/.*",
+    ),
+    "a package index with a login": Edit(
+        (
+            _set("image", build={"pip_index": INDEX}),
+            _set("image", build={"pip_index": INDEX, "pip_login": {"secret": SECRET}}),
+            _set("image", build={"pip_index": f"{INDEX}/other", "pip_login": {"secret": SECRET_2, "key": KEY}}),
+        ),
+        "image/.*",
+    ),
+    "packages of other days": Edit(
+        (_set("image", refresh=NEXT_DAY), _set("image", refresh=NEXT_DAY + timedelta(days=1))), "image/.*"
+    ),
+    "a proxy of builds": Edit(
+        (
+            _set("network", proxy={"https": PROXY}),
+            _set("network", proxy={"https": PROXY, "no_proxy": [".example.com"]}),
+            _set("network", proxy={"https": PROXY.replace("3128", "8080"), "http": PROXY}),
+        ),
+        "(image|mirror|cluster)/.*",
+    ),
+    "an image that is signed, and no more": Edit(
+        (_set("image", sign=True), _set("image", sign=False)), "image/SigningProfile"
+    ),
     # storage
     "a link": Edit(
         (
@@ -179,7 +242,7 @@ EDITS: dict[str, Edit] = {
         on=KUBERNETES,
     ),
     # what the cluster runs
-    "a chart": Edit((_set("kubernetes", mpi_operator=True),), REPOSITORIES, on=KUBERNETES),
+    "a chart": Edit((_set("kubernetes", mpi_operator=True, ray_operator=True),), REPOSITORIES, on=KUBERNETES),
     "no chart of the trainer": Edit((_set("kubernetes", trainer=False),), REPOSITORIES, on=KUBERNETES),
     "devices by claims": Edit(
         # The Cluster Autoscaler knows no claims, and goes.
@@ -191,6 +254,8 @@ EDITS: dict[str, Edit] = {
     "another add-on": Edit((_set("hyperpod", observability=True),), "cluster/.*", on=("hyperpod-eks",)),
     "the next version": Edit((_set("kubernetes", version="1.35"),), stays="older version", on=("eks",)),
     "more system nodes": Edit((_set("kubernetes", system_nodes={"count": 3}),), on=KUBERNETES),
+    "emails of high findings, too": Edit((_set("image", scan={"severity": "high"}),)),
+    "no emails of findings": Edit((_set("image", scan={"severity": None}),), "observability/ImageScan.*"),
     # the network
     "a closed network": Edit(
         (_set(network="closed"),), "(network|registry|cluster|image|mirror|file-system|control-plane)/.*"

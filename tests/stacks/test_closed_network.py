@@ -160,7 +160,7 @@ def test_the_deploy_says_how_to_bring_in_what_it_cannot_fetch(
     assert command == f"AWS_REGION=us-west-2 SUPPLY_PARAMETER={parameter['Name']} bash delivery/supply.sh"
     asked = re.findall(r"^require (.*)$", (ROOT / "delivery" / "supply.sh").read_text(), re.MULTILINE)[1].split()
     assert all(f'"{variable}":' in json.dumps(parameter["Value"]).replace("\\", "") for variable in asked)
-    assert len(asked) == 5
+    assert len(asked) == 6
     text = "".join(part if isinstance(part, str) else "of-the-deploy" for part in parameter["Value"]["Fn::Join"][1])
     supplied = json.loads(text)
     assert json.loads(supplied["IMAGE_ARGUMENTS"])["VARIANT"] == "cuda"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping
 from functools import cache
@@ -12,7 +13,7 @@ import pytest
 import yaml
 
 from tests.people import ADMIN
-from tests.synthesis import EXAMPLES, assembly_in, stack_dependencies, templates_of
+from tests.synthesis import EXAMPLES, ROOT, assembly_in, stack_dependencies, templates_of
 from trainway.spec.derived import creation
 from trainway.spec.derived.addons import BEFORE_NODES, OBSERVABILITY, ON_NODES, TASK_GOVERNANCE
 from trainway.spec.derived.creation import creation_steps, critical_path, minutes
@@ -81,8 +82,10 @@ def _step(role: str, id: str, resource: dict[str, Any]) -> str | None:
         return creation.SYSTEM_NODES if role == "control-plane" else creation.NODES
     if kind == "AWS::CloudFormation::WaitCondition":
         (stage,) = re.findall(r"Delivery([A-Z][a-z]+)Done", id)
-        # The base is a part of making the image.
-        return None if stage == "Base" else STAGES[stage]
+        if stage == "Image" and role.startswith("image-"):
+            return creation.step_of_image(role.removeprefix("image-"))
+        # The base and the user's additions are parts of making the image.
+        return None if stage in ("Base", "Additions") else STAGES[stage]
     # The bucket that another one's logs go to is a part of making that one.
     return None if "AccessLogs" in id else KINDS.get(kind)
 
@@ -174,3 +177,13 @@ def test_an_edge_that_nothing_needs_is_found(deployments: dict[str, Deployment])
 def test_each_step_of_a_first_deploy_is_there_once(file: Path) -> None:
     names = [step.name for step in creation_steps(load_platform(file), load_catalogue())]
     assert len(names) == len(set(names))
+
+
+def test_the_times_of_image_builds_are_longer_than_what_was_measured():
+    """The time limits of the two builds are multiples of these times."""
+    file = ROOT / "benchmarks/results/image_layers.json"
+    measured = json.loads(file.read_text(encoding="utf-8"))["figures"]["nothing"]
+    usual = creation.durations()
+    whole = measured["base_seconds"] + measured["image_seconds"]
+    assert usual[creation.IMAGE].minutes * 60 > whole
+    assert usual[creation.IMAGE_ON_BASE].minutes * 60 > measured["image_seconds"]

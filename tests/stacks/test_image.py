@@ -53,6 +53,22 @@ def test_the_digest_of_the_build_is_where_launchers_look_for_it() -> None:
     assert built.uri.rpartition(":")[0] == built.pinned.rpartition("@")[0]
 
 
+@pytest.mark.parametrize("sign", [True, False])
+def test_the_build_may_sign_by_its_profile_alone_or_only_end_the_signatures(sign: bool, tmp_path: Path) -> None:
+    text = (ROOT / "examples/eks-p5.yaml").read_text(encoding="utf-8")
+    file = tmp_path / "platform.yaml"
+    file.write_text(f"{text}\nimage: {{sign: {str(sign).lower()}}}\n", encoding="utf-8")
+    stack = templates_of(file)["image"]
+    policies = json.dumps(resources(stack, "AWS::IAM::Policy"))
+    assert "ecr:PutSigningConfiguration" in policies
+    assert ("signer:SignPayload" in policies) == sign
+    [build] = [each for name, each in resources(stack, "AWS::CodeBuild::Project").items() if name.startswith("Build")]
+    told = {each["Name"]: each["Value"] for each in build["Environment"]["EnvironmentVariables"]}
+    profiles = list(resources(stack, "AWS::Signer::SigningProfile"))
+    assert told["SIGNING_PROFILE"] == ({"Fn::GetAtt": [profiles[0], "Arn"]} if sign else "none")
+    assert ("signer" in json.dumps(resources(stack, "AWS::SSM::Parameter"))) == sign
+
+
 def test_the_build_is_given_the_arguments_of_the_platforms_versions(tmp_path: Path) -> None:
     text = (ROOT / "examples/eks-p5.yaml").read_text(encoding="utf-8")
     tags = {}

@@ -59,6 +59,8 @@ STATELESS = {
     "AWS::IAM::Role",
     "AWS::S3::BucketPolicy",
     "AWS::SNS::Subscription",
+    # A deleted profile is canceled, and its signatures stay valid.
+    "AWS::Signer::SigningProfile",
     "AWS::SNS::Topic",
     "AWS::SNS::TopicPolicy",
     "AWS::SSM::Document",
