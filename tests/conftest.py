@@ -6,17 +6,29 @@ import os
 import sys
 from collections.abc import Generator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from botocore.validate import ParamValidator
 
+from emulator import moto_repairs, process
 from tests import hypothesis_profiles
 from tests.durations import Durations
+from tests.emulator_forks import start_forked
 from tests.longest_first import longest_first
 from tests.service_model import strict_validate
+from tests.together import TogetherScheduling, workers
 
 # botocore leaves maxima, patterns, and enumerations to the service, which the tests do not have.
 ParamValidator.validate = strict_validate  # type: ignore[method-assign]
+# Tests make a session each, and a session reads a service's model, of up to 3 MB, for its first client.
+moto_repairs.read_service_models_once()
+# Every emulator of a worker is a fork of one process.
+process.start_server = start_forked
+# What Python and Node compile, they keep for the processes that the tests start.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+os.environ.setdefault("NODE_COMPILE_CACHE", str(Path(__file__).parents[1] / "build" / "node-cache"))
 NODE = Path(sys.executable).with_name("node")
 if NODE.exists():
     os.environ["JSII_NODE"] = str(NODE)
@@ -44,6 +56,16 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Order the files so that the workers end at about the same time."""
     longest_first(items)
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """Return the number of workers of `--numprocesses auto` and `--numprocesses logical`."""
+    return workers(len(os.sched_getaffinity(0)))
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> TogetherScheduling | None:
+    """Give files that share an expensive fixture to one worker."""
+    return TogetherScheduling(config, log) if config.getoption("dist") == "loadfile" else None
 
 
 @pytest.hookimpl(wrapper=True)

@@ -84,4 +84,4 @@ def python_pattern(pattern: str) -> str:
 
 
 def _length(value: Any, shape: Shape) -> int:
-    return len(value) if shape.type_name in ("string", "list", "map") else 0
+    return len(value) if shape.type_name in ("string", "list", "map") or isinstance(value, bytes) else 0

@@ -37,7 +37,7 @@ def assembly_of(platform: Platform, synthesize: Callable[[Platform, Path], None]
     sources. Processes that ask for the same assembly at the same time wait for the first of them.
     """
     sources = _hash_of_sources()
-    beside = (platform.lock.model_dump_json(), platform.extension)
+    beside = (platform.lock.model_dump_json(), platform.extension, _added(platform))
     read = (type(platform), platform.model_dump_json(), *beside, _environment())
     key = sha256(" ".join(map(str, read)).encode()).hexdigest()[:16]
     kept = _folder(sources) / key
@@ -51,6 +51,19 @@ def assembly_of(platform: Platform, synthesize: Callable[[Platform, Path], None]
                 return made
             made.rename(kept)
     return kept
+
+
+def _added(platform: Platform) -> str:
+    """Return what the platform's images have on their bases, with the contents of the Dockerfiles' directories."""
+    found = []
+    for name in platform.image_names:
+        added = platform.of_image(name).additions
+        folder = added.dockerfile
+        files = (
+            [(str(each), each.read_bytes()) for each in sorted(folder.rglob("*")) if each.is_file()] if folder else []
+        )
+        found.append((name, added.packages, files))
+    return repr(found)
 
 
 @cache

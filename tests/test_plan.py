@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from tests.people import with_people
 from tests.synthesis import EXAMPLES, ROOT, golden_file, resources
 from trainway.cli import app
-from trainway.plan import plan_document
+from trainway.plan import plan_document, plan_text
 from trainway.spec.derived.creation import CreationStep, creation_steps, critical_path, durations
 from trainway.spec.facts.catalogue import load_catalogue
 from trainway.spec.facts.image_builds import image_builds
@@ -235,6 +235,27 @@ def test_the_plan_has_what_a_change_of_the_image_costs() -> None:
     text = printed(str(ROOT / "examples/eks-p5.yaml"))
     assert f"{changes[0]['bytes'] / 1e6:,.1f} MB" in text
     assert "These figures do not include EFA, NCCL's tests, and the time until CodeBuild starts a build." in text
+
+
+def test_the_plan_lists_several_images_and_builds_one_after_the_other_on_the_same_base() -> None:
+    sections = {
+        "region": "us-west-2",
+        "zones": ["usw2-az1", "usw2-az2"],
+        "node_groups": [
+            {"name": "train", "instance_type": "p5.48xlarge", "count": 1},
+            {"name": "work", "instance_type": "g6e.8xlarge", "count": 1, "image": "develop"},
+        ],
+        "images": {"develop": {"base": "devel"}, "extra": {"packages": {"apt": ["numactl"]}}},
+    }
+    document = plan_document(Platform.model_validate(sections), CATALOGUE)
+    assert [(each["name"], each["groups"], each["base"], each["added"]) for each in document["images"]] == [
+        ("image", ["train"], "its own", False),
+        ("develop", ["work"], "its own", False),
+        ("extra", [], "that of image", True),
+    ]
+    longest = [step["step"] for step in document["deploy"]["critical_path"]]
+    assert longest == ["repositories", "training image", "image extra"]
+    assert "\nextra    cuda  none               that of image  yes\n" in plan_text(document)
 
 
 def test_a_plan_for_neuron_has_no_figures_of_another_image() -> None:

@@ -8,6 +8,14 @@ from pathlib import Path
 import pytest
 
 import emulator
+from emulator import process
+from tests.emulator_forks import START_PROGRAM
+
+
+@pytest.fixture(autouse=True)
+def started_as_a_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Start servers as `trainway emulator` does. The other tests fork them from a process that is ready."""
+    monkeypatch.setattr(process, "start_server", START_PROGRAM)
 
 
 @pytest.fixture

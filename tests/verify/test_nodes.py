@@ -22,6 +22,7 @@ from trainway.launch import kubernetes, slurm
 from trainway.launch.allocation import allocate
 from trainway.launch.kubernetes import KubernetesOptions, render_documents
 from trainway.launch.kubernetes.context import eks_arn
+from trainway.launch.kubernetes.job_file import DIRECTORY
 from trainway.launch.kubernetes.who_shares import RUN_LABEL
 from trainway.launch.request import Request
 from trainway.launch.targets import AnyTarget
@@ -34,8 +35,8 @@ WHY_NOT = missing()
 
 
 def asked(hand_off: HandOff, nodes: int, run: str = "verify-1122") -> ProbeRequest:
-    point = probe_point(nodes, CATALOGUE)
-    request = Request(point.job, point.text, run, hand_off, IMAGE, allocate(point.job, hand_off, CATALOGUE, "train"))
+    point = probe_point(nodes)
+    request = Request(point.program, run, hand_off, IMAGE, allocate(point.program, hand_off, CATALOGUE, "train"))
     return probe_request(request, max_bytes=2 * 2**20)
 
 
@@ -99,7 +100,7 @@ def test_a_pod_of_kubernetes_is_given_the_probe_as_it_is() -> None:
     request = asked(hand_off_of(platform_named("nobody")), 2)
     (*_, runtime, job) = render_documents(request, CATALOGUE, KubernetesOptions())
     trainer = job["spec"]["trainer"]
-    assert trainer["command"] == list(request.command)
+    assert trainer["command"] == list(request.command(DIRECTORY))
     assert trainer["numNodes"] == 2
     job_set = runtime["spec"]["template"]["spec"]
     (container,) = job_set["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]["containers"]
