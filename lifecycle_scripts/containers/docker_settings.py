@@ -1,7 +1,7 @@
-"""Sets what is not set in Docker's daemon.json: `docker_settings.py FILE`. Prints `changed` where it did.
+"""Set missing keys in Docker's daemon.json: `docker_settings.py FILE`. Print `changed` after a change.
 
-Logs are rotated, because by default they grow until the disk is full, and jobs may ask for `--runtime=nvidia` where the
-image has it. What the image or somebody else set stays.
+Logs are rotated, because by default they grow until the disk is full. Jobs may request `--runtime=nvidia` if the image
+has it. Keys that the image or somebody else has set stay unchanged.
 https://github.com/NVIDIA/cloud-native-docs/blob/main/container-toolkit/install-guide.md (read 2026-11-22)
 """
 
@@ -16,8 +16,8 @@ NVIDIA = "nvidia-container-runtime"
 
 
 def with_defaults(settings: dict[str, Any], *, nvidia: bool) -> dict[str, Any]:
-    """Returns the settings with ours where there were none."""
-    # The options of one driver are no options of another.
+    """Return the settings with our values for missing keys."""
+    # Log options are specific to a driver.
     logs = LOGS if "log-driver" not in settings and "log-opts" not in settings else {}
     runtimes = settings.get("runtimes", {})
     gpu = {"runtimes": {"nvidia": {"path": NVIDIA, "args": []}, **runtimes}} if nvidia else {}

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Docker, containerd and kubelet keep what is large on the disk for it, by bind mounts of their directories, at each start
-# before they start themselves: engines.sh
-# EKS's own image does it so for containerd and kubelet.
+# Keep the large directories of Docker, containerd, and kubelet on the node's large disk, by bind mounts that are made
+# at each start before these services: engines.sh
+# EKS's own image does the same for containerd and kubelet.
 # https://github.com/awslabs/amazon-eks-ami/blob/main/templates/al2023/runtime/bin/setup-local-disks (read 2026-11-22)
 #   NODE_ROOT   prefix of every path that is read or written; empty on a node
 set -euo pipefail
@@ -17,12 +17,12 @@ has_unit() {
   systemctl cat "$1" >/dev/null 2>&1
 }
 
-# move NAME: /var/lib/NAME lies on the disk from now on. Where that cannot be, it stays where it is.
+# move NAME: keep /var/lib/NAME on the disk from now on. If that is impossible, it stays where it is.
 move() {
   local name=$1 directory=/var/lib/$1 kept=$place/$1 unit needed=WantedBy new said
   unit=$(systemd-escape --path --suffix=mount "$directory")
   mkdir -p "$root$directory"
-  # What the image brought, like kubelet's pause image, is copied once, and is there as a whole or not at all.
+  # Content of the image, such as kubelet's pause image, is copied once. The copy exists completely or not at all.
   if ! mountpoint --quiet "$root$directory" && [[ -z "$(ls -A "$kept" 2>/dev/null)" ]]; then
     new=$place/.$name.new
     rm -rf "$new"
@@ -32,7 +32,7 @@ move() {
       return
     fi
   fi
-  # Images on a disk that is lost fill the node's own volume. Kubelet starts in any case: a node that it is not on is lost.
+  # Images on a lost disk fill the node's own volume. Kubelet starts in any case, because a node without it is lost.
   [[ "$place" == */opt/dlami/nvme ]] && needed=RequiredBy
   write_file "$root/etc/systemd/system/$unit" 0644 <<UNIT && systemctl daemon-reload
 [Unit]
@@ -93,7 +93,7 @@ fi
 for name in "${moved[@]}"; do
   mountpoint --quiet "$root/var/lib/$name" || changed=true
 done
-# What this run or one that was cut short has stopped; a restart starts it itself.
+# Services that this run or an interrupted one has stopped. A restart starts them itself.
 stopped=$root/run/trainway/stopped-engines
 if [[ "$changed" == true ]]; then
   if [[ "$ORCHESTRATOR" != hyperpod-slurm ]] && systemctl is-active --quiet kubelet.service; then
@@ -101,7 +101,7 @@ if [[ "$changed" == true ]]; then
     exit 0
   fi
   mkdir -p "$(dirname "$stopped")"
-  # All of them before the first is stopped, which may stop another.
+  # List all of them before stopping the first, which may stop another.
   running=()
   for runner in docker.socket "${runners[@]}"; do
     systemctl is-active --quiet "$runner" && running+=("$runner")

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Installs the packages that the platform delivered beside its scripts and the image lacks: packages.sh
-# Everything in yours/packages that is for this processor is installed in exactly that version. Packages of Ubuntu that these
-# depend on are in a folder per release, and are installed only where the image has no version of them.
+# Install the packages that the platform delivered beside its scripts and that the image lacks: packages.sh
+# Every package in yours/packages for this processor is installed in exactly that version. The Ubuntu packages that
+# these depend on are in a folder per release, and are installed only if the image has no version of them.
 #   NODE_ROOT   prefix of every path that is read; empty on a node
 set -euo pipefail
 
@@ -15,14 +15,14 @@ compgen -G "$packages/*.deb" >/dev/null || fail "no package was delivered: deplo
 broken=$(cd "$packages" && sha256sum --check --quiet SHA256SUMS 2>&1) ||
   fail "a package is not what was delivered (${broken%%$'\n'*}): deploy the platform again, then replace the node"
 
-# is_for_this_processor FILE: whether the package is.
+# is_for_this_processor FILE: return whether the package is for this processor.
 is_for_this_processor() {
   local architecture
   architecture=$(dpkg-deb --field "$1" Architecture)
   [[ "$architecture" == all || "$architecture" == "$(dpkg --print-architecture)" ]]
 }
 
-# installed_version FILE: prints `ii ` and the version of the package that the node has, or something else.
+# installed_version FILE: print `ii ` and the installed version of the package, or another text.
 installed_version() {
   dpkg-query --show --showformat='${db:Status-Abbrev}${Version}' "$(dpkg-deb --field "$1" Package)" 2>/dev/null || true
 }

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# pyxis, which gives srun and sbatch --container-image: compiled here, because Slurm loads no plugin that was compiled for
-# another release of it, and which one a node has, its image says. Compiler, make and Slurm's headers are in the image,
-# where AWS's script compiles it, too. AWS's page of what else the image has could not be read.
+# pyxis provides --container-image of srun and sbatch. It is compiled here, because Slurm loads no plugin compiled for
+# another release, and the release depends on the image. The image has the compiler, make, and Slurm's headers, and
+# AWS's script compiles pyxis there, too. AWS's page about the image's other contents could not be read.
 # https://github.com/NVIDIA/pyxis#installation
 # https://github.com/awslabs/awsome-distributed-ai/blob/main/1.architectures/5.sagemaker-hyperpod/LifecycleScripts/base-config/utils/install_enroot_pyxis.sh
 # (read 2026-11-22)
@@ -39,10 +39,10 @@ if [[ ! -e "$root$plugin" || "$(cat "$root$installed/of" 2>/dev/null)" != "$of" 
   build=$(mktemp -d)
   trap 'rm -rf "$build"' EXIT
   tar --extract --file "$source" --directory "$build" --strip-components=1
-  # By the environment: as an argument it would take the place of what the Makefile adds to it.
+  # Pass it in the environment: an argument would replace what the Makefile adds to it.
   said=$(CPPFLAGS="-I$slurm/include" timeout --kill-after=5 180 make --directory="$build" 2>&1) ||
     fail "pyxis does not compile for $version: $(tail -n 1 <<<"$said"); take another version in delivery/node_packages.yaml"
-  # The stamp last: without it, it is compiled again.
+  # Write the stamp last: without it, the next run compiles again.
   mkdir -p "$root$installed"
   rm -f "$root$installed/of"
   put_file "$root$plugin" 0755 <"$build/spank_pyxis.so"
@@ -51,8 +51,8 @@ if [[ ! -e "$root$plugin" || "$(cat "$root$installed/of" 2>/dev/null)" != "$of" 
   echo "compiled pyxis for $version"
 fi
 
-# Required: with an optional plugin that does not load, a job would run outside of its container. One line and no file that is
-# included: to nodes that take their configuration from the controller, such a file does not come along.
+# Required: with an optional plugin that does not load, a job would run outside of its container. Use one line instead
+# of an included file, because nodes that fetch their configuration from the controller do not receive included files.
 # https://github.com/SchedMD/slurm, doc/man/man8/spank.8 and doc/html/configless_slurm.shtml (read 2026-11-22)
 if ! grep --quiet --no-messages --line-regexp "required $plugin" "$plugstack"; then
   {
@@ -64,7 +64,7 @@ if ! grep --quiet --no-messages --line-regexp "required $plugin" "$plugstack"; t
 fi
 
 if [[ "$changed" == true ]]; then
-  # Running jobs stay; both read plugstack.conf only as they start or are told.
+  # Running jobs continue. Both read plugstack.conf only at their start or on request.
   if [[ "$NODE_ROLE" == controller ]] && systemctl is-active --quiet slurmctld; then
     timeout --kill-after=5 60 "$slurm/bin/scontrol" reconfigure || fail "slurmctld does not read its configuration again:" \
       "\`journalctl -u slurmctld\` on this node says why"

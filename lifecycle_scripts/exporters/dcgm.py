@@ -1,8 +1,8 @@
-"""NVIDIA's GPUs as DCGM sees them, by the names and labels of NVIDIA's dcgm-exporter.
+"""Metrics of NVIDIA GPUs from DCGM, with the names and labels of NVIDIA's dcgm-exporter.
 
-The image has DCGM; its `dcgmi dmon` goes on printing a row for each GPU, of which the last are the answer.
-https://github.com/NVIDIA/DCGM/blob/master/dcgmi/DeviceMonitor.cpp, which fields there are:
-https://github.com/NVIDIA/DCGM/blob/master/dcgmlib/dcgm_fields.h, and which AWS's scripts choose:
+The image has DCGM. Its `dcgmi dmon` continuously prints a row for each GPU, and the last rows are the answer.
+https://github.com/NVIDIA/DCGM/blob/master/dcgmi/DeviceMonitor.cpp, the fields:
+https://github.com/NVIDIA/DCGM/blob/master/dcgmlib/dcgm_fields.h, and the selection of AWS's scripts:
 https://github.com/awslabs/awsome-distributed-ai/blob/main/1.architectures/5.sagemaker-hyperpod/LifecycleScripts/base-config/observability/dcgm_metrics_config/dcgm-metrics-basic.csv
 (read 2026-11-22)
 """
@@ -20,7 +20,7 @@ Family = tuple[str, str, str, list[tuple[dict[str, str], float]]]
 
 FRESH_SECONDS = 0.0
 EVERY_SECONDS = 10.0
-# By DCGM's number: the name's end, the type and what it is.
+# By DCGM's field number: the end of the metric's name, its type, and its description.
 FIELDS = {
     100: ("DEV_SM_CLOCK", "gauge", "Clock of the SMs, in MHz."),
     101: ("DEV_MEM_CLOCK", "gauge", "Clock of the memory, in MHz."),
@@ -44,7 +44,7 @@ FIELDS = {
     1010: ("PROF_PCIE_RX_BYTES", "gauge", "Bytes a second received over PCIe."),
 }
 
-# GPU to field to value, when they were read, and the program that prints them.
+# Values by GPU and field, the time of reading them, and the program that prints them.
 _last: dict[str, dict[int, float]] = {}
 _read = -float("inf")
 _monitor: subprocess.Popen[str] | None = None
@@ -52,11 +52,11 @@ _names: dict[str, dict[str, str]] = {}
 
 
 def rows(lines: Iterable[str]) -> Iterable[tuple[str, dict[int, float]]]:
-    """Yields a GPU's number and what is known of it, for each of its rows; raises ValueError for another format."""
+    """Yield a GPU's number and its values, for each of its rows. Raises ValueError for another format."""
     starts: list[int] = []
     for line in lines:
         if line.startswith("#Entity"):
-            # A cell begins where its heading does, and is empty where a value is missing.
+            # A cell begins at the position of its heading, and is empty if a value is missing.
             starts = [found.start() for found in re.finditer(r"\S+", line)][1:]
             if len(starts) != len(FIELDS):
                 raise ValueError(f"dcgmi dmon has {len(starts)} columns instead of {len(FIELDS)}: {line.rstrip()}")
@@ -64,14 +64,14 @@ def rows(lines: Iterable[str]) -> Iterable[tuple[str, dict[int, float]]]:
             cells = [line[begin:end].strip() for begin, end in zip(starts, [*starts[1:], None], strict=True)]
             values = {}
             for field, cell in zip(FIELDS, cells, strict=True):
-                # N/A, where a type of GPU has no such thing; a number too wide for its cell ends in dots.
+                # N/A if a type of GPU lacks the field. A number that is too wide for its cell ends in dots.
                 if re.fullmatch(r"-?\d+(\.\d+)?", cell):
                     values[field] = float(cell)
             yield entity[1], values
 
 
 def names() -> dict[str, dict[str, str]]:
-    """Returns each GPU's labels, by its number; raises OSError or subprocess.SubprocessError."""
+    """Return each GPU's labels, by its number. Raises OSError or subprocess.SubprocessError."""
     query = ["nvidia-smi", "--query-gpu=index,uuid,name", "--format=csv,noheader"]
     listed = subprocess.run(query, check=True, capture_output=True, text=True, timeout=30).stdout.splitlines()
     found = {}
@@ -90,7 +90,7 @@ def _follow(monitor: subprocess.Popen[str]) -> None:
 
 
 def collect() -> list[Family]:
-    """Returns what was printed last; raises OSError, or RuntimeError when that is too long ago."""
+    """Return the values that were printed last. Raises OSError, or RuntimeError if they are too old."""
     global _monitor, _names
     if _monitor is None or _monitor.poll() is not None:
         _names = names()
@@ -98,7 +98,7 @@ def collect() -> list[Family]:
         command = ["dcgmi", "dmon", "-e", fields, "-d", str(int(EVERY_SECONDS * 1000))]
         _monitor = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         threading.Thread(target=_follow, args=[_monitor], daemon=True).start()
-        # The first rows of what is measured over time come with the second.
+        # Fields that are measured over time have values only from the second row on.
         time.sleep(1)
     if time.monotonic() - _read > 3 * EVERY_SECONDS:
         raise RuntimeError("dcgmi dmon prints nothing; `systemctl status nvidia-dcgm` on this node says why")

@@ -1,4 +1,4 @@
-"""EFA's counters, of every port of every device, by the names of AWS's exporter.
+"""EFA's counters, of every port of every device, with the names of AWS's exporter.
 
 https://github.com/awslabs/awsome-distributed-ai/blob/main/4.validation_and_observability/3.efa-node-exporter/amazon_efa_linux.go
 (read 2026-11-22)
@@ -10,12 +10,12 @@ from pathlib import Path
 
 FRESH_SECONDS = 0.0
 DEVICES = Path("/sys/class/infiniband")
-# How long the kernel keeps the counters that it was given, which is no counter.
+# Time for which the kernel caches the counters. It is not a counter itself.
 NOT_COUNTED = "lifespan"
 
 
 def collect() -> list[tuple[str, str, str, list[tuple[dict[str, str], float]]]]:
-    """Returns a counter for each file of hw_counters, and each device; a counter that cannot be read is left out."""
+    """Return a counter for each file of hw_counters, and each device. Unreadable counters are left out."""
     samples: dict[str, list[tuple[dict[str, str], float]]] = {}
     devices = sorted(path for path in DEVICES.iterdir() if (path / "device/driver").resolve().name == "efa")
     for device in devices:

@@ -1,8 +1,8 @@
-"""Answers Prometheus: `exporter.py COLLECTOR ADDRESS PORT`, where the collector is a module beside this one.
+"""Serve metrics to Prometheus: `exporter.py COLLECTOR ADDRESS PORT`. COLLECTOR is a module beside this one.
 
-A collector has `collect()`, which returns families of samples, and `FRESH_SECONDS`, for how long an answer is given
-again without asking anew: several who scrape cost a cluster's controller no more than one. One that fails is seen in
-`trainway_collector_success`, and the exporter goes on.
+A collector has `collect()`, which returns families of samples, and `FRESH_SECONDS`, the time for which an answer is
+reused, so that several scrapers cost a cluster's controller no more than one. The metric `trainway_collector_success`
+shows a failure of the collector, and the exporter continues.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Family = tuple[str, str, str, list[tuple[dict[str, str], float]]]
 
 # https://github.com/prometheus/docs/blob/main/docs/instrumenting/exposition_formats.md (read 2026-11-22)
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-# A client that says nothing holds a thread for no longer, in seconds.
+# Seconds after which a silent client no longer occupies a thread.
 PATIENCE_SECONDS = 10
 
 
@@ -36,7 +36,7 @@ def number(value: float) -> str:
 
 
 def exposition(families: Iterable[Family]) -> str:
-    """Returns the families in Prometheus' text format."""
+    """Return the families in Prometheus' text format."""
     lines = []
     for name, kind, about, samples in families:
         if samples:
@@ -48,7 +48,7 @@ def exposition(families: Iterable[Family]) -> str:
 
 
 def answers(collector: str, collect: Callable[[], list[Family]], fresh_seconds: float) -> Callable[[], bytes]:
-    """Returns what gives the text of an answer, one collection at a time."""
+    """Return a function that returns the text of an answer, one collection at a time."""
     lock, last, text = threading.Lock(), -math.inf, b""
 
     def answer() -> bytes:
@@ -60,7 +60,7 @@ def answers(collector: str, collect: Callable[[], list[Family]], fresh_seconds: 
             try:
                 families, success = collect(), 1.0
             except Exception as error:
-                # Whatever it is, an answer that says so is worth more than none.
+                # Whatever the error is, an answer that reports it is better than none.
                 print(f"{collector}: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
             labels = {"collector": collector}
             families += [
@@ -79,7 +79,7 @@ def answers(collector: str, collect: Callable[[], list[Family]], fresh_seconds: 
 
 
 def server(answer: Callable[[], bytes], address: str, port: int) -> ThreadingHTTPServer:
-    """Returns a server that is bound and answers /metrics; raises OSError."""
+    """Return a bound server that answers /metrics. Raises OSError."""
 
     class Handler(BaseHTTPRequestHandler):
         timeout = PATIENCE_SECONDS
@@ -96,7 +96,7 @@ def server(answer: Callable[[], bytes], address: str, port: int) -> ThreadingHTT
             self.wfile.write(body)
 
         def log_message(self, format: str, *args: object) -> None:
-            """A scrape is no event."""
+            """Do nothing, because scrapes are not logged."""
 
     return ThreadingHTTPServer((address, port), Handler)
 

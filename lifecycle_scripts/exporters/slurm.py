@@ -1,4 +1,4 @@
-"""Slurm's nodes, jobs and scheduler, by the names of the exporter that AWS's scripts install.
+"""Metrics of Slurm's nodes, jobs, and scheduler, with the names of the exporter in AWS's scripts.
 
 https://github.com/SckyzO/slurm_exporter/blob/main/docs/metrics.md (read 2026-11-22)
 """
@@ -13,11 +13,11 @@ from collections import Counter
 Samples = list[tuple[dict[str, str], float]]
 Family = tuple[str, str, str, Samples]
 
-# However many scrape, slurmctld is asked once in so long.
+# Interval in seconds at which slurmctld is queried at most, whatever the number of scrapers.
 FRESH_SECONDS = 10.0
-# Of one command, in seconds: a controller that does not answer in that time is one to be told of.
+# Time limit of one command, in seconds. A controller that exceeds it is reported.
 LIMIT_SECONDS = 8.0
-# The states of sinfo's %T, by the part of a name that they have there; with any other, a node is "other".
+# Node states of sinfo's %T, by their part of the metric's name. Any other state is "other".
 NODE_STATES = {
     "allocated": "alloc",
     "completing": "comp",
@@ -34,7 +34,7 @@ NODE_STATES = {
     "reserved": "resv",
 }
 JOB_STATES = ("pending", "running", "suspended", "completing")
-# What sdiag says, by the name and unit that it has there.
+# Values of sdiag, by name and unit.
 SCHEDULER = {
     "Server thread count": ("threads", "Threads of slurmctld."),
     "Agent queue size": ("queue_size", "Messages that slurmctld has yet to send."),
@@ -45,7 +45,7 @@ SCHEDULER = {
 
 
 def ask(*command: str) -> list[str]:
-    """Returns the lines that a command answers; raises OSError or subprocess.SubprocessError."""
+    """Return the output lines of a command. Raises OSError or subprocess.SubprocessError."""
     path = f"/opt/slurm/bin:{os.environ.get('PATH', '/usr/bin:/bin')}"
     environment = {**os.environ, "PATH": path, "LC_ALL": "C.UTF-8", "SLURM_TIME_FORMAT": "standard"}
     done = subprocess.run(
@@ -55,17 +55,17 @@ def ask(*command: str) -> list[str]:
 
 
 def nodes(lines: list[str]) -> list[Family]:
-    """Returns nodes by state, of lines `name|state|partition`, and their CPUs, `allocated/idle/other/total`."""
+    """Return nodes by state, of lines `name|state|partition`, and their CPUs, `allocated/idle/other/total`."""
     listed = [line.split("|") for line in lines]
     by_state: Counter[tuple[str, str]] = Counter()
     status: Samples = []
     cpus = {}
     for name, state, partition, counts in listed:
-        # A mark behind it says that the node does not answer, or what is about to happen to it.
+        # A suffix marks a node that does not respond, or an upcoming change.
         plain = re.sub(r"[^a-z]+$", "", state.lower())
         by_state[NODE_STATES.get(plain, "other"), partition] += 1
         status.append(({"node": name, "status": plain, "partition": partition}, 1.0))
-        # A node of several partitions is there once for each.
+        # A node of several partitions is listed once for each.
         cpus[name] = [float(count) for count in counts.split("/")]
     partitions = sorted({partition for _, _, partition, _ in listed})
     families: list[Family] = [
@@ -89,7 +89,7 @@ def nodes(lines: list[str]) -> list[Family]:
 
 
 def jobs(lines: list[str]) -> list[Family]:
-    """Returns jobs by state, account and partition, of lines `state|account|partition|nodes|cpus`."""
+    """Return jobs by state, account, and partition, of lines `state|account|partition|nodes|cpus`."""
     total: Counter[str] = Counter()
     of: Counter[tuple[str, str, str]] = Counter()
     cpus: Counter[str] = Counter()
@@ -101,7 +101,7 @@ def jobs(lines: list[str]) -> list[Family]:
         of["account", account, state] += 1
         if state == "running":
             cpus[account] += int(processors)
-        # One that waits may be submitted to several.
+        # A pending job may be submitted to several partitions.
         for partition in partitions.split(","):
             names["partition"].add(partition)
             of["partition", partition, state] += 1
@@ -124,7 +124,7 @@ def jobs(lines: list[str]) -> list[Family]:
 
 
 def scheduler(lines: list[str]) -> list[Family]:
-    """Returns what sdiag says of the main scheduler, which it says before the same of backfill."""
+    """Return sdiag's values of the main scheduler, which come before those of backfill."""
     found: dict[str, float] = {}
     for line in lines:
         name, _, value = (part.strip() for part in line.partition(":"))
@@ -138,7 +138,7 @@ def scheduler(lines: list[str]) -> list[Family]:
 
 
 def collect() -> list[Family]:
-    """Returns all of it; raises OSError or subprocess.SubprocessError when slurmctld does not answer."""
+    """Return all metrics. Raises OSError or subprocess.SubprocessError if slurmctld does not answer."""
     return [
         *nodes(ask("sinfo", "--noheader", "--Node", "--format=%N|%T|%R|%C")),
         *jobs(ask("squeue", "--noheader", "--all", "--array", "--format=%T|%a|%P|%C")),

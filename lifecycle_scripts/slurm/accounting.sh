@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Slurm's accounting on a controller that the platform provisions itself: slurmdbd, and the database that it writes to, which
-# is the organization's, or MariaDB on this node.
+# Slurm's accounting on a controller that the platform provisions: slurmdbd with the organization's database, or with
+# MariaDB on this node.
 # https://slurm.schedmd.com/slurmdbd.conf.html, https://slurm.schedmd.com/accounting.html (read 2026-11-22)
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -17,7 +17,7 @@ accepts() {
 endpoint=$SLURM_ACCOUNTING_DATABASE_ENDPOINT port=$SLURM_ACCOUNTING_DATABASE_PORT
 secret_arn=$SLURM_ACCOUNTING_DATABASE_SECRET user=$SLURM_ACCOUNTING_DATABASE_USER
 if [[ -n "$endpoint" ]]; then
-  # Never in a log, and in no file but slurmdbd's own.
+  # The password is never in a log, and only in slurmdbd's own file.
   region=$(cut -d: -f4 <<<"$secret_arn")
   secret=$(timeout 60 aws secretsmanager get-secret-value --secret-id "$secret_arn" --region "$region" \
     --query SecretString --output text) ||
@@ -33,7 +33,7 @@ else
     fail "several controllers need a database that outlives each of them: give the platform slurm.accounting_database"
   systemctl enable --quiet --now mariadb ||
     fail "MariaDB does not start: \`journalctl -u mariadb\` says why; without it, give the platform slurm.accounting_database"
-  # slurmdbd's user enters without a password, and nobody else does.
+  # Only slurmdbd's user can log in without a password.
   mariadb --batch <<SQL
 CREATE DATABASE IF NOT EXISTS slurm_acct_db;
 CREATE USER IF NOT EXISTS 'slurm'@'localhost' IDENTIFIED VIA unix_socket;
@@ -55,7 +55,7 @@ CONF
 then
   changed=1
 fi
-# slurmdbd refuses a file that is not its user's.
+# slurmdbd refuses a configuration file of another owner.
 chown slurm:slurm "$conf"
 if [[ -n "$changed" ]] || ! systemctl is-active --quiet slurmdbd; then
   systemctl enable --quiet slurmdbd

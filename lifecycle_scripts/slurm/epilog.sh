@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Slurm's epilog: takes away what the job that has ended left on the node. It comes there as the prolog does.
+# Slurm's epilog: remove what the ended job left on the node. Slurm distributes this file like the prolog.
 installed=/opt/trainway/slurm
 [[ -e "$installed/expected.json" ]] || exit 0
 options=()

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Whether PAM_USER has a job on this node: something of theirs that slurmstepd started, as the extern step is for each job.
+# Check that PAM_USER has a job on this node: a process that slurmstepd started, such as the extern step of each job.
 steps=$(pgrep --delimiter , --exact slurmstepd)
 if [[ -z "$steps" ]] || ! pgrep --uid "$PAM_USER" --parent "$steps" >/dev/null; then
   echo "Access denied: $PAM_USER has no job on this node; begin one, and come then"

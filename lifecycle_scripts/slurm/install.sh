@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Puts what Slurm runs around a job where it stays: install.sh PARAMETERS
+# Install the scripts that Slurm runs around a job: install.sh PARAMETERS
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 # shellcheck source=lifecycle_scripts/lib.sh
@@ -15,7 +15,7 @@ put() {
 for file in prolog.sh epilog.sh health.sh leftovers.py node_checks.py; do
   put "$file" <"$here/$file"
 done
-# What the checks read comes last: without it none is made.
+# Write the expectations of the checks last: without them, no checks run.
 parameters=$(python3 "$here/../node_facts.py" --parameters "$1" 2>&1) || fail "$parameters"
 put expected.json < <(python3 "$here/node_checks.py" expect "$INSTANCE_TYPE" "$FSX_MOUNT_PATH" <<<"$parameters")
 if [[ "$SLURM_LOGIN_NEEDS_JOB" == true ]]; then

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Keeps jobs away from this node until it is ready, or lets them come: jobs.sh hold | release. Only what was held is released:
-# a node that somebody else drained stays so.
+# Hold jobs back from this node until it is ready, or release it: jobs.sh hold | release. Only a node that was held is
+# released. A node that somebody else drained stays drained.
 # https://slurm.schedmd.com/scontrol.html, DRAIN and UNDRAIN (read 2026-11-22)
 #   JOBS_WAIT_SECONDS   how long slurmctld may take to answer (default 60)
 set -euo pipefail
@@ -21,7 +21,7 @@ node_state() {
   scontrol --oneliner show node "$name" | sed -n 's/.* State=\([^ ]*\).*/\1/p'
 }
 
-# UNDRAIN and not RESUME, which is refused for a node that has not answered since the controller's last restart.
+# UNDRAIN instead of RESUME, which is refused for a node that has not answered since the controller's last restart.
 take_jobs() {
   scontrol update "nodename=$name" state=undrain
 }
@@ -35,7 +35,7 @@ case $1 in
     if [[ -e "$ready" ]]; then
       echo "this node takes jobs already, nothing to do"
     elif ! wait_until "$limit" 1 answers; then
-      # Better a job too early than a node that a controller's restart has stranded.
+      # A job that starts too early is better than a node that a restart of the controller blocks.
       echo "WARNING: slurmctld did not tell of $name within $limit s, and jobs may begin on it before it is ready"
     elif is_held; then
       echo "no job begins on this node yet"

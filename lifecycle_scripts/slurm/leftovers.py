@@ -1,10 +1,9 @@
-"""Takes away what a job left on this node, after it has ended: Slurm's epilog runs it as root.
+"""Remove what an ended job left on this node. Slurm's epilog runs this program as root.
 
-Processes that got out of the job's cgroup still have its id in their environment; they are killed. When no other job is
-on the node and its user runs nothing there any more, the user's files in shared memory and in /tmp go as well: NCCL and
-PyTorch leave theirs in /dev/shm when they are killed, until it is full.
-
-With `--all` every process of the user's is killed where no other job is: nobody without a job has business on the node.
+Processes that left the job's cgroup still have its ID in their environment, and are killed. If no other job is on the
+node and the user runs nothing else there, the user's files in shared memory and in /tmp are deleted as well: NCCL and
+PyTorch leave files in /dev/shm when they are killed, until it is full. With `--all`, every process of the user is
+killed if no other job is on the node, because only users with a job may use the node.
 """
 
 import os
@@ -18,7 +17,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-# Below are the system's own, which may run jobs of its own and is not tidied up after.
+# User IDs below are the system's own. Jobs of such users are not cleaned up.
 FIRST_USER = 1000
 TEMPORARY_DIRECTORIES = ("/dev/shm", "/tmp", "/var/tmp")
 END_SECONDS = 5.0
@@ -26,7 +25,7 @@ STEP = re.compile(r"slurmstepd: \[(\d+)")
 
 
 def processes(user: int) -> Iterator[Path]:
-    """Return the ids of the processes that a user owns."""
+    """Yield the directory in /proc of each process that a user owns."""
     for entry in Path("/proc").iterdir():
         with suppress(OSError):
             if entry.name.isdecimal() and entry.stat().st_uid == user and is_alive(entry):
@@ -34,7 +33,7 @@ def processes(user: int) -> Iterator[Path]:
 
 
 def is_alive(process: Path) -> bool:
-    """Whether a process is there and not only its exit status."""
+    """Return whether a process is alive, and not only its exit status remains."""
     try:
         return "State:\tZ" not in (process / "status").read_text()
     except OSError:
@@ -42,7 +41,7 @@ def is_alive(process: Path) -> bool:
 
 
 def of_job(process: Path, job: str) -> bool:
-    """Whether a process was started by the job, by what it was started with."""
+    """Return whether the job started a process, by the process's initial environment."""
     try:
         return f"SLURM_JOB_ID={job}".encode() in (process / "environ").read_bytes().split(b"\0")
     except OSError:
@@ -50,7 +49,7 @@ def of_job(process: Path, job: str) -> bool:
 
 
 def other_jobs(job: str) -> bool:
-    """Whether another job has a step here: slurmstepd names it, as in `slurmstepd: [17.batch]`."""
+    """Return whether another job has a step here, by the name of slurmstepd, such as `slurmstepd: [17.batch]`."""
     for entry in Path("/proc").iterdir():
         with suppress(OSError):
             if entry.name.isdecimal() and (found := STEP.match((entry / "cmdline").read_text())) and found[1] != job:
@@ -59,7 +58,7 @@ def other_jobs(job: str) -> bool:
 
 
 def kill(found: list[Path]) -> list[Path]:
-    """Kills processes; returns those that the kernel has not ended in time."""
+    """Kill processes. Return those that the kernel has not ended in time."""
     for process in found:
         with suppress(ProcessLookupError):
             os.kill(int(process.name), signal.SIGKILL)
@@ -98,7 +97,7 @@ def main() -> int:
     if found or removed:
         syslog.syslog(f"job {job} left {len(found)} processes and {removed} files on this node: gone")
     if left:
-        # They wait for a device or a file system; their GPU's memory is not free. Slurm drains the node.
+        # They wait for a device or a file system, and their GPU memory is not free. Slurm drains the node.
         names = ", ".join(process.name for process in left)
         syslog.syslog(syslog.LOG_ERR, f"processes {names} of job {job} cannot be killed: restart the node")
     return 1 if left else 0

@@ -1,3 +1,3 @@
 #!/usr/bin/env bash
-# Whether PAM_USER administers the node: root, or somebody whom sudo lets do everything.
+# Check that PAM_USER administers the node: root, or a user whom sudo allows everything.
 [[ "$PAM_USER" == root ]] || sudo --non-interactive --list --other-user="$PAM_USER" /bin/sh >/dev/null 2>&1

@@ -1,12 +1,11 @@
-"""Looks whether this node is fit for a job, and drains it if not: `node_checks.py prolog | health`, as root.
+"""Check that this node can run jobs, and drain it if not: `node_checks.py prolog | health`, as root.
 
-`node_checks.py expect INSTANCE_TYPE MOUNT_PATH` prints what the node is to have, which the other two read from
-expected.json beside this file. It reads from standard input what `node_facts.py --parameters` prints.
+`node_checks.py expect INSTANCE_TYPE MOUNT_PATH` prints the expected devices and mounts, which the other two commands
+read from expected.json beside this file. It reads the output of `node_facts.py --parameters` from standard input.
 
-A prolog that fails has Slurm queue the job again, and drain the node: https://slurm.schedmd.com/prolog_epilog.html
-(read 2026-11-22). The node is drained here before, with a reason that says what it is. Only what is wrong with this
-node alone drains it: a file system that does not answer is away for all of them, and jobs wait for it as they do in the
-middle of a run.
+If a prolog fails, Slurm requeues the job and drains the node: https://slurm.schedmd.com/prolog_epilog.html (read
+2026-11-22). This program drains the node first, with a reason that names the fault. Only a fault of this node alone
+drains it. A file system that does not answer affects all nodes, and jobs wait for it as they do during a run.
 """
 
 import json
@@ -22,15 +21,15 @@ from typing import Any, NamedTuple
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/opt/slurm/bin"
 EXPECTED = Path(__file__).with_name("expected.json")
-# What the driver reports of a GPU that is not well, and not of a program: the causes in trainway/explain/xid.yaml.
+# Xids of an unhealthy GPU, not of a faulty program: the causes in trainway/explain/xid.yaml.
 FATAL_XIDS = {48, 64, 74, 79, 94, 95, 119, 120, 121, 140}
 XID = re.compile(r"NVRM: Xid \(PCI:([0-9a-fA-F:.]+)\): (\d+)")
 ANSWER_SECONDS = 20.0
 LUSTRE_SECONDS = 5.0
 PROBE = Path("/run/trainway-lustre-probe")
-# Of a disk's space and of its inodes.
+# Limit for a disk's space and for its inodes.
 FULL_PERCENT = 95
-# How to have HyperPod give the cluster another instance, or restart this one:
+# Commands that make HyperPod replace or restart this instance:
 # https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-resiliency-slurm-replace-faulty-instance.html
 # (read 2026-11-22)
 REPLACE = "scontrol update node={node} state=fail reason=Action:Replace"
@@ -39,21 +38,21 @@ REBOOT = "scontrol update node={node} state=fail reason=Action:Reboot"
 
 
 class Fault(NamedTuple):
-    """What is wrong, and the command or the deed that helps."""
+    """A fault, and the command or the action that fixes it."""
 
     what: str
     remedy: str
 
 
 def expect(parameters: dict[str, Any], instance_type: str, mount_path: str) -> dict[str, Any]:
-    """Returns what a node of the type is to have; nothing of what the platform does not know."""
+    """Return the expected devices of a node of the type. Empty for types that the platform does not know."""
     types = (parameters.get("slurm") or {}).get("instance_types") or {}
     facts = types.get(instance_type, {})
     return {"gres": facts.get("gres"), "efa": facts.get("efa", 0), "mount": mount_path}
 
 
 def faults(expected: dict[str, Any]) -> list[Fault]:
-    """Returns everything that is wrong with this node."""
+    """Return all faults of this node."""
     gres = expected.get("gres")
     found = [*devices(gres), *efa(expected.get("efa", 0)), *mounted(expected.get("mount", "")), *disks()]
     if gres and gres["name"] == "gpu":
@@ -62,7 +61,7 @@ def faults(expected: dict[str, Any]) -> list[Fault]:
 
 
 def devices(gres: dict[str, Any] | None) -> list[Fault]:
-    """Accelerators that the node has no device for."""
+    """Return a fault for missing accelerator devices."""
     if not gres:
         return []
     first = Path(gres["device"])
@@ -74,7 +73,7 @@ def devices(gres: dict[str, Any] | None) -> list[Fault]:
 
 
 def nvidia_smi(count: int) -> list[Fault]:
-    """GPUs that the driver does not answer for."""
+    """Return a fault for GPUs that the driver does not report."""
     if not shutil.which("nvidia-smi"):
         return []
     command = ["nvidia-smi", "--query-gpu=uuid", "--format=csv,noheader"]
@@ -90,7 +89,7 @@ def nvidia_smi(count: int) -> list[Fault]:
 
 
 def xids() -> list[Fault]:
-    """Errors of GPUs that the kernel has logged since it started; a restart forgets them."""
+    """Return a fault for GPU errors that the kernel has logged since it started. A restart clears them."""
     with suppress(OSError, subprocess.SubprocessError):
         log = subprocess.run(
             ["dmesg"], capture_output=True, text=True, errors="replace", timeout=10, check=False
@@ -103,14 +102,14 @@ def xids() -> list[Fault]:
 
 
 def efa(count: int) -> list[Fault]:
-    """EFA devices that the kernel has not."""
+    """Return a fault for EFA devices that the kernel does not have."""
     drivers = (device.resolve() for device in Path("/sys/class/infiniband").glob("*/device/driver"))
     there = sum(driver.name == "efa" for driver in drivers)
     return [] if there >= count else [Fault(f"{there} of {count} EFA devices are there", REPLACE)]
 
 
 def mounted(path: str) -> list[Fault]:
-    """A shared file system that this node has not mounted; of one that does not answer only the log is told."""
+    """Return a fault for a shared file system that is not mounted. If it does not answer, only log that."""
     if not path:
         return []
     points = {line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()}
@@ -122,7 +121,10 @@ def mounted(path: str) -> list[Fault]:
 
 
 def answers(path: str) -> bool:
-    """Whether a file system does. Who asks one that does not cannot be killed, so that only one asks at a time."""
+    """Return whether a file system answers.
+
+    A process that waits for a file system cannot be killed, so only one waits at a time.
+    """
     with suppress(OSError, ValueError):
         if "stat" in Path(f"/proc/{int(PROBE.read_text())}/comm").read_text():
             return False
@@ -137,7 +139,7 @@ def answers(path: str) -> bool:
 
 
 def disks() -> list[Fault]:
-    """Local disks on which a job could not write."""
+    """Return a fault for each local disk that is nearly full."""
     found = []
     for path in ("/", "/opt/dlami/nvme"):
         with suppress(OSError):
@@ -151,7 +153,7 @@ def disks() -> list[Fault]:
 
 
 def drain(node: str, reason: str) -> None:
-    """Takes the node out of service, unless it is already: then it has a reason."""
+    """Drain the node, unless it is drained already with a reason of its own."""
     ask = ["sinfo", "--noheader", "--nodes", node, "--format=%T"]
     state = subprocess.run(ask, capture_output=True, text=True, timeout=ANSWER_SECONDS, check=False).stdout
     if any(word in state for word in ("drain", "down", "fail")):

@@ -1,9 +1,9 @@
-"""Prints what the platform adds to slurm.conf, as JSON: `platform_settings.py [FLAG] VERSION DIRECTORY`.
+"""Print the platform's additions to slurm.conf as JSON: `platform_settings.py [FLAG] VERSION DIRECTORY`.
 
-The parameters are read from standard input, as `node_facts.py --parameters` prints them. The flag `--without-settings`
+It reads the parameters from standard input, as `node_facts.py --parameters` prints them. The flag `--without-settings`
 leaves out `slurm.settings` of the platform file.
 
-VERSION is Slurm's; DIRECTORY is where the scripts lie that slurmd runs, if it is too old to be brought them.
+VERSION is Slurm's. DIRECTORY has the scripts that slurmd runs if it is too old to receive them from the controller.
 https://slurm.schedmd.com/slurm.conf.html (read 2026-11-22)
 """
 
@@ -12,16 +12,16 @@ import re
 import sys
 from typing import Any
 
-# Since then controllers bring the prolog and the epilog to the nodes, and one that HyperPod has just started has them
-# before its lifecycle scripts have run: https://github.com/SchedMD/slurm/blob/master/CHANGELOG/slurm-23.11.md (read
-# 2026-11-22)
+# Since this version, controllers send the prolog and the epilog to the nodes. A node that HyperPod has just started
+# then has them before its lifecycle scripts have run:
+# https://github.com/SchedMD/slurm/blob/master/CHANGELOG/slurm-23.11.md (read 2026-11-22)
 BRINGS_SCRIPTS = (23, 11)
-# Names of their own, beside slurm.conf.
+# Unique names, because the files are beside slurm.conf.
 PROLOG, EPILOG = "trainway-prolog.sh", "trainway-epilog.sh"
 
 
 def settings(plan: dict[str, Any], version: str, directory: str) -> dict[str, str]:
-    """Returns lines of slurm.conf by their keys; none where the platform has nothing to add."""
+    """Return lines of slurm.conf by their keys. Empty if the platform has nothing to add."""
     found: dict[str, str] = {}
     flags = []
     if plan.get("health_checks"):
@@ -32,12 +32,12 @@ def settings(plan: dict[str, Any], version: str, directory: str) -> dict[str, st
             "Epilog": EPILOG if brings else f"{directory}/epilog.sh",
             "HealthCheckProgram": f"{directory}/health.sh",
             "HealthCheckInterval": "300",
-            # Not on all nodes in the same second.
+            # Distribute the checks, so that not all nodes run them in the same second.
             "HealthCheckNodeState": "ANY,CYCLE",
-            # A job whose prolog failed on one node begins on others; otherwise it is held until somebody lets it go.
+            # A job whose prolog failed on one node starts on others. Otherwise it is held until somebody releases it.
             "SchedulerParameters": "nohold_on_prolog_fail",
         }
-        # On all of a job's nodes before it begins, and not on each when its first step comes.
+        # Run the prolog on all of a job's nodes before it begins, not on each node at its first step.
         flags.append("Alloc")
     if plan.get("login_needs_job"):
         # https://slurm.schedmd.com/pam_slurm_adopt.html (read 2026-11-22)

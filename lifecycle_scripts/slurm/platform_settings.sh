@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Puts the platform's settings into the controller's slurm.conf, at whose end they are its own: platform_settings.sh PARAMETERS
+# Write the platform's settings to a block at the end of the controller's slurm.conf: platform_settings.sh PARAMETERS
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 # shellcheck source=lifecycle_scripts/lib.sh
@@ -27,7 +27,7 @@ done
 if ! said=$(put "$settings"); then
   own=$(of_platform --without-settings)
   [[ "$own" != "$settings" ]] || fail "$said"
-  # A cluster whose Slurm lacks a setting can be worked on; one that is not made cannot.
+  # A cluster whose Slurm lacks a setting is usable. A cluster whose creation failed is not.
   echo "WARNING: $said"
   said=$(put "$own") || fail "$said"
   echo "WARNING: Slurm goes on without slurm.settings of the platform file: correct them, and run this again"

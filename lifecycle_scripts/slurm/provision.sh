@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Slurm of a cluster that the platform provisions itself: munge with the cluster's key, the configuration on controllers, and
-# the daemon of the node's role. provision.sh PARAMETERS
+# Provision Slurm on a cluster that the platform configures: munge with the cluster's key, the configuration on
+# controllers, and the daemon of the node's role. provision.sh PARAMETERS
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 # shellcheck source=lifecycle_scripts/lib.sh
@@ -17,7 +17,7 @@ name=ip-${NODE_ADDRESS//./-}
 [[ -n "$FSX_MOUNT_PATH" ]] ||
   fail "there is no shared file system, and munge's key comes to the nodes on one: give the cluster FSx for Lustre"
 
-# Others may pass through the directory, and nobody else may have made it: who makes the key is whom munge takes him for.
+# Others may traverse the directory, but only root may have created it: munge trusts whoever creates the key.
 make_shared() {
   local directory=$FSX_MOUNT_PATH part
   for part in .trainway slurm "$CLUSTER_NAME"; do
@@ -32,8 +32,8 @@ if [[ "$NODE_ROLE" == controller ]]; then
   make_shared
   new=$shared/.key.$(hostname)
   if [[ ! -s "$key" ]]; then
-    # Of several controllers one makes it: a link that is there already is not made again.
-    # Taken away before it is written: a run that was killed may have left it as another name of the key.
+    # One of several controllers creates it: creating a link fails if it exists.
+    # Remove the temporary file before writing it: a killed run may have left it as another name of the key.
     rm -f "$new"
     (umask 077 && dd if=/dev/urandom of="$new" bs=128 count=1 status=none)
     ln "$new" "$key" 2>/dev/null || true
@@ -50,7 +50,7 @@ if write_file /etc/munge/munge.key 0400 <"$key" || ! systemctl is-active --quiet
   systemctl restart munge
   echo "started munge with the cluster's key"
 fi
-# Somebody who was killed between the two lines above is not the owner yet.
+# A run that was killed between the two lines above has not set the owner yet.
 chown munge:munge /etc/munge/munge.key
 
 started() {
@@ -72,7 +72,7 @@ case $NODE_ROLE in
     install -d -m 0755 /var/log/slurm /var/spool/slurmd
     ;;
   login)
-    # What Slurm's commands ask for their configuration.
+    # Slurm's commands fetch their configuration from the controllers in this file.
     line="export PATH=\$PATH:/opt/slurm/bin SLURM_CONF_SERVER=$CONTROLLER_ADDRESSES"
     if write_file /etc/profile.d/90-trainway-slurm.sh 0644 <<<"$line"; then
       echo "Slurm's commands ask $CONTROLLER_ADDRESSES"
@@ -92,7 +92,7 @@ controller_answers() {
   timeout 10 scontrol ping 2>/dev/null | grep -q ' UP'
 }
 
-# One that joined by itself is known as well, and yet has to say again what it has.
+# A node that registered itself is known as well, but has to report its resources again.
 node_is_configured() {
   local said
   said=$(timeout 10 scontrol --oneliner show node "$name" 2>/dev/null) && [[ "$said" != *DYNAMIC* ]]
@@ -105,13 +105,13 @@ node_is_up() {
 }
 
 if [[ "$NODE_ROLE" == compute ]] && ! started slurmd; then
-  # Slurm believes a file on the node before it asks the controller.
+  # Slurm prefers a file on the node over the controller.
   rm -f "$etc/slurm.conf"
   wait_until "$limit" 1 controller_answers ||
     fail "no controller ($CONTROLLER_ADDRESSES) answers after $limit s; see its provisioning.log, and whether port 6817 is open"
   options="--conf-server $CONTROLLER_ADDRESSES -N $name"
   node_is_configured || options+=" -Z --conf Feature=$NODE_GROUP"
-  # Debian's unit asks for a slurm.conf on the node.
+  # Debian's unit requires a slurm.conf on the node.
   put_file /etc/systemd/system/slurmd.service.d/90-trainway.conf 0644 <<CONF
 [Unit]
 ConditionPathExists=

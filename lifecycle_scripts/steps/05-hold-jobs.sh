@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Under OnInitComplete Slurm has this node before it is ready for jobs: none begins on it until all steps are done.
+# Under OnInitComplete, Slurm knows this node before it is ready. Hold jobs back until all steps are done.
 set -euo pipefail
 
 if [[ "$ORCHESTRATOR" != hyperpod-slurm || "$NODE_ROLE" != compute || "$SLURM_STARTED_BY" == script ]]; then

@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# What the kernel and systemd let a job have: locked memory, open files, and the network of many nodes.
+# Set limits of the kernel and of systemd for jobs: locked memory, open files, and connections to many nodes.
 set -euo pipefail
 # shellcheck source=lifecycle_scripts/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
 
-# RDMA pins the buffers that it sends from, and a rank opens a connection to every other.
+# RDMA pins its buffers, and a rank opens a connection to every other rank.
 # https://github.com/NVIDIA/nccl/blob/master/docs/userguide/source/troubleshooting/networking_troubleshooting.rst
 # (read 2026-11-22)
 files=1048576
 changed=0
-# wrote FILE: files come from standard input, and what changed is said.
+# wrote FILE: write standard input to the file, and print a line if it changed.
 wrote() {
   if write_file "$1" 0644; then
     echo "wrote $1"
@@ -17,7 +17,7 @@ wrote() {
   fi
 }
 
-# For who logs in: a job has the limits of the shell that submitted it.
+# Limits of login shells: a job has the limits of the shell that submitted it.
 # PropagateResourceLimits in https://slurm.schedmd.com/slurm.conf.html (read 2026-11-22)
 wrote /etc/security/limits.d/90-trainway.conf <<EOF
 * soft memlock unlimited
@@ -29,14 +29,14 @@ root hard memlock unlimited
 root soft nofile $files
 root hard nofile $files
 EOF
-# What systemd starts logs in nowhere: Slurm's daemon with its jobs, the container runtimes, the agent of Systems Manager,
-# through whose sessions people come. https://slurm.schedmd.com/faq.html#memlock (read 2026-11-22)
+# Limits of services that systemd starts: Slurm's daemon with its jobs, the container runtimes, and the agent of Systems
+# Manager with its sessions. https://slurm.schedmd.com/faq.html#memlock (read 2026-11-22)
 wrote /etc/systemd/system.conf.d/90-trainway.conf <<EOF
 [Manager]
 DefaultLimitMEMLOCK=infinity
 DefaultLimitNOFILE=$files
 EOF
-# A unit may have limits of its own; Slurm's has 131072 files.
+# A unit may have limits of its own. Slurm's has 131072 files.
 # https://github.com/SchedMD/slurm/blob/master/etc/slurmd.service.in (read 2026-11-22)
 wrote /etc/systemd/system/slurmd.service.d/80-trainway-limits.conf <<EOF
 [Service]
@@ -44,18 +44,18 @@ LimitMEMLOCK=infinity
 LimitNOFILE=$files
 LimitSTACK=infinity
 EOF
-# Asked of systemd itself: this step may have been killed after it wrote the files.
+# Query systemd itself, because this step may have been killed after it wrote the files.
 if [[ "$(systemctl show --value --property=DefaultLimitNOFILE)" != "$files" ||
 "$(systemctl show --value --property=NeedDaemonReload slurmd.service)" == yes ]]; then
   systemctl daemon-reexec
 fi
 
-# may_have PROCESS-ID: what a running process lets those have that it starts, as far as the kernel allows it.
+# may_have PROCESS-ID: raise the limit that a running process passes on, as far as the kernel allows it.
 may_have() {
   prlimit --pid "$1" --memlock=unlimited:unlimited 2>/dev/null || return 1
   prlimit --pid "$1" --nofile="$files:$files" 2>/dev/null
 }
-# A name in the kernel has fifteen characters.
+# The kernel limits process names to fifteen characters.
 for daemon in slurmd amazon-ssm-agen ssm-agent-worke containerd dockerd kubelet; do
   for process in $(pgrep -x "$daemon" || true); do
     if [[ "$(prlimit --pid "$process" --memlock --noheadings --raw --output SOFT)" == unlimited ]]; then
@@ -91,13 +91,13 @@ there=() lines=()
 for entry in "${sysctls[@]}"; do
   read -r name how value <<<"$entry"
   file=/proc/sys/${name//./\/}
-  # In a kernel without it there is nothing to set.
+  # A kernel without the setting has nothing to set.
   [[ -e "$file" ]] || continue
   if [[ "$how" == at-least ]] && (($(<"$file") > value)); then
     value=$(<"$file")
   fi
   there+=("$name $value")
-  # A leading hyphen: one that cannot be set keeps no other from being set as the node starts.
+  # With a leading hyphen, a setting that fails does not prevent others at the node's start.
   lines+=("-$name = $value")
 done
 wrote /etc/sysctl.d/90-trainway.conf < <(printf '%s\n' "${lines[@]}")

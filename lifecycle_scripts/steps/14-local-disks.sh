@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# The NVMe disks that belong to the instance, as one file system at /opt/dlami/nvme, now and after each start.
+# Mount the instance's own NVMe disks as one file system at /opt/dlami/nvme, now and after each start.
 set -euo pipefail
 
 scripts=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 # shellcheck source=lifecycle_scripts/lib.sh
 source "$scripts/lib.sh"
 
-# Copies: the folder that HyperPod downloaded the scripts into is its own.
+# Copy the files, because the folder that HyperPod downloaded the scripts into is its own.
 installed=/opt/trainway
 changed=false
 for file in lib.sh local_disks.sh; do

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Lustre over EFA, on the nodes that the platform's plan names. Where HyperPod has mounted the file system already, it goes on
-# over TCP until its servers are found over EFA.
+# Use Lustre over EFA on the nodes of the platform's plan. A file system that HyperPod has already mounted stays on TCP
+# until its servers are found over EFA.
 set -euo pipefail
 
 if ((LUSTRE_EFA_INTERFACES == 0)); then

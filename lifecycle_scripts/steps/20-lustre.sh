@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# FSx for Lustre at its mount path: waits for it, mounts it where that is ours to do, and proves which file system it is and
-# that it can be written.
+# FSx for Lustre at its mount path: wait for it, mount it if the service does not, and verify that it is the right file
+# system and writable.
 set -euo pipefail
 
 scripts=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -25,8 +25,8 @@ if [[ "$FSX_MOUNTED_BY" == script ]]; then
 fi
 until_mounted "$FSX_MOUNT_PATH" "$FSX_MOUNTED_BY" "$ports" mount -t lustre -o noatime,flock "$source" "$target"
 
-# The mount's source is an address, whatever the name was by which it was mounted; its own name the file system keeps. lfs is
-# a part of the client.
+# The mount's source is an address, whatever name was used to mount it. The file system keeps its own name. lfs is part
+# of the client.
 if command -v lfs >/dev/null; then
   name=$(in_time lfs getname -n "$target" 2>/dev/null) || name=""
   [[ "${name%% *}" == "$FSX_MOUNT_NAME" ]] ||
@@ -35,8 +35,8 @@ if command -v lfs >/dev/null; then
 fi
 prove_writable "$FSX_MOUNT_PATH" storage.lustre.capacity_tib "$ports"
 
-# open_to_users: users write runs, checkpoints, data and images there, each user files of their own. FSx makes the directories of
-# the data repository associations for root alone. A directory that somebody gave another owner or mode stays so.
+# open_to_users: users write runs, checkpoints, data, and images there, each user in files of their own. FSx creates the
+# directories of data repository associations for root alone. A directory with another owner or mode stays unchanged.
 open_to_users() {
   local directory
   for directory in checkpoints corpus images runs; do

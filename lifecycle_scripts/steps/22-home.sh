@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# FSx for OpenZFS at /home: waits for it, mounts it where that is ours to do, and gives people of the image who had their home
-# on this node's disk the same one there, so that nobody who logs in is without.
+# FSx for OpenZFS at /home: wait for it, mount it if the service does not, and copy the homes of the image's users from
+# this node's disk, so that everybody who logs in has a home directory.
 # https://github.com/awslabs/awsome-distributed-ai/blob/main/1.architectures/5.sagemaker-hyperpod/LifecycleScripts/base-config/mount_fsx_openzfs.sh
 # (read 2026-11-22)
 set -euo pipefail
@@ -18,7 +18,7 @@ fi
 
 source=$HOMES_DNS_NAME:/fsx
 target=$NODE_ROOT$HOMES_MOUNT_PATH
-# As AWS's script mounts it: one connection alone does not fill the network.
+# The options of AWS's script: a single connection does not use the full bandwidth.
 options=nfsvers=4.2,nconnect=16,_netdev
 servers="check the security group (111, 2049, 20001-20003) and DNS of $HOMES_DNS_NAME"
 
@@ -29,7 +29,7 @@ fi
 until_mounted "$HOMES_MOUNT_PATH" "$HOMES_MOUNTED_BY" "$servers" mount -t nfs -o "$options" "$source" "$target"
 prove_writable "$HOMES_MOUNT_PATH" storage.home.capacity_gib "$servers"
 
-# What the mount hides is seen where the disk of the node is bound to another place, which only this process has.
+# A bind mount of the node's disk, visible only to this process, shows the directories that the mount hides.
 in_time unshare --mount --propagation=private bash -s - "$HOMES_MOUNT_PATH" "$(hostname)" <<'INNER' ||
 set -euo pipefail
 below=/run/trainway/below
@@ -40,7 +40,7 @@ for home in "$below$1"/*/; do
   if [[ ! -d "$home" || -e "$1/$name" ]]; then
     continue
   fi
-  # Renamed when it is complete: several nodes begin at the same time, and the first wins.
+  # Renamed when it is complete: several nodes begin at the same time, and the first one wins.
   copy=$1/.$name.$2
   rm -rf "$copy"
   cp --archive "$home" "$copy"

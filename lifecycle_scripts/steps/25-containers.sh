@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Containers: images on the disk for them, and enroot and pyxis for jobs that run in one.
+# Containers: images on the large disk, and enroot and pyxis for jobs that run in a container.
 #   CONTAINERS   required: a node without enroot and pyxis fails | wanted: it warns and runs other jobs | none: not installed
 set -euo pipefail
 

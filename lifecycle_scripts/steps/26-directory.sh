@@ -27,7 +27,7 @@ fi
 
 password=
 if [[ -n "$DIRECTORY_SECRET" ]]; then
-  # Its Region is the fourth part of its name. What it says is only ever in this variable and in sssd.conf.
+  # The Region is the fourth part of the ARN. The password is only in this variable and in sssd.conf.
   ask() {
     password=$(timeout 30 aws secretsmanager get-secret-value --secret-id "$DIRECTORY_SECRET" \
       --region "$(cut -d : -f 4 <<<"$DIRECTORY_SECRET")" --query SecretString --output text)
@@ -42,10 +42,10 @@ if [[ -n "$DIRECTORY_SECRET" ]]; then
 fi
 
 bundle=/etc/ssl/certs/ca-certificates.crt
-# What differs: how groups name their members, who gives out numbers, and where keys are.
+# Differences between directories: how groups name their members, where IDs come from, and where keys are.
 schema=$DIRECTORY_KIND mapping=false keys=sshPublicKey start_tls=false
 if [[ "$DIRECTORY_KIND" == active-directory ]]; then
-  # As AWS's own script has it:
+  # As in AWS's own script:
   # https://github.com/awslabs/awsome-distributed-ai/blob/main/1.architectures/5.sagemaker-hyperpod/LifecycleScripts/base-config/setup_sssd.py
   # (read 2026-11-22)
   schema=ad mapping=true keys=altSecurityIdentities
@@ -81,7 +81,7 @@ ldap_default_authtok_type = password
 ldap_default_authtok = $password}
 EOF
 
-# The system asks SSSD after its own files, so that nobody of the directory passes for somebody of the image.
+# The system queries SSSD after its own files, so that no user of the directory can replace a user of the image.
 nsswitch=$NODE_ROOT/etc/nsswitch.conf
 sed -E '/^(passwd|group):/{/\<sss\>/!s/$/ sss/}' "$nsswitch" | put_file "$nsswitch" 0644
 profile=$NODE_ROOT/usr/share/pam-configs/trainway-home
@@ -98,10 +98,10 @@ if ! grep -q pam_sss.so "$session" || ! grep -q 'pam_mkhomedir.so umask=0077' "$
   said=$(DEBIAN_FRONTEND=noninteractive timeout 60 pam-auth-update --package --enable sss trainway-home 2>&1) ||
     fail "pam-auth-update does not let SSSD in: $(tail -n 1 <<<"$said"); the image's PAM must be as its packages left it"
 fi
-# Where root is squashed, another node's root makes it.
+# Under root squash, the root user of another node creates it.
 mkdir -p "$NODE_ROOT$DIRECTORY_HOMES" 2>/dev/null || true
 
-# What SSSD was started with last, so that a step which was ended before it started SSSD does so in its next run.
+# The settings with which SSSD was last started. If this step ends before it starts SSSD, the next run starts it.
 started=$NODE_ROOT/var/lib/trainway/sssd-settings
 now=$(sha256sum <"$conf")
 if ! systemctl is-active --quiet sssd || [[ ! -e "$started" || "$(<"$started")" != "$now" ]]; then
@@ -110,7 +110,7 @@ if ! systemctl is-active --quiet sssd || [[ ! -e "$started" || "$(<"$started")" 
   put_file "$started" 0600 <<<"$now"
 fi
 
-# SSSD goes on asking by itself. Users of the file and of the image can work meanwhile, so that the node is not given up.
+# SSSD continues to try. Users of the platform file and of the image can work meanwhile, so the step does not fail.
 limit=${DIRECTORY_WAIT_SECONDS:-60}
 if why=$(timeout "$((limit + 20))" python3 "$scripts/directory.py" "$DIRECTORY_URI" "$bundle" "$limit" 2>&1); then
   echo "the users of $DIRECTORY_URI are there"

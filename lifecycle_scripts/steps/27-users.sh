@@ -12,7 +12,7 @@ if [[ -z "$SLURM_USERS_S3_URI" ]]; then
 fi
 
 scripts=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-# Copies: the folder that HyperPod downloaded the scripts into is its own.
+# Copy the files, because the folder that HyperPod downloaded the scripts into is its own.
 installed=/opt/trainway
 units=$NODE_ROOT/etc/systemd/system
 changed=
@@ -38,7 +38,7 @@ Description=Accounts of the platform's users, every two minutes
 [Timer]
 OnActiveSec=2min
 OnUnitInactiveSec=2min
-# A cluster's nodes do not all ask at once.
+# Spread the requests of a cluster's nodes over time.
 RandomizedDelaySec=30
 
 [Install]
@@ -48,7 +48,7 @@ if [[ -n "$changed" ]]; then
   systemctl daemon-reload
 fi
 
-# 0 is all users, 3 all but those that its lines name.
+# 0: all users exist. 3: all except those that its lines name.
 status=0
 follow() {
   status=0
@@ -62,7 +62,7 @@ if ! systemctl is-enabled --quiet trainway-users.timer || ! systemctl is-active 
   systemctl enable --quiet --now trainway-users.timer
 fi
 if ((status == 3)); then
-  # Whoever else is in the file can work, and one wrong entry takes no cluster down.
+  # All other users of the file can work, and one wrong entry must not stop a cluster.
   echo "WARNING: the users are there but for those named above; \`journalctl -u trainway-users\` goes on naming them"
 else
   echo "the users are there, and followed every two minutes"

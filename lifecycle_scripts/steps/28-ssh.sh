@@ -18,7 +18,7 @@ if [[ -z "$FSX_MOUNT_PATH" ]]; then
   echo "the nodes share no file system to keep their authority on, nothing to do"
   exit 0
 fi
-# What the shared file system is asked for, it answers within so many seconds.
+# Time limit of each operation on the shared file system, in seconds.
 limit=60
 scripts=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 installed=/opt/trainway
@@ -26,10 +26,10 @@ directory=$NODE_ROOT$FSX_MOUNT_PATH/.trainway
 authority=$directory/ssh/host_ca
 key=$NODE_ROOT/etc/ssh/ssh_host_ed25519_key
 
-# make_authority: the same one on all nodes, made by whichever is first: a link is made or is not, on Lustre and NFS as well.
+# make_authority: the first node creates it for all nodes: creating a link is atomic, on Lustre and NFS as well.
 make_authority() {
   mkdir -p "$directory"
-  # Another node may be at the same.
+  # Another node may do this at the same time.
   mkdir -m 0700 "$directory/ssh" 2>/dev/null || [[ -d "$directory/ssh" ]]
   [[ -e "$authority" ]] && return
   local new=$directory/ssh/.new.$HOSTNAME
@@ -51,7 +51,7 @@ if ! said=$(timeout "$limit" bash -c 'set -e; make_authority' 2>&1); then
     "ls -l there must answer as root on this node"
 fi
 for path in "$directory:7[05][05]" "$directory/ssh:700" "$authority:600"; do
-  # Where others may write, somebody else could have been there first.
+  # If others may write there, somebody else could have created it first.
   mode=${path##*:} path=${path%:*}
   # shellcheck disable=SC2053 # a pattern
   if [[ "$(timeout "$limit" stat -c %u:%a "$path")" != 0:$mode ]]; then
@@ -62,13 +62,13 @@ done
 public=$(ssh-keygen -y -f "$authority")
 
 [[ -e "$key" ]] || ssh-keygen -q -t ed25519 -N '' -C "root@$HOSTNAME" -f "$key"
-# Every name and address under which a node is reached.
+# All names and addresses of this node.
 mapfile -t names < <({
   hostname
   hostname -f || true
   hostname -I | tr ' ' '\n'
 } 2>/dev/null | grep -v '^$' | sort -u)
-# described CERTIFICATE: what it says of whom, and who signed it.
+# described CERTIFICATE: print the names in a certificate, and its signer.
 described() {
   ssh-keygen -L -f "$1" 2>/dev/null | awk '
     /Public key:/ { print $4 }
@@ -81,7 +81,7 @@ fingerprint() { ssh-keygen -l -f "$1" | cut -d ' ' -f 2; }
 wanted=$(fingerprint "$key" && fingerprint "$authority" && printf '%s\n' "${names[@]}")
 if [[ ! -e "$key-cert.pub" || "$(described "$key-cert.pub")" != "$wanted" ]]; then
   new=$NODE_ROOT/etc/ssh/.trainway.new
-  # A run that was ended may have left it.
+  # An interrupted run may have left it.
   rm -rf "$new"
   mkdir -m 0700 "$new"
   ssh-keygen -y -f "$key" >"$new/key.pub"
@@ -95,7 +95,7 @@ if [[ ! -e "$key-cert.pub" || "$(described "$key-cert.pub")" != "$wanted" ]]; th
 fi
 
 put_file "$NODE_ROOT/etc/ssh/trainway/known_hosts" 0644 <<<"@cert-authority * $public"
-# The first value that sshd and ssh read is the one that counts, so that these names come first.
+# sshd and ssh use the first value that they read, so these file names sort first.
 settings=$NODE_ROOT/etc/ssh/sshd_config.d/00-trainway.conf
 keys_of_the_directory=
 if [[ -n "$DIRECTORY_URI" ]]; then
@@ -107,7 +107,7 @@ HostCertificate /etc/ssh/ssh_host_ed25519_key-cert.pub
 PermitRootLogin no
 PasswordAuthentication no
 KbdInteractiveAuthentication no
-# Users' own, and those of the platform file.
+# Keys of the users, and of the platform file.
 AuthorizedKeysFile .ssh/authorized_keys /etc/ssh/trainway/authorized_keys/%u
 $keys_of_the_directory
 EOF
@@ -119,7 +119,7 @@ put_file "$NODE_ROOT$installed/ssh_key.sh" 0755 <"$scripts/ssh_key.sh"
 homes="$FSX_MOUNT_PATH/*"
 [[ -z "$HOMES_MOUNT_PATH" ]] || homes+=" | $HOMES_MOUNT_PATH/*"
 put_file "$NODE_ROOT/etc/profile.d/trainway-ssh-key.sh" 0644 <<EOF
-# The key with which its user goes from node to node: of those with a home directory that all nodes share.
+# The key with which a user connects from node to node, for users whose home directory all nodes share.
 case \$HOME in
   $homes)
     [ -e "\$HOME/.ssh/id_ed25519.pub" ] || timeout 10 bash $installed/ssh_key.sh || true
@@ -127,13 +127,13 @@ case \$HOME in
 esac
 EOF
 
-# What sshd was last told of, so that a step which was ended before it told sshd does so in its next run.
+# The settings that sshd last read. If this step ends before it reloads sshd, the next run reloads it.
 told=$NODE_ROOT/var/lib/trainway/sshd-settings
 now=$(cat "$settings" "$key-cert.pub" | sha256sum)
 if [[ ! -e "$told" || "$(<"$told")" != "$now" ]]; then
   mkdir -p /run/sshd # sshd's own unit makes it, where that has run.
   if ! said=$(sshd -t 2>&1); then
-    # It would not start with them again.
+    # sshd would not start again with these settings.
     rm "$settings"
     fail "sshd refuses its settings and keeps the old ones: $said; look in /etc/ssh/sshd_config.d for what is against them"
   fi

@@ -23,7 +23,7 @@ case $NODE_ROLE in
   *) daemon= ;;
 esac
 
-# HyperPod runs slurmd on login nodes as well, for their commands' sake.
+# HyperPod runs slurmd on login nodes as well, for their commands.
 if [[ "$NODE_ROLE" != controller ]]; then
   bash "$scripts/slurm/install.sh" "$parameters"
 fi

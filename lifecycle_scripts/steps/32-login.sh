@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Whom SSH lets into a compute node: where `slurm.login_needs_job` is set, those who have a job there and those who may use
-# sudo. With the image's pam_slurm_adopt their session belongs to the job, and ends with it; without it the epilog ends it.
+# Restrict SSH on a compute node: with `slurm.login_needs_job`, only users with a job there and users with sudo can log
+# in. With the image's pam_slurm_adopt, the session belongs to the job and ends with it. Without it, the epilog ends the
+# session.
 # https://slurm.schedmd.com/pam_slurm_adopt.html (read 2026-11-22)
 set -euo pipefail
 # shellcheck source=lifecycle_scripts/lib.sh
@@ -17,7 +18,7 @@ sshd=$NODE_ROOT/etc/pam.d/sshd
 session=$NODE_ROOT/etc/pam.d/trainway-session
 begin="# Begin of what Trainway writes: who may log in." end="# End of what Trainway writes."
 
-# without_ours: the file as the image has it.
+# without_ours: print the file without our lines.
 without_ours() {
   sed -e "/^$begin$/,/^$end$/d" -e 's/^@include trainway-session$/@include common-session/' \
     -e 's/^account substack common-account$/@include common-account/' "$sshd"
@@ -47,7 +48,7 @@ if compgen -G "$NODE_ROOT/lib/security/pam_slurm_adopt.so" || compgen -G "$NODE_
   adopt="pam_slurm_adopt.so action_adopt_failure=deny action_generic_failure=deny nodename=ip-${NODE_ADDRESS//./-}"
   rules+=$'\n'"account required $adopt"
   how="their sessions belong to their jobs"
-  # pam_systemd would take the session out of the job's cgroup.
+  # pam_systemd would move the session out of the job's cgroup.
   sessions=trainway-session
   grep -v pam_systemd "$NODE_ROOT/etc/pam.d/common-session" | put_file "$session" 0644
 else
@@ -55,8 +56,9 @@ else
   how="their sessions end with their last job"
 fi
 
-# A substack: with SSSD, common-account ends with `sufficient pam_localuser.so`, which in an included file would let in every
-# local user before the rules below. https://manpages.ubuntu.com/manpages/mantic/man5/pam.d.5.html (read 2026-11-22)
+# Use a substack: with SSSD, common-account ends with `sufficient pam_localuser.so`, which in an included file would
+# admit every local user before the rules below. https://manpages.ubuntu.com/manpages/mantic/man5/pam.d.5.html (read
+# 2026-11-22)
 new=$(without_ours | awk -v begin="$begin" -v rules="$rules" -v end="$end" -v sessions="$sessions" '
   $0 == "@include common-account" { print "account substack common-account"; print begin; print rules; print end; next }
   { print $0 == "@include common-session" ? "@include " sessions : $0 }')

@@ -13,7 +13,7 @@ if [[ "$NODE_ROLE" != controller || -z "$SLURM_ACCOUNTS_S3_URI" ]]; then
 fi
 
 scripts=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-# Copies: the folder that HyperPod downloaded the scripts into is its own.
+# Copy the files, because the folder that HyperPod downloaded the scripts into is its own.
 installed=/opt/trainway
 units=$NODE_ROOT/etc/systemd/system
 changed=
@@ -44,7 +44,7 @@ WantedBy=timers.target
 EOF
 [[ -z "$changed" ]] || systemctl daemon-reload
 
-# The teams are in force before the cluster is there to be used. slurmdbd and its database may still be starting.
+# The teams must be in force before the cluster is used. slurmdbd and its database may still be starting.
 limit=${ACCOUNTS_WAIT_SECONDS:-240}
 wait_until "$limit" "${ACCOUNTS_RETRY_SECONDS:-10}" systemctl start trainway-accounts.service ||
   fail "the teams are not in force after $limit s; \`journalctl -u trainway-accounts\` on this node says why"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Metrics for Prometheus, on the node's own address: what Linux, EFA, NVIDIA's GPUs and Slurm say. docs/node-metrics.md has
-# the names. Linux's are of Prometheus' node_exporter, which the platform delivered or the image has. The others are of
-# lifecycle_scripts/exporters. A node without its metrics still trains, so that nothing here fails it.
+# Metrics for Prometheus, on the node's own address, of Linux, EFA, NVIDIA GPUs, and Slurm. docs/node-metrics.md lists
+# them. Linux's come from Prometheus' node_exporter, which the platform delivered or the image has. The others come from
+# lifecycle_scripts/exporters. Nothing here fails a node, because a node without metrics can train.
 #   EXPORTER_WAIT_SECONDS   how long an exporter may take to answer (default 15)
 set -euo pipefail
 # shellcheck source=lifecycle_scripts/lib.sh
@@ -15,11 +15,11 @@ unit=/etc/systemd/system/trainway-exporter@.service
 of_node=/etc/systemd/system/trainway-exporter@node.service.d/node_exporter.conf
 installed=/opt/trainway/exporters
 packages=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)/yours/packages
-# File systems that node_exporter leaves out by itself, and those of the network, which may hang whoever asks how full they are.
+# File systems that node_exporter excludes by default, and network file systems, on which a query may hang.
 not_local='autofs|binfmt_misc|bpf|ceph|cgroup2?|cifs|configfs|debugfs|devpts|devtmpfs|fuse.*|hugetlbfs|iso9660|lustre|mqueue'
 not_local+='|nfs4?|nsfs|overlay|proc|procfs|pstore|rpc_pipefs|securityfs|selinuxfs|squashfs|sysfs|tracefs'
 
-# applies COLLECTOR: whether this node has what it asks.
+# applies COLLECTOR: return whether this node has the source of the collector.
 applies() {
   case $1 in
     node) [[ -n "$node_exporter" ]] ;;
@@ -39,16 +39,16 @@ if [[ "$ORCHESTRATOR" != hyperpod-slurm ]]; then
   exit 0
 fi
 if [[ "$EXPORTERS" != true ]]; then
-  # They may have been wanted before.
+  # An earlier platform file may have selected them.
   systemctl disable --quiet --now trainway-exporter@{node,efa,dcgm,slurm}.service 2>/dev/null || true
   echo "exporters are switched off in the platform file (slurm.exporters), nothing to do"
   exit 0
 fi
 
-# is_outdated SERVICE: whether it runs, and what it runs has changed since it started.
+# is_outdated SERVICE: return whether it runs, and its program has changed since it started.
 is_outdated() {
   local since
-  # To the microsecond: the files are written in the same second.
+  # Compare microseconds, because the files are written in the same second.
   since=$(systemctl show --timestamp=us --value --property=ActiveEnterTimestamp "$1")
   systemctl is-active --quiet "$1" && [[ -n "$(find "$installed" "${unit%.service}"* -type f -newermt "$since" -print -quit)" ]]
 }
@@ -58,7 +58,7 @@ installs() {
   put_file "$2" 0644 <"$1"
 }
 
-# delivered_node_exporter: prints the package of node_exporter that is for this release and processor, if one was delivered.
+# delivered_node_exporter: print the delivered package of node_exporter for this release and processor, if any.
 delivered_node_exporter() {
   local release file
   release=$(sed -n 's/^VERSION_CODENAME=//p' /etc/os-release)
@@ -70,7 +70,7 @@ delivered_node_exporter() {
   done
 }
 
-# takes_program PACKAGE: installs the program of the package alone. Its own unit would listen on every address of the node.
+# takes_program PACKAGE: install only the package's program, because its unit would listen on every address of the node.
 takes_program() {
   if ! (cd "$packages" && grep --fixed-strings -- "${1#"$packages/"}" SHA256SUMS | sha256sum --check --status -); then
     echo "WARNING: $(basename "$1") is not what was delivered: deploy the platform again, then replace the node"
@@ -83,7 +83,7 @@ takes_program() {
 for file in "$(dirname "${BASH_SOURCE[0]}")"/../exporters/*.py; do
   installs "$file" "$installed/$(basename "$file")"
 done
-# Nobody's user, who sees the node and writes nothing. munge's socket lets Slurm's commands be anybody's.
+# A system user that can read the node and write nothing. munge's socket lets Slurm's commands run as any user.
 write_file "$unit" 0644 <<EOF && echo "wrote $unit"
 [Unit]
 Description=Metrics of this node for Prometheus: %i
@@ -115,7 +115,7 @@ if [[ -n "$package" ]] && takes_program "$package"; then
   node_exporter=$installed/node_exporter
 fi
 if [[ -n "$node_exporter" ]]; then
-  # EFA's counters have an exporter of their own. Some of node_exporter's collectors ask the kernel by netlink.
+  # EFA's counters have an exporter of their own. Some of node_exporter's collectors query the kernel by netlink.
   put_file "$of_node" 0644 <<EOF
 [Service]
 ExecStart=
@@ -131,7 +131,7 @@ if applies dcgm && ! systemctl is-active --quiet nvidia-dcgm; then
   systemctl enable --quiet --now nvidia-dcgm ||
     echo "WARNING: nvidia-dcgm does not start; \`journalctl -u nvidia-dcgm\` says why"
 fi
-# Which a run that was killed may not have come to.
+# An interrupted run may not have reached this.
 systemctl daemon-reload
 running=()
 for collector in node efa dcgm slurm; do

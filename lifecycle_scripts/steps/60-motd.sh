@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Says to whoever logs in where they are and what to do next, whichever way they come: sshd's own message of the day is not
-# shown to those who come by Systems Manager and `sudo su - ubuntu`, and a shell's profile is read by both.
+# Tell users at login which node they are on and what to do next. It uses a shell profile, because sshd's own message of
+# the day is not shown to users who come by Systems Manager and `sudo su - ubuntu`.
 set -euo pipefail
 # shellcheck source=lifecycle_scripts/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
@@ -11,7 +11,7 @@ if [[ "$ORCHESTRATOR" != hyperpod-slurm ]]; then
 fi
 changed=0
 write_file /opt/trainway/motd.py 0644 <"$(dirname "${BASH_SOURCE[0]}")/../motd.py" && changed=1
-# Only for people, and not for those who asked for silence. --foreground, so that ^C ends it.
+# Only for interactive users who did not ask for silence. --foreground, so that ^C ends it.
 write_file /etc/profile.d/trainway-motd.sh 0644 <<'EOF' && changed=1
 case $- in
   *i*) [ -e "$HOME/.hushlogin" ] || timeout --foreground 6 python3 /opt/trainway/motd.py 2>/dev/null || true ;;

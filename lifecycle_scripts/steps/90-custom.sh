@@ -18,7 +18,7 @@ for script in "${scripts[@]}"; do
   name=$(basename "$script")
   limit=$(sed -n '1,10s/^# limit: \([0-9]\+\) s$/\1/p' "$script" | head -n 1)
   limit=${limit:-${CUSTOM_LIMIT_SECONDS:-300}}
-  # S3 keeps no modes, so that a name says what runs it.
+  # S3 keeps no file modes, so the name determines the interpreter.
   case $name in
     *.py) program=python3 ;;
     *) program=bash ;;

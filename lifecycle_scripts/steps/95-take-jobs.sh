@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The end of what 05-hold-jobs began: this node is ready, and jobs may begin on it.
+# The counterpart of 05-hold-jobs: this node is ready, and jobs may begin on it.
 set -euo pipefail
 
 if [[ "$ORCHESTRATOR" != hyperpod-slurm || "$NODE_ROLE" != compute || "$SLURM_STARTED_BY" == script ]]; then
