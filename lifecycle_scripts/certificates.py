@@ -1,9 +1,9 @@
 """The organization's CA certificates: `certificates.py check SOURCE | install SOURCE TARGET BUNDLE COMMAND...`.
 
-`check` says what is wrong with each file in SOURCE, which the delivery asks before any node exists. `install` makes
-TARGET, a directory of the system's trust store, have each certificate in a file of its own, and runs COMMAND where that
-changed or BUNDLE, which the command makes, has not all of them. Only the standard library is used: this runs before
-anything else.
+`check` reports every problem of the files in SOURCE. The delivery runs it before any node exists. `install` writes each
+certificate to a file of its own in TARGET, a directory of the system's trust store. It runs COMMAND, which generates
+BUNDLE, if a file changed or a certificate is missing in BUNDLE. Only the standard library is used, because this runs
+before anything else.
 """
 
 import base64
@@ -19,17 +19,17 @@ from typing import Any
 
 SUFFIXES = (".crt", ".pem")
 BLOCK = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----.*?-----END \1-----", re.DOTALL)
-# One that is valid soon may have come early; one that is over is a mistake.
+# A certificate that becomes valid soon may have been added early. An expired one is a mistake.
 NOT_YET_SECONDS = 24 * 3600
 COMMAND_SECONDS = 120
 
 
 class CertificateError(Exception):
-    """Everything that is wrong with the files, one a line."""
+    """Every problem of the files, one per line."""
 
 
 def certificates(source: Path) -> dict[bytes, Path]:
-    """Returns the CA certificates below `source`, each as DER, with its file; raises `CertificateError`."""
+    """Return the CA certificates below `source`, each as DER, with its file. Raises `CertificateError`."""
     found: dict[bytes, Path] = {}
     wrong = []
     for path in sorted(source.glob("*")) if source.is_dir() else []:
@@ -70,7 +70,7 @@ def _read(path: Path) -> Iterator[bytes]:
 
 
 def _checked(pem: str, which: str) -> bytes:
-    """Returns the DER of one certificate of an authority that is valid now; raises `CertificateError`."""
+    """Return the DER of a CA certificate that is valid now. Raises `CertificateError`."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     try:
         der = ssl.PEM_cert_to_DER_cert(pem)
@@ -93,12 +93,12 @@ def _checked(pem: str, which: str) -> bytes:
 
 
 def name_of(der: bytes) -> str:
-    """Returns the file name of a certificate in the trust store."""
+    """Return the file name of a certificate in the trust store."""
     return f"trainway-{hashlib.sha256(der).hexdigest()[:16]}.crt"
 
 
 def in_bundle(bundle: Path) -> set[bytes]:
-    """Returns the certificates of the system's bundle, as DER."""
+    """Return the certificates of the system's bundle, as DER."""
     if not bundle.exists():
         return set()
     blocks = re.findall(r"-----BEGIN CERTIFICATE-----(.*?)-----END CERTIFICATE-----", bundle.read_text(), re.DOTALL)
@@ -106,15 +106,18 @@ def in_bundle(bundle: Path) -> set[bytes]:
 
 
 def install(source: Path, target: Path, bundle: Path, command: list[str]) -> list[str]:
-    """Returns what was changed; raises `CertificateError`. Whenever it is ended, its next run goes on."""
+    """Install the certificates, and return the changes. Raises `CertificateError`.
+
+    After an interruption, the next run continues.
+    """
     found = certificates(source)
     wanted = {name_of(der): der for der in found}
     there = {path.name for path in target.glob("trainway-*.crt")}
-    # Names are of contents, so that a file is either right or was not written to its end.
+    # The name is a hash of the content, so an existing file is either complete or was cut short.
     pems = {name: ssl.DER_cert_to_PEM_cert(der) for name, der in wanted.items()}
     new = [name for name in wanted if name not in there or (target / name).read_text() != pems[name]]
     old = sorted(there - wanted.keys())
-    # What a command that was ended between two files has not done yet.
+    # Marks a command that was interrupted between two files.
     pending = target / ".trainway-pending"
     if not new and not old and not pending.exists() and set(found) <= in_bundle(bundle):
         return []

@@ -1,7 +1,8 @@
-"""Whether an LDAP directory can be reached, and is the one that it should be: `directory.py URI BUNDLE SECONDS`.
+"""Check that an LDAP directory is reachable and trusted: `directory.py URI BUNDLE SECONDS`.
 
-Tries for so many seconds. SSSD does not say why it has no answer, and this says it in one line: the name, the network,
-or the certificate, which has to be of an authority in BUNDLE. For ldap://, where TLS begins later, the first two alone.
+It tries for SECONDS. SSSD does not report why it has no answer. This program reports it in one line: the name, the
+network, or the certificate, which must be signed by an authority in BUNDLE. For ldap://, which starts TLS later, it
+checks only the first two.
 """
 
 import socket
@@ -16,7 +17,7 @@ PAUSE_SECONDS = 2
 
 
 def unreachable(uri: str, bundle: str) -> str | None:
-    """Returns why the directory cannot be reached; None if it can."""
+    """Return why the directory cannot be reached, or None."""
     parts = urlsplit(uri)
     host, port = str(parts.hostname), parts.port or PORTS[parts.scheme]
     try:

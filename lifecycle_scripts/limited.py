@@ -1,13 +1,13 @@
-"""Runs a command for so long and no longer: `limited.py SECONDS NAME COMMAND...`
+"""Run a command with a time limit: `limited.py SECONDS NAME COMMAND...`
 
-Every line that it prints begins with [NAME]. At the limit, and when this program is told to end or whoever runs it
-dies, the command ends with all that it started: a mount helper or a daemon left behind would meet the next run.
-What is still there when the command ends by itself is left alone, and not waited for.
+Every line of its output gets the prefix [NAME]. At the limit, when this program is told to end, or when its parent
+dies, the command and all its descendants end, because a mount helper or a daemon left behind would conflict with the
+next run. Processes that remain after the command ends by itself are left alone, without waiting for them.
 
-  GRACE_SECONDS   how long the command has to end by itself, once it is asked to (default 10)
+  GRACE_SECONDS   time in seconds for the command to end by itself after SIGTERM (default 10)
 
-Exits as the command does; with 124 at the limit and 128 + N after signal N, as timeout(1) and a shell do. systemd's
-RuntimeMaxSec= does less: docs/decisions/08-node-steps.md.
+The exit status is that of the command, 124 at the limit, and 128 + N after signal N, as with timeout(1) and a shell.
+systemd's RuntimeMaxSec= does less: docs/decisions/08-node-steps.md.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
-# What a process has to save itself between SIGTERM and SIGKILL, in seconds.
+# Seconds between SIGTERM and SIGKILL, in which a process can save its state.
 GRACE_SECONDS = float(os.environ.get("GRACE_SECONDS", "10"))
-# How often a command that prints nothing is looked at, and how long one that has ended is read on, in seconds.
+# Seconds between two checks of a silent command, and for which the output of an ended command is still read.
 POLL_SECONDS, DRAIN_SECONDS = 0.2, 1.0
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 # https://github.com/torvalds/linux/blob/master/include/uapi/linux/prctl.h (read 2026-11-22)
@@ -38,12 +38,12 @@ class Told(Exception):
 
 
 def descendants(ancestor: int) -> set[int]:
-    """Returns the ids of the processes that live below `ancestor`, those of its dead children among them."""
+    """Return the IDs of the living descendants of `ancestor`, including those of its dead children."""
     parents = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal():
             try:
-                # The name before it is in brackets, and may have some of its own.
+                # The process name before it is in parentheses, and may contain some itself.
                 state, parent = (entry / "stat").read_text().rpartition(")")[2].split()[:2]
             except OSError:
                 continue
@@ -62,12 +62,15 @@ def send(number: signal.Signals, processes: set[int]) -> None:
 
 
 def end_all(grace_seconds: float = GRACE_SECONDS) -> None:
-    """Ends every descendant of this process: asked first, then killed. One that the kernel does not let go stays."""
+    """End every descendant of this process, first with SIGTERM, then with SIGKILL.
+
+    A process that the kernel does not release stays.
+    """
     send(signal.SIGTERM, descendants(os.getpid()))
     deadline = time.monotonic() + grace_seconds
     while (left := descendants(os.getpid())) and time.monotonic() < deadline:
         time.sleep(0.05)
-    # They may have started others meanwhile.
+    # They may have started other processes meanwhile.
     for _ in range(3):
         send(signal.SIGKILL, left)
         time.sleep(0.05)
@@ -85,16 +88,16 @@ def watch_the_family() -> None:
 
 
 def die_with_this_program() -> None:
-    """The command is killed when this program is, which then can end nothing any more."""
+    """Have the kernel kill the command if this program is killed, because this program then cannot do so."""
     LIBC.prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
 
 
 def relay(pipe: int, name: str, deadline: float, command: subprocess.Popen[bytes]) -> bool:
-    """Prints the command's lines until it has ended; returns whether it did so before the deadline."""
+    """Print the command's lines until it has ended. Return whether it ended before the deadline."""
     rest, ended = b"", False
     while (left := deadline - time.monotonic()) > 0:
         if not ended and command.poll() is not None:
-            # What it printed last is there to be read; what a process that it left behind prints is not its own.
+            # Its last output can be read now. Output of processes that it left behind is not its own.
             ended, deadline = True, time.monotonic() + DRAIN_SECONDS
         if select.select([pipe], [], [], 0 if ended else min(POLL_SECONDS, left))[0]:
             if not (chunk := os.read(pipe, 65536)):
@@ -118,7 +121,7 @@ def ends_within(seconds: float, command: subprocess.Popen[bytes]) -> bool:
 
 
 def say(name: str, line: bytes) -> None:
-    """Prints a line after [name]; nobody may be listening any more, which is no reason to stop."""
+    """Print a line after [name]. A missing reader is not a reason to stop."""
     with suppress(OSError):
         os.write(sys.stdout.fileno(), b"[%s] %s\n" % (name.encode(), line))
 
@@ -128,7 +131,7 @@ def told(number: int, _frame: FrameType | None) -> NoReturn:
 
 
 def run(seconds: float, name: str, command: list[str]) -> int:
-    """Returns the exit status that this program ends with."""
+    """Run the command, and return the exit status of this program."""
     for number in SIGNALS:
         signal.signal(number, told)
     watch_the_family()

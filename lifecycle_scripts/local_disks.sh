@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Puts this node's own NVMe disks where the image's service puts them, /opt/dlami/nvme, as one file system: now and, as
-# trainway-local-disks.service, at each start, because disks that belong to an instance come back empty after a stop.
+# Mount this node's own NVMe disks as one file system at /opt/dlami/nvme, as the image's service does: now and, as
+# trainway-local-disks.service, at each start, because an instance's own disks are empty after a stop.
 #
-# AWS's Deep Learning images do it themselves, and AWS's scripts wait for their service; what it has mounted is used as it is.
-# It may have ended well without. Then, and where there is none, the disks become a RAID 0, as EKS's image makes it; with ext4,
-# which each image can make.
+# AWS's Deep Learning images have a service for this, for which AWS's scripts wait. A file system that it has mounted is
+# used unchanged. The service may end without mounting one. Then, and on images without the service, the disks become a
+# RAID 0, as in EKS's image. It has ext4, which each image can create.
 # https://github.com/awslabs/awsome-distributed-ai/blob/main/1.architectures/5.sagemaker-hyperpod/LifecycleScripts/base-config/utils/install_enroot_pyxis.sh
 # https://github.com/aws/aws-parallelcluster-cookbook/blob/develop/cookbooks/aws-parallelcluster-environment/files/setup-ephemeral-drives.sh
 # https://github.com/awslabs/amazon-eks-ami/blob/main/templates/al2023/runtime/bin/setup-local-disks (all read 2026-11-22)
@@ -20,8 +20,8 @@ place=/opt/dlami/nvme
 label=trainway-local
 array=$root/dev/md/$label
 
-# instance_disks: prints the devices that belong to the instance. An EBS volume is an NVMe disk of another model. The scripts
-# above tell them by the same name in /dev/disk/by-id, which udev makes a little later.
+# instance_disks: print the devices that belong to the instance. An EBS volume is an NVMe disk of another model. The
+# scripts above identify the disks by the same name in /dev/disk/by-id, which udev creates a little later.
 instance_disks() {
   local model
   for model in "$root"/sys/block/nvme*/device/model; do
@@ -31,22 +31,22 @@ instance_disks() {
   done
 }
 
-# signatures COLUMN DEVICE: prints what is on it, or nothing where it is blank.
+# signatures COLUMN DEVICE: print the signatures on a device. Empty if the device is blank.
 signatures() {
   wipefs --noheadings --output "$1" "$2" | paste --serial --delimiters=,
 }
 
-# array_of DISK...: makes the RAID 0 of these disks, and leaves its device in `device`.
+# array_of DISK...: create the RAID 0 of these disks, and set `device` to its device.
 array_of() {
   device=$array
   mkdir -p "$(dirname "$array")"
-  # Without the host's name, by which an array would be called otherwise after a restart.
+  # Without the host's name, which would give the array another name after a restart.
   mdadm --create "$array" --run --level=0 --name="$label" --homehost=any --raid-devices="$#" "$@" ||
     fail "no RAID 0 could be made of $*: the line above says why; replace the node"
   echo "made a RAID 0 of $# disks"
 }
 
-# our_device DISK...: leaves in `device` what to mount, made of these disks; empty where there is nothing to make it of.
+# our_device DISK...: set `device` to the device to mount, made of these disks. Empty if there is none.
 our_device() {
   local disk kind name members=() blank=()
   device=""
@@ -71,7 +71,7 @@ our_device() {
       return
     fi
     ((${#blank[@]})) || fail "the RAID 0 of ${members[*]} cannot be put together: stop and start the node for blank disks"
-    # Its making was cut short, so that nothing is on it.
+    # Its creation was interrupted, so there is no data on it.
     mdadm --zero-superblock "${members[@]}"
     array_of "${members[@]}" "${blank[@]}"
   elif ((${#blank[@]} == 1)); then
@@ -83,11 +83,11 @@ our_device() {
   fi
 }
 
-# mount_device: makes the file system on `device` where there is none, and mounts it.
+# mount_device: create a file system on `device` if there is none, and mount it.
 mount_device() {
   local said
   if [[ -z "$(signatures TYPE "$device")" ]]; then
-    # No discard: an instance is given disks that are trimmed.
+    # No discard, because an instance gets trimmed disks.
     said=$(mkfs.ext4 -q -L "$label" -m 0 -E nodiscard "$device" 2>&1) ||
       fail "no file system could be made on $device (${said##*$'\n'}): the disk may be broken, replace the node"
     echo "made a file system on $device"
@@ -101,7 +101,7 @@ mount_device() {
 main() {
   local disks device
   if ! mountpoint --quiet "$root$place" && systemctl cat dlami-nvme.service >/dev/null 2>&1; then
-    # Waits for its end where it is under way, and does nothing where it has run.
+    # Waits for the service if it is running, and does nothing if it has run.
     timeout "${IMAGE_DISKS_WAIT_SECONDS:-120}" systemctl start dlami-nvme.service ||
       echo "the image's dlami-nvme.service failed or is not done after ${IMAGE_DISKS_WAIT_SECONDS:-120} s"
   fi
@@ -118,7 +118,7 @@ main() {
     fi
     mount_device
   fi
-  # As the image's service has it.
+  # The mode that the image's service sets.
   { chmod 1777 "$root$place" && scratch_layout "$root$place"; } 2>/dev/null ||
     fail "$place cannot be written: \`dmesg\` on this node says what is wrong with its disks; replace the node"
   echo "$place is there, with $(df --output=avail --block-size=G "$root$place" | tail -n 1 | tr -d ' G') GiB free"

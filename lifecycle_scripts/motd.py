@@ -1,6 +1,6 @@
-"""Says to whoever logs in where they are and what to do next.
+"""Tell users at login which node they are on and what to do next.
 
-Nothing here waits long for anything, and nothing looks at a file system of the network: a login must never hang.
+Nothing here waits for long, and nothing accesses a network file system, because a login must never hang.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from collections import Counter
 from pathlib import Path
 
 STATE = Path("/var/lib/trainway/provisioning.json")
-# For each question to Slurm, in seconds.
+# Time limit of each query to Slurm, in seconds.
 LIMIT_SECONDS = 2.0
 
 
 def ask(*command: str) -> list[str] | None:
-    """Returns the lines of the answer; None when there is none in time."""
+    """Return the lines of the answer, or None if there is none in time."""
     environment = {**os.environ, "PATH": f"{os.environ.get('PATH', '/usr/bin:/bin')}:/opt/slurm/bin"}
     try:
         done = subprocess.run(
@@ -29,13 +29,13 @@ def ask(*command: str) -> list[str] | None:
 
 
 def mounted() -> dict[str, str]:
-    """Returns the type of the file system at each mount point."""
+    """Return the type of the file system at each mount point."""
     lines = Path("/proc/mounts").read_text().splitlines()
     return {where: kind for _, where, kind, *_ in map(str.split, lines)}
 
 
 def nodes_and_jobs() -> str:
-    """Returns how many nodes are idle and how many jobs run and wait."""
+    """Return the number of idle nodes, and of running and pending jobs."""
     nodes = ask("sinfo", "--noheader", "--Node", "--format=%N %T")
     if nodes is None:
         return "Slurm does not answer; `scontrol ping` says more"
@@ -49,7 +49,7 @@ def nodes_and_jobs() -> str:
 
 
 def lines(state: dict[str, object], facts: dict[str, str]) -> list[str]:
-    """Returns what to say."""
+    """Return the lines of the message."""
     role, shared = facts["NODE_ROLE"], facts.get("FSX_MOUNT_PATH")
     said = [f"{facts['CLUSTER_NAME']}: {role} node {facts['NODE_NAME']}, {facts['INSTANCE_TYPE']}", ""]
     if facts["ORCHESTRATOR"] == "hyperpod-slurm":

@@ -1,16 +1,16 @@
-"""Prints what a node must know of itself, one NAME=value a line as a shell reads it: `node_facts.py CONFIG PARAMETERS`.
+"""Print the facts about this node, one NAME=value per line for a shell: `node_facts.py CONFIG PARAMETERS`.
 
-The one reader of parameters.json, what the platform tells its nodes, and of resource_config.json, into which HyperPod
-writes every instance of the cluster; a node finds itself there by its address. The names of the parameters are those of
-parameters.schema.json, which trainway/spec/derived/node_parameters.py gives: `fsx.dns_name` is FSX_DNS_NAME.
-Only the standard library is used, because this runs before anything can be installed.
+This is the only reader of parameters.json, with the platform's parameters for its nodes, and of resource_config.json,
+in which HyperPod lists every instance of the cluster. A node finds itself there by its address. The names of the
+parameters are those of parameters.schema.json, which trainway/spec/derived/node_parameters.py generates: `fsx.dns_name`
+is FSX_DNS_NAME. Only the standard library is used, because this runs before anything can be installed.
 https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-lifecycle-best-practices-slurm-slurm-base-config.html
 https://github.com/awslabs/awsome-distributed-ai/blob/main/1.architectures/5.sagemaker-hyperpod/LifecycleScripts/base-config/lifecycle_script.py
 (2026-07-23)
 `node_facts.py --parameters PARAMETERS` prints the parameters instead, as JSON with every key.
 `node_facts.py --cluster CONFIG PARAMETERS` prints them with all nodes of the cluster.
 
-  FACTS_WAIT_SECONDS   how long the node's address and its entry in the file may take to be there (default 60)
+  FACTS_WAIT_SECONDS   time to wait for the node's address and its entry in the file (default 60)
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
-# Lists of instance groups. Of restricted ones the API has a list of its own, with the same keys:
+# Lists of instance groups. The API lists restricted groups separately, with the same keys:
 # https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_DescribeCluster.html (read 2026-11-22)
 GROUPS = ("InstanceGroups", "RestrictedInstanceGroups")
-# Roles by the NodeType of an instance group's SlurmConfig, which ClusterSlurmNodeType in botocore's model of SageMaker
-# has (1.44.5). The text of the page calls Compute Worker as well.
+# Roles by the NodeType of an instance group's SlurmConfig, with the values of ClusterSlurmNodeType in botocore's model
+# of SageMaker (1.44.5). The text of the page also uses Worker for Compute.
 # https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_ClusterSlurmConfigDetails.html (read 2026-11-22)
 ROLES = {"Controller": "controller", "Login": "login", "Compute": "compute", "Worker": "compute"}
 SCHEMA = Path(__file__).with_name("parameters.schema.json")
-# As trainway/spec/derived/node_parameters.py has them.
+# The same values as in trainway/spec/derived/node_parameters.py.
 PLACEHOLDER, OWN_GROUP = "${TRAINWAY_", "x-own-group"
 TYPES: dict[str, tuple[type, str]] = {
     "object": (dict, "an object"),
@@ -78,15 +78,15 @@ AWS_SCHEMA: dict[str, Any] = {
 
 
 class FactsError(Exception):
-    """A file that is absent, not JSON or not of the documented shape, or a node that is not in it."""
+    """A file is missing, not JSON, or not of the documented form, or the node is not in it."""
 
 
 class NotYetError(FactsError):
-    """What may be otherwise in a moment: the file is being written, or the node's network is being restarted."""
+    """The error may disappear in a moment: the file is being written, or the node's network is restarting."""
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Returns the JSON object in the file at `path`; raises `FactsError`."""
+    """Return the JSON object in the file at `path`. Raises `FactsError`."""
     try:
         document = json.loads(path.read_text())
     except OSError as error:
@@ -99,7 +99,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def read_resource_config(path: Path) -> dict[str, Any]:
-    """Returns what HyperPod wrote; raises `NotYetError`, because it may be at it."""
+    """Return HyperPod's resource configuration. Raises `NotYetError`, because HyperPod may still be writing it."""
     try:
         return read_json(path)
     except FactsError as error:
@@ -107,7 +107,7 @@ def read_resource_config(path: Path) -> dict[str, Any]:
 
 
 def block(document: dict[str, Any], name: str) -> dict[str, Any]:
-    """Returns the object of that name, empty where there is none; raises `FactsError`."""
+    """Return the object of that name, or an empty one if it is missing. Raises `FactsError`."""
     found = document.get(name) or {}
     if not isinstance(found, dict):
         raise FactsError(f"resource config: {name} is no object")
@@ -115,7 +115,7 @@ def block(document: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def instances(resource_config: dict[str, Any]) -> list[tuple[dict[str, Any], dict[str, Any]]]:
-    """Returns (instance group, instance) for every instance; a group scaled to none has `"Instances": null` or none."""
+    """Return (instance group, instance) for every instance. An empty group has `"Instances": null` or no such key."""
     if not isinstance(resource_config.get("InstanceGroups"), list):
         raise FactsError("resource config: no list of InstanceGroups")
     pairs = []
@@ -134,7 +134,7 @@ def instances(resource_config: dict[str, Any]) -> list[tuple[dict[str, Any], dic
 
 
 def address(text: object) -> str:
-    """Returns an IPv4 or IPv6 address as it is usually written, or the text as it is."""
+    """Return an IPv4 or IPv6 address in its canonical form, or the text unchanged."""
     try:
         return str(ipaddress.ip_address(str(text).partition("%")[0]))
     except ValueError:
@@ -142,11 +142,11 @@ def address(text: object) -> str:
 
 
 def find(resource_config: dict[str, Any], addresses: Iterable[str]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Returns the (instance group, instance) whose CustomerIpAddress is one of this node's `addresses`."""
+    """Return the (instance group, instance) whose CustomerIpAddress is one of this node's `addresses`."""
     own = {address(each) for each in addresses}
     found: list[tuple[dict[str, Any], dict[str, Any]]] = []
     for group, instance in instances(resource_config):
-        # The same instance may be listed twice; two that share an address are a mistake.
+        # The same instance may be listed twice. Two instances with the same address are an error.
         if address(instance.get("CustomerIpAddress")) in own and (group, instance) not in found:
             found.append((group, instance))
     if len(found) != 1:
@@ -157,15 +157,15 @@ def find(resource_config: dict[str, Any], addresses: Iterable[str]) -> tuple[dic
 
 
 def is_of(value: object, schema: dict[str, Any]) -> bool:
-    """Returns whether a value has the type of a schema, which may name none."""
+    """Return whether a value has the type of a schema, if the schema has one."""
     if "type" not in schema:
         return True
-    # True is an int as well.
+    # In Python, True is an int as well.
     return isinstance(value, TYPES[schema["type"]][0]) and isinstance(value, bool) == (schema["type"] == "boolean")
 
 
 def problems(value: Any, schema: dict[str, Any], where: str = "") -> Iterator[str]:
-    """Yields what is wrong with a value: each key, what it holds, and what a JSON Schema expects there."""
+    """Yield the problems of a value: each key, its value, and what a JSON Schema expects there."""
     kinds = schema.get("anyOf", [schema])
     schema = next((each for each in kinds if is_of(value, each)), {"enum": []})
     if value not in schema.get("enum", [value]):
@@ -192,7 +192,7 @@ def problems(value: Any, schema: dict[str, Any], where: str = "") -> Iterator[st
 
 
 def completed(value: Any, schema: dict[str, Any]) -> Any:
-    """Returns a value that has no problems, with the defaults of the keys that it leaves out."""
+    """Return a valid value, with the defaults of missing keys."""
     schema = next(each for each in schema.get("anyOf", [schema]) if is_of(value, each))
     if not isinstance(value, dict):
         return value
@@ -213,7 +213,7 @@ def checked(path: Path, schema: dict[str, Any], remedy: str) -> dict[str, Any]:
 
 
 def from_aws(path: Path) -> dict[str, Any]:
-    """Returns parameters as ours are, of a provisioning_parameters.json of AWS's."""
+    """Return the parameters in our form, from AWS's provisioning_parameters.json."""
 
     def refuse(problem: str) -> NoReturn:
         raise FactsError(f"{path}: {problem}. {AWSS[0].upper()}{AWSS[1:]}")
@@ -233,7 +233,7 @@ def from_aws(path: Path) -> dict[str, Any]:
     if slurm := given.get("slurm_configurations"):
         if missing := [name for name in DATABASE if not slurm.get(name)]:
             refuse(f"slurm_configurations lacks {', '.join(missing)}, which several controllers need")
-        # What controllers share is on the file system: slurm/provision.sh makes its directory there.
+        # Data that controllers share is on the file system: slurm/provision.sh creates its directory there.
         shared = slurm["slurm_shared_directory"]
         if not f"{shared}/".startswith("/fsx/") or not any(lustre):
             refuse(f"slurm_configurations.slurm_shared_directory is {shared}, and nodes share /fsx alone")
@@ -244,7 +244,7 @@ def from_aws(path: Path) -> dict[str, Any]:
 
 
 def left_out(path: Path) -> list[str]:
-    """Returns a warning for each setting of AWS's file beside `path` that AWS's scripts apply and these do not."""
+    """Return a warning for each setting of AWS's file beside `path` that AWS's scripts apply and these do not."""
     aws = path.with_name(AWS_PARAMETERS)
     if path.exists() or not aws.exists():
         return []
@@ -254,12 +254,12 @@ def left_out(path: Path) -> list[str]:
 
 
 def read_schema() -> dict[str, Any]:
-    """Returns the JSON Schema of parameters.json; raises `FactsError`."""
+    """Return the JSON Schema of parameters.json. Raises `FactsError`."""
     return read_json(SCHEMA)
 
 
 def read_parameters(path: Path) -> dict[str, Any]:
-    """Returns the parameters at `path`, or AWS's own beside it, with every key; raises `FactsError`."""
+    """Return the parameters at `path`, or AWS's own beside it, with every key. Raises `FactsError`."""
     aws = path.with_name(AWS_PARAMETERS)
     if aws.exists() and not path.exists():
         return dict(completed(from_aws(aws), read_schema()))
@@ -267,9 +267,9 @@ def read_parameters(path: Path) -> dict[str, Any]:
 
 
 def role(group: dict[str, Any], parameters: dict[str, Any]) -> str:
-    """Returns controller, login or compute for an instance group; on Kubernetes every node is compute.
+    """Return controller, login, or compute for an instance group. On Kubernetes every node is compute.
 
-    What HyperPod says of the group goes before what the parameters say of its name; raises `FactsError`.
+    HyperPod's own setting of the group takes precedence over the parameters. Raises `FactsError`.
     """
     if parameters["orchestrator"] != "hyperpod-slurm":
         return "compute"
@@ -285,9 +285,9 @@ def role(group: dict[str, Any], parameters: dict[str, Any]) -> str:
 
 
 def nodes(resource_config: dict[str, Any], parameters: dict[str, Any]) -> list[dict[str, Any]]:
-    """Returns every node that has an address, the first controller first: its name, address, group, role, type, place.
+    """Return every node that has an address, first controller first: name, address, group, role, type, and place.
 
-    The place is EC2's network nodes above it, the outermost first, where HyperPod tells them for all three layers.
+    The place is the list of EC2's network nodes above it, outermost first, if HyperPod reports all three layers.
     https://github.com/awslabs/awsome-distributed-ai/blob/main/1.architectures/5.sagemaker-hyperpod/tools/devops-agent/docs/hyperpod-mental-model.md
     (read 2026-11-22)
     """
@@ -310,9 +310,10 @@ def nodes(resource_config: dict[str, Any], parameters: dict[str, Any]) -> list[d
 
 
 def variables(name: str, value: Any, schema: dict[str, Any], group: str) -> Iterator[tuple[str, str]]:
-    """Yields the variables of a parameter: of an object one for each key, of a mapping by group that of this group.
+    """Yield the variables of a parameter: one per key of an object, and this group's value of a mapping by group.
 
-    A list has commas between, and null is empty. Other mappings have no variables: steps read them from the parameters.
+    A list is joined with commas, and null is empty. Other mappings have no variables: steps read them from the
+    parameters.
     """
     schema = next((each for each in schema.get("anyOf", ()) if each["type"] != "null"), schema)
     if OWN_GROUP in schema:
@@ -328,9 +329,9 @@ def variables(name: str, value: Any, schema: dict[str, Any], group: str) -> Iter
 
 
 def facts(resource_config: dict[str, Any], parameters: dict[str, Any], addresses: Iterable[str]) -> dict[str, str]:
-    """Returns the environment that the steps run with; raises `FactsError`."""
+    """Return the environment of the steps. Raises `FactsError`."""
     group, instance = find(resource_config, addresses)
-    # Slurm asks them in this order.
+    # Slurm queries the controllers in this order.
     controllers = [node["address"] for node in nodes(resource_config, parameters) if node["role"] == "controller"]
     return {
         "CLUSTER_NAME": str(block(resource_config, "ClusterConfig").get("ClusterName", "unknown")),
@@ -338,7 +339,7 @@ def facts(resource_config: dict[str, Any], parameters: dict[str, Any], addresses
         "NODE_NAME": str(instance.get("InstanceName") or "unknown"),
         "NODE_ADDRESS": str(instance["CustomerIpAddress"]),
         "NODE_ROLE": role(group, parameters),
-        # A group with InstanceRequirements has several, and may say which of them only with each instance.
+        # A group with InstanceRequirements has several types, and may name the type only at each instance.
         "INSTANCE_TYPE": str(instance.get("InstanceType") or group.get("InstanceType") or "unknown"),
         "CONTROLLER_ADDRESSES": ",".join(controllers),
         **dict(variables("", parameters, read_schema(), group["Name"])),
@@ -346,9 +347,9 @@ def facts(resource_config: dict[str, Any], parameters: dict[str, Any], addresses
 
 
 def as_shell(found: dict[str, str]) -> str:
-    """Returns one NAME=value a line, quoted; raises `FactsError`.
+    """Return one NAME=value per line, quoted. Raises `FactsError`.
 
-    Steps write facts into units, fstab and slurm.conf, where a line break would begin a line of its own.
+    Steps write facts into units, fstab, and slurm.conf, where a line break would begin a new line.
     """
     for name, value in found.items():
         if not value.isprintable():
@@ -357,7 +358,7 @@ def as_shell(found: dict[str, str]) -> str:
 
 
 def own_addresses() -> list[str]:
-    """Returns the addresses that this node has by now; raises `NotYetError`."""
+    """Return the current addresses of this node. Raises `NotYetError`."""
     try:
         return subprocess.run(["hostname", "-I"], check=True, capture_output=True, text=True).stdout.split()
     except (OSError, subprocess.CalledProcessError) as error:
@@ -365,7 +366,7 @@ def own_addresses() -> list[str]:
 
 
 def waited_for(resource_config: Path, parameters: dict[str, Any]) -> dict[str, str]:
-    """Returns the facts of this node once HyperPod has written them down; raises `FactsError`."""
+    """Return the facts of this node once HyperPod has written them. Raises `FactsError`."""
     deadline = time.monotonic() + float(os.environ.get("FACTS_WAIT_SECONDS", "60"))
     while True:
         try:

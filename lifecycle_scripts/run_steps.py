@@ -1,14 +1,14 @@
-"""Runs every step in order, each with a time limit, and stops at the first that fails with one line that says why.
+"""Run every step in order, each with a time limit, and stop at the first failure with one line that states the reason.
 
   SLURM_STARTED_BY                service | script: set by the entry point
   SAGEMAKER_RESOURCE_CONFIG_PATH  set by HyperPod (default /opt/ml/config/resource_config.json)
   NODE_ROOT                       prefix of every path that is written; empty on a node
   STEP_TIMEOUT_SECONDS            limit of every step instead of its own
-  LOCK_WAIT_SECONDS               how long another run on this node is waited for (default 600)
+  LOCK_WAIT_SECONDS               time to wait for another run on this node (default 600)
   FAILURE_PAUSE_SECONDS           wait before a failed run ends, so that its log is collected first (default 60)
 
-The platform's facts are in parameters.json beside this file, written when the scripts were delivered. What was done is
-in /var/log/provision/provisioning.log, line by line, and in /var/lib/trainway/provisioning.json, by step.
+The platform's facts are in parameters.json beside this file, written when the scripts were delivered. The record of a
+run is in /var/log/provision/provisioning.log, line by line, and in /var/lib/trainway/provisioning.json, by step.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ ROOT = Path(os.environ.get("NODE_ROOT") or "/")
 LOG = ROOT / "var/log/provision/provisioning.log"
 STATE = ROOT / "var/lib/trainway/provisioning.json"
 LOCK = ROOT / "run/trainway/provisioning.lock"
-# A step's limit in seconds, and those of the steps that may need another.
+# Default time limit of a step in seconds, and the limits of steps that need another.
 LIMIT_SECONDS = 300
 LIMITS_SECONDS = {"20-lustre": 420, "22-home": 420, "25-containers": 660, "90-custom": 3600}
-# Python does not know where it is itself, where there is no PATH.
+# Python does not know its own path if there is no PATH.
 PYTHON = sys.executable or "python3"
-# What a step says that the node can live with.
+# Prefix of a step's message about a problem with which the node can work.
 WARNING = "WARNING: "
-# What cloud-init, a service of systemd or HyperPod's agent may leave out of the environment.
+# Variables that cloud-init, a systemd service, or HyperPod's agent may not set.
 ENVIRONMENT = {
     "HOME": "/root",
     "NODE_ROOT": "",
@@ -53,7 +53,7 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 class RunError(Exception):
-    """Why the run ends, in one line."""
+    """The reason for the end of the run, in one line."""
 
 
 class Told(RunError):
@@ -62,7 +62,7 @@ class Told(RunError):
 
 @dataclass
 class StepOutcome:
-    """What became of one: running, done or failed; `said` is its last line."""
+    """The outcome of a step: running, done, or failed. `said` is its last line."""
 
     name: str
     status: str = "running"
@@ -72,7 +72,7 @@ class StepOutcome:
 
 @dataclass
 class Run:
-    """What support reads of a node's last run; `version` is a hash of the scripts and parameters that it ran with."""
+    """A record of a node's last run for support. `version` is a hash of its scripts and parameters."""
 
     version: str
     started_by: str
@@ -90,7 +90,7 @@ def now() -> str:
 
 
 def version(folder: Path) -> str:
-    """Returns twelve hexadecimal digits that are others when a file below `folder` is."""
+    """Return twelve hexadecimal digits that change with the files below `folder`."""
     digest = hashlib.sha256()
     for path in sorted(folder.rglob("*")):
         if path.is_file() and "__pycache__" not in path.parts:
@@ -103,7 +103,7 @@ def cannot_write(path: Path, error: OSError) -> str:
 
 
 class RunLog:
-    """Lines to standard output and the node's log. That either cannot be written is said where it can, and kept."""
+    """Lines to standard output and the node's log. An error of one is reported on the other, and kept."""
 
     def __init__(self) -> None:
         self.error: str | None = None
@@ -116,7 +116,7 @@ class RunLog:
 
     def line(self, line: str) -> None:
         data = f"{line}\n".encode(errors="replace")
-        with suppress(OSError):  # Nobody may listen any more; the file has it.
+        with suppress(OSError):  # Nobody may be reading anymore. The file has the line.
             os.write(1, data)
         try:
             if self.file:
@@ -125,7 +125,10 @@ class RunLog:
             self._broken(error)
 
     def say(self, name: str, text: str) -> None:
-        """A line of the run's own: the step's name first, because CloudWatch's list shows only a line's beginning."""
+        """Write a line of the run's own.
+
+        It begins with the step's name, because CloudWatch's list shows only the beginning.
+        """
         self.line(f"[{name}] {now()} {text}")
 
     def _broken(self, error: OSError) -> None:
@@ -136,7 +139,7 @@ class RunLog:
 
 
 def save(run: Run) -> None:
-    """Writes the state file, whole or not at all; raises `RunError`."""
+    """Write the state file, completely or not at all. Raises `RunError`."""
     try:
         STATE.parent.mkdir(parents=True, exist_ok=True)
         new = STATE.with_suffix(".new")
@@ -147,7 +150,7 @@ def save(run: Run) -> None:
 
 
 def lock(log: RunLog) -> IO[str]:
-    """Returns the lock that keeps a second run out until it is closed; raises `RunError`."""
+    """Return the lock that excludes a second run until it is closed. Raises `RunError`."""
     seconds = float(os.environ.get("LOCK_WAIT_SECONDS", "600"))
     LOCK.parent.mkdir(parents=True, exist_ok=True)
     file = LOCK.open("a+")
@@ -173,7 +176,7 @@ def lock(log: RunLog) -> IO[str]:
 
 
 def facts(run: Run, log: RunLog) -> dict[str, str]:
-    """Returns the environment of the steps, and keeps the reader's warnings; raises `RunError`."""
+    """Return the environment of the steps, and keep the warnings of node_facts.py. Raises `RunError`."""
     config = os.environ["SAGEMAKER_RESOURCE_CONFIG_PATH"]
     command = [PYTHON, str(HERE / "node_facts.py"), config, str(HERE / "parameters.json")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -194,7 +197,7 @@ def limit(name: str) -> int:
 
 
 def run_step(path: Path, environment: dict[str, str], run: Run, log: RunLog) -> None:
-    """Runs one step; raises `RunError`."""
+    """Run one step. Raises `RunError`."""
     step = StepOutcome(path.stem)
     run.steps.append(step)
     save(run)
@@ -228,7 +231,7 @@ def run_step(path: Path, environment: dict[str, str], run: Run, log: RunLog) -> 
 
 
 def relay(lines: IO[bytes], step: StepOutcome, run: Run, log: RunLog) -> None:
-    """Logs what a step says until it has ended."""
+    """Log a step's output until it has ended."""
     for raw in lines:
         line = raw.decode(errors="replace").rstrip("\n")
         log.line(line)
@@ -252,7 +255,7 @@ def told(number: int, _frame: FrameType | None) -> NoReturn:
 
 
 def guarded(act: Callable[[], None]) -> str | None:
-    """Returns why it failed, if it did."""
+    """Call the function, and return the reason for its failure, or None."""
     try:
         act()
     except RunError as error:
@@ -263,7 +266,7 @@ def guarded(act: Callable[[], None]) -> str | None:
 
 
 def every_step(run: Run, log: RunLog) -> None:
-    """Runs them; raises `RunError`."""
+    """Run every step. Raises `RunError`."""
     save(run)
     run.facts = facts(run, log)
     environment = {**os.environ, **run.facts}
@@ -272,7 +275,7 @@ def every_step(run: Run, log: RunLog) -> None:
 
 
 def provision(run: Run, log: RunLog) -> None:
-    """Runs every step while no other run does, and writes down how that ended; raises `RunError`."""
+    """Run every step while no other run does, and record the result. Raises `RunError`."""
     if log.error:
         raise RunError(log.error)
     with lock(log):
@@ -288,7 +291,7 @@ def main() -> int:
         os.environ.setdefault(name, value)
     given = os.environ.get("PATH", "").split(os.pathsep)
     os.environ["PATH"] = os.pathsep.join([*filter(None, given), *(each for each in PATH if each not in given)])
-    # Commands whose output steps read speak one language.
+    # Steps read the output of commands, so all commands use one language.
     os.environ["LC_ALL"] = "C.UTF-8"
     os.umask(0o022)
     for number in SIGNALS:
@@ -302,7 +305,7 @@ def main() -> int:
         log.say("finished", summary(run))
         return 0
     log.say(run.steps[-1].name if run.steps else "start", f"FAILED: {why}")
-    # AWS's own scripts wait as well: HyperPod ends the node at once, and a log that was not collected is lost with it.
+    # Wait as AWS's own scripts do: HyperPod ends the node at once, and a log that was not collected is lost with it.
     # https://github.com/awslabs/awsome-distributed-ai/blob/main/1.architectures/7.sagemaker-hyperpod-eks/LifecycleScripts/base-config/on_create.sh
     time.sleep(float(os.environ.get("FAILURE_PAUSE_SECONDS", "60")))
     return 1

@@ -1,7 +1,7 @@
-"""Makes Slurm's accounts, QOS and settings equal to a document: `slurm_accounts.py DOCUMENT SLURM_CONF`.
+"""Apply a document to Slurm's accounts, QOS, and settings: `slurm_accounts.py DOCUMENT SLURM_CONF`.
 
-Prints each change that it makes, and nothing when there is none to make. What carries the document's owner and is not
-in it is removed; of everything else nothing is changed. Runs as root on the controller, again and again.
+It prints each change, and nothing without changes. Entries with the document's owner that are not in the document are
+removed. No other entries are changed. It runs regularly, as root on the controller.
 https://slurm.schedmd.com/sacctmgr.html (read 2026-11-21)
 """
 
@@ -16,34 +16,34 @@ from typing import Any, NamedTuple
 JsonObject = dict[str, Any]
 Command = list[str]
 
-# What slurm_settings.py writes where there are teams.
+# First line of the block that slurm_settings.py writes if there are teams.
 BEGIN = "# Begin of what Trainway writes for teams:"
-# How long a command of Slurm's may take.
+# Time limit of a Slurm command, in seconds.
 ANSWER_SECONDS = float(os.environ.get("SLURM_ANSWER_SECONDS", "60"))
 
 
 class AccountsError(Exception):
-    """A document of another version, or a command of Slurm's that failed; the text says which."""
+    """The document has another version, or a Slurm command failed. The message says which."""
 
 
 class SlurmState(NamedTuple):
-    """What Slurm has, of one cluster, by name; QOS and accounts as in the document."""
+    """The state of Slurm for one cluster, by name. QOS and accounts have the form of the document."""
 
     qos: dict[str, JsonObject]
     accounts: dict[str, JsonObject]
     owned_qos: set[str]
     owned_accounts: set[str]
-    # By user, all accounts, and the one of jobs that name none.
+    # By user: all accounts, and the default account.
     accounts_of: dict[str, set[str]]
     default_account: dict[str, str]
-    # (account, user), and (account, "") for all of an account: those that take no new jobs, and those that have jobs.
+    # (account, user), or (account, "") for a whole account: those that take no new jobs, and those that have jobs.
     closed: set[tuple[str, str]]
     busy: set[tuple[str, str]]
     busy_qos: set[str]
 
 
 def run(*command: str) -> str:
-    """Returns what the command prints; raises `AccountsError` with what it complains about."""
+    """Return the output of the command. Raises `AccountsError` with its error message."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=ANSWER_SECONDS, stdin=subprocess.DEVNULL)
     except OSError as error:
@@ -57,18 +57,18 @@ def run(*command: str) -> str:
 
 
 def show(*what: str, columns: str) -> list[list[str]]:
-    """Returns the rows that sacctmgr lists."""
+    """Return the rows that sacctmgr lists."""
     output = run("sacctmgr", "--noheader", "--parsable2", "show", *what, f"format={columns}")
     return [line.split("|") for line in output.splitlines()]
 
 
 def words(listed: str) -> list[str]:
-    """Returns the entries of a list that is separated by commas."""
+    """Return the sorted entries of a comma-separated list."""
     return sorted(filter(None, listed.split(",")))
 
 
 def read_state(cluster: str, owner: str) -> SlurmState:
-    """Returns what Slurm has; raises `AccountsError`."""
+    """Return the state of Slurm. Raises `AccountsError`."""
     qos, owned_qos = {}, set()
     for name, priority, preempts, tres, flags, description in show(
         "qos", columns="Name,Priority,Preempt,GrpTRES,Flags,Description"
@@ -115,7 +115,7 @@ def read_state(cluster: str, owner: str) -> SlurmState:
 
 
 def changes(document: JsonObject, state: SlurmState, cluster: str) -> list[Command]:
-    """Returns what to tell sacctmgr, in an order in which each can be done; nothing when there is nothing to change."""
+    """Return the sacctmgr commands, in an order in which each can succeed. Empty without changes."""
     return [
         *_qos_changes(document, state),
         *_account_changes(document, state, cluster),
@@ -128,7 +128,7 @@ def _qos_changes(document: JsonObject, state: SlurmState) -> list[Command]:
     commands = []
     for qos in document["qos"]:
         name, had = qos["name"], state.qos.get(qos["name"])
-        # A job that could never run in it is refused when it is submitted, and does not wait forever.
+        # Slurm refuses a job that could never run in the QOS at submission, instead of leaving it pending forever.
         wanted = {key: qos[key] for key in ("priority", "preempts", "nodes")} | {"denies": True}
         if had == wanted and name in state.owned_qos:
             continue
@@ -144,7 +144,8 @@ def _qos_changes(document: JsonObject, state: SlurmState) -> list[Command]:
                 "flags=DenyOnLimit",
             ]
         )
-        # One by one: after a list was set to an empty one, sacctmgr takes that for a QOS that preempts itself (22.05).
+        # Set the entries one by one: after a list was set to an empty one, sacctmgr reads it as a QOS that preempts
+        # itself (22.05).
         preempts = set(had["preempts"] if had else ())
         commands += [[*modify, f"preempt+={other}"] for other in sorted(set(qos["preempts"]) - preempts)]
         commands += [[*modify, f"preempt-={other}"] for other in sorted(preempts - set(qos["preempts"]))]
@@ -174,7 +175,7 @@ def _account_changes(document: JsonObject, state: SlurmState, cluster: str) -> l
 
 
 def _user_changes(document: JsonObject, state: SlurmState, cluster: str) -> list[Command]:
-    """Return the commands for users who come, and for those whose first account is another now."""
+    """Return the commands for new users, and for those whose first account has changed."""
     commands: list[Command] = []
     first: dict[str, str] = {}
     for account in document["accounts"]:
@@ -195,13 +196,13 @@ def _user_changes(document: JsonObject, state: SlurmState, cluster: str) -> list
 
 
 def _removals(document: JsonObject, state: SlurmState, cluster: str) -> list[Command]:
-    """Return the commands for what left. Slurm keeps an account that has jobs: it only takes no new ones."""
+    """Return the commands for removals. Slurm keeps an account that has jobs, which then takes no new ones."""
     wanted = {account["name"]: set(account["users"]) for account in document["accounts"]}
     commands = []
     for user, has in sorted(state.accounts_of.items()):
         leaves = {account for account in has & state.owned_accounts if user not in wanted.get(account, ())}
         if state.default_account.get(user) in leaves and has - leaves and not any(map(wanted.get, has - leaves)):
-            # Somebody else's account is left, and Slurm removes no default while there is another.
+            # An account of another owner stays, and Slurm does not remove a default account while there are others.
             where = ["where", f"name={user}", f"cluster={cluster}"]
             commands.append(["modify", "user", *where, "set", f"defaultaccount={min(has - leaves)}"])
         for account in sorted(leaves):
@@ -221,10 +222,10 @@ def _remove(what: str, where: Command, entry: tuple[str, str], state: SlurmState
 
 
 def change_settings(slurm_conf: Path, settings: dict[str, str]) -> list[str]:
-    """Returns a line if slurm.conf had to be changed; raises `AccountsError`, and then it is as it was."""
+    """Change slurm.conf, and return a line if it changed. Raises `AccountsError`, and then it is unchanged."""
     program = Path(__file__).with_name("slurm_settings.py")
     command = [sys.executable, str(program), str(slurm_conf), "teams", json.dumps(settings)]
-    # It has limits of its own.
+    # The program has time limits of its own.
     done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
     if done.returncode:
         raise AccountsError(done.stderr.strip())
@@ -232,7 +233,7 @@ def change_settings(slurm_conf: Path, settings: dict[str, str]) -> list[str]:
 
 
 def apply(document: JsonObject, slurm_conf: Path) -> list[str]:
-    """Returns the changes that were made, one a line; raises `AccountsError`."""
+    """Apply the document, and return the changes, one per line. Raises `AccountsError`."""
     if document.get("version") != 1:
         raise AccountsError(f"the document has version {document.get('version')!r}, this program knows version 1")
     if not document["accounts"] and BEGIN not in slurm_conf.read_text():
@@ -242,11 +243,12 @@ def apply(document: JsonObject, slurm_conf: Path) -> list[str]:
         raise AccountsError("scontrol show config: no ClusterName")
     cluster, made = found[1], []
     state = read_state(cluster, document["owner"])
-    # Accounts before the settings that enforce them: slurmctld does not start with those when it has no accounts.
+    # Accounts come before the settings that enforce them, because slurmctld does not start with these if it has no
+    # accounts.
     for command in changes(document, state, cluster):
         run("sacctmgr", "--immediate", "--quiet", *command)
         made.append(f"sacctmgr {' '.join(command)}")
-    # The settings stay until the last job of the last team has ended: they are what keeps new ones out.
+    # The settings stay until the last job of the last team has ended, because they refuse new ones.
     waits = any((account, "") in state.busy for account in state.owned_accounts)
     if document["settings"] or not waits:
         made += change_settings(slurm_conf, document["settings"])

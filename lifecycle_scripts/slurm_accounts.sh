@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Fetches the platform's teams and makes Slurm equal to them: `slurm_accounts.sh S3_URI REGION`. systemd runs it on the
-# controller again and again, so that a change of teams needs no new node.
+# Fetch the platform's teams, and apply them to Slurm: `slurm_accounts.sh S3_URI REGION`. systemd runs this regularly on
+# the controller, so that a change of teams requires no new node.
 #   SLURM_HOME   where HyperPod has Slurm (default /opt/slurm)
 # https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-slurm-api-config-migration.html, Step 1 (read 2026-11-21)
 set -euo pipefail

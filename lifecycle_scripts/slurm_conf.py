@@ -1,8 +1,8 @@
-"""Writes Slurm's configuration of a cluster that the platform provisions: `slurm_conf.py DIRECTORY SHARED`.
+"""Write Slurm's configuration of a cluster that the platform provisions: `slurm_conf.py DIRECTORY SHARED`.
 
-Nodes and parameters are read from standard input, as `node_facts.py --cluster` prints them; SHARED is a directory that
-all controllers see. Says which files it wrote, and nothing when all were so already. What slurm_settings.py wrote stays
-in slurm.conf. Controllers read the files; all others fetch them from a controller.
+It reads nodes and parameters from standard input, as `node_facts.py --cluster` prints them. SHARED is a directory that
+all controllers see. It prints the files that changed, and nothing without changes. The blocks of slurm_settings.py stay
+in slurm.conf. Controllers read the files. All other nodes fetch them from a controller.
 https://slurm.schedmd.com/slurm.conf.html, https://slurm.schedmd.com/configless_slurm.html (read 2026-11-22)
 """
 
@@ -26,29 +26,29 @@ SETTINGS = {
     "SlurmdLogFile": "/var/log/slurm/slurmd.log",
     "SlurmdSpoolDir": "/var/spool/slurmd",
     "SelectType": "select/cons_tres",
-    # Jobs share a node by cores. Memory is not counted: a job that names none would get all of it, and block the node.
+    # Jobs share a node by cores. Memory is not counted: a job without a memory request would get all of it, and block
+    # the node.
     "SelectTypeParameters": "CR_Core",
-    # What a job starts stays in its cgroup, so that all of it ends with the job.
+    # All processes of a job stay in its cgroup, so that all of them end with the job.
     "ProctrackType": "proctrack/cgroup",
     "TaskPlugin": "task/cgroup,task/affinity",
     # torchrun starts the processes of a node, not MPI.
     "MpiDefault": "none",
-    # A node that was replaced or restarted takes jobs again when it is well, and not only when somebody says so.
+    # A replaced or restarted node takes jobs again when it is healthy, without a command.
     "ReturnToService": "2",
     "JobRequeue": "1",
-    # All of a job's nodes wait for the one that died until it is given up; the default is five minutes.
+    # A job's nodes wait for a dead one until it is given up. The default is five minutes.
     "SlurmdTimeout": "120",
-    # A backup takes over when the controller has not answered for so long (default 120).
+    # A backup takes over after the controller has not answered for this time (default 120).
     "SlurmctldTimeout": "60",
-    # Of a process that waits for a GPU or the file system; what has not ended by then drains the node (default 60).
+    # Time for a process that waits for a GPU or the file system. After that, the node is drained (default 60).
     "UnkillableStepTimeout": "180",
-    # Nodes that come later, and those of types that the platform does not know, join by themselves, and say what they
-    # have. Slurm 22.05 reaches such nodes only without a tree: https://slurm.schedmd.com/dynamic_nodes.html (read
-    # 2026-11-22)
+    # New nodes, and those of types that the platform does not know, register themselves with their resources. Slurm
+    # 22.05 reaches such nodes only without a tree: https://slurm.schedmd.com/dynamic_nodes.html (read 2026-11-22)
     "MaxNodeCount": "4096",
     "TreeWidth": "65533",
 }
-# Of the memory that EC2 states, the part that is left when the kernel has taken its own, as AWS ParallelCluster has it.
+# Share of EC2's stated memory that remains after the kernel's own use, as in AWS ParallelCluster.
 # https://github.com/aws/aws-parallelcluster-cookbook/blob/develop/cookbooks/aws-parallelcluster-slurm/attributes/slurm_attributes.rb
 # (read 2026-11-22)
 MEMORY_SHARE = 0.95
@@ -56,14 +56,14 @@ MANAGED = re.compile(r"\n# Begin of what Trainway writes.*?\n# End of what Train
 
 
 def slurm_conf(nodes: list[Node], parameters: dict[str, Any], cluster: str, shared: str) -> str:
-    """Returns slurm.conf without what slurm_settings.py adds to it."""
+    """Return slurm.conf without the additions of slurm_settings.py."""
     types = known_types(parameters)
     controllers = [node for node in nodes if node["role"] == "controller"]
     compute = [node for node in nodes if node["role"] == "compute"]
     lines = [f"ClusterName={cluster}"]
     lines += [f"SlurmctldHost={node['name']}({node['address']})" for node in controllers]
     lines += [f"{key}={value}" for key, value in SETTINGS.items()]
-    # A backup goes on from the state that the controller left: both see it.
+    # A backup continues from the state of the controller, so both use a shared directory.
     lines.append(f"StateSaveLocation={shared}/state" if len(controllers) > 1 else f"StateSaveLocation={STATE}")
     if parameters.get("slurm_accounts") or (parameters.get("slurm") or {}).get("accounting_database"):
         lines += accounting(controllers)
@@ -76,19 +76,19 @@ def slurm_conf(nodes: list[Node], parameters: dict[str, Any], cluster: str, shar
 
 
 def known_types(parameters: dict[str, Any]) -> dict[str, Any]:
-    """Returns what the platform knows of the instance types that its nodes are of, by HyperPod's name."""
+    """Return the facts about the instance types of the nodes, by HyperPod's name."""
     return dict((parameters.get("slurm") or {}).get("instance_types") or {})
 
 
 def accounting(controllers: list[Node]) -> list[str]:
-    """Returns the lines of a cluster whose controllers run slurmdbd."""
+    """Return the lines of a cluster whose controllers run slurmdbd."""
     keys = ("AccountingStorageHost", "AccountingStorageBackupHost")
     hosts = [f"{key}={node['address']}" for key, node in zip(keys, controllers, strict=False)]
     return ["AccountingStorageType=accounting_storage/slurmdbd", *hosts, "JobAcctGatherType=jobacct_gather/linux"]
 
 
 def node_line(node: Node, facts: dict[str, Any]) -> str:
-    """Returns the line of a node, by what its type is known to have."""
+    """Return the line of a node, from the facts about its type."""
     words = [f"NodeName={node['name']}", f"NodeAddr={node['address']}", f"CPUs={facts['cpus']}"]
     words.append(f"RealMemory={int(facts['memory_mib'] * MEMORY_SHARE)}")
     if gres := facts.get("gres"):
@@ -97,7 +97,7 @@ def node_line(node: Node, facts: dict[str, Any]) -> str:
 
 
 def partitions(compute: list[Node]) -> list[str]:
-    """Returns a partition for each group, of which the first is for jobs that name none."""
+    """Return a partition for each group. The first one is the default."""
     lines = []
     for index, group in enumerate(dict.fromkeys(node["group"] for node in compute)):
         default = "YES" if index == 0 else "NO"
@@ -107,7 +107,7 @@ def partitions(compute: list[Node]) -> list[str]:
 
 
 def gres_conf(nodes: list[Node], parameters: dict[str, Any]) -> str:
-    """Returns gres.conf: the devices of each node. Each is named, so that a lost one is noticed."""
+    """Return gres.conf: the devices of each node. Each device is named, so that a lost one is noticed."""
     types, lines = known_types(parameters), []
     for node in nodes:
         gres = types.get(node["type"], {}).get("gres") if node["role"] == "compute" else None
@@ -118,7 +118,7 @@ def gres_conf(nodes: list[Node], parameters: dict[str, Any]) -> str:
 
 
 def topology_conf(nodes: list[Node], parameters: dict[str, Any]) -> str:
-    """Returns topology.conf, EC2's network nodes as switches; nothing where not every node's place is known.
+    """Return topology.conf with EC2's network nodes as switches. Empty unless every node's place is known.
 
     https://slurm.schedmd.com/topology.conf.html (read 2026-11-22)
     """
@@ -133,7 +133,7 @@ def topology_conf(nodes: list[Node], parameters: dict[str, Any]) -> str:
         below.setdefault(outer, set()).add(middle)
         below.setdefault(middle, set()).add(inner)
         leaves.setdefault(inner, []).append(node["name"])
-    # Jobs span only what one switch connects.
+    # Jobs can only span nodes below one switch.
     outermost = sorted({node["place"][0] for node in compute})
     lines = [f"SwitchName={leaf} Nodes={','.join(names)}" for leaf, names in sorted(leaves.items())]
     lines += [f"SwitchName={switch} Switches={','.join(sorted(others))}" for switch, others in sorted(below.items())]
@@ -149,7 +149,7 @@ ConstrainDevices=yes
 
 
 def files(nodes: list[Node], parameters: dict[str, Any], cluster: str, shared: str) -> dict[str, str]:
-    """Returns every file's text by its name; one without text is not to be there."""
+    """Return every file's text by its name. A file without text must not exist."""
     return {
         "slurm.conf": slurm_conf(nodes, parameters, cluster, shared),
         "gres.conf": gres_conf(nodes, parameters),
@@ -159,7 +159,7 @@ def files(nodes: list[Node], parameters: dict[str, Any], cluster: str, shared: s
 
 
 def write(path: Path, text: str) -> bool:
-    """Replaces the file's content at once, keeping what slurm_settings.py wrote there; returns whether it changed."""
+    """Replace the file's content atomically, keeping the blocks of slurm_settings.py. Return whether it changed."""
     old = path.read_text() if path.exists() else ""
     new = text + "".join(MANAGED.findall(old))
     if new == old:

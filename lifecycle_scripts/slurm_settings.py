@@ -1,12 +1,12 @@
-"""Makes the platform's part of slurm.conf what it is to be: `slurm_settings.py SLURM_CONF PART SETTINGS`.
+"""Write a part of the platform's settings to slurm.conf: `slurm_settings.py SLURM_CONF PART SETTINGS`.
 
-A part, as `teams`, is a block of its own at the end of the file, between two lines that name it; SETTINGS is a JSON
-object, an empty one takes the block away. What is above belongs to somebody else and stays. slurmctld is restarted
-after a change; when it does not start, slurm.conf is as it was, and the status 1. Prints a line when it changed
-something.
+A part, for example `teams`, is a block at the end of the file, between two lines that name it. SETTINGS is a JSON
+object. An empty object removes the block. Lines above the blocks belong to others and stay. slurmctld is restarted
+after a change. If it does not start, slurm.conf is restored, and the exit status is 1. A line is printed after a
+change.
 https://slurm.schedmd.com/slurm.conf.html (read 2026-11-22)
 
-  SLURM_ANSWER_SECONDS   how long a command of Slurm's, and slurmctld after its restart, may take (default 60)
+  SLURM_ANSWER_SECONDS   time limit of a Slurm command, and of slurmctld after its restart (default 60)
 """
 
 import fcntl
@@ -21,12 +21,12 @@ import time
 from pathlib import Path
 
 ANSWER_SECONDS = float(os.environ.get("SLURM_ANSWER_SECONDS", "60"))
-# Settings that are lists: of two lines Slurm believes the last, and what is above the block stays in force.
+# Settings that are lists. Slurm uses only the last of two lines, so the entries above the block are repeated in it.
 LISTS = ("AccountingStorageTRES", "LaunchParameters", "PrologFlags", "SchedulerParameters", "SlurmctldParameters")
 
 
 class SettingsError(Exception):
-    """slurmctld does not answer, or a command of Slurm's failed; the text says which."""
+    """slurmctld does not answer, or a Slurm command failed. The message says which."""
 
 
 def begin(part: str) -> str:
@@ -38,9 +38,9 @@ def end(part: str) -> str:
 
 
 def with_settings(text: str, part: str, settings: dict[str, str]) -> str:
-    """Returns slurm.conf with the part's settings at its end, where they win over what is above, or without any.
+    """Return slurm.conf with the part's settings at its end, where they take precedence, or without any.
 
-    A setting that is in force above already is not repeated, because Slurm reports every repeated key as an error.
+    A setting that is already in effect above is not repeated, because Slurm reports every repeated key as an error.
     """
     block = re.compile(rf"\n*{re.escape(begin(part))}\n.*?{re.escape(end(part))}\n", re.DOTALL)
     rest = block.sub("\n", text).rstrip("\n") + "\n"
@@ -50,20 +50,20 @@ def with_settings(text: str, part: str, settings: dict[str, str]) -> str:
 
 
 def in_force(text: str, key: str) -> "str | None":
-    """Returns the last value of a key in slurm.conf, or None if the key is absent."""
+    """Return the last value of a key in slurm.conf, or None if the key is absent."""
     values = re.findall(rf"^[ \t]*{key}[ \t]*=[ \t]*([^\s#]*)", text, re.MULTILINE | re.IGNORECASE)
     return str(values[-1]) if values else None
 
 
 def merged(above: "str | None", key: str, value: str) -> str:
-    """Returns the value to set. The value of a list begins with the entries that slurm.conf has above."""
+    """Return the value to set. The value of a list begins with the entries that slurm.conf has above."""
     if key not in LISTS or not above:
         return value
     return ",".join(dict.fromkeys([*above.split(","), *value.split(",")]))
 
 
 def write(path: Path, text: str) -> None:
-    """Replaces the file's content at once, for its owner and with its permissions."""
+    """Replace the file's content atomically, keeping its owner and permissions."""
     new = path.with_name(f".{path.name}.new")
     new.write_text(text)
     shutil.copymode(path, new)
@@ -72,7 +72,7 @@ def write(path: Path, text: str) -> None:
 
 
 def run(*command: str) -> str:
-    """Returns what the command prints; raises `SettingsError` with what it complains about."""
+    """Return the output of the command. Raises `SettingsError` with its error message."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=ANSWER_SECONDS, stdin=subprocess.DEVNULL)
     except OSError as error:
@@ -86,7 +86,7 @@ def run(*command: str) -> str:
 
 
 def answers() -> bool:
-    """Whether this machine's slurmctld does, and not only that of another controller."""
+    """Return whether this machine's slurmctld answers, and not only that of another controller."""
     try:
         lines = run("scontrol", "ping").splitlines()
     except SettingsError:
@@ -97,7 +97,7 @@ def answers() -> bool:
 
 
 def restart_controller() -> None:
-    """Restarts slurmctld, which leaves jobs alone, and has every node read the settings; raises `SettingsError`."""
+    """Restart slurmctld, which does not affect jobs, and have every node read the settings. Raises `SettingsError`."""
     run("systemctl", "restart", "slurmctld")
     deadline = time.monotonic() + ANSWER_SECONDS
     while not answers():
@@ -108,7 +108,7 @@ def restart_controller() -> None:
 
 
 def change_settings(path: Path, part: str, settings: dict[str, str]) -> bool:
-    """Returns whether slurm.conf had to be changed; raises `SettingsError`."""
+    """Change a part of slurm.conf, and return whether it changed. Raises `SettingsError`."""
     old = path.read_text()
     new = with_settings(old, part, settings)
     if new == old:
@@ -125,9 +125,9 @@ def change_settings(path: Path, part: str, settings: dict[str, str]) -> bool:
 
 
 def main() -> int:
-    # A link stays one.
+    # A symbolic link stays one.
     path, part, settings = Path(sys.argv[1]).resolve(), sys.argv[2], json.loads(sys.argv[3])
-    # Two parts are changed one after the other.
+    # The lock serializes changes of two parts.
     with Path("/run/lock/trainway-slurm-conf").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         try:

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The key pair with which a user goes from node to node: in the home directory, which all nodes share, so that it is made once,
-# on whichever node is first. Runs as the user, at every login and when the home directory is made.
+# Create the key pair with which a user connects from node to node. It is in the home directory, which all nodes share,
+# so the first node creates it. Runs as the user, at every login and when the home directory is created.
 set -euo pipefail
 umask 077
 
@@ -8,11 +8,11 @@ directory=$HOME/.ssh
 key=$directory/id_ed25519
 mkdir -p "$directory"
 if [[ ! -e "$key" ]]; then
-  # A name that nobody else has: logins on several nodes, and several on this one, may be at it at once.
+  # A unique name, because logins on several nodes, and several on this one, may do this at the same time.
   new=$(mktemp -d "$directory/.new.XXXXXX")
   trap 'rm -rf "$new"' EXIT
   ssh-keygen -q -t ed25519 -N '' -C "$(id -un)@cluster" -f "$new/key"
-  # Of several nodes that do this at once, the first one's stays: a link is made or is not, on Lustre and NFS as well.
+  # If several nodes do this at once, the first one's key stays: creating a link is atomic, on Lustre and NFS as well.
   ln "$new/key" "$key" 2>/dev/null || [[ -e "$key" ]]
 fi
 public=$(ssh-keygen -y -P '' -f "$key" 2>/dev/null) || exit 0 # One with a passphrase is the user's own affair.
@@ -23,7 +23,7 @@ fi
 keys=$directory/authorized_keys
 read -r _ encoded _ <<<"$public"
 if ! grep -qsF "$encoded" "$keys"; then
-  # All of the file at once: several nodes that append to it would write over each other.
+  # Replace the whole file at once: several nodes that append to it would overwrite each other.
   {
     cat "$keys" 2>/dev/null || true
     echo "$public"

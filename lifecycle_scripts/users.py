@@ -1,11 +1,11 @@
-"""Makes this node's accounts equal to a document: `users.py DOCUMENT`.
+"""Apply a document to this node's accounts: `users.py DOCUMENT`.
 
-Prints each change that it makes, and nothing when there is none to make. An account carries the document's owner as its
-comment; no other is ever changed. Who is not in the document any more is locked out, and keeps every file. Runs as root
-on every node, again and again, and on several at once, which share the directories that it makes.
+It prints each change, and nothing without changes. An account has the document's owner as its comment, and no other
+account is ever changed. A user who is no longer in the document is locked out, and keeps every file. It runs regularly,
+as root on every node, and on several nodes at once, which share the directories that it creates.
 
-Exits with 0, with 3 when somebody was refused and all the others are there, and with 1 when nothing could be done.
-useradd(8) and usermod(8) of Debian's passwd, as Ubuntu has them.
+The exit status is 0, 3 if some users were refused and all others exist, and 1 if nothing could be done. It uses
+useradd(8) and usermod(8) of Debian's passwd package, as on Ubuntu.
 """
 
 import fcntl
@@ -31,33 +31,33 @@ KEYS = Path("/etc/ssh/trainway/authorized_keys")
 SUDOERS = Path("/etc/sudoers.d/90-trainway")
 SKELETON = Path("/etc/skel")
 LOCK = Path("/run/trainway-users.lock")
-# The document whose directories are all there: a thousand nodes that look for them again are felt by the servers.
+# The last document whose directories all exist. A thousand nodes that check them again would load the file servers.
 DIRECTORIES_MADE = Path("/var/lib/trainway/users-directories")
-# Makes the key with which a user goes from node to node; steps/28-ssh.sh puts it there.
+# Creates the key with which a user connects from node to node. steps/28-ssh.sh installs it.
 SSH_KEY = Path("/opt/trainway/ssh_key.sh")
 COMMAND_SECONDS = 60
 SOME_REFUSED = 3
 
 NAME = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
-# pam_umask(8) reads it from the comment, which Ubuntu's sessions ask. Who shares files is in a group that has them.
+# pam_umask(8) reads it from the comment, and Ubuntu's sessions use it. Users share files through a group.
 UMASK = "umask=0027"
-# A day in 1970. Neither an SSH key nor su gets past an account that has expired; a locked password stops neither.
+# A day in 1970. An expired account refuses SSH keys and su. A locked password refuses neither.
 EXPIRED = "1970-01-02"
 
 
 class UsersError(Exception):
-    """A document of another version or shape, or a file that cannot be read; the text says which."""
+    """The document has another version or form, or a file cannot be read. The message says which."""
 
 
 class Account(NamedTuple):
-    """What the node has of somebody."""
+    """A user's account on the node."""
 
     uid: int
     home: str
     owned: bool
-    # Supplementary ones.
+    # Supplementary groups.
     groups: frozenset[str]
-    # As /etc/shadow has them, the second in days; None where it has no line for the account.
+    # As in /etc/shadow, the second in days. None if it has no line for the account.
     password: str | None
     expires: str | None
 
@@ -70,7 +70,7 @@ class LocalAccounts(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """What is to be run, who is to be there, and a line for each who is refused."""
+    """Commands to run, the resulting users, and a line for each user who is refused."""
 
     commands: list[Command]
     users: list[JsonObject]
@@ -78,7 +78,7 @@ class Plan(NamedTuple):
 
 
 def read_document(path: Path) -> JsonObject:
-    """Returns the document; raises `UsersError`."""
+    """Return the document. Raises `UsersError`."""
     try:
         document: JsonObject = json.loads(path.read_text())
     except (OSError, ValueError) as error:
@@ -98,12 +98,12 @@ def read_document(path: Path) -> JsonObject:
 
 
 def comment(document: JsonObject) -> str:
-    """Returns an account's comment: its first field, which only root changes, is the owner."""
+    """Return an account's comment. Its first field, which only root can change, is the owner."""
     return f"{document['owner']},,,,{UMASK}"
 
 
 def read_node(document: JsonObject) -> LocalAccounts:
-    """Returns what the node has, of a directory service only whom the document names as well."""
+    """Return the node's accounts and groups. Of a directory service, only those that the document also names."""
     groups = {group.gr_name: group.gr_gid for group in grp.getgrall()}
     entries = {entry.pw_name: entry for entry in pwd.getpwall()}
     for user in document["users"]:
@@ -131,10 +131,10 @@ def read_node(document: JsonObject) -> LocalAccounts:
 
 
 def plan(document: JsonObject, node: LocalAccounts) -> Plan:
-    """Returns what makes the node equal to the document, in an order in which each can be done."""
+    """Return the commands that apply the document to the node, in an order in which each can succeed."""
     made = Plan([], [], [])
     if any(account.owned and account.expires is None for account in node.accounts.values()):
-        # useradd was ended between its two files.
+        # useradd was interrupted between its two files.
         made.commands.append(["pwconv"])
     group_names = _plan_groups(document, node, made)
     for user in document["users"]:
@@ -152,7 +152,7 @@ def plan(document: JsonObject, node: LocalAccounts) -> Plan:
 
 
 def _plan_groups(document: JsonObject, node: LocalAccounts, made: Plan) -> set[str]:
-    """Plans the groups that users share; returns those that can be used."""
+    """Plan the groups that users share. Return those that can be used."""
     numbers = {gid: name for name, gid in node.groups.items()}
     usable: set[str] = set()
     for group in document["groups"]:
@@ -178,7 +178,7 @@ def _called(user: Any) -> str:
 
 
 def _malformed(user: Any) -> str | None:
-    """Why a user cannot be made whatever the node has; None if there is no reason."""
+    """Return why a user is invalid on any node, or None."""
     if not isinstance(user, dict) or not {"name", "uid", "groups", "keys", "sudo"} <= user.keys():
         return "the entry does not have name, uid, groups, keys and sudo"
     if not isinstance(user["name"], str) or not NAME.fullmatch(user["name"]):
@@ -224,7 +224,7 @@ def _account_commands(user: JsonObject, document: JsonObject, node: LocalAccount
         commands.append(["groupadd", "--gid", str(user["uid"]), name])
     if had is None:
         add = ["useradd", "--uid", str(user["uid"]), "--gid", name, "--comment", comment(document), "--home-dir", home]
-        # No password logs in, and none is locked, which without PAM would keep keys out as well.
+        # No password logs in. The password is not locked, because without PAM that would also refuse keys.
         add += ["--no-create-home", "--shell", "/bin/bash", "--password", "*"]
         return [*commands, [*add, *(["--groups", ",".join(groups)] if groups else []), name]]
     if had.groups != set(groups):
@@ -232,7 +232,7 @@ def _account_commands(user: JsonObject, document: JsonObject, node: LocalAccount
     if had.expires:
         commands.append(["usermod", "--expiredate", "", name])
     if had.password in (None, "x"):
-        # What pwconv gives those whom useradd did not come to.
+        # pwconv sets it for users whom useradd did not complete.
         commands.append(["usermod", "--password", "*", name])
     if had.home != home:
         commands.append(["usermod", "--home", home, name])
@@ -240,7 +240,7 @@ def _account_commands(user: JsonObject, document: JsonObject, node: LocalAccount
 
 
 def run(command: Command) -> str | None:
-    """Runs the command; returns what it complains about if it fails."""
+    """Run the command. Return its error message if it fails."""
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, timeout=COMMAND_SECONDS, stdin=subprocess.DEVNULL
@@ -252,11 +252,11 @@ def run(command: Command) -> str | None:
 
 
 def write(path: Path, text: str, mode: int) -> bool:
-    """Makes the file hold the text, at once; returns whether that changed it."""
+    """Write the text to the file atomically. Return whether that changed it."""
     with suppress(FileNotFoundError):
         if path.read_text() == text and path.stat().st_mode & 0o7777 == mode:
             return False
-    # sudo passes over names with a dot, and sshd asks for those of users.
+    # sudo ignores names with a dot, and sshd reads only those of users.
     new = path.with_name(f".{path.name}.new")
     new.unlink(missing_ok=True)
     with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "w") as file:
@@ -267,10 +267,10 @@ def write(path: Path, text: str, mode: int) -> bool:
 
 
 def write_keys(users: list[JsonObject]) -> list[str]:
-    """Makes the keys that log in those of the users, on this node's own disk; returns the changes.
+    """Write the users' keys for logins, on this node's own disk. Return the changes.
 
-    Beside what users write in their own authorized_keys: nobody's file is edited by several nodes at once, and a key
-    that is taken out of the document is out.
+    Users' own authorized_keys are separate: several nodes never edit a user's file at once, and a key that leaves the
+    document is removed.
     """
     KEYS.mkdir(parents=True, exist_ok=True)
     changed = []
@@ -297,9 +297,9 @@ def write_sudoers(users: list[JsonObject]) -> list[str]:
 
 
 def make_directory(parent: Path, user: JsonObject, skeleton: Path | None) -> bool:
-    """Makes a user's directory below `parent`; returns whether it was not there. Raises `OSError` with the reason.
+    """Create a user's directory below `parent`. Return whether it was missing. Raises `OSError` with the reason.
 
-    It appears under its name only when it is complete: of several nodes that make it at once, the first one's stays.
+    It gets its name only when it is complete. If several nodes create it at once, the first one's stays.
     """
     path, uid = parent / user["name"], user["uid"]
     if os.path.lexists(path):
@@ -330,7 +330,7 @@ def make_directory(parent: Path, user: JsonObject, skeleton: Path | None) -> boo
 
 
 def make_directories(document: JsonObject, users: list[JsonObject]) -> tuple[list[str], list[str]]:
-    """Makes the users' directories on the shared file systems; returns the changes, and what was in the way."""
+    """Create the users' directories on the shared file systems. Return the changes, and the problems."""
     content = hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
     if DIRECTORIES_MADE.exists() and DIRECTORIES_MADE.read_text() == content:
         return [], []
@@ -356,7 +356,7 @@ def make_directories(document: JsonObject, users: list[JsonObject]) -> tuple[lis
 
 
 def make_ssh_key(user: JsonObject, home: Path) -> str | None:
-    """Has the user make a key; returns what went wrong. Root writes nothing in a directory that is a user's."""
+    """Have the user create a key. Return the problem, or None. Root never writes in a user's directory."""
     environment = {"HOME": str(home), "USER": user["name"], "PATH": "/usr/bin:/bin"}
     return run(
         ["setpriv", f"--reuid={user['uid']}", f"--regid={user['uid']}", "--clear-groups", "env", "-i"]
@@ -366,7 +366,7 @@ def make_ssh_key(user: JsonObject, home: Path) -> str | None:
 
 
 def apply(document: JsonObject) -> tuple[list[str], list[str]]:
-    """Returns the changes that were made, and a line for whom or what could not be; raises `UsersError`."""
+    """Apply the document. Return the changes, and a line for each user or item that failed. Raises `UsersError`."""
     with LOCK.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         wanted = plan(document, read_node(document))
@@ -389,7 +389,7 @@ def main() -> int:
     except (UsersError, OSError) as error:
         print(error, file=sys.stderr)
         return 1
-    # In this order where both are one stream.
+    # This order applies if both are one stream.
     for change in made:
         print(change, flush=True)
     for line in wrong:

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Fetches the platform's users and makes this node's accounts equal to them: `users.sh S3_URI REGION`. systemd runs it on every
-# node again and again, so that who comes, goes or changes a key needs no new node.
+# Fetch the platform's users, and apply them to this node's accounts: `users.sh S3_URI REGION`. systemd runs this
+# regularly on every node, so that a new, changed, or removed user requires no new node.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# trainway-venv [NAME]: a virtual environment of one's own on the file system that all nodes share, with the image's Python:
-# /fsx/users/<user>/venvs/NAME. What is there already is kept, and one that was begun and not finished is finished.
-#   TRAINWAY_VENVS   another directory for them
+# trainway-venv [NAME]: create a virtual environment of your own on the shared file system, with the image's Python:
+# /fsx/users/<user>/venvs/NAME. An existing one is kept, and an unfinished one is completed.
+#   TRAINWAY_VENVS   another directory for the environments
 set -euo pipefail
 
 name=${1:-default}
@@ -11,7 +11,7 @@ if (($# > 1)) || [[ ! "$name" =~ ^[A-Za-z0-9_][A-Za-z0-9._-]*$ ]]; then
 fi
 directory=${TRAINWAY_VENVS:-/fsx/users/$(id -un)/venvs}
 place=$directory/$name
-# The last file that is written. An environment cannot be moved once it is made, so that it is made in its place.
+# The last file that is written. An environment cannot be moved, so it is created in its final location.
 complete=$place/.trainway-complete
 
 if ! said=$(mkdir -p "$place" 2>&1); then
