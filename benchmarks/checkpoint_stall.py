@@ -1,11 +1,11 @@
-"""How long training stands still for a checkpoint that is written meanwhile, over one that is waited for.
+"""Measure how long an asynchronous checkpoint stalls training, compared with a synchronous one.
 
     python -m benchmarks.checkpoint_stall [--disk DIRECTORY]
 
 Two ranks on gloo train `125m`, sharded by FSDP: 1.5 GB of weights and moments, on the disk of DIRECTORY (default: that
-for temporary files), each file with fsync. Both kinds are saved in turns by the job's own saver, with the steps
-between them that training would do, so that what the one costs can be told from what the disk does at the time. What
-the machine has too few cores for is no standstill, but makes the steps longer: `step_seconds` has both.
+of temporary files), each file with fsync. The job's own saver writes both kinds in turns, with the usual training steps
+between them, so that their cost can be separated from changes of the disk's speed. If the machine has too few cores,
+the checkpoint does not stall training but makes the steps longer: `step_seconds` has both.
 """
 
 import argparse
@@ -37,7 +37,7 @@ FIGURES = "figures.json"
 
 
 def main() -> None:
-    """Measures the seconds of both, and their ratio: that of the medians of the turns after the first."""
+    """Measure the seconds of both kinds, and the ratio of their medians over the turns after the first."""
     parser = arguments("checkpoint_stall", __doc__)
     parser.add_argument("--disk", type=Path, default=tempfile.gettempdir(), help="a directory on the disk to write to")
     parser.add_argument("--rank-in", type=Path, help=argparse.SUPPRESS)
@@ -54,7 +54,7 @@ def main() -> None:
 
 
 def measure(directory: Path) -> None:
-    """One rank's part; the first leaves the figures in the directory."""
+    """Run one rank's part. The first rank writes the figures to the directory."""
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
     shape = PRESETS["125m"]
@@ -90,7 +90,7 @@ def measure(directory: Path) -> None:
         saver.close()
     if dist.get_rank() == 0:
         seconds = {kind: [each.seconds for each in of_kind] for kind, of_kind in saves.items()}
-        # The first of a kind is also the first to use its memory.
+        # The first turn of each kind is also the first to use its memory.
         medians = {kind: median(each[1:]) for kind, each in seconds.items()}
         totals = median(each.total_seconds for each in saves["asynchronous"][1:])
         result = {
@@ -108,14 +108,14 @@ def measure(directory: Path) -> None:
 
 
 def saver_of(kind: str, directory: Path) -> Saver:
-    """The saver of a job that keeps one checkpoint."""
+    """Return the saver of a job that keeps one checkpoint."""
     settings = Checkpoint.model_validate({"every": 1, "keep": 1, "async": kind == "asynchronous"})
     location = str(directory / kind)
     return Saver(location, settings, None, torch.device("cpu"), dist.new_group(backend="gloo"), on_failure=lambda: None)
 
 
 def on_every_rank(fact: bool) -> bool:
-    """Whether something is so on all ranks, so that they take as many steps."""
+    """Return whether `fact` is true on all ranks, so that they run the same number of steps."""
     facts = torch.tensor(float(fact))
     dist.all_reduce(facts)
     return facts.item() == RANKS

@@ -37,7 +37,7 @@ class Builds:
         group = {"name": "train", "instance_type": "m7i.8xlarge", "count": 1}
         platform = Platform.model_validate({"region": "us-west-2", "zones": ["usw2-az1"], "node_groups": [group]})
         self.arguments = build_arguments(platform, load_catalogue(), load_versions())
-        self.arguments |= {"BASE_IMAGE": base_image, "CUDA_DEVEL_IMAGE": base_image}
+        self.arguments |= {"BASE_IMAGE": base_image, "CUDA_DEVEL_IMAGE": base_image, "UBUNTU_SNAPSHOT": ""}
 
     def base(self, tag: str, cache: str | None = None) -> float:
         """Build and push the base with the cache of another tag, and return the seconds."""
@@ -48,21 +48,17 @@ class Builds:
 
     def image(self, tag: str, base: str) -> float:
         """Build and push the image on a base, and return the seconds."""
-        digest = self._manifest("base", base)[0]
-        return self._build(
-            f"training:{tag}", "--build-context", f"libraries=docker-image://{self.registry}/base@{digest}"
-        )
+        digest = manifest(self.registry, "base", base)[0]
+        context = f"libraries=docker-image://{self.registry}/base@{digest}"
+        # As build_on_base of delivery/build_tool.sh.
+        return self._build(f"training:{tag}", "--build-context", context, push="push=,store=false")
 
-    def layers(self, repository: str, tag: str) -> dict[str, int]:
-        """Return the bytes of the layers of an image by their digests, the lowest first."""
-        return {layer["digest"]: layer["size"] for layer in self._manifest(repository, tag)[1]["layers"]}
-
-    def _build(self, name: str, *words: str) -> float:
-        run("docker", "buildx", "prune", "--all", "--force")
+    def _build(self, name: str, *words: str, push: str = "push=true") -> float:
+        forget()
         date = f"--date=@{self.arguments['SOURCE_DATE_EPOCH']}"
         run("find", str(self.sources), "-exec", "touch", "--no-dereference", date, "{}", "+")
         given = [word for item in self.arguments.items() for word in ("--build-arg", "=".join(item))]
-        output = "type=image,push=true,compression=zstd,force-compression=true,oci-mediatypes=true"
+        output = f"type=image,{push},compression=zstd,force-compression=true,oci-mediatypes=true"
         began = time.monotonic()
         run(
             *("docker", "buildx", "build", "--platform", "linux/amd64", "--network", "host", "--provenance=false"),
@@ -71,12 +67,23 @@ class Builds:
         )
         return round(time.monotonic() - began, 1)
 
-    def _manifest(self, repository: str, tag: str) -> tuple[str, dict[str, Any]]:
-        request = urllib.request.Request(
-            f"http://{self.registry}/v2/{repository}/manifests/{tag}", headers={"Accept": MANIFEST}
-        )
-        with urllib.request.urlopen(request) as answer:
-            return answer.headers["Docker-Content-Digest"], json.load(answer)
+
+def manifest(registry: str, repository: str, tag: str) -> tuple[str, dict[str, Any]]:
+    """Return the digest and the manifest of an image in a registry without TLS."""
+    request = urllib.request.Request(f"http://{registry}/v2/{repository}/manifests/{tag}", headers={"Accept": MANIFEST})
+    with urllib.request.urlopen(request) as answer:
+        return answer.headers["Docker-Content-Digest"], json.load(answer)
+
+
+def layers(registry: str, repository: str, tag: str) -> dict[str, int]:
+    """Return the bytes of the layers of an image by their digests, the lowest first."""
+    return {layer["digest"]: layer["size"] for layer in manifest(registry, repository, tag)[1]["layers"]}
+
+
+def forget() -> None:
+    """Delete everything that the builder has, with the images that it pushed."""
+    run("docker", "image", "prune", "--all", "--force")
+    run("docker", "buildx", "prune", "--all", "--force")
 
 
 def run(*command: str) -> str:
@@ -115,15 +122,15 @@ def measure(registry: str, base_image: str) -> dict[str, Any]:
         sources(checkout)
         builds = Builds(checkout, registry, base_image)
         nothing = {"base_seconds": builds.base("one"), "image_seconds": builds.image("one", "one")}
-        one = builds.layers("training", "one")
+        one = layers(registry, "training", "one")
         job = checkout / "training/train.py"
         job.write_text(f"{job.read_text(encoding='utf-8')}\n# Another line.\n", encoding="utf-8")
         line_seconds = builds.image("line", "one")
-        line = builds.layers("training", "line")
+        line = layers(registry, "training", "line")
         listed = checkout / "container/requirements/training.txt"
         listed.write_text(f"{listed.read_text(encoding='utf-8')}{NEW_PACKAGE}\n", encoding="utf-8")
         package_seconds = [builds.base("package", cache="one"), builds.image("package", "package")]
-        package = builds.layers("training", "package")
+        package = layers(registry, "training", "package")
     return {
         "builder": json.loads(run("docker", "version", "--format", "{{json .Server.Version}}")),
         "nothing": nothing | {"bytes": sum(one.values()), "layers": [size for size in one.values() if size > MB]},

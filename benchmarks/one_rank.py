@@ -5,7 +5,7 @@ import socket
 
 
 def environment() -> dict[str, str]:
-    """This one, with what torchrun would set for one process; one thread, because the machine may be shared."""
+    """Return this environment with torchrun's variables for one process, and one thread for shared machines."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

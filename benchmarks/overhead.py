@@ -1,12 +1,12 @@
-"""What the training loop costs a step, over bare hand-written loops of the same model on samples of the same corpus.
+"""Measure what the training loop adds to a step, compared with bare hand-written loops on the same model and corpus.
 
     python -m benchmarks.overhead
 
-Each is a process with one thread to compute, and they take turns step by step, so that what else the machine does meets
-all of them. The bare loops have a memory map, cross-entropy, clipping and PyTorch's fused AdamW, and read their loss
-every step; they have no metrics, checkpoints or way to stop. One has the plain model, and one has it sharded by FSDP2,
-which on one rank the job does without. What is compared is the processor time of all threads in a step, which other
-work disturbs less than it does the clock; the overhead is the median over the rounds of one over the other.
+Each loop is a process with one compute thread. They take turns step by step, so that other work on the machine affects
+all of them. The bare loops have a memory map, cross-entropy, clipping, and PyTorch's fused AdamW, and read their loss
+every step. They have no metrics, checkpoints, or way to stop. One has the plain model, and one has it sharded by FSDP2,
+which the job does not use on one rank. The figure is the processor time of all threads in a step, which other work
+disturbs less than the clock. The overhead is the median of the ratios of all rounds.
 """
 
 import argparse
@@ -39,7 +39,7 @@ LOOPS = ("trainway", "bare, sharded", "bare")
 
 
 def main() -> None:
-    """Measures the processor seconds of a step of each, and by how much ours are more."""
+    """Measure the processor seconds of a step of each loop, and the overhead of ours."""
     parser = arguments("overhead", __doc__)
     parser.add_argument("--only", nargs=2, metavar=("LOOP", "CORPUS"), help=argparse.SUPPRESS)
     chosen = parser.parse_args()
@@ -73,13 +73,13 @@ def main() -> None:
 
 
 def started(loop: str, corpus: str) -> subprocess.Popen[str]:
-    """The process of a loop, which waits for a line before every step."""
+    """Start the process of a loop, which waits for a line before every step."""
     command = [sys.executable, "-m", "benchmarks.overhead", "--only", loop, corpus]
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment())
 
 
 def step(loop: subprocess.Popen[str]) -> float:
-    """Lets a loop do a step; its processor seconds."""
+    """Let a loop run a step, and return its processor seconds."""
     assert loop.stdin
     assert loop.stdout
     loop.stdin.write("\n")
@@ -94,20 +94,20 @@ MARK = "processor seconds: "
 
 
 class Turns:
-    """Where a loop comes between two steps."""
+    """The hook of a loop between two steps."""
 
     def __init__(self) -> None:
         self._before = time.process_time()
 
     def next(self) -> None:
-        """Tells what the step took, and waits for the next turn."""
+        """Report the processor seconds of the step, and wait for the next turn."""
         print(f"{MARK}{time.process_time() - self._before}", flush=True)
         sys.stdin.readline()
         self._before = time.process_time()
 
 
 def ours(corpus: Path) -> None:
-    """The job."""
+    """Run the job's own loop."""
     turns, report = Turns(), Metrics.step
 
     def reported(metrics: Metrics, values: dict[str, Any]) -> None:
@@ -135,7 +135,7 @@ def ours(corpus: Path) -> None:
 
 
 def bare(corpus: Path, sharded: bool) -> None:
-    """The loop below."""
+    """Run the bare loop."""
     index = read_index(str(corpus))
     tokens = np.memmap(corpus / index.shards[0].name, dtype=index.dtype, mode="r")
     order = np.random.default_rng(0).permutation((len(tokens) - 1) // SEQUENCE)

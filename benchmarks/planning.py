@@ -1,9 +1,9 @@
-"""What loading the catalogue, planning addresses, and synthesizing many node groups take.
+"""Measure loading the catalogue, planning addresses, and synthesizing many node groups.
 
     python -m benchmarks.planning
 
-Each figure is the least processor seconds of several rounds, with those of the Node process that a synthesis runs in.
-Whatever else the machine does only adds to a measurement.
+Each figure is the minimum processor seconds of several rounds, including the Node process of a synthesis. The minimum
+excludes most effects of other work on the machine.
 """
 
 import itertools
@@ -30,7 +30,7 @@ FEW, MANY, NODES, ROUNDS = 2, 20, 1000, 3
 
 
 def main() -> None:
-    """Measure, and write the result down."""
+    """Measure, and write the result."""
     chosen = arguments("planning", __doc__).parse_args()
     # The CDK's validator takes most of a synthesis, and `cdk deploy` runs it once.
     os.environ["CDK_VALIDATION"] = "false"
@@ -90,7 +90,7 @@ def of_children() -> float:
         pid = waiting.pop()
         children = [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
         for child in children:
-            # What follows the name, which may have spaces: user and system time are the twelfth and thirteenth.
+            # The fields after the name, which may have spaces: user and system time are the twelfth and thirteenth.
             fields = Path(f"/proc/{child}/stat").read_text().rpartition(") ")[2].split()
             ticks += int(fields[11]) + int(fields[12])
         waiting += children

@@ -1,10 +1,10 @@
-"""Tokens a second that one process reads in shuffled order: ours, beside a raw memory map and WebDataset.
+"""Measure the tokens per second that one process reads in shuffled order: ours, a raw memory map, and WebDataset.
 
     python -m benchmarks.read_rate
 
-All three give batches of int64 tokens from the same random tokens, in files that the system's cache holds. The raw
-memory map is the limit: one file, a permutation made beforehand, one indexing operation a batch. The rates are those of
-the best of many short turns, because other work on the machine can only make one slower.
+All three return batches of int64 tokens from the same random tokens, in files in the system's cache. The raw memory map
+is the limit: one file, a precomputed permutation, and one indexing operation per batch. A rate is that of the best of
+many short turns, because other work on the machine only slows a turn.
 """
 
 import hashlib
@@ -36,7 +36,7 @@ SECONDS = 0.1  # of one turn of one reader
 
 
 def main() -> None:
-    """Measures the rates, and ours over each other one's."""
+    """Measure the rates, and the ratio of ours to each of the others."""
     out = arguments("read_rate", __doc__).parse_args().out
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as directory:
@@ -51,14 +51,14 @@ def main() -> None:
 
 
 def compared(root: Path, index: Index, batch: int) -> dict[str, Any]:
-    """The rates of all readers with batches of so many samples."""
+    """Return the rates of all readers with batches of `batch` samples."""
     readers: dict[str, Callable[[], Iterator[torch.Tensor]]] = {
         "trainway": lambda: ours(root, index, batch),
         "memory map": lambda: raw(root / "train.bin", batch),
         "webdataset": lambda: tars(root, batch),
     }
     rates: dict[str, list[float]] = {name: [] for name in readers}
-    # In turns, so that what else the machine does meets all of them.
+    # The readers take turns, so that other work on the machine affects all of them.
     for _ in range(TURNS):
         for name, reader in readers.items():
             rates[name].append(rate(reader()))
@@ -71,7 +71,7 @@ def compared(root: Path, index: Index, batch: int) -> dict[str, Any]:
 
 
 def rate(batches: Iterator[torch.Tensor]) -> float:
-    """Tokens a second, from the second batch on."""
+    """Return the tokens per second, from the second batch on."""
     next(batches)
     tokens, began = 0, time.perf_counter()
     while (spent := time.perf_counter() - began) < SECONDS:
@@ -80,7 +80,7 @@ def rate(batches: Iterator[torch.Tensor]) -> float:
 
 
 def write(root: Path) -> Index:
-    """The same tokens as shards, as one file, and as tar files of samples."""
+    """Write the same tokens as shards, as one file, and as tar files of samples."""
     random = np.random.default_rng(0)
     shards = []
     with (root / "train.bin").open("wb") as whole:
@@ -105,7 +105,7 @@ def write(root: Path) -> Index:
 
 
 def ours(root: Path, index: Index, batch: int) -> Iterator[torch.Tensor]:
-    """The job's batches, as its loop takes them."""
+    """Yield the job's batches, as its loop uses them."""
     samples = Samples(str(root), index, SEQUENCE, 0, 64)
     with closing(samples), closing(rank_batches(samples, 0, batch, 0, 1, pin=False)) as batches:
         for tokens in batches:
@@ -113,7 +113,7 @@ def ours(root: Path, index: Index, batch: int) -> Iterator[torch.Tensor]:
 
 
 def raw(path: Path, batch: int) -> Iterator[torch.Tensor]:
-    """Batches of samples in an order made beforehand."""
+    """Yield batches of samples in a precomputed order."""
     tokens: NDArray[np.uint16] = np.memmap(path, dtype=np.uint16, mode="r")
     samples = np.lib.stride_tricks.sliding_window_view(tokens, SEQUENCE + 1)[::SEQUENCE]
     order = np.random.default_rng(0).permutation(len(samples) // batch * batch)
@@ -123,7 +123,7 @@ def raw(path: Path, batch: int) -> Iterator[torch.Tensor]:
 
 
 def tars(root: Path, batch: int) -> Iterator[torch.Tensor]:
-    """Batches as WebDataset's documentation shuffles and makes them, in this process."""
+    """Yield batches shuffled as in WebDataset's documentation, in this process."""
     files = sorted(str(path) for path in root.glob("*.tar"))
     dataset = (
         webdataset.WebDataset(files, shardshuffle=SHARDS, empty_check=False)

@@ -1,4 +1,4 @@
-"""What a benchmark leaves: its figures, and all that it takes to get them again."""
+"""Record a benchmark: its figures, and everything needed to repeat it."""
 
 import argparse
 import json
@@ -13,21 +13,21 @@ from typing import Any
 
 
 def arguments(module: str, description: str | None) -> argparse.ArgumentParser:
-    """The command line of `python -m benchmarks.<module>`, whose `out` is for `record`."""
+    """Return the command line of `python -m benchmarks.<module>`, whose `out` is for `record`."""
     parser = argparse.ArgumentParser(prog=f"python -m benchmarks.{module}", description=description)
     parser.add_argument("--out", type=Path, metavar="FILE.json", help="also write the result into this file")
     return parser
 
 
 def record(figures: dict[str, Any], libraries: Sequence[str], out: Path | None) -> None:
-    """Prints the figures with the machine, the versions, the command and the date, and writes that to `out`."""
+    """Print the figures with machine, versions, command, and date, and write them to `out`."""
     module = Path(sys.argv[0]).stem
     whole = {
         "command": " ".join(["python", "-m", f"benchmarks.{module}", *sys.argv[1:]]),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "processor": processor(),
         "processors": os.cpu_count(),
-        # Of other work too, where the machine is shared.
+        # Includes other work if the machine is shared.
         "load_average": round(os.getloadavg()[0], 1),
         "versions": {"python": platform.python_version(), **{name: version(name) for name in libraries}},
         "figures": figures,
@@ -40,7 +40,7 @@ def record(figures: dict[str, Any], libraries: Sequence[str], out: Path | None) 
 
 
 def processor() -> str:
-    """The name of this machine's processor."""
+    """Return the name of this machine's processor."""
     described = Path("/proc/cpuinfo")
     lines = described.read_text(encoding="utf-8").splitlines() if described.exists() else []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]

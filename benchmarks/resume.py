@@ -1,10 +1,10 @@
-"""Seconds from opening the data to the first batch, at the beginning of an epoch and at its end.
+"""Measure the seconds from opening the data to the first batch, at the beginning of an epoch and at its end.
 
     python -m benchmarks.resume
 
-The corpus is as large as a real one by its index, 1,000 shards of 2^27 tokens; its files are sparse, so that what is
-timed is finding the samples and not reading a disk. The peer goes over the samples before its place, as a loader
-without a state of its own does.
+By its index, the corpus is as large as a real one: 1,000 shards of 2^27 tokens. Its files are sparse, so the time is
+that of locating the samples, not of reading a disk. The other loader goes over all earlier samples, as a loader without
+a state of its own does.
 """
 
 import tempfile
@@ -29,7 +29,7 @@ REPETITIONS = 41
 
 
 def main() -> None:
-    """Measures the seconds at each place, and those at the last over those at the first."""
+    """Measure the seconds at each position, and the ratio of the last to the first."""
     out = arguments("resume", __doc__).parse_args().out
     with tempfile.TemporaryDirectory() as directory:
         root = Path(directory)
@@ -61,14 +61,14 @@ def main() -> None:
 
 
 def timed(action: Callable[[], None]) -> float:
-    """Seconds that it takes."""
+    """Return the seconds that an action takes."""
     began = time.perf_counter()
     action()
     return time.perf_counter() - began
 
 
 def ours(root: Path, index: Index, first: int) -> None:
-    """Opens the data and reads the batch at a place."""
+    """Open the data, and read the batch at a position."""
     samples = Samples(str(root), index, SEQUENCE, 0, 64)
     batches = rank_batches(samples, first, BATCH, 0, 1, pin=False)
     next(batches)
@@ -77,14 +77,14 @@ def ours(root: Path, index: Index, first: int) -> None:
 
 
 def skipping(count: int, place: float) -> None:
-    """Goes over the order up to a place, batch by batch, without reading anything: the least that skipping costs."""
+    """Go over the order up to a position, batch by batch, without reading anything: the minimum cost of skipping."""
     order = Permutation(count, 0)
     for first in range(0, int(place * count) + BATCH, 2**16):
         order(np.arange(first, min(first + 2**16, count)))
 
 
 def sparse_corpus(root: Path) -> Index:
-    """Shards of zeros that take no room."""
+    """Write sparse shards of zeros."""
     shards = []
     for number in range(SHARDS):
         name = f"train-{number:05d}.bin"

@@ -1,12 +1,12 @@
-"""Tokens a second on one GPU: the job beside torchtitan 0.3.0, on the same model in the same run.
+"""Measure tokens per second on one GPU: the job and torchtitan 0.3.0, on the same model in the same run.
 
     python -m benchmarks.single_gpu --out benchmarks/results/single_gpu.json
-    python -m benchmarks.single_gpu --smoke    # a tiny model on whatever is there: that all of it runs
+    python -m benchmarks.single_gpu --smoke    # a tiny model on any device, to test that everything runs
 
-Both train eight layers of Llama 3 8B on one sample of 8,192 random tokens a step, without activation checkpointing,
-fp32 weights and AdamW. A rate is the median of those that the program itself reports after its warm-up. Beside it are
-both shares of the card's published peak (see training/observe/flops.py; float8 too is compared with the peak of bf16)
-and the card's measured ceiling: the fastest of its square matrix products.
+Both train eight layers of Llama 3 8B on one sample of 8,192 random tokens per step, without activation checkpointing,
+with fp32 weights and AdamW. A rate is the median of those that the program itself reports after its warm-up. Beside it
+are its shares of the card's published peak by both formulas (see training/observe/flops.py; float8 is also compared
+with the peak of bf16), and of the card's measured ceiling: the fastest of its square matrix products.
 """
 
 import hashlib
@@ -35,7 +35,7 @@ from training.observe.flops import flop_per_token, peak_flops
 
 VOCABULARY = 128_256
 STEPS, WARM_UP = 60, 20
-SECONDS = 1200  # within which a program has done its steps, compiling included
+SECONDS = 1200  # time limit for the steps of a program, compilation included
 SIZES = (2048, 4096, 8192, 16384)
 CELLS: dict[str, dict[str, Any]] = {
     "bf16": {},
@@ -44,12 +44,12 @@ CELLS: dict[str, dict[str, Any]] = {
     "float8 rowwise, compile": {"compile": "inductor", "float8": {"recipe": "rowwise"}},
 }
 PEER = {"bf16": "bf16", "bf16, compile": "bf16_compile", "float8 rowwise, compile": "float8_rowwise_compile"}
-"""What `torchtitan_llama.py` calls it; it has no tensorwise recipe."""
+"""Names in `torchtitan_llama.py`. It has no tensorwise recipe."""
 TORCHTITAN_LINE = re.compile(r"step:\s*(\d+) .*\btps:\s*([\d,]+)")
 
 
 def main() -> None:
-    """Measures all cells; those that could not be measured have a sentence in place of figures."""
+    """Measure all cells. A cell that could not be measured has a sentence instead of figures."""
     parser = arguments("single_gpu", __doc__)
     parser.add_argument("--smoke", action="store_true", help="a tiny model and few steps, on a CPU too")
     chosen = parser.parse_args()
@@ -57,9 +57,9 @@ def main() -> None:
     if not on_gpu and not chosen.smoke:
         parser.error("there is no GPU; --smoke runs a tiny model without one")
     model, length, steps, warm_up = ("tiny", 64, 4, 1) if chosen.smoke else ("8b-slice8", 8192, STEPS, WARM_UP)
-    # The vocabulary of Llama 3 is nearly all of a tiny model's work.
+    # The vocabulary of Llama 3 would be nearly all of a tiny model's work.
     vocabulary = 1024 if chosen.smoke else VOCABULARY
-    # Both ends of the table, and a compiler that does not take minutes.
+    # Both ends of the table, with a compiler that does not take minutes.
     cells = {name: dict(CELLS[name]) for name in (("bf16", "float8 rowwise, compile") if chosen.smoke else CELLS)}
     measured: dict[str, dict[str, Any]] = {}
     with tempfile.TemporaryDirectory() as directory:
@@ -106,9 +106,10 @@ def figures(
     device: torch.device,
     ceiling: dict[str, float] | str,
 ) -> dict[str, Any]:
-    """Return what the rates of a cell mean; None where they have no meaning.
+    """Return the figures that follow from the rates of a cell, or None for those that do not apply.
 
-    `rates` are tokens per second by program, or why there is none. `per_token` is what `flops_per_token` returns.
+    `rates` are tokens per second by program, or the reason why there is none. `per_token` is the result of
+    `flops_per_token`.
     """
     peak = peak_flops(device, "bf16")
     fastest = max(ceiling.values()) * 1e12 if isinstance(ceiling, dict) and device.type == "cuda" else None
@@ -131,7 +132,7 @@ def figures(
 
 
 def rate_of(measure: Callable[[], float]) -> float | str:
-    """Tokens a second, or why there are none."""
+    """Return the tokens per second, or the reason why there are none."""
     try:
         return measure()
     except RuntimeError as error:
@@ -139,7 +140,7 @@ def rate_of(measure: Callable[[], float]) -> float | str:
 
 
 def ours(job: dict[str, Any], steps: int, warm_up: int, directory: Path) -> float:
-    """The job's own rate."""
+    """Return the job's own rate."""
     run = Path(tempfile.mkdtemp(dir=directory))
     (run / "job.yaml").write_text(yaml.safe_dump(job | {"checkpoint": {"every": 10**6, "location": str(run)}}))
     events = run / "metrics.jsonl"
@@ -170,7 +171,7 @@ def peer(name: str, on_gpu: bool, smoke: bool, steps: int, warm_up: int, directo
         def rates(run: Path = run) -> list[float]:
             log = (run / "output").read_text() if (run / "output").exists() else ""
             lines = [float(rate.replace(",", "")) for _, rate in TORCHTITAN_LINE.findall(log)]
-            # A line for the first step, and then one for every so many: each stands for all of them.
+            # A line for the first step, and then one for every five steps: each represents all of them.
             return [rate for rate in lines[1:] for _ in range(5)]
 
         command = ["-m", "torchtitan.train", "--module", "benchmarks.torchtitan_llama", "--config", PEER[name]]
@@ -185,10 +186,10 @@ def peer(name: str, on_gpu: bool, smoke: bool, steps: int, warm_up: int, directo
 def watched(
     command: list[str], run: Path, rates: Callable[[], list[float]], steps: int, warm_up: int, **more: str
 ) -> float:
-    """Starts a program, ends it when it has reported `steps` steps, and gives the median rate of the last.
+    """Start a program, end it after `steps` reported steps, and return the median rate of those after `warm_up`.
 
     Raises:
-        RuntimeError: it ended by itself, or took too long; with the last line that it printed.
+        RuntimeError: the program ended by itself, or took too long. The message is the last line that it printed.
     """
     with (run / "output").open("w") as output:
         process = subprocess.Popen(
@@ -205,14 +206,14 @@ def watched(
                     raise RuntimeError(lines[-1].strip() if lines else f"ended with status {process.poll()}")
                 time.sleep(0.2)
         finally:
-            # At once, because a stop by signal would write a checkpoint of 34 GB.
+            # Kill it at once, because a stop by signal would write a checkpoint of 34 GB.
             process.kill()
             process.wait()
     return median(found[warm_up:steps])
 
 
 def job_of(model: str, length: int, corpus: Path, changes: dict[str, Any]) -> dict[str, Any]:
-    """The document of the job file, less its checkpoints."""
+    """Return the document of the job file, without its checkpoints."""
     return {
         "name": "single-gpu",
         "model": model,
@@ -220,7 +221,8 @@ def job_of(model: str, length: int, corpus: Path, changes: dict[str, Any]) -> di
         "precision": "bf16",
         "batch": {"global": 1, "micro": 1},
         "steps": 10**6,
-        # The logits of 8,192 tokens take as much memory in fp32 as four layers; torchtitan has them in chunks as well.
+        # The logits of 8,192 tokens take as much memory in fp32 as four layers. torchtitan computes them in chunks as
+        # well.
         "memory": {"loss_chunks": 8},
         **changes,
     }
@@ -248,7 +250,7 @@ def random_corpus(directory: Path, length: int, vocabulary: int) -> Path:
 
 
 def card() -> dict[str, str]:
-    """The GPU's name, driver and limits, as nvidia-smi says them."""
+    """Return the GPU's name, driver, and limits, from nvidia-smi."""
     keys = ("name", "driver_version", "power.limit", "clocks.max.sm")
     query = ["nvidia-smi", f"--query-gpu={','.join(keys)}", "--format=csv,noheader", "--id=0"]
     values = subprocess.run(query, capture_output=True, text=True, check=True).stdout.strip().split(", ")

@@ -1,7 +1,7 @@
-"""torchtitan 0.3.0's Llama 3 8B with its first eight layers, for its `--module`; what `single_gpu.py` compares with.
+"""The first eight layers of torchtitan 0.3.0's Llama 3 8B, for its `--module`. `single_gpu.py` compares with it.
 
-Its own defaults but for what makes it the same work: eight layers, no activation checkpointing, no evaluation, no
-checkpoints, and random tokens that are in memory.
+The settings are torchtitan's defaults, except those that make the work equal: eight layers, no activation
+checkpointing, no evaluation, no checkpoints, and random tokens in memory.
 """
 
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ STEPS_BETWEEN_LINES = 5
 
 
 class RandomTokens(BaseDataLoader):  # type: ignore[misc]
-    """The same batch again and again, which is the least that data can cost."""
+    """A data loader that repeats one batch, which is the minimum cost of data."""
 
     @dataclass(kw_only=True, slots=True)
     class Config(BaseDataLoader.Config):  # type: ignore[misc]
@@ -36,7 +36,7 @@ class RandomTokens(BaseDataLoader):  # type: ignore[misc]
 
     def __iter__(self) -> Iterator[tuple[dict[str, Tensor], Tensor]]:
         while True:
-            # A new dictionary: the trainer puts tensors of the device into it.
+            # A new dictionary, because the trainer puts tensors of the device into it.
             yield {"input": self._inputs, "positions": self._positions}, self._labels
 
     def state_dict(self) -> dict[str, Any]:
@@ -46,7 +46,7 @@ class RandomTokens(BaseDataLoader):  # type: ignore[misc]
 
 
 class NoTokenizer(BaseTokenizer):  # type: ignore[misc]
-    """There is no text."""
+    """A tokenizer without text."""
 
     @dataclass(kw_only=True, slots=True)
     class Config(BaseTokenizer.Config):  # type: ignore[misc]
@@ -67,17 +67,17 @@ class NoTokenizer(BaseTokenizer):  # type: ignore[misc]
 
 
 def bf16() -> Any:
-    """Eager, in bf16."""
+    """Return the configuration for bf16, eager."""
     return _config(compiled=False)
 
 
 def bf16_compile() -> Any:
-    """Compiled, in bf16."""
+    """Return the configuration for bf16, compiled."""
     return _config(compiled=True)
 
 
 def float8_rowwise_compile() -> Any:
-    """Compiled, with the products of the layers in float8. It has no tensorwise recipe."""
+    """Return the configuration for float8 products of the layers, compiled. torchtitan has no tensorwise recipe."""
     return _config(compiled=True, recipe="rowwise")
 
 
