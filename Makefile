@@ -14,13 +14,14 @@ CDK_OPTIONS ?=
 
 bin := .venv/bin
 # A file's tests share what they set up, so a file is never divided among the processors. The largest files start first.
-SPREAD := --numprocesses logical --dist loadfile --no-loadscope-reorder
+# tests/together.py says how many workers that is.
+SPREAD := --numprocesses auto --dist loadfile --no-loadscope-reorder
 # The CDK and the jsii runtime below it find their Node beside the Python they run on.
 export PATH := $(CURDIR)/$(bin):$(PATH)
 export JSII_NODE := $(CURDIR)/$(bin)/node
 cdk := node node_modules/aws-cdk/bin/cdk
 
-.PHONY: help setup run test test-all lint format lock image-proof bench synth golden deploy destroy
+.PHONY: help setup run test test-all lint format lock image-lock image-proof image-proof-cpu bench synth golden deploy destroy
 
 help: ## List the commands
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -37,7 +38,7 @@ test: setup ## Run the tests of one case of everything
 test-all: setup ## Run every test, with more generated examples, as continuous integration does
 	$(bin)/python -m pytest $(SPREAD) --hypothesis-profile thorough
 
-lint: setup ## Check style, types, imports, shell scripts, and the Dockerfile
+lint: setup ## Check style, types, imports, shell scripts, the workflow, and the Dockerfile
 	@scripts/lint
 
 format: setup ## Rewrite the code in the project's style
@@ -47,8 +48,15 @@ format: setup ## Rewrite the code in the project's style
 lock: setup ## Update the lists of the image's packages and their checksums
 	$(bin)/python container/lock.py
 
+image-lock: setup ## Update the lock of the Python packages that PLATFORM adds to its image
+	@$(bin)/trainway image lock $(PLATFORM)
+
 image-proof: setup ## Check the image's real CUDA packages, 5 GB of them, without a GPU
 	$(bin)/python container/image_proof.py
+
+# PROOF_OPTIONS: for example --base-image or --authorities, where the network has no registry or a proxy that ends TLS.
+image-proof-cpu: setup ## Build the image's CPU variant with BuildKit, and train in it without a GPU
+	$(bin)/python container/cpu_proof.py $(PROOF_OPTIONS)
 
 bench: setup ## Run the benchmarks that this machine supports, and write benchmarks/results
 	@for name in overhead read_rate resume checkpoint_stall planning $(if $(shell command -v nvidia-smi),single_gpu); do \
