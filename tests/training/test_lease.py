@@ -126,6 +126,28 @@ def test_a_heartbeat_of_another_host_that_stands_still_is_that_of_a_dead_run(loc
         thread.join()
 
 
+def test_a_job_that_slurm_starts_again_takes_its_lease_at_once(location: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    monkeypatch.setenv("SLURM_RESTART_COUNT", "1")
+    put(location, replace(ELSEWHERE, slurm_job="7", slurm_start=0))
+    monkeypatch.setattr(lease, "SECONDS_UNTIL_DEAD", float("inf"))
+    mine = take(location)
+    assert holder_of(location) == replace(holder_of(location), slurm_job="7", slurm_start=1)
+    mine.release()
+
+
+@pytest.mark.usefixtures("fast")
+@pytest.mark.parametrize("other", [{"slurm_job": "8"}, {"slurm_job": "7", "slurm_start": 1}, {"slurm_job": ""}])
+def test_a_job_of_slurm_waits_for_the_heartbeat_of_another(
+    location: str, other: dict[str, Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    monkeypatch.setenv("SLURM_RESTART_COUNT", "1")
+    put(location, replace(ELSEWHERE, **other))
+    take(location).release()
+    assert "waiting for a heartbeat of runs/other" in capsys.readouterr().out
+
+
 @pytest.mark.usefixtures("fast")
 def test_a_run_notices_that_another_took_over_and_that_its_lease_was_deleted(location: str) -> None:
     lost = threading.Event()

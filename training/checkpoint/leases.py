@@ -2,8 +2,8 @@
 
 import os
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from functools import partial
 from pathlib import Path
 
 import torch.distributed as dist
@@ -38,7 +38,10 @@ def leased(
 
     with ExitStack() as held:
         mine = dict.fromkeys(locations) if dist.get_rank(group) == 0 else {}
-        _agree([partial(acquire, location) for location in mine], group)
+        # At the same time: each may have to watch the heartbeat of a dead run.
+        with ThreadPoolExecutor() as threads:
+            acquired = [threads.submit(acquire, location) for location in mine]
+        _agree([each.result for each in acquired], group)
         yield check
 
 

@@ -1,8 +1,9 @@
 """The lease of a location: one run at a time writes there.
 
 The file `.lease` names the process that has the lease, and has a heartbeat. A second run that would write to the
-location is refused. A run takes over the lease of a process that is dead: it ran on this host and has ended, or its
-heartbeat stands still. Clocks of hosts differ, so whoever looks at a lease watches the heartbeat by its own clock.
+location is refused. A run takes over the lease of a process that is dead: it ran on this host and has ended, Slurm has
+started its job again, or its heartbeat stands still. Clocks of hosts differ, so whoever looks at a lease watches the
+heartbeat by its own clock.
 
 In S3, conditional writes decide between two runs that want a lease at the same time:
 https://docs.aws.amazon.com/AmazonS3/latest/userguide/conditional-writes.html (read 2026-11-23). On a file system, a
@@ -50,13 +51,26 @@ class LeaseHolder:
     """Start of the process in clock ticks since the boot. A process ID alone may be another process by now."""
     beat: int = 0
     """The heartbeat: a number that rises."""
+    slurm_job: str = ""
+    """Number of the job. Empty elsewhere than under Slurm."""
+    slurm_start: int = 0
+    """How often Slurm has started the job before."""
 
 
 def this_process(run: str) -> LeaseHolder:
     """Return this process, as one that can have leases."""
     boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     machine = f"{boot}/{Path('/proc/self/ns/pid').readlink()}"
-    return LeaseHolder(uuid.uuid4().hex, run, socket.gethostname(), machine, os.getpid(), _started(os.getpid()) or 0)
+    return LeaseHolder(
+        id=uuid.uuid4().hex,
+        run=run,
+        host=socket.gethostname(),
+        machine=machine,
+        pid=os.getpid(),
+        started=_started(os.getpid()) or 0,
+        slurm_job=os.environ.get("SLURM_JOB_ID", ""),
+        slurm_start=int(os.environ.get("SLURM_RESTART_COUNT") or 0),
+    )
 
 
 class Lease:
@@ -106,7 +120,7 @@ class Lease:
         while True:
             found = self._file.read()
             stands_still = found == seen and time.monotonic() - seen_at > SECONDS_UNTIL_DEAD
-            if found is None or _is_dead(found) or stands_still:
+            if found is None or _is_dead(found) or _is_earlier_start(found, self._holder) or stands_still:
                 if self._file.replace(found, self._holder):
                     return
             elif _is_alive(found) or (seen is not None and found != seen):
@@ -209,6 +223,15 @@ def _is_here(holder: LeaseHolder) -> bool:
 def _is_dead(holder: LeaseHolder) -> bool:
     """Return whether a process is known to have ended."""
     return not holder.id or (_is_here(holder) and _started(holder.pid) != holder.started)
+
+
+def _is_earlier_start(found: LeaseHolder, mine: LeaseHolder) -> bool:
+    """Return whether Slurm ended a process before it started this one.
+
+    It starts a job again when it has ended it on every node that it can reach. A process on a lost node may go on. It
+    looks at the lease before it writes, as every process does.
+    """
+    return mine.slurm_job != "" and found.slurm_job == mine.slurm_job and found.slurm_start < mine.slurm_start
 
 
 def _is_alive(holder: LeaseHolder) -> bool:
