@@ -79,10 +79,10 @@ described() {
 }
 fingerprint() { ssh-keygen -l -f "$1" | cut -d ' ' -f 2; }
 wanted=$(fingerprint "$key" && fingerprint "$authority" && printf '%s\n' "${names[@]}")
+new=$NODE_ROOT/etc/ssh/.trainway.new
+# An interrupted run may have left it, even after it had signed the key.
+rm -rf "$new"
 if [[ ! -e "$key-cert.pub" || "$(described "$key-cert.pub")" != "$wanted" ]]; then
-  new=$NODE_ROOT/etc/ssh/.trainway.new
-  # An interrupted run may have left it.
-  rm -rf "$new"
   mkdir -m 0700 "$new"
   ssh-keygen -y -f "$key" >"$new/key.pub"
   ssh-keygen -q -s "$authority" -I "$HOSTNAME" -h -n "$(
