@@ -57,13 +57,14 @@ def main() -> None:
     )
     parser.add_argument("command", nargs="+", help="command to run, after --")
     arguments = parser.parse_args()
-    run, location = Path(os.environ["TRAINWAY_RUN"]), os.environ.get("TRAINWAY_RUN_LOCATION")
-    files = RunFiles(run, location) if location else None
+    files = None
     try:
+        hosts = read_hosts(INPUT / "config/resourceconfig.json")
+        run, location = Path(os.environ["TRAINWAY_RUN"]), os.environ.get("TRAINWAY_RUN_LOCATION")
+        files = RunFiles(run, location) if location else None
         os.environ.update(become_job_user([*_OF_THE_JOB, run], [Path(tempfile.gettempdir())]))
         if files:
             files.restore()
-        hosts = read_hosts(INPUT / "config/resourceconfig.json")
         environment = host_environment(os.environ, hosts, port=arguments.port, channels=arguments.channel)
         if arguments.code:
             code = synced_code.fetch(arguments.code, Path(tempfile.gettempdir()) / "trainway-code")
