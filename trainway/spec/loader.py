@@ -15,7 +15,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
-from trainway.spec.additions import Additions
+from trainway.spec.additions import NO_ADDITIONS, Additions
 from trainway.spec.derived.image_build import beside
 from trainway.spec.document import Document, read_document
 from trainway.spec.extension import ExtensionError, find_extension
@@ -86,10 +86,12 @@ def require_snapshots(platform: Platform, file: Path, today: date) -> None:
 def find_additions(
     platform: Platform, file: Path, versions: Versions, *, locked: bool
 ) -> tuple[dict[str, Additions], list[Breach]]:
-    """Return what each image of a platform file has on its base, and what is wrong with that, which is left out."""
+    """Return what images of a platform file have on their bases, and what is wrong with that, which is left out."""
     found, breaches = dict[str, Additions](), list[Breach]()
     for name in platform.image_names:
-        found[name], wrong = _additions_of(platform.of_image(name), file, versions, locked=locked)
+        additions, wrong = _additions_of(platform.of_image(name), file, versions, locked=locked)
+        if additions != NO_ADDITIONS:
+            found[name] = additions
         breaches += [(path_of_image(name, path), reason, remedy) for path, reason, remedy in wrong]
     return found, breaches
 
