@@ -189,7 +189,7 @@ def test_everything_the_dockerfile_copies_is_in_the_build_context():
     allowed = [line.removeprefix("!") for line in ignore if line.startswith("!")]
     copied = {
         source.rstrip("/")
-        for line in re.findall(r"^COPY (?!--from)(.+)$", DOCKERFILE, re.MULTILINE)
+        for line in re.findall(r"^COPY (?!--from)(?:--link )?(.+)$", DOCKERFILE, re.MULTILINE)
         for source in line.split()[:-1]
     }
     copied |= set(re.findall(r"--mount=type=bind,source=([^,]+)", DOCKERFILE))

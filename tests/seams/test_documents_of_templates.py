@@ -77,6 +77,7 @@ DOCUMENTS: dict[str, dict[str, str]] = {
     "AWS::SSM::Parameter": {"Value": "the hand-off"},
     "AWS::SageMaker::Cluster": {},
     "AWS::SageMaker::ClusterSchedulerConfig": {},
+    "AWS::Signer::SigningProfile": {},
     "AWS::SageMaker::ComputeQuota": {},
 }
 

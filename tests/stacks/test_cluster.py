@@ -129,7 +129,9 @@ def test_slurm_cluster_has_a_controller_a_login_node_and_partitions(synthesized:
 
 def test_the_deploy_starts_every_pipeline_and_waits_for_its_stages(example: Path, synthesized: Synthesized) -> None:
     stacks = [each for each in synthesized[example.stem].values() if resources(each, "AWS::CodePipeline::Pipeline")]
-    assert len(stacks) == (3 if load_platform(example).orchestrator.is_kubernetes else 2)
+    platform = load_platform(example)
+    # Of each image, of the cluster's stages, and on Kubernetes of the mirror.
+    assert len(stacks) == len(platform.image_names) + (2 if platform.orchestrator.is_kubernetes else 1)
     for template in stacks:
         waits_for_its_stages(template)
 

@@ -148,16 +148,16 @@ def _directories() -> list[Path]:
 def _find(definition: Definition) -> Path:
     file = f"{definition.name}.yaml"
     there = next((each / file for each in _directories() if (each / file).is_file()), None)
-    return there or _fetch(definition, FETCHED / file)
+    return there or _fetch(definition.source, FETCHED / file)
 
 
 @cache
-def _fetch(definition: Definition, file: Path) -> Path:
+def _fetch(source: str, file: Path) -> Path:
     try:
-        with urllib.request.urlopen(definition.source, timeout=FETCH_SECONDS) as answer:
+        with urllib.request.urlopen(source, timeout=FETCH_SECONDS) as answer:
             content = answer.read()
     except (urllib.error.URLError, TimeoutError) as error:
-        raise Missing(f"{definition.source} cannot be read: {error}") from error
+        raise Missing(f"{source} cannot be read: {error}") from error
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_bytes(content)
     return file
