@@ -21,8 +21,9 @@ from stacks.constructs.delivery.registry import (
     signing_permissions,
 )
 from stacks.foundation import Foundation
-from trainway.spec.derived.creation import IMAGE, IMAGE_ADDITIONS, IMAGE_ON_BASE, TRANSFORMER_ENGINE, durations
+from trainway.spec.derived.creation import IMAGE, IMAGE_ADDITIONS, IMAGE_ON_BASE, TRANSFORMER_ENGINE
 from trainway.spec.derived.image_build import packages_date
+from trainway.spec.derived.stage_times import stage_times
 from trainway.spec.handoff import DEFAULT_IMAGE, BuiltImage, image_parameter_name, image_stack_name
 from trainway.spec.loader import load_versions
 
@@ -100,9 +101,7 @@ class ImageStack(cdk.Stack):
                 *registry_permissions([self._foundation.registry.base], push=False),
                 *(signing_permissions(training.repository_arn, signer) if signing else []),
             ],
-            usual_minutes=durations()[IMAGE_ON_BASE].minutes,
-            # It copies files. For the first image on a base it also copies the base's layers, of several gigabytes.
-            timeout=cdk.Duration.minutes(30),
+            times=stage_times(IMAGE_ON_BASE),
             compute_type="BUILD_GENERAL1_MEDIUM",
             docker=True,
             network=self._foundation.network.build_network(),
@@ -114,9 +113,8 @@ class ImageStack(cdk.Stack):
         return {"REPLICATE_TO": " ".join(hosts)} if hosts else {}
 
     def _base(self) -> BuildStage:
-        settings, usual = self._settings, durations()[IMAGE].minutes
-        if "transformer-engine" in self._platform.image.add:
-            usual += durations()[TRANSFORMER_ENGINE].minutes
+        settings = self._settings
+        extra = [TRANSFORMER_ENGINE] if "transformer-engine" in self._platform.image.add else []
         return BuildStage(
             self,
             "Base",
@@ -129,9 +127,7 @@ class ImageStack(cdk.Stack):
                 *base_permissions(self._platform.image),
                 settings.keep_bills,
             ],
-            usual_minutes=usual,
-            # Twice as long as usual.
-            timeout=cdk.Duration.minutes(2 * usual),
+            times=stage_times(IMAGE, *extra),
             compute_type="BUILD_GENERAL1_LARGE",
             docker=True,
             network=self._foundation.network.build_network(),
@@ -145,7 +141,6 @@ class ImageStack(cdk.Stack):
         settings = self._settings
         if settings.additions is None or self._platform.network.is_closed:
             return None
-        usual = durations()[IMAGE_ADDITIONS].minutes
         return BuildStage(
             self,
             "Additions",
@@ -157,9 +152,7 @@ class ImageStack(cdk.Stack):
                 *registry_permissions([self._foundation.registry.base], push=True),
                 *additions_permissions(self._platform.image),
             ],
-            usual_minutes=usual,
-            # A Dockerfile of the user's can compile for long.
-            timeout=cdk.Duration.minutes(120),
+            times=stage_times(IMAGE_ADDITIONS),
             compute_type="BUILD_GENERAL1_LARGE",
             docker=True,
             network=self._foundation.network.build_network(),

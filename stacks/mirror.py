@@ -11,7 +11,8 @@ from stacks.constructs.delivery.registry import list_permissions, registry_permi
 from stacks.constructs.iam.permissions import Permission
 from stacks.foundation import Foundation
 from stacks.foundation.registry import RegistryStack
-from trainway.spec.derived.creation import MIRROR, durations
+from trainway.spec.derived.creation import MIRROR
+from trainway.spec.derived.stage_times import stage_times
 
 
 class MirrorStack(cdk.Stack):
@@ -34,8 +35,7 @@ class MirrorStack(cdk.Stack):
                 *_permissions(registry, closed=closed),
                 registry.keep_tools,
             ],
-            usual_minutes=durations()[MIRROR].minutes,
-            timeout=cdk.Duration.minutes(30),
+            times=stage_times(MIRROR),
             docker=True,
             network=foundation.network.build_network(),
         )

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import aws_cdk as cdk
 from constructs import Construct
 
 from stacks.constructs.delivery.build_stage import BuildStage
 from stacks.constructs.eks.control_plane import ControlPlane
 from stacks.constructs.iam.permissions import Permission
 from stacks.foundation import Foundation
-from trainway.spec.derived.creation import AUTOSCALING, durations
+from trainway.spec.derived.creation import AUTOSCALING
+from trainway.spec.derived.stage_times import stage_times
 
 
 def autoscaling_stage(scope: Construct, *, foundation: Foundation, control_plane: ControlPlane) -> BuildStage:
@@ -21,9 +21,7 @@ def autoscaling_stage(scope: Construct, *, foundation: Foundation, control_plane
         name="autoscaling",
         environment={"CLUSTER_NAME": control_plane.name},
         permissions=[Permission(("eks:DescribeCluster",), (control_plane.cluster.attr_arn,))],
-        usual_minutes=durations()[AUTOSCALING].minutes,
-        # delivery/autoscaling.sh itself waits for half an hour.
-        timeout=cdk.Duration.minutes(35),
+        times=stage_times(AUTOSCALING),
         # The cluster's endpoint always answers in this network.
         network=foundation.network.inside(control_plane.security_group_id),
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import aws_cdk as cdk
 from constructs import Construct
 
 from stacks.constructs.delivery.build_stage import BuildStage
@@ -13,7 +12,8 @@ from stacks.constructs.storage.file_system_identity import file_system_identity
 from stacks.constructs.storage.former import former_parameters, read_former
 from stacks.foundation import Foundation
 from trainway.manifests.training_runtime import image_fact
-from trainway.spec.derived.creation import CHARTS, durations
+from trainway.spec.derived.creation import CHARTS
+from trainway.spec.derived.stage_times import stage_times
 from trainway.spec.handoff import DEFAULT_IMAGE
 
 
@@ -45,9 +45,7 @@ def cluster_stage(scope: Construct, *, foundation: Foundation, control_plane: Co
             *registry_permissions(registry.mirrored, push=False),
             *([read_former(platform.name)] if has_former else []),
         ],
-        usual_minutes=durations()[CHARTS].minutes,
-        # Three charts may each take the ten minutes that delivery/cluster.sh waits for a chart.
-        timeout=cdk.Duration.minutes(35),
+        times=stage_times(CHARTS),
         # The cluster's endpoint always answers in this network, and allows the cluster's own security group.
         network=foundation.network.inside(control_plane.security_group_id),
         stands_for=file_system_identity(platform),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import aws_cdk as cdk
 from constructs import Construct
 
 from stacks.constructs.delivery.build_stage import BuildStage
@@ -10,7 +9,8 @@ from stacks.constructs.hyperpod.instance_groups import LifeCycleScripts
 from stacks.constructs.iam.permissions import Permission
 from stacks.constructs.storage.file_system_identity import file_system_identity
 from stacks.foundation import Foundation
-from trainway.spec.derived.creation import SCRIPTS, durations
+from trainway.spec.derived.creation import SCRIPTS
+from trainway.spec.derived.stage_times import stage_times
 from trainway.spec.sections.orchestrator import Orchestrator
 
 SCRIPTS_PREFIX = "lifecycle_scripts"
@@ -51,9 +51,7 @@ def scripts_stage(scope: Construct, foundation: Foundation, scripts: LifeCycleSc
                 because="Scripts lie below a prefix of their own, each version below its hash.",
             ),
         ],
-        usual_minutes=durations()[SCRIPTS].minutes,
-        # delivery/enroot_package.sh itself compiles for ten minutes at most.
-        timeout=cdk.Duration.minutes(15),
+        times=stage_times(SCRIPTS),
         network=foundation.network.build_network(),
         stands_for=file_system_identity(platform) if slurm else None,
     )

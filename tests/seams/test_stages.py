@@ -26,6 +26,7 @@ from tests.seams.programs import aws_problems, cobra_problems
 from tests.seams.seam import Planted, Reading, Seam
 from tests.seams.stacks import stacks_of
 from tests.synthesis import EXAMPLES, ROOT, golden_file
+from trainway.spec.derived.stage_times import StageTimes
 
 PHASES = {"install", "pre_build", "build", "post_build"}
 # https://docs.aws.amazon.com/codebuild/latest/userguide/build-env-ref-env-vars.html (read 2026-11-22)
@@ -187,8 +188,7 @@ def condition_of(directory: Path, environment: Mapping[str, str]) -> str:
         name="cluster",
         environment=environment,
         permissions=[],
-        usual_minutes=5,
-        timeout=cdk.Duration.minutes(10),
+        times=StageTimes(usual=5, limit=10),
     )
     bundle = Bundle(ROOT / "delivery", "0123456789abcdef")
     bucket = s3.Bucket(stack, "Bucket")

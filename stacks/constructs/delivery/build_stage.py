@@ -17,6 +17,7 @@ from stacks.constructs.iam.acknowledge import acknowledge
 from stacks.constructs.iam.permissions import LOOK_AT_NETWORK, Permission, grant, needs_policies, regional_arn
 from stacks.constructs.iam.trust import service
 from stacks.constructs.monitoring.log_group import log_group, use_log_key
+from trainway.spec.derived.stage_times import StageTimes
 
 # Ubuntu, with docker, git, jq, kubectl and Python: https://github.com/aws/aws-codebuild-docker-images (read 2026-11-21)
 BUILD_IMAGE = "aws/codebuild/standard:8.0"
@@ -42,9 +43,8 @@ class BuildStage(Construct):
 
     `environment` is what the script asks for. With the bundle, it decides whether the stage runs again. `stands_for`
     has what its values stand for and do not show, such as the definition of a file system. `parameters` are variables
-    that CodeBuild reads from SSM parameters when the stage runs, with the names of those. `timeout` ends an attempt
-    that hangs, and `usual_minutes` is how long one takes that does not. Where pipelines of a platform have a stage of
-    the same name, `of` tells them apart.
+    that CodeBuild reads from SSM parameters when the stage runs, with the names of those. The limit of `times` ends an
+    attempt that hangs. Where pipelines of a platform have a stage of the same name, `of` tells them apart.
 
     The URL that the stage signals is read from `signal_parameter` when it runs: it changes with every delivery, and is
     too long for a pipeline's action, whose settings end at 1,000 characters. L1, because the L2 project grants itself
@@ -61,8 +61,7 @@ class BuildStage(Construct):
         name: str,
         environment: Mapping[str, str],
         permissions: Sequence[Permission],
-        usual_minutes: int,
-        timeout: cdk.Duration,
+        times: StageTimes,
         compute_type: str = "BUILD_GENERAL1_SMALL",
         docker: bool = False,
         network: BuildNetwork | None = None,
@@ -75,8 +74,7 @@ class BuildStage(Construct):
         self.environment = environment
         self._stands_for = stands_for or {}
         self._parameters = parameters or {}
-        self.usual_minutes = usual_minutes
-        self.timeout = timeout
+        self.times = times
         self.logs = log_group(self, "Logs", retention=logs.RetentionDays.THREE_MONTHS)
         self.role = iam.Role(self, "Role", assumed_by=service("codebuild"))
         write_logs = ("logs:CreateLogStream", "logs:PutLogEvents")
@@ -107,7 +105,7 @@ class BuildStage(Construct):
                     status="ENABLED", group_name=self.logs.log_group_name
                 )
             ),
-            timeout_in_minutes=timeout.to_minutes(),
+            timeout_in_minutes=times.limit,
             queued_timeout_in_minutes=QUEUED.to_minutes(),
             vpc_config=codebuild.CfnProject.VpcConfigProperty(
                 vpc_id=network.vpc_id, subnets=network.subnet_ids, security_group_ids=network.security_group_ids
@@ -137,7 +135,7 @@ class BuildStage(Construct):
 
     def _variables(self, environment: Mapping[str, str]) -> list[codebuild.CfnProject.EnvironmentVariableProperty]:
         variable = codebuild.CfnProject.EnvironmentVariableProperty
-        limit = int(self.timeout.to_seconds() - TIME_TO_REPORT.to_seconds())
+        limit = 60 * self.times.limit - int(TIME_TO_REPORT.to_seconds())
         plain = {**environment, "STAGE_TIMEOUT_SECONDS": str(limit)}
         return [
             variable(name="WAIT_HANDLE_URL", type="PARAMETER_STORE", value=self.signal_parameter),

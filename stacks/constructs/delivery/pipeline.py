@@ -133,7 +133,7 @@ def _wait_seconds(steps: Sequence[Sequence[BuildStage]], stage: BuildStage) -> i
     seconds = 600
     for step in steps:
         longest = [stage] if stage in step else step
-        seconds += max(int(each.timeout.to_seconds()) + 60 * each.usual_minutes for each in longest)
+        seconds += max(60 * (each.times.limit + each.times.usual) for each in longest)
         if stage in step:
             return seconds
     raise ValueError(f"the stage {stage.name} is in no step")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import aws_cdk as cdk
 from constructs import Construct
 
 from stacks.constructs.delivery.build_stage import BuildNetwork, BuildStage
 from stacks.constructs.iam.permissions import Permission, regional_arn
 from stacks.constructs.storage.file_system_identity import file_system_identity
-from trainway.spec.derived.creation import ROOT_SQUASH, durations
+from trainway.spec.derived.creation import ROOT_SQUASH
+from trainway.spec.derived.stage_times import stage_times
 from trainway.spec.platform import Platform
 from trainway.spec.sections.storage import RootSquash
 
@@ -32,8 +32,7 @@ def root_squash_stage(
             Permission(("fsx:DescribeFileSystems",), ("*",), because=listing),
             Permission(("fsx:UpdateFileSystem",), (regional_arn("fsx", f"file-system/{file_system_id}"),)),
         ],
-        usual_minutes=durations()[ROOT_SQUASH].minutes,
-        timeout=cdk.Duration.minutes(20),
+        times=stage_times(ROOT_SQUASH),
         network=network,
         stands_for=file_system_identity(platform),
     )

@@ -40,6 +40,8 @@ class Duration(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     minutes: int = Field(ge=1)
+    waits: int = Field(default=0, ge=0)
+    """The longest time that the scripts of this step themselves wait for something, or let others compute."""
     sources: tuple[Source, ...] = ()
     note: str = ""
 
