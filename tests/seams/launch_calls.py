@@ -140,6 +140,7 @@ def _deploy(name: str, platform: Platform) -> None:
         s3.put_object(Bucket=place["bucket"], Key=key, Body=text.encode())
     hand_off = read_hand_off(platform)
     s3.create_bucket(Bucket=hand_off.bucket)
+    s3.put_object(Bucket=hand_off.bucket, Key="corpus/web/0.jsonl", Body=b"")
     if hand_off.training_jobs:
         _make_subnets(region, set(hand_off.training_jobs.subnet_ids.values()))
     built = BuiltImage(uri=hand_off.image_uri, pinned=hand_off.image_uri.rpartition(":")[0] + DIGEST)

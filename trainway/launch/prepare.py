@@ -17,6 +17,7 @@ from trainway.launch.programs import load_program
 from trainway.launch.request import LocalRequest, Request, run_name
 from trainway.launch.run_directory import default_run_directory
 from trainway.launch.run_image import check_image, image_by_digest
+from trainway.launch.run_inputs import check_inputs
 from trainway.launch.run_secrets import check_secrets
 from trainway.launch.start_program import missing_python_file
 from trainway.launch.sweep import Point
@@ -128,6 +129,9 @@ def prepare_on_platform(launch: Launch) -> list[Request]:
     )
     for request in requests:
         check_secrets(request.program, launch.platform)
+        # A dry run may be of data that is still to come.
+        if not launch.dry_run:
+            check_inputs(request.program, request.hand_off)
     python = cache(lambda name: python_of_named_image(name, launch.platform, launch.platform_file))
     requests = [
         replace(request, program=launch.locked(request.program, partial(python, request.image_name)))
