@@ -191,9 +191,12 @@ def test_a_run_goes_from_the_queue_to_its_end(api: Api, handle: Handle) -> None:
     found = TARGET.state(handle)
     assert (found.phase, found.reason.split(":")[0]) == (Phase.QUEUED, "Unschedulable")
 
-    pulling = {"name": "node", "restartCount": 0, "state": {"waiting": {"reason": "ImagePullBackOff", "message": "no"}}}
+    waiting = {"waiting": {"reason": "ImagePullBackOff", "message": "r/x@sha256:1: not found"}}
+    pulling = {"name": "node", "restartCount": 0, "image": "r/x@sha256:1", "state": waiting}
     api.put("pods", pod(0, phase="Pending", containerStatuses=[pulling], node="ip-10-0-0-0"))
-    assert TARGET.state(handle) == on_both_nodes(Phase.STARTING, "ImagePullBackOff: no")
+    found = TARGET.state(handle)
+    assert found == on_both_nodes(Phase.STARTING, found.reason)
+    assert "cannot pull the image r/x@sha256:1: r/x@sha256:1: not found. Its GPUs wait" in found.reason
 
     api.put("pods", running(0))
     assert TARGET.state(handle) == on_both_nodes(Phase.RUNNING)

@@ -147,6 +147,47 @@ def test_the_image_is_taken_by_its_digest_and_made_a_file_once(tmp_path: Path, h
     ]
 
 
+@pytest.mark.parametrize(
+    ("enroot", "why"),
+    [
+        (
+            "echo '[INFO] Fetching image manifest' >&2; "
+            "echo '[ERROR] URL https://registry/v2/x/manifests/1 returned error code: 404 Not Found' >&2; exit 1",
+            "cannot import the image {image}: URL https://registry/v2/x/manifests/1 returned error code: 404 Not Found",
+        ),
+        ("exit 3", "cannot import the image {image}: the log says why"),
+        (None, "has no enroot: [25-containers] in /var/log/provision/provisioning.log there says why;"),
+    ],
+    ids=["absent image", "another error", "no enroot"],
+)
+def test_a_run_without_its_image_ends_with_the_reason(
+    enroot: str | None, why: str, tmp_path: Path, hand_off: HandOff
+) -> None:
+    mount, programs = tmp_path / "fsx", tmp_path / "bin"
+    for directory in (mount, programs):
+        directory.mkdir()
+    asked = request(tmp_path, on_slurm(hand_off, mount=str(mount)))
+    script = render_script(asked, CATALOGUE)
+    if enroot:
+        (programs / "enroot").write_text(f'#!/bin/sh\n: >"$3"\n{enroot}\n')
+        (programs / "enroot").chmod(0o755)
+    prepared = script[script.index("\ncannot_start() {") : script.index("\ncommand=")]
+    environment = {
+        "PATH": f"{programs}:/usr/bin:/bin",
+        "SLURM_JOB_ID": "7",
+        "SLURMD_NODENAME": "n1",
+        "TMPDIR": str(tmp_path),
+        "run": str(tmp_path),
+    }
+    ran = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", prepared], env=environment, check=False, capture_output=True, text=True
+    )
+    said = (tmp_path / "outcome").read_text()
+    assert ran.returncode == 1 and said.startswith(f"failed: n1 {why.format(image=asked.image)}")
+    assert said.removeprefix("failed: ") in ran.stderr
+    assert not list(mount.glob("images/*/*")), "no half of an image stays"
+
+
 def test_a_virtual_environment_gets_the_settings_that_the_image_has(tmp_path: Path, hand_off: HandOff) -> None:
     dockerfile = (ROOT / "container" / "Dockerfile").read_text()
     settings = dict(re.findall(r"^(?:ENV|   ) ([A-Z_]+)=(\S+)", dockerfile, flags=re.MULTILINE))

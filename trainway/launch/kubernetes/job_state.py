@@ -18,6 +18,9 @@ Object = Mapping[str, Any]
 _SUCCEEDED = ("Complete", "Completed", "Succeeded")
 _FAILED = ("Failed",)
 _SUSPENDED = ("Suspended",)
+# Reasons for which a container has no image. The kubelet tries again, with pauses of up to five minutes.
+# https://kubernetes.io/docs/concepts/containers/images/#imagepullbackoff (read 2026-11-23)
+_NO_IMAGE = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull")
 # The label of a node's place among the job's pods, by who makes them: Jobs, Kubeflow's operators, StatefulSets.
 _INDEX_LABELS = (
     "batch.kubernetes.io/job-completion-index",
@@ -86,11 +89,22 @@ def _waiting(pod: Object) -> tuple[Phase, str] | None:
     """Why a pod does not run yet: no node for it is a queue, anything else is its start."""
     for status in _containers(pod):
         if waiting := status.get("state", {}).get("waiting"):
-            return Phase.STARTING, _sentence(waiting)
+            return Phase.STARTING, _no_image(pod, status, waiting) or _sentence(waiting)
     for condition in pod.get("status", {}).get("conditions", ()):
         if condition["type"] == "PodScheduled" and condition["status"] == "False":
             return Phase.QUEUED, _sentence(condition)
     return None
+
+
+def _no_image(pod: Object, status: Object, waiting: Object) -> str:
+    """Return that the node has no image for a container, and what to do. Empty if it waits for something else."""
+    if waiting.get("reason") not in _NO_IMAGE:
+        return ""
+    node = pod["spec"].get("nodeName") or "its node"
+    return (
+        f"{node} cannot pull the image {status.get('image', '')}: {waiting.get('message') or waiting['reason']}."
+        " Its GPUs wait meanwhile: `trainway stop` ends the run, and `trainway explain` says what to change"
+    )
 
 
 def _not_admitted(workload: Object) -> str:

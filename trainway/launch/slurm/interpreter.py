@@ -36,6 +36,9 @@ def in_image(request: Request) -> list[str]:
     A file of one's own: whoever may write it decides what runs as its reader. enroot asks ECR for a password by the
     command in its credentials, so that no secret is written down; the nodes' role may pull.
     https://github.com/NVIDIA/enroot/blob/master/doc/cmd/import.md, https://github.com/NVIDIA/pyxis (read 2026-11-21)
+
+    Where there is no image, the run ends with the reason in its file `outcome`. enroot prints it after `[ERROR]`:
+    https://github.com/NVIDIA/enroot/issues/146 (read 2026-11-23)
     """
     mount = shlex.quote(request.hand_off.file_system.mount_path)
     repository, digest = request.image.split("@")
@@ -46,10 +49,15 @@ def in_image(request: Request) -> list[str]:
     uri = f"docker://{'AWS@' if is_ecr else ''}{registry}#{name}:{digest}"
     login = shlex.quote(f"machine {registry} login AWS password {password}") if is_ecr else ""
     return f"""\
-if ! command -v enroot >/dev/null; then
-  echo "$SLURMD_NODENAME has no enroot: [25-containers] in /var/log/provision/provisioning.log there says why;" \
-    "deploy with slurm.containers: true, or launch with --environment" >&2
+cannot_start() {{
+  echo "failed: $*" >"$run/outcome"
+  echo "$*" >&2
   exit 1
+}}
+if ! command -v enroot >/dev/null; then
+  cannot_start "$SLURMD_NODENAME has no enroot:" \
+    "[25-containers] in /var/log/provision/provisioning.log there says why;" \
+    "deploy with slurm.containers: true, or launch with --environment"
 fi
 image={mount}/images/$(id -un)/{digest.removeprefix("sha256:")}.sqsh
 if [[ ! -e $image ]]; then
@@ -57,7 +65,12 @@ if [[ ! -e $image ]]; then
   mkdir -p "$(dirname "$image")"
   credentials=$(mktemp -d)
   echo {login} >"$credentials/.credentials"
-  ENROOT_CONFIG_PATH=$credentials enroot import --output "$image.$SLURM_JOB_ID" {shlex.quote(uri)}
+  if ! ENROOT_CONFIG_PATH=$credentials enroot import --output "$image.$SLURM_JOB_ID" {shlex.quote(uri)} 2>&1 |
+    tee "$credentials/said" >&2; then
+    rm -f "$image.$SLURM_JOB_ID"
+    why=$(sed -n 's/.*\[ERROR\] //p' "$credentials/said" | tail -n 1)
+    cannot_start "$SLURMD_NODENAME cannot import the image {repository}@{digest}: ${{why:-the log says why}}"
+  fi
   mv "$image.$SLURM_JOB_ID" "$image"
 fi
 options=(--container-image="$image" --container-mounts={mount}:{mount} --no-container-mount-home)""".splitlines()
