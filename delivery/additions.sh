@@ -3,7 +3,7 @@
 # image.packages, and on them the Dockerfile of image.dockerfile. A tag that exists is not built again. It is a stage of
 # CodeBuild, and for a closed network a part of supply.sh.
 #
-#   MIRROR_REGISTRY, MIRROR_PREFIX, BASE_TAG, AWS_REGION   as for base.sh
+#   MIRROR_REGISTRY, MIRROR_PREFIX, BASE_TAG, BILLS_URI, AWS_REGION   as for base.sh
 #   PACKAGES_TAG      hash of the base and its packages, or none
 #   DOCKERFILE_TAG    hash of what is before it and the build context of the Dockerfile, or none
 # The directory additions of the repository's root has what the deploy found beside the platform file.
@@ -19,7 +19,7 @@ source "$here/registry_login.sh"
 # shellcheck source=delivery/organization.sh
 source "$here/organization.sh"
 trust_organization "$here"
-require MIRROR_REGISTRY MIRROR_PREFIX BASE_TAG AWS_REGION PACKAGES_TAG DOCKERFILE_TAG
+require MIRROR_REGISTRY MIRROR_PREFIX BASE_TAG BILLS_URI AWS_REGION PACKAGES_TAG DOCKERFILE_TAG
 
 name=$MIRROR_PREFIX/training-base
 repository=$MIRROR_REGISTRY/$name

@@ -6,7 +6,8 @@
 #   MIRROR_REGISTRY   <account>.dkr.ecr.<region>.amazonaws.com
 #   MIRROR_PREFIX     repository prefix; the repository <prefix>/training-base must exist
 #   BASE_TAG          hash of what the stage is built from; tags are immutable
-#   BILLS_URI         s3://bucket/prefix that keeps the list of what each base consists of, by the base's tag
+#   BILLS_URI         s3://bucket/prefix that keeps the list of what each base consists of, by the base's tag, and what each image
+#                     was made of, by its digest
 #   AWS_REGION        region of the registry
 #   BASE_LOGIN_SECRET ARN of the secret that has the login to the registry of BASE_IMAGE, which image.json names; may be empty
 set -euo pipefail

@@ -81,18 +81,28 @@ build_on_base() {
 }
 
 # build_context DIRECTORY FILE REPOSITORY_URI TAG [WORD...]: builds a Dockerfile, which is below the directory or has an
-# absolute path, pushes, and leaves the digest in `digest`. Deletes the directory.
+# absolute path, pushes, and leaves the digest in `digest`. Keeps what the image was made of at BILLS_URI, by the digest.
+# Deletes the directory.
 build_context() {
-  local output=type=image,push=true root
+  local output=type=image,push=true root files started facts file=$2
   root=$(dirname "${BASH_SOURCE[0]}")/..
+  [[ "$file" == /* ]] || file=$1/$file
+  files=$(python3 "$root/delivery/provenance.py" files "$1" "$file") || return
+  started=$(date --utc +%Y-%m-%dT%H:%M:%SZ)
+  facts=$(mktemp -d)
   # force-compression, because enroot reads all layers of an image as it does the first:
   # https://github.com/NVIDIA/enroot/blob/v4.1.2/src/docker.sh (read 2026-11-23)
   [[ -z "${PUSH_ONLY:-}" ]] || output=type=image,push=,store=false
   ! builder_has_cache || output+=,compression=$(cd "$root" && argument LAYER_COMPRESSION),force-compression=true,oci-mediatypes=true
-  run_buildx "$1" "$2" "${3%%/*}" --tag "$3:$4" --output "$output" "${@:5}" || return
+  run_buildx "$1" "$2" "${3%%/*}" --tag "$3:$4" --output "$output" --metadata-file "$facts/metadata.json" "${@:5}" || return
   digest=$(ecr_digest "${3#*/}" "$4")
   [[ -n "$digest" || -n "${PUSH_ONLY:-}" ]] || fail "pushed $3:$4, but ECR does not list it"
-  [[ -n "$digest" ]]
+  [[ -n "$digest" ]] || return
+  python3 "$root/delivery/provenance.py" statement "$3" "$4" "$digest" "$files" "$facts/metadata.json" "$started" "${@:5}" \
+    >"$facts/provenance.json" || return
+  aws s3 cp "$facts/provenance.json" "${BILLS_URI%/}/${digest#sha256:}.provenance.json" --only-show-errors ||
+    fail "what $3:$4 was made of is not kept at $BILLS_URI; the lines above say why"
+  rm -rf "$facts"
 }
 
 # run_buildx DIRECTORY FILE REGISTRY WORD...: logs in to the registry, and builds a Dockerfile. Deletes the directory.
@@ -104,8 +114,10 @@ run_buildx() {
   find "$1" -exec touch --no-dereference --date="@$(cd "$root" && argument SOURCE_DATE_EPOCH)" {} +
   aws ecr get-login-password --region "$AWS_REGION" | docker login --username AWS --password-stdin "$3"
   organization_words
-  # No provenance attestation: it makes an index of the image, whose digest then is not the one that nodes resolve.
-  docker buildx build --platform linux/amd64 --network host --provenance=false --progress=plain \
+  # No provenance attestation: it makes an index of the image, whose digest then is not the one that nodes resolve. BuildKit's
+  # provenance is in the file of metadata instead; `min` leaves out the arguments of the build, which can have a password.
+  # https://docs.docker.com/build/building/variables/#buildx_metadata_provenance (read 2026-11-23)
+  BUILDX_METADATA_PROVENANCE=min docker buildx build --platform linux/amd64 --network host --provenance=false --progress=plain \
     --file "$file" "${organization[@]}" "${@:4}" "$1" || failed=$?
   # The file can have a password.
   rm -rf "$1" "$pip_settings"

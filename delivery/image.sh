@@ -9,6 +9,7 @@
 #   MIRROR_REGISTRY, MIRROR_PREFIX, BASE_TAG   as for base.sh
 #   REPLICATE_TO       registries that the image is copied to, with spaces between; may be empty: see replicate.sh
 #   SIGNING_PROFILE    signing profile of the repository, or none; may be empty: see signing.sh
+#   BILLS_URI          s3://bucket/prefix that keeps what each image was made of, by the image's digest
 #   IMAGE_AGAIN        no (default) | a word that is added to the tag, for a second image of the same content
 # Reports the image's digest.
 set -euo pipefail
@@ -28,7 +29,7 @@ source "$here/replicate.sh"
 # shellcheck source=delivery/signing.sh
 source "$here/signing.sh"
 closed || true # ends with an unknown word
-require IMAGE_REPOSITORY IMAGE_TAG AWS_REGION MIRROR_REGISTRY MIRROR_PREFIX BASE_TAG
+require IMAGE_REPOSITORY IMAGE_TAG AWS_REGION MIRROR_REGISTRY MIRROR_PREFIX BASE_TAG BILLS_URI
 
 [[ "${IMAGE_AGAIN:-no}" == no ]] || IMAGE_TAG=$IMAGE_TAG-$IMAGE_AGAIN
 # ECR signs an image when it is pushed.

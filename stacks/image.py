@@ -100,6 +100,7 @@ class ImageStack(cdk.Stack):
                 *registry_permissions([training.repository_arn], push=True),
                 *registry_permissions([self._foundation.registry.base], push=False),
                 *(signing_permissions(training.repository_arn, signer) if signing else []),
+                settings.keep_bills,
             ],
             times=stage_times(IMAGE_ON_BASE),
             compute_type="BUILD_GENERAL1_MEDIUM",
@@ -151,6 +152,7 @@ class ImageStack(cdk.Stack):
             permissions=[
                 *registry_permissions([self._foundation.registry.base], push=True),
                 *additions_permissions(self._platform.image),
+                settings.keep_bills,
             ],
             times=stage_times(IMAGE_ADDITIONS),
             compute_type="BUILD_GENERAL1_LARGE",

@@ -41,7 +41,7 @@ shift 2
 words=()
 for word in "$@"; do
   case "$word" in
-    --provenance=* | --output | type=image,* | --progress=*) ;;
+    --provenance=* | --output | type=image,* | --progress=* | --metadata-file | */metadata.json) ;;
     type=local,*) words+=(--output "$word") ;;
     *@sha256:*)
       repository=${word%@*}

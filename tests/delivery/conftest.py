@@ -131,6 +131,9 @@ DOCKER = r"""
 push() { mkdir -p "$(dirname "$ECR/$1")"; echo "$2" >"$ECR/$1"; }
 while (($#)); do
   [[ "$1" != --output || "$2" != type=local,* ]] || echo "{}" >"${2#*dest=}/sbom.spdx.json"
+  # BuildKit's provenance, unless the builder has none of its own.
+  [[ "$1" != --metadata-file || -n "${WITHOUT_PROVENANCE:-}" ]] ||
+    echo '{"buildx.build.provenance": {"materials": [{"uri": "pkg:docker/ubuntu@24.04"}]}}' >"$2"
   if [[ "$1" == --tag ]]; then name=${2#*/}; push "${name%:*}/${name##*:}" "$(cat "$CALLS" | wc -l)"; fi
   shift
 done

@@ -68,7 +68,8 @@ def test_the_base_is_built_to_its_stage_and_otherwise_as_the_image_is(aws):
     base, image = (call[:-1] for call in aws.pushed)
     assert base[-2:] == ["--target", "libraries"]
     for call in (base, image):
-        del call[call.index("--file") : call.index("--file") + 2], call[call.index("--tag") : call.index("--tag") + 2]
+        for own in ("--file", "--tag", "--metadata-file"):
+            del call[call.index(own) : call.index(own) + 2]
     assert image[: len(base) - 2] == base[:-2]
     assert [call[-1] for call in aws.called("docker", "login")] == [REGISTRY] * 3
 
@@ -210,5 +211,5 @@ def test_a_closed_network_needs_no_base_for_an_image_that_exists(based):
 
 def test_a_build_asks_for_the_base_along_with_the_rest(workshop):
     done = workshop.run("image.sh", IMAGE_TAG="c0ffee")
-    names = "IMAGE_REPOSITORY AWS_REGION MIRROR_REGISTRY MIRROR_PREFIX BASE_TAG"
+    names = "IMAGE_REPOSITORY AWS_REGION MIRROR_REGISTRY MIRROR_PREFIX BASE_TAG BILLS_URI"
     assert done.stderr == f"[delivery] error: missing environment variables: {names}\n"

@@ -7,10 +7,12 @@ import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import boto3
 import pytest
 
+from delivery.provenance import PREDICATE, statement
 from emulator import Emulator, running
 from tests.delivery.faults import PROVISIONING
 from tests.delivery.test_failed_pipelines import ACTION, deployable
@@ -289,3 +291,43 @@ def test_the_packages_of_the_image_are_printed_as_the_base_stage_kept_them(
     s3.put_object(Bucket=bucket, Key=key, Body=b'{"spdxVersion": "SPDX-2.3"}\n')
     command.sbom(PLATFORM)
     assert json.loads(capsys.readouterr().out) == {"spdxVersion": "SPDX-2.3"}
+
+
+@pytest.mark.usefixtures("stack")
+def test_the_provenance_of_the_image_is_printed_with_that_of_its_base(capsys: pytest.CaptureFixture[str]) -> None:
+    built = parameter(image_parameter_name("atlas"))
+    bucket, _, key = built["bill"].removeprefix("s3://").partition("/")
+    s3 = boto3.client("s3")
+    if bucket not in [each["Name"] for each in s3.list_buckets()["Buckets"]]:
+        s3.create_bucket(Bucket=bucket, CreateBucketConfiguration={"LocationConstraint": "us-west-2"})
+    with pytest.raises(UsageError, match=r"(?s)there is no provenance of .*an earlier version of Trainway"):
+        command.provenance(PLATFORM)
+
+    def keep(name: str, digest: str, words: list[str], buildkit: dict[str, Any] | None) -> None:
+        told = statement(
+            repository=name,
+            tag="c0ffee",
+            digest=digest,
+            started="2026-11-23T10:00:00Z",
+            finished="2026-11-23T10:03:00Z",
+            files=[{"name": "Dockerfile", "digest": {"sha256": 64 * "d"}}],
+            words=words,
+            buildkit=buildkit,
+            environment={"CODEBUILD_BUILD_ARN": "arn:aws:codebuild:us-west-2:123456789012:build/atlas:1"},
+        )
+        stored = f"{key.rpartition('/')[0]}/{digest.removeprefix('sha256:')}.provenance.json"
+        s3.put_object(Bucket=bucket, Key=stored, Body=json.dumps(told).encode())
+
+    base, ubuntu = f"{REGISTRY}/atlas/mirror/training-base", f"docker.io/ubuntu:24.04@sha256:{64 * 'b'}"
+    context = f"libraries=docker-image://{base}@sha256:{64 * 'a'}"
+    keep(f"{REGISTRY}/{REPOSITORY}", built["pinned"].rpartition("@")[2], ["--build-context", context], None)
+    words = ["--build-arg", f"BASE_IMAGE={ubuntu}"]
+    keep(base, 64 * "a", words, {"materials": [{"uri": "pkg:docker/ubuntu@24.04"}]})
+    command.provenance(PLATFORM)
+    image, below = capsys.readouterr().out.split("\n\n")
+    assert image.startswith(built["pinned"]) and "build/atlas:1" in image and f"sha256:{64 * 'd'}" in image
+    assert f"{base}@sha256:{64 * 'a'}" in image
+    assert below.startswith(f"{base}@sha256:{64 * 'a'}\n")
+    assert ubuntu in below and "pkg:docker/ubuntu@24.04" in below and "c0ffee" in below
+    command.provenance(PLATFORM, as_json=True)
+    assert [each["predicateType"] for each in json.loads(capsys.readouterr().out)] == 2 * [PREDICATE]

@@ -88,6 +88,23 @@ def sbom(platform_file: PlatformFile = DEFAULT_PLATFORM, image: ImageName = DEFA
 
 
 @app.command()
+def provenance(
+    platform_file: PlatformFile = DEFAULT_PLATFORM, image: ImageName = DEFAULT_IMAGE, as_json: AsJson = False
+) -> None:
+    """Print what the image that jobs use was made of: the images below it, its sources, its locks, and its build.
+
+    With --json, print the statements of in-toto with SLSA's provenance.
+    """
+    from trainway.delivery.image_provenance import provenance as provenance_of
+    from trainway.delivery.image_provenance import provenance_text
+    from trainway.delivery.images import json_text
+
+    found = _deployed(platform_file, image)
+    statements = provenance_of(found.account.client, found.images)
+    print(json_text(statements) if as_json else provenance_text(statements))
+
+
+@app.command()
 def log(
     platform_file: PlatformFile = DEFAULT_PLATFORM,
     image: ImageName = DEFAULT_IMAGE,

@@ -104,7 +104,7 @@ def images_of(client: MakeClient, platform: str, image: str = DEFAULT_IMAGE) -> 
 
 def stored_images(client: MakeClient, repository: str) -> tuple[StoredImage, ...]:
     """Return the images of a repository, the newest first. Raises UsageError if AWS refuses."""
-    pages = _asked(lambda: list(client("ecr").get_paginator("describe_images").paginate(repositoryName=repository)))
+    pages = asked(lambda: list(client("ecr").get_paginator("describe_images").paginate(repositoryName=repository)))
     found = [
         StoredImage(
             each["imageDigest"],
@@ -134,7 +134,7 @@ def scan_of(client: MakeClient, images: PlatformImages) -> Scan | None:
             raise
         return answer
 
-    answer = _asked(ask)
+    answer = asked(ask)
     if answer is None:
         return None
     counts = answer.get("imageScanFindings", {}).get("findingSeverityCounts", {})
@@ -151,7 +151,7 @@ def signature_of(client: MakeClient, images: PlatformImages) -> str | None:
     signer = images.built.signer
     if signer is None or not images.exists:
         return None
-    answer = _asked(
+    answer = asked(
         lambda: client("ecr").describe_image_signing_status(
             repositoryName=_repository(images.built), imageId={"imageDigest": images.pinned.rpartition("@")[2]}
         )
@@ -184,7 +184,7 @@ def bill_of_materials(client: MakeClient, images: PlatformImages) -> str:
         stored = client("s3").get_object(Bucket=found[1], Key=found[2])
         return str(stored["Body"].read().decode())
 
-    document: str = _asked(get)
+    document: str = asked(get)
     return document
 
 
@@ -207,12 +207,12 @@ def choose(client: MakeClient, platform: str, images: PlatformImages, digest: st
     name, ssm = chosen_image_parameter_name(platform, images.name), client("ssm")
     if pinned == images.built.pinned:
         if _parameter(client, name) is not None:
-            _asked(lambda: ssm.delete_parameter(Name=name))
+            asked(lambda: ssm.delete_parameter(Name=name))
         return pinned
     choice = ChosenImage(pinned=pinned, instead_of=images.built.pinned, because=because)
     value = choice.model_dump_json()
     about = "The training image that takes the place of the one that the deploy built"
-    _asked(lambda: ssm.put_parameter(Name=name, Type="String", Value=value, Description=about, Overwrite=True))
+    asked(lambda: ssm.put_parameter(Name=name, Type="String", Value=value, Description=about, Overwrite=True))
     return pinned
 
 
@@ -300,7 +300,7 @@ def _repository(built: BuiltImage) -> str:
 def _log_in(client: Callable[[str, str, str], Any], registry: str, region: str) -> None:
     import base64
 
-    token = _asked(lambda: client("ecr", region, registry).get_authorization_token())["authorizationData"][0][
+    token = asked(lambda: client("ecr", region, registry).get_authorization_token())["authorizationData"][0][
         "authorizationToken"
     ]
     password = base64.b64decode(token).decode().partition(":")[2]
@@ -331,11 +331,12 @@ def _parameter(client: MakeClient, name: str) -> str | None:
                 return None
             raise
 
-    found: str | None = _asked(get)
+    found: str | None = asked(get)
     return found
 
 
-def _asked(call: Callable[[], Any]) -> Any:
+def asked(call: Callable[[], Any]) -> Any:
+    """Return what a call of AWS returns. Raises UsageError if AWS refuses it or cannot be reached."""
     from botocore.exceptions import BotoCoreError, ClientError
 
     try:

@@ -14,7 +14,7 @@ from trainway.spec.handoff import DEFAULT_IMAGE
 from trainway.spec.platform import Platform
 
 TOOLS_PREFIX = "delivery"
-# Below it, the list of the packages of each base of the images.
+# Below it, the list of the packages of each base of the images, and the provenance of each image.
 BILLS_PREFIX = f"{TOOLS_PREFIX}/bills"
 
 
@@ -23,7 +23,8 @@ class ImageSettings:
     """An image of the platform: its `repository` by name, its `uri` by its tag, and the environments of its stages.
 
     `base_source` is what the base alone is built with, and `additions` is None for an image with nothing on its base.
-    `bill` is where the list of the packages of its base is, and `keep_bills` the permission to write it.
+    `bill` is where the list of the packages of its base is, and `keep_bills` the permission to
+    write it, and the provenance beside it.
     """
 
     repository: str
@@ -66,16 +67,20 @@ def image_settings(
         uri=image.uri or f"{location['MIRROR_REGISTRY']}/{repository}:{bundle.tag}",
         base=base,
         base_source=source,
-        additions={**base, **index, **{name: tag or NONE for name, tag in tags.items()}}
+        additions={**base, "BILLS_URI": bills, **index, **{name: tag or NONE for name, tag in tags.items()}}
         if any(tags.values())
         else None,
         # What the last stage of the image is built on.
-        image={**location, "BASE_TAG": bundle.dockerfile_tag or bundle.packages_tag or bundle.base_tag},
+        image={
+            **location,
+            "BASE_TAG": bundle.dockerfile_tag or bundle.packages_tag or bundle.base_tag,
+            "BILLS_URI": bills,
+        },
         bill=f"{bills}/{bundle.base_tag}.spdx.json",
         keep_bills=Permission(
             ("s3:PutObject",),
             (bucket.arn_for_objects(f"{BILLS_PREFIX}/*"),),
-            because="Each base has a list of its packages, below a prefix of their own.",
+            because="Lists of packages and provenance are named by tags and digests, below their own prefix.",
         ),
     )
 
