@@ -11,6 +11,7 @@ from typing import Any
 
 import boto3
 import pytest
+import yaml
 
 from delivery.provenance import PREDICATE, statement
 from emulator import Emulator, running
@@ -331,3 +332,27 @@ def test_the_provenance_of_the_image_is_printed_with_that_of_its_base(capsys: py
     assert ubuntu in below and "pkg:docker/ubuntu@24.04" in below and "c0ffee" in below
     command.provenance(PLATFORM, as_json=True)
     assert [each["predicateType"] for each in json.loads(capsys.readouterr().out)] == 2 * [PREDICATE]
+
+
+@pytest.mark.usefixtures("stack")
+def test_the_status_shows_every_image_of_the_platform_also_one_that_is_not_deployed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    uri = f"{REGISTRY}/jobs@sha256:{64 * '1'}"
+    document = yaml.safe_load(PLATFORM.read_text(encoding="utf-8"))
+    document["images"] = {"jobs": {"uri": uri}, "extra": {"packages": {"apt": ["libaio-dev"]}}}
+    several = tmp_path / "platform.yaml"
+    several.write_text(yaml.safe_dump(document), encoding="utf-8")
+    value = json.dumps({"uri": uri, "pinned": uri})
+    boto3.client("ssm").put_parameter(Name=image_parameter_name("atlas", "jobs"), Type="String", Value=value)
+    command.status(several)
+    shown = capsys.readouterr().out
+    assert f"image image: jobs use {parameter(image_parameter_name('atlas'))['pinned']} (built last)\n" in shown
+    assert f"\nimage jobs: jobs use {uri} (image.uri)\n" in shown
+    assert "\nimage extra: not deployed. `make deploy` builds it.\n" in shown
+    assert "the last run of atlas-image: Succeeded" in shown
+    command.status(several, as_json=True)
+    told = json.loads(capsys.readouterr().out)
+    assert (told["jobs"]["used"], told["extra"], set(told)) == (uri, None, {"image", "jobs", "extra"})
+    command.status(several, "jobs", as_json=True)
+    assert json.loads(capsys.readouterr().out) == told["jobs"]

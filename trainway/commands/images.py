@@ -45,37 +45,76 @@ def build(platform_file: PlatformFile = DEFAULT_PLATFORM, image: ImageName = DEF
 
 @app.command()
 def status(
-    platform_file: PlatformFile = DEFAULT_PLATFORM, image: ImageName = DEFAULT_IMAGE, as_json: AsJson = False
+    platform_file: PlatformFile = DEFAULT_PLATFORM,
+    image: Annotated[
+        str | None,
+        typer.Option(
+            "--image",
+            metavar="NAME",
+            help="Name of the image in the section `images`, or `image`. Default: every image of the platform.",
+        ),
+    ] = None,
+    as_json: AsJson = False,
 ) -> None:
-    """Show which images exist, which one jobs use, its age and scan, and the pipeline's last run."""
+    """Show which images exist, which one jobs use, its age and scan, and the pipeline's last run.
+
+    JSON has an object for each image by its name, or with --image the object of that image.
+    """
+    from trainway.delivery.images import json_text
+
+    if image is not None:
+        found = _deployed(platform_file, image)
+        print(json_text(_status_json(found)) if as_json else _status_text(found))
+        return
+    names = _account(platform_file, DEFAULT_IMAGE)[0].image_names
+    deployed = {name: _found(platform_file, name) for name in names}
+    if not any(deployed.values()):
+        # Raises the error for a platform that is not deployed.
+        _deployed(platform_file, DEFAULT_IMAGE)
+    if as_json:
+        print(json_text({name: found and _status_json(found) for name, found in deployed.items()}))
+        return
+    missing = "not deployed. `make deploy` builds it."
+    parts = [
+        f"image {name}: " * (len(names) > 1) + (_status_text(found) if found else missing)
+        for name, found in deployed.items()
+    ]
+    print("\n".join(parts))
+
+
+def _status_json(found: Found) -> dict[str, Any]:
     from trainway.delivery import images as stored
     from trainway.delivery.pipeline_run import last_run, run_as_json
 
-    found = _deployed(platform_file, image)
     images, client = found.images, found.account.client
     run = None if images.is_users else last_run(client, found.pipeline)
     scan = None if images.is_users else stored.scan_of(client, images)
-    signature = stored.signature_of(client, images)
-    if as_json:
-        told = stored.as_json(images, scan) | {"signature": signature, "last_run": run_as_json(run)}
-        print(stored.json_text(told))
-        return
-    print(f"jobs use {images.pinned} ({images.because})")
-    print(f"  {stored.age_of_packages(images)}")
+    return stored.as_json(images, scan) | {
+        "signature": stored.signature_of(client, images),
+        "last_run": run_as_json(run),
+    }
+
+
+def _status_text(found: Found) -> str:
+    from trainway.delivery import images as stored
+    from trainway.delivery.pipeline_run import last_run
+
+    images, client = found.images, found.account.client
+    lines = [f"jobs use {images.pinned} ({images.because})", f"  {stored.age_of_packages(images)}"]
     if images.exists:
-        print(f"  {stored.scan_as_text(scan)}")
-    if signature:
-        print(f"  {signature}")
+        scan = None if images.is_users else stored.scan_of(client, images)
+        lines.append(f"  {stored.scan_as_text(scan)}")
+    if signature := stored.signature_of(client, images):
+        lines.append(f"  {signature}")
     if not images.exists:
-        print("  It is gone. `trainway image rebuild` builds it again, and so does the next deploy.")
-    for each in images.stored:
-        print(f"  {each.digest}  {each.bytes / 2**30:5.1f} GiB  {each.pushed:%Y-%m-%d %H:%M}  {', '.join(each.tags)}")
-    if run:
-        print(f"the last run of {run.pipeline}: {run.status}")
-        for reason in run.reasons:
-            print(f"  {reason}")
-    if others := [name for name in found.platform.image_names if name != image]:
-        print(f"other images: {', '.join(others)}. Add --image NAME to show one.")
+        lines.append("  It is gone. `trainway image rebuild` builds it again, and so does the next deploy.")
+    lines += [
+        f"  {each.digest}  {each.bytes / 2**30:5.1f} GiB  {each.pushed:%Y-%m-%d %H:%M}  {', '.join(each.tags)}"
+        for each in images.stored
+    ]
+    if run := None if images.is_users else last_run(client, found.pipeline):
+        lines += [f"the last run of {run.pipeline}: {run.status}", *(f"  {reason}" for reason in run.reasons)]
+    return "\n".join(lines)
 
 
 @app.command()
@@ -347,13 +386,22 @@ def _all_built(platform_file: Path) -> list[Found]:
 
 
 def _deployed(platform_file: Path, image: str) -> Found:
-    from trainway.delivery.images import images_of, not_deployed
+    """Return a deployed image. Raises UsageError without credentials or image, or if it is not deployed."""
+    from trainway.delivery.images import not_deployed
+
+    found = _found(platform_file, image)
+    if found is None:
+        raise not_deployed(_account(platform_file, image)[0].name, image)
+    return found
+
+
+def _found(platform_file: Path, image: str) -> Found | None:
+    """Return an image, or None if it is not deployed. Raises UsageError without credentials or image."""
+    from trainway.delivery.images import images_of
 
     platform, account = _account(platform_file, image)
     images = images_of(account.client, platform.name, image)
-    if images is None:
-        raise not_deployed(platform.name, image)
-    return Found(platform, account, images)
+    return Found(platform, account, images) if images else None
 
 
 def _run(found: Found, variables: dict[str, str]) -> None:
