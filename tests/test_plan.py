@@ -16,7 +16,7 @@ from trainway.cli import app
 from trainway.plan import plan_document, plan_text
 from trainway.spec.derived.creation import CreationStep, creation_steps, critical_path, durations, step_of_image
 from trainway.spec.facts.catalogue import load_catalogue
-from trainway.spec.facts.image_builds import image_builds
+from trainway.spec.facts.image_builds import additions_builds, image_builds
 from trainway.spec.loader import load_platform
 from trainway.spec.platform import Platform
 
@@ -238,6 +238,34 @@ def test_the_plan_has_what_a_change_of_the_image_costs() -> None:
     text = printed(str(ROOT / "examples/eks-p5.yaml"))
     assert f"{changes[0]['bytes'] / 1e6:,.1f} MB" in text
     assert "These figures do not include EFA, NCCL's tests, and the time until CodeBuild starts a build." in text
+
+
+def test_the_plan_has_what_a_change_of_additions_costs_where_there_are_any() -> None:
+    measured = json.loads((ROOT / additions_builds().result).read_text(encoding="utf-8"))
+    assert additions_builds().date.isoformat() == measured["date"][:10]
+    group = {"name": "train", "instance_type": "p5.48xlarge", "count": 1}
+    sections = {"region": "us-west-2", "zones": ["usw2-az1"], "node_groups": [group]}
+    without = plan_document(Platform.model_validate(sections), CATALOGUE)
+    assert without["additions"] is None
+    added = {"packages": {"apt": ["numactl"]}}
+    document = plan_document(Platform.model_validate(sections | {"images": {"extra": added}}), CATALOGUE)
+    assert (
+        document["additions"]
+        == plan_document(Platform.model_validate(sections | {"image": added}), CATALOGUE)["additions"]
+    )
+    figures = dict(measured["figures"])
+    assert document["additions"]["base_bytes"] == figures.pop("base_bytes")
+    shown = {tuple(each[key] for key in ("image_seconds", "bytes")): each for each in document["additions"]["changes"]}
+    for build in (each for each in figures.values() if isinstance(each, dict)):
+        change = shown.pop((build["image_seconds"], build["bytes"]))
+        # A stage that has nothing to build still ran for a tenth of a second.
+        assert change["additions_seconds"] == pytest.approx(build["additions_seconds"], abs=0.2)
+    assert shown == {}
+    costs = [each["additions_seconds"] for each in document["additions"]["changes"]]
+    assert costs == sorted(costs)
+    text = plan_text(document)
+    assert "\na first Python package  " in text and "275 s" in text and "base of 2,828 MB" in text
+    assert "change of your additions" not in plan_text(without)
 
 
 def test_the_plan_lists_several_images_and_builds_one_after_the_other_on_the_same_base() -> None:

@@ -23,7 +23,7 @@ from trainway.spec.derived.personas import personas
 from trainway.spec.derived.pod_network import pods_of_group
 from trainway.spec.derived.quotas import quota_needs
 from trainway.spec.facts.catalogue import Catalogue
-from trainway.spec.facts.image_builds import image_builds
+from trainway.spec.facts.image_builds import additions_builds, image_builds
 from trainway.spec.facts.services import service_facts
 from trainway.spec.facts.versions import versions_facts
 from trainway.spec.handoff import DEFAULT_IMAGE
@@ -64,6 +64,7 @@ def plan_document(platform: Platform, catalogue: Catalogue) -> JsonObject:
         "extension": str(platform.extension.file) if platform.extension else None,
         "deploy": _deploy(platform, catalogue),
         "image": _image(platform, catalogue),
+        "additions": _additions(platform, catalogue),
         "images": _images(platform, catalogue),
         "quotas": [vars(need) for need in quota_needs(platform, catalogue)],
     }
@@ -160,6 +161,23 @@ def _image(platform: Platform, catalogue: Catalogue) -> JsonObject | None:
     return {
         "measured_on": measured.machine,
         "date": measured.date.isoformat(),
+        "changes": [change.model_dump() for change in measured.changes],
+    }
+
+
+def _additions(platform: Platform, catalogue: Catalogue) -> JsonObject | None:
+    """Return what changes of packages and of a Dockerfile of the user's cost, as measured.
+
+    None if the deploy builds no image with either. The base of a Neuron image was not measured.
+    """
+    views = [platform.of_image(name) for name in platform.image_names]
+    if not any(v.image.uri is None and has_additions(v) and variant_of(v, catalogue) != "neuron" for v in views):
+        return None
+    measured = additions_builds()
+    return {
+        "measured_on": measured.machine,
+        "date": measured.date.isoformat(),
+        "base_bytes": measured.base_bytes,
         "changes": [change.model_dump() for change in measured.changes],
     }
 
@@ -273,6 +291,8 @@ def plan_text(document: JsonObject) -> str:
         parts.append(_table(["image", "for", "default of groups", "base", "packages or Dockerfile"], rows))
     if image := document["image"]:
         parts.append(_image_text(image))
+    if additions := document["additions"]:
+        parts.append(_additions_text(additions))
     parts.append(
         _table(
             ["needed", "service", "quota", "(EC2's count vCPUs, SageMaker's instances, FSx's what they say)"], quotas
@@ -364,6 +384,22 @@ def _image_text(image: JsonObject) -> str:
             _table(["change of the training image", "build of base", "of image", "fetched by each node"], rows),
             f"Measured on {image['measured_on']}, {image['date']}. These figures do not include EFA, NCCL's tests, "
             "and the time until CodeBuild starts a build.",
+        )
+    )
+
+
+def _additions_text(additions: JsonObject) -> str:
+    """The cost of changes of what the platform adds to the image, and what the figures include and leave out."""
+    rows = [
+        [c["name"], _seconds(c["additions_seconds"]), _seconds(c["image_seconds"]), f"{c['bytes'] / 1e6:,.1f} MB"]
+        for c in additions["changes"]
+    ]
+    return "\n".join(
+        (
+            _table(["change of your additions", "build of additions", "of image", "fetched by each node"], rows),
+            f"Measured on {additions['measured_on']}, {additions['date']}, with small packages, a builder that had "
+            f"nothing before, and a base of {additions['base_bytes'] / 1e6:,.0f} MB. A larger package adds its own "
+            "size. These figures do not include the time until CodeBuild starts a build.",
         )
     )
 
