@@ -275,7 +275,8 @@ def launcher(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
     request = dataclasses.replace(request, code=None, allocation=dataclasses.replace(request.allocation, ranks=2))
     files, job = rendered(request, "MPIJob")
     container = container_of(pods_of(job)[0])
-    (tmp_path / "start_program.py").write_text(files["start_program.py"])
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
     hosts = [f"{name}.first.research.svc slots=2" for name in ("first-launcher", "first-worker-0")]
     (tmp_path / "hostfile").write_text("\n".join([*hosts, ""]))
     (tmp_path / "bin").mkdir()
