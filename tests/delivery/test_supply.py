@@ -77,8 +77,9 @@ def test_a_slurm_platform_gets_the_base_alone(supply):
     assert done.returncode == 0, done.stderr
     assert "the platform can be deployed" in done.stdout
     assert len(supply.pushed) == 1
-    (bill,) = supply.called("aws", "s3")
+    bill, provenance = supply.called("aws", "s3")
     assert bill[4] == f"s3://bucket/bills/{supply.environment['DEPLOYED_BASE']}.spdx.json"
+    assert provenance[4].startswith("s3://bucket/bills/") and provenance[4].endswith(".provenance.json")
     assert outside(supply.calls) == []
 
 
