@@ -6,6 +6,7 @@ ARG TRAINWAY_BASE
 
 FROM ${TRAINWAY_BASE}
 ARG AWS_OFI_NCCL_VERSION
+ARG BASE_IMAGE
 ARG CUDA_VERSION
 ARG HYPERPOD_ELASTIC_AGENT_VERSION
 ARG LAYOUT
@@ -42,3 +43,6 @@ RUN --mount=type=bind,source=verify_image.py,target=/tmp/verify_image.py \
     --transformer-engine "${TRANSFORMER_ENGINE_VERSION}" --nemo "${NEMO_VERSION}" \
     --flash-attention "${FLASH_ATTENTION_VERSION}" \
     --hyperpod-elastic-agent "${HYPERPOD_ELASTIC_AGENT_VERSION}"
+# In place of the list of the base.
+RUN --mount=type=bind,source=bill_of_materials.py,target=/tmp/bill_of_materials.py \
+    python /tmp/bill_of_materials.py /opt/trainway/sbom.spdx.json "${BASE_IMAGE}"

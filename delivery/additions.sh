@@ -32,18 +32,32 @@ exists() {
   say "$repository:$1 exists, nothing to build"
 }
 
+# keep_bill TAG: keeps the list of the packages of the image `digest`, which the build wrote into it.
+keep_bill() {
+  local context bill
+  context=$(mktemp -d) bill=$(mktemp -d)
+  printf '%s\n' 'ARG IMAGE' "FROM \${IMAGE} AS added" 'FROM scratch' 'COPY --from=added /opt/trainway/sbom.spdx.json /' \
+    >"$context/Dockerfile"
+  run_buildx "$context" Dockerfile "$MIRROR_REGISTRY" --output "type=local,dest=$bill" \
+    --build-arg "IMAGE=$repository@$digest" || fail "the list of the packages of $repository:$1 cannot be read"
+  aws s3 cp "$bill/sbom.spdx.json" "${BILLS_URI%/}/$1.spdx.json" --only-show-errors ||
+    fail "the list of the packages of $repository:$1 is not kept at $BILLS_URI"
+  rm -rf "$bill"
+}
+
 # packages: builds the packages on the image `digest`.
 packages() {
   local context words
   context=$(mktemp -d)
   mkdir "$context/additions"
-  cp "$here/../container/packages.Dockerfile" "$here/../container/verify_image.py" "$context"
+  cp "$here/../container/packages.Dockerfile" "$here"/../container/{verify_image,bill_of_materials}.py "$context"
   find "$additions" -maxdepth 1 -name '*.txt' -exec cp -t "$context/additions" {} +
   words=$(python3 "$here/build_arguments.py" "$here/../image.json")
   mapfile -t words <<<"$words"
   build_context "$context" packages.Dockerfile "$repository" "$PACKAGES_TAG" "${words[@]}" \
     --build-arg "TRAINWAY_BASE=$repository@$digest" ||
     fail "the packages of image.packages are not installed; the lines above say why"
+  keep_bill "$PACKAGES_TAG"
 }
 
 # dockerfile: builds the user's Dockerfile on the image `digest`. The build ends with the verification, so that
@@ -54,11 +68,12 @@ dockerfile() {
   cp -R "$additions/dockerfile/." "$context"
   # Permissions are lost on the way here, and the same content is to be the same layer.
   chmod -R u=rwx,go=rx "$context"
-  cp "$here/../container/verify_image.py" "$verify"
+  cp "$here"/../container/{verify_image,bill_of_materials}.py "$verify"
   (cd "$here/.." && python3 "$here/user_dockerfile.py" "$context/Dockerfile" image.json) >"$verify/Dockerfile"
   build_context "$context" "$verify/Dockerfile" "$repository" "$DOCKERFILE_TAG" \
     --build-arg "TRAINWAY_BASE=$repository@$digest" --build-context "trainway=$verify" ||
     fail "the Dockerfile of image.dockerfile is not built, or breaks what the image had; the lines above say why"
+  keep_bill "$DOCKERFILE_TAG"
 }
 
 digest=$(ecr_digest "$name" "$BASE_TAG")

@@ -27,8 +27,8 @@ ADDITIONS = "additions"
 LISTS = ("additions/apt.txt", "additions/pip.txt")
 CONTEXT = "additions/dockerfile"
 # What the builds of these use of the repository.
-FOR_PACKAGES = ("container/packages.Dockerfile", "container/verify_image.py")
-FOR_DOCKERFILE = ("container/verify_image.py", "delivery/user_dockerfile.py")
+FOR_PACKAGES = ("container/bill_of_materials.py", "container/packages.Dockerfile", "container/verify_image.py")
+FOR_DOCKERFILE = ("container/bill_of_materials.py", "container/verify_image.py", "delivery/user_dockerfile.py")
 NONE = "none"
 # The stages of container/Dockerfile: the base changes with its libraries, and the image with the job.
 TARGETS = {"image": "training", "base": "libraries"}

@@ -1,7 +1,8 @@
-"""Prints a Dockerfile of the user's with the verification of the image at its end: user_dockerfile.py FILE ARGUMENTS.
+"""Prints a Dockerfile of the user's whose end verifies the image and lists its packages.
 
-ARGUMENTS is the JSON object that the deploy writes: container/Dockerfile's arguments by name. The build context
-`trainway` has verify_image.py. The versions are literals, so that no argument of the user's takes their place.
+user_dockerfile.py FILE ARGUMENTS: ARGUMENTS is the JSON object that the deploy writes, container/Dockerfile's arguments
+by name. The build context `trainway` has both scripts. The versions are literals, so that no argument of the user's
+takes their place.
 """
 
 import json
@@ -24,18 +25,29 @@ OPTIONS = {
 }
 # The working directory of container/Dockerfile.
 DIRECTORY = "/home/trainer"
-SCRIPT = "/tmp/trainway/verify_image.py"
+SCRIPTS = "/tmp/trainway"
+VERIFY, BILL = "verify_image.py", "bill_of_materials.py"
+LIST = "/opt/trainway/sbom.spdx.json"
 
 
 def verified(dockerfile: str, arguments: Mapping[str, str]) -> str:
     """Return the Dockerfile with a build step at its end that fails if the image lacks what it had before.
 
-    The image gets the working directory of the training image back.
+    A further step writes the list of the image's packages. The image gets the working directory of the training image
+    back.
     """
     options = [word for option, name in OPTIONS.items() for word in (option, arguments.get(name, ""))]
-    command = json.dumps(["python", SCRIPT, arguments["VARIANT"], "--added", *options])
-    mount = "--mount=type=bind,from=trainway,source=verify_image.py,target=" + SCRIPT
-    return f"{dockerfile.rstrip()}\n\nUSER 0:0\nWORKDIR {DIRECTORY}\nRUN {mount} {command}\n"
+    verify = _run(VERIFY, [arguments["VARIANT"], "--added", *options])
+    # The list has the date of the image, whatever ARG the Dockerfile has.
+    date = f"SOURCE_DATE_EPOCH={arguments['SOURCE_DATE_EPOCH']}"
+    bill = _run(BILL, [LIST, arguments["BASE_IMAGE"]], date)
+    return f"{dockerfile.rstrip()}\n\nUSER 0:0\nWORKDIR {DIRECTORY}\n{verify}\n{bill}\n"
+
+
+def _run(script: str, words: list[str], *variables: str) -> str:
+    """Return the instruction that runs a script of the build context `trainway`."""
+    command = json.dumps([*(["env", *variables] if variables else []), "python", f"{SCRIPTS}/{script}", *words])
+    return f"RUN --mount=type=bind,from=trainway,source={script},target={SCRIPTS}/{script} {command}"
 
 
 if __name__ == "__main__":

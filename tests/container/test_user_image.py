@@ -5,6 +5,7 @@ The base and the packages are stand-ins. benchmarks/user_images.py builds with P
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 
 import pytest
@@ -88,6 +89,11 @@ def test_packages_and_a_dockerfile_are_in_the_image_of_a_job(empty: Shop):
     script = "id -u; pwd; /opt/tool; echo $ADDED; python -c 'import einops, training.synced_code; print(einops.ANSWER)'"
     said = empty.run_in(image, "bash", "-c", script)
     assert said.stdout.split() == ["0", "/home/trainer", "tool", "yes", "42"], said.stderr
+    # The list of packages, in the image and where the stage keeps it, has what both additions brought.
+    listed = empty.run_in(image, "cat", "/opt/trainway/sbom.spdx.json").stdout
+    assert (empty.root / f"ecr/bills/{empty.tag('dockerfile')}.spdx.json").read_text() == listed
+    versions = {each["name"]: each.get("versionInfo") for each in json.loads(listed)["packages"]}
+    assert (versions["einops"], versions["libaio-dev"], versions["torch"]) == ("0.8.1", "1:0.3", "2.13.0")
     # Another line of the job is a layer on all of that.
     job = empty.root / "training/train.py"
     right, before = job.read_text(), empty.layers_of(image)

@@ -73,6 +73,7 @@ def shop(root: Path, arguments: Mapping[str, str]) -> Iterator[Shop]:
     prepare(root, PARTS)
     made = Shop(root, {})
     # The deploy writes every argument, empty where the variant has nothing of the kind.
-    made.write_arguments({**dict.fromkeys(OPTIONS.values(), ""), **arguments, "SOURCE_DATE_EPOCH": EPOCH})
+    own = {"BASE_IMAGE": "localhost/debian:1", "SOURCE_DATE_EPOCH": EPOCH}
+    made.write_arguments({**dict.fromkeys(OPTIONS.values(), ""), **arguments, **own})
     with store_of(made):
         yield made

@@ -50,7 +50,7 @@ def test_the_packages_are_built_on_the_base_and_the_dockerfile_on_them(based):
     data = based.root / "data"
     done = based.run("additions.sh", **BOTH, STAGE_DATA_FILE=str(data))
     assert done.returncode == 0, done.stderr
-    packages, dockerfile = based.called("docker", "buildx", "build")
+    packages, dockerfile = based.pushed
     digests = {
         tag: (based.root / "ecr/atlas/mirror/training-base" / tag).read_text().strip()
         for tag in ("ba5e", "packages-1", "dockerfile-2")
@@ -67,7 +67,7 @@ def test_the_packages_are_built_on_the_base_and_the_dockerfile_on_them(based):
 def test_a_platform_with_one_of_them_builds_that_on_the_base(based, left_out: str):
     done = based.run("additions.sh", **{**BOTH, left_out: "none"})
     assert done.returncode == 0, done.stderr
-    [build] = based.called("docker", "buildx", "build")
+    [build] = based.pushed
     digest = (based.root / "ecr/atlas/mirror/training-base/ba5e").read_text().strip()
     assert option(build, "--build-arg", "TRAINWAY_BASE=").endswith(f"@sha256:{digest}")
 
@@ -77,23 +77,25 @@ def test_what_exists_is_not_built_again(based):
     data = based.root / "data"
     done = based.run("additions.sh", **BOTH, STAGE_DATA_FILE=str(data))
     assert f"{BASES}:packages-1 exists, nothing to build" in done.stdout
-    _, dockerfile = based.called("docker", "buildx", "build")
+    _, dockerfile = based.pushed
     assert option(dockerfile, "--tag") == f"{BASES}:dockerfile-2"
     based.run("additions.sh", **BOTH)
-    assert len(based.called("docker", "buildx", "build")) == 2
+    assert len(based.pushed) == 2
 
 
 def test_each_build_gets_its_own_files_and_nothing_else(based):
     based.stand_in("docker", KEEP + (based.root / "bin/docker").read_text().partition("RECORD\n")[2])
     done = based.run("additions.sh", **BOTH)
     assert done.returncode == 0, done.stderr
-    first, second = sorted((based.root / "s3").glob("build-*"), key=lambda each: int(each.name.rpartition("-")[2]))
+    # The other two builds only read the list of packages.
+    builds = sorted((based.root / "s3").glob("build-*"), key=lambda each: int(each.name.rpartition("-")[2]))
+    first, _, second, _ = builds
     files = {
         each: {file.relative_to(each).as_posix() for file in each.rglob("*") if file.is_file()}
         for each in (first, second)
     }
     lists = {"additions/apt.txt", "additions/pip.txt"}
-    assert files[first] == {"packages.Dockerfile", "verify_image.py", "built", *lists}
+    assert files[first] == {"packages.Dockerfile", "bill_of_materials.py", "verify_image.py", "built", *lists}
     assert files[second] == {"Dockerfile", "tool", "built"}
     # The times and permissions on the builder are in no layer.
     assert (second / "tool").stat().st_mode & 0o777 == 0o755
@@ -121,9 +123,10 @@ def test_a_failed_build_fails_the_stage_with_the_key_of_the_platform_file(based,
     assert says in done.stderr
 
 
-def test_a_dockerfile_ends_with_the_verification_as_root_and_with_literals():
-    text = verified("FROM a\nUSER 7\nRUN true", {"VARIANT": "cpu", "PYTORCH_VERSION": "2.13.0"})
-    beginning, user, directory, run = text.rstrip("\n").rsplit("\n", 3)
+def test_a_dockerfile_ends_with_the_verification_and_the_list_of_packages_as_root_and_with_literals():
+    arguments = {"VARIANT": "cpu", "PYTORCH_VERSION": "2.13.0", "BASE_IMAGE": "a:1", "SOURCE_DATE_EPOCH": "7"}
+    text = verified("FROM a\nUSER 7\nRUN true", arguments)
+    beginning, user, directory, run, bill = text.rstrip("\n").rsplit("\n", 4)
     assert beginning == "FROM a\nUSER 7\nRUN true\n"
     assert user == "USER 0:0"
     # The last stage of the image sets none, because that would fetch the base.
@@ -132,6 +135,19 @@ def test_a_dockerfile_ends_with_the_verification_as_root_and_with_literals():
     assert words[:4] == ["python", "/tmp/trainway/verify_image.py", "cpu", "--added"]
     assert words[words.index("--pytorch") + 1] == "2.13.0"
     assert words[words.index("--nemo") + 1] == ""
+    words = json.loads(bill[bill.index("[") :])
+    assert words[:2] == ["env", "SOURCE_DATE_EPOCH=7"]
+    assert words[2:] == ["python", "/tmp/trainway/bill_of_materials.py", "/opt/trainway/sbom.spdx.json", "a:1"]
+
+
+@pytest.mark.parametrize("left_out", ["", "PACKAGES_TAG", "DOCKERFILE_TAG"])
+def test_the_list_of_the_packages_of_each_addition_is_kept_by_its_tag(based, left_out: str):
+    tags = BOTH | ({left_out: "none"} if left_out else {})
+    (based.root / "s3/ba5e.spdx.json").unlink()
+    done = based.run("additions.sh", **tags)
+    assert done.returncode == 0, done.stderr
+    kept = {each.name.partition(".")[0] for each in (based.root / "s3").glob("*.spdx.json")}
+    assert kept == set(tags.values()) - {"ba5e", "none"}
 
 
 def test_the_verification_gets_every_option_of_the_script(workshop):

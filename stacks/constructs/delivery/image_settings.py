@@ -23,7 +23,7 @@ class ImageSettings:
     """An image of the platform: its `repository` by name, its `uri` by its tag, and the environments of its stages.
 
     `base_source` is what the base alone is built with, and `additions` is None for an image with nothing on its base.
-    `bill` is where the list of the packages of its base is, and `keep_bills` the permission to
+    `bill` is where the list of its packages is, and `keep_bills` the permission to
     write it, and the provenance beside it.
     """
 
@@ -61,6 +61,7 @@ def image_settings(
     base, source = {**location, "BASE_TAG": bundle.base_tag}, {name: value for name, value in told.items() if value}
     index = {name: value for name, value in source.items() if name.startswith("PIP_")}
     tags = {"PACKAGES_TAG": bundle.packages_tag, "DOCKERFILE_TAG": bundle.dockerfile_tag}
+    built_on = bundle.dockerfile_tag or bundle.packages_tag or bundle.base_tag
     return ImageSettings(
         repository=repository,
         tag=bundle.tag,
@@ -73,10 +74,10 @@ def image_settings(
         # What the last stage of the image is built on.
         image={
             **location,
-            "BASE_TAG": bundle.dockerfile_tag or bundle.packages_tag or bundle.base_tag,
+            "BASE_TAG": built_on,
             "BILLS_URI": bills,
         },
-        bill=f"{bills}/{bundle.base_tag}.spdx.json",
+        bill=f"{bills}/{built_on}.spdx.json",
         keep_bills=Permission(
             ("s3:PutObject",),
             (bucket.arn_for_objects(f"{BILLS_PREFIX}/*"),),
