@@ -188,6 +188,21 @@ def test_the_plan_says_what_teams_are_sure_of_and_who_sees_to_it(
     assert all(team["namespace"] for team in teams) == (changes["orchestrator"] != "hyperpod-slurm")
 
 
+def test_the_plan_says_that_run_ai_sees_to_quotas_and_names_none(tmp_path: Path) -> None:
+    platform: dict[str, Any] = {
+        "region": "us-west-2",
+        "zones": ["usw2-az2", "usw2-az1"],
+        "node_groups": [{"name": "train", "instance_type": "p5.48xlarge", "count": 4}],
+        "kubernetes": {"queues": "run-ai", "gpu_devices": "operator"},
+        "teams": [{"name": "research"}],
+    }
+    file = tmp_path / "platform.yaml"
+    file.write_text(yaml.safe_dump(with_people(platform)))
+    (team,) = json.loads(printed(str(file), "--json"))["teams"]
+    assert team["enforced_by"] == "Run:ai"
+    assert "the quotas of Run:ai's projects" in printed(str(file))
+
+
 @pytest.mark.parametrize("file", EXAMPLES, ids=lambda file: file.stem)
 def test_the_plan_names_every_addon_and_chart_that_the_stacks_install(file: Path) -> None:
     text, cluster = printed(str(file)), json.loads(golden_file(file, "cluster").read_text())

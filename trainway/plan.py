@@ -200,6 +200,7 @@ def _images(platform: Platform, catalogue: Catalogue) -> list[JsonObject]:
 def _teams(platform: Platform) -> list[JsonObject]:
     """What each team is sure of, and by whom that is enforced: None where nothing does."""
     shared_by = {"task governance": platform.task_governance, "Kueue": platform.kueue, "KAI": platform.kai}
+    shared_by["Run:ai"] = platform.run_ai
     shared_by["Slurm"] = not platform.orchestrator.is_kubernetes
     enforced_by = next((name for name, is_chosen in shared_by.items() if is_chosen), None)
     return [
@@ -269,7 +270,10 @@ def plan_text(document: JsonObject) -> str:
         parts.append(f"EKS add-ons: {', '.join(document['addons'])}")
     if document["charts"]:
         parts.append(f"Charts: {', '.join(document['charts'])}")
-    if teams := document["teams"]:
+    if (teams := document["teams"]) and teams[0]["enforced_by"] == "Run:ai":
+        parts.append(_table(["team", "namespace"], [[t["name"], t["namespace"]] for t in teams]))
+        parts.append("Teams have the quotas of Run:ai's projects.")
+    elif teams:
         rows = [
             [t["name"], t["namespace"] or "-", t["fair_share"], "yes" if t["borrows"] else "no", _guarantee(t)]
             for t in teams

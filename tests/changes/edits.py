@@ -89,6 +89,14 @@ def _set(*path: str, **values: Any) -> Change:
     return change
 
 
+def _teams_with(queues: str) -> Change:
+    def change(document: Document) -> None:
+        document["teams"] = [{"name": "red"}]
+        document["kubernetes"] |= {"queues": queues, "gpu_devices": "operator"}
+
+    return change
+
+
 def _of(*names: str) -> str:
     """What belongs to node groups of these names."""
     return rf"cluster/(Network)?(Nodes)?({'|'.join(name.capitalize() for name in names)})[A-Z].*"
@@ -248,6 +256,11 @@ EDITS: dict[str, Edit] = {
         # The Cluster Autoscaler knows no claims, and goes.
         (_set("kubernetes", gpu_devices="dra"),),
         REPOSITORIES + "|cluster/ClusterAutoscaler.*",
+        on=("eks",),
+    ),
+    "Run:ai": Edit(
+        (_teams_with("run-ai"), _teams_with("kueue")),
+        "cluster/.*|registry/.*",
         on=("eks",),
     ),
     "an add-on": Edit((_set("hyperpod", training_operator=True),), "cluster/.*", on=("hyperpod-eks",)),

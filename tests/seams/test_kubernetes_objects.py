@@ -325,6 +325,20 @@ SEAMS = (
         NO_API_SERVER,
     ),
     Seam(
+        "admission policies of Run:ai's projects",
+        "trainway/manifests/run_ai.py",
+        "a CEL library compiles every expression and knows its variables and functions; schema of Kubernetes",
+        planted_in(
+            "run-ai",
+            "ValidatingAdmissionPolicy",
+            {
+                "an expression is not CEL": put("spec.validations.0.expression", "object.metadata.labels ?"),
+                "a variable is unknown": put("spec.validations.0.expression", "pod.spec.schedulerName == 'x'"),
+            },
+        ),
+        NO_API_SERVER,
+    ),
+    Seam(
         "jobs that a launch submits",
         "trainway/launch/kubernetes",
         "definitions of Trainer 2.3.0, JobSet 0.12.0, MPI operator 0.8, and training operator 1.9: schemas, list "

@@ -19,6 +19,7 @@ from trainway.manifests.namespace import namespaces, team_namespace
 from trainway.manifests.node_pools import node_pools
 from trainway.manifests.personas import members, team_members, viewers
 from trainway.manifests.priority_classes import priority_classes
+from trainway.manifests.run_ai import project_labels, run_ai_guard
 from trainway.manifests.training_runtime import training_runtimes
 from trainway.spec.facts.catalogue import Catalogue
 from trainway.spec.platform import Platform
@@ -48,11 +49,12 @@ def _objects(platform: Platform, catalogue: Catalogue) -> list[Manifest]:
     """Return namespaces first, then cluster-wide objects, then namespaced objects that refer to both."""
     names = namespaces(platform)
     return [
-        *(each for name in names for each in team_namespace(name)),
+        *(each for name in names for each in team_namespace(name, project_labels(platform, name))),
         *training_runtimes(platform, catalogue),
         *queues(platform, catalogue),
         *kai_queues(platform, catalogue),
         *kai_guard(platform),
+        *run_ai_guard(platform),
         *priority_classes(platform),
         *lustre_storage_class(platform),
         *viewers(),

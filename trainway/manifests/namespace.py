@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from trainway.spec.platform import Platform
@@ -37,9 +38,13 @@ def _where_jobs_resume(platform: Platform, name: str) -> str:
     return f"hyperpod-{name}" if platform.orchestrator.is_hyperpod else name
 
 
-def team_namespace(name: str) -> list[dict[str, Any]]:
-    """Return the namespace, and the service account whose pods get the job's IAM role by EKS Pod Identity."""
+def team_namespace(name: str, more_labels: Mapping[str, str] | None = None) -> list[dict[str, Any]]:
+    """Return the namespace, and the service account whose pods get the job's IAM role by EKS Pod Identity.
+
+    The namespace has `more_labels` beside its own.
+    """
     labels = {
+        **(more_labels or {}),
         **PART_OF_TRAINWAY,
         # A privileged pod, or one with a host path, has access to all devices of the node, its role, and the secrets of
         # its other pods, bypassing every quota and role. Jobs need neither.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from trainway.manifests.kai import QUEUE_LABEL
+from trainway.manifests.run_ai import PROJECT_LABEL
 from trainway.spec.platform import Platform
 
 
@@ -15,4 +16,6 @@ def queue_labels(platform: Platform) -> dict[str, str]:
     """
     if platform.kai:
         return {QUEUE_LABEL: "{team}"}
+    if platform.run_ai:
+        return {PROJECT_LABEL: "{team}"}
     return {"kueue.x-k8s.io/queue-name": "hyperpod-ns-{team}-localqueue"} if platform.task_governance else {}

@@ -14,6 +14,7 @@ from trainway.manifests.kai import SCHEDULER, close_together
 from trainway.manifests.life_cycle import RESTARTS, restarted_as_a_whole
 from trainway.manifests.lustre_volume import claim_of
 from trainway.manifests.pod import Pod, pod_template
+from trainway.manifests.run_ai import RUN_AI_SCHEDULER
 from trainway.manifests.taints import tolerations
 from trainway.manifests.topology import HOSTNAME
 from trainway.spec.derived.devices import devices_of
@@ -80,7 +81,7 @@ def _runtime(platform: Platform, catalogue: Catalogue, name: str, group: NodeGro
         resources={"limits": requested} if requested else None,
         claims=claims_of_a_node(platform, group, catalogue) if group else (),
         tolerations=tolerations(platform, catalogue),
-        scheduler=SCHEDULER if platform.kai else None,
+        scheduler=SCHEDULER if platform.kai else RUN_AI_SCHEDULER if platform.run_ai else None,
         # Place pods as close together as possible. Kueue goes up from this level, which every flavor has, so that the
         # preference excludes no nodes. Without it, the pods would fill gaps all over the network.
         # https://kueue.sigs.k8s.io/docs/concepts/topology_aware_scheduling/#user-facing-apis (read 2026-11-21)

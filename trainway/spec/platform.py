@@ -200,6 +200,12 @@ class Platform(Section):
         """Whether the KAI scheduler, which the platform installs itself, shares the nodes between the teams."""
         return self._teams_queue_in("kai")
 
+    @property
+    def run_ai(self) -> bool:
+        """Whether Run:ai, which the platform's owners install themselves, shares the nodes between the teams."""
+        chosen = self.kubernetes_or_default.queues == "run-ai" and bool(self.teams)
+        return chosen and self.orchestrator.is_kubernetes and not self.task_governance
+
     def _teams_queue_in(self, queues: str) -> bool:
         return (
             self.orchestrator is Orchestrator.EKS and bool(self.teams) and self.kubernetes_or_default.queues == queues

@@ -29,6 +29,10 @@ OPERATORS = {"pytorch_operator": True, "mpi_operator": True, "ray_operator": Tru
 PLATFORMS: dict[str, dict[str, Any]] = {
     "kueue": {"teams": TEAMS, "kubernetes": OPERATORS},
     "kai": {"teams": TEAMS, "kubernetes": {"queues": "kai", **OPERATORS}},
+    "run-ai": {
+        "teams": [{"name": "research"}, {"name": "product"}],
+        "kubernetes": {"queues": "run-ai", "gpu_devices": "operator", **OPERATORS},
+    },
     "governance": {
         "orchestrator": "hyperpod-eks",
         "teams": TEAMS,

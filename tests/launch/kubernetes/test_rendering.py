@@ -147,7 +147,7 @@ def test_the_job_is_where_its_team_is_and_tolerates_its_nodes(platform: str, kin
         assert pod["nodeSelector"]["trainway.dev/nodes"] == "train"
         schedulable = pod["nodeSelector"].get("sagemaker.amazonaws.com/node-health-status")
         assert schedulable == ("Schedulable" if platform == "governance" else None)
-        assert pod.get("schedulerName") == ("kai-scheduler" if platform == "kai" else None)
+        assert pod.get("schedulerName") == {"kai": "kai-scheduler", "run-ai": "runai-scheduler"}.get(platform)
 
 
 def all_of(platform: Any) -> list[dict[str, Any]]:
@@ -217,6 +217,21 @@ def test_every_pod_is_found_by_its_run(platform: str, kind: Kind) -> None:
 def test_the_job_is_in_its_teams_queue_with_its_priority(platform: str, labels: dict[str, str], kind: Kind) -> None:
     said = job_of(platform, kind, priority="high")["metadata"]["labels"]
     assert {key: value for key, value in said.items() if "trainway" not in f"{key}{value}"} == labels
+
+
+@pytest.mark.parametrize("kind", ["TrainJob", "PyTorchJob", "MPIJob", "JobSet"])
+def test_a_job_for_run_ai_names_its_project_and_says_nothing_to_kueue_or_kai(kind: Kind) -> None:
+    assert job_of("run-ai", kind)["metadata"]["labels"]["runai/queue"] == "research"
+    assert not re.search("kueue|kai", json.dumps(job_of("run-ai", kind)))
+
+
+@pytest.mark.parametrize(
+    "option", [{"priority": "high"}, {"within": "topology.k8s.aws/network-node-layer-3"}, {"min_nodes": 1}]
+)
+def test_run_ai_is_not_told_what_it_would_not_read(option: dict[str, Any]) -> None:
+    (flag,) = (f"--{name.replace('_', '-')}" for name in option)
+    with pytest.raises(UsageError, match=f"does not pass {flag} on"):
+        render_documents(request_for("run-ai"), CATALOGUE, KubernetesOptions(**option))
 
 
 @pytest.mark.parametrize("kind", ["TrainJob", "PyTorchJob", "MPIJob", "JobSet"])

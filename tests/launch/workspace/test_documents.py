@@ -52,6 +52,7 @@ def test_kubernetes_takes_it(platform: str) -> None:
     [
         ("kueue", {}, None),
         ("kai", {"kai.scheduler/queue": "research"}, "kai-scheduler"),
+        ("run-ai", {"runai/queue": "research"}, "runai-scheduler"),
         ("governance", {"kueue.x-k8s.io/queue-name": "hyperpod-ns-research-localqueue"}, None),
     ],
 )

@@ -157,6 +157,17 @@ def check_options(request: Request, options: KubernetesOptions) -> None:
         _check_starter(request, options)
     if options.min_nodes is not None:
         _check_min_nodes(request, options)
+    if shared_nodes(request.hand_off) == "run-ai":
+        _check_run_ai(request, options)
+
+
+def _check_run_ai(request: Request, options: KubernetesOptions) -> None:
+    """Refuse the options that a launch does not pass on to Run:ai."""
+    given = {"--priority": options.priority, "--within": options.within, "--min-nodes": options.min_nodes}
+    for flag, value in given.items():
+        if value is not None:
+            why = f"Run:ai shares the nodes of {request.hand_off.platform}, and a launch does not pass {flag} on to it"
+            raise _cannot(request, why, f"leave {flag} out")
 
 
 def _check_starter(request: Request, options: KubernetesOptions) -> None:

@@ -62,7 +62,7 @@ def other_nodes(options: KubernetesOptions) -> dict[str, Any] | None:
 
 def close_together(request: Request, options: KubernetesOptions) -> dict[str, str]:
     """Return the pods' annotations by which Kueue puts them close together; KAI reads those of the job."""
-    if shared_nodes(request.hand_off) == "kai":
+    if shared_nodes(request.hand_off) in ("kai", "run-ai"):
         return {}
     if options.within:
         return {"kueue.x-k8s.io/podset-required-topology": options.within}
@@ -74,7 +74,7 @@ def in_one_group(request: Request, template: dict[str, Any]) -> dict[str, Any]:
 
     https://kueue.sigs.k8s.io/docs/concepts/topology_aware_scheduling/#user-facing-apis (read 2026-11-21)
     """
-    if request.allocation.nodes > 1 and shared_nodes(request.hand_off) != "kai":
+    if request.allocation.nodes > 1 and shared_nodes(request.hand_off) not in ("kai", "run-ai"):
         template["metadata"]["annotations"]["kueue.x-k8s.io/podset-group-name"] = "nodes"
     return template
 

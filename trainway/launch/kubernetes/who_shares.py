@@ -6,6 +6,7 @@ from typing import Literal
 
 from trainway.launch.request import Request
 from trainway.manifests.kai import QUEUE_LABEL, SCHEDULER
+from trainway.manifests.run_ai import PROJECT_LABEL, RUN_AI_SCHEDULER
 from trainway.spec.errors import usage_error
 from trainway.spec.handoff import HandOff
 
@@ -17,10 +18,12 @@ KUEUE_PRIORITY = "kueue.x-k8s.io/priority-class"
 KAI_PRIORITY = "priorityClassName"
 
 
-def shared_nodes(hand_off: HandOff) -> Literal["kai", "task governance", "kueue"]:
+def shared_nodes(hand_off: HandOff) -> Literal["kai", "run-ai", "task governance", "kueue"]:
     """What decides whose job has the nodes; Kueue's labels mean nothing where nothing does."""
     if QUEUE_LABEL in hand_off.cluster.job_labels:
         return "kai"
+    if PROJECT_LABEL in hand_off.cluster.job_labels:
+        return "run-ai"
     return "task governance" if hand_off.cluster.job_labels else "kueue"
 
 
@@ -57,7 +60,7 @@ def labels_of(hand_off: HandOff, team: str | None, run: str, priority: str | Non
 
 def scheduler(hand_off: HandOff) -> str | None:
     """Return the name of the scheduler of pods. None is the default scheduler of Kubernetes."""
-    return SCHEDULER if shared_nodes(hand_off) == "kai" else None
+    return {"kai": SCHEDULER, "run-ai": RUN_AI_SCHEDULER}.get(shared_nodes(hand_off))
 
 
 def _priority_label(hand_off: HandOff, priority: str | None) -> dict[str, str]:

@@ -29,6 +29,8 @@ NOT_A_TEAM = {
     "kuberay-system",
     "kueue-system",
     "mpi-operator",
+    "runai",
+    "runai-backend",
 }
 
 

@@ -63,11 +63,12 @@ class Kubernetes(Section):
         "[CIDR blocks]}. It can change without a replacement. Default: private. docs/kubernetes-access.md shows how "
         "to connect.",
     )
-    queues: Literal["kueue", "kai", "none"] = Field(
+    queues: Literal["kueue", "kai", "run-ai", "none"] = Field(
         "kueue",
         description="With the orchestrator eks. Job queue that holds jobs until nodes are free. kueue shares nodes "
-        "of every type. kai, the KAI scheduler, shares GPUs and can preempt a part of an elastic job. HyperPod has "
-        "its own queue.",
+        "of every type. kai, the KAI scheduler, shares GPUs and can preempt a part of an elastic job. run-ai is a "
+        "Run:ai cluster that you install, also on HyperPod without task governance. Otherwise, HyperPod has its own "
+        "queue.",
     )
     gpu_devices: Literal["plugin", "dra", "operator"] = Field(
         "plugin",
