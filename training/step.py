@@ -53,14 +53,24 @@ def accumulate(local: LocalModel, batch: TokenBatch, micro: int, laps: Laps, sca
     micro_batches = zip(torch.split(inputs, micro), torch.split(targets, micro), micro_documents, strict=True)
     for pass_, (micro_inputs, micro_targets, its_documents) in enumerate(micro_batches, start=1):
         if isinstance(model, FSDPModule):
-            # Gradients accumulate on their rank. Only the last pass communicates them.
-            model.set_requires_gradient_sync(pass_ == passes)
+            _synchronize(model, local.shards_gradients, pass_ == passes)
         micro_loss = model(micro_inputs, local.rotary, micro_targets, its_documents) / passes
         loss += micro_loss.detach()
         laps.lap("forward")
         (micro_loss * scale).backward()
         laps.lap("backward")
     return loss
+
+
+def _synchronize(model: FSDPModule, sharded: bool, last: bool) -> None:
+    """Set what the next backward pass communicates of the gradients.
+
+    Without communication, FSDP accumulates the gradients of whole layers in fp32. With `sharded`, every pass reduces
+    and scatters them. Only the last pass reduces the shards over replicas: FSDP would otherwise keep the input of that
+    reduction of every layer until the end of a pass.
+    """
+    model.set_requires_gradient_sync(sharded or last)
+    model.set_requires_all_reduce(last)
 
 
 def update_weights(setup: Setup, guard: StepGuard, step: int, loss: Tensor, scale: Tensor | float) -> Update:

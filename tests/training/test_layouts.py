@@ -22,6 +22,7 @@ UNTIED = {"variant": {"tied": False}}
 TWO_RANKS: dict[str, dict[str, Any]] = {
     "FSDP": {},
     "FSDP that keeps its weights": {"memory": {"reshard_after_forward": False}},
+    "FSDP, gradients accumulated unsharded": {"memory": {"gradient_accumulation": "unsharded"}},
     "DDP": {"parallel": {"dp_shard": 1, "dp_replicate": 2}},
     "TP, tied": {"parallel": {"tp": 2}},
     "TP": {"parallel": {"tp": 2}, **UNTIED},
@@ -83,6 +84,10 @@ FLOAT8: dict[str, dict[str, Any]] = {
 }
 FOUR_RANKS: dict[str, dict[str, Any]] = {
     "HSDP": {"parallel": {"dp_shard": 2, "dp_replicate": 2}},
+    "HSDP, gradients accumulated unsharded": {
+        "parallel": {"dp_shard": 2, "dp_replicate": 2},
+        "memory": {"gradient_accumulation": "unsharded"},
+    },
     "HSDP x TP": {"parallel": {"dp_shard": 1, "dp_replicate": 2, "tp": 2}},
     "HSDP x TP, offload": {"parallel": {"dp_shard": 1, "dp_replicate": 2, "tp": 2}, "memory": {"offload": True}},
     "FSDP x TP with compile, loss in chunks": {

@@ -21,6 +21,12 @@ class Memory(Section):
         description="Free the gathered weights of a layer after its forward pass and gather them again for the "
         "backward pass (ZeRO-3). false keeps them until then (ZeRO-2). A pipeline always keeps them.",
     )
+    gradient_accumulation: Literal["sharded", "unsharded"] = Field(
+        "sharded",
+        description="What a rank holds of the gradients between micro-batches. sharded reduces and scatters them after "
+        "every micro-batch, so a rank holds its shard. unsharded does so after the last micro-batch: less "
+        "communication, and each rank holds 4 bytes per parameter of the model. A pipeline always uses unsharded.",
+    )
     loss_chunks: int = Field(
         1,
         ge=1,

@@ -32,7 +32,8 @@ class LocalModel:
 
     `positions`: int64 [sequence / cp], the positions of a sample that this rank computes. `rotary`: the rotary cache at
     these positions. `pipeline`: the schedule of the pipeline that `model` is a part of, or None. `end_of_text`: the
-    token that ends a document if attention stays inside documents, otherwise None.
+    token that ends a document if attention stays inside documents, otherwise None. `shards_gradients`: whether
+    gradients are reduced and scattered after every micro-batch. A pipeline ignores it.
     """
 
     model: Decoder
@@ -40,6 +41,7 @@ class LocalModel:
     rotary: Tensor
     pipeline: Pipeline | None
     end_of_text: int | None
+    shards_gradients: bool
 
     def batch(self, tokens: Tensor) -> TokenBatch:
         """Return this rank's part of samples: int64 [samples, sequence + 1]."""
@@ -63,7 +65,9 @@ def local_model(model: Decoder, job: Job, world: World, end_of_text: int) -> Loc
     pipeline = None
     if world.layout.pp > 1:
         pipeline = Pipeline(stages, job.parallel.pp_schedule, world.layout, world.mesh.get_group("pp"), rotary)
-    return LocalModel(model, positions, rotary, pipeline, end_of_text if job.data.mask_documents else None)
+    separator = end_of_text if job.data.mask_documents else None
+    sharded = job.memory.gradient_accumulation == "sharded"
+    return LocalModel(model, positions, rotary, pipeline, separator, sharded)
 
 
 def loss_over(tp: int) -> contextlib.AbstractContextManager[None]:
