@@ -13,6 +13,9 @@ _CAUSES = (
     (re.compile(r"(?:No space left on device|Disk quota exceeded)(?:: '([^']+)')?"), "disk"),
     (re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'"), "package"),
     (re.compile(r"OutOfMemoryError: (CUDA out of memory\.(?: Tried to allocate [\d.]+ \w+)?)"), "memory"),
+    # `ray symmetric-run` on the node of the driver. Other nodes print it whenever the first one ends Ray.
+    # https://github.com/ray-project/ray/blob/ray-2.60.0/python/ray/scripts/symmetric_run.py (read 2026-11-23)
+    (re.compile(r"Failed to start Ray: Command '\['ray', 'start', '--head'()"), "ray"),
 )
 
 
@@ -29,6 +32,10 @@ class Causes:
             if match and kind not in self._found:
                 self._found[kind] = match.group(1) or ""
 
+    def denies_success(self) -> bool:
+        """Return whether the program did not do its work, even if it ends with exit status 0."""
+        return "ray" in self._found
+
     def sentence(self, seconds: float, killed_for_memory: bool) -> "tuple[str, bool]":
         """Return why the program failed after some seconds, and whether that is for good. Empty without a cause.
 
@@ -43,6 +50,8 @@ class Causes:
             return f"the Python package {name} is absent: add the package that has it to run.packages", True
         if "memory" in self._found:
             return f"the GPU is out of memory: {self._found['memory']}", again
+        if "ray" in self._found:
+            return "Ray cannot start on the first node, so the program did not begin: the log says why", False
         if killed_for_memory:
             return "the kernel killed a process, because the job used all memory that it has on the node", again
         return "", False

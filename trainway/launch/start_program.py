@@ -117,11 +117,11 @@ def main() -> int:
     if stop.asked_at is not None:
         how = f"it was killed after {asked.grace:g} seconds" if killed else f"the program's exit status is {status}"
         return node.ended("", stopped_status(), stopped=how)
-    if status == 0:
+    if status == 0 and not output.causes.denies_success():
         return node.ended("", 0)
     cause, is_for_good = output.cause(time.time() - node.started)
     why = f"{asked.command[0]} ended with exit status {status}"
-    return node.ended(f"{cause} ({why})" if cause else why, NOT_FOUND if is_for_good else status)
+    return node.ended(f"{cause} ({why})" if cause else why, NOT_FOUND if is_for_good else status or 1)
 
 
 class StoppedBefore(Exception):
