@@ -143,7 +143,7 @@ class Node:
         return done
 
     def provision(
-        self, entry: str = "on_create.sh", *, timeout: float = 120, **environment: str
+        self, entry: str = "on_create.sh", *, timeout: float = 240, **environment: str
     ) -> subprocess.CompletedProcess[str]:
         """Runs an entry point as HyperPod does. It may fail."""
         there = {"SAGEMAKER_RESOURCE_CONFIG_PATH": RESOURCE_CONFIG, "FAILURE_PAUSE_SECONDS": "0", **environment}
@@ -300,7 +300,7 @@ class Lab:
         return sorted({*sets[0].get("elem", []), *(self.directory / "asked").read_text().split()} - known)
 
     def provision(
-        self, *names: str, entry: str = "on_create.sh", timeout: float = 120, **environment: str
+        self, *names: str, entry: str = "on_create.sh", timeout: float = 240, **environment: str
     ) -> dict[str, subprocess.CompletedProcess[str]]:
         """Provisions these nodes at once, or all: as HyperPod does with a new cluster."""
         return at_once(

@@ -43,7 +43,7 @@ def node(lab: Lab) -> Iterator[Node]:
     yield node
     node.run("umount", "--lazy", "/fsx", check=False)
     node.run("rm", "-f", "/etc/stand-ins/lustre", "/full")
-    done = node.provision(timeout=40)
+    done = node.provision()
     assert done.returncode == 0, done.stdout
 
 

@@ -38,7 +38,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     with nodes(tmp_path_factory.mktemp("lab"), groups, parameters={"exporters": True}) as made:
         for name, body in CUSTOM.items():
             made["n1"].write(f"{DOWNLOADED}/yours/custom.d/{name}", body)
-        for name, done in made.provision("ctl", "n1", timeout=60).items():
+        for name, done in made.provision("ctl", "n1").items():
             made[name].write("/root/provisioned", done.stdout)
             assert done.returncode == 0, done.stdout
         yield made
