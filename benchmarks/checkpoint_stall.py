@@ -25,9 +25,9 @@ from torch.distributed.device_mesh import init_device_mesh
 from benchmarks.record import arguments, record
 from training.checkpoint import Progress, Saved, Saver
 from training.config import Checkpoint, Optimizer
+from training.config.presets import PRESETS
 from training.hosts import location_files
 from training.model.decoder import Decoder, initialize, materialize, rotary_cache
-from training.model.presets import PRESETS
 from training.optim.optimizer import make_optimizer
 from training.parallel.fsdp import shard
 

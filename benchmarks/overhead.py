@@ -26,10 +26,10 @@ from torch.distributed.fsdp import fully_shard
 from benchmarks.one_rank import environment
 from benchmarks.record import arguments, record
 from training.config import Job
+from training.config.presets import PRESETS
 from training.data.corpus import python_standard_library
 from training.data.shards import read_index
 from training.model.decoder import Decoder, initialize, rotary_cache
-from training.model.presets import PRESETS
 from training.observe.metrics import Metrics
 from training.prepare import prepare
 from training.train import train

@@ -29,8 +29,8 @@ import yaml
 from benchmarks.matmul import ceilings
 from benchmarks.one_rank import environment
 from benchmarks.record import arguments, record
+from training.config.presets import PRESETS
 from training.data.shards import File, Index, Shard, write_index
-from training.model.presets import PRESETS
 from training.observe.flops import flop_per_token, peak_flops
 
 VOCABULARY = 128_256

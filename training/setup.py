@@ -10,12 +10,12 @@ from training import checkpoint
 from training.checkpoint import NodeMemory, Progress, weights
 from training.checkpoint.resume import Resumed
 from training.config import Job, Layout
+from training.config.presets import Shape, shape_of
 from training.data.sources import Sources, open_sources
 from training.errors import UserError
 from training.hosts.locations import resolve
 from training.model.decoder import Decoder, initialize
 from training.model.finite import all_finite
-from training.model.presets import Shape, shape_of
 from training.observe.flops import Pace, pace_of, peak_flops
 from training.optim.optimizer import make_optimizer
 from training.parallel import limits

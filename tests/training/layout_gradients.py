@@ -16,9 +16,9 @@ import torch.distributed as dist
 from torch.distributed.tensor import DTensor
 
 from training.config import Job
+from training.config.presets import Shape, shape_of
 from training.model.decoder import Decoder, initialize, rotary_cache
 from training.model.loss import cross_entropy
-from training.model.presets import Shape, shape_of
 from training.observe.laps import Laps
 from training.parallel import limits
 from training.parallel.clipping import clip_gradients

@@ -17,8 +17,8 @@ from torch.distributed.tensor import DTensor
 
 from training.checkpoint import NodeMemory, Progress, state_of
 from training.config import Optimizer
+from training.config.presets import PRESETS
 from training.model.decoder import Decoder, initialize
-from training.model.presets import PRESETS
 from training.optim.optimizer import make_optimizer
 from training.parallel.fsdp import shard
 

@@ -18,10 +18,10 @@ from training import checkpoint, config
 from training.checkpoint import COMMIT, NodeMemory, Progress, Saver, stored
 from training.checkpoint.copies import HostCopy
 from training.checkpoint.stores import reader
+from training.config.presets import PRESETS
 from training.errors import UserError
 from training.hosts import location_files
 from training.model.decoder import Decoder, initialize, rotary_cache
-from training.model.presets import PRESETS
 from training.optim.optimizer import make_optimizer
 from training.parallel.fsdp import shard
 

@@ -12,7 +12,7 @@ import yaml
 from pydantic import ValidationError
 
 from training.config import Job, load
-from training.model.presets import PRESETS
+from training.config.presets import PRESETS
 
 RIGHT: dict[str, Any] = {
     "name": "llama-8b",

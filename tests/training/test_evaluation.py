@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 
 from training.config import Job
+from training.config.presets import PRESETS
 from training.data.batches import read
 from training.data.documents import document_numbers
 from training.data.shards import read_index
@@ -18,7 +19,6 @@ from training.data.sources import open_sources
 from training.errors import UserError
 from training.evaluation import evaluate
 from training.model.decoder import Decoder, initialize, rotary_cache
-from training.model.presets import PRESETS
 from training.parallel.local_model import local_model
 from training.parallel.world import join
 

@@ -21,9 +21,9 @@ from tests.training.test_layouts import UNTIED, differences
 from tests.training.torchrun_server import TorchrunServer
 from training import config
 from training.config import Job, Layout
+from training.config.presets import PRESETS
 from training.errors import UserError
 from training.model.decoder import Decoder, initialize, rotary_cache
-from training.model.presets import PRESETS
 from training.parallel import fsdp
 from training.precision import float8
 

@@ -21,6 +21,7 @@ from torch import Tensor
 
 from training.checkpoint import weights
 from training.config import Job, Variant
+from training.config.presets import PRESETS, RotaryScaling, Shape, shape_of
 from training.data.batches import read
 from training.data.shards import read_index
 from training.data.sources import open_sources
@@ -32,7 +33,6 @@ from training.hugging_face.exporting import export
 from training.hugging_face.importing import import_
 from training.model.decoder import Decoder, rotary_cache
 from training.model.loss import cross_entropy
-from training.model.presets import PRESETS, RotaryScaling, Shape, shape_of
 
 # The library takes some seconds to import.
 

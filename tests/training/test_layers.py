@@ -13,8 +13,8 @@ from torch._dynamo.testing import CompileCounter
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from training import config
+from training.config.presets import PRESETS
 from training.model.decoder import Decoder, initialize, rotary_cache
-from training.model.presets import PRESETS
 from training.parallel import activation_checkpointing, compiler, pipeline
 from training.parallel.clipping import clip_gradients
 from training.precision.loss_scale import INITIAL, LARGEST, initial_scale, next_scale

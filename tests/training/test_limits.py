@@ -11,8 +11,8 @@ import yaml
 
 from training import config
 from training.config import Job
+from training.config.presets import shape_of
 from training.errors import UserError
-from training.model.presets import shape_of
 from training.parallel import limits
 
 ROOT = Path(__file__).parents[2]

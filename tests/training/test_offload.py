@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import torch
 
+from training.config.presets import PRESETS
 from training.model.decoder import Decoder, materialize
-from training.model.presets import PRESETS
 
 META = torch.device("meta")
 

@@ -12,8 +12,8 @@ from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor
 
 from training.config import Job
+from training.config.presets import shape_of
 from training.model.decoder import Decoder, initialize
-from training.model.presets import shape_of
 from training.observe.laps import Laps
 from training.parallel import apply
 from training.parallel.local_model import local_model

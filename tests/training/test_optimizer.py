@@ -13,8 +13,8 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 
 from training import config
+from training.config.presets import PRESETS
 from training.model.decoder import Decoder, initialize
-from training.model.presets import PRESETS
 from training.optim.optimizer import learning_rate, make_optimizer, set_learning_rate
 from training.parallel.clipping import clip_gradients
 

@@ -38,7 +38,7 @@ class Job(Section):
         "Default: the image of the node group.",
     )
     model: Literal["tiny", "125m", "1b", "8x1b", "8b", "8b-slice8", "70b", "405b"] = Field(
-        description="A preset of training/model/presets.py. The size of the vocabulary comes from the data."
+        description="A preset of training/config/presets.py. The size of the vocabulary comes from the data."
     )
     variant: Variant = Field(Variant(), description="Changes to the preset.")
     data: Data

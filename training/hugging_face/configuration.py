@@ -11,8 +11,8 @@ from typing import Any, Literal
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
 
+from training.config.presets import PRESETS, RotaryScaling, Shape
 from training.errors import UserError
-from training.model.presets import PRESETS, RotaryScaling, Shape
 
 ModelFamily = Literal["llama", "mistral", "mixtral", "ernie4_5_moe"]
 ARCHITECTURES: dict[ModelFamily, str] = {

@@ -12,6 +12,7 @@ from tokenizers import Tokenizer
 from torch import Tensor
 
 from training.checkpoint import weights
+from training.config.presets import RotaryScaling, Shape
 from training.data import shards
 from training.data.shards import Index, read_index
 from training.errors import UserError
@@ -19,7 +20,6 @@ from training.hosts import location_files
 from training.hugging_face.configuration import ModelFamily, write_config
 from training.hugging_face.names import CORRECTION_BIAS, Renaming, renaming, same_for_all
 from training.model.decoder import Decoder
-from training.model.presets import RotaryScaling, Shape
 from training.observe.progress import ProgressLine
 
 INDEX = "model.safetensors.index.json"

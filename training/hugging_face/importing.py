@@ -19,12 +19,12 @@ from training.checkpoint import Progress, step_location
 from training.checkpoint.failures import write_failure
 from training.checkpoint.stored import complete
 from training.checkpoint.stores import writer
+from training.config.presets import Shape
 from training.data.tokenizer import load_tokenizer, vocabulary_of
 from training.errors import UserError
 from training.hugging_face.configuration import ModelFamily, read_config
 from training.hugging_face.names import renaming
 from training.model.decoder import Decoder
-from training.model.presets import Shape
 
 SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"
 FLOATS = {"F64", "F32", "F16", "BF16"}

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from training.config.presets import Shape
 from training.hugging_face.configuration import ModelFamily
-from training.model.presets import Shape
 
 CORRECTION_BIAS = "moe_statics.e_score_correction_bias"
 

@@ -13,9 +13,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor, distribute_tensor
 
+from training.config.presets import RotaryScaling, Shape
 from training.model.experts import MixtureOfExperts
 from training.model.loss import chunked_cross_entropy
-from training.model.presets import RotaryScaling, Shape
 
 
 def rotary_cache(shape: Shape, sequence_length: int, device: torch.device | str = "cpu") -> Tensor:

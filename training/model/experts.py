@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
 
-from training.model.presets import Shape
+from training.config.presets import Shape
 
 BIAS_STEP = 1e-3
 """Change of a bias in one step: the update rate u of arXiv 2408.15664, also that of DeepSeek-V3 (2412.19437)."""

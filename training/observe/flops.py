@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import torch
 
-from training.model.presets import Shape
+from training.config.presets import Shape
 
 # Dense FLOP/s of bf16 and of fp16, by prefix of the device's name, longer prefixes first (read 2026-11-21). NVIDIA
 # prints the figures with sparsity, which are twice these.

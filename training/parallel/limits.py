@@ -1,8 +1,8 @@
 """Check that a layout fits the model, before the model is built."""
 
 from training.config import Job, Layout
+from training.config.presets import Shape
 from training.errors import UserError
-from training.model.presets import Shape
 
 
 def check(shape: Shape, vocabulary: int, job: Job, layout: Layout) -> None:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from training.config import Variant
+from training.config.variant import Variant
 
 
 @dataclass(frozen=True)
