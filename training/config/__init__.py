@@ -11,6 +11,7 @@ from training.config.checkpoint import Checkpoint
 from training.config.data import Data
 from training.config.evaluation import Evaluation
 from training.config.float8 import Float8
+from training.config.footprint import Footprint, footprint
 from training.config.instability import Instability
 from training.config.job import Job
 from training.config.layout import Layout
@@ -31,6 +32,7 @@ __all__ = [
     "Data",
     "Evaluation",
     "Float8",
+    "Footprint",
     "Instability",
     "Job",
     "Layout",
@@ -43,5 +45,6 @@ __all__ = [
     "RotaryScaling",
     "Schedule",
     "Variant",
+    "footprint",
     "load",
 ]

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from trainway.launch.allocation import allocate, check_team
 from trainway.launch.code import sync
+from trainway.launch.device_memory import check_memory
 from trainway.launch.hand_off import read_hand_off, read_image
 from trainway.launch.job_packages import TargetPython, lock_of, python_here, python_of_named_image
 from trainway.launch.locations import needs_hand_off
@@ -167,6 +168,7 @@ def prepare(
     for point in points:
         check_team(point.program, hand_off)
         allocations.append(allocate(point.program, hand_off, catalogue, group))
+        check_memory(point.program, allocations[-1], catalogue)
     names = [
         image or point.program.image or allocation.group.image or DEFAULT_IMAGE
         for point, allocation in zip(points, allocations, strict=True)

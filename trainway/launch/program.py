@@ -128,6 +128,15 @@ def any_number_of_ranks(ranks: int) -> None:
     del ranks
 
 
+@dataclass(frozen=True)
+class DeviceMemory:
+    """The GiB that a rank of a program needs on its device, and a key of the job file with which it needs less."""
+
+    needed_gib: float
+    less: tuple[str, float] | None = None
+    """The key with its value, and the GiB that the rank then needs."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Program:
     """A program, as its job file describes it."""
@@ -169,6 +178,8 @@ class Program:
     """All locations that the program reads or writes, the inputs among them."""
     check_ranks: Callable[[int], object] = any_number_of_ranks
     """Raise ValueError, with the reason, if the program cannot run on so many ranks."""
+    device_memory: Callable[[int], DeviceMemory] | None = None
+    """What a rank of so many needs on its device. None if nobody knows."""
     rank_keys: str = "`nodes`"
     """The keys of the job file that decide on how many ranks the program can run."""
     stop: Stop = Stop()

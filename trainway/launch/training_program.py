@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from trainway.launch.program import Program, RunLifeCycle, Stop
+from functools import partial
+
+from trainway.launch.program import DeviceMemory, Program, RunLifeCycle, Stop
 from trainway.launch.target_sections import options_in
 from trainway.launch.training_command import training_command
 from trainway.launch.training_lines import PATTERNS, training_metrics
-from trainway.parts.job import Job
+from trainway.parts.job import Job, footprint
 
 
 def training_program(job: Job, text: str, until_step: int | None = None) -> Program:
@@ -24,9 +26,28 @@ def training_program(job: Job, text: str, until_step: int | None = None) -> Prog
         inputs=tuple(job.data.shares),
         locations=(*job.data.shares, job.checkpoint_location, *start_from),
         check_ranks=job.layout,
+        device_memory=partial(device_memory, job),
         rank_keys="`parallel` or `batch`",
         stop=Stop(ranks_listen=True),
         metrics=training_metrics(),
         options=options_in(job),
         log_patterns=PATTERNS,
     )
+
+
+def device_memory(job: Job, ranks: int) -> DeviceMemory:
+    """Return what one of so many ranks needs on its device, and what it needs with the usual ways to need less."""
+    needed = footprint(job, ranks).total / 2**30
+    # Experts on other ranks are recomputed as a whole.
+    mode = "full" if job.parallel.ep > 1 or job.memory.activation_checkpointing != "none" else "selective"
+    chunks = next((n for n in (8, 4, 2) if job.data.sequence_length % n == 0), 1)
+    asked = {
+        "activation_checkpointing": mode,
+        "checkpoint_every": 1,
+        "loss_chunks": max(chunks, job.memory.loss_chunks),
+    }
+    changed = {key: value for key, value in asked.items() if value != getattr(job.memory, key)}
+    memory = job.memory.model_copy(update=changed)
+    less = footprint(job.model_copy(update={"memory": memory}), ranks).total / 2**30
+    words = ", ".join(f"{key}: {value}" for key, value in changed.items())
+    return DeviceMemory(needed, (f"memory: {{{words}}}", less) if changed else None)

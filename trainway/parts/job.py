@@ -6,6 +6,6 @@ from trainway.parts.checkout import make_importable
 
 make_importable()
 
-from training.config import LAUNCHER_SECTIONS, Job, Location  # noqa: E402 - importable from here on
+from training.config import LAUNCHER_SECTIONS, Job, Location, footprint  # noqa: E402 - importable from here on
 
-__all__ = ["LAUNCHER_SECTIONS", "Job", "Location"]
+__all__ = ["LAUNCHER_SECTIONS", "Job", "Location", "footprint"]
