@@ -13,8 +13,11 @@ from pathlib import Path, PurePosixPath
 import pytest
 
 from tests.launch.conftest import write_job
-from tests.launch.slurm.requests import CATALOGUE, on_slurm, request
+from tests.launch.foreign import write_foreign_job
+from tests.launch.slurm.requests import CATALOGUE, IMAGE, on_slurm, request
+from trainway.launch.allocation import allocate
 from trainway.launch.programs import load_program
+from trainway.launch.request import Request
 from trainway.launch.slurm import SlurmOptions, render_script
 from trainway.launch.slurm.interpreter import EFA, EFA_LIBRARIES
 from trainway.launch.training_command import training_command
@@ -96,6 +99,21 @@ def test_there_is_nothing_to_borrow_without_teams(tmp_path: Path, hand_off: Hand
     alone = on_slurm(hand_off).model_copy(update={"teams": ()})
     with pytest.raises(UsageError, match="has no teams"):
         render_script(request(tmp_path, alone), CATALOGUE, SlurmOptions(borrow=True))
+
+
+@pytest.mark.parametrize(("grace", "refused"), [(110, False), (111, True)])
+def test_a_program_that_borrows_ends_before_slurm_kills_it(
+    grace: int, refused: bool, tmp_path: Path, hand_off: HandOff
+) -> None:
+    there = on_slurm(hand_off)
+    program = dataclasses.replace(load_program(write_foreign_job(tmp_path, stop={"grace": grace})), team="research")
+    asked = Request(program, "x-1", there, IMAGE, allocate(program, there, CATALOGUE))
+    assert render_script(asked, CATALOGUE)
+    if not refused:
+        assert render_script(asked, CATALOGUE, SlurmOptions(borrow=True))
+        return
+    with pytest.raises(UsageError, match=r"(?s)kills a preempted job 120 seconds.*to 110 at most, or launch without"):
+        render_script(asked, CATALOGUE, SlurmOptions(borrow=True))
 
 
 def test_a_run_is_told_to_save_before_its_time_is_over(tmp_path: Path, hand_off: HandOff) -> None:

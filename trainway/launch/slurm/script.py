@@ -14,7 +14,7 @@ from trainway.launch.slurm.dependency import Earlier, earlier_run
 from trainway.launch.slurm.interpreter import in_image, in_virtual_environment
 from trainway.launch.slurm.options import SlurmOptions
 from trainway.launch.training_command import RENDEZVOUS_PORT, logging_to, many_nodes
-from trainway.spec.derived.slurm_accounts import BORROWED
+from trainway.spec.derived.slurm_accounts import BORROWED, KILL_WAIT
 from trainway.spec.errors import usage_error
 from trainway.spec.facts.catalogue import Catalogue
 from trainway.spec.facts.instance import Instance
@@ -23,6 +23,8 @@ from trainway.spec.facts.instance import Instance
 _SAVING_SECONDS = 300
 # Until the starters have seen that they are told, and afterwards until Slurm has seen the end.
 _SECONDS_TO_TELL = 60
+# From the end of a program to that of its step.
+_SECONDS_TO_END = 10
 # Names of nodes and of reservations, and Slurm's ranges of numbers in brackets.
 _ONE_WORD = re.compile(r"[A-Za-z0-9_.,\[\]-]+")
 
@@ -206,9 +208,14 @@ def _saving_seconds(request: Request) -> int:
 
 
 def _check_borrowing(request: Request) -> None:
+    what = f"{request.program.name} cannot borrow nodes"
     if not request.hand_off.teams:
-        what, why = f"{request.program.name} cannot borrow nodes", f"{request.hand_off.platform} has no teams"
+        why = f"{request.hand_off.platform} has no teams"
         raise usage_error(what, why=why, fix="launch it without --borrow: all nodes are everybody's")
+    grace, longest = request.program.stop.grace_seconds or 0, KILL_WAIT - _SECONDS_TO_END
+    if grace > longest:
+        why = f"Slurm kills a preempted job {KILL_WAIT} seconds after its signal, and stop.grace is {grace}"
+        raise usage_error(what, why=why, fix=f"set run.stop.grace to {longest} at most, or launch without --borrow")
 
 
 def _environment(request: Request) -> dict[str, str]:

@@ -20,6 +20,8 @@ ACCOUNTS_DOCUMENT = "slurm-accounts"
 # QOS of jobs on nodes that other teams leave idle.
 BORROWED = "borrowed"
 
+# A preempted job has so many seconds between SIGTERM and SIGKILL.
+KILL_WAIT = 120
 # Settings of slurm.conf if there are teams: https://slurm.schedmd.com/slurm.conf.html (read 2026-11-21).
 SETTINGS = {
     # Jobs need an account, and cannot exceed the limits of account and QOS or use another team's QOS.
@@ -28,7 +30,7 @@ SETTINGS = {
     # SIGKILL. The GraceTime of a QOS is not used, because Slurm treats a job that saves and ends in it as completed.
     "PreemptType": "preempt/qos",
     "PreemptMode": "REQUEUE",
-    "KillWait": "120",
+    "KillWait": str(KILL_WAIT),
     # Guaranteed jobs go first, then the team below its share, then the longest wait. Each weight outweighs the next,
     # because a factor is between 0 and 1 (https://slurm.schedmd.com/priority_multifactor.html).
     "PriorityType": "priority/multifactor",
