@@ -61,8 +61,8 @@ def test_what_is_absent_is_said_with_the_command_that_copies_it(
     assert why in str(said.value) and f"aws s3 sync DIRECTORY {uri}" in str(said.value)
 
 
-def test_what_a_person_may_not_list_is_left_to_the_run(
-    hand_off: HandOff, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_what_a_person_may_not_list_is_left_to_the_run_with_a_warning(
+    hand_off: HandOff, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     client = boto3.client("s3", region_name=hand_off.region)
     with Stubber(client) as stub:
@@ -70,3 +70,5 @@ def test_what_a_person_may_not_list_is_left_to_the_run(
         monkeypatch.setattr(boto3, "client", lambda *_, **__: client)
         check_inputs(reading(tmp_path, "s3:/corpus/absent"), hand_off)
         stub.assert_no_pending_responses()
+    uri = f"s3://{hand_off.bucket}/corpus/absent"
+    assert f"the input {uri} is there, because it cannot be looked at: you may not" in capsys.readouterr().err

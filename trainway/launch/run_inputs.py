@@ -5,6 +5,7 @@ The nodes look for inputs on the file system when a run starts.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 
 from trainway.launch.location import located_at, scheme_of
@@ -16,7 +17,8 @@ from trainway.spec.handoff import HandOff
 def check_inputs(program: Program, hand_off: HandOff) -> None:
     """Raise UsageError for an input that names no object, no prefix with objects, or no bucket.
 
-    Without the right to list the bucket, nothing is known of it before the run reads it.
+    Prints a warning to standard error about an input that cannot be looked at, for example without the right to list
+    the bucket. The run then finds out.
     """
     for location, uri in _in_s3(program, hand_off):
         if (why := _why_absent(uri, hand_off.region)) is not None:
@@ -52,7 +54,12 @@ def _why_absent(uri: str, region: str) -> str | None:
                 return f"there is no bucket {bucket}"
             case "404" | "NoSuchKey":
                 return f"the bucket {bucket} has no object {key}, and none below {key}/"
-        return None
-    except BotoCoreError:
-        return None
+        _warn(uri, error.response["Error"].get("Message", str(error)))
+    except BotoCoreError as error:
+        _warn(uri, str(error))
     return None
+
+
+def _warn(uri: str, why: str) -> None:
+    what = f"nobody knows whether the input {uri} is there, because it cannot be looked at: {why}"
+    print(f"warning: {what}", file=sys.stderr)
