@@ -34,9 +34,14 @@ move() {
   fi
   # Images on a lost disk fill the node's own volume. Kubelet starts in any case, because a node without it is lost.
   [[ "$place" == */opt/dlami/nvme ]] && needed=RequiredBy
+  # By default a mount comes before local-fs.target, and the disks come after it: a cycle, in which systemd leaves out
+  # one unit of its choice at each start.
   write_file "$root/etc/systemd/system/$unit" 0644 <<UNIT && systemctl daemon-reload
 [Unit]
 Description=$directory on ${place#"$root"}
+DefaultDependencies=no
+Conflicts=umount.target
+Before=umount.target
 Wants=trainway-local-disks.service
 After=trainway-local-disks.service
 Before=docker.service containerd.service kubelet.service
