@@ -19,7 +19,8 @@ class Program:
     """An example: what makes it small, which option has its last step, and what it leaves and says.
 
     `checkpoint` is a pattern of the files in the outputs that exist once a checkpoint is complete. `resumed` is what
-    the program prints when it starts from a checkpoint.
+    the program prints when it starts from a checkpoint. The command line or the environment of its ranks has `rank`
+    in it. `died` is what `trainway explain` says of a rank that was killed.
     """
 
     name: str
@@ -27,6 +28,8 @@ class Program:
     last_step: str = "--steps"
     checkpoint: str = ""
     resumed: str = r"starts after step [1-9]\d*"
+    rank: str = "\0LOCAL_RANK="
+    died: str = "SIGKILL"
 
 
 # DeepSpeed and Ray Train run on CPUs, too, and are left out. DeepSpeed compiles C++ for a minute whenever its directory
@@ -43,6 +46,7 @@ RUNS_HERE = {
         ),
         Program("accelerate", checkpoint="step-*/model.safetensors"),
         Program("lightning", checkpoint="last*.ckpt"),
+        Program("ray-train", checkpoint="run/checkpoint_*/state.pt", rank="ray::RayTrainWorker", died="a worker of Ray"),
     )
 }
 
