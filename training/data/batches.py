@@ -85,7 +85,8 @@ class Samples:
     """The samples of a set of shards, in the shuffled order of every epoch.
 
     An epoch takes the shards in a shuffled order, `window` at a time, and shuffles the samples within a window. A host
-    therefore holds two windows at most: the one that is read, and the next one, which is fetched meanwhile.
+    therefore holds two windows at most: the one that is read, and the next one, which is fetched meanwhile. Two
+    threads must not read at once.
 
     Raises:
         UserError: a shard is missing, all are too short, or the cache cannot hold two windows.
