@@ -58,12 +58,13 @@ def share(name: str, file_system: Path) -> None:
 def main() -> None:
     """Lock and install the packages of each program, by the interpreter that starts programs."""
     LOCKS.mkdir(parents=True, exist_ok=True)
-    for name in RUNS_HERE:
+    for name, program in RUNS_HERE.items():
         requested = load_program(JOBS / name / "job.yaml").packages
         assert requested is not None
         lock_of(replace(requested, directory=LOCKS), python_here())
         command = [f"{sys.prefix}/bin/python3", str(INSTALLER), str(lock(name)), f"--here={INSTALLED}"]
-        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+        environment = os.environ | program.build
+        done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=False)
         if done.returncode:
             sys.exit(done.stdout)
         record(name).write_text(done.stdout)

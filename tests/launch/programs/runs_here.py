@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,8 @@ class Program:
 
     `checkpoint` is a pattern of the files in the outputs that exist once a checkpoint is complete. `resumed` is what
     the program prints when it starts from a checkpoint. The command line or the environment of its ranks has `rank`
-    in it. `died` is what `trainway explain` says of a rank that was killed.
+    in it. `died` is what `trainway explain` says of a rank that was killed. Its packages are installed with the
+    environment `build`.
     """
 
     name: str
@@ -30,10 +32,14 @@ class Program:
     resumed: str = r"starts after step [1-9]\d*"
     rank: str = "\0LOCAL_RANK="
     died: str = "SIGKILL"
+    build: Mapping[str, str] = field(default_factory=dict)
 
 
-# DeepSpeed and Ray Train run on CPUs, too, and are left out. DeepSpeed compiles C++ for a minute whenever its directory
-# is another one, and a start of Ray takes the processors of both nodes.
+# On CPUs DeepSpeed compiles an operator in C++ when it starts, unless its package has been built with it, which takes a
+# minute. The build needs PyTorch, which pip would otherwise download for it. For pip, 0 means no isolation.
+# https://github.com/deepspeedai/DeepSpeed/blob/v0.19.8/setup.py
+# https://github.com/pypa/pip/issues/5735 (read 2026-11-23)
+WITH_OPERATOR = {"DS_ACCELERATOR": "cpu", "DS_BUILD_SHM_COMM": "1", "PIP_NO_BUILD_ISOLATION": "0"}
 RUNS_HERE = {
     each.name: each
     for each in (
@@ -46,7 +52,14 @@ RUNS_HERE = {
         ),
         Program("accelerate", checkpoint="step-*/model.safetensors"),
         Program("lightning", checkpoint="last*.ckpt"),
-        Program("ray-train", checkpoint="run/checkpoint_*/state.pt", rank="ray::RayTrainWorker", died="a worker of Ray"),
+        Program("deepspeed", checkpoint="checkpoints/latest", build=WITH_OPERATOR),
+        # Ray resumes from the checkpoints that are in this file.
+        Program(
+            "ray-train",
+            checkpoint="run/checkpoint_manager_snapshot.json",
+            rank="ray::RayTrainWorker",
+            died="a worker of Ray",
+        ),
     )
 }
 
