@@ -68,15 +68,13 @@ def test_an_epoch_is_every_sample_once_and_the_next_one_too(corpus_directory: Pa
 
 @pytest.mark.parametrize("world_size", [1, 2, 4, 8])
 def test_the_global_batch_is_the_same_for_every_world_size(corpus_directory: Path, world_size: int) -> None:
-    samples = open_samples(corpus_directory)
-    first = samples.count - 12  # so that the second batch has the end of an epoch inside
     # Samples have one reader, as in a rank.
-    ranks = [
-        rank_batches(open_samples(corpus_directory), first, 8, rank, world_size, pin=False) for rank in range(world_size)
-    ]
+    one, *samples = (open_samples(corpus_directory) for _ in range(1 + world_size))
+    first = one.count - 12  # so that the second batch has the end of an epoch inside
+    ranks = [rank_batches(samples[rank], first, 8, rank, world_size, pin=False) for rank in range(world_size)]
     for step in range(3):
         whole = np.concatenate([next(rank).numpy() for rank in ranks])
-        assert np.array_equal(whole, read(samples, np.arange(8) + first + 8 * step))
+        assert np.array_equal(whole, read(one, np.arange(8) + first + 8 * step))
     for rank in ranks:
         rank.close()
 

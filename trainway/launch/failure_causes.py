@@ -13,9 +13,13 @@ _CAUSES = (
     (re.compile(r"(?:No space left on device|Disk quota exceeded)(?:: '([^']+)')?"), "disk"),
     (re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'"), "package"),
     (re.compile(r"OutOfMemoryError: (CUDA out of memory\.(?: Tried to allocate [\d.]+ \w+)?)"), "memory"),
-    # `ray symmetric-run` on the node of the driver. Other nodes print it whenever the first one ends Ray.
-    # https://github.com/ray-project/ray/blob/ray-2.60.0/python/ray/scripts/symmetric_run.py (read 2026-11-23)
+    # `ray symmetric-run` on the node of the driver. Other nodes print it, too, when the first one ends Ray. They did not
+    # join if they print one of the other two: the driver then waits for them.
+    # https://github.com/ray-project/ray/blob/ray-2.60.0/python/ray/scripts/symmetric_run.py
+    # https://github.com/ray-project/ray/blob/ray-2.60.0/python/ray/_private/node.py (read 2026-11-23)
     (re.compile(r"Failed to start Ray: Command '\['ray', 'start', '--head'()"), "ray"),
+    (re.compile(r"Exception: The current node timed out during startup\.()"), "ray"),
+    (re.compile(r"Exception: No node info found for head node in GCS\.()"), "ray"),
 )
 
 
@@ -51,7 +55,7 @@ class Causes:
         if "memory" in self._found:
             return f"the GPU is out of memory: {self._found['memory']}", again
         if "ray" in self._found:
-            return "Ray cannot start on the first node, so the program did not begin: the log says why", False
+            return "Ray cannot start on this node, so the program did not begin: the log says why", False
         if killed_for_memory:
             return "the kernel killed a process, because the job used all memory that it has on the node", again
         return "", False

@@ -20,9 +20,7 @@ class Program:
     """An example: what makes it small, which option has its last step, and what it leaves and says.
 
     `checkpoint` is a pattern of the files in the outputs that exist once a checkpoint is complete. `resumed` is what
-    the program prints when it starts from a checkpoint. The command line or the environment of its ranks has `rank`
-    in it. `died` is what `trainway explain` says of a rank that was killed. Its packages are installed with the
-    environment `build`.
+    the program prints when it starts from a checkpoint. Its packages are installed with the environment `build`.
     """
 
     name: str
@@ -30,8 +28,6 @@ class Program:
     last_step: str = "--steps"
     checkpoint: str = ""
     resumed: str = r"starts after step [1-9]\d*"
-    rank: str = "\0LOCAL_RANK="
-    died: str = "SIGKILL"
     build: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -40,6 +36,8 @@ class Program:
 # https://github.com/deepspeedai/DeepSpeed/blob/v0.19.8/setup.py
 # https://github.com/pypa/pip/issues/5735 (read 2026-11-23)
 WITH_OPERATOR = {"DS_ACCELERATOR": "cpu", "DS_BUILD_SHM_COMM": "1", "PIP_NO_BUILD_ISOLATION": "0"}
+# Ray Train runs on CPUs, too, and is left out: a node of Ray has 15 seconds to start a dozen processes, which is too short
+# for two nodes on two processors.
 RUNS_HERE = {
     each.name: each
     for each in (
@@ -53,13 +51,6 @@ RUNS_HERE = {
         Program("accelerate", checkpoint="step-*/model.safetensors"),
         Program("lightning", checkpoint="last*.ckpt"),
         Program("deepspeed", checkpoint="checkpoints/latest", build=WITH_OPERATOR),
-        # Ray resumes from the checkpoints that are in this file.
-        Program(
-            "ray-train",
-            checkpoint="run/checkpoint_manager_snapshot.json",
-            rank="ray::RayTrainWorker",
-            died="a worker of Ray",
-        ),
     )
 }
 
