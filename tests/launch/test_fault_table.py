@@ -52,8 +52,8 @@ def test_an_input_that_is_absent_is_said_before_the_program_starts(tmp_path: Pat
 @pytest.mark.parametrize(
     ("said", "status"),
     [
-        ("Failed to start Ray: Command '['ray', 'start', '--head', '--port=6379']' returned non-zero exit status 1.", 1),
-        ("Exception: The current node timed out during startup. This could happen because some of the raylet failed", 1),
+        ("Failed to start Ray: Command '['ray', 'start', '--head', '--port=1']' returned non-zero exit status 1.", 1),
+        ("Exception: The current node timed out during startup. This could happen because some of the raylet", 1),
         ("Exception: No node info found for head node in GCS. Did the head node or gcs start successfully?", 1),
         ("Failed to start Ray: Command '['ray', 'start', '--address', 'n1:6379']' returned non-zero exit status 1.", 0),
     ],

@@ -13,8 +13,8 @@ _CAUSES = (
     (re.compile(r"(?:No space left on device|Disk quota exceeded)(?:: '([^']+)')?"), "disk"),
     (re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'"), "package"),
     (re.compile(r"OutOfMemoryError: (CUDA out of memory\.(?: Tried to allocate [\d.]+ \w+)?)"), "memory"),
-    # `ray symmetric-run` on the node of the driver. Other nodes print it, too, when the first one ends Ray. They did not
-    # join if they print one of the other two: the driver then waits for them.
+    # `ray symmetric-run` on the node of the driver. Other nodes print it, too, when the first one ends Ray. They did
+    # not join if they print one of the other two: the driver then waits for them.
     # https://github.com/ray-project/ray/blob/ray-2.60.0/python/ray/scripts/symmetric_run.py
     # https://github.com/ray-project/ray/blob/ray-2.60.0/python/ray/_private/node.py (read 2026-11-23)
     (re.compile(r"Failed to start Ray: Command '\['ray', 'start', '--head'()"), "ray"),

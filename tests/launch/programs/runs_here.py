@@ -36,8 +36,8 @@ class Program:
 # https://github.com/deepspeedai/DeepSpeed/blob/v0.19.8/setup.py
 # https://github.com/pypa/pip/issues/5735 (read 2026-11-23)
 WITH_OPERATOR = {"DS_ACCELERATOR": "cpu", "DS_BUILD_SHM_COMM": "1", "PIP_NO_BUILD_ISOLATION": "0"}
-# Ray Train runs on CPUs, too, and is left out: a node of Ray has 15 seconds to start a dozen processes, which is too short
-# for two nodes on two processors.
+# Ray Train runs on CPUs, too, and is left out: a node of Ray has 15 seconds to start a dozen processes, which two nodes
+# on two processors exceed.
 RUNS_HERE = {
     each.name: each
     for each in (
