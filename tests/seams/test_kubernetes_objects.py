@@ -13,7 +13,7 @@ from tests.manifests.platforms import CATALOGUE
 from tests.manifests.test_personas import may
 from tests.seams.kubernetes import cel_rules, reader
 from tests.seams.kubernetes.definitions import data, definitions, need_definitions
-from tests.seams.kubernetes.planted import drop, planted_in, pod_planted, put, twice
+from tests.seams.kubernetes.planted import drop, planted_among, planted_in, pod_planted, put, twice, unsent
 from tests.seams.kubernetes.pod_security import baseline_violations
 from tests.seams.kubernetes.rendered import (
     Document,
@@ -26,6 +26,7 @@ from tests.seams.kubernetes.rendered import (
     workspaces,
 )
 from tests.seams.kubernetes.rules import cannot_be_evaluated, rules
+from tests.seams.kubernetes.run_files import missing_files
 from tests.seams.seam import Seam
 from trainway.launch.kubernetes import KINDS, KubernetesOptions
 from trainway.manifests.namespace import namespace_of
@@ -65,6 +66,11 @@ def every_launch(name: str) -> tuple[Launch, ...]:
     return (*launches(name), *workspaces(name))
 
 
+def submissions() -> list[Launch]:
+    """Return every launch of every platform that is not refused."""
+    return [each for name in PLATFORMS for each in launches(name) if each.documents]
+
+
 def every_object(name: str) -> list[Document]:
     return [*delivered(name), *exported(name), *submitted(name)]
 
@@ -81,6 +87,8 @@ def test_every_object_of_every_platform_is_accepted() -> None:
     every = {name: every_object(name) for name in PLATFORMS}
     documents = sum(map(len, every.values()))
     refused = {name: found for name in PLATFORMS if (found := refusals(every[name], name))}
+    missing = [(each.platform, each.what, each.kind, missing_files(each.documents)) for each in submissions()]
+    assert [each for each in missing if each[-1]] == []
     kinds = "\n".join(f"  {count:5} {kind}" for kind, count in sorted(reader.READ.items()))
     evaluated, all_rules = cel_rules.EVALUATED, rules()
     print(
@@ -174,6 +182,12 @@ def _hostname_first(topology: Document) -> None:
 NO_API_SERVER = "No registry that the tests reach has an API server of a supported version."
 _POD = "spec.template.spec"
 _JOBSET_POD = "spec.template.spec.replicatedJobs.0.template.spec.template.spec"
+_SET_POD = "spec.replicatedJobs.0.template.spec.template.spec"
+_JOBSETS_EXITS = "spec.replicatedJobs.0.template.spec.podFailurePolicy.rules.1.onExitCodes"
+_RUNTIMES_EXITS = f"spec.template.{_JOBSETS_EXITS}"
+_RUNTIMES_RULE = "spec.template.spec.failurePolicy.rules.0"
+_LAUNCHER = "spec.mpiReplicaSpecs.Launcher.template.spec"
+_HEAD = "spec.rayClusterSpec.headGroupSpec.template.spec"
 
 SEAMS = (
     Seam(
@@ -429,6 +443,117 @@ SEAMS = (
                 ),
                 "the name is too long": put("metadata.name", "a" * 48),
             },
+        ),
+        NO_API_SERVER,
+    ),
+    Seam(
+        "objects of a section `run`",
+        "trainway/launch/kubernetes",
+        "as for every job; and every file that a command names is in the ConfigMap that is submitted with it",
+        (
+            *planted_in(
+                "several-teams",
+                "TrainJob",
+                {
+                    "the command is one text": put("spec.trainer.command", "torchrun train.py"),
+                    "a number is the value of a variable": put("spec.trainer.env.0.value", 1),
+                },
+                job="your-program",
+            ),
+            *planted_in(
+                "several-teams",
+                "TrainingRuntime",
+                {
+                    "a rule of the failure policy has no action": drop(f"{_RUNTIMES_RULE}.action"),
+                    "the reason of a Job's failure is unknown": put(f"{_RUNTIMES_RULE}.onJobFailureReasons", ["Exit"]),
+                    "an exit status is a word": put(f"{_RUNTIMES_EXITS}.values", ["126"]),
+                    "0 is a fatal exit status": put(f"{_RUNTIMES_EXITS}.values", [0, 126]),
+                    "the pods restart in place": put(f"{_JOBSET_POD}.restartPolicy", "OnFailure"),
+                },
+                job="your-program",
+            ),
+            *planted_in(
+                "several-teams",
+                "JobSet",
+                {
+                    "the reason of a Job's failure is unknown": put(
+                        "spec.failurePolicy.rules.0.onJobFailureReasons", ["ExitStatus"]
+                    ),
+                    "a fatal exit status has no operator": drop(f"{_JOBSETS_EXITS}.operator"),
+                    "a failure policy fails an index": put(
+                        "spec.replicatedJobs.0.template.spec.podFailurePolicy.rules.1.action", "FailIndex"
+                    ),
+                    "the volume of the job file is missing": drop(f"{_SET_POD}.volumes.2"),
+                },
+                job="your-program",
+            ),
+            *planted_in(
+                "mpi",
+                "MPIJob",
+                {
+                    "a variable has no name": drop(f"{_LAUNCHER}.containers.0.env.0.name"),
+                    "the restart policy is unknown": put("spec.mpiReplicaSpecs.Launcher.restartPolicy", "IfFailed"),
+                    "the command is one text": put(f"{_LAUNCHER}.containers.0.command", "mpirun ./train"),
+                },
+                job="your-program",
+            ),
+            *planted_in(
+                "mpi",
+                "RayJob",
+                {
+                    "the entrypoint is a list": put("spec.entrypoint", ["sh", "/etc/trainway/entrypoint.sh"]),
+                    "the hook has no command": put(f"{_HEAD}.containers.0.lifecycle.preStop", {"exec": "sh"}),
+                    "the token has an unknown mode": put("spec.rayClusterSpec.authOptions.mode", "password"),
+                    "the volume of the job file is missing": drop(f"{_HEAD}.volumes.2"),
+                },
+                job="your-program",
+            ),
+            *planted_in(
+                "governance",
+                "PyTorchJob",
+                {"the number of processes is a number": put("spec.nprocPerNode", 8)},
+                job="your-program",
+            ),
+            *planted_in(
+                "governance",
+                "HyperPodPyTorchJob",
+                {
+                    "the number of processes is a number": put("spec.nprocPerNode", 8),
+                    "the number of pods is a string": put("spec.replicaSpecs.0.replicas", "2"),
+                    "the command is one text": put(
+                        "spec.replicaSpecs.0.template.spec.containers.0.command", "hyperpodrun train.py"
+                    ),
+                },
+                job="your-program",
+            ),
+            *(
+                planted
+                for platform, kind in (
+                    ("several-teams", "TrainJob"),
+                    ("several-teams", "JobSet"),
+                    ("mpi", "MPIJob"),
+                    ("governance", "PyTorchJob"),
+                    ("governance", "HyperPodPyTorchJob"),
+                )
+                for planted in planted_among(
+                    platform,
+                    kind,
+                    "your-program",
+                    {
+                        "the starter is not sent": unsent("start_program.py"),
+                        "the ConfigMap has another name": put("metadata.name", "other"),
+                    },
+                )
+            ),
+            *planted_among(
+                "mpi",
+                "RayJob",
+                "your-program",
+                {
+                    "the driver's script is not sent": unsent("entrypoint.sh"),
+                    "the starter of the driver is not sent": unsent("start_program.py"),
+                },
+            ),
         ),
         NO_API_SERVER,
     ),

@@ -11,11 +11,12 @@ import pytest
 import yaml
 
 from tests.launch.conftest import make_hand_off
-from tests.launch.kubernetes.platforms import hand_off_of
+from tests.launch.kubernetes.platforms import hand_off_of, platform_named
 from tests.launch.programs.runs_here import JOBS, ROOT, RUNS_HERE
 from tests.launch.sagemaker.requests import CATALOGUE, IMAGE, on_sagemaker
 from tests.manifests.platforms import platform_of
 from tests.seams.kubernetes.reader import read
+from tests.seams.kubernetes.run_files import missing_files
 from tests.service_model import problems
 from trainway.launch.allocation import allocate
 from trainway.launch.kubernetes import KubernetesOptions, as_yaml, render_documents
@@ -84,9 +85,26 @@ def test_kubernetes_takes_its_objects(file: Path) -> None:
     assert platform.kubernetes is not None
     for kind in kinds_of(file):
         asked = requested(file, hand_off_of(platform))
-        documents = yaml.safe_load_all(as_yaml(render_documents(asked, CATALOGUE, KubernetesOptions(kind=kind))))
+        rendered = as_yaml(render_documents(asked, CATALOGUE, KubernetesOptions(kind=kind)))
+        documents = list(yaml.safe_load_all(rendered))
         found = {(each["kind"], problem) for each in documents for problem in read(each, platform.kubernetes.version)}
-        assert found == set(), kind
+        assert found == set() and missing_files(documents) == [], kind
+
+
+@pytest.mark.parametrize("file", FILES, ids=IDS)
+def test_hyperpods_operator_takes_the_programs_that_torchrun_starts(file: Path) -> None:
+    platform = platform_named("governance")
+    asked = requested(file, hand_off_of(platform))
+    try:
+        documents = render_documents(asked, CATALOGUE, KubernetesOptions(kind="HyperPodPyTorchJob"))
+    except UsageError as error:
+        assert "hyperpodrun starts the ranks of a HyperPodPyTorchJob in place of torchrun" in str(error)
+        assert asked.program.is_script or asked.program.command[0] != "torchrun"
+        return
+    submitted = list(yaml.safe_load_all(as_yaml(documents)))
+    assert submitted[-1]["kind"] == "HyperPodPyTorchJob" and missing_files(submitted) == []
+    version = platform.kubernetes_or_default.version
+    assert [problem for each in submitted for problem in read(each, version)] == []
 
 
 @pytest.mark.parametrize("file", FILES, ids=IDS)
