@@ -6,6 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from tests.changes.edits import INDEX, NEXT_DAY, OWN_BASE, SECRET
+from tests.synthesis import ROOT
+
 Data = dict[str, Any]
 
 
@@ -75,6 +78,44 @@ THROUGHPUT: dict[str, Any] = {
         "storage.lustre", "LustreCorpusRepository", "LustreCheckpointsRepository", "LustreRunsRepository",
     ),
 }  # fmt: skip
+OWN_IMAGE = f"111122223333.dkr.ecr.us-west-2.amazonaws.com/jobs@sha256:{'0' * 64}"
+DEVELOP: Data = {"develop": {"packages": {"apt": ["numactl"]}}}
+ADDS = "  pipeline          builds the packages and Dockerfile and the image"
+INSTALLS = "  pipeline          installs charts and applies Kubernetes objects"
+A_LAYER_MORE = (
+    f"base-eks-image\n{ADDS}",
+    f"base-eks-cluster\n{INSTALLS}",
+    "1 replaced, 14 changed in place, 5 created. The deploy takes about 15 min or more.",
+)
+THE_SAME_IMAGE = (
+    "base-eks-image\n"
+    "  pipeline          builds nothing: the registry has the image, and its signature, copies, and logins are checked",
+    f"{NO_NODES_ELSEWHERE}base-eks-file-system, base-eks-mirror, base-eks-observability",
+)
+FIVE_MINUTES = "7 changed in place. The deploy takes about 5 min or more."
+ANOTHER_BASE = (
+    "base-eks-image\n  pipeline          builds the base and the image",
+    f"base-eks-cluster\n{INSTALLS}",
+    "base-eks-observability\n  changed in place  1 × Events::Rule",
+)
+
+
+def kubernetes(**keys: Any) -> dict[str, Any]:
+    """Return the expectations of an edit that adds an operator to a base platform on EKS."""
+    return {
+        "base": "eks",
+        "change": lambda data: data["kubernetes"].update(keys),
+        "says": (
+            "base-eks-mirror\n  pipeline          copies images and charts into the registry",
+            f"base-eks-cluster\n{INSTALLS}",
+        ),
+    }
+
+
+def image(says: tuple[str, ...], **keys: Any) -> Edited:
+    return Edited("eks", lambda data: data.update(image=keys), says)
+
+
 EDITS: dict[str, Edited] = {
     "nothing": Edited("eks", lambda _: None, ("Nothing changes.",)),
     "add a group at the end": Edited("eks", lambda data: data["node_groups"].append(new_group("dd")), ADDED),
@@ -213,4 +254,60 @@ EDITS: dict[str, Edited] = {
         lambda data: data.update(storage={"home": {}}),
         ("  created           file system storage.home",),
     ),
+    # The registry keeps one more base, and nothing of the deployed image changes.
+    "a further image": Edited(
+        "eks",
+        lambda data: data.update(images=DEVELOP),
+        (
+            f"base-eks-image-develop: a new stack\n{ADDS}",
+            "base-eks-cluster\n  changed in place  2 × SSM::Parameter",
+            "3 changed in place, 31 created. The deploy takes about 15 min or more.",
+        ),
+    ),
+    "a further image of a group": Edited(
+        "eks",
+        lambda data: (data.update(images=DEVELOP), group(data, "aa").update(image="develop")),
+        (f"base-eks-image-develop: a new stack\n{ADDS}", f"base-eks-cluster\n{INSTALLS}"),
+    ),
+    "a further image of a Slurm group": Edited(
+        "hyperpod-slurm",
+        lambda data: (data.update(images=DEVELOP), group(data, "aa").update(image="develop")),
+        (
+            f"base-hyperpod-slurm-image-develop: a new stack\n{ADDS}",
+            "base-hyperpod-slurm-cluster\n  changed in place  2 × SSM::Parameter",
+        ),
+    ),
+    "an image of one's own": Edited(
+        "eks",
+        lambda data: data.update(image={"uri": OWN_IMAGE}),
+        (
+            "                    cost: you lose its log lines",
+            f"base-eks-cluster\n{INSTALLS}",
+            f"{NO_NODES_ELSEWHERE}base-eks-file-system, base-eks-mirror, base-eks-observability",
+        ),
+        lost=("LogKey",),
+    ),
+    "a base of one's own": image(
+        (*ANOTHER_BASE, "14 changed in place. The deploy takes about 30 min or more."),
+        base=OWN_BASE,
+        base_login={"secret": SECRET},
+    ),
+    "packages of another day": image(
+        (*ANOTHER_BASE, "13 changed in place. The deploy takes about 30 min or more."), refresh=NEXT_DAY.isoformat()
+    ),
+    "packages of the image": image(A_LAYER_MORE, packages={"apt": ["libaio-dev"]}),
+    "a Dockerfile": image(A_LAYER_MORE, dockerfile=str(ROOT / "examples/your-image")),
+    "a signed image": image((*THE_SAME_IMAGE, "  created           1 × Signer::SigningProfile"), sign=True),
+    "copies of the image": image((*THE_SAME_IMAGE, FIVE_MINUTES), replicate={"regions": ["us-east-1"]}),
+    "another package index": image(
+        (*THE_SAME_IMAGE, FIVE_MINUTES), build={"pip_index": INDEX, "pip_login": {"secret": SECRET}}
+    ),
+    "a secret of jobs": Edited(
+        "eks",
+        lambda data: data.update(secrets=[{"secret": SECRET}]),
+        ("  changed in place  1 × IAM::Policy, 1 × SSM::Parameter", ONLY_THE_CLUSTER, "2 changed in place."),
+    ),
+    "KubeRay": Edited(**kubernetes(ray_operator=True)),
+    "the MPI operator": Edited(**kubernetes(mpi_operator=True)),
+    "the training operator": Edited(**kubernetes(pytorch_operator=True)),
 }

@@ -35,9 +35,6 @@ STEPS: Final = {
     "AWS::SageMaker::Cluster": creation.HYPERPOD,
     KIND: creation.NODES,
 }
-# A new wait condition stands for stages that run again, by the role of their stack.
-STAGES: Final = {"cluster": creation.CHARTS, "image": creation.IMAGE, "mirror": creation.MIRROR}
-WAIT_CONDITION: Final = "AWS::CloudFormation::WaitCondition"
 
 
 def nodes_of(resource: Mapping[str, Any]) -> int | None:
@@ -125,11 +122,9 @@ def is_rolled(each: ResourceDiff) -> bool:
     return each.kind == "AWS::EKS::Nodegroup" and each.action is Action.CHANGED and bool(changed & set(ROLLING))
 
 
-def minutes_of(each: ResourceDiff, role: str) -> int:
-    """Return how many minutes a change takes at least, as far as that is known. `role` is that of its stack."""
+def minutes_of(each: ResourceDiff) -> int:
+    """Return how many minutes a change takes at least, as far as that is known."""
     known = creation.durations()
-    if each.kind == WAIT_CONDITION and each.action is Action.CREATED and role in STAGES:
-        return known[STAGES[role]].minutes
     step = STEPS.get(each.kind)
     if step is None:
         return 0

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import tempfile
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -17,6 +19,7 @@ from trainway.diff.blame import Synthesis
 from trainway.diff.change_sets import Answered, may_change
 from trainway.diff.compare import ResourceDiff, compare
 from trainway.diff.costs import cost_of, minutes_of, total_minutes
+from trainway.diff.deliveries import delivery_of
 from trainway.diff.deployed import deployed_templates
 from trainway.diff.exports import deployed_first, held_exports
 from trainway.diff.live_nodes import with_live_nodes
@@ -96,16 +99,24 @@ def look_at(
 def _report(
     account: AwsAccount, platform: Platform, looked: Looked, refused: Sequence[Refused], first: tuple[str, ...]
 ) -> DiffReport:
+    deployed = list(looked.deployed.values())
+    deliveries = {
+        name: delivery_of([each for each in looked.diffs if each.id.stack == name], deployed) for name in looked.stacks
+    }
     stacks = tuple(
         DiffedStack(
             name=name,
             is_new=name not in looked.deployed,
             resources=tuple(_resource(each, platform, looked) for each in looked.diffs if each.id.stack == name),
+            delivery=deliveries[name].words,
             change_set=_told_failure(looked.answered[name].failure),
         )
         for name in looked.stacks
     )
-    longest = {stack.name: max((each.minutes for each in stack.resources), default=0) for stack in stacks}
+    longest = {
+        stack.name: max((deliveries[stack.name].minutes, *(each.minutes for each in stack.resources)))
+        for stack in stacks
+    }
     return DiffReport(
         platform=platform.name,
         region=account.region,
@@ -141,28 +152,39 @@ def report_resource(each: ResourceDiff, platform: str) -> DiffedResource:
             DiffedProperty(
                 path=edit.dotted,
                 verdict=edit.verdict.value,
-                before=_value(edit.before),
-                after=_value(edit.after),
+                before=before,
+                after=after,
                 follows=logical_name(edit.follows.logical_id) if edit.follows else "",
             )
             for edit in each.edits
+            for before, after in [_values(edit.before, edit.after)]
         ),
         cost=cost_of(each),
-        minutes=minutes_of(each, each.id.stack.removeprefix(f"{platform}-")),
+        minutes=minutes_of(each),
     )
 
 
-def _value(value: Any) -> str:
-    """Return a value as JSON of at most 60 characters, with the names of resources for references."""
-    if value is None:
-        return ""
-    text = json.dumps(_named(value), ensure_ascii=False)
-    return text if len(text) <= LONGEST_VALUE else f"{text[: LONGEST_VALUE - 1]}…"
+def _values(before: Any, after: Any) -> tuple[str, str]:
+    """Return both values as JSON of at most 60 characters, with the names of resources for references.
+
+    Longer values begin shortly before they differ.
+    """
+    texts = ["" if value is None else json.dumps(_named(value), ensure_ascii=False) for value in (before, after)]
+    if all(len(text) > LONGEST_VALUE for text in texts):
+        same = itertools.takewhile(lambda pair: pair[0] == pair[1], zip(*texts, strict=False))
+        start = max(0, sum(1 for _ in same) - LONGEST_VALUE // 3)
+        texts = [f"{'…' if start else ''}{text[start:]}" for text in texts]
+    shortened = [text if len(text) <= LONGEST_VALUE else f"{text[: LONGEST_VALUE - 1]}…" for text in texts]
+    return shortened[0], shortened[1]
 
 
 def _named(value: Any) -> Any:
     if isinstance(value, list):
         return [_named(item) for item in value]
+    if isinstance(value, str) and value.startswith(("{", "[")):
+        # A document in a text, for example the life cycle of a repository's images.
+        with suppress(json.JSONDecodeError):
+            return json.loads(value)
     if not isinstance(value, dict):
         return value
     if REFERENCE in value:

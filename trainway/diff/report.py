@@ -9,6 +9,7 @@ from typing import Final, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from trainway.diff.compare import Action
+from trainway.diff.deliveries import WAITS
 from trainway.diff.names import KINDS
 
 SCHEMA_VERSION: Final = 1
@@ -52,6 +53,7 @@ class DiffedStack(_Part):
     name: str
     is_new: bool
     resources: tuple[DiffedResource, ...]
+    delivery: tuple[str, ...] = Field((), description="What the stages of the stack's pipeline do, in words.")
     change_set: str = ""
 
 
@@ -115,6 +117,8 @@ def _lines(report: DiffReport) -> Iterator[str]:
 def _of_stack(stack: DiffedStack) -> Iterator[str]:
     if stack.change_set:
         yield f"  CloudFormation made no change set: {stack.change_set}"
+    for words in stack.delivery:
+        yield f"  {'pipeline':16}  {words}"
     told = [each for each in stack.resources if _is_told(each, stack)]
     for each in sorted(told, key=lambda each: ORDER.index(Action(each.action))):
         yield f"  {each.action:16}  {each.kind} {each.name}"
@@ -125,7 +129,7 @@ def _of_stack(stack: DiffedStack) -> Iterator[str]:
         if each.cost:
             yield f"{' ' * 20}cost: {each.cost}"
     rest: Counter[tuple[str, str]] = Counter(
-        (each.action, each.type) for each in stack.resources if not _is_told(each, stack)
+        (each.action, each.type) for each in _shown(stack) if not _is_told(each, stack)
     )
     for action in ORDER:
         kinds = [
@@ -133,6 +137,11 @@ def _of_stack(stack: DiffedStack) -> Iterator[str]:
         ]
         if kinds:
             yield f"  {action.value:16}  {', '.join(kinds)}"
+
+
+def _shown(stack: DiffedStack) -> list[DiffedResource]:
+    """Return the resources of a stack but those that only wait for its pipeline, of which `delivery` tells."""
+    return [each for each in stack.resources if each.type not in WAITS]
 
 
 def _is_told(each: DiffedResource, stack: DiffedStack) -> bool:
@@ -155,7 +164,7 @@ def _reasons(each: DiffedResource) -> Iterator[str]:
 
 
 def _summary(report: DiffReport) -> str:
-    counts: Counter[str] = Counter(each.action for stack in report.stacks for each in stack.resources)
+    counts: Counter[str] = Counter(each.action for stack in report.stacks for each in _shown(stack))
     if not counts:
         return "Nothing changes."
     told = ", ".join(f"{counts[action.value]} {action.value}" for action in ORDER if counts[action.value])

@@ -1,0 +1,97 @@
+"""What the pipelines of a deploy do, in words and minutes: the stages that run, and the images that they build.
+
+A stage runs if its stack has a new wait condition (stacks/constructs/delivery/pipeline.py). A stage of an image's
+pipeline builds only what the registry does not have yet: its tag is a hash of what is built.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from trainway.diff.compare import Action, ResourceDiff
+from trainway.diff.tokens import StackTemplate
+from trainway.spec.derived import creation
+
+WAITS: Final = ("AWS::CloudFormation::WaitCondition", "AWS::CloudFormation::WaitConditionHandle")
+_DONE: Final = re.compile(r"([A-Z][a-z]+)Done[0-9a-f]+")
+_PROJECT: Final = "AWS::CodeBuild::Project"
+# What a stage does, and the step of a first deploy that takes as long.
+_STAGES: Final = {
+    "Mirror": ("copies images and charts into the registry", creation.MIRROR),
+    "Cluster": ("installs charts and applies Kubernetes objects", creation.CHARTS),
+    "Autoscaling": ("applies the objects of autoscaling", creation.AUTOSCALING),
+    "Scripts": ("uploads the lifecycle scripts", creation.SCRIPTS),
+}
+# The variables of an image's stages that have the tags of what each builds, and the words for it. A project is the
+# stage of the first variable that it has.
+_TAGS: Final = {
+    "IMAGE_TAG": "image",
+    "DOCKERFILE_TAG": "packages and Dockerfile",
+    "BASE_TAG": "base",
+}
+_STEPS: Final = {
+    "base": creation.IMAGE,
+    "packages and Dockerfile": creation.IMAGE_ADDITIONS,
+    "image": creation.IMAGE_ON_BASE,
+}
+_ALL_THERE: Final = "builds nothing: the registry has the image, and its signature, copies, and logins are checked"
+
+
+@dataclass(frozen=True)
+class StackDelivery:
+    """What the stages of a stack's pipeline do, and how many minutes they take at least."""
+
+    words: tuple[str, ...] = ()
+    minutes: int = 0
+
+
+def delivery_of(diffs: Sequence[ResourceDiff], deployed: Sequence[StackTemplate]) -> StackDelivery:
+    """Return what the pipeline of a stack does in a deploy.
+
+    `diffs` are those of the stack. `deployed` are the templates of all deployed stacks, whose images the registry has.
+    """
+    new = [each for each in diffs if each.kind == WAITS[0] and each.action is Action.CREATED]
+    stages = {found[1] for each in new if (found := _DONE.search(each.id.logical_id))}
+    if "Image" in stages:
+        return _of_image(diffs, deployed)
+    known = creation.durations()
+    found_words = [_STAGES[stage] for stage in _STAGES if stage in stages]
+    return StackDelivery(
+        tuple(words for words, _ in found_words), max((known[step].minutes for _, step in found_words), default=0)
+    )
+
+
+def _of_image(diffs: Sequence[ResourceDiff], deployed: Sequence[StackTemplate]) -> StackDelivery:
+    there = {
+        tag
+        for template in deployed
+        for resource in template.get("Resources", {}).values()
+        if resource["Type"] == _PROJECT
+        for tag in _tags(resource)
+    }
+    wanted = [tag for each in diffs if each.kind == _PROJECT for tag in _tags(each.after)]
+    missing = {what for what, tag in wanted if (what, tag) not in there}
+    built = [what for what in _STEPS if what in missing]
+    known = creation.durations()
+    # The step of the base has the part of the image on it.
+    counted = [what for what in built if not (what == "image" and "base" in built)] or ["image"]
+    words = f"builds the {_listed(built)}" if built else _ALL_THERE
+    return StackDelivery((words,), sum(known[_STEPS[what]].minutes for what in counted))
+
+
+def _tags(project: Any) -> Iterator[tuple[str, str]]:
+    """Yield what a project of an image's pipeline builds, and its tag."""
+    environment = project.get("Properties", {}).get("Environment", {}).get("EnvironmentVariables", ())
+    values = {each["Name"]: each["Value"] for each in environment}
+    variable = next((name for name in _TAGS if name in values), None)
+    if variable == "DOCKERFILE_TAG":
+        yield _TAGS[variable], f"{values.get('PACKAGES_TAG')} {values[variable]}"
+    elif variable:
+        yield _TAGS[variable], str(values[variable])
+
+
+def _listed(words: Sequence[str]) -> str:
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and the {words[-1]}"
