@@ -20,6 +20,8 @@ source "$here/organization.sh"
 trust_organization "$here"
 # shellcheck source=delivery/helm_tool.sh
 source "$here/helm_tool.sh"
+# shellcheck source=delivery/operators.sh
+source "$here/operators.sh"
 require CLUSTER_NAME AWS_REGION MIRROR_REGISTRY MIRROR_PREFIX MIRROR_BUCKET_URI
 [[ -v CHARTS ]] || fail "missing environment variables: CHARTS"
 read -r -a names <<<"$CHARTS"
@@ -78,16 +80,13 @@ retire_kai() {
 # retire_charts LINES: takes out what an earlier deploy installed and this one does not choose; lines of `others`.
 retire_charts() {
   local chart release namespace
-  while IFS=$'\t' read -r -u 3 chart release namespace; do
-    # Of no charts there is one line, which is empty.
-    if [[ -z "$chart" ]] || ! grep --quiet --line-regexp --fixed-strings "$release" <<<"$installed"; then
-      continue
-    fi
+  while IFS=$'\t' read -r -u 3 chart release namespace && [[ -n "$chart" ]]; do
     say "chart $chart is not chosen any more"
     case $chart in
       kueue) retire_kueue ;;
       kai-scheduler) retire_kai ;;
       kubeflow-trainer) kubectl delete clustertrainingruntimes.trainer.kubeflow.org --selector trainway.dev/revision ;;
+      kuberay-operator) release_ray_jobs ;;
     esac
     helm uninstall "$release" --namespace "$namespace" --wait
   done 3<<<"$1"
@@ -139,7 +138,15 @@ install_manifest() {
 }
 
 installed=$(helm list --all-namespaces --selector "$ours" --short)
-other_charts=$(python3 "$here/mirror_list.py" others "${names[@]}")
+all_others=$(python3 "$here/mirror_list.py" others "${names[@]}")
+other_charts=$(awk -F '\t' 'NR == FNR {installed[$1]; next} $2 in installed' <(echo "$installed") - <<<"$all_others")
+all_manifests=$(python3 "$here/mirror_list.py" other-manifests "${names[@]}")
+other_manifests=$(applied_manifests "$all_manifests")
+# Before anything changes.
+mapfile -t leaving < <(cut -f 1 <<<"$other_charts"$'\n'"$other_manifests")
+for chart in "${leaving[@]}"; do
+  no_jobs_of "$chart"
+done
 # What holds jobs back goes before another comes, which would hold back those that are there already; and what gives
 # devices away, before another gives them away a second time.
 # https://docs.aws.amazon.com/eks/latest/userguide/device-management.html (read 2026-11-21)
@@ -163,6 +170,7 @@ if compgen -G "$work/manifests/objects/*" >/dev/null; then
 fi
 
 retire_charts "$(grep --extended-regexp --invert-match "$go_first" <<<"$other_charts" || true)"
+retire_manifests "$other_manifests"
 
 # Whoever has left the platform file keeps neither rights nor nodes, and what guarded a queue that has gone guards no more.
 # Namespaces and what limits them stay, for what is there.

@@ -5,6 +5,8 @@
                    (commit of git, sha256 of a manifest), directory, release, namespace, platform values (required |
                    optional)
 `others NAME...`   of each chart that is not named and that helm installs, the last one first: chart, release, namespace
+`other-manifests NAME...`  of each chart that is not named and that is a manifest with a Deployment: chart, Deployment,
+                   namespace
 `images NAME...`   of each image that these charts name: name, source (by digest where it is known), tag
 `set CHART PREFIX REGION`  the words that point the chart's images at PREFIX (`<registry>/<repository prefix>`) and that
                    name its region, one a line
@@ -97,10 +99,11 @@ def lines(arguments: list[str], document: dict[str, Any]) -> list[str]:
             return ["\t".join([tool["version"], tool["url"], tool["sha256"]])]
         case ["charts", *names]:
             return ["\t".join(chart_fields(chart)) for chart in named_charts(names, document)]
-        case ["others", *names]:
+        case [("others" | "other-manifests") as which, *names]:
             charts = [chart for chart in reversed(document["charts"]) if chart["chart"] not in names]
-            packed = [chart for chart in charts if "manifest" not in chart]
-            return ["\t".join([chart["chart"], chart["release"], chart["namespace"]]) for chart in packed]
+            of_kind = [chart for chart in charts if ("manifest" in chart) == (which == "other-manifests")]
+            fields = [[chart["chart"], chart["release"], chart["namespace"]] for chart in of_kind]
+            return ["\t".join(each) for each in fields if each[1] != "-"]
         case ["images", *names]:
             images = images_of(named_charts(names, document), document)
             return ["\t".join([image["name"], image_source(image), image["tag"]]) for image in images]

@@ -241,6 +241,9 @@ EDITS: dict[str, Edit] = {
     ),
     "a viewer": Edit((_set("kubernetes", viewers=[ROLE]),), "cluster/.*", on=KUBERNETES),
     "training jobs": Edit((_set("iam", training_jobs=True),), "cluster/TrainingJob.*"),
+    "secrets of jobs: one, another with a key, and none": Edit(
+        (_set(secrets=[{"secret": SECRET}]), _set(secrets=[{"secret": SECRET}, {"secret": SECRET_2, "key": KEY}]))
+    ),
     "the endpoint of the API": Edit(
         (
             _set("kubernetes", endpoint={"public_to": ["203.0.113.0/24"]}),
@@ -250,7 +253,15 @@ EDITS: dict[str, Edit] = {
         on=KUBERNETES,
     ),
     # what the cluster runs
-    "a chart": Edit((_set("kubernetes", mpi_operator=True, ray_operator=True),), REPOSITORIES, on=KUBERNETES),
+    "operators of jobs, one after the other": Edit(
+        (
+            _set("kubernetes", mpi_operator=True, ray_operator=True, pytorch_operator=True),
+            _set("kubernetes", mpi_operator=True),
+            _set("kubernetes", ray_operator=True),
+        ),
+        REPOSITORIES,
+        on=KUBERNETES,
+    ),
     "no chart of the trainer": Edit((_set("kubernetes", trainer=False),), REPOSITORIES, on=KUBERNETES),
     "devices by claims": Edit(
         # The Cluster Autoscaler knows no claims, and goes.
