@@ -18,6 +18,8 @@ def main() -> None:
         peft_config=get_peft_config(model),
     )
     checkpoint = get_last_checkpoint(training.output_dir) if Path(training.output_dir).is_dir() else None
+    if trainer.is_world_process_zero():
+        print(f"starts from {checkpoint or model.model_name_or_path}", flush=True)
     trainer.train(resume_from_checkpoint=checkpoint)
     # A run that was told to stop returns here, too.
     if trainer.state.global_step >= trainer.state.max_steps:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -20,7 +21,8 @@ class Program:
     """An example: what makes it small, which option has its last step, and what it leaves and says.
 
     `checkpoint` is a pattern of the files in the outputs that exist once a checkpoint is complete. `resumed` is what
-    the program prints when it starts from a checkpoint. Its packages are installed with the environment `build`.
+    the program prints when it starts from a checkpoint. `inputs` names what write_inputs has for an input under another
+    name. The packages are installed with the environment `build`.
     """
 
     name: str
@@ -28,6 +30,7 @@ class Program:
     last_step: str = "--steps"
     checkpoint: str = ""
     resumed: str = r"starts after step [1-9]\d*"
+    inputs: Mapping[str, str] = field(default_factory=dict)
     build: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -48,6 +51,14 @@ RUNS_HERE = {
             "checkpoint-*/trainer_state.json",
             r"starts from \S*/checkpoint-\d+",
         ),
+        Program(
+            "trl",
+            "--use_cpu True --bf16 False --dtype float32 --max_length 32 --packing False --save_steps 10",
+            "--max_steps",
+            "checkpoint-*/trainer_state.json",
+            r"starts from \S*/checkpoint-\d+",
+            inputs={"data": "rows"},
+        ),
         Program("accelerate", checkpoint="step-*/model.safetensors"),
         Program("lightning", checkpoint="last*.ckpt"),
         Program("deepspeed", checkpoint="checkpoints/latest", build=WITH_OPERATOR),
@@ -56,24 +67,27 @@ RUNS_HERE = {
 
 
 def write_inputs(directory: Path) -> dict[str, str]:
-    """Write a text and a model with random weights, and return their locations by the names of the inputs."""
+    """Write a text, rows of text, and a model with random weights, and return their locations by their names."""
     import torch
     from tokenizers import Tokenizer
     from tokenizers.models import BPE
     from tokenizers.pre_tokenizers import ByteLevel
     from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-    text, model = directory / "text.txt", directory / "model"
-    # No special words, so that every tokenizer reads them alike.
-    text.write_text("\n".join(f"{number} squared is {number * number}." for number in range(4000)))
+    text, rows, model = directory / "text.txt", directory / "rows", directory / "model"
+    lines = [f"{number} squared is {number * number}." for number in range(4000)]
+    text.write_text("\n".join(lines))
+    rows.mkdir()
+    (rows / "train.jsonl").write_text("".join(json.dumps({"text": line}) + "\n" for line in lines))
+    # No special words, so that every tokenizer reads them alike. The end of a text is the letter of byte 0.
     letters = {letter: number for number, letter in enumerate(sorted(ByteLevel.alphabet()))}
     tokenizer = Tokenizer(BPE(vocab=letters, merges=[]))
     tokenizer.pre_tokenizer = ByteLevel(add_prefix_space=False)
-    PreTrainedTokenizerFast(tokenizer_object=tokenizer).save_pretrained(model)
+    PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="\u0100").save_pretrained(model)
     torch.manual_seed(0)
     sizes = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2}
     LlamaForCausalLM(LlamaConfig(vocab_size=len(letters), **sizes)).save_pretrained(model)
-    return {"data": str(text), "model": str(model)}
+    return {"data": str(text), "rows": str(rows), "model": str(model)}
 
 
 def write_job(directory: Path, program: Program, inputs: dict[str, str], *, nodes: int, steps: int) -> Path:
@@ -85,7 +99,10 @@ def write_job(directory: Path, program: Program, inputs: dict[str, str], *, node
     options = f" {program.small} {program.last_step} {steps}"
     # The options of the command come last, and the last one of a name counts.
     run["script"] = run["script"].rstrip() + options
-    run["inputs"] = {name: inputs[name] for name in run["inputs"]}
+    run["inputs"] = {name: inputs[program.inputs.get(name, name)] for name in run["inputs"]}
+    run["environment"] = {
+        name: str(value).replace("fsx:", f"{directory}/") for name, value in run.get("environment", {}).items()
+    }
     run["stop"] = {"grace": 60}
     file = copy / "job.yaml"
     file.write_text(yaml.safe_dump({**job, "nodes": nodes}, sort_keys=False))

@@ -21,6 +21,7 @@ from tests.launch.programs.runs_here import RUNS_HERE, Program, write_inputs, wr
 from tests.launch.slurm.machines import Machines, machines, missing
 from tests.launch.slurm.requests import CATALOGUE, IMAGE, on_slurm
 from tests.lifecycle_scripts.slurm_cluster import wait_for
+from tests.representatives import with_representatives
 from trainway.launch.allocation import allocate
 from trainway.launch.program import LockedPackages
 from trainway.launch.programs import load_program
@@ -54,10 +55,11 @@ def inputs(cluster: Machines) -> dict[str, str]:
     return write_inputs(directory)
 
 
-@pytest.mark.parametrize("program", RUNS_HERE.values(), ids=RUNS_HERE)
+@pytest.mark.parametrize("name", with_representatives(RUNS_HERE, ("trainer",)))
 def test_a_program_is_killed_resumed_stopped_and_finished(
-    program: Program, inputs: dict[str, str], cluster: Machines, tmp_path: Path
+    name: str, inputs: dict[str, str], cluster: Machines, tmp_path: Path
 ) -> None:
+    program = RUNS_HERE[name]
     outputs = killed_here(program, inputs, tmp_path)
     kept = cluster.shared / "runs" / program.name
     shutil.copytree(outputs, kept, dirs_exist_ok=True)
