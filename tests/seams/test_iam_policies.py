@@ -20,11 +20,26 @@ from tests.seams.resolved import ACCOUNT, Deployed, deploy, deployed, deployed_o
 from tests.seams.seam import Planted, Seam
 from tests.seams.shapes import platforms
 from tests.synthesis import EXAMPLES, templates_of
+from trainway.manifests.namespace import namespace_of
 from trainway.spec.derived.slurm_accounts import ACCOUNTS_DOCUMENT
 from trainway.spec.derived.slurm_users import USERS_DOCUMENT
+from trainway.spec.platform import Platform
 
 STRANGER = "999999999999"
 EVERYTHING: Document = {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "*", "Resource": "*"}]}
+# The policy of a key that leaves its use to the account's IAM policies, as the console creates it:
+# https://docs.aws.amazon.com/kms/latest/developerguide/key-policy-default.html (read 2026-11-23)
+BY_IAM: Document = {
+    "Version": "2012-10-17",
+    "Statement": [
+        {
+            "Effect": "Allow",
+            "Principal": {"AWS": f"arn:aws:iam::{ACCOUNT}:root"},
+            "Action": "kms:*",
+            "Resource": "*",
+        }
+    ],
+}
 # Findings of the linter that are no mistakes: the kind of issue, what the message matches, and why.
 ACCEPTED = (
     (
@@ -161,6 +176,8 @@ def services(trust: Document) -> list[str]:
 # Roles that a job's processes have: of pods, of SageMaker's training jobs, and of HyperPod's nodes, which also read the
 # lifecycle scripts, and under Slurm the teams and the users.
 POD, TRAINING_JOB, NODE = "KubernetesJob", "TrainingJobRole", "ExecutionRole"
+# Those that read secrets, on Kubernetes and under Slurm.
+OF_SECRETS = {True: (POD, TRAINING_JOB), False: (NODE, TRAINING_JOB)}
 
 
 def job_questions(platform: Deployed) -> Iterator[tuple[bool, Question]]:
@@ -227,6 +244,44 @@ def test_a_job_reaches_the_prefixes_of_jobs_and_nothing_else() -> None:
     roles = {str(question.principal).split("/")[1] for _, question in asked}
     assert all(any(name.startswith(kind) for name in roles) for kind in (POD, TRAINING_JOB, NODE))
     assert wrong == []
+
+
+def secret_questions(platform: Deployed, described: Platform) -> Iterator[tuple[bool, Question]]:
+    """Yield which secrets a job's role may read: those of all jobs, and of a pod those of its team."""
+    namespaces = {namespace_of(described, team): team.name for team in described.teams}
+    via = {"kms:ViaService": f"secretsmanager.{platform.region}.amazonaws.com"}
+    for stack, name in platform.of_type("AWS::IAM::Role"):
+        if not name.startswith(OF_SECRETS[described.orchestrator.is_kubernetes]):
+            continue
+        own, principal = identity_policies(platform, stack, name), role(name)
+        for namespace, team in {"": "", **(namespaces if name.startswith(POD) else {})}.items():
+            tag = {"aws:PrincipalTag/kubernetes-namespace": namespace} if namespace else {}
+            for each in described.secrets:
+                may = not each.teams or team in each.teams
+                yield may, Question(principal, "secretsmanager:GetSecretValue", each.secret, own, context=tag)
+                if each.key:
+                    yield may, Question(principal, "kms:Decrypt", each.key, own, BY_IAM, context={**tag, **via})
+                    yield False, Question(principal, "kms:Decrypt", each.key, own, BY_IAM, context=tag)
+        other = f"arn:aws:secretsmanager:{platform.region}:{ACCOUNT}:secret:another-AbCdEf"
+        yield False, Question(principal, "secretsmanager:GetSecretValue", other, own)
+
+
+def misread(platform: Deployed, described: Platform) -> list[str]:
+    """Return the secrets that a job can read and must not, or cannot read and must."""
+    asked = list(secret_questions(platform, described))
+    answers = allowed([question for _, question in asked])
+    return [
+        f"{question.principal} {question.action} {question.resource} {question.context}: {answer}"
+        for (may, question), answer in zip(asked, answers, strict=True)
+        if may != answer
+    ]
+
+
+def test_a_job_reads_the_secrets_of_all_jobs_and_of_its_team_and_no_others() -> None:
+    with_secrets = {name: each for name, each in platforms().items() if each.secrets}
+    assert {each.orchestrator.is_kubernetes for each in with_secrets.values()} == {True, False}
+    wrong = {name: misread(deployed_of(name), each) for name, each in with_secrets.items()}
+    assert {name: found for name, found in wrong.items() if found} == {}
 
 
 def passing(platform: Deployed) -> Iterator[tuple[bool, Question]]:
@@ -371,6 +426,26 @@ def evaluated(error: str, owner: str, change: Change, ask: Callable[[Deployed], 
     return Planted(error, sound=partial(read, None), broken=partial(read, change))
 
 
+def secrets_evaluated(error: str, change: Change) -> Planted:
+    """Plant an error in the policies by which the jobs of several teams read secrets."""
+
+    def read(change: Change | None, _: Path) -> list[str]:
+        platform = copy.deepcopy(deployed_of("several-teams"))
+        for policy in policies_of(platform) if change else ():
+            if policy.owner == "AWS::IAM::Policy" and "secretsmanager:" in str(policy.document):
+                assert change
+                change(policy.document)
+        return misread(platform, platforms()["several-teams"])
+
+    return Planted(error, sound=partial(read, None), broken=partial(read, change))
+
+
+def all_secrets(document: Document) -> None:
+    for statement in document["Statement"]:
+        if "secretsmanager:" in str(statement["Action"]):
+            statement["Resource"] = "*"
+
+
 def first_statement(document: Document) -> dict[str, Any]:
     statement: dict[str, Any] = document["Statement"][0]
     return statement
@@ -388,6 +463,16 @@ def open_to_all(document: Document) -> None:
 
 
 SEAMS = (
+    Seam(
+        artifact="policies by which jobs read secrets",
+        rendered_by="stacks/constructs/iam/secret_permissions.py",
+        reader="@cloud-copilot/iam-simulate, which answers what a job of each team may read",
+        instead="IAM runs only in AWS.",
+        planted=(
+            secrets_evaluated("the secrets of a team have no condition", without_conditions),
+            secrets_evaluated("jobs read every secret of the account", all_secrets),
+        ),
+    ),
     Seam(
         artifact="IAM policies of roles",
         rendered_by="stacks/constructs/iam/permissions.py",
