@@ -11,6 +11,7 @@ from trainway.diff.change_sets import Answered
 from trainway.diff.compare import Action, ResourceDiff, compare
 from trainway.diff.create_only import Verdict, create_only_table
 from trainway.diff.protected import instead_of, is_protected, remedies
+from trainway.diff.signing import rule_that_stays
 from trainway.diff.tokens import Id, StackTemplate
 
 TABLE = create_only_table().types
@@ -212,3 +213,22 @@ def test_a_subnet_whose_users_leave_with_it_is_not_in_use() -> None:
     assert not is_protected(subnet, [user.id], {user.id: user})
     assert is_protected(subnet, [user.id], {})
     assert not is_protected(subnet, [], {})
+
+
+def signed(sign: str | None) -> StackTemplate:
+    """Return the stack of an image with `sign: true`, with `sign: false`, or without the key."""
+    told = {"true": "arn:aws:signer:us-west-2:111122223333:/signing-profiles/a", "false": "none"}.get(sign or "")
+    variables = [{"Name": "IMAGE_TAG", "Value": "c0ffee"}]
+    variables += [{"Name": "SIGNING_PROFILE", "Value": told}] if told else []
+    project = resource("AWS::CodeBuild::Project", Environment={"EnvironmentVariables": variables})
+    profile = {"Profile": resource("AWS::Signer::SigningProfile")} if sign == "true" else {}
+    return template({"Build": project, **profile})
+
+
+@pytest.mark.parametrize(("after", "stays"), [("false", False), (None, True)])
+def test_a_signing_rule_stays_unless_the_file_says_that_nothing_is_signed(after: str | None, stays: bool) -> None:
+    diffs = compare({"image": signed("true")}, {"image": signed(after)})
+    (profile,) = [each for each in diffs if each.kind == "AWS::Signer::SigningProfile"]
+    assert ("stays in the registry" in rule_that_stays(profile, diffs)) is stays
+    assert [rule_that_stays(each, diffs) for each in diffs if each is not profile] == [""]
+    assert "`sign: false`" in rule_that_stays(profile, ()), "a destroy has no other stack to look at"

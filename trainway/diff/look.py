@@ -27,6 +27,7 @@ from trainway.diff.looked import Looked
 from trainway.diff.names import logical_name, printed_kind, printed_name
 from trainway.diff.refusals import invalid_stacks, refusals
 from trainway.diff.report import DiffedProperty, DiffedResource, DiffedStack, DiffReport, Refused
+from trainway.diff.signing import rule_that_stays
 from trainway.diff.tokens import REFERENCE, StackTemplate
 from trainway.launch.deployed_version import require_upgradable
 from trainway.spec.loader import load_platform, require_snapshots
@@ -137,11 +138,11 @@ def _told_failure(failure: str) -> str:
 
 def _resource(each: ResourceDiff, platform: Platform, looked: Looked) -> DiffedResource:
     by_extension = looked.extended.get(each.id.stack, {}).get(each.id.logical_id, "")
-    return report_resource(each, platform.name).model_copy(update={"by_extension": by_extension})
+    return report_resource(each, platform.name, looked.diffs).model_copy(update={"by_extension": by_extension})
 
 
-def report_resource(each: ResourceDiff, platform: str) -> DiffedResource:
-    """Return what a report says of one resource."""
+def report_resource(each: ResourceDiff, platform: str, diffs: Sequence[ResourceDiff] = ()) -> DiffedResource:
+    """Return what a report says of one resource. `diffs` are those of the whole deploy."""
     return DiffedResource(
         name=printed_name(each, platform),
         kind=printed_kind(each.kind),
@@ -159,7 +160,7 @@ def report_resource(each: ResourceDiff, platform: str) -> DiffedResource:
             for edit in each.edits
             for before, after in [_values(edit.before, edit.after)]
         ),
-        cost=cost_of(each),
+        cost=rule_that_stays(each, diffs) or cost_of(each),
         minutes=minutes_of(each),
     )
 
