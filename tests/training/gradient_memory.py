@@ -1,5 +1,7 @@
 """Started by torchrun: how many bytes of gradients a rank holds between two micro-batches, per byte of the model.
 
+Also counts how often a rank reduces and scatters gradients in a micro-batch, and gathers weights.
+
 Takes jobs by name, as layout_gradients.py does, and prints one JSON object for each.
 """
 
@@ -9,10 +11,12 @@ import gc
 import json
 import sys
 import time
+from collections import Counter
 from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from tests.training.layout_gradients import CPU, END_OF_TEXT, VOCABULARY, batch, job_of, small
 from training.model.decoder import Decoder, initialize
@@ -47,26 +51,44 @@ class LiveBytes(Laps):
             self.noted.append(min(counts))
 
 
-def held(changes: dict[str, Any]) -> float:
+class Collectives(TorchDispatchMode):
+    """Counts the calls of each collective operator, by name."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.counts: Counter[str] = Counter()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func.namespace == "c10d":
+            self.counts[func.__name__] += 1
+        return func(*args, **(kwargs or {}))
+
+
+def measured(changes: dict[str, Any]) -> dict[str, float]:
     job = job_of(changes)
     world = join(job.layout(dist.get_world_size()), CPU)
     with torch.device("meta"):
-        model = Decoder(small(job), VOCABULARY)
+        model = Decoder(small(job), VOCABULARY, job.memory.loss_chunks)
     size = 4 * sum(parameter.numel() for parameter in model.parameters())
     local = local_model(model, job, world, END_OF_TEXT)
     initialize(model, job.seed)
     tokens = local.batch(batch().chunk(world.layout.dp)[world.data_rank])
     before, laps = live_bytes(), LiveBytes()
-    accumulate(local, tokens, job.batch.micro, laps)
+    with Collectives() as counted:
+        accumulate(local, tokens, job.batch.micro, laps)
     assert len(laps.noted) == 2, "a first and a last micro-batch"
-    return (laps.noted[0] - before) / size
+    return {
+        "held": (laps.noted[0] - before) / size,
+        "reductions": counted.counts["_reduce_scatter_base_.default"] / len(laps.noted),
+        "gathers": counted.counts["_allgather_base_.default"] / len(laps.noted),
+    }
 
 
 if __name__ == "__main__":
     dist.init_process_group("gloo")
     for name, changes in json.loads(sys.argv[1]).items():
-        share = held(changes)
+        found = measured(changes)
         if dist.get_rank() == 0:
-            print("RESULT " + json.dumps({"layout": name, "held": share}), flush=True)
+            print("RESULT " + json.dumps({"layout": name} | found), flush=True)
     dist.barrier()
     dist.destroy_process_group()

@@ -21,6 +21,7 @@ from tests.training.torchrun_server import TorchrunServer
 UNTIED = {"variant": {"tied": False}}
 TWO_RANKS: dict[str, dict[str, Any]] = {
     "FSDP": {},
+    "FSDP, untied": UNTIED,
     "FSDP that keeps its weights": {"memory": {"reshard_after_forward": False}},
     "FSDP, gradients accumulated unsharded": {"memory": {"gradient_accumulation": "unsharded"}},
     "DDP": {"parallel": {"dp_shard": 1, "dp_replicate": 2}},
@@ -44,6 +45,7 @@ TWO_RANKS: dict[str, dict[str, Any]] = {
         "compile": "aot_eager",
     },
     "loss in chunks": {"memory": {"loss_chunks": 4}},
+    "loss in chunks, untied": {"memory": {"loss_chunks": 4}, **UNTIED},
     "loss in chunks, PP": {"memory": {"loss_chunks": 4}, "parallel": {"pp": 2}, **UNTIED},
     "MoE": {"variant": {"experts": 4}},
     "MoE with EP, AC and compile": {
@@ -95,6 +97,11 @@ FOUR_RANKS: dict[str, dict[str, Any]] = {
         "compile": "aot_eager",
         "memory": {"loss_chunks": 4},
     },
+    "FSDP x TP, untied, loss in chunks": {
+        "parallel": {"dp_shard": 2, "tp": 2},
+        "memory": {"loss_chunks": 4},
+        **UNTIED,
+    },
     "FSDP x CP": {"parallel": {"dp_shard": 2, "cp": 2}},
     "CP of four": {"parallel": {"cp": 4}},
     "CP x TP": {"parallel": {"cp": 2, "tp": 2}},
@@ -130,10 +137,10 @@ EVALUATED: dict[str, dict[str, Any]] = {
 # One of each kind of parallelism, and of what changes a layer, the loss, or where the state lies.
 OF_TWO_RANKS = (
     *("FSDP", "DDP", "TP", "TP with compile, tied", "CP, gather", "CP, all-to-all", "PP, 1F1B"),
-    *("AC, every second layer", "loss in chunks", "MoE with EP x CP", "sliding window", "offload, AC"),
+    *("AC, every second layer", "loss in chunks, untied", "MoE with EP x CP", "sliding window", "offload, AC"),
 )
 OF_FLOAT8 = ("tensorwise", "rowwise, but for both ends", "mxfp8 with CP")
-OF_FOUR_RANKS = ("HSDP", "CP x TP", "PP x FSDP", "EP x FSDP")
+OF_FOUR_RANKS = ("HSDP", "FSDP x TP, untied, loss in chunks", "CP x TP", "PP x FSDP", "EP x FSDP")
 
 Learned = Callable[..., list[tuple[float, float]]]
 

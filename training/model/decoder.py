@@ -139,6 +139,17 @@ class Layer(nn.Module):
         return mixed
 
 
+class OutputProjection(nn.Linear):
+    """The projection of the normalized residual stream to logits: [..., hidden] to [..., vocabulary]."""
+
+    def loss(self, hidden: Tensor, targets: Tensor, chunks: int) -> Tensor:
+        """Return the mean cross-entropy: hidden [batch, sequence, hidden], targets [batch, sequence].
+
+        All chunks are one use of the weights. FSDP would reduce the gradient after every call of the module.
+        """
+        return chunked_cross_entropy(self.forward, hidden, targets, chunks)
+
+
 class Decoder(nn.Module):
     """The model, from tokens [batch, sequence] to logits [batch, sequence, vocabulary], or to the loss of targets.
 
@@ -155,7 +166,7 @@ class Decoder(nn.Module):
         self.layers = nn.ModuleDict({str(number): Layer(shape) for number in range(shape.layers)})
         self.norm: nn.RMSNorm | None = nn.RMSNorm(shape.hidden, eps=shape.norm_epsilon)
         # A tied parameter exists once. A second name for it would become a separate parameter off the meta device.
-        self.lm_head = None if shape.tied else nn.Linear(shape.hidden, vocabulary, bias=False)
+        self.lm_head = None if shape.tied else OutputProjection(shape.hidden, vocabulary, bias=False)
 
     def forward(
         self, tokens: Tensor, rotary: Tensor, targets: Tensor | None = None, documents: Tensor | None = None
@@ -169,6 +180,8 @@ class Decoder(nn.Module):
         hidden = self.norm(hidden)
         if targets is None:
             return self.logits(hidden)
+        if self.lm_head is not None:
+            return self.lm_head.loss(hidden, targets, self.loss_chunks)
         return chunked_cross_entropy(self.logits, hidden, targets, self.loss_chunks)
 
     def logits(self, hidden: Tensor) -> Tensor:

@@ -3,11 +3,20 @@
 Gradients are averaged over the mesh, layer by layer, during the backward pass.
 """
 
+from itertools import pairwise
 from typing import Any
 
 import torch
+from torch import nn
 from torch.distributed.device_mesh import DeviceMesh
-from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, OffloadPolicy, fully_shard
+from torch.distributed.fsdp import (
+    CPUOffloadPolicy,
+    FSDPModule,
+    MixedPrecisionPolicy,
+    OffloadPolicy,
+    fully_shard,
+    register_fsdp_forward_method,
+)
 
 from training.model.decoder import Decoder
 from training.model.experts import Experts
@@ -23,18 +32,40 @@ def sharding_mesh(mesh: DeviceMesh) -> DeviceMesh:
 def shard(
     model: Decoder, mesh: DeviceMesh, precision: str, reshard_after_forward: bool = True, offload: bool = False
 ) -> None:
-    """Shard the parameters in place, with one gather per layer, and one for the embedding, last norm, and output.
+    """Shard the parameters in place, with one gather for each layer, the embedding, the last norm, and the output.
 
-    The last dimension of the mesh shards, the one before it replicates. The sharded weights, the reduction of
-    gradients, and the optimizer stay fp32 in every precision. With `offload`, a rank's shards are in host memory.
+    A tied embedding, which is also the output, and the last norm have one gather together. The last dimension of the
+    mesh shards, the one before it replicates. The sharded weights, the reduction of gradients, and the optimizer stay
+    fp32 in every precision. With `offload`, a rank's shards are in host memory.
     """
     options = _options(mesh, precision, offload)
     # A rank that holds all weights gathers nothing, but resharding would cast them to the compute type once more.
     reshard = reshard_after_forward and mesh.size(mesh.ndim - 1) > 1
     for layer in model.layers.values():
         fully_shard(layer, reshard_after_forward=reshard, **options)
-    # The end of the forward and the beginning of the backward pass use the embedding and the output again.
+    if model.embed_tokens is not None and not model.shape.tied:
+        embedding: FSDPModule = fully_shard(model.embed_tokens, reshard_after_forward=reshard, **options)
+        # The gradient of an embedding does not depend on its weights.
+        embedding.set_unshard_in_backward(False)
+    # The end of the forward and the beginning of the backward pass use the output again.
+    if model.lm_head is not None:
+        fully_shard(model.lm_head, reshard_after_forward=False, **options)
+        register_fsdp_forward_method(model.lm_head, "loss")
     fully_shard(model, reshard_after_forward=False, **options)
+    _prefetch(model)
+
+
+def _prefetch(model: Decoder) -> None:
+    """Start the gather of each layer before the computation of the previous one.
+
+    In the backward pass, FSDP does so itself.
+    """
+    modules: list[nn.Module | None] = [model.embed_tokens, *model.layers.values(), model.lm_head]
+    groups = [module for module in modules if module is not None and isinstance(module, FSDPModule)]
+    for group, following in pairwise(groups):
+        # Experts that are divided over other ranks have a gather of their own inside the layer.
+        parts: list[FSDPModule] = [part for part in following.modules() if isinstance(part, FSDPModule)]
+        group.set_modules_to_forward_prefetch(parts)
 
 
 def shard_experts(
