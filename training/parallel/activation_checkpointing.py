@@ -25,6 +25,8 @@ MATRIX_PRODUCTS = {
     torch.ops.aten._scaled_mm.default,
     torch.ops.aten._scaled_mm_v2.default,
 }
+PRODUCTS_OF_LAYER = 7
+"""Four matrix products of attention and three of the feed-forward."""
 
 
 def apply(model: Decoder, memory: Memory) -> None:
@@ -32,11 +34,11 @@ def apply(model: Decoder, memory: Memory) -> None:
     for number, layer in model.layers.items():
         if int(number) % memory.checkpoint_every == 0:
             # Replace the method instead of the module, so that parameters keep their names.
-            layer.forward = _checkpointed(layer.forward, memory.activation_checkpointing == "selective")
+            layer.forward = _checkpointed(layer.forward, memory.activation_checkpointing, bool(model.shape.experts))
 
 
-def _checkpointed(forward: Callable[..., Tensor], selective: bool) -> Callable[..., Tensor]:
-    options: dict[str, Any] = {"context_fn": _contexts} if selective else {}
+def _checkpointed(forward: Callable[..., Tensor], mode: str, experts: bool) -> Callable[..., Tensor]:
+    options: dict[str, Any] = {"context_fn": partial(_contexts, experts)} if mode == "selective" else {}
 
     def recomputed(*inputs: Tensor | None) -> Tensor:
         # The model uses no random numbers, so no generator's state has to be preserved.
@@ -46,16 +48,17 @@ def _checkpointed(forward: Callable[..., Tensor], selective: bool) -> Callable[.
     return recomputed
 
 
-def _contexts() -> Any:
+def _contexts(experts: bool) -> Any:
     # The forward pass and its recomputation count separately, from the start of the layer.
-    policy = partial(_policy, {False: 0, True: 0})
+    policy = partial(_policy, {False: 0, True: 0}, 0 if experts else PRODUCTS_OF_LAYER)
     return create_selective_checkpoint_contexts(policy)  # type: ignore[no-untyped-call]
 
 
-def _policy(counts: dict[bool, int], context: Any, operator: Any, *_: Any, **__: Any) -> CheckpointPolicy:
+def _policy(counts: dict[bool, int], last: int, context: Any, operator: Any, *_: Any, **__: Any) -> CheckpointPolicy:
     if operator in MATRIX_PRODUCTS:
         counts[context.is_recompute] += 1
-        kept = counts[context.is_recompute] % 2 == 1
+        # The recomputation ends before the last product, whose result no gradient depends on.
+        kept = counts[context.is_recompute] % 2 == 1 and counts[context.is_recompute] != last
     else:
         kept = operator in KEPT
     return CheckpointPolicy.MUST_SAVE if kept else CheckpointPolicy.PREFER_RECOMPUTE
