@@ -12,8 +12,8 @@ import yaml
 from torch import Tensor
 
 from training.config import Job, footprint
-from training.config.footprint import saved_per_token
 from training.config.presets import PRESETS, Shape
+from training.config.saved_activations import saved_per_token
 from training.model.decoder import Layer, rotary_cache
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples/jobs").glob("*.yaml"))
@@ -89,12 +89,14 @@ def test_eight_billion_parameters_need_what_was_measured_of_others() -> None:
 @pytest.mark.parametrize(
     ("changes", "part", "factor"),
     [
-        ({"memory": {"loss_chunks": 8}}, "logits", 0.16),
-        ({"memory": {"activation_checkpointing": "full"}}, "activations", 0.08),
-        ({"memory": {"activation_checkpointing": "selective"}}, "activations", 0.42),
+        # The gradient of one chunk is a third of what the loss needs.
+        ({"memory": {"loss_chunks": 8}}, "logits", 1 / 24),
+        ({"memory": {"activation_checkpointing": "full"}}, "activations", 0.05),
+        ({"memory": {"activation_checkpointing": "selective"}}, "activations", 0.33),
         ({"optimizer": {"state": "bf16"}}, "optimizer", 0.5),
         ({"memory": {"offload": True}}, "weights", 0.0),
-        ({"parallel": {"tp": 2}}, "activations", 0.5),
+        # Tensor parallelism does not divide the inputs of products.
+        ({"parallel": {"tp": 2}}, "activations", 0.55),
         ({"parallel": {"cp": 2, "cp_method": "all-to-all"}}, "activations", 0.5),
         ({"precision": "fp32"}, "activations", 1.9),
     ],
@@ -108,5 +110,5 @@ def test_the_first_stage_of_a_pipeline_keeps_most() -> None:
     deep = job_with(parallel={"pp": 4, "dp_shard": 2})
     one, two = footprint(deep, 8), footprint(job_with(parallel={"pp": 4, "pp_schedule": "interleaved"}), 8)
     # Four micro-batches of a quarter of the layers are as much as one of all layers.
-    assert one.activations == footprint(job_with(), 8).activations
+    assert one.activations == pytest.approx(footprint(job_with(), 8).activations, rel=0.1)
     assert two.activations > one.activations

@@ -1,20 +1,19 @@
 """Device memory that a rank of a job needs at the peak of a step, computed without torch.
 
-The peak is at the start of a backward pass: all activations are there, and the gradients of earlier micro-batches.
-Sizes are in bytes. Those of a token are what PyTorch saves for the backward pass of `training/model/decoder.py`. On
-processors, a test measures them with hooks on saved tensors. On GPUs the norms differ, which CUDA computes in one
-kernel. Those sizes were not measured on a card.
+A step has several moments that can be the peak: the loss, the backward pass of each layer, the gradient of the
+embedding, and the update of the weights. The footprint is that of the highest. Sizes are in bytes. On processors, a
+test measures the peaks of whole steps in many layouts. Those of GPUs were not measured on a card.
 """
 
-import math
-from dataclasses import dataclass, fields
-from typing import Literal
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, replace
 
 from training.config.job import Job
-from training.config.layout import Layout
-from training.config.presets import Shape, shape_of
-
-TorchDevice = Literal["cpu", "cuda"]
+from training.config.optimizer import Optimizer
+from training.config.presets import shape_of
+from training.config.saved_activations import TorchDevice
+from training.config.stage_activations import at_borders, of_logits, of_work, saved, saved_by_ends
+from training.config.stage_sizes import StageSizes, stage_sizes
 
 VOCABULARY = 128_256
 """Number of tokens of Llama 3's tokenizer (arXiv 2407.21783, section 3.2), where the job's own is not known."""
@@ -24,15 +23,15 @@ _MOMENTS = {"adamw": 8, "adamw-8bit": 2, "muon": 4}
 
 @dataclass(frozen=True)
 class Footprint:
-    """Bytes of a rank on its device."""
+    """Bytes of a rank on its device at one moment of a step."""
 
     weights: int
     gradients: int
     optimizer: int
-    gathered: int
-    """Whole layers that the rank computes with, and the buffers in which their gradients are reduced."""
-    activations: int
-    logits: int
+    gathered: int = 0
+    """Whole weights that the rank computes with, their gradients, and the buffers in which these are reduced."""
+    activations: int = 0
+    logits: int = 0
 
     @property
     def total(self) -> int:
@@ -46,120 +45,118 @@ def footprint(job: Job, ranks: int, *, device: TorchDevice = "cuda", vocabulary:
     Raises:
         ValueError: the layout does not divide that number of ranks.
     """
+    return max(footprints(job, ranks, device=device, vocabulary=vocabulary), key=lambda each: each.total)
+
+
+def footprints(job: Job, ranks: int, *, device: TorchDevice = "cuda", vocabulary: int = VOCABULARY) -> list[Footprint]:
+    """Return what a rank of each position of the pipeline needs. Raises ValueError as `footprint` does."""
     layout, shape = job.layout(ranks), shape_of(job.model, job.variant)
-    stages = [_of_stage(job, layout, shape, stage, device, vocabulary) for stage in range(layout.pp)]
-    return max(stages, key=lambda each: each.total)
+    return [_of_stage(stage_sizes(job, layout, shape, each, device, vocabulary)) for each in range(layout.pp)]
 
 
-def _of_stage(job: Job, layout: Layout, shape: Shape, stage: int, device: TorchDevice, vocabulary: int) -> Footprint:
-    """Return the footprint of the ranks of one position of the pipeline."""
-    first, last = stage == 0, stage == layout.pp - 1
-    layers = math.ceil(shape.layers / layout.pp)
-    layer = _parameters_of_layer(shape, layout)
-    ends = vocabulary * shape.hidden // layout.tp * (first + last if not shape.tied or layout.pp > 1 else 1)
-    parameters, sharing = layers * layer + ends, layout.dp_shard * layout.cp
-    shard = 4 * math.ceil(parameters / sharing)
-    waits = layout.accumulation_steps > 1 or layout.pp > 1
-    sharded = job.memory.gradient_accumulation == "sharded" and layout.pp == 1
-    gradients = shard if sharded or not waits else 4 * parameters
-    moments = 4 if job.optimizer.state == "bf16" else _MOMENTS[job.optimizer.name]
-    kept = 0 if job.memory.offload else 1
-    return Footprint(
-        weights=kept * shard,
-        gradients=kept * gradients,
-        optimizer=kept * moments * shard // 4,
-        gathered=_gathered(job, layout, parameters, layer, ends),
-        activations=_activations(job, layout, shape, layers, stage, device),
-        logits=_logits(job, layout, shape, vocabulary) if last else 0,
-    )
+def _of_stage(stage: StageSizes) -> Footprint:
+    return max(_moments(stage), key=lambda each: each.total)
 
 
-def _parameters_of_layer(shape: Shape, layout: Layout) -> int:
-    """Return the parameters of a layer that a rank and those that share its weights have."""
-    heads, keys = shape.heads * shape.head_width, shape.key_value_heads * shape.head_width
-    attention = shape.hidden * (2 * heads + 2 * keys)
-    feed_forward = 3 * shape.hidden * shape.feed_forward * (shape.experts or 1)
-    return attention // layout.tp + feed_forward // layout.tp // layout.ep + 2 * shape.hidden
+def _moments(stage: StageSizes) -> Iterator[Footprint]:
+    """Yield the moments of a rank's last micro-batch that can be its peak, and the update of the weights."""
+    layers, layer, embedding, output = stage.layers, stage.layer, stage.embedding, stage.output
+    tied = embedding if stage.shape.tied and stage.layout.pp == 1 else 0
+    kept = 0 if stage.job.memory.offload else 1
+    everything = stage.shard(layers, embedding, output)
+    at_rest = Footprint(weights=kept * 4 * everything, gradients=0, optimizer=kept * _moments_of_weights(stage))
+    if stage.is_last:
+        at_loss = replace(
+            at_rest,
+            gradients=kept * _gradients(stage, 0),
+            gathered=_weights(stage, layers, 1, tied + output),
+            activations=saved(stage, layers) + at_borders(stage) + saved_by_ends(stage),
+            logits=of_logits(stage),
+        )
+        yield at_loss
+        # The gradients of two chunks exist before they are added. The logits' own gradient is all that is left of them.
+        of_output = stage.width * (tied + output) * (1 if stage.job.memory.loss_chunks == 1 else 2)
+        yield replace(at_loss, gathered=at_loss.gathered + of_output, logits=at_loss.logits // 3)
+    for done in range(layers):
+        # Layers are counted from the last, where the backward pass begins.
+        before = output if done == 0 else layer
+        yield replace(
+            at_rest,
+            gradients=kept * _gradients(stage, stage.shard(done - 1, output) if done else 0),
+            gathered=_weights(stage, layers - done, 2, tied)
+            + _reduction(stage, layer, before)
+            + stage.width * tied * stage.wrapped,
+            activations=saved(stage, layers - done) + at_borders(stage) + of_work(stage, layers - done - 1),
+        )
+    if embedding:
+        uses = 2 if tied else 1
+        yield replace(
+            at_rest,
+            gradients=kept * _gradients(stage, stage.shard(layers, output)),
+            gathered=_weights(stage, 0, 0, tied) + _reduction(stage, uses * embedding, max(embedding, layer)),
+            activations=at_borders(stage),
+        )
+    yield replace(at_rest, gradients=kept * 4 * everything, gathered=kept * _of_update(stage))
 
 
-def _gathered(job: Job, layout: Layout, parameters: int, layer: int, ends: int) -> int:
-    """Return the bytes of whole layers, and of the buffers for their gradients.
+def _moments_of_weights(stage: StageSizes) -> int:
+    """Return the bytes of the optimizer's state."""
+    optimizer = stage.job.optimizer
+    each = 4 if optimizer.state == "bf16" else _MOMENTS[optimizer.name]
+    # AdamW updates the embedding and the output.
+    ends = 8 if optimizer.name == "muon" else each
+    return each * stage.shard(stage.layers) + ends * stage.shard(0, stage.embedding, stage.output)
 
-    FSDP gathers the next layer while it computes the current one. The embedding, the last norm, and the output are one
-    group, which stays. A group's gradients exist in the compute type, and in fp32 as the input of the reduction.
+
+def _gradients(stage: StageSizes, reduced: int) -> int:
+    """Return the bytes of gradients when so many parameters of the rank have been reduced in the last micro-batch."""
+    if stage.accumulates_whole:
+        return 4 * (stage.layers * stage.layer + stage.embedding + stage.output)
+    waits = stage.layout.accumulation_steps > 1
+    return 4 * (stage.shard(stage.layers, stage.embedding, stage.output) if waits else reduced)
+
+
+def _weights(stage: StageSizes, remaining: int, used: int, ends: int) -> int:
+    """Return the bytes of gathered or cast weights: of the layers at work, and of some ends.
+
+    `remaining` is the number of layers whose backward pass has not ended. FSDP gathers the next of them while it
+    computes the current one.
     """
-    if layout.dp_shard * layout.cp == 1 and not job.memory.offload:
-        return 0 if job.precision == "fp32" else 2 * layer
-    width = 4 if job.precision == "fp32" else 2
-    keeps = layout.pp > 1 or not job.memory.reshard_after_forward
-    weights = parameters if keeps else ends + 2 * layer
-    return width * weights + (width + 4) * max(ends, layer)
+    if not stage.wrapped:
+        # Each module casts its own weights, and a layer that is not computed again keeps them.
+        casts = remaining if stage.job.memory.activation_checkpointing == "none" else min(used, 1, remaining)
+        return stage.width * (casts * stage.layer + stage.embedding + stage.output) if stage.half else 0
+    if stage.layout.pp > 1:
+        return stage.width * (stage.layers * stage.layer + stage.embedding + stage.output)
+    # A rank that holds all weights of a group has copies of them until their backward pass.
+    keeps = not stage.job.memory.reshard_after_forward
+    dense = remaining if keeps or stage.sharing == 1 else min(used, remaining)
+    experts = remaining if keeps or stage.sharing == stage.layout.ep else min(used, remaining)
+    embedding = stage.embedding if (keeps or stage.sharing == 1) and remaining and not ends else 0
+    return stage.width * (dense * stage.dense + experts * stage.experts + ends + embedding)
 
 
-def _activations(job: Job, layout: Layout, shape: Shape, layers: int, stage: int, device: TorchDevice) -> int:
-    """Return the bytes that the layers of a stage save for the backward pass, of all micro-batches in flight."""
-    tokens = job.batch.micro * job.data.sequence_length // layout.cp
-    mode, every = job.memory.activation_checkpointing, job.memory.checkpoint_every
-    all_saved = saved_per_token(shape, job.precision != "fp32", "none", device, compiled=job.compile == "inductor")
-    kept = saved_per_token(shape, job.precision != "fp32", mode, device)
-    checkpointed = 0 if mode == "none" else math.ceil(layers / every)
-    per_token = checkpointed * kept + (layers - checkpointed) * all_saved
-    # The pass computes one layer again, which then has all of its activations.
-    again = all_saved if checkpointed else 0
-    gathered_keys = 0
-    if layout.cp > 1 and job.parallel.cp_method == "gather":
-        width = 4 if job.precision == "fp32" else 2
-        keys = 2 * shape.key_value_heads * shape.head_width * width
-        gathered_keys = keys * (layout.cp - 1) * tokens * (layers - checkpointed + bool(checkpointed))
-    in_flight = _in_flight(job, layout, stage)
-    return math.ceil((tokens * (per_token * in_flight + again) + gathered_keys * in_flight) / layout.tp)
+def _reduction(stage: StageSizes, group: int, before: int) -> int:
+    """Return the bytes of the gradients of a group, and of the fp32 buffer that reduces those of the group before."""
+    if not stage.wrapped or (stage.accumulates_whole and not stage.half):
+        # Each gradient is added to the one of earlier micro-batches as soon as it is there.
+        largest = min(group, max(stage.embedding, stage.output, stage.layer // 3))
+        buffer = 6 * largest if stage.half else 4 * largest
+    else:
+        buffer = stage.width * group
+    # A pipeline reduces after all passes.
+    return buffer + (4 * before if stage.wrapped and stage.layout.pp == 1 else 0)
 
 
-def _in_flight(job: Job, layout: Layout, stage: int) -> float:
-    """Return for how many micro-batches a stage keeps activations.
-
-    1F1B: arXiv 2104.04473, section 2.2.1. Interleaved, with two parts of a stage: Megatron-LM's warm-up of
-    2 (pp - stage - 1) + pp parts, and one more (megatron/core/pipeline_parallel/schedules.py; read 2026-11-23).
-    """
-    if layout.pp == 1:
-        return 1
-    if job.parallel.pp_schedule == "1f1b":
-        return min(layout.pp - stage, layout.accumulation_steps)
-    parts = 2 * (layout.pp - stage - 1) + layout.pp + 1
-    return min(parts, 2 * layout.accumulation_steps) / 2
-
-
-def saved_per_token(
-    shape: Shape,
-    half: bool,
-    mode: Literal["none", "full", "selective"],
-    device: TorchDevice = "cuda",
-    *,
-    compiled: bool = False,
-) -> int:
-    """Return the bytes that one layer saves for a token. `half`: products are in 16 bits."""
-    hidden, queries, keys = shape.hidden, shape.heads * shape.head_width, shape.key_value_heads * shape.head_width
-    forward = shape.feed_forward * (shape.experts_per_token if shape.experts else 1)
-    # The logarithm of each head's sum, in fp32.
-    heads = 4 * shape.heads
-    if mode == "full":
-        return 2 * hidden if half else 4 * hidden
-    if mode == "selective":
-        width = 1 if half else 2
-        return width * (4 * hidden + 4 * queries + 2 * keys + 2 * forward) + heads
-    if half and device == "cuda":
-        if compiled:
-            return 4 * hidden + 4 * queries + 4 * keys + 4 * forward + heads
-        return 8 * hidden + 4 * queries + 4 * keys + 8 * forward + heads + 8
-    if half:
-        return 20 * hidden + 4 * queries + 4 * keys + 8 * forward + heads + 8
-    norms = 8 if device == "cuda" else 16
-    return (8 + norms) * hidden + 8 * queries + 8 * keys + 16 * forward + heads + 8
-
-
-def _logits(job: Job, layout: Layout, shape: Shape, vocabulary: int) -> int:
-    """Return the bytes of the logits of one chunk, with their copy in fp32 and the gradients of both."""
-    tokens = job.batch.micro * job.data.sequence_length // layout.cp
-    half = job.precision != "fp32"
-    each = (10 if half else 8) * vocabulary // layout.tp
-    return tokens // job.memory.loss_chunks * each + tokens * (10 if half else 12) * shape.hidden // layout.tp
+def _of_update(stage: StageSizes) -> int:
+    """Return the bytes of the optimizer's temporary results for the parameter that has most."""
+    match stage.job.optimizer:
+        case Optimizer(name="muon"):
+            # The whole update in fp32 before and after, and three matrices of the iteration in bf16.
+            matrix = stage.shape.hidden * max(stage.shape.feed_forward, stage.shape.heads * stage.shape.head_width)
+            return 14 * matrix
+        case Optimizer(name="adamw", state="fp32"):
+            return 0
+        case _:
+            # Both moments in fp32, and two numbers in 32 bits to round each.
+            return 16 * max(stage.shard(0, stage.embedding, stage.output), stage.shard(1) // 3)
