@@ -6,12 +6,18 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tests.synthesis import ROOT
 from trainway.launch.failure_causes import SECONDS_OF_A_START, Causes
+from trainway.launch.kubernetes import KINDS
+from trainway.launch.kubernetes.job_state import job_state
 from trainway.launch.program import STARTER
+from trainway.launch.sagemaker import watch
 from trainway.launch.start_program import NOT_FOUND
+from trainway.launch.target import Phase
 
 # A library whose package is absent, memory as PyTorch says it, and a disk that is really full.
 FAULTS = {
@@ -23,6 +29,78 @@ FAULTS = {
     ),
     "full disk": ("import os; os.write(os.open('/dev/full', os.O_WRONLY), b'x')", "no space is left on the disk"),
 }
+
+# The rows of the page's table, and the test that plants each fault.
+PLANTED_IN = {
+    "a wrong path": "test_any_program.py::test_code_that_is_absent_is_found_out_before_the_launch",
+    "a package that does not exist": (
+        "test_job_packages.py::test_packages_that_do_not_fit_are_refused_before_the_launch"
+    ),
+    "a package that no key names": "test_fault_table.py::test_a_fault_of_the_program_is_a_sentence_and_not_tried_again",
+    "no image": "test_run_image.py::test_an_image_that_is_absent_or_for_another_processor_is_refused",
+    "an image that a node cannot pull, on Kubernetes": (
+        "test_fault_table.py::test_an_image_that_kubernetes_cannot_pull_is_a_sentence_and_the_node_tries_again"
+    ),
+    "an image that a node cannot import, under Slurm": (
+        "slurm/test_script.py::test_a_run_without_its_image_ends_with_the_reason"
+    ),
+    "an image that SageMaker cannot pull": (
+        "test_fault_table.py::test_an_image_that_sagemaker_cannot_pull_is_a_sentence_and_the_job_has_failed"
+    ),
+    "an absent secret": "test_secrets.py::test_a_secret_that_cannot_be_read_ends_the_run_with_a_sentence",
+    "an absent input in S3": "test_run_inputs.py::test_what_is_absent_is_said_with_the_command_that_copies_it",
+    "an absent input": "test_fault_table.py::test_an_input_that_is_absent_is_said_before_the_program_starts",
+    "out of GPU memory, or of the job's memory": (
+        "test_fault_table.py::test_other_failures_are_tried_again_and_so_is_memory_after_a_while"
+    ),
+    "a full disk": "test_fault_table.py::test_a_fault_of_the_program_is_a_sentence_and_not_tried_again",
+}
+
+
+def test_every_row_of_the_page_has_a_planted_fault() -> None:
+    page = (ROOT / "docs" / "your-program.md").read_text(encoding="utf-8")
+    table = page.partition("| Fault | What the launcher says | Tried again |")[2].partition("\n\n")[0]
+    assert [line.split(" | ")[0].removeprefix("| ") for line in table.splitlines()[2:]] == list(PLANTED_IN)
+    for where in PLANTED_IN.values():
+        file, _, name = where.partition("::")
+        assert f"\ndef {name}(" in (ROOT / "tests" / "launch" / file).read_text(encoding="utf-8"), where
+
+
+@pytest.mark.parametrize("reason", ["ErrImagePull", "ImagePullBackOff", "InvalidImageName"])
+def test_an_image_that_kubernetes_cannot_pull_is_a_sentence_and_the_node_tries_again(reason: str) -> None:
+    waiting = {"reason": reason, "message": "r/x@sha256:1: not found"}
+    status = {"phase": "Pending", "containerStatuses": [{"image": "r/x@sha256:1", "state": {"waiting": waiting}}]}
+    pod = {"metadata": {"name": "first-0"}, "spec": {"nodeName": "ip-10-0-0-1"}, "status": status}
+    for kind in KINDS:
+        found = job_state({"kind": kind, "metadata": {"name": "first"}}, [pod], [])
+        assert found.phase is Phase.STARTING, "the run is not over: the image may still be pushed"
+        assert found.reason.startswith("ip-10-0-0-1 cannot pull the image r/x@sha256:1: r/x@sha256:1: not found. ")
+        assert "`trainway stop` ends the run" in found.reason
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Cannot pull algorithm container. Either the image does not exist or its permissions are incorrect.",
+        "API error (404): manifest for r/x:1 not found: manifest unknown: Requested image not found",
+    ],
+)
+def test_an_image_that_sagemaker_cannot_pull_is_a_sentence_and_the_job_has_failed(
+    said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer: dict[str, Any] = {
+        "TrainingJobStatus": "Failed",
+        "SecondaryStatus": "Failed",
+        "FailureReason": f"ClientError: {said}",
+    }
+    answer["AlgorithmSpecification"] = {"TrainingImage": "r/x:1"}
+    monkeypatch.setattr(watch, "_described", lambda _: answer)
+    found = watch.state({"name": "first", "region": "us-west-2"})
+    assert found.phase is Phase.FAILED
+    assert found.reason.startswith(f"SageMaker cannot pull the image r/x:1: {said.rstrip('.')}. ")
+    assert "`trainway explain`" in found.reason
+    answer["FailureReason"] = "ClientError: Data download failed: no image of a cat was found"
+    assert watch.state({"name": "first", "region": "us-west-2"}).reason == answer["FailureReason"]
 
 
 def started(directory: Path, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:

@@ -80,6 +80,19 @@ def transition(status: str, message: str) -> dict[str, Any]:
         ("Completed", "Completed", {}, State(Phase.SUCCEEDED)),
         ("Failed", "Failed", {"FailureReason": "exit code: 1"}, State(Phase.FAILED, "exit code: 1")),
         (
+            "Failed",
+            "Failed",
+            {
+                "FailureReason": "ClientError: API error (404): manifest for r/x:1 not found: manifest unknown",
+                "AlgorithmSpecification": {"TrainingImage": "r/x:1", "TrainingInputMode": "File"},
+            },
+            State(
+                Phase.FAILED,
+                "SageMaker cannot pull the image r/x:1: API error (404): manifest for r/x:1 not found: manifest "
+                "unknown. `trainway explain` says what to change",
+            ),
+        ),
+        (
             "Completed",
             "Completed",
             {"WarmPoolStatus": {"Status": "Available"}},

@@ -5,6 +5,7 @@ https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_DescribeTrainingJo
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -33,6 +34,12 @@ _PHASES = {
     "MaxWaitTimeExceeded": Phase.STOPPED,
 }
 _ENDED = {"Completed": Phase.SUCCEEDED, "Failed": Phase.FAILED, "Stopped": Phase.STOPPED}
+# What SageMaker says of a job whose image is absent, or whose role may not pull it.
+# https://github.com/aws/sagemaker-python-sdk/issues/57,
+# https://github.com/aws-samples/amazon-sagemaker-tensorflow-object-detection-api/issues/14 (both read 2026-11-23)
+_NO_IMAGE = re.compile(
+    r"ClientError: (.*(?:Cannot pull algorithm container|manifest for \S+ not found|image not found).*)"
+)
 # What says itself, and needs no reason.
 _PLAIN = ("Training", "Completed", "Stopped")
 
@@ -118,10 +125,19 @@ def _warm_pool(found: Mapping[str, Any]) -> str:
 def _reason(found: Mapping[str, Any]) -> str:
     """Return why the job failed, or else its secondary status, such as that SageMaker repairs the nodes."""
     if reason := found.get("FailureReason"):
-        return str(reason)
+        return _no_image(found, str(reason)) or str(reason)
     if pool := _warm_pool(found):
         return pool
     if found["SecondaryStatus"] in _PLAIN:
         return ""
     last = (found.get("SecondaryStatusTransitions") or [{}])[-1]
     return str(last.get("StatusMessage") or found["SecondaryStatus"])
+
+
+def _no_image(found: Mapping[str, Any], reason: str) -> str:
+    """Return that SageMaker has no image for the job, and what to do. Empty if the job failed for another reason."""
+    if not (said := _NO_IMAGE.search(reason)):
+        return ""
+    image = found.get("AlgorithmSpecification", {}).get("TrainingImage", "")
+    why = said[1].rstrip(". ")
+    return f"SageMaker cannot pull the image {image}: {why}. `trainway explain` says what to change"
