@@ -117,6 +117,8 @@ def test_one_job_file_is_one_command_on_every_target(trainway: Trainway, job_fil
     )
     for said in (local, on_kubernetes, under_slurm, on_sagemaker):
         assert said.returncode == 0, said.stderr
+    for said in (on_kubernetes, under_slurm):
+        assert re.search(r"needs about [\d.]+ of \d+ GiB on each .*: .*gathered [\d.]+", said.stderr), said.stderr
     [job] = [each for each in yaml.safe_load_all(on_kubernetes.stdout) if each["kind"] == "TrainJob"]
     assert " ".join(job["spec"]["trainer"]["command"]) == COMMAND
     assert f"command=({COMMAND})" in under_slurm.stdout.splitlines()

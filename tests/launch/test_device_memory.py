@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 
 from tests.launch.conftest import load_job
 from trainway.launch.allocation import allocate
-from trainway.launch.device_memory import check_memory
+from trainway.launch.device_memory import check_memory, memory_line
 from trainway.launch.program import Program
 from trainway.spec.errors import UsageError
 from trainway.spec.facts.catalogue import load_catalogue
@@ -52,3 +53,19 @@ def test_what_fits_and_what_nobody_knows_is_launched_without_a_word(
     check(load_job(tmp_path, batch={"global": 8, "micro": 1}), hand_off)
     check(Program(name="theirs", text="", nodes=1, command=("true",)), hand_off)
     assert capsys.readouterr().err == ""
+
+
+def test_what_a_rank_needs_is_one_line_by_kind_that_adds_up(hand_off: HandOff, tmp_path: Path) -> None:
+    program = large(tmp_path)
+    line = memory_line(program, allocate(program, hand_off, CATALOGUE), CATALOGUE)
+    assert line is not None
+    said = re.match(r"(\S+) needs about ([\d.]+) of 80 GiB on each H100 of p5.48xlarge: (.*); CUDA and NCCL", line)
+    assert said is not None, line
+    kinds = {kind: float(gib) for kind, gib in (each.split(" ") for each in said[3].split(", "))}
+    assert next(iter(kinds)) == "activations" and {"weights", "gradients", "optimizer", "logits"} < set(kinds)
+    assert sum(kinds.values()) == pytest.approx(float(said[2]), abs=0.1 * len(kinds))
+
+
+def test_nothing_is_said_of_a_program_that_nobody_knows(hand_off: HandOff) -> None:
+    program = Program(name="theirs", text="", nodes=1, command=("true",))
+    assert memory_line(program, allocate(program, hand_off, CATALOGUE), CATALOGUE) is None

@@ -9,6 +9,7 @@ from trainway.launch.allocation import Allocation
 from trainway.launch.program import DeviceMemory, Program
 from trainway.spec.errors import usage_error
 from trainway.spec.facts.catalogue import Catalogue
+from trainway.spec.facts.instance import Accelerator
 
 RESERVED_GIB: Final = 4
 """What CUDA's context and the buffers of NCCL take of a GPU. An allowance, which was not measured."""
@@ -21,21 +22,41 @@ def check_memory(program: Program, allocation: Allocation, catalogue: Catalogue)
 
     Nothing is known of a program that does not say what it needs, nor of parts of a GPU. Raises UsageError.
     """
-    instance = catalogue[allocation.group.instance_type]
-    accelerator = instance.accelerator
-    if program.device_memory is None or accelerator is None or accelerator.vendor != "nvidia":
+    found = _known(program, allocation, catalogue)
+    if found is None:
         return
-    if allocation.ranks != accelerator.count:
-        return
-    memory = program.device_memory(allocation.world_size)
+    memory, accelerator = found
     if memory.needed_gib <= accelerator.memory_gib - RESERVED_GIB:
         return
-    what = f"{program.name} needs about {memory.needed_gib:.0f} GiB on each GPU of {instance.name}"
+    what = f"{program.name} needs about {memory.needed_gib:.0f} GiB on each GPU of {allocation.group.instance_type}"
     why = f"an {accelerator.name} has {accelerator.memory_gib} GiB, of which CUDA and NCCL take about {RESERVED_GIB}"
     fix = _advice(memory)
     if memory.needed_gib > CERTAIN * accelerator.memory_gib:
         raise usage_error(what, why=why, fix=fix)
     print(f"warning: {what}, and {why}: {fix}", file=sys.stderr)
+
+
+def memory_line(program: Program, allocation: Allocation, catalogue: Catalogue) -> str | None:
+    """Return what a rank needs of its GPU, by kind, as one line. None if nothing is known of it."""
+    found = _known(program, allocation, catalogue)
+    if found is None:
+        return None
+    memory, accelerator = found
+    kinds = ", ".join(f"{kind} {gib:.1f}" for kind, gib in memory.kinds)
+    return (
+        f"{program.name} needs about {memory.needed_gib:.1f} of {accelerator.memory_gib} GiB on each "
+        f"{accelerator.name} of {allocation.group.instance_type}: {kinds}; CUDA and NCCL take about {RESERVED_GIB} more"
+    )
+
+
+def _known(program: Program, allocation: Allocation, catalogue: Catalogue) -> tuple[DeviceMemory, Accelerator] | None:
+    """Return what a rank needs, and the GPU that it has for itself."""
+    accelerator = catalogue[allocation.group.instance_type].accelerator
+    if program.device_memory is None or accelerator is None or accelerator.vendor != "nvidia":
+        return None
+    if allocation.ranks != accelerator.count:
+        return None
+    return program.device_memory(allocation.world_size), accelerator
 
 
 def _advice(memory: DeviceMemory) -> str:

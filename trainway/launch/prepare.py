@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
@@ -9,7 +10,7 @@ from pathlib import Path
 
 from trainway.launch.allocation import allocate, check_team
 from trainway.launch.code import sync
-from trainway.launch.device_memory import check_memory
+from trainway.launch.device_memory import check_memory, memory_line
 from trainway.launch.hand_off import read_hand_off, read_image
 from trainway.launch.job_packages import TargetPython, lock_of, python_here, python_of_named_image
 from trainway.launch.locations import needs_hand_off
@@ -128,6 +129,11 @@ def prepare_on_platform(launch: Launch) -> list[Request]:
         group=launch.group,
         image=launch.image,
     )
+    if launch.dry_run:
+        lines = [memory_line(each.program, each.allocation, load_catalogue()) for each in requests]
+        # Runs of a sweep often need the same. Standard output is only what would be submitted.
+        for line in filter(None, dict.fromkeys(lines)):
+            print(line, file=sys.stderr)
     for request in requests:
         check_secrets(request.program, launch.platform)
         # A dry run may be of data that is still to come.

@@ -135,6 +135,8 @@ class DeviceMemory:
     needed_gib: float
     less: tuple[str, float] | None = None
     """The key with its value, and the GiB that the rank then needs."""
+    kinds: tuple[tuple[str, float], ...] = ()
+    """What the GiB are for, the largest first."""
 
 
 @dataclass(frozen=True, kw_only=True)

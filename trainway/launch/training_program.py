@@ -37,7 +37,8 @@ def training_program(job: Job, text: str, until_step: int | None = None) -> Prog
 
 def device_memory(job: Job, ranks: int) -> DeviceMemory:
     """Return what one of so many ranks needs on its device, and what it needs with the usual ways to need less."""
-    needed = footprint(job, ranks).total / 2**30
+    needed = footprint(job, ranks)
+    kinds = {kind: size / 2**30 for kind, size in vars(needed).items() if size}
     # Experts on other ranks are recomputed as a whole.
     mode = "full" if job.parallel.ep > 1 or job.memory.activation_checkpointing != "none" else "selective"
     chunks = next((n for n in (8, 4, 2) if job.data.sequence_length % n == 0), 1)
@@ -50,4 +51,8 @@ def device_memory(job: Job, ranks: int) -> DeviceMemory:
     memory = job.memory.model_copy(update=changed)
     less = footprint(job.model_copy(update={"memory": memory}), ranks).total / 2**30
     words = ", ".join(f"{key}: {value}" for key, value in changed.items())
-    return DeviceMemory(needed, (f"memory: {{{words}}}", less) if changed else None)
+    return DeviceMemory(
+        needed.total / 2**30,
+        (f"memory: {{{words}}}", less) if changed else None,
+        tuple(sorted(kinds.items(), key=lambda each: -each[1])),
+    )
