@@ -100,4 +100,5 @@ def test_a_step_needs_at_its_peak_what_is_computed(ranks: int, layout: str, peak
     changes, vocabulary = job_of(layout, RANKS[ranks][layout], ranks)
     job = Job.model_validate({"name": "peak", **changes})
     computed = [each.total for each in footprints(job, ranks, device="cpu", vocabulary=vocabulary)]
-    assert peaks[layout] == pytest.approx(computed, rel=0.1)
+    # What waits in zero-bubble differs from step to step of the schedule, and is not followed in detail.
+    assert peaks[layout] == pytest.approx(computed, rel=0.1 if "zero-bubble" in layout else 0.06)
