@@ -49,7 +49,7 @@ def nccl_timeout_matches(evidence: Evidence, year: int) -> Iterator[Match]:
         cause = f"{what}, and no rank is known to be missing in it"
         remedy = (
             "where all ranks were in it, the network between the nodes is why: `trainway verify`; "
-            "TORCH_NCCL_TRACE_BUFFER_SIZE keeps what each rank was at"
+            "`torchfrtrace` reads what each rank was at from the files flight-recorder-rank-* of the run"
         )
     yield Match("nccl-timeout", Level.SYMPTOM, cause, remedy, SOURCE, quote_log_line(log_line))
 

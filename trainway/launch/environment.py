@@ -16,9 +16,31 @@ RESTARTABLE = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
 NCCL_EVIDENCE = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET"}
 
 
+# The number of collectives of which each rank keeps the state: PyTorch's own default, which some releases do not have.
+RECORDED_COLLECTIVES = 2000
+FLIGHT_RECORDER_PREFIX = "flight-recorder-rank-"
+
+
 def job_environment(job_file: PurePath, run_directory: PurePath) -> dict[str, str]:
-    """Return the environment of every job: the location of its file and of its metrics."""
-    return {"TRAINWAY_JOB": str(job_file), "TRAINWAY_RUN": str(run_directory), **RESTARTABLE}
+    """Return the environment of every job: where its file and metrics are, and what a hang leaves beside them."""
+    return {
+        "TRAINWAY_JOB": str(job_file),
+        "TRAINWAY_RUN": str(run_directory),
+        **RESTARTABLE,
+        **_flight_recorder(run_directory),
+    }
+
+
+def _flight_recorder(run_directory: PurePath) -> dict[str, str]:
+    """Return the settings by which a collective that times out leaves a file of each rank. By default it is in /tmp.
+
+    https://docs.pytorch.org/docs/stable/torch_nccl_environment_variables.html (read 2026-11-23)
+    """
+    return {
+        "TORCH_NCCL_TRACE_BUFFER_SIZE": str(RECORDED_COLLECTIVES),
+        "TORCH_NCCL_DUMP_ON_TIMEOUT": "1",
+        "TORCH_NCCL_DEBUG_INFO_TEMP_FILE": str(run_directory / FLIGHT_RECORDER_PREFIX),
+    }
 
 
 def platform_environment(hand_off: HandOff, roots: Mapping[str, str]) -> dict[str, str]:

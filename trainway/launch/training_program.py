@@ -10,6 +10,10 @@ from trainway.launch.training_command import training_command
 from trainway.launch.training_lines import PATTERNS, training_metrics
 from trainway.parts.job import Job, footprint
 
+# Segments that grow in place, so that memory of another size is not lost between them.
+# https://docs.pytorch.org/docs/stable/notes/cuda.html#optimizing-memory-usage-with-pytorch-alloc-conf (read 2026-11-23)
+ALLOCATOR = {"PYTORCH_ALLOC_CONF": "expandable_segments:True"}
+
 
 def training_program(job: Job, text: str, until_step: int | None = None) -> Program:
     """Return the program of a job, whose file says `text`. The job stops after the step `until_step`, if given."""
@@ -22,6 +26,7 @@ def training_program(job: Job, text: str, until_step: int | None = None) -> Prog
         image=job.image,
         life_cycle=RunLifeCycle.of(job.life_cycle),
         command=training_command(until_step),
+        environment=ALLOCATOR,
         extras=("training",),
         inputs=tuple(job.data.shares),
         locations=(*job.data.shares, job.checkpoint_location, *start_from),

@@ -101,6 +101,14 @@ def test_the_log_of_any_run_says_which_network_it_uses(tmp_path: Path, hand_off:
     assert evidence.items() <= told.items(), "`trainway verify --run` reads it"
 
 
+def test_a_hang_of_any_run_leaves_the_state_of_its_collectives_in_its_directory(
+    tmp_path: Path, hand_off: HandOff
+) -> None:
+    told = rendered(request(tmp_path, on_sagemaker(hand_off)))["Environment"]
+    assert told["TORCH_NCCL_DEBUG_INFO_TEMP_FILE"] == f"{told['TRAINWAY_RUN']}/flight-recorder-rank-"
+    assert told["TORCH_NCCL_DUMP_ON_TIMEOUT"] == "1" and int(told["TORCH_NCCL_TRACE_BUFFER_SIZE"]) > 0
+
+
 def test_no_processes_restart_in_place_where_sagemaker_repairs_nodes(tmp_path: Path, hand_off: HandOff) -> None:
     def restarts(instance_type: str, **job: Any) -> str:
         launch = request(tmp_path, on_sagemaker(hand_off, instance_type=instance_type), **job)
