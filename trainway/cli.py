@@ -214,6 +214,7 @@ def manifests(
 
 
 app.command(cls=LaunchCommand)(launching.launch)
+app.command()(launching.tune)
 app.command()(watching.status)
 app.command()(watching.logs)
 app.command()(watching.stop)

@@ -15,6 +15,7 @@ from training.config.footprint import Footprint, footprint
 from training.config.instability import Instability
 from training.config.job import Job
 from training.config.layout import Layout
+from training.config.layout_choices import SHARE_OF_PEAK, LayoutChoice, NodeRates, layout_choices
 from training.config.life_cycle import LifeCycle
 from training.config.loading import LAUNCHER_SECTIONS, load
 from training.config.location import LOCATION_FORMS, Location
@@ -26,6 +27,7 @@ from training.config.variant import RotaryScaling, Variant
 __all__ = [
     "LAUNCHER_SECTIONS",
     "LOCATION_FORMS",
+    "SHARE_OF_PEAK",
     "Batch",
     "Checkpoint",
     "ContextMethod",
@@ -36,9 +38,11 @@ __all__ = [
     "Instability",
     "Job",
     "Layout",
+    "LayoutChoice",
     "LifeCycle",
     "Location",
     "Memory",
+    "NodeRates",
     "Optimizer",
     "Parallel",
     "PipelineSchedule",
@@ -46,5 +50,6 @@ __all__ = [
     "Schedule",
     "Variant",
     "footprint",
+    "layout_choices",
     "load",
 ]

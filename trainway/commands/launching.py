@@ -186,6 +186,24 @@ def _is_said(context: typer.Context, name: str) -> bool:
     return source is not None and source.name == "COMMANDLINE"
 
 
+def tune(
+    job: Annotated[Path, typer.Argument(metavar="JOB", help="Path of the job file of a training job.")],
+    instance_type: Annotated[
+        str,
+        typer.Option(metavar="TYPE", help="Instance type of the nodes, for example p5.48xlarge."),
+    ],
+    count: Annotated[int, typer.Option(min=1, metavar="N", help="Print the N fastest layouts.")] = 10,
+) -> None:
+    """Propose layouts of a training job that fit the GPUs, fastest first by an estimate. Nothing is run.
+
+    The layouts differ in `parallel`, `batch.micro`, and `memory`. The batch of a step stays.
+    """
+    from trainway.launch.tuning import tuned
+    from trainway.spec.facts.catalogue import load_catalogue
+
+    print(tuned(job, instance_type, count, load_catalogue()))
+
+
 def resume(
     name: Annotated[
         str,

@@ -6,6 +6,24 @@ from trainway.parts.checkout import make_importable
 
 make_importable()
 
-from training.config import LAUNCHER_SECTIONS, Job, Location, footprint  # noqa: E402 - importable from here on
+from training.config import (  # noqa: E402 - importable from here on
+    LAUNCHER_SECTIONS,
+    SHARE_OF_PEAK,
+    Job,
+    LayoutChoice,
+    Location,
+    NodeRates,
+    footprint,
+    layout_choices,
+)
 
-__all__ = ["LAUNCHER_SECTIONS", "Job", "Location", "footprint"]
+__all__ = [
+    "LAUNCHER_SECTIONS",
+    "SHARE_OF_PEAK",
+    "Job",
+    "LayoutChoice",
+    "Location",
+    "NodeRates",
+    "footprint",
+    "layout_choices",
+]

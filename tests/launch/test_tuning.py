@@ -1,0 +1,64 @@
+"""`trainway tune` proposes keys that a job file takes, says what it assumes, and needs no torch."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from trainway.launch.tuning import tuned
+from trainway.spec.errors import UsageError
+from trainway.spec.facts.catalogue import load_catalogue
+
+CATALOGUE = load_catalogue()
+ROOT = Path(__file__).parents[2]
+EXAMPLE = ROOT / "examples/jobs/llama-8b.yaml"
+
+
+def test_the_fastest_layouts_are_keys_of_a_job_file() -> None:
+    head, columns, *lines = tuned(EXAMPLE, "p5.48xlarge", 3, CATALOGUE).splitlines()
+    assert head.startswith("llama-8b on 4 x p5.48xlarge, 32 H100: ")
+    assert columns.split() == ["step", "s", "GiB", "keys", "of", "the", "job", "file"]
+    assert lines[3] == "Nothing was run. The estimate assumes that"
+    rows = [line.split(maxsplit=2) for line in lines[:3]]
+    assert [float(seconds) for seconds, _, _ in rows] == sorted(float(seconds) for seconds, _, _ in rows)
+    for _, gib, keys in rows:
+        assert 0 < int(gib) <= 76
+        assert yaml.safe_load("{" + keys + "}").keys() == {"parallel", "batch", "memory"}
+
+
+@pytest.mark.parametrize(
+    ("instance_type", "changes", "said"),
+    [
+        ("p5.47xlarge", {}, "there is no instance type p5.47xlarge"),
+        ("trn1.32xlarge", {}, "the rates of NVLink are known only for A100, H100"),
+        ("p5.48xlarge", {"precision": "fp32"}, "products in 16 bits only"),
+        ("p5.48xlarge", {"model": "405b", "nodes": 1}, "no layout on 8 H100 needs at most 76 GiB"),
+    ],
+)
+def test_what_cannot_be_tuned_is_refused(
+    instance_type: str, changes: dict[str, object], said: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "job.yaml"
+    file.write_text(yaml.safe_dump(yaml.safe_load(EXAMPLE.read_text()) | changes))
+    with pytest.raises(UsageError, match=said):
+        tuned(file, instance_type, 3, CATALOGUE)
+
+
+def test_a_program_without_a_model_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "job.yaml"
+    file.write_text("name: theirs\nrun: {command: train.py}\n")
+    with pytest.raises(UsageError, match="does not know the layout of other programs"):
+        tuned(file, "p5.48xlarge", 3, CATALOGUE)
+
+
+def test_a_proposal_imports_neither_torch_nor_boto3() -> None:
+    program = (
+        "import sys; from trainway.cli import app; "
+        f"app(['tune', {str(EXAMPLE)!r}, '--instance-type', 'p5.48xlarge', '--count', '1'], standalone_mode=False); "
+        "sys.exit(bool({'torch', 'boto3', 'aws_cdk'} & sys.modules.keys()))"
+    )
+    subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True, capture_output=True)
