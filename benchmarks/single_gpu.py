@@ -29,9 +29,10 @@ import yaml
 from benchmarks.matmul import ceilings
 from benchmarks.one_rank import environment
 from benchmarks.record import arguments, record
+from training.config.arithmetic import flop_per_token
 from training.config.presets import PRESETS
 from training.data.shards import File, Index, Shard, write_index
-from training.observe.flops import flop_per_token, peak_flops
+from training.observe.flops import peak_flops
 
 VOCABULARY = 128_256
 STEPS, WARM_UP = 60, 20

@@ -10,10 +10,10 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.distributed.device_mesh import init_device_mesh
 
+from training.config.arithmetic import flop_per_token
 from training.config.presets import PRESETS
 from training.model.decoder import Decoder, initialize
 from training.model.experts import BIAS_STEP, Experts, MixtureOfExperts, balance, swiglu
-from training.observe.flops import flop_per_token
 
 SHAPE = replace(PRESETS["tiny"], layers=2, hidden=32, feed_forward=48, experts=4, experts_per_token=2)
 

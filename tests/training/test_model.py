@@ -12,10 +12,11 @@ from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor
 
 from training import config
+from training.config.arithmetic import flop_per_token
 from training.config.presets import PRESETS, RotaryScaling, shape_of
 from training.model.decoder import Decoder, attention_mask, initialize, materialize, rotary_cache
 from training.model.loss import chunked_cross_entropy, cross_entropy
-from training.observe.flops import flop_per_token, peak_flops
+from training.observe.flops import peak_flops
 from training.parallel.fsdp import shard
 
 TINY = PRESETS["tiny"]
