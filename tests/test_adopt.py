@@ -248,6 +248,7 @@ def test_a_subnet_that_is_too_full_is_refused_with_the_sum(there: Ids, tmp_path:
         load_platform(write(tmp_path, network))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

@@ -21,7 +21,6 @@ from emulator import Emulator, running
 from emulator.ssm_limits import ADVANCED_BYTES
 from tests.owners_vpc import Ids, make_vpc
 from tests.people import ADMIN
-from tests.representatives import with_representatives
 from tests.synthesis import ROOT
 from trainway.launch.hand_off import read_hand_off
 from trainway.spec.handoff import HandOff, parameter_name
@@ -82,7 +81,8 @@ def hand_off_of(emulator: Emulator, platform: Platform) -> HandOff:
         return read_hand_off(platform)
 
 
-@pytest.mark.parametrize("example", with_representatives(DEPLOYED, ("closed-hyperpod-eks",)))
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("example", DEPLOYED)
 def test_an_example_is_deployed_unchanged_and_destroyed(
     example: str, emulator: Emulator, bootstrap: Bootstrap, tmp_path: Path
 ) -> None:
@@ -202,6 +202,7 @@ def state_of(ec2: Any, there: Ids) -> dict[str, set[str]]:
     }
 
 
+@pytest.mark.exhaustive
 def test_what_a_destroy_keeps_the_next_deploy_finds(emulator: Emulator, bootstrap: Bootstrap, tmp_path: Path) -> None:
     """A platform's data is in the same bucket before and after, under the name that the hand-off gives."""
     file = tmp_path / "platform.yaml"

@@ -36,6 +36,7 @@ def test_a_result_says_how_to_get_it_again(path: Path) -> None:
     assert result["versions"].keys() > {"python"}
 
 
+@pytest.mark.exhaustive
 def test_the_gpu_benchmark_runs_without_a_gpu_and_guesses_nothing(tmp_path: Path) -> None:
     out = tmp_path / "single_gpu.json"
     command = [sys.executable, "-m", "benchmarks.single_gpu", "--smoke", "--out", str(out)]

@@ -22,6 +22,7 @@ OLD: dict[str, Any] = base("any", "eks")["storage"]["lustre"]
 NEW: dict[str, Any] = OLD | {"generation": 2, "efa": True}
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("orchestrator", with_representatives({each: each for each in ORCHESTRATORS}, ("eks",)))
 def test_jobs_move_and_the_old_file_system_stays_until_it_is_dropped(
     orchestrator: str, emulator: Emulator, tmp_path: Path

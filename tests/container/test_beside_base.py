@@ -61,6 +61,7 @@ def base(tmp_path: Path, index: str) -> Base:
     return Base(tmp_path, environment)
 
 
+@pytest.mark.exhaustive
 def test_the_bases_packages_stay_and_the_others_are_beside_them(base: Base) -> None:
     done = base.install("numpy", "tool")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -74,12 +75,14 @@ def test_the_bases_packages_stay_and_the_others_are_beside_them(base: Base) -> N
     assert version == "1.26.4\n", "the index has a newer one"
 
 
+@pytest.mark.exhaustive
 def test_torchrun_starts_workers_that_find_the_jobs_packages(base: Base) -> None:
     base.install("tool")
     done = subprocess.run([base.root / "job/bin/torchrun"], capture_output=True, text=True)
     assert done.stdout == f"{base.root / 'job/bin/python'} tool\n", done.stderr
 
 
+@pytest.mark.exhaustive
 def test_a_job_that_requires_another_version_than_the_bases_ends_the_build_with_the_key(base: Base) -> None:
     done = base.install("numpy>=2")
     assert done.returncode == 1

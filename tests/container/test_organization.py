@@ -89,6 +89,7 @@ def builder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CorporateBuild
             yield made
 
 
+@pytest.mark.exhaustive
 def test_a_build_passes_the_proxy_and_leaves_nothing_of_the_network_in_the_image(builder: CorporateBuilder) -> None:
     kept = builder.root / "lifecycle_scripts/yours/certificates"
     shutil.copy(builder.corp.certificate, kept)

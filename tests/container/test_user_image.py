@@ -77,6 +77,7 @@ def add_dockerfile(yard: Shop, text: str, **files: str) -> None:
         (folder / name).write_text(content)
 
 
+@pytest.mark.exhaustive
 def test_packages_and_a_dockerfile_are_in_the_image_of_a_job(empty: Shop):
     add_packages(empty, "einops", apt="libaio-dev")
     # The Dockerfile is built on the packages, ends as another user elsewhere, and has a program without its permission.

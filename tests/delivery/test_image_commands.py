@@ -95,6 +95,7 @@ def lose() -> str:
     return pinned
 
 
+@pytest.mark.exhaustive
 def test_an_image_that_is_gone_is_noticed_and_built_again_without_a_change_of_what_the_stack_has(
     stack: Stack, hand_off: HandOff, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -153,6 +153,7 @@ def test_a_closed_network_names_only_what_is_missing(aws):
     assert done.stderr.endswith(f" what is missing: {lacking}. {REMEDY}\n")
 
 
+@pytest.mark.exhaustive
 @pytest.mark.usefixtures("helm_archive")
 def test_a_closed_network_that_lacks_nothing_ends_well_without_a_copy(aws):
     aws.run("mirror.sh", CHARTS=EVERY_CHART, NETWORK_ACCESS="private")

@@ -48,6 +48,7 @@ def platform_file(folder: Path, *packages: str) -> Path:
     return file
 
 
+@pytest.mark.exhaustive
 def test_a_lock_has_what_the_image_lacks_and_is_what_a_deploy_takes(index: Path, tmp_path: Path):
     file = platform_file(tmp_path, "modest==1.0")
     written = lock_packages(load_platform(file, locked=False), file)
@@ -69,6 +70,7 @@ def test_a_package_that_would_change_numpy_is_refused_by_its_name(tmp_path: Path
     assert f"numpy {IMAGE['numpy']}" in said
 
 
+@pytest.mark.exhaustive
 @pytest.mark.usefixtures("index")
 def test_no_more_of_the_image_changes_than_has_to(tmp_path: Path):
     file = platform_file(tmp_path, "choosy")

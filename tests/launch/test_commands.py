@@ -149,6 +149,7 @@ def test_a_run_is_launched_seen_followed_and_stopped(trainway: Trainway, job_fil
     assert ("trainjobs", run) in api.objects
 
 
+@pytest.mark.exhaustive
 def test_a_sweep_is_submitted_whole_or_not_at_all(trainway: Trainway, job_file: Path, api: Api, tmp_path: Path) -> None:
     launch = ("launch", str(job_file), "--target=kubernetes", "--platform=eks.yaml")
     refused = trainway(*launch, "--sweep=nodes=2,5")
@@ -264,6 +265,7 @@ def test_a_probe_is_rendered_for_the_platforms_own_target(trainway: Trainway) ->
     assert "source /fsx/envs/ada/bin/activate" in under_slurm.stdout, under_slurm.stderr
 
 
+@pytest.mark.exhaustive
 def test_a_run_that_took_tcp_is_found_out_in_its_first_minute(trainway: Trainway, job_file: Path, api: Api) -> None:
     run = trainway("launch", str(job_file), "--target=kubernetes", "--platform=eks.yaml").stdout.strip()
     for index, way in enumerate(("Libfabric/0/GDRDMA", "Socket/0")):

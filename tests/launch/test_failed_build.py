@@ -65,6 +65,7 @@ def build(stack: Stack, before: Template, after: Template, **signal: str) -> str
     return stack.deploy(after)
 
 
+@pytest.mark.exhaustive
 def test_a_launch_after_a_failed_build_uses_the_image_that_was_built_last(
     emulator: Emulator,
     hand_off: HandOff,

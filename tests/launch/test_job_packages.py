@@ -76,6 +76,7 @@ def launched(directory: Path, *arguments: str, **environment: str) -> subprocess
     return subprocess.run(command, cwd=directory, env=told, capture_output=True, text=True, timeout=120, check=False)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.usefixtures("index")
 def test_a_job_on_this_machine_has_its_packages_and_the_numpy_that_was_here(tmp_path: Path) -> None:
     job = write_foreign_job(tmp_path, command=["hello"], packages=["greeting==1.0"])

@@ -70,6 +70,7 @@ def person(tmp_path_factory: pytest.TempPathFactory) -> Person:
     return person
 
 
+@pytest.mark.exhaustive
 def test_the_page_brings_a_run_from_its_launch_to_its_explanation(person: Person) -> None:
     launched = person.follow(LAUNCH)
     assert "nice --adjustment=5 env " in launched and "torchrun -m training.train" in launched

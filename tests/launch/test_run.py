@@ -81,6 +81,7 @@ def test_stopped_and_resumed_ends_with_the_same_loss_bit_for_bit(corpus: Path, t
     assert [event["resumed_from"] for event in events if event["event"] == "start"] == [None, 6]
 
 
+@pytest.mark.exhaustive
 def test_a_launch_that_is_stopped_leaves_a_checkpoint_and_says_how_to_go_on(corpus: Path, tmp_path: Path) -> None:
     data = {"train": str(corpus), "sequence_length": 64}
     job_file = write_job(

@@ -120,6 +120,7 @@ def cli(tmp_path_factory: pytest.TempPathFactory) -> Path:
 BARE = ("-S", "-E")
 
 
+@pytest.mark.exhaustive
 @pytest.mark.usefixtures("aws")
 def test_without_boto3_the_aws_cli_reads_and_without_both_the_remedy_is_named(cli: Path, tmp_path: Path) -> None:
     both = ("secrets", "HF_TOKEN=hugging-face", "DB=postgres#password")

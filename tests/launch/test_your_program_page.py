@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 import yaml
 
 from tests.launch.foreign import write_foreign_job
@@ -27,6 +28,7 @@ PAGE = (ROOT / "docs" / "your-program.md").read_text()
 ELSEWHERE = "--target slurm"
 
 
+@pytest.mark.exhaustive
 def test_its_commands_run_in_a_copy_of_the_example(tmp_path: Path) -> None:
     shutil.copytree(ROOT / "examples/your-program", tmp_path / "examples/your-program")
     first, second = re.findall(r"```bash\n(.*?)```", PAGE, re.DOTALL)

@@ -165,6 +165,7 @@ def test_a_node_trusts_them_and_so_does_what_runs_there(lab: Lab, root: Path) ->
     assert node.snapshot(times=True) == before
 
 
+@pytest.mark.exhaustive
 @on_nodes
 def test_what_is_taken_out_is_not_trusted_any_more(lab: Lab, root: Path) -> None:
     node = lab["ctl"]
@@ -190,6 +191,7 @@ def test_a_wrong_file_ends_the_step_with_its_name(lab: Lab) -> None:
         (node.root / DOWNLOADED.lstrip("/") / "yours/certificates/wrong.crt").unlink()
 
 
+@pytest.mark.exhaustive
 @on_nodes
 def test_daemons_that_read_the_store_when_they_start_do_so_again(lab: Lab, root: Path) -> None:
     """With a service of Docker's name: what matters here is when it was started."""

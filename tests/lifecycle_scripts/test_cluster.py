@@ -33,7 +33,7 @@ from trainway.spec.platform import Platform
 
 WHY_NOT = missing()
 __all__ = ["hand_off"]
-pytestmark = pytest.mark.skipif(WHY_NOT is not None, reason=WHY_NOT or "")
+pytestmark = [pytest.mark.skipif(WHY_NOT is not None, reason=WHY_NOT or ""), pytest.mark.exhaustive]
 
 FRESH = [f"fresh{number}" for number in range(10)]
 GROUPS = {"controller": ["ctl"], "train": ["n1", "n2", "victim", *FRESH]}
@@ -159,7 +159,6 @@ def test_a_node_that_was_switched_off_and_on_needs_no_scripts(cluster: Lab) -> N
 
 
 # Half a minute when nothing else runs. Two at a time, as HyperPod makes several at once.
-@pytest.mark.exhaustive
 def test_ten_of_ten_fresh_nodes_are_idle_without_a_second_try(
     cluster: Lab, record_property: Callable[[str, object], None]
 ) -> None:
@@ -186,7 +185,6 @@ def test_a_compute_node_whose_steps_are_killed_converges(cluster: Lab, commands:
     becomes_idle("victim", cluster)
 
 
-@pytest.mark.exhaustive
 def test_a_controller_whose_steps_are_killed_converges(
     cluster: Lab, commands: dict[str, dict[str, int]], tmp_path: Path
 ) -> None:

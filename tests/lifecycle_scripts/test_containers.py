@@ -281,6 +281,7 @@ def give_disks(node: Node, place: str) -> None:
     node.run("systemctl", "--quiet", "enable", "--now", "dlami-nvme.service")
 
 
+@pytest.mark.exhaustive
 @on_nodes
 def test_docker_keeps_images_on_the_disks_from_before_it_starts(lab: Lab) -> None:
     node = lab["ctl"]

@@ -329,6 +329,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
         yield made
 
 
+@pytest.mark.exhaustive
 @pytest.mark.skipif(missing() is not None, reason=str(missing()))
 def test_what_the_images_service_mounts_is_used_at_each_start(lab: Lab) -> None:
     node: Node = lab["ctl"]

@@ -82,18 +82,21 @@ def test_lustre_is_absent(node: Node) -> None:
     fails(node, "20-lustre", "/fsx is not mounted after 2 s", "Is the MGS running?", remedy)
 
 
+@pytest.mark.exhaustive
 def test_lustre_does_not_answer(node: Node) -> None:
     node.write("/etc/stand-ins/lustre", "hangs")
     fails(node, "20-lustre", "/fsx is not mounted after 2 s", "check the security group")
     assert not node.run("pgrep", "--full", "[m]ount.lustre", check=False).stdout
 
 
+@pytest.mark.exhaustive
 def test_lustre_is_slow(node: Node) -> None:
     node.write("/etc/stand-ins/lustre", "slow")
     assert in_time(node, MOUNT_WAIT_SECONDS="60").returncode == 0
     node.run("mountpoint", "/fsx")
 
 
+@pytest.mark.exhaustive
 def test_lustre_is_read_only(node: Node) -> None:
     node.write("/etc/stand-ins/lustre", "read-only")
     fails(node, "20-lustre", "/fsx is mounted read-only", "replace the node")
@@ -110,6 +113,7 @@ def test_the_disk_is_full(node: Node, left_bytes: int) -> None:
     assert "/var/" in line or "/etc/" in line or "/opt/" in line, line
 
 
+@pytest.mark.exhaustive
 def test_two_users_have_one_number(lab: Lab, node: Node) -> None:
     write_users(lab, [user("ada", 2001), user("ben", 2001), user("root", 2003), user("eve", 2004), user("eve", 2005)])
     done = in_time(node)
@@ -136,6 +140,7 @@ def test_json_is_cut_off(node: Node, file: str) -> None:
     node.write(file, whole)
 
 
+@pytest.mark.exhaustive
 def test_the_node_is_not_in_the_resource_config(node: Node) -> None:
     whole = (node.root / RESOURCE_CONFIG.lstrip("/")).read_text()
     node.write(RESOURCE_CONFIG, whole.replace(node.address, "10.81.0.99"))
@@ -144,6 +149,7 @@ def test_the_node_is_not_in_the_resource_config(node: Node) -> None:
     node.write(RESOURCE_CONFIG, whole)
 
 
+@pytest.mark.exhaustive
 def test_no_controller_answers(lab: Lab, node: Node) -> None:
     node.run("systemctl", "stop", "slurmd", check=False)
     lab["ctl"].run("systemctl", "stop", "slurmctld")
@@ -151,6 +157,7 @@ def test_no_controller_answers(lab: Lab, node: Node) -> None:
     lab["ctl"].run("systemctl", "start", "slurmctld")
 
 
+@pytest.mark.exhaustive
 def test_a_step_that_never_ends_is_ended(node: Node) -> None:
     node.write("/etc/stand-ins/lustre", "hangs")
     fails(node, "20-lustre", "ran past its limit of 2 seconds", STEP_TIMEOUT_SECONDS="2", MOUNT_WAIT_SECONDS="60")

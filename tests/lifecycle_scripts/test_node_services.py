@@ -58,6 +58,7 @@ def limits(node: Node, process: str) -> dict[str, tuple[str, str]]:
     return {line[:26].strip(): (line[26:47].strip(), line[47:68].strip()) for line in lines}
 
 
+@pytest.mark.exhaustive
 def test_who_logs_in_and_what_systemd_starts_may_have_all_that_the_kernel_allows(lab: Lab) -> None:
     """Here the kernel allows less than is asked for: it shows in the soft limit, which is as high as the hard."""
     fresh, node = lab["fresh"], lab["n1"]

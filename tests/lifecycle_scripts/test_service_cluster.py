@@ -110,6 +110,7 @@ def test_what_hyperpod_made_stays_and_the_platforms_is_added(lab: Lab) -> None:
     assert lab["ctl"].run("srun", "--nodes=2", "hostname", timeout=30).stdout.split()
 
 
+@pytest.mark.exhaustive
 def test_a_second_run_changes_nothing(lab: Lab) -> None:
     before = {name: node.snapshot(times=True) for name, node in lab.nodes.items()}
     for done in lab.provision(entry=ENTRY).values():

@@ -181,6 +181,7 @@ def disks(lab: Lab) -> dict[str, str]:
     return {path: what for path, what in found.items() if "/var/lib/mysql" not in path}
 
 
+@pytest.mark.exhaustive
 def test_a_second_run_changes_nothing(cluster: Lab) -> None:
     before = disks(cluster)
     for name, done in cluster.provision().items():
@@ -318,6 +319,7 @@ def test_ssh_lets_in_who_has_a_job_there_and_who_may_use_sudo(
     assert cluster[name].run("pgrep", "-u", "ada", check=False).stdout == ""
 
 
+@pytest.mark.exhaustive
 def test_settings_that_slurmctld_does_not_start_with_are_taken_back_and_the_others_stay(cluster: Lab) -> None:
     node = cluster["ctl"]
     place = f"{DOWNLOADED}/parameters.json"
@@ -336,6 +338,7 @@ def test_settings_that_slurmctld_does_not_start_with_are_taken_back_and_the_othe
     assert node.run("cat", "/opt/slurm/etc/slurm.conf").stdout == conf
 
 
+@pytest.mark.exhaustive
 def test_a_backup_controller_takes_over_while_a_job_runs() -> None:
     with tempfile.TemporaryDirectory() as directory:
         Path(directory).chmod(0o755)

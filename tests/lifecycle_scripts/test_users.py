@@ -171,6 +171,7 @@ def test_an_environment_of_ones_own_is_the_same_on_every_node(lab: Lab) -> None:
     assert "include-system-site-packages = false" in config
 
 
+@pytest.mark.exhaustive
 def test_an_environment_that_is_there_is_kept_and_one_that_was_begun_is_finished(lab: Lab) -> None:
     venvs = lab.shared / "users/grace/venvs"
     lab["n1"].run("su", "-", "grace", "-c", "timeout --signal=KILL 0.5 trainway-venv half", check=False)
@@ -381,6 +382,7 @@ def test_directories_wait_for_their_file_system_and_accounts_do_not(settled: Lab
     assert (settled.shared / "users/donald").stat().st_uid == 2022
 
 
+@pytest.mark.exhaustive
 def test_whenever_it_is_ended_its_next_run_goes_on(settled: Lab, team: dict[str, Any]) -> None:
     node = settled["n2"]
     many = [f"user{number:02}" for number in range(12)]

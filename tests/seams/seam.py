@@ -55,7 +55,8 @@ class Seam:
 
     `artifact` names what is rendered, `rendered_by` the file or folder of the project that renders it, and `reader` the
     strongest reader that runs in the tests. `instead` is empty if the reader is the program that reads the artifact in
-    production. Otherwise `instead` says why that program does not run in the tests.
+    production. Otherwise `instead` says why that program does not run in the tests. Where `exhaustive` is set, as for
+    a reader on nodes that have to be provisioned, only `make test-all` plants errors.
     """
 
     artifact: str
@@ -63,6 +64,7 @@ class Seam:
     reader: str
     planted: tuple[Planted, ...]
     instead: str = ""
+    exhaustive: bool = False
 
 
 def all_seams() -> dict[str, tuple[Seam, ...]]:

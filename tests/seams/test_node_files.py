@@ -100,28 +100,33 @@ SEAMS = (
         rendered_by="lifecycle_scripts/steps",
         reader="systemd-analyze verify of systemd 252, on nodes that the scripts provisioned",
         planted=tuple(planted(units, *error) for error in UNIT_ERRORS),
+        exhaustive=True,
     ),
     Seam(
         artifact="sshd's settings",
         rendered_by="lifecycle_scripts/steps/28-ssh.sh",
         reader="sshd 9.2 (`sshd -t`, `sshd -T`) on a node that the scripts provisioned",
         planted=tuple(planted(ssh_server, *error) for error in SSHD_ERRORS),
+        exhaustive=True,
     ),
     Seam(
         artifact="SSSD's settings",
         rendered_by="lifecycle_scripts/steps/26-directory.sh",
         reader="`sssctl config-check` of SSSD 2.8 on a node that the scripts provisioned",
         planted=tuple(planted(sssd, *error) for error in SSSD_ERRORS),
+        exhaustive=True,
     ),
     Seam(
         artifact="sudoers",
         rendered_by="lifecycle_scripts/users.py",
         reader="`visudo --check --strict` on a node that the scripts provisioned",
         planted=tuple(planted(sudo, *error) for error in SUDO_ERRORS),
+        exhaustive=True,
     ),
 )
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", NODES)
 @pytest.mark.parametrize("read", [units, ssh_server, sssd, sudo], ids=lambda read: read.__name__)
 def test_every_file_of_a_provisioned_node_is_read(name: str, read: Read) -> None:

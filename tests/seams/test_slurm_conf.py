@@ -13,7 +13,6 @@ from lifecycle_scripts.node_facts import nodes
 from lifecycle_scripts.slurm.platform_settings import settings
 from lifecycle_scripts.slurm_conf import files
 from lifecycle_scripts.slurm_settings import with_settings
-from tests.representatives import with_representatives
 from tests.seams.seam import Planted, Seam
 from tests.seams.slurm_node import parameters_of, provisioned, slurm_platforms
 from trainway.spec.derived.slurm_accounts import slurm_accounts
@@ -145,16 +144,19 @@ SEAMS = (
         instead="HyperPod's own, newer build of Slurm is in no registry. HyperPod writes most of slurm.conf itself. "
         "Slurm 24.11 of Debian 13 started by hand with the same files but without accounting, on 2026-11-22.",
         planted=tuple(planted(*error) for error in PLANTED),
+        exhaustive=True,
     ),
 )
 
 
-@pytest.mark.parametrize("places", [True, pytest.param(False, marks=pytest.mark.exhaustive)])
-@pytest.mark.parametrize("name", with_representatives(sorted(slurm_platforms()), ("hyperpod-slurm-p5en",)))
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("places", [True, False])
+@pytest.mark.parametrize("name", sorted(slurm_platforms()))
 def test_slurmctld_starts_with_the_files_of_every_platform(name: str, places: bool) -> None:
     assert read_by_slurm(rendered(slurm_platforms()[name], places=places)) == []
 
 
+@pytest.mark.exhaustive
 def test_slurmctld_starts_with_a_backup_controller() -> None:
     made = rendered(slurm_platforms()["slurm-plain"], controllers=2)
     provisioned()["ctl"].run("install", "-d", "-o", "slurm", "/fsx/x/state")

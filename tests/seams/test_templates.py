@@ -70,6 +70,7 @@ def test_cfn_lint_finds_nothing_in_any_template(names: str, tmp_path: Path) -> N
         assert (linted.returncode, linted.stdout) == (0, ""), linted.stdout + linted.stderr
 
 
+@pytest.mark.exhaustive
 @each_set
 def test_the_cdks_validation_finds_nothing_in_any_template(names: str, tmp_path: Path) -> None:
     # Its runtime reads the switch when it starts. By itself it reports warnings, with which `cdk synth` succeeds.

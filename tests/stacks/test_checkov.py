@@ -63,6 +63,7 @@ def all_templates(synthesized: Synthesized) -> Iterator[Template]:
         yield from by_role.values()
 
 
+@pytest.mark.exhaustive
 def test_checkov_reads_every_resource_and_no_template_silences_a_check(
     report: dict[str, Any], synthesized: Synthesized
 ) -> None:

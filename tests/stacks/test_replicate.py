@@ -54,6 +54,7 @@ def rights(template: Template) -> dict[str, set[str]]:
     return found
 
 
+@pytest.mark.exhaustive
 def test_copies_are_added_changed_and_removed(
     emulator: Emulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -73,6 +73,7 @@ def second_moment_and_weight(state: str) -> tuple[Tensor, Tensor]:
     return moment.float(), model.weight.detach()
 
 
+@pytest.mark.exhaustive
 def test_a_second_moment_grows_by_less_than_bf16_can_show(monkeypatch: pytest.MonkeyPatch) -> None:
     whole, weight = second_moment_and_weight("fp32")
     half, half_weight = second_moment_and_weight("bf16")

@@ -88,6 +88,7 @@ def test_masked_documents_are_learned_as_if_each_were_alone() -> None:
     assert not torch.allclose(unmasked, alone, atol=1e-3)
 
 
+@pytest.mark.exhaustive
 def test_evaluation_is_the_same_on_two_ranks_and_changes_no_step(launch: Any, held_out_job: dict[str, Any]) -> None:
     runs: list[Any] = []
     for processes, every, micro, pp in ((1, 2, 4, 1), (2, 2, 2, 1), (2, 100, 2, 1), (2, 2, 2, 2)):

@@ -141,6 +141,7 @@ def in_s3(job: dict[str, Any], **checkpoints: Any) -> dict[str, Any]:
     return job | {"checkpoint": {"every": 4, "keep": 2, "location": "s3://data/checkpoints/exact", **checkpoints}}
 
 
+@pytest.mark.exhaustive
 def test_a_run_ends_with_the_same_bits_though_s3_throttles_and_drops(
     launch: Any, job: dict[str, Any], untouched: str, faults: Faults, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.distributed.device_mesh import init_device_mesh
 from torch.utils._triton import has_triton_package
 
-from tests.representatives import chosen, with_representatives
+from tests.representatives import chosen
 from tests.training.layout_gradients import gradient, job_of
 from tests.training.test_layouts import UNTIED, differences
 from tests.training.torchrun_server import TorchrunServer
@@ -57,8 +57,6 @@ DIVIDED: dict[str, dict[str, Any]] = {
         "compile": "aot_eager",
     },
 }
-RECIPES = ("tensorwise", "rowwise", "mxfp8")
-ONE_OF_EACH = (*RECIPES, "TP")
 
 
 @pytest.fixture(scope="module")
@@ -66,20 +64,23 @@ def found(torchrun: TorchrunServer, request: pytest.FixtureRequest) -> dict[str,
     return differences(torchrun, 2, chosen(request, LAYOUTS | DIVIDED, "layout"), "float8_gradients.py")
 
 
-@pytest.mark.parametrize("layout", with_representatives(LAYOUTS, RECIPES))
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("layout", LAYOUTS)
 def test_two_ranks_have_the_gradients_of_one_process_in_the_same_float8(layout: str, found: dict[str, Any]) -> None:
     assert found[layout]["loss"] < 1e-6
     assert found[layout]["same"] < 2e-6
 
 
-@pytest.mark.parametrize("layout", with_representatives(LAYOUTS | DIVIDED, ONE_OF_EACH))
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("layout", LAYOUTS | DIVIDED)
 def test_float8_rounds_and_does_nothing_else(layout: str, found: dict[str, Any]) -> None:
     # A number has 4 bits: an error of 2^-5 = 3 %, on both sides of a product. Much less would be another type.
     assert found[layout]["rounded in the middle"] > 0.03
     assert found[layout]["rounded"] < 0.2
 
 
-@pytest.mark.parametrize("layout", with_representatives(DIVIDED, ("TP",)))
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("layout", DIVIDED)
 def test_matrices_divided_by_tp_have_the_scales_of_whole_ones(layout: str, found: dict[str, Any]) -> None:
     assert found[layout]["loss"] < 1e-6
     # Sums in another order are rounded to another float8 number here and there, a step of 6 %. With scales of its own

@@ -34,7 +34,13 @@ def faulty(*faults: tuple[str, int, int, int]) -> dict[str, str]:
 
 @pytest.mark.usefixtures("one_rank", "without_kernels")
 @pytest.mark.parametrize(
-    "settings", [{}, {"state": "bf16"}, {"name": "muon"}, {"name": "adamw-8bit"}], ids=lambda each: str(each or "adamw")
+    "settings",
+    [
+        {},
+        {"state": "bf16"},
+        *(pytest.param({"name": name}, marks=pytest.mark.exhaustive) for name in ("muon", "adamw-8bit")),
+    ],
+    ids=lambda each: str(each or "adamw"),
 )
 @pytest.mark.parametrize("steps_before", [0, 2])
 def test_a_skipped_step_changes_no_weight_moment_or_count(settings: dict[str, str], steps_before: int) -> None:
@@ -189,6 +195,7 @@ def test_a_run_skips_steps_on_all_ranks_and_resumes_to_the_same_bits(
     assert resumed.events("end")[-1]["loss_hex"] == end["loss_hex"]
 
 
+@pytest.mark.exhaustive
 def test_a_run_that_diverges_stops_with_a_status_of_its_own(launch: Any, job: dict[str, Any], tmp_path: Path) -> None:
     document = job | {"instability": {"skip_limit": 3}, "steps": 1000}
     # torchrun looks seldom, so that it sees both ranks' own ends and does not end one for the other's sake.
@@ -202,6 +209,7 @@ def test_a_run_that_diverges_stops_with_a_status_of_its_own(launch: Any, job: di
     assert checkpoint_steps(tmp_path) == [4], "nothing is saved after the first skipped step"
 
 
+@pytest.mark.exhaustive
 def test_a_run_goes_back_past_the_samples_that_made_it_diverge(
     launch: Any, job: dict[str, Any], tmp_path: Path
 ) -> None:

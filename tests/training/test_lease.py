@@ -162,6 +162,7 @@ def test_a_run_notices_that_another_took_over_and_that_its_lease_was_deleted(loc
     assert holder_of(location) == ELSEWHERE, "the lease of the other run stays"
 
 
+@pytest.mark.exhaustive
 def test_a_second_run_is_refused_with_a_status_and_resumes_when_the_first_is_killed(
     launch: Any, job: dict[str, Any], tmp_path: Path
 ) -> None:

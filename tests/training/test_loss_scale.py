@@ -16,6 +16,7 @@ from training.precision import loss_scale
 from training.train import train
 
 
+@pytest.mark.exhaustive
 def test_steps_that_overflow_are_skipped_until_the_scale_fits(
     job: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -80,6 +80,7 @@ def test_killed_processes_and_a_lost_node_cost_nothing_but_the_steps_since(nodes
     assert not any(list(memory.rglob("step-*")) for memory in nodes.memories if memory.exists())
 
 
+@pytest.mark.exhaustive
 def test_what_is_damaged_in_memory_is_skipped_for_the_newest_that_is_whole(nodes: Nodes, untouched: str) -> None:
     def flip_a_bit_in_both_copies(_: int) -> None:
         for step in range(17):

@@ -31,6 +31,7 @@ def test_weights_are_on_the_host_and_what_a_layer_counts_is_on_the_device(offloa
     assert set(model.state_dict()) == kept, "what was not to be in a checkpoint is not"
 
 
+@pytest.mark.exhaustive
 def test_a_run_on_the_host_is_resumed_and_learns_the_same(launch: Any, job: dict[str, Any], tmp_path: Path) -> None:
     def losses(name: str, *last_steps: str, **sections: Any) -> list[str]:
         checkpoint = {"location": str(tmp_path / f"{name}-checkpoints")}

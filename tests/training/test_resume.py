@@ -52,6 +52,7 @@ def test_stopped_halfway_or_killed_and_resumed_gives_the_same_bits(
     assert len(again.events("step")) == len(resumed.events("step"))
 
 
+@pytest.mark.exhaustive
 def test_data_and_checkpoints_in_s3_give_the_same_bits_as_on_disk(
     launch: Any, job: dict[str, Any], untouched: str, s3: str, tmp_path: Path
 ) -> None:
@@ -93,6 +94,7 @@ def test_a_signal_to_torchrun_leaves_a_checkpoint(launch_program: Any, job: dict
     assert [event["step"] for event in run.events("checkpoint")] == [end["step"]]
 
 
+@pytest.mark.exhaustive
 def test_what_one_rank_cannot_read_all_ranks_skip(
     launch: Any, job: dict[str, Any], untouched: str, tmp_path: Path
 ) -> None:

@@ -60,6 +60,7 @@ def verified(
     return by_check
 
 
+@pytest.mark.exhaustive
 @pytest.mark.skipif(WHY_NOT is not None, reason=WHY_NOT or "")
 def test_two_nodes_under_slurm_are_proved(cluster: Machines, hand_off: HandOff) -> None:
     results = verified(asked(on_slurm(hand_off, mount=str(cluster.shared)), 2))

@@ -8,12 +8,15 @@ import subprocess
 import sys
 from pathlib import Path, PurePosixPath
 
+import pytest
+
 from trainway.launch.training_command import one_node
 from trainway.spec.facts.catalogue import load_catalogue
 from trainway.verify import Expected, Status, facts_of_log, probe_command, probe_environment, run_checks
 from trainway.verify.probe_job import probe_source
 
 
+@pytest.mark.exhaustive
 def test_two_processes_prove_this_machine(tmp_path: Path) -> None:
     environment = {
         **os.environ,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+import pytest
+
 from tests.container import stand_ins
 from tests.container.builder import ROOT
 from tests.container.image.yard import OF_THE_BASE, Yard
@@ -13,6 +15,7 @@ def test_the_stage_reports_the_digest_of_what_it_built(built: Yard):
     assert re.fullmatch(r"sha256:[0-9a-f]{64}", (built.root / "data").read_text())
 
 
+@pytest.mark.exhaustive
 def test_another_line_of_the_job_makes_one_layer(built: Yard):
     job = built.root / "training/train.py"
     right = job.read_text()

@@ -127,6 +127,7 @@ def test_a_list_that_is_not_what_is_published_or_not_whole_fails_the_build(
     assert says in done.stdout + done.stderr
 
 
+@pytest.mark.exhaustive
 def test_a_snapshot_of_another_distribution_fails_the_build_and_says_so(built: Yard):
     built.derive(
         BASE, "localhost/debian:1", "sed -i s/ubuntu/debian/ /etc/os-release; sed -i s/Ubuntu/Debian/ /etc/os-release"
@@ -136,6 +137,7 @@ def test_a_snapshot_of_another_distribution_fails_the_build_and_says_so(built: Y
     assert "image.refresh: the base image is Debian, and only Ubuntu has these snapshots" in done.stderr
 
 
+@pytest.mark.exhaustive
 def test_a_snapshot_with_another_signature_fails_the_build(built: Yard):
     lost = ": >/usr/share/keyrings/ubuntu-archive-keyring.gpg"
     built.derive(BASE, "localhost/distrusts:1", lost)

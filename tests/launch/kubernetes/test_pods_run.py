@@ -129,6 +129,7 @@ def test_two_pods_end_with_the_loss_of_one_machine(kind: Kind, fsx: Path, local_
     assert logged == {pod.name for pod in submitted.pods}
 
 
+@pytest.mark.exhaustive
 def test_a_node_that_is_taken_away_is_waited_for_and_the_loss_is_the_same(
     fsx: Path, local_loss: str, cluster: Cluster
 ) -> None:

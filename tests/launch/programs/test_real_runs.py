@@ -21,7 +21,6 @@ from tests.launch.programs.runs_here import RUNS_HERE, Program, write_inputs, wr
 from tests.launch.slurm.machines import Machines, machines, missing
 from tests.launch.slurm.requests import CATALOGUE, IMAGE, on_slurm
 from tests.lifecycle_scripts.slurm_cluster import wait_for
-from tests.representatives import with_representatives
 from trainway.launch.allocation import allocate
 from trainway.launch.program import LockedPackages
 from trainway.launch.programs import load_program
@@ -55,7 +54,8 @@ def inputs(cluster: Machines) -> dict[str, str]:
     return write_inputs(directory)
 
 
-@pytest.mark.parametrize("name", with_representatives(RUNS_HERE, ("trainer",)))
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("name", RUNS_HERE)
 def test_a_program_is_killed_resumed_stopped_and_finished(
     name: str, inputs: dict[str, str], cluster: Machines, tmp_path: Path
 ) -> None:

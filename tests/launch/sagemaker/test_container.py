@@ -90,6 +90,7 @@ def checkpoint(location: str) -> dict[str, Any]:
     return {"every": 4, "keep": 2, "location": location}
 
 
+@pytest.mark.exhaustive
 def test_two_hosts_find_each_other_and_train_from_the_file_system(
     corpus: Path, tmp_path: Path, hand_off: HandOff
 ) -> None:
@@ -167,6 +168,7 @@ def test_one_host_trains_from_its_channels_with_synced_code_and_saves_itself_whe
     assert yaml.safe_load((tmp_path / "channels/job/job.yaml").read_text())["data"]["train"] == "s3:/corpus/small"
 
 
+@pytest.mark.exhaustive
 def test_two_hosts_run_a_program_of_anybody_stop_it_and_go_on_with_its_outputs(
     tmp_path: Path, hand_off: HandOff, s3: tuple[int, Any]
 ) -> None:

@@ -78,6 +78,7 @@ def of_the_program(cluster: Machines) -> list[str]:
     return found
 
 
+@pytest.mark.exhaustive
 def test_torchrun_on_two_nodes_is_stopped_as_a_whole_and_resumed(
     cluster: Machines, hand_off: HandOff, tmp_path: Path
 ) -> None:

@@ -113,6 +113,7 @@ def test_a_run_that_is_stopped_has_the_time_that_it_needs(launch: Launch) -> Non
 
 
 # Takes a minute: Slurm enforces time limits twice a minute.
+@pytest.mark.exhaustive
 def test_a_run_saves_itself_before_its_time_is_over(launch: Launch) -> None:
     # Its last five minutes are all that it has.
     handle = launch("short", time_limit_minutes=1)

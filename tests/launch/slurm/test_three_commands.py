@@ -102,6 +102,7 @@ def deployed(emulator: Emulator, platform_file: Path, mount: str) -> None:
         client.put_parameter(Name=name, Type="String", Tier="Advanced", Value=model.model_dump_json())
 
 
+@pytest.mark.exhaustive
 def test_an_unseen_file_runs_on_two_nodes_after_three_commands(tmp_path: Path) -> None:
     (block,) = re.findall(r"<!-- three commands -->\n\n?```bash\n(.*?)```", PAGE, re.DOTALL)
     first, *others = block.splitlines()

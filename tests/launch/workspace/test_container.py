@@ -33,6 +33,7 @@ def container(home: Path) -> tuple[list[str], dict[str, str]]:
     return command, {**told, **image, "HOME": str(home)}
 
 
+@pytest.mark.exhaustive
 def test_the_environment_is_the_owners_and_begins_with_what_the_image_has(tmp_path: Path) -> None:
     image = tmp_path / "image"
     subprocess.run([sys.executable, "-m", "venv", str(image)], check=True)
