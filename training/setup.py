@@ -20,7 +20,7 @@ from training.observe.flops import Pace, pace_of, peak_flops
 from training.optim.optimizer import make_optimizer
 from training.parallel import limits
 from training.parallel.local_model import LocalModel, local_model
-from training.parallel.world import Process, World
+from training.parallel.world import Process, World, host_group
 from training.precision import float8, transformer_engine
 from training.precision.loss_scale import initial_scale
 
@@ -95,7 +95,7 @@ def set_up(job: Job, inputs: JobInputs, world: World) -> Setup:
         "sequence_length": job.data.sequence_length,
         "seed": job.seed,
     }
-    hosts = dist.new_group(backend="gloo")
+    hosts = host_group()
     memory = None
     if job.checkpoint.memory_every:
         parts = {"ranks": world.size, "parallel": job.parallel.model_dump(), "optimizer": job.optimizer.name}

@@ -44,7 +44,7 @@ from training.observe.profiling import profiling
 from training.observe.reports import PendingStep, Reading, Reports, describe
 from training.optim.step_guard import StepGuard
 from training.parallel.local_model import loss_over
-from training.parallel.world import join, this_process
+from training.parallel.world import connect, join, this_process
 from training.setup import JobInputs, Setup, begin, open_inputs, set_up
 from training.step import compute_gradients, update_weights
 
@@ -105,7 +105,7 @@ def train(job: Job, until_step: int | None = None, profile_steps: int | None = N
     stop = StopSignal()
     process = this_process()
     inputs = open_inputs(job, process)
-    dist.init_process_group("cpu:gloo,cuda:nccl" if process.device.type == "cuda" else "gloo")
+    connect(process.device)
     setup = set_up(job, inputs, join(inputs.layout, process.device))
     run = Path(os.environ.get("TRAINWAY_RUN", f"runs/{job.name}"))
     with leased((setup.checkpoints, str(run)), stop.request, setup.hosts) as check_leases:

@@ -69,8 +69,34 @@ def this_process() -> Process:
     return Process(rank, world_size, torch.device("cuda", local_rank))
 
 
+def connect(device: torch.device) -> None:
+    """Connect this rank with all others, over gloo and on GPUs also over NCCL. Every rank calls this first."""
+    # gloo connects two ranks when they first communicate. It would otherwise connect each rank with all others, in
+    # every group.
+    # https://docs.pytorch.org/docs/stable/distributed.html#improving-initialization-time (read 2026-11-23)
+    os.environ.setdefault("TORCH_GLOO_LAZY_INIT", "1")
+    dist.init_process_group("cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo")
+    _connect_neighbors()
+
+
+def host_group() -> dist.ProcessGroup:
+    """Return another group of all ranks over gloo. Threads of their own can use it. Every rank calls this."""
+    group: dist.ProcessGroup = dist.new_group(backend="gloo")
+    _connect_neighbors(group)
+    return group
+
+
+def _connect_neighbors(group: dist.ProcessGroup | None = None) -> None:
+    """Connect each rank over gloo with those at distances of 1, 2, 4, and so on, which most collectives use.
+
+    A rank that first connects to one that has ended can wait for five times the group's timeout of 30 minutes. It
+    notices at once that a connection has ended: https://github.com/pytorch/gloo/issues/520 (read 2026-11-23).
+    """
+    dist.barrier(group)
+
+
 def join(layout: Layout, device: torch.device) -> World:
-    """Make the groups that the layout needs. Every rank calls this, after `init_process_group`."""
+    """Make the groups that the layout needs. Every rank calls this, after `connect`."""
     return World(
         rank=dist.get_rank(),
         size=dist.get_world_size(),
