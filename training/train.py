@@ -7,9 +7,9 @@ TRAINWAY_CHECKPOINTS and TRAINWAY_MEMORY (see `checkpoint/stores.py` and `checkp
 directory of the metrics (default: runs/<name of the job>). TRAINWAY_JOB is the job file if --config is not given.
 
 A run always resumes from the latest readable checkpoint of its job. After SIGTERM or SIGUSR1 to any rank or to
-torchrun, the run finishes the current step and the step already queued on the device, writes a checkpoint, and exits
-with status 0, or with TRAINWAY_STOPPED_STATUS if the program that starts the job must know that the job is not done.
-torchrun allows its ranks 30 seconds for that. A mistake in the job file or its data exits with status 2 and one
+torchrun, the run takes up to three more steps, until all ranks have done the same ones. It then writes a checkpoint and
+exits with status 0, or with TRAINWAY_STOPPED_STATUS if the program that starts the job must know that the job is not
+done. torchrun allows its ranks 30 seconds for that. A mistake in the job file or its data exits with status 2 and one
 message. `errors.py` has the other statuses.
 """
 
@@ -105,7 +105,7 @@ def train(job: Job, until_step: int | None = None, profile_steps: int | None = N
     stop = StopSignal()
     process = this_process()
     inputs = open_inputs(job, process)
-    connect(process.device)
+    stop.share(connect(process))
     setup = set_up(job, inputs, join(inputs.layout, process.device))
     run = Path(os.environ.get("TRAINWAY_RUN", f"runs/{job.name}"))
     with leased((setup.checkpoints, str(run)), stop.request, setup.hosts) as check_leases:

@@ -19,7 +19,7 @@ from training.parallel.world import connect, host_group, this_process
 def main() -> None:
     """Connect, and do what the argument says."""
     process = this_process()
-    connect(process.device)
+    connect(process)
     group = host_group()
     if sys.argv[1] == "lose":
         time.sleep(1)  # the others have left the functions above

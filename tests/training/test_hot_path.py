@@ -38,8 +38,8 @@ OPERATORS = {
     "is_nonzero",
     "repeat_interleave",
 }
-# The step before, when this one is under way; and what hosts agree on without a device.
-READERS = {"reports.py", "stopping.py"}
+# The step before, when this one is under way.
+READERS = {"reports.py"}
 
 
 class Watch:

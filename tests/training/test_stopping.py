@@ -9,6 +9,10 @@ import sys
 from collections.abc import Iterator
 
 import pytest
+import torch.distributed as dist
+from hypothesis import given
+from hypothesis import strategies as st
+from torch._C._distributed_c10d import HashStore, TCPStore  # the public names are not declared as exported
 
 from training.hosts.stopping import StopSignal
 
@@ -26,10 +30,97 @@ def handlers() -> Iterator[None]:
 @pytest.mark.usefixtures("one_rank", "handlers")
 def test_either_signal_stops_and_goes_on_stopping(number: signal.Signals) -> None:
     stop = StopSignal()
+    stop.share(HashStore())
     assert not stop.reached_any_rank()
     os.kill(os.getpid(), number)
     assert stop.reached_any_rank()
     assert stop.reached_any_rank()
+
+
+@pytest.mark.usefixtures("one_rank", "handlers")
+def test_an_attempt_does_not_stop_because_of_the_one_before() -> None:
+    store = HashStore()
+    earlier, later = StopSignal(), StopSignal()
+    earlier.share(store)
+    earlier.request()
+    assert earlier.reached_any_rank()
+    later.share(store)
+    assert not later.reached_any_rank()
+
+
+@pytest.mark.usefixtures("one_rank", "handlers")
+@pytest.mark.parametrize("told", [False, True])
+def test_a_store_that_has_lost_the_entry_ends_the_rank(told: bool) -> None:
+    store, stop = HashStore(), StopSignal()
+    stop.share(store)
+    assert not stop.reached_any_rank()
+    store.delete_key("trainway/stop")
+    if told:
+        stop.request()
+    with pytest.raises(dist.DistStoreError, match="has lost trainway/stop"):
+        stop.reached_any_rank()
+
+
+STORE = """
+import time
+from torch.distributed import TCPStore
+store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+print(store.port, flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.mark.usefixtures("one_rank", "handlers")
+@pytest.mark.parametrize("told", [False, True])
+def test_a_rank_ends_when_the_host_of_the_store_has_ended(told: bool) -> None:
+    stop = StopSignal()
+    with subprocess.Popen([sys.executable, "-c", STORE], stdout=subprocess.PIPE, text=True) as host:
+        assert host.stdout
+        stop.share(TCPStore("127.0.0.1", int(host.stdout.readline()), wait_for_workers=False))
+        assert not stop.reached_any_rank()
+        host.kill()
+        host.wait()
+        if told:
+            stop.request()
+        with pytest.raises(dist.DistError):
+            stop.reached_any_rank()
+
+
+RANKS = 3
+
+
+@pytest.mark.usefixtures("one_rank", "handlers")
+@given(st.lists(st.tuples(st.integers(0, RANKS - 1), st.sampled_from(["step", "step", "step", "signal"])), max_size=40))
+def test_all_ranks_stop_after_the_same_step_however_far_ahead_some_are(events: list[tuple[int, str]]) -> None:
+    store = HashStore()
+    signals = [StopSignal() for _ in range(RANKS)]
+    for each in signals:
+        each.share(store)
+    steps, stopped, told = [0] * RANKS, [False] * RANKS, [False] * RANKS
+    latest = None
+
+    def step(rank: int) -> None:
+        nonlocal latest
+        furthest = max(steps)
+        steps[rank] += 1
+        stopped[rank] = signals[rank].reached_any_rank()
+        if told[rank] and latest is None:
+            latest = furthest + 1
+
+    for rank, event in events:
+        if event == "signal":
+            told[rank] = True
+            signals[rank].request()
+        elif not stopped[rank]:
+            step(rank)
+    if latest is None:
+        assert not any(stopped)
+        return
+    for rank in range(RANKS):
+        while not stopped[rank]:
+            assert steps[rank] < latest, "the run goes on although a rank was told to stop"
+            step(rank)
+    assert steps == [latest] * RANKS
 
 
 @pytest.mark.parametrize(("end", "status"), [("stop.ignore_from_now_on()", 0), ("", -signal.SIGTERM)])

@@ -6,7 +6,9 @@ from typing import NamedTuple
 
 import torch
 import torch.distributed as dist
+from torch._C._distributed_c10d import PrefixStore, Store  # the public names are not declared as exported
 from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.rendezvous import rendezvous
 
 from training.config import Layout
 from training.errors import UserError
@@ -69,14 +71,22 @@ def this_process() -> Process:
     return Process(rank, world_size, torch.device("cuda", local_rank))
 
 
-def connect(device: torch.device) -> None:
-    """Connect this rank with all others, over gloo and on GPUs also over NCCL. Every rank calls this first."""
+def connect(process: Process) -> Store:
+    """Connect this rank with all others, over gloo and on GPUs also over NCCL. Every rank calls this first.
+
+    Returns the store of the rendezvous, which all ranks reach. It is in rank 0 or in a torchrun agent.
+    """
     # gloo connects two ranks when they first communicate. It would otherwise connect each rank with all others, in
     # every group.
     # https://docs.pytorch.org/docs/stable/distributed.html#improving-initialization-time (read 2026-11-23)
     os.environ.setdefault("TORCH_GLOO_LAZY_INIT", "1")
-    dist.init_process_group("cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo")
+    met: tuple[Store, int, int] = next(rendezvous("env://"))
+    store, rank, ranks = met
+    backend = "cpu:gloo,cuda:nccl" if process.device.type == "cuda" else "gloo"
+    # PyTorch adds such a prefix to a store of its own, and none to this one.
+    dist.init_process_group(backend, store=PrefixStore("groups", store), rank=rank, world_size=ranks)
     _connect_neighbors()
+    return store
 
 
 def host_group() -> dist.ProcessGroup:
