@@ -90,6 +90,7 @@ def test_a_job_that_requires_another_version_than_the_bases_ends_the_build_with_
     assert "numpy>=2" in done.stderr + done.stdout
 
 
+@pytest.mark.exhaustive
 def test_a_base_without_pytorch_ends_the_build_with_the_key(base: Base) -> None:
     subprocess.run(["pip", "uninstall", "--quiet", "--yes", "torch"], env=base.environment, check=True)
     done = base.install("tool")

@@ -108,6 +108,7 @@ def test_a_build_passes_the_proxy_and_leaves_nothing_of_the_network_in_the_image
     assert "packages.corp.invalid/simple" not in image
 
 
+@pytest.mark.exhaustive
 def test_without_the_authority_the_build_ends_with_the_place_for_its_certificate(builder: CorporateBuilder) -> None:
     for certificate in (builder.root / "lifecycle_scripts/yours/certificates").glob("*.pem"):
         certificate.unlink()

@@ -10,6 +10,7 @@ REMEDY = (
 )
 
 
+@pytest.mark.exhaustive
 @pytest.mark.usefixtures("helm_archive")
 def test_every_image_is_copied_once(aws):
     done = aws.run("mirror.sh", CHARTS=EVERY_CHART)

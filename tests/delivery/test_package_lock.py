@@ -59,6 +59,7 @@ def test_a_lock_has_what_the_image_lacks_and_is_what_a_deploy_takes(index: Path,
     assert f"modest==1.0 \\\n    --hash=sha256:{checksum}\n" in (tmp_path / "additions/pip.txt").read_text()
 
 
+@pytest.mark.exhaustive
 @pytest.mark.usefixtures("index")
 def test_a_package_that_would_change_numpy_is_refused_by_its_name(tmp_path: Path):
     file = platform_file(tmp_path, "older")

@@ -120,6 +120,7 @@ def test_what_was_brought_in_is_all_that_a_closed_network_needs(supply, charts: 
     assert build[-2].startswith(f"libraries=docker-image://{REGISTRY}/atlas/mirror/training-base@sha256:")
 
 
+@pytest.mark.exhaustive
 def test_a_second_run_copies_and_builds_nothing(supply):
     supply.run("supply.sh", DEPLOYED=HYPERPOD_EKS)
     before = len(supply.calls)

@@ -163,6 +163,7 @@ def test_a_sweep_is_submitted_whole_or_not_at_all(trainway: Trainway, job_file: 
     assert rates == {0, 1}
 
 
+@pytest.mark.exhaustive
 def test_an_array_is_a_run_for_each_index(trainway: Trainway, tmp_path: Path) -> None:
     program = ("sh", "-c", 'echo "$TRAINWAY_ARRAY_INDEX" >"$TRAINWAY_OUTPUT/index"')
     launched = trainway("launch", "--array=3", "--processes=1", "--", *program)
@@ -212,6 +213,7 @@ def test_an_allocation_has_the_size_of_the_job_file(trainway: Trainway, tmp_path
     assert not api.objects
 
 
+@pytest.mark.exhaustive
 def test_an_option_of_the_job_file_holds_until_a_flag_says_otherwise(trainway: Trainway, tmp_path: Path) -> None:
     size = {"nodes": 2, "batch": {"global": 64, "micro": 1}, "team": "research"}
     job = write_job(tmp_path, **size, slurm={"borrow": True, "time_limit": 30}, kubernetes={"kind": "MPIJob"})
@@ -254,6 +256,7 @@ def test_what_cannot_run_is_refused_in_a_sentence_and_nothing_is_submitted(
     assert not api.objects
 
 
+@pytest.mark.exhaustive
 def test_a_probe_is_rendered_for_the_platforms_own_target(trainway: Trainway) -> None:
     said = trainway("verify", "train", "--nodes=2", "--team=research", "--platform=eks.yaml", "--dry-run")
     assert said.returncode == 0, said.stderr

@@ -87,6 +87,7 @@ def test_the_page_brings_a_run_from_its_launch_to_its_explanation(person: Person
     assert record["options"]["target"] == {"niceness": 5}, "resumed as it was launched"
 
 
+@pytest.mark.exhaustive
 def test_its_flag_is_on_the_help_page_and_is_refused_elsewhere(person: Person) -> None:
     shown = person.follow("trainway launch --help")
     assert "In the background of this machine" in shown and "--niceness" in shown

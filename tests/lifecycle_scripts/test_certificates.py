@@ -143,6 +143,7 @@ def asks(node: Node) -> subprocess.CompletedProcess[str]:
     return node.run("python3", "-c", ASK, check=False, timeout=20)
 
 
+@pytest.mark.exhaustive
 @on_nodes
 def test_a_node_trusts_them_and_so_does_what_runs_there(lab: Lab, root: Path) -> None:
     node = lab["ctl"]

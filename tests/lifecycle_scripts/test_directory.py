@@ -17,7 +17,7 @@ from trainway.spec.derived.slurm_users import slurm_directory
 from trainway.spec.platform import Platform
 
 WHY_NOT = missing()
-pytestmark = pytest.mark.skipif(WHY_NOT is not None, reason=WHY_NOT or "")
+pytestmark = [pytest.mark.skipif(WHY_NOT is not None, reason=WHY_NOT or ""), pytest.mark.exhaustive]
 
 HOST = "ip-10-81-0-10"
 SECRET = "arn:aws:secretsmanager:us-west-2:111122223333:secret:ldap-AbCdEf"
@@ -191,7 +191,6 @@ def test_the_password_is_roots_alone_and_in_no_log(lab: Lab) -> None:
     assert PASSWORD not in node.run("journalctl", "--no-pager").stdout
 
 
-@pytest.mark.exhaustive
 def test_a_second_run_changes_nothing(lab: Lab) -> None:
     before = lab["n1"].snapshot(times=True)
     done = run_step(lab["n1"], "26-directory")
@@ -245,7 +244,6 @@ def test_a_password_that_is_none_ends_the_step(lab: Lab, password: str | None, s
         file.write_text(f"{PASSWORD}\n")
 
 
-@pytest.mark.exhaustive
 def test_an_image_without_sssd_gets_it_from_the_scripts_or_says_so(lab: Lab) -> None:
     """The package is of the node's own program: what is installed runs."""
     node = lab["ctl"]

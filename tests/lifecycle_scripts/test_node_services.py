@@ -361,6 +361,7 @@ def test_after_a_power_cut_all_of_it_is_there_again(lab: Lab) -> None:
     assert "atlas: compute node train-1" in login(node)
 
 
+@pytest.mark.exhaustive
 def test_a_node_of_kubernetes_gets_limits_and_nothing_of_slurm(tmp_path: Path) -> None:
     kubernetes = {"orchestrator": "hyperpod-eks", "controller_group": None, "fsx": None}
     with nodes(tmp_path, {"train": ["n1"]}, parameters=kubernetes) as lab:

@@ -250,48 +250,56 @@ SEAMS = (
         rendered_by="lifecycle_scripts/steps/10-limits.sh",
         reader="systemd-sysctl 252 on a node that the scripts provisioned",
         planted=tuple(planted(kernel, *error) for error in KERNEL_ERRORS),
+        exhaustive=True,
     ),
     Seam(
         artifact="defaults of systemd's units",
         rendered_by="lifecycle_scripts/steps/10-limits.sh",
         reader="systemd 252 (`systemctl daemon-reexec`) on a node that the scripts provisioned",
         planted=tuple(planted(manager, *error) for error in MANAGER_ERRORS),
+        exhaustive=True,
     ),
     Seam(
         artifact="limits of logins",
         rendered_by="lifecycle_scripts/steps/10-limits.sh",
         reader="pam_limits of PAM 1.5, in a session on a node that the scripts provisioned",
         planted=tuple(planted(limits, *error) for error in LIMIT_ERRORS),
+        exhaustive=True,
     ),
     Seam(
         artifact="PAM's rules of logins, and the known hosts",
         rendered_by="lifecycle_scripts/steps/32-login.sh",
         reader="ssh to a provisioned node as a user who may use sudo, and as one without a job; the log of PAM",
         planted=tuple(planted(logins, *error) for error in LOGIN_ERRORS),
+        exhaustive=True,
     ),
     Seam(
         artifact="settings of the ssh client",
         rendered_by="lifecycle_scripts/steps/28-ssh.sh",
         reader="`ssh -G` of OpenSSH 9.2 on a node that the scripts provisioned",
         planted=tuple(planted(ssh_client, *error) for error in SSH_ERRORS),
+        exhaustive=True,
     ),
     Seam(
         artifact="name service switch",
         rendered_by="lifecycle_scripts/steps/26-directory.sh",
         reader="glibc, which loads SSSD's module for accounts and groups",
         planted=tuple(planted(name_service, *error) for error in NAME_ERRORS),
+        exhaustive=True,
     ),
     Seam(
         artifact="fstab",
         rendered_by="lifecycle_scripts/mounts.sh",
         reader="`findmnt --verify`, and systemd's generator of mount units",
         planted=tuple(planted(mounts, *error) for error in MOUNT_ERRORS),
+        exhaustive=True,
     ),
     Seam(
         artifact="environment files of the exporters",
         rendered_by="lifecycle_scripts/steps/50-exporters.sh",
         reader="systemd-run with the file as EnvironmentFile",
         planted=tuple(planted(exporter, *error) for error in EXPORTER_ERRORS),
+        exhaustive=True,
     ),
     Seam(
         artifact="profiles of login shells",
@@ -299,12 +307,14 @@ SEAMS = (
         reader="shellcheck, for any POSIX shell",
         instead="A shell reports only what it runs into. tests/lifecycle_scripts logs in and reads the message.",
         planted=tuple(planted(profiles, *error) for error in PROFILE_ERRORS),
+        exhaustive=True,
     ),
     Seam(
         artifact="directories of containers in memory",
         rendered_by="lifecycle_scripts/containers/enroot.sh",
         reader="systemd-tmpfiles 252 on a node that the scripts provisioned",
         planted=tuple(of_containers(temporary_files, *error) for error in TMPFILES_ERRORS),
+        exhaustive=True,
     ),
     Seam(
         artifact="enroot's settings",
@@ -312,6 +322,7 @@ SEAMS = (
         reader="bash, as enroot 4.1.2 asks it, for a user, with the names of the directories that enroot reads",
         instead="No registry that the tests reach has enroot. It skips a key that it does not know.",
         planted=tuple(of_containers(enroot, *error) for error in ENROOT_ERRORS),
+        exhaustive=True,
     ),
 )
 EVERYWHERE: list[Read] = [
@@ -319,6 +330,7 @@ EVERYWHERE: list[Read] = [
 ]  # fmt: skip
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", NODES)
 @pytest.mark.parametrize("read", EVERYWHERE, ids=lambda read: read.__name__)
 def test_the_settings_of_a_provisioned_node_are_read(name: str, read: Read) -> None:

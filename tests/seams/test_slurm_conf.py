@@ -163,6 +163,7 @@ def test_slurmctld_starts_with_a_backup_controller() -> None:
     assert read_by_slurm(made) == []
 
 
+@pytest.mark.exhaustive
 def test_a_key_of_the_users_that_slurm_does_not_know_is_found() -> None:
     platform = slurm_platforms()["slurm-walls"]
     slurm = platform.slurm_or_default.model_copy(update={"settings": {"MessageTimeouts": "30"}})
@@ -170,6 +171,7 @@ def test_a_key_of_the_users_that_slurm_does_not_know_is_found() -> None:
     assert "MessageTimeouts" in said
 
 
+@pytest.mark.exhaustive
 def test_the_files_are_not_empty() -> None:
     made = example()
     assert set(made) == {"slurm.conf", "gres.conf", "topology.conf", "cgroup.conf", "plugstack.conf"}

@@ -86,6 +86,7 @@ def seam_of(path: str) -> str | None:
     return next((why for table in tables for form, why in table.items() if fnmatch.fnmatch(path, form)), None)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", [name for names in GROUPS.values() for name in names])
 def test_every_file_that_a_node_has_more_than_its_image_is_read(name: str) -> None:
     # A file or a link to a unit, and no directory, device, or socket.

@@ -73,15 +73,18 @@ def test_checkov_reads_every_resource_and_no_template_silences_a_check(
     assert summary["passed"] > 0
 
 
+@pytest.mark.exhaustive
 def test_at_most_one_check_fails_on_twenty_resources(report: dict[str, Any]) -> None:
     failed = findings(report)
     assert failed.total() <= MOST_FAILED_PER_RESOURCE * report["summary"]["resource_count"], failed.most_common()
 
 
+@pytest.mark.exhaustive
 def test_what_fails_is_accepted(report: dict[str, Any]) -> None:
     assert not {finding: count for finding, count in findings(report).items() if finding not in accepted()}
 
 
+@pytest.mark.exhaustive
 def test_what_is_accepted_still_fails(report: dict[str, Any]) -> None:
     assert not [finding for finding in accepted() if finding not in findings(report)]
 

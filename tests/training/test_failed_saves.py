@@ -161,6 +161,7 @@ def test_a_run_ends_with_the_same_bits_though_s3_throttles_and_drops(
     assert not run.events("checkpoint_failed")
 
 
+@pytest.mark.exhaustive
 def test_a_run_survives_an_outage_of_s3_and_ends_with_its_status_after_a_longer_one(
     launch: Any, job: dict[str, Any], faults: Faults
 ) -> None:

@@ -170,6 +170,7 @@ def test_a_checkpoint_whose_weights_are_not_finite_is_skipped(
     assert "step-00000002, step 2: its weights are not finite" in capsys.readouterr().err
 
 
+@pytest.mark.exhaustive
 def test_a_run_skips_steps_on_all_ranks_and_resumes_to_the_same_bits(
     launch: Any, job: dict[str, Any], tmp_path: Path
 ) -> None:

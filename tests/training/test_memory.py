@@ -62,6 +62,7 @@ def nodes(launch: Any, job: dict[str, Any], tmp_path: Path) -> Nodes:
     return Nodes(launch, job | {"checkpoint": checkpoints}, tmp_path)
 
 
+@pytest.mark.exhaustive
 def test_killed_processes_and_a_lost_node_cost_nothing_but_the_steps_since(nodes: Nodes, untouched: str) -> None:
     kept: list[int] = []
 

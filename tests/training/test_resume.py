@@ -112,6 +112,7 @@ def test_what_one_rank_cannot_read_all_ranks_skip(
     assert run.events("end")[-1]["loss_hex"] == untouched
 
 
+@pytest.mark.exhaustive
 def test_a_checkpoint_that_cannot_be_written_ends_all_ranks_with_one_message(
     launch: Any, job: dict[str, Any], tmp_path: Path
 ) -> None:

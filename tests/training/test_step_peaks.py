@@ -95,6 +95,7 @@ def peaks(torchrun: TorchrunServer) -> dict[str, list[int]]:
     return found
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("ranks", "layout"), [(ranks, layout) for ranks, each in RANKS.items() for layout in each])
 def test_a_step_needs_at_its_peak_what_is_computed(ranks: int, layout: str, peaks: dict[str, list[int]]) -> None:
     changes, vocabulary = job_of(layout, RANKS[ranks][layout], ranks)

@@ -9,15 +9,16 @@ from tests.container.builder import REGISTRY
 from tests.container.image.yard import BASE, OF_THE_BASE, Yard
 from trainway.spec.loader import load_versions
 
+# The first of these builds the whole image, which takes a minute.
+pytestmark = pytest.mark.exhaustive
 
-@pytest.mark.exhaustive
+
 def test_without_a_snapshot_the_base_keeps_its_sources_and_packages(built: Yard):
     built.through("base", "live", built.arguments["cuda"] | {"UBUNTU_SNAPSHOT": ""})
     of_today = {f"{name}=1:100" for name in stand_ins.INSTALLED} | {f"{OF_THE_BASE}=1.0"}
     assert built.versions_of_packages("live") == of_today
 
 
-@pytest.mark.exhaustive
 def test_an_image_for_cpus_has_no_network_but_the_hosts(built: Yard):
     done = built.image("cpu", built.arguments["cpu"])
     assert done.returncode == 0, done.stdout + done.stderr
@@ -27,7 +28,6 @@ def test_an_image_for_cpus_has_no_network_but_the_hosts(built: Yard):
     assert not any(each.startswith("NCCL_") for each in built.configuration("cpu")["Env"])
 
 
-@pytest.mark.exhaustive
 def test_transformer_engine_is_compiled_and_checked(built: Yard):
     arguments = built.arguments["cuda"] | built.transformer_engine
     done = built.image("engine", arguments)
@@ -40,7 +40,6 @@ def test_transformer_engine_is_compiled_and_checked(built: Yard):
     assert "DO NOT MATCH THE HASHES" in other.stdout + other.stderr
 
 
-@pytest.mark.exhaustive
 def test_nemo_is_installed_from_its_list_and_started(built: Yard):
     arguments = built.arguments["cuda"] | built.nemo
     done = built.image("nemo", arguments)
@@ -50,7 +49,6 @@ def test_nemo_is_installed_from_its_list_and_started(built: Yard):
     assert (labels["trainway.nemo"], labels["trainway.transformer-engine"]) == (arguments["NEMO_VERSION"], "")
 
 
-@pytest.mark.exhaustive
 def test_flash_attention_is_installed_from_its_list(built: Yard):
     done = built.image("attention", built.arguments["cuda"] | built.flash_attention)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -60,7 +58,6 @@ def test_flash_attention_is_installed_from_its_list(built: Yard):
     assert built.configuration("attention")["Labels"]["trainway.flash-attention"] == version
 
 
-@pytest.mark.exhaustive
 def test_a_platform_with_the_training_operator_has_hyperpodrun(built: Yard):
     # Stages that are built, with another PyTorch in them.
     built.through("pytorch", "pytorch", built.arguments["cuda"])
@@ -76,7 +73,6 @@ def test_a_platform_with_the_training_operator_has_hyperpodrun(built: Yard):
     assert labels["trainway.versions"] == "pytorch-2.11"
 
 
-@pytest.mark.exhaustive
 def test_the_agent_is_refused_by_a_pytorch_that_is_too_new_for_it(built: Yard):
     agent = {name: value for name, value in built.agent.items() if name.startswith("HYPERPOD_")}
     done = built.image("agent-too-new", built.arguments["cuda"] | agent)
@@ -84,7 +80,6 @@ def test_the_agent_is_refused_by_a_pytorch_that_is_too_new_for_it(built: Yard):
     assert "has requirement torch<2.12.0,>=2.4.0, but you have torch 2.13.0" in done.stdout + done.stderr
 
 
-@pytest.mark.exhaustive
 def test_nemo_and_transformer_engine_are_in_one_image(built: Yard):
     done = built.image("both", built.arguments["cuda"] | built.transformer_engine | built.nemo)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -94,7 +89,6 @@ def test_nemo_and_transformer_engine_are_in_one_image(built: Yard):
     assert found == [versions.transformer_engine[0].version, versions.nemo[0].version]
 
 
-@pytest.mark.exhaustive
 def test_an_image_for_neuron_keeps_what_its_base_has(built: Yard):
     packages = "/usr/local/lib/python3.11/dist-packages"
     download = f"zipfile.ZipFile(io.BytesIO(urllib.request.urlopen('{built.torch}').read())).extractall('{packages}')"

@@ -5,12 +5,16 @@ from __future__ import annotations
 import json
 from urllib.parse import quote
 
+import pytest
 from spdx_tools.spdx.parser.parse_anything import parse_file
 from spdx_tools.spdx.validation.document_validator import validate_full_spdx_document
 
 from tests.container.image.yard import Yard
 from trainway.spec.facts.versions import requirements_of
 from trainway.spec.loader import load_versions
+
+# The first of these builds the whole image, which takes a minute.
+pytestmark = pytest.mark.exhaustive
 
 PYTORCH_LIST = requirements_of("pytorch", load_versions().pytorch[0].version)
 

@@ -10,12 +10,14 @@ from tests.container import stand_ins
 from tests.container.builder import ROOT
 from tests.container.image.yard import OF_THE_BASE, Yard
 
+# The first of these builds the whole image, which takes a minute.
+pytestmark = pytest.mark.exhaustive
+
 
 def test_the_stage_reports_the_digest_of_what_it_built(built: Yard):
     assert re.fullmatch(r"sha256:[0-9a-f]{64}", (built.root / "data").read_text())
 
 
-@pytest.mark.exhaustive
 def test_another_line_of_the_job_makes_one_layer(built: Yard):
     job = built.root / "training/train.py"
     right = job.read_text()

@@ -51,6 +51,7 @@ def test_the_environment_is_the_owners_and_begins_with_what_the_image_has(tmp_pa
     assert Path(module).is_relative_to(image)
 
 
+@pytest.mark.exhaustive
 def test_jupyter_answers_those_who_have_the_token_and_ends_when_it_is_idle_or_told_to(tmp_path: Path) -> None:
     command, environment = container(tmp_path / "home")
     # The container's user is not root; whoever runs the tests may be, which Jupyter refuses unless its owner says so.
