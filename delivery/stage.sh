@@ -53,13 +53,17 @@ log=$work/log
 export STAGE_DATA_FILE=$work/data
 touch "$log" "$STAGE_DATA_FILE"
 # A file and a follower instead of a pipe: bash would run no trap while it waits for the end of a pipeline.
-tail -n +1 -f "$log" &
+# The follower prints what is left once the process that it watches has ended.
+sleep infinity &
+watched=$!
+disown "$watched" # bash would print a line about its end
+tail -n +1 --sleep-interval=0.1 --pid="$watched" -f "$log" &
 follower=$!
 
 end() {
   local status=$1 reason=$2 outcome=0
-  sleep 0.2 # lets the follower print the last lines
-  kill "$follower" 2>/dev/null || true
+  kill "$watched" 2>/dev/null || true
+  wait "$follower" || true
   if [[ -n "${WAIT_HANDLE_URL:-}" && "$status" != RETRY ]]; then
     bash "$here/signal.sh" "$status" "$reason" "$log" "$STAGE_DATA_FILE" || outcome=1
   fi
