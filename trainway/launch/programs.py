@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import yaml
 from pydantic import ValidationError
 
 from trainway.launch.program import Program
@@ -17,6 +16,7 @@ from trainway.launch.target_sections import with_target_sections
 from trainway.launch.targets import target_names
 from trainway.launch.training_program import training_program
 from trainway.parts.job import LAUNCHER_SECTIONS, Job
+from trainway.spec import strict_yaml
 from trainway.spec.document import read_document
 from trainway.spec.errors import usage_error
 from trainway.spec.loader import load
@@ -30,8 +30,9 @@ def load_program(file: Path, until_step: int | None = None) -> Program:
 
     Raises SpecError with every problem of the file, and UsageError if the program has no such steps.
     """
-    text = file.read_text(encoding="utf-8") if file.is_file() else ""
-    if "run" not in read_document(file).data:
+    document = read_document(file)
+    text = file.read_text(encoding="utf-8-sig")
+    if "run" not in document.data:
         return training_program(load(file, with_target_sections(Job, LAUNCHER_SECTIONS)), text, until_step)
     program = run_program(load(file, with_target_sections(RunFile)), text, file.parent)
     _refuse_steps(program, until_step)
@@ -66,7 +67,7 @@ def program_of_command(words: Sequence[str], directory: Path, *, nodes: int = 1,
         **({"team": team} if team else {}),
         "run": {"command": command, "code": str(directory)},
     }
-    text = yaml.safe_dump(document, sort_keys=False)
+    text = strict_yaml.dump(document)
     try:
         return program_of(document, text, directory=directory)
     except ValidationError as error:
@@ -90,7 +91,7 @@ def interactive_program(file: Path | None, *, nodes: int = 1, team: str | None =
         taken = ("name", "nodes", "team", *target_names())
         document = {key: value for key, value in said.items() if key in taken}
     document["run"] = {**run, "command": ["sleep", str(INTERACTIVE_HOURS * 3600)], "stop": {"grace": 5}}
-    return program_of(document, yaml.safe_dump(document, sort_keys=False), directory=directory)
+    return program_of(document, strict_yaml.dump(document), directory=directory)
 
 
 def _refuse_steps(program: Program, until_step: int | None) -> None:

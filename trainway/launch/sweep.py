@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import yaml
 from pydantic import ValidationError
 
 from trainway.launch.program import Program
 from trainway.launch.programs import program_of
+from trainway.spec import strict_yaml
 from trainway.spec.errors import usage_error
 
 # A slip of the keyboard in a range costs more than any sweep is worth.
@@ -36,7 +36,7 @@ def sweep(text: str, axes: Sequence[str], until_step: int | None = None, directo
     they go, that gets the number as well. Raises UsageError for an axis that cannot be read, a value that the job file
     does not take, or more jobs than MOST_JOBS.
     """
-    document = yaml.safe_load(text)
+    document = strict_yaml.read(text).data
     values = dict(_axis(axis) for axis in axes)
     count = math.prod(len(each) for each in values.values())
     if count > MOST_JOBS:
@@ -60,11 +60,15 @@ def array_axis(count: int) -> str:
 
 def _axis(axis: str) -> tuple[str, list[Any]]:
     key, equals, listed = axis.partition("=")
+    values, faults = [], list[strict_yaml.YamlFault]()
     try:
         # As a flow sequence of YAML, so that a value is what it would be in the file, lists and mappings too.
-        values = yaml.safe_load(f"[{listed}]")
-    except yaml.YAMLError:
-        values = []
+        reading = strict_yaml.read(f"[{listed}]")
+        values, faults = reading.data, reading.faults
+    except strict_yaml.UnreadableError:
+        pass
+    if faults:
+        raise usage_error(f"--sweep {axis} cannot be read", why=faults[0].reason, fix=faults[0].remedy)
     if not (key and equals and values):
         raise usage_error(
             f"--sweep {axis} cannot be read",
@@ -73,15 +77,7 @@ def _axis(axis: str) -> tuple[str, list[Any]]:
         )
     if key == "name":
         raise usage_error(f"--sweep {axis}", why="each job gets a name of its own", fix="sweep another key")
-    # YAML 1.1 reads 1e-4 as text, because it has no dot.
-    return key, [_number(value) for value in values]
-
-
-def _number(value: Any) -> Any:
-    try:
-        return float(value) if isinstance(value, str) else value
-    except ValueError:
-        return value
+    return key, values
 
 
 def _point(
@@ -94,7 +90,7 @@ def _point(
     checkpoint = changed.get("checkpoint")
     if isinstance(checkpoint, dict) and "location" in checkpoint:
         checkpoint["location"] = f"{checkpoint['location']}{suffix}"
-    text = yaml.safe_dump(changed, sort_keys=False)
+    text = strict_yaml.dump(changed)
     try:
         program = program_of(changed, text, until_step, directory)
         if program.packages is not None:

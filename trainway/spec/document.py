@@ -6,11 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
+from trainway.spec import strict_yaml
 from trainway.spec.problems import ABSENT, KeyPath, Problem, SpecError
-
-Position = tuple[int, int]  # line and column, counted from 1
+from trainway.spec.strict_yaml import Position
 
 
 @dataclass(frozen=True)
@@ -43,58 +41,30 @@ class Document:
 def read_document(file: Path) -> Document:
     """Parses a YAML file whose top level is a mapping.
 
-    Raises SpecError for a file that is missing, unreadable, not YAML, not a mapping, or has a key twice.
+    Raises SpecError for a file that is missing, unreadable, not YAML, not a mapping, or has a key twice, and for what
+    `trainway.spec.strict_yaml` does not take.
     """
     try:
-        text = file.read_text(encoding="utf-8")
+        text = file.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
         raise _unusable(file, "there is no such file", "check the path") from None
     except (OSError, UnicodeDecodeError) as error:
         raise _unusable(file, f"it cannot be read: {error}", "it must be a readable UTF-8 text file") from None
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)(text)
     try:
-        root = loader.get_single_node()
-        if not isinstance(root, yaml.MappingNode):
-            raise _unusable(file, "its top level is not a mapping of keys", "start with keys such as `region:`")
-        positions: dict[KeyPath, Position] = {}
-        repeated = list(_index(file, root, (), positions))
-        if repeated:
-            raise SpecError(repeated)
-        return Document(file, loader.construct_document(root), positions)
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
-        reason = f"it is not valid YAML: {error.problem or error.context}"
-        raise SpecError([Problem(file, line, column, (), ABSENT, reason, "mend the syntax at this line")]) from None
-    except RecursionError:
-        raise _unusable(file, "an anchor contains itself", "write the values out") from None
-    except yaml.YAMLError as error:
-        raise _unusable(file, f"it is not valid YAML: {error}", "mend the syntax") from None
-    finally:
-        loader.dispose()
+        reading = strict_yaml.read(text)
+    except strict_yaml.UnreadableError as error:
+        raise SpecError([_problem(file, error.fault)]) from None
+    if not isinstance(reading.data, dict):
+        raise _unusable(file, "its top level is not a mapping of keys", "start with keys such as `region:`")
+    if reading.faults:
+        raise SpecError(_problem(file, fault) for fault in reading.faults)
+    return Document(file, reading.data, reading.positions)
+
+
+def _problem(file: Path, fault: strict_yaml.YamlFault) -> Problem:
+    (line, column), key, reason, remedy = fault
+    return Problem(file, line, column, key, ABSENT, reason, remedy)
 
 
 def _unusable(file: Path, reason: str, remedy: str) -> SpecError:
     return SpecError([Problem(file, 1, 1, (), ABSENT, reason, remedy)])
-
-
-def _index(file: Path, node: yaml.Node, path: KeyPath, positions: dict[KeyPath, Position]) -> list[Problem]:
-    """Fills `positions` below `node`; returns the keys that stand twice, which YAML would silently merge."""
-    repeated: list[Problem] = []
-    if isinstance(node, yaml.MappingNode):
-        for key_node, value_node in node.value:
-            key = (*path, key_node.value)
-            mark = key_node.start_mark
-            if key in positions:
-                first = positions[key][0]
-                reason = f"the key stands twice; the first is on line {first}, and only one of them would count"
-                repeated.append(
-                    Problem(file, mark.line + 1, mark.column + 1, key, ABSENT, reason, "keep one of the two")
-                )
-            positions[key] = (mark.line + 1, mark.column + 1)
-            repeated += _index(file, value_node, key, positions)
-    elif isinstance(node, yaml.SequenceNode):
-        for index, item in enumerate(node.value):
-            positions[(*path, index)] = (item.start_mark.line + 1, item.start_mark.column + 1)
-            repeated += _index(file, item, (*path, index), positions)
-    return repeated
