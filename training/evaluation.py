@@ -21,7 +21,7 @@ def evaluate(local: LocalModel, world: World, held_out: Readable, samples: int, 
     at_once = micro * (pipeline.evaluated_at_once if pipeline else 1)
     loss = torch.zeros((), device=world.device)
     for first in range(world.data_rank * share, (world.data_rank + 1) * share, at_once):
-        tokens = torch.from_numpy(read(held_out, np.arange(first, first + at_once))).to(world.device)
+        tokens = torch.from_numpy(read(held_out, np.arange(first, first + at_once)))
         inputs, targets, documents = local.batch(tokens)
         if pipeline:
             loss += pipeline.evaluate(inputs, targets, documents)

@@ -161,10 +161,10 @@ def take_steps(
         while progress.step < last_step and not told_to_stop:
             step = progress.step + 1
             laps.lap("other")
-            tokens = next(batches).to(world.device, non_blocking=True).long()
+            batch = local.batch(next(batches))
             laps.lap("data_wait")
 
-            loss = compute_gradients(local, local.batch(tokens), job.batch.micro, laps, loss_scale)
+            loss = compute_gradients(local, batch, job.batch.micro, laps, loss_scale)
 
             saver.wait_until_copied()
             laps.lap("checkpoint")

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+import torch.nn.functional as F
 from torch.distributed.tensor import DTensor
 
 from training.config import Job
@@ -57,8 +58,25 @@ def batch() -> torch.Tensor:
     return torch.randint(0, VOCABULARY, (SAMPLES, LENGTH + 1), generator=torch.Generator().manual_seed(7))
 
 
+def masked(model: Decoder, tokens: torch.Tensor, *, documents: bool) -> Decoder:
+    """Let the model attend by a dense mask of all pairs of tokens, which knows nothing of starts and ends."""
+    ends = tokens == END_OF_TEXT
+    number = (ends.cumsum(1) - ends.long()) * documents
+    before = torch.arange(tokens.shape[1])[:, None] - torch.arange(tokens.shape[1])[None]
+    mask = (before >= 0) & (before < (model.shape.sliding_window or LENGTH))
+    mask = (mask & (number[:, :, None] == number[:, None, :]))[:, None]
+
+    def attend(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *_: Any) -> torch.Tensor:
+        return F.scaled_dot_product_attention(query, key, value, mask, enable_gqa=True)
+
+    for layer in model.layers.values():
+        layer.self_attn.attend = attend  # type: ignore[union-attr]
+    return model
+
+
 def reference(job: Job) -> tuple[float, dict[str, torch.Tensor]]:
-    model, tokens = Decoder(small(job), VOCABULARY), batch()
+    tokens = batch()
+    model = masked(Decoder(small(job), VOCABULARY), tokens[:, :-1], documents=job.data.mask_documents)
     initialize(model, job.seed)
     loss = cross_entropy(model(tokens[:, :-1], rotary_cache(model.shape, LENGTH)), tokens[:, 1:])
     loss.backward()

@@ -25,10 +25,10 @@ from tests.training.layout_gradients import (
     batch,
     gradient,
     job_of,
+    masked,
     small,
 )
 from training.data.batches import Tokens
-from training.data.documents import document_numbers
 from training.evaluation import evaluate
 from training.model.decoder import Decoder, initialize, rotary_cache
 from training.model.experts import MixtureOfExperts
@@ -83,11 +83,10 @@ def difference(changes: dict[str, Any]) -> dict[str, Any]:
         after = step()
         miscounted += [mixture.chosen.sum().item() - 2 * tokens_counted for mixture in mixtures]
 
-    alone = Decoder(shape, VOCABULARY)
-    initialize(alone, job.seed)
     everything = Noise.tokens
-    documents = document_numbers(everything[:, :-1], END_OF_TEXT) if job.data.mask_documents else None
-    logits = alone(everything[:, :-1], rotary_cache(shape, LENGTH), documents=documents)
+    alone = masked(Decoder(shape, VOCABULARY), everything[:, :-1], documents=job.data.mask_documents)
+    initialize(alone, job.seed)
+    logits = alone(everything[:, :-1], rotary_cache(shape, LENGTH))
     expected = cross_entropy(logits, everything[:, 1:]).item()
     assert HELD_OUT // SAMPLES > 1, "more than the micro-batches of one step"
     return {

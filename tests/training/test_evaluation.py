@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from training.config import Job
 from training.config.presets import PRESETS
 from training.data.batches import read
-from training.data.documents import document_numbers
+from training.data.documents import document_starts
 from training.data.shards import read_index
 from training.data.sources import open_sources
 from training.errors import UserError
@@ -75,8 +75,8 @@ def test_masked_documents_are_learned_as_if_each_were_alone() -> None:
     end = 0
     first, second = torch.tensor([5, 6, 7, end]), torch.tensor([9, 8, 7, 6, 5, end])
     packed = torch.cat((first, second))[None]
-    documents = document_numbers(packed, end)
-    assert documents.tolist() == [[0, 0, 0, 0, 1, 1, 1, 1, 1, 1]]
+    documents = document_starts(packed, end)
+    assert documents.tolist() == [[0, 4]]
     model = Decoder(PRESETS["tiny"], 300)
     initialize(model, 0)
     rotary = rotary_cache(PRESETS["tiny"], 10)

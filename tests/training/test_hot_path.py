@@ -40,6 +40,8 @@ OPERATORS = {
 }
 # The step before, when this one is under way.
 READERS = {"reports.py"}
+# The beginnings of documents are found in host memory. Processors, and fp32 on GPUs, attend by blocks.
+WITHOUT_DEVICE = {"documents.py", "blockwise_attention.py"}
 
 
 class Watch:
@@ -145,7 +147,7 @@ def test_a_step_is_read_when_the_next_one_is_given(
 ) -> None:
     changes = changes | {"data": job["data"] | changes.get("data", {}), "checkpoint": job["checkpoint"] | {"every": 99}}
     files, order = watched(job | changes, monkeypatch)
-    assert files == READERS
+    assert files - WITHOUT_DEVICE == READERS
     late = [event for step in range(2, STEPS + 1) for event in (f"give {step}", f"read {step - 1}")]
     # The checkpoint has the loss of its own step, and the last step is told of as well.
     assert order == ["give 1", *late, f"read {STEPS}", f"read {STEPS}"]

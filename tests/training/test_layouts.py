@@ -19,6 +19,9 @@ from tests.representatives import chosen, with_representatives
 from tests.training.torchrun_server import TorchrunServer
 
 UNTIED = {"variant": {"tied": False}}
+DOCUMENTS = {"data": {"train": "nowhere", "sequence_length": 32, "mask_documents": True}}
+WINDOW = {"variant": {"sliding_window": 5}}
+UNTIED_WINDOW = {"variant": {"tied": False, "sliding_window": 5}}
 TWO_RANKS: dict[str, dict[str, Any]] = {
     "FSDP": {},
     "FSDP, untied": UNTIED,
@@ -55,7 +58,28 @@ TWO_RANKS: dict[str, dict[str, Any]] = {
         "compile": "aot_eager",
     },
     "MoE with EP x CP": {"variant": {"experts": 4}, "parallel": {"ep": 2, "cp": 2}},
-    "sliding window": {"variant": {"sliding_window": 5}},
+    "window": WINDOW,
+    "window and documents": {**WINDOW, **DOCUMENTS},
+    "window, TP with compile": {"parallel": {"tp": 2}, "compile": "aot_eager", **WINDOW},
+    "window, CP, gather": {"parallel": {"cp": 2}, **WINDOW},
+    "window, CP, all-to-all": {"parallel": {"cp": 2, "cp_method": "all-to-all"}, **WINDOW},
+    "window, PP": {"parallel": {"pp": 2}, **UNTIED_WINDOW},
+    "window, MoE with EP x CP": {"variant": {"experts": 4, "sliding_window": 5}, "parallel": {"ep": 2, "cp": 2}},
+    "documents": DOCUMENTS,
+    "documents, DDP": {"parallel": {"dp_shard": 1, "dp_replicate": 2}, **DOCUMENTS},
+    "documents, TP": {"parallel": {"tp": 2}, **DOCUMENTS},
+    "documents, CP, gather": {"parallel": {"cp": 2}, "batch": {"global": 8, "micro": 2}, **DOCUMENTS},
+    "documents, CP, gather, with compile": {"parallel": {"cp": 2}, "compile": "aot_eager", **DOCUMENTS},
+    "documents, CP, all-to-all": {"parallel": {"cp": 2, "cp_method": "all-to-all"}, **DOCUMENTS},
+    "documents, PP, interleaved": {"parallel": {"pp": 2, "pp_schedule": "interleaved"}, **UNTIED, **DOCUMENTS},
+    "documents, MoE with EP": {"variant": {"experts": 4}, "parallel": {"ep": 2}, **DOCUMENTS},
+    "documents, AC, full": {"memory": {"activation_checkpointing": "full"}, **DOCUMENTS},
+    "documents, AC, selective, with compile": {
+        "memory": {"activation_checkpointing": "selective"},
+        "compile": "aot_eager",
+        **DOCUMENTS,
+    },
+    "documents, offload": {"memory": {"offload": True}, **DOCUMENTS},
     "offload, AC": {"memory": {"offload": True, "activation_checkpointing": "full"}},
     "offload, MoE with EP": {"variant": {"experts": 4}, "parallel": {"ep": 2}, "memory": {"offload": True}},
 }
@@ -104,6 +128,8 @@ FOUR_RANKS: dict[str, dict[str, Any]] = {
     },
     "FSDP x CP": {"parallel": {"dp_shard": 2, "cp": 2}},
     "CP of four": {"parallel": {"cp": 4}},
+    "CP of four, window and documents": {"parallel": {"cp": 4}, **WINDOW, **DOCUMENTS},
+    "CP x TP, documents": {"parallel": {"cp": 2, "tp": 2}, **DOCUMENTS},
     "CP x TP": {"parallel": {"cp": 2, "tp": 2}},
     "PP x FSDP": {"parallel": {"pp": 2, "dp_shard": 2}, **UNTIED},
     "EP x FSDP": {"parallel": {"ep": 2}, "variant": {"experts": 4}},
@@ -137,7 +163,7 @@ EVALUATED: dict[str, dict[str, Any]] = {
 # One of each kind of parallelism, and of what changes a layer, the loss, or where the state lies.
 OF_TWO_RANKS = (
     *("FSDP", "TP", "CP, all-to-all", "PP, 1F1B", "MoE with EP x CP"),
-    *("AC, every second layer", "loss in chunks, untied"),
+    *("AC, every second layer", "loss in chunks, untied", "documents, CP, gather"),
 )
 OF_FLOAT8 = ("tensorwise",)
 OF_FOUR_RANKS = ("HSDP", "PP x FSDP")

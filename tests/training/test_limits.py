@@ -44,12 +44,6 @@ def job_of(changes: dict[str, Any]) -> Job:
         (4, {"parallel": {"cp": 4, "cp_method": "all-to-all"}}, "parallel.cp is 4, which does not divide the 2 key"),
         (4, {"parallel": {"cp": 2, "tp": 2, "cp_method": "all-to-all"}}, "does not divide the 1 key and value heads"),
         (5, {"parallel": {"cp": 5}}, "96 is no multiple of 2 x 5 = 10"),
-        (2, {"parallel": {"cp": 2}, "variant": {"sliding_window": 8}}, "variant.sliding_window is 8, but context"),
-        (
-            2,
-            {"parallel": {"cp": 2}, "data": {"train": "x", "sequence_length": 96, "mask_documents": True}},
-            "data.mask_documents is set, but context",
-        ),
         (2, {"parallel": {"ep": 2}}, "parallel.ep is 2, but tiny has no experts"),
         (
             2,

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.distributed.tensor import DTensor, distribute_tensor
 
 from training.config.presets import RotaryScaling, Shape
+from training.model.attention import attend
 from training.model.experts import MixtureOfExperts
 from training.model.loss import chunked_cross_entropy
 
@@ -45,23 +46,6 @@ def _stretched(frequencies: Tensor, scaling: RotaryScaling) -> Tensor:
     return frequencies * (kept + (1 - kept) / scaling.factor)
 
 
-def attention_mask(length: int, window: int | None, documents: Tensor | None, device: torch.device) -> Tensor | None:
-    """Return which keys a query attends to: bool, [batch or 1, 1, length, length]. None means all keys before it.
-
-    `window` is the number of tokens that a query attends to, itself included. `documents`, integers [batch, length],
-    numbers the documents of a packed sample, which do not attend to each other.
-    """
-    if documents is None and (window is None or window >= length):
-        return None
-    query, key = torch.arange(length, device=device)[:, None], torch.arange(length, device=device)[None, :]
-    seen = key <= query
-    if window is not None:
-        seen = seen & (key > query - window)
-    if documents is None:
-        return seen[None, None]
-    return seen & (documents[:, None, :, None] == documents[:, None, None, :])
-
-
 def _rotate(heads: Tensor, rotary: Tensor) -> Tensor:
     """Rotate [batch, sequence, heads, head_width] by position.
 
@@ -72,39 +56,29 @@ def _rotate(heads: Tensor, rotary: Tensor) -> Tensor:
     return torch.cat((first * cosines - second * sines, second * cosines + first * sines), dim=-1).type_as(heads)
 
 
-def attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
-    """Attention of [batch, heads, sequence, head_width]. The heads of key and value divide those of query.
-
-    Without a mask it is causal. It is the attribute `Attention.attend`, so that context parallelism can replace it.
-    """
-    if mask is None:
-        return F.scaled_dot_product_attention(query, key, value, is_causal=True, enable_gqa=True)
-    # The only CUDA kernel that takes a mask without storing all scores does not support groups of heads.
-    groups = query.shape[1] // key.shape[1]
-    key, value = (heads.repeat_interleave(groups, dim=1) for heads in (key, value))
-    return F.scaled_dot_product_attention(query, key, value, mask)
-
-
 class Attention(nn.Module):
     """Causal attention in which groups of query heads share a key and value head."""
 
     def __init__(self, shape: Shape) -> None:
         super().__init__()
         self.head_width = shape.head_width
+        self.window = shape.sliding_window
+        # An attribute, so that context parallelism can replace it.
         self.attend = attend
         self.q_proj = nn.Linear(shape.hidden, shape.heads * shape.head_width, bias=False)
         self.k_proj = nn.Linear(shape.hidden, shape.key_value_heads * shape.head_width, bias=False)
         self.v_proj = nn.Linear(shape.hidden, shape.key_value_heads * shape.head_width, bias=False)
         self.o_proj = nn.Linear(shape.heads * shape.head_width, shape.hidden, bias=False)
 
-    def forward(self, hidden: Tensor, rotary: Tensor, mask: Tensor | None = None) -> Tensor:
+    def forward(self, hidden: Tensor, rotary: Tensor, documents: Tensor | None = None) -> Tensor:
         # Infer the number of heads, because tensor parallelism leaves fewer on a rank.
         query, key, value = (
             projection(hidden).unflatten(-1, (-1, self.head_width))
             for projection in (self.q_proj, self.k_proj, self.v_proj)
         )
         query, key = _rotate(query, rotary), _rotate(key, rotary)
-        mixed = self.attend(query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2), mask)
+        query, key, value = (heads.transpose(1, 2) for heads in (query, key, value))
+        mixed = self.attend(query, key, value, documents, self.window)
         attended: Tensor = self.o_proj(mixed.transpose(1, 2).flatten(-2))
         return attended
 
@@ -133,8 +107,8 @@ class Layer(nn.Module):
         self.post_attention_layernorm = nn.RMSNorm(shape.hidden, eps=shape.norm_epsilon)
         self.mlp = MixtureOfExperts(shape) if shape.experts else FeedForward(shape)
 
-    def forward(self, hidden: Tensor, rotary: Tensor, mask: Tensor | None = None) -> Tensor:
-        hidden = hidden + self.self_attn(self.input_layernorm(hidden), rotary, mask)
+    def forward(self, hidden: Tensor, rotary: Tensor, documents: Tensor | None = None) -> Tensor:
+        hidden = hidden + self.self_attn(self.input_layernorm(hidden), rotary, documents)
         mixed: Tensor = hidden + self.mlp(self.post_attention_layernorm(hidden))
         return mixed
 
@@ -154,7 +128,8 @@ class Decoder(nn.Module):
     """The model, from tokens [batch, sequence] to logits [batch, sequence, vocabulary], or to the loss of targets.
 
     Pipeline parallelism gives a rank a decoder without some layers, the embedding, or the head. Such a decoder takes or
-    returns the residual stream instead of tokens or logits.
+    returns the residual stream instead of tokens or logits. `documents` are the positions at which the documents of
+    each sample begin if attention stays inside them (see `training.model.attention.attend`).
     """
 
     def __init__(self, shape: Shape, vocabulary: int, loss_chunks: int = 1) -> None:
@@ -172,9 +147,8 @@ class Decoder(nn.Module):
         self, tokens: Tensor, rotary: Tensor, targets: Tensor | None = None, documents: Tensor | None = None
     ) -> Tensor:
         hidden = tokens if self.embed_tokens is None else self.embed_tokens(tokens)
-        mask = attention_mask(rotary.shape[1], self.shape.sliding_window, documents, rotary.device)
         for layer in self.layers.values():
-            hidden = layer(hidden, rotary, mask)
+            hidden = layer(hidden, rotary, documents)
         if self.norm is None:
             return hidden
         hidden = self.norm(hidden)

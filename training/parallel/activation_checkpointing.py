@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
+from importlib.util import find_spec
 from typing import Any
 
 import torch
@@ -11,8 +12,9 @@ from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selectiv
 from training.config import Memory
 from training.model.decoder import Decoder
 
-# Operators whose results are always kept: attention, with one operator per CUDA implementation, and communication.
+# Operators whose results are always kept: attention, with one operator per implementation, and communication.
 KEPT = {
+    torch.ops.trainway.packed_attention.default,
     torch.ops.aten._scaled_dot_product_flash_attention.default,
     torch.ops.aten._scaled_dot_product_efficient_attention.default,
     torch.ops.aten._scaled_dot_product_cudnn_attention.default,
@@ -20,6 +22,11 @@ KEPT = {
     torch.ops._c10d_functional.reduce_scatter_tensor.default,
     torch.ops._c10d_functional.all_to_all_single.default,
 }
+# PyTorch registers this one when its module is imported.
+if find_spec("torch.nn.attention.varlen"):
+    import torch.nn.attention.varlen
+
+    KEPT.add(torch.ops.torch_attn._varlen_attn.default)
 MATRIX_PRODUCTS = {
     torch.ops.aten.mm.default,
     torch.ops.aten._scaled_mm.default,

@@ -11,16 +11,12 @@ from typing import Any, assert_never
 
 import torch
 import torch.distributed as dist
-import torch.nn.functional as F
 from torch import Tensor
-from torch.nn.attention.bias import CausalBias, causal_lower_right
 
 from training.config import ContextMethod
-from training.model.decoder import Decoder, Layer, attend
-
-# The names before PyTorch 2.13.
-_all_gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
-_reduce_scatter = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
+from training.model.attention import attend
+from training.model.decoder import Decoder, Layer
+from training.parallel.sequence_gather import gathered, send
 
 
 def parallelise(model: Decoder, method: ContextMethod, group: dist.ProcessGroup, sequence_length: int) -> None:
@@ -29,10 +25,8 @@ def parallelise(model: Decoder, method: ContextMethod, group: dist.ProcessGroup,
         case "gather":
             rank, ranks = dist.get_rank(group), dist.get_world_size(group)
             chunk = sequence_length // (2 * ranks)
-            # The last query of a chunk attends to the last key. Flash attention takes such a bias without building a
-            # mask. The bias is made here, because the compiler cannot make it.
-            biases = [causal_lower_right(chunk, (number + 1) * chunk) for number in (rank, 2 * ranks - 1 - rank)]
-            ranked = partial(attend_gathered, biases=biases, group=group)
+            firsts = (rank * chunk, (2 * ranks - 1 - rank) * chunk)
+            ranked = partial(attend_gathered, firsts=firsts, group=group)
         case "all-to-all":
             ranked = partial(attend_by_heads, group=group)
         case other:
@@ -55,32 +49,47 @@ def positions(sequence_length: int, method: ContextMethod, rank: int, ranks: int
 
 
 def attend_gathered(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, biases: list[CausalBias], group: dist.ProcessGroup
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    documents: Tensor | None,
+    window: int | None,
+    firsts: tuple[int, int],
+    group: dist.ProcessGroup,
 ) -> Tensor:
-    """Return causal attention of this rank's queries, of head and tail chunk.
+    """Return causal attention of this rank's queries, of head and tail chunk, which begin at the positions `firsts`.
 
-    Shape: [batch, heads, sequence / ranks, head_width].
+    Shape: [batch, heads, sequence / ranks, head_width]. See `training.model.attention.attend` for the rest. The heads
+    are computed in two halves, if there are two, so that the exchange of the second half takes place during attention
+    of the first, and in the backward pass that of the second during attention's of the first.
     """
-    assert mask is None  # refused before the model is built
-    own = torch.stack((key, value))
-    everything = _Gather.apply(own, group)  # type: ignore[no-untyped-call]
-    # [ranks, 2, batch, heads, sequence / ranks, width]
-    heads, tails = everything.chunk(2, dim=-2)
-    in_order = torch.cat((*heads.unbind(), *tails.flip(0).unbind()), dim=-2)
+    halves = 2 if key.shape[1] % 2 == 0 else 1
+    own, pending = send(torch.stack((key, value)), halves, group)
     mixed = []
-    for bias, part in zip(biases, query.chunk(2, dim=-2), strict=True):
-        # Queries do not attend to later keys, so these are not multiplied.
-        seen_key, seen_value = in_order[..., : bias.seq_len_kv, :].unbind()
-        mixed.append(F.scaled_dot_product_attention(part, seen_key, seen_value, bias, enable_gqa=True))
-    return torch.cat(mixed, dim=-2)
+    for half, queries in enumerate(query.chunk(halves, dim=1)):
+        keys, values = gathered(own[half], pending[half], group).unbind()
+        parts = [
+            # Queries do not attend to later keys, so these are not multiplied.
+            attend(chunk, keys[..., :end, :], values[..., :end, :], documents, window, first)
+            for first, chunk in zip(firsts, queries.chunk(2, dim=-2), strict=True)
+            for end in [first + chunk.shape[-2]]
+        ]
+        mixed.append(torch.cat(parts, dim=-2))
+    return torch.cat(mixed, dim=1) if halves > 1 else mixed[0]
 
 
-def attend_by_heads(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, group: dist.ProcessGroup) -> Tensor:
+def attend_by_heads(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    documents: Tensor | None,
+    window: int | None,
+    group: dist.ProcessGroup,
+) -> Tensor:
     """Return causal attention of this rank's queries: [batch, heads, sequence / ranks, head_width], one chunk."""
-    assert mask is None  # refused before the model is built
     ranks = dist.get_world_size(group)
     query, key, value = (_heads_for_sequence(heads, ranks, group) for heads in (query, key, value))
-    return _sequence_for_heads(attend(query, key, value, None), ranks, group)
+    return _sequence_for_heads(attend(query, key, value, documents, window), ranks, group)
 
 
 def _heads_for_sequence(heads: Tensor, ranks: int, group: dist.ProcessGroup) -> Tensor:
@@ -117,22 +126,3 @@ class _Exchange(torch.autograd.Function):
         returned = torch.empty_like(gradient)
         dist.all_to_all_single(returned, gradient, group=ctx.group)
         return returned, None
-
-
-class _Gather(torch.autograd.Function):
-    """Gather [...] of every rank to [ranks, ...]. The backward pass sums the gradients of all ranks."""
-
-    @staticmethod
-    def forward(ctx: Any, own: Tensor, group: dist.ProcessGroup) -> Tensor:
-        ctx.group = group
-        ranks = dist.get_world_size(group)
-        gathered = own.new_empty((ranks * own.shape[0], *own.shape[1:]))
-        _all_gather(gathered, own.contiguous(), group=group)
-        return gathered.view(ranks, *own.shape)
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        stacked = gradient.flatten(0, 1).contiguous()
-        own = stacked.new_empty((gradient.shape[1], *gradient.shape[2:]))
-        _reduce_scatter(own, stacked, group=ctx.group)
-        return own, None

@@ -26,16 +26,6 @@ def check(shape: Shape, vocabulary: int, job: Job, layout: Layout) -> None:
             f"{2 * layout.cp}: a rank has a chunk from the head and one from the tail; "
             f"use {length // (2 * layout.cp) * 2 * layout.cp or 2 * layout.cp} tokens"
         )
-    if layout.cp > 1 and shape.sliding_window is not None:
-        raise UserError(
-            f"variant.sliding_window is {shape.sliding_window}, but context parallelism (parallel.cp {layout.cp}) has "
-            "full causal attention only; set parallel.cp to 1"
-        )
-    if layout.cp > 1 and job.data.mask_documents:
-        raise UserError(
-            f"data.mask_documents is set, but context parallelism (parallel.cp {layout.cp}) has full causal attention "
-            "only; leave it out, or set parallel.cp to 1"
-        )
     if (length // layout.cp) % job.memory.loss_chunks:
         raise UserError(
             f"memory.loss_chunks is {job.memory.loss_chunks}, which does not divide the {length // layout.cp} tokens "

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.distributed.tensor.parallel import loss_parallel
 
 from training.config import Job
-from training.data.documents import document_numbers
+from training.data.documents import document_starts
 from training.model.decoder import Decoder, materialize, rotary_cache
 from training.parallel.apply import local_positions, parallelise
 from training.parallel.pipeline import Pipeline
@@ -16,9 +16,10 @@ from training.parallel.world import World
 
 
 class TokenBatch(NamedTuple):
-    """Tokens of some samples as one rank sees them, each [samples, sequence / cp].
+    """Tokens of some samples as one rank sees them, on its device, each [samples, sequence / cp].
 
-    `documents` numbers the documents of a sample if attention stays inside them, otherwise it is None.
+    `documents` are the positions at which the documents of whole samples begin, [samples, documents], if attention
+    stays inside them, otherwise it is None (see `document_starts`).
     """
 
     inputs: Tensor
@@ -44,13 +45,13 @@ class LocalModel:
     shards_gradients: bool
 
     def batch(self, tokens: Tensor) -> TokenBatch:
-        """Return this rank's part of samples: int64 [samples, sequence + 1]."""
-        documents = None if self.end_of_text is None else document_numbers(tokens[:, :-1], self.end_of_text)
-        return TokenBatch(
-            tokens[:, :-1][:, self.positions],
-            tokens[:, 1:][:, self.positions],
-            None if documents is None else documents[:, self.positions],
-        )
+        """Return this rank's part of samples: integers [samples, sequence + 1], in host memory."""
+        device = self.rotary.device
+        documents = None if self.end_of_text is None else document_starts(tokens[:, :-1], self.end_of_text)
+        if documents is not None:
+            documents = (documents.pin_memory() if device.type == "cuda" else documents).to(device, non_blocking=True)
+        tokens = tokens.to(device, non_blocking=True).long()
+        return TokenBatch(tokens[:, :-1][:, self.positions], tokens[:, 1:][:, self.positions], documents)
 
 
 def local_model(model: Decoder, job: Job, world: World, end_of_text: int) -> LocalModel:

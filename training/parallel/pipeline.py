@@ -103,8 +103,8 @@ class Pipeline:
     ) -> Tensor:
         """Compute the gradients of all samples of a step. Return their mean loss on the last rank, and 0 elsewhere.
 
-        tokens, targets, documents: [samples, sequence]; documents only if they are masked (see `attention_mask`). The
-        gradients are multiplied by `scale`.
+        tokens, targets: [samples, sequence]. documents: [samples, documents], if attention stays inside them (see
+        `training.model.attention.attend`). The gradients are multiplied by `scale`.
         """
         losses: list[Tensor] = []
         self._scale = scale

@@ -1,0 +1,191 @@
+"""Attention of documents and windows is that of a dense mask, without one, and exchanges while it computes."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+from torch.profiler import ProfilerActivity, profile
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from training.config.presets import PRESETS
+from training.data.documents import document_starts
+from training.model import attention
+from training.model.attention import attend
+from training.model.blockwise_attention import LONGEST_BLOCK, blockwise_attention
+from training.model.decoder import Decoder, initialize, rotary_cache
+from training.parallel.context import attend_gathered
+
+BATCH, HEADS, GROUPS, LENGTH, WIDTH = 2, 4, 2, 300, 8
+END_OF_TEXT = 3
+
+
+def inputs(length: int = LENGTH) -> list[Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    return [
+        torch.randn(BATCH, heads, length, WIDTH, generator=generator).requires_grad_()
+        for heads in (HEADS, GROUPS, GROUPS)
+    ]
+
+
+def texts(length: int = LENGTH) -> Tensor:
+    tokens = torch.randint(0, 50, (BATCH, length), generator=torch.Generator().manual_seed(1))
+    tokens[0, 0] = tokens[0, 5] = tokens[1, -1] = END_OF_TEXT
+    return tokens
+
+
+def by_mask(query: Tensor, key: Tensor, value: Tensor, tokens: Tensor | None, window: int | None) -> Tensor:
+    length = query.shape[2]
+    before = torch.arange(length)[:, None] - torch.arange(length)
+    mask = ((before >= 0) & (before < (window or length)))[None]
+    if tokens is not None:
+        ends = (tokens == END_OF_TEXT).long()
+        number = ends.cumsum(1) - ends
+        mask = mask & (number[:, :, None] == number[:, None, :])
+    return F.scaled_dot_product_attention(query, key, value, mask[:, None], enable_gqa=True)
+
+
+@pytest.mark.parametrize("window", [None, 1, 7, 150, 400])
+@pytest.mark.parametrize("documents", [False, True])
+@pytest.mark.parametrize("first", [0, 100])
+def test_attention_and_its_gradients_are_those_of_a_mask(first: int, documents: bool, window: int | None) -> None:
+    ours, theirs, last = inputs(), inputs(), 250
+    starts = document_starts(texts(), END_OF_TEXT) if documents else None
+    query, key, value = ours[0][:, :, first:last], ours[1][:, :, :last], ours[2][:, :, :last]
+    found = attend(query, key, value, starts, window, first)
+    expected = by_mask(theirs[0], theirs[1], theirs[2], texts() if documents else None, window)[:, :, first:last]
+    torch.testing.assert_close(found, expected, atol=2e-6, rtol=1e-5)
+    gradient = torch.randn(expected.shape, generator=torch.Generator().manual_seed(2))
+    found.backward(gradient)
+    expected.backward(gradient)
+    for one, other in zip(ours, theirs, strict=True):
+        assert one.grad is not None
+        torch.testing.assert_close(one.grad, other.grad, atol=1e-5, rtol=1e-5)
+
+
+@given(st.lists(st.lists(st.sampled_from([END_OF_TEXT, 5]), min_size=12, max_size=12), min_size=1, max_size=4))
+def test_a_document_begins_with_a_sample_and_after_each_end(samples: list[list[int]]) -> None:
+    starts = document_starts(torch.tensor(samples, dtype=torch.uint16), END_OF_TEXT)
+    assert starts.shape[1] & (starts.shape[1] - 1) == 0, "a power of two"
+    for sample, row in zip(samples, starts.tolist(), strict=True):
+        begins = [0] + [at + 1 for at, token in enumerate(sample[:-1]) if token == END_OF_TEXT]
+        assert row == begins + [12] * (len(row) - len(begins))
+
+
+def largest(model: Decoder, length: int, documents: Tensor | None) -> int:
+    """Return the most numbers that a tensor has among the arguments of all operators of a step."""
+    tokens = texts(length + 1)[:1]
+    with profile(activities=[ProfilerActivity.CPU], record_shapes=True) as recorded:
+        model(tokens[:, :-1], rotary_cache(model.shape, length), tokens[:, 1:], documents).backward()
+    shapes = [shape for event in recorded.events() for shape in event.input_shapes if isinstance(shape, list)]
+    sizes = [torch.Size(shape).numel() for shape in shapes if all(isinstance(size, int) for size in shape)]
+    return max(sizes)
+
+
+@pytest.mark.parametrize(("window", "documents"), [(None, True), (100, False), (100, True)])
+def test_no_tensor_of_a_step_has_as_many_numbers_as_pairs_of_tokens(window: int | None, documents: bool) -> None:
+    length = 2048
+    starts = document_starts(texts(length)[:1], END_OF_TEXT) if documents else None
+    model = Decoder(replace(PRESETS["tiny"], layers=1, sliding_window=window), 64)
+    initialize(model, 0)
+    assert length * model.shape.feed_forward <= largest(model, length, starts) < length * length
+
+
+def test_the_profile_would_show_a_mask(monkeypatch: pytest.MonkeyPatch) -> None:
+    length = 512
+    model = Decoder(replace(PRESETS["tiny"], layers=1), 64)
+    initialize(model, 0)
+    tokens = texts(length)[:1]
+    for layer in model.layers.values():
+        monkeypatch.setattr(
+            layer.self_attn, "attend", lambda query, key, value, *_: by_mask(query, key, value, tokens, None)
+        )
+    assert largest(model, length, None) >= length * length
+
+
+def test_one_long_document_and_a_window_cost_no_more_keys_than_the_window(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[int] = []
+    module = sys.modules["training.model.blockwise_attention"]
+    scores = module._scores
+
+    def noted(query: Tensor, key: Tensor, block: Any, window: int) -> Tensor:
+        found = scores(query, key, block, window)
+        seen.append(found.shape[-1])
+        return found
+
+    monkeypatch.setattr(module, "_scores", noted)
+    query, key, value = inputs(1000)
+    attend(query, key, value, window=10)
+    assert max(seen) == LONGEST_BLOCK + 9
+    assert sum(seen) <= BATCH * 1000 + 9 * len(seen)
+
+
+@pytest.mark.parametrize("window", [None, 5])
+def test_the_kernel_gets_the_ends_of_documents_and_the_keys_on_the_left(
+    window: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    varlen = pytest.importorskip("torch.nn.attention.varlen")
+    called: list[Any] = []
+
+    def kernel(query: Tensor, key: Tensor, value: Tensor, *others: Any, **options: Any) -> Tensor:
+        called.append((others, options))
+        query_ends, key_ends, _, _ = others
+        return blockwise_attention(query, key, value, query_ends, key_ends, options["window_size"][0] + 1 or None)
+
+    monkeypatch.setattr(attention, "_kernel_takes_groups", lambda: False)
+    monkeypatch.setattr(varlen, "varlen_attn", kernel)
+    query, key, value = (each.transpose(1, 2).flatten(0, 1) for each in inputs(8))
+    ends = torch.tensor([0, 3, 3, 16], dtype=torch.int32)
+    found = attention._by_kernel(query, key, value, ends, ends, 8, 8, window)
+    torch.testing.assert_close(found, blockwise_attention(query, key, value, ends, ends, window))
+    (_, _, longest_query, longest_key), options = called[0]
+    assert (longest_query, longest_key) == (8, 8)
+    assert options == {"window_size": (-1 if window is None else window - 1, 0)}
+
+
+class Order(TorchDispatchMode):
+    """Notes the order of exchanges and attention."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: list[str] = []
+
+    def __torch_dispatch__(self, operator: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = operator.__name__.split(".")[0]
+        names = {
+            "all_gather_into_tensor": "gather",
+            "reduce_scatter_tensor": "scatter",
+            "wait_tensor": "wait",
+            "packed_attention": "attend",
+            "packed_attention_backward": "differentiate",
+        }
+        if name in names:
+            self.calls.append(names[name])
+        return operator(*args, **(kwargs or {}))
+
+
+@pytest.mark.usefixtures("one_rank")
+def test_half_of_the_heads_travels_while_the_other_half_attends() -> None:
+    group = dist.group.WORLD
+    assert group is not None
+    documents = document_starts(texts(16), END_OF_TEXT)
+    ours, alone = inputs(16), inputs(16)
+    with Order() as order:
+        found = attend_gathered(ours[0], ours[1], ours[2], documents, None, firsts=(0, 8), group=group)
+        found.square().sum().backward()
+    expected = attend(alone[0], alone[1], alone[2], documents)
+    expected.square().sum().backward()
+    torch.testing.assert_close(found, expected)
+    for one, other in zip(ours, alone, strict=True):
+        torch.testing.assert_close(one.grad, other.grad)
+    forward = ["gather", "gather", "wait", "attend", "attend", "wait", "attend", "attend"]
+    backward = ["differentiate", "differentiate", "scatter"] * 2 + ["wait", "wait"]
+    assert order.calls == forward + backward
