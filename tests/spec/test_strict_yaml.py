@@ -172,7 +172,8 @@ def test_examples_are_the_same_to_a_reader_of_yaml_1_1(name: str) -> None:
     assert plain(yaml.safe_load(text)) == read(text).data
 
 
-TEXTS = st.text(max_size=12) | st.sampled_from([*READ, *TWO_THINGS, "<<", "&a", "*a", "!t", "- a", "a: b", "#"])
+SHOWN = st.characters(exclude_categories=("Cc", "Cs"), include_characters="\t\n\r\x85")
+TEXTS = st.text(SHOWN, max_size=12) | st.sampled_from([*READ, *TWO_THINGS, "<<", "&a", "*a", "!t", "- a", "a: b", "#"])
 PLAIN = st.recursive(
     st.none()
     | st.booleans()
@@ -195,3 +196,10 @@ def test_what_is_written_is_read_again(data: Any) -> None:
     reading = read(dump(data))
     assert not reading.faults
     assert reading.data == data
+
+
+@pytest.mark.parametrize("escape", [r"\0", r"\x1b", r"\x7f", r"\u009b"])
+def test_text_has_no_control_characters(escape: str) -> None:
+    (fault,) = read(f'a: ["x", "{escape}"]').faults
+    assert fault.key == ("a", 1)
+    assert not read(r'a: "\t\n\r é \U0001f600"').faults

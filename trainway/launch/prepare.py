@@ -14,6 +14,7 @@ from trainway.launch.device_memory import check_memory, memory_line
 from trainway.launch.hand_off import read_hand_off, read_image
 from trainway.launch.job_packages import TargetPython, lock_of, python_here, python_of_named_image
 from trainway.launch.locations import needs_hand_off
+from trainway.launch.names import check_directory_name, check_run_name
 from trainway.launch.program import LockedPackages, Program
 from trainway.launch.programs import load_program
 from trainway.launch.request import LocalRequest, Request, run_name
@@ -108,7 +109,7 @@ def prepare_here(launch: Launch) -> list[LocalRequest]:
     return [
         LocalRequest(
             launch.locked(point.program, python),
-            Path(launch.run) if launch.run else default_run_directory(point.program.name),
+            Path(check_directory_name(launch.run)) if launch.run else default_run_directory(point.program.name),
             read_hand_off(launch.platform) if needs_hand_off(point.program) else None,
             launch.code_directory,
         )
@@ -168,6 +169,8 @@ def prepare(
 
     Raises UsageError where the platform is not deployed or has no image, or a job does not fit it.
     """
+    if run is not None:
+        check_run_name(run)
     hand_off = read_hand_off(platform)
     _check_region(hand_off, platform)
     allocations = []

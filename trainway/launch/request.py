@@ -10,12 +10,13 @@ from typing import Any
 
 from trainway.launch.allocation import Allocation
 from trainway.launch.environment import NCCL_EVIDENCE, cluster_roots, job_environment, platform_environment
+from trainway.launch.names import LONGEST_RUN_NAME
 from trainway.launch.program import Program
 from trainway.launch.run_directory import RUNS
 from trainway.spec.handoff import DEFAULT_IMAGE, HandOff
 
-# A JobSet's pods are called <run>-<job>-<index>-<pod>-<suffix> within the 63 characters of a DNS label (RFC 1123).
-_LONGEST_NAME = 30
+_MOMENT = "%m%d-%H%M%S"
+_LONGEST_NAME = LONGEST_RUN_NAME - len("-1231-235959")
 
 
 @dataclass(frozen=True)
@@ -117,5 +118,5 @@ class LocalRequest:
 
 
 def run_name(program: Program, now: datetime | None = None) -> str:
-    """A name for a new run of a job: at most 42 characters of a DNS label, unlike those of other times."""
-    return f"{program.name[:_LONGEST_NAME].rstrip('-')}-{now or datetime.now(UTC):%m%d-%H%M%S}"
+    """A name for a new run of a job, unlike those of other times, which `check_run_name` takes."""
+    return f"{program.name[:_LONGEST_NAME].rstrip('-')}-{now or datetime.now(UTC):{_MOMENT}}"

@@ -34,6 +34,9 @@ _BASE = re.compile(r"0o[0-7]+|0x[0-9a-fA-F]+")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 _NOT_FINITE = re.compile(r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
 
+# All control characters but tab and line breaks, and halves of a pair of UTF-16.
+_UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ud800-\udfff]")
+
 # What YAML 1.1 or 1.2 takes for something else than the other does, and what to write.
 _AMBIGUOUS: tuple[tuple[re.Pattern[str], str, str], ...] = (
     (
@@ -174,7 +177,7 @@ def _value(node: yaml.Node, key: KeyPath, reading: YamlReading) -> Any:
         return values
     assert isinstance(node, yaml.ScalarNode)
     # A quoted text has its quotation mark as style, and a block of lines has | or >.
-    return node.value if node.style else _plain(node, key, reading)
+    return _quoted(node, key, reading) if node.style else _plain(node, key, reading)
 
 
 def _mapping(node: yaml.MappingNode, key: KeyPath, reading: YamlReading) -> dict[str, Any]:
@@ -201,6 +204,14 @@ def _mapping(node: yaml.MappingNode, key: KeyPath, reading: YamlReading) -> dict
         reading.positions[inner] = position
         values[name.value] = _value(value, inner, reading)
     return values
+
+
+def _quoted(node: yaml.ScalarNode, key: KeyPath, reading: YamlReading) -> str:
+    # "\0" and "\ud800" are YAML, and no path, variable, or file can have them.
+    if _UNPRINTABLE.search(node.value):
+        remedy = "leave it out; write a line break as \\n and a tab as \\t"
+        reading.faults.append(YamlFault(_position(node), key, "it has a control character", remedy))
+    return str(node.value)
 
 
 def _plain_text(node: yaml.ScalarNode, key: KeyPath, reading: YamlReading) -> bool:

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 from collections.abc import Mapping
 
+from trainway.launch.names import check_login_name
 from trainway.launch.slurm.session import on_login_node
 from trainway.spec.errors import usage_error
 from trainway.spec.handoff import HandOff
@@ -30,7 +31,12 @@ def cluster_of(hand_off: HandOff, user: str | None = None) -> Mapping[str, str]:
         why = "there is no sbatch here, and on the cluster only the users of a team run jobs"
         raise usage_error(what, why=why, fix="name your login name there with --user, or launch on the login node")
     cluster = hand_off.cluster
-    return {"cluster": cluster.name, "arn": cluster.arn, "region": hand_off.region, "user": user or _USER}
+    return {
+        "cluster": cluster.name,
+        "arn": cluster.arn,
+        "region": hand_off.region,
+        "user": _USER if user is None else check_login_name(user),
+    }
 
 
 def on_cluster(line: str, cluster: Mapping[str, str], *, what: str) -> str:
