@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from training.config import Job, footprint
+from training.config import Job, footprint, layout_problems
 from training.config.arithmetic import flop_per_token
 from training.config.footprint import VOCABULARY
 from training.config.layout_choices import SHARE_OF_PEAK, NodeRates, layout_choices, step_seconds
-from training.config.presets import PRESETS
+from training.config.presets import PRESETS, shape_of
 
 NODE = NodeRates(gpus=8, flops=1e15, between_gpus=450e9, network=400e9)
 GIB = 2**30
@@ -81,3 +81,14 @@ def test_what_is_proposed_fits_divides_and_is_sorted() -> None:
 def test_heads_that_do_not_divide_are_not_proposed() -> None:
     odd = job_with(variant={"heads": 6, "key_value_heads": 3, "hidden": 768})
     assert {each.changes["parallel"]["tp"] for each in layout_choices(odd, 8, NODE, 10**15)} == {1}
+
+
+def test_the_job_accepts_every_layout_that_is_proposed() -> None:
+    job = job_with(parallel={"cp": 2, "cp_method": "all-to-all"}, variant={"heads": 32, "key_value_heads": 4})
+    found = layout_choices(job, 8, NODE, 10**15)
+    assert {each.changes["parallel"]["tp"] for each in found} == {1, 2}, "4 key and value heads are 1 per rank of tp 4"
+    for choice in found:
+        document = job.model_dump(by_alias=True, exclude_unset=True)
+        document |= {section: {**document.get(section, {}), **keys} for section, keys in choice.changes.items()}
+        proposed = Job.model_validate(document)
+        assert list(layout_problems(shape_of(job.model, job.variant), VOCABULARY, proposed, proposed.layout(8))) == []

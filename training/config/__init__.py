@@ -17,6 +17,7 @@ from training.config.job import Job
 from training.config.layout import Layout
 from training.config.layout_choices import SHARE_OF_PEAK, LayoutChoice, NodeRates, layout_choices
 from training.config.life_cycle import LifeCycle
+from training.config.limits import layout_problems
 from training.config.loading import LAUNCHER_SECTIONS, load
 from training.config.location import LOCATION_FORMS, Location
 from training.config.memory import Memory
@@ -51,5 +52,6 @@ __all__ = [
     "Variant",
     "footprint",
     "layout_choices",
+    "layout_problems",
     "load",
 ]

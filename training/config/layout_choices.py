@@ -12,6 +12,7 @@ from training.config.arithmetic import flop_per_token
 from training.config.footprint import VOCABULARY, footprint
 from training.config.job import Job
 from training.config.layout import Layout
+from training.config.limits import layout_problems
 from training.config.presets import Shape, shape_of
 
 SHARE_OF_PEAK = 0.5
@@ -110,17 +111,12 @@ def _changed(job: Job, changes: dict[str, dict[str, Any]]) -> Job | None:
 
 
 def _divides(job: Job, ranks: int) -> bool:
+    """Return whether the job has this layout on `ranks` ranks, by the rules that it checks itself when it starts."""
     try:
         layout = job.layout(ranks)
     except ValueError:
         return False
-    shape, tokens = shape_of(job.model, job.variant), job.data.sequence_length // layout.cp
-    divided = (shape.heads, shape.key_value_heads, shape.feed_forward, VOCABULARY, tokens)
-    if any(each % layout.tp for each in divided) or (shape.experts and layout.tp > 1):
-        return False
-    if tokens % job.memory.loss_chunks or (layout.dp_shard * layout.cp) % layout.ep:
-        return False
-    return layout.pp == 1 or (not shape.tied and shape.layers >= layout.pp * job.parallel.stages_per_rank)
+    return not any(layout_problems(shape_of(job.model, job.variant), VOCABULARY, job, layout))
 
 
 def _with_recomputation(job: Job) -> float:
