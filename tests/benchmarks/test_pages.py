@@ -1,0 +1,79 @@
+"""The pages with figures of builds have those of the committed results."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+
+CHANGES_OF_THE_IMAGE = {
+    "Another line in `training/`": "line",
+    "Another Python package": "package",
+    "Everything, without a cache": "nothing",
+}
+CHANGES_OF_ADDITIONS = {
+    "The first Python package": "first package",
+    "Another Python package": "another package",
+    "A package of the distribution": "package of the distribution",
+    "The first Dockerfile": "first Dockerfile",
+    "Another line below the Dockerfile": "another line below the Dockerfile",
+    "Another line in `training/`": "another line of the job",
+}
+
+
+def rows(page: str, first_header: str) -> list[list[str]]:
+    """Return the cells of the table on a page whose first column has this header, without its head."""
+    lines = (ROOT / "docs" / page).read_text(encoding="utf-8").splitlines()
+    (start,) = [number for number, line in enumerate(lines) if line.startswith(f"| {first_header} |")]
+    found = []
+    for line in lines[start + 2 :]:
+        if not line.startswith("|"):
+            break
+        found.append([cell.strip() for cell in line.strip("|").split(" |")])
+    return found
+
+
+def figures(benchmark: str) -> tuple[dict[str, Any], str]:
+    """Return the figures of a committed result, and its day."""
+    result = json.loads((ROOT / f"benchmarks/results/{benchmark}.json").read_text(encoding="utf-8"))
+    return result["figures"], result["date"][:10]
+
+
+def seconds(value: float) -> str:
+    return f"{value:,.0f} s" if round(value) else "none"
+
+
+def table(builds: dict[str, Any], changes: dict[str, str], before: str) -> list[list[str]]:
+    """Return the rows that a page has of builds, whose first seconds are those of the stage `before`."""
+    return [
+        [
+            name,
+            seconds(builds[build][f"{before}_seconds"]),
+            seconds(builds[build]["image_seconds"]),
+            f"{builds[build]['bytes'] / 1e6:,.{0 if builds[build]['bytes'] > 1e7 else 1}f} MB",
+        ]
+        for name, build in changes.items()
+    ]
+
+
+def test_the_page_of_the_image_has_the_figures_of_its_builds() -> None:
+    builds, day = figures("image_layers")
+    assert rows("image.md", "Change") == table(builds, CHANGES_OF_THE_IMAGE, "base")
+    assert f"`benchmarks/image_layers.py` measured them on {day}" in (ROOT / "docs/image.md").read_text("utf-8")
+
+
+def test_the_page_of_the_image_has_the_sizes_of_its_layers() -> None:
+    builds, _ = figures("image_layers")
+    large = [f"{size / 1e6:.0f}" for size in builds["nothing"]["layers"] if size > 1e7]
+    assert [size for _, size in rows("image.md", "Layer")] == large
+
+
+def test_the_page_of_your_image_has_the_figures_of_its_builds() -> None:
+    builds, day = figures("user_images")
+    assert rows("your-image.md", "Change") == table(builds, CHANGES_OF_ADDITIONS, "additions")
+    page = re.sub(r"\s+", " ", (ROOT / "docs/your-image.md").read_text("utf-8"))
+    assert f"measured these figures on {day}" in page
+    assert f"The base had {builds['base_bytes'] / 1e6:,.0f} MB." in page
