@@ -3,26 +3,28 @@
     python -m benchmarks.checkpoint_stall [--disk DIRECTORY]
 
 Two ranks on gloo train `125m`, sharded by FSDP: 1.5 GB of weights and moments, on the disk of DIRECTORY (default: that
-of temporary files), each file with fsync. The job's own saver writes both kinds in turns, with the usual training steps
-between them, so that their cost can be separated from changes of the disk's speed. If the machine has too few cores,
+of temporary files), each file with fsync. The job's own saver writes both kinds in turns (see turns.py), with the usual
+training steps between them, so that changes of the disk's speed affect both. If the machine has too few cores,
 the checkpoint does not stall training but makes the steps longer: `step_seconds` has both.
 """
 
 import argparse
+import itertools
 import json
 import os
 import subprocess
 import sys
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
-from statistics import median
 
 import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
 
 from benchmarks.record import arguments, record
+from benchmarks.turns import Spread, ratios, take_turns
 from training.checkpoint import Progress, Saved, Saver
 from training.config import Checkpoint, Optimizer
 from training.config.presets import PRESETS
@@ -31,13 +33,13 @@ from training.model.decoder import Decoder, initialize, materialize, rotary_cach
 from training.optim.optimizer import make_optimizer
 from training.parallel.fsdp import shard
 
-RANKS, SEQUENCE, VOCABULARY, TURNS, STEPS_BETWEEN = 2, 16, 32_768, 3, 2
+RANKS, SEQUENCE, VOCABULARY, TURNS, STEPS_BETWEEN = 2, 16, 32_768, 5, 2
 KINDS = ("synchronous", "asynchronous")
 FIGURES = "figures.json"
 
 
 def main() -> None:
-    """Measure the seconds of both kinds, and the ratio of their medians over the turns after the first."""
+    """Measure the seconds of both kinds, and their ratios in the turns after the first."""
     parser = arguments("checkpoint_stall", __doc__)
     parser.add_argument("--disk", type=Path, default=tempfile.gettempdir(), help="a directory on the disk to write to")
     parser.add_argument("--rank-in", type=Path, help=argparse.SUPPRESS)
@@ -66,7 +68,7 @@ def measure(directory: Path) -> None:
     optimizer = make_optimizer(model, Optimizer())
     tokens, rotary = torch.arange(SEQUENCE)[None], rotary_cache(shape, SEQUENCE)
     savers = {kind: saver_of(kind, directory) for kind in KINDS}
-    saves: dict[str, list[Saved]] = {kind: [] for kind in KINDS}
+    turns = itertools.count(1)
     steps: dict[str, list[float]] = {"alone": [], "beside a save": []}
 
     def step(saver: Saver) -> float:
@@ -77,29 +79,29 @@ def measure(directory: Path) -> None:
         optimizer.zero_grad()
         return time.perf_counter() - began
 
-    for turn in range(TURNS):
-        for kind, saver in savers.items():
-            steps["alone"] += [step(saver) for _ in range(STEPS_BETWEEN)]
-            dist.barrier()
-            saver.save(model, optimizer, Progress(turn + 1, 0, 0.0), {})
-            saved: list[Saved] = []
-            while not on_every_rank(bool(saved := saved or saver.complete())):
-                steps["beside a save"].append(step(saver))
-            saves[kind] += saved
+    def save(kind: str) -> Saved:
+        saver = savers[kind]
+        steps["alone"] += [step(saver) for _ in range(STEPS_BETWEEN)]
+        dist.barrier()
+        saver.save(model, optimizer, Progress(next(turns), 0, 0.0), {})
+        saved: list[Saved] = []
+        while not on_every_rank(bool(saved := saved or saver.complete())):
+            steps["beside a save"].append(step(saver))
+        return saved[0]
+
+    saves = take_turns({kind: partial(save, kind) for kind in KINDS}, TURNS)
     for saver in savers.values():
         saver.close()
     if dist.get_rank() == 0:
-        seconds = {kind: [each.seconds for each in of_kind] for kind, of_kind in saves.items()}
         # The first turn of each kind is also the first to use its memory.
-        medians = {kind: median(each[1:]) for kind, each in seconds.items()}
-        totals = median(each.total_seconds for each in saves["asynchronous"][1:])
+        seconds = {kind: [each.seconds for each in of_kind[1:]] for kind, of_kind in saves.items()}
+        totals = [each.total_seconds for each in saves["asynchronous"][1:]]
         result = {
             "state_bytes": sum(location_files.list_sizes(str(directory / "synchronous")).values()),
-            "seconds_of_standstill": {kind: [round(each, 4) for each in of_kind] for kind, of_kind in seconds.items()},
-            "asynchronous_over_synchronous": round(medians["asynchronous"] / medians["synchronous"], 4),
-            "seconds_until_an_asynchronous_one_is_complete": round(totals, 2),
-            "step_seconds": {name: round(median(each), 3) for name, each in steps.items()},
-            "turns": TURNS,
+            "seconds_of_standstill": {kind: Spread.of(each).document() for kind, each in seconds.items()},
+            "asynchronous_over_synchronous": ratios(seconds["asynchronous"], seconds["synchronous"]).document(),
+            "seconds_until_an_asynchronous_one_is_complete": Spread.of(totals).document(),
+            "step_seconds": {name: Spread.of(each).document() for name, each in steps.items()},
             "ranks": RANKS,
         }
         (directory / FIGURES).write_text(json.dumps(result))

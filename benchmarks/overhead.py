@@ -2,11 +2,13 @@
 
     python -m benchmarks.overhead
 
-Each loop is a process with one compute thread. They take turns step by step, so that other work on the machine affects
-all of them. The bare loops have a memory map, cross-entropy, clipping, and PyTorch's fused AdamW, and read their loss
-every step. They have no metrics, checkpoints, or way to stop. One has the plain model, and one has it sharded by FSDP2,
-which the job does not use on one rank. The figure is the processor time of all threads in a step, which other work
-disturbs less than the clock. The overhead is the median of the ratios of all rounds.
+Each loop is a process with one compute thread, and the loops take turns step by step (see turns.py). The bare loops
+have a memory map, cross-entropy, clipping, and PyTorch's fused AdamW, and read their loss every step. They have no
+metrics, checkpoints, or way to stop. One has the plain model, twice: the second is the control, whose ratio to the
+first says what the machine resolves. One has it sharded by FSDP2, which the job does not use on one rank.
+
+The figure is the processor time of all threads in a step, which other work disturbs less than the clock. The time by
+the clock is beside it.
 """
 
 import argparse
@@ -15,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +28,7 @@ from torch.distributed.fsdp import fully_shard
 
 from benchmarks.one_rank import environment
 from benchmarks.record import arguments, record
+from benchmarks.turns import Spread, ratios, take_turns
 from training.config import Job
 from training.config.presets import PRESETS
 from training.data.corpus import python_standard_library
@@ -34,12 +38,12 @@ from training.observe.metrics import Metrics
 from training.prepare import prepare
 from training.train import train
 
-SEQUENCE, BATCH, ROUNDS, WARM_UP = 512, 8, 30, 3
-LOOPS = ("trainway", "bare, sharded", "bare")
+SEQUENCE, BATCH, ROUNDS, WARM_UP = 512, 8, 40, 3
+LOOPS = ("trainway", "bare", "bare again", "bare, sharded")
 
 
 def main() -> None:
-    """Measure the processor seconds of a step of each loop, and the overhead of ours."""
+    """Measure the seconds of a step of each loop, and their ratios to the bare one."""
     parser = arguments("overhead", __doc__)
     parser.add_argument("--only", nargs=2, metavar=("LOOP", "CORPUS"), help=argparse.SUPPRESS)
     chosen = parser.parse_args()
@@ -54,22 +58,17 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as directory:
         prepare(python_standard_library(limit_bytes=1_000_000), directory, vocabulary=512)
         running = {loop: started(loop, directory) for loop in LOOPS}
-        rounds = [{loop: step(each) for loop, each in running.items()} for _ in range(WARM_UP + ROUNDS)][WARM_UP:]
+        steps = take_turns({loop: partial(step, each) for loop, each in running.items()}, WARM_UP + ROUNDS)
         for each in running.values():
             each.communicate("\n" * 2)
-    seconds = {loop: np.array([each[loop] for each in rounds]) for loop in LOOPS}
-    record(
-        {
-            "processor_seconds_of_a_step": {loop: round(float(np.median(each)), 4) for loop, each in seconds.items()},
-            "quartiles": {loop: np.quantile(each, [0.25, 0.75]).round(4).tolist() for loop, each in seconds.items()},
-            "overhead_over": {
-                loop: round(float(np.median(seconds["trainway"] / seconds[loop])) - 1, 4) for loop in LOOPS[1:]
-            },
-            "rounds": ROUNDS,
-        },
-        libraries=["torch", "numpy"],
-        out=chosen.out,
-    )
+    figures: dict[str, Any] = {}
+    for number, clock in enumerate(("processor", "wall")):
+        seconds = {loop: [each[number] for each in of_loop[WARM_UP:]] for loop, of_loop in steps.items()}
+        figures[f"{clock}_seconds_of_a_step"] = {loop: Spread.of(each).document() for loop, each in seconds.items()}
+        figures[f"{clock}_seconds_over_bare"] = {
+            loop: ratios(each, seconds["bare"]).document() for loop, each in seconds.items() if loop != "bare"
+        }
+    record(figures, libraries=["torch", "numpy"], out=chosen.out)
 
 
 def started(loop: str, corpus: str) -> subprocess.Popen[str]:
@@ -78,32 +77,38 @@ def started(loop: str, corpus: str) -> subprocess.Popen[str]:
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment())
 
 
-def step(loop: subprocess.Popen[str]) -> float:
-    """Let a loop run a step, and return its processor seconds."""
+def step(loop: subprocess.Popen[str]) -> tuple[float, float]:
+    """Let a loop run a step, and return its processor seconds and its seconds by the clock."""
     assert loop.stdin
     assert loop.stdout
     loop.stdin.write("\n")
     loop.stdin.flush()
     for line in loop.stdout:
         if line.startswith(MARK):
-            return float(line.removeprefix(MARK))
+            processor, wall = line.removeprefix(MARK).split()
+            return float(processor), float(wall)
     raise RuntimeError(f"a loop ended with status {loop.wait()}")
 
 
-MARK = "processor seconds: "
+MARK = "seconds of the processor and by the clock: "
 
 
 class Turns:
-    """The hook of a loop between two steps."""
+    """The hook of a loop around its steps, which waits for a line before each."""
 
     def __init__(self) -> None:
-        self._before = time.process_time()
+        self._wait()
 
     def next(self) -> None:
-        """Report the processor seconds of the step, and wait for the next turn."""
-        print(f"{MARK}{time.process_time() - self._before}", flush=True)
+        """Report the seconds of the step, and wait for the next turn."""
+        processor, wall = time.process_time() - self._processor, time.perf_counter() - self._wall
+        print(f"{MARK}{processor} {wall}", flush=True)
+        self._wait()
+
+    def _wait(self) -> None:
+        # Before the first step, too: a loop that is a step ahead computes during the turns of the others.
         sys.stdin.readline()
-        self._before = time.process_time()
+        self._processor, self._wall = time.process_time(), time.perf_counter()
 
 
 def ours(corpus: Path) -> None:

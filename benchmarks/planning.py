@@ -2,8 +2,8 @@
 
     python -m benchmarks.planning
 
-Each figure is the minimum processor seconds of several rounds, including the Node process of a synthesis. The minimum
-excludes most effects of other work on the machine.
+Each figure is in processor seconds, including those of the Node process of a synthesis. A platform with few node groups
+and one with many take turns (see turns.py).
 """
 
 import itertools
@@ -18,6 +18,7 @@ from typing import Any
 import aws_cdk as cdk
 
 from benchmarks.record import arguments, record
+from benchmarks.turns import Spread, ratios, take_turns
 from stacks.platform import add_stacks
 from trainway.spec.derived.addressing import plan_addresses
 from trainway.spec.facts.catalogue import load_catalogue
@@ -26,7 +27,8 @@ from trainway.spec.platform import Platform
 ROOT = Path(__file__).parents[1]
 ORCHESTRATORS = ("eks", "hyperpod-eks", "hyperpod-slurm")
 INSTANCE_TYPES = ("p5.48xlarge", "p4d.24xlarge", "trn1.32xlarge", "g6e.48xlarge", "g5.8xlarge", "m7i.8xlarge")
-FEW, MANY, NODES, ROUNDS = 2, 20, 1000, 3
+FEW, MANY, NODES = 2, 20, 1000
+REPETITIONS, SYNTHESES = 21, 6
 
 
 def main() -> None:
@@ -37,19 +39,29 @@ def main() -> None:
     large = platform("eks", ["p5.48xlarge"], NODES)
     catalogue = load_catalogue()
     figures = {
-        "catalogue_seconds": least(load_catalogue.__wrapped__),
-        "plan_of_1000_nodes_seconds": least(lambda: plan_addresses(large, catalogue)),
-        "synthesis_seconds": {name: synthesis(name) for name in ORCHESTRATORS},
+        "catalogue_seconds": repeated(load_catalogue.__wrapped__),
+        "plan_of_1000_nodes_seconds": repeated(lambda: plan_addresses(large, catalogue)),
+        "synthesis": {name: synthesis(name) for name in ORCHESTRATORS},
     }
     record(figures, ["aws-cdk-lib", "pydantic", "pyyaml"], chosen.out)
 
 
-def synthesis(orchestrator: str) -> dict[str, float]:
-    """Measure a synthesis with few node groups and one with many. Return CPU seconds."""
+def synthesis(orchestrator: str) -> dict[str, Any]:
+    """Measure the syntheses of a platform with few node groups and of one with many, and the ratio of the second."""
     types = list(itertools.islice(itertools.cycle(INSTANCE_TYPES), MANY))
     few, many = platform(orchestrator, types[:FEW], 32), platform(orchestrator, types, 32)
     synthesize(few)  # the first synthesis of a process loads modules
-    return {str(FEW): least(lambda: synthesize(few)), str(MANY): least(lambda: synthesize(many))}
+    turns = take_turns(
+        {
+            str(FEW): lambda: processor_seconds(lambda: synthesize(few)),
+            str(MANY): lambda: processor_seconds(lambda: synthesize(many)),
+        },
+        SYNTHESES,
+    )
+    return {
+        "seconds": {name: Spread.of(each).document() for name, each in turns.items()},
+        "many_over_few": ratios(turns[str(MANY)], turns[str(FEW)]).document(),
+    }
 
 
 def platform(orchestrator: str, types: list[str], largest: int) -> Platform:
@@ -72,15 +84,16 @@ def synthesize(given: Platform) -> None:
         app.synth()
 
 
-def least(act: Callable[[], object]) -> float:
-    """Run a function several times, and return the smallest processor time in seconds."""
+def repeated(act: Callable[[], object]) -> dict[str, Any]:
+    """Return the spread of a function's processor seconds."""
+    return Spread.of([processor_seconds(act) for _ in range(REPETITIONS)]).document()
 
-    def once() -> float:
-        began = time.process_time() + of_children()
-        act()
-        return time.process_time() + of_children() - began
 
-    return round(min(once() for _ in range(ROUNDS)), 4)
+def processor_seconds(act: Callable[[], object]) -> float:
+    """Run a function, and return the processor seconds of this process and its children."""
+    began = time.process_time() + of_children()
+    act()
+    return time.process_time() + of_children() - began
 
 
 def of_children() -> float:

@@ -3,8 +3,11 @@
     python -m benchmarks.read_rate
 
 All three return batches of int64 tokens from the same random tokens, in files in the system's cache. The raw memory map
-is the limit: one file, a precomputed permutation, and one indexing operation per batch. A rate is that of the best of
-many short turns, because other work on the machine only slows a turn.
+is the limit: one file, a precomputed permutation, and one indexing operation per batch. It runs twice a round: the
+second is the control. The readers take short turns (see turns.py), and a ratio is that of two turns of a round.
+
+Rates are by the clock. Tokens per processor second are beside them, in which the job's reader pays for its thread that
+reads ahead.
 """
 
 import hashlib
@@ -15,7 +18,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import numpy as np
@@ -24,6 +26,7 @@ import webdataset
 from numpy.typing import NDArray
 
 from benchmarks.record import arguments, record
+from benchmarks.turns import Spread, ratios, take_turns
 from training.data.batches import Samples, rank_batches
 from training.data.shards import File, Index, Shard
 
@@ -31,7 +34,7 @@ SEQUENCE = 2048
 SHARDS = 4
 SAMPLES = 2048  # of a shard
 BATCHES = (1, 4, 16, 64)
-TURNS = 60
+TURNS = 40
 SECONDS = 0.1  # of one turn of one reader
 
 
@@ -55,28 +58,30 @@ def compared(root: Path, index: Index, batch: int) -> dict[str, Any]:
     readers: dict[str, Callable[[], Iterator[torch.Tensor]]] = {
         "trainway": lambda: ours(root, index, batch),
         "memory map": lambda: raw(root / "train.bin", batch),
+        "memory map again": lambda: raw(root / "train.bin", batch),
         "webdataset": lambda: tars(root, batch),
     }
-    rates: dict[str, list[float]] = {name: [] for name in readers}
-    # The readers take turns, so that other work on the machine affects all of them.
-    for _ in range(TURNS):
-        for name, reader in readers.items():
-            rates[name].append(rate(reader()))
-    best = {name: max(each) for name, each in rates.items()}
-    return {
-        "million_tokens_per_second": {name: round(each / 1e6, 1) for name, each in best.items()},
-        "medians": {name: round(median(each) / 1e6, 1) for name, each in rates.items()},
-        "ours_over": {name: round(best["trainway"] / each, 2) for name, each in best.items() if name != "trainway"},
-    }
+    measured = take_turns({name: lambda reader=reader: rate(reader()) for name, reader in readers.items()}, TURNS)  # type: ignore[misc]
+    found: dict[str, Any] = {}
+    for number, clock in enumerate(("wall", "processor")):
+        rates = {name: [turn[number] for turn in turns] for name, turns in measured.items()}
+        found[f"million_tokens_per_{clock}_second"] = {
+            name: Spread.of([each / 1e6 for each in of_reader]).document() for name, of_reader in rates.items()
+        }
+        found[f"over_others_by_{clock}_second"] = {
+            name: ratios(rates["trainway"], rates[name]).document() for name in ("memory map", "webdataset")
+        }
+        found[f"control_by_{clock}_second"] = ratios(rates["memory map again"], rates["memory map"]).document()
+    return found
 
 
-def rate(batches: Iterator[torch.Tensor]) -> float:
-    """Return the tokens per second, from the second batch on."""
+def rate(batches: Iterator[torch.Tensor]) -> tuple[float, float]:
+    """Return the tokens per second by the clock, and per processor second, from the second batch on."""
     next(batches)
-    tokens, began = 0, time.perf_counter()
+    tokens, began, processor = 0, time.perf_counter(), time.process_time()
     while (spent := time.perf_counter() - began) < SECONDS:
         tokens += next(batches).numel()
-    return tokens / spent
+    return tokens / spent, tokens / (time.process_time() - processor)
 
 
 def write(root: Path) -> Index:

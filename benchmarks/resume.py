@@ -3,19 +3,21 @@
     python -m benchmarks.resume
 
 By its index, the corpus is as large as a real one: 1,000 shards of 2^27 tokens. Its files are sparse, so the time is
-that of locating the samples, not of reading a disk. The other loader goes over all earlier samples, as a loader without
-a state of its own does.
+that of locating the samples, not of reading a disk. The processor seconds of all threads decide, and the time by the
+clock is beside them. The positions take turns (see turns.py), and 1 % is measured twice:
+the second is the control. The other loader goes over all earlier samples, as a loader without a state of its own does.
 """
 
 import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from statistics import median
+from typing import Any
 
 import numpy as np
 
 from benchmarks.record import arguments, record
+from benchmarks.turns import Spread, ratios, take_turns
 from training.data.batches import Samples, rank_batches
 from training.data.permutation import Permutation
 from training.data.shards import File, Index, Shard
@@ -26,45 +28,46 @@ TOKENS = 2**27  # of a shard
 BATCH = 16
 PLACES = (0.01, 0.5, 0.99)
 REPETITIONS = 41
+SKIPS = 5
 
 
 def main() -> None:
-    """Measure the seconds at each position, and the ratio of the last to the first."""
+    """Measure the seconds at each position, and their ratios to the first."""
     out = arguments("resume", __doc__).parse_args().out
     with tempfile.TemporaryDirectory() as directory:
         root = Path(directory)
         index = sparse_corpus(root)
         count = SHARDS * ((TOKENS - 1) // SEQUENCE)
-        seconds: dict[str, dict[float, list[float]]] = {
-            name: {place: [] for place in PLACES} for name in ("trainway", "skipping")
-        }
-        for _ in range(REPETITIONS):
-            for place in PLACES:
-                first = int(place * count)
-                seconds["trainway"][place].append(timed(lambda first=first: ours(root, index, first)))  # type: ignore[misc]
-        for place in PLACES:
-            seconds["skipping"][place].append(timed(lambda place=place: skipping(count, place)))  # type: ignore[misc]
-    medians = {name: {place: median(each) for place, each in places.items()} for name, places in seconds.items()}
-    record(
-        {
-            "samples": count,
-            "milliseconds_at": {
-                name: {f"{place:.0%}": round(1e3 * each, 2) for place, each in places.items()}
-                for name, places in medians.items()
+        positions = {f"{place:.0%}": place for place in PLACES}
+        first = take_turns(
+            {
+                name: lambda place=place: timed(lambda: ours(root, index, int(place * count)))  # type: ignore[misc]
+                for name, place in (positions | {"1% again": PLACES[0]}).items()
             },
-            "99%_over_1%": {name: round(places[0.99] / places[0.01], 2) for name, places in medians.items()},
-            "repetitions": REPETITIONS,
-        },
-        libraries=["torch", "numpy"],
-        out=out,
-    )
+            REPETITIONS,
+        )
+        skipped = take_turns(
+            {name: lambda place=place: timed(lambda: skipping(count, place)) for name, place in positions.items()},  # type: ignore[misc]
+            SKIPS,
+        )
+    figures: dict[str, Any] = {"samples": count}
+    for number, clock in enumerate(("processor", "wall")):
+        seconds = {name: [each[number] for each in times] for name, times in first.items()}
+        figures[f"{clock}_seconds_at"] = {name: Spread.of(each).document() for name, each in seconds.items()}
+        figures[f"{clock}_seconds_over_1%"] = {
+            name: ratios(each, seconds["1%"]).document() for name, each in seconds.items() if name != "1%"
+        }
+        figures[f"skipping_{clock}_seconds_at"] = {
+            name: Spread.of([each[number] for each in times]).document() for name, times in skipped.items()
+        }
+    record(figures, libraries=["torch", "numpy"], out=out)
 
 
-def timed(action: Callable[[], None]) -> float:
-    """Return the seconds that an action takes."""
-    began = time.perf_counter()
+def timed(action: Callable[[], None]) -> tuple[float, float]:
+    """Return the processor seconds that an action takes, and its seconds by the clock."""
+    began, processor = time.perf_counter(), time.process_time()
     action()
-    return time.perf_counter() - began
+    return time.process_time() - processor, time.perf_counter() - began
 
 
 def ours(root: Path, index: Index, first: int) -> None:
