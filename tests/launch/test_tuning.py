@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from trainway.launch.tuning import tuned
+from trainway.launch.tuning import check_measurable, shown, tuned
 from trainway.spec.errors import UsageError
 from trainway.spec.facts.catalogue import load_catalogue
 
@@ -19,7 +19,7 @@ EXAMPLE = ROOT / "examples/jobs/llama-8b.yaml"
 
 
 def test_the_fastest_layouts_are_keys_of_a_job_file() -> None:
-    head, columns, *lines = tuned(EXAMPLE, "p5.48xlarge", 3, CATALOGUE).splitlines()
+    head, columns, *lines = shown(tuned(EXAMPLE, "p5.48xlarge", 3, CATALOGUE)).splitlines()
     assert head.startswith("llama-8b on 4 x p5.48xlarge, 32 H100: ")
     assert columns.split() == ["step", "s", "GiB", "keys", "of", "the", "job", "file"]
     assert lines[3] == "Nothing was run. The estimate assumes that"
@@ -46,6 +46,19 @@ def test_what_cannot_be_tuned_is_refused(
     file.write_text(yaml.safe_dump(yaml.safe_load(EXAMPLE.read_text()) | changes))
     with pytest.raises(UsageError, match=said):
         tuned(file, instance_type, 3, CATALOGUE)
+
+
+def test_layouts_are_measured_only_with_all_gpus_of_the_job(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    tuning = tuned(EXAMPLE, "p5.48xlarge", 1, CATALOGUE)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(UsageError, match="the job has 32 GPUs, and this machine has 0"):
+        check_measurable(tuning)
+    listed = tmp_path / "nvidia-smi"
+    listed.write_text("#!/bin/sh\nfor gpu in 0 1 2 3 4 5 6 7; do echo GPU $gpu: NVIDIA H100; done\n")
+    listed.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
+    with pytest.raises(UsageError, match="the job has 32 GPUs, and this machine has 8"):
+        check_measurable(tuning)
 
 
 def test_a_program_without_a_model_is_refused(tmp_path: Path) -> None:

@@ -193,15 +193,43 @@ def tune(
         typer.Option(metavar="TYPE", help="Instance type of the nodes, for example p5.48xlarge."),
     ],
     count: Annotated[int, typer.Option(min=1, metavar="N", help="Print the N fastest layouts.")] = 10,
+    measure: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="STEPS",
+            help="Run this many steps of each printed layout on this machine, for example 10, and print their median "
+            "time beside the estimate. The machine must have all GPUs of the job. Default: nothing is run.",
+        ),
+    ] = None,
+    write: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Write a job file for each printed layout into this directory, to launch them on a platform. "
+            "Default: no file is written.",
+        ),
+    ] = None,
 ) -> None:
-    """Propose layouts of a training job that fit the GPUs, fastest first by an estimate. Nothing is run.
+    """Propose layouts of a training job that fit the GPUs, fastest first by an estimate.
 
     The layouts differ in `parallel`, `batch.micro`, and `memory`. The batch of a step stays.
     """
-    from trainway.launch.tuning import tuned
+    from trainway.launch.layout_runs import write_job_files
+    from trainway.launch.tuning import check_measurable, measured, shown, tuned
     from trainway.spec.facts.catalogue import load_catalogue
 
-    print(tuned(job, instance_type, count, load_catalogue()))
+    found = tuned(job, instance_type, count, load_catalogue())
+    if measure is not None:
+        check_measurable(found)
+    written = write_job_files(job, [each.changes for each in found.fastest], write) if write else []
+    if measure is None:
+        print(shown(found))
+    else:
+        for line in measured(found, measure):
+            print(line, flush=True)
+    for file in written:
+        print(f"written: {file}")
 
 
 def resume(

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import yaml
 
 from trainway.launch.device_memory import RESERVED_GIB
+from trainway.launch.layout_runs import gpus_here, measured_seconds
 from trainway.launch.target_sections import with_target_sections
 from trainway.parts.job import LAUNCHER_SECTIONS, SHARE_OF_PEAK, Job, LayoutChoice, NodeRates, layout_choices
 from trainway.spec.document import read_document
@@ -21,8 +24,24 @@ NVLINK_GB_PER_SECOND: Final = {"A100": 600, "H100": 900, "H200": 900, "B200": 18
 (read 2026-11-23). Each direction has half of it."""
 
 
-def tuned(file: Path, instance_type: str, count: int, catalogue: Catalogue) -> str:
-    """Return the fastest layouts of a job file on nodes of an instance type, as lines of text.
+@dataclass(frozen=True)
+class Tuning:
+    """The fastest layouts of a job on the nodes of an instance type, and how many fit.
+
+    `ranks` is the number of GPUs of the job, and `gpu` their name.
+    """
+
+    file: Path
+    job: Job
+    instance: Instance
+    gpu: str
+    ranks: int
+    fitting: int
+    fastest: tuple[LayoutChoice, ...]
+
+
+def tuned(file: Path, instance_type: str, count: int, catalogue: Catalogue) -> Tuning:
+    """Return the `count` fastest layouts of a job file on nodes of an instance type.
 
     Raises SpecError with every problem of the file. Raises UsageError for a file without a model, for a precision or a
     type whose rates are unknown, and where no layout fits.
@@ -45,14 +64,45 @@ def tuned(file: Path, instance_type: str, count: int, catalogue: Catalogue) -> s
     if not found:
         why = f"no layout on {ranks} {name} needs at most {memory - RESERVED_GIB} GiB of each, or divides the batch"
         raise usage_error(what, why=why, fix="use more `nodes`, or a shorter `data.sequence_length`")
+    return Tuning(file, job, instance, name, ranks, len(found), tuple(found[:count]))
+
+
+def shown(tuning: Tuning) -> str:
+    """Return the layouts and what their estimates assume, as lines of text."""
     return "\n".join(
         [
-            f"{job.name} on {job.nodes} x {instance_type}, {ranks} {name}: {len(found)} layouts fit; the fastest:",
+            _head(tuning),
             "  step s   GiB   keys of the job file",
-            *(f"{each.seconds:8.2f} {each.needed / 2**30:5.0f}   {_keys(each)}" for each in found[:count]),
-            *_assumptions(instance, name),
+            *(f"{each.seconds:8.2f} {each.needed / 2**30:5.0f}   {_keys(each)}" for each in tuning.fastest),
+            "Nothing was run. The estimate assumes that",
+            *_assumptions(tuning.instance, tuning.gpu),
         ]
     )
+
+
+def check_measurable(tuning: Tuning) -> None:
+    """Raise UsageError unless this machine has exactly the GPUs of the job."""
+    if (here := gpus_here()) != tuning.ranks:
+        why = f"the job has {tuning.ranks} GPUs, and this machine has {here}"
+        fix = "run this on a node of a job with `nodes: 1`, or launch the files of `--write DIR` on the platform"
+        raise usage_error(f"the layouts of {tuning.file} cannot be measured here", why=why, fix=fix)
+
+
+def measured(tuning: Tuning, steps: int) -> Iterator[str]:
+    """Run `steps` steps of each layout on this machine's devices, and yield lines of text as they are known."""
+    yield _head(tuning)
+    yield "measured  step s   GiB   keys of the job file"
+    for choice in tuning.fastest:
+        found = measured_seconds(tuning.file, choice.changes, tuning.ranks, steps)
+        row = f"{choice.seconds:8.2f} {choice.needed / 2**30:5.0f}   {_keys(choice)}"
+        yield f"{'-':>8}{row}   ({found})" if isinstance(found, str) else f"{found:8.2f}{row}"
+    yield f"Measured: the median of {steps} steps on this machine. The estimate beside it assumes that"
+    yield from _assumptions(tuning.instance, tuning.gpu)
+
+
+def _head(tuning: Tuning) -> str:
+    where = f"{tuning.job.nodes} x {tuning.instance.name}, {tuning.ranks} {tuning.gpu}"
+    return f"{tuning.job.name} on {where}: {tuning.fitting} layouts fit; the fastest:"
 
 
 def _node(instance: Instance, what: str) -> tuple[NodeRates, str, int]:
@@ -81,7 +131,6 @@ def _assumptions(instance: Instance, name: str) -> list[str]:
     accelerator = instance.accelerator
     assert accelerator is not None  # _node has refused the others
     return [
-        "Nothing was run. The estimate assumes that",
         f"- products reach {SHARE_OF_PEAK:.0%} of the {accelerator.bf16_tflops:g} TFLOP/s in bf16 of an {name};",
         f"- a GPU receives {NVLINK_GB_PER_SECOND[name] // 2} GB/s over NVLink;",
         f"- a node receives {instance.network_gbps:g} Gb/s over its network;",
