@@ -28,7 +28,7 @@ P5 = {"gpus": 8, "gib": 80}
 RESERVED = 4
 
 
-def saved_by(layer: Layer, shape: Shape, dtype: torch.dtype) -> int:
+def saved_by(layer: Layer, shape: Shape, dtype: torch.dtype, documents: Tensor | None = None) -> int:
     """Return the bytes that a layer keeps for its backward pass, without its weights, each tensor's memory once."""
     kept: dict[int, int] = {}
     weights = {each.untyped_storage().data_ptr() for each in layer.parameters()}
@@ -42,7 +42,7 @@ def saved_by(layer: Layer, shape: Shape, dtype: torch.dtype) -> int:
     rotary = rotary_cache(shape, TOKENS)
     hidden = torch.randn(1, TOKENS, shape.hidden, dtype=dtype, requires_grad=True)
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
-        output = layer(hidden, rotary)
+        output = layer(hidden, rotary, documents)
     assert output.shape == hidden.shape
     return sum(kept.values())
 
@@ -53,6 +53,8 @@ def test_a_layer_saves_what_is_computed(shape: Shape, dtype: torch.dtype) -> Non
     layer = Layer(shape).to(dtype)
     computed = saved_per_token(shape, dtype is torch.bfloat16, "none", "cpu") * TOKENS
     assert saved_by(layer, shape, dtype) == pytest.approx(computed, rel=0.001)
+    documents = torch.tensor([[0, 40]], dtype=torch.int32)
+    assert saved_by(layer, shape, dtype, documents) == pytest.approx(computed, rel=0.001)
 
 
 @pytest.mark.parametrize("file", EXAMPLES, ids=lambda file: file.stem)

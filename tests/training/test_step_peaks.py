@@ -18,6 +18,10 @@ WIDE: dict[str, Any] = {"hidden": 256, "heads": 4, "key_value_heads": 2, "feed_f
 LENGTHS = {"long": (LONG, 256, 512), "wide": (WIDE, 32, 2048)}
 
 BF16, EXPERTS = {"precision": "bf16"}, {"variant": {"experts": 4}}
+WINDOW_AND_DOCUMENTS: dict[str, Any] = {
+    "variant": {"sliding_window": 100},
+    "data": {"train": "nowhere", "sequence_length": 256, "mask_documents": True},
+}
 HSDP = {"parallel": {"dp_shard": 2, "dp_replicate": 2}}
 
 
@@ -46,6 +50,8 @@ TWO_RANKS: dict[str, dict[str, Any]] = {
     "long: TP, bf16": {**BF16, "parallel": {"tp": 2}},
     "long: TP, selective": {"parallel": {"tp": 2}, **checkpointing("selective")},
     "long: CP, gather": {"parallel": {"cp": 2}},
+    "long: CP, gather, window and documents": {"parallel": {"cp": 2}, **WINDOW_AND_DOCUMENTS},
+    "long: selective, bf16, window and documents": {**BF16, **checkpointing("selective"), **WINDOW_AND_DOCUMENTS},
     "long: CP, all-to-all": {"parallel": {"cp": 2, "cp_method": "all-to-all"}},
     "long: PP, 1F1B": {"parallel": {"pp": 2}},
     "wide: PP, 1F1B, loss in chunks": {"parallel": {"pp": 2}, "memory": {"loss_chunks": 8}},
