@@ -38,6 +38,7 @@ from training.divergence import not_finite, past_limit, rewound
 from training.errors import UserError
 from training.evaluation import evaluate
 from training.hosts.stopping import StopSignal
+from training.model.attention_kernels import chosen_kernels
 from training.observe.laps import Laps
 from training.observe.metrics import Metrics, peak_memory
 from training.observe.profiling import profiling
@@ -153,6 +154,7 @@ def take_steps(
         running.enter_context(contextlib.closing(saver))
         running.callback(lambda: reports.failed_saves(saver.failed()))
         running.enter_context(loss_over(layout.tp))
+        running.enter_context(chosen_kernels(world.device))
         end_profiled_step = None
         if profile_steps and world.rank == 0:
             end_profiled_step = running.enter_context(profiling(run / "profile", profile_steps, world.device))

@@ -13,12 +13,13 @@ import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
+from torch.nn.attention import SDPBackend
 from torch.profiler import ProfilerActivity, profile
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from training.config.presets import PRESETS
 from training.data.documents import document_starts
-from training.model import attention
+from training.model import attention, attention_kernels
 from training.model.attention import attend
 from training.model.blockwise_attention import LONGEST_BLOCK, blockwise_attention
 from training.model.decoder import Decoder, initialize, rotary_cache
@@ -189,3 +190,29 @@ def test_half_of_the_heads_travels_while_the_other_half_attends() -> None:
     forward = ["gather", "gather", "wait", "attend", "attend", "wait", "attend", "attend"]
     backward = ["differentiate", "differentiate", "scatter"] * 2 + ["wait", "wait"]
     assert order.calls == forward + backward
+
+
+def test_the_first_kernel_is_the_fastest_on_the_gpu() -> None:
+    hopper, ampere, ada, blackwell, workstation = (9, 0), (8, 0), (8, 9), (10, 0), (12, 0)
+    cudnn, flash = SDPBackend.CUDNN_ATTENTION, SDPBackend.FLASH_ATTENTION
+    first = {each: attention_kernels.backends(each)[0] for each in (hopper, ampere, ada, blackwell, workstation)}
+    assert first == {hopper: cudnn, ampere: flash, ada: flash, blackwell: cudnn, workstation: flash}
+    assert all(len(set(attention_kernels.backends(each))) == 4 for each in first), "each is a later choice"
+    every, none = (lambda _: True), (lambda _: False)
+    newer = attention_kernels.newer_flash_attention
+    assert [newer(each, every) for each in (hopper, ampere, blackwell, workstation)] == ["FA3", None, "FA4", None]
+    assert newer(hopper, lambda module: module == "flash_attn.cute") == "FA4"
+    assert newer(hopper, none) is None
+    assert newer(hopper) is None, "the tests' environment has no FlashAttention"
+
+
+def test_the_order_of_kernels_holds_inside_the_context_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    activated: list[str] = []
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (10, 0))
+    monkeypatch.setattr(torch.nn.attention, "activate_flash_attention_impl", activated.append)
+    monkeypatch.setattr(attention_kernels, "_installed", lambda _: True)
+    before = torch._C._get_sdp_priority_order()
+    with attention_kernels.chosen_kernels(torch.device("cuda")):
+        assert torch._C._get_sdp_priority_order()[0] == SDPBackend.CUDNN_ATTENTION.value
+    assert torch._C._get_sdp_priority_order() == before
+    assert activated == ["FA4"]
