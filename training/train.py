@@ -44,7 +44,6 @@ from training.observe.metrics import Metrics, peak_memory
 from training.observe.profiling import profiling
 from training.observe.reports import PendingStep, Reading, Reports, describe
 from training.optim.step_guard import StepGuard
-from training.parallel.local_model import loss_over
 from training.parallel.world import connect, join, this_process
 from training.setup import JobInputs, Setup, begin, open_inputs, set_up
 from training.step import compute_gradients, update_weights
@@ -153,7 +152,6 @@ def take_steps(
         )
         running.enter_context(contextlib.closing(saver))
         running.callback(lambda: reports.failed_saves(saver.failed()))
-        running.enter_context(loss_over(layout.tp))
         running.enter_context(chosen_kernels(world.device))
         end_profiled_step = None
         if profile_steps and world.rank == 0:

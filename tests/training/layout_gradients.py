@@ -23,7 +23,7 @@ from training.model.loss import cross_entropy
 from training.observe.laps import Laps
 from training.parallel import limits
 from training.parallel.clipping import clip_gradients
-from training.parallel.local_model import local_model, loss_over
+from training.parallel.local_model import local_model
 from training.parallel.world import join
 from training.precision import float8
 from training.precision.loss_scale import initial_scale
@@ -100,8 +100,7 @@ def measured(job: Job) -> tuple[float, float, dict[str, torch.Tensor]]:
     tokens = batch().chunk(layout.dp)[world.data_rank]
     float8.after_step(model, job.float8)
     scale = initial_scale(job.precision)
-    with loss_over(layout.tp):
-        loss = compute_gradients(local, local.batch(tokens), job.batch.micro, Laps(CPU), scale)
+    loss = compute_gradients(local, local.batch(tokens), job.batch.micro, Laps(CPU), scale)
     dist.all_reduce(loss)
     gradients = {name: gradient(parameter) / scale for name, parameter in model.named_parameters()}
     norm = clip_gradients(model.parameters(), 1e-3, scale).item()

@@ -33,7 +33,7 @@ from training.evaluation import evaluate
 from training.model.decoder import Decoder, initialize, rotary_cache
 from training.model.experts import MixtureOfExperts
 from training.model.loss import cross_entropy
-from training.parallel.local_model import local_model, loss_over
+from training.parallel.local_model import local_model
 from training.parallel.world import join
 
 HELD_OUT = 24
@@ -74,14 +74,13 @@ def difference(changes: dict[str, Any]) -> dict[str, Any]:
         model.zero_grad()
         return gradients
 
-    with loss_over(layout.tp):
-        before = step()
-        tokens_counted = own.inputs.numel() * shape.experts_per_token
-        mixtures = [module for module in model.modules() if isinstance(module, MixtureOfExperts)]
-        miscounted = [mixture.chosen.sum().item() - tokens_counted for mixture in mixtures]
-        found = [evaluate(local, world, Noise(), HELD_OUT, job.batch.micro) for _ in range(2)]
-        after = step()
-        miscounted += [mixture.chosen.sum().item() - 2 * tokens_counted for mixture in mixtures]
+    before = step()
+    tokens_counted = own.inputs.numel() * shape.experts_per_token
+    mixtures = [module for module in model.modules() if isinstance(module, MixtureOfExperts)]
+    miscounted = [mixture.chosen.sum().item() - tokens_counted for mixture in mixtures]
+    found = [evaluate(local, world, Noise(), HELD_OUT, job.batch.micro) for _ in range(2)]
+    after = step()
+    miscounted += [mixture.chosen.sum().item() - 2 * tokens_counted for mixture in mixtures]
 
     everything = Noise.tokens
     alone = masked(Decoder(shape, VOCABULARY), everything[:, :-1], documents=job.data.mask_documents)

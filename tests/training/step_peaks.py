@@ -28,7 +28,7 @@ from training.optim.optimizer import make_optimizer
 from training.optim.optimizer import step as take_step
 from training.parallel import limits
 from training.parallel.clipping import clip_gradients
-from training.parallel.local_model import local_model, loss_over
+from training.parallel.local_model import local_model
 from training.parallel.world import join
 from training.precision.loss_scale import initial_scale
 from training.step import compute_gradients
@@ -119,8 +119,7 @@ def peak_of(changes: dict[str, Any], vocabulary: int) -> tuple[int, int]:
     inputs = local.batch(samples)
 
     def step() -> None:
-        with loss_over(layout.tp):
-            compute_gradients(local, inputs, job.batch.micro, Laps(CPU), scale)
+        compute_gradients(local, inputs, job.batch.micro, Laps(CPU), scale)
         clip_gradients(model.parameters(), job.clip, scale)
         take_step(optimizer, 1, torch.zeros(()))
         optimizer.zero_grad()

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from training import config
 from training.config.arithmetic import flop_per_token
 from training.config.presets import PRESETS, RotaryScaling, shape_of
 from training.model.decoder import Decoder, initialize, materialize, rotary_cache
-from training.model.loss import chunked_cross_entropy, cross_entropy
+from training.model.loss import cross_entropy, linear_cross_entropy, loss_of_chunk
 from training.observe.flops import peak_flops
 from training.parallel.fsdp import shard
 
@@ -170,18 +172,59 @@ def test_the_loss_in_chunks_is_the_loss() -> None:
     torch.testing.assert_close(gradients[0], gradients[1], atol=1e-7, rtol=1e-5)
 
 
-def test_the_loss_in_chunks_has_the_logits_of_one_chunk_at_a_time() -> None:
-    lengths = []
+class Products(TorchDispatchMode):
+    """Notes the rows and columns of products."""
 
-    def project(hidden: torch.Tensor) -> torch.Tensor:
-        lengths.append(hidden.shape[1])
-        return hidden
+    def __init__(self) -> None:
+        super().__init__()
+        self.shapes: list[tuple[int, ...]] = []
 
-    hidden, targets = torch.randn(2, 16, 5, requires_grad=True), torch.zeros(2, 16, dtype=torch.long)
-    loss = chunked_cross_entropy(project, hidden, targets, 4)
-    assert loss.item() == pytest.approx(cross_entropy(hidden, targets).item())
-    loss.backward()
-    assert lengths == [4] * 8, "four chunks forward, and again for the backward pass"
+    def __torch_dispatch__(self, operator: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = operator(*args, **(kwargs or {}))
+        if operator is torch.ops.aten.mm.default:
+            self.shapes.append(tuple(result.shape))
+        return result
+
+
+def test_the_loss_computes_the_logits_of_each_chunk_once() -> None:
+    hidden, weight = torch.randn(2, 16, 5, requires_grad=True), torch.randn(7, 5, requires_grad=True)
+    targets = torch.zeros(2, 16, dtype=torch.long)
+    with Products() as products:
+        loss = linear_cross_entropy(hidden, weight, targets, 4)
+        assert loss.item() == pytest.approx(cross_entropy(hidden @ weight.mT, targets).item())
+        products.shapes.remove((32, 7))  # of the line above
+        loss.backward()
+    logits, of_hidden, of_weight = (8, 7), (8, 5), (7, 5)
+    assert products.shapes == [logits, of_hidden, of_weight] * 4
+    with torch.no_grad(), Products() as products:
+        linear_cross_entropy(hidden, weight, targets, 4)
+    assert products.shapes == [logits] * 4, "an evaluation computes no gradients"
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("chunks", [1, 4])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_the_gradients_of_the_loss_are_those_of_whole_logits(dtype: torch.dtype, chunks: int, compiled: bool) -> None:
+    generator = torch.Generator().manual_seed(0)
+    hidden, weight = torch.randn(2, 64, 32, generator=generator), torch.randn(500, 32, generator=generator)
+    targets = torch.randint(0, 500, (2, 64), generator=generator)
+    function = torch.compile(loss_of_chunk, backend="aot_eager", fullgraph=True) if compiled else None
+    scale = 2.0**16  # of fp16, in which the gradient of a token would be 0 without it
+    exact = [each.to(dtype).float().requires_grad_() for each in (hidden, weight)]
+    found = [each.to(dtype).requires_grad_() for each in (hidden, weight)]
+    expected = cross_entropy(exact[0] @ exact[1].mT, targets)
+    loss = linear_cross_entropy(found[0], found[1], targets, chunks, function)
+    assert loss.dtype == torch.float32
+    bits = {torch.float32: 23, torch.bfloat16: 7, torch.float16: 10}[dtype]
+    assert loss.item() == pytest.approx(expected.item(), rel=1e-6 if dtype == torch.float32 else 2.0**-bits / 10)
+    (expected * scale).backward()
+    (loss * scale).backward()
+    for one, other in zip(found, exact, strict=True):
+        assert one.grad is not None
+        assert other.grad is not None
+        assert one.grad.dtype == dtype
+        error = (one.grad.float() - other.grad).norm() / other.grad.norm()
+        assert error < 4 * 2.0**-bits
 
 
 def test_a_variant_changes_only_what_it_names() -> None:

@@ -12,7 +12,14 @@ from training.config.job import Job
 from training.config.optimizer import Optimizer
 from training.config.presets import shape_of
 from training.config.saved_activations import TorchDevice
-from training.config.stage_activations import at_borders, of_logits, of_work, saved, saved_by_ends
+from training.config.stage_activations import (
+    at_borders,
+    of_gradient_of_logits,
+    of_logits,
+    of_work,
+    saved,
+    saved_by_ends,
+)
 from training.config.stage_sizes import StageSizes, stage_sizes
 
 VOCABULARY = 128_256
@@ -71,12 +78,8 @@ def _moments(stage: StageSizes) -> Iterator[Footprint]:
             gradients=kept * _gradients(stage, 0),
             gathered=_weights(stage, layers, 1, tied + output),
             activations=saved(stage, layers) + at_borders(stage) + saved_by_ends(stage),
-            logits=of_logits(stage),
         )
-        yield at_loss
-        # The gradients of two chunks exist before they are added. The logits' own gradient is all that is left of them.
-        of_output = stage.width * (tied + output) * (1 if stage.job.memory.loss_chunks == 1 else 2)
-        yield replace(at_loss, gathered=at_loss.gathered + of_output, logits=at_loss.logits // 3)
+        yield from _moments_of_loss(stage, at_loss, tied + output)
     for done in range(layers):
         # Layers are counted from the last, where the backward pass begins.
         before = output if done == 0 else layer
@@ -97,6 +100,19 @@ def _moments(stage: StageSizes) -> Iterator[Footprint]:
             activations=at_borders(stage),
         )
     yield replace(at_rest, gradients=kept * 4 * everything, gathered=kept * _of_update(stage))
+
+
+def _moments_of_loss(stage: StageSizes, before: Footprint, weight: int) -> Iterator[Footprint]:
+    """Yield the moments of a loss whose forward pass computes the gradients, chunk by chunk.
+
+    `weight` is the number of parameters of the output.
+    """
+    # The gradient of the weight is a sum over chunks, in fp32.
+    total = before.gathered + (4 * weight if stage.job.memory.loss_chunks > 1 else 0)
+    yield replace(before, gathered=total, logits=of_logits(stage))
+    yield replace(before, gathered=total + stage.width * weight, logits=of_gradient_of_logits(stage))
+    # The backward pass multiplies the gradients by that of the loss.
+    yield replace(before, gathered=before.gathered + 2 * stage.width * weight)
 
 
 def _moments_of_weights(stage: StageSizes) -> int:

@@ -67,9 +67,6 @@ def step_seconds(job: Job, ranks: int, node: NodeRates) -> float:
     """
     layout, shape = job.layout(ranks), shape_of(job.model, job.variant)
     work = job.tokens_per_step * flop_per_token(shape, VOCABULARY, job.data.sequence_length, causal=True)
-    if job.memory.loss_chunks > 1:
-        # The output is projected again: two operations for each weight and token.
-        work += 2.0 * job.tokens_per_step * VOCABULARY * shape.hidden
     computing = work * _with_recomputation(job) / (ranks * node.flops * SHARE_OF_PEAK)
     weights, replicas = _traffic_of_weights(job, layout, shape, node)
     exposed = _traffic_of_activations(job, layout, shape, node)

@@ -31,7 +31,7 @@ class Memory(Section):
         1,
         ge=1,
         description="Number of chunks of the sequence for the loss. Only the logits of one chunk are in memory at a "
-        "time. The output projection is computed once more. If tp is above 1, the logits are already divided by it.",
+        "time. The gradient of the output projection is summed in fp32, 4 bytes for each of its weights.",
     )
     offload: bool = Field(
         False,

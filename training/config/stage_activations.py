@@ -103,17 +103,21 @@ def at_borders(stage: StageSizes) -> int:
 
 
 def saved_by_ends(stage: StageSizes) -> int:
-    """Return the bytes that the last norm and the output save for the backward pass."""
+    """Return the bytes that the last norm saves for the backward pass, and the loss, which has a gradient beside."""
     shape, tp = stage.shape, stage.layout.tp
     norm = 8 if stage.device == "cpu" else stage.width
-    return stage.tokens * (norm * shape.hidden // tp + stage.width * shape.hidden)
+    return stage.tokens * (norm * shape.hidden // tp + 2 * stage.width * shape.hidden)
 
 
 def of_logits(stage: StageSizes) -> int:
-    """Return the bytes of one chunk's logits at the gradient of the loss.
+    """Return the bytes of one chunk's logits at their widest: in fp32, beside those that the product returned."""
+    return (6 if stage.half else 4) * _logits(stage)
 
-    There are the logarithms of the probabilities, their gradient, and that of the logits, all in fp32. PyTorch's loss
-    over a divided vocabulary has the probabilities, too.
-    """
-    each = (16 if stage.layout.tp > 1 else 12) * stage.vocabulary // stage.layout.tp
-    return stage.tokens // stage.job.memory.loss_chunks * each
+
+def of_gradient_of_logits(stage: StageSizes) -> int:
+    """Return the bytes of the gradient by one chunk's logits."""
+    return stage.width * _logits(stage)
+
+
+def _logits(stage: StageSizes) -> int:
+    return stage.tokens // stage.job.memory.loss_chunks * stage.vocabulary // stage.layout.tp

@@ -16,7 +16,7 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 from training.config.presets import RotaryScaling, Shape
 from training.model.attention import attend
 from training.model.experts import MixtureOfExperts
-from training.model.loss import chunked_cross_entropy
+from training.model.loss import LossOfChunk, linear_cross_entropy
 
 
 def rotary_cache(shape: Shape, sequence_length: int, device: torch.device | str = "cpu") -> Tensor:
@@ -116,12 +116,12 @@ class Layer(nn.Module):
 class OutputProjection(nn.Linear):
     """The projection of the normalized residual stream to logits: [..., hidden] to [..., vocabulary]."""
 
-    def loss(self, hidden: Tensor, targets: Tensor, chunks: int) -> Tensor:
+    def loss(self, hidden: Tensor, targets: Tensor, chunks: int, compiled: LossOfChunk | None = None) -> Tensor:
         """Return the mean cross-entropy: hidden [batch, sequence, hidden], targets [batch, sequence].
 
         All chunks are one use of the weights. FSDP would reduce the gradient after every call of the module.
         """
-        return chunked_cross_entropy(self.forward, hidden, targets, chunks)
+        return linear_cross_entropy(hidden, self.weight, targets, chunks, compiled)
 
 
 class Decoder(nn.Module):
@@ -136,6 +136,7 @@ class Decoder(nn.Module):
         super().__init__()
         self.shape = shape
         self.loss_chunks = loss_chunks
+        self.compiled_loss: LossOfChunk | None = None
         self.embed_tokens: nn.Embedding | None = nn.Embedding(vocabulary, shape.hidden)
         # Layers are keyed by number, so that they keep their names on a rank that has only some of them.
         self.layers = nn.ModuleDict({str(number): Layer(shape) for number in range(shape.layers)})
@@ -155,8 +156,9 @@ class Decoder(nn.Module):
         if targets is None:
             return self.logits(hidden)
         if self.lm_head is not None:
-            return self.lm_head.loss(hidden, targets, self.loss_chunks)
-        return chunked_cross_entropy(self.logits, hidden, targets, self.loss_chunks)
+            return self.lm_head.loss(hidden, targets, self.loss_chunks, self.compiled_loss)
+        assert self.embed_tokens is not None
+        return linear_cross_entropy(hidden, self.embed_tokens.weight, targets, self.loss_chunks, self.compiled_loss)
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Return the output projection of the normalized residual stream."""

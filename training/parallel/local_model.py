@@ -1,11 +1,9 @@
 """The part of the model that one rank computes, on its part of every sample."""
 
-import contextlib
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from torch import Tensor
-from torch.distributed.tensor.parallel import loss_parallel
 
 from training.config import Job
 from training.data.documents import document_starts
@@ -69,8 +67,3 @@ def local_model(model: Decoder, job: Job, world: World, end_of_text: int) -> Loc
     separator = end_of_text if job.data.mask_documents else None
     sharded = job.memory.gradient_accumulation == "sharded"
     return LocalModel(model, positions, rotary, pipeline, separator, sharded)
-
-
-def loss_over(tp: int) -> contextlib.AbstractContextManager[None]:
-    """Return the context for losses over a vocabulary that is divided over `tp` ranks."""
-    return loss_parallel() if tp > 1 else contextlib.nullcontext()

@@ -29,7 +29,7 @@ def split(model: Decoder, ranks: int, rank: int, stages_per_rank: int) -> list[D
         first, last = index == 0, index == len(ends) - 1
         stage = Decoder.__new__(Decoder)
         nn.Module.__init__(stage)
-        stage.shape, stage.loss_chunks = model.shape, model.loss_chunks
+        stage.shape, stage.loss_chunks, stage.compiled_loss = model.shape, model.loss_chunks, model.compiled_loss
         stage.embed_tokens = model.embed_tokens if first else None
         stage.layers = nn.ModuleDict(
             {n: model.layers[n] for n in numbers[ends[index - 1] if index else 0 : ends[index]]}

@@ -2,8 +2,7 @@
 
 The matrices of a layer are divided by heads and by the feed-forward's width, as in Megatron-LM (arXiv 1909.08053).
 Between them, the residual stream and its norms are divided by the sequence (arXiv 2205.05198). The embedding and the
-output projection are divided by the vocabulary. `torch.distributed.tensor.parallel.loss_parallel` computes the loss
-without gathering the logits, so forward and backward passes run inside that context.
+output projection are divided by the vocabulary. `training.model.loss` computes the loss without gathering the logits.
 """
 
 from typing import Any
