@@ -21,6 +21,14 @@ def arguments(module: str, description: str | None) -> argparse.ArgumentParser:
 
 def record(figures: dict[str, Any], libraries: Sequence[str], out: Path | None) -> None:
     """Print the figures with machine, versions, command, and date, and write them to `out`."""
+    print(write(figures, libraries, out))
+
+
+def write(figures: dict[str, Any], libraries: Sequence[str], out: Path | None) -> str:
+    """Write the figures with machine, versions, command, and date to `out`, and return the text.
+
+    A benchmark that can be ended early calls this after each part. The file is always whole.
+    """
     module = Path(sys.argv[0]).stem
     whole = {
         "command": " ".join(["python", "-m", f"benchmarks.{module}", *sys.argv[1:]]),
@@ -33,10 +41,12 @@ def record(figures: dict[str, Any], libraries: Sequence[str], out: Path | None) 
         "figures": figures,
     }
     text = json.dumps(whole, indent=2)
-    print(text)
     if out:
         out.parent.mkdir(parents=True, exist_ok=True)
-        out.write_text(text + "\n", encoding="utf-8")
+        part = out.with_name(f"{out.name}.part")
+        part.write_text(text + "\n", encoding="utf-8")
+        part.replace(out)
+    return text
 
 
 def processor() -> str:

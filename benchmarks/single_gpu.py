@@ -3,8 +3,11 @@
     python -m benchmarks.single_gpu --out benchmarks/results/single_gpu.json
     python -m benchmarks.single_gpu --smoke    # a tiny model on any device, to test that everything runs
 
-Both train eight layers of Llama 3 8B on one sample of 8,192 random tokens per step, without activation checkpointing,
-with fp32 weights and AdamW. A rate is the median of those that the program itself reports after its warm-up. Beside it
+All train eight layers of Llama 3 8B on one sample of 8,192 random tokens per step, without activation checkpointing,
+with fp32 weights and AdamW. A loop written by hand is the bound in bf16 (bare_llama.py). A rate is the median of those
+that the program itself reports after its warm-up. Each is written to the result as soon as it is known. The cells that
+decide claims come first, each program has a time limit that includes compilation, and what does not fit into the time
+of the whole benchmark is left out with that reason. Beside a rate
 are its shares of the card's published peak by both formulas (see training/observe/flops.py; float8 is also compared
 with the peak of bf16), and of the card's measured ceiling: the fastest of its square matrix products.
 """
@@ -26,9 +29,10 @@ import numpy as np
 import torch
 import yaml
 
+from benchmarks.bare_llama import MARK
 from benchmarks.matmul import ceilings
 from benchmarks.one_rank import environment
-from benchmarks.record import arguments, record
+from benchmarks.record import arguments, write
 from training.config.arithmetic import flop_per_token
 from training.config.presets import PRESETS
 from training.data.shards import File, Index, Shard, write_index
@@ -36,16 +40,18 @@ from training.observe.flops import peak_flops
 
 VOCABULARY = 128_256
 STEPS, WARM_UP = 60, 20
-SECONDS = 1200  # time limit for the steps of a program, compilation included
+SECONDS, WHOLE = 150, 540
+"""Time limits of a program in a cell and of the whole benchmark, in seconds, compilation included."""
 SIZES = (2048, 4096, 8192, 16384)
 CELLS: dict[str, dict[str, Any]] = {
-    "bf16": {},
     "bf16, compile": {"compile": "inductor"},
-    "float8 tensorwise, compile": {"compile": "inductor", "float8": {"recipe": "tensorwise"}},
     "float8 rowwise, compile": {"compile": "inductor", "float8": {"recipe": "rowwise"}},
+    "float8 tensorwise, compile": {"compile": "inductor", "float8": {"recipe": "tensorwise"}},
+    "bf16": {},
 }
 PEER = {"bf16": "bf16", "bf16, compile": "bf16_compile", "float8 rowwise, compile": "float8_rowwise_compile"}
 """Names in `torchtitan_llama.py`. It has no tensorwise recipe."""
+LATE = f"the {WHOLE} seconds of the benchmark were over"
 TORCHTITAN_LINE = re.compile(r"step:\s*(\d+) .*\btps:\s*([\d,]+)")
 
 
@@ -62,34 +68,39 @@ def main() -> None:
     vocabulary = 1024 if chosen.smoke else VOCABULARY
     # Both ends of the table, with a compiler that does not take minutes.
     cells = {name: dict(CELLS[name]) for name in (("bf16", "float8 rowwise, compile") if chosen.smoke else CELLS)}
-    measured: dict[str, dict[str, Any]] = {}
+    device = torch.device("cuda" if on_gpu else "cpu")
+    ends = time.monotonic() + WHOLE
+    ceiling = ceilings(device, (64, 128) if chosen.smoke else SIZES)
+    result: dict[str, Any] = {
+        "model": model,
+        "sequence_length": length,
+        "samples_of_a_step": 1,
+        "card": card() if on_gpu else None,
+        "matmul_tflops": ceiling,
+        "cells": {},
+    }
+    libraries = ["torch", *(name for name in ("torchao", "torchtitan") if find_spec(name))]
+    per_token = flops_per_token(model, vocabulary, length)
     with tempfile.TemporaryDirectory() as directory:
         corpus = random_corpus(Path(directory) / "corpus", length, vocabulary)
         for name, changes in cells.items():
             if chosen.smoke and "compile" in changes:
                 changes["compile"] = "aot_eager"
             job = job_of(model, length, corpus, changes)
-            measured[name] = {
-                "trainway": rate_of(lambda job=job: ours(job, steps, warm_up, Path(directory))),  # type: ignore[misc]
-                "torchtitan": peer(name, on_gpu, chosen.smoke, steps, warm_up, directory),
+            programs: dict[str, Callable[[], float | str]] = {
+                "trainway": lambda job=job: ours(job, steps, warm_up, Path(directory), ends),  # type: ignore[misc]
+                "torchtitan": lambda name=name: peer(name, on_gpu, chosen.smoke, steps, warm_up, directory, ends),  # type: ignore[misc]
+                "bare": lambda changes=changes: bare(  # type: ignore[misc]
+                    model, length, vocabulary, changes, steps, warm_up, Path(directory), ends
+                ),
             }
-    device = torch.device("cuda" if on_gpu else "cpu")
-    ceiling = ceilings(device, (64, 128) if chosen.smoke else SIZES)
-    record(
-        {
-            "model": model,
-            "sequence_length": length,
-            "samples_of_a_step": 1,
-            "card": card() if on_gpu else None,
-            "matmul_tflops": ceiling,
-            "cells": {
-                name: figures(each, flops_per_token(model, vocabulary, length), device, ceiling["bf16"])
-                for name, each in measured.items()
-            },
-        },
-        libraries=["torch", *(name for name in ("torchao", "torchtitan") if find_spec(name))],
-        out=chosen.out,
-    )
+            rates: dict[str, float | str] = dict.fromkeys(programs, "not measured yet")
+            for program, measure in programs.items():
+                late = time.monotonic() > ends
+                rates[program] = LATE if late else rate_of(measure)
+                result["cells"][name] = figures(rates, per_token, device, ceiling["bf16"])
+                text = write(result, libraries, chosen.out)
+    print(text)
 
 
 def flops_per_token(model: str, vocabulary: int, length: int) -> tuple[float, float]:
@@ -126,13 +137,13 @@ def figures(
             "mfu_causal": round(causal / peak, 4) if peak else None,
             "causal_share_of_bf16_ceiling": round(causal / fastest, 4) if fastest else None,
         }
-    both = [rates[name] for name in ("trainway", "torchtitan")]
-    numbers = [rate for rate in both if not isinstance(rate, str)]
-    cell["ours_over_torchtitan"] = round(numbers[0] / numbers[1], 3) if len(numbers) == 2 else None
+    for other in ("torchtitan", "bare"):
+        numbers = [rate for rate in (rates["trainway"], rates[other]) if not isinstance(rate, str)]
+        cell[f"ours_over_{other}"] = round(numbers[0] / numbers[1], 3) if len(numbers) == 2 else None
     return cell
 
 
-def rate_of(measure: Callable[[], float]) -> float | str:
+def rate_of(measure: Callable[[], float | str]) -> float | str:
     """Return the tokens per second, or the reason why there are none."""
     try:
         return measure()
@@ -140,7 +151,7 @@ def rate_of(measure: Callable[[], float]) -> float | str:
         return str(error)
 
 
-def ours(job: dict[str, Any], steps: int, warm_up: int, directory: Path) -> float:
+def ours(job: dict[str, Any], steps: int, warm_up: int, directory: Path, ends: float) -> float:
     """Return the job's own rate."""
     run = Path(tempfile.mkdtemp(dir=directory))
     (run / "job.yaml").write_text(yaml.safe_dump(job | {"checkpoint": {"every": 10**6, "location": str(run)}}))
@@ -152,10 +163,35 @@ def ours(job: dict[str, Any], steps: int, warm_up: int, directory: Path) -> floa
         return [event["tokens_per_second"] for event in found if event["event"] == "step"]
 
     command = ["-m", "training.train", "--config", str(run / "job.yaml")]
-    return watched(command, run, rates, steps, warm_up, TRAINWAY_RUN=str(run))
+    return watched(command, run, rates, steps, warm_up, ends, TRAINWAY_RUN=str(run))
 
 
-def peer(name: str, on_gpu: bool, smoke: bool, steps: int, warm_up: int, directory: str) -> float | str:
+def bare(
+    model: str,
+    length: int,
+    vocabulary: int,
+    changes: dict[str, Any],
+    steps: int,
+    warm_up: int,
+    directory: Path,
+    ends: float,
+) -> float | str:
+    """Return the rate of the loop written by hand, or why there is none."""
+    if "float8" in changes:
+        return "the loop written by hand has bf16 only"
+    run = Path(tempfile.mkdtemp(dir=directory))
+
+    def rates() -> list[float]:
+        lines = (run / "output").read_text().splitlines() if (run / "output").exists() else []
+        # A line for every five steps, which represents all of them.
+        return [float(line.removeprefix(MARK)) for line in lines if line.startswith(MARK) for _ in range(5)]
+
+    command = ["-m", "benchmarks.bare_llama", "--model", model, "--length", str(length)]
+    command += ["--vocabulary", str(vocabulary), *(["--compile", changes["compile"]] if "compile" in changes else [])]
+    return watched(command, run, rates, steps, warm_up, ends)
+
+
+def peer(name: str, on_gpu: bool, smoke: bool, steps: int, warm_up: int, directory: str, ends: float) -> float | str:
     """torchtitan's own rate, with the first of its ways to shard that runs, or why there is none."""
     if not on_gpu:
         return "torchtitan 0.3.0 cannot run on a CPU"
@@ -177,7 +213,7 @@ def peer(name: str, on_gpu: bool, smoke: bool, steps: int, warm_up: int, directo
 
         command = ["-m", "torchtitan.train", "--module", "benchmarks.torchtitan_llama", "--config", PEER[name]]
         command += ["--parallelism.spmd_backend", backend, "--dump_folder", str(run)]
-        rate = rate_of(lambda: watched(command, run, rates, steps, warm_up))  # noqa: B023
+        rate = rate_of(lambda: watched(command, run, rates, steps, warm_up, ends))  # noqa: B023
         if not isinstance(rate, str):
             return rate
         reasons.append(f"{backend}: {rate}")
@@ -185,9 +221,11 @@ def peer(name: str, on_gpu: bool, smoke: bool, steps: int, warm_up: int, directo
 
 
 def watched(
-    command: list[str], run: Path, rates: Callable[[], list[float]], steps: int, warm_up: int, **more: str
+    command: list[str], run: Path, rates: Callable[[], list[float]], steps: int, warm_up: int, ends: float, **more: str
 ) -> float:
     """Start a program, end it after `steps` reported steps, and return the median rate of those after `warm_up`.
+
+    It is also ended at `ends`, on the clock of time.monotonic, or after its time limit.
 
     Raises:
         RuntimeError: the program ended by itself, or took too long. The message is the last line that it printed.
@@ -200,9 +238,11 @@ def watched(
             stderr=subprocess.STDOUT,
         )
         try:
-            deadline = time.monotonic() + SECONDS
+            deadline = min(time.monotonic() + SECONDS, ends)
             while len(found := rates()) < steps:
-                if process.poll() is not None or time.monotonic() > deadline:
+                if time.monotonic() > deadline:
+                    raise RuntimeError(f"{len(found)} of {steps} steps when its time was over")
+                if process.poll() is not None:
                     lines = [line for line in (run / "output").read_text().splitlines() if "Error" in line]
                     raise RuntimeError(lines[-1].strip() if lines else f"ended with status {process.poll()}")
                 time.sleep(0.2)

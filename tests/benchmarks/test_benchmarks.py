@@ -8,8 +8,14 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
+from benchmarks.bare_llama import Llama
 from benchmarks.claims import BETWEEN, CLAIMS, README, table
+from benchmarks.record import write
+from benchmarks.single_gpu import VOCABULARY
+from training.config.presets import PRESETS
+from training.model.decoder import Decoder
 
 ROOT = Path(__file__).parents[2]
 
@@ -36,6 +42,20 @@ def test_a_result_says_how_to_get_it_again(path: Path) -> None:
     assert result["versions"].keys() > {"python"}
 
 
+def test_the_loop_written_by_hand_has_the_weights_of_the_job_s_model() -> None:
+    with torch.device("meta"):
+        ours, bare = Decoder(PRESETS["8b-slice8"], VOCABULARY), Llama(PRESETS["8b-slice8"], VOCABULARY)
+    assert sum(each.numel() for each in bare.parameters()) == sum(each.numel() for each in ours.parameters())
+
+
+def test_a_result_in_parts_is_always_whole(tmp_path: Path) -> None:
+    out = tmp_path / "part.json"
+    for cells in (1, 2):
+        write({"cells": cells}, ["torch"], out)
+        assert json.loads(out.read_text())["figures"] == {"cells": cells}
+    assert list(tmp_path.iterdir()) == [out]
+
+
 @pytest.mark.exhaustive
 def test_the_gpu_benchmark_runs_without_a_gpu_and_guesses_nothing(tmp_path: Path) -> None:
     out = tmp_path / "single_gpu.json"
@@ -45,6 +65,9 @@ def test_the_gpu_benchmark_runs_without_a_gpu_and_guesses_nothing(tmp_path: Path
     assert figures["card"] is None
     assert figures["matmul_tflops"]["bf16"].keys() == {"64", "128"}
     assert figures["cells"].keys() == {"bf16", "float8 rowwise, compile"}
+    assert figures["cells"]["bf16"]["bare"]["tokens_per_second"] > 0
+    assert figures["cells"]["bf16"]["ours_over_bare"] > 0
+    assert figures["cells"]["float8 rowwise, compile"]["bare"]["why"] == "the loop written by hand has bf16 only"
     for cell in figures["cells"].values():
         assert cell["trainway"]["tokens_per_second"] > 0
         # A CPU has no published peak, and nobody is beside us there.
