@@ -11,7 +11,7 @@ from training.observe.laps import Laps
 from training.optim.optimizer import learning_rate, set_learning_rate
 from training.optim.optimizer import step as take_step
 from training.optim.step_guard import SkipDecision, StepGuard
-from training.parallel.clipping import clip_gradients
+from training.parallel.clipping import clipping_divisor, norm_of_gradients
 from training.parallel.local_model import LocalModel, TokenBatch
 from training.precision import float8
 from training.precision.loss_scale import next_scale
@@ -79,11 +79,11 @@ def update_weights(setup: Setup, guard: StepGuard, step: int, loss: Tensor, scal
     `loss` is that of the global batch: [], on the device. A step that `guard` skips changes nothing.
     """
     job, model, optimizer = setup.job, setup.local.model, setup.optimizer
-    gradient_norm = clip_gradients(model.parameters(), job.clip, scale)
+    gradient_norm = norm_of_gradients(model.parameters(), scale)
     rate = learning_rate(step, job.steps, job.optimizer.learning_rate, job.schedule)
     set_learning_rate(optimizer, rate)
     decision = guard.judge(loss, gradient_norm, scale)
-    take_step(optimizer, step, decision.skipped)
+    take_step(optimizer, step, decision.skipped, clipping_divisor(gradient_norm, job.clip, scale))
     float8.after_step(model, job.float8)
     balance(model, setup.world.mesh, decision.skipped)
     optimizer.zero_grad()

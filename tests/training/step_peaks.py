@@ -27,7 +27,7 @@ from training.observe.laps import Laps
 from training.optim.optimizer import make_optimizer
 from training.optim.optimizer import step as take_step
 from training.parallel import limits
-from training.parallel.clipping import clip_gradients
+from training.parallel.clipping import clipping_divisor, norm_of_gradients
 from training.parallel.local_model import local_model
 from training.parallel.world import join
 from training.precision.loss_scale import initial_scale
@@ -120,8 +120,8 @@ def peak_of(changes: dict[str, Any], vocabulary: int) -> tuple[int, int]:
 
     def step() -> None:
         compute_gradients(local, inputs, job.batch.micro, Laps(CPU), scale)
-        clip_gradients(model.parameters(), job.clip, scale)
-        take_step(optimizer, 1, torch.zeros(()))
+        norm = norm_of_gradients(model.parameters(), scale)
+        take_step(optimizer, 1, torch.zeros(()), clipping_divisor(norm, job.clip, scale))
         optimizer.zero_grad()
 
     step()

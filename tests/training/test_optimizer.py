@@ -11,12 +11,14 @@ from torch.distributed.checkpoint import state_dict_loader, state_dict_saver
 from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import DTensor, distribute_tensor
 
 from training import config
 from training.config.presets import PRESETS
-from training.model.decoder import Decoder, initialize
+from training.model.decoder import Decoder
 from training.optim.optimizer import learning_rate, make_optimizer, set_learning_rate
-from training.parallel.clipping import clip_gradients
+from training.optim.optimizer import step as take_step
+from training.parallel.clipping import clipping_divisor, norm_of_gradients
 
 SCHEDULE = config.Schedule(warmup_steps=10, minimum_ratio=0.1)
 
@@ -136,17 +138,35 @@ def test_the_state_of_an_optimizer_comes_back_from_a_checkpoint(name: str, tmp_p
     assert learn(model, optimizer, 5, 10) == untouched
 
 
-@pytest.mark.usefixtures("one_rank")
-def test_a_long_gradient_is_scaled_to_the_largest_norm_and_a_short_one_is_left() -> None:
-    model = Decoder(PRESETS["tiny"], 300)
-    initialize(model, 0)
-    fully_shard(model, mesh=init_device_mesh("cpu", (1,)))
-    for parameter in model.parameters():
-        parameter.grad = torch.ones_like(parameter)
-    elements = sum(parameter.numel() for parameter in model.parameters())
-    assert clip_gradients(model.parameters(), 1.0).item() == pytest.approx(elements**0.5, rel=1e-5)
-    assert clip_gradients(model.parameters(), 2.0).item() == pytest.approx(1.0, rel=1e-4)
-    assert clip_gradients(model.parameters(), 2.0).item() == pytest.approx(1.0, rel=1e-4)
+@pytest.mark.usefixtures("one_rank", "without_kernels")
+@pytest.mark.parametrize("largest", [0.5, 1e9], ids=["clipped", "unclipped"])
+@pytest.mark.parametrize(
+    "settings", [{}, {"state": "bf16"}, {"name": "muon"}, {"name": "adamw-8bit"}], ids=lambda each: str(each or "adamw")
+)
+def test_each_optimizer_takes_the_gradient_that_clipping_leaves(settings: dict[str, str], largest: float) -> None:
+    if settings.get("name") == "adamw-8bit":
+        pytest.importorskip("torchao")
+    scale, weights = 1024.0, []
+    for divides in (False, True):
+        model = mlp()
+        fully_shard(model, mesh=init_device_mesh("cpu", (1,)))
+        optimizer = make_optimizer(model, config.Optimizer.model_validate(settings))
+        for number in (1, 2, 3):
+            torch.manual_seed(number)
+            # Later gradients are much shorter, so that the moments tell whether the first one was clipped.
+            gradients = [torch.randn(parameter.shape) / number**4 for parameter in model.parameters()]
+            norm = torch.stack([each.norm() for each in gradients]).norm()
+            # AdamW's first step does not depend on the length of the gradient.
+            factor = scale if divides else min(1.0, largest / (norm.item() + 1e-6))
+            for parameter, gradient in zip(model.parameters(), gradients, strict=True):
+                assert isinstance(parameter, DTensor)
+                parameter.grad = distribute_tensor(gradient * factor, parameter.device_mesh, parameter.placements)
+            found = norm_of_gradients(model.parameters(), factor)
+            torch.testing.assert_close(found, norm)
+            divisor = clipping_divisor(found, largest, scale) if divides else None
+            take_step(optimizer, number, torch.zeros(()), divisor)
+        weights.append([weight.full_tensor() for weight in model.state_dict().values()])
+    torch.testing.assert_close(weights[0], weights[1], rtol=1e-5, atol=1e-5)
 
 
 def test_an_optimizer_that_nobody_has_written_is_no_other_one() -> None:

@@ -72,6 +72,7 @@ class BFloat16AdamW(torch.optim.AdamW):
             weight_decay=group["weight_decay"],
             eps=group["eps"],
             maximize=False,
+            grad_scale=getattr(self, "grad_scale", None),
             found_inf=getattr(self, "found_inf", None),
         )
         for moment, wide in zip(kept, (first, second), strict=True):

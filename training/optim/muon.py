@@ -52,6 +52,8 @@ class Muon(torch.optim.AdamW):
             state["step"] = torch.zeros(())
         momentum: Tensor = state["momentum_buffer"]
         gradient = parameter.grad
+        if (divisor := getattr(self, "grad_scale", None)) is not None:
+            _local(gradient).div_(divisor.to(_local(gradient).device, non_blocking=True))
         # 0 in a skipped step, whose gradient must not touch the momentum: zero times NaN would be NaN.
         share: Tensor | float = 1.0
         if (found_inf := getattr(self, "found_inf", None)) is not None:

@@ -5,6 +5,7 @@ from typing import Any, assert_never
 
 import torch
 from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
 
 from training import config
 from training.errors import UserError
@@ -46,25 +47,39 @@ def make_optimizer(model: nn.Module, settings: config.Optimizer) -> torch.optim.
             assert_never(other)
 
 
-def step(optimizer: torch.optim.Optimizer, number: int, skipped: Tensor) -> None:
-    """Apply the gradients in the step `number`, unless `skipped` is 1, which is on the device: fp32 [].
+def step(optimizer: torch.optim.Optimizer, number: int, skipped: Tensor, divisor: Tensor | None = None) -> None:
+    """Apply the gradients in the step `number`, divided by `divisor`, unless `skipped` is 1.
 
-    A skipped step changes no weight, moment, or count, whatever the gradients are.
+    Both are on the device: fp32 []. A skipped step changes no weight, moment, or count, whatever the gradients are.
     """
     if isinstance(optimizer, BFloat16AdamW):
         # The number seeds its rounding. The state counts only steps that were not skipped.
         optimizer.steps = number - 1
+    divides = isinstance(optimizer, torch.optim.AdamW)
+    if divisor is not None and not divides:
+        _divide_gradients(optimizer, divisor)
     # As PyTorch's GradScaler asks. Other optimizers know no `found_inf`, so the host has to wait for the decision.
     if not getattr(optimizer, "_step_supports_amp_scaling", False):
         if not skipped.item():
             optimizer.step()
         return
     optimizer.found_inf = skipped  # type: ignore[attr-defined]
+    optimizer.grad_scale = divisor if divides else None  # type: ignore[attr-defined]
     try:
         optimizer.step()
     finally:
         # Whoever else steps, such as PyTorch before it loads a checkpoint, knows nothing of this step.
-        optimizer.found_inf = None  # type: ignore[attr-defined]
+        optimizer.found_inf = optimizer.grad_scale = None  # type: ignore[attr-defined]
+
+
+@torch.no_grad()
+def _divide_gradients(optimizer: torch.optim.Optimizer, divisor: Tensor) -> None:
+    """Divide the gradients in place, for an optimizer that does not do so itself."""
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
+    parts = [each.to_local() if isinstance(each, DTensor) else each for each in gradients]
+    if parts:
+        torch._foreach_div_(parts, divisor.to(parts[0].device, non_blocking=True))
 
 
 def _adamw_8bit(groups: list[dict[str, Any]], adamw: dict[str, Any]) -> torch.optim.Optimizer:

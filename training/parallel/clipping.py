@@ -1,4 +1,4 @@
-"""Clip gradients over all meshes, by one norm of all gradients."""
+"""The norm of all gradients over all meshes, and the number that clips them by it."""
 
 from collections.abc import Iterable
 
@@ -9,11 +9,11 @@ from torch.distributed.tensor import DTensor, Replicate
 
 
 @torch.no_grad()
-def clip_gradients(parameters: Iterable[nn.Parameter], largest_norm: float, loss_scale: Tensor | float = 1.0) -> Tensor:
-    """Scale the gradients down if their norm exceeds `largest_norm`. Return the norm before that, fp32, [].
+def norm_of_gradients(parameters: Iterable[nn.Parameter], loss_scale: Tensor | float = 1.0) -> Tensor:
+    """Return the norm of all gradients: fp32, [].
 
-    The gradients are those of a loss multiplied by `loss_scale`. This factor is removed from the gradients and the
-    norm. If a gradient overflowed, the norm is not finite on every rank.
+    The gradients are those of a loss multiplied by `loss_scale`. The norm is that without this factor. If a gradient
+    overflowed, the norm is not finite on every rank.
 
     Every rank calls this with its parameters. A part that several ranks of a mesh hold counts once, and so does a
     parameter that only one stage of a pipeline has. One sum over all ranks is therefore right for every layout.
@@ -29,10 +29,17 @@ def clip_gradients(parameters: Iterable[nn.Parameter], largest_norm: float, loss
     torch._foreach_div_(norms, [ranks**0.5 for ranks in holders])
     squared = torch.stack(norms).square().sum()
     dist.all_reduce(squared)
-    norm = squared.sqrt() / loss_scale
+    return squared.sqrt() / loss_scale
+
+
+def clipping_divisor(norm: Tensor, largest_norm: float, loss_scale: Tensor | float = 1.0) -> Tensor:
+    """Return the number by which the gradients are divided: [], on the device of `norm`.
+
+    It removes `loss_scale` from the gradients, and leaves them with a norm of at most `largest_norm`. The optimizer
+    divides while it reads the gradients, so no pass over all of them is needed before. See `norm_of_gradients`.
+    """
     # Do not branch on the value, because the host would wait for the device.
-    torch._foreach_mul_(parts, (largest_norm / (norm + 1e-6)).clamp(max=1.0) / loss_scale)
-    return norm
+    return ((norm + 1e-6) / largest_norm).clamp(min=1.0) * loss_scale
 
 
 def _part(gradient: Tensor) -> tuple[Tensor, float]:
