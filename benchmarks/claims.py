@@ -171,7 +171,7 @@ CLAIMS = (
         ".0f",
     ),
     Claim(
-        "One GPU: faster than torchtitan 0.3.0, in bf16 with compile, times its tokens a second",
+        "One GPU: faster than torchtitan, in bf16 with compile, times its tokens a second",
         "single_gpu",
         True,
         1.15,

@@ -1,4 +1,4 @@
-"""Measure tokens per second on one GPU: the job and torchtitan 0.3.0, on the same model in the same run.
+"""Measure tokens per second on one GPU: the job and torchtitan, on the same model in the same run.
 
     python -m benchmarks.single_gpu --out benchmarks/results/single_gpu.json
     python -m benchmarks.single_gpu --smoke    # a tiny model on any device, to test that everything runs
@@ -20,6 +20,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from statistics import median
@@ -50,7 +51,7 @@ CELLS: dict[str, dict[str, Any]] = {
     "bf16": {},
 }
 PEER = {"bf16": "bf16", "bf16, compile": "bf16_compile", "float8 rowwise, compile": "float8_rowwise_compile"}
-"""Names in `torchtitan_llama.py`. It has no tensorwise recipe."""
+"""Names in `torchtitan_llama.py`. Release 0.3.0 has no tensorwise recipe."""
 LATE = f"the {WHOLE} seconds of the benchmark were over"
 TORCHTITAN_LINE = re.compile(r"step:\s*(\d+) .*\btps:\s*([\d,]+)")
 
@@ -89,7 +90,9 @@ def main() -> None:
             job = job_of(model, length, corpus, changes)
             programs: dict[str, Callable[[], float | str]] = {
                 "trainway": lambda job=job: ours(job, steps, warm_up, Path(directory), ends),  # type: ignore[misc]
-                "torchtitan": lambda name=name: peer(name, on_gpu, chosen.smoke, steps, warm_up, directory, ends),  # type: ignore[misc]
+                "torchtitan": lambda name=name: peer(
+                    name, length, on_gpu, chosen.smoke, steps, warm_up, directory, ends
+                ),  # type: ignore[misc]
                 "bare": lambda changes=changes: bare(  # type: ignore[misc]
                     model, length, vocabulary, changes, steps, warm_up, Path(directory), ends
                 ),
@@ -191,18 +194,21 @@ def bare(
     return watched(command, run, rates, steps, warm_up, ends)
 
 
-def peer(name: str, on_gpu: bool, smoke: bool, steps: int, warm_up: int, directory: str, ends: float) -> float | str:
-    """torchtitan's own rate, with the first of its ways to shard that runs, or why there is none."""
+def peer(
+    name: str, length: int, on_gpu: bool, smoke: bool, steps: int, warm_up: int, directory: str, ends: float
+) -> float | str:
+    """torchtitan's own rate, with the first of its ways to run that does, or why there is none."""
     if not on_gpu:
-        return "torchtitan 0.3.0 cannot run on a CPU"
+        return "torchtitan cannot run on a CPU"
     if smoke:
         return "torchtitan's model is the whole one; --smoke leaves it out"
-    if name not in PEER:
-        return "torchtitan 0.3.0 has no such recipe"
     if not find_spec("torchtitan"):
         return "torchtitan is not installed: pip install trainway[single-gpu]"
+    commands = commands_of_peer(name, version("torchtitan"), length)
+    if not commands:
+        return f"torchtitan {version('torchtitan')} has no such recipe"
     reasons = []
-    for backend in ("spmd_types", "partial_dtensor"):  # its default first
+    for command, folder in commands:
         run = Path(tempfile.mkdtemp(dir=directory))
 
         def rates(run: Path = run) -> list[float]:
@@ -211,13 +217,28 @@ def peer(name: str, on_gpu: bool, smoke: bool, steps: int, warm_up: int, directo
             # A line for the first step, and then one for every five steps: each represents all of them.
             return [rate for rate in lines[1:] for _ in range(5)]
 
-        command = ["-m", "torchtitan.train", "--module", "benchmarks.torchtitan_llama", "--config", PEER[name]]
-        command += ["--parallelism.spmd_backend", backend, "--dump_folder", str(run)]
-        rate = rate_of(lambda: watched(command, run, rates, steps, warm_up, ends))  # noqa: B023
+        rate = rate_of(lambda: watched([*command, folder, str(run)], run, rates, steps, warm_up, ends))  # noqa: B023
         if not isinstance(rate, str):
             return rate
-        reasons.append(f"{backend}: {rate}")
+        reasons.append(rate)
     return "; ".join(reasons)
+
+
+def commands_of_peer(name: str, release: str, length: int) -> list[tuple[list[str], str]]:
+    """Return the ways to run torchtitan for a cell, the default first, each with its option for a directory.
+
+    Empty if that release has no such recipe.
+    """
+    if release.startswith("0.2."):
+        words = ["-m", "benchmarks.torchtitan_0_2", "--length", str(length)]
+        words += ["--compile"] if "compile" in CELLS[name] else []
+        words += ["--float8", CELLS[name]["float8"]["recipe"]] if "float8" in CELLS[name] else []
+        return [(words, "--folder")]
+    if name not in PEER:
+        return []
+    words = ["-m", "torchtitan.train", "--module", "benchmarks.torchtitan_llama", "--config", PEER[name]]
+    backends = ("spmd_types", "partial_dtensor")
+    return [([*words, "--parallelism.spmd_backend", backend], "--dump_folder") for backend in backends]
 
 
 def watched(

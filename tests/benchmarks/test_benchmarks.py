@@ -13,7 +13,7 @@ import torch
 from benchmarks.bare_llama import Llama
 from benchmarks.claims import BETWEEN, CLAIMS, README, table
 from benchmarks.record import write
-from benchmarks.single_gpu import VOCABULARY
+from benchmarks.single_gpu import VOCABULARY, commands_of_peer
 from training.config.presets import PRESETS
 from training.model.decoder import Decoder
 
@@ -56,6 +56,15 @@ def test_a_result_in_parts_is_always_whole(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [out]
 
 
+def test_each_release_of_torchtitan_has_commands_for_its_recipes() -> None:
+    ((words, folder),) = commands_of_peer("float8 tensorwise, compile", "0.2.2", 8192)
+    assert words[2:] == ["--length", "8192", "--compile", "--float8", "tensorwise"]
+    assert folder == "--folder"
+    assert commands_of_peer("float8 tensorwise, compile", "0.3.0", 8192) == []
+    newer = commands_of_peer("bf16", "0.3.0", 8192)
+    assert [words[-1] for words, _ in newer] == ["spmd_types", "partial_dtensor"]
+
+
 @pytest.mark.exhaustive
 def test_the_gpu_benchmark_runs_without_a_gpu_and_guesses_nothing(tmp_path: Path) -> None:
     out = tmp_path / "single_gpu.json"
@@ -72,5 +81,5 @@ def test_the_gpu_benchmark_runs_without_a_gpu_and_guesses_nothing(tmp_path: Path
         assert cell["trainway"]["tokens_per_second"] > 0
         # A CPU has no published peak, and nobody is beside us there.
         assert cell["trainway"]["mfu"] is None
-        assert cell["torchtitan"] == {"tokens_per_second": None, "why": "torchtitan 0.3.0 cannot run on a CPU"}
+        assert cell["torchtitan"] == {"tokens_per_second": None, "why": "torchtitan cannot run on a CPU"}
         assert cell["ours_over_torchtitan"] is None
