@@ -7,7 +7,7 @@ import torch
 import torch.distributed as dist
 
 from training import checkpoint
-from training.checkpoint import NodeMemory, Progress, weights
+from training.checkpoint import NodeMemory, Progress, model_files, weights
 from training.checkpoint.resume import Resumed
 from training.config import Job, Layout
 from training.config.presets import Shape, shape_of
@@ -138,6 +138,9 @@ def begin(setup: Setup, start_from: str | None) -> tuple[Progress, Resumed | Non
         weights.start(start_from, model, setup.identity)
         if not all_finite(model):
             raise UserError(f"checkpoint.start_from: {start_from} has weights that are not finite; name other weights")
+        if setup.world.rank == 0:
+            # An export of this run has them, whatever happens to the weights it started from.
+            model_files.write(setup.checkpoints, model_files.read(start_from))
     else:
         initialize(model, job.seed)
     return Progress(step=0, samples=0, loss=float("nan"), loss_scale=initial_scale(job.precision)), None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sys
 import weakref
@@ -28,7 +29,7 @@ from training.data.sources import open_sources
 from training.errors import UserError
 from training.hugging_face import importing
 from training.hugging_face.__main__ import main, one_process
-from training.hugging_face.configuration import ModelFamily, job_section, read_config, write_config
+from training.hugging_face.configuration import ModelFamily, job_section, merged, read_config, with_end, write_config
 from training.hugging_face.exporting import export
 from training.hugging_face.importing import import_
 from training.model.decoder import Decoder, rotary_cache
@@ -166,9 +167,9 @@ def test_a_model_of_transformers_has_the_same_logits_here_and_when_it_goes_back(
     assert difference(ours, their_logits(back, vocabulary)) < LARGEST_DIFFERENCE
     assert len(list((tmp_path / "back").glob("model-0000?-of-*.safetensors"))) > 1
     tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "back")
-    assert (
-        tokenizer.eos_token_id == back.generation_config.eos_token_id == read_index(str(corpus_directory)).end_of_text
-    )
+    end, ends = read_index(str(corpus_directory)).end_of_text, back.generation_config.eos_token_id
+    assert tokenizer.eos_token_id == end
+    assert ends == with_end(theirs.generation_config.eos_token_id, end)
     assert tokenizer.decode(tokenizer("def main():")["input_ids"]) == "def main():"
 
 
@@ -198,10 +199,36 @@ def test_what_a_job_learned_is_what_transformers_gets(
     assert difference(ours, their_logits(theirs, theirs.config.vocab_size), least=0.3) < LARGEST_DIFFERENCE
 
 
+def describe(directory: Path) -> None:
+    """Add to a saved model what transformers needs to chat with it."""
+    spoil_config(directory, eos_token_id=[7, 5], made_by="someone")
+    generation = {"temperature": 0.6, "do_sample": True, "eos_token_id": [7, 5]}
+    (directory / "generation_config.json").write_text(json.dumps(generation))
+    tokenizer = {"tokenizer_class": "PreTrainedTokenizerFast", "eos_token": "<0x00>"}
+    (directory / "tokenizer_config.json").write_text(json.dumps(tokenizer))
+    template = "{% for message in messages %}<{{ message.role }}>{{ message.content }}{% endfor %}"
+    (directory / "chat_template.jinja").write_text(template)
+
+
+def umask() -> int:
+    """Return the bits that new files do not get."""
+    mask = os.umask(0o022)
+    os.umask(mask)
+    return mask
+
+
 def test_a_job_starts_from_imported_weights_and_goes_on_from_its_own(
-    launch: Any, job: dict[str, Any], made: Make, command: Command, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    launch: Any,
+    job: dict[str, Any],
+    made: Make,
+    command: Command,
+    transformers: Any,
+    corpus_directory: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    directory, theirs = made("Llama 3.1")
+    directory, theirs = made("Llama 3.1", max_position_embeddings=131072, pad_token_id=9, bos_token_id=8)
+    describe(directory)
     command("import", "--from", str(directory), "--out", str(tmp_path / "weights"))
     section = yaml.safe_load(capsys.readouterr().out)
     assert section["checkpoint"] == {"start_from": str(tmp_path / "weights")}
@@ -220,6 +247,25 @@ def test_a_job_starts_from_imported_weights_and_goes_on_from_its_own(
     again = launch(job | section, 1, "--until-step", "3", name="again")
     again.finish()
     assert [event["step"] for event in again.events("step")] == [3], "its own checkpoint needs the start no more"
+
+    data, out = str(corpus_directory), tmp_path / "hf"
+    command("export", "--checkpoint", job["checkpoint"]["location"], "--data", data, "--out", str(out))
+    before, after = (json.loads((path / "config.json").read_text()) for path in (directory, out))
+    end = read_index(data).end_of_text
+    assert after.pop("eos_token_id") == [7, 5, end]
+    assert after.pop("torch_dtype") == "bfloat16"
+    kept = {key: value for key, value in before.items() if key in after}
+    assert {key: after[key] for key in kept} == kept
+    assert {"rope_parameters", "max_position_embeddings", "pad_token_id", "bos_token_id", "made_by"} <= kept.keys()
+    generation = json.loads((out / "generation_config.json").read_text())
+    assert (generation["temperature"], generation["eos_token_id"]) == (0.6, [7, 5, end])
+    tokenizer = transformers.AutoTokenizer.from_pretrained(out)
+    assert tokenizer.apply_chat_template([{"role": "user", "content": "Hello"}], tokenize=False) == "<user>Hello"
+    back = transformers.AutoModelForCausalLM.from_pretrained(out)
+    assert back.config.max_position_embeddings == 131072
+    assert back.generation_config.temperature == 0.6
+    modes = {path.name: path.stat().st_mode & 0o777 for path in out.iterdir()}
+    assert set(modes.values()) == {0o666 & ~umask()}, modes
 
 
 @pytest.mark.parametrize(
@@ -448,3 +494,65 @@ def test_an_import_says_what_to_write_in_the_job_file(
     assert section["model"] == model
     assert set(section["variant"]) == changed
     assert shape_of(section["model"], Variant.model_validate(section["variant"])) == shape
+
+
+def config_json(shape: Shape, **changes: Any) -> bytes:
+    return json.dumps(write_config("llama", shape, 300, 64, 0, "bfloat16") | changes).encode()
+
+
+def test_an_export_writes_what_the_job_changed_and_keeps_the_rest() -> None:
+    imported = config_json(LLAMA_3_1_8B, max_position_embeddings=131072, eos_token_id=[1, 2], pretraining_tp=1)
+    same = merged(write_config("llama", LLAMA_3_1_8B, 300, 64, 2, "float32"), imported)
+    assert same["max_position_embeddings"] == 131072
+    assert same["eos_token_id"] == [1, 2]
+    assert same["torch_dtype"] == "float32"
+    assert same["rope_scaling"]["rope_type"] == "llama3"
+    assert same["pretraining_tp"] == 1
+
+    stretched = replace(LLAMA_3_1_8B, rope_scaling=RotaryScaling(32.0, 8192))
+    changed = merged(write_config("llama", stretched, 300, 262144, 3, "float32"), imported)
+    assert changed["max_position_embeddings"] == 262144
+    assert changed["rope_scaling"]["factor"] == 32.0
+    assert changed["eos_token_id"] == [1, 2, 3]
+
+    newer = json.loads(imported)
+    newer["rope_parameters"] = newer.pop("rope_scaling") | {"rope_theta": newer.pop("rope_theta")}
+    again = merged(write_config("llama", stretched, 300, 64, 3, "float32"), json.dumps(newer).encode())
+    assert "rope_parameters" not in again
+    assert again["rope_scaling"]["factor"] == 32.0
+
+    other = merged(write_config("mistral", replace(LLAMA_3_1_8B, sliding_window=9), 300, 64, 1, "float32"), imported)
+    assert "pretraining_tp" not in other
+    assert (other["model_type"], other["eos_token_id"]) == ("mistral", [1, 2])
+
+
+@pytest.mark.usefixtures("one_rank")
+def test_weights_that_are_not_finite_are_not_exported(
+    made: Make, corpus_directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory, _ = made()
+    monkeypatch.setattr(importing._Files, "tensor", lambda self, name: original(self, name).fill_(float("nan")))
+    import_(directory, str(tmp_path / "ours"))
+    with pytest.raises(UserError, match=r"embed_tokens\.weight has numbers that are not finite.*older checkpoint"):
+        export(str(tmp_path / "ours"), str(corpus_directory), tmp_path / "out", "bf16")
+    assert not list((tmp_path / "out").glob("*.safetensors"))
+    assert not (tmp_path / "out/config.json").exists()
+
+
+def test_a_job_does_not_start_from_weights_that_are_not_finite(
+    launch: Any, job: dict[str, Any], made: Make, tmp_path: Path
+) -> None:
+    directory, _ = made()
+    file = next(directory.glob("*.safetensors"))
+    tensors = load_file(file)
+    next(iter(tensors.values())).view(-1)[0] = float("inf")
+    save_file(tensors, file, {"format": "pt"})
+    with one_process():
+        section = job_section(import_(directory, str(tmp_path / "weights")))
+    section["checkpoint"] = job["checkpoint"] | {"start_from": str(tmp_path / "weights")}
+    run = launch(job | section, 2, "--until-step", "1")
+    output, _ = run.process.communicate(timeout=180)
+    assert run.process.returncode != 0
+    assert f"checkpoint.start_from: {tmp_path}/weights" in output
+    assert "has weights that are not finite; name other weights" in output
+    assert not run.events("step")

@@ -5,6 +5,7 @@ sliding window; Mixtral, which has experts; and ERNIE 4.5's mixture, whose route
 https://github.com/huggingface/transformers/tree/v5.18.0/src/transformers/models (read 2026-11-21)
 """
 
+import json
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any, Literal
@@ -122,6 +123,41 @@ def write_config(
     return config
 
 
+ROTARY = ("rope_theta", "rope_scaling", "rope_parameters")
+OF_TOKENS = ("bos_token_id", "eos_token_id", "pad_token_id")
+
+
+def merged(config: dict[str, Any], imported: bytes) -> dict[str, Any]:
+    """Return `config` with what else the `config.json` says that the weights were imported with.
+
+    `config` is the result of `write_config`, which decides what the model computes. The imported file decides about
+    tokens with a meaning and the longest text, and how rotary positions are written if they are the same. It adds keys
+    that we do not know, if the model is still of its family.
+    """
+    family, shape, _, length = _described(imported, Path("config.json"))
+    theirs: dict[str, Any] = json.loads(imported)
+    ours = config | {key: theirs[key] for key in OF_TOKENS if theirs.get(key) is not None}
+    ours["eos_token_id"] = with_end(theirs.get("eos_token_id"), config["eos_token_id"])
+    ours["max_position_embeddings"] = max(length, config["max_position_embeddings"])
+    if family != config["model_type"]:
+        return ours
+    _, our_shape, _, _ = _described(json.dumps(config).encode(), Path("config.json"))
+    if (shape.rope_theta, shape.rope_scaling) == (our_shape.rope_theta, our_shape.rope_scaling):
+        ours = {key: value for key, value in ours.items() if key not in ROTARY}
+    else:
+        theirs = {key: value for key, value in theirs.items() if key not in ROTARY}
+    # The type of the weights has another name since transformers 5. Weights of ours are not quantized.
+    return {key: value for key, value in theirs.items() if key not in ("dtype", "quantization_config")} | ours
+
+
+def with_end(theirs: int | list[int] | None, ours: int) -> int | list[int]:
+    """Return the tokens at which a text ends: those of an imported file, and the one that the data ends with."""
+    if theirs is None or theirs == ours:
+        return ours
+    ends = theirs if isinstance(theirs, list) else [theirs]
+    return ends if ours in ends else [*ends, ours]
+
+
 def read_config(path: Path) -> tuple[ModelFamily, Shape, int, int]:
     """Return family, shape, vocabulary, and longest text in tokens of a `config.json`.
 
@@ -129,9 +165,15 @@ def read_config(path: Path) -> tuple[ModelFamily, Shape, int, int]:
         UserError: the file does not exist, or it describes a model that ours does not support.
     """
     try:
-        config = _Config.model_validate_json(path.read_bytes())
+        content = path.read_bytes()
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {error}") from error
+    return _described(content, path)
+
+
+def _described(content: bytes, path: Path) -> tuple[ModelFamily, Shape, int, int]:
+    try:
+        config = _Config.model_validate_json(content)
     except ValidationError as error:
         problem = error.errors(include_url=False)[0]
         key = ".".join(str(part) for part in problem["loc"])

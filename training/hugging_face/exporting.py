@@ -11,18 +11,18 @@ from safetensors.torch import save_file
 from tokenizers import Tokenizer
 from torch import Tensor
 
-from training.checkpoint import weights
+from training.checkpoint import model_files, weights
 from training.config.presets import RotaryScaling, Shape
 from training.data import shards
 from training.data.shards import Index, read_index
 from training.errors import UserError
 from training.hosts import location_files
-from training.hugging_face.configuration import ModelFamily, write_config
+from training.hugging_face.configuration import ModelFamily, merged, with_end, write_config
 from training.hugging_face.names import CORRECTION_BIAS, Renaming, renaming, same_for_all
 from training.model.decoder import Decoder
 from training.observe.progress import ProgressLine
 
-INDEX = "model.safetensors.index.json"
+INDEX, GENERATION = "model.safetensors.index.json", "generation_config.json"
 FILE_BYTES = 5 * 10**9
 """Largest size of a file: the default of save_pretrained until transformers 5. One file is in memory at a time."""
 DTYPES = {"bf16": torch.bfloat16, "fp32": torch.float32}
@@ -53,7 +53,8 @@ def export(checkpoint: str, data: str, out: Path, dtype: str, file_bytes: int = 
 
     out.mkdir(parents=True, exist_ok=True)
     _write_tokenizer(data, index, identity["sequence_length"], out)
-    _write(out / "generation_config.json", {"eos_token_id": index.end_of_text})
+    imported = model_files.read(source)
+    _write_described(imported, index.end_of_text, out)
     with torch.device("meta"):
         ours = Decoder(shape, vocabulary).state_dict()
     renamings = {name: renaming(family, shape, name) for name in ours}
@@ -62,6 +63,8 @@ def export(checkpoint: str, data: str, out: Path, dtype: str, file_bytes: int = 
     # Write the config last, because without it no program takes the directory for a model.
     torch_dtype = str(DTYPES[dtype]).removeprefix("torch.")
     config = write_config(family, shape, vocabulary, identity["sequence_length"], index.end_of_text, torch_dtype)
+    if "config.json" in imported:
+        config = merged(config, imported["config.json"])
     _write(out / "config.json", config)
     line.finish(f"{config['architectures'][0]} of step {progress.step} in {dtype}, {files} files, {done:,} bytes")
 
@@ -85,6 +88,8 @@ def _write_weights(
         # A file gets its final name when it is complete.
         unfinished = out / f".{file}"
         save_file(theirs, unfinished, metadata={"format": "pt"})
+        # safetensors lets only the user read a file, regardless of the umask.
+        unfinished.chmod((out / GENERATION).stat().st_mode)
         unfinished.replace(out / file)
         weight_map |= dict.fromkeys(theirs, file)
         done += sum(tensor.nbytes for tensor in theirs.values())
@@ -106,6 +111,16 @@ def _write_tokenizer(data: str, index: Index, longest: int, out: Path) -> None:
         out / "tokenizer_config.json",
         {"tokenizer_class": "PreTrainedTokenizerFast", "eos_token": end, "model_max_length": longest},
     )
+
+
+def _write_described(imported: dict[str, bytes], end_of_text: int, out: Path) -> None:
+    """Write how the model is used: as it was imported, or that a text ends with `end_of_text`."""
+    for name, content in imported.items():
+        if name != "config.json":
+            (out / name).write_bytes(content)
+    generation: dict[str, Any] = json.loads(imported.get(GENERATION, b"{}"))
+    generation["eos_token_id"] = with_end(generation.get("eos_token_id"), end_of_text)
+    _write(out / GENERATION, generation)
 
 
 def _shape(saved: dict[str, Any]) -> tuple[Shape, int]:

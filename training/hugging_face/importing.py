@@ -15,7 +15,7 @@ from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.default_planner import DefaultSavePlanner
 from torch.distributed.checkpoint.metadata import MetadataIndex
 
-from training.checkpoint import Progress, step_location
+from training.checkpoint import Progress, model_files, step_location
 from training.checkpoint.failures import write_failure
 from training.checkpoint.stored import complete
 from training.checkpoint.stores import writer
@@ -165,6 +165,8 @@ def import_(directory: Path, out: str) -> Shape:
         state_dict_saver.save({"model": ours, "run": run}, storage_writer=storage_writer, planner=planner)
     except CheckpointException as error:
         raise write_failure(destination, error) from error
+    described = {name: directory / name for name in model_files.NAMES}
+    model_files.write(out, {name: path.read_bytes() for name, path in described.items() if path.is_file()})
     if vocabulary < rows:
         left_out = f"{directory} has rows for {rows} tokens and a tokenizer of {vocabulary}; the others are left out"
         print(left_out, file=sys.stderr)
