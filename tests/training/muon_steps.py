@@ -1,6 +1,8 @@
 """Three steps of Muon on some ranks, in the layout named on the command line; rank 0 saves the weights.
 
-torchrun --nproc-per-node 4 muon_steps.py single|fsdp|hsdp|tp OUT
+torchrun --nproc-per-node 4 muon_steps.py single|fsdp|hsdp|tp OUT [gathered]
+
+With `gathered`, every rank computes the update of every matrix. Each rank prints how many it computed.
 """
 
 import sys
@@ -13,12 +15,23 @@ from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 
+from training.optim import muon
 from training.optim.muon import Muon
 
 
 def main() -> None:
     """The three steps."""
-    layout, out = sys.argv[1:]
+    layout, out, *gathered = sys.argv[1:]
+    if gathered:
+        muon.group_of_rows = lambda _: None  # type: ignore[assignment]
+    computed: list[torch.Size] = []
+    compute = muon.orthogonalised
+
+    def counted(matrices: torch.Tensor) -> torch.Tensor:
+        computed.append(matrices.shape)
+        return compute(matrices)
+
+    muon.orthogonalised = counted
     dist.init_process_group("gloo")
     torch.manual_seed(0)
     # Wide, tall, and with rows that four ranks cannot share evenly.
@@ -44,6 +57,7 @@ def main() -> None:
     weights = {
         name: value.full_tensor() if isinstance(value, DTensor) else value for name, value in model.state_dict().items()
     }
+    print(f"COMPUTED {len(computed)}", flush=True)
     if dist.get_rank() == 0:
         torch.save(weights, out)
     dist.barrier()

@@ -60,8 +60,29 @@ def test_every_layout_makes_the_step_of_one_process(
         assert torch.allclose(weight, single[name], atol=2e-4), (name, (weight - single[name]).abs().max())
 
 
-def run(torchrun: TorchrunServer, layout: str, ranks: int, out: Path) -> dict[str, Tensor]:
+@pytest.mark.parametrize("layout", ["fsdp", "hsdp"])
+def test_ranks_divide_the_matrices_and_the_result_is_the_same_to_the_bit(
+    layout: str, torchrun: TorchrunServer, tmp_path: Path
+) -> None:
+    printed: list[str] = []
+    divided = run(torchrun, layout, 4, tmp_path / "divided.pt", printed=printed)
+    everywhere = run(torchrun, layout, 4, tmp_path / "everywhere.pt", "gathered", printed=printed)
+    assert divided.keys() == everywhere.keys()
+    assert all(torch.equal(weight, everywhere[name]) for name, weight in divided.items())
+    shares, wholes = (
+        sorted(int(line.split()[1]) for line in each.splitlines() if "COMPUTED" in line) for each in printed
+    )
+    # Three matrices in three steps, over four owners, or twice over two.
+    assert wholes == [9, 9, 9, 9]
+    assert shares == ([0, 3, 3, 3] if layout == "fsdp" else [3, 3, 6, 6])
+
+
+def run(
+    torchrun: TorchrunServer, layout: str, ranks: int, out: Path, *options: str, printed: list[str] | None = None
+) -> dict[str, Tensor]:
     """The weights after the program ran in a layout."""
-    torchrun.run_program(PROGRAM, layout, str(out), ranks=ranks)
+    output = torchrun.run_program(PROGRAM, layout, str(out), *options, ranks=ranks)
+    if printed is not None:
+        printed.append(output)
     weights: dict[str, Tensor] = torch.load(out)
     return weights

@@ -168,7 +168,7 @@ def _of_update(stage: StageSizes) -> int:
     """Return the bytes of the optimizer's temporary results for the parameter that has most."""
     match stage.job.optimizer:
         case Optimizer(name="muon"):
-            # The whole update in fp32 before and after, and three matrices of the iteration in bf16.
+            # A whole matrix and the rows of as many for other ranks in fp32, and three of the iteration in bf16.
             matrix = stage.shape.hidden * max(stage.shape.feed_forward, stage.shape.heads * stage.shape.head_width)
             return 14 * matrix
         case Optimizer(name="adamw", state="fp32"):

@@ -1,16 +1,19 @@
 """Muon: momentum whose update of every matrix is orthogonalized (https://kellerjordan.github.io/posts/muon/).
 
 PyTorch's own `torch.optim.Muon` supports only matrices, and treats each local shard as a matrix of its own. This class
-gathers a matrix first, so that the update equals that of a single process in every layout. AdamW updates the other
-parameters.
+orthogonalizes whole matrices, so that the update equals that of a single process in every layout. Ranks that divide the
+rows of matrices also divide the work. AdamW updates the other parameters.
 """
 
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.tensor import DTensor, Replicate
+
+from training.optim.owned_matrices import computed_by_owners, group_of_rows, rounds
 
 ITERATIONS = 5
 # The quintic of the page above. Its slope at zero is the largest that brings all singular values near one.
@@ -32,9 +35,22 @@ class Muon(torch.optim.AdamW):
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
         """Update the parameters of all groups."""
         groups = self.param_groups
+        rate, decay = groups[0]["lr"], groups[0]["weight_decay"]
+        by_rows: dict[dist.ProcessGroup, list[Tensor]] = {}
         for parameter in groups[0]["params"]:
-            if parameter.grad is not None:
-                self._step_matrix(parameter, groups[0]["lr"], groups[0]["weight_decay"])
+            if parameter.grad is None:
+                continue
+            if rows := group_of_rows(parameter):
+                by_rows.setdefault(rows, []).append(parameter)
+            else:
+                self._apply(parameter, _orthogonalised_everywhere(self._direction(parameter)), rate, decay)
+        for group, matrices in by_rows.items():
+            for some in rounds(matrices, group):
+                directions = [_local(self._direction(parameter)) for parameter in some]
+                shapes = [parameter.shape for parameter in some]
+                updates = computed_by_owners(directions, shapes, orthogonalised, group)
+                for parameter, update in zip(some, updates, strict=True):
+                    self._apply(parameter, update, rate, decay)
         # AdamW updates all groups that it finds in param_groups.
         self.param_groups = groups[1:]
         try:
@@ -43,7 +59,8 @@ class Muon(torch.optim.AdamW):
         finally:
             self.param_groups = groups
 
-    def _step_matrix(self, parameter: Tensor, rate: float, decay: float) -> None:
+    def _direction(self, parameter: Tensor) -> Tensor:
+        """Add the gradient to the momentum, and return Nesterov's momentum, which is to be orthogonalized."""
         assert parameter.grad is not None
         state = self.state[parameter]
         if "momentum_buffer" not in state:
@@ -54,25 +71,32 @@ class Muon(torch.optim.AdamW):
         gradient = parameter.grad
         if (divisor := getattr(self, "grad_scale", None)) is not None:
             _local(gradient).div_(divisor.to(_local(gradient).device, non_blocking=True))
-        # 0 in a skipped step, whose gradient must not touch the momentum: zero times NaN would be NaN.
-        share: Tensor | float = 1.0
         if (found_inf := getattr(self, "found_inf", None)) is not None:
-            found_inf = found_inf.to(_local(gradient).device, non_blocking=True)
-            share = 1 - found_inf
-            _local(gradient).masked_fill_(found_inf.bool(), 0)
-        _local(momentum).lerp_(_local(gradient), share * (1 - self._momentum))
-        # Nesterov momentum.
-        update = gradient.lerp(momentum, self._momentum)
-        if isinstance(update, DTensor):
-            whole = update.redistribute(placements=[Replicate()] * update.device_mesh.ndim).to_local()
-            # Every rank has the whole update, so it takes its part without communication.
-            update = DTensor.from_local(orthogonalised(whole), update.device_mesh, run_check=False).redistribute(
-                placements=update.placements
-            )
-        else:
-            update = orthogonalised(update)
+            # The gradient of a skipped step must not touch the momentum: zero times NaN would be NaN.
+            _local(gradient).masked_fill_(found_inf.to(_local(gradient).device, non_blocking=True).bool(), 0)
+        _local(momentum).lerp_(_local(gradient), self._share(gradient) * (1 - self._momentum))
+        return gradient.lerp(momentum, self._momentum)
+
+    def _apply(self, parameter: Tensor, update: Tensor, rate: float, decay: float) -> None:
+        """Apply this rank's part of an orthogonalized update."""
+        share = self._share(parameter)
         _local(parameter).mul_(1 - share * (rate * decay))
-        _local(parameter).sub_(_local(update) * (share * (rate * 0.2 * max(parameter.shape[-2:]) ** 0.5)))
+        _local(parameter).sub_(update * (share * (rate * 0.2 * max(parameter.shape[-2:]) ** 0.5)))
+
+    def _share(self, tensor: Tensor) -> Tensor | float:
+        """Return 0 in a skipped step, otherwise 1: [], on the device of `tensor`."""
+        found_inf: Tensor | None = getattr(self, "found_inf", None)
+        return 1.0 if found_inf is None else 1 - found_inf.to(_local(tensor).device, non_blocking=True)
+
+
+def _orthogonalised_everywhere(update: Tensor) -> Tensor:
+    """Return this rank's part of an orthogonalized matrix that is not divided by rows alone."""
+    if not isinstance(update, DTensor):
+        return orthogonalised(update)
+    whole = update.redistribute(placements=[Replicate()] * update.device_mesh.ndim).to_local()
+    # Every rank has the whole update, so it takes its part without communication.
+    divided = DTensor.from_local(orthogonalised(whole), update.device_mesh, run_check=False)
+    return divided.redistribute(placements=update.placements).to_local()
 
 
 def orthogonalised(matrices: Tensor) -> Tensor:
