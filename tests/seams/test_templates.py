@@ -39,8 +39,12 @@ def lint(template: str, region: str) -> tuple[str, ...]:
 
 
 EXAMPLE_NAMES = {file.stem for file in EXAMPLES}
-SETS = {"examples": EXAMPLE_NAMES, "shapes": set(platforms()) - EXAMPLE_NAMES}
-each_set = pytest.mark.parametrize("names", with_representatives(SETS, ("examples",)))
+SETS = {
+    "platform.yaml": {"platform"},
+    "examples": EXAMPLE_NAMES - {"platform"},
+    "shapes": set(platforms()) - EXAMPLE_NAMES,
+}
+each_set = pytest.mark.parametrize("names", with_representatives(SETS, ("platform.yaml",)))
 
 
 def distinct(names: Collection[str]) -> Iterator[tuple[str, str, str]]:
