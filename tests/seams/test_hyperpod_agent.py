@@ -22,8 +22,8 @@ from tests.seams.seam import Planted, Seam
 from tests.synthesis import ROOT
 from trainway.launch.kubernetes.hyperpod_pytorch_job import render_hyperpod_pytorch_job
 from trainway.launch.kubernetes.options import KubernetesOptions
-from trainway.launch.kubernetes.process import STOPPED_STATUS
 from trainway.launch.program import STARTER
+from trainway.launch.stopping import STOPPED
 from trainway.spec.facts.versions import requirements_of
 from trainway.spec.loader import load_versions
 
@@ -122,7 +122,7 @@ def agent(change: Callable[[Container], Container], directory: Path) -> list[str
             return ["the ranks were killed without SIGTERM"]
         process.terminate()
         ended = process.wait(timeout=PATIENCE_SECONDS)
-        return [] if ended == STOPPED_STATUS else [f"the node that was asked to stop ended with {ended}"]
+        return [] if ended == STOPPED else [f"the node that was asked to stop ended with {ended}"]
     finally:
         process.kill()
         process.wait()

@@ -20,6 +20,7 @@ from pydantic_core import PydanticCustomError
 
 from trainway.launch.metric_presets import METRIC_PRESETS
 from trainway.launch.run_image import BY_DIGEST
+from trainway.launch.stopping import LONGEST_GRACE_ON_SAGEMAKER
 from trainway.launch.target_sections import with_target_sections
 from trainway.parts.job import LAUNCHER_SECTIONS, Job, Location
 from trainway.spec.sections.image import PipPackage
@@ -106,7 +107,7 @@ class StopSection(_Section):
     # The longest that every target allows. SageMaker kills a container 120 seconds after its signal, and the last
     # upload needs some of them (trainway/launch/sagemaker/container.py).
     grace: int = Field(
-        90,
+        LONGEST_GRACE_ON_SAGEMAKER,
         ge=1,
         le=_LONGEST_GRACE,
         description="Seconds from the signal to the end. What is left of the program is then killed.",

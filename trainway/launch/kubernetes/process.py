@@ -8,6 +8,7 @@ from typing import Any
 
 from trainway.launch.kubernetes.job_file import JOB_FILE
 from trainway.launch.request import Request
+from trainway.launch.stopping import STOPPED
 from trainway.launch.training_command import RENDEZVOUS_PORT, logging_to, many_nodes
 
 # From the signal to the last byte of a checkpoint; then the pod is killed. torchrun kills its ranks a little before,
@@ -19,9 +20,6 @@ KILL_RANKS_AFTER = STOP_SECONDS - 20
 # https://github.com/awslabs/ai-on-sagemaker-hyperpod/blob/main/website/docs/06-validation-and-testing/resiliency/eks-resiliency.md
 # (read 2026-11-21)
 JOIN_SECONDS = 3600
-# A run that was told to stop is not done: without a status of its own, a node that outlives another one that was taken
-# away would count as finished, and nobody would start the run again (training/train.py).
-STOPPED_STATUS = 75
 CODE = "/tmp/trainway-code"
 # The program becomes the container's first process, which is the one that is told to stop. Kubernetes makes $( of $$(.
 _WITH_CODE = (
@@ -55,7 +53,9 @@ def node_environment(request: Request, torchrun: Mapping[str, str]) -> list[dict
         **logging_to(PurePosixPath(request.directory) / "logs" / "$(POD_NAME)"),
         **torchrun,
         "TORCH_ELASTIC_SHUTDOWN_TIMEOUT": str(KILL_RANKS_AFTER),
-        "TRAINWAY_STOPPED_STATUS": str(STOPPED_STATUS),
+        # A run that was told to stop is not done. Without a status of its own, a node that outlives one that was taken
+        # away would count as finished, and nobody would start the run again.
+        "TRAINWAY_STOPPED_STATUS": str(STOPPED),
     }
     name_of_pod = {"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}
     return [name_of_pod, *({"name": name, "value": value} for name, value in sorted(variables.items()))]

@@ -11,6 +11,7 @@ from pathlib import PurePosixPath
 
 from trainway.launch.environment import NCCL_EVIDENCE, job_environment, platform_environment
 from trainway.launch.request import Request
+from trainway.launch.stopping import LONGEST_GRACE_ON_SAGEMAKER, STOPPED
 from trainway.launch.training_command import RENDEZVOUS_PORT, logging_to, many_nodes
 from trainway.spec.derived.image_reference import ecr_repository_of
 from trainway.spec.errors import usage_error
@@ -19,13 +20,6 @@ CHANNELS = PurePosixPath("/opt/ml/input/data")
 # The first process of each host copies what is written here to the bucket while the job runs, and back when it starts
 # again (training/sagemaker/run_files.py).
 SYNCED = PurePosixPath("/opt/ml/checkpoints")
-# SageMaker's own kills a container 120 seconds after SIGTERM, and torchrun its ranks after 30:
-# https://docs.aws.amazon.com/sagemaker/latest/dg/your-algorithms-training-algo-dockerfile.html (read 2026-11-21),
-# torch/distributed/launcher/api.py of PyTorch 2.13.
-# The rest is for the last upload.
-_KILL_RANKS_AFTER = 90
-# As under Kubernetes (trainway/launch/kubernetes/process.py): a run that was told to stop is not done.
-_STOPPED_STATUS = 75
 # https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_AlgorithmSpecification.html (read 2026-11-23)
 _LONGEST_ARGUMENT, _MOST_ARGUMENTS = 256, 100
 _SHORTER = "put the script into a file of the code, and write its name in `run.command`"
@@ -98,8 +92,9 @@ def environment(
         **NCCL_EVIDENCE,
         **torchrun,
         **logging_to(run / "logs"),
-        "TORCH_ELASTIC_SHUTDOWN_TIMEOUT": str(_KILL_RANKS_AFTER),
-        "TRAINWAY_STOPPED_STATUS": str(_STOPPED_STATUS),
+        # torchrun kills its ranks after 30 seconds by itself (torch/distributed/launcher/api.py of PyTorch 2.13).
+        "TORCH_ELASTIC_SHUTDOWN_TIMEOUT": str(LONGEST_GRACE_ON_SAGEMAKER),
+        "TRAINWAY_STOPPED_STATUS": str(STOPPED),
     }
     return dict(sorted({**variables, **_of_program(request, roots, channels)}.items()))
 
@@ -108,9 +103,9 @@ def check_starter(request: Request) -> None:
     """Raise UsageError for a section `run` that a training job cannot have."""
     what = f"{request.program.name} cannot be launched on SageMaker"
     grace = request.program.stop.grace_seconds or 0
-    if grace > _KILL_RANKS_AFTER:
+    if grace > LONGEST_GRACE_ON_SAGEMAKER:
         why = f"run.stop.grace is {grace} seconds, and a container is killed 120 seconds after it is told to stop"
-        raise usage_error(what, why=why, fix=f"set run.stop.grace to at most {_KILL_RANKS_AFTER}")
+        raise usage_error(what, why=why, fix=f"set run.stop.grace to at most {LONGEST_GRACE_ON_SAGEMAKER}")
     if ecr_repository_of(request.image) is None:
         fix = "copy the image into ECR, and name it there by its digest"
         raise usage_error(what, why=f"the image {request.image} is not in ECR", fix=fix)
