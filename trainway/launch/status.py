@@ -11,6 +11,8 @@ from trainway.launch.run_directory import read_launch
 from trainway.launch.targets import target_named
 from trainway.spec.errors import UsageError
 
+_ANY_WIDTH = 100_000
+
 
 class Row(NamedTuple):
     """A run in the table; `step` is None where its metrics are not on this machine."""
@@ -36,15 +38,26 @@ def status_of(run: Path) -> Row:
 
 
 def status_table(rows: Sequence[Row]) -> None:
-    """Print the rows as a table."""
+    """Print the rows as a table. A name is never cut, because the next command needs it.
+
+    In a terminal, other columns wrap. Elsewhere, as in a pipe, each row is one line.
+    """
     from rich.console import Console
+    from rich.measure import Measurement
     from rich.table import Table
 
-    table = Table("run", "target", "phase", "step", "nodes", "started", "reason", box=None, pad_edge=False)
+    table = Table(box=None, pad_edge=False)
+    table.add_column("run", no_wrap=True, min_width=max((len(row.run) for row in rows), default=0))
+    for name in ("target", "phase", "step", "nodes", "started", "reason"):
+        table.add_column(name, overflow="fold")
     for row in rows:
         nodes = ", ".join(row.nodes) if len(row.nodes) <= 2 else f"{len(row.nodes)} nodes"
         table.add_row(row.run, row.target, row.phase, row.step or "", nodes, row.started, row.reason)
-    Console().print(table)
+    # A reason is text, though it may have brackets.
+    console = Console(markup=False, highlight=False)
+    if not console.is_terminal:
+        console.width = Measurement.get(console, console.options.update(max_width=_ANY_WIDTH), table).maximum
+    console.print(table)
 
 
 def _step(run: Path) -> str | None:

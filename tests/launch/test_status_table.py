@@ -1,0 +1,37 @@
+"""`trainway status` shows names whole, wherever it prints."""
+
+from __future__ import annotations
+
+import pytest
+
+from trainway.launch.names import LONGEST_RUN_NAME
+from trainway.launch.status import Row, status_table
+
+LONGEST = "a" * LONGEST_RUN_NAME
+REASON = "the image [training:1.0] is absent, and nothing can be started without it; build it again"
+ROWS = [
+    Row(
+        LONGEST, "kubernetes", "failed", "12/2000", ("ip-10-0-0-1", "ip-10-0-0-2"), "2026-11-23T10:00:00+00:00", REASON
+    ),
+    Row("first", "local", "running", None, (), "2026-11-23T10:00:00+00:00", ""),
+]
+
+
+@pytest.mark.parametrize("columns", ["60", "80", "200"])
+def test_a_terminal_shows_the_whole_name(
+    columns: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    status_table(ROWS)
+    shown = capsys.readouterr().out
+    assert LONGEST in shown
+    assert "…" not in shown
+
+
+def test_a_row_in_a_pipe_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    status_table(ROWS)
+    heading, *lines = capsys.readouterr().out.splitlines()
+    assert heading.split() == ["run", "target", "phase", "step", "nodes", "started", "reason"]
+    assert [line.split()[0] for line in lines] == [LONGEST, "first"]
+    assert lines[0].rstrip().endswith(REASON)
