@@ -24,6 +24,8 @@ SECONDS_TO_END = 40
 
 def main() -> int:
     """Run the benchmarks, rewrite the table of README.md, and return the exit status."""
+    # A shell ignores Ctrl-C in what it runs in the background, and each process inherits that. `end` relies on it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     limits = LIMITS | (GPU_LIMITS if shutil.which("nvidia-smi") else {})
     failed = {name: why for name, limit in limits.items() if (why := run(name, limit))}
     claims.main()
