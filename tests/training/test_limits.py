@@ -51,7 +51,7 @@ def job_of(changes: dict[str, Any]) -> Job:
             "parallel.ep is 2, which does not divide the 3 experts",
         ),
         (3, {"parallel": {"ep": 2}, "variant": {"experts": 4}}, "parallel.ep is 2, which does not divide the 3 ranks"),
-        (2, {"parallel": {"tp": 2}, "variant": {"experts": 4}}, "4 experts a layer, which are not divided by tp"),
+        (4, {"parallel": {"tp": 2, "ep": 2}, "variant": {"experts": 4}}, "experts are divided by one of them"),
         (
             1,
             {"optimizer": {"name": "muon"}, "variant": {"experts": 4}},

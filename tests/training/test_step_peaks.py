@@ -58,6 +58,7 @@ TWO_RANKS: dict[str, dict[str, Any]] = {
     "long: PP, interleaved": {"parallel": {"pp": 2, "pp_schedule": "interleaved"}},
     "long: PP, zero-bubble": {"parallel": {"pp": 2, "pp_schedule": "zero-bubble"}},
     "long: MoE": EXPERTS,
+    "long: MoE with TP": {**EXPERTS, "parallel": {"tp": 2}},
     "wide: MoE with EP": {**EXPERTS, "parallel": {"ep": 2}},
 }
 FOUR_RANKS: dict[str, dict[str, Any]] = {

@@ -47,10 +47,10 @@ def layout_problems(shape: Shape, vocabulary: int, job: Job, layout: Layout) -> 
             f"optimizer.name is muon, which learns matrices, but {job.model} has stacks of {shape.experts} experts; "
             "use adamw"
         )
-    if shape.experts and layout.tp > 1:
+    if layout.ep > 1 and layout.tp > 1:
         yield (
-            f"parallel.tp is {layout.tp}, but {job.model} has {shape.experts} experts a layer, which are not divided "
-            "by tp; use parallel.ep instead"
+            f"parallel.ep is {layout.ep} and parallel.tp is {layout.tp}, but experts are divided by one of them; use "
+            "parallel.ep for many small experts, or parallel.tp for few large ones"
         )
     if layout.ep > 1:
         if not shape.experts:

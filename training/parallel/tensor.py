@@ -21,7 +21,9 @@ from torch.distributed.tensor.parallel import (
     parallelize_module,
 )
 
-from training.model.decoder import Decoder
+from training.model.decoder import Decoder, Layer
+from training.model.experts import MixtureOfExperts
+from training.parallel import expert_slices
 
 
 def parallelise(model: Decoder, mesh: DeviceMesh) -> None:
@@ -36,15 +38,16 @@ def parallelise(model: Decoder, mesh: DeviceMesh) -> None:
             "self_attn": PrepareModuleInput(
                 input_layouts=(by_sequence, None, None), desired_input_layouts=(Replicate(), None, None)
             ),
-            "mlp": whole_sequence,
         }
-        layer_plan |= {
-            name: ColwiseParallel()
-            for name in ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "mlp.gate_proj", "mlp.up_proj")
-        }
-        layer_plan |= {
-            name: RowwiseParallel(output_layouts=by_sequence) for name in ("self_attn.o_proj", "mlp.down_proj")
-        }
+        layer_plan |= {name: ColwiseParallel() for name in ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj")}
+        layer_plan["self_attn.o_proj"] = RowwiseParallel(output_layouts=by_sequence)
+        assert isinstance(layer, Layer)
+        if isinstance(layer.mlp, MixtureOfExperts):
+            expert_slices.parallelise(layer.mlp, mesh)
+        else:
+            layer_plan["mlp"] = whole_sequence
+            layer_plan |= {f"mlp.{name}": ColwiseParallel() for name in ("gate_proj", "up_proj")}
+            layer_plan["mlp.down_proj"] = RowwiseParallel(output_layouts=by_sequence)
         parallelize_module(layer, mesh, layer_plan)
 
     if model.embed_tokens is not None:
