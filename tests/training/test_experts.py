@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch.distributed.device_mesh import init_device_mesh
+from torch.overrides import TorchFunctionMode
 
 from training.config.arithmetic import flop_per_token
 from training.config.presets import PRESETS
 from training.model.decoder import Decoder, initialize
 from training.model.experts import BIAS_STEP, Experts, MixtureOfExperts, balance, swiglu
+from training.parallel import expert as expert_parallel
+from training.parallel import expert_slices
 
 SHAPE = replace(PRESETS["tiny"], layers=2, hidden=32, feed_forward=48, experts=4, experts_per_token=2)
 
@@ -77,6 +81,35 @@ def test_the_grouped_product_is_that_of_each_expert() -> None:
         assert half.grad is not None
         assert right.grad is not None
         assert (half.grad.float() - right.grad).norm() < 0.02 * right.grad.norm()
+
+
+class Waits(TorchFunctionMode):
+    """Counts the calls for which the host waits on a GPU."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: list[str] = []
+
+    def __torch_function__(self, function: Any, types: Any, arguments: Any = (), named: Any = None) -> Any:
+        name = getattr(function, "__name__", "")
+        if name in ("tolist", "item", "__int__") or (
+            name == "repeat_interleave" and "output_size" not in (named or {})
+        ):
+            self.calls.append(name)
+        return function(*arguments, **(named or {}))
+
+
+@pytest.mark.usefixtures("one_rank")
+@pytest.mark.parametrize(("divide", "waits"), [(None, []), (expert_slices, []), (expert_parallel, ["tolist"])])
+def test_the_host_waits_once_for_experts_on_other_ranks_and_never_for_slices(divide: Any, waits: list[str]) -> None:
+    module, hidden = mixture().bfloat16(), torch.randn(1, 8, SHAPE.hidden).bfloat16()
+    expected = module(hidden)
+    if divide:
+        divide.parallelise(module, init_device_mesh("cpu", (1,)))
+    with Waits() as waiting:
+        found = module(hidden)
+    assert torch.equal(found, expected)
+    assert waiting.calls == waits
 
 
 @pytest.mark.usefixtures("one_rank")

@@ -41,11 +41,13 @@ def _dispatched(experts: Experts, group: dist.ProcessGroup, tokens: Tensor, coun
     sent_counts = counts.view(ranks, -1)  # by rank and expert on that rank
     received_counts = torch.empty_like(sent_counts)
     dist.all_to_all_single(received_counts, sent_counts, group=group)
-    sent, received = sent_counts.sum(1).tolist(), received_counts.sum(1).tolist()
+    # The only numbers for which the host waits, in one copy.
+    sent, received = torch.stack((sent_counts.sum(1), received_counts.sum(1))).tolist()
 
     arrived = _exchange(tokens, sent, received, group)  # by sending rank, then by expert
     own = torch.arange(sent_counts.shape[1], device=tokens.device)
-    by_expert = own.repeat(ranks).repeat_interleave(received_counts.flatten()).argsort(stable=True)
+    expert_of = own.repeat(ranks).repeat_interleave(received_counts.flatten(), output_size=len(arrived))
+    by_expert = expert_of.argsort(stable=True)
     weights = [_local(weight, ranks) for weight in (experts.gate_proj, experts.up_proj, experts.down_proj)]
     outputs = swiglu(arrived[by_expert], received_counts.sum(0), *weights)
     return _exchange(outputs[by_expert.argsort()], received, sent, group)
