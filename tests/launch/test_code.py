@@ -128,6 +128,26 @@ def test_a_bucket_that_cannot_be_written_to_is_explained(
 
 
 @pytest.mark.parametrize("is_repository", [True, False])
+def test_a_link_out_of_the_directory_and_logins_stay_here(is_repository: bool, tmp_path: Path) -> None:
+    code_directory, home = tmp_path / "code", tmp_path / "home"
+    home.mkdir()
+    (home / "token").write_text("secret")
+    code_directory.mkdir()
+    if is_repository:
+        subprocess.run(["git", "init", "--quiet", str(code_directory)], check=True)
+    for name in ("a.py", "tls.key", "keys/id_ed25519"):
+        (code_directory / name).parent.mkdir(exist_ok=True)
+        (code_directory / name).write_text(name)
+    (code_directory / "inside.py").symlink_to("a.py")
+    (code_directory / "outside").symlink_to(home / "token")
+    (code_directory / "home").symlink_to(home)
+    files = code_files(code_directory)
+    assert [path.name for path in files.sent] == ["a.py", "inside.py"]
+    assert sorted(path.name for path in files.withheld) == ["id_ed25519", "outside", "tls.key"]
+    assert "not sent: keys/id_ed25519, outside, tls.key" in str(files)
+
+
+@pytest.mark.parametrize("is_repository", [True, False])
 def test_trainwayignore_leaves_files_out_and_keys_are_never_sent(is_repository: bool, tmp_path: Path) -> None:
     if is_repository:
         subprocess.run(["git", "init", "--quiet", str(tmp_path)], check=True)

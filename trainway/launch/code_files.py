@@ -13,8 +13,11 @@ from trainway.launch.run_directory import RUNS
 from trainway.spec.errors import usage_error
 
 IGNORE_FILE = ".trainwayignore"
-# Never sent, whatever Git knows of them: histories, environments with keys, and private keys.
-NEVER_SENT = (".git", ".env", "*.pem")
+# Never sent, whatever Git knows of them: histories, environments with keys, private keys, and logins.
+NEVER_SENT = (
+    *(".git", ".env", ".env.*", ".envrc", "*.pem", "*.key", "id_rsa", "id_ecdsa", "id_ed25519"),
+    *(".aws", ".ssh", ".netrc", ".pypirc"),
+)
 MOST_NAMED = 3
 
 
@@ -47,7 +50,8 @@ class CodeFiles:
 def code_files(directory: Path) -> CodeFiles:
     """Return the files of a directory that neither .gitignore nor .trainwayignore leaves out.
 
-    Outside of a Git repository, hidden files are left out as well. Raises UsageError if .trainwayignore cannot be
+    Outside of a Git repository, hidden files are left out as well. What is named like a key, and files that a link
+    leads to outside of the directory, are withheld. Raises UsageError if .trainwayignore cannot be
     applied.
     """
     ignored = _ignored_by_trainway(directory)
@@ -60,7 +64,9 @@ def code_files(directory: Path) -> CodeFiles:
         and "__pycache__" not in path.parts
         and not _is_of_a_run(path.relative_to(directory), directory)
     )
-    withheld = tuple(path for path in found if _is_withheld(path.relative_to(directory).parts))
+    withheld = tuple(
+        path for path in found if _is_withheld(path.relative_to(directory).parts) or _leads_out(path, directory)
+    )
     return CodeFiles(directory, tuple(path for path in found if path not in withheld), withheld)
 
 
@@ -110,6 +116,11 @@ def _git(directory: Path, words: Sequence[str]) -> str | None:
 
 def _is_withheld(parts: Iterable[str]) -> bool:
     return any(fnmatch(part, pattern) for part in parts for pattern in NEVER_SENT)
+
+
+def _leads_out(path: Path, directory: Path) -> bool:
+    """Return whether a link leads to a file outside of the directory, such as a key in somebody's home."""
+    return not path.resolve().is_relative_to(directory.resolve())
 
 
 def _is_of_a_run(name: Path, directory: Path) -> bool:
