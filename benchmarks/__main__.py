@@ -15,7 +15,14 @@ import sys
 
 from benchmarks import claims
 
-LIMITS = {"overhead": 210, "read_rate": 180, "resume": 90, "checkpoint_stall": 300, "planning": 120}
+LIMITS = {
+    "overhead": 210,
+    "read_rate": 180,
+    "resume": 90,
+    "checkpoint_stall": 270,
+    "stop_agreement": 60,
+    "planning": 90,
+}
 """Seconds, together a quarter of an hour. A benchmark that exceeds its own ends, and its earlier result stays."""
 GPU_LIMITS = {"single_gpu": 600}
 SECONDS_TO_END = 40

@@ -122,6 +122,13 @@ CLAIMS = (
         ".1%",
     ),
     Claim(
+        "32 ranks agree on whether to stop in less time than an all-reduce takes, times its time",
+        "stop_agreement",
+        False,
+        0.5,
+        lambda figures: Spread.read(figures["store_over_all_reduce"]["32"]),
+    ),
+    Claim(
         "The catalogue is loaded at once, processor seconds",
         "planning",
         False,
