@@ -19,7 +19,7 @@ from tests.training.faulty_s3 import Faults, Kind, faulty_proxy
 from tests.training.test_checkpoint import IDENTITY, save, saver_of, trained
 from tests.training.test_resume import wait_for
 from training import checkpoint
-from training.checkpoint import Progress, saver, stored
+from training.checkpoint import Progress, plans, saver
 from training.errors import StorageDenied, StorageFailed, StorageFull
 from training.hosts import location_files
 
@@ -66,7 +66,7 @@ def test_a_full_disk_is_named_with_the_bytes_that_are_needed_and_free(
     assert {path.name for path in Path(location).iterdir()} == {"step-00000001"}
 
     # Another program fills the disk after the comparison.
-    monkeypatch.setattr(stored, "check_space", lambda *_: None)
+    monkeypatch.setattr(plans, "check_space", lambda *_: None)
     with pytest.raises(StorageFull, match=rf"no space left on {small_disk}.* needs {stated:,} bytes, and"):
         save(location, state, Progress(2, 16, 2.0))
     assert {path.name for path in Path(location).iterdir()} == {"step-00000001"}, "the half of a checkpoint is deleted"

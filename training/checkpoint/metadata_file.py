@@ -17,6 +17,9 @@ from torch.distributed.checkpoint.metadata import Metadata
 
 from training.checkpoint.checksum import BYTES, crc32
 
+COMMIT = ".metadata"
+"""Name of the file. PyTorch writes it last, so it marks a checkpoint complete."""
+
 SEAL = b"crc32@trainway/1"
 """The bytes between the pickle and its checksum. A file without them was written by PyTorch alone."""
 

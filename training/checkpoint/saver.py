@@ -20,6 +20,7 @@ from training.checkpoint import stored
 from training.checkpoint.agreement import agree
 from training.checkpoint.copies import HostCopy
 from training.checkpoint.memory import NodeMemory
+from training.checkpoint.plans import KeptPlans
 from training.checkpoint.state import Progress, StateDict, state_of
 from training.config import Checkpoint
 from training.errors import LocationInUse, UserError
@@ -92,7 +93,7 @@ class Saver:
     ) -> None:
         self._location, self._settings, self._memory = location, settings, memory
         self._group, self._on_failure, self._check_leases = group, on_failure, check_leases
-        self._copy = HostCopy(device)
+        self._copy, self._plans = HostCopy(device), KeptPlans()
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="checkpoint")
         self._under_way: _Save | None = None
         self._complete: list[Saved] = []
@@ -238,7 +239,7 @@ class Saver:
             self._memory.save(save.step, state)
         if save.location:
             self._check_leases()
-            stored.save(self._location, save.step, state, self._group)
+            stored.save(self._location, save.step, state, self._group, self._plans)
         complete = time.monotonic()
         if save.location and dist.get_rank() == 0:
             self._prune(save.step)

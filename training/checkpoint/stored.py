@@ -13,20 +13,18 @@ import torch
 import torch.distributed as dist
 from torch.distributed.checkpoint import state_dict_loader, state_dict_saver
 from torch.distributed.checkpoint.api import CheckpointException
-from torch.distributed.checkpoint.default_planner import DefaultSavePlanner
-from torch.distributed.checkpoint.metadata import Metadata
-from torch.distributed.checkpoint.planner import SavePlan
 from torch.distributed.checkpoint.state_dict import get_state_dict
 
 from training.checkpoint.agreement import Unreadable, first_reason
-from training.checkpoint.failures import check_space, tensor_bytes, write_failure
+from training.checkpoint.failures import write_failure
+from training.checkpoint.metadata_file import COMMIT
+from training.checkpoint.plans import KeptPlans, Planner, plans_differ
 from training.checkpoint.state import Progress, StateDict, fill, progress_in
 from training.checkpoint.stores import LoadPlanner, reader, writer
 from training.errors import UserError
 from training.hosts import location_files
 from training.model.decoder import Decoder
 
-COMMIT = ".metadata"
 _NAME = re.compile(r"step-(\d{8})/")
 
 
@@ -35,43 +33,36 @@ def step_location(location: str, step: int) -> str:
     return location_files.join(location, f"step-{step:08d}")
 
 
-def save(location: str, step: int, state: StateDict, group: dist.ProcessGroup | None = None) -> None:
+def save(
+    location: str, step: int, state: StateDict, group: dist.ProcessGroup | None = None, kept: KeptPlans | None = None
+) -> None:
     """Write the checkpoint of a step, and return when it is complete. Every rank of the group calls this.
+
+    `kept` are the plans of the save before, and become those of this one.
 
     Raises:
         StorageFailed: the checkpoint cannot be written. Raised on every rank. Nothing of it is left in storage.
     """
     destination = step_location(location, step)
-    planner = _Planner(destination)
+    kept = kept or KeptPlans()
+    planner = Planner(destination, kept)
     try:
-        state_dict_saver.save(state, storage_writer=writer(destination), planner=planner, process_group=group)
+        try:
+            _write(state, destination, planner, group)
+        except CheckpointException as error:
+            kept.forget()
+            if not plans_differ(error):
+                raise
+            _write(state, destination, planner, group)
     except CheckpointException as error:
+        kept.forget()
         if dist.get_rank(group) == 0:
             _remove_unfinished(destination)
         raise write_failure(destination, error, planner.needed_bytes) from error
 
 
-class _Planner(DefaultSavePlanner):
-    """PyTorch's planner.
-
-    Before anything is written, it compares the size of the checkpoint with the free space. Before it overwrites a
-    damaged checkpoint, it deletes the `.metadata` that marks it complete.
-    """
-
-    def __init__(self, destination: str) -> None:
-        super().__init__()
-        self._destination = destination
-        self.needed_bytes: int | None = None
-        """Size of the tensors of all ranks, once they are planned. Only the rank that plans for all knows it."""
-
-    def create_global_plan(self, all_plans: list[SavePlan]) -> tuple[list[SavePlan], Metadata]:
-        """Plan on one rank what all ranks write, before any of them writes."""
-        if COMMIT in location_files.list_files(self._destination):
-            location_files.delete(self._destination, [COMMIT])
-        plans, metadata = super().create_global_plan(all_plans)
-        self.needed_bytes = tensor_bytes(metadata)
-        check_space(self._destination, self.needed_bytes)
-        return plans, metadata
+def _write(state: StateDict, destination: str, planner: Planner, group: dist.ProcessGroup | None) -> None:
+    state_dict_saver.save(state, storage_writer=writer(destination), planner=planner, process_group=group)
 
 
 def _remove_unfinished(destination: str) -> None:
