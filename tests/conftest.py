@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from botocore.validate import ParamValidator
 
 from emulator import moto_repairs, process
@@ -35,6 +36,8 @@ if NODE.exists():
 # The CDK's validator takes most of a synthesis; the tests that check templates switch it on for themselves.
 os.environ["CDK_VALIDATION"] = "false"
 hypothesis_profiles.register()
+# Platform and job files have no anchors, and tests write the same list into several places.
+yaml.SafeDumper.ignore_aliases = lambda *_: True  # type: ignore[method-assign]
 for name in [name for name in os.environ if name.startswith("AWS_")]:
     del os.environ[name]
 os.environ.update(

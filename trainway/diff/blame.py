@@ -13,12 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-import yaml
-
 from trainway.diff.compare import compare
 from trainway.diff.costs import is_resized
 from trainway.diff.edits import Edit, edits_between
 from trainway.diff.tokens import Id, StackTemplate
+from trainway.spec import strict_yaml
 from trainway.spec.deployed_file import DeployedFile, deployed_file
 from trainway.spec.errors import UsageError
 from trainway.spec.lock import Lock, lock_file, lock_text
@@ -98,9 +97,9 @@ def _trial(cause: LocatedEdit, directory: Path, platform: Platform, file: Path) 
         data, lock = cause.edit.put_back, lock_text(platform.lock)
     else:
         data = deployed_file(platform).platform
-        lock = yaml.safe_dump(dict(cause.edit.put_back), sort_keys=False)
+        lock = strict_yaml.dump(dict(cause.edit.put_back))
     extension = {"extend": str((file.parent / data["extend"]).resolve())} if _is_path(data.get("extend")) else {}
-    trial.write_text(yaml.safe_dump({**data, **extension, **_images(data, file)}, sort_keys=False), encoding="utf-8")
+    trial.write_text(strict_yaml.dump({**data, **extension, **_images(data, file)}), encoding="utf-8")
     for image in platform.image_names:
         if package_lock_file(file, image).exists():
             shutil.copyfile(package_lock_file(file, image), package_lock_file(trial, image))

@@ -21,6 +21,7 @@ from typing import Any, Final
 import yaml
 
 from trainway.parts.checkout import child_environment
+from trainway.spec import strict_yaml
 from trainway.spec.errors import usage_error
 
 Changes = Mapping[str, Mapping[str, Any]]
@@ -56,7 +57,7 @@ def write_job_files(file: Path, layouts: Sequence[Changes], directory: Path) -> 
         checkpoint = changed.get("checkpoint")
         if isinstance(checkpoint, dict) and "location" in checkpoint:
             checkpoint["location"] = f"{checkpoint['location']}-layout-{number}"
-        files[directory / f"{changed['name']}.yaml"] = yaml.safe_dump(changed, sort_keys=False)
+        files[directory / f"{changed['name']}.yaml"] = strict_yaml.dump(changed)
     for path in files:
         if path.exists():
             fix = f"delete {path}, or name another directory with --write"
@@ -88,7 +89,7 @@ def measured_seconds(file: Path, changes: Changes, ranks: int, steps: int) -> fl
         document["checkpoint"] = {"every": document["steps"], "location": str(run / "checkpoints")}
         document.pop("evaluation", None)
         job = run / "job.yaml"
-        job.write_text(yaml.safe_dump(document, sort_keys=False), encoding="utf-8")
+        job.write_text(strict_yaml.dump(document), encoding="utf-8")
         processes = [_start(job, run, rank, ranks, port) for port in [_free_port()] for rank in range(ranks)]
         try:
             return _watched(run, processes, STEPS_BEFORE + steps)

@@ -11,9 +11,9 @@ from itertools import combinations
 from pathlib import Path
 from typing import Annotated, Literal
 
-import yaml
 from pydantic import Field
 
+from trainway.spec import strict_yaml
 from trainway.spec.facts.services import service_facts
 from trainway.spec.problems import KeyPath
 from trainway.spec.sections.fields import Range, ZoneId
@@ -118,9 +118,7 @@ def lock_file(platform_file: Path) -> Path:
 def lock_text(lock: Lock) -> str:
     """Return the text of a lock's file: one line for each subnet, so that Git merges what two branches add."""
     written = lock.model_dump(mode="json", exclude_defaults=True)
-    return HEADER + (
-        yaml.safe_dump(written, sort_keys=False, default_flow_style=None, width=1000) if written else "{}\n"
-    )
+    return HEADER + (strict_yaml.dump(written, flow=None, width=1000) if written else "{}\n")
 
 
 def contradictions(lock: Lock) -> Iterator[tuple[KeyPath, str, str]]:

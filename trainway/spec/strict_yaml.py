@@ -128,9 +128,12 @@ def read(text: str) -> YamlReading:
     return reading
 
 
-def dump(data: Any) -> str:
-    """Return a text of which `read` makes the same data: mappings with keys that are text, lists, and plain values."""
-    return yaml.dump(data, Dumper=_Dumper, sort_keys=False)
+def dump(data: Any, *, flow: bool | None = False, width: int = 80) -> str:
+    """Return a text of which `read` makes the same data: mappings with keys that are text, lists, and plain values.
+
+    `flow` puts lists and mappings in brackets, and None only the innermost.
+    """
+    return yaml.dump(data, Dumper=_Dumper, sort_keys=False, default_flow_style=flow, width=width)
 
 
 class _Dumper(yaml.SafeDumper):
