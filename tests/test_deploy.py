@@ -22,7 +22,7 @@ from emulator.ssm_limits import ADVANCED_BYTES
 from tests.owners_vpc import Ids, make_vpc
 from tests.people import ADMIN
 from tests.synthesis import ROOT
-from trainway.launch.hand_off import read_hand_off
+from trainway.launch.platform.hand_off import read_hand_off
 from trainway.spec.handoff import HandOff, parameter_name
 from trainway.spec.loader import load_platform
 from trainway.spec.platform import MOST_NODE_GROUPS, Platform

@@ -64,7 +64,7 @@ def check(
     from trainway.spec.loader import load_platform
 
     if {"run", "model"} & read_document(file).data.keys():
-        from trainway.launch.prepare import check_job
+        from trainway.launch.starting.prepare import check_job
 
         print(f"{file}: {check_job(file)}: no problems.")
         return
@@ -83,7 +83,7 @@ def schema(
 ) -> None:
     """Print the JSON Schema of the platform file or of the job file, by which editors complete and check the file."""
     if of == "job":
-        from trainway.launch.run_file import job_schema
+        from trainway.launch.job_file.run_file import job_schema
 
         print(json.dumps(job_schema(), indent=2))
         return
@@ -201,7 +201,7 @@ def manifests(
     ] = False,
 ) -> None:
     """Write the Kubernetes objects and chart values that the deploy applies."""
-    from trainway.launch.hand_off import read_hand_off
+    from trainway.launch.platform.hand_off import read_hand_off
     from trainway.manifests.export import export_manifests
     from trainway.spec.facts.catalogue import load_catalogue
 

@@ -16,11 +16,11 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trainway.launch.hand_off import read_hand_off, read_image
+from trainway.launch.job_file.training_program import training_program
 from trainway.launch.local import job_failed, render_local, run_local
-from trainway.launch.locations import local_roots
-from trainway.launch.run_directory import default_run_directory, make_run_directory
-from trainway.launch.training_program import training_program
+from trainway.launch.platform.hand_off import read_hand_off, read_image
+from trainway.launch.program.locations import local_roots
+from trainway.launch.runs.run_directory import default_run_directory, make_run_directory
 from trainway.parts.checkout import CHECKOUT, cdk_app, child_environment
 from trainway.parts.extras import require_extras
 from trainway.parts.job import Job

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from datetime import UTC, date, datetime
 from typing import Any
 
-from trainway.launch.hand_off import CREDENTIALS
+from trainway.launch.platform.hand_off import CREDENTIALS
 from trainway.spec.derived.ami_releases import groups_with_releases, parameter
 from trainway.spec.derived.kubernetes_steps import (
     ADDONS,

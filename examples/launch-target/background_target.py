@@ -14,11 +14,11 @@ from typing import Annotated
 from trainway.explain.evidence import Evidence
 from trainway.explain.log_lines import evidence_of_lines
 from trainway.launch.local import render_local
-from trainway.launch.prepare import prepare_here
-from trainway.launch.process_identity import started_at
-from trainway.launch.request import LocalRequest
-from trainway.launch.target import Handle, Phase, State, Target
-from trainway.launch.target_options import Flag
+from trainway.launch.program.request import LocalRequest
+from trainway.launch.runs.process_identity import started_at
+from trainway.launch.starting.prepare import prepare_here
+from trainway.launch.target.options import Flag
+from trainway.launch.target.protocol import Handle, Phase, State, Target
 from trainway.spec.facts.catalogue import Catalogue
 
 

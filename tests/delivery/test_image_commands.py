@@ -22,7 +22,7 @@ from tests.launch.conftest import make_hand_off
 from tests.synthesis import ROOT, Template, templates_of
 from trainway.commands import images as command
 from trainway.delivery.promotion import image_in_use
-from trainway.launch.hand_off import read_image
+from trainway.launch.platform.hand_off import read_image
 from trainway.spec.derived.image_build import variant_of
 from trainway.spec.errors import UsageError
 from trainway.spec.facts.catalogue import load_catalogue

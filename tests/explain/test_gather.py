@@ -8,8 +8,8 @@ import pytest
 
 from trainway.explain import Confidence, as_text, evidence_in, evidence_of_run, explain, gather
 from trainway.launch.local import LocalLaunch, run_local
-from trainway.launch.run_directory import recorded_launch
-from trainway.launch.training_command import logging_to, one_node
+from trainway.launch.program.training_command import logging_to, one_node
+from trainway.launch.runs.run_directory import recorded_launch
 from trainway.spec.errors import UsageError
 
 # Rank 1 fails by itself; rank 0 waits for it, and says so loudly.

@@ -18,9 +18,9 @@ from tests.launch.slurm.machines import Machines, machines, missing
 from tests.launch.slurm.requests import CATALOGUE, on_slurm, request
 from trainway.explain import as_text, explain
 from trainway.explain.log_lines import logs_of_lines
-from trainway.launch.evidence import evidence_of
 from trainway.launch.kubernetes.who_shares import RUN_LABEL
-from trainway.launch.run_directory import record_submission
+from trainway.launch.runs.evidence import evidence_of
+from trainway.launch.runs.run_directory import record_submission
 from trainway.launch.sagemaker.logs import GROUP
 from trainway.launch.slurm import SlurmOptions, logs, submit
 from trainway.spec.errors import UsageError

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from trainway.launch.program import Program
-from trainway.launch.programs import load_program
+from trainway.launch.job_file.programs import load_program
+from trainway.launch.program.program import Program
 from trainway.spec import handoff
 
 BUCKET = "atlas-data"

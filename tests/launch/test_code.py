@@ -13,9 +13,9 @@ import boto3
 import pytest
 
 from emulator import Emulator, running
-from trainway.launch import code
-from trainway.launch.code import pack
-from trainway.launch.code_files import code_files, code_version
+from trainway.launch.starting import code
+from trainway.launch.starting.code import pack
+from trainway.launch.starting.code_files import code_files, code_version
 from trainway.spec.errors import UsageError
 from trainway.spec.handoff import HandOff
 

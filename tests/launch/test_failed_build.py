@@ -15,7 +15,7 @@ from emulator import Emulator, running
 from tests.emulator.conftest import Stack
 from tests.stacks.changes import EKS, edited, synthesized
 from tests.synthesis import Template
-from trainway.launch.hand_off import read_image
+from trainway.launch.platform.hand_off import read_image
 from trainway.spec.handoff import HandOff
 from trainway.spec.loader import load_platform
 

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from tests.synthesis import ROOT
-from trainway.launch.failure_causes import SECONDS_OF_A_START, Causes
 from trainway.launch.kubernetes import KINDS
 from trainway.launch.kubernetes.job_state import job_state
-from trainway.launch.program import STARTER
+from trainway.launch.node.failure_causes import SECONDS_OF_A_START, Causes
+from trainway.launch.node.start_program import NOT_FOUND
+from trainway.launch.program.program import STARTER
 from trainway.launch.sagemaker import watch
-from trainway.launch.start_program import NOT_FOUND
-from trainway.launch.target import Phase
+from trainway.launch.target.protocol import Phase
 
 # A library whose package is absent, memory as PyTorch says it, and a disk that is really full.
 FAULTS = {

@@ -15,10 +15,10 @@ from pydantic import ValidationError
 from emulator import Emulator, running
 from tests.launch.conftest import load_job
 from trainway import __version__
-from trainway.launch.deployed_version import require_upgradable
-from trainway.launch.hand_off import read_deployer, read_hand_off, read_image
-from trainway.launch.prepare import prepare
-from trainway.launch.sweep import Point
+from trainway.launch.job_file.sweep import Point
+from trainway.launch.platform.deployed_version import require_upgradable
+from trainway.launch.platform.hand_off import read_deployer, read_hand_off, read_image
+from trainway.launch.starting.prepare import prepare
 from trainway.spec.errors import UsageError
 from trainway.spec.facts.catalogue import load_catalogue
 from trainway.spec.handoff import (

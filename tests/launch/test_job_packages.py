@@ -22,17 +22,17 @@ from tests.launch.kubernetes.platforms import hand_off_of, platform_named
 from tests.launch.sagemaker.requests import on_sagemaker
 from tests.launch.slurm.requests import CATALOGUE, IMAGE, on_slurm
 from trainway.delivery.resolution import installed_uv
-from trainway.launch import job_packages
-from trainway.launch.allocation import allocate
-from trainway.launch.job_packages import lock_of, python_here, python_of_image
+from trainway.launch.job_file.programs import load_program
+from trainway.launch.job_file.sweep import sweep
 from trainway.launch.kubernetes import KubernetesOptions, render_documents
-from trainway.launch.program import INSTALLER, LockedPackages
-from trainway.launch.programs import load_program
-from trainway.launch.request import Request
+from trainway.launch.node.start_program import NOT_FOUND
+from trainway.launch.program.allocation import allocate
+from trainway.launch.program.program import INSTALLER, LockedPackages
+from trainway.launch.program.request import Request
 from trainway.launch.sagemaker import SageMakerOptions, render_request
 from trainway.launch.slurm import SlurmOptions, render_script
-from trainway.launch.start_program import NOT_FOUND
-from trainway.launch.sweep import sweep
+from trainway.launch.starting import job_packages
+from trainway.launch.starting.job_packages import lock_of, python_here, python_of_image
 from trainway.spec.errors import UsageError
 from trainway.spec.handoff import HandOff
 from trainway.spec.loader import load_platform

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from trainway.launch.logs import last_words
+from trainway.launch.runs.logs import last_words
 
 BAR = "  0%|          | 0/40 [00:00<?, ?it/s]\r 5%|5         | 2/40 [00:01<00:19,  1.9it/s]"
 RAISED = "Traceback (most recent call last):\n[rank1]:   File 'x.py'\n[rank1]: ValueError: no padding token"

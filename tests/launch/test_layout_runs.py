@@ -9,9 +9,9 @@ import yaml
 
 from training.data.corpus import python_standard_library
 from training.prepare import prepare
-from trainway.launch.layout_runs import measured_seconds, write_job_files
-from trainway.launch.programs import load_program
-from trainway.launch.tuning import tuned
+from trainway.launch.job_file.programs import load_program
+from trainway.launch.tuning.layout_runs import measured_seconds, write_job_files
+from trainway.launch.tuning.tuning import tuned
 from trainway.spec.errors import UsageError
 from trainway.spec.facts.catalogue import load_catalogue
 

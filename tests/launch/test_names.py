@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from trainway.launch.names import LONGEST_RUN_NAME, check_directory_name, check_login_name, check_run_name
-from trainway.launch.programs import program_of
-from trainway.launch.request import run_name
+from trainway.launch.job_file.programs import program_of
+from trainway.launch.program.request import run_name
+from trainway.launch.runs.names import LONGEST_RUN_NAME, check_directory_name, check_login_name, check_run_name
 from trainway.spec.errors import UsageError
 
 INJECTED = "first\n#SBATCH --account=root"

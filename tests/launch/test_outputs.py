@@ -11,7 +11,7 @@ import pytest
 
 from emulator import Emulator, running
 from tests.launch.conftest import make_hand_off
-from trainway.launch.outputs import Copied, copy_local, copy_outputs
+from trainway.launch.runs.outputs import Copied, copy_local, copy_outputs
 from trainway.spec.errors import UsageError
 from trainway.spec.handoff import Association, HandOff
 

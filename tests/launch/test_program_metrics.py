@@ -12,10 +12,10 @@ import pytest
 from torch.utils.tensorboard import SummaryWriter
 
 from tests.launch.foreign import write_foreign_job
-from trainway.launch.metric_presets import METRIC_PRESETS
-from trainway.launch.program import METRICS, STARTER
-from trainway.launch.program_metrics import MetricFiles
-from trainway.launch.programs import load_program
+from trainway.launch.job_file.metric_presets import METRIC_PRESETS
+from trainway.launch.job_file.programs import load_program
+from trainway.launch.node.program_metrics import MetricFiles
+from trainway.launch.program.program import METRICS, STARTER
 from trainway.spec.problems import SpecError
 
 # What the programs print, word for word, without colors.

@@ -10,8 +10,8 @@ import pytest
 from tests.launch.conftest import BUCKET, load_job, write_job
 from training.config import Job
 from trainway.launch.local import render_local
-from trainway.launch.locations import local_roots, needs_hand_off
-from trainway.launch.run_directory import make_run_directory
+from trainway.launch.program.locations import local_roots, needs_hand_off
+from trainway.launch.runs.run_directory import make_run_directory
 from trainway.spec.errors import UsageError
 from trainway.spec.handoff import Checkpoints, HandOff
 from trainway.spec.loader import load

@@ -12,8 +12,8 @@ import pytest
 
 from tests.launch.conftest import write_job
 from trainway.launch.local import watch
-from trainway.launch.run_directory import read_launch, record_submission, runs_below
-from trainway.launch.target import Phase, State
+from trainway.launch.runs.run_directory import read_launch, record_submission, runs_below
+from trainway.launch.target.protocol import Phase, State
 
 ROOT = Path(__file__).parents[2]
 

@@ -15,12 +15,12 @@ from tests.launch.kubernetes.platforms import hand_off_of, platform_named
 from tests.launch.sagemaker.requests import on_sagemaker
 from tests.launch.slurm.requests import CATALOGUE, IMAGE, on_slurm
 from tests.service_model import problems
-from trainway.launch.allocation import allocate
+from trainway.launch.job_file.programs import load_program
+from trainway.launch.job_file.run_file import job_schema
 from trainway.launch.kubernetes import KubernetesOptions, render_documents
 from trainway.launch.local import render_local
-from trainway.launch.programs import load_program
-from trainway.launch.request import Request
-from trainway.launch.run_file import job_schema
+from trainway.launch.program.allocation import allocate
+from trainway.launch.program.request import Request
 from trainway.launch.sagemaker import DATA, SageMakerOptions, render_request
 from trainway.launch.slurm import SlurmOptions, render_script
 from trainway.spec.errors import UsageError

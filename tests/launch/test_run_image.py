@@ -18,11 +18,11 @@ from botocore.stub import Stubber
 from tests.launch.foreign import write_foreign_job
 from tests.launch.sagemaker.requests import on_sagemaker
 from tests.launch.slurm.requests import CATALOGUE, on_slurm
-from trainway.launch.allocation import Allocation, allocate
+from trainway.launch.job_file.programs import load_program
+from trainway.launch.job_file.run_image import EFA_LABEL, check_image, image_by_digest
 from trainway.launch.local import render_local
-from trainway.launch.programs import load_program
-from trainway.launch.request import Request
-from trainway.launch.run_image import EFA_LABEL, check_image, image_by_digest
+from trainway.launch.program.allocation import Allocation, allocate
+from trainway.launch.program.request import Request
 from trainway.launch.sagemaker import render_request
 from trainway.launch.slurm import SlurmOptions, render_script
 from trainway.spec.errors import UsageError

@@ -24,16 +24,16 @@ from tests.launch.foreign import write_foreign_job
 from tests.launch.kubernetes.platforms import hand_off_of, platform_named
 from tests.launch.sagemaker.requests import on_sagemaker
 from tests.launch.slurm.requests import CATALOGUE, IMAGE, on_slurm
-from trainway.launch.allocation import allocate
+from trainway.launch.job_file.programs import load_program
 from trainway.launch.kubernetes import KubernetesOptions, render_documents
 from trainway.launch.kubernetes.render import as_yaml
-from trainway.launch.program import READER
-from trainway.launch.programs import load_program
-from trainway.launch.request import Request
-from trainway.launch.run_secrets import check_secrets
+from trainway.launch.node.start_program import NOT_FOUND
+from trainway.launch.program.allocation import allocate
+from trainway.launch.program.program import READER
+from trainway.launch.program.request import Request
 from trainway.launch.sagemaker import render_request
 from trainway.launch.slurm import render_script
-from trainway.launch.start_program import NOT_FOUND
+from trainway.launch.starting.run_secrets import check_secrets
 from trainway.spec.errors import UsageError
 from trainway.spec.handoff import HandOff
 from trainway.spec.problems import SpecError

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from tests.lifecycle_scripts.slurm_cluster import wait_for
-from trainway.launch.program import STARTER
-from trainway.launch.start_program import NOT_EXECUTABLE, NOT_FOUND, STOPPED
+from trainway.launch.node.start_program import NOT_EXECUTABLE, NOT_FOUND, STOPPED
+from trainway.launch.program.program import STARTER
 
 BEGUN = "print('begun', flush=True)\n"
 IGNORES = f"import signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n{BEGUN}time.sleep(60)\n"

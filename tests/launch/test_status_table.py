@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from trainway.launch.names import LONGEST_RUN_NAME
-from trainway.launch.status import Row, status_table
+from trainway.launch.runs.names import LONGEST_RUN_NAME
+from trainway.launch.runs.status import Row, status_table
 
 LONGEST = "a" * LONGEST_RUN_NAME
 REASON = "the image [training:1.0] is absent, and nothing can be started without it; build it again"

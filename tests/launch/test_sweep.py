@@ -10,7 +10,7 @@ import yaml
 from tests.launch.conftest import write_job
 from tests.launch.foreign import write_foreign_job
 from training.config import Job
-from trainway.launch.sweep import MOST_JOBS, Point, sweep
+from trainway.launch.job_file.sweep import MOST_JOBS, Point, sweep
 from trainway.spec.errors import UsageError
 
 

@@ -14,11 +14,11 @@ import yaml
 from tests.launch.conftest import write_job
 from tests.manifests.platforms import platform_of
 from training.config import LAUNCHER_SECTIONS, load
-from trainway.launch.programs import load_program
-from trainway.launch.run_file import job_schema
+from trainway.launch.job_file.programs import load_program
+from trainway.launch.job_file.run_file import job_schema
 from trainway.launch.slurm import SlurmOptions
-from trainway.launch.target_options import Flag, declared_options, options_from, options_record
-from trainway.launch.targets import own_target, target_named, target_names
+from trainway.launch.target.known import own_target, target_named, target_names
+from trainway.launch.target.options import Flag, declared_options, options_from, options_record
 from trainway.spec.errors import UsageError
 from trainway.spec.problems import SpecError
 from trainway.spec.sections.orchestrator import Orchestrator
@@ -30,7 +30,7 @@ MODULE = """
 from dataclasses import dataclass, replace
 from typing import Annotated
 from trainway.launch.local import TARGET as LOCAL
-from trainway.launch.target_options import Flag
+from trainway.launch.target.options import Flag
 
 @dataclass(frozen=True)
 class Options:

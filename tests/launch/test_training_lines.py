@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from training.observe.metrics import LOG_LINE, Metrics
-from trainway.launch.training_lines import STEP_METRICS, training_metrics
+from trainway.launch.job_file.training_lines import STEP_METRICS, training_metrics
 
 VALUES: dict[str, Any] = {
     "step": 7,

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from trainway.launch.tuning import check_measurable, shown, tuned
+from trainway.launch.tuning.tuning import check_measurable, shown, tuned
 from trainway.spec.errors import UsageError
 from trainway.spec.facts.catalogue import load_catalogue
 

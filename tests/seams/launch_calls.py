@@ -30,13 +30,13 @@ from tests.seams.shapes import IN_ONE_REGION, SHAPES_FILE
 from tests.seams.stacks import NAME_OF_SHAPES, files_of
 from tests.synthesis import EXAMPLES
 from trainway.launch import sagemaker
-from trainway.launch.code import sync
-from trainway.launch.evidence import evidence_of_handle
-from trainway.launch.hand_off import read_hand_off, read_image
 from trainway.launch.kubernetes.context import find_context
-from trainway.launch.prepare import Launch as Asked
+from trainway.launch.platform.hand_off import read_hand_off, read_image
+from trainway.launch.runs.evidence import evidence_of_handle
 from trainway.launch.sagemaker.logs import GROUP
-from trainway.launch.start import points_of, start
+from trainway.launch.starting.code import sync
+from trainway.launch.starting.prepare import Launch as Asked
+from trainway.launch.starting.start import points_of, start
 from trainway.spec.errors import UsageError
 from trainway.spec.handoff import BuiltImage, HandOff, image_parameter_name
 from trainway.spec.loader import load_platform

@@ -21,7 +21,7 @@ from tests.seams.seam import Planted, Reading, Seam
 from tests.seams.shapes import platforms
 from tests.seams.stacks import NAME_OF_SHAPES, files_of
 from tests.synthesis import EXAMPLES
-from trainway.launch.hand_off import read_hand_off
+from trainway.launch.platform.hand_off import read_hand_off
 from trainway.spec.errors import UsageError
 from trainway.spec.handoff import HandOff
 

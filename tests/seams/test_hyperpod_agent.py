@@ -22,8 +22,8 @@ from tests.seams.seam import Planted, Seam
 from tests.synthesis import ROOT
 from trainway.launch.kubernetes.hyperpod_pytorch_job import render_hyperpod_pytorch_job
 from trainway.launch.kubernetes.options import KubernetesOptions
-from trainway.launch.program import STARTER
-from trainway.launch.stopping import STOPPED
+from trainway.launch.program.program import STARTER
+from trainway.launch.program.stopping import STOPPED
 from trainway.spec.facts.versions import requirements_of
 from trainway.spec.loader import load_versions
 

@@ -14,10 +14,10 @@ from tests.lifecycle_scripts.slurm_cluster import wait_for
 from tests.seams.seam import Planted, Seam
 from tests.seams.slurm_node import EXAMPLE, provisioned
 from tests.synthesis import ROOT
-from trainway.launch.allocation import allocate
-from trainway.launch.program import LockedPackages
-from trainway.launch.programs import load_program
-from trainway.launch.request import Request
+from trainway.launch.job_file.programs import load_program
+from trainway.launch.program.allocation import allocate
+from trainway.launch.program.program import LockedPackages
+from trainway.launch.program.request import Request
 from trainway.launch.slurm import SlurmOptions, render_script
 from trainway.spec.facts.catalogue import load_catalogue
 from trainway.spec.handoff import Cluster, FileSystem, HandOff, Nodes

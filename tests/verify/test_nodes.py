@@ -19,13 +19,13 @@ from tests.launch.slurm.requests import CATALOGUE, IMAGE, on_slurm
 from tests.lifecycle_scripts.slurm_cluster import wait_for
 from tests.verify.test_checks import SWEEP, nccl, node
 from trainway.launch import kubernetes, slurm
-from trainway.launch.allocation import allocate
 from trainway.launch.kubernetes import KubernetesOptions, render_documents
 from trainway.launch.kubernetes.context import eks_arn
 from trainway.launch.kubernetes.job_file import DIRECTORY
 from trainway.launch.kubernetes.who_shares import RUN_LABEL
-from trainway.launch.request import Request
-from trainway.launch.targets import AnyTarget
+from trainway.launch.program.allocation import allocate
+from trainway.launch.program.request import Request
+from trainway.launch.target.known import AnyTarget
 from trainway.manifests.chart_values import NODES_LABEL
 from trainway.spec.handoff import HandOff
 from trainway.verify import ProbeRequest, Result, Status, probe_point, probe_request, verify_nodes

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from training.config.job import Job
 
-# Sections with the options of the launcher's own targets (trainway/launch/target_sections.py). The job ignores them.
+# Sections with the options of the launcher's own targets (trainway/launch/target/sections.py). The job ignores them.
 LAUNCHER_SECTIONS = ("local", "slurm", "kubernetes", "sagemaker")
 
 

@@ -21,8 +21,8 @@ def explain(
     """Explain why a job failed and how to fix it."""
     from trainway.explain import as_document, as_text, evidence_in
     from trainway.explain import explain as findings_of
-    from trainway.launch.evidence import evidence_of
-    from trainway.launch.run_directory import RUNS, run_named
+    from trainway.launch.runs.evidence import evidence_of
+    from trainway.launch.runs.run_directory import RUNS, run_named
 
     is_run = any((directory / "launch.json").is_file() for directory in (RUNS / name, Path(name)))
     of_others = Path(name).is_dir() and not is_run
@@ -72,9 +72,9 @@ def verify(
     if run is not None:
         results = _of_run(run)
     else:
-        from trainway.launch.prepare import prepare
-        from trainway.launch.target_options import options_from
-        from trainway.launch.targets import own_target
+        from trainway.launch.starting.prepare import prepare
+        from trainway.launch.target.known import own_target
+        from trainway.launch.target.options import options_from
         from trainway.spec.facts.catalogue import load_catalogue
         from trainway.spec.loader import load_platform, load_versions
         from trainway.verify import expected_versions, probe_point, probe_request, verify_nodes
@@ -98,8 +98,8 @@ def verify(
 
 def _of_run(name: str) -> Any:
     """Return whether a submitted run uses EFA, according to the logs of its nodes."""
-    from trainway.launch.run_directory import read_launch, run_named
-    from trainway.launch.targets import target_named
+    from trainway.launch.runs.run_directory import read_launch, run_named
+    from trainway.launch.target.known import target_named
     from trainway.spec.facts.catalogue import load_catalogue
     from trainway.verify import fabric_of_job
 

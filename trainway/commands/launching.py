@@ -11,7 +11,7 @@ from trainway.commands.target_flags import ON_PLATFORM
 from trainway.spec.errors import usage_error
 
 if TYPE_CHECKING:
-    from trainway.launch.sweep import Point
+    from trainway.launch.job_file.sweep import Point
 
 DEFAULT_PLATFORM = Path("platform.yaml")
 PlatformArgument = Annotated[Path, typer.Argument(metavar="FILE", help="A platform file.")]
@@ -118,12 +118,12 @@ def launch(
     The section `life_cycle` of the job file sets how often the run and its processes restart after a failure, and how
     long Kubernetes keeps the object of a finished run. docs/launch-kubernetes.md describes its keys.
     """
-    from trainway.launch.interactive import open_shell
-    from trainway.launch.prepare import Launch
-    from trainway.launch.start import start
-    from trainway.launch.sweep import array_axis
-    from trainway.launch.target_options import declared_options, not_supported
-    from trainway.launch.targets import target_named
+    from trainway.launch.job_file.sweep import array_axis
+    from trainway.launch.starting.interactive import open_shell
+    from trainway.launch.starting.prepare import Launch
+    from trainway.launch.starting.start import start
+    from trainway.launch.target.known import target_named
+    from trainway.launch.target.options import declared_options, not_supported
 
     flags = dict(context.obj)
     target = target_named(flags.pop("target"), cannot="launched")
@@ -154,9 +154,9 @@ def _points(
     job: list[str], axes: list[str], nodes: int | None, team: str | None, until_step: int | None, *, interactive: bool
 ) -> list[Point]:
     """Return the programs of a launch. Raises UsageError for flags that do not go together."""
-    from trainway.launch.programs import interactive_program
-    from trainway.launch.start import is_job_file, points_of, points_of_command
-    from trainway.launch.sweep import Point
+    from trainway.launch.job_file.programs import interactive_program
+    from trainway.launch.job_file.sweep import Point
+    from trainway.launch.starting.start import is_job_file, points_of, points_of_command
 
     in_file = is_job_file(job)
     if in_file and (nodes is not None or team is not None):
@@ -215,8 +215,8 @@ def tune(
 
     The layouts differ in `parallel`, `batch.micro`, and `memory`. The batch of a step stays.
     """
-    from trainway.launch.layout_runs import write_job_files
-    from trainway.launch.tuning import check_measurable, measured, shown, tuned
+    from trainway.launch.tuning.layout_runs import write_job_files
+    from trainway.launch.tuning.tuning import check_measurable, measured, shown, tuned
     from trainway.spec.facts.catalogue import load_catalogue
 
     found = tuned(job, instance_type, count, load_catalogue())
@@ -241,7 +241,7 @@ def resume(
     ],
 ) -> None:
     """Resume a run from its latest checkpoint, on the same target and with the same options."""
-    from trainway.launch.start import resume as start_again
+    from trainway.launch.starting.start import resume as start_again
 
     if exit_status := start_again(name):
         raise typer.Exit(exit_status)
@@ -252,8 +252,8 @@ def sync(
     platform_file: PlatformFile = DEFAULT_PLATFORM,
 ) -> None:
     """Upload code and print its location. `trainway launch --code` uploads the code and uses it."""
-    from trainway.launch.code import sync as upload
-    from trainway.launch.hand_off import read_hand_off
+    from trainway.launch.platform.hand_off import read_hand_off
+    from trainway.launch.starting.code import sync as upload
     from trainway.spec.loader import load_platform
 
     print(upload(directory, read_hand_off(load_platform(platform_file))))

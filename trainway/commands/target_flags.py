@@ -15,8 +15,8 @@ from typer.core import TyperCommand
 from trainway.spec.errors import usage_error
 
 if TYPE_CHECKING:
-    from trainway.launch.target_options import Declared
-    from trainway.launch.targets import AnyTarget
+    from trainway.launch.target.known import AnyTarget
+    from trainway.launch.target.options import Declared
 
 ON_PLATFORM = "On a platform"
 
@@ -48,8 +48,8 @@ def _make(taken: Sequence[str]) -> tuple[list[Any], list[Any]]:
 
     Raises UsageError for a flag of a target that has the name of one that every target has.
     """
-    from trainway.launch.target_options import declared_options
-    from trainway.launch.targets import all_targets
+    from trainway.launch.target.known import all_targets
+    from trainway.launch.target.options import declared_options
 
     targets = all_targets()
     flags: dict[str, tuple[AnyTarget, Declared]] = {}
@@ -74,7 +74,7 @@ def _make(taken: Sequence[str]) -> tuple[list[Any], list[Any]]:
 
 def _parameter(target: AnyTarget, declared: Declared) -> inspect.Parameter:
     """Return an option as a parameter of a function, as Typer reads it."""
-    from trainway.launch.target_options import path_type
+    from trainway.launch.target.options import path_type
 
     flag, is_path = declared.flag, path_type(declared.kind) is not None
     described = typer.Option(

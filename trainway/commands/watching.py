@@ -25,8 +25,8 @@ def status(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
     """Show the state of runs on all targets."""
-    from trainway.launch.run_directory import RUNS, run_named, runs_below
-    from trainway.launch.status import status_of, status_table
+    from trainway.launch.runs.run_directory import RUNS, run_named, runs_below
+    from trainway.launch.runs.status import status_of, status_table
 
     runs = [run_named(name) for name in names] if names else runs_below(RUNS)
     rows = [status_of(run) for run in runs]
@@ -43,8 +43,8 @@ def logs(
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Print new lines until the run ends.")] = False,
 ) -> None:
     """Print the logs of all ranks of a run, each line with its node and rank."""
-    from trainway.launch.run_directory import read_launch, run_named
-    from trainway.launch.targets import target_named
+    from trainway.launch.runs.run_directory import read_launch, run_named
+    from trainway.launch.target.known import target_named
 
     record = read_launch(run_named(name))
     try:
@@ -57,8 +57,8 @@ def logs(
 
 def stop(name: RunName) -> None:
     """Stop a run after its current step, with a checkpoint. `trainway resume` resumes it."""
-    from trainway.launch.run_directory import read_launch, run_named
-    from trainway.launch.targets import target_named
+    from trainway.launch.runs.run_directory import read_launch, run_named
+    from trainway.launch.target.known import target_named
 
     record = read_launch(run_named(name))
     target_named(record["target"]).stop(record["handle"])
@@ -70,8 +70,8 @@ def shell(
     node: Annotated[int, typer.Option(min=0, help="Index of the node in the run. The first node is 0.")] = 0,
 ) -> None:
     """Open a shell on a node of a run."""
-    from trainway.launch.run_directory import read_launch, run_named
-    from trainway.launch.targets import target_named
+    from trainway.launch.runs.run_directory import read_launch, run_named
+    from trainway.launch.target.known import target_named
 
     record = read_launch(run_named(name))
     command = list(target_named(record["target"]).shell(record["handle"], node))
@@ -90,8 +90,8 @@ def forward(
     ] = None,
 ) -> None:
     """Forward a port of this machine to a node of a run, for example that of TensorBoard, until Ctrl-C."""
-    from trainway.launch.run_directory import read_launch, run_named
-    from trainway.launch.targets import target_named
+    from trainway.launch.runs.run_directory import read_launch, run_named
+    from trainway.launch.target.known import target_named
     from trainway.spec.errors import usage_error
 
     record = read_launch(run_named(name))
@@ -124,11 +124,11 @@ def copy(
     ] = None,
 ) -> None:
     """Copy what a run wrote, such as logs, metrics, and outputs, from the platform to this machine."""
-    from trainway.launch.hand_off import read_hand_off
-    from trainway.launch.outputs import copy_local, copy_outputs, not_on_a_platform
-    from trainway.launch.programs import load_program
-    from trainway.launch.run_directory import read_launch, run_named
-    from trainway.launch.targets import target_named
+    from trainway.launch.job_file.programs import load_program
+    from trainway.launch.platform.hand_off import read_hand_off
+    from trainway.launch.runs.outputs import copy_local, copy_outputs, not_on_a_platform
+    from trainway.launch.runs.run_directory import read_launch, run_named
+    from trainway.launch.target.known import target_named
     from trainway.spec.loader import load_platform
 
     run = run_named(name)

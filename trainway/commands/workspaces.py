@@ -10,7 +10,7 @@ import typer
 from trainway.commands.launching import DEFAULT_PLATFORM, PlatformFile
 
 if TYPE_CHECKING:
-    from trainway.launch.target import Handle
+    from trainway.launch.target.protocol import Handle
 
 app = typer.Typer(help="Manage JupyterLab workspaces on GPUs, in a team's quota.", no_args_is_help=True)
 
@@ -78,8 +78,8 @@ def start(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be submitted. Submit nothing.")] = False,
 ) -> None:
     """Start a workspace."""
-    from trainway.launch.hand_off import read_hand_off, read_image
     from trainway.launch.kubernetes import as_yaml
+    from trainway.launch.platform.hand_off import read_hand_off, read_image
     from trainway.launch.workspace import define, owner_of_credentials, render_workspace
     from trainway.launch.workspace import start as start_workspace
     from trainway.launch.workspace.session import NO_TOKEN
@@ -143,7 +143,7 @@ def end(owner: Owner = None, team: TeamOption = None, platform_file: PlatformFil
 
 
 def _handle(owner: str | None, team: str | None, platform_file: PlatformFile) -> Handle:
-    from trainway.launch.hand_off import read_hand_off
+    from trainway.launch.platform.hand_off import read_hand_off
     from trainway.launch.workspace import find, owner_of_credentials
     from trainway.spec.loader import load_platform
 

@@ -29,7 +29,7 @@ from trainway.diff.refusals import invalid_stacks, refusals
 from trainway.diff.report import DiffedProperty, DiffedResource, DiffedStack, DiffReport, Refused
 from trainway.diff.signing import rule_that_stays
 from trainway.diff.tokens import REFERENCE, StackTemplate
-from trainway.launch.deployed_version import require_upgradable
+from trainway.launch.platform.deployed_version import require_upgradable
 from trainway.spec.loader import load_platform, require_snapshots
 from trainway.spec.platform import Platform
 

@@ -113,7 +113,7 @@ class ProgramRun:
 
 
 def is_program_run(run: Path) -> bool:
-    """Return whether a run is that of a program with a starter (trainway/launch/start_program.py)."""
+    """Return whether a run is that of a program with a starter (trainway/launch/node/start_program.py)."""
     return any((run / "attempts").glob("*/node-*.json"))
 
 

@@ -1,7 +1,7 @@
 """Check from the logs of a job's first minute whether it uses EFA.
 
 A job without EFA does not fail. It is slow and costs as much. Jobs are launched with NCCL_EVIDENCE of
-trainway/launch/environment.py, so that their logs show the transport.
+trainway/launch/program/environment.py, so that their logs show the transport.
 """
 
 from __future__ import annotations

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from trainway.explain import explain
-from trainway.launch.target import Handle, Phase
-from trainway.launch.targets import AnyTarget
+from trainway.launch.target.known import AnyTarget
+from trainway.launch.target.protocol import Handle, Phase
 from trainway.spec.facts.catalogue import Catalogue
 from trainway.verify.checks import run_checks
 from trainway.verify.facts import Expected, facts_of_log

@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 
 import yaml
 
-from trainway.launch.program import Program, RunLifeCycle
-from trainway.launch.request import Request
-from trainway.launch.sweep import Point
+from trainway.launch.job_file.sweep import Point
+from trainway.launch.program.program import Program, RunLifeCycle
+from trainway.launch.program.request import Request
 from trainway.verify.probe_job import DCGM_LEVEL, MOST_BYTES, probe_command, probe_environment
 
 # A failure of the probe is a finding, so the probe is not restarted.
@@ -27,7 +27,10 @@ class ProbeRequest(Request):
 
 
 def probe_point(nodes: int, *, team: str | None = None) -> Point:
-    """Return the probe as a program for so many nodes. `prepare` of trainway/launch/prepare.py makes its request."""
+    """Return the probe as a program for so many nodes.
+
+    `prepare` of trainway/launch/starting/prepare.py makes its request.
+    """
     # No program reads the file. It documents the run.
     text = yaml.safe_dump({"name": "verify", "nodes": nodes, **({"team": team} if team else {})}, sort_keys=False)
     program = Program(

@@ -9,9 +9,9 @@ import yaml
 
 from tests.launch.conftest import BUCKET
 from tests.manifests.platforms import CATALOGUE, platform_of
-from trainway.launch.allocation import allocate
-from trainway.launch.programs import program_of
-from trainway.launch.request import Request
+from trainway.launch.job_file.programs import program_of
+from trainway.launch.program.allocation import allocate
+from trainway.launch.program.request import Request
 from trainway.manifests.device_claims import claims_of_a_node
 from trainway.manifests.job_kinds import launch_kinds
 from trainway.manifests.namespace import namespaces

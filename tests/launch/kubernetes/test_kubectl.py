@@ -17,8 +17,8 @@ from tests.manifests.platforms import CATALOGUE
 from trainway.launch.kubernetes import TARGET, KubernetesOptions, render_documents, submit
 from trainway.launch.kubernetes.context import eks_arn
 from trainway.launch.kubernetes.kubectl import failure
-from trainway.launch.request import Request
-from trainway.launch.target import Handle, Phase, State
+from trainway.launch.program.request import Request
+from trainway.launch.target.protocol import Handle, Phase, State
 from trainway.spec.errors import UsageError
 
 

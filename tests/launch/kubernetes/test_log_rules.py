@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from training.observe.metrics import LOG_LINE, Metrics
+from trainway.launch.job_file.training_lines import PATTERNS
 from trainway.launch.kubernetes import KubernetesOptions
 from trainway.launch.kubernetes.log_rules import log_rules
-from trainway.launch.training_lines import PATTERNS
 
 RULES = {
     rule["name"]: rule

@@ -19,15 +19,15 @@ from tests.launch.kubernetes.kubelet import Pod, resolved
 from tests.launch.kubernetes.platforms import hand_off_of, platform_named, pods_of, request_for
 from tests.launch.kubernetes.test_rendering import container_of
 from tests.manifests.platforms import CATALOGUE
-from trainway.launch.allocation import allocate
+from trainway.launch.job_file.programs import load_program
 from trainway.launch.kubernetes import Kind, KubernetesOptions, render_documents
 from trainway.launch.kubernetes.job_state import job_state, node_index
 from trainway.launch.kubernetes.kubectl import named
 from trainway.launch.kubernetes.mpirun import KEYS, MPIRUN, SSH_PORT
-from trainway.launch.program import LockedPackages
-from trainway.launch.programs import load_program
-from trainway.launch.request import Request
-from trainway.launch.target import Phase
+from trainway.launch.program.allocation import allocate
+from trainway.launch.program.program import LockedPackages
+from trainway.launch.program.request import Request
+from trainway.launch.target.protocol import Phase
 from trainway.spec.errors import UsageError
 
 CODE = "s3://atlas-data/c.tar.gz"

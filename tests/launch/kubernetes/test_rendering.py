@@ -27,7 +27,7 @@ from tests.manifests.platforms import CATALOGUE, named, objects, platform_of
 from trainway.launch.kubernetes import KINDS, Kind, KubernetesOptions, as_yaml, render_documents
 from trainway.launch.kubernetes.hyperpod_pytorch_job import hyperpod_command
 from trainway.launch.kubernetes.mpirun import MPIRUN, OF_THE_IMAGE
-from trainway.launch.training_command import training_command
+from trainway.launch.program.training_command import training_command
 from trainway.manifests.namespace import SERVICE_ACCOUNT
 from trainway.spec.errors import UsageError
 

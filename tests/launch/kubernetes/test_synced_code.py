@@ -9,8 +9,8 @@ from pathlib import Path
 
 from tests.launch.kubernetes.kubelet import expanded
 from tests.launch.kubernetes.platforms import ROOT
-from trainway.launch.code import pack
 from trainway.launch.kubernetes.process import CODE, node_command
+from trainway.launch.starting.code import pack
 
 PROGRAM = ("python", "-c", "import os, mine, training; print(mine.WORD, os.getpid(), training.__file__)")
 

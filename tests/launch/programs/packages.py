@@ -13,9 +13,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from tests.launch.programs.runs_here import JOBS, ROOT, RUNS_HERE
-from trainway.launch.job_packages import lock_of, python_here
-from trainway.launch.program import INSTALLER
-from trainway.launch.programs import load_program
+from trainway.launch.job_file.programs import load_program
+from trainway.launch.program.program import INSTALLER
+from trainway.launch.starting.job_packages import lock_of, python_here
 
 LOCKS = ROOT / "build" / "programs"
 INSTALLED = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "trainway" / "packages"

@@ -21,13 +21,13 @@ from tests.launch.programs.runs_here import RUNS_HERE, Program, write_inputs, wr
 from tests.launch.slurm.machines import Machines, machines, missing
 from tests.launch.slurm.requests import CATALOGUE, IMAGE, on_slurm
 from tests.lifecycle_scripts.slurm_cluster import wait_for
-from trainway.launch.allocation import allocate
-from trainway.launch.program import LockedPackages
-from trainway.launch.programs import load_program
-from trainway.launch.request import Request
+from trainway.launch.job_file.programs import load_program
+from trainway.launch.program.allocation import allocate
+from trainway.launch.program.program import LockedPackages
+from trainway.launch.program.request import Request
+from trainway.launch.runs.status import status_of
 from trainway.launch.slurm import SlurmOptions, logs, state, stop, submit
-from trainway.launch.status import status_of
-from trainway.launch.target import Handle, Phase
+from trainway.launch.target.protocol import Handle, Phase
 
 WHY_NOT = missing() or packages.missing()
 # Each run imports its libraries three times or more on each of three starts.

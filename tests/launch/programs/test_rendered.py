@@ -18,13 +18,13 @@ from tests.manifests.platforms import platform_of
 from tests.seams.kubernetes.reader import read
 from tests.seams.kubernetes.run_files import missing_files
 from tests.service_model import problems
-from trainway.launch.allocation import allocate
+from trainway.launch.job_file.programs import load_program
 from trainway.launch.kubernetes import KubernetesOptions, as_yaml, render_documents
-from trainway.launch.prepare import check_job
-from trainway.launch.program import LockedPackages
-from trainway.launch.programs import load_program
-from trainway.launch.request import Request
+from trainway.launch.program.allocation import allocate
+from trainway.launch.program.program import LockedPackages
+from trainway.launch.program.request import Request
 from trainway.launch.sagemaker import DATA, SageMakerOptions, render_request
+from trainway.launch.starting.prepare import check_job
 from trainway.spec.errors import UsageError
 from trainway.spec.handoff import HandOff
 

@@ -18,7 +18,7 @@ from tests.launch.sagemaker.requests import CATALOGUE, on_sagemaker, request
 from trainway.launch import sagemaker
 from trainway.launch.sagemaker import SageMakerOptions, submit, watch
 from trainway.launch.sagemaker.subnets import usable_subnets
-from trainway.launch.target import Phase, State
+from trainway.launch.target.protocol import Phase, State
 from trainway.spec.errors import UsageError
 from trainway.spec.handoff import HandOff
 

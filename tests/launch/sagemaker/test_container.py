@@ -25,11 +25,11 @@ from tests.launch.sagemaker.requests import CATALOGUE, IMAGE, on_sagemaker, requ
 from tests.lifecycle_scripts.slurm_cluster import wait_for
 from training.sagemaker.first_cause import first_cause
 from training.sagemaker.job_user import JOB_USER
-from trainway.launch.allocation import allocate
-from trainway.launch.code import pack
-from trainway.launch.programs import load_program
-from trainway.launch.request import Request
+from trainway.launch.job_file.programs import load_program
+from trainway.launch.program.allocation import allocate
+from trainway.launch.program.request import Request
 from trainway.launch.sagemaker import SageMakerOptions, render_request
+from trainway.launch.starting.code import pack
 from trainway.spec.handoff import HandOff
 
 pytestmark = pytest.mark.skipif(missing() is not None, reason=missing() or "")

@@ -15,7 +15,7 @@ from tests.launch.sagemaker.requests import CATALOGUE, on_sagemaker, request
 from tests.service_model import problems
 from trainway.launch.kubernetes.job_file import JOB_FILE as KUBERNETES_JOB_FILE
 from trainway.launch.local import render_local
-from trainway.launch.request import Request
+from trainway.launch.program.request import Request
 from trainway.launch.sagemaker import DATA, SageMakerOptions, as_json, render_request
 from trainway.spec.errors import UsageError
 from trainway.spec.handoff import HandOff

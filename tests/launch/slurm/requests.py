@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from tests.launch.conftest import write_job
-from trainway.launch.allocation import allocate
-from trainway.launch.programs import load_program
-from trainway.launch.request import Request
+from trainway.launch.job_file.programs import load_program
+from trainway.launch.program.allocation import allocate
+from trainway.launch.program.request import Request
 from trainway.spec.facts.catalogue import load_catalogue
 from trainway.spec.handoff import HandOff, Nodes
 

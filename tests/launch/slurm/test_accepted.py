@@ -13,7 +13,7 @@ from tests.launch.slurm.requests import CATALOGUE, on_slurm, request
 from tests.launch.slurm.sessions import hyperpod, without_slurm
 from trainway.launch.slurm import SlurmOptions, logs, render_script, state, submit
 from trainway.launch.slurm.cluster import cluster_of
-from trainway.launch.target import Phase
+from trainway.launch.target.protocol import Phase
 from trainway.spec.errors import UsageError
 from trainway.spec.handoff import HandOff
 

@@ -17,12 +17,12 @@ from tests.launch.foreign import write_foreign_job
 from tests.launch.slurm.machines import Machines, machines, missing
 from tests.launch.slurm.requests import CATALOGUE, IMAGE, on_slurm
 from tests.lifecycle_scripts.slurm_cluster import wait_for
-from trainway.launch.allocation import allocate
-from trainway.launch.program import LockedPackages
-from trainway.launch.programs import load_program
-from trainway.launch.request import Request
+from trainway.launch.job_file.programs import load_program
+from trainway.launch.program.allocation import allocate
+from trainway.launch.program.program import LockedPackages
+from trainway.launch.program.request import Request
 from trainway.launch.slurm import SlurmOptions, logs, state, stop, submit
-from trainway.launch.target import Handle, Phase
+from trainway.launch.target.protocol import Handle, Phase
 from trainway.spec.handoff import HandOff
 
 WHY_NOT = missing()

@@ -22,17 +22,17 @@ import yaml
 from tests.launch.slurm.machines import CONTROLLER, Machines, machines, missing
 from tests.launch.slurm.requests import CATALOGUE, IMAGE, on_slurm
 from tests.lifecycle_scripts.slurm_cluster import free_ports, wait_for
-from trainway.launch import interactive
-from trainway.launch.allocation import allocate
-from trainway.launch.prepare import Launch
-from trainway.launch.programs import interactive_program, load_program
-from trainway.launch.request import Request
-from trainway.launch.run_directory import make_run_directory, record_submission
+from trainway.launch.job_file.programs import interactive_program, load_program
+from trainway.launch.job_file.sweep import Point
+from trainway.launch.program.allocation import allocate
+from trainway.launch.program.request import Request
+from trainway.launch.runs.run_directory import make_run_directory, record_submission
 from trainway.launch.slurm import SlurmOptions, state, stop, submit
 from trainway.launch.slurm.forward import forward
 from trainway.launch.slurm.target import TARGET
-from trainway.launch.sweep import Point
-from trainway.launch.target import Handle, Phase
+from trainway.launch.starting import interactive
+from trainway.launch.starting.prepare import Launch
+from trainway.launch.target.protocol import Handle, Phase
 from trainway.spec.errors import UsageError
 from trainway.spec.handoff import HandOff
 
@@ -166,9 +166,9 @@ def test_an_allocation_ends_with_its_shell(
     program = interactive_program(None, nodes=2)
     request = Request(program, "interactive-1", there, IMAGE, allocate(program, there, CATALOGUE))
     target = replace(TARGET, prepare=lambda _launch: [request])
-    for module in (interactive, sys.modules["trainway.launch.start"]):
+    for module in (interactive, sys.modules["trainway.launch.starting.start"]):
         monkeypatch.setattr(module, "target_named", lambda *_, **__: target)
-    monkeypatch.setattr("trainway.launch.start._check_platform", lambda *_: None)
+    monkeypatch.setattr("trainway.launch.starting.start._check_platform", lambda *_: None)
     before = {number: signal.getsignal(number) for number in (signal.SIGHUP, signal.SIGTERM)}
     typed, terminal = pty.openpty()
     standard_input = os.dup(0)

@@ -20,9 +20,9 @@ from tests.launch.slurm.machines import Machines, machines, missing
 from tests.launch.slurm.requests import CATALOGUE, on_slurm, request
 from tests.launch.slurm.sessions import hyperpod, without_slurm
 from tests.lifecycle_scripts.slurm_cluster import wait_for
-from trainway.launch.code import pack
 from trainway.launch.slurm import SlurmOptions, render_script, shell, state, stop, submit
-from trainway.launch.target import Handle, Phase, State
+from trainway.launch.starting.code import pack
+from trainway.launch.target.protocol import Handle, Phase, State
 from trainway.spec.errors import UsageError
 from trainway.spec.handoff import HandOff
 

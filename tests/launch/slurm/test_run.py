@@ -17,7 +17,7 @@ from tests.launch.slurm.machines import Machines, machines, missing
 from tests.launch.slurm.requests import CATALOGUE, on_slurm, request
 from tests.lifecycle_scripts.slurm_cluster import wait_for
 from trainway.launch.slurm import SlurmOptions, logs, shell, state, stop, submit
-from trainway.launch.target import Handle, Phase
+from trainway.launch.target.protocol import Handle, Phase
 from trainway.spec.handoff import HandOff
 
 ROOT = Path(__file__).parents[3]

@@ -15,12 +15,12 @@ import pytest
 from tests.launch.conftest import write_job
 from tests.launch.foreign import write_foreign_job
 from tests.launch.slurm.requests import CATALOGUE, IMAGE, on_slurm, request
-from trainway.launch.allocation import allocate
-from trainway.launch.programs import load_program
-from trainway.launch.request import Request
+from trainway.launch.job_file.programs import load_program
+from trainway.launch.program.allocation import allocate
+from trainway.launch.program.request import Request
+from trainway.launch.program.training_command import training_command
 from trainway.launch.slurm import SlurmOptions, render_script
 from trainway.launch.slurm.interpreter import EFA, EFA_LIBRARIES
-from trainway.launch.training_command import training_command
 from trainway.spec.errors import UsageError
 from trainway.spec.handoff import HandOff
 

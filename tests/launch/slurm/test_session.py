@@ -16,7 +16,7 @@ from tests.launch.slurm.sessions import REGION, hyperpod, without_slurm
 from trainway.launch.slurm.cluster import cluster_of, on_cluster
 from trainway.launch.slurm.forward import forward
 from trainway.launch.slurm.session import commands, session
-from trainway.launch.target import Phase, State
+from trainway.launch.target.protocol import Phase, State
 from trainway.spec.errors import UsageError
 from trainway.spec.handoff import HandOff
 

@@ -15,7 +15,7 @@ from tests.launch.kubernetes.platforms import hand_off_of, platform_named
 from tests.launch.kubernetes.stand_in_api import Api, serving
 from tests.manifests.platforms import CATALOGUE
 from trainway.launch.kubernetes.context import eks_arn
-from trainway.launch.target import Phase
+from trainway.launch.target.protocol import Phase
 from trainway.launch.workspace import (
     Workspace,
     connect,

@@ -1,4 +1,4 @@
-"""Launching on the platform's Kubernetes: rendering, submitting, and watching as trainway/launch/target.py asks."""
+"""Launching on the platform's Kubernetes: rendering, submitting, and watching."""
 
 from trainway.launch.kubernetes.options import KINDS, Kind, KubernetesOptions, Priority
 from trainway.launch.kubernetes.render import as_yaml, render_documents

@@ -12,7 +12,7 @@ from trainway.explain.log_lines import evidence_of_lines
 from trainway.launch.kubernetes.kubectl import at, items, kubectl_json, resource
 from trainway.launch.kubernetes.watch import logs
 from trainway.launch.kubernetes.who_shares import RUN_LABEL
-from trainway.launch.target import Handle
+from trainway.launch.target.protocol import Handle
 from trainway.spec.errors import UsageError
 
 

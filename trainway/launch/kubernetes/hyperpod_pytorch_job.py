@@ -16,7 +16,7 @@ from trainway.launch.kubernetes.node_pod import node_pod
 from trainway.launch.kubernetes.options import KubernetesOptions, keep_seconds
 from trainway.launch.kubernetes.process import KILL_RANKS_AFTER, STOP_SECONDS, node_command, node_environment
 from trainway.launch.kubernetes.who_shares import job_labels
-from trainway.launch.request import Request
+from trainway.launch.program.request import Request
 from trainway.spec.facts.catalogue import Catalogue
 
 # Where the operator reaches its agent: src/hyperpod_elastic_agent/run.py of hyperpod-elastic-agent 1.1.3.

@@ -6,7 +6,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from trainway.launch.kubernetes.who_shares import MANAGED_BY, RUN_LABEL
-from trainway.launch.request import Request
+from trainway.launch.program.request import Request
 from trainway.spec.errors import usage_error
 
 VOLUME = "job-file"

@@ -16,7 +16,7 @@ from trainway.launch.kubernetes.options import KubernetesOptions, keep_seconds
 from trainway.launch.kubernetes.placement import close_together_for_kai
 from trainway.launch.kubernetes.process import node_command, node_environment, torchrun_options
 from trainway.launch.kubernetes.who_shares import job_labels, shared_nodes
-from trainway.launch.request import Request
+from trainway.launch.program.request import Request
 from trainway.manifests.life_cycle import restarted_as_a_whole
 from trainway.spec.facts.catalogue import Catalogue
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from trainway.launch.target import Phase, State
+from trainway.launch.target.protocol import Phase, State
 
 Object = Mapping[str, Any]
 

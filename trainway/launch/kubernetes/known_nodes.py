@@ -9,8 +9,8 @@ from typing import Any
 from trainway.launch.kubernetes.kubectl import at, items, kubectl_json
 from trainway.launch.kubernetes.placement import node_selector
 from trainway.launch.kubernetes.who_shares import RUN_LABEL
-from trainway.launch.request import Request
-from trainway.launch.target import Handle, KnownNodes
+from trainway.launch.program.request import Request
+from trainway.launch.target.protocol import Handle, KnownNodes
 from trainway.spec.errors import UsageError
 from trainway.spec.facts.instance import EFA_RESOURCE
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from trainway.launch.kubernetes.options import KubernetesOptions
-from trainway.launch.program import LogPatterns
+from trainway.launch.program.program import LogPatterns
 
 # One slow step is a checkpoint or a neighbor; one high loss is a bad batch.
 _STEPS_IN_A_ROW = 5

@@ -20,7 +20,7 @@ from trainway.launch.kubernetes.options import KubernetesOptions, keep_seconds
 from trainway.launch.kubernetes.placement import close_together_for_kai, in_one_group
 from trainway.launch.kubernetes.process import node_environment, torchrun_options
 from trainway.launch.kubernetes.who_shares import job_labels
-from trainway.launch.request import Request
+from trainway.launch.program.request import Request
 from trainway.spec.facts.catalogue import Catalogue
 
 

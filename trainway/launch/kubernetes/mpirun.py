@@ -17,8 +17,8 @@ from pathlib import PurePath
 from trainway.launch.kubernetes.job_file import DIRECTORY
 from trainway.launch.kubernetes.node_pod import USER
 from trainway.launch.kubernetes.process import KILL_RANKS_AFTER
-from trainway.launch.program import INSTALLER, LOCK, STARTER, Program
-from trainway.launch.request import Request
+from trainway.launch.program.program import INSTALLER, LOCK, STARTER, Program
+from trainway.launch.program.request import Request
 from trainway.spec.errors import usage_error
 
 # In the image, where the EFA installer puts it. By its full name, mpirun finds its own parts on the other nodes.
@@ -109,7 +109,7 @@ def mpirun_environment(variables: Iterable[str]) -> dict[str, str]:
     """Return the settings of mpirun.
 
     mpirun passes the variables of these names on to its ranks, and those of the image. The starter leaves out the
-    variables that are not set (trainway/launch/start_program.py).
+    variables that are not set (trainway/launch/node/start_program.py).
     """
     return {
         "TRAINWAY_MPI_VARIABLES": ";".join(sorted({*variables, *OF_THE_IMAGE})),

@@ -10,7 +10,7 @@ from trainway.launch.kubernetes.options import KubernetesOptions
 from trainway.launch.kubernetes.placement import close_together, node_selector, other_nodes, resources
 from trainway.launch.kubernetes.process import STOP_SECONDS
 from trainway.launch.kubernetes.who_shares import MANAGED_BY, RUN_LABEL, scheduler
-from trainway.launch.request import Request
+from trainway.launch.program.request import Request
 from trainway.manifests.pod import Pod, Volume, pod_template
 from trainway.manifests.taints import tolerations_of
 from trainway.spec.facts.catalogue import Catalogue

@@ -8,8 +8,8 @@ from typing import Annotated, Literal, cast, get_args
 
 from trainway.launch.kubernetes.process import KILL_RANKS_AFTER, STOP_SECONDS
 from trainway.launch.kubernetes.who_shares import shared_nodes
-from trainway.launch.request import Request
-from trainway.launch.target_options import Flag
+from trainway.launch.program.request import Request
+from trainway.launch.target.options import Flag
 from trainway.spec.errors import UsageError, usage_error
 
 Kind = Literal["TrainJob", "PyTorchJob", "HyperPodPyTorchJob", "MPIJob", "JobSet", "RayJob"]

@@ -6,7 +6,7 @@ from typing import Any
 
 from trainway.launch.kubernetes.options import KubernetesOptions
 from trainway.launch.kubernetes.who_shares import shared_nodes
-from trainway.launch.request import Request
+from trainway.launch.program.request import Request
 from trainway.manifests.chart_values import NODES_LABEL
 from trainway.manifests.topology import HOSTNAME, topology_name
 from trainway.spec.derived.node_share import share_of_node

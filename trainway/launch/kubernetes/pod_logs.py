@@ -11,7 +11,7 @@ from typing import Any
 
 from trainway.launch.kubernetes.job_state import has_begun, node_index, restarts
 from trainway.launch.kubernetes.kubectl import at
-from trainway.launch.target import Handle
+from trainway.launch.target.protocol import Handle
 
 Pods = Sequence[Mapping[str, Any]]
 

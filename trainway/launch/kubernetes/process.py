@@ -7,9 +7,9 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from trainway.launch.kubernetes.job_file import JOB_FILE
-from trainway.launch.request import Request
-from trainway.launch.stopping import STOPPED
-from trainway.launch.training_command import RENDEZVOUS_PORT, logging_to, many_nodes
+from trainway.launch.program.request import Request
+from trainway.launch.program.stopping import STOPPED
+from trainway.launch.program.training_command import RENDEZVOUS_PORT, logging_to, many_nodes
 
 # From the signal to the last byte of a checkpoint; then the pod is killed. torchrun kills its ranks a little before,
 # which it would do after 30 seconds: torch/distributed/launcher/api.py of PyTorch 2.13.

@@ -13,8 +13,8 @@ from trainway.launch.kubernetes.options import KubernetesOptions, keep_seconds
 from trainway.launch.kubernetes.placement import close_together_for_kai
 from trainway.launch.kubernetes.process import node_command, node_environment, torchrun_options
 from trainway.launch.kubernetes.who_shares import job_labels
-from trainway.launch.request import Request
-from trainway.launch.training_command import RENDEZVOUS_PORT
+from trainway.launch.program.request import Request
+from trainway.launch.program.training_command import RENDEZVOUS_PORT
 from trainway.spec.facts.catalogue import Catalogue
 
 # The operator looks for the container by this name.

@@ -18,8 +18,8 @@ from trainway.launch.kubernetes.options import KubernetesOptions
 from trainway.launch.kubernetes.placement import close_together_for_kai, in_one_group
 from trainway.launch.kubernetes.process import KILL_RANKS_AFTER, node_environment
 from trainway.launch.kubernetes.who_shares import job_labels
-from trainway.launch.program import INSTALLER, LOCK
-from trainway.launch.request import Request
+from trainway.launch.program.program import INSTALLER, LOCK
+from trainway.launch.program.request import Request
 from trainway.spec.facts.catalogue import Catalogue
 
 ENTRYPOINT, PREPARATION = "entrypoint.sh", "prepare.sh"

@@ -8,7 +8,6 @@ from typing import Any
 
 import yaml
 
-from trainway.launch.allocation import check_team
 from trainway.launch.kubernetes.hyperpod_pytorch_job import render_hyperpod_pytorch_job
 from trainway.launch.kubernetes.job_file import job_file
 from trainway.launch.kubernetes.job_set import render_job_set
@@ -19,7 +18,8 @@ from trainway.launch.kubernetes.pytorch_job import render_pytorch_job
 from trainway.launch.kubernetes.ray_job import render_ray_job, scripts
 from trainway.launch.kubernetes.train_job import render_train_job, render_training_runtime
 from trainway.launch.kubernetes.who_shares import namespace_of_run
-from trainway.launch.request import Request
+from trainway.launch.program.allocation import check_team
+from trainway.launch.program.request import Request
 from trainway.spec.facts.catalogue import Catalogue
 
 _KINDS = {

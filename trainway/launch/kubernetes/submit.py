@@ -11,7 +11,7 @@ from trainway.launch.kubernetes.kubectl import at, kubectl, kubectl_json, named,
 from trainway.launch.kubernetes.process import STOP_SECONDS
 from trainway.launch.kubernetes.render import as_yaml
 from trainway.launch.kubernetes.watch import OVER, state
-from trainway.launch.request import Request
+from trainway.launch.program.request import Request
 from trainway.spec.errors import UsageError, usage_error
 
 _TO_TIDY_UP_SECONDS = 60

@@ -8,9 +8,9 @@ from trainway.launch.kubernetes.options import KubernetesOptions
 from trainway.launch.kubernetes.render import as_yaml, render_documents
 from trainway.launch.kubernetes.submit import submit
 from trainway.launch.kubernetes.watch import check_shell, forward, logs, shell, state, stop
-from trainway.launch.prepare import prepare_on_platform
-from trainway.launch.request import Request
-from trainway.launch.target import Handle, Target
+from trainway.launch.program.request import Request
+from trainway.launch.starting.prepare import prepare_on_platform
+from trainway.launch.target.protocol import Handle, Target
 from trainway.spec.facts.catalogue import Catalogue
 from trainway.spec.sections.orchestrator import Orchestrator
 

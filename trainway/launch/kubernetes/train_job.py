@@ -17,7 +17,7 @@ from trainway.launch.kubernetes.job_set import first_node, job_set_spec
 from trainway.launch.kubernetes.options import KubernetesOptions
 from trainway.launch.kubernetes.process import node_command, node_environment, torchrun_options
 from trainway.launch.kubernetes.who_shares import MANAGED_BY, RUN_LABEL, job_labels
-from trainway.launch.request import Request
+from trainway.launch.program.request import Request
 from trainway.spec.facts.catalogue import Catalogue
 
 _API = "trainer.kubeflow.org"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from trainway.launch.request import Request
+from trainway.launch.program.request import Request
 from trainway.manifests.kai import QUEUE_LABEL, SCHEDULER
 from trainway.manifests.run_ai import PROJECT_LABEL, RUN_AI_SCHEDULER
 from trainway.spec.errors import usage_error

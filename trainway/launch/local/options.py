@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-from trainway.launch.target_options import Flag
+from trainway.launch.target.options import Flag
 
 
 @dataclass(frozen=True)

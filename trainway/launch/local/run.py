@@ -13,15 +13,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TextIO
 
-from trainway.launch.allocation import check_team
-from trainway.launch.environment import job_environment, platform_environment
 from trainway.launch.local.watch import handle_of
-from trainway.launch.locations import local_roots
-from trainway.launch.logs import failure, last_words
-from trainway.launch.program import LOCK, STARTER, Program
-from trainway.launch.run_directory import read_launch, recorded_launch
-from trainway.launch.start_program import NOT_EXECUTABLE, NOT_FOUND, STOPPED
-from trainway.launch.training_command import logging_to, one_node
+from trainway.launch.node.start_program import NOT_EXECUTABLE, NOT_FOUND, STOPPED
+from trainway.launch.program.allocation import check_team
+from trainway.launch.program.environment import job_environment, platform_environment
+from trainway.launch.program.locations import local_roots
+from trainway.launch.program.program import LOCK, STARTER, Program
+from trainway.launch.program.training_command import logging_to, one_node
+from trainway.launch.runs.logs import failure, last_words
+from trainway.launch.runs.run_directory import read_launch, recorded_launch
 from trainway.parts.checkout import child_environment
 from trainway.spec.errors import UsageError, usage_error
 from trainway.spec.handoff import HandOff

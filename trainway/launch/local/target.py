@@ -10,10 +10,10 @@ from trainway.explain.gather import evidence_of_run
 from trainway.launch.local.options import LocalOptions
 from trainway.launch.local.run import LocalLaunch, job_failed, render_local, run_local
 from trainway.launch.local.watch import forward, handle_of, logs, shell, state, stop
-from trainway.launch.prepare import prepare_here
-from trainway.launch.request import LocalRequest
-from trainway.launch.run_directory import read_launch
-from trainway.launch.target import Handle, Target
+from trainway.launch.program.request import LocalRequest
+from trainway.launch.runs.run_directory import read_launch
+from trainway.launch.starting.prepare import prepare_here
+from trainway.launch.target.protocol import Handle, Target
 from trainway.spec.facts.catalogue import Catalogue
 
 

@@ -8,10 +8,10 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from trainway.launch.logs import files_of_newest_attempt
-from trainway.launch.process_identity import started_at
-from trainway.launch.run_directory import read_launch
-from trainway.launch.target import Handle, Phase, State
+from trainway.launch.runs.logs import files_of_newest_attempt
+from trainway.launch.runs.process_identity import started_at
+from trainway.launch.runs.run_directory import read_launch
+from trainway.launch.target.protocol import Handle, Phase, State
 
 SECONDS_BETWEEN_LOOKS = 0.2
 

@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from trainway.launch.environment import cluster_roots
-from trainway.launch.location import scheme_of
-from trainway.launch.locations import local_roots
-from trainway.launch.request import Request
+from trainway.launch.platform.location import scheme_of
+from trainway.launch.program.environment import cluster_roots
+from trainway.launch.program.locations import local_roots
+from trainway.launch.program.request import Request
 from trainway.launch.sagemaker.container import CHANNELS
 from trainway.launch.sagemaker.options import SageMakerOptions, cannot
 

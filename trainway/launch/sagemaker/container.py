@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import PurePosixPath
 
-from trainway.launch.environment import NCCL_EVIDENCE, job_environment, platform_environment
-from trainway.launch.request import Request
-from trainway.launch.stopping import LONGEST_GRACE_ON_SAGEMAKER, STOPPED
-from trainway.launch.training_command import RENDEZVOUS_PORT, logging_to, many_nodes
+from trainway.launch.program.environment import NCCL_EVIDENCE, job_environment, platform_environment
+from trainway.launch.program.request import Request
+from trainway.launch.program.stopping import LONGEST_GRACE_ON_SAGEMAKER, STOPPED
+from trainway.launch.program.training_command import RENDEZVOUS_PORT, logging_to, many_nodes
 from trainway.spec.derived.image_reference import ecr_repository_of
 from trainway.spec.errors import usage_error
 

@@ -9,7 +9,7 @@ from trainway.explain.log_lines import evidence_of_lines
 from trainway.explain.sagemaker import sagemaker_evidence
 from trainway.launch.sagemaker.api import client, described, explained
 from trainway.launch.sagemaker.logs import logs
-from trainway.launch.target import Handle
+from trainway.launch.target.protocol import Handle
 from trainway.spec.errors import UsageError
 
 

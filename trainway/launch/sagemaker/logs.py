@@ -13,7 +13,7 @@ from typing import Any
 
 from trainway.launch.sagemaker.api import client, explained
 from trainway.launch.sagemaker.watch import state
-from trainway.launch.target import Handle, Phase
+from trainway.launch.target.protocol import Handle, Phase
 
 GROUP = "/aws/sagemaker/TrainingJobs"
 SECONDS_BETWEEN_LOOKS = 5.0

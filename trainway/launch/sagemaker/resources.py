@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from trainway.launch.request import Request
+from trainway.launch.program.request import Request
 from trainway.launch.sagemaker.options import DAY_MINUTES, DEFAULT_VOLUME_GB, SageMakerOptions, cannot
 from trainway.spec.errors import usage_error
 from trainway.spec.facts.instance import Instance

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from trainway.launch.request import Request
+from trainway.launch.program.request import Request
 from trainway.launch.sagemaker.api import client, described, explained
 from trainway.launch.sagemaker.channels import file_locations
 from trainway.launch.sagemaker.options import SageMakerOptions
 from trainway.launch.sagemaker.render import render_request
 from trainway.launch.sagemaker.subnets import usable_subnets
-from trainway.launch.target import Handle
+from trainway.launch.target.protocol import Handle
 from trainway.spec.errors import usage_error
 from trainway.spec.facts.catalogue import Catalogue
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from trainway.launch.request import Request
+from trainway.launch.program.request import Request
 from trainway.launch.sagemaker.options import cannot
 from trainway.spec.facts.instance import Instance
 

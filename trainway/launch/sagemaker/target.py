@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from trainway.launch.prepare import prepare_on_platform
-from trainway.launch.request import Request
+from trainway.launch.program.request import Request
 from trainway.launch.sagemaker.evidence import evidence
 from trainway.launch.sagemaker.logs import logs
 from trainway.launch.sagemaker.options import SageMakerOptions
 from trainway.launch.sagemaker.render import as_json, render_request
 from trainway.launch.sagemaker.submit import submit
 from trainway.launch.sagemaker.watch import shell, state, stop
-from trainway.launch.target import Target
+from trainway.launch.starting.prepare import prepare_on_platform
+from trainway.launch.target.protocol import Target
 from trainway.spec.facts.catalogue import Catalogue
 from trainway.spec.sections.orchestrator import Orchestrator
 

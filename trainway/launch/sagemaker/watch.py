@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from trainway.launch.sagemaker.api import client, described, explained
-from trainway.launch.target import Handle, Phase, State
+from trainway.launch.target.protocol import Handle, Phase, State
 from trainway.spec.errors import usage_error
 
 # By SecondaryStatus, of which there may be more one day; TrainingJobStatus then says whether it has ended.

@@ -6,7 +6,7 @@ import shutil
 import subprocess
 from collections.abc import Mapping
 
-from trainway.launch.names import check_login_name
+from trainway.launch.runs.names import check_login_name
 from trainway.launch.slurm.session import on_login_node
 from trainway.spec.errors import usage_error
 from trainway.spec.handoff import HandOff

@@ -6,10 +6,10 @@ import shlex
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from trainway.launch.request import Request
-from trainway.launch.run_directory import read_launch, run_named
+from trainway.launch.program.request import Request
+from trainway.launch.runs.run_directory import read_launch, run_named
 from trainway.launch.slurm.watch import state
-from trainway.launch.target import Handle, Phase
+from trainway.launch.target.protocol import Handle, Phase
 from trainway.spec.errors import UsageError, usage_error
 
 

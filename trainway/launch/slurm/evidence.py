@@ -9,7 +9,7 @@ from trainway.explain.evidence import Evidence
 from trainway.explain.gather import log_of_path, with_exits
 from trainway.explain.slurm import slurm_evidence
 from trainway.launch.slurm.cluster import on_cluster
-from trainway.launch.target import Handle
+from trainway.launch.target.protocol import Handle
 
 _MOST_BYTES_OF_A_FILE = 256 * 2**10
 _END_OF_PART = "-- trainway --"

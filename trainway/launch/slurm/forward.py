@@ -10,7 +10,7 @@ from trainway.launch.slurm import relay
 from trainway.launch.slurm.cluster import slurm_is_here
 from trainway.launch.slurm.session import session
 from trainway.launch.slurm.watch import beside, node_name
-from trainway.launch.target import Handle
+from trainway.launch.target.protocol import Handle
 
 # https://docs.aws.amazon.com/systems-manager/latest/userguide/session-manager-working-with-sessions-start.html
 # (Starting a session, port forwarding to remote host; read 2026-11-23)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import shlex
 from pathlib import PurePosixPath
 
-from trainway.launch.request import Request
+from trainway.launch.program.request import Request
 from trainway.spec.derived.image_reference import ecr_repository_of
 from trainway.spec.facts.instance import Instance
 

@@ -11,7 +11,7 @@ from pathlib import PurePosixPath
 
 from trainway.launch.slurm.cluster import on_cluster
 from trainway.launch.slurm.watch import state
-from trainway.launch.target import Handle, Phase
+from trainway.launch.target.protocol import Handle, Phase
 
 SECONDS_BETWEEN_LOOKS = 2.0
 _ENDED = (Phase.SUCCEEDED, Phase.FAILED, Phase.STOPPED, Phase.GONE)

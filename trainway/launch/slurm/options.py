@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Annotated
 
-from trainway.launch.target_options import Flag
+from trainway.launch.target.options import Flag
 
 
 @dataclass(frozen=True)

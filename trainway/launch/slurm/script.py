@@ -8,12 +8,12 @@ from __future__ import annotations
 import re
 import shlex
 
-from trainway.launch.life_cycle import check_life_cycle
-from trainway.launch.request import Request
+from trainway.launch.program.life_cycle import check_life_cycle
+from trainway.launch.program.request import Request
+from trainway.launch.program.training_command import RENDEZVOUS_PORT, logging_to, many_nodes
 from trainway.launch.slurm.dependency import Earlier, earlier_run
 from trainway.launch.slurm.interpreter import in_image, in_virtual_environment
 from trainway.launch.slurm.options import SlurmOptions
-from trainway.launch.training_command import RENDEZVOUS_PORT, logging_to, many_nodes
 from trainway.spec.derived.slurm_accounts import BORROWED, KILL_WAIT
 from trainway.spec.errors import usage_error
 from trainway.spec.facts.catalogue import Catalogue
@@ -90,7 +90,7 @@ _TELL_RANKS = {
     "failed": 'outcome="failed with status $status"',
 }
 # A step passes a signal on to all of its processes, and a program may not expect it in a single rank. So the starters
-# (trainway/launch/start_program.py) are told by a file, and say by another one why the program failed.
+# (trainway/launch/node/start_program.py) are told by a file, and say by another one why the program failed.
 _TELL_STARTERS = {
     "ignore": "",
     "tell": 'date +%s >"$run/stop"',

@@ -5,12 +5,12 @@ from __future__ import annotations
 import shlex
 from dataclasses import replace
 
-from trainway.launch.request import Request
+from trainway.launch.program.request import Request
 from trainway.launch.slurm.cluster import cluster_of, on_cluster
 from trainway.launch.slurm.dependency import earlier_run, has_succeeded
 from trainway.launch.slurm.options import SlurmOptions
 from trainway.launch.slurm.script import heredoc, render_script
-from trainway.launch.target import Handle
+from trainway.launch.target.protocol import Handle
 from trainway.spec.facts.catalogue import Catalogue
 
 

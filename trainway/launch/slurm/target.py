@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from trainway.launch.prepare import prepare_on_platform
 from trainway.launch.slurm.evidence import evidence
 from trainway.launch.slurm.forward import forward
 from trainway.launch.slurm.logs import logs
@@ -10,7 +9,8 @@ from trainway.launch.slurm.options import SlurmOptions
 from trainway.launch.slurm.script import render_script
 from trainway.launch.slurm.submit import submit
 from trainway.launch.slurm.watch import shell, state, stop
-from trainway.launch.target import Target
+from trainway.launch.starting.prepare import prepare_on_platform
+from trainway.launch.target.protocol import Target
 from trainway.spec.sections.orchestrator import Orchestrator
 
 TARGET = Target(

@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 
 from trainway.launch.slurm.cluster import WITH_SLURM, on_cluster, slurm_is_here
 from trainway.launch.slurm.session import commands, session
-from trainway.launch.target import Handle, Phase, State
+from trainway.launch.target.protocol import Handle, Phase, State
 from trainway.spec.errors import usage_error
 
 # The states of jobs: https://slurm.schedmd.com/job_state_codes.html (read 2026-11-21). What is not here failed.

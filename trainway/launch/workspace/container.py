@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from trainway.launch.environment import cluster_roots, platform_environment
+from trainway.launch.program.environment import cluster_roots, platform_environment
 from trainway.launch.workspace.definition import Workspace
 
 PORT = 8888

@@ -14,7 +14,7 @@ from trainway.launch.kubernetes.job_state import job_state
 from trainway.launch.kubernetes.kubectl import at, items, kubectl, kubectl_json
 from trainway.launch.kubernetes.render import as_yaml
 from trainway.launch.kubernetes.who_shares import RUN_LABEL, namespace_of_team
-from trainway.launch.target import Handle, Phase, State
+from trainway.launch.target.protocol import Handle, Phase, State
 from trainway.launch.workspace.container import PORT, TOKEN
 from trainway.launch.workspace.definition import Workspace, name_of
 from trainway.launch.workspace.documents import render_workspace

@@ -1,0 +1,1 @@
+"""What a person writes: job files, the programs in them, and sweeps of both."""

@@ -1,0 +1,104 @@
+"""The image that a job names by its digest, and whether it fits the nodes."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from typing import Any, Final
+from urllib.error import URLError
+from urllib.request import urlopen
+
+from trainway.launch.program.allocation import Allocation
+from trainway.spec.derived.image_reference import EcrRepository, ecr_repository_of, registry_of
+from trainway.spec.errors import usage_error
+from trainway.spec.facts.catalogue import Catalogue
+from trainway.spec.handoff import HandOff
+
+# An image without registry is of the platform's own.
+BY_DIGEST: Final = re.compile(r"[a-z0-9][a-z0-9._:/-]*@sha256:[0-9a-f]{64}")
+# Of the training image, and of every image that is built on its base: container/Dockerfile.
+EFA_LABEL: Final = "trainway.efa-installer"
+_MANIFESTS = (
+    "application/vnd.oci.image.index.v1+json",
+    "application/vnd.docker.distribution.manifest.list.v2+json",
+    "application/vnd.oci.image.manifest.v1+json",
+    "application/vnd.docker.distribution.manifest.v2+json",
+)
+_ABSENT = ("ImageNotFoundException", "RepositoryNotFoundException")
+
+
+def image_by_digest(image: str, hand_off: HandOff) -> str:
+    """Return the whole name of an image: one without registry is in that of the platform's own images."""
+    own = registry_of(hand_off.image_uri)
+    return f"{own}/{image}" if registry_of(image) == "docker.io" and not image.startswith("docker.io/") else image
+
+
+def check_image(image: str, allocation: Allocation, catalogue: Catalogue) -> None:
+    """Check that ECR has an image, and that the image has EFA if the nodes do.
+
+    Prints a warning to standard error about what cannot be read, and about an image that has no label of EFA. Raises
+    UsageError if ECR does not have the image.
+    """
+    repository = ecr_repository_of(image)
+    has_efa = allocation.nodes > 1 and catalogue[allocation.group.instance_type].efa_interfaces > 0
+    if repository is None:
+        _warn(image, "it is in no ECR registry, so nothing of it is checked")
+        return
+    labels = _labels(image, repository)
+    if labels is None or not has_efa or labels.get(EFA_LABEL):
+        return
+    _warn(
+        image, f"it has no label {EFA_LABEL}. Without libfabric and the OFI NCCL plugin, its ranks use TCP and not EFA"
+    )
+
+
+def _labels(image: str, repository: EcrRepository) -> dict[str, str] | None:
+    """Return the labels of an image, or None, with a warning, if they cannot be read."""
+    import boto3
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    ecr = boto3.client("ecr", region_name=repository.region)
+    try:
+        manifest = _manifest(ecr, repository, image.partition("@")[2])
+        if manifest is None:
+            fix = "name an image that is there: `aws ecr describe-images` lists those of a repository"
+            why = f"{repository.name} in {repository.region} does not have this digest"
+            raise usage_error(f"the image {image} cannot be pulled", why=why, fix=fix)
+        if "manifests" in manifest:
+            # The nodes are x86-64. An index has a manifest for each processor.
+            of_nodes = [each["digest"] for each in manifest["manifests"] if each["platform"]["architecture"] == "amd64"]
+            manifest = _manifest(ecr, repository, of_nodes[0]) if of_nodes else None
+            if manifest is None:
+                why = "it has no manifest for linux/amd64"
+                fix = "build it for the processors of the nodes"
+                raise usage_error(f"the image {image} cannot run", why=why, fix=fix)
+        found = ecr.get_download_url_for_layer(
+            registryId=repository.account, repositoryName=repository.name, layerDigest=manifest["config"]["digest"]
+        )
+        with urlopen(found["downloadUrl"], timeout=20) as answer:
+            labels: dict[str, str] = json.load(answer).get("config", {}).get("Labels") or {}
+        return labels
+    except ClientError as error:
+        if error.response["Error"]["Code"] in _ABSENT:
+            why, fix = error.response["Error"]["Message"], "name a repository and a digest that are there"
+            raise usage_error(f"the image {image} cannot be pulled", why=why, fix=fix) from None
+        _warn(image, f"its labels cannot be read: {error.response['Error']['Message']}")
+    except (BotoCoreError, URLError, OSError, ValueError, KeyError) as error:
+        _warn(image, f"its labels cannot be read: {error}")
+    return None
+
+
+def _manifest(ecr: Any, repository: EcrRepository, digest: str) -> dict[str, Any] | None:
+    answer = ecr.batch_get_image(
+        registryId=repository.account,
+        repositoryName=repository.name,
+        imageIds=[{"imageDigest": digest}],
+        acceptedMediaTypes=list(_MANIFESTS),
+    )
+    found: dict[str, Any] | None = json.loads(answer["images"][0]["imageManifest"]) if answer["images"] else None
+    return found
+
+
+def _warn(image: str, what: str) -> None:
+    print(f"warning: the image {image}: {what}", file=sys.stderr)

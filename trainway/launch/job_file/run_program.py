@@ -1,0 +1,70 @@
+"""Any program as a Program, from the section `run` of its job file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from trainway.launch.job_file.metric_presets import METRIC_PRESETS
+from trainway.launch.job_file.run_file import RunFile, RunSection
+from trainway.launch.platform.location import scheme_of
+from trainway.launch.program.program import Program, RequestedPackages, RunLifeCycle, Stop
+from trainway.launch.target.sections import options_in
+
+
+def run_program(file: RunFile, text: str, directory: Path) -> Program:
+    """Return the program of a job file that says `text`. Its `code` is relative to `directory`."""
+    run = file.run
+    patterns, files = _metrics(run.metrics)
+    command = run.command or (run.script or "",)
+    located = {f"TRAINWAY_INPUT_{name.upper()}": location for name, location in run.inputs.items()}
+    located |= {name: value for name, value in run.environment.items() if scheme_of(value)}
+    return Program(
+        name=file.name,
+        text=text,
+        nodes=file.nodes,
+        team=file.team,
+        life_cycle=RunLifeCycle.of(file.life_cycle),
+        command=command,
+        started_by=(
+            f"--stop-signal={run.stop.signal}",
+            f"--grace={run.stop.grace}",
+            *(f"--metric={name}={pattern}" for name, pattern in patterns.items()),
+            *(() if files is None else (f"--metric-files={files}",)),
+            *(f"--secret={name}={secret}" for name, secret in run.secrets.items()),
+            *(("--script",) if run.script else ()),
+        ),
+        environment={
+            **{name: value for name, value in run.environment.items() if not scheme_of(value)},
+            **({} if run.array_index is None else {"TRAINWAY_ARRAY_INDEX": str(run.array_index)}),
+        },
+        secrets=run.secrets,
+        located=located,
+        inputs=tuple(run.inputs.values()),
+        locations=tuple(located.values()),
+        outputs=run.outputs,
+        image=run.image,
+        packages=_packages(run, file.name, directory),
+        code_limit=run.code_limit,
+        code=None if run.code is None else str((directory / run.code).absolute()),
+        stop=Stop(signal=run.stop.signal, grace_seconds=run.stop.grace),
+        metrics=tuple(patterns.items()),
+        options=options_in(file),
+    )
+
+
+def _metrics(said: Mapping[str, str] | str) -> tuple[Mapping[str, str], str | None]:
+    """Return the regular expressions of `run.metrics`, and the pattern of files below the outputs."""
+    if not isinstance(said, str):
+        return said, None
+    if said in METRIC_PRESETS:
+        return METRIC_PRESETS[said], None
+    return {}, said if said.endswith(".jsonl") else said.removeprefix("tensorboard").removeprefix(":").strip("/")
+
+
+def _packages(run: RunSection, job: str, directory: Path) -> RequestedPackages | None:
+    if not run.packages:
+        return None
+    if isinstance(run.packages, str):
+        return RequestedPackages(job, directory, file=directory / run.packages)
+    return RequestedPackages(job, directory, names=run.packages)

@@ -1,0 +1,63 @@
+"""The training job of this repository as a program."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from trainway.launch.job_file.training_lines import PATTERNS, training_metrics
+from trainway.launch.program.program import DeviceMemory, Program, RunLifeCycle, Stop
+from trainway.launch.program.training_command import training_command
+from trainway.launch.target.sections import options_in
+from trainway.parts.job import Job, footprint
+
+# Segments that grow in place, so that memory of another size is not lost between them.
+# https://docs.pytorch.org/docs/stable/notes/cuda.html#optimizing-memory-usage-with-pytorch-alloc-conf (read 2026-11-23)
+ALLOCATOR = {"PYTORCH_ALLOC_CONF": "expandable_segments:True"}
+
+
+def training_program(job: Job, text: str, until_step: int | None = None) -> Program:
+    """Return the program of a job, whose file says `text`. The job stops after the step `until_step`, if given."""
+    start_from = (job.checkpoint.start_from,) if job.checkpoint.start_from else ()
+    return Program(
+        name=job.name,
+        text=text,
+        nodes=job.nodes,
+        team=job.team,
+        image=job.image,
+        life_cycle=RunLifeCycle.of(job.life_cycle),
+        command=training_command(until_step),
+        environment=ALLOCATOR,
+        extras=("training",),
+        inputs=tuple(job.data.shares),
+        locations=(*job.data.shares, job.checkpoint_location, *start_from),
+        check_ranks=job.layout,
+        device_memory=partial(device_memory, job),
+        rank_keys="`parallel` or `batch`",
+        stop=Stop(ranks_listen=True),
+        metrics=training_metrics(),
+        options=options_in(job),
+        log_patterns=PATTERNS,
+    )
+
+
+def device_memory(job: Job, ranks: int) -> DeviceMemory:
+    """Return what one of so many ranks needs on its device, and what it needs with the usual ways to need less."""
+    needed = footprint(job, ranks)
+    kinds = {kind: size / 2**30 for kind, size in vars(needed).items() if size}
+    # Experts on other ranks are recomputed as a whole.
+    mode = "full" if job.parallel.ep > 1 or job.memory.activation_checkpointing != "none" else "selective"
+    chunks = next((n for n in (8, 4, 2) if job.data.sequence_length % n == 0), 1)
+    asked = {
+        "activation_checkpointing": mode,
+        "checkpoint_every": 1,
+        "loss_chunks": max(chunks, job.memory.loss_chunks),
+    }
+    changed = {key: value for key, value in asked.items() if value != getattr(job.memory, key)}
+    memory = job.memory.model_copy(update=changed)
+    less = footprint(job.model_copy(update={"memory": memory}), ranks).total / 2**30
+    words = ", ".join(f"{key}: {value}" for key, value in changed.items())
+    return DeviceMemory(
+        needed.total / 2**30,
+        (f"memory: {{{words}}}", less) if changed else None,
+        tuple(sorted(kinds.items(), key=lambda each: -each[1])),
+    )

@@ -1,0 +1,32 @@
+"""What the locations of a job file mean where there is no file system of the platform's, as on this machine."""
+
+from __future__ import annotations
+
+from trainway.launch.platform.location import SCHEMES, scheme_of
+from trainway.launch.program.program import Program
+from trainway.spec.errors import usage_error
+from trainway.spec.handoff import HandOff
+
+
+def needs_hand_off(program: Program) -> bool:
+    """True if a location of the program is relative to a platform's file system or bucket."""
+    return any(scheme_of(location) for location in program.locations)
+
+
+def local_roots(program: Program, hand_off: HandOff, machine: str = "this machine") -> dict[str, str]:
+    """Return the root of each scheme for a program on a machine that reaches the bucket and not the file system.
+
+    A directory of the file system that mirrors a prefix of the bucket is read and written there. Raises UsageError
+    for one that does not.
+    """
+    root = f"s3://{hand_off.bucket}"
+    mirrored = [each.path for each in hand_off.file_system.associations if each.s3 == f"{root}{each.path}"]
+    for location in program.locations:
+        path = location.removeprefix("fsx:")
+        if scheme_of(location) == "fsx" and not any(path == m or path.startswith(f"{m}/") for m in mirrored):
+            raise usage_error(
+                f"{location} cannot be reached from {machine}",
+                why="there is no Lustre file system here, and that directory of it does not mirror the data bucket",
+                fix=f"use a directory below {', '.join(f'fsx:{path}' for path in mirrored)}, or an s3:// location",
+            )
+    return dict.fromkeys(SCHEMES, root)

@@ -1,0 +1,263 @@
+"""A program that the launcher starts on the nodes of a run, with everything that a target needs to know about it.
+
+Two examples are Trainway's training job and the probe of `trainway verify`. Targets start all programs in one way.
+trainway/launch/job_file/programs.py converts a job file to a Program.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path, PurePath
+from typing import Any, Protocol
+
+from trainway.launch.node.start_program import NOT_EXECUTABLE, NOT_FOUND
+from trainway.launch.platform.location import located_at
+from trainway.parts.extras import Extra
+
+_NODE = Path(__file__).parents[1] / "node"
+STARTER = _NODE / "start_program.py"
+CAUSES = _NODE / "failure_causes.py"
+METRICS = _NODE / "program_metrics.py"
+READER = _NODE / "aws_on_node.py"
+INSTALLER = _NODE / "install_packages.py"
+LOCK = "packages.txt"
+"""The file of a run with the lock of its Python packages."""
+_PACKAGE = re.compile(r"^[A-Za-z0-9]", re.MULTILINE)
+
+
+class LifeCycleKeys(Protocol):
+    """The section `life_cycle` of a job file, in either of its forms."""
+
+    @property
+    def restarts(self) -> int:
+        """How often the run starts again."""
+
+    @property
+    def process_restarts(self) -> int:
+        """How often the processes of a node start again in place."""
+
+    @property
+    def keep_hours(self) -> int | None:
+        """How many hours the object of the run stays after the end. None is the default of the target."""
+
+    @property
+    def model_fields_set(self) -> set[str]:
+        """The names of the keys that the job file states."""
+
+
+@dataclass(frozen=True)
+class RunLifeCycle:
+    """How often a run that fails starts again, and how many hours its object stays after the end.
+
+    `restarts` starts the whole run again, and `process_restarts` the processes of its nodes in place. `stated` has the
+    names of those that the job file states.
+    """
+
+    restarts: int = 0
+    process_restarts: int = 0
+    keep_hours: int | None = None
+    stated: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, section: LifeCycleKeys) -> RunLifeCycle:
+        """Return what the section `life_cycle` of a job file says."""
+        stated = frozenset(section.model_fields_set)
+        return cls(section.restarts, section.process_restarts, section.keep_hours, stated)
+
+
+@dataclass(frozen=True)
+class Stop:
+    """How a program is told to stop.
+
+    With `ranks_listen`, each rank takes SIGTERM and SIGUSR1 itself and then saves a checkpoint, whoever else gets the
+    signal. `signal` is what the first process of the program gets. `grace_seconds` is the time from the signal to the
+    end. None is the longest time that the target allows.
+    """
+
+    ranks_listen: bool = False
+    signal: str = "SIGTERM"
+    grace_seconds: int | None = None
+
+
+@dataclass(frozen=True)
+class LogPatterns:
+    """Regular expressions for lines of the log, from the beginning of the line.
+
+    `step` matches the line of a step with a finite loss. `loss` and `step_seconds` capture their number in such a
+    line. `end` matches the last line.
+    """
+
+    step: str
+    loss: str
+    step_seconds: str
+    end: str
+
+
+@dataclass(frozen=True)
+class RequestedPackages:
+    """Python packages that a program needs beside those of its Python: `names`, or the requirements file `file`.
+
+    The lock stands in `directory`, and its name begins with `job`.
+    """
+
+    job: str
+    directory: Path
+    names: tuple[str, ...] = ()
+    file: Path | None = None
+
+
+@dataclass(frozen=True)
+class LockedPackages:
+    """The packages of a program with what they require, by version and checksum, as pip reads them.
+
+    `is_for_image`: they were chosen beside the packages of the training image, and fit no other Python.
+    """
+
+    text: str
+    is_for_image: bool = False
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the Python of the program has all packages already."""
+        return _PACKAGE.search(self.text) is None
+
+
+def any_number_of_ranks(ranks: int) -> None:
+    """Accept every number of ranks."""
+    del ranks
+
+
+@dataclass(frozen=True)
+class DeviceMemory:
+    """The GiB that a rank of a program needs on its device, and a key of the job file with which it needs less."""
+
+    needed_gib: float
+    less: tuple[str, float] | None = None
+    """The key with its value, and the GiB that the rank then needs."""
+    kinds: tuple[tuple[str, float], ...] = ()
+    """What the GiB are for, the largest first."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Program:
+    """A program, as its job file describes it."""
+
+    name: str
+    """The name of the job."""
+    text: str
+    """The text of the job file, which every node gets as `job.yaml`."""
+    nodes: int
+    team: str | None = None
+    life_cycle: RunLifeCycle = RunLifeCycle()
+    command: tuple[str, ...]
+    """What every node runs."""
+    started_by: tuple[str, ...] | None = None
+    """Options of start_program.py, which starts the command on each node. None starts the command itself."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """Environment variables beside those of every run."""
+    secrets: Mapping[str, str] = field(default_factory=dict)
+    """Environment variables, and the secrets of AWS Secrets Manager whose values they get on each node."""
+    located: Mapping[str, str] = field(default_factory=dict)
+    """Environment variables whose values are locations. Each target replaces them by paths or URIs."""
+    outputs: str | None = None
+    """Location below which each run has a directory for its outputs. None is the directory of the run."""
+    image: str | None = None
+    """Image to run in: the name of one of the platform's, or one by its digest. None is that of the node group."""
+    code: str | None = None
+    """Directory of this machine with the code in which the command starts."""
+    code_limit: int = 200
+    """The MiB of code that a launch uploads at most."""
+    packages: RequestedPackages | None = None
+    """Python packages beside those of the Python that runs the program."""
+    lock: LockedPackages | None = None
+    """What the launch has chosen for `packages`. None before that."""
+    extras: tuple[Extra, ...] = ()
+    """Extras of Trainway that the program requires on this machine."""
+    inputs: tuple[str, ...] = ()
+    """Locations that the program reads from its start to its end."""
+    locations: tuple[str, ...] = ()
+    """All locations that the program reads or writes, the inputs among them."""
+    check_ranks: Callable[[int], object] = any_number_of_ranks
+    """Raise ValueError, with the reason, if the program cannot run on so many ranks."""
+    device_memory: Callable[[int], DeviceMemory] | None = None
+    """What a rank of so many needs on its device. None if nobody knows."""
+    rank_keys: str = "`nodes`"
+    """The keys of the job file that decide on how many ranks the program can run."""
+    stop: Stop = Stop()
+    metrics: tuple[tuple[str, str], ...] = ()
+    """Names of metrics, and the regular expressions that capture their values in a line of the log."""
+    options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Options of targets that the job file sets, by the names of the target and of the flag."""
+    log_patterns: LogPatterns | None = None
+    """Lines by which an operator sees that the program makes progress. None if the program prints no such lines."""
+
+    @property
+    def is_script(self) -> bool:
+        """Whether the command is a script for bash, which one word of it says as a whole."""
+        return "--script" in (self.started_by or ())
+
+    @property
+    def reads_metric_files(self) -> bool:
+        """Whether the starter reads numbers in files that the program writes."""
+        return any(word.startswith("--metric-files=") for word in self.started_by or ())
+
+    @property
+    def fatal_statuses(self) -> tuple[int, ...]:
+        """Exit statuses of a node after which to start the run again cannot help."""
+        return () if self.started_by is None else (NOT_EXECUTABLE, NOT_FOUND)
+
+    @property
+    def files(self) -> Mapping[str, str]:
+        """The files that go with the program to every node, by their names."""
+        starter = () if self.started_by is None else (STARTER, READER, CAUSES)
+        metrics = (METRICS,) if self.reads_metric_files else ()
+        sent = (*starter, *metrics, *((INSTALLER,) if self._installs else ()))
+        return {
+            "job.yaml": self.text,
+            **{file.name: file.read_text(encoding="utf-8") for file in sent},
+            **self.kept_files,
+        }
+
+    @property
+    def kept_files(self) -> Mapping[str, str]:
+        """The files, beside the job file, without which the program cannot be resumed."""
+        return {} if self.lock is None else {LOCK: self.lock.text}
+
+    @property
+    def _installs(self) -> bool:
+        if self.packages is not None and self.lock is None:
+            raise ValueError(f"the packages of {self.name} are not locked: trainway/launch/starting/job_packages.py")
+        return self.lock is not None and not self.lock.is_empty
+
+    def node_command(self, files: PurePath, code: str | None, lock: PurePath | None = None) -> tuple[str, ...]:
+        """Return what a node runs that has the files in the directory `files`.
+
+        `code` is the directory or the archive of the code. A command without starter does not start in it. `lock` is
+        the path of the lock of the packages if it is not among the files.
+        """
+        if self.started_by is None:
+            return self.command
+        packages = (f"--packages={lock or files / LOCK}",) if self._installs else ()
+        where = () if code is None else (f"--code={code}",)
+        return ("python3", str(files / STARTER.name), *self.started_by, *packages, *where, "--", *self.command)
+
+    def variables(self, run: str, directory: PurePath, roots: Mapping[str, str]) -> dict[str, str]:
+        """Return the environment variables of the program in a run with this name and directory.
+
+        `roots` maps the schemes of locations to what they are on the nodes.
+        """
+        if self.started_by is None:
+            return dict(self.environment)
+        # A file system that all nodes have: its root is a path, and that of a bucket is a URI.
+        file_system = roots.get("fsx", "")
+        shared = {"TRAINWAY_PACKAGES": f"{file_system}/packages"} if self._installs and file_system[:1] == "/" else {}
+        outputs = directory / "outputs" if self.outputs is None else f"{located_at(self.outputs, roots)}/{run}"
+        return {
+            **self.environment,
+            **{name: located_at(location, roots) for name, location in self.located.items()},
+            **shared,
+            "TRAINWAY_RUN_NAME": run,
+            "TRAINWAY_OUTPUT": str(outputs),
+        }

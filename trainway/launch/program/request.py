@@ -1,0 +1,122 @@
+"""A program before it is rendered for a target: everything that a target needs to know."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from trainway.launch.program.allocation import Allocation
+from trainway.launch.program.environment import NCCL_EVIDENCE, cluster_roots, job_environment, platform_environment
+from trainway.launch.program.program import Program
+from trainway.launch.runs.names import LONGEST_RUN_NAME
+from trainway.launch.runs.run_directory import RUNS
+from trainway.spec.handoff import DEFAULT_IMAGE, HandOff
+
+_MOMENT = "%m%d-%H%M%S"
+_LONGEST_NAME = LONGEST_RUN_NAME - len("-1231-235959")
+
+
+@dataclass(frozen=True)
+class Request:
+    """A program on the nodes of an allocation. `image` is the training image by its digest, and has a name, too.
+
+    `code` is the location of an archive that `trainway sync` uploaded, which comes before the image's own code.
+    """
+
+    program: Program
+    run: str
+    hand_off: HandOff
+    image: str
+    allocation: Allocation
+    code: str | None = None
+    image_name: str = DEFAULT_IMAGE
+
+    @property
+    def job_text(self) -> str:
+        """The text of the job file."""
+        return self.program.text
+
+    @property
+    def kept_files(self) -> Mapping[str, str]:
+        """The files that the run's record keeps beside the job file."""
+        return self.program.kept_files
+
+    @property
+    def directory_here(self) -> Path:
+        """The directory on this machine that keeps the run's record."""
+        return RUNS / self.run
+
+    @property
+    def nodes(self) -> dict[str, Any]:
+        """The `count` and the `instance_type` of the run's nodes."""
+        return {"count": self.allocation.nodes, "instance_type": self.allocation.group.instance_type}
+
+    @property
+    def directory(self) -> PurePosixPath:
+        """The run's directory on the file system; the bucket has it below the same path."""
+        return PurePosixPath(self.hand_off.file_system.mount_path) / "runs" / self.run
+
+    @property
+    def code_to_import(self) -> str | None:
+        """The code that the target puts before the image's own. A starter of a program fetches the code itself."""
+        return self.code if self.program.started_by is None else None
+
+    def command(self, files: PurePosixPath) -> tuple[str, ...]:
+        """Return what every node runs. The nodes have the program's files in the directory `files`."""
+        return self.program.node_command(files, self.code)
+
+    def environment(self, job_file: PurePosixPath) -> dict[str, str]:
+        """What the job is told on nodes of the platform, which have the file system, with its file at `job_file`."""
+        roots = cluster_roots(self.hand_off)
+        return {
+            **job_environment(job_file, self.directory),
+            **platform_environment(self.hand_off, roots),
+            **NCCL_EVIDENCE,
+            **self.program.variables(self.run, self.directory, roots),
+            **self.size,
+        }
+
+    @property
+    def size(self) -> dict[str, str]:
+        """What a program with a starter is told of its nodes. torchrun has its own variables for that."""
+        if self.program.started_by is None:
+            return {}
+        return {"TRAINWAY_NODES": str(self.allocation.nodes), "TRAINWAY_GPUS_PER_NODE": str(self.allocation.ranks)}
+
+
+@dataclass(frozen=True)
+class LocalRequest:
+    """A program on this machine, with its run's directory. `hand_off` is None if it uses no platform's storage."""
+
+    program: Program
+    directory_here: Path
+    hand_off: HandOff | None
+    code: str | None = None
+
+    @property
+    def job_text(self) -> str:
+        """The text of the job file."""
+        return self.program.text
+
+    @property
+    def kept_files(self) -> Mapping[str, str]:
+        """The files that the run's record keeps beside the job file."""
+        return self.program.kept_files
+
+    @property
+    def run(self) -> str:
+        """The name of the run: the path of its directory."""
+        return str(self.directory_here)
+
+    @property
+    def nodes(self) -> None:
+        """None, because the run has no nodes of a platform."""
+        return None
+
+
+def run_name(program: Program, now: datetime | None = None) -> str:
+    """A name for a new run of a job, unlike those of other times, which `check_run_name` takes."""
+    return f"{program.name[:_LONGEST_NAME].rstrip('-')}-{now or datetime.now(UTC):{_MOMENT}}"

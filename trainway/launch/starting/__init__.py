@@ -1,0 +1,1 @@
+"""From a job file to a job that a target has taken."""

@@ -1,0 +1,99 @@
+"""Local code for a job that runs elsewhere, so that a change needs no new image.
+
+The code is one archive, named by its content below `runs/code` of the platform's bucket. On the nodes
+training/synced_code.py puts it before the image's own.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import sys
+import tarfile
+from pathlib import Path
+
+from trainway.launch.starting.code_files import IGNORE_FILE, CodeFiles, code_files, in_units
+from trainway.spec.errors import usage_error
+from trainway.spec.handoff import HandOff
+
+PREFIX = "runs/code"
+# Code, not data: a launch is not kept waiting, and every node fetches all of it.
+MOST_BYTES = 200 * 2**20
+
+
+def pack(directory: Path, most_bytes: int = MOST_BYTES) -> tuple[bytes, str]:
+    """A tar.gz of the code below a directory, and its SHA-256: equal contents make equal archives.
+
+    trainway/launch/starting/code_files.py chooses the files. Raises UsageError for a directory without files, and for
+    more than `most_bytes`.
+    """
+    return _packed(_checked(directory, most_bytes))
+
+
+def _checked(directory: Path, most_bytes: int) -> CodeFiles:
+    what = f"the code of {directory} cannot be synced"
+    if not directory.is_dir():
+        raise usage_error(what, why="there is no such directory", fix="name the directory that holds your code")
+    files = code_files(directory)
+    if not files.sent:
+        raise usage_error(what, why="no file is in it", fix="name the directory that holds your code")
+    if files.size > most_bytes:
+        raise usage_error(
+            what,
+            why=f"its files have {in_units(files.size)}, more than {most_bytes // 2**20} MiB; the largest: "
+            f"{files.largest()}",
+            fix=f"name what is no code in .gitignore or {IGNORE_FILE}, put data into the bucket, or allow more with "
+            "`run.code_limit`",
+        )
+    return files
+
+
+def _packed(files: CodeFiles) -> tuple[bytes, str]:
+    directory = files.directory
+    tarred = io.BytesIO()
+    with tarfile.open(fileobj=tarred, mode="w") as tar:
+        for path in files.sent:
+            tar.addfile(_entry(path, path.relative_to(directory)), io.BytesIO(path.read_bytes()))
+    # Without a time of its own, which gzip would write down.
+    archive = gzip.compress(tarred.getvalue(), mtime=0)
+    return archive, hashlib.sha256(archive).hexdigest()
+
+
+def sync(directory: Path, hand_off: HandOff, *, upload: bool = True, most_bytes: int = MOST_BYTES) -> str:
+    """Uploads the code below a directory, unless it is there, and returns its location in the bucket.
+
+    Without `upload` it only says where the code would be.
+
+    Raises UsageError where the code cannot be packed or the bucket cannot be written to.
+    """
+    import boto3
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    files = _checked(directory, most_bytes)
+    print(files, file=sys.stderr)
+    archive, digest = _packed(files)
+    key = f"{PREFIX}/{digest}.tar.gz"
+    location = f"s3://{hand_off.bucket}/{key}"
+    if not upload:
+        return location
+    s3 = boto3.client("s3", region_name=hand_off.region)
+    try:
+        # Named by its content, so one that is there is this one. A list, because a missing object is a forbidden one
+        # to those who may not list.
+        if s3.list_objects_v2(Bucket=hand_off.bucket, Prefix=key, MaxKeys=1)["KeyCount"] == 0:
+            s3.put_object(Bucket=hand_off.bucket, Key=key, Body=archive, ChecksumAlgorithm="SHA256")
+    except (BotoCoreError, ClientError) as error:
+        raise usage_error(
+            f"the code of {directory} cannot be uploaded",
+            why=str(error),
+            fix=f"you need s3:ListBucket and s3:PutObject on s3://{hand_off.bucket}/{PREFIX}",
+        ) from None
+    return location
+
+
+def _entry(path: Path, name: Path) -> tarfile.TarInfo:
+    entry = tarfile.TarInfo(str(name))
+    entry.size = path.stat().st_size
+    entry.mode = 0o755 if path.stat().st_mode & 0o100 else 0o644
+    return entry

@@ -1,0 +1,204 @@
+"""Requests from job files. Every problem is found before anything is submitted."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, cached_property, partial
+from pathlib import Path
+
+from trainway.launch.job_file.programs import load_program
+from trainway.launch.job_file.run_image import check_image, image_by_digest
+from trainway.launch.job_file.sweep import Point
+from trainway.launch.node.start_program import missing_python_file
+from trainway.launch.platform.hand_off import read_hand_off, read_image
+from trainway.launch.program.allocation import allocate, check_team
+from trainway.launch.program.locations import needs_hand_off
+from trainway.launch.program.program import LockedPackages, Program
+from trainway.launch.program.request import LocalRequest, Request, run_name
+from trainway.launch.runs.names import check_directory_name, check_run_name
+from trainway.launch.runs.run_directory import default_run_directory
+from trainway.launch.starting.code import sync
+from trainway.launch.starting.device_memory import check_memory, memory_line
+from trainway.launch.starting.job_packages import TargetPython, lock_of, python_here, python_of_named_image
+from trainway.launch.starting.run_inputs import check_inputs
+from trainway.launch.starting.run_secrets import check_secrets
+from trainway.parts.extras import require_extras
+from trainway.spec.errors import usage_error
+from trainway.spec.facts.catalogue import Catalogue, load_catalogue
+from trainway.spec.handoff import DEFAULT_IMAGE, HandOff
+from trainway.spec.loader import load_platform
+from trainway.spec.platform import Platform
+
+
+@dataclass(frozen=True)
+class Launch:
+    """The arguments of `trainway launch` that all targets share.
+
+    `run` is the name, or on this machine the directory, of the only run. `group` is the node group to use. `code` is a
+    directory that is synced first. `image` is the name of the platform's image to run in. `lock` is the lock of the
+    packages that the run had before. A `dry_run` uploads and writes nothing.
+    """
+
+    points: Sequence[Point]
+    platform_file: Path
+    run: str | None = None
+    group: str | None = None
+    code: str | None = None
+    image: str | None = None
+    dry_run: bool = False
+    lock: Path | None = None
+
+    @property
+    def code_directory(self) -> str | None:
+        """The directory with the code: the one that the launch names, or else the one that the job file names."""
+        return self.code or next((point.program.code for point in self.points), None)
+
+    def check_code(self) -> None:
+        """Raise UsageError if the directory with the code, or the Python file that a program starts with, is absent."""
+        if self.code_directory is None:
+            return
+        directory = Path(self.code_directory)
+        for program in (point.program for point in self.points if point.program.started_by is not None):
+            what = f"{program.name} cannot be launched"
+            if not directory.is_dir():
+                fix = "set `run.code` to a directory, relative to the job file"
+                raise usage_error(what, why=f"there is no directory {directory}", fix=fix)
+            if missing := missing_python_file(list(program.command), directory):
+                fix = f"name a file of {directory} in `run.command`, or set `run.code` to the directory that has it"
+                raise usage_error(what, why=f"there is no file {directory / missing}", fix=fix)
+
+    def locked(self, program: Program, python: Callable[[], TargetPython]) -> Program:
+        """Return a program with the lock of its packages for a Python, which is asked for if there are packages.
+
+        Raises UsageError if the packages do not fit into that Python.
+        """
+        if program.packages is None:
+            return program
+        if self.lock is not None:
+            return replace(program, lock=LockedPackages(self.lock.read_text(encoding="utf-8")))
+        return replace(program, lock=lock_of(program.packages, python(), write=not self.dry_run))
+
+    @cached_property
+    def platform(self) -> Platform:
+        """The platform of the file. Raises SpecError with every problem of the file."""
+        return load_platform(self.platform_file)
+
+
+def check_job(file: Path) -> str:
+    """Check a job file and the code that it names, without a platform. Return what the job is, in a few words.
+
+    Raises SpecError with every problem of the file, and UsageError if its code is absent.
+    """
+    program = load_program(file)
+    Launch([Point(program, {})], file).check_code()
+    return f"{program.name} on {program.nodes} node{'s' if program.nodes > 1 else ''}"
+
+
+def prepare_here(launch: Launch) -> list[LocalRequest]:
+    """Return a request for each job of a launch on this machine.
+
+    Reads the platform only if a job uses its storage. Raises UsageError if that platform is not deployed. Except for a
+    dry run, raises it also if the packages of the extra `training` are not installed.
+    """
+    if not launch.dry_run:
+        for point in launch.points:
+            require_extras("a job on this machine", *point.program.extras)
+    python = cache(python_here)
+    return [
+        LocalRequest(
+            launch.locked(point.program, python),
+            Path(check_directory_name(launch.run)) if launch.run else default_run_directory(point.program.name),
+            read_hand_off(launch.platform) if needs_hand_off(point.program) else None,
+            launch.code_directory,
+        )
+        for point in launch.points
+    ]
+
+
+def prepare_on_platform(launch: Launch) -> list[Request]:
+    """Return a request for each job of a launch on a platform, and upload the code, except in a dry run.
+
+    Raises UsageError as `prepare` does, and if the code cannot be synced.
+    """
+    requests = prepare(
+        launch.points,
+        launch.platform,
+        load_catalogue(),
+        run=launch.run,
+        group=launch.group,
+        image=launch.image,
+    )
+    if launch.dry_run:
+        lines = [memory_line(each.program, each.allocation, load_catalogue()) for each in requests]
+        # Runs of a sweep often need the same. Standard output is only what would be submitted.
+        for line in filter(None, dict.fromkeys(lines)):
+            print(line, file=sys.stderr)
+    for request in requests:
+        check_secrets(request.program, launch.platform)
+        # A dry run may be of data that is still to come.
+        if not launch.dry_run:
+            check_inputs(request.program, request.hand_off)
+    python = cache(lambda name: python_of_named_image(name, launch.platform, launch.platform_file))
+    requests = [
+        replace(request, program=launch.locked(request.program, partial(python, request.image_name)))
+        for request in requests
+    ]
+    if launch.code_directory is None:
+        return requests
+    limit = max(request.program.code_limit for request in requests)
+    location = sync(
+        Path(launch.code_directory), requests[0].hand_off, upload=not launch.dry_run, most_bytes=limit * 2**20
+    )
+    return [replace(request, code=location) for request in requests]
+
+
+def prepare(
+    points: Sequence[Point],
+    platform: Platform,
+    catalogue: Catalogue,
+    *,
+    run: str | None = None,
+    group: str | None = None,
+    image: str | None = None,
+) -> list[Request]:
+    """A request for each job; `run` is the name of the only one, `group` that of the nodes to use.
+
+    Each runs in the image `image`, or else in the one that its job file or its nodes name.
+
+    Raises UsageError where the platform is not deployed or has no image, or a job does not fit it.
+    """
+    if run is not None:
+        check_run_name(run)
+    hand_off = read_hand_off(platform)
+    _check_region(hand_off, platform)
+    allocations = []
+    for point in points:
+        check_team(point.program, hand_off)
+        allocations.append(allocate(point.program, hand_off, catalogue, group))
+        check_memory(point.program, allocations[-1], catalogue)
+    names = [
+        image or point.program.image or allocation.group.image or DEFAULT_IMAGE
+        for point, allocation in zip(points, allocations, strict=True)
+    ]
+    pinned = {}
+    for name, allocation in dict(zip(names, allocations, strict=True)).items():
+        if "@" in name:
+            pinned[name] = image_by_digest(name, hand_off)
+            check_image(pinned[name], allocation, catalogue)
+        else:
+            pinned[name] = read_image(platform, hand_off, name)
+    return [
+        Request(point.program, run or run_name(point.program), hand_off, pinned[name], allocation, image_name=name)
+        for point, allocation, name in zip(points, allocations, names, strict=True)
+    ]
+
+
+def _check_region(hand_off: HandOff, platform: Platform) -> None:
+    if hand_off.region != platform.region:
+        raise usage_error(
+            f"{platform.name} cannot be launched on in {platform.region}",
+            why=f"the hand-off that was found there is of a platform in {hand_off.region}",
+            fix="set `region` of the platform file to where it was deployed",
+        )

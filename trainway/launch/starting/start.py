@@ -1,0 +1,132 @@
+"""Start runs. Every job of a launch is checked and rendered before the first is submitted."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from trainway.launch.job_file.programs import load_program, program_of_command
+from trainway.launch.job_file.sweep import Point, sweep
+from trainway.launch.program.program import LOCK
+from trainway.launch.runs.run_directory import make_run_directory, read_launch, record_submission, run_named
+from trainway.launch.starting.code_files import code_version
+from trainway.launch.starting.prepare import Launch
+from trainway.launch.target.known import AnyTarget, own_target, target_named
+from trainway.launch.target.options import options_from, options_record
+from trainway.launch.target.protocol import Phase
+from trainway.spec.errors import usage_error
+from trainway.spec.facts.catalogue import load_catalogue
+
+_UNFINISHED = (Phase.QUEUED, Phase.STARTING, Phase.RUNNING)
+
+
+def points_of(job_file: Path, axes: Sequence[str], until_step: int | None = None) -> list[Point]:
+    """Return the programs of a launch: the job file's own, or those of a sweep over its keys.
+
+    `until_step` is the step after which each stops. Raises SpecError with every problem of the file.
+    """
+    program = load_program(job_file, until_step)
+    if program.started_by is None and any(axis.startswith("run.") for axis in axes):
+        why = f"{job_file} describes Trainway's training job, and has no section `run`"
+        fix = "sweep a key of the job instead, for example --sweep seed=0,1,2"
+        raise usage_error(f"{program.name} cannot be an array", why=why, fix=fix)
+    return sweep(program.text, axes, until_step, job_file.parent) if axes else [Point(program, {})]
+
+
+def is_job_file(words: Sequence[str]) -> bool:
+    """Return whether the words of a launch name a job file, and not a command."""
+    return len(words) == 1 and not words[0].endswith(".py") and shutil.which(words[0]) is None
+
+
+def points_of_command(
+    words: Sequence[str], axes: Sequence[str], *, nodes: int = 1, team: str | None = None
+) -> list[Point]:
+    """Return the programs of a launch without a job file. Every node runs the words in the code of this directory.
+
+    A single Python file is started by torchrun. Raises UsageError for words that no job file can have.
+    """
+    program = program_of_command(words, Path.cwd(), nodes=nodes, team=team)
+    return sweep(program.text, axes) if axes else [Point(program, {})]
+
+
+def start(target_name: str, launch: Launch, options: Mapping[str, Any], say: Callable[[str], object] = print) -> int:
+    """Submit the jobs of a launch, or print exactly what would be submitted, and return the exit status.
+
+    `options` are those of the target that were said, by the names of their flags. They take precedence over those of
+    the job file. `say` gets the name of each run that outlives the launcher. The exit status is 0, or that of the first
+    job that failed while the launcher ran it, which ends the launch. Nothing is submitted of a sweep of which one job
+    cannot be.
+    """
+    target = target_named(target_name, cannot="launched")
+    _check_platform(target, launch)
+    launch.check_code()
+    catalogue = load_catalogue()
+    typed = [
+        options_from(target.options, {**point.program.options.get(target.name, {}), **options}, target.name)
+        for point in launch.points
+    ]
+    prepared = list(zip(target.prepare(launch), typed, strict=True))
+    texts = [target.render(request, catalogue, chosen) for request, chosen in prepared]
+    if launch.dry_run:
+        print("".join(texts), end="")
+        return 0
+    recorded = {
+        "platform_file": str(launch.platform_file),
+        "group": launch.group,
+        "code": launch.code_directory,
+        "code_version": None if launch.code_directory is None else code_version(Path(launch.code_directory)),
+        "image": launch.image,
+    }
+    for request, chosen in prepared:
+        make_run_directory(request.job_text, request.directory_here, request.kept_files)
+        handle = target.submit(request, catalogue, chosen)
+        kept = {**recorded, "target": options_record(chosen)}
+        record_submission(request.directory_here, target.name, handle, kept, request.nodes)
+        if target.attend is None:
+            say(request.run)
+        elif exit_status := target.attend(request, chosen):
+            return exit_status
+    return 0
+
+
+def resume(name: str) -> int:
+    """Resume a run from its latest checkpoint on the same target with the same options. Return the exit status.
+
+    Raises UsageError for a run that has not ended.
+    """
+    run = run_named(name)
+    record = read_launch(run)
+    target = target_named(record["target"], cannot="resumed")
+    phase = target.state(record["handle"]).phase
+    if phase in _UNFINISHED:
+        fix = f"`trainway stop {name}` ends it, `trainway logs --follow {name}` shows it"
+        raise usage_error(f"{name} cannot be resumed", why=f"it is {phase.value}", fix=fix)
+    recorded = record["options"]
+    launch = Launch(
+        points_of(run / "job.yaml", []),
+        Path(recorded["platform_file"]),
+        run=run.name if target.orchestrators else str(run),
+        group=recorded.get("group"),
+        code=recorded.get("code"),
+        image=recorded.get("image"),
+        lock=lock if (lock := run / LOCK).is_file() else None,
+    )
+    return start(target.name, launch, recorded["target"] if "target" in recorded else _earlier(recorded))
+
+
+def _earlier(recorded: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of a local run that an earlier version launched, or `trainway demo`."""
+    return {"processes": recorded["processes"]}
+
+
+def _check_platform(target: AnyTarget, launch: Launch) -> None:
+    """Raise UsageError if the platform takes no jobs of the target."""
+    if not target.orchestrators or launch.platform.orchestrator in target.orchestrators:
+        return
+    raise usage_error(
+        f"{launch.platform.name} takes no jobs of the target {target.name}",
+        why=f"its orchestrator is {launch.platform.orchestrator.value}",
+        fix=f"launch with --target {own_target(launch.platform).name}",
+    )

@@ -1,0 +1,1 @@
+"""What every target of a launch provides, and which targets there are."""

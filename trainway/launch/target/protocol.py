@@ -1,0 +1,135 @@
+"""What a target is: a system that runs jobs, as one value with a function for each thing that is done there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Generic, Protocol, TypeVar
+
+from trainway.explain.evidence import Evidence
+from trainway.spec.facts.catalogue import Catalogue
+from trainway.spec.sections.orchestrator import Orchestrator
+
+Handle = Mapping[str, str]
+"""How a target finds a run again; kept in the run's launch.json on the machine that submitted it."""
+
+
+class Phase(StrEnum):
+    """The state of a run, in a word that all targets share."""
+
+    QUEUED = "queued"
+    STARTING = "starting"
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    STOPPED = "stopped"
+    GONE = "gone"
+    """The target does not know the run any more."""
+
+
+@dataclass(frozen=True)
+class State:
+    """The phase of a run, why it is in that phase in the target's own words, and the names of its nodes."""
+
+    phase: Phase
+    reason: str = ""
+    nodes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class KnownNodes:
+    """What a target knows about a run's nodes beside what the run's processes say.
+
+    `names` are the names of nodes by the hostnames that processes on them have. `allocatable` is, by node of the run's
+    node group, the number of devices that pods can request.
+    """
+
+    names: Mapping[str, str] = field(default_factory=dict)
+    allocatable: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+
+
+class Prepared(Protocol):
+    """A job that can be submitted, as `Target.prepare` returns it."""
+
+    @property
+    def run(self) -> str:
+        """The name of the run that is prepared."""
+
+    @property
+    def job_text(self) -> str:
+        """The text of the job file."""
+
+    @property
+    def kept_files(self) -> Mapping[str, str]:
+        """The files that the run's record keeps beside the job file, by their names."""
+
+    @property
+    def directory_here(self) -> Path:
+        """The directory on this machine that keeps the run's record."""
+
+    @property
+    def nodes(self) -> Mapping[str, Any] | None:
+        """The `count` and the `instance_type` of the run's nodes. None on this machine."""
+
+
+class Logs(Protocol):
+    """A function that reads the logs of a run."""
+
+    def __call__(self, handle: Handle, *, follow: bool) -> Iterator[str]:
+        """Return the lines of all nodes, each with `[node rank]` before it; with `follow` until the run has ended."""
+
+
+Request = TypeVar("Request", bound=Prepared)
+Options = TypeVar("Options")
+
+
+def _nothing_known(request: Any, handle: Handle) -> KnownNodes:
+    del request, handle
+    return KnownNodes()
+
+
+def _anybody(handle: Handle) -> None:
+    del handle
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target(Generic[Request, Options]):
+    """A system that runs jobs. Each function raises UsageError if it cannot do what it was asked."""
+
+    name: str
+    """The value of `--target`."""
+    heading: str
+    """The heading of the target's flags in `trainway launch --help`, for example `Under Slurm`."""
+    options: type[Options]
+    """A frozen dataclass whose fields describe the flags: trainway/launch/target/options.py."""
+    orchestrators: tuple[Orchestrator, ...] = ()
+    """Orchestrators of the platforms whose jobs the target takes. Empty for a target that needs no platform."""
+    prepare: Callable[[Any], Sequence[Request]]
+    """Check the jobs of a Launch: `prepare_on_platform` or `prepare_here` of trainway/launch/starting/prepare.py."""
+    render: Callable[[Request, Catalogue, Options], str]
+    """Return exactly what is submitted, as `--dry-run` prints it. Refuse what cannot be submitted."""
+    submit: Callable[[Request, Catalogue, Options], Handle]
+    """Submit a run and return its handle. A run of the same name that has ended is resumed."""
+    attend: Callable[[Request, Options], int] | None = None
+    """Run a submitted run to its end, and return its exit status. None if runs outlive the launcher."""
+    state: Callable[[Handle], State]
+    """Return the state of a run."""
+    logs: Logs
+    """Return the lines of a run's logs."""
+    stop: Callable[[Handle], None]
+    """Tell a run to save a checkpoint and end. Return when the run was told."""
+    shell: Callable[[Handle, int], Sequence[str]]
+    """Return the command that opens a shell on a node of a run, by the node's index."""
+    interactive: bool = False
+    """Whether `--interactive` can allocate nodes for a shell."""
+    check_shell: Callable[[Handle], None] = _anybody
+    """Raise UsageError if whoever asks may not open a shell on the nodes of a run, whether it has nodes yet or not."""
+    forward: Callable[[Handle, int, int, int], Sequence[str] | None] | None = None
+    """Return the command that forwards a port of this machine to one of a node of a run: node, port, and local port.
+    None instead of a command: the port is one of this machine. Without the function, the target forwards no ports."""
+    evidence: Callable[[Handle], Evidence]
+    """Return what the target knows about why a run ended. Leave out what cannot be read."""
+    known_nodes: Callable[[Request, Handle], KnownNodes] = _nothing_known
+    """Return what the target knows about the nodes of a run, for `trainway verify`."""
