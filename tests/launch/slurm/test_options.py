@@ -68,6 +68,11 @@ def launch(there: HandOff, run: str, script: str, options: SlurmOptions = ENVIRO
     return handle
 
 
+def steps_of(cluster: Machines, handle: Handle) -> int:
+    """The number of steps of a run that Slurm runs now."""
+    return len(cluster.ask("squeue", "--steps", "--noheader", f"--jobs={handle['job']}").splitlines())
+
+
 def ends(handle: Handle) -> Phase:
     wait_for("the run ends", lambda: state(handle).phase in OVER, 60)
     return state(handle).phase
@@ -134,6 +139,7 @@ def test_a_port_of_a_node_answers_here_while_the_run_goes_on(cluster: Machines, 
     serve = f"cd {cluster.shared}/page && exec python3 -m http.server --bind 127.0.0.1 6006"
     handle = launch(there, "board", serve)
     wait_for("it runs", lambda: state(handle).phase is Phase.RUNNING)
+    steps = steps_of(cluster, handle)
     [local] = free_ports(1)
     relay = subprocess.Popen(list(forward(handle, 0, 6006, local)))
     try:
@@ -150,11 +156,17 @@ def test_a_port_of_a_node_answers_here_while_the_run_goes_on(cluster: Machines, 
         with socket.create_connection(("127.0.0.1", local)) as second:
             second.sendall(b"HEAD / HTTP/1.0\r\n\r\n")
             assert second.recv(100).startswith(b"HTTP/1.0 200")
-    finally:
-        relay.send_signal(signal.SIGINT)
-        relay.wait(60)
         with pytest.raises(UsageError, match="it runs on 1 nodes"):
             forward(handle, 1, 6006, local)
+        # The server waits for the rest of this request, and would for as long as the job runs.
+        wait_for("both are answered", lambda: steps_of(cluster, handle) == steps)
+        with socket.create_connection(("127.0.0.1", local)) as third:
+            third.sendall(b"HEAD")
+            wait_for("it has a step", lambda: steps_of(cluster, handle) == steps + 1)
+            relay.send_signal(signal.SIGTERM)
+            assert relay.wait(60) == 0
+    finally:
+        relay.kill()
         # The next test needs both nodes.
         stop(handle)
     assert ends(handle) is Phase.STOPPED

@@ -15,6 +15,8 @@ from trainway.launch.target.protocol import Handle
 # https://docs.aws.amazon.com/systems-manager/latest/userguide/session-manager-working-with-sessions-start.html
 # (Starting a session, port forwarding to remote host; read 2026-11-23)
 _TO_REMOTE_HOST = "AWS-StartPortForwardingSessionToRemoteHost"
+# With `-m`, Python would warn that this package has imported the module already.
+_RELAY = f"from {relay.__name__} import main; main()"
 
 
 def forward(handle: Handle, node: int, port: int, local_port: int) -> Sequence[str]:
@@ -30,6 +32,6 @@ def forward(handle: Handle, node: int, port: int, local_port: int) -> Sequence[s
     name = node_name(handle, node, what)
     if slurm_is_here():
         srun = ("srun", *beside(handle["job"], name), "--unbuffered", "--quiet")
-        return (sys.executable, "-m", relay.__name__, str(local_port), str(port), "--", *srun)
+        return (sys.executable, "-c", _RELAY, str(local_port), str(port), "--", *srun)
     parameters = {"host": [name], "portNumber": [str(port)], "localPortNumber": [str(local_port)]}
     return session(handle, _TO_REMOTE_HOST, json.dumps(parameters), what=what)

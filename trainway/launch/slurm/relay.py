@@ -1,6 +1,6 @@
 """Relay connections to a port of this machine through a command that runs a program elsewhere, such as srun.
 
-    python -m trainway.launch.slurm.relay LOCAL_PORT PORT -- srun --jobid=7 --overlap …
+    python -c "from trainway.launch.slurm.relay import main; main()" LOCAL_PORT PORT -- srun --jobid=7 --overlap …
 
 Each connection starts the command with a program that connects to PORT of its own loopback interface. The bytes go
 through the standard input and output of the command.
@@ -8,6 +8,8 @@ through the standard input and output of the command.
 
 from __future__ import annotations
 
+import contextlib
+import signal
 import socket
 import subprocess
 import sys
@@ -35,6 +37,10 @@ while data := there.recv(65536):
 """
 
 
+# How long srun has to end the process on the node.
+SECONDS_TO_END = 10
+
+
 def main() -> None:
     """Relay connections until the process ends."""
     local_port, port, _, *command = sys.argv[1:]
@@ -43,13 +49,21 @@ def main() -> None:
     except UsageError as error:
         print(error, file=sys.stderr)
         sys.exit(2)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.default_int_handler)
+    running = set[subprocess.Popen[bytes]]()
+    there = (*command, "python3", "-c", _CONNECT, port)
     try:
         while True:
             connection, _address = listener.accept()
-            threading.Thread(target=_relay, args=(connection, (*command, "python3", "-c", _CONNECT, port))).start()
+            threading.Thread(target=_relay, args=(connection, there, running), daemon=True).start()
     except KeyboardInterrupt:
-        # Ctrl-C ends the command, and the processes of its open connections, which have it from the terminal.
-        return
+        # A connection whose other end is silent would last as long as the job.
+        for process in list(running):
+            process.terminate()
+        for process in list(running):
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(SECONDS_TO_END)
 
 
 def listen(port: int) -> socket.socket:
@@ -61,9 +75,10 @@ def listen(port: int) -> socket.socket:
         raise usage_error(what, why=str(error), fix="choose another one with --local-port") from None
 
 
-def _relay(connection: socket.socket, command: Sequence[str]) -> None:
-    """Copy bytes between a connection and the command, until the command ends."""
+def _relay(connection: socket.socket, command: Sequence[str], running: set[subprocess.Popen[bytes]]) -> None:
+    """Copy bytes between a connection and the command, until the command ends. Until then, it is in `running`."""
     with connection, subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0) as process:
+        running.add(process)
         assert process.stdin is not None and process.stdout is not None
         sender = threading.Thread(target=_send, args=(connection, process.stdin), daemon=True)
         sender.start()
@@ -73,6 +88,7 @@ def _relay(connection: socket.socket, command: Sequence[str]) -> None:
             except OSError:
                 process.terminate()
                 break
+    running.discard(process)
 
 
 def _send(connection: socket.socket, pipe: IO[bytes]) -> None:
