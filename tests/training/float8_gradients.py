@@ -26,6 +26,7 @@ from tests.training.layout_gradients import (
 from training.config import Job
 from training.model.decoder import Decoder, initialize, rotary_cache
 from training.model.loss import cross_entropy
+from training.parallel.world import connect, this_process
 from training.precision import float8
 
 
@@ -65,7 +66,7 @@ def differences(changes: dict[str, Any]) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    dist.init_process_group("gloo")
+    connect(this_process())
     for name, changes in json.loads(sys.argv[1]).items():
         result = differences(changes)
         torch._dynamo.reset()

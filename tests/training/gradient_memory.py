@@ -22,7 +22,7 @@ from tests.training.layout_gradients import CPU, END_OF_TEXT, VOCABULARY, batch,
 from training.model.decoder import Decoder, initialize
 from training.observe.laps import Laps
 from training.parallel.local_model import local_model
-from training.parallel.world import join
+from training.parallel.world import connect, join, this_process
 from training.step import accumulate
 
 
@@ -85,7 +85,7 @@ def measured(changes: dict[str, Any]) -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    dist.init_process_group("gloo")
+    connect(this_process())
     for name, changes in json.loads(sys.argv[1]).items():
         found = measured(changes)
         if dist.get_rank() == 0:

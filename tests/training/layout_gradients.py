@@ -24,7 +24,7 @@ from training.observe.laps import Laps
 from training.parallel import limits
 from training.parallel.clipping import norm_of_gradients
 from training.parallel.local_model import local_model
-from training.parallel.world import join
+from training.parallel.world import connect, join, this_process
 from training.precision import float8
 from training.precision.loss_scale import initial_scale
 from training.step import compute_gradients
@@ -126,7 +126,7 @@ def differences(changes: dict[str, Any]) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    dist.init_process_group("gloo")
+    connect(this_process())
     for name, changes in json.loads(sys.argv[1]).items():
         result = differences(changes)
         torch._dynamo.reset()

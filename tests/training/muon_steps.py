@@ -17,6 +17,7 @@ from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, 
 
 from training.optim import muon
 from training.optim.muon import Muon
+from training.parallel.world import connect, this_process
 
 
 def main() -> None:
@@ -32,7 +33,7 @@ def main() -> None:
         return compute(matrices)
 
     muon.orthogonalised = counted
-    dist.init_process_group("gloo")
+    connect(this_process())
     torch.manual_seed(0)
     # Wide, tall, and with rows that four ranks cannot share evenly.
     model = nn.Sequential(nn.Linear(24, 40, bias=False), nn.GELU(), nn.Linear(40, 24, bias=False), nn.Linear(24, 34))

@@ -34,7 +34,7 @@ from training.model.decoder import Decoder, initialize, rotary_cache
 from training.model.experts import MixtureOfExperts
 from training.model.loss import cross_entropy
 from training.parallel.local_model import local_model
-from training.parallel.world import join
+from training.parallel.world import connect, join, this_process
 
 HELD_OUT = 24
 
@@ -96,7 +96,7 @@ def difference(changes: dict[str, Any]) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    dist.init_process_group("gloo")
+    connect(this_process())
     for name, changes in json.loads(sys.argv[1]).items():
         result = difference(changes)
         if dist.get_rank() == 0:

@@ -29,7 +29,7 @@ from training.optim.optimizer import step as take_step
 from training.parallel import limits
 from training.parallel.clipping import clipping_divisor, norm_of_gradients
 from training.parallel.local_model import local_model
-from training.parallel.world import join
+from training.parallel.world import connect, join, this_process
 from training.precision.loss_scale import initial_scale
 from training.step import compute_gradients
 
@@ -136,7 +136,7 @@ def peak_of(changes: dict[str, Any], vocabulary: int) -> tuple[int, int]:
 
 
 if __name__ == "__main__":
-    dist.init_process_group("gloo")
+    connect(this_process())
     for name, (changes, vocabulary) in json.loads(sys.argv[1]).items():
         found: list[Any] = [None] * dist.get_world_size()
         dist.all_gather_object(found, peak_of(changes, vocabulary))
