@@ -95,6 +95,8 @@ def _folder(sources: str) -> Path:
         if folder.name != sources and folder.stat().st_mtime < time.time() - EARLIER_SECONDS:
             shutil.rmtree(folder, ignore_errors=True)
     (KEPT / sources).mkdir(exist_ok=True)
+    # For whoever runs other sources meanwhile.
+    os.utime(KEPT / sources)
     return KEPT / sources
 
 
