@@ -56,6 +56,14 @@ def check(
             "standard support then. Default: today, in UTC.",
         ),
     ] = None,
+    accept: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="RULE",
+            help="Rule about what AWS sells that need not hold, by its name in `trainway rules`. Repeat it for further "
+            "rules. For a deploy, write it into the file, as `accept`.",
+        ),
+    ] = None,
 ) -> None:
     """Validate a platform file or a job file, and print every problem. A job file is checked without a platform."""
     from trainway.spec.derived.image_notes import unverified
@@ -68,11 +76,42 @@ def check(
 
         print(f"{file}: {check_job(file)}: no problems.")
         return
-    platform = load_platform(file, today=(on or datetime.now(UTC)).date())
+    platform = load_platform(file, today=(on or datetime.now(UTC)).date(), accept=_published(accept or []))
     nodes = ", ".join(f"{group.largest} × {' or '.join(group.instance_types)}" for group in platform.node_groups)
     print(f"{file}: {platform.name} in {platform.region} on {platform.orchestrator.value}, up to {nodes}: no problems.")
     for note in unverified(platform, load_catalogue()):
         print(f"not verified: {note}")
+
+
+def _published(names: list[str]) -> list[str]:
+    """Return the names of rules. Raises UsageError for one that cannot be accepted."""
+    from trainway.spec.errors import usage_error
+    from trainway.spec.rules.rule import PUBLISHED_RULES
+
+    for name in names:
+        if name not in PUBLISHED_RULES:
+            why = f"{name} is not among the rules about what AWS sells"
+            raise usage_error("--accept", why=why, fix=f"name one of {', '.join(sorted(PUBLISHED_RULES))}")
+    return names
+
+
+@app.command()
+def rules(
+    as_json: Annotated[bool, typer.Option("--json", help="Print the rules as JSON.")] = False,
+) -> None:
+    """List the rules of a platform file. A file can accept those that rest on what AWS had published on some day."""
+    from trainway.spec.rules import RULES
+    from trainway.spec.rules.rule import PUBLISHED_RULES, name_of, summary_of
+
+    listed = [
+        {"name": name_of(each), "published": name_of(each) in PUBLISHED_RULES, "what": summary_of(each)}
+        for each in sorted(RULES, key=name_of)
+    ]
+    if as_json:
+        print(json.dumps(listed, indent=2))
+        return
+    for each in listed:
+        print(f"{each['name']}{' (published)' if each['published'] else ''}\n    {each['what']}")
 
 
 @app.command()

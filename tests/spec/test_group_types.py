@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.anywhere import ANYWHERE
 from tests.people import with_people
 from trainway.manifests.kueue import queues
 from trainway.manifests.shares import guaranteed_nodes
@@ -28,7 +29,12 @@ def platform(tmp_path: Path, orchestrator: str, *types: str, **changes: Any) -> 
     """A platform of one group, `train`, whose nodes may be of these types."""
     group = {"name": "train", "instance_type": types[0], "or_types": list(types[1:]), "count": 2, "max_count": 4}
     file = tmp_path / "platform.yaml"
-    content = {"region": "us-west-2", "zones": ["usw2-az2", "usw2-az1"], "orchestrator": orchestrator}
+    content = {
+        "region": "us-west-2",
+        "zones": ["usw2-az2", "usw2-az1"],
+        "orchestrator": orchestrator,
+        "accept": ANYWHERE,
+    }
     file.write_text(yaml.safe_dump(with_people(content | {"node_groups": [group]} | changes)))
     return load_platform(file, CATALOGUE)
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.anywhere import ANYWHERE
 from tests.people import with_people
 from tests.synthesis import ROOT
 from trainway.spec.derived.addressing import plan_addresses
@@ -24,7 +25,13 @@ EFA = {"lustre": {"capacity_tib": 9.6, "throughput_mbps_per_tib": 500, "efa": Tr
 
 def platform(tmp_path: Path, *groups: dict[str, Any], storage: dict[str, Any] = EFA) -> Platform:
     file = tmp_path / "platform.yaml"
-    base = {"region": "us-west-2", "zones": ["usw2-az2", "usw2-az1"], "orchestrator": "eks", "storage": storage}
+    base = {
+        "region": "us-west-2",
+        "zones": ["usw2-az2", "usw2-az1"],
+        "orchestrator": "eks",
+        "storage": storage,
+        "accept": ANYWHERE,
+    }
     numbered = [{"name": f"group-{number}", "count": 0, **group} for number, group in enumerate(groups)]
     file.write_text(yaml.safe_dump(with_people(base | {"node_groups": numbered})))
     return load_platform(file)

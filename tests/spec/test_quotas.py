@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.anywhere import ANYWHERE
 from tests.fictitious import NAME, catalogue_with
 from tests.people import with_people
 from tests.synthesis import ROOT
@@ -26,7 +27,8 @@ def needs(
     tmp_path: Path, orchestrator: str, *groups: dict[str, object], catalogue: Catalogue = CATALOGUE
 ) -> dict[str, tuple[str | None, int]]:
     file = tmp_path / "platform.yaml"
-    platform = {"region": "us-west-2", "zones": ["usw2-az2", "usw2-az1"], "orchestrator": orchestrator}
+    where = {"region": "us-west-2", "zones": ["usw2-az2", "usw2-az1"], "accept": ANYWHERE}
+    platform = where | {"orchestrator": orchestrator}
     numbered = [{"name": f"group-{number}", "count": 1, **group} for number, group in enumerate(groups)]
     file.write_text(yaml.safe_dump(with_people(platform | {"node_groups": numbered})))
     return {need.name: (need.code, need.needed) for need in quota_needs(load_platform(file, catalogue), catalogue)}

@@ -15,9 +15,9 @@ from trainway.spec import rules
 from trainway.spec.loader import load_platform
 from trainway.spec.problems import SpecError
 from trainway.spec.rules.expiry import expired, from_the_future
+from trainway.spec.rules.regions import zone_prefix
 from trainway.spec.rules.rule import Breach
 from trainway.spec.rules.versions import VERSION_RULES, requirements_are_listed
-from trainway.spec.rules.zones import zone_prefix
 
 HYPERPOD = """\
 region: us-west-2

@@ -13,6 +13,7 @@ from botocore.model import ServiceModel
 from botocore.validate import ParamValidator
 
 from stacks.constructs.hyperpod.hyperpod_patching import STRATEGIES
+from tests.anywhere import ANYWHERE
 from tests.stacks.hyperpods import cluster, hyperpod, statements, write
 from tests.synthesis import Template, resources, templates_of
 from trainway.spec.facts.catalogue import load_catalogue
@@ -308,7 +309,8 @@ def test_a_boundary_bounds_every_role(tmp_path: Path, orchestrator: str) -> None
 def test_every_type_that_hyperpod_offers_can_be_guaranteed(tmp_path: Path) -> None:
     offered = [instance.name for instance in load_catalogue().values() if instance.hyperpod_name][:8]
     groups = [{"name": f"g{n}", "instance_type": name, "count": 1} for n, name in enumerate(offered)]
-    template = cluster(tmp_path, node_groups=groups, teams=[{"name": "all", "guarantee": dict.fromkeys(offered, 1)}])
+    teams = [{"name": "all", "guarantee": dict.fromkeys(offered, 1)}]
+    template = cluster(tmp_path, node_groups=groups, teams=teams, accept=ANYWHERE)
     (quota,) = resources(template, "AWS::SageMaker::ComputeQuota").values()
     assert len(quota["ComputeQuotaConfig"]["ComputeQuotaResources"]) == len(offered)
 

@@ -17,7 +17,7 @@ NEURON = f"public.ecr.aws/neuron/pytorch-training-neuronx:2.9.0@sha256:{'0' * 64
 PLATFORM: dict[str, Any] = {
     "name": "atlas",
     "region": "us-west-2",
-    "zones": ["usw2-az2", "usw2-az1"],
+    "zones": ["usw2-az1", "usw2-az2"],
     "node_groups": [
         {"name": "gpu", "instance_type": "p5.48xlarge", "count": 2},
         {"name": "trn", "instance_type": "trn1.32xlarge", "count": 2, "image": "neuron"},

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.anywhere import ANYWHERE
 from tests.stacks.hyperpods import cluster, hyperpod, statements, write
 from tests.synthesis import Template, resources
 from trainway.spec.loader import load_platform
@@ -25,7 +26,7 @@ def group(template: Template, name: str = "train") -> dict[str, Any]:
 
 
 def test_several_types_are_asked_for_in_their_order(tmp_path: Path) -> None:
-    made = group(cluster(tmp_path, node_groups=[FLEXIBLE]))
+    made = group(cluster(tmp_path, node_groups=[FLEXIBLE], accept=ANYWHERE))
     assert made["InstanceRequirements"] == {"InstanceTypes": ["ml.p5.48xlarge", "ml.p5e.48xlarge"]}
     assert "InstanceType" not in made
     # What follows from a type is the same for all of them, and is there.
@@ -42,13 +43,13 @@ def test_a_group_of_one_type_names_it_alone(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("capacity", "kind"), [("on-demand", "ON_DEMAND"), ("spot", "SPOT")])
 def test_eks_is_given_the_same_types_in_the_same_order(tmp_path: Path, capacity: str, kind: str) -> None:
-    template = cluster(tmp_path, orchestrator="eks", node_groups=[FLEXIBLE | {"capacity": capacity}])
+    template = cluster(tmp_path, orchestrator="eks", node_groups=[FLEXIBLE | {"capacity": capacity}], accept=ANYWHERE)
     (made,) = resources(template, "AWS::EKS::Nodegroup").values()
     assert (made["InstanceTypes"], made["CapacityType"]) == (["p5.48xlarge", "p5e.48xlarge"], kind)
 
 
 def test_a_team_borrows_of_every_type_that_a_group_may_come_to_have(tmp_path: Path) -> None:
-    template = cluster(tmp_path, node_groups=[FLEXIBLE], teams=[{"name": "guests"}])
+    template = cluster(tmp_path, node_groups=[FLEXIBLE], teams=[{"name": "guests"}], accept=ANYWHERE)
     (quota,) = resources(template, "AWS::SageMaker::ComputeQuota").values()
     assert quota["ComputeQuotaConfig"]["ResourceSharingConfig"]["AbsoluteBorrowLimits"] == [
         {"InstanceType": "ml.p5.48xlarge", "Count": 8},
@@ -114,7 +115,8 @@ def test_slurm_checks_gpus_and_nothing_else(tmp_path: Path) -> None:
         {"name": "trainium", "instance_type": "trn2.48xlarge", "count": 1},
         {"name": "data", "instance_type": "m7i.8xlarge", "count": 1},
     ]
-    made = hyperpod(cluster(tmp_path, orchestrator="hyperpod-slurm", node_groups=groups))["InstanceGroups"]
+    template = cluster(tmp_path, orchestrator="hyperpod-slurm", node_groups=groups, accept=ANYWHERE)
+    made = hyperpod(template)["InstanceGroups"]
     assert {each["InstanceGroupName"] for each in made if "OnStartDeepHealthChecks" in each} == {"gpus"}
     assert len(made) == 5
 

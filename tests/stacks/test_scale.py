@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.anywhere import ANYWHERE
 from tests.people import with_people
 from tests.synthesis import Template, resources, templates_of
 from trainway.spec.derived.addressing import plan_addresses
@@ -29,7 +30,7 @@ def platform_file(directory: Path, orchestrator: str, count: int) -> Path:
         {"name": f"group-{number}", "instance_type": kind, "count": 1, "max_count": MOST_NODES}
         for number, kind in enumerate(types)
     ]
-    platform = {"name": "many", "region": "us-west-2", "zones": ["usw2-az2", "usw2-az1"]}
+    platform = {"name": "many", "region": "us-west-2", "zones": ["usw2-az2", "usw2-az1"], "accept": ANYWHERE}
     file = directory / f"{orchestrator}-{count}.yaml"
     file.write_text(yaml.safe_dump(with_people({**platform, "orchestrator": orchestrator, "node_groups": groups})))
     return file

@@ -25,7 +25,7 @@ class Document:
             key = key[:-1]
         return self.positions.get(key, (1, 1))
 
-    def problem(self, key: KeyPath, reason: str, remedy: str) -> Problem:
+    def problem(self, key: KeyPath, reason: str, remedy: str, accept_as: str | None = None) -> Problem:
         """A problem at `key`, with its position and the value that stands there filled in."""
         line, column = self.nearest(key)
         value: Any = self.data
@@ -35,7 +35,7 @@ class Document:
             except (KeyError, IndexError, TypeError):
                 value = ABSENT
                 break
-        return Problem(self.file, line, column, key, value, reason, remedy)
+        return Problem(self.file, line, column, key, value, reason, remedy, accept_as)
 
 
 def read_document(file: Path) -> Document:

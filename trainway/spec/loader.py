@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import difflib
 import functools
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import date
 from pathlib import Path
 from types import UnionType
@@ -28,7 +28,7 @@ from trainway.spec.platform import Platform
 from trainway.spec.problems import KeyPath, Problem, SpecError
 from trainway.spec.rules import RULES
 from trainway.spec.rules.expiry import expired, from_the_future
-from trainway.spec.rules.rule import Breach, path_of_image
+from trainway.spec.rules.rule import PUBLISHED_RULES, Breach, name_of, path_of_image
 from trainway.spec.rules.versions import VERSION_RULES, requirements_are_listed
 from trainway.spec.user_dockerfile import UserDockerfileError, require_dockerfile
 
@@ -36,7 +36,12 @@ Model = TypeVar("Model", bound=BaseModel)
 
 
 def load_platform(
-    file: Path, catalogue: Catalogue | None = None, *, today: date | None = None, locked: bool = True
+    file: Path,
+    catalogue: Catalogue | None = None,
+    *,
+    today: date | None = None,
+    locked: bool = True,
+    accept: Iterable[str] = (),
 ) -> Platform:
     """Return the platform that a file describes, checked against the catalogue.
 
@@ -44,6 +49,8 @@ def load_platform(
     image has on its base.
 
     Without `locked`, the lock of the Python packages of its image may be missing, or made for others.
+
+    `accept` names rules that need not hold, in addition to those of the file's own `accept`.
 
     With `today`, a day in UTC, the file must also be valid on that day: its Kubernetes version has standard support,
     and the image's packages are not those of a later day.
@@ -66,8 +73,11 @@ def load_platform(
         platform = platform.with_additions(additions)
         problems += [document.problem(*breach) for breach in breaches]
         catalogue = catalogue or load_catalogue()
+        accepted = {each.rule for each in platform.accept} | set(accept)
         for rule in RULES:
-            problems += [document.problem(*breach) for breach in rule(platform, catalogue)]
+            name = name_of(rule) if name_of(rule) in PUBLISHED_RULES else None
+            if name is None or name not in accepted:
+                problems += [document.problem(*breach, accept_as=name) for breach in rule(platform, catalogue)]
         if today:
             dated = [*expired(platform, today), *from_the_future(platform, today)]
             problems += [document.problem(*breach) for breach in dated]

@@ -11,6 +11,7 @@ from trainway.spec.additions import NO_ADDITIONS, Additions
 from trainway.spec.extension import Extension
 from trainway.spec.handoff import DEFAULT_IMAGE
 from trainway.spec.lock import Lock
+from trainway.spec.sections.accepted import Accepted
 from trainway.spec.sections.fields import Name, Region, ZoneId
 from trainway.spec.sections.hyperpod import HyperPod
 from trainway.spec.sections.iam import Iam
@@ -78,6 +79,11 @@ class Platform(Section):
         False,
         description="Refuse to delete the platform: CloudFormation keeps its stacks, and EKS its cluster. To destroy "
         "the platform, set it to false and deploy first. Default: false.",
+    )
+    accept: tuple[Accepted, ...] = Field(
+        (),
+        description="Rules about what AWS sells that this platform does not have to satisfy, each with the reason. "
+        "docs/rules.md describes them. Default: none.",
     )
     extend: (
         Annotated[

@@ -34,6 +34,8 @@ class Problem:
     value: Any
     reason: str
     remedy: str
+    accept_as: str | None = None
+    """The name of the rule that is broken, if a platform file can accept it."""
 
     def __str__(self) -> str:
         shown = "" if isinstance(self.value, Absent) else f" = {show_value(self.value)}"
@@ -41,6 +43,7 @@ class Problem:
             f"{self.file}:{self.line}:{self.column}: {show_key(self.key)}{shown}\n"
             f"    why: {self.reason}\n"
             f"    fix: {self.remedy}"
+            + (f"\n    or: if AWS has changed that, accept the rule {self.accept_as}" if self.accept_as else "")
         )
 
 

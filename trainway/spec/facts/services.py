@@ -59,7 +59,9 @@ class LustreFacts(_Facts):
     efa_interfaces_of_several_cards: int
     not_efa_clients: tuple[str, ...]
     gpudirect_clients: tuple[str, ...]
-    regions_without: tuple[str, ...]
+    regions: tuple[str, ...]
+    slow_regions: tuple[str, ...]
+    slow_regions_throughputs: tuple[int, ...]
     file_systems_quota: Quota
     capacity_quota: Quota
 
@@ -104,6 +106,7 @@ class EksFacts(_Facts):
 
     control_plane_addresses_per_subnet: int
     control_plane_zones: int
+    refused_zones: tuple[str, ...]
     new_nodes_per_zone: int
     public_access_ranges: int
     service_cidrs: tuple[IPv4Network, ...]
@@ -151,6 +154,7 @@ class HyperPodFacts(_Facts):
     """SageMaker's quotas on HyperPod instances of any type, name to code, and requirements of HyperPod's add-ons."""
 
     instance_quotas: dict[str, str]
+    regions: tuple[str, ...]
     scheduler_config_regions: tuple[str, ...]
     observability_vcpus: int
 

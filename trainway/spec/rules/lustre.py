@@ -21,14 +21,6 @@ OF_EXISTING = ("existing", "generation", "mirror", "import_from", "nearly_full_p
 
 
 @rule
-def fsx_has_such_file_systems_there(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
-    """Report Regions without FSx for Lustre's deployment type PERSISTENT_2."""
-    if platform.region in service_facts().lustre.regions_without and not platform.storage.lustre.existing:
-        reason = "FSx has no Lustre file systems of the type PERSISTENT_2 there, which the platform requires"
-        yield ("region",), reason, "choose another, or adopt a file system as `storage.lustre.existing`"
-
-
-@rule
 def lustre_keys_are_of_its_storage_class(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
     """Report keys of the other storage class, which would have no effect."""
     lustre = platform.storage.lustre
@@ -197,7 +189,6 @@ def an_existing_file_system_is_left_alone(platform: Platform, _catalogue: Catalo
 
 # Rules that apply to each file system. The rule on EFA applies only to the file system that jobs use.
 OF_EACH = (
-    fsx_has_such_file_systems_there,
     lustre_keys_are_of_its_storage_class,
     lustre_capacity_is_sold,
     intelligent_tiering_is_sold,

@@ -23,6 +23,26 @@ def rule(function: Rule) -> Rule:
     return function
 
 
+# The rules about what AWS has published, which AWS may change on any day. `accept` in a platform file turns one off.
+PUBLISHED_RULES: dict[str, Rule] = {}
+
+
+def published_rule(function: Rule) -> Rule:
+    """Add a function to the rules, as one that rests on what AWS had published on some day. Return the function."""
+    PUBLISHED_RULES[name_of(function)] = function
+    return rule(function)
+
+
+def name_of(function: Rule) -> str:
+    """Return the name of a rule, by which people speak of it: `zones-are-named-once`, for example."""
+    return function.__name__.replace("_", "-")
+
+
+def summary_of(function: Rule) -> str:
+    """Return what a rule is about: the first paragraph of its docstring, on one line."""
+    return " ".join((function.__doc__ or "").partition("\n\n")[0].split())
+
+
 def image_rule(function: Rule) -> Rule:
     """Add a rule that runs the function once for each image of the platform, and return the rule.
 

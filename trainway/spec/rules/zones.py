@@ -1,4 +1,4 @@
-"""Zones: those of the Region, and enough of them."""
+"""Zones: each named once, and enough of them."""
 
 from __future__ import annotations
 
@@ -8,26 +8,6 @@ from trainway.spec.facts.catalogue import Catalogue
 from trainway.spec.facts.services import service_facts
 from trainway.spec.platform import Platform
 from trainway.spec.rules.rule import Breach, rule
-
-
-def zone_prefix(region: str) -> str:
-    """The start of every zone id of a Region: `us-west-2` → `usw2`, `ap-northeast-1` → `apne1`.
-
-    The pattern is that of https://docs.aws.amazon.com/global-infrastructure/latest/regions/aws-availability-zones.html
-    """
-    initials = {"north": "n", "south": "s", "east": "e", "west": "w", "central": "c", "gov": "g"}
-    initials |= {f"{a}{b}": a[0] + b[0] for a in ("north", "south") for b in ("east", "west")}
-    first, *middle, number = region.split("-")
-    return first + "".join(initials.get(word, word[0]) for word in middle) + number
-
-
-@rule
-def zones_belong_to_the_region(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
-    """Every zone id is one of the Region's."""
-    prefix = zone_prefix(platform.region)
-    for index, zone in enumerate(platform.zones):
-        if zone.split("-")[0] != prefix:
-            yield ("zones", index), f"it is not a zone of {platform.region}", f"ids of its zones begin with {prefix}-az"
 
 
 @rule

@@ -1,0 +1,98 @@
+"""What AWS does not have in a Region or zone is refused, with where it has it, unless the file accepts the rule."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.rules_page import PAGE, page
+from trainway.spec.loader import load_platform
+from trainway.spec.problems import SpecError
+from trainway.spec.rules.rule import PUBLISHED_RULES, RULES, name_of
+
+CASES = yaml.safe_load(Path(__file__).with_name("region_mistakes.yaml").read_text(encoding="utf-8"))
+GOOD: dict[str, Any] = CASES["good"]
+# A mistake for each rule that a platform can accept, which it is the only problem of.
+BY_RULE = {
+    "eks-takes-the-zones": "a zone that EKS refuses",
+    "fsx-has-such-file-systems-there": "Lustre with EFA where there is none",
+    "hyperpod-is-in-the-region": "HyperPod where there is none",
+    "the-region-exists": "a Region that AWS does not have",
+    "types-are-offered-in-the-zone": "P5 in Ireland",
+    "types-are-sold-on-demand": "P5e on demand where it is sold as Capacity Blocks alone",
+    "zones-are-of-the-region": "a zone that the Region does not have",
+}
+
+
+def write(directory: Path, changes: dict[str, Any]) -> Path:
+    file = directory / "platform.yaml"
+    file.write_text(yaml.safe_dump(GOOD | changes, sort_keys=False), encoding="utf-8")
+    return file
+
+
+def test_the_good_file_is_good(tmp_path: Path) -> None:
+    assert load_platform(write(tmp_path, {})).region == "us-west-2"
+
+
+@pytest.mark.parametrize("mistake", CASES["mistakes"])
+def test_what_aws_does_not_have_is_refused(mistake: str, tmp_path: Path) -> None:
+    case = CASES["mistakes"][mistake]
+    with pytest.raises(SpecError) as caught:
+        load_platform(write(tmp_path, case["change"]))
+    for part in case["says"]:
+        assert part in str(caught.value)
+
+
+@pytest.mark.parametrize("rule", PUBLISHED_RULES)
+def test_a_rule_about_aws_is_named_and_can_be_accepted(rule: str, tmp_path: Path) -> None:
+    changes = CASES["mistakes"][BY_RULE[rule]]["change"]
+    with pytest.raises(SpecError) as caught:
+        load_platform(write(tmp_path, changes))
+    assert {problem.accept_as for problem in caught.value.problems} == {rule}
+    assert f"accept the rule {rule}" in str(caught.value)
+    accepted = {"accept": [{"rule": rule, "because": "the console sells it since yesterday"}]}
+    assert load_platform(write(tmp_path, changes | accepted)).accept[0].rule == rule
+    assert load_platform(write(tmp_path, changes), accept=[rule]).accept == ()
+
+
+def test_all_zones_are_told_beside_a_type_that_is_wrong(tmp_path: Path) -> None:
+    group = {"name": "train", "instance_type": "p5.48xlrge", "count": 1}
+    with pytest.raises(SpecError) as caught:
+        load_platform(write(tmp_path, {"zones": ["usw2-az9", "usw2-az8"], "node_groups": [group]}))
+    assert {problem.key for problem in caught.value.problems} == {
+        ("zones", 0),
+        ("zones", 1),
+        ("node_groups", 0, "instance_type"),
+    }
+
+
+def trainway(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "trainway.cli", *words], capture_output=True, text=True, check=False, timeout=60
+    )
+
+
+def test_check_accepts_a_rule_by_its_name_and_no_other_word(tmp_path: Path) -> None:
+    file = write(tmp_path, CASES["mistakes"]["P5 in Ireland"]["change"])
+    assert trainway("check", str(file)).returncode == 2
+    accepted = trainway("check", str(file), "--accept", "types-are-offered-in-the-zone")
+    assert (accepted.returncode, "no problems" in accepted.stdout) == (0, True), accepted.stderr
+    wrong = trainway("check", str(file), "--accept", "eks-has-its-zones")
+    assert wrong.returncode == 2 and "the-region-exists" in wrong.stderr and "Traceback" not in wrong.stderr
+
+
+def test_every_rule_is_listed() -> None:
+    listed = json.loads(trainway("rules", "--json").stdout)
+    assert {each["name"] for each in listed} == set(map(name_of, RULES))
+    assert {each["name"] for each in listed if each["published"]} == set(PUBLISHED_RULES)
+    assert all(each["what"] for each in listed)
+
+
+def test_the_page_has_every_rule() -> None:
+    assert PAGE.read_text(encoding="utf-8") == page(), "run `python -m tests.rules_page`"
