@@ -26,6 +26,8 @@ ParamValidator.validate = strict_validate  # type: ignore[method-assign]
 moto_repairs.read_service_models_once()
 # Every emulator of a worker is a fork of one process.
 process.start_server = start_forked
+# jsonschema would compile 38 grammars for a second in each process, to check IRIs, which no schema of the tests has.
+sys.modules["rfc3987_syntax"] = None  # type: ignore[assignment]
 # What Python and Node compile, they keep for the processes that the tests start.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False

@@ -10,6 +10,22 @@ from typing import Any
 
 import pytest
 
+# A platform of each orchestrator.
+PLATFORMS = ("platform", "hyperpod-eks-shared", "hyperpod-slurm-p5en")
+
+
+def representatives_and_every(every: Iterable[str], representatives: Collection[str] = PLATFORMS) -> list[Any]:
+    """Return two parameters of a test that reads many platforms at once: the names of some, and those of all.
+
+    `every` names all platforms that the test may read. Only `make test-all` reads all of them.
+    """
+    names = tuple(every)
+    some = tuple(name for name in names if name in representatives)
+    return [
+        pytest.param(some, id="representatives"),
+        pytest.param(names, id="every", marks=pytest.mark.exhaustive),
+    ]
+
 
 def with_representatives(cases: Iterable[str], representatives: Collection[str]) -> list[Any]:
     """Return the names of cases as parameters of a test, all but the representatives marked `exhaustive`.

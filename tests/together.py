@@ -11,12 +11,12 @@ FOLDERS = ("tests/container/image/",)
 
 
 def workers(processors: int) -> int:
-    """Return three workers for two processors.
+    """Return two workers for each processor.
 
-    Tests of Slurm, of pods, and of nodes wait for daemons. With one worker for each processor, the whole suite used
-    73 % of two processors (2026-11-22).
+    Tests of Slurm, of pods, and of nodes wait for daemons. With three workers, `make test` used 72 % of two processors,
+    and with four, 93 % (2026-11-24).
     """
-    return processors + processors // 2
+    return 2 * processors
 
 
 class TogetherScheduling(LoadFileScheduling):  # type: ignore[misc] # it has no types

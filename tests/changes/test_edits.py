@@ -17,7 +17,6 @@ CASES = {f"{orchestrator}: {name}": (orchestrator, name) for name, edit in EDITS
 # Addresses, what follows the first group, and everything that a closed network has and a private one has not.
 REPRESENTATIVES = (
     "eks: remove the middle group",
-    "hyperpod-eks: remove the first group",
     "eks: a closed network",
 )
 

@@ -51,7 +51,7 @@ FAILING = {
 }
 
 
-@pytest.mark.parametrize("case", with_representatives(FAILING, ("objects of the cluster",)))
+@pytest.mark.parametrize("case", with_representatives(FAILING, ()))
 def test_each_fault_ends_the_deploy_with_its_phase_and_the_next_deploy_succeeds(case: str, live_of: LiveOf) -> None:
     failing = FAILING[case]
     live = live_of(failing.orchestrator)

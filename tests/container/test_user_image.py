@@ -106,6 +106,7 @@ def test_packages_and_a_dockerfile_are_in_the_image_of_a_job(empty: Shop):
     assert before[:-1] == after[:-1] and before[-1] != after[-1]
 
 
+@pytest.mark.exhaustive
 def test_other_packages_leave_the_base_as_it_is(empty: Shop):
     base = empty.layers_of(f"{REGISTRY}/{BASES}:base")
     add_packages(empty, "einops")

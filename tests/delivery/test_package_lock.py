@@ -80,6 +80,7 @@ def test_no_more_of_the_image_changes_than_has_to(tmp_path: Path):
     assert written.changed == (f"protobuf=={IMAGE['protobuf']}",)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.usefixtures("index")
 def test_a_lock_that_is_older_than_the_list_of_the_image_is_not_delivered(tmp_path: Path):
     file = platform_file(tmp_path, "modest==1.0")

@@ -108,7 +108,7 @@ def test_a_parameter_that_does_not_say_which_charts_is_not_taken_for_none(supply
     assert outside(supply.calls) + supply.called("docker", "buildx", "build") == []
 
 
-@pytest.mark.parametrize("charts", [EKS, HYPERPOD_EKS, EVERY_CHART])
+@pytest.mark.parametrize("charts", [EKS, HYPERPOD_EKS, pytest.param(EVERY_CHART, marks=pytest.mark.exhaustive)])
 def test_what_was_brought_in_is_all_that_a_closed_network_needs(supply, charts: str):
     supply.run("supply.sh", DEPLOYED=charts)
     before = len(supply.calls)

@@ -27,7 +27,7 @@ from trainway.spec.loader import load_lock
 from trainway.spec.lock import lock_file
 from trainway.spec.problems import SpecError
 
-IN_MAKE_TEST = {"add a group first", "remove the middle group", "two edits, one refused"}
+IN_MAKE_TEST = {"add a group first", "two edits, one refused"}
 
 
 @dataclass

@@ -76,6 +76,7 @@ def fails(node: Node, step: str, *says: str, **environment: str) -> None:
     assert line in node.run("tail", "-n", "1", "/var/log/provision/provisioning.log").stdout
 
 
+@pytest.mark.exhaustive
 def test_lustre_is_absent(node: Node) -> None:
     node.write("/etc/stand-ins/lustre", "absent")
     remedy = "check the security group (988, 1018-1023), the zone and DNS of fs-1.fsx"

@@ -11,6 +11,7 @@ import pytest
 
 from tests.manifests.platforms import CATALOGUE
 from tests.manifests.test_personas import may
+from tests.representatives import representatives_and_every, with_representatives
 from tests.seams.kubernetes import cel_rules, reader
 from tests.seams.kubernetes.definitions import data, definitions, need_definitions
 from tests.seams.kubernetes.planted import drop, planted_among, planted_in, pod_planted, put, twice, unsent
@@ -49,6 +50,7 @@ PLURALS = {
 }
 NOT_JOBS = {each.kind for each in definitions().values()} - set(PLURALS)
 PLATFORMS = tuple(sorted(every_platform()))
+REPRESENTATIVES = ("eks-p5", "hyperpod-eks-shared", "launches with kueue", "launches with run-ai")
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -66,11 +68,6 @@ def every_launch(name: str) -> tuple[Launch, ...]:
     return (*launches(name), *workspaces(name))
 
 
-def submissions() -> list[Launch]:
-    """Return every launch of every platform that is not refused."""
-    return [each for name in PLATFORMS for each in launches(name) if each.documents]
-
-
 def every_object(name: str) -> list[Document]:
     return [*delivered(name), *exported(name), *submitted(name)]
 
@@ -80,23 +77,27 @@ def refusals(documents: Sequence[Document], platform: str) -> list[str]:
     return [refusal for each in documents for refusal in reader.read(each, version)]
 
 
-def test_every_object_of_every_platform_is_accepted() -> None:
+@pytest.mark.parametrize("names", representatives_and_every(PLATFORMS, REPRESENTATIVES))
+def test_every_object_of_every_platform_is_accepted(names: tuple[str, ...]) -> None:
     """Examples and shapes, what is delivered and what is launched, in one count."""
     reader.READ.clear()
     cel_rules.EVALUATED.clear()
-    every = {name: every_object(name) for name in PLATFORMS}
+    every = {name: every_object(name) for name in names}
     documents = sum(map(len, every.values()))
-    refused = {name: found for name in PLATFORMS if (found := refusals(every[name], name))}
-    missing = [(each.platform, each.what, each.kind, missing_files(each.documents)) for each in submissions()]
+    refused = {name: found for name in names if (found := refusals(every[name], name))}
+    sent = [each for name in names for each in launches(name) if each.documents]
+    missing = [(each.platform, each.what, each.kind, missing_files(each.documents)) for each in sent]
     assert [each for each in missing if each[-1]] == []
     kinds = "\n".join(f"  {count:5} {kind}" for kind, count in sorted(reader.READ.items()))
     evaluated, all_rules = cel_rules.EVALUATED, rules()
     print(
-        f"{len(PLATFORMS)} platforms: {documents} documents, {reader.READ.total()} objects with embedded ones, "
+        f"{len(names)} platforms: {documents} documents, {reader.READ.total()} objects with embedded ones, "
         f"of {len(reader.READ)} kinds; {len(all_rules & set(evaluated))} of {len(all_rules)} CEL rules of the "
         f"definitions, evaluated {evaluated.total()} times; {sum(map(len, refused.values()))} refusals\n{kinds}"
     )
     assert refused == {}
+    if names != PLATFORMS:
+        return
     # Nothing is defined here in vain.
     package = data()["package"]
     documented = {f"{each['api_version']} {each['kind']}" for each in data()["documented"]}
@@ -104,6 +105,7 @@ def test_every_object_of_every_platform_is_accepted() -> None:
     assert {*defined, *documented, f"{package['api_version']} {package['kind']}"} <= set(reader.READ)
 
 
+@pytest.mark.exhaustive
 def test_every_kind_is_launched_and_each_option_is_taken_somewhere() -> None:
     launched: Counter[str] = Counter()
     for name in PLATFORMS:
@@ -120,7 +122,7 @@ def test_every_rule_of_the_definitions_can_be_evaluated() -> None:
     assert [problem for rule in sorted(rules()) for problem in cannot_be_evaluated(rule)] == []
 
 
-@pytest.mark.parametrize("name", PLATFORMS)
+@pytest.mark.parametrize("name", with_representatives(PLATFORMS, REPRESENTATIVES))
 def test_every_pod_satisfies_what_its_namespace_enforces(name: str) -> None:
     enforced = {
         each["metadata"]["labels"].get("pod-security.kubernetes.io/enforce")

@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor
 
+from tests.representatives import with_representatives
 from training.config import Job
 from training.config.presets import shape_of
 from training.model.decoder import Decoder, initialize
@@ -60,7 +61,7 @@ def learned(changes: dict[str, Any]) -> tuple[bool, Tensor, dict[str, Tensor]]:
     return isinstance(model, FSDPModule), loss, gradients
 
 
-@pytest.mark.parametrize("job", JOBS)
+@pytest.mark.parametrize("job", with_representatives(JOBS, ("fp16", "bf16, tied")))
 @pytest.mark.usefixtures("one_rank")
 def test_one_rank_has_the_gradients_of_fsdp(job: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if job == "float8":
