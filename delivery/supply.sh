@@ -27,10 +27,12 @@ done
 # Version 1 of the AWS CLI does not know AWS_REGION.
 export AWS_DEFAULT_REGION=$AWS_REGION
 supplied=$(aws ssm get-parameter --name "$SUPPLY_PARAMETER" --query Parameter.Value --output text)
-variables=$(python3 -c 'import json, shlex, sys
-for name, value in json.load(sys.stdin).items():
-    print(f"export {name}={shlex.quote(value)}")' <<<"$supplied")
-eval "$variables"
+# Assigned, never evaluated. The status of a process substitution is that of its `wait`.
+mapfile -d '' -t variables < <(cd "$here/.." && python3 -m delivery.supply_variables "$SUPPLY_PARAMETER" <<<"$supplied")
+wait "$!" || refuse "nothing is brought in; the line above says what is wrong"
+for ((at = 0; at < ${#variables[@]}; at += 2)); do
+  export "${variables[at]}=${variables[at + 1]}"
+done
 require MIRROR_REGISTRY MIRROR_PREFIX MIRROR_BUCKET_URI BASE_TAG BILLS_URI IMAGE_ARGUMENTS
 # As the deploy's bundle has it: it is a part of what the tag is the hash of.
 printf '%s' "$IMAGE_ARGUMENTS" >"$here/../image.json"

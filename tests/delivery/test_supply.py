@@ -1,5 +1,6 @@
 """A person with the internet brings in, by one command, all that a closed network cannot fetch."""
 
+import json
 import shutil
 from pathlib import Path
 
@@ -100,9 +101,8 @@ def test_a_slurm_platform_gets_the_packages_of_its_nodes_into_the_checkout(suppl
 
 
 def test_a_parameter_that_does_not_say_which_charts_is_not_taken_for_none(supply):
-    path = supply.root / "bin/aws"
-    path.write_text(path.read_text().replace('"CHARTS"', '"ORCHESTRATOR"'))
-    done = supply.run("supply.sh", DEPLOYED=EKS)
+    holds(supply, {}, without="CHARTS")
+    done = supply.run("supply.sh")
     assert done.returncode == 1
     assert "/trainway/atlas/delivery/supply does not say which charts" in done.stderr
     assert outside(supply.calls) + supply.called("docker", "buildx", "build") == []
@@ -193,10 +193,76 @@ def test_a_platform_that_was_not_deployed_is_told(supply):
     assert outside(supply.calls) == []
 
 
-def test_what_the_parameter_says_is_never_run(supply):
-    done = supply.run("supply.sh", DEPLOYED="eks; touch $HOME/run $(touch $HOME/run)")
-    assert done.returncode != 0
+RUN = "touch $HOME/run"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("CHARTS", f"eks; {RUN} $({RUN})"),
+        ("CHARTS", f"eks'; {RUN}; '"),
+        ("MIRROR_PREFIX", f"a[$({RUN})]"),
+        ("BASE_TAG", "--output=type=local,dest=/"),
+        ("MIRROR_BUCKET_URI", "--endpoint-url=http://127.0.0.1:9"),
+        ("BILLS_URI", "s3://bucket/bills\nsecond line"),
+        ("MIRROR_REGISTRY", "111122223333.dkr.ecr.us-west-2.amazonaws.com,dest=x"),
+        ("PIP_INDEX", "https://index.example/\nextra-index-url = https://other.example/"),
+        ("IMAGE_ARGUMENTS", '{"VARIANT": "cuda\\n--output\\ntype=local,dest=/"}'),
+        ("IMAGE_ARGUMENTS", '["VARIANT"]'),
+        ("EXPORTERS", True),
+        ("EXPORTERS", "true\0"),
+        (f"x=1; {RUN}; y", "1"),
+        ("PATH", "/tmp/planted"),
+        ("BASH_ENV", "/tmp/planted"),
+        ("PYTHONPATH", "/tmp/planted"),
+        ("LD_PRELOAD", "/tmp/planted.so"),
+    ],
+)
+def test_a_parameter_with_other_names_or_values_than_the_stack_writes_is_refused(supply, name: str, value):
+    holds(supply, {name: value})
+    done = supply.run("supply.sh")
+    assert done.returncode == 78, done.stdout + done.stderr
+    assert "/trainway/atlas/delivery/supply is not as the image stack writes it" in done.stderr
+    assert ascii(value) in done.stderr or f"{name!a} is no variable" in done.stderr
     assert not (supply.root / "run").exists()
+    # Nothing was called with any of it.
+    assert [call[:3] for call in supply.calls if call[0] != "uname"] == [
+        ["docker", "buildx", "version"],
+        ["aws", "ssm", "get-parameter"],
+    ]
+
+
+def test_a_parameter_that_is_no_object_is_refused(supply):
+    for text in ("", "[]", "export PATH=/tmp"):
+        supply.environment["PARAMETER"] = text
+        supply.stand_in("aws", 'printf "%s" "$PARAMETER"\n')
+        done = supply.run("supply.sh")
+        assert done.returncode == 78, done.stdout + done.stderr
+        assert "it is not" in done.stderr
+
+
+def test_a_parameter_as_the_stack_writes_it_is_taken(supply):
+    holds(supply, {})
+    done = supply.run("supply.sh")
+    assert done.returncode == 0, done.stderr
+
+
+def holds(supply, changes: dict[str, object], without: str = "") -> None:
+    """Let SSM hold what the stack writes, with some of its variables changed, and without one."""
+    parameter = {
+        "MIRROR_REGISTRY": REGISTRY,
+        "MIRROR_PREFIX": "atlas/mirror",
+        "MIRROR_BUCKET_URI": "s3://bucket/mirror",
+        "BILLS_URI": "s3://bucket/bills",
+        "CHARTS": "",
+        "BASE_TAG": supply.environment["DEPLOYED_BASE"],
+        "NETWORK_ACCESS": "closed",
+        "IMAGE_ARGUMENTS": '{"VARIANT": "cuda", "SOURCE_DATE_EPOCH": "1767225600"}',
+    }
+    supply.environment["PARAMETER"] = json.dumps(
+        {key: value for key, value in (parameter | changes).items() if key != without}
+    )
+    supply.stand_in("aws", '[[ "$1" != ssm ]] || printf "%s" "$PARAMETER"\n' + ECR)
 
 
 def added(supply, **tags: str) -> None:
