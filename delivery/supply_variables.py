@@ -2,9 +2,10 @@
 
     python3 -m delivery.supply_variables PARAMETER
 
-The output is `name NUL value NUL` per variable. The parameter is written by whoever may write to the platform's account, and
-read on a person's machine with that person's credentials. So only the names that supply.sh knows are taken, and only values
-that can be nothing but what the name says: no option of a program, no second line, no escape sequence of a terminal.
+The output is `name NUL value NUL` per variable. The parameter is written by whoever may write to the platform's
+account, and read on a person's machine with that person's credentials. So only the names that supply.sh knows are
+taken, and only values that can be nothing but what the name says: no option of a program, no second line, no escape
+sequence of a terminal.
 """
 
 import json

@@ -2,20 +2,17 @@
 
     PYTHONPATH=$(python -m training.synced_code s3://bucket/runs/code/<sha256>.tar.gz DIRECTORY):$PYTHONPATH
 
-It prints the directory below DIRECTORY that has the code. An archive that is already there is not fetched again.
+It prints the directory below DIRECTORY that has the code. Each start compares the files there with the archive.
 """
 
 import argparse
 import hashlib
-import io
-import shutil
 import sys
-import tarfile
-import tempfile
 from pathlib import Path
 
-from training.errors import UserError
+from training.errors import StorageFailed, UserError
 from training.hosts import location_files
+from training.private_code import UnsafeCodeDirectory, unpack
 
 SUFFIX = ".tar.gz"
 
@@ -30,38 +27,30 @@ def main() -> None:
         print(fetch(arguments.archive, arguments.directory))
     except UserError as error:
         print(error, file=sys.stderr)
-        sys.exit(2)
+        sys.exit(error.status)
 
 
 def fetch(archive: str, directory: Path) -> Path:
     """Return the directory below `directory` that holds the content of the archive.
 
     Raises:
-        UserError: the archive does not exist, or its digest differs from its name.
+        UserError: the archive does not exist, its digest differs from its name, or `directory` is not this user's
+            alone.
+        StorageFailed: the code cannot be written, for example because the disk is full.
     """
     digest = archive.rpartition("/")[2].removesuffix(SUFFIX)
-    code = directory / digest
-    if code.is_dir():
-        return code
     content = location_files.read(archive)
     if content is None:
         raise UserError(f"{archive}: there is no such archive; `trainway sync` uploads it")
     found = hashlib.sha256(content).hexdigest()
     if found != digest:
         raise UserError(f"{archive}: the archive's SHA-256 is {found}; `trainway sync` uploads it again")
-    directory.mkdir(parents=True, exist_ok=True)
-    # Several ranks of a node may fetch at once. An existing directory has to be complete.
-    unfinished = Path(tempfile.mkdtemp(dir=directory))
     try:
-        with tarfile.open(fileobj=io.BytesIO(content), mode="r:gz") as tar:
-            tar.extractall(unfinished, filter="data")
-        unfinished.chmod(0o755)
-        unfinished.rename(code)
-    except OSError:
-        shutil.rmtree(unfinished, ignore_errors=True)
-        if not code.is_dir():
-            raise
-    return code
+        return unpack(content, digest, directory)
+    except UnsafeCodeDirectory as error:
+        raise UserError(str(error)) from None
+    except OSError as error:
+        raise StorageFailed(f"{archive} cannot be unpacked into {directory}: {error}") from error
 
 
 if __name__ == "__main__":

@@ -18,7 +18,6 @@ import contextlib
 import ctypes
 import hashlib
 import importlib.util
-import io
 import json
 import os
 import re
@@ -26,7 +25,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import tarfile
 import tempfile
 import threading
 import time
@@ -398,35 +396,32 @@ def said_by(helper: str, words: "list[str]", environment: "dict[str, str]", stop
 def code_directory(where: "str | None", run: Path, environment: "dict[str, str]", stop: StopRequest) -> Path:
     """Return the directory in which the program starts: the code's, or the run's without code.
 
-    The code of an archive is named by its SHA-256, and fetched once on a node. Raises CannotStart, and StoppedBefore.
+    The code of an archive is named by its SHA-256. Raises CannotStart, and StoppedBefore.
     """
     if where is None or not where.endswith(".tar.gz"):
         return Path(where or run)
-    directory = Path(f"/tmp/trainway-code-{os.getuid()}")
     digest = where.rpartition("/")[2][: -len(".tar.gz")]
-    code = directory / digest
-    if code.is_dir():
-        return code
-    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=directory) as unfinished:
-        archive = Path(where)
-        if where.startswith("s3://"):
-            archive = Path(unfinished) / "archive"
-            said_by("aws_on_node.py", ["object", where, str(archive)], environment, stop)
-        content = archive.read_bytes()
-        if hashlib.sha256(content).hexdigest() != digest:
-            raise CannotStart(f"the code at {where} has another SHA-256 than its name: launch again")
-        with tarfile.open(fileobj=io.BytesIO(content)) as tar:
-            # Releases of Python 3.9 to 3.11 without filters have no such attribute.
-            tar.extraction_filter = getattr(tarfile, "data_filter", None)
-            tar.extractall(Path(unfinished) / "code")
-        try:
-            (Path(unfinished) / "code").rename(code)
-        except OSError:
-            # Another run on this node was faster.
-            if not code.is_dir():
-                raise
+    content = archive_content(where, environment, stop)
+    if hashlib.sha256(content).hexdigest() != digest:
+        raise CannotStart(f"the code at {where} has another SHA-256 than its name: launch again")
+    private_code = beside("private_code")
+    try:
+        code: Path = private_code.unpack(content, digest, Path(f"/tmp/trainway-code-{os.geteuid()}"))
+    except private_code.UnsafeCodeDirectory as problem:
+        raise CannotStart(str(problem)) from None
+    except OSError as problem:
+        raise CannotStart(f"the code at {where} cannot be unpacked: {problem}", 1) from None
     return code
+
+
+def archive_content(where: str, environment: "dict[str, str]", stop: StopRequest) -> bytes:
+    """Return the content of an archive in S3 or on a file system. Raises CannotStart, and StoppedBefore."""
+    if not where.startswith("s3://"):
+        return Path(where).read_bytes()
+    with tempfile.TemporaryDirectory() as fetched:
+        archive = Path(fetched) / "archive"
+        said_by("aws_on_node.py", ["object", where, str(archive)], environment, stop)
+        return archive.read_bytes()
 
 
 def set_incomplete_aside(outputs: str) -> None:

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 from trainway.launch.node.start_program import NOT_EXECUTABLE, NOT_FOUND
 from trainway.launch.platform.location import located_at
+from trainway.parts.checkout import CHECKOUT
 from trainway.parts.extras import Extra
 
 _NODE = Path(__file__).parents[1] / "node"
@@ -22,6 +23,7 @@ CAUSES = _NODE / "failure_causes.py"
 METRICS = _NODE / "program_metrics.py"
 READER = _NODE / "aws_on_node.py"
 INSTALLER = _NODE / "install_packages.py"
+UNPACKER = CHECKOUT / "training/private_code.py"
 LOCK = "packages.txt"
 """The file of a run with the lock of its Python packages."""
 _PACKAGE = re.compile(r"^[A-Za-z0-9]", re.MULTILINE)
@@ -211,7 +213,7 @@ class Program:
     @property
     def files(self) -> Mapping[str, str]:
         """The files that go with the program to every node, by their names."""
-        starter = () if self.started_by is None else (STARTER, READER, CAUSES)
+        starter = () if self.started_by is None else (STARTER, READER, CAUSES, UNPACKER)
         metrics = (METRICS,) if self.reads_metric_files else ()
         sent = (*starter, *metrics, *((INSTALLER,) if self._installs else ()))
         return {
