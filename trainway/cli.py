@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from trainway.commands import changing, diagnosing, images, launching, watching, workspaces
+from trainway.commands import beginning, changing, diagnosing, images, launching, watching, workspaces
 from trainway.commands.launching import DEFAULT_PLATFORM, PlatformFile
 from trainway.commands.target_flags import LaunchCommand
 from trainway.spec.errors import UsageError, usage_error
@@ -43,6 +43,9 @@ def options(
     ] = False,
 ) -> None:
     """A distributed-training platform on AWS from one file, and the job that runs on it."""
+
+
+app.command()(beginning.init)
 
 
 @app.command()

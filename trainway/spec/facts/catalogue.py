@@ -76,7 +76,10 @@ class Catalogue(Mapping[str, Instance]):
     def suggest(self, name: str) -> list[str]:
         """Return up to three names closest to one that is not in the catalogue, best first. May be empty."""
         bare = name.strip().lower().removeprefix("ml.")
-        return [bare] if bare in self else difflib.get_close_matches(bare, list(self), n=3)
+        if bare in self:
+            return [bare]
+        sizes = [each for each in self if each.startswith(f"{bare}.")]
+        return sizes[:3] or difflib.get_close_matches(bare, list(self), n=3)
 
 
 @cache

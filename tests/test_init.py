@@ -1,0 +1,122 @@
+"""`trainway init` writes a file that has no problems, for every instance type, or says why there can be none."""
+
+from __future__ import annotations
+
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.people import ADMIN
+from trainway.new_platform import Wishes, capacities_for, platform_text, regions_for
+from trainway.spec.errors import UsageError
+from trainway.spec.facts.catalogue import load_catalogue
+from trainway.spec.loader import load_platform
+from trainway.spec.sections.orchestrator import Orchestrator
+
+COMMAND = [sys.executable, "-m", "trainway.cli", "init"]
+OPTIONS = {
+    "--type": "p5.48xlarge",
+    "--count": "4",
+    "--orchestrator": "eks",
+    "--region": "us-west-2",
+    "--capacity": "on-demand",
+    "--admin": ADMIN,
+    "--name": "atlas",
+}
+IDENTIFIERS = {
+    "reservation": "reservation:cr-0123456789abcdef0",
+    "capacity-block": "capacity-block:cr-0123456789abcdef0",
+    "training-plan": "arn:aws:sagemaker:{region}:111122223333:training-plan/atlas",
+}
+# `node_groups` on HyperPod with Trainium need an image that only its owner can name.
+NEEDS_AN_IMAGE = ("trn1.", "trn1n.", "trn2.", "trn2u.")
+
+
+def init(file: Path, **changes: str | None) -> subprocess.CompletedProcess[str]:
+    options = OPTIONS | {f"--{name}": value for name, value in changes.items()}
+    words = [word for name, value in options.items() if value is not None for word in (name, value)]
+    return subprocess.run(
+        [*COMMAND, str(file), *words], capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, timeout=60
+    )
+
+
+@pytest.mark.parametrize("orchestrator", Orchestrator)
+def test_every_type_has_a_file_in_every_way_of_buying_it(orchestrator: Orchestrator, tmp_path: Path) -> None:
+    file, written = tmp_path / "platform.yaml", 0
+    for name in load_catalogue():
+        for region in regions_for(name, orchestrator)[:2]:
+            for way in capacities_for(name, orchestrator):
+                capacity = IDENTIFIERS.get(way, way).format(region=region)
+                answers = Wishes("atlas", name, 2, orchestrator, region, capacity, ADMIN)
+                try:
+                    file.write_text(platform_text(answers), encoding="utf-8")
+                except UsageError as error:
+                    # The one price list that knows where something is not sold, and the images of Trainium.
+                    assert "types-are-sold-on-demand" in str(error) or name.startswith(NEEDS_AN_IMAGE), str(error)
+                    continue
+                platform = load_platform(file)
+                assert (platform.region, platform.orchestrator) == (region, orchestrator)
+                assert platform.node_groups[0].instance_type == name
+                written += 1
+    assert written > 80
+
+
+def test_the_file_is_written_and_checked(tmp_path: Path) -> None:
+    file = tmp_path / "platform.yaml"
+    done = init(file)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert f"trainway plan {file}" in done.stdout
+    assert load_platform(file).zones == ("usw2-az1", "usw2-az2")
+    assert "# The nodes are in the first zone. An EKS control plane needs a second one." in file.read_text()
+
+
+def test_a_file_that_exists_is_left_as_it_is(tmp_path: Path) -> None:
+    file = tmp_path / "platform.yaml"
+    file.write_text("mine")
+    done = init(file)
+    assert (done.returncode, file.read_text()) == (2, "mine")
+    assert "is not overwritten" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"type": "p5"}, ["--type p5", "did you mean p5.4xlarge or p5.48xlarge?"]),
+        ({"type": "h100"}, ["--type h100", "`trainway instances` lists the types"]),
+        ({"region": "us-wset-2"}, ["--region us-wset-2", "did you mean us-west-2"]),
+        ({"region": "eu-west-1"}, ["--region eu-west-1", "are not all there", "use "]),
+        ({"region": "mx-central-1"}, ["--region mx-central-1", "zones that this platform needs are not known"]),
+        ({"capacity": "training-plan:x"}, ["capacity", "fix:"]),
+        ({"capacity": "cheap"}, ["capacity", "fix:"]),
+        ({"name": "a\nregion: us-east-1"}, ["name = ", "lower-case letters"]),
+        ({"admin": 'x", "y'}, ["admins", "fix:"]),
+        ({"count": "0"}, ["--count"]),
+        ({"region": None}, ["--region", "no terminal to ask at"]),
+    ],
+)
+def test_a_wrong_answer_is_explained_and_nothing_is_written(
+    changes: dict[str, str | None], says: list[str], tmp_path: Path
+) -> None:
+    done = init(tmp_path / "platform.yaml", **changes)
+    assert (done.returncode, list(tmp_path.iterdir())) == (2, [])
+    assert "Traceback" not in done.stderr
+    for part in says:
+        assert part in done.stderr
+
+
+def test_what_is_not_given_is_asked_for(tmp_path: Path) -> None:
+    ours, theirs = pty.openpty()
+    answers = ["g5.8xlarge", "eks", "us-west-2", "spot", "first", "2", ADMIN]
+    process = subprocess.Popen([*COMMAND], cwd=tmp_path, stdin=theirs, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    os.close(theirs)
+    os.write(ours, "".join(f"{answer}\n" for answer in answers).encode())
+    output, _ = process.communicate(timeout=60)
+    os.close(ours)
+    assert process.returncode == 0, output
+    platform = load_platform(tmp_path / "platform.yaml")
+    assert (platform.name, platform.node_groups[0].count, platform.node_groups[0].capacity) == ("first", 2, "spot")
+    assert "on-demand, spot, reservation:cr-…" in output.decode()
