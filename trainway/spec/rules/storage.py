@@ -45,6 +45,24 @@ def home_capacity_is_sold(platform: Platform, _catalogue: Catalogue) -> Iterator
         yield ("storage", "home", "capacity_gib"), reason, f"write {min(max(home.capacity_gib, low), high)}"
 
 
+# Beginnings and ends that S3 keeps for itself.
+# https://docs.aws.amazon.com/AmazonS3/latest/userguide/bucketnamingrules.html (read 2026-11-24)
+RESERVED_BEGINNINGS = ("xn--", "sthree-", "amzn-s3-demo-")
+RESERVED_ENDS = ("-s3alias", "--ol-s3", ".mrap", "--x-s3", "--table-s3")
+
+
+@rule
+def the_bucket_has_no_name_of_s3s_own(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
+    """The name of the data bucket does not begin or end as S3 keeps for itself."""
+    name = platform.storage.bucket.name
+    chosen = name or f"{platform.name}-"
+    key: KeyPath = ("storage", "bucket", "name") if name else ("name",)
+    if taken := next((each for each in RESERVED_BEGINNINGS if chosen.startswith(each)), None):
+        yield key, f"S3 keeps names that begin with {taken} for itself", "choose another name for the bucket"
+    elif taken := next((each for each in RESERVED_ENDS if name and name.endswith(each)), None):
+        yield key, f"S3 keeps names that end with {taken} for itself", "choose another name for the bucket"
+
+
 @rule
 def storage_keys_are_of_the_region(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
     """A KMS key encrypts what is in its own Region."""

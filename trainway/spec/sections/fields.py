@@ -13,9 +13,9 @@ from trainway.spec.values import Matches, wrong
 Name = Annotated[
     str,
     Matches(
-        r"[a-z]([a-z0-9-]{0,28}[a-z0-9])?",
-        "names become stack, cluster and Kubernetes names, which allow less than this",
-        "use up to 30 lower-case letters, digits and hyphens, beginning with a letter",
+        r"(?=.{1,30}$)[a-z](-?[a-z0-9])*",
+        "names become stack, cluster, repository, and Kubernetes names, which allow less than this",
+        "use up to 30 lower-case letters, digits and single hyphens, beginning with a letter",
     ),
 ]
 

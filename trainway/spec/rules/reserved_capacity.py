@@ -1,0 +1,54 @@
+"""Capacity that was bought ahead of time: what several groups take from it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from trainway.spec.facts.catalogue import Catalogue
+from trainway.spec.platform import Platform
+from trainway.spec.rules.rule import Breach, rule
+from trainway.spec.sections.capacity import CapacityBlock, Reservation, TrainingPlan
+from trainway.spec.sections.node_group import NodeGroup
+
+
+@rule
+def a_reservation_is_of_one_type_in_one_zone(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
+    """Groups that share a reservation or a Capacity Block have its instance type, and are in its zone.
+
+    https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_CreateCapacityReservation.html (read 2026-11-21)
+    """
+    first = dict[str, NodeGroup]()
+    for index, group in enumerate(platform.node_groups):
+        identifier = _identifier(group)
+        if identifier is None:
+            continue
+        other = first.setdefault(identifier, group)
+        for key, ours, theirs in (
+            ("instance_type", group.instance_type, other.instance_type),
+            ("zone", platform.zone_of(group), platform.zone_of(other)),
+        ):
+            if ours != theirs:
+                reason = f"{identifier} is the capacity of group {other.name}, too, whose {key} is {theirs}"
+                yield ("node_groups", index, key), reason, f"write {theirs}, or the reservation of this group"
+
+
+@rule
+def training_plans_are_of_one_account(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
+    """A cluster uses the training plans of its own account, so all of them are of one."""
+    accounts = [
+        (index, group.capacity.training_plan.split(":")[4])
+        for index, group in enumerate(platform.node_groups)
+        if isinstance(group.capacity, TrainingPlan)
+    ]
+    for index, account in accounts[1:]:
+        if account != accounts[0][1]:
+            reason = f"this plan is in account {account}, and that of another group is in {accounts[0][1]}"
+            yield ("node_groups", index, "capacity"), reason, "use plans of the account that the platform is in"
+
+
+def _identifier(group: NodeGroup) -> str | None:
+    match group.capacity:
+        case Reservation(reservation=identifier) | CapacityBlock(capacity_block=identifier):
+            return identifier
+        case _:
+            return None
