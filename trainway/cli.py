@@ -322,7 +322,7 @@ def prepare_emulator() -> None:
 
 @emulator_app.command()
 def start(
-    port: Annotated[int, typer.Option(help="Port of the emulator. 0 chooses a free port.")] = 0,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the emulator. 0 chooses a free port.")] = 0,
     region: Annotated[str, typer.Option(help="Region of the emulated AWS.")] = "us-west-2",
 ) -> None:
     """Start the emulator in the background, and print the environment that points at it."""

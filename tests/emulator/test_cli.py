@@ -22,6 +22,14 @@ def emulator(tmp_path: Path) -> Iterator[Emulator]:
     run("stop")
 
 
+@pytest.mark.parametrize("port", ["-1", "65536", "99999"])
+def test_a_port_that_no_machine_has_is_refused(port: str, emulator: Emulator) -> None:
+    started = emulator("start", "--port", port)
+    assert (started.returncode, started.stdout) == (2, "")
+    assert "than or equal to" in started.stderr
+    assert emulator("status").returncode == 1
+
+
 def test_start_status_env_stop(emulator: Emulator) -> None:
     assert emulator("status").returncode == 1
 

@@ -51,7 +51,7 @@ def requested(directory: Path, hand_off: HandOff, **changes: Any) -> Request:
         ({"metrics": {"loss": "loss=("}}, "run.metrics.loss", "it is no regular expression", "escape"),
         ({"packages": ["git+https://x"]}, "run.packages.0", "not a package of the index", "write it as in einops"),
         ({"metrics": "trainr"}, "run.metrics", "neither a known program", "write one of trainer"),
-        ({"stop": {"grace": 0}}, "run.stop.grace", "greater than or equal to 1", "Seconds from the signal"),
+        ({"stop": {"grace": 0}}, "run.stop.grace", "less than 1", "write 1 or more. Seconds from the signal"),
         ({"stop": {"signal": "SIGKILL"}}, "run.stop.signal", "none of the values", "write 'SIGTERM'"),
     ],
 )
@@ -177,7 +177,7 @@ def test_a_step_to_stop_after_is_refused(tmp_path: Path) -> None:
 def test_numbers_need_no_quotation_marks_and_booleans_do(tmp_path: Path) -> None:
     program = load_program(write_foreign_job(tmp_path, command=["train", "--lr", 0.1, 3], environment={"N": 1}))
     assert program.command == ("train", "--lr", "0.1", "3") and program.environment == {"N": "1"}
-    with pytest.raises(SpecError, match="should be a valid string"):
+    with pytest.raises(SpecError, match="it is not text"):
         load_program(write_foreign_job(tmp_path, environment={"N": True}))
 
 

@@ -80,7 +80,7 @@ def test_a_section_of_a_target_has_the_types_of_its_flags(tmp_path: Path) -> Non
         )
     found = {".".join(map(str, each.key)): (each.reason, each.remedy) for each in caught.value.problems}
     assert found["slurm.borow"] == ("there is no such key here", "did you mean borrow?")
-    assert "valid integer" in found["sagemaker.keep_warm"][0] and "greater than" in found["local.processes"][0]
+    assert "whole number" in found["sagemaker.keep_warm"][0] and "less than" in found["local.processes"][0]
     assert len(found) == 3
 
 

@@ -31,6 +31,8 @@ def export_manifests(
     if not platform.orchestrator.is_kubernetes:
         why = f"{platform.name} is orchestrated by {platform.orchestrator.value}, which has no Kubernetes"
         raise usage_error(what, why=why, fix="name a platform of eks or hyperpod-eks")
+    if directory.exists() and not directory.is_dir():
+        raise usage_error(what, why="it is a file", fix="name a directory with --out")
     there = [file for file in directory.rglob("*") if file.is_file()] if directory.exists() else []
     if strangers := [file for file in there if file.suffix != ".yaml" or not file.read_text().startswith(HEADER)]:
         why = f"it holds {strangers[0].relative_to(directory)}, which was not written by this command"

@@ -221,6 +221,31 @@ def _key_path(document: Document, detail: ErrorDetails) -> KeyPath:
     return path
 
 
+_INTEGER = ("it is not a whole number", "write a whole number, without quotes")
+_NUMBER = ("it is not a number", "write a number, without quotes")
+_BOOLEAN = ("it is neither true nor false", "write true or false, without quotes")
+# Reason and remedy of the errors that pydantic describes to programmers. The field's description follows the remedy.
+# https://docs.pydantic.dev/latest/errors/validation_errors/ (read 2026-11-24)
+_SIMPLE = {
+    "int_type": _INTEGER,
+    "int_parsing": _INTEGER,
+    "int_from_float": _INTEGER,
+    "float_type": _NUMBER,
+    "float_parsing": _NUMBER,
+    "bool_type": _BOOLEAN,
+    "bool_parsing": _BOOLEAN,
+    "string_type": ("it is not text", "write text, in quotes if YAML would read it as something else"),
+    "greater_than_equal": ("it is less than {ge}", "write {ge} or more"),
+    "greater_than": ("it is not more than {gt}", "write more than {gt}"),
+    "less_than_equal": ("it is more than {le}", "write {le} or less"),
+    "less_than": ("it is not less than {lt}", "write less than {lt}"),
+    "string_too_short": ("it is too short", "write {min_length} characters or more"),
+    "string_too_long": ("it is too long", "write {max_length} characters or less"),
+    "too_short": ("the list is too short", "write {min_length} or more"),
+    "too_long": ("the list is too long", "write {max_length} or less"),
+}
+
+
 def _problem(document: Document, model: type[BaseModel], detail: ErrorDetails) -> Problem:
     path, context = _key_path(document, detail), detail.get("ctx", {})
     reason = detail["msg"]
@@ -243,6 +268,9 @@ def _problem(document: Document, model: type[BaseModel], detail: ErrorDetails) -
             reason, remedy = "it is not a list", "write it in brackets, as in [a, b], or one item a line with a dash"
         case _ if "remedy" in context:
             remedy = context["remedy"]
+        case kind if kind in _SIMPLE:
+            reason, remedy = (text.format_map(context) for text in _SIMPLE[kind])
+            remedy = f"{remedy}. {_description(model, path, branches=detail['loc'])}"
         case _:
             reason = reason.removeprefix("Value error, ")
             reason, remedy = reason[:1].lower() + reason[1:], _description(model, path, branches=detail["loc"])
