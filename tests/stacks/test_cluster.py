@@ -68,7 +68,7 @@ def test_pods_get_their_addresses_as_the_plan_counts_them(name: str, synthesized
     orchestrator = load_platform(ROOT / "examples" / f"{name}.yaml").orchestrator
     addons = resources(synthesized[name]["control-plane"], "AWS::EKS::Addon").values()
     (cni,) = [json.loads(addon["ConfigurationValues"]) for addon in addons if addon["AddonName"] == "vpc-cni"]
-    assert cni == {"env": dict(cni_settings(orchestrator))}
+    assert cni["env"] == dict(cni_settings(orchestrator))
 
 
 def test_reserved_nodes_name_their_reservation(synthesized: Synthesized) -> None:

@@ -16,6 +16,7 @@ from trainway.manifests.kai_guard import kai_guard
 from trainway.manifests.kueue import local_queue, queues
 from trainway.manifests.lustre_volume import lustre_storage_class, lustre_volumes
 from trainway.manifests.namespace import namespaces, team_namespace
+from trainway.manifests.network_wall import network_wall
 from trainway.manifests.node_pools import node_pools
 from trainway.manifests.personas import members, team_members, viewers
 from trainway.manifests.priority_classes import priority_classes
@@ -66,6 +67,7 @@ def _objects(platform: Platform, catalogue: Catalogue) -> list[Manifest]:
             for team in platform.teams
             for each in (
                 *guard_rails(platform, catalogue, team),
+                *network_wall(platform, team),
                 *team_members(platform, team),
                 *local_queue(platform, team),
             )

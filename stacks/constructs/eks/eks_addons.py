@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 from aws_cdk import aws_eks as eks
 from aws_cdk import aws_iam as iam
@@ -30,7 +31,7 @@ def eks_addon(scope: Construct, name: str, *, cluster: eks.CfnCluster, platform:
     An add-on whose version is not in the template keeps its version when the control plane gets a newer one.
     """
     orchestrator = platform.orchestrator
-    settings = {"env": dict(cni_settings(orchestrator))} if name == VPC_CNI else {}
+    settings = _cni_configuration(platform) if name == VPC_CNI else {}
     addon = eks.CfnAddon(
         scope,
         "".join(part.capitalize() for part in name.split("-")),
@@ -49,6 +50,15 @@ def eks_addon(scope: Construct, name: str, *, cluster: eks.CfnCluster, platform:
     if name == VPC_CNI and not orchestrator.is_hyperpod:
         _identify(addon, CNI_ACCOUNT, _cni_role(scope, cluster))
     return addon
+
+
+def _cni_configuration(platform: Platform) -> dict[str, Any]:
+    """Return the CNI's configuration. It enforces the NetworkPolicies of teams if the platform has teams.
+
+    https://docs.aws.amazon.com/eks/latest/userguide/cni-network-policy-configure.html (read 2026-11-24)
+    """
+    enforced = {"enableNetworkPolicy": "true"} if platform.teams else {}
+    return {"env": dict(cni_settings(platform.orchestrator)), **enforced}
 
 
 def _identify(addon: eks.CfnAddon, service_account: str, role: iam.Role) -> None:

@@ -1,0 +1,64 @@
+"""Every line of the threat model names the test that tries it, or says that it is open."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+import yaml
+
+from tests.manifests.platforms import objects, platform_of
+from tests.seams.kubernetes.reader import read
+from tests.security.network_policy import End, connects
+from tests.synthesis import ROOT
+
+PAGE = ROOT / "docs" / "security.md"
+HEAD = ["Who", "Could", "Wall", "Test"]
+
+
+def threats(page: str) -> list[list[str]]:
+    """Return the rows of the tables with a wall and a test: who, what, the wall, and the test."""
+    tables = re.findall(r"(?:^\|.*\|\n)+", page, re.MULTILINE)
+    split = [[[cell.strip() for cell in line[1:-2].split("|")] for line in each.splitlines(True)] for each in tables]
+    return [row for head, _, *rows in split if head == HEAD for row in rows]
+
+
+def wrong(page: str) -> list[str]:
+    """Return the rows that have neither a wall with a test that exists nor the word that they are open."""
+    found = []
+    for who, what, wall, test in threats(page):
+        is_open = wall.startswith("**open**: ")
+        named = re.fullmatch(r"`(tests/[\w/]+\.py)::(test_\w+)`", test)
+        if is_open == bool(test) or not (is_open or (wall and named and _exists(*named.groups()))):
+            found.append(f"{who}: {what}")
+    return found
+
+
+def _exists(file: str, name: str) -> bool:
+    path = ROOT / file
+    tree = ast.parse(path.read_text(encoding="utf-8")) if path.is_file() else ast.Module([], [])
+    return any(isinstance(each, ast.FunctionDef) and each.name == name for each in tree.body)
+
+
+def test_every_threat_is_open_or_has_a_wall_and_a_test() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    assert len(threats(page)) > 20
+    assert wrong(page) == []
+
+
+def test_a_threat_without_a_test_and_a_test_that_does_not_exist_are_found() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    wall = "a hop limit of 1 on the metadata service"
+    assert len(wrong(page.replace(wall, f"**open**: {wall}"))) == 1
+    assert len(wrong(page.replace("::test_viewer_changes_nothing`", "::test_viewer_changes_everything`"))) == 1
+    assert len(wrong(page.replace("**open**: use short-lived", "use short-lived"))) == 1
+
+
+def test_the_policy_of_the_page_lets_in_what_it_names_and_nothing_else() -> None:
+    (written,) = (yaml.safe_load(each) for each in re.findall(r"```yaml\n(.*?)```", PAGE.read_text(), re.DOTALL))
+    platform = platform_of(teams=[{"name": "research"}, {"name": "guests"}])
+    assert read(written, platform.kubernetes_or_default.version) == []
+    policies, mine = [*objects(platform, "NetworkPolicy"), written], End("research")
+    assert connects(policies, End("monitoring"), mine, 9090)
+    assert not connects(policies, End("monitoring"), mine, 29500)
+    assert not connects(policies, End("guests"), mine, 9090)

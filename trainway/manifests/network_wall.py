@@ -1,0 +1,74 @@
+"""The NetworkPolicy of each team's namespace, which keeps the pods of other teams from connecting to the team's pods.
+
+The processes of a job trust whoever connects to them: the store of a rendezvous, for example, unpickles what it reads.
+The VPC CNI enforces the policy. It applies to pods that have an owner, and all pods that members can create have one.
+It does not apply to EFA traffic, which bypasses the network stack of the node.
+
+https://docs.aws.amazon.com/eks/latest/userguide/cni-network-policy.html (read 2026-11-24)
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from trainway.manifests.namespace import namespace_of
+from trainway.spec.platform import Platform
+from trainway.spec.sections.team import Team
+
+NAME = "team-wall"
+# The instance metadata service, which has the credentials of the node's role.
+METADATA_SERVICE = "169.254.169.254/32"
+# Kubernetes gives every namespace this label, with the namespace's name.
+NAMESPACE_NAME = "kubernetes.io/metadata.name"
+RAY_DASHBOARD_PORT = 8265
+HYPERPOD_AGENT_PORT = 8080
+
+
+def network_wall(platform: Platform, team: Team) -> list[dict[str, Any]]:
+    """Return the NetworkPolicy of one team's namespace.
+
+    Pods accept connections from pods of the namespace, and from the operators of the platform that call them. A
+    forwarded port does not pass the policy, because the node connects to it inside the pod.
+    """
+    spec: dict[str, Any] = {
+        "podSelector": {},
+        "policyTypes": ["Ingress"],
+        "ingress": [{"from": [{"podSelector": {}}]}, *_operators(platform)],
+    }
+    if platform.orchestrator.is_hyperpod:
+        # On nodes of EKS, the hop limit of the launch template keeps pods from the service. A HyperPod instance group
+        # has no such setting.
+        anywhere_else = {"ipBlock": {"cidr": "0.0.0.0/0", "except": [METADATA_SERVICE]}}
+        spec |= {"policyTypes": ["Ingress", "Egress"], "egress": [{"to": [anywhere_else]}]}
+    return [
+        {
+            "apiVersion": "networking.k8s.io/v1",
+            "kind": "NetworkPolicy",
+            "metadata": {"name": NAME, "namespace": namespace_of(platform, team)},
+            "spec": spec,
+        }
+    ]
+
+
+def _operators(platform: Platform) -> list[dict[str, Any]]:
+    """Return the rules for operators that connect to pods of jobs. The others only call the Kubernetes API.
+
+    KubeRay asks the dashboard of a Ray cluster for the state of the job. HyperPod's training operator calls the agent
+    that starts the ranks.
+
+    https://github.com/ray-project/kuberay/blob/master/ray-operator/controllers/ray/utils/constant.go
+    https://pypi.org/project/hyperpod-elastic-agent (both read 2026-11-24)
+    """
+    found = []
+    if platform.kubernetes_or_default.ray_operator:
+        found.append(_from_namespace("kuberay-system", RAY_DASHBOARD_PORT))
+    if platform.orchestrator.is_hyperpod and platform.hyperpod_or_default.training_operator:
+        found.append(_from_namespace("aws-hyperpod", HYPERPOD_AGENT_PORT))
+    return found
+
+
+def _from_namespace(name: str, port: int) -> dict[str, Any]:
+    return {
+        "from": [{"namespaceSelector": {"matchLabels": {NAMESPACE_NAME: name}}}],
+        "ports": [{"protocol": "TCP", "port": port}],
+    }
