@@ -33,8 +33,10 @@ def in_virtual_environment(environment: PurePosixPath, instance: Instance) -> li
 def in_image(request: Request) -> list[str]:
     """The image is a file of enroot's on the file system, which a user's first run makes, for all nodes and later runs.
 
-    A file of one's own: whoever may write it decides what runs as its reader. enroot asks ECR for a password by the
-    command in its credentials, so that no secret is written down; the nodes' role may pull.
+    A file of one's own: whoever may write it decides what runs as its reader. So a file or a directory is used only if
+    it belongs to the user or to root, and no other user can write to it. Anybody may add to the directory of all
+    images, which lifecycle_scripts/steps/20-lustre.sh creates as root with the sticky bit. enroot asks ECR for a
+    password by the command in its credentials, so that no secret is written down; the nodes' role may pull.
     https://github.com/NVIDIA/enroot/blob/master/doc/cmd/import.md, https://github.com/NVIDIA/pyxis (read 2026-11-21)
 
     Where there is no image, the run ends with the reason in its file `outcome`. enroot prints it after `[ERROR]`:
@@ -59,18 +61,30 @@ if ! command -v enroot >/dev/null; then
     "[25-containers] in /var/log/provision/provisioning.log there says why;" \
     "deploy with slurm.containers: true, or launch with --environment"
 fi
+# must_be_own PATH MODE: PATH is this user's or root's, and has none of the permissions of the octal mask MODE.
+must_be_own() {{
+  local owner mode
+  read -r owner mode < <(stat --format='%u %a' "$1") || cannot_start "$1 cannot be read: look at it with ls -l"
+  [[ ! -L $1 ]] && ((owner == UID || owner == 0)) && ! ((8#$mode & 8#$2)) ||
+    cannot_start "$1 could come from another user: it is $(stat --format='%F of %U with mode %a' "$1"); remove it," \
+      "or ask an administrator to"
+}}
 image={mount}/images/$(id -un)/{digest.removeprefix("sha256:")}.sqsh
+mkdir -m 1777 {mount}/images 2>/dev/null || true
+[[ -k {mount}/images ]] && must_be_own {mount}/images 0 || must_be_own {mount}/images 022
+mkdir -m 700 "$(dirname "$image")" 2>/dev/null || true
+must_be_own "$(dirname "$image")" 022
 if [[ ! -e $image ]]; then
-  mkdir -m 1777 {mount}/images 2>/dev/null || true
-  mkdir -p "$(dirname "$image")"
   credentials=$(mktemp -d)
   echo {login} >"$credentials/.credentials"
   if ! ENROOT_CONFIG_PATH=$credentials enroot import --output "$image.$SLURM_JOB_ID" {shlex.quote(uri)} 2>&1 |
     tee "$credentials/said" >&2; then
     rm -f "$image.$SLURM_JOB_ID"
-    why=$(sed -n 's/.*\[ERROR\] //p' "$credentials/said" | tail -n 1)
+    why=$(sed -n 's/.*\\[ERROR\\] //p' "$credentials/said" | tail -n 1)
     cannot_start "$SLURMD_NODENAME cannot import the image {repository}@{digest}: ${{why:-the log says why}}"
   fi
+  chmod go-w "$image.$SLURM_JOB_ID"
   mv "$image.$SLURM_JOB_ID" "$image"
 fi
+must_be_own "$image" 022
 options=(--container-image="$image" --container-mounts={mount}:{mount} --no-container-mount-home)""".splitlines()
