@@ -4,7 +4,8 @@
 #
 #   MIRROR_REGISTRY     <account>.dkr.ecr.<region>.amazonaws.com
 #   MIRROR_PREFIX       repository prefix; the repositories <prefix>/<image> and <prefix>/charts/<chart> must exist
-#   MIRROR_BUCKET_URI   s3://bucket/prefix that keeps the pinned helm and the manifests for the cluster stage
+#   MIRROR_BUCKET_URI   s3://bucket/prefix that keeps the pinned helm and the manifests for the cluster stage, and the digests of
+#                       first copies
 #   CHARTS              the names of the charts, with spaces between; empty for none
 #   AWS_REGION          region of the registry
 #   NETWORK_ACCESS      private (default) | closed: nothing is copied; everything must be there already (see supply.sh)
@@ -19,6 +20,8 @@ source "$here/helm_tool.sh"
 source "$here/registry_login.sh"
 # shellcheck source=delivery/organization.sh
 source "$here/organization.sh"
+# shellcheck source=delivery/recorded.sh
+source "$here/recorded.sh"
 # shellcheck source=delivery/build_tool.sh
 source "$here/build_tool.sh"
 trust_organization "$here"
@@ -56,6 +59,13 @@ while IFS=$'\t' read -r -u 3 name source tag && [[ -n "$name" ]]; do
   fi
   say "image $source"
   log_in_to_source "$source"
+  if [[ "$source" != *@* ]]; then
+    # https://docs.docker.com/reference/cli/docker/buildx/imagetools/inspect/ (read 2026-11-24)
+    digest=$(docker buildx imagetools inspect --format '{{.Manifest.Digest}}' "$source")
+    must_be_recorded "$MIRROR_BUCKET_URI" "image-$name-$tag" "$digest" "$source"
+    # What was compared is what is copied.
+    source=${source%:*}@$digest
+  fi
   # From registry to registry, byte for byte: every platform, and the digest stays the same.
   docker buildx imagetools create --prefer-index=false --tag "$MIRROR_REGISTRY/$MIRROR_PREFIX/$name:$tag" "$source"
   copied=$((copied + 1))
@@ -106,6 +116,10 @@ while IFS=$'\t' read -r -u 3 chart version kind location pin directory _ && [[ -
   fi
   say "chart $chart $version from $location"
   chart_archive "$chart" "$version" "$kind" "$location" "$pin" "$directory"
+  if [[ "$kind" != git ]]; then
+    digest=$(sha256sum "$work/charts/"*.tgz)
+    must_be_recorded "$MIRROR_BUCKET_URI" "chart-$chart-$version" "sha256:${digest%% *}" "$location $version"
+  fi
   helm push "$work/charts/"*.tgz "oci://$MIRROR_REGISTRY/$MIRROR_PREFIX/charts"
   copied=$((copied + 1))
 done 3<<<"$chart_list"

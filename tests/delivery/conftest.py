@@ -128,6 +128,10 @@ case "$1 $2" in
 esac
 """
 DOCKER = r"""
+if [[ "$1 $2 $3" == "buildx imagetools inspect" ]]; then
+  echo "sha256:$(printf %s "${!#}${PUBLISHED_AGAIN:-}" | sha256sum | cut -d " " -f 1)"
+  exit
+fi
 push() { mkdir -p "$(dirname "$ECR/$1")"; echo "$2" >"$ECR/$1"; }
 while (($#)); do
   [[ "$1" != --output || "$2" != type=local,* ]] || echo "{}" >"${2#*dest=}/sbom.spdx.json"
@@ -139,6 +143,7 @@ while (($#)); do
 done
 """
 HELM = r"""
+: "${CHART_PUBLISHED_AGAIN:=}"
 release=$S3/releases/$2
 case "$1" in
   upgrade)
@@ -156,11 +161,11 @@ case "$1" in
     [[ ! -e "$2/Chart.yaml" ]] || name=$(sed -n 's/^name: //p' "$2/Chart.yaml")
     while (($#)); do
       [[ "$1" != --version ]] || version=$2
-      [[ "$1" != --destination ]] || echo "$name/$version" >"$2/chart-$version.tgz"
+      [[ "$1" != --destination ]] || printf '%s\n' "$name/$version" $CHART_PUBLISHED_AGAIN >"$2/chart-$version.tgz"
       shift
     done ;;
   push)
-    tag=${3#oci://*/}/$(cat "$2")
+    tag=${3#oci://*/}/$(head -n 1 "$2")
     mkdir -p "$(dirname "$ECR/$tag")"
     echo 1 >"$ECR/$tag" ;;
 esac

@@ -1,5 +1,8 @@
 """The mirror stage copies every chart and image once, and only what is pinned; in a closed network, nothing."""
 
+import hashlib
+import shutil
+
 import pytest
 import yaml
 
@@ -10,6 +13,52 @@ REMEDY = (
 )
 
 
+def digest_of(image: dict[str, str], again: str = "") -> str:
+    """What the stand-in of the registries says of an image whose digest is not known."""
+    published = f"{image['repository']}:{image['tag']}{again}"
+    return f"sha256:{hashlib.sha256(published.encode()).hexdigest()}"
+
+
+@pytest.mark.usefixtures("helm_archive")
+def test_an_image_that_was_published_again_under_its_tag_is_refused(aws):
+    """The registry is gone, for example with its stack, and the bucket with what was recorded stays."""
+    [image] = [image for image in DOCUMENT["images"] if image["name"] == "kueue"]
+    assert image["digest"] is None
+    assert aws.run("mirror.sh", CHARTS="kueue").returncode == 0
+    record = aws.root / f"s3/image-kueue-{image['tag']}.sha256"
+    assert record.read_text() == digest_of(image)
+    shutil.rmtree(aws.root / "ecr")
+    before = len(aws.called("docker", "buildx", "imagetools", "create"))
+    refused = aws.run("mirror.sh", CHARTS="kueue", PUBLISHED_AGAIN="other")
+    assert refused.returncode == 78
+    assert f"is {digest_of(image, 'other')}, and was {digest_of(image)} when it was first copied" in refused.stderr
+    assert len(aws.called("docker", "buildx", "imagetools", "create")) == before
+    assert aws.run("mirror.sh", CHARTS="kueue").returncode == 0
+    assert aws.called("docker", "buildx", "imagetools", "create")[-1][-1] == f"{image['repository']}@{digest_of(image)}"
+
+
+@pytest.mark.usefixtures("helm_archive")
+def test_a_chart_that_was_published_again_under_its_version_is_refused(aws):
+    assert aws.run("mirror.sh", CHARTS="nvidia-device-plugin").returncode == 0
+    [record] = (aws.root / "s3").glob("chart-nvidia-device-plugin-*.sha256")
+    shutil.rmtree(aws.root / "ecr")
+    refused = aws.run("mirror.sh", CHARTS="nvidia-device-plugin", CHART_PUBLISHED_AGAIN="other")
+    assert refused.returncode == 78
+    assert f"and was {record.read_text()} when it was first copied" in refused.stderr
+    assert len(aws.called("helm", "push")) == 1
+    # The remedy that it names.
+    record.unlink()
+    assert aws.run("mirror.sh", CHARTS="nvidia-device-plugin", CHART_PUBLISHED_AGAIN="other").returncode == 0
+
+
+@pytest.mark.usefixtures("helm_archive")
+def test_a_source_without_a_digest_is_not_copied(aws):
+    aws.stand_in("docker", "")
+    done = aws.run("mirror.sh", CHARTS="kueue")
+    assert done.returncode == 1 and "has no digest, but ''" in done.stderr
+    assert aws.called("docker", "buildx", "imagetools", "create") == []
+
+
 @pytest.mark.exhaustive
 @pytest.mark.usefixtures("helm_archive")
 def test_every_image_is_copied_once(aws):
@@ -18,7 +67,7 @@ def test_every_image_is_copied_once(aws):
     copies = {call[-2]: call[-1] for call in aws.called("docker", "buildx", "imagetools", "create")}
     assert copies == {
         f"{REGISTRY}/atlas/mirror/{image['name']}:{image['tag']}": (
-            f"{image['repository']}@{image['digest']}" if image["digest"] else f"{image['repository']}:{image['tag']}"
+            f"{image['repository']}@{image['digest'] or digest_of(image)}"
         )
         for image in DOCUMENT["images"]
     }
@@ -73,7 +122,7 @@ def test_a_manifest_is_kept_in_the_bucket_under_its_checksum_and_once(aws):
     for _ in range(2):
         done = aws.run("mirror.sh", CHARTS="mpi-operator")
         assert done.returncode == 0, done.stderr
-    [kept] = [call[4] for call in aws.called("aws", "s3", "cp") if call[4].startswith("s3://") and "mpi" in call[4]]
+    [kept] = [call[4] for call in aws.called("aws", "s3", "cp") if "/manifests/mpi-" in call[4]]
     listed = yaml.safe_load((aws.root / "delivery/mirror.yaml").read_text())["charts"]
     [chart] = [each for each in listed if each["chart"] == "mpi-operator"]
     assert kept == f"s3://bucket/mirror/manifests/mpi-operator-{chart['manifest']['sha256']}.yaml"

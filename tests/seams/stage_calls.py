@@ -58,7 +58,7 @@ case "$1 $2" in
   "fsx describe-file-systems") [[ ! -e $DONE/squashed ]] || printf '%s\\t%s' "$ROOT_SQUASH" "${{NO_SQUASH_NIDS:-}}" ;;
 esac
 """,
-    "docker": "",
+    "docker": f'[[ "$*" != *"imagetools inspect"* ]] || echo sha256:{64 * "0"}\n',
     "helm": """
 if [[ $1 == pull || $1 == package ]]; then
   while (($#)); do [[ $1 != --destination ]] || touch "$2/$(<"$DONE/last").tgz"; shift; done
@@ -68,7 +68,7 @@ fi
     "git": 'while (($#)); do [[ $1 != --output=* ]] || touch "${1#--output=}"; shift; done\n',
     "curl": f"""while (($#)); do [[ $1 != --output ]] || printf '{MANIFEST}' >"$2"; shift; done\n""",
     "tar": "",
-    "sha256sum": "",
+    "sha256sum": f"[[ $1 == --check ]] || echo {64 * '0'}\n",
 }
 
 
