@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from training.errors import StorageDenied, StorageFailed, UserError
 
 if TYPE_CHECKING:
+    from botocore.exceptions import ClientError
     from mypy_boto3_s3 import S3Client
 
 # Twice the upper end of what S3 recommends for one ranged request (8-16 MB), because whole files are read:
@@ -47,8 +48,10 @@ def read(location: str) -> bytes | None:
     with _explained(location):
         try:
             return s3_client().get_object(Bucket=bucket, Key=key)["Body"].read()
-        except s3_client().exceptions.NoSuchKey:
-            return None
+        except s3_client().exceptions.ClientError as error:
+            if _is_absent(error, bucket, key):
+                return None
+            raise
 
 
 def write(location: str, content: bytes) -> None:
@@ -74,8 +77,10 @@ def read_with_etag(location: str) -> tuple[bytes, str] | None:
         try:
             found = s3_client().get_object(Bucket=bucket, Key=key)
             return found["Body"].read(), found["ETag"]
-        except s3_client().exceptions.NoSuchKey:
-            return None
+        except s3_client().exceptions.ClientError as error:
+            if _is_absent(error, bucket, key):
+                return None
+            raise
 
 
 def write_if(location: str, content: bytes, etag: str | None) -> str | None:
@@ -111,7 +116,7 @@ def holds(location: str, content_bytes: int, sha256: str) -> bool:
         try:
             head = s3_client().head_object(Bucket=bucket, Key=key, ChecksumMode="ENABLED")
         except s3_client().exceptions.ClientError as error:
-            if error.response["Error"]["Code"] == "404":
+            if _is_absent(error, bucket, key):
                 return False
             raise
     checksum = b64encode(bytes.fromhex(sha256)).decode()
@@ -186,6 +191,22 @@ def s3_client() -> S3Client:
     config = Config(retries={"mode": "adaptive", "total_max_attempts": ATTEMPTS}, connect_timeout=CONNECT_SECONDS)
     # AWS sets AWS_REGION in its containers, and the other SDKs read it. boto3 does not.
     return boto3.client("s3", region_name=os.environ.get("AWS_REGION"), config=config)
+
+
+def _is_absent(error: ClientError, bucket: str, key: str) -> bool:
+    """Return whether the error of a request for an object says that there is no such object.
+
+    S3 answers 404 only to a role that may list the whole bucket, and 403 to one that may list its own prefixes. The
+    latter then lists the object. https://docs.aws.amazon.com/AmazonS3/latest/API/API_GetObject.html (read 2026-11-24)
+    """
+    code = error.response["Error"]["Code"]
+    if code in ("AccessDenied", "403"):
+        try:
+            found = s3_client().list_objects_v2(Bucket=bucket, Prefix=key, MaxKeys=1).get("Contents", [])
+        except s3_client().exceptions.ClientError:
+            return False
+        return key not in (each["Key"] for each in found)
+    return code in ("NoSuchKey", "404")
 
 
 def _bucket_and_key(location: str) -> tuple[str, str]:
