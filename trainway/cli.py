@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from trainway.commands import beginning, changing, diagnosing, images, launching, watching, workspaces
+from trainway.commands import beginning, changing, connecting, diagnosing, images, launching, watching, workspaces
 from trainway.commands.launching import DEFAULT_PLATFORM, PlatformFile
 from trainway.commands.target_flags import LaunchCommand
 from trainway.spec.errors import UsageError, usage_error
@@ -257,6 +257,8 @@ def manifests(
 
 app.command(cls=LaunchCommand)(launching.launch)
 app.command()(launching.tune)
+app.command()(connecting.connect)
+app.add_typer(connecting.runs_app, name="runs")
 app.command()(watching.status)
 app.command()(watching.logs)
 app.command()(watching.stop)

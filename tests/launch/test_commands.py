@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any, cast
 
 import boto3
 import pytest
@@ -84,6 +85,11 @@ def deploy(platform: Platform) -> None:
     )
     hand_off = hand_off_of(platform, training_jobs=training_jobs)
     pinned = f"{hand_off.image_uri.partition(':')[0]}@sha256:{64 * '0'}"
+    s3 = boto3.client("s3", region_name=platform.region)
+    if hand_off.bucket not in {each["Name"] for each in s3.list_buckets()["Buckets"]}:
+        s3.create_bucket(
+            Bucket=hand_off.bucket, CreateBucketConfiguration={"LocationConstraint": cast(Any, platform.region)}
+        )
     ssm = boto3.client("ssm", region_name=platform.region)
     written = {
         parameter_name(platform.name): hand_off.model_dump_json(),

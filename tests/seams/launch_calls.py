@@ -32,6 +32,7 @@ from tests.synthesis import EXAMPLES
 from trainway.launch import sagemaker
 from trainway.launch.kubernetes.context import find_context
 from trainway.launch.platform.hand_off import read_hand_off, read_image
+from trainway.launch.registry.connections import registry_of
 from trainway.launch.runs.evidence import evidence_of_handle
 from trainway.launch.sagemaker.logs import GROUP
 from trainway.launch.starting.code import sync
@@ -93,6 +94,9 @@ def _record_training_job(recorded: Launch, platform_file: Path, team: str, code:
     job_file = write_job(code.parent, team=team, data=data, batch={"global": 128, "micro": 1})
     with _recording(recorded, "launch"):
         start("sagemaker", Asked(points_of(job_file, []), platform_file, run=RUN, code=str(code)), {})
+        # Colleagues find the run, and a launch that cannot be submitted takes its record back.
+        [record_of_run] = registry_of(read_hand_off(load_platform(platform_file))).records([team])
+        registry_of(read_hand_off(load_platform(platform_file))).release(record_of_run)
     job, handle = sagemaker_backends[ACCOUNT][region].training_jobs[RUN], {"name": RUN, "region": region}
     # The emulated SageMaker is done with a job at once.
     job.training_job_status, job.secondary_status = "InProgress", "Training"

@@ -16,6 +16,7 @@ from tests.seams.resolved import ACCOUNT
 RESOURCES = {
     "logs:DescribeLogStreams": "arn:aws:logs:{at}:log-group:{logGroupName}",
     "logs:GetLogEvents": "arn:aws:logs:{at}:log-group:{logGroupName}:log-stream:{logStreamName}",
+    "s3:DeleteObject": "arn:aws:s3:::{Bucket}/{Key}",
     "s3:GetObject": "arn:aws:s3:::{Bucket}/{Key}",
     "s3:ListObjectsV2": "arn:aws:s3:::{Bucket}",
     "s3:PutObject": "arn:aws:s3:::{Bucket}/{Key}",
@@ -27,6 +28,10 @@ RESOURCES = {
 }
 # Operations whose action has another name.
 ACTIONS = {"s3:ListObjectsV2": "s3:ListBucket"}
+
+
+# https://docs.aws.amazon.com/STS/latest/APIReference/API_GetCallerIdentity.html (read 2026-11-24)
+NEED_NONE = {"sts:GetCallerIdentity"}
 
 
 @dataclass(frozen=True)
@@ -41,6 +46,8 @@ class Permission:
 def permissions_of(call: Call, region: str) -> Iterator[Permission]:
     """Yield what a call needs. Raises KeyError for an operation that RESOURCES does not have."""
     operation = f"{call.service}:{call.operation}"
+    if operation in NEED_NONE:
+        return
     resource = RESOURCES[operation].format(at=f"{region}:{ACCOUNT}", **call.parameters)
     tags = {f"aws:RequestTag/{each['Key']}": each["Value"] for each in call.parameters.get("Tags", ())}
     yield Permission(ACTIONS.get(operation, operation), resource, tags)

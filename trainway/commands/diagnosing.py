@@ -21,12 +21,13 @@ def explain(
     """Explain why a job failed and how to fix it."""
     from trainway.explain import as_document, as_text, evidence_in
     from trainway.explain import explain as findings_of
+    from trainway.launch.registry.find import find_run
     from trainway.launch.runs.evidence import evidence_of
-    from trainway.launch.runs.run_directory import RUNS, run_named
+    from trainway.launch.runs.run_directory import RUNS
 
     is_run = any((directory / "launch.json").is_file() for directory in (RUNS / name, Path(name)))
     of_others = Path(name).is_dir() and not is_run
-    evidence = evidence_in(Path(name)) if of_others else evidence_of(run_named(name))
+    evidence = evidence_in(Path(name)) if of_others else evidence_of(find_run(name))
     findings = findings_of(evidence)
     print(json.dumps(as_document(findings), indent=2) if as_json else as_text(findings))
 
@@ -98,12 +99,13 @@ def verify(
 
 def _of_run(name: str) -> Any:
     """Return whether a submitted run uses EFA, according to the logs of its nodes."""
-    from trainway.launch.runs.run_directory import read_launch, run_named
+    from trainway.launch.registry.find import find_run
+    from trainway.launch.runs.run_directory import read_launch
     from trainway.launch.target.known import target_named
     from trainway.spec.facts.catalogue import load_catalogue
     from trainway.verify import fabric_of_job
 
-    record = read_launch(run_named(name))
+    record = read_launch(find_run(name))
     if "nodes" not in record:
         raise usage_error(f"{name} cannot be looked at", why="it runs on this machine alone", fix="name another run")
     text = "\n".join(target_named(record["target"]).logs(record["handle"], follow=False))

@@ -5,10 +5,15 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from trainway.launch.runs.status import Row
 
 RunName = Annotated[
     str, typer.Argument(metavar="RUN", help="Name or directory of a run. `trainway status` lists the runs.")
@@ -22,20 +27,60 @@ def status(
             metavar="[RUN]…", help="Names or directories of runs. Default: all runs launched from this directory."
         ),
     ] = None,
+    everywhere: Annotated[
+        bool, typer.Option("--all", help="Show all runs of your platforms that you may see, whoever launched them.")
+    ] = False,
+    team: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Show all runs of this team. Repeat it for further teams.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Show the table again every five seconds, until Ctrl-C.")
+    ] = False,
 ) -> None:
     """Show the state of runs on all targets."""
-    from trainway.launch.runs.run_directory import RUNS, run_named, runs_below
-    from trainway.launch.runs.status import status_of, status_table
+    while True:
+        rows = _rows(names or [], everywhere=everywhere, teams=team or [])
+        if watch and sys.stdout.isatty():
+            print("\x1b[H\x1b[2J", end="")
+        _print_rows(rows, as_json=as_json)
+        if not watch:
+            return
+        try:
+            time.sleep(SECONDS_BETWEEN_TABLES)
+        except KeyboardInterrupt:
+            raise typer.Exit from None
 
-    runs = [run_named(name) for name in names] if names else runs_below(RUNS)
-    rows = [status_of(run) for run in runs]
+
+SECONDS_BETWEEN_TABLES = 5.0
+
+
+def _rows(names: Sequence[str], *, everywhere: bool, teams: Sequence[str]) -> list[Row]:
+    from trainway.launch.registry.find import find_run, launch_of, reachable_registries
+    from trainway.launch.runs.run_directory import RUNS, runs_below
+    from trainway.launch.runs.status import status_of, status_of_launch
+
+    if names:
+        return [status_of(find_run(name)) for name in names]
+    if not everywhere and not teams:
+        return [status_of(run) for run in runs_below(RUNS)]
+    return [
+        status_of_launch(record.run, launch_of(record, registry), RUNS / record.run)
+        for registry in reachable_registries()
+        for record in registry.records(teams)
+        if record.launch
+    ]
+
+
+def _print_rows(rows: Sequence[Row], *, as_json: bool) -> None:
+    from trainway.launch.runs.status import status_table
+
     if as_json:
         print(json.dumps([row._asdict() for row in rows], indent=2))
     elif rows:
         status_table(rows)
     else:
-        print("nothing was launched from this directory")
+        print("nothing was launched from this directory; `trainway status --all` shows the runs of your platforms")
 
 
 def logs(
@@ -43,10 +88,11 @@ def logs(
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Print new lines until the run ends.")] = False,
 ) -> None:
     """Print the logs of all ranks of a run, each line with its node and rank."""
-    from trainway.launch.runs.run_directory import read_launch, run_named
+    from trainway.launch.registry.find import find_run
+    from trainway.launch.runs.run_directory import read_launch
     from trainway.launch.target.known import target_named
 
-    record = read_launch(run_named(name))
+    record = read_launch(find_run(name))
     try:
         for line in target_named(record["target"]).logs(record["handle"], follow=follow):
             print(line, flush=follow)
@@ -57,11 +103,17 @@ def logs(
 
 def stop(name: RunName) -> None:
     """Stop a run after its current step, with a checkpoint. `trainway resume` resumes it."""
-    from trainway.launch.runs.run_directory import read_launch, run_named
+    from trainway.launch.registry.find import find_run
+    from trainway.launch.runs.run_directory import read_launch
     from trainway.launch.target.known import target_named
+    from trainway.launch.target.protocol import OVER
 
-    record = read_launch(run_named(name))
-    target_named(record["target"]).stop(record["handle"])
+    record = read_launch(find_run(name))
+    target = target_named(record["target"])
+    if (state := target.state(record["handle"])).phase in OVER:
+        print(f"{name} has ended: it is {state.phase.value}", file=sys.stderr)
+        return
+    target.stop(record["handle"])
     print(f"{name} was told to stop", file=sys.stderr)
 
 
@@ -70,10 +122,11 @@ def shell(
     node: Annotated[int, typer.Option(min=0, help="Index of the node in the run. The first node is 0.")] = 0,
 ) -> None:
     """Open a shell on a node of a run."""
-    from trainway.launch.runs.run_directory import read_launch, run_named
+    from trainway.launch.registry.find import find_run
+    from trainway.launch.runs.run_directory import read_launch
     from trainway.launch.target.known import target_named
 
-    record = read_launch(run_named(name))
+    record = read_launch(find_run(name))
     command = list(target_named(record["target"]).shell(record["handle"], node))
     os.execvp(command[0], command)
 
@@ -90,11 +143,12 @@ def forward(
     ] = None,
 ) -> None:
     """Forward a port of this machine to a node of a run, for example that of TensorBoard, until Ctrl-C."""
-    from trainway.launch.runs.run_directory import read_launch, run_named
+    from trainway.launch.registry.find import find_run
+    from trainway.launch.runs.run_directory import read_launch
     from trainway.launch.target.known import target_named
     from trainway.spec.errors import usage_error
 
-    record = read_launch(run_named(name))
+    record = read_launch(find_run(name))
     target = target_named(record["target"])
     if target.forward is None:
         what = f"port {port} of {name} cannot be forwarded"
@@ -126,12 +180,13 @@ def copy(
     """Copy what a run wrote, such as logs, metrics, and outputs, from the platform to this machine."""
     from trainway.launch.job_file.programs import load_program
     from trainway.launch.platform.hand_off import read_hand_off
+    from trainway.launch.registry.find import find_run
     from trainway.launch.runs.outputs import copy_local, copy_outputs, not_on_a_platform
-    from trainway.launch.runs.run_directory import read_launch, run_named
+    from trainway.launch.runs.run_directory import read_launch
     from trainway.launch.target.known import target_named
     from trainway.spec.loader import load_platform
 
-    run = run_named(name)
+    run = find_run(name)
     record = read_launch(run)
     if target_named(record["target"]).orchestrators:
         hand_off = read_hand_off(load_platform(Path(record["options"]["platform_file"])))

@@ -16,9 +16,11 @@ from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+import boto3
 import pytest
 import yaml
 
+from emulator import running
 from tests.launch.slurm.machines import CONTROLLER, Machines, machines, missing
 from tests.launch.slurm.requests import CATALOGUE, IMAGE, on_slurm
 from tests.lifecycle_scripts.slurm_cluster import free_ports, wait_for
@@ -56,6 +58,17 @@ def there(cluster: Machines, hand_off: HandOff, tmp_path: Path, monkeypatch: pyt
     return on_slurm(hand_off, mount=str(cluster.shared))
 
 
+@pytest.fixture
+def bucket(there: HandOff, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The platform's bucket, with the records of its runs."""
+    with running(region=there.region) as emulator:
+        for name, value in emulator.environment().items():
+            monkeypatch.setenv(name, value)
+        where: Any = {"LocationConstraint": there.region}
+        boto3.client("s3", region_name=there.region).create_bucket(Bucket="records", CreateBucketConfiguration=where)
+        yield "records"
+
+
 def launch(there: HandOff, run: str, script: str, options: SlurmOptions = ENVIRONMENT, **job: Any) -> Handle:
     """Submit a script as a run, and record it as `trainway launch` does."""
     file = Path(f"{run}.yaml")
@@ -68,9 +81,10 @@ def launch(there: HandOff, run: str, script: str, options: SlurmOptions = ENVIRO
     return handle
 
 
-def steps_of(cluster: Machines, handle: Handle) -> int:
-    """The number of steps of a run that Slurm runs now."""
-    return len(cluster.ask("squeue", "--steps", "--noheader", f"--jobs={handle['job']}").splitlines())
+def relayed(cluster: Machines, handle: Handle) -> int:
+    """The number of connections that are forwarded to a run: the steps with a program of the relay."""
+    names = cluster.ask("squeue", "--steps", "--noheader", f"--jobs={handle['job']}", "--Format=StepName")
+    return names.split().count("python3")
 
 
 def ends(handle: Handle) -> Phase:
@@ -139,7 +153,6 @@ def test_a_port_of_a_node_answers_here_while_the_run_goes_on(cluster: Machines, 
     serve = f"cd {cluster.shared}/page && exec python3 -m http.server --bind 127.0.0.1 6006"
     handle = launch(there, "board", serve)
     wait_for("it runs", lambda: state(handle).phase is Phase.RUNNING)
-    steps = steps_of(cluster, handle)
     [local] = free_ports(1)
     relay = subprocess.Popen(list(forward(handle, 0, 6006, local)))
     try:
@@ -159,10 +172,10 @@ def test_a_port_of_a_node_answers_here_while_the_run_goes_on(cluster: Machines, 
         with pytest.raises(UsageError, match="it runs on 1 nodes"):
             forward(handle, 1, 6006, local)
         # The server waits for the rest of this request, and would for as long as the job runs.
-        wait_for("both are answered", lambda: steps_of(cluster, handle) == steps)
+        wait_for("both are answered", lambda: relayed(cluster, handle) == 0)
         with socket.create_connection(("127.0.0.1", local)) as third:
             third.sendall(b"HEAD")
-            wait_for("it has a step", lambda: steps_of(cluster, handle) == steps + 1)
+            wait_for("it has a step", lambda: relayed(cluster, handle) == 1)
             relay.send_signal(signal.SIGTERM)
             assert relay.wait(60) == 0
     finally:
@@ -173,8 +186,9 @@ def test_a_port_of_a_node_answers_here_while_the_run_goes_on(cluster: Machines, 
 
 
 def test_an_allocation_ends_with_its_shell(
-    cluster: Machines, there: HandOff, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    cluster: Machines, there: HandOff, bucket: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
+    there = there.model_copy(update={"bucket": bucket})
     program = interactive_program(None, nodes=2)
     request = Request(program, "interactive-1", there, IMAGE, allocate(program, there, CATALOGUE))
     target = replace(TARGET, prepare=lambda _launch: [request])

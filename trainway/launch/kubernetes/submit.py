@@ -10,8 +10,9 @@ from trainway.launch.kubernetes.context import find_context
 from trainway.launch.kubernetes.kubectl import at, kubectl, kubectl_json, named, resource
 from trainway.launch.kubernetes.process import STOP_SECONDS
 from trainway.launch.kubernetes.render import as_yaml
-from trainway.launch.kubernetes.watch import OVER, state
+from trainway.launch.kubernetes.watch import state
 from trainway.launch.program.request import Request
+from trainway.launch.target.protocol import OVER
 from trainway.spec.errors import UsageError, usage_error
 
 _TO_TIDY_UP_SECONDS = 60

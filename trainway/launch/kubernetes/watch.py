@@ -9,10 +9,9 @@ from trainway.launch.kubernetes.job_state import job_state, node_index
 from trainway.launch.kubernetes.kubectl import at, items, kubectl, kubectl_json, resource
 from trainway.launch.kubernetes.pod_logs import lines_as_they_come, lines_so_far
 from trainway.launch.kubernetes.who_shares import RUN_LABEL
-from trainway.launch.target.protocol import Handle, Phase, State
+from trainway.launch.target.protocol import OVER, Handle, Phase, State
 from trainway.spec.errors import UsageError, usage_error
 
-OVER = (Phase.SUCCEEDED, Phase.FAILED, Phase.STOPPED, Phase.GONE)
 # https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/controller/constants/constants.go (read 2026-11-21)
 _JOB_UID = "kueue.x-k8s.io/job-uid"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
@@ -24,18 +24,29 @@ from trainway.spec.handoff import (
     image_stack_name,
     parameter_name,
 )
-from trainway.spec.platform import Platform
 
 Model = TypeVar("Model", bound=BaseModel)
 CREDENTIALS: Final = "`aws sts get-caller-identity` shows whether this shell has credentials"
 SAME_VERSION: Final = "deploy again with this version, or launch with the one that deployed"
 
 
+class DeployedPlatform(Protocol):
+    """What finds the hand-off of a platform: a platform file has it, and so has a person who knows both words."""
+
+    @property
+    def name(self) -> str:
+        """The name of the platform."""
+
+    @property
+    def region(self) -> str:
+        """The AWS Region that it is in."""
+
+
 class NotDeployedError(UsageError):
     """No deploy has written the parameter."""
 
 
-def read_hand_off(platform: Platform) -> HandOff:
+def read_hand_off(platform: DeployedPlatform) -> HandOff:
     """Return the document that the platform's deploy wrote, from SSM and S3 in the platform's Region.
 
     Reads the document of an earlier release, too, which is in the parameter itself.
@@ -64,7 +75,7 @@ def read_hand_off(platform: Platform) -> HandOff:
     return _parsed(document, HandOff, what).model_copy(update={"trainway": pointer.trainway})
 
 
-def read_deployer(platform: Platform) -> Deployer | None:
+def read_deployer(platform: DeployedPlatform) -> Deployer | None:
     """Return what deployed the platform, also of a hand-off whose schema is newer; None for what was before 0.1.0.
 
     Raises NotDeployedError if nothing was deployed, and UsageError if AWS cannot be asked.
@@ -72,7 +83,7 @@ def read_deployer(platform: Platform) -> Deployer | None:
     return _deployer(_stated(_hand_off_parameter(platform)[1]))
 
 
-def read_image(platform: Platform, hand_off: HandOff, image: str = DEFAULT_IMAGE) -> str:
+def read_image(platform: DeployedPlatform, hand_off: HandOff, image: str = DEFAULT_IMAGE) -> str:
     """Return an image of the platform as it was built last, or as somebody chose it instead, by its digest.
 
     Prints a warning to standard error if the hand-off names another one: its build failed, or still runs. Raises
@@ -99,7 +110,7 @@ def read_image(platform: Platform, hand_off: HandOff, image: str = DEFAULT_IMAGE
     return built.pinned
 
 
-def _chosen_image(platform: Platform, image: str) -> ChosenImage | None:
+def _chosen_image(platform: DeployedPlatform, image: str) -> ChosenImage | None:
     """Return the image that somebody chose instead of the one that was built last, if there is one.
 
     The roles of a platform that an earlier release deployed may not read the choice, and have none.
@@ -117,11 +128,11 @@ def _chosen_image(platform: Platform, image: str) -> ChosenImage | None:
     return _parsed(answer["Parameter"]["Value"], ChosenImage, _unreadable(platform, "the chosen image", name))
 
 
-def _read(platform: Platform, thing: str, name: str, model: type[Model], *, absent: str) -> Model:
+def _read(platform: DeployedPlatform, thing: str, name: str, model: type[Model], *, absent: str) -> Model:
     return _parsed(_parameter(platform, thing, name, absent=absent), model, _unreadable(platform, thing, name))
 
 
-def _parameter(platform: Platform, thing: str, name: str, *, absent: str) -> str:
+def _parameter(platform: DeployedPlatform, thing: str, name: str, *, absent: str) -> str:
     """Return the value of an SSM parameter; `absent` says why there is none."""
     import boto3
     from botocore.exceptions import BotoCoreError, ClientError
@@ -139,7 +150,7 @@ def _parameter(platform: Platform, thing: str, name: str, *, absent: str) -> str
     return str(answer["Parameter"]["Value"])
 
 
-def _object(platform: Platform, pointer: Pointer) -> str:
+def _object(platform: DeployedPlatform, pointer: Pointer) -> str:
     """Return the text of the S3 object that the pointer names."""
     import boto3
     from botocore.exceptions import BotoCoreError, ClientError
@@ -159,7 +170,7 @@ def _object(platform: Platform, pointer: Pointer) -> str:
         raise usage_error(what, why=str(error), fix=CREDENTIALS) from None
 
 
-def _hand_off_parameter(platform: Platform) -> tuple[str, str]:
+def _hand_off_parameter(platform: DeployedPlatform) -> tuple[str, str]:
     """Return the name of the hand-off's parameter, and its value."""
     name = parameter_name(platform.name)
     absent = f"no platform of the name {platform.name} is deployed there"
@@ -190,5 +201,5 @@ def _parsed(text: str, model: type[Model], what: str) -> Model:
         raise usage_error(what, why=why, fix=SAME_VERSION) from None
 
 
-def _unreadable(platform: Platform, thing: str, name: str) -> str:
+def _unreadable(platform: DeployedPlatform, thing: str, name: str) -> str:
     return f"{thing} {name} in {platform.region} cannot be read"

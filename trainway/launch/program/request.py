@@ -16,7 +16,8 @@ from trainway.launch.runs.run_directory import RUNS
 from trainway.spec.handoff import DEFAULT_IMAGE, HandOff
 
 _MOMENT = "%m%d-%H%M%S"
-_LONGEST_NAME = LONGEST_RUN_NAME - len("-1231-235959")
+# The last part numbers runs of one second.
+_LONGEST_NAME = LONGEST_RUN_NAME - len("-1231-235959") - len("-99")
 
 
 @dataclass(frozen=True)

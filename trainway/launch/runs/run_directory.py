@@ -49,29 +49,31 @@ def recorded_launch(
         "command": list(command),
         "environment": dict(environment),
         "options": dict(options),
-        "started": _now(),
+        "started": now(),
         "ended": None,
         "exit_status": None,
     }
-    _write(run, record)
+    write_launch(run, record)
     try:
         yield record
     finally:
-        record["ended"] = _now()
-        _write(run, record)
+        record["ended"] = now()
+        write_launch(run, record)
 
 
 def record_submission(
     run: Path, target: str, handle: Mapping[str, str], options: Mapping[str, Any], nodes: Mapping[str, Any] | None
-) -> None:
-    """Writes down where a run was submitted to, how it is found there, and the options that it was launched with.
+) -> dict[str, Any]:
+    """Write down where a run was submitted to, how it is found there, and its options. Return what was written.
 
     `nodes` has the `count` and the `instance_type` of its nodes; None is this machine.
     """
     record: dict[str, Any] = {"target": target, "handle": dict(handle), "options": dict(options)}
     if nodes is not None:
         record["nodes"] = dict(nodes)
-    _write(run, {**record, "started": _now(), "ended": None})
+    record |= {"started": now(), "ended": None}
+    write_launch(run, record)
+    return record
 
 
 def runs_below(directory: Path) -> list[Path]:
@@ -98,9 +100,11 @@ def read_launch(run: Path) -> dict[str, Any]:
     return record
 
 
-def _write(run: Path, record: dict[str, Any]) -> None:
+def write_launch(run: Path, record: dict[str, Any]) -> None:
+    """Write the `launch.json` of a run."""
     (run / "launch.json").write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
 
 
-def _now() -> str:
+def now() -> str:
+    """Return the time in UTC, as ISO 8601."""
     return datetime.now(UTC).isoformat(timespec="seconds")

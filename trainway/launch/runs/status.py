@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from trainway.launch.runs.run_directory import read_launch
 from trainway.launch.target.known import target_named
@@ -24,17 +24,30 @@ class Row(NamedTuple):
     nodes: tuple[str, ...]
     started: str
     reason: str
+    owner: str | None = None
+    """Who launched the run; None for a run of this machine alone."""
+    team: str | None = None
+    attempts: int = 1
 
 
 def status_of(run: Path) -> Row:
-    """Return the row of a run. The row of a target that does not answer says so, and the others are still shown."""
-    record = read_launch(run)
+    """Return the row of a run of this machine."""
+    return status_of_launch(run.name, read_launch(run), run)
+
+
+def status_of_launch(name: str, record: Mapping[str, Any], run: Path) -> Row:
+    """Return the row of a run by the content of its launch.json. `run` may hold its metrics.
+
+    The row of a target that does not answer says so, and the others are still shown.
+    """
+    recorded = record.get("registry", {})
     try:
         state = target_named(record["target"]).state(record["handle"])
         phase, nodes, reason = state.phase.value, state.nodes, state.reason
     except UsageError as error:
         phase, nodes, reason = "unknown", (), str(error).replace("\n    ", "; ")
-    return Row(run.name, record["target"], phase, _step(run), nodes, record["started"], reason)
+    who = (recorded.get("owner"), recorded.get("team"), recorded.get("attempts", 1))
+    return Row(name, record["target"], phase, _step(run), nodes, record["started"], reason, *who)
 
 
 def status_table(rows: Sequence[Row]) -> None:
@@ -48,11 +61,14 @@ def status_table(rows: Sequence[Row]) -> None:
 
     table = Table(box=None, pad_edge=False)
     table.add_column("run", no_wrap=True, min_width=max((len(row.run) for row in rows), default=0))
-    for name in ("target", "phase", "step", "nodes", "started", "reason"):
+    shows_owners = any(row.owner for row in rows)
+    owners = ("owner", "team") if shows_owners else ()
+    for name in (*owners, "target", "phase", "step", "nodes", "started", "reason"):
         table.add_column(name, overflow="fold")
     for row in rows:
         nodes = ", ".join(row.nodes) if len(row.nodes) <= 2 else f"{len(row.nodes)} nodes"
-        table.add_row(row.run, row.target, row.phase, row.step or "", nodes, row.started, row.reason)
+        whose = (row.owner or "", row.team or "") if shows_owners else ()
+        table.add_row(row.run, *whose, row.target, row.phase, row.step or "", nodes, row.started, row.reason)
     # A reason is text, though it may have brackets.
     console = Console(markup=False, highlight=False)
     if not console.is_terminal:

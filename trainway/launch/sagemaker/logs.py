@@ -13,11 +13,10 @@ from typing import Any
 
 from trainway.launch.sagemaker.api import client, explained
 from trainway.launch.sagemaker.watch import state
-from trainway.launch.target.protocol import Handle, Phase
+from trainway.launch.target.protocol import OVER, Handle
 
 GROUP = "/aws/sagemaker/TrainingJobs"
 SECONDS_BETWEEN_LOOKS = 5.0
-_ENDED = (Phase.SUCCEEDED, Phase.FAILED, Phase.STOPPED, Phase.GONE)
 # The agent of shells has streams of its own, which end in /ssm.
 _OF_A_NODE = re.compile(r"/algo-(?P<host>\d+)-(?P<started>\d+)$")
 # How torchrun marks a line of a rank of its node; its own lines have no mark.
@@ -33,7 +32,7 @@ def logs(handle: Handle, *, follow: bool) -> Iterator[str]:
     read: dict[str, str] = {}
     while True:
         # Asked before the streams are read, so that what was written last is read as well.
-        ended = not follow or state(handle).phase in _ENDED
+        ended = not follow or state(handle).phase in OVER
         with explained(f"the logs of {handle['name']} cannot be read"):
             for node, stream in _streams(cloudwatch, handle["name"]):
                 for line in _lines(cloudwatch, stream, read):

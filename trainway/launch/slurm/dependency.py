@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from trainway.launch.program.request import Request
-from trainway.launch.runs.run_directory import read_launch, run_named
+from trainway.launch.registry.find import find_run
+from trainway.launch.runs.run_directory import read_launch
 from trainway.launch.slurm.watch import state
 from trainway.launch.target.protocol import Handle, Phase
 from trainway.spec.errors import UsageError, usage_error
@@ -44,7 +45,7 @@ class Earlier:
 def earlier_run(request: Request, name: str) -> Earlier:
     """Return the run of this name. Raises UsageError if it was not launched on the same Slurm cluster."""
     what = f"{request.program.name} cannot start after {name}"
-    run = run_named(name)
+    run = find_run(name)
     record = read_launch(run)
     handle: Handle = record["handle"]
     if record["target"] != "slurm" or handle["cluster"] != request.hand_off.cluster.name:

@@ -11,10 +11,9 @@ from pathlib import PurePosixPath
 
 from trainway.launch.slurm.cluster import on_cluster
 from trainway.launch.slurm.watch import state
-from trainway.launch.target.protocol import Handle, Phase
+from trainway.launch.target.protocol import OVER, Handle
 
 SECONDS_BETWEEN_LOOKS = 2.0
-_ENDED = (Phase.SUCCEEDED, Phase.FAILED, Phase.STOPPED, Phase.GONE)
 # Of one file at a look; the rest comes with the next ones.
 _MOST_BYTES = 2**20
 # Of a rank, which has a file of its own: the label of srun, for the node, and of torchrun, for the local rank.
@@ -30,7 +29,7 @@ def logs(handle: Handle, *, follow: bool) -> Iterator[str]:
     begun: dict[str, bytes] = {}
     while True:
         # Asked before the files are read, so that what was written last is read as well.
-        ended = not follow or state(handle).phase in _ENDED
+        ended = not follow or state(handle).phase in OVER
         more = True
         while more:
             new = _new(handle, read)

@@ -38,7 +38,7 @@ class Launch:
 
     `run` is the name, or on this machine the directory, of the only run. `group` is the node group to use. `code` is a
     directory that is synced first. `image` is the name of the platform's image to run in. `lock` is the lock of the
-    packages that the run had before. A `dry_run` uploads and writes nothing.
+    packages that the run had before. A `dry_run` uploads and writes nothing. `run` goes on if it is `resumed`.
     """
 
     points: Sequence[Point]
@@ -49,6 +49,7 @@ class Launch:
     image: str | None = None
     dry_run: bool = False
     lock: Path | None = None
+    resumed: bool = False
 
     @property
     def code_directory(self) -> str | None:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from trainway.launch.job_file.programs import load_program, program_of_command
 from trainway.launch.job_file.sweep import Point, sweep
 from trainway.launch.program.program import LOCK
-from trainway.launch.runs.run_directory import make_run_directory, read_launch, record_submission, run_named
+from trainway.launch.program.request import Request
+from trainway.launch.registry.find import find_run
+from trainway.launch.runs.run_directory import make_run_directory, read_launch, record_submission
 from trainway.launch.starting.code_files import code_version
 from trainway.launch.starting.prepare import Launch
+from trainway.launch.starting.recorded import recorded
 from trainway.launch.target.known import AnyTarget, own_target, target_named
 from trainway.launch.target.options import options_from, options_record
 from trainway.launch.target.protocol import Phase
@@ -62,33 +65,61 @@ def start(target_name: str, launch: Launch, options: Mapping[str, Any], say: Cal
     target = target_named(target_name, cannot="launched")
     _check_platform(target, launch)
     launch.check_code()
-    catalogue = load_catalogue()
     typed = [
         options_from(target.options, {**point.program.options.get(target.name, {}), **options}, target.name)
         for point in launch.points
     ]
-    prepared = list(zip(target.prepare(launch), typed, strict=True))
-    texts = [target.render(request, catalogue, chosen) for request, chosen in prepared]
+    requests = target.prepare(launch)
     if launch.dry_run:
-        print("".join(texts), end="")
+        print("".join(_rendered(target, requests, typed)), end="")
         return 0
-    recorded = {
+    kept = {
         "platform_file": str(launch.platform_file),
         "group": launch.group,
         "code": launch.code_directory,
         "code_version": None if launch.code_directory is None else code_version(Path(launch.code_directory)),
         "image": launch.image,
     }
-    for request, chosen in prepared:
-        make_run_directory(request.job_text, request.directory_here, request.kept_files)
-        handle = target.submit(request, catalogue, chosen)
-        kept = {**recorded, "target": options_record(chosen)}
-        record_submission(request.directory_here, target.name, handle, kept, request.nodes)
-        if target.attend is None:
-            say(request.run)
-        elif exit_status := target.attend(request, chosen):
-            return exit_status
-    return 0
+    _rendered(target, requests, typed)
+    if not all(isinstance(request, Request) for request in requests):
+        # Runs of this machine. Their directories are all the record that there is.
+        return _first_failure(
+            _submit(target, request, chosen, kept, say) for request, chosen in zip(requests, typed, strict=True)
+        )
+    with recorded(requests, named=launch.run is not None, resumed=launch.resumed) as runs:
+        return _first_failure(
+            _submit(target, run.request, chosen, kept, say, run.submitted)
+            for run, chosen in zip(runs, typed, strict=True)
+        )
+
+
+def _first_failure(exit_statuses: Iterable[int]) -> int:
+    """Return the first exit status that is not 0, and do not ask for those after it."""
+    return next(filter(None, exit_statuses), 0)
+
+
+def _rendered(target: AnyTarget, requests: Sequence[Any], typed: Sequence[Any]) -> list[str]:
+    """Return what would be submitted of each request. Raises UsageError if one of them cannot be."""
+    return [target.render(each, load_catalogue(), chosen) for each, chosen in zip(requests, typed, strict=True)]
+
+
+def _submit(
+    target: AnyTarget,
+    request: Any,
+    chosen: Any,
+    kept: Mapping[str, Any],
+    say: Callable[[str], object],
+    submitted: Callable[[dict[str, Any]], object] = lambda _: None,
+) -> int:
+    """Submit one run, and write down where it is. Return its exit status if the target attends it, or else 0."""
+    make_run_directory(request.job_text, request.directory_here, request.kept_files)
+    handle = target.submit(request, load_catalogue(), chosen)
+    options = {**kept, "target": options_record(chosen)}
+    submitted(record_submission(request.directory_here, target.name, handle, options, request.nodes))
+    if target.attend is None:
+        say(request.run)
+        return 0
+    return target.attend(request, chosen)
 
 
 def resume(name: str) -> int:
@@ -96,7 +127,7 @@ def resume(name: str) -> int:
 
     Raises UsageError for a run that has not ended.
     """
-    run = run_named(name)
+    run = find_run(name)
     record = read_launch(run)
     target = target_named(record["target"], cannot="resumed")
     phase = target.state(record["handle"]).phase
@@ -112,6 +143,7 @@ def resume(name: str) -> int:
         code=recorded.get("code"),
         image=recorded.get("image"),
         lock=lock if (lock := run / LOCK).is_file() else None,
+        resumed=True,
     )
     return start(target.name, launch, recorded["target"] if "target" in recorded else _earlier(recorded))
 

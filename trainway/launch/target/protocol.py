@@ -29,6 +29,10 @@ class Phase(StrEnum):
     """The target does not know the run any more."""
 
 
+OVER = (Phase.SUCCEEDED, Phase.FAILED, Phase.STOPPED, Phase.GONE)
+"""The phases of a run that has ended."""
+
+
 @dataclass(frozen=True)
 class State:
     """The phase of a run, why it is in that phase in the target's own words, and the names of its nodes."""

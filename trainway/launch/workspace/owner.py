@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 import json
-import re
 from typing import Any
 
 from trainway.launch.kubernetes.context import find_context
 from trainway.launch.kubernetes.kubectl import kubectl
+from trainway.launch.registry.owner import NAMES_NOBODY
 from trainway.launch.workspace.definition import check_orchestrator
 from trainway.spec.errors import usage_error
 from trainway.spec.handoff import HandOff
-
-# Session names that name no person: botocore's, with the time (botocore/credentials.py of 1.44); the one that
-# `aws eks get-token --role-arn` uses for everybody; another SDK's, which is the time; and that of an EC2 instance's
-# role, which is the instance's ID.
-# https://github.com/aws/aws-cli/blob/develop/awscli/customizations/eks/get_token.py
-# https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_policies_variables.html (both read 2026-11-23)
-_NOBODY = re.compile(r"botocore-session-\d+|EKSGetTokenAuth|\d{10,}|i-[0-9a-f]{8,17}")
 
 
 def owner_of_credentials(hand_off: HandOff) -> str:
@@ -30,7 +23,7 @@ def owner_of_credentials(hand_off: HandOff) -> str:
     what = "the owner of the workspace is not known"
     asked = ("--context", find_context(hand_off), "auth", "whoami", "--output=json")
     name = _name(json.loads(kubectl(*asked, what=what))["status"]["userInfo"])
-    if _NOBODY.fullmatch(name):
+    if NAMES_NOBODY.fullmatch(name):
         why = f"your credentials have the session name {name}, which a tool made and which does not name a person"
         fix = "name the owner with --owner, or set `role_session_name` in the profile of your AWS configuration"
         raise usage_error(what, why=why, fix=fix)

@@ -14,7 +14,7 @@ from trainway.launch.kubernetes.job_state import job_state
 from trainway.launch.kubernetes.kubectl import at, items, kubectl, kubectl_json
 from trainway.launch.kubernetes.render import as_yaml
 from trainway.launch.kubernetes.who_shares import RUN_LABEL, namespace_of_team
-from trainway.launch.target.protocol import Handle, Phase, State
+from trainway.launch.target.protocol import OVER, Handle, Phase, State
 from trainway.launch.workspace.container import PORT, TOKEN
 from trainway.launch.workspace.definition import Workspace, name_of
 from trainway.launch.workspace.documents import render_workspace
@@ -24,7 +24,6 @@ from trainway.spec.handoff import HandOff
 
 # In a dry run nothing is made, the token neither.
 NO_TOKEN = "made when the workspace is started"
-_OVER = (Phase.SUCCEEDED, Phase.FAILED, Phase.STOPPED, Phase.GONE)
 _APPLY = ("apply", "--server-side", "--field-manager=trainway", "--filename=-")
 _ENDING_SECONDS = 120
 
@@ -45,7 +44,7 @@ def start(workspace: Workspace, catalogue: Catalogue) -> Handle:
     what = f"the workspace of {workspace.owner} cannot be started"
     documents = render_workspace(workspace, catalogue, secrets.token_urlsafe(32))
     handle = find(workspace.hand_off, workspace.owner, workspace.team)
-    if (found := state(handle)).phase not in _OVER:
+    if (found := state(handle)).phase not in OVER:
         why = f"there is one, which is {found.phase.value}"
         raise usage_error(what, why=why, fix="connect to it, or end it first: `trainway workspace --help`")
     how = ("--cascade=foreground", "--ignore-not-found", f"--timeout={_ENDING_SECONDS}s")
@@ -82,7 +81,7 @@ def connect(handle: Handle, port: int = PORT) -> Connection:
     if pod is None or secret is None:
         found = state(handle)
         why = ": ".join(part for part in (f"it is {found.phase.value}", found.reason) if part)
-        fix = "start one" if found.phase in _OVER else "wait until it answers; the first time it installs JupyterLab"
+        fix = "start one" if found.phase in OVER else "wait until it answers; the first time it installs JupyterLab"
         raise usage_error(what, why=why, fix=fix)
     token = base64.b64decode(secret["data"][TOKEN]).decode()
     forward = ("port-forward", "--address=127.0.0.1", f"pod/{pod['metadata']['name']}", f"{port}:{PORT}")

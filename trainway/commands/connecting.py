@@ -1,0 +1,69 @@
+"""`trainway connect` and `trainway runs`: platforms that others deployed, and the records of their runs."""
+
+from __future__ import annotations
+
+import sys
+from datetime import UTC, datetime, timedelta
+from typing import Annotated
+
+import typer
+
+runs_app = typer.Typer(help="Manage the records of runs on your platforms.", no_args_is_help=True)
+
+
+def connect(
+    platform: Annotated[str, typer.Argument(metavar="PLATFORM", help="Name of a deployed platform.")],
+    region: Annotated[
+        str | None,
+        typer.Option(metavar="REGION", help="AWS Region of the platform. Default: that of your AWS configuration."),
+    ] = None,
+) -> None:
+    """Use a platform that somebody else deployed: its runs can then be seen, followed, and stopped from here.
+
+    trainway connect atlas --region us-west-2
+    """
+    from trainway.launch.registry import connections
+
+    hand_off = connections.connect(platform, region or _configured_region())
+    teams = ", ".join(hand_off.teams) or "none"
+    print(f"connected to {platform} in {hand_off.region}: {hand_off.orchestrator}, teams: {teams}")
+    print("`trainway status --all` shows its runs")
+
+
+def _configured_region() -> str:
+    import boto3
+
+    from trainway.spec.errors import usage_error
+
+    region = boto3.session.Session().region_name
+    if region is None:
+        fix = "name it with --region, or set AWS_REGION"
+        raise usage_error("--region", why="it was not given, and AWS is configured without one", fix=fix)
+    return str(region)
+
+
+@runs_app.command()
+def prune(
+    days: Annotated[int, typer.Option(min=0, metavar="N", help="Runs that were launched N days ago or earlier.")] = 90,
+    team: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Only runs of this team.")] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Delete the records, instead of listing them.")] = False,
+) -> None:
+    """List or delete the records of runs that have ended. Their outputs and checkpoints are kept."""
+    from trainway.launch.registry.find import reachable_registries
+    from trainway.launch.target.known import target_named
+    from trainway.launch.target.protocol import OVER
+
+    before, found = datetime.now(UTC) - timedelta(days=days), 0
+    for registry in reachable_registries():
+        for record in registry.records(team or ()):
+            if record.launch is None or datetime.fromisoformat(record.started) > before:
+                continue
+            phase = target_named(record.launch["target"]).state(record.launch["handle"]).phase
+            if phase not in OVER:
+                continue
+            found += 1
+            if yes:
+                registry.release(record)
+            print(f"{record.run}  {record.team or '-'}  {record.owner}  {phase.value}  {record.started}")
+    said = "records deleted" if yes else "records would be deleted; --yes deletes them"
+    print(f"{found} {said}, and no outputs or checkpoints", file=sys.stderr)

@@ -1,0 +1,112 @@
+"""Finding a run by its name: launched from this directory, or from anywhere else on a platform."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from trainway.launch.platform.hand_off import read_hand_off
+from trainway.launch.registry.connections import ConnectedPlatform, connections, registry_of
+from trainway.launch.registry.record import RunRecord
+from trainway.launch.registry.store import Registry
+from trainway.launch.runs.run_directory import RUNS, make_run_directory, read_launch, run_named, write_launch
+from trainway.spec.errors import UsageError, usage_error
+
+PLATFORM_FILE = Path("platform.yaml")
+
+
+def find_run(name: str) -> Path:
+    """Return the directory of a run on this machine, by its name or its path.
+
+    A run that was launched elsewhere is looked for on the platform of platform.yaml, and on those of
+    `trainway connect`. Its record is then written to the directory, as if it had been launched from here. That of a run
+    which is here already is brought up to date, if its platform answers.
+
+    Raises UsageError if there is no such run, or nobody may read its record.
+    """
+    try:
+        run = run_named(name)
+    except UsageError as absent:
+        return _found_elsewhere(name, absent)
+    _refresh(run)
+    return run
+
+
+def reachable_registries() -> Iterator[Registry]:
+    """Yield the registries of the platform of platform.yaml, and of those of `trainway connect`.
+
+    Raises UsageError if a platform cannot be asked.
+    """
+    asked = set[tuple[str, str]]()
+    for each in (*_of_the_file(), *connections()):
+        if (each.name, each.region) not in asked:
+            asked.add((each.name, each.region))
+            yield registry_of(read_hand_off(each))
+
+
+def kept_here(record: RunRecord, registry: Registry) -> Path:
+    """Write the record of a run to its directory on this machine, and return the directory."""
+    run = RUNS / record.run
+    files = dict(record.files)
+    make_run_directory(files.pop("job.yaml"), run, files)
+    write_launch(run, launch_of(record, registry))
+    return run
+
+
+def launch_of(record: RunRecord, registry: Registry) -> dict[str, Any]:
+    """Return the content of launch.json of a recorded run, which says where the record is."""
+    where = {"platform": registry.platform, "region": registry.region, "bucket": registry.bucket}
+    told = {"team": record.team, "owner": record.owner, "attempts": record.attempts}
+    return {**(record.launch or {}), "registry": {**where, **told}}
+
+
+def registry_in(launch: dict[str, Any]) -> Registry | None:
+    """Return the registry that has the record of a run, by its launch.json; None for a run of this machine alone."""
+    where = launch.get("registry")
+    if where is None:
+        return None
+    return Registry(where["platform"], where["region"], where["bucket"], (where["team"],) if where["team"] else ())
+
+
+def _found_elsewhere(name: str, absent: UsageError) -> Path:
+    looked = list[str]()
+    if "/" not in name:
+        for registry in reachable_registries():
+            record = registry.read(name)
+            if record and record.launch:
+                return kept_here(record, registry)
+            looked.append(f"{registry.platform} in {registry.region}")
+    if not looked:
+        raise absent
+    raise usage_error(
+        f"there is no run {name}",
+        why=f"nothing of that name was launched from this directory, nor recorded on {', '.join(looked)} where you may "
+        "read it",
+        fix="`trainway status --all` lists the runs of your teams; `trainway connect` adds a platform",
+    )
+
+
+def _refresh(run: Path) -> None:
+    """Bring the record of a run up to date, which somebody may have resumed or stopped elsewhere."""
+    launch = read_launch(run)
+    registry = registry_in(launch)
+    if registry is None:
+        return
+    try:
+        record = registry.read(run.name)
+    except UsageError:
+        return  # what is here still tells how to ask the run's target
+    if record and record.launch and (newer := launch_of(record, registry)) != launch:
+        write_launch(run, newer)
+
+
+def _of_the_file() -> Iterator[ConnectedPlatform]:
+    """Yield the platform of platform.yaml, whose other keys do not matter here."""
+    from trainway.spec.document import read_document
+
+    if not PLATFORM_FILE.is_file():
+        return
+    stated = read_document(PLATFORM_FILE).data
+    if "region" in stated:
+        yield ConnectedPlatform(str(stated.get("name", "trainway")), str(stated["region"]))

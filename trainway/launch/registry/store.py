@@ -1,0 +1,141 @@
+"""The records of runs in a platform's bucket: one object each, without a server.
+
+S3 answers a conditional write of two writers so that exactly one of them succeeds.
+https://docs.aws.amazon.com/AmazonS3/latest/userguide/conditional-writes.html (read 2026-11-24)
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from trainway.launch.registry.record import RunRecord, key_of, parse, prefix_of
+from trainway.spec.errors import UsageError, usage_error
+
+_ABSENT = {"NoSuchKey", "404"}
+_DENIED = {"AccessDenied", "403"}
+
+
+class NameTaken(Exception):
+    """A run of the team has the name already."""
+
+
+@dataclass(frozen=True)
+class Registry:
+    """The records of the runs of one platform."""
+
+    platform: str
+    region: str
+    bucket: str
+    teams: tuple[str, ...]
+
+    def reserve(self, record: RunRecord) -> None:
+        """Write the record of a new run.
+
+        Raises NameTaken if its team has a run of the name, and UsageError if the bucket cannot be written.
+        """
+        self._put(record, IfNoneMatch="*")
+
+    def write(self, record: RunRecord) -> None:
+        """Write the record of a run that has one. Raises UsageError if the bucket cannot be written."""
+        self._put(record)
+
+    def release(self, record: RunRecord) -> None:
+        """Delete the record of a run that did not begin, so that its name is free."""
+        from botocore.exceptions import BotoCoreError, ClientError
+
+        try:
+            self._client().delete_object(Bucket=self.bucket, Key=record.key)
+        except (BotoCoreError, ClientError) as error:
+            raise self._problem("deleted", record.key, "s3:DeleteObject", error) from None
+
+    def read(self, run: str) -> RunRecord | None:
+        """Return the record of a run of any team whose records this person may read, or None if there is none.
+
+        Raises UsageError if the bucket cannot be asked, and if two teams have a run of the name.
+        """
+        found = list[RunRecord]()
+        for team in self._teams():
+            # S3 forbids an object that does not exist to those who may list only some prefixes.
+            with contextlib.suppress(LookupError, PermissionError):
+                found.append(self._get(key_of(team, run)))
+        if len(found) > 1:
+            teams = " and ".join(str(each.team) for each in found)
+            why = f"the teams {teams} have a run of this name"
+            fix = "go to the directory that it was launched from"
+            raise usage_error(f"{run} is no name of one run", why=why, fix=fix)
+        return found[0] if found else None
+
+    def records(self, teams: Sequence[str] = ()) -> Iterator[RunRecord]:
+        """Yield the records of some teams, or of all teams that this person may read, the newest of each team first."""
+        from botocore.exceptions import BotoCoreError, ClientError
+
+        for team in teams or self._teams():
+            prefix = prefix_of(team)
+            try:
+                pages = self._client().get_paginator("list_objects_v2").paginate(Bucket=self.bucket, Prefix=prefix)
+                listed = [each for page in pages for each in page.get("Contents", ())]
+            except ClientError as error:
+                if error.response["Error"]["Code"] in _DENIED and not teams:
+                    continue
+                raise self._problem("listed", prefix, "s3:ListBucket", error) from None
+            except BotoCoreError as error:
+                raise self._problem("listed", prefix, "s3:ListBucket", error) from None
+            for each in sorted(listed, key=lambda entry: entry["LastModified"], reverse=True):
+                try:
+                    yield self._get(each["Key"])
+                except LookupError:
+                    continue  # it was deleted meanwhile
+                except PermissionError as error:
+                    raise self._problem("read", each["Key"], "s3:GetObject", error) from None
+
+    def _teams(self) -> tuple[str | None, ...]:
+        return (*self.teams, None)
+
+    def _put(self, record: RunRecord, **condition: Any) -> None:
+        from botocore.exceptions import BotoCoreError, ClientError
+
+        try:
+            self._client().put_object(
+                Bucket=self.bucket,
+                Key=record.key,
+                Body=record.as_text().encode(),
+                ContentType="application/json",
+                **condition,
+            )
+        except ClientError as error:
+            # 409: another writer of the same object was faster, and S3 has not finished with it.
+            if condition and error.response["Error"]["Code"] in ("PreconditionFailed", "ConditionalRequestConflict"):
+                raise NameTaken(record.run) from None
+            raise self._problem("written", record.key, "s3:PutObject", error) from None
+        except BotoCoreError as error:
+            raise self._problem("written", record.key, "s3:PutObject", error) from None
+
+    def _get(self, key: str) -> RunRecord:
+        """Return the record in an object. Raises LookupError for none, and PermissionError for a forbidden one."""
+        from botocore.exceptions import BotoCoreError, ClientError
+
+        try:
+            text = self._client().get_object(Bucket=self.bucket, Key=key)["Body"].read().decode("utf-8")
+            return parse(text)
+        except ClientError as error:
+            code = error.response["Error"]["Code"]
+            if code in _ABSENT:
+                raise LookupError(key) from None
+            if code in _DENIED:
+                raise PermissionError(error.response["Error"]["Message"]) from None
+            raise self._problem("read", key, "s3:GetObject", error) from None
+        except (BotoCoreError, ValueError) as error:
+            raise self._problem("read", key, "s3:GetObject", error) from None
+
+    def _client(self) -> Any:
+        import boto3
+
+        return boto3.client("s3", region_name=self.region)
+
+    def _problem(self, verb: str, key: str, action: str, error: Exception) -> UsageError:
+        where = f"s3://{self.bucket}/{key}"
+        what = f"the record of runs {where} cannot be {verb}"
+        return usage_error(what, why=str(error), fix=f"you need {action} on it, and credentials of the platform")
