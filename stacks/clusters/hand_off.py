@@ -29,6 +29,7 @@ from trainway.spec import deployed_file, handoff, recorded_lock
 from trainway.spec.derived.checkpoint_layout import GBPS_EACH, PART_BYTES, checkpoint_layout
 from trainway.spec.derived.devices import devices_of, ranks_of
 from trainway.spec.derived.personas import Persona
+from trainway.spec.derived.team_data import team_prefixes
 from trainway.spec.sections.node_group import NodeGroup
 from trainway.spec.sections.storage import MOUNT_PATH
 
@@ -83,6 +84,10 @@ def write_hand_off(
         ),
         node_groups=tuple(_nodes(foundation, group) for group in platform.node_groups),
         teams=tuple(team.name for team in platform.teams),
+        team_data={
+            team: handoff.TeamData(own=prefixes.own, shared=prefixes.shared)
+            for team, prefixes in team_prefixes(platform).items()
+        },
         training_jobs=training_jobs(scope, foundation, subnets) if platform.iam.training_jobs else None,
     )
     # Most platforms have no training jobs and use the first file system's claim. Their document omits both keys.
@@ -90,12 +95,14 @@ def write_hand_off(
     absent |= {"file_system": {"claim"}} if document.file_system.claim == CLAIM else {}
     # Most platforms have one image.
     absent |= {} if document.images else {"images": True, "node_groups": {"__all__": {"image"}}}
+    if not document.team_data:
+        absent |= {"team_data": True} | ({"training_jobs": {"team_role_arns"}} if document.training_jobs else {})
     asset, values = _publish(scope, document.model_dump_json(exclude={"trainway": True, **absent}))
     document_arn = f"arn:{cdk.Aws.PARTITION}:s3:::{asset.s3_bucket_name}/{asset.s3_object_key}"
     for persona, role in (people or {}).items():
         grant(role, Permission(("s3:GetObject",), (document_arn,)))
         if document.training_jobs:
-            grant(role, *training_job_permissions(persona, platform.name, document.training_jobs.role_arn))
+            grant(role, *training_job_permissions(persona, platform.name, document.training_jobs))
     pointer = handoff.Pointer(
         bucket=asset.s3_bucket_name,
         key=asset.s3_object_key,

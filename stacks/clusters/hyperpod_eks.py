@@ -49,7 +49,13 @@ class HyperPodEksStack(cdk.Stack):
         )
         eks_arn = control_plane.cluster.attr_arn
         execution = ExecutionRole(
-            self, "ExecutionRole", bucket=bucket, scripts_prefix=SCRIPTS_PREFIX, eks_cluster_arn=eks_arn
+            self,
+            "ExecutionRole",
+            bucket=bucket,
+            scripts_prefix=SCRIPTS_PREFIX,
+            eks_cluster_arn=eks_arn,
+            # Pods have roles of their own, and the node's role is that of no team.
+            has_data=not platform.storage.bucket.team_prefixes,
         )
         grant(execution.role, *user_image_permissions(foundation.platform))
         let_encrypt_volumes(execution.role, settings)

@@ -14,6 +14,7 @@ from stacks.constructs.iam.trust import training_jobs as training_jobs_of_this_a
 from stacks.constructs.storage.data_permissions import data_permissions
 from stacks.foundation import Foundation
 from trainway.spec import handoff
+from trainway.spec.derived.team_data import TeamPrefixes, team_prefixes
 
 # The log group of training jobs, and the namespace of the metrics that SageMaker derives from their logs:
 # https://docs.aws.amazon.com/sagemaker/latest/dg/logging-cloudwatch.html
@@ -22,23 +23,34 @@ TRAINING_JOBS = "/aws/sagemaker/TrainingJobs"
 
 
 def training_jobs(scope: Construct, foundation: Foundation, subnets: NodeSubnets) -> handoff.TrainingJobs:
-    """Create the role, and return it with the network that the jobs share with the nodes."""
+    """Create the role, and one per team with its own prefixes. Return them with the network of the nodes."""
     network, platform = foundation.network, foundation.platform
-    role = iam.Role(
-        scope,
-        "TrainingJobRole",
-        assumed_by=training_jobs_of_this_account(),
-        description=f"SageMaker training jobs of {platform.name}",
-    )
-    grant(role, *_permissions(foundation))
+    of_teams = {
+        team: _role(scope, f"TrainingJobRoleOf{team.title().replace('-', '')}", foundation, f" for {team}", prefixes)
+        for team, prefixes in team_prefixes(platform).items()
+    }
     return handoff.TrainingJobs(
-        role_arn=role.role_arn,
+        role_arn=_role(scope, "TrainingJobRole", foundation).role_arn,
+        team_role_arns={team: role.role_arn for team, role in of_teams.items()},
         subnet_ids={group.name: subnets.id_of(group) for group in platform.node_groups},
         security_group_ids=tuple(network.node_group_ids),
     )
 
 
-def _permissions(foundation: Foundation) -> list[Permission]:
+def _role(
+    scope: Construct, id: str, foundation: Foundation, of_team: str = "", prefixes: TeamPrefixes | None = None
+) -> iam.Role:
+    role = iam.Role(
+        scope,
+        id,
+        assumed_by=training_jobs_of_this_account(),
+        description=f"SageMaker training jobs of {foundation.platform.name}{of_team}",
+    )
+    grant(role, *_permissions(foundation, prefixes))
+    return role
+
+
+def _permissions(foundation: Foundation, prefixes: TeamPrefixes | None) -> list[Permission]:
     """Return the permissions that a training job in a VPC needs, limited to its data, logs, and images.
 
     https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-roles.html#sagemaker-roles-createtrainingjob-perms
@@ -48,7 +60,7 @@ def _permissions(foundation: Foundation) -> list[Permission]:
     kinds = ("network-interface", "security-group", "subnet", "vpc")
     interfaces = tuple(regional_arn("ec2", f"{kind}/*") for kind in kinds)
     return [
-        *data_permissions(foundation.storage.bucket),
+        *data_permissions(foundation.storage.bucket, prefixes),
         Permission(LOGS, (log_group,), because="The streams of the group are named after jobs and their starts."),
         Permission(
             ("cloudwatch:PutMetricData",),

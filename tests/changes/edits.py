@@ -97,6 +97,15 @@ def _teams_with(queues: str) -> Change:
     return change
 
 
+def _team_prefixes(shared: list[str] | None = None, data: list[str] | None = None) -> Change:
+    def change(document: Document) -> None:
+        document["teams"] = [{"name": "red"} | ({"data": data} if data else {})]
+        document["storage"]["bucket"] = {"team_prefixes": True} | ({"shared": shared} if shared else {})
+        document["iam"] = {"training_jobs": True}
+
+    return change
+
+
 def _of(*names: str) -> str:
     """What belongs to node groups of these names."""
     return rf"cluster/(Network)?(Nodes)?({'|'.join(name.capitalize() for name in names)})[A-Z].*"
@@ -236,6 +245,18 @@ EDITS: dict[str, Edit] = {
     ),
     "a team": Edit(
         (_set(teams=[{"name": "red"}]), _set(teams=[{"name": "red", "borrow": False}]), _set(teams=[{"name": "blue"}])),
+        "cluster/.*|registry/.*",
+        on=KUBERNETES,
+    ),
+    "prefixes of teams": Edit(
+        (
+            _set(teams=[{"name": "red"}]),
+            _team_prefixes(),
+            _team_prefixes(shared=["corpus/web"], data=["checkpoints/llama"]),
+            _team_prefixes(shared=["corpus/code"], data=["checkpoints/other"]),
+            _team_prefixes(),
+            _set(teams=[{"name": "red"}]),
+        ),
         "cluster/.*|registry/.*",
         on=KUBERNETES,
     ),

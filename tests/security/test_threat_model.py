@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import ast
 import re
+from typing import Any
 
 import yaml
 
-from tests.manifests.platforms import objects, platform_of
+from tests.manifests.platforms import CATALOGUE, objects, platform_of
 from tests.seams.kubernetes.reader import read
 from tests.security.network_policy import End, connects
 from tests.synthesis import ROOT
+from trainway.spec.derived.team_data import team_prefixes
+from trainway.spec.rules import RULES
 
 PAGE = ROOT / "docs" / "security.md"
 HEAD = ["Who", "Could", "Wall", "Test"]
@@ -34,6 +37,11 @@ def wrong(page: str) -> list[str]:
     return found
 
 
+def blocks() -> list[dict[str, Any]]:
+    """Return the examples of the page: the policy of an administrator, and keys of a platform file."""
+    return [yaml.safe_load(each) for each in re.findall(r"```yaml\n(.*?)```", PAGE.read_text(), re.DOTALL)]
+
+
 def _exists(file: str, name: str) -> bool:
     path = ROOT / file
     tree = ast.parse(path.read_text(encoding="utf-8")) if path.is_file() else ast.Module([], [])
@@ -55,10 +63,25 @@ def test_a_threat_without_a_test_and_a_test_that_does_not_exist_are_found() -> N
 
 
 def test_the_policy_of_the_page_lets_in_what_it_names_and_nothing_else() -> None:
-    (written,) = (yaml.safe_load(each) for each in re.findall(r"```yaml\n(.*?)```", PAGE.read_text(), re.DOTALL))
+    written, *_ = blocks()
     platform = platform_of(teams=[{"name": "research"}, {"name": "guests"}])
     assert read(written, platform.kubernetes_or_default.version) == []
     policies, mine = [*objects(platform, "NetworkPolicy"), written], End("research")
     assert connects(policies, End("monitoring"), mine, 9090)
     assert not connects(policies, End("monitoring"), mine, 29500)
     assert not connects(policies, End("guests"), mine, 9090)
+
+
+def test_the_prefixes_of_the_page_are_those_that_the_teams_get() -> None:
+    _, keys = blocks()
+    platform = platform_of(**keys)
+    assert [breach for each in RULES for breach in each(platform, CATALOGUE) if breach[0][0] in keys] == []
+    research = team_prefixes(platform)["research"]
+    assert research.own == (
+        "corpus/research",
+        "checkpoints/research",
+        "runs/research",
+        "checkpoints/llama",
+        "runs/llama-1101-101500",
+    )
+    assert research.shared == ("corpus/web",)

@@ -250,10 +250,18 @@ def resume(
 def sync(
     directory: Annotated[Path, typer.Argument(help="Directory that holds your Python packages.")] = Path(),
     platform_file: PlatformFile = DEFAULT_PLATFORM,
+    team: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TEAM",
+            help="Team whose jobs use the code. Required on a platform whose teams have prefixes of their own. "
+            "Default: no team.",
+        ),
+    ] = None,
 ) -> None:
     """Upload code and print its location. `trainway launch --code` uploads the code and uses it."""
     from trainway.launch.platform.hand_off import read_hand_off
     from trainway.launch.starting.code import sync as upload
     from trainway.spec.loader import load_platform
 
-    print(upload(directory, read_hand_off(load_platform(platform_file))))
+    print(upload(directory, read_hand_off(load_platform(platform_file)), team=team))

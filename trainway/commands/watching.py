@@ -190,8 +190,8 @@ def copy(
     record = read_launch(run)
     if target_named(record["target"]).orchestrators:
         hand_off = read_hand_off(load_platform(Path(record["options"]["platform_file"])))
-        outputs = load_program(run / "job.yaml").outputs
-        done = copy_outputs(hand_off, run.name, to or run, only or (), outputs=outputs)
+        program = load_program(run / "job.yaml")
+        done = copy_outputs(hand_off, run.name, to or run, only or (), team=program.team, outputs=program.outputs)
     elif to is None:
         raise not_on_a_platform(run)
     else:

@@ -104,12 +104,21 @@ class Nodes(_Part):
 class TrainingJobs(_Part):
     """What SageMaker runs training jobs with, beside the cluster: their role, and where in the VPC they are.
 
+    A job of a team has its role in `team_role_arns` if there is one, and otherwise `role_arn`.
     `subnet_ids` has the subnet of each node group, by the group's name.
     """
 
     role_arn: str
+    team_role_arns: Mapping[str, str] = {}
     subnet_ids: Mapping[str, str]
     security_group_ids: tuple[str, ...]
+
+
+class TeamData(_Part):
+    """Prefixes of the bucket: those that a team can write to, and those that it can only read."""
+
+    own: tuple[str, ...]
+    shared: tuple[str, ...] = ()
 
 
 class Deployer(_Part):
@@ -124,7 +133,8 @@ class HandOff(_Part):
 
     `image_uri` names the training image by the hash of what it is built from; the registry lets no tag move. The
     SSM parameter `image_parameter` has the BuiltImage once it is built, which nothing else waits for. `images` has the
-    same of the platform's further images, by their names: the parameter of each is image_parameter_name's.
+    same of the platform's further images, by their names: the parameter of each is image_parameter_name's. `team_data`
+    is empty if all teams share all prefixes of the bucket.
     """
 
     schema_version: Literal[1] = SCHEMA_VERSION
@@ -140,6 +150,7 @@ class HandOff(_Part):
     cluster: Cluster
     node_groups: tuple[Nodes, ...]
     teams: tuple[str, ...]
+    team_data: Mapping[str, TeamData] = {}
     training_jobs: TrainingJobs | None = None
     # Of the pointer, and so in no document: a new version changes the parameter and nothing else.
     trainway: Deployer | None = None

@@ -13,6 +13,7 @@ from stacks.constructs.eks.control_plane import ControlPlane
 from stacks.constructs.iam.permissions import Permission, grant, regional_arn
 from stacks.constructs.storage.data_permissions import data_permissions
 from trainway.spec.derived.personas import Persona, personas
+from trainway.spec.derived.team_data import team_prefixes
 from trainway.spec.handoff import chosen_image_parameter_name, image_parameter_name, parameter_name
 from trainway.spec.platform import Platform
 
@@ -55,7 +56,8 @@ def _role(
     read = Permission(("ssm:GetParameter",), tuple(regional_arn("ssm", f"parameter{name}") for name in names))
     grant(role, Permission(("eks:DescribeCluster",), (cluster_arn,)), read)
     if persona.moves_data:
-        grant(role, *data_permissions(bucket))
+        team = team_prefixes(platform).get(persona.team) if persona.team else None
+        grant(role, *data_permissions(bucket, team))
     return role
 
 

@@ -40,11 +40,18 @@ class ExecutionRole(Construct):
     """An IAM role for HyperPod instance groups: lifecycle scripts, logs, shells, network interfaces, and data.
 
     It replaces the AWS managed policy, which can read only buckets named `sagemaker-…`. `eks_cluster_arn` is None under
-    Slurm.
+    Slurm. Without `has_data`, the node cannot read or write the data of jobs.
     """
 
     def __init__(
-        self, scope: Construct, id: str, *, bucket: s3.IBucket, scripts_prefix: str, eks_cluster_arn: str | None
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        bucket: s3.IBucket,
+        scripts_prefix: str,
+        eks_cluster_arn: str | None,
+        has_data: bool = True,
     ) -> None:
         super().__init__(scope, id)
         self.role = iam.Role(self, "Role", assumed_by=service("sagemaker"))
@@ -53,7 +60,8 @@ class ExecutionRole(Construct):
             (bucket.arn_for_objects(f"{scripts_prefix}/*"),),
             because="A node runs the version of the scripts that its cluster was made with.",
         )
-        grant(self.role, scripts, *data_permissions(bucket), *_watching(), *_images())
+        data = data_permissions(bucket) if has_data else []
+        grant(self.role, scripts, *data, *_watching(), *_images())
         grant(self.role, *_network(kubernetes=eks_cluster_arn is not None))
         if eks_cluster_arn is not None:
             grant(self.role, Permission(("eks-auth:AssumeRoleForPodIdentity",), (eks_cluster_arn,)))

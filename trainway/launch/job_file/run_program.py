@@ -43,6 +43,7 @@ def run_program(file: RunFile, text: str, directory: Path) -> Program:
         inputs=tuple(run.inputs.values()),
         locations=tuple(located.values()),
         outputs=run.outputs,
+        written=(run.outputs,) if run.outputs else (),
         image=run.image,
         packages=_packages(run, file.name, directory),
         code_limit=run.code_limit,

@@ -30,6 +30,7 @@ def training_program(job: Job, text: str, until_step: int | None = None) -> Prog
         extras=("training",),
         inputs=tuple(job.data.shares),
         locations=(*job.data.shares, job.checkpoint_location, *start_from),
+        written=(job.checkpoint_location,),
         check_ranks=job.layout,
         device_memory=partial(device_memory, job),
         rank_keys="`parallel` or `batch`",

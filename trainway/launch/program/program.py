@@ -181,6 +181,8 @@ class Program:
     """Locations that the program reads from its start to its end."""
     locations: tuple[str, ...] = ()
     """All locations that the program reads or writes, the inputs among them."""
+    written: tuple[str, ...] = ()
+    """The locations that the program writes to."""
     check_ranks: Callable[[int], object] = any_number_of_ranks
     """Raise ValueError, with the reason, if the program cannot run on so many ranks."""
     device_memory: Callable[[int], DeviceMemory] | None = None

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from trainway.launch.platform.team_data import run_path
 from trainway.launch.program.allocation import Allocation
 from trainway.launch.program.environment import NCCL_EVIDENCE, cluster_roots, job_environment, platform_environment
 from trainway.launch.program.program import Program
@@ -58,7 +59,8 @@ class Request:
     @property
     def directory(self) -> PurePosixPath:
         """The run's directory on the file system; the bucket has it below the same path."""
-        return PurePosixPath(self.hand_off.file_system.mount_path) / "runs" / self.run
+        path = run_path(self.hand_off, self.program.team, self.run)
+        return PurePosixPath(self.hand_off.file_system.mount_path) / path
 
     @property
     def code_to_import(self) -> str | None:

@@ -12,6 +12,7 @@ from typing import Any
 
 from trainway.launch.platform.hand_off import CREDENTIALS
 from trainway.launch.platform.location import scheme_of
+from trainway.launch.platform.team_data import run_path
 from trainway.spec.errors import UsageError, usage_error
 from trainway.spec.handoff import HandOff
 
@@ -39,13 +40,20 @@ class _Source:
 
 
 def copy_outputs(
-    hand_off: HandOff, run: str, destination: Path, only: Sequence[str] = (), *, outputs: str | None = None
+    hand_off: HandOff,
+    run: str,
+    destination: Path,
+    only: Sequence[str] = (),
+    *,
+    team: str | None = None,
+    outputs: str | None = None,
 ) -> Copied:
     """Copy the files of a run from the platform's bucket to a directory, and return how many.
 
-    `outputs` is the location of outputs that the job file names. The run's own are copied to the folder `outputs`.
-    `only` has patterns of paths below the run's directory, such as `logs/*`, in which `*` also matches a slash. Without
-    patterns, all files are copied. A file that is here with the same size and time is kept.
+    `team` is the team of the run. `outputs` is the location of outputs that the job file names. The run's own are
+    copied to the folder `outputs`. `only` has patterns of paths below the run's directory, such as `logs/*`, in which
+    `*` also matches a slash. Without patterns, all files are copied. A file that is here with the same size and time is
+    kept.
 
     Raises UsageError if the bucket does not have the run's directory, or cannot be read.
     """
@@ -54,7 +62,7 @@ def copy_outputs(
     from botocore.exceptions import BotoCoreError, ClientError
 
     what = f"the outputs of {run} cannot be copied"
-    own = _Source(hand_off.bucket, f"{_RUNS}/{run}/")
+    own = _Source(hand_off.bucket, f"{run_path(hand_off, team, run)}/")
     _check_mirrored(hand_off, what)
     elsewhere = None if outputs is None else _source_of_outputs(hand_off, outputs, run, what)
     s3 = boto3.client("s3", region_name=hand_off.region)

@@ -13,7 +13,7 @@ from trainway.launch.program.request import Request
 from trainway.launch.sagemaker.channels import JOB_FILE, inputs, run_location
 from trainway.launch.sagemaker.container import arguments, check_starter, entry_point, environment
 from trainway.launch.sagemaker.options import SageMakerOptions, check_options
-from trainway.launch.sagemaker.resources import resource_config, stopping_condition, training_jobs, vpc_config
+from trainway.launch.sagemaker.resources import resource_config, role_arn, stopping_condition, vpc_config
 from trainway.spec.derived.training_job_tags import PLATFORM_TAG, RUN_TAG, TEAM_TAG
 from trainway.spec.facts.catalogue import Catalogue
 
@@ -27,7 +27,6 @@ def render_request(request: Request, catalogue: Catalogue, options: SageMakerOpt
     """
     options = options or SageMakerOptions()
     instance = catalogue[request.allocation.group.instance_type]
-    role_arn = training_jobs(request).role_arn
     check_options(request, options, instance)
     check_starter(request)
     data = inputs(request, options)
@@ -40,7 +39,7 @@ def render_request(request: Request, catalogue: Catalogue, options: SageMakerOpt
             "ContainerArguments": arguments(request, data.channels),
             "MetricDefinitions": [{"Name": name, "Regex": regex} for name, regex in request.program.metrics],
         },
-        "RoleArn": role_arn,
+        "RoleArn": role_arn(request),
         "InputDataConfig": data.configuration,
         # The job leaves nothing in /opt/ml/model, but the parameter is required.
         "OutputDataConfig": {"S3OutputPath": f"{run_location(request)}/output"},

@@ -36,6 +36,12 @@ def training_jobs(request: Request) -> TrainingJobs:
     return found
 
 
+def role_arn(request: Request) -> str:
+    """The role of the training job: that of its team, if teams have roles of their own."""
+    jobs = training_jobs(request)
+    return jobs.team_role_arns.get(request.program.team or "", jobs.role_arn)
+
+
 def resource_config(request: Request, options: SageMakerOptions, instance: Instance) -> dict[str, Any]:
     """The nodes of the job."""
     config: dict[str, Any] = {"InstanceType": instance_type(request), "InstanceCount": request.allocation.nodes}

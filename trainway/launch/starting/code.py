@@ -1,7 +1,7 @@
 """Local code for a job that runs elsewhere, so that a change needs no new image.
 
-The code is one archive, named by its content below `runs/code` of the platform's bucket. On the nodes
-training/synced_code.py puts it before the image's own.
+The code is one archive, named by its content below `runs/code` of the platform's bucket, or below `runs/TEAM/code` if
+the team has prefixes of its own. On the nodes training/synced_code.py puts it before the image's own.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ import sys
 import tarfile
 from pathlib import Path
 
+from trainway.launch.platform.team_data import code_prefix
 from trainway.launch.starting.code_files import IGNORE_FILE, CodeFiles, code_files, in_units
 from trainway.spec.errors import usage_error
 from trainway.spec.handoff import HandOff
 
-PREFIX = "runs/code"
 # Code, not data: a launch is not kept waiting, and every node fetches all of it.
 MOST_BYTES = 200 * 2**20
 
@@ -60,7 +60,14 @@ def _packed(files: CodeFiles) -> tuple[bytes, str]:
     return archive, hashlib.sha256(archive).hexdigest()
 
 
-def sync(directory: Path, hand_off: HandOff, *, upload: bool = True, most_bytes: int = MOST_BYTES) -> str:
+def sync(
+    directory: Path,
+    hand_off: HandOff,
+    *,
+    team: str | None = None,
+    upload: bool = True,
+    most_bytes: int = MOST_BYTES,
+) -> str:
     """Uploads the code below a directory, unless it is there, and returns its location in the bucket.
 
     Without `upload` it only says where the code would be.
@@ -73,7 +80,8 @@ def sync(directory: Path, hand_off: HandOff, *, upload: bool = True, most_bytes:
     files = _checked(directory, most_bytes)
     print(files, file=sys.stderr)
     archive, digest = _packed(files)
-    key = f"{PREFIX}/{digest}.tar.gz"
+    prefix = code_prefix(hand_off, team)
+    key = f"{prefix}/{digest}.tar.gz"
     location = f"s3://{hand_off.bucket}/{key}"
     if not upload:
         return location
@@ -87,7 +95,7 @@ def sync(directory: Path, hand_off: HandOff, *, upload: bool = True, most_bytes:
         raise usage_error(
             f"the code of {directory} cannot be uploaded",
             why=str(error),
-            fix=f"you need s3:ListBucket and s3:PutObject on s3://{hand_off.bucket}/{PREFIX}",
+            fix=f"you need s3:ListBucket and s3:PutObject on s3://{hand_off.bucket}/{prefix}",
         ) from None
     return location
 

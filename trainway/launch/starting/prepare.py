@@ -13,6 +13,7 @@ from trainway.launch.job_file.run_image import check_image, image_by_digest
 from trainway.launch.job_file.sweep import Point
 from trainway.launch.node.start_program import missing_python_file
 from trainway.launch.platform.hand_off import read_hand_off, read_image
+from trainway.launch.platform.team_data import check_team_data
 from trainway.launch.program.allocation import allocate, check_team
 from trainway.launch.program.locations import needs_hand_off
 from trainway.launch.program.program import LockedPackages, Program
@@ -150,7 +151,12 @@ def prepare_on_platform(launch: Launch) -> list[Request]:
         return requests
     limit = max(request.program.code_limit for request in requests)
     location = sync(
-        Path(launch.code_directory), requests[0].hand_off, upload=not launch.dry_run, most_bytes=limit * 2**20
+        Path(launch.code_directory),
+        requests[0].hand_off,
+        # The jobs of a sweep have one job file, and with it one team.
+        team=requests[0].program.team,
+        upload=not launch.dry_run,
+        most_bytes=limit * 2**20,
     )
     return [replace(request, code=location) for request in requests]
 
@@ -177,6 +183,9 @@ def prepare(
     allocations = []
     for point in points:
         check_team(point.program, hand_off)
+        check_team_data(
+            point.program.name, point.program.team, point.program.locations, point.program.written, hand_off
+        )
         allocations.append(allocate(point.program, hand_off, catalogue, group))
         check_memory(point.program, allocations[-1], catalogue)
     names = [

@@ -99,6 +99,15 @@ BucketName = Annotated[
     ),
 ]
 
+DataPrefix = Annotated[
+    str,
+    Matches(
+        r"(corpus|checkpoints|runs)(/[A-Za-z0-9][A-Za-z0-9._-]{0,127})+",
+        "it is not a prefix below corpus, checkpoints, or runs",
+        "write it without a slash at the end, as in checkpoints/llama",
+    ),
+]
+
 AccountNumber = Annotated[
     str,
     Matches(r"\d{12}", "it is not the number of an AWS account", "write its 12 digits in quotes, as in '111122223333'"),

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from trainway.spec.sections.existing import ExistingFileSystem
-from trainway.spec.sections.fields import BucketName, HomeThroughput, KmsKey, LustreThroughput, S3Uri
+from trainway.spec.sections.fields import BucketName, DataPrefix, HomeThroughput, KmsKey, LustreThroughput, S3Uri
 from trainway.spec.values import Matches, Section
 
 # Where every node and every pod finds the file system, and where a Slurm node finds home directories.
@@ -43,6 +43,15 @@ class Bucket(Section):
         7, ge=1, description="Days for which deleted and overwritten objects in /checkpoints can be restored."
     )
     access_logs_days: int = Field(90, ge=1, description="Days for which access logs are kept.")
+    team_prefixes: bool = Field(
+        False,
+        description="Limit the jobs and the people of each team to the prefixes corpus/TEAM, checkpoints/TEAM, and "
+        "runs/TEAM, and to the prefixes in `teams[].data`. Default: all teams share all prefixes.",
+    )
+    shared: tuple[DataPrefix, ...] = Field(
+        (),
+        description="Prefixes that all teams can read, for example corpus/web. Only for a bucket with team_prefixes.",
+    )
 
 
 # A client of Lustre, without the network that FSx adds: an address, or ranges in it.

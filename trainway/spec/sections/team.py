@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from trainway.spec.sections.fields import Login, Name, Principal
+from trainway.spec.sections.fields import DataPrefix, Login, Name, Principal
 from trainway.spec.values import Section
 
 Borrow = Annotated[bool, Field(description="Allow the team to use idle nodes of other teams.")]
@@ -34,6 +34,12 @@ class Team(Section):
         (),
         description="Login names of the team's members on a Slurm cluster. A job without an account uses the first "
         "team of its user.",
+    )
+
+    data: tuple[DataPrefix, ...] = Field(
+        (),
+        description="Prefixes that belong to the team beside its own, for example checkpoints/llama of a run from "
+        "before. Only for a bucket with team_prefixes.",
     )
 
     @property

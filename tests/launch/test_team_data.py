@@ -1,0 +1,98 @@
+"""What a launch knows of the prefixes of a team: where its runs are, and which locations its jobs can use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import boto3
+import pytest
+
+from emulator import Emulator, running
+from tests.launch.conftest import write_job
+from trainway.launch.job_file.programs import load_program
+from trainway.launch.platform.team_data import check_team_data, code_prefix, run_path
+from trainway.launch.starting.code import sync
+from trainway.spec.errors import UsageError
+from trainway.spec.handoff import HandOff, TeamData
+
+OWN = ("corpus/research", "checkpoints/research", "runs/research", "checkpoints/llama", "runs/llama-1101-101500")
+
+
+@pytest.fixture(scope="module")
+def emulator() -> Iterator[Emulator]:
+    with running() as started:
+        yield started
+
+
+@pytest.fixture
+def walled(hand_off: HandOff) -> HandOff:
+    data = TeamData(own=OWN, shared=("corpus/web",))
+    return hand_off.model_copy(update={"team_data": {"research": data}})
+
+
+def test_runs_of_a_team_are_below_its_prefix(walled: HandOff, hand_off: HandOff) -> None:
+    assert run_path(walled, "research", "llama-1124-101500") == "runs/research/llama-1124-101500"
+    assert code_prefix(walled, "research") == "runs/research/code"
+    # A run from before that the file gives to the team, and runs where all teams share all prefixes.
+    assert run_path(walled, "research", "llama-1101-101500") == "runs/llama-1101-101500"
+    assert run_path(walled, None, "a") == run_path(hand_off, "research", "a") == "runs/a"
+    assert code_prefix(hand_off, "research") == "runs/code"
+
+
+@pytest.mark.parametrize(
+    "location",
+    ["s3:/checkpoints/research/a", "s3:/checkpoints/llama", "s3://{bucket}/checkpoints/llama/step-1", "s3://other/a"],
+)
+def test_a_job_writes_to_the_prefixes_of_its_team_and_to_other_buckets(location: str, walled: HandOff) -> None:
+    check_team_data("job", "research", [], [location.format(bucket=walled.bucket)], walled)
+
+
+@pytest.mark.parametrize(
+    ("reads", "writes", "refused"),
+    [
+        ((), ("s3:/checkpoints/small",), "write to s3:/checkpoints/small"),
+        ((), ("s3:/checkpoints/llama-2",), "write to s3:/checkpoints/llama-2"),
+        ((), ("s3:/corpus/web/a",), "write to s3:/corpus/web/a"),
+        ((), ("fsx:/checkpoints/product/a",), "write to fsx:/checkpoints/product/a"),
+        ((), ("s3://{bucket}/checkpoints/product/a",), "write to s3://{bucket}/checkpoints/product/a"),
+        (("s3:/corpus/product",), (), "read s3:/corpus/product"),
+    ],
+)
+def test_a_location_of_no_team_or_of_another_is_refused_before_the_launch(
+    reads: tuple[str, ...], writes: tuple[str, ...], refused: str, walled: HandOff, hand_off: HandOff
+) -> None:
+    reads, writes = (tuple(each.format(bucket=walled.bucket) for each in some) for some in (reads, writes))
+    with pytest.raises(UsageError) as raised:
+        check_team_data("job", "research", reads, writes, walled)
+    assert refused.format(bucket=walled.bucket) in str(raised.value)
+    assert "/research" in str(raised.value) and "`data` of the team" in str(raised.value)
+    check_team_data("job", "research", reads, writes, hand_off)
+    check_team_data("job", None, reads, writes, walled)
+
+
+def test_what_all_share_and_directories_outside_of_the_bucket_can_be_read(walled: HandOff) -> None:
+    check_team_data(
+        "job", "research", ["s3:/corpus/web/train", "fsx:/scratch/a", "/data/a"], ["fsx:/scratch/a"], walled
+    )
+
+
+def test_the_default_location_of_checkpoints_is_refused_with_the_one_to_write(walled: HandOff, tmp_path: Path) -> None:
+    data = {"train": "s3:/corpus/web", "sequence_length": 64}
+    program = load_program(write_job(tmp_path, team="research", data=data))
+    with pytest.raises(UsageError, match=r"cannot write to s3:/checkpoints/small[\s\S]*s3:/checkpoints/research"):
+        check_team_data(program.name, program.team, program.locations, program.written, walled)
+
+
+def test_code_of_a_team_is_uploaded_below_its_prefix(
+    walled: HandOff, tmp_path: Path, emulator: Emulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in emulator.environment().items():
+        monkeypatch.setenv(name, value)
+    s3 = boto3.client("s3", region_name=walled.region)
+    s3.create_bucket(Bucket=walled.bucket, CreateBucketConfiguration={"LocationConstraint": "us-west-2"})
+    (tmp_path / "train.py").write_text("")
+    location = sync(tmp_path, walled, team="research")
+    assert location.startswith(f"s3://{walled.bucket}/runs/research/code/")
+    (stored,) = s3.list_objects_v2(Bucket=walled.bucket)["Contents"]
+    assert location.endswith(f"/{stored['Key']}")

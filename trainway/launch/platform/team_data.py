@@ -1,0 +1,56 @@
+"""Where the runs of a team are in the platform's bucket, and which locations its jobs can use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from trainway.launch.platform.location import scheme_of
+from trainway.spec.errors import usage_error
+from trainway.spec.handoff import HandOff
+from trainway.spec.sections.storage import MIRRORED_PREFIXES
+
+
+def run_path(hand_off: HandOff, team: str | None, run: str) -> str:
+    """Return the path of a run in the bucket and on the file system, for example `runs/research/llama-1123-101500`.
+
+    A run whose own prefix the platform file gives to the team stays where it was before teams had prefixes.
+    """
+    data = hand_off.team_data.get(team) if team else None
+    return f"runs/{run}" if data is None or f"runs/{run}" in data.own else f"runs/{team}/{run}"
+
+
+def code_prefix(hand_off: HandOff, team: str | None) -> str:
+    """Return the prefix of the bucket for archives of code."""
+    return run_path(hand_off, team, "code")
+
+
+def check_team_data(
+    name: str, team: str | None, reads: Iterable[str], writes: Iterable[str], hand_off: HandOff
+) -> None:
+    """Raise UsageError for a location of the platform that jobs of the team cannot read, or cannot write to.
+
+    `name` is that of the job. Checks nothing on a platform whose teams share all prefixes, or without a team.
+    """
+    data = hand_off.team_data.get(team) if team else None
+    if data is None:
+        return
+    for locations, prefixes, can in ((writes, data.own, "write to"), (reads, (*data.own, *data.shared), "read")):
+        for location in locations:
+            path = _path_in_bucket(location, hand_off)
+            if path is not None and not any(f"{path}/".startswith(f"{prefix}/") for prefix in prefixes):
+                below = f"s3:/{path.partition('/')[0]}/{team}"
+                raise usage_error(
+                    f"{name} cannot {can} {location}",
+                    why=f"the team {team} has the prefixes {', '.join(prefixes)} of the bucket",
+                    fix=f"name a location below {below}, or add {path} to `data` of the team in the platform file",
+                )
+
+
+def _path_in_bucket(location: str, hand_off: HandOff) -> str | None:
+    """Return the path of a location in the platform's bucket, or None if it is anywhere else."""
+    if scheme_of(location) is None:
+        bucket = f"s3://{hand_off.bucket}/"
+        return location.removeprefix(bucket).strip("/") if location.startswith(bucket) else None
+    path = location.partition(":")[2].strip("/")
+    # Other directories of the file system are not in the bucket.
+    return path if scheme_of(location) == "s3" or path.partition("/")[0] in MIRRORED_PREFIXES else None

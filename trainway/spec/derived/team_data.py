@@ -1,0 +1,30 @@
+"""The prefixes of the data bucket that a team can write to, and those that it can only read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from trainway.spec.platform import Platform
+from trainway.spec.sections.storage import MIRRORED_PREFIXES
+from trainway.spec.sections.team import Team
+
+
+@dataclass(frozen=True)
+class TeamPrefixes:
+    """Prefixes of the data bucket, without a slash at the end: those of a team, and those that it can only read."""
+
+    own: tuple[str, ...]
+    shared: tuple[str, ...] = ()
+
+
+def team_prefixes(platform: Platform) -> dict[str, TeamPrefixes]:
+    """Return the prefixes of each team by its name. Empty if all teams share all prefixes."""
+    bucket = platform.storage.bucket
+    if not bucket.team_prefixes:
+        return {}
+    return {team.name: TeamPrefixes(own_prefixes(team), bucket.shared) for team in platform.teams}
+
+
+def own_prefixes(team: Team) -> tuple[str, ...]:
+    """Return the prefixes that a team can write to."""
+    return (*(f"{prefix}/{team.name}" for prefix in MIRRORED_PREFIXES), *team.data)
