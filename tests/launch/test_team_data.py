@@ -10,8 +10,10 @@ import pytest
 
 from emulator import Emulator, running
 from tests.launch.conftest import write_job
+from tests.launch.sagemaker.requests import CATALOGUE, on_sagemaker, request
 from trainway.launch.job_file.programs import load_program
 from trainway.launch.platform.team_data import check_team_data, code_prefix, run_path
+from trainway.launch.sagemaker.render import render_request
 from trainway.launch.starting.code import sync
 from trainway.spec.errors import UsageError
 from trainway.spec.handoff import HandOff, TeamData
@@ -36,7 +38,7 @@ def test_runs_of_a_team_are_below_its_prefix(walled: HandOff, hand_off: HandOff)
     assert code_prefix(walled, "research") == "runs/research/code"
     # A run from before that the file gives to the team, and runs where all teams share all prefixes.
     assert run_path(walled, "research", "llama-1101-101500") == "runs/llama-1101-101500"
-    assert run_path(walled, None, "a") == run_path(hand_off, "research", "a") == "runs/a"
+    assert run_path(hand_off, "research", "a") == "runs/a"
     assert code_prefix(hand_off, "research") == "runs/code"
 
 
@@ -68,7 +70,28 @@ def test_a_location_of_no_team_or_of_another_is_refused_before_the_launch(
     assert refused.format(bucket=walled.bucket) in str(raised.value)
     assert "/research" in str(raised.value) and "`data` of the team" in str(raised.value)
     check_team_data("job", "research", reads, writes, hand_off)
-    check_team_data("job", None, reads, writes, walled)
+    check_team_data("job", None, reads, writes, walled.model_copy(update={"teams": ("research", "product")}))
+
+
+def test_a_job_without_a_team_is_of_the_only_team(walled: HandOff) -> None:
+    assert run_path(walled, None, "a") == "runs/research/a"
+    two = walled.model_copy(update={"teams": ("research", "product")})
+    assert run_path(two, None, "a") == "runs/a"
+    with pytest.raises(UsageError):
+        check_team_data("job", None, [], ["s3:/checkpoints/a"], walled)
+
+
+@pytest.mark.parametrize(("teams", "of_the_team"), [(("research",), True), (("research", "product"), False)])
+def test_a_training_job_has_the_role_and_the_directory_of_its_team(
+    teams: tuple[str, ...], of_the_team: bool, walled: HandOff, tmp_path: Path
+) -> None:
+    on = on_sagemaker(walled.model_copy(update={"teams": teams}))
+    assert on.training_jobs
+    roles = on.training_jobs.model_copy(update={"team_role_arns": {"research": "arn:aws:iam::123456789012:role/R"}})
+    asked = request(tmp_path, on.model_copy(update={"training_jobs": roles}))
+    rendered = render_request(asked, CATALOGUE)
+    assert rendered["RoleArn"].endswith("role/R") == of_the_team
+    assert ("/runs/research/small-1" in str(rendered)) == of_the_team
 
 
 def test_what_all_share_and_directories_outside_of_the_bucket_can_be_read(walled: HandOff) -> None:

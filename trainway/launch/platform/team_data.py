@@ -10,11 +10,17 @@ from trainway.spec.handoff import HandOff
 from trainway.spec.sections.storage import MIRRORED_PREFIXES
 
 
+def team_of(hand_off: HandOff, named: str | None) -> str | None:
+    """Return the team of a job whose file names the team `named`, or none: on a platform with one team, that team."""
+    return named or (hand_off.teams[0] if len(hand_off.teams) == 1 else None)
+
+
 def run_path(hand_off: HandOff, team: str | None, run: str) -> str:
     """Return the path of a run in the bucket and on the file system, for example `runs/research/llama-1123-101500`.
 
     A run whose own prefix the platform file gives to the team stays where it was before teams had prefixes.
     """
+    team = team_of(hand_off, team)
     data = hand_off.team_data.get(team) if team else None
     return f"runs/{run}" if data is None or f"runs/{run}" in data.own else f"runs/{team}/{run}"
 
@@ -29,8 +35,9 @@ def check_team_data(
 ) -> None:
     """Raise UsageError for a location of the platform that jobs of the team cannot read, or cannot write to.
 
-    `name` is that of the job. Checks nothing on a platform whose teams share all prefixes, or without a team.
+    `name` is that of the job. Checks nothing on a platform whose teams share all prefixes, or for a job without a team.
     """
+    team = team_of(hand_off, team)
     data = hand_off.team_data.get(team) if team else None
     if data is None:
         return

@@ -9,6 +9,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from trainway.launch.platform.team_data import team_of
 from trainway.launch.program.request import Request
 from trainway.launch.sagemaker.channels import JOB_FILE, inputs, run_location
 from trainway.launch.sagemaker.container import arguments, check_starter, entry_point, environment
@@ -74,9 +75,8 @@ def as_json(rendered: Mapping[str, Any]) -> str:
 
 
 def _tags(request: Request) -> list[dict[str, str]]:
-    """Return the job's tags. A job that names no team is the only team's, as on the cluster."""
+    """Return the job's tags."""
     tags = {PLATFORM_TAG: request.hand_off.platform, RUN_TAG: request.run}
-    teams = request.hand_off.teams
-    if team := request.program.team or (teams[0] if len(teams) == 1 else None):
+    if team := team_of(request.hand_off, request.program.team):
         tags[TEAM_TAG] = team
     return [{"Key": key, "Value": value} for key, value in tags.items()]

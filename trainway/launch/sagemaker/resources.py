@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from typing import Any
 
+from trainway.launch.platform.team_data import team_of
 from trainway.launch.program.request import Request
 from trainway.launch.sagemaker.options import DAY_MINUTES, DEFAULT_VOLUME_GB, SageMakerOptions, cannot
 from trainway.spec.errors import usage_error
@@ -38,8 +39,8 @@ def training_jobs(request: Request) -> TrainingJobs:
 
 def role_arn(request: Request) -> str:
     """The role of the training job: that of its team, if teams have roles of their own."""
-    jobs = training_jobs(request)
-    return jobs.team_role_arns.get(request.program.team or "", jobs.role_arn)
+    jobs, team = training_jobs(request), team_of(request.hand_off, request.program.team)
+    return jobs.team_role_arns.get(team, jobs.role_arn) if team else jobs.role_arn
 
 
 def resource_config(request: Request, options: SageMakerOptions, instance: Instance) -> dict[str, Any]:
