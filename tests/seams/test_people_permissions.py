@@ -35,7 +35,6 @@ NOT_FOR_PERSONAS = {
     "list_cluster_nodes": "trainway/launch/slurm asks it, and persona roles are for Kubernetes.",
     "batch_get_image": "Only a job that names an image by its digest asks it, and a launch without the right warns.",
     "get_download_url_for_layer": "As batch_get_image.",
-    "head_object": "Only an input that is one object asks it. Without the right, the run finds an absent one.",
     "describe_secret": "Only a job with secrets asks it. Without the right, the start of the run finds it absent.",
     "describe_training_plan": "Only --training-plan asks it, and the emulated SageMaker has no plans.",
 }

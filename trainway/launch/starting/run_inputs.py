@@ -47,13 +47,13 @@ def _why_absent(uri: str, region: str) -> str | None:
             return None
         if not key:
             return f"the bucket {bucket} is empty"
-        s3.head_object(Bucket=bucket, Key=key)
+        # A list, because a missing object is a forbidden one to those who may list only prefixes of their own.
+        listed = s3.list_objects_v2(Bucket=bucket, Prefix=key, MaxKeys=1).get("Contents", [])
+        if key not in (each["Key"] for each in listed):
+            return f"the bucket {bucket} has no object {key}, and none below {key}/"
     except ClientError as error:
-        match error.response["Error"]["Code"]:
-            case "NoSuchBucket":
-                return f"there is no bucket {bucket}"
-            case "404" | "NoSuchKey":
-                return f"the bucket {bucket} has no object {key}, and none below {key}/"
+        if error.response["Error"]["Code"] == "NoSuchBucket":
+            return f"there is no bucket {bucket}"
         _warn(uri, error.response["Error"].get("Message", str(error)))
     except BotoCoreError as error:
         _warn(uri, str(error))
