@@ -13,7 +13,7 @@ import pytest
 from tests.launch.foreign import write_foreign_job
 from tests.lifecycle_scripts.slurm_cluster import wait_for
 from trainway.launch.local import watch
-from trainway.launch.node.start_program import NOT_FOUND, STOPPED
+from trainway.launch.node.exit_statuses import NOT_FOUND, STOPPED
 from trainway.launch.runs.run_directory import read_launch
 from trainway.launch.runs.status import status_of
 from trainway.launch.target.protocol import Phase

@@ -13,8 +13,8 @@ import pytest
 from tests.synthesis import ROOT
 from trainway.launch.kubernetes import KINDS
 from trainway.launch.kubernetes.job_state import job_state
+from trainway.launch.node.exit_statuses import NOT_FOUND
 from trainway.launch.node.failure_causes import SECONDS_OF_A_START, Causes
-from trainway.launch.node.start_program import NOT_FOUND
 from trainway.launch.program.program import STARTER
 from trainway.launch.sagemaker import watch
 from trainway.launch.target.protocol import Phase

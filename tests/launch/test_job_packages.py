@@ -25,7 +25,7 @@ from trainway.delivery.resolution import installed_uv
 from trainway.launch.job_file.programs import load_program
 from trainway.launch.job_file.sweep import sweep
 from trainway.launch.kubernetes import KubernetesOptions, render_documents
-from trainway.launch.node.start_program import NOT_FOUND
+from trainway.launch.node.exit_statuses import NOT_FOUND
 from trainway.launch.program.allocation import allocate
 from trainway.launch.program.program import INSTALLER, LockedPackages
 from trainway.launch.program.request import Request

@@ -27,7 +27,7 @@ from tests.launch.slurm.requests import CATALOGUE, IMAGE, on_slurm
 from trainway.launch.job_file.programs import load_program
 from trainway.launch.kubernetes import KubernetesOptions, render_documents
 from trainway.launch.kubernetes.render import as_yaml
-from trainway.launch.node.start_program import NOT_FOUND
+from trainway.launch.node.exit_statuses import NOT_FOUND
 from trainway.launch.program.allocation import allocate
 from trainway.launch.program.program import READER
 from trainway.launch.program.request import Request

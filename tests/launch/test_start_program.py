@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 
 from tests.lifecycle_scripts.slurm_cluster import wait_for
-from trainway.launch.node.start_program import NOT_EXECUTABLE, NOT_FOUND, STOPPED
+from trainway.launch.job_file.programs import program_of_command
+from trainway.launch.node.exit_statuses import NOT_EXECUTABLE, NOT_FOUND, STOPPED
 from trainway.launch.program.program import STARTER
 
 BEGUN = "print('begun', flush=True)\n"
@@ -73,6 +74,26 @@ class Started:
         """What the starter has written down about an attempt."""
         found: dict[str, Any] = json.loads((self.directory / f"attempts/{attempt}/node-0.json").read_text())
         return found
+
+
+def test_the_files_that_are_sent_are_enough_even_beside_another_trainway(tmp_path: Path) -> None:
+    node, other = tmp_path / "node", tmp_path / "other/trainway"
+    program = program_of_command(["true"], tmp_path)
+    for directory in (node, other):
+        directory.mkdir(parents=True)
+    for name, text in program.files.items():
+        (node / name).write_text(text)
+    (other / "__init__.py").write_text("raise ImportError('the package of somebody else')\n")
+    environment = {
+        "PATH": os.environ["PATH"],
+        "PYTHONPATH": str(other.parent),
+        "TRAINWAY_RUN": str(tmp_path),
+        "TRAINWAY_OUTPUT": str(tmp_path / "outputs"),
+    }
+    # Without what pip installed, the checkout among it.
+    command = [sys.executable, "-S", str(node / STARTER.name), "--", "true"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 @pytest.fixture(autouse=True)

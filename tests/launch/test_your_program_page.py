@@ -17,7 +17,7 @@ from tests.launch.slurm.requests import CATALOGUE, IMAGE, on_slurm
 from trainway.launch.job_file.programs import load_program
 from trainway.launch.job_file.run_file import RunFile, RunSection, StopSection
 from trainway.launch.kubernetes.process import KILL_RANKS_AFTER
-from trainway.launch.node.start_program import NOT_EXECUTABLE, NOT_FOUND, STOPPED
+from trainway.launch.node.exit_statuses import NOT_EXECUTABLE, NOT_FOUND, STOPPED
 from trainway.launch.program.allocation import allocate
 from trainway.launch.program.request import Request
 from trainway.spec.handoff import HandOff
@@ -61,7 +61,7 @@ def test_its_job_file_is_one_and_its_table_has_every_key() -> None:
 def test_its_variables_and_statuses_are_the_codes(tmp_path: Path, hand_off: HandOff) -> None:
     program, there = load_program(write_foreign_job(tmp_path, inputs={"data": "/x"})), on_slurm(hand_off)
     asked = Request(program, "first", there, IMAGE, allocate(program, there, CATALOGUE))
-    starter = Path(ROOT / "trainway/launch/node/start_program.py").read_text()
+    starter = (ROOT / "trainway/launch/node/node_of_run.py").read_text()
     told = {name for name in asked.environment(asked.directory / "job.yaml") if name.startswith("TRAINWAY_")}
     told |= set(re.findall(r'"(TRAINWAY_[A-Z_]+)": ', starter))
     # The two of the training job are of no use to a program.

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from training import private_code
-from trainway.launch.node.start_program import NOT_FOUND
+from trainway.launch.node.exit_statuses import NOT_FOUND
 from trainway.launch.program.program import STARTER, UNPACKER
 from trainway.launch.starting.code import pack
 
@@ -91,7 +91,7 @@ def started(archive: Path, tmp: Path) -> subprocess.CompletedProcess[str]:
     """Start a program with the code, on a node whose /tmp is `tmp`, from the files that the launcher sends."""
     job = tmp / "job"
     job.mkdir()
-    for file in (STARTER, UNPACKER, STARTER.with_name("failure_causes.py")):
+    for file in (*STARTER.parent.glob("*.py"), UNPACKER):
         shutil.copy(file, job)
     shutil.copy(archive, job)
     (tmp / "run").mkdir()

@@ -40,7 +40,7 @@ def evidence_of_run(run: Path) -> Evidence:
     files = [run / "logs" / "torchrun.log"]
     if starts:
         files += sorted(starts[-1].parent.rglob("std*.log"))
-    # Where a section `run` started the program, each start has a directory (trainway/launch/node/start_program.py).
+    # Where a section `run` started the program, each start has a directory (trainway/launch/node/node_of_run.py).
     files += _of_newest_start(sorted((run / "logs").glob("start-*/**/std*.log")))
     events: tuple[JobEvent, ...] = ()
     if stopped_by := launch.get("stopped_by"):

@@ -109,7 +109,7 @@ def mpirun_environment(variables: Iterable[str]) -> dict[str, str]:
     """Return the settings of mpirun.
 
     mpirun passes the variables of these names on to its ranks, and those of the image. The starter leaves out the
-    variables that are not set (trainway/launch/node/start_program.py).
+    variables that are not set (trainway/launch/node/node_of_run.py).
     """
     return {
         "TRAINWAY_MPI_VARIABLES": ";".join(sorted({*variables, *OF_THE_IMAGE})),

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from trainway.launch.local.watch import handle_of
-from trainway.launch.node.start_program import NOT_EXECUTABLE, NOT_FOUND, STOPPED
+from trainway.launch.node.exit_statuses import NOT_EXECUTABLE, NOT_FOUND, STOPPED
 from trainway.launch.program.allocation import check_team
 from trainway.launch.program.environment import job_environment, platform_environment
 from trainway.launch.program.locations import local_roots

@@ -1,6 +1,6 @@
 """Causes of a failure that a program prints, in a sentence each, and whether another attempt can succeed.
 
-The launcher sends this file to the nodes beside the starter, which loads it. It requires Python 3.9 and nothing else.
+The launcher sends this file to the nodes beside the starter, which imports it. It requires Python 3.9 and nothing else.
 """
 
 import re

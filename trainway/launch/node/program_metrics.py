@@ -1,6 +1,6 @@
 """Numbers that a program writes into files: JSON lines, or TensorBoard's event files.
 
-The launcher sends this file to the nodes beside the starter, which loads it. It requires Python 3.9 and nothing else.
+The launcher sends this file to the nodes beside the starter, which imports it. It requires Python 3.9 and nothing else.
 """
 
 import contextlib

@@ -12,17 +12,18 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 from typing import Any, Protocol
 
-from trainway.launch.node.start_program import NOT_EXECUTABLE, NOT_FOUND
+from trainway.launch.node.exit_statuses import NOT_EXECUTABLE, NOT_FOUND
 from trainway.launch.platform.location import located_at
 from trainway.parts.checkout import CHECKOUT
 from trainway.parts.extras import Extra
 
 _NODE = Path(__file__).parents[1] / "node"
 STARTER = _NODE / "start_program.py"
-CAUSES = _NODE / "failure_causes.py"
 METRICS = _NODE / "program_metrics.py"
 READER = _NODE / "aws_on_node.py"
 INSTALLER = _NODE / "install_packages.py"
+# Sent only with programs that need them.
+_ON_DEMAND = (METRICS, INSTALLER)
 UNPACKER = CHECKOUT / "training/private_code.py"
 LOCK = "packages.txt"
 """The file of a run with the lock of its Python packages."""
@@ -126,6 +127,11 @@ class LockedPackages:
         return _PACKAGE.search(self.text) is None
 
 
+def _starter_files() -> list[Path]:
+    """Return the files of the starter, which start_program.py imports on the node, in the order of their names."""
+    return sorted(file for file in _NODE.glob("[!_]*.py") if file not in _ON_DEMAND)
+
+
 def any_number_of_ranks(ranks: int) -> None:
     """Accept every number of ranks."""
     del ranks
@@ -215,7 +221,7 @@ class Program:
     @property
     def files(self) -> Mapping[str, str]:
         """The files that go with the program to every node, by their names."""
-        starter = () if self.started_by is None else (STARTER, READER, CAUSES, UNPACKER)
+        starter = () if self.started_by is None else (*_starter_files(), UNPACKER)
         metrics = (METRICS,) if self.reads_metric_files else ()
         sent = (*starter, *metrics, *((INSTALLER,) if self._installs else ()))
         return {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trainway.launch.node.start_program import STOPPED
+from trainway.launch.node.exit_statuses import STOPPED
 
 __all__ = ["LONGEST_GRACE_ON_SAGEMAKER", "STOPPED"]
 

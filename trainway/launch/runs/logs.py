@@ -60,5 +60,5 @@ def failure(run: Path) -> str | None:
 
 
 def _starts(run: Path) -> list[Path]:
-    """Return the directories of the starts of a program with a starter (trainway/launch/node/start_program.py)."""
+    """Return the directories of the starts of a program with a starter (trainway/launch/node/node_of_run.py)."""
     return sorted((run / "logs").glob("start-[0-9]*"), key=lambda each: int(each.name.removeprefix("start-")))

@@ -11,7 +11,7 @@ from pathlib import Path
 from trainway.launch.job_file.programs import load_program
 from trainway.launch.job_file.run_image import check_image, image_by_digest
 from trainway.launch.job_file.sweep import Point
-from trainway.launch.node.start_program import missing_python_file
+from trainway.launch.node.command_check import missing_python_file
 from trainway.launch.platform.hand_off import read_hand_off, read_image
 from trainway.launch.platform.team_data import check_team_data
 from trainway.launch.program.allocation import allocate, check_team

@@ -1,0 +1,92 @@
+"""The node and the attempt of a run: the environment of the program, and the record of how it ended."""
+
+import json
+import os
+import re
+import sys
+import time
+from pathlib import Path
+
+# What NodeOfRun.environment adds for programs, and mpirun passes on to its ranks.
+_TOLD_BY_STARTER = (
+    "PET_SHUTDOWN_TIMEOUT",
+    "PET_SIGNALS_TO_HANDLE",
+    "TORCHELASTIC_SIGNALS_TO_HANDLE",
+    "TRAINWAY_ATTEMPT",
+    "TRAINWAY_HEAD",
+)
+
+
+class NodeOfRun:
+    """The node of a run on which this process is, and the attempt, which is the number of the start from 1."""
+
+    def __init__(self, run: Path) -> None:
+        self.run = run
+        names = ("TRAINWAY_NODE_RANK", "SLURM_NODEID", "JOB_COMPLETION_INDEX", "PET_NODE_RANK")
+        told = (os.environ.get(name) for name in names)
+        # Pods of a PyTorchJob and of a HyperPodPyTorchJob have no index but that of their name.
+        of_worker = re.search(r"-(\d+)$", os.environ.get("POD_NAME", ""))
+        self.rank = int(next((each for each in told if each), of_worker.group(1) if of_worker else "0"))
+        self.attempt = int(os.environ.get("TRAINWAY_ATTEMPT") or self._count())
+        self.started = time.time()
+        self._record("running")
+
+    def environment(self, grace: float) -> "dict[str, str]":
+        """Return the environment of the program. Create the directory of its outputs."""
+        told = dict(os.environ)
+        logs = told.get("PET_LOG_DIR", str(self.run / "logs"))
+        if "start-" not in logs:
+            logs = f"{logs}/start-{self.attempt - 1}"
+        for directory in (logs, told["TRAINWAY_OUTPUT"]):
+            if "://" not in directory:
+                Path(directory).mkdir(parents=True, exist_ok=True)
+        # mpirun ends with an error if one of the variables that it is to pass on is not set.
+        passed_on = [name for name in told.get("TRAINWAY_MPI_VARIABLES", "").split(";") if name in told]
+        ranks_end = f"{max(1.0, grace - 5 if grace > 20 else grace / 2):g}"
+        return {
+            **told,
+            **({"OMPI_MCA_mca_base_env_list": ";".join(passed_on + list(_TOLD_BY_STARTER))} if passed_on else {}),
+            # torchrun passes the lines of its ranks on in blocks of 8 KiB otherwise. The training image sets it, too.
+            "PYTHONUNBUFFERED": told.get("PYTHONUNBUFFERED", "1"),
+            "PET_LOG_DIR": logs,
+            "TRAINWAY_ATTEMPT": str(self.attempt),
+            "TRAINWAY_NODE_RANK": str(self.rank),
+            "TRAINWAY_HEAD": told.get("PET_RDZV_ENDPOINT", "localhost").rpartition(":")[0] or "localhost",
+            # torchrun kills its ranks 30 seconds after a signal unless it is told otherwise, and knows SIGUSR1 only if
+            # it is told: torch/distributed/run.py and elastic/multiprocessing/api.py of PyTorch 2.13. 2.11 reads the
+            # second name of each.
+            "PET_SHUTDOWN_TIMEOUT": ranks_end,
+            "TORCH_ELASTIC_SHUTDOWN_TIMEOUT": ranks_end,
+            "PET_SIGNALS_TO_HANDLE": "SIGTERM,SIGINT,SIGHUP,SIGQUIT,SIGUSR1,SIGUSR2",
+            "TORCHELASTIC_SIGNALS_TO_HANDLE": "SIGTERM,SIGINT,SIGHUP,SIGQUIT,SIGUSR1,SIGUSR2",
+        }
+
+    def ended(self, failure: str, status: int, stopped: str = "") -> int:
+        """Record how the program ended on this node, print a failure or a stop, and return the exit status."""
+        outcome = "failed" if failure else "stopped" if stopped else "succeeded"
+        self._record(outcome, failure or stopped, failure)
+        if failure or stopped:
+            print(f"trainway: {outcome} on node {self.rank}: {failure or stopped}", file=sys.stderr, flush=True)
+        return status
+
+    def _record(self, outcome: str, reason: str = "", failure: str = "") -> None:
+        record = {"attempt": self.attempt, "node_rank": self.rank, "outcome": outcome, "reason": reason}
+        times = {"started": self.started, "time": time.time()}
+        directory = self.run / "attempts" / str(self.attempt)
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+            (directory / f"node-{self.rank}.json").write_text(json.dumps({**record, **times}) + "\n")
+            if failure:
+                # The first node that fails says why the run failed.
+                with (directory / "failure").open("x") as file:
+                    file.write(f"{failure}\n")
+        except OSError as problem:
+            if not isinstance(problem, FileExistsError):
+                print(f"trainway: {problem}", file=sys.stderr, flush=True)
+
+    def _count(self) -> int:
+        counter = self.run / "attempts" / f"of-node-{self.rank}"
+        counter.parent.mkdir(parents=True, exist_ok=True)
+        number = int(counter.read_text()) + 1 if counter.exists() else 1
+        counter.write_text(str(number))
+        return number

@@ -1,0 +1,98 @@
+"""Start a process with the default actions for signals, and signal, reap, and kill it with its descendants."""
+
+import contextlib
+import ctypes
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+SECONDS_BETWEEN_LOOKS = 0.2
+STOPS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+# Python ignores SIGPIPE and SIGXFSZ, and whoever starts this process can ignore others. A program inherits that.
+_DEFAULTS = (*STOPS, signal.SIGQUIT, signal.SIGPIPE, signal.SIGXFSZ)
+_SET_CHILD_SUBREAPER = 36  # prctl(2)
+
+
+def begin() -> None:
+    """Give the program a process group of its own, and the default action for every signal."""
+    os.setpgid(0, 0)
+    for number in _DEFAULTS:
+        signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+
+
+def signal_program(pid: int, number: "signal.Signals", *, with_children: bool) -> None:
+    """Signal the program. A script's programs are signalled with it, except `tee`, whose end would break a pipe."""
+    children = [each for each, parent in _parents().items() if parent == pid and _name(each) != "tee"]
+    for each in (pid, *(children if with_children else ())):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(each, number)
+
+
+def adopt_orphans() -> None:
+    """Become the parent of descendants whose own parent ends, so that none can outlive this process unseen."""
+    try:
+        ctypes.CDLL(None).prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    except (OSError, AttributeError):
+        print("trainway: orphans of the program cannot be adopted on this system", file=sys.stderr)
+
+
+def reaped(pid: int) -> "int | None":
+    """Return how the process `pid` ended, negative for a signal, or None while it runs. Reap adopted processes."""
+    while True:
+        try:
+            ended, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return 1
+        if ended == 0:
+            return None
+        if ended == pid:
+            return os.WEXITSTATUS(status) if os.WIFEXITED(status) else -os.WTERMSIG(status)
+
+
+def kill_descendants() -> None:
+    """Kill every process that the program started, until there is none."""
+    for _ in range(50):
+        found = _descendants()
+        if not found:
+            return
+        for pid in found:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        if found == _zombies(found):
+            return
+        time.sleep(0.1)
+
+
+def _descendants() -> "set[int]":
+    parents, found = _parents(), {os.getpid()}
+    while more := {pid for pid, parent in parents.items() if parent in found} - found:
+        found |= more
+    return found - {os.getpid()}
+
+
+def _parents() -> "dict[int, int]":
+    """Return the parent of every process of this machine."""
+    pids = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+    return {pid: int(fields[1]) for pid in pids if (fields := _stat(pid))}
+
+
+def _name(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    except OSError:
+        return ""
+
+
+def _zombies(pids: "set[int]") -> "set[int]":
+    return {pid for pid in pids if not (fields := _stat(pid)) or fields[0] == "Z"}
+
+
+def _stat(pid: int) -> "list[str]":
+    """Return the fields of /proc/PID/stat from the state on. The command before them may have spaces."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+    except OSError:
+        return []

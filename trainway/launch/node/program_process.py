@@ -1,0 +1,70 @@
+"""The process of a program on a node, from its start to its end."""
+
+import argparse
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+from trainway.launch.node.process_tree import (
+    SECONDS_BETWEEN_LOOKS,
+    adopt_orphans,
+    begin,
+    kill_descendants,
+    reaped,
+    signal_program,
+)
+from trainway.launch.node.program_output import ProgramOutput, pass_on
+from trainway.launch.node.stop_request import StopRequest
+
+
+def run_program(
+    asked: argparse.Namespace,
+    environment: "dict[str, str]",
+    directory: Path,
+    stop: StopRequest,
+    output: ProgramOutput,
+) -> "tuple[int, bool]":
+    """Run the program to its end, and return its exit status and whether it was killed after the grace."""
+    adopt_orphans()
+    if Path(asked.command[0]).name == "torchrun":
+        # Libraries that find Slurm's variables start their ranks by them, and torchrun has started the ranks already.
+        environment = {name: value for name, value in environment.items() if not name.startswith("SLURM_")}
+    process = subprocess.Popen(
+        asked.command,
+        cwd=str(directory),
+        env={**environment, "PWD": str(directory)},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        preexec_fn=begin,
+    )
+    logs = Path(environment["PET_LOG_DIR"]) / "program" / "attempt_0" / "0"
+    readers = [
+        threading.Thread(target=pass_on, args=(source, sink, logs / f"{name}.log", output), daemon=True)
+        for source, sink, name in (
+            (process.stdout, sys.stdout.buffer, "stdout"),
+            (process.stderr, sys.stderr.buffer, "stderr"),
+        )
+    ]
+    for reader in readers:
+        reader.start()
+    killed, end = False, None
+    while (status := reaped(process.pid)) is None:
+        if stop.look():
+            signal_program(process.pid, stop.signal, with_children=asked.script)
+        if stop.asked_at is not None and end is None:
+            end = time.monotonic() + asked.grace
+        if end is not None and time.monotonic() >= end:
+            killed = True
+            kill_descendants()
+        output.metrics.look()
+        time.sleep(SECONDS_BETWEEN_LOOKS)
+    # What was asked in the last moment counts: a signal to all processes may end the program before this one looks.
+    stop.look()
+    kill_descendants()
+    for reader in readers:
+        reader.join(timeout=5)
+    output.metrics.close()
+    return (128 - status if status < 0 else status), killed
