@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,6 +18,7 @@ import pytest
 from tests.lifecycle_scripts.slurm_cluster import wait_for
 from trainway.launch.job_file.programs import program_of_command
 from trainway.launch.node.exit_statuses import NOT_EXECUTABLE, NOT_FOUND, STOPPED
+from trainway.launch.node.node_of_run import LAUNCH
 from trainway.launch.program.program import STARTER
 
 BEGUN = "print('begun', flush=True)\n"
@@ -35,10 +37,10 @@ signal.signal(signal.SIGUSR1, save)
 class Started:
     """A program that the starter runs on one node. `directory` is that of the run and of the code."""
 
-    def __init__(self, directory: Path, *arguments: str, **environment: str) -> None:
+    def __init__(self, directory: Path, *arguments: str, starter: Path = STARTER, **environment: str) -> None:
         self.directory = directory
         told = {"TRAINWAY_RUN": str(directory), "TRAINWAY_OUTPUT": str(directory / "outputs")}
-        command = [sys.executable, str(STARTER), *arguments]
+        command = [sys.executable, str(starter), *arguments]
         self.process = subprocess.Popen(
             command,
             env={"PATH": os.environ["PATH"], "TRAINWAY_STOPPED_STATUS": str(STOPPED), **told, **environment},
@@ -94,6 +96,37 @@ def test_the_files_that_are_sent_are_enough_even_beside_another_trainway(tmp_pat
     command = [sys.executable, "-S", str(node / STARTER.name), "--", "true"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=60)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_launch_that_cannot_succeed_does_not_run_again_and_the_next_launch_does(tmp_path: Path) -> None:
+    node, program = tmp_path / "node", tmp_path / "run/program"
+    shutil.copytree(STARTER.parent, node)
+    program.parent.mkdir()
+
+    def ends(launch: str, rank: int = 0) -> tuple[int, str]:
+        (node / LAUNCH).write_text(launch)
+        started = Started(program.parent, "--", "./program", starter=node / STARTER.name, TRAINWAY_NODE_RANK=str(rank))
+        return started.ends()
+
+    def writes(script: str) -> None:
+        program.write_text(f"#!/bin/sh\necho >> ran\n{script}\n")
+        program.chmod(0o755)
+
+    def runs() -> int:
+        return len((program.parent / "ran").read_text())
+
+    status, said = ends("first")
+    assert status == NOT_FOUND and "./program: there is no such file" in said
+    writes("exit 1")
+    assert ends("first") == (status, said), "the program is there now, and the outcome of the launch is known"
+    assert ends("first", rank=1) == (status, said.replace("node 0", "node 1")), "no node waits for the one that failed"
+    assert json.loads((program.parent / "attempts/2/node-0.json").read_text())["outcome"] == "failed"
+    assert [ends("resumed")[0] for _ in range(2)] == [1, 1] and runs() == 2, "another attempt can help"
+    writes("exit 127")
+    status, said = ends("resumed")
+    assert status == NOT_FOUND and ends("resumed") == (status, said) and runs() == 3
+    writes("exit 0")
+    assert ends("resumed again") == (0, "") and runs() == 4
 
 
 @pytest.fixture(autouse=True)

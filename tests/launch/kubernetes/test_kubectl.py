@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from tests.manifests.platforms import CATALOGUE
 from trainway.launch.kubernetes import TARGET, KubernetesOptions, render_documents, submit
 from trainway.launch.kubernetes.context import eks_arn
 from trainway.launch.kubernetes.kubectl import failure
+from trainway.launch.node.node_of_run import LAUNCH
 from trainway.launch.program.request import Request
 from trainway.launch.target.protocol import Handle, Phase, State
 from trainway.spec.errors import UsageError
@@ -230,6 +232,18 @@ def test_a_run_that_has_ended_can_be_launched_again(api: Api, handle: Handle, re
     assert "status" not in api.objects["trainjobs", RUN]
     deleted = [each.split("?")[0].split("/")[-2:] for each in api.asked if each.startswith("DELETE")]
     assert deleted[-3:] == [["trainjobs", RUN], ["configmaps", RUN], ["trainingruntimes", RUN]]
+
+
+def test_a_starter_knows_the_launches_of_a_run_from_each_other(api: Api, request_: Request) -> None:
+    """The training job of Trainway has no starter."""
+    submitted(request_)
+    assert LAUNCH not in api.objects["configmaps", RUN]["data"]
+    launches = []
+    for _ in range(2):
+        set_conditions(api, condition("Failed", reason="FailedJobs"))
+        submitted(replace(request_, program=replace(request_.program, started_by=())))
+        launches.append(api.objects["configmaps", RUN]["data"][LAUNCH])
+    assert len(set(launches)) == 2 and all(launches)
 
 
 def test_a_run_that_has_not_ended_is_not_launched_again(api: Api, handle: Handle, request_: Request) -> None:

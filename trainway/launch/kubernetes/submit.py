@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,6 +12,7 @@ from trainway.launch.kubernetes.kubectl import at, kubectl, kubectl_json, named,
 from trainway.launch.kubernetes.process import STOP_SECONDS
 from trainway.launch.kubernetes.render import as_yaml
 from trainway.launch.kubernetes.watch import state
+from trainway.launch.node.node_of_run import LAUNCH
 from trainway.launch.program.request import Request
 from trainway.launch.target.protocol import OVER
 from trainway.spec.errors import UsageError, usage_error
@@ -36,9 +38,20 @@ def submit(request: Request, documents: Sequence[dict[str, Any]]) -> dict[str, s
         "logs": str(request.directory / "logs"),
     }
     _make_room(handle, what)
+    if request.program.started_by is not None:
+        files = [_with_launch(each) if each["kind"] == "ConfigMap" else each for each in files]
     _apply(handle, files, job, what)
     _let_the_job_own(handle, files, what)
     return handle
+
+
+def _with_launch(config_map: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the run's ConfigMap with a name for this launch, which a run that is resumed has another one of.
+
+    The operators of some kinds start a run again after any failure. The starter of the program then knows by the name
+    that an earlier attempt of the same launch failed for good.
+    """
+    return {**config_map, "data": {**config_map["data"], LAUNCH: uuid.uuid4().hex}}
 
 
 def _apply(handle: Mapping[str, str], files: Sequence[dict[str, Any]], job: dict[str, Any], what: str) -> None:

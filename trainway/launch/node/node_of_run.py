@@ -1,11 +1,17 @@
 """The node and the attempt of a run: the environment of the program, and the record of how it ended."""
 
+import contextlib
 import json
 import os
 import re
 import sys
 import time
 from pathlib import Path
+
+from trainway.launch.node.exit_statuses import NOT_EXECUTABLE, NOT_FOUND, CannotStart
+
+LAUNCH = "launch-id"
+"""A file beside the starter with a name for the launch, where the starter can be started again after any end."""
 
 # What NodeOfRun.environment adds for programs, and mpirun passes on to its ranks.
 _TOLD_BY_STARTER = (
@@ -29,6 +35,7 @@ class NodeOfRun:
         self.rank = int(next((each for each in told if each), of_worker.group(1) if of_worker else "0"))
         self.attempt = int(os.environ.get("TRAINWAY_ATTEMPT") or self._count())
         self.started = time.time()
+        self._end = self._end_of_launch()
         self._record("running")
 
     def environment(self, grace: float) -> "dict[str, str]":
@@ -64,10 +71,34 @@ class NodeOfRun:
     def ended(self, failure: str, status: int, stopped: str = "") -> int:
         """Record how the program ended on this node, print a failure or a stop, and return the exit status."""
         outcome = "failed" if failure else "stopped" if stopped else "succeeded"
+        if status in (NOT_EXECUTABLE, NOT_FOUND) and failure and self._end is not None:
+            with contextlib.suppress(OSError), self._end.open("x") as file:
+                json.dump({"status": status, "failure": failure}, file)
         self._record(outcome, failure or stopped, failure)
         if failure or stopped:
             print(f"trainway: {outcome} on node {self.rank}: {failure or stopped}", file=sys.stderr, flush=True)
         return status
+
+    def check_launch(self) -> None:
+        """Raise CannotStart if an earlier attempt of this launch failed on any node so that another one cannot help.
+
+        `trainway resume` is another launch.
+        """
+        if self._end is None:
+            return
+        try:
+            end = json.loads(self._end.read_text())
+        except (FileNotFoundError, ValueError):
+            return
+        raise CannotStart(end["failure"], end["status"])
+
+    def _end_of_launch(self) -> "Path | None":
+        """Return the file that says why the launch failed for good. None where the target reads the exit status."""
+        try:
+            launch = Path(__file__).with_name(LAUNCH).read_text().strip()
+        except FileNotFoundError:
+            return None
+        return self.run / "attempts" / f"end-of-{launch}.json"
 
     def _record(self, outcome: str, reason: str = "", failure: str = "") -> None:
         record = {"attempt": self.attempt, "node_rank": self.rank, "outcome": outcome, "reason": reason}

@@ -67,6 +67,7 @@ def main() -> int:
     node = NodeOfRun(run)
     stop = StopRequest(run, signal.Signals[asked.stop_signal])
     try:
+        node.check_launch()
         environment = with_packages(asked.packages, node.environment(asked.grace), stop)
         check_inputs(environment)
         directory = code_directory(asked.code, run, environment, stop)
