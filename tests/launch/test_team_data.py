@@ -15,6 +15,7 @@ from trainway.launch.job_file.programs import load_program
 from trainway.launch.platform.team_data import check_team_data, code_prefix, run_path
 from trainway.launch.sagemaker.render import render_request
 from trainway.launch.starting.code import sync
+from trainway.launch.starting.recorded import recorded
 from trainway.spec.errors import UsageError
 from trainway.spec.handoff import HandOff, TeamData
 
@@ -119,3 +120,17 @@ def test_code_of_a_team_is_uploaded_below_its_prefix(
     assert location.startswith(f"s3://{walled.bucket}/runs/research/code/")
     (stored,) = s3.list_objects_v2(Bucket=walled.bucket)["Contents"]
     assert location.endswith(f"/{stored['Key']}")
+
+
+def test_the_record_of_a_run_without_a_team_is_the_only_teams(
+    walled: HandOff, tmp_path: Path, emulator: Emulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in emulator.environment().items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.chdir(tmp_path)
+    own = walled.model_copy(update={"bucket": "records-of-teams"})
+    s3 = boto3.client("s3", region_name=own.region)
+    s3.create_bucket(Bucket=own.bucket, CreateBucketConfiguration={"LocationConstraint": "us-west-2"})
+    with recorded([request(tmp_path, on_sagemaker(own))], named=False, resumed=False):
+        (stored,) = s3.list_objects_v2(Bucket=own.bucket)["Contents"]
+    assert stored["Key"].startswith("runs/research/")

@@ -38,6 +38,7 @@ OBJECTS = {
     "checkpoints/llama/1": "vision",
     "checkpoints/vision-2/a/1": "vision-2",
     "runs/vision-2/code/a.tar.gz": "vision-2",
+    "runs/vision-2/.registry/a.json": "vision-2",
     "corpus/vision-2/a": "vision-2",
     "corpus/web/a": "everybody",
     "corpus/web-2/a": "nobody",

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from itertools import count
 from typing import Any
 
+from trainway.launch.platform.team_data import team_of
 from trainway.launch.program.request import Request
 from trainway.launch.registry.connections import registry_of
 from trainway.launch.registry.find import launch_of
@@ -85,8 +86,8 @@ def _new(request: Request, registry: Registry, owner: str, *, named: bool) -> Re
 
 def _resumed(request: Request, registry: Registry, owner: str) -> Recorded:
     """Return the record of a run that goes on. A run that has none, of an earlier release, gets one."""
-    team = (request.program.team,) if request.program.team else ()
-    known = replace(registry, teams=team).read(request.run)
+    team = team_of(request.hand_off, request.program.team)
+    known = replace(registry, teams=(team,) if team else ()).read(request.run)
     if known is None:
         return Recorded(request, registry, _record(request, owner), is_new=False)
     return Recorded(request, registry, replace(known, attempts=known.attempts + 1), is_new=False)
@@ -95,7 +96,7 @@ def _resumed(request: Request, registry: Registry, owner: str) -> Recorded:
 def _record(request: Request, owner: str) -> RunRecord:
     return RunRecord(
         run=request.run,
-        team=request.program.team,
+        team=team_of(request.hand_off, request.program.team),
         owner=owner,
         started=datetime.now(UTC).isoformat(timespec="seconds"),
         files={"job.yaml": request.job_text, **request.kept_files},
