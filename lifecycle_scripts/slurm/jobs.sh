@@ -2,7 +2,8 @@
 # Hold jobs back from this node until it is ready, or release it: jobs.sh hold | release. Only a node that was held is
 # released. A node that somebody else drained stays drained.
 # https://slurm.schedmd.com/scontrol.html, DRAIN and UNDRAIN (read 2026-11-22)
-#   JOBS_WAIT_SECONDS   how long slurmctld may take to answer (default 60)
+#   JOBS_WAIT_SECONDS      how long slurmctld may take to answer (default 60)
+#   SETTINGS_WAIT_SECONDS  how long the controller may take to have the platform's settings (default 300)
 set -euo pipefail
 # shellcheck source=lifecycle_scripts/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
@@ -30,6 +31,29 @@ answers() {
   scontrol show node "$name" >/dev/null 2>&1
 }
 
+# walls_are_in_force: whether slurmctld has the settings that slurmd reads only at its start.
+walls_are_in_force() {
+  local shown
+  shown=$(timeout 10 scontrol show config) || return
+  [[ "$shown" =~ ProctrackType\ *=\ proctrack/cgroup ]]
+}
+
+# is_up: whether the node has registered itself since slurmd was restarted.
+is_up() {
+  systemctl is-active --quiet slurmd && [[ "$(node_state)" != *[*]* && "$(node_state)" != *@(UNKNOWN|NOT_RESPONDING|DOWN)* ]]
+}
+
+# restart_slurmd: HyperPod has started slurmd, and the controller may have got the platform's settings since. A slurmd and
+# a job that have different plugins drain the node.
+restart_slurmd() {
+  [[ "$SLURM_LOGIN_NEEDS_JOB" == true ]] || return 0
+  wait_until "${SETTINGS_WAIT_SECONDS:-300}" 1 walls_are_in_force ||
+    echo "WARNING: slurmctld does not have the platform's settings, and other users may log in here;" \
+      "provisioning.log of the controller says why"
+  { timeout --kill-after=5 60 systemctl restart slurmd && wait_until "$limit" 1 is_up; } ||
+    fail "slurmd does not start with the platform's settings: \`journalctl -u slurmd\` on this node says why"
+}
+
 case $1 in
   hold)
     if [[ -e "$ready" ]]; then
@@ -50,6 +74,7 @@ case $1 in
     wait_until "$limit" 1 answers || fail "slurmctld did not tell of $name within $limit s; when it answers," \
       "\`scontrol update nodename=$name state=resume\` lets jobs begin on this node"
     if is_held; then
+      restart_slurmd
       wait_until "$limit" 1 take_jobs || fail "$name cannot be released; \`scontrol show node $name\` says what keeps it," \
         "and \`scontrol update nodename=$name state=resume\` lets jobs begin on it"
       echo "jobs may begin on this node"

@@ -24,6 +24,12 @@ for name in prolog epilog; do
     echo "wrote $etc/trainway-$name.sh"
   fi
 done
+# Some releases take version 1 of cgroups for granted without this file.
+# https://slurm.schedmd.com/cgroup.conf.html (read 2026-11-24)
+if [[ "$settings" == *proctrack/cgroup* && ! -e "$etc/cgroup.conf" ]]; then
+  put_file "$etc/cgroup.conf" 0644 <<<"CgroupPlugin=autodetect"
+  echo "wrote $etc/cgroup.conf"
+fi
 if ! said=$(put "$settings"); then
   own=$(of_platform --without-settings)
   [[ "$own" != "$settings" ]] || fail "$said"

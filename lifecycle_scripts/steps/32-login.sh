@@ -35,7 +35,7 @@ if [[ "$SLURM_LOGIN_NEEDS_JOB" != true ]]; then
 fi
 
 [[ $'\n'$(without_ours)$'\n' == *$'\n@include common-account\n'* ]] ||
-  fail "$sshd has no line '@include common-account' to go after: this image is none that is known; unset slurm.login_needs_job"
+  fail "$sshd has no line '@include common-account' to go after: this image is none that is known; set slurm.login_needs_job: false"
 [[ "$(sshd -T 2>/dev/null)" == *"usepam yes"* ]] ||
   fail "sshd does not ask PAM, so that it would let in anybody: write 'UsePAM yes' into /etc/ssh/sshd_config"
 

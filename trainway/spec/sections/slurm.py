@@ -90,7 +90,9 @@ class Slurm(Section):
     )
     exporters: bool = Field(True, description="Export metrics of nodes, GPUs, EFA, and Slurm for a Prometheus server.")
     login_needs_job: bool = Field(
-        False, description="Allow SSH to a compute node only to users with a job on it, and to users with sudo rights."
+        True,
+        description="Allow SSH to a compute node only to users with a job on it, and to users with sudo rights. false "
+        "allows SSH to every user.",
     )
     settings: dict[SettingKey, SettingValue] = Field(
         default_factory=dict, description="Parameters of slurm.conf, by name. They override HyperPod's."
