@@ -20,6 +20,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import IO, Any, Protocol, TypedDict
 
+from trainway.parts.endings import ending_later
 from trainway.spec.errors import UsageError
 
 DIRECTORY = Path(".trainway")
@@ -209,8 +210,19 @@ def _launch(port: int, region: str, directory: Path) -> Emulator:
     # Start the server from the folder that this package was imported from.
     found = [str(Path(__file__).parents[1]), environment.get("PYTHONPATH")]
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, found))
-    with log.open("wb") as output:
-        process = start_server(["--port", str(port)], environment, output)
+    process = None
+    try:
+        with log.open("wb") as output, ending_later():
+            process = start_server(["--port", str(port)], environment, output)
+        return _answering(process, region, directory, log)
+    except BaseException:
+        if process is not None:
+            process.kill()
+        raise
+
+
+def _answering(process: ServerProcess, region: str, directory: Path, log: Path) -> Emulator:
+    """Wait until a server answers. Raises EmulatorError if it ends before, or does not answer in time."""
     deadline = time.monotonic() + START_SECONDS
     while process.poll() is None and time.monotonic() < deadline:
         first = log.read_text(encoding="utf-8", errors="replace").partition("\n")[0]
@@ -220,7 +232,6 @@ def _launch(port: int, region: str, directory: Path) -> Emulator:
                 return emulator
         time.sleep(0.05)
     ended = process.poll()
-    process.kill()
     lines = log.read_text(encoding="utf-8", errors="replace").splitlines()[-10:]
     what = f"ended with exit status {ended}" if ended is not None else f"did not answer within {START_SECONDS:.0f} s"
     raise EmulatorError("\n".join([f"The emulator {what}. The end of {log}:", *lines]))

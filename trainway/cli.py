@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,6 +14,7 @@ import typer
 from trainway.commands import beginning, changing, connecting, diagnosing, images, launching, watching, workspaces
 from trainway.commands.launching import DEFAULT_PLATFORM, PlatformFile
 from trainway.commands.target_flags import LaunchCommand
+from trainway.parts.endings import ToldToEnd, end_on_signals, takes_no_more
 from trainway.spec.errors import UsageError, usage_error
 
 if TYPE_CHECKING:
@@ -372,11 +374,27 @@ def status() -> None:
 
 
 def main() -> None:
-    """Run the command line. A UsageError is printed without a traceback, and the exit status is 2."""
+    """Run the command line. A UsageError is printed without a traceback, and the exit status is 2.
+
+    So is the error of a full or read-only disk. A signal that ends the command lets it clean up.
+    """
+    end_on_signals()
     try:
-        app()
+        try:
+            app()
+        finally:
+            sys.stdout.flush()
+    except ToldToEnd as told:
+        sys.exit(told.exit_status)
     except UsageError as error:
         print(error, file=sys.stderr)
+        sys.exit(2)
+    except OSError as error:
+        if (sentence := takes_no_more(error)) is None:
+            raise
+        # Python would try again to write the output, and print a traceback.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        print(sentence, file=sys.stderr)
         sys.exit(2)
 
 

@@ -14,6 +14,7 @@ from typing import TextIO
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
+from trainway.parts.endings import run_to_end
 from trainway.spec.errors import usage_error
 
 # Lines of the log that an error shows.
@@ -72,7 +73,7 @@ class Stages:
         Raises UsageError with the last lines of the output and the command, if the command fails.
         """
         self._file.flush()
-        status = subprocess.run(command, stdout=self._file, stderr=subprocess.STDOUT, check=False).returncode
+        status = run_to_end(command, stdout=self._file, stderr=subprocess.STDOUT).returncode
         if status != 0:
             lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()
             last = "\n".join(line for line in lines[-LAST_LINES:] if line.strip())

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from trainway.diff.tokens import StackTemplate
 from trainway.parts.checkout import CHECKOUT, child_environment
+from trainway.parts.endings import run_to_end
 from trainway.spec.errors import usage_error
 from trainway.spec.extension import EXTENDED_FILE
 
@@ -74,7 +75,7 @@ def synthesize(platform_file: Path, out: Path, *, account: str, region: str, val
     if node.exists():
         environment.setdefault("JSII_NODE", str(node))
     command = [sys.executable, str(CHECKOUT / "app.py")]
-    ran = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    ran = run_to_end(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, environment=environment)
     if ran.returncode != 0:
         lines = "\n".join((ran.stderr or ran.stdout).strip().splitlines()[-20:])
         raise usage_error(

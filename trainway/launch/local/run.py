@@ -26,6 +26,9 @@ from trainway.parts.checkout import child_environment
 from trainway.spec.errors import UsageError, usage_error
 from trainway.spec.handoff import HandOff
 
+# Signals that the job gets, which then saves itself.
+_PASSED_ON = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+
 
 @dataclass(frozen=True)
 class LocalLaunch:
@@ -82,7 +85,7 @@ def render_local(
 
 
 def run_local(launch: LocalLaunch, run: Path, options: Mapping[str, Any], output: TextIO | None = None) -> int:
-    """Run a job to its end and return its exit status. SIGTERM and Ctrl-C reach the job, which then saves itself.
+    """Run a job to its end and return its exit status. SIGTERM, SIGHUP, and Ctrl-C reach the job, which saves itself.
 
     `options` are kept for `trainway resume`. The output of rank 0 goes to the file `output`, or to this process's own
     output. The output of torchrun itself, a page of traceback for every failure of the job, goes to logs/torchrun.log.
@@ -108,7 +111,9 @@ def run_local(launch: LocalLaunch, run: Path, options: Mapping[str, Any], output
             record["stopped_by"] = signal.Signals(number).name
             process.send_signal(number)
 
-        before = {number: signal.signal(number, forward) for number in (signal.SIGTERM, signal.SIGINT)}
+        # nohup ignores SIGHUP, and the job then goes on.
+        passed_on = [number for number in _PASSED_ON if signal.getsignal(number) != signal.SIG_IGN]
+        before = {number: signal.signal(number, forward) for number in passed_on}
         try:
             assert process.stderr is not None  # it was asked for
             for line in process.stderr:
