@@ -180,16 +180,15 @@ def copy(
     """Copy what a run wrote, such as logs, metrics, and outputs, from the platform to this machine."""
     from trainway.launch.job_file.programs import load_program
     from trainway.launch.platform.hand_off import read_hand_off
-    from trainway.launch.registry.find import find_run
+    from trainway.launch.registry.find import find_run, platform_of
     from trainway.launch.runs.outputs import copy_local, copy_outputs, not_on_a_platform
     from trainway.launch.runs.run_directory import read_launch
     from trainway.launch.target.known import target_named
-    from trainway.spec.loader import load_platform
 
     run = find_run(name)
     record = read_launch(run)
     if target_named(record["target"]).orchestrators:
-        hand_off = read_hand_off(load_platform(Path(record["options"]["platform_file"])))
+        hand_off = read_hand_off(platform_of(record))
         program = load_program(run / "job.yaml")
         done = copy_outputs(hand_off, run.name, to or run, only or (), team=program.team, outputs=program.outputs)
     elif to is None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from trainway.launch.platform.hand_off import read_hand_off
+from trainway.launch.platform.hand_off import DeployedPlatform, read_hand_off
 from trainway.launch.registry.connections import ConnectedPlatform, connections, registry_of
 from trainway.launch.registry.record import RunRecord
 from trainway.launch.registry.store import Registry
@@ -59,6 +59,19 @@ def launch_of(record: RunRecord, registry: Registry) -> dict[str, Any]:
     where = {"platform": registry.platform, "region": registry.region, "bucket": registry.bucket}
     told = {"team": record.team, "owner": record.owner, "attempts": record.attempts}
     return {**(record.launch or {}), "registry": {**where, **told}}
+
+
+def platform_of(launch: Mapping[str, Any]) -> DeployedPlatform:
+    """Return the platform of a run by its launch.json. A run without a record names the platform file.
+
+    Raises SpecError with every problem of that file.
+    """
+    from trainway.spec.loader import load_platform
+
+    where = launch.get("registry")
+    if where is None:
+        return load_platform(Path(launch["options"]["platform_file"]))
+    return ConnectedPlatform(where["platform"], where["region"])
 
 
 def registry_in(launch: dict[str, Any]) -> Registry | None:

@@ -134,18 +134,25 @@ def resume(name: str) -> int:
     if phase in _UNFINISHED:
         fix = f"`trainway stop {name}` ends it, `trainway logs --follow {name}` shows it"
         raise usage_error(f"{name} cannot be resumed", why=f"it is {phase.value}", fix=fix)
-    recorded = record["options"]
+    options = record["options"]
+    platform_file = Path(options["platform_file"])
+    if target.orchestrators and not platform_file.is_file():
+        where = Path("platform.yaml")
+        if not where.is_file():
+            why = f"its platform file {platform_file} is not on this machine"
+            raise usage_error(f"{name} cannot be resumed", why=why, fix=f"go to a directory with {where}")
+        platform_file = where
     launch = Launch(
         points_of(run / "job.yaml", []),
-        Path(recorded["platform_file"]),
+        platform_file,
         run=run.name if target.orchestrators else str(run),
-        group=recorded.get("group"),
-        code=recorded.get("code"),
-        image=recorded.get("image"),
+        group=options.get("group"),
+        code=options.get("code"),
+        image=options.get("image"),
         lock=lock if (lock := run / LOCK).is_file() else None,
         resumed=True,
     )
-    return start(target.name, launch, recorded["target"] if "target" in recorded else _earlier(recorded))
+    return start(target.name, launch, options["target"] if "target" in options else _earlier(options))
 
 
 def _earlier(recorded: Mapping[str, Any]) -> dict[str, Any]:

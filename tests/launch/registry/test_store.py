@@ -1,0 +1,137 @@
+"""The records of runs: written once under a name, read by whoever may, and no others in the way."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import boto3
+import pytest
+
+from emulator import Emulator, running
+from tests.synthesis import ROOT
+from trainway.launch.registry import connections, find
+from trainway.launch.registry.record import RunRecord, key_of, parse
+from trainway.launch.registry.store import NameTaken, Registry
+from trainway.launch.runs.run_directory import read_launch
+from trainway.spec.errors import UsageError
+
+REGISTRY = Registry("atlas", "us-east-1", "data", ("research", "product"))
+RECORD = RunRecord("nightly-1", "research", "ada", "2026-11-24T10:00:00+00:00", {"job.yaml": "name: nightly\n"})
+WRITER = """
+import sys
+from tests.launch.registry.test_store import RECORD, REGISTRY
+from dataclasses import replace
+from trainway.launch.registry.store import NameTaken
+sys.stdin.readline()
+for number in range(8):
+    try:
+        REGISTRY.reserve(replace(RECORD, run=f"run-{number}", owner=sys.argv[1]))
+        print(number, flush=True)
+    except NameTaken:
+        pass
+"""
+
+
+@pytest.fixture(scope="module")
+def emulator() -> Iterator[Emulator]:
+    with running(region=REGISTRY.region) as started:
+        yield started
+
+
+@pytest.fixture(autouse=True)
+def bucket(emulator: Emulator, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    for name, value in emulator.environment().items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    s3 = boto3.resource("s3", region_name=REGISTRY.region)
+    made = s3.create_bucket(Bucket=REGISTRY.bucket)
+    yield
+    made.objects.delete()
+    made.delete()
+
+
+def test_a_record_is_read_as_it_was_written() -> None:
+    REGISTRY.reserve(RECORD)
+    assert REGISTRY.read("nightly-1") == RECORD
+    launch = {"target": "slurm", "handle": {"job": "7"}}
+    REGISTRY.write(RECORD.taken(launch))
+    found = REGISTRY.read("nightly-1")
+    assert found is not None and found.launch == launch
+    assert list(REGISTRY.records()) == [found] and list(REGISTRY.records(["product"])) == []
+    REGISTRY.release(RECORD)
+    assert REGISTRY.read("nightly-1") is None
+
+
+def test_two_teams_can_have_a_run_of_one_name_and_it_is_then_no_name_of_one_run() -> None:
+    for team in (*REGISTRY.teams, None):
+        REGISTRY.reserve(replace(RECORD, team=team))
+        with pytest.raises(NameTaken):
+            REGISTRY.reserve(replace(RECORD, team=team, owner="linus"))
+    with pytest.raises(UsageError, match="the teams research and product and None have a run of this name"):
+        REGISTRY.read("nightly-1")
+    found = replace(REGISTRY, teams=("research",)).records(["research"])
+    assert [each.owner for each in found] == ["ada"]
+
+
+def test_of_many_writers_of_one_name_one_succeeds() -> None:
+    writers = [
+        subprocess.Popen(
+            [sys.executable, "-c", WRITER, str(number)],
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for number in range(4)
+    ]
+    said = [writer.communicate("begin\n", timeout=120)[0] for writer in writers]
+    assert sorted(int(line) for each in said for line in each.split()) == list(range(8))
+
+
+def test_a_bucket_that_cannot_be_written_is_a_sentence_with_the_right_that_is_missing() -> None:
+    with pytest.raises(UsageError, match=r"s3://elsewhere/runs/research/\.registry/nightly-1\.json cannot be written"):
+        replace(REGISTRY, bucket="elsewhere").reserve(RECORD)
+
+
+@pytest.mark.parametrize("text", ["[]", "{}", '{"schema_version": 2}', '{"schema_version": 1, "run": "x"}', "no JSON"])
+def test_what_is_no_record_is_told_so(text: str) -> None:
+    with pytest.raises(ValueError):
+        parse(text)
+    boto3.client("s3", region_name=REGISTRY.region).put_object(
+        Bucket=REGISTRY.bucket, Key=key_of("research", "nightly-1"), Body=text.encode()
+    )
+    with pytest.raises(UsageError, match="cannot be read"):
+        REGISTRY.read("nightly-1")
+
+
+def test_a_run_that_is_here_is_brought_up_to_date() -> None:
+    REGISTRY.reserve(RECORD)
+    REGISTRY.write(RECORD.taken({"target": "local", "handle": {"run": "x"}, "started": RECORD.started}))
+    found = REGISTRY.read(RECORD.run)
+    assert found is not None
+    run = find.kept_here(found, REGISTRY)
+    assert (run / "job.yaml").read_text() == "name: nightly\n"
+    REGISTRY.write(replace(found, attempts=2, launch={**(found.launch or {}), "handle": {"run": "y"}}))
+    assert find.find_run(RECORD.run) == run
+    launch = read_launch(run)
+    assert (launch["handle"], launch["registry"]["attempts"]) == ({"run": "y"}, 2)
+
+
+def test_a_damaged_list_of_platforms_says_how_to_mend_it(tmp_path: Path) -> None:
+    file = tmp_path / ".config" / "trainway" / "platforms.json"
+    file.parent.mkdir(parents=True)
+    file.write_text("{")
+    with pytest.raises(UsageError, match="run `trainway connect` again"):
+        list(connections.connections())
+
+
+def test_a_platform_that_is_not_deployed_is_not_remembered(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no platform of the name atlas is deployed there"):
+        connections.connect("atlas", REGISTRY.region)
+    assert not (tmp_path / ".config").exists()

@@ -1,0 +1,136 @@
+"""Two people, two empty homes, one platform: whoever is of the team finds, follows, and stops a run by its name.
+
+The bucket and the hand-off are in the emulated AWS, and the run is on a real Slurm.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import boto3
+import pytest
+import yaml
+
+from emulator import Emulator, running
+from tests.launch.slurm.machines import Machines, machines, missing
+from tests.launch.slurm.test_three_commands import deployed
+from tests.lifecycle_scripts.slurm_cluster import wait_for
+from tests.synthesis import ROOT
+from trainway.launch.registry.record import key_of
+from trainway.spec.loader import load_platform
+
+WHY_NOT = missing()
+pytestmark = pytest.mark.skipif(WHY_NOT is not None, reason=WHY_NOT or "")
+PLATFORM_FILE = ROOT / "examples" / "hyperpod-slurm-p5en.yaml"
+PLATFORM = load_platform(PLATFORM_FILE)
+# The nodes of the tests have no GPU, and the platform's groups do not matter here.
+LAUNCH = ("launch", "job.yaml", "--target", "slurm", "--platform", str(PLATFORM_FILE), "--environment", sys.prefix)
+JOB = {"name": "nightly", "run": {"script": "echo working; exec sleep 300", "stop": {"grace": 5}}}
+At = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Machines]:
+    with machines(["n1", "n2"]) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def emulator(cluster: Machines) -> Iterator[Emulator]:
+    with running(region=PLATFORM.region) as started:
+        deployed(started, PLATFORM_FILE, str(cluster.shared))
+        yield started
+
+
+@pytest.fixture
+def at(cluster: Machines, emulator: Emulator, tmp_path: Path) -> At:
+    """Runs `trainway` as a person in a directory of their own, with nothing of anybody else's."""
+
+    def run(person: str, *words: str) -> subprocess.CompletedProcess[str]:
+        home = tmp_path / person
+        home.mkdir(exist_ok=True)
+        (home / "job.yaml").write_text(yaml.safe_dump(JOB))
+        environment = {
+            **emulator.child_environment(),
+            "HOME": str(home),
+            "PATH": f"{cluster.commands}:{os.environ['PATH']}",
+            "PYTHONPATH": str(ROOT),
+            "LOGNAME": person,
+        }
+        environment.pop("XDG_CONFIG_HOME", None)
+        command = [sys.executable, "-m", "trainway.cli", *words]
+        return subprocess.run(
+            command, env=environment, cwd=home, capture_output=True, text=True, check=False, timeout=120
+        )
+
+    return run
+
+
+def succeeded(done: subprocess.CompletedProcess[str]) -> str:
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def launched(at: At, person: str, *words: str) -> str:
+    return succeeded(at(person, *LAUNCH, *words)).split()[-1]
+
+
+def test_a_colleague_finds_follows_explains_and_stops_a_run(at: At) -> None:
+    run = launched(at, "ada")
+    unknown = at("linus", "status", run)
+    assert unknown.returncode == 2 and "nothing was launched from this directory" in unknown.stderr
+
+    said = succeeded(at("linus", "connect", PLATFORM.name, "--region", PLATFORM.region))
+    assert f"connected to {PLATFORM.name} in {PLATFORM.region}" in said
+    [row] = [each for each in json.loads(succeeded(at("linus", "status", "--all", "--json"))) if each["run"] == run]
+    assert (row["target"], row["attempts"], bool(row["owner"])) == ("slurm", 1, True)
+    wait_for("it works", lambda: "working" in at("linus", "logs", run).stdout, 60)
+    assert "running" in succeeded(at("linus", "status", run))
+    succeeded(at("linus", "stop", run))
+    wait_for("it has stopped", lambda: "stopped" in at("ada", "status", run).stdout, 60)
+    assert "has ended: it is stopped" in at("linus", "stop", run).stderr
+    assert "nothing that was gathered tells of a failure" in succeeded(at("linus", "explain", run))
+
+
+def test_a_name_is_that_of_one_run_and_of_what_was_taken(at: At, emulator: Emulator) -> None:
+    assert launched(at, "ada", "--run", "nightly") == "nightly"
+    taken = at("linus", *LAUNCH, "--run", "nightly")
+    assert taken.returncode == 2 and "the run cannot be called nightly" in taken.stderr
+    assert "`trainway resume nightly` goes on with that run" in taken.stderr
+    succeeded(at("ada", "stop", "nightly"))
+    # A launch that Slurm refuses leaves nothing.
+    refused = at("ada", *LAUNCH, "--run", "refused", "--exclude", "n7")
+    assert refused.returncode == 2 and "Traceback" not in refused.stderr, refused.stderr
+    assert not (Path(refused.args[0]).exists() and (Path.cwd() / "runs" / "refused").exists())
+    s3 = boto3.client(
+        "s3",
+        endpoint_url=emulator.endpoint,
+        region_name=PLATFORM.region,
+        aws_access_key_id="emulator",
+        aws_secret_access_key="emulator",
+    )
+    keys = {
+        each["Key"]
+        for bucket in s3.list_buckets()["Buckets"]
+        for each in s3.list_objects_v2(Bucket=bucket["Name"]).get("Contents", ())
+    }
+    assert key_of(None, "nightly") in keys and key_of(None, "refused") not in keys
+
+
+@pytest.mark.exhaustive
+def test_ten_launches_at_once_are_ten_runs(at: At, tmp_path: Path) -> None:
+    people = [f"person-{number}" for number in range(10)]
+    with ThreadPoolExecutor(len(people)) as pool:
+        names = list(pool.map(lambda person: launched(at, person), people))
+    assert len(set(names)) == len(people), names
+    assert all((tmp_path / person / "runs" / name).is_dir() for person, name in zip(people, names, strict=True))
+    succeeded(at("ada", "connect", PLATFORM.name, "--region", PLATFORM.region))
+    assert {each["run"] for each in json.loads(succeeded(at("ada", "status", "--all", "--json")))} >= set(names)
+    for person, name in zip(people, names, strict=True):
+        succeeded(at(person, "stop", name))
