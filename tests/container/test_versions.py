@@ -298,7 +298,7 @@ def test_everything_the_dockerfile_copies_is_in_the_build_context():
             "  - version: 1.1.4",
             ["hyperpod_elastic_agent[0].version", "container/requirements has no list for it"],
         ),
-        ('cuda_version: "13.0"', "cuda_version: 13.0", ["images[0].cuda_version", "valid string"]),
+        ('cuda_version: "13.0"', "cuda_version: 13.0", ["images[0].cuda_version", "version of CUDA, in quotes"]),
         ("default: pytorch-2.13", "default: pytorch-2.14", ["default", "there is no such combination"]),
         ("name: pytorch-2.12", "name: pytorch-2.13", ["combinations[1].name", "the name stands twice"]),
         ("aws_ofi_nccl: 1.20.0", "aws_ofi_nccl: 1.21.1", ["efa_installers[0].aws_ofi_nccl", "nothing is known"]),

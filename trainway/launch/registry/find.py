@@ -38,11 +38,12 @@ def reachable_registries() -> Iterator[Registry]:
 
     Raises UsageError if a platform cannot be asked.
     """
-    asked = set[tuple[str, str]]()
-    for each in (*_of_the_file(), *connections()):
-        if (each.name, each.region) not in asked:
-            asked.add((each.name, each.region))
-            yield registry_of(read_hand_off(each))
+    for each in _platforms():
+        yield registry_of(read_hand_off(each))
+
+
+def _platforms() -> list[ConnectedPlatform]:
+    return list(dict.fromkeys((*_of_the_file(), *connections())))
 
 
 def kept_here(record: RunRecord, registry: Registry) -> Path:
@@ -83,19 +84,23 @@ def registry_in(launch: dict[str, Any]) -> Registry | None:
 
 
 def _found_elsewhere(name: str, absent: UsageError) -> Path:
-    looked = list[str]()
-    if "/" not in name:
-        for registry in reachable_registries():
-            record = registry.read(name)
-            if record and record.launch:
-                return kept_here(record, registry)
-            looked.append(f"{registry.platform} in {registry.region}")
-    if not looked:
+    if "/" in name or not (platforms := _platforms()):
         raise absent
+    looked = list[str]()
+    for each in platforms:
+        where = f"{each.name} in {each.region}"
+        try:
+            registry = registry_of(read_hand_off(each))
+            record = registry.read(name)
+        except UsageError as error:
+            looked.append(f"{where} cannot be asked ({' '.join(str(error).split())})")
+            continue
+        if record and record.launch:
+            return kept_here(record, registry)
+        looked.append(f"{where} has no record of it that you may read")
     raise usage_error(
         f"there is no run {name}",
-        why=f"nothing of that name was launched from this directory, nor recorded on {', '.join(looked)} where you may "
-        "read it",
+        why=f"neither {RUNS / name} nor {name} is the directory of one, and {'; '.join(looked)}",
         fix="`trainway status --all` lists the runs of your teams; `trainway connect` adds a platform",
     )
 
