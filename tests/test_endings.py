@@ -34,6 +34,7 @@ class Command:
         self.temporary = directory / "tmp"
         self.temporary.mkdir()
         self.mark = f"TRAINWAY_TEST={uuid.uuid4()}"
+        self.said: tuple[str, str] = ("", "")
         name, _, value = self.mark.partition("=")
         environment = {**os.environ, name: value, "TMPDIR": str(self.temporary)}
         environment["PATH"] = f"{Path(sys.executable).parent}:{environment['PATH']}"
@@ -52,6 +53,16 @@ class Command:
                 continue
         return [line for line in found if line]
 
+    def wait_for_process(self, name: str, seconds: float = 240) -> None:
+        """Wait until a process runs whose command line has `name`. Fail with what the command said if it never does."""
+        end = time.monotonic() + seconds
+        while not any(name in line for line in self.started()):
+            if self.process.poll() is not None or time.monotonic() > end:
+                status, running = self.process.returncode, self.started()
+                self.kill()
+                pytest.fail(f"no {name} runs. Exit status {status}, processes {running}, said: {self.said}")
+            time.sleep(0.05)
+
     def end(self, number: int) -> int:
         """Send a signal to the first process alone. Return its exit status once it has ended."""
         self.process.send_signal(number)
@@ -67,7 +78,7 @@ class Command:
                     os.kill(int(process.name), signal.SIGKILL)
             except OSError:
                 continue
-        self.process.communicate()
+        self.said = self.process.communicate()
 
 
 @pytest.fixture
@@ -92,13 +103,13 @@ DEMO = [
 
 
 @on_linux
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(400)
 @pytest.mark.parametrize(("number", "during"), DEMO)
 def test_a_demo_that_is_told_to_end_leaves_nothing(
     number: int, during: str, tmp_path: Path, start: Callable[..., Command]
 ) -> None:
     command = start(*TRAINWAY, "demo", f"--run={tmp_path / 'run'}")
-    wait_for(f"{during} runs", lambda: any(during in line for line in command.started()), 120)
+    command.wait_for_process(during)
     assert command.end(number) == 128 + number
     wait_for("every process has ended", lambda: command.started() == [], 10)
     assert list(command.temporary.iterdir()) == []
