@@ -11,6 +11,7 @@ from typing import Any
 
 from trainway.manifests.lustre_volume import CLAIM
 from trainway.manifests.namespace import SERVICE_ACCOUNT
+from trainway.manifests.open_directories import OPENED, open_directories
 from trainway.spec.sections.storage import MOUNT_PATH
 
 # The Cluster Autoscaler does not evict pods with this annotation to remove an underused node.
@@ -35,7 +36,9 @@ class Pod:
     """The settings of a pod with one container. Kubernetes uses its default for each field that is not set.
 
     `name` is the container's name, and `image` its image. `mount_path` is where the container has the Lustre file
-    system, and `claim` is the claim of that file system. `resources` are the container's `limits` and `requests`.
+    system, and `claim` is the claim of that file system. `directory` is the part of it that the pod mounts, as the
+    fields of a volume mount; without it, the pod mounts the whole file system, in which the directories `opened` are
+    writable for the pod's user. `resources` are the container's `limits` and `requests`.
     `claims` names the ResourceClaimTemplates of its devices; a template that is named twice gives two claims.
     `shared_memory_gib` limits /dev/shm, in GiB. `tolerations`, `node_selector`, and `affinity` choose the nodes.
     `scheduler` is the name of the scheduler. `user` is the user and group ID under which all processes run, without any
@@ -50,6 +53,8 @@ class Pod:
     readiness: Mapping[str, Any] | None = None
     mount_path: str = MOUNT_PATH
     claim: str = CLAIM
+    directory: Mapping[str, str] | None = None
+    opened: Sequence[str] = ()
     resources: Mapping[str, Mapping[str, int | str]] | None = None
     claims: tuple[str, ...] = ()
     shared_memory_gib: int | None = None
@@ -83,6 +88,10 @@ def pod_template(pod: Pod) -> dict[str, Any]:
         securityContext=pod.user and {"runAsNonRoot": True, "runAsUser": pod.user, "runAsGroup": pod.user},
         terminationGracePeriodSeconds=pod.stop_seconds,
         resourceClaims=of_pod or None,
+        # The root of a whole file system stays closed, and the directory of a team is the team's own.
+        initContainers=[
+            open_directories(pod.image, _file_system(pod), (".",) if pod.directory else (*OPENED, *pod.opened))
+        ],
         containers=[_container(pod, tuple(claims))],
         volumes=[
             {"name": "fsx", "persistentVolumeClaim": {"claimName": pod.claim}},
@@ -108,11 +117,15 @@ def _container(pod: Pod, claims: tuple[str, ...]) -> dict[str, Any]:
         resources=resources or None,
         securityContext=pod.user and {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
         volumeMounts=[
-            {"name": "fsx", "mountPath": pod.mount_path},
+            _file_system(pod),
             {"name": "shared-memory", "mountPath": "/dev/shm"},
             *({"name": each.name, "mountPath": each.path, "readOnly": True} for each in pod.volumes),
         ],
     )
+
+
+def _file_system(pod: Pod) -> dict[str, Any]:
+    return {"name": "fsx", "mountPath": pod.mount_path, **(pod.directory or {})}
 
 
 def _gib(number: int | None) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import PurePosixPath
 
 from trainway.launch.platform.location import scheme_of
 from trainway.spec.errors import usage_error
@@ -23,6 +24,20 @@ def run_path(hand_off: HandOff, team: str | None, run: str) -> str:
     team = team_of(hand_off, team)
     data = hand_off.team_data.get(team) if team else None
     return f"runs/{run}" if data is None or f"runs/{run}" in data.own else f"runs/{team}/{run}"
+
+
+def opened_directories(hand_off: HandOff, team: str | None, run: str | None = None) -> tuple[str, ...]:
+    """Return the directories of the file system that must be writable for a run of the team, parents first.
+
+    FSx creates the directories of objects that are uploaded, such as the code of a run, for root alone.
+    """
+    team = team_of(hand_off, team)
+    data = hand_off.team_data.get(team) if team else None
+    found = [*(data.own if data else ())]
+    if run:
+        path = PurePosixPath(run_path(hand_off, team, run))
+        found += map(str, (*reversed(path.parents[:-2]), path))
+    return tuple(dict.fromkeys(found))
 
 
 def code_prefix(hand_off: HandOff, team: str | None) -> str:
