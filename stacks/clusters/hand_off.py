@@ -30,6 +30,7 @@ from trainway.spec.derived.checkpoint_layout import GBPS_EACH, PART_BYTES, check
 from trainway.spec.derived.devices import devices_of, ranks_of
 from trainway.spec.derived.personas import Persona
 from trainway.spec.derived.team_data import team_prefixes
+from trainway.spec.derived.team_directories import team_directory
 from trainway.spec.sections.node_group import NodeGroup
 from trainway.spec.sections.storage import MOUNT_PATH
 
@@ -64,6 +65,7 @@ def write_hand_off(
             mount_path=MOUNT_PATH,
             associations=tuple(lustre.associations),
             claim=claim_of(platform.storage.lustre.generation),
+            team_directories=platform.storage.lustre.team_directories,
             subnet_id=foundation.network.storage_subnet_id if more else None,
             security_group_id=lustre.security_group_id if more else None,
         ),
@@ -90,9 +92,10 @@ def write_hand_off(
         },
         training_jobs=training_jobs(scope, foundation, subnets) if platform.iam.training_jobs else None,
     )
-    # Most platforms have no training jobs and use the first file system's claim. Their document omits both keys.
+    # Most platforms have no training jobs, and mount the whole file system by its first claim: both are omitted.
     absent: dict[str, Any] = {} if document.training_jobs else {"training_jobs": True}
-    absent |= {"file_system": {"claim"}} if document.file_system.claim == CLAIM else {}
+    default = {"claim": CLAIM, "team_directories": False}
+    absent |= {"file_system": {key for key, value in default.items() if getattr(document.file_system, key) == value}}
     # Most platforms have one image.
     absent |= {} if document.images else {"images": True, "node_groups": {"__all__": {"image"}}}
     if not document.team_data:
@@ -102,7 +105,8 @@ def write_hand_off(
     for persona, role in (people or {}).items():
         grant(role, Permission(("s3:GetObject",), (document_arn,)))
         if document.training_jobs:
-            grant(role, *training_job_permissions(persona, platform.name, document.training_jobs))
+            directory = _directory_of(persona, document)
+            grant(role, *training_job_permissions(persona, platform.name, document.training_jobs, directory))
     pointer = handoff.Pointer(
         bucket=asset.s3_bucket_name,
         key=asset.s3_object_key,
@@ -184,3 +188,12 @@ def _nodes(foundation: Foundation, group: NodeGroup) -> handoff.Nodes:
         "runtime": runtime_of(platform, group, catalogue),
     }
     return nodes.model_copy(update=in_kubernetes)
+
+
+def _directory_of(persona: Persona, document: handoff.HandOff) -> str | None:
+    """Return the DirectoryPath that training jobs of a team's member may mount, or None for any."""
+    file_system = document.file_system
+    if not (persona.team and file_system.team_directories):
+        return None
+    namespace = dict(zip(document.teams, document.cluster.namespaces, strict=True))[persona.team]
+    return f"/{file_system.mount_name}/{team_directory(namespace)}"

@@ -9,13 +9,16 @@ from trainway.spec.derived.training_job_tags import PLATFORM_TAG, TEAM_TAG
 from trainway.spec.handoff import TrainingJobs
 
 
-def training_job_permissions(persona: Persona, platform: str, roles: TrainingJobs) -> list[Permission]:
+def training_job_permissions(
+    persona: Persona, platform: str, roles: TrainingJobs, directory: str | None = None
+) -> list[Permission]:
     """Return the permissions that `trainway` needs for a persona to launch, watch, and stop training jobs.
 
     Everybody may watch. Viewers cannot launch. A team's members launch and stop the jobs that have the team's tag, and
     administrators those of the whole platform. Members pass the role of their team if teams have roles of their own. A
     launch describes the job by name before the job exists, so no tag can limit DescribeTrainingJob. A shell in a
-    container is not included: docs/launch-sagemaker.md.
+    container is not included: docs/launch-sagemaker.md. With `directory`, the jobs mount only this directory of a file
+    system.
 
     https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-roles.html#sagemaker-roles-pass-role
     https://docs.aws.amazon.com/service-authorization/latest/reference/list_amazonsagemaker.html (read 2026-11-22)
@@ -33,11 +36,15 @@ def training_job_permissions(persona: Persona, platform: str, roles: TrainingJob
     tags = {PLATFORM_TAG: platform, **({TEAM_TAG: persona.team} if persona.team else {})}
     requested = {f"aws:RequestTag/{key}": value for key, value in tags.items()}
     theirs = {f"aws:ResourceTag/{key}": value for key, value in tags.items()}
+    created = {"StringEquals": requested}
+    if directory:
+        # Most jobs mount no file system.
+        created["StringEqualsIfExists"] = {"sagemaker:FileSystemDirectoryPath": directory}
     while_created = {**requested, "sagemaker:TaggingAction": "CreateTrainingJob"}
     to_sagemaker = {"iam:PassedToService": "sagemaker.amazonaws.com"}
     return [
         *watch,
-        Permission(("sagemaker:CreateTrainingJob",), jobs, because=named, conditions={"StringEquals": requested}),
+        Permission(("sagemaker:CreateTrainingJob",), jobs, because=named, conditions=created),
         Permission(("sagemaker:AddTags",), jobs, because=named, conditions={"StringEquals": while_created}),
         Permission(("sagemaker:StopTrainingJob",), jobs, because=named, conditions={"StringEquals": theirs}),
         Permission(("iam:PassRole",), passed, conditions={"StringEquals": to_sagemaker}),

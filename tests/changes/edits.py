@@ -106,6 +106,14 @@ def _team_prefixes(shared: list[str] | None = None, data: list[str] | None = Non
     return change
 
 
+def _team_directories(chosen: bool) -> Change:
+    def change(document: Document) -> None:
+        _team_prefixes()(document)
+        document["storage"]["lustre"] |= {"mirror": False, "team_directories": chosen}
+
+    return change
+
+
 def _of(*names: str) -> str:
     """What belongs to node groups of these names."""
     return rf"cluster/(Network)?(Nodes)?({'|'.join(name.capitalize() for name in names)})[A-Z].*"
@@ -258,6 +266,11 @@ EDITS: dict[str, Edit] = {
             _set(teams=[{"name": "red"}]),
         ),
         "cluster/.*|registry/.*",
+        on=KUBERNETES,
+    ),
+    "directories of teams": Edit(
+        (_team_directories(False), _team_directories(True), _team_directories(False)),
+        "(cluster|registry)/.*|file-system/Lustre(Corpus|Checkpoints|Runs)Repository.*|observability/LustreExportBehind.*",
         on=KUBERNETES,
     ),
     "a viewer": Edit((_set("kubernetes", viewers=[ROLE]),), "cluster/.*", on=KUBERNETES),

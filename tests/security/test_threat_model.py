@@ -73,7 +73,7 @@ def test_the_policy_of_the_page_lets_in_what_it_names_and_nothing_else() -> None
 
 
 def test_the_prefixes_of_the_page_are_those_that_the_teams_get() -> None:
-    _, keys = blocks()
+    _, keys, _ = blocks()
     platform = platform_of(**keys)
     assert [breach for each in RULES for breach in each(platform, CATALOGUE) if breach[0][0] in keys] == []
     research = team_prefixes(platform)["research"]
@@ -85,3 +85,10 @@ def test_the_prefixes_of_the_page_are_those_that_the_teams_get() -> None:
         "runs/llama-1101-101500",
     )
     assert research.shared == ("corpus/web",)
+
+
+def test_the_directories_of_the_page_are_allowed() -> None:
+    *_, keys = blocks()
+    platform = platform_of(**keys)
+    assert platform.storage.lustre.team_directories
+    assert [breach for each in RULES for breach in each(platform, CATALOGUE) if breach[0][0] in keys] == []

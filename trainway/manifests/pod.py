@@ -12,6 +12,7 @@ from typing import Any
 from trainway.manifests.lustre_volume import CLAIM
 from trainway.manifests.namespace import SERVICE_ACCOUNT
 from trainway.manifests.open_directories import OPENED, open_directories
+from trainway.manifests.team_directories import DIRECTORY_OF_NAMESPACE, NAMESPACE_OF_POD
 from trainway.spec.sections.storage import MOUNT_PATH
 
 # The Cluster Autoscaler does not evict pods with this annotation to remove an underused node.
@@ -36,13 +37,13 @@ class Pod:
     """The settings of a pod with one container. Kubernetes uses its default for each field that is not set.
 
     `name` is the container's name, and `image` its image. `mount_path` is where the container has the Lustre file
-    system, and `claim` is the claim of that file system. `directory` is the part of it that the pod mounts, as the
-    fields of a volume mount; without it, the pod mounts the whole file system, in which the directories `opened` are
-    writable for the pod's user. `resources` are the container's `limits` and `requests`.
-    `claims` names the ResourceClaimTemplates of its devices; a template that is named twice gives two claims.
-    `shared_memory_gib` limits /dev/shm, in GiB. `tolerations`, `node_selector`, and `affinity` choose the nodes.
-    `scheduler` is the name of the scheduler. `user` is the user and group ID under which all processes run, without any
-    capability; None leaves that to the image. `stop_seconds` is the time in seconds from SIGTERM to SIGKILL.
+    system, and `claim` is the claim of that file system. `directory` is the directory of it that the pod mounts.
+    Without one, the pod mounts the whole file system, and the directories `opened` are writable for its user.
+    `resources` are the container's `limits` and `requests`. `claims` names the ResourceClaimTemplates of its devices; a
+    template that is named twice gives two claims. `shared_memory_gib` limits /dev/shm, in GiB. `tolerations`,
+    `node_selector`, and `affinity` choose the nodes. `scheduler` is the name of the scheduler. `user` is the user and
+    group ID under which all processes run, without any capability; None leaves that to the image. `stop_seconds` is the
+    time in seconds from SIGTERM to SIGKILL.
     """
 
     name: str
@@ -53,7 +54,7 @@ class Pod:
     readiness: Mapping[str, Any] | None = None
     mount_path: str = MOUNT_PATH
     claim: str = CLAIM
-    directory: Mapping[str, str] | None = None
+    directory: str | None = None
     opened: Sequence[str] = ()
     resources: Mapping[str, Mapping[str, int | str]] | None = None
     claims: tuple[str, ...] = ()
@@ -77,6 +78,7 @@ def pod_template(pod: Pod) -> dict[str, Any]:
     The pod requests no huge pages. The image tells libfabric to use none, and no queue covers them, so that a job that
     requests them would wait forever.
     """
+    opened = (".",) if pod.directory else (*OPENED, *pod.opened)
     claims = {f"devices-{number}": template for number, template in enumerate(pod.claims)}
     of_pod = [{"name": name, "resourceClaimTemplateName": template} for name, template in claims.items()]
     spec = _present(
@@ -90,7 +92,7 @@ def pod_template(pod: Pod) -> dict[str, Any]:
         resourceClaims=of_pod or None,
         # The root of a whole file system stays closed, and the directory of a team is the team's own.
         initContainers=[
-            open_directories(pod.image, _file_system(pod), (".",) if pod.directory else (*OPENED, *pod.opened))
+            _present(**open_directories(pod.image, _file_system(pod), opened), env=_variables(pod) or None)
         ],
         containers=[_container(pod, tuple(claims))],
         volumes=[
@@ -111,7 +113,7 @@ def _container(pod: Pod, claims: tuple[str, ...]) -> dict[str, Any]:
         image=pod.image,
         name=pod.name,
         command=list(pod.command) or None,
-        env=list(pod.environment) or None,
+        env=[*_variables(pod), *pod.environment] or None,
         ports=list(pod.ports) or None,
         readinessProbe=pod.readiness,
         resources=resources or None,
@@ -125,7 +127,15 @@ def _container(pod: Pod, claims: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _file_system(pod: Pod) -> dict[str, Any]:
-    return {"name": "fsx", "mountPath": pod.mount_path, **(pod.directory or {})}
+    mount = {"name": "fsx", "mountPath": pod.mount_path}
+    if pod.directory is None:
+        return mount
+    return mount | {"subPathExpr" if pod.directory == DIRECTORY_OF_NAMESPACE else "subPath": pod.directory}
+
+
+def _variables(pod: Pod) -> list[Mapping[str, Any]]:
+    """Return the environment variables that the mount of the file system refers to."""
+    return [NAMESPACE_OF_POD] if pod.directory == DIRECTORY_OF_NAMESPACE else []
 
 
 def _gib(number: int | None) -> str | None:

@@ -16,6 +16,7 @@ from trainway.manifests.lustre_volume import claim_of
 from trainway.manifests.pod import Pod, pod_template
 from trainway.manifests.run_ai import RUN_AI_SCHEDULER
 from trainway.manifests.taints import tolerations
+from trainway.manifests.team_directories import DIRECTORY_OF_NAMESPACE
 from trainway.manifests.topology import HOSTNAME
 from trainway.spec.derived.devices import devices_of
 from trainway.spec.facts.catalogue import Catalogue
@@ -78,6 +79,7 @@ def _runtime(platform: Platform, catalogue: Catalogue, name: str, group: NodeGro
         name="node",
         image=f"${{{image_fact((group and group.image) or DEFAULT_IMAGE)}}}",
         claim=claim_of(platform.storage.lustre.generation),
+        directory=DIRECTORY_OF_NAMESPACE if platform.storage.lustre.team_directories else None,
         resources={"limits": requested} if requested else None,
         claims=claims_of_a_node(platform, group, catalogue) if group else (),
         tolerations=tolerations(platform, catalogue),

@@ -41,7 +41,8 @@ class Association(_Part):
 class FileSystem(_Part):
     """The FSx for Lustre file system, and where nodes mount it; another one beside it needs its subnet and group.
 
-    In Kubernetes a pod mounts it by `claim`, a PersistentVolumeClaim of each namespace.
+    In Kubernetes a pod mounts it by `claim`, a PersistentVolumeClaim of each namespace. With `team_directories`, it
+    mounts only the directory of its namespace, and nothing is linked to the bucket.
     """
 
     file_system_id: str
@@ -50,6 +51,7 @@ class FileSystem(_Part):
     mount_path: str
     associations: tuple[Association, ...]
     claim: str = "fsx"
+    team_directories: bool = False
     subnet_id: str | None = None
     security_group_id: str | None = None
 

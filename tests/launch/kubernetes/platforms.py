@@ -60,7 +60,12 @@ def hand_off_of(platform: Platform, **changes: Any) -> handoff.HandOff:
         "region": platform.region,
         "bucket": BUCKET,
         "file_system": handoff.FileSystem(
-            file_system_id="fs-0", dns_name="fs-0.fsx", mount_name="m", mount_path="/fsx", associations=()
+            file_system_id="fs-0",
+            dns_name="fs-0.fsx",
+            mount_name="m",
+            mount_path="/fsx",
+            associations=(),
+            team_directories=platform.storage.lustre.team_directories,
         ),
         "image_uri": "111122223333.dkr.ecr.us-west-2.amazonaws.com/atlas/training:0",
         "images": {name: f"111122223333.dkr.ecr.us-west-2.amazonaws.com/atlas/{name}:0" for name in platform.images},

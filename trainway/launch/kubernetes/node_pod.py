@@ -10,7 +10,7 @@ from trainway.launch.kubernetes.options import KubernetesOptions
 from trainway.launch.kubernetes.placement import close_together, node_selector, other_nodes, resources
 from trainway.launch.kubernetes.process import STOP_SECONDS
 from trainway.launch.kubernetes.who_shares import MANAGED_BY, RUN_LABEL, scheduler
-from trainway.launch.platform.team_data import opened_directories
+from trainway.launch.platform.team_data import directory_of_team, opened_directories
 from trainway.launch.program.request import Request
 from trainway.manifests.pod import Pod, Volume, pod_template
 from trainway.manifests.taints import tolerations_of
@@ -43,6 +43,7 @@ def node_pod(
             readiness=readiness,
             mount_path=hand_off.file_system.mount_path,
             claim=hand_off.file_system.claim,
+            directory=directory_of_team(hand_off, request.program.team),
             opened=opened_directories(hand_off, request.program.team, request.run),
             resources=resources(request, catalogue),
             claims=group.claims,

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from pathlib import PurePosixPath
 
 from trainway.launch.platform.location import scheme_of
+from trainway.spec.derived.team_directories import team_directory
 from trainway.spec.errors import usage_error
 from trainway.spec.handoff import HandOff
 from trainway.spec.sections.storage import MIRRORED_PREFIXES
@@ -24,6 +25,16 @@ def run_path(hand_off: HandOff, team: str | None, run: str) -> str:
     team = team_of(hand_off, team)
     data = hand_off.team_data.get(team) if team else None
     return f"runs/{run}" if data is None or f"runs/{run}" in data.own else f"runs/{team}/{run}"
+
+
+def directory_of_team(hand_off: HandOff, team: str | None) -> str | None:
+    """Return the directory of the file system that jobs of the team mount, or None if they mount the whole."""
+    if not hand_off.file_system.team_directories:
+        return None
+    # Teams and namespaces are in one order, that of the platform file (trainway/manifests/namespace.py).
+    of_team = dict(zip(hand_off.teams, hand_off.cluster.namespaces, strict=False))
+    team = team_of(hand_off, team)
+    return team_directory(of_team[team]) if team in of_team else None
 
 
 def opened_directories(hand_off: HandOff, team: str | None, run: str | None = None) -> tuple[str, ...]:
@@ -74,5 +85,6 @@ def _path_in_bucket(location: str, hand_off: HandOff) -> str | None:
         bucket = f"s3://{hand_off.bucket}/"
         return location.removeprefix(bucket).strip("/") if location.startswith(bucket) else None
     path = location.partition(":")[2].strip("/")
-    # Other directories of the file system are not in the bucket.
-    return path if scheme_of(location) == "s3" or path.partition("/")[0] in MIRRORED_PREFIXES else None
+    # Other directories of the file system are not in the bucket, and neither is the directory of a team.
+    is_mirrored = path.partition("/")[0] in MIRRORED_PREFIXES and not hand_off.file_system.team_directories
+    return path if scheme_of(location) == "s3" or is_mirrored else None

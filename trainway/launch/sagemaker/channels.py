@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from trainway.launch.platform.location import scheme_of
+from trainway.launch.platform.team_data import directory_of_team
 from trainway.launch.program.environment import cluster_roots
 from trainway.launch.program.locations import local_roots
 from trainway.launch.program.request import Request
@@ -83,15 +84,16 @@ def _from_s3(channel: str, location: str, mode: str) -> dict[str, Any]:
 
 
 def _file_system(request: Request) -> dict[str, Any]:
-    """The whole file system; of a Lustre one the path begins with its mount name.
+    """The whole file system, or the directory of the job's team; of a Lustre one the path begins with its mount name.
 
     https://github.com/aws/sagemaker-python-sdk/pull/4257 (read 2026-11-21)
     """
     file_system = request.hand_off.file_system
+    directory = directory_of_team(request.hand_off, request.program.team)
     source = {
         "FileSystemType": "FSxLustre",
         "FileSystemId": file_system.file_system_id,
         "FileSystemAccessMode": "rw",
-        "DirectoryPath": f"/{file_system.mount_name}",
+        "DirectoryPath": f"/{file_system.mount_name}{f'/{directory}' if directory else ''}",
     }
     return {"ChannelName": _FILE_SYSTEM, "InputMode": "File", "DataSource": {"FileSystemDataSource": source}}

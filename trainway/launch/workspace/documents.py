@@ -7,7 +7,7 @@ from typing import Any
 from trainway.launch.kubernetes.node_pod import USER
 from trainway.launch.kubernetes.placement import nodes_of
 from trainway.launch.kubernetes.who_shares import MANAGED_BY, RUN_LABEL, labels_of, namespace_of_team, scheduler
-from trainway.launch.platform.team_data import opened_directories
+from trainway.launch.platform.team_data import directory_of_team, opened_directories
 from trainway.launch.workspace.container import TOKEN, command, environment, readiness
 from trainway.launch.workspace.definition import Workspace
 from trainway.manifests.life_cycle import pod_failure_policy
@@ -67,6 +67,7 @@ def _pod(workspace: Workspace, catalogue: Catalogue, labels: dict[str, str]) -> 
         readiness=readiness(),
         mount_path=hand_off.file_system.mount_path,
         claim=hand_off.file_system.claim,
+        directory=directory_of_team(hand_off, workspace.team),
         opened=opened_directories(hand_off, workspace.team),
         resources={"requests": {"cpu": str(devices.processors), "memory": memory}, "limits": limits},
         shared_memory_gib=workspace.shared_memory_gib,

@@ -17,7 +17,15 @@ LUSTRE: KeyPath = ("storage", "lustre")
 OF_SSD = ("capacity_tib", "throughput_mbps_per_tib", "nearly_full_percent")
 OF_INTELLIGENT_TIERING = ("throughput_mbps", "read_cache_gib")
 # Keys that apply to an existing file system.
-OF_EXISTING = ("existing", "generation", "mirror", "import_from", "nearly_full_percent", "dynamic_volumes")
+OF_EXISTING = (
+    "existing",
+    "generation",
+    "mirror",
+    "import_from",
+    "nearly_full_percent",
+    "team_directories",
+    "dynamic_volumes",
+)
 
 
 @rule

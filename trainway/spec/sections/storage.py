@@ -148,6 +148,11 @@ class Lustre(Section):
     on_destroy: OnDestroy = Field(
         "delete", description="Keep or delete the file system when the platform is destroyed."
     )
+    team_directories: bool = Field(
+        False,
+        description="On Kubernetes. Limit the jobs of each team to the directory teams/TEAM of the file system, which "
+        "they mount as /fsx. Requires storage.bucket.team_prefixes. Default: all teams mount the whole file system.",
+    )
     dynamic_volumes: bool = Field(
         False,
         description="On Kubernetes. Install a StorageClass that creates a file system for each PersistentVolumeClaim.",

@@ -1,0 +1,46 @@
+"""Rules of the directories that teams have on the Lustre file system."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from trainway.spec.facts.catalogue import Catalogue
+from trainway.spec.platform import Platform
+from trainway.spec.rules.lustre import LUSTRE
+from trainway.spec.rules.rule import Breach, rule
+
+
+@rule
+def team_directories_are_for_teams_in_kubernetes(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
+    """Directories of teams need prefixes of teams, on an orchestrator with Kubernetes."""
+    if not platform.storage.lustre.team_directories:
+        return
+    if not platform.orchestrator.is_kubernetes:
+        reason = "on a Slurm cluster each node mounts the whole file system for all jobs"
+        yield (*LUSTRE, "team_directories"), reason, "remove it, or use an orchestrator with Kubernetes"
+    elif not platform.storage.bucket.team_prefixes:
+        reason = "all teams share the bucket, which has the code and the results of every run"
+        yield (*LUSTRE, "team_directories"), reason, "set storage.bucket.team_prefixes to true, or remove it"
+
+
+@rule
+def team_directories_are_not_linked_to_s3(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
+    """What is linked to S3 is outside the directories of teams."""
+    lustre, reason = platform.storage.lustre, "jobs mount the directory of their team, and nothing that is linked to S3"
+    if not lustre.team_directories:
+        return
+    if lustre.mirror:
+        yield (*LUSTRE, "mirror"), reason, "set it to false, and name data in S3, for example s3:/corpus/TEAM"
+    if lustre.import_from:
+        yield (*LUSTRE, "import_from"), reason, "remove it, and read the prefix from S3"
+    if lustre.existing and lustre.existing.associations:
+        yield (*LUSTRE, "team_directories"), reason, "remove it, or adopt a file system that is not linked"
+
+
+@rule
+def root_can_open_team_directories(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
+    """Root is not squashed, because root creates the directories of teams."""
+    lustre = platform.storage.lustre
+    if lustre.team_directories and lustre.root_squash and lustre.root_squash.uid:
+        reason = "nodes create the directories of teams as root"
+        yield (*LUSTRE, "root_squash"), reason, "remove it, because no team can mount the directory of another team"
