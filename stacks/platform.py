@@ -22,6 +22,7 @@ from stacks.clusters.hyperpod_eks import HyperPodEksStack
 from stacks.clusters.hyperpod_slurm import HyperPodSlurmStack
 from stacks.constructs.delivery.bundle import platform_bundles
 from stacks.constructs.delivery.image_settings import after_the_same_base
+from stacks.constructs.iam.bucket_key import let_use_bucket_key
 from stacks.constructs.tags import tag_everything
 from stacks.foundation import Foundation
 from stacks.foundation.file_system import FileSystemStack
@@ -163,6 +164,8 @@ def add_stacks(app: cdk.App, platform: Platform) -> PlatformStacks:
     observability = ObservabilityStack(
         app, f"{name}-observability", file_system=file_system, images=registry.images, **common
     )
+    if key := platform.storage.bucket.key:
+        let_use_bucket_key(app, key)
     for stack in app.node.children:
         if isinstance(stack, cdk.Stack):
             # A destroy fails at its first stack, before anything is deleted.

@@ -225,6 +225,7 @@ EDITS: dict[str, Edit] = {
         (_set("storage", "lustre", throughput_mbps_per_tib=500),), refused="storage.lustre would be replaced"
     ),
     "efa of the file system": Edit((_set("storage", "lustre", efa=True),), refused="storage.lustre.efa"),
+    "a key of the bucket": Edit((_set("storage", bucket={"key": KEY}), _set("storage", bucket={"key": KEY_2}))),
     "a key of the file system": Edit(
         (_set("storage", "lustre", key=KEY), _set("storage", "lustre", key=KEY_2)), refused="storage.lustre.key"
     ),

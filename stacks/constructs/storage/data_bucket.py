@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, cast
 
 import aws_cdk as cdk
+from aws_cdk import aws_kms as kms
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
@@ -31,6 +32,9 @@ class DataBucket(Construct):
             ACCESS_LOGS,
             platform=platform,
             account=account,
+            # S3 cannot deliver access logs to a bucket that a KMS key encrypts.
+            # https://docs.aws.amazon.com/AmazonS3/latest/userguide/enable-server-access-logging.html (read 2026-11-24)
+            **_encryption(self, None),
             lifecycle_rules=[
                 s3.LifecycleRule(
                     expiration=cdk.Duration.days(kept.access_logs_days),
@@ -49,6 +53,7 @@ class DataBucket(Construct):
             platform=platform,
             account=account,
             server_access_logs_bucket=access_logs,
+            **_encryption(self, kept.key),
             lifecycle_rules=[
                 s3.LifecycleRule(
                     abort_incomplete_multipart_upload_after=cdk.Duration.days(7),
@@ -67,6 +72,21 @@ class DataBucket(Construct):
         )
 
 
+def _encryption(scope: Construct, key: str | None) -> dict[str, Any]:
+    """Return the properties of a bucket that encrypts new objects by the KMS key `key`, or by a key of S3's own.
+
+    With a bucket key, S3 calls KMS for the bucket and not for each object.
+    https://docs.aws.amazon.com/AmazonS3/latest/userguide/bucket-key.html (read 2026-11-24)
+    """
+    if key is None:
+        return {"encryption": s3.BucketEncryption.S3_MANAGED}
+    return {
+        "encryption": s3.BucketEncryption.KMS,
+        "encryption_key": kms.Key.from_key_arn(scope, "Key", key),
+        "bucket_key_enabled": True,
+    }
+
+
 def _bucket(
     scope: Construct, id: str, role: str, *, platform: Platform, account: str | None, **settings: Any
 ) -> s3.Bucket:
@@ -77,7 +97,6 @@ def _bucket(
         id,
         bucket_name=identity.name,
         block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
-        encryption=s3.BucketEncryption.S3_MANAGED,
         enforce_ssl=True,
         versioned=True,
         removal_policy=cdk.RemovalPolicy.RETAIN,

@@ -66,9 +66,13 @@ def the_bucket_has_no_name_of_s3s_own(platform: Platform, _catalogue: Catalogue)
 @rule
 def storage_keys_are_of_the_region(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
     """A KMS key encrypts what is in its own Region."""
-    for name, section in [*platform.storage.lustre_by_key.items(), ("home", platform.storage.home)]:
-        if section and section.key and (region := section.key.split(":")[3]) != platform.region:
-            reason = f"the key is in {region}, and the file system is in {platform.region}"
+    storage = platform.storage
+    keys = {name: lustre.key for name, lustre in storage.lustre_by_key.items()}
+    keys |= {"bucket": storage.bucket.key, "home": storage.home.key if storage.home else None}
+    for name, arn in keys.items():
+        if arn and (region := arn.split(":")[3]) != platform.region:
+            encrypted = "bucket" if name == "bucket" else "file system"
+            reason = f"the key is in {region}, and the {encrypted} is in {platform.region}"
             fix = f"name a key of {platform.region}; of a multi-Region key, its replica there"
             yield ("storage", name, "key"), reason, fix
 

@@ -43,6 +43,11 @@ class Bucket(Section):
         7, ge=1, description="Days for which deleted and overwritten objects in /checkpoints can be restored."
     )
     access_logs_days: int = Field(90, ge=1, description="Days for which access logs are kept.")
+    key: KmsKey | None = Field(
+        None,
+        description="ARN of the KMS key that encrypts new objects. Its key policy must delegate permissions to IAM, "
+        "and let FSx use it. Default: a key of S3's own.",
+    )
     team_prefixes: bool = Field(
         False,
         description="Limit the jobs and the people of each team to the prefixes corpus/TEAM, checkpoints/TEAM, and "
