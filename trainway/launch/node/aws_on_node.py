@@ -1,7 +1,8 @@
-"""Read secrets of AWS Secrets Manager, or an object of S3, on a node with the role of the job.
+"""Read secrets of AWS Secrets Manager or an object of S3, or write the state of a run, with the role of the job.
 
     python3 aws_on_node.py secrets HF_TOKEN=hugging-face DB=postgres#password
     python3 aws_on_node.py object s3://bucket/key FILE
+    python3 aws_on_node.py state s3://bucket/key JSON
 
 The launcher sends this file to the node beside the starter of a program. It uses the boto3 of its Python or, without
 boto3, the AWS CLI. `secrets` prints a JSON object with the values, which the starter reads from a pipe. No value is in
@@ -16,6 +17,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +51,9 @@ def main(arguments: "list[str]") -> int:
     kind, *rest = arguments
     try:
         if kind == "object":
-            fetch_object(*rest)
+            fetch_object(rest[0], rest[1])
+        elif kind == "state":
+            write_state(*rest)
         else:
             print(json.dumps({name: secret(text) for name, _, text in (each.partition("=") for each in rest)}))
     except CannotRead as problem:
@@ -76,10 +80,10 @@ def secret(text: str) -> str:
         raise CannotRead(f"the secret {name} is no JSON object with the key {key}", "ValidationException") from None
 
 
-def fetch_object(location: str, file: str) -> None:
-    """Write an object of S3 to a file. Raises CannotRead."""
+def fetch_object(location: str, file: str, is_patient: bool = True) -> None:
+    """Write an object of S3 to a file. `is_patient` says whether to try again for minutes. Raises CannotRead."""
     bucket, _, key = location[len("s3://") :].partition("/")
-    answer = _with_boto3("s3", os.environ.get("AWS_REGION"), "get_object", Bucket=bucket, Key=key)
+    answer = _with_boto3("s3", os.environ.get("AWS_REGION"), "get_object", is_patient, Bucket=bucket, Key=key)
     if answer is None:
         _with_cli(location, ["s3api", "get-object", "--bucket", bucket, "--key", key, file], None)
         return
@@ -87,21 +91,51 @@ def fetch_object(location: str, file: str) -> None:
         shutil.copyfileobj(answer["Body"], target)
 
 
+def write_state(location: str, text: str) -> None:
+    """Write the state of a run to an object of S3. Raises CannotRead.
+
+    A failure that any node has written for the same attempt stays: the other nodes are stopped because of it.
+    """
+    state: dict[str, Any] = json.loads(text)
+    with tempfile.TemporaryDirectory() as directory:
+        file = Path(directory) / "state"
+        try:
+            fetch_object(location, str(file), is_patient=False)
+            before: dict[str, Any] = json.loads(file.read_text())
+        except (CannotRead, ValueError):
+            before = {}  # there is none; a bucket that cannot be reached says so below
+        if before.get("state") == "failed" and before.get("attempt") == state["attempt"]:
+            state.update({name: before.get(name) for name in ("state", "reason", "exit_status")})
+        elif before.get("attempt") == state["attempt"]:
+            state = {**before, **state}
+        content = json.dumps(state)
+        bucket, _, key = location[len("s3://") :].partition("/")
+        region = os.environ.get("AWS_REGION")
+        if _with_boto3("s3", region, "put_object", False, Bucket=bucket, Key=key, Body=content) is None:
+            file.write_text(content)
+            words = ["s3api", "put-object", "--bucket", bucket, "--key", key, "--body", str(file)]
+            _with_cli(location, words, region)
+
+
 def _region_of(name: str) -> "str | None":
     """Return the Region of an ARN, or else that of the job."""
     return name.split(":")[3] if name.startswith("arn:") else os.environ.get("AWS_REGION")
 
 
-def _with_boto3(service: str, region: "str | None", operation: str, **parameters: str) -> "dict[str, Any] | None":
+def _with_boto3(
+    service: str, region: "str | None", operation: str, is_patient: bool = True, **parameters: str
+) -> "dict[str, Any] | None":
     """Return the answer of AWS, or None if this Python has no boto3."""
     try:
         import boto3
+        from botocore.config import Config
         from botocore.exceptions import BotoCoreError, ClientError
     except ImportError:
         return None
-    what = " ".join(parameters.values())
+    what = " ".join(value for name, value in parameters.items() if name != "Body")
     try:
-        client: Any = boto3.client(service, region_name=region)  # type: ignore[call-overload]
+        waits = None if is_patient else Config(connect_timeout=3, read_timeout=5, retries={"total_max_attempts": 2})
+        client: Any = boto3.client(service, region_name=region, config=waits)  # type: ignore[call-overload]
         answer: dict[str, Any] = getattr(client, operation)(**parameters)
         return answer
     except ClientError as error:

@@ -8,6 +8,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from trainway.launch.node.run_state import NodeState
+
 if TYPE_CHECKING:
     from trainway.launch.node.program_metrics import MetricFiles
 
@@ -18,10 +20,11 @@ _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 class MetricsInOutput:
     """The numbers in the output of the first node, as events in metrics.jsonl of the run."""
 
-    def __init__(self, run: Path, definitions: "list[str]", first: bool) -> None:
+    def __init__(self, run: Path, definitions: "list[str]", first: bool, state: NodeState) -> None:
         pairs = [each.partition("=")[::2] for each in definitions] if first else []
         self._patterns = {name: re.compile(pattern) for name, pattern in pairs}
         self._file = run / "metrics.jsonl"
+        self._state = state
         self._values: dict[str, float] = {}
         self._written_step: float | None = None
         self._lock = threading.Lock()
@@ -48,6 +51,7 @@ class MetricsInOutput:
 
     def look(self, *, at_once: bool = False) -> None:
         """Write the events of what was written into the files, at most every SECONDS_BETWEEN_LOOKS_AT_METRICS."""
+        self._state.look()
         if self._files is None or not (at_once or time.monotonic() >= self._next_look):
             return
         self._next_look = time.monotonic() + SECONDS_BETWEEN_LOOKS_AT_METRICS
@@ -79,6 +83,7 @@ class MetricsInOutput:
         self._append(values)
 
     def _append(self, values: "dict[str, float]") -> None:
+        self._state.take(values)
         try:
             with self._file.open("a") as file:
                 file.write(json.dumps({"event": "metrics", "time": time.time(), **values}) + "\n")

@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 from trainway.launch.node.exit_statuses import NOT_EXECUTABLE, NOT_FOUND, CannotStart
+from trainway.launch.node.run_state import NodeState
 
 LAUNCH = "launch-id"
 """A file beside the starter with a name for the launch, where the starter can be started again after any end."""
@@ -35,6 +36,7 @@ class NodeOfRun:
         self.rank = int(next((each for each in told if each), of_worker.group(1) if of_worker else "0"))
         self.attempt = int(os.environ.get("TRAINWAY_ATTEMPT") or self._count())
         self.started = time.time()
+        self.state = NodeState(self.attempt, self.started, self.rank == 0)
         self._end = self._end_of_launch()
         self._record("running")
 
@@ -77,6 +79,7 @@ class NodeOfRun:
         self._record(outcome, failure or stopped, failure)
         if failure or stopped:
             print(f"trainway: {outcome} on node {self.rank}: {failure or stopped}", file=sys.stderr, flush=True)
+        self.state.end(outcome, failure or stopped, status)
         return status
 
     def check_launch(self) -> None:

@@ -69,6 +69,7 @@ def main() -> int:
     try:
         node.check_launch()
         environment = with_packages(asked.packages, node.environment(asked.grace), stop)
+        node.state.environment = environment
         check_inputs(environment)
         directory = code_directory(asked.code, run, environment, stop)
         if node.rank == 0:
@@ -78,7 +79,7 @@ def main() -> int:
             of_rank = asked.command[asked.command.index("--rank") :]
             check_command(of_rank[of_rank.index("--") + 1 :], directory, environment)
         secrets = read_secrets(asked.secret, environment, stop)
-        metrics = MetricsInOutput(run, asked.metric, node.rank == 0)
+        metrics = MetricsInOutput(run, asked.metric, node.rank == 0, node.state)
         if asked.metric_files is not None and node.rank == 0:
             metrics.read_files(Path(environment["TRAINWAY_OUTPUT"]), asked.metric_files)
         output = ProgramOutput(metrics, list(secrets.values()))

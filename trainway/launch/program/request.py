@@ -8,10 +8,11 @@ from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from trainway.launch.platform.team_data import run_path
+from trainway.launch.platform.team_data import run_path, team_of
 from trainway.launch.program.allocation import Allocation
 from trainway.launch.program.environment import NCCL_EVIDENCE, cluster_roots, job_environment, platform_environment
 from trainway.launch.program.program import Program
+from trainway.launch.registry.state import VARIABLE, state_key_of
 from trainway.launch.runs.names import LONGEST_RUN_NAME
 from trainway.launch.runs.run_directory import RUNS
 from trainway.spec.handoff import DEFAULT_IMAGE, HandOff
@@ -63,6 +64,12 @@ class Request:
         return PurePosixPath(self.hand_off.file_system.mount_path) / path
 
     @property
+    def state_location(self) -> str:
+        """The file in the platform's bucket to which the run writes its state."""
+        key = state_key_of(team_of(self.hand_off, self.program.team), self.run)
+        return f"s3://{self.hand_off.bucket}/{key}"
+
+    @property
     def code_to_import(self) -> str | None:
         """The code that the target puts before the image's own. A starter of a program fetches the code itself."""
         return self.code if self.program.started_by is None else None
@@ -80,6 +87,7 @@ class Request:
             **NCCL_EVIDENCE,
             **self.program.variables(self.run, self.directory, roots),
             **self.size,
+            VARIABLE: self.state_location,
         }
 
     @property

@@ -6,10 +6,11 @@ import json
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from trainway.spec.derived.team_data import RECORDS
+
 SCHEMA_VERSION = 1
-# The folder of the records in the bucket: below `runs`, or below the team's own folder there, which the people and the
-# jobs of the team may write to.
-_FOLDER = ".registry"
+RECORD = ".json"
+"""How the key of a record ends. The state of the run is beside it."""
 
 
 @dataclass(frozen=True)
@@ -46,12 +47,12 @@ class RunRecord:
 
 def prefix_of(team: str | None) -> str:
     """Return the prefix of the keys of a team's records, or of the records of runs without a team."""
-    return f"runs/{team}/{_FOLDER}/" if team else f"runs/{_FOLDER}/"
+    return f"runs/{team}/{RECORDS}/" if team else f"runs/{RECORDS}/"
 
 
 def key_of(team: str | None, run: str) -> str:
     """Return the key of a run's record in the bucket."""
-    return f"{prefix_of(team)}{run}.json"
+    return f"{prefix_of(team)}{run}{RECORD}"
 
 
 def parse(text: str) -> RunRecord:

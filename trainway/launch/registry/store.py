@@ -11,7 +11,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from trainway.launch.registry.record import RunRecord, key_of, parse, prefix_of
+from trainway.launch.registry.record import RECORD, RunRecord, key_of, parse, prefix_of
+from trainway.launch.registry.state import RunState, parse_state, state_key_of
 from trainway.spec.errors import UsageError, usage_error
 
 _ABSENT = {"NoSuchKey", "404"}
@@ -42,12 +43,20 @@ class Registry:
         """Write the record of a run that has one. Raises UsageError if the bucket cannot be written."""
         self._put(record)
 
+    def state(self, team: str | None, run: str) -> RunState | None:
+        """Return what a run wrote about itself, or None if it has written nothing that can be read."""
+        try:
+            return parse_state(self._text(state_key_of(team, run)))
+        except (LookupError, PermissionError, ValueError, UsageError):
+            return None
+
     def release(self, record: RunRecord) -> None:
         """Delete the record of a run that did not begin, so that its name is free."""
         from botocore.exceptions import BotoCoreError, ClientError
 
         try:
-            self._client().delete_object(Bucket=self.bucket, Key=record.key)
+            for key in (record.key, state_key_of(record.team, record.run)):
+                self._client().delete_object(Bucket=self.bucket, Key=key)
         except (BotoCoreError, ClientError) as error:
             raise self._problem("deleted", record.key, "s3:DeleteObject", error) from None
 
@@ -83,6 +92,7 @@ class Registry:
                 raise self._problem("listed", prefix, "s3:ListBucket", error) from None
             except BotoCoreError as error:
                 raise self._problem("listed", prefix, "s3:ListBucket", error) from None
+            listed = [each for each in listed if each["Key"].endswith(RECORD)]
             for each in sorted(listed, key=lambda entry: entry["LastModified"], reverse=True):
                 try:
                     yield self._get(each["Key"])
@@ -115,11 +125,18 @@ class Registry:
 
     def _get(self, key: str) -> RunRecord:
         """Return the record in an object. Raises LookupError for none, and PermissionError for a forbidden one."""
+        try:
+            return parse(self._text(key))
+        except ValueError as error:
+            raise self._problem("read", key, "s3:GetObject", error) from None
+
+    def _text(self, key: str) -> str:
+        """Return the text of an object. Raises LookupError for none, and PermissionError for a forbidden one."""
         from botocore.exceptions import BotoCoreError, ClientError
 
         try:
-            text = self._client().get_object(Bucket=self.bucket, Key=key)["Body"].read().decode("utf-8")
-            return parse(text)
+            text: str = self._client().get_object(Bucket=self.bucket, Key=key)["Body"].read().decode("utf-8")
+            return text
         except ClientError as error:
             code = error.response["Error"]["Code"]
             if code in _ABSENT:
@@ -127,7 +144,7 @@ class Registry:
             if code in _DENIED:
                 raise PermissionError(error.response["Error"]["Message"]) from None
             raise self._problem("read", key, "s3:GetObject", error) from None
-        except (BotoCoreError, ValueError) as error:
+        except BotoCoreError as error:
             raise self._problem("read", key, "s3:GetObject", error) from None
 
     def _client(self) -> Any:

@@ -13,6 +13,7 @@ from trainway.launch.program.environment import NCCL_EVIDENCE, job_environment, 
 from trainway.launch.program.request import Request
 from trainway.launch.program.stopping import LONGEST_GRACE_ON_SAGEMAKER, STOPPED
 from trainway.launch.program.training_command import RENDEZVOUS_PORT, logging_to, many_nodes
+from trainway.launch.registry.state import VARIABLE
 from trainway.spec.derived.image_reference import ecr_repository_of
 from trainway.spec.errors import usage_error
 
@@ -90,6 +91,7 @@ def environment(
         **({"TRAINWAY_RUN_LOCATION": location} if run == SYNCED else {}),
         **({"TRAINWAY_STREAMED": ":".join(str(CHANNELS / name) for name in channels.values())} if streamed else {}),
         **NCCL_EVIDENCE,
+        VARIABLE: request.state_location,
         **torchrun,
         **logging_to(run / "logs"),
         # torchrun kills its ranks after 30 seconds by itself (torch/distributed/launcher/api.py of PyTorch 2.13).

@@ -8,6 +8,10 @@ from trainway.spec.platform import Platform
 from trainway.spec.sections.storage import MIRRORED_PREFIXES
 from trainway.spec.sections.team import Team
 
+# The folder of the records of runs in the bucket: below `runs`, or below the team's own folder there, which the people
+# and the jobs of the team may write to.
+RECORDS = ".registry"
+
 
 @dataclass(frozen=True)
 class TeamPrefixes:

@@ -1,0 +1,122 @@
+"""The state of a run, which the starter writes to the bucket of the platform: `trainway status` shows it everywhere.
+
+The launcher names the object in the environment variable TRAINWAY_STATE. The first node writes it, and any node that
+fails. The bucket is asked by a process of its own, so that the starter waits for no answer before the end of the run.
+trainway/launch/registry/state.py describes the content.
+"""
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+VERSION = 1
+SECONDS_BETWEEN_WRITES = float(os.environ.get("TRAINWAY_STATE_SECONDS", "60"))
+# How long the end of a run waits for a bucket that does not answer.
+_LONGEST_END_SECONDS = 15.0
+# The pace of a run is the median of its last steps, so that a checkpoint or an evaluation does not change it.
+_STEPS_OF_PACE = 50
+
+
+class NodeState:
+    """The state of a run as one node knows it. `environment` is that of the processes that write it.
+
+    Writes happen at most every SECONDS_BETWEEN_WRITES, and at the end. One that fails is reported once.
+    """
+
+    def __init__(self, attempt: int, started: float, is_first: bool) -> None:
+        self._location = os.environ.get("TRAINWAY_STATE")
+        self._is_first = is_first
+        self._now: dict[str, Any] = {"state": "running", "attempt": attempt, "started": started}
+        self._paces: list[float] = []
+        self._lock = threading.Lock()
+        self._next_write = 0.0
+        self._is_written = False
+        self._is_reported = False
+        self._writer: subprocess.Popen[str] | None = None
+        self.environment = dict(os.environ)
+
+    def take(self, values: "dict[str, float]") -> None:
+        """Take the numbers of an event: `step`, `steps`, and `loss` are known here."""
+        with self._lock:
+            before, step, now = self._now.get("step"), values.get("step"), time.time()
+            if step is not None and step != before:
+                if before is not None and step > before:
+                    self._paces = [*self._paces, (now - self._now["stepped"]) / (step - before)][-_STEPS_OF_PACE:]
+                self._now["stepped"] = now
+            known = {name: values[name] for name in ("step", "steps", "loss") if values.get(name) is not None}
+            # JSON has no NaN, and other programs refuse it.
+            self._now.update({name: value for name, value in known.items() if value == value})
+            self._is_written = False
+
+    def look(self) -> None:
+        """Begin to write what is new, if it is time to, and take the result of the write before."""
+        if self._location is None or not self._is_first or time.monotonic() < self._next_write:
+            return
+        if self._writer is not None and self._writer.poll() is None:
+            return
+        self._finish()
+        if not self._is_written:
+            self._next_write = time.monotonic() + SECONDS_BETWEEN_WRITES
+            self._begin()
+
+    def end(self, state: str, reason: str, status: int) -> None:
+        """Write how the run ended. A node that is not the first one writes only that it failed."""
+        if self._location is None or not (self._is_first or state == "failed"):
+            return
+        with self._lock:
+            self._now.update({"state": state, "reason": reason or None, "exit_status": status})
+        self._wait()
+        self._begin()
+        self._wait()
+
+    def _begin(self) -> None:
+        with self._lock:
+            self._is_written = True
+            pace = {"step_seconds": statistics.median(self._paces)} if self._paces else {}
+            text = json.dumps({**self._now, **pace, "schema_version": VERSION, "written": time.time()})
+        assert self._location is not None
+        helper = str(Path(__file__).with_name("aws_on_node.py"))
+        try:
+            self._writer = subprocess.Popen(
+                [sys.executable, helper, "state", self._location, text],
+                env=self.environment,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                start_new_session=True,
+            )
+        except OSError as problem:
+            self._report(str(problem))
+
+    def _wait(self) -> None:
+        if self._writer is None:
+            return
+        try:
+            self._writer.wait(_LONGEST_END_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._writer.kill()
+            self._report(f"the bucket has not answered for {_LONGEST_END_SECONDS:g} seconds")
+        self._finish()
+
+    def _finish(self) -> None:
+        """Report why the last write failed, if it did."""
+        if self._writer is None:
+            return
+        said = self._writer.stdout.read().strip() if self._writer.stdout else ""
+        # A write that the end of the program has killed says nothing.
+        if self._writer.wait() and said:
+            self._report(said.splitlines()[-1])
+        self._writer = None
+
+    def _report(self, why: str) -> None:
+        if not self._is_reported:
+            self._is_reported = True
+            told = f"trainway: the state of the run cannot be written, and `trainway status` is old: {why}"
+            print(told, file=sys.stderr, flush=True)
