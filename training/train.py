@@ -4,7 +4,8 @@
 
 Settings that are not in the job file come from the environment: TRAINWAY_LOCATIONS (see `hosts/locations.py`),
 TRAINWAY_CHECKPOINTS and TRAINWAY_MEMORY (see `checkpoint/stores.py` and `checkpoint/memory.py`), and TRAINWAY_RUN, the
-directory of the metrics (default: runs/<name of the job>). TRAINWAY_JOB is the job file if --config is not given.
+directory of the metrics (default: runs/<name of the job>). TRAINWAY_STATE is the file in the platform's bucket that has
+the state of the run. TRAINWAY_JOB is the job file if --config is not given.
 
 A run always resumes from the latest readable checkpoint of its job. After SIGTERM or SIGUSR1 to any rank or to
 torchrun, the run takes up to three more steps, until all ranks have done the same ones. It then writes a checkpoint and
@@ -43,6 +44,7 @@ from training.observe.laps import Laps
 from training.observe.metrics import Metrics, peak_memory
 from training.observe.profiling import profiling
 from training.observe.reports import PendingStep, Reading, Reports, describe
+from training.observe.run_state import run_state, write_failure
 from training.optim.step_guard import StepGuard
 from training.parallel.world import connect, join, this_process
 from training.setup import JobInputs, Setup, begin, open_inputs, set_up
@@ -85,7 +87,12 @@ def main() -> None:
         # The ranks of a host see the same files, so one of them reports for all.
         if os.environ.get("LOCAL_RANK", "0") == "0":
             print(f"{arguments.config}: {error}", file=sys.stderr)
+            write_failure(str(error), error.status)
         sys.exit(error.status)
+    except Exception as error:
+        if os.environ.get("LOCAL_RANK", "0") == "0":
+            write_failure(f"{type(error).__name__}: {error}", 1)
+        raise
     finally:
         if dist.is_initialized():
             dist.destroy_process_group()
@@ -234,7 +241,8 @@ def take_steps(
             setup.memory.remove()
 
     if metrics:
-        end_metrics(metrics, progress, time.monotonic() - began)
+        state = "succeeded" if progress.step == last_step else "stopped"
+        end_metrics(metrics, progress, time.monotonic() - began, state)
         end = f"end step={progress.step}/{job.steps} loss={progress.loss:.4f} checkpoints={setup.checkpoints}"
         print(end, flush=True)
     stop.ignore_from_now_on()
@@ -263,18 +271,18 @@ def start_metrics(setup: Setup, run: Path, resumed: Resumed | None) -> Metrics:
     """Open the metrics of a run in its directory, and describe the run there."""
     job, world = setup.job, setup.world
     resumed_from = resumed.progress.step if resumed else None
-    metrics = Metrics(run, job.steps, resumed_from)
+    metrics = Metrics(run, job.steps, resumed_from, run_state())
     metrics.start(**describe(job, setup.parameters, world.size, world.device, resumed_from, setup.pace))
     if resumed:
         metrics.event("resumed", step=resumed.progress.step, source=resumed.source)
     return metrics
 
 
-def end_metrics(metrics: Metrics, progress: Progress, seconds: float) -> None:
-    """Write the last event of a run that took `seconds`, and close its metrics."""
+def end_metrics(metrics: Metrics, progress: Progress, seconds: float, state: str) -> None:
+    """Write the last event of a run that took `seconds` and is `succeeded` or `stopped`, and close its metrics."""
     loss = progress.loss
     metrics.event("end", step=progress.step, loss=loss, loss_hex=loss.hex(), seconds=seconds)
-    metrics.close()
+    metrics.close(state)
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 from training.observe.progress import ProgressLine
+from training.observe.run_state import StateWriter
 
 LOG_LINE = re.compile(
     r"step=(?P<step>\d+)/(?P<steps>\d+) loss=(?P<loss>\S+) grad_norm=(?P<grad_norm>\S+) "
@@ -32,12 +33,13 @@ class Metrics:
     metrics.jsonl is append-only. A resumed run writes some steps again. The last line of a step is the valid one.
     """
 
-    def __init__(self, run: Path, steps: int, resumed_from: int | None) -> None:
+    def __init__(self, run: Path, steps: int, resumed_from: int | None, state: StateWriter | None = None) -> None:
         # TensorBoard imports every client of remote storage that it finds. Only rank 0 has to wait for that.
         from torch.utils.tensorboard import SummaryWriter
 
         run.mkdir(parents=True, exist_ok=True)
         self._steps = steps
+        self._state = state
         # Without a terminal, the log lines of the steps show the progress.
         self._progress = ProgressLine("training", steps, "steps") if sys.stderr.isatty() else None
         _drop_torn_line(run / "metrics.jsonl")
@@ -55,6 +57,8 @@ class Metrics:
         """Append one complete event."""
         self._file.write(json.dumps({"event": event, "time": time.time(), **values}) + "\n")
         self._file.flush()
+        if self._state:
+            self._state.take(event, values)
 
     def step(self, values: dict[str, Any]) -> None:
         """Report one optimizer step to metrics.jsonl, TensorBoard, and stdout."""
@@ -92,12 +96,14 @@ class Metrics:
             self._progress.clear()
         print(f"evaluation step={step}/{self._steps} loss={loss:.4f} seconds={seconds:.3f}", flush=True)
 
-    def close(self) -> None:
-        """Write what is still buffered."""
+    def close(self, state: str = "succeeded") -> None:
+        """Write what is still buffered, and that the run is `succeeded` or `stopped`."""
         if self._progress:
             self._progress.clear()
         self._file.close()
         self._board.close()
+        if self._state:
+            self._state.close(state)
 
 
 def peak_memory(device: torch.device) -> int:

@@ -1,0 +1,66 @@
+"""A training job writes its state to the file that the launcher names, and never fails because of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+from tests.lifecycle_scripts.slurm_cluster import wait_for
+from trainway.launch.registry.state import RunState, parse_state
+
+
+def state_of(file: Path) -> RunState | None:
+    return parse_state(file.read_text()) if file.exists() else None
+
+
+def test_a_run_writes_its_steps_its_checkpoint_and_how_it_ended(
+    launch: Any, job: dict[str, Any], tmp_path: Path
+) -> None:
+    file = tmp_path / "state"
+    told = {"TRAINWAY_STATE": str(file), "TRAINWAY_STATE_SECONDS": "0.2"}
+    first = launch(job, 1, **told)
+    wait_for("it runs", lambda: bool((now := state_of(file)) and now.step), 120)
+    for pid in first.workers():
+        os.kill(pid, signal.SIGTERM)
+    first.finish()
+    stopped = state_of(file)
+    assert stopped is not None and stopped.steps == job["steps"]
+    if stopped.step != job["steps"]:
+        assert (stopped.state, stopped.attempt) == ("stopped", 1)
+
+    launch(job, 1, **told).finish()
+    done = state_of(file)
+    assert done is not None and (done.state, done.attempt) == ("succeeded", 2)
+    if stopped.step != job["steps"]:
+        assert done.step == done.steps == job["steps"] and done.loss and done.step_seconds
+    assert done.checkpoint is not None and done.checkpoint["step"] == job["steps"]
+    assert Path(done.checkpoint["location"]).exists()
+
+
+def test_a_mistake_in_the_job_is_the_reason_of_the_failure(launch: Any, job: dict[str, Any], tmp_path: Path) -> None:
+    file = tmp_path / "state"
+    run = launch(job | {"data": {"train": "nowhere"}}, 1, TRAINWAY_STATE=str(file))
+    run.process.communicate(timeout=180)
+    failed = state_of(file)
+    assert failed is not None and (failed.state, failed.exit_status, failed.attempt) == ("failed", 2, 1)
+    assert failed.reason is not None and "there are no token shards here" in failed.reason
+
+
+def test_a_state_that_cannot_be_written_is_told_once(launch: Any, job: dict[str, Any], tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("no directory")
+    run = launch(job, 1, TRAINWAY_STATE=str(tmp_path / "file/state"), TRAINWAY_STATE_SECONDS="0.05")
+    assert run.finish().count("the state of the run cannot be written") == 1
+
+
+def test_a_loss_that_is_no_number_leaves_a_state_that_is_json(tmp_path: Path) -> None:
+    from training.observe.run_state import StateWriter
+
+    writer = StateWriter(str(tmp_path / "state"))
+    writer.take("start", {"steps": 9})
+    writer.take("step", {"step": 1, "loss": float("nan"), "step_seconds": 0.5})
+    writer.close("succeeded")
+    text = (tmp_path / "state").read_text()
+    assert "NaN" not in text and json.loads(text)["step"] == 1

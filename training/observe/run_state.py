@@ -1,0 +1,161 @@
+"""The state of a run in the bucket of its platform, which `trainway status` shows on every machine.
+
+The launcher names the file in the environment variable TRAINWAY_STATE. Only rank 0 writes it, from a thread of its own,
+and the rank that fails. `trainway/launch/registry/state.py` describes the content.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import os
+import statistics
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from training.hosts.location_files import is_s3, write
+
+if TYPE_CHECKING:
+    from mypy_boto3_s3 import S3Client
+
+VERSION = 1
+SECONDS_BETWEEN_WRITES = float(os.environ.get("TRAINWAY_STATE_SECONDS", "30"))
+# How long the end of a run waits for a bucket that does not answer.
+_LONGEST_END_SECONDS = 10.0
+# The pace of a run is the median of its last steps, so that a checkpoint or an evaluation does not change it.
+_STEPS_OF_PACE = 50
+
+
+def run_state() -> StateWriter | None:
+    """Return the writer of the state of this run, or None for a run without a platform."""
+    location = os.environ.get("TRAINWAY_STATE")
+    return StateWriter(location) if location else None
+
+
+class StateWriter:
+    """The state of a run, which is written at most every SECONDS_BETWEEN_WRITES and at the end.
+
+    No step waits for a write. A write that fails is reported once, and the run goes on.
+    """
+
+    def __init__(self, location: str) -> None:
+        self._location = location
+        self._now: dict[str, Any] = {"state": "running", "started": time.time()}
+        self._paces = deque[float](maxlen=_STEPS_OF_PACE)
+        self._lock = threading.Lock()
+        self._end = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._attempt: int | None = None
+        self._is_reported = False
+
+    def take(self, event: str, values: Mapping[str, Any]) -> None:
+        """Take what an event of the metrics says about the state."""
+        with self._lock:
+            if event == "start":
+                self._now["steps"] = values["steps"]
+            elif event == "step":
+                self._paces.append(values["step_seconds"])
+                self._now |= {"step": values["step"], "loss": values["loss"], "stepped": time.time()}
+            elif event == "checkpoint":
+                saved = {"step": values["step"], "location": values["location"], "time": time.time()}
+                self._now["checkpoint"] = saved
+        if event == "step" and self._thread is None:
+            self._thread = threading.Thread(target=self._write_until_the_end, name="run state", daemon=True)
+            self._thread.start()
+
+    def close(self, state: str) -> None:
+        """Write that the run is `succeeded` or `stopped`."""
+        with self._lock:
+            self._now["state"] = state
+        self._end.set()
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._write_until_the_end, name="run state", daemon=True)
+            self._thread.start()
+        self._thread.join(_LONGEST_END_SECONDS)
+
+    def _write_until_the_end(self) -> None:
+        while True:
+            is_last = self._end.is_set()
+            self._write()
+            if is_last:
+                return
+            self._end.wait(SECONDS_BETWEEN_WRITES)
+
+    def _write(self) -> None:
+        with self._lock:
+            now = dict(self._now)
+            pace = statistics.median(self._paces) if self._paces else None
+        try:
+            before = _known(self._location)
+            if self._attempt is None:
+                self._attempt = before.get("attempt", 0) + 1
+            # The ranks are stopped because one of them failed.
+            if before.get("state") != "failed" or before["attempt"] != self._attempt:
+                _put(self._location, now | {"attempt": self._attempt, "step_seconds": pace})
+        except Exception as error:  # whatever it is, the run goes on
+            if not self._is_reported:
+                self._is_reported = True
+                told = f"warning: the state of the run cannot be written, and `trainway status` is old: {error}"
+                print(told, file=sys.stderr, flush=True)
+
+
+def write_failure(reason: str, status: int) -> None:
+    """Write that the run has failed, and why. `status` is the exit status. Never raises."""
+    location = os.environ.get("TRAINWAY_STATE")
+    if location is None:
+        return
+    with contextlib.suppress(Exception):  # the reason is printed, too
+        before = _known(location)
+        if before.get("state") != "running":
+            before = {"attempt": before.get("attempt", 0) + 1, "started": time.time()}
+        _put(location, before | {"state": "failed", "reason": reason, "exit_status": status})
+
+
+def _known(location: str) -> dict[str, Any]:
+    """Return what was written before, by this attempt or an earlier one."""
+    if not is_s3(location):
+        path = Path(location)
+        content = path.read_bytes() if path.is_file() else b"{}"
+    else:
+        bucket, key = _bucket_and_key(location)
+        try:
+            content = _client().get_object(Bucket=bucket, Key=key)["Body"].read()
+        except _client().exceptions.ClientError as error:
+            # S3 answers 403 for an absent object to those who cannot list the whole bucket.
+            if error.response["ResponseMetadata"]["HTTPStatusCode"] not in (403, 404):
+                raise
+            content = b"{}"
+    known: dict[str, Any] = json.loads(content)
+    return known
+
+
+def _put(location: str, state: dict[str, Any]) -> None:
+    # JSON has no NaN, and other programs refuse it.
+    finite = {name: value for name, value in state.items() if value == value}
+    content = json.dumps({**finite, "schema_version": VERSION, "written": time.time()}).encode()
+    if not is_s3(location):
+        write(location, content)
+        return
+    bucket, key = _bucket_and_key(location)
+    _client().put_object(Bucket=bucket, Key=key, Body=content)
+
+
+def _bucket_and_key(location: str) -> tuple[str, str]:
+    bucket, _, key = location.removeprefix("s3://").partition("/")
+    return bucket, key
+
+
+@functools.cache
+def _client() -> S3Client:
+    """Return a client that gives up soon, unlike that of the checkpoints: the next write is not far."""
+    import boto3
+    from botocore.config import Config
+
+    patience = Config(connect_timeout=3, read_timeout=5, retries={"total_max_attempts": 2})
+    return boto3.client("s3", region_name=os.environ.get("AWS_REGION"), config=patience)
