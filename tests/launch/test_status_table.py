@@ -32,6 +32,6 @@ def test_a_terminal_shows_the_whole_name(
 def test_a_row_in_a_pipe_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     status_table(ROWS)
     heading, *lines = capsys.readouterr().out.splitlines()
-    assert heading.split() == ["run", "target", "phase", "step", "nodes", "started", "reason"]
+    assert heading.split() == ["run", "target", "phase", "step", "left", "age", "nodes", "reason"]
     assert [line.split()[0] for line in lines] == [LONGEST, "first"]
     assert lines[0].rstrip().endswith(REASON)

@@ -103,6 +103,27 @@ def questions(platform: Deployed, orchestrator: str) -> Asked:
     return found
 
 
+def test_a_viewer_reads_the_records_of_all_runs_and_nothing_else(tmp_path_factory: pytest.TempPathFactory) -> None:
+    file = tmp_path_factory.mktemp("platform") / "platform.yaml"
+    people = PLATFORM["kubernetes"] | {"viewers": [f"{PEOPLE}/Eve"]}
+    file.write_text(yaml.safe_dump(PLATFORM | {"orchestrator": "eks", "kubernetes": people}))
+    platform = deploy(templates_of(file), PLATFORM["region"])
+    bucket, theirs = bucket_of(platform)
+    roles = platform.of_type("AWS::IAM::Role")
+    ((stack, name),) = (each for each in roles if each[1].startswith("KubernetesViewerRole"))
+    own = identity_policies(platform, stack, name)
+    asked: Asked = []
+    for key in (*OBJECTS, "runs/.registry/a.json", "runs/vision/.registry/a.state"):
+        is_record = ".registry/" in key
+        asked.append((is_record, Question(role(name), "s3:GetObject", f"{bucket}/{key}", own, theirs)))
+        asked += [(False, Question(role(name), each, f"{bucket}/{key}", own, theirs)) for each in CHANGE]
+    prefixes = {"runs/vision/.registry/": True, "runs/.registry/": True, "runs/vision/": False, "": False}
+    for prefix, may in prefixes.items():
+        listed = {"s3:prefix": prefix}
+        asked.append((may, Question(role(name), "s3:ListBucket", bucket, own, theirs, context=listed)))
+    assert wrong(asked) == []
+
+
 def wrong(asked: Asked) -> list[str]:
     """Return the questions whose answer is not the expected one."""
     answers = allowed([question for _, question in asked])

@@ -56,20 +56,21 @@ SECONDS_BETWEEN_TABLES = 5.0
 
 
 def _rows(names: Sequence[str], *, everywhere: bool, teams: Sequence[str]) -> list[Row]:
-    from trainway.launch.registry.find import find_run, launch_of, reachable_registries
-    from trainway.launch.runs.run_directory import RUNS, runs_below
-    from trainway.launch.runs.status import status_of, status_of_launch
+    from trainway.launch.registry.find import find_run, launch_of, reachable_registries, written_state
+    from trainway.launch.runs.run_directory import RUNS, read_launch, runs_below
+    from trainway.launch.runs.status import status_of_launch
 
-    if names:
-        return [status_of(find_run(name)) for name in names]
-    if not everywhere and not teams:
-        return [status_of(run) for run in runs_below(RUNS)]
-    return [
-        status_of_launch(record.run, launch_of(record, registry), RUNS / record.run)
-        for registry in reachable_registries()
-        for record in registry.records(teams)
-        if record.launch
-    ]
+    if names or not (everywhere or teams):
+        here = [find_run(name) for name in names] if names else runs_below(RUNS)
+        launches = [(run, read_launch(run)) for run in here]
+    else:
+        launches = [
+            (RUNS / record.run, launch_of(record, registry))
+            for registry in reachable_registries()
+            for record in registry.records(teams)
+            if record.launch
+        ]
+    return [status_of_launch(run.name, launch, run, written_state(launch, run.name)) for run, launch in launches]
 
 
 def _print_rows(rows: Sequence[Row], *, as_json: bool) -> None:

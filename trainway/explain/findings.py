@@ -25,6 +25,9 @@ from trainway.explain.needles import may_match
 from trainway.explain.rules import FailureRule, Level, load_rules
 from trainway.explain.xid import xid_matches
 
+# training/observe/run_state.py and trainway/launch/node/run_state.py print it.
+_OWN_WARNING = re.compile(r"^.*the state of the run cannot be written.*$", re.MULTILINE)
+
 
 class Confidence(StrEnum):
     """The credibility of a finding."""
@@ -57,6 +60,7 @@ def explain(evidence: Evidence) -> tuple[Finding, ...]:
     """Return the findings, the cause first. Empty if the job succeeded, or if nothing indicates a failure."""
     if evidence.succeeded:
         return ()
+    evidence = _without_own_warnings(evidence)
     dated = [each.time.isoformat() for each in evidence.events if each.time]
     year = year_of((*dated, *(log.text for log in evidence.logs)))
     matches = [*_matches(evidence, year), *xid_matches(evidence, year), *nccl_timeout_matches(evidence, year)]
@@ -70,6 +74,14 @@ def explain(evidence: Evidence) -> tuple[Finding, ...]:
     elif not findings and evidence.succeeded is False:
         findings = [_nothing_said(evidence)]
     return tuple(findings)
+
+
+def _without_own_warnings(evidence: Evidence) -> Evidence:
+    """Return the evidence without the line that says that the state of the run cannot be written.
+
+    The run goes on without its state, so that the reason in the line is not why the run failed.
+    """
+    return replace(evidence, logs=tuple(replace(log, text=_OWN_WARNING.sub("", log.text)) for log in evidence.logs))
 
 
 def _matches(evidence: Evidence, year: int) -> Iterator[Match]:

@@ -11,7 +11,7 @@ from constructs import Construct
 
 from stacks.constructs.eks.control_plane import ControlPlane
 from stacks.constructs.iam.permissions import Permission, grant, regional_arn
-from stacks.constructs.storage.data_permissions import data_permissions
+from stacks.constructs.storage.data_permissions import data_permissions, record_permissions
 from trainway.spec.derived.personas import Persona, personas
 from trainway.spec.derived.team_data import team_prefixes
 from trainway.spec.handoff import chosen_image_parameter_name, image_parameter_name, parameter_name
@@ -58,6 +58,8 @@ def _role(
     if persona.moves_data:
         team = team_prefixes(platform).get(persona.team) if persona.team else None
         grant(role, *data_permissions(bucket, team))
+    else:
+        grant(role, *record_permissions(bucket))
     return role
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from aws_cdk import aws_s3 as s3
 
 from stacks.constructs.iam.permissions import Permission
-from trainway.spec.derived.team_data import TeamPrefixes
+from trainway.spec.derived.team_data import RECORDS, TeamPrefixes
 from trainway.spec.sections.storage import MIRRORED_PREFIXES
 
 _OF_JOBS = "A job names its own corpora and checkpoints, below these prefixes only."
@@ -35,3 +35,14 @@ def data_permissions(bucket: s3.IBucket, team: TeamPrefixes | None = None) -> li
         shared = tuple(bucket.arn_for_objects(f"{prefix}/*") for prefix in team.shared)
         found.append(Permission(("s3:GetObject",), shared, because=_OF_JOBS))
     return found
+
+
+def record_permissions(bucket: s3.IBucket) -> list[Permission]:
+    """Return the permissions to find the runs of all teams by their records, and to read what the runs have written."""
+    folders = (f"runs/{RECORDS}", f"runs/*/{RECORDS}")
+    listed = {"StringLike": {"s3:prefix": [f"{folder}/*" for folder in folders]}}
+    reads = tuple(bucket.arn_for_objects(f"{folder}/*") for folder in folders)
+    return [
+        Permission(("s3:ListBucket",), (bucket.bucket_arn,), conditions=listed),
+        Permission(("s3:GetObject",), reads, because="A folder is named after its team, and a record after its run."),
+    ]

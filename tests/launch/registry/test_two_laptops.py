@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import boto3
 import pytest
@@ -19,7 +20,7 @@ import yaml
 
 from emulator import Emulator, running
 from tests.launch.slurm.machines import Machines, machines, missing
-from tests.launch.slurm.test_three_commands import deployed
+from tests.launch.slurm.test_three_commands import deployed, relays, with_aws_on_nodes
 from tests.lifecycle_scripts.slurm_cluster import wait_for
 from tests.synthesis import ROOT
 from trainway.launch.registry.record import key_of
@@ -31,7 +32,14 @@ PLATFORM_FILE = ROOT / "examples" / "hyperpod-slurm-p5en.yaml"
 PLATFORM = load_platform(PLATFORM_FILE)
 # The nodes of the tests have no GPU, and the platform's groups do not matter here.
 LAUNCH = ("launch", "job.yaml", "--target", "slurm", "--platform", str(PLATFORM_FILE), "--environment", sys.prefix)
-JOB = {"name": "nightly", "run": {"script": "echo working; exec sleep 300", "stop": {"grace": 5}}}
+JOB = {
+    "name": "nightly",
+    "run": {
+        "script": "for step in 1 2 3; do echo working: step=$step/9; sleep 1; done; exec sleep 300",
+        "stop": {"grace": 5},
+        "metrics": {"step": r"step=(\d+)", "steps": r"step=\d+/(\d+)"},
+    },
+}
 At = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
@@ -45,7 +53,9 @@ def cluster() -> Iterator[Machines]:
 def emulator(cluster: Machines) -> Iterator[Emulator]:
     with running(region=PLATFORM.region) as started:
         deployed(started, PLATFORM_FILE, str(cluster.shared))
-        yield started
+        with relays(cluster, started.endpoint):
+            with_aws_on_nodes(cluster, started, "TRAINWAY_STATE_SECONDS=0.5")
+            yield started
 
 
 @pytest.fixture
@@ -92,8 +102,17 @@ def test_a_colleague_finds_follows_explains_and_stops_a_run(at: At) -> None:
     assert (row["target"], row["attempts"], bool(row["owner"])) == ("slurm", 1, True)
     wait_for("it works", lambda: "working" in at("linus", "logs", run).stdout, 60)
     assert "running" in succeeded(at("linus", "status", run))
+
+    def told() -> dict[str, Any]:
+        [only] = json.loads(succeeded(at("linus", "status", run, "--json")))
+        return dict(only)
+
+    wait_for("its steps are told", lambda: bool(told()["step"] == "3/9" and told()["seconds_left"]), 60)
+    assert told()["starts"] == 1
     succeeded(at("linus", "stop", run))
     wait_for("it has stopped", lambda: "stopped" in at("ada", "status", run).stdout, 60)
+    # Slurm forgets its jobs, and the job's files may be out of reach. The state in the bucket stays.
+    assert [told()["phase"], told()["step"], told()["seconds_left"]] == ["stopped", "3/9", None]
     assert "has ended: it is stopped" in at("linus", "stop", run).stderr
     assert "nothing that was gathered tells of a failure" in succeeded(at("linus", "explain", run))
 

@@ -86,6 +86,15 @@ def relays(cluster: Machines, endpoint: str) -> Iterator[None]:
             each.wait()
 
 
+def with_aws_on_nodes(cluster: Machines, emulator: Emulator, *more: str) -> None:
+    """Let jobs ask the emulator, in place of the role of the nodes, with more variables. Requires `relays`."""
+    credentials = cluster.shared / "credentials"
+    credentials.write_text("[default]\naws_access_key_id=emulator\naws_secret_access_key=emulator\n")
+    told = [f"AWS_ENDPOINT_URL={emulator.endpoint}", f"AWS_SHARED_CREDENTIALS_FILE={credentials}"]
+    sbatch = shlex.join(cluster.on(CONTROLLER, "env", *told, *more, "sbatch"))
+    (cluster.commands / "sbatch").write_text(f'#!/bin/sh\nexec {sbatch} "$@"\n')
+
+
 def deployed(emulator: Emulator, platform_file: Path, mount: str) -> None:
     """Leave what a deploy of the platform leaves for a launch: the bucket, the hand-off, and the built image."""
     platform = load_platform(platform_file)
@@ -117,12 +126,7 @@ def test_an_unseen_file_runs_on_two_nodes_after_three_commands(tmp_path: Path) -
     region = load_platform(platform_file).region
     with machines(["n1", "n2"]) as cluster, running(region=region) as emulator, relays(cluster, emulator.endpoint):
         deployed(emulator, platform_file, str(cluster.shared))
-        credentials = cluster.shared / "credentials"
-        credentials.write_text("[default]\naws_access_key_id=emulator\naws_secret_access_key=emulator\n")
-        # In place of the role of the nodes.
-        told = [f"AWS_ENDPOINT_URL={emulator.endpoint}", f"AWS_SHARED_CREDENTIALS_FILE={credentials}"]
-        sbatch = shlex.join(cluster.on(CONTROLLER, "env", *told, "sbatch"))
-        (cluster.commands / "sbatch").write_text(f'#!/bin/sh\nexec {sbatch} "$@"\n')
+        with_aws_on_nodes(cluster, emulator)
         path = f"{cluster.commands}:{os.environ['PATH']}"
         script = "\n".join([*others[:-1], f"{others[-1]} --environment {sys.prefix}"])
         launched = subprocess.run(

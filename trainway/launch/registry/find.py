@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +61,16 @@ def launch_of(record: RunRecord, registry: Registry) -> dict[str, Any]:
     where = {"platform": registry.platform, "region": registry.region, "bucket": registry.bucket}
     told = {"team": record.team, "owner": record.owner, "attempts": record.attempts}
     return {**(record.launch or {}), "registry": {**where, **told}}
+
+
+def written_state(launch: dict[str, Any], run: str) -> dict[str, Any] | None:
+    """Return what a run has written about itself where its platform is, by its launch.json, with `seconds_left`.
+
+    None for a run without a platform, and for one that has written nothing.
+    """
+    registry = registry_in(launch)
+    state = registry.state(launch["registry"]["team"], run) if registry else None
+    return {**asdict(state), "seconds_left": state.seconds_left} if state else None
 
 
 def platform_of(launch: Mapping[str, Any]) -> DeployedPlatform:

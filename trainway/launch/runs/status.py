@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from trainway.launch.runs.run_directory import read_launch
 from trainway.launch.target.known import target_named
+from trainway.launch.target.protocol import OVER, Phase
 from trainway.spec.errors import UsageError
 
 _ANY_WIDTH = 100_000
+# How a run itself says that it has ended.
+_ENDS = (Phase.SUCCEEDED.value, Phase.STOPPED.value, Phase.FAILED.value)
 
 
 class Row(NamedTuple):
@@ -28,26 +32,50 @@ class Row(NamedTuple):
     """Who launched the run; None for a run of this machine alone."""
     team: str | None = None
     attempts: int = 1
+    """How often the run was launched."""
+    starts: int | None = None
+    """How often its program was started, also after failures; None if the run has not written that."""
+    loss: float | None = None
+    seconds_left: float | None = None
+    """Time in seconds that the remaining steps take at the pace of the last ones."""
+    checkpoint: Mapping[str, Any] | None = None
+    """The `step`, the `location`, and the `time` of the newest complete checkpoint, in seconds since the epoch."""
+    written: float | None = None
+    """When the run wrote these numbers, in seconds since the epoch."""
 
 
-def status_of(run: Path) -> Row:
+def status_of(run: Path, written: Mapping[str, Any] | None = None) -> Row:
     """Return the row of a run of this machine."""
-    return status_of_launch(run.name, read_launch(run), run)
+    return status_of_launch(run.name, read_launch(run), run, written)
 
 
-def status_of_launch(name: str, record: Mapping[str, Any], run: Path) -> Row:
+def status_of_launch(name: str, record: Mapping[str, Any], run: Path, written: Mapping[str, Any] | None = None) -> Row:
     """Return the row of a run by the content of its launch.json. `run` may hold its metrics.
 
-    The row of a target that does not answer says so, and the others are still shown.
+    `written` is the state that the run has written where its platform is. It also says how a run ended that its target
+    does not know any more. The row of a target that does not answer says so, and the others are still shown.
     """
-    recorded = record.get("registry", {})
+    recorded, written = record.get("registry", {}), written or {}
     try:
         state = target_named(record["target"]).state(record["handle"])
         phase, nodes, reason = state.phase.value, state.nodes, state.reason
     except UsageError as error:
         phase, nodes, reason = "unknown", (), str(error).replace("\n    ", "; ")
+    if phase in (Phase.GONE.value, "unknown") and written.get("state") in _ENDS:
+        phase, reason = written["state"], written.get("reason") or "the run has written so at its end"
+    elif phase == Phase.GONE.value and written:
+        moment = datetime.fromtimestamp(written["written"], UTC).isoformat(timespec="seconds")
+        reason = f"{reason}; the run wrote last at {moment}" if reason else f"the run wrote last at {moment}"
+    is_over = phase in {each.value for each in OVER}
     who = (recorded.get("owner"), recorded.get("team"), recorded.get("attempts", 1))
-    return Row(name, record["target"], phase, _step(run), nodes, record["started"], reason, *who)
+    return Row(
+        *(name, record["target"], phase, _step(run) or _written_step(written), nodes, record["started"], reason, *who),
+        starts=written.get("attempt"),
+        loss=written.get("loss"),
+        seconds_left=None if is_over else written.get("seconds_left"),
+        checkpoint=written.get("checkpoint"),
+        written=written.get("written"),
+    )
 
 
 def status_table(rows: Sequence[Row]) -> None:
@@ -63,17 +91,43 @@ def status_table(rows: Sequence[Row]) -> None:
     table.add_column("run", no_wrap=True, min_width=max((len(row.run) for row in rows), default=0))
     shows_owners = any(row.owner for row in rows)
     owners = ("owner", "team") if shows_owners else ()
-    for name in (*owners, "target", "phase", "step", "nodes", "started", "reason"):
+    for name in (*owners, "target", "phase", "step", "left", "age", "nodes", "reason"):
         table.add_column(name, overflow="fold")
     for row in rows:
         nodes = ", ".join(row.nodes) if len(row.nodes) <= 2 else f"{len(row.nodes)} nodes"
         whose = (row.owner or "", row.team or "") if shows_owners else ()
-        table.add_row(row.run, *whose, row.target, row.phase, row.step or "", nodes, row.started, row.reason)
+        times = (duration(row.seconds_left), duration(_age(row.started)))
+        table.add_row(row.run, *whose, row.target, row.phase, row.step or "", *times, nodes, row.reason)
     # A reason is text, though it may have brackets.
     console = Console(markup=False, highlight=False)
     if not console.is_terminal:
         console.width = Measurement.get(console, console.options.update(max_width=_ANY_WIDTH), table).maximum
     console.print(table)
+
+
+def duration(seconds: float | None) -> str:
+    """Return a time in its two largest units, for example `3d4h`, `2h05m`, or `40s`. Empty for None."""
+    if seconds is None:
+        return ""
+    minutes, hours, days = seconds / 60, seconds / 3600, seconds / 86400
+    if days >= 1:
+        return f"{int(days)}d{int(hours % 24)}h"
+    if hours >= 1:
+        return f"{int(hours)}h{int(minutes % 60):02d}m"
+    return f"{int(minutes)}m" if minutes >= 1 else f"{max(0, int(seconds))}s"
+
+
+def _age(started: str) -> float:
+    """Return the time in seconds since the start of a run."""
+    moment = datetime.fromisoformat(started)
+    return (datetime.now(UTC) - (moment if moment.tzinfo else moment.astimezone())).total_seconds()
+
+
+def _written_step(written: Mapping[str, Any]) -> str | None:
+    """Return `done/all`, or `done` if the number of steps is not known."""
+    if written.get("step") is None:
+        return None
+    return f"{written['step']}/{written['steps']}" if written.get("steps") else str(written["step"])
 
 
 def _step(run: Path) -> str | None:
