@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 import time
 from collections.abc import Sequence
@@ -87,19 +88,50 @@ def _print_rows(rows: Sequence[Row], *, as_json: bool) -> None:
 def logs(
     name: RunName,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Print new lines until the run ends.")] = False,
+    node: Annotated[
+        str | None, typer.Option(metavar="NODE", help="Only lines of this node, as the first word of a line names it.")
+    ] = None,
+    rank: Annotated[
+        int | None,
+        typer.Option(min=0, metavar="N", help="Only lines of this rank of its node, the second word of a line."),
+    ] = None,
+    attempt: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Only lines of this start of the program. The first is 1.")
+    ] = None,
+    since: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="Only lines that are at most this old, as in 10m or 2h."),
+    ] = None,
+    tail: Annotated[
+        int | None,
+        typer.Option(min=0, metavar="N", help="Only the last N lines of each process, and later ones."),
+    ] = None,
 ) -> None:
-    """Print the logs of all ranks of a run, each line with its node and rank."""
+    """Print the logs of all ranks of a run, each line with its node and its rank there."""
     from trainway.launch.registry.find import find_run
     from trainway.launch.runs.run_directory import read_launch
     from trainway.launch.target.known import target_named
+    from trainway.launch.target.wanted_lines import WantedLines
 
+    wanted = WantedLines(node, rank, attempt, None if since is None else _seconds(since), tail)
     record = read_launch(find_run(name))
     try:
-        for line in target_named(record["target"]).logs(record["handle"], follow=follow):
+        for line in target_named(record["target"]).logs(record["handle"], follow=follow, wanted=wanted):
             print(line, flush=follow)
     except KeyboardInterrupt:
         # Ctrl-C ends the command, and not the run.
         raise typer.Exit from None
+
+
+def _seconds(time_text: str) -> float:
+    """Return the seconds of a time such as 90s, 10m, or 2h. Raises UsageError for another text."""
+    from trainway.spec.errors import usage_error
+
+    found = re.fullmatch(r"(\d{1,6})([smhd])", time_text)
+    if found is None:
+        fix = "write a number and s, m, h, or d, for example 10m"
+        raise usage_error("the lines cannot be chosen by --since", why=f"{time_text} is no time", fix=fix)
+    return int(found[1]) * {"s": 1, "m": 60, "h": 3600, "d": 86400}[found[2]]
 
 
 def stop(name: RunName) -> None:

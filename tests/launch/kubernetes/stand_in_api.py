@@ -6,9 +6,11 @@ https://kubernetes.io/docs/reference/using-api/api-concepts/ (read 2026-11-21)
 from __future__ import annotations
 
 import json
+import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -26,6 +28,9 @@ GROUPS: dict[str, list[tuple[str, str]]] = {
     "authentication.k8s.io/v1": [("selfsubjectreviews", "SelfSubjectReview")],
 }
 Object = dict[str, Any]
+_MOMENT = re.compile(r"(?:@(?P<moment>\d+) )?(?P<text>.*)")
+# The age of the first line of a log.
+NOW_SECONDS = 100
 
 
 class Api:
@@ -92,7 +97,7 @@ class _Handler(BaseHTTPRequestHandler):
         if path.startswith("/openapi/v3"):
             return self._answer(200, _openapi(path))
         if part == "log":
-            return self._text(self.api.logs.get(name, ""))
+            return self._text(_log(self.api.logs.get(name, ""), query))
         if plural and name:
             found = self.api.objects.get((plural, name))
             return self._answer(200, found) if found else self._status(404, "NotFound", f'{plural} "{name}" not found')
@@ -225,3 +230,19 @@ def _discovery(path: str) -> Object:
         for plural, kind in GROUPS[name]
     ]
     return {"kind": "APIResourceList", "groupVersion": name, "resources": resources}
+
+
+def _log(text: str, query: dict[str, list[str]]) -> str:
+    """Return the log of a container as it is asked for. A line `@N text` was written N seconds after the first."""
+    timed = [_MOMENT.match(line) for line in text.splitlines()]
+    lines = [(int(each["moment"] or 0), each["text"]) for each in timed if each]
+    if "sinceSeconds" in query:
+        lines = [each for each in lines if each[0] >= NOW_SECONDS - int(query["sinceSeconds"][0])]
+    if "tailLines" in query:
+        lines = lines[max(0, len(lines) - int(query["tailLines"][0])) :]
+    shows_times = query.get("timestamps") == ["true"]
+    start = datetime(2026, 11, 22, 10, tzinfo=UTC)
+    return "".join(
+        f"{f'{start + timedelta(seconds=moment):%Y-%m-%dT%H:%M:%S}.5Z ' if shows_times else ''}{line}\n"
+        for moment, line in lines
+    )

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.launch.kubernetes.platforms import RUN, request_for
-from tests.launch.kubernetes.stand_in_api import Api, serving
+from tests.launch.kubernetes.stand_in_api import NOW_SECONDS, Api, serving
 from tests.manifests.platforms import CATALOGUE
 from trainway.launch.kubernetes import TARGET, KubernetesOptions, render_documents, submit
 from trainway.launch.kubernetes.context import eks_arn
@@ -21,6 +21,7 @@ from trainway.launch.kubernetes.kubectl import failure
 from trainway.launch.node.node_of_run import LAUNCH
 from trainway.launch.program.request import Request
 from trainway.launch.target.protocol import Handle, Phase, State
+from trainway.launch.target.wanted_lines import EVERY_LINE, WantedLines
 from trainway.spec.errors import UsageError
 
 
@@ -270,6 +271,24 @@ def test_lines_have_their_node_and_their_rank(api: Api, handle: Handle) -> None:
         "[0 -] W1121 torchrun says",
         "[1 0] of the other node",
     ]
+
+
+def test_lines_of_all_pods_are_in_the_order_of_their_times_and_can_be_chosen(api: Api, handle: Handle) -> None:
+    api.put("pods", running(1), running(0))
+    api.logs |= {
+        f"{RUN}-node-0-0-x": "@1 [default0]:a\n@70 [default0]:d\n@80 [default1]:e\n",
+        f"{RUN}-node-0-1-x": "@2 [default0]:b\n@3 [default0]:c\n@90 [default0]:f\n",
+    }
+
+    def read(wanted: WantedLines) -> list[str]:
+        return list(TARGET.logs(handle, follow=False, wanted=wanted))
+
+    assert read(EVERY_LINE) == ["[0 0] a", "[1 0] b", "[1 0] c", "[0 0] d", "[0 1] e", "[1 0] f"]
+    assert read(WantedLines(since_seconds=NOW_SECONDS - 60)) == ["[0 0] d", "[0 1] e", "[1 0] f"]
+    assert read(WantedLines(tail=1)) == ["[0 1] e", "[1 0] f"]
+    assert read(WantedLines(node="0", rank=0)) == ["[0 0] a", "[0 0] d"]
+    with pytest.raises(UsageError, match=rf"--attempt\n.*newest attempt\n.*/fsx/runs/{RUN}/logs"):
+        read(WantedLines(attempt=1))
 
 
 def test_followed_lines_end_with_the_run_and_pods_that_came_later_are_among_them(api: Api, handle: Handle) -> None:

@@ -19,6 +19,7 @@ from trainway.launch import sagemaker
 from trainway.launch.sagemaker import SageMakerOptions, submit
 from trainway.launch.sagemaker.logs import GROUP
 from trainway.launch.target.protocol import Handle, Phase, State
+from trainway.launch.target.wanted_lines import WantedLines
 from trainway.spec.errors import UsageError
 from trainway.spec.handoff import HandOff
 
@@ -102,7 +103,8 @@ def test_a_bucket_that_is_not_there_is_explained(subnets: dict[str, str], tmp_pa
         submit(request(tmp_path, elsewhere, run="nowhere", data={"train": "s3:/corpus/web"}), CATALOGUE)
 
 
-def write_log(aws: Any, stream: str, *lines: str) -> None:
+def write_log(aws: Any, stream: str, *lines: str, before: float = 0) -> None:
+    """Write lines into a stream, of which the last one is so many seconds old."""
     cloudwatch = aws("logs")
     for make in (
         lambda: cloudwatch.create_log_group(logGroupName=GROUP),
@@ -111,16 +113,17 @@ def write_log(aws: Any, stream: str, *lines: str) -> None:
         with contextlib.suppress(cloudwatch.exceptions.ResourceAlreadyExistsException):
             make()
     # None in the future: CloudWatch sorts by time, and what is written next is to be after these.
-    first = int(datetime.now(UTC).timestamp() * 1000) - len(lines)
+    first = int((datetime.now(UTC).timestamp() - before) * 1000) - len(lines)
     events = [{"timestamp": first + index, "message": line} for index, line in enumerate(lines)]
     cloudwatch.put_log_events(logGroupName=GROUP, logStreamName=stream, logEvents=events)
 
 
 def test_logs_are_of_all_nodes_and_starts_and_of_no_agent(aws: Any) -> None:
-    write_log(aws, "told/algo-2-1700000000", "[default7]:late")
-    write_log(aws, "told/algo-10-1700000000", "[default0]:last")
-    write_log(aws, "told/algo-1-1700000900", "[default0]:step=2/9")
-    write_log(aws, "told/algo-1-1700000000", "W1122 torchrun says", "[default0]:step=1/9", "[default1]: two")
+    write_log(aws, "told/algo-2-1700000000", "[default7]:late", before=200)
+    write_log(aws, "told/algo-10-1700000000", "[default0]:last", before=100)
+    write_log(aws, "told/algo-1-1700000900", "[default0]:step=2/9", before=300)
+    started = ("W1122 torchrun says", "[default0]:step=1/9", "[default1]: two")
+    write_log(aws, "told/algo-1-1700000000", *started, before=400)
     write_log(aws, "told/algo-1-1700000000/ssm", "an agent")
     write_log(aws, "told-2/algo-1-1700000000", "another job")
     assert list(sagemaker.logs({"name": "told", "region": REGION}, follow=False)) == [
@@ -131,6 +134,23 @@ def test_logs_are_of_all_nodes_and_starts_and_of_no_agent(aws: Any) -> None:
         "[1 7] late",
         "[9 0] last",
     ]
+
+
+def test_lines_of_all_nodes_are_in_the_order_of_their_times_and_can_be_chosen(aws: Any) -> None:
+    write_log(aws, "timed/algo-1-1700000000", "[default0]:a", before=4000)
+    write_log(aws, "timed/algo-2-1700000000", "[default0]:b", "[default1]:c", before=3000)
+    write_log(aws, "timed/algo-1-1700000900", "[default0]:d", "[default0]:e", before=20)
+    write_log(aws, "timed/algo-2-1700000900", "[default1]:f", before=10)
+
+    def read(wanted: WantedLines) -> list[str]:
+        return list(sagemaker.logs({"name": "timed", "region": REGION}, follow=False, wanted=wanted))
+
+    assert read(WantedLines()) == ["[0 0] a", "[1 0] b", "[1 1] c", "[0 0] d", "[0 0] e", "[1 1] f"]
+    assert read(WantedLines(since_seconds=600)) == ["[0 0] d", "[0 0] e", "[1 1] f"]
+    assert read(WantedLines(attempt=1, node="1")) == ["[1 0] b", "[1 1] c"]
+    assert read(WantedLines(attempt=3)) == [] == read(WantedLines(node="7"))
+    assert read(WantedLines(rank=1)) == ["[1 1] c", "[1 1] f"]
+    assert read(WantedLines(tail=1)) == ["[0 0] a", "[1 1] c", "[0 0] e", "[1 1] f"]
 
 
 @pytest.mark.usefixtures("aws")

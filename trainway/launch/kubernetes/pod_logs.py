@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import heapq
 import queue
 import re
 import subprocess
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from typing import Any
 
 from trainway.launch.kubernetes.job_state import has_begun, node_index, restarts
 from trainway.launch.kubernetes.kubectl import at
 from trainway.launch.target.protocol import Handle
+from trainway.launch.target.wanted_lines import WantedLines
 
 Pods = Sequence[Mapping[str, Any]]
 
@@ -22,15 +25,21 @@ _SUBMITTER = "ray-job-submitter"
 SECONDS_BETWEEN_LOOKS = 2.0
 
 
-def lines_so_far(handle: Handle, pods: Pods) -> Iterator[str]:
-    """What the pods have written, node by node."""
-    for pod in sorted(filter(has_begun, pods), key=node_index):
-        with _reading(handle, pod, follow=False) as process:
+def lines_so_far(handle: Handle, pods: Pods, wanted: WantedLines) -> Iterator[str]:
+    """What the pods have written, in the order of the times that the nodes have written down."""
+    with ExitStack() as stack:
+        of_pods = []
+        for pod in sorted(filter(has_begun, pods), key=node_index):
+            process = stack.enter_context(_reading(handle, pod, wanted, "--timestamps"))
             assert process.stdout is not None  # it was asked for
-            yield from (_marked(node_index(pod), line) for line in process.stdout)
+            of_pods.append(_timed(node_index(pod), process.stdout))
+        for _, node, line in heapq.merge(*of_pods, key=lambda each: each[0]):
+            yield _marked(node, line)
 
 
-def lines_as_they_come(handle: Handle, pods: Callable[[], Pods], ended: Callable[[], bool]) -> Iterator[str]:
+def lines_as_they_come(
+    handle: Handle, pods: Callable[[], Pods], ended: Callable[[], bool], wanted: WantedLines
+) -> Iterator[str]:
     """Yield the log lines of all pods and of the pods that replace them, as they are written, until `ended`."""
     arrived: queue.Queue[str] = queue.Queue()
     followed: set[tuple[str, int]] = set()
@@ -43,7 +52,7 @@ def lines_as_they_come(handle: Handle, pods: Callable[[], Pods], ended: Callable
             for pod in filter(has_begun, pods()):
                 if (start := (pod["metadata"]["uid"], restarts(pod))) not in followed:
                     followed.add(start)
-                    processes.append(_reading(handle, pod, follow=True))
+                    processes.append(_reading(handle, pod, wanted, "--follow"))
                     reader = threading.Thread(target=_pass_on, args=(processes[-1], node_index(pod), arrived))
                     reader.start()
                     readers.append(reader)
@@ -58,11 +67,24 @@ def lines_as_they_come(handle: Handle, pods: Callable[[], Pods], ended: Callable
             reader.join()
 
 
-def _reading(handle: Handle, pod: Mapping[str, Any], *, follow: bool) -> subprocess.Popen[str]:
+def _timed(node: int, lines: Iterable[str]) -> Iterator[tuple[str, int, str]]:
+    """Yield the time, the node, and the text of each line. The times are of one length, so that they have an order.
+
+    https://github.com/kubernetes/kubernetes/blob/v1.35.0/pkg/kubelet/kuberuntime/logs/logs.go (read 2026-11-24)
+    """
+    for line in lines:
+        moment, _, text = line.partition(" ")
+        whole, _, fraction = moment.removesuffix("Z").partition(".")
+        yield f"{whole}.{fraction:0<9}", node, text
+
+
+def _reading(handle: Handle, pod: Mapping[str, Any], wanted: WantedLines, how: str) -> subprocess.Popen[str]:
     # The driver of a RayJob prints where the job is submitted.
     names = [each["name"] for each in pod["spec"].get("containers", ())]
     of = (f"--container={_SUBMITTER}",) if _SUBMITTER in names else ()
-    command = ("kubectl", *at(handle), "logs", pod["metadata"]["name"], *of, *(("--follow",) if follow else ()))
+    since = () if wanted.since_seconds is None else (f"--since={wanted.since_seconds:g}s",)
+    tail = () if wanted.tail is None else (f"--tail={wanted.tail}",)
+    command = ("kubectl", *at(handle), "logs", pod["metadata"]["name"], *of, *since, *tail, how)
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, errors="replace")
 
 

@@ -10,6 +10,7 @@ from trainway.launch.kubernetes.kubectl import at, items, kubectl, kubectl_json,
 from trainway.launch.kubernetes.pod_logs import lines_as_they_come, lines_so_far
 from trainway.launch.kubernetes.who_shares import RUN_LABEL
 from trainway.launch.target.protocol import OVER, Handle, Phase, State
+from trainway.launch.target.wanted_lines import EVERY_LINE, WantedLines, cannot_choose
 from trainway.spec.errors import UsageError, usage_error
 
 # https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/controller/constants/constants.go (read 2026-11-21)
@@ -26,13 +27,22 @@ def state(handle: Handle) -> State:
     return job_state(job, pods, () if pods else _workloads(handle, job["metadata"]["uid"]))
 
 
-def logs(handle: Handle, *, follow: bool) -> Iterator[str]:
+def logs(handle: Handle, *, follow: bool, wanted: WantedLines = EVERY_LINE) -> Iterator[str]:
     """Lines of all nodes, each with `[node rank]` before it, the rank being that on its node.
 
-    Raises UsageError for a run whose pods are gone.
+    Without `follow`, they are in the order of their times. Raises UsageError for a run whose pods are gone.
     """
+    if wanted.attempt is not None:
+        why = "Kubernetes keeps the lines of the pods that are there, which belong to the newest attempt"
+        fix = f"those of earlier attempts are below {handle['logs']} of the file system, and in the bucket"
+        raise cannot_choose("--attempt", handle["name"], why, fix)
+
+    def pods_of_nodes() -> Sequence[dict[str, Any]]:
+        return [pod for pod in _pods(handle) if wanted.node in (None, str(node_index(pod)))]
+
     if follow:
-        yield from lines_as_they_come(handle, lambda: _pods(handle), lambda: state(handle).phase in OVER)
+        lines = lines_as_they_come(handle, pods_of_nodes, lambda: state(handle).phase in OVER, wanted)
+        yield from wanted.of_processes(lines)
         return
     pods = _pods(handle)
     if not pods:
@@ -41,7 +51,7 @@ def logs(handle: Handle, *, follow: bool) -> Iterator[str]:
             why=f"it has no pods: {state(handle).phase.value}",
             fix=f"what earlier ones wrote is below {handle['logs']} of the file system, and in the bucket",
         )
-    yield from lines_so_far(handle, pods)
+    yield from wanted.of_processes(lines_so_far(handle, pods_of_nodes(), wanted))
 
 
 def stop(handle: Handle) -> None:

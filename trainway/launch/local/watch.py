@@ -8,10 +8,11 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from trainway.launch.runs.logs import files_of_newest_attempt
+from trainway.launch.runs.logs import files_of_attempt, files_of_newest_attempt
 from trainway.launch.runs.process_identity import started_at
 from trainway.launch.runs.run_directory import read_launch
 from trainway.launch.target.protocol import Handle, Phase, State
+from trainway.launch.target.wanted_lines import EVERY_LINE, WantedLines, cannot_choose
 
 SECONDS_BETWEEN_LOOKS = 0.2
 
@@ -36,14 +37,24 @@ def state(handle: Handle) -> State:
     return State(Phase.SUCCEEDED)
 
 
-def logs(handle: Handle, *, follow: bool) -> Iterator[str]:
-    """Return what the ranks of the latest attempt wrote to stdout and stderr, each line once."""
+def logs(handle: Handle, *, follow: bool, wanted: WantedLines = EVERY_LINE) -> Iterator[str]:
+    """Return what the ranks of an attempt wrote to stdout and stderr, each line once. Default: the latest attempt."""
     run, read = Path(handle["run"]), dict[Path, int]()
+    if wanted.since_seconds is not None:
+        raise cannot_choose("--since", run.name, "the logs of this machine have no times", "use --tail")
+    if wanted.attempt is not None and not files_of_attempt(run, wanted.attempt):
+        why = "the run has no log of that attempt"
+        raise cannot_choose("--attempt", run.name, why, f"leave it out; the logs are below {run / 'logs'}")
     while True:
         # Asked before the files are read, so that what was written last is read as well.
         ended = not follow or state(handle).phase is not Phase.RUNNING
-        for path in _log_files(run):
+        for path in _log_files(run, wanted.attempt):
+            if not wanted.takes("0", path.parent.name):
+                continue
+            is_first = path not in read
             lines, read[path] = _lines_from(path, read.get(path, 0), whole_only=not ended)
+            if is_first and wanted.tail is not None:
+                lines = lines[len(lines) - min(wanted.tail, len(lines)) :]
             yield from (f"[0 {path.parent.name}] {line}" for line in lines)
         if ended:
             return
@@ -71,8 +82,8 @@ def _runs(handle: Handle) -> bool:
     return bool(handle["started_at"]) and started_at(int(handle["pid"])) == handle["started_at"]
 
 
-def _log_files(run: Path) -> list[Path]:
-    files = files_of_newest_attempt(run)
+def _log_files(run: Path, attempt: int | None) -> list[Path]:
+    files = files_of_newest_attempt(run) if attempt is None else files_of_attempt(run, attempt)
     return sorted(files, key=lambda path: (int(path.parent.name), path.name))
 
 

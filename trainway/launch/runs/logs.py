@@ -43,6 +43,11 @@ def files_of_newest_attempt(run: Path) -> list[Path]:
     return list(attempt.glob("*/std*.log")) if attempt else []
 
 
+def files_of_attempt(run: Path, attempt: int) -> list[Path]:
+    """Return the log files of one start of a program with a starter, from 1. Empty if there are none."""
+    return list((run / "logs" / f"start-{attempt - 1}").glob("*/attempt_*/*/std*.log"))
+
+
 def newest_attempt(run: Path) -> Path | None:
     """The directory of the newest attempt, which has one for each local rank; None before the first."""
     starts = _starts(run)

@@ -12,19 +12,25 @@ from pathlib import PurePosixPath
 from trainway.launch.slurm.cluster import on_cluster
 from trainway.launch.slurm.watch import state
 from trainway.launch.target.protocol import OVER, Handle
+from trainway.launch.target.wanted_lines import EVERY_LINE, WantedLines, cannot_choose
 
 SECONDS_BETWEEN_LOOKS = 2.0
 # Of one file at a look; the rest comes with the next ones.
 _MOST_BYTES = 2**20
+# Of all files at a look. A run on 64 nodes has a thousand of them, and the answer of a session comes as a whole.
+_MOST_BYTES_AT_ONCE = 8 * 2**20
 # Of a rank, which has a file of its own: the label of srun, for the node, and of torchrun, for the local rank.
 _OF_A_RANK = re.compile(r"\d+: \[default\d+\]:")
 
 
-def logs(handle: Handle, *, follow: bool) -> Iterator[str]:
+def logs(handle: Handle, *, follow: bool, wanted: WantedLines = EVERY_LINE) -> Iterator[str]:
     """Lines of all nodes and of all starts, `[node local-rank] line`; those of the batch script and torchrun `[slurm]`.
 
-    With `follow` until the run has ended.
+    With `follow` until the run has ended. The files have no times, so that their lines come file by file.
     """
+    if wanted.since_seconds is not None:
+        why = "Slurm and torchrun write no times into the logs"
+        raise cannot_choose("--since", f"job {handle['job']}", why, "use --tail, or --attempt for what came last")
     read: dict[str, int] = {}
     begun: dict[str, bytes] = {}
     while True:
@@ -32,15 +38,14 @@ def logs(handle: Handle, *, follow: bool) -> Iterator[str]:
         ended = not follow or state(handle).phase in OVER
         more = True
         while more:
-            new = _new(handle, read)
-            for file, content in new.items():
-                read[file] = read.get(file, 0) + len(content)
+            new, more = _new(handle, read, wanted)
+            for file, (end, content) in new.items():
+                read[file] = end
                 *lines, begun[file] = (begun.get(file, b"") + content).split(b"\n")
-                yield from _shown(file, lines)
-            more = any(len(content) == _MOST_BYTES for content in new.values())
+                yield from wanted.of_processes(_shown(file, lines))
         if ended:
             for file, rest in begun.items():
-                yield from _shown(file, [rest] if rest else [])
+                yield from wanted.of_processes(_shown(file, [rest] if rest else []))
             return
         time.sleep(SECONDS_BETWEEN_LOOKS)
 
@@ -55,18 +60,42 @@ def _shown(file: str, lines: list[bytes]) -> Iterator[str]:
             yield f"[slurm] {line}"
 
 
-def _new(handle: Handle, read: Mapping[str, int]) -> dict[str, bytes]:
-    """What is in each file after the bytes that were read."""
+def _new(handle: Handle, read: Mapping[str, int], wanted: WantedLines) -> tuple[dict[str, tuple[int, bytes]], bool]:
+    """Return what is in each wanted file after the bytes that were read, with the bytes that then are.
+
+    Also return whether there is more: a look ends after _MOST_BYTES_AT_ONCE, however many files there are.
+    """
     offsets = " ".join(f"[{shlex.quote(file)}]={count}" for file, count in read.items())
+    start = "*" if wanted.attempt is None else f"start-{wanted.attempt - 1}"
+    chosen = f"./{start}/{_glob(wanted.node)}/*/{_glob(wanted.rank)}/*.log"
+    of_slurm = "" if (wanted.node, wanted.rank, wanted.attempt) != (None, None, None) else "-o -path './*.log'"
+    tail = "" if wanted.tail is None else str(wanted.tail)
     line = f"""
 cd {shlex.quote(handle["directory"])}/logs 2>/dev/null || exit 0
 declare -A seen=({offsets})
-find . -name '*.log' -size +0 -printf '%P %s\\n' | sort | while read -r file bytes; do
+left={_MOST_BYTES_AT_ONCE} tail={tail}
+find . -size +0 \\( -path {shlex.quote(chosen)} {of_slurm} \\) -printf '%P %s\\n' | sort | while read -r file bytes; do
   from=${{seen[$file]:-0}}
-  if ((bytes > from)); then
-    echo "$file $(tail -c "+$((from + 1))" "$file" | head -c {_MOST_BYTES} | base64 -w 0)"
+  ((bytes > from)) || continue
+  if ((left <= 0)); then
+    echo more
+    break
   fi
+  if [[ -n "$tail" && -z "${{seen[$file]:-}}" ]]; then
+    kept=$(head -c "$bytes" "$file" | tail -n "$tail" | wc -c)
+    from=$((bytes - kept))
+  fi
+  to=$((bytes - from > {_MOST_BYTES} ? from + {_MOST_BYTES} : bytes))
+  left=$((left - (to - from)))
+  echo "$file $to $(tail -c "+$((from + 1))" "$file" | head -c $((to - from)) | base64 -w 0)"
+  ((to == bytes)) || echo more
 done
 """
-    said = on_cluster(line, handle, what=f"the logs of job {handle['job']} cannot be read")
-    return {file: base64.b64decode(content) for file, content in (row.split(" ", 1) for row in said.splitlines())}
+    said = on_cluster(line, handle, what=f"the logs of job {handle['job']} cannot be read").splitlines()
+    rows = (row.split(" ") for row in said if row != "more")
+    return {file: (int(end), base64.b64decode(content)) for file, end, content in rows}, "more" in said
+
+
+def _glob(chosen: object) -> str:
+    """Return the pattern of a folder: of the chosen one, or of all. A person may have written the name of a node."""
+    return "*" if chosen is None else re.sub(r"([][*?\\])", r"\\\1", str(chosen))

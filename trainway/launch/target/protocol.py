@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
 from trainway.explain.evidence import Evidence
+from trainway.launch.target.wanted_lines import EVERY_LINE, WantedLines
 from trainway.spec.facts.catalogue import Catalogue
 from trainway.spec.sections.orchestrator import Orchestrator
 
@@ -81,8 +82,11 @@ class Prepared(Protocol):
 class Logs(Protocol):
     """A function that reads the logs of a run."""
 
-    def __call__(self, handle: Handle, *, follow: bool) -> Iterator[str]:
-        """Return the lines of all nodes, each with `[node rank]` before it; with `follow` until the run has ended."""
+    def __call__(self, handle: Handle, *, follow: bool, wanted: WantedLines = EVERY_LINE) -> Iterator[str]:
+        """Return the wanted lines, each with `[node rank]` before it; with `follow` until the run has ended.
+
+        Raises UsageError for a choice of lines that the target cannot make.
+        """
 
 
 Request = TypeVar("Request", bound=Prepared)
