@@ -7,6 +7,7 @@ sources, for example a catalogue, must call `make_app` of tests/synthesis.py ins
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import shutil
@@ -92,8 +93,10 @@ def _folder(sources: str) -> Path:
     """Return the folder of these sources, after deleting what is left of earlier ones."""
     KEPT.mkdir(parents=True, exist_ok=True)
     for folder in KEPT.iterdir():
-        if folder.name != sources and folder.stat().st_mtime < time.time() - EARLIER_SECONDS:
-            shutil.rmtree(folder, ignore_errors=True)
+        # Another process may be deleting the same folder.
+        with contextlib.suppress(FileNotFoundError):
+            if folder.name != sources and folder.stat().st_mtime < time.time() - EARLIER_SECONDS:
+                shutil.rmtree(folder, ignore_errors=True)
     (KEPT / sources).mkdir(exist_ok=True)
     # For whoever runs other sources meanwhile.
     os.utime(KEPT / sources)

@@ -2,6 +2,10 @@
 # Slurm's epilog: remove what the ended job left on the node. Slurm distributes this file like the prolog.
 installed=/opt/trainway/slurm
 [[ -e "$installed/expected.json" ]] || exit 0
+if [[ -e "$installed/job-walls" ]]; then
+  python3 "$installed/job_walls.py" end || exit 1
+fi
+[[ ! -e "$installed/no-health-checks" ]] || exit 0
 options=()
 if [[ -e "$installed/login-needs-job" ]] && ! PAM_USER=$SLURM_JOB_USER bash "$installed/may_sudo.sh"; then
   options+=(--all)

@@ -12,15 +12,24 @@ put() {
     changed=1
   fi
 }
-for file in prolog.sh epilog.sh health.sh leftovers.py node_checks.py; do
+for file in prolog.sh epilog.sh health.sh job_walls.py leftovers.py node_checks.py; do
   put "$file" <"$here/$file"
 done
 # Write the expectations of the checks last: without them, no checks run.
 parameters=$(python3 "$here/../node_facts.py" --parameters "$1" 2>&1) || fail "$parameters"
 put expected.json < <(python3 "$here/node_checks.py" expect "$INSTANCE_TYPE" "$FSX_MOUNT_PATH" <<<"$parameters")
-if [[ "$SLURM_LOGIN_NEEDS_JOB" == true ]]; then
-  put login-needs-job </dev/null
-else
-  rm -f "$installed/login-needs-job"
+if [[ "$SLURM_JOB_WALLS" == true ]] && ! command -v nft >/dev/null; then
+  fail "there is no nft for the walls around jobs: add the package nftables to the image, or set slurm.job_walls to false"
 fi
+# The files by which the scripts know what the platform has chosen.
+choose() {
+  if [[ "$2" == "$3" ]]; then
+    put "$1" </dev/null
+  else
+    rm -f "$installed/$1"
+  fi
+}
+choose no-health-checks "$SLURM_HEALTH_CHECKS" false
+choose job-walls "$SLURM_JOB_WALLS" true
+choose login-needs-job "$SLURM_LOGIN_NEEDS_JOB" true
 [[ -z "$changed" ]] || echo "installed the prolog, the epilog and the health check"

@@ -24,21 +24,24 @@ def settings(plan: dict[str, Any], version: str, directory: str) -> dict[str, st
     """Return lines of slurm.conf by their keys. Empty if the platform has nothing to add."""
     found: dict[str, str] = {}
     flags = []
-    if plan.get("health_checks"):
+    if plan.get("health_checks") or plan.get("job_walls"):
         release = tuple(map(int, re.findall(r"\d+", version)[:2]))
         brings = release >= BRINGS_SCRIPTS
         found |= {
             "Prolog": PROLOG if brings else f"{directory}/prolog.sh",
             "Epilog": EPILOG if brings else f"{directory}/epilog.sh",
-            "HealthCheckProgram": f"{directory}/health.sh",
-            "HealthCheckInterval": "300",
-            # Distribute the checks, so that not all nodes run them in the same second.
-            "HealthCheckNodeState": "ANY,CYCLE",
             # A job whose prolog failed on one node starts on others. Otherwise it is held until somebody releases it.
             "SchedulerParameters": "nohold_on_prolog_fail",
         }
         # Run the prolog on all of a job's nodes before it begins, not on each node at its first step.
         flags.append("Alloc")
+    if plan.get("health_checks"):
+        found |= {
+            "HealthCheckProgram": f"{directory}/health.sh",
+            "HealthCheckInterval": "300",
+            # Distribute the checks, so that not all nodes run them in the same second.
+            "HealthCheckNodeState": "ANY,CYCLE",
+        }
     if plan.get("login_needs_job"):
         # https://slurm.schedmd.com/pam_slurm_adopt.html (read 2026-11-22)
         found |= {"ProctrackType": "proctrack/cgroup", "TaskPlugin": "task/cgroup,task/affinity"}

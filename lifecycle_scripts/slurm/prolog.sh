@@ -3,4 +3,7 @@
 # its configuration, possibly before lifecycle scripts have run there.
 installed=/opt/trainway/slurm
 [[ -e "$installed/expected.json" ]] || exit 0
-exec python3 "$installed/node_checks.py" prolog
+if [[ -e "$installed/job-walls" ]]; then
+  python3 "$installed/job_walls.py" begin || exit 1
+fi
+[[ -e "$installed/no-health-checks" ]] || exec python3 "$installed/node_checks.py" prolog

@@ -144,6 +144,9 @@ def test_what_the_platform_writes_may_not_be_set_otherwise() -> None:
     written = settings({"health_checks": True, "login_needs_job": True}, "slurm 25.05.3", "/there")
     assert written.keys() == {*HEALTH_SETTINGS, *LOGIN_SETTINGS}
     assert settings({}, "slurm 25.05.3", "/there") == {}
+    walls = settings({"job_walls": True}, "slurm 25.05.3", "/there")
+    assert walls.keys() <= set(HEALTH_SETTINGS) and walls["Prolog"] and walls["Epilog"]
+    assert walls["PrologFlags"] == "Alloc" and "HealthCheckProgram" not in walls
 
 
 def test_the_xids_that_drain_a_node_are_those_that_explain_calls_causes() -> None:

@@ -42,6 +42,7 @@ FILE: dict[str, Any] = {
     "slurm": {
         "containers": True,
         "login_needs_job": True,
+        "job_walls": True,
         "settings": {"MessageTimeout": "30"},
         "accounting_database": {
             "endpoint": "slurm.cluster-abc.us-west-2.rds.amazonaws.com",

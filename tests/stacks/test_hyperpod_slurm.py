@@ -137,7 +137,12 @@ def test_a_change_of_users_is_delivered_and_changes_neither_scripts_nor_cluster(
 
 
 def test_what_slurm_is_told_of_its_nodes_and_settings_reaches_them(tmp_path: Path) -> None:
-    section = {"login_needs_job": False, "health_checks": False, "settings": {"MessageTimeout": "30"}}
+    section = {
+        "login_needs_job": False,
+        "job_walls": True,
+        "health_checks": False,
+        "settings": {"MessageTimeout": "30"},
+    }
     section["accounting_database"] = DATABASE
     told = synthesize(tmp_path / "platform", slurm=section)["nodes"]["slurm"]
     gpus = {"name": "gpu", "type": "h100", "count": 8, "device": "/dev/nvidia"}

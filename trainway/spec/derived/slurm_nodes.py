@@ -50,6 +50,7 @@ class SlurmOnNodes(Section):
     )
     health_checks: bool = False
     login_needs_job: bool = False
+    job_walls: bool = False
     settings: dict[str, str] = Field(
         default_factory=dict, description="Keys of slurm.conf.", json_schema_extra={"default": {}}
     )
@@ -65,6 +66,7 @@ def slurm_nodes(platform: Platform, catalogue: Catalogue) -> SlurmOnNodes:
         instance_types=types,
         health_checks=slurm.health_checks,
         login_needs_job=slurm.login_needs_job,
+        job_walls=slurm.job_walls,
         settings=dict(slurm.settings),
         accounting_database=DatabaseOnNodes(**database.model_dump()) if database else None,
     )

@@ -82,7 +82,9 @@ def settings_are_nobody_elses(platform: Platform, _catalogue: Catalogue) -> Iter
         return
     taken = dict.fromkeys(map(str.lower, HYPERPODS_SETTINGS), "HyperPod writes it")
     taken |= dict.fromkeys(map(str.lower, TEAMS_SETTINGS), "it follows from `teams`")
-    taken |= dict.fromkeys(map(str.lower, HEALTH_SETTINGS), "it follows from `slurm.health_checks`")
+    taken |= dict.fromkeys(
+        map(str.lower, HEALTH_SETTINGS), "it follows from `slurm.health_checks` and `slurm.job_walls`"
+    )
     taken |= dict.fromkeys(map(str.lower, LOGIN_SETTINGS), "it follows from `slurm.login_needs_job`")
     for name in platform.slurm_or_default.settings:
         if reason := taken.get(name.lower()):

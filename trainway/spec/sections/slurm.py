@@ -94,6 +94,11 @@ class Slurm(Section):
         description="Allow SSH to a compute node only to users with a job on it, and to users with sudo rights. false "
         "allows SSH to every user.",
     )
+    job_walls: bool = Field(
+        False,
+        description="Let only the nodes of a job connect to the ports of its programs. Without it, every compute node "
+        "can. Requires nftables in the image.",
+    )
     settings: dict[SettingKey, SettingValue] = Field(
         default_factory=dict, description="Parameters of slurm.conf, by name. They override HyperPod's."
     )
