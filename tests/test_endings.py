@@ -199,3 +199,27 @@ def test_a_disk_that_takes_no_more_is_a_sentence(mount: str, shell: str, says: s
     assert ran.returncode == 2, ran.stdout + ran.stderr
     assert says in ran.stderr and "fix: " in ran.stderr
     assert "Traceback" not in ran.stderr and "Exception ignored" not in ran.stderr
+
+
+INTERRUPTS = """
+import builtins, os, signal, sys
+name, told, once = os.environ["INTERRUPT_AT"], builtins.__import__, []
+def imported(asked, *rest, **more):
+    if asked == name and not once:
+        once.append(asked)
+        os.kill(os.getpid(), signal.SIGINT)
+    return told(asked, *rest, **more)
+builtins.__import__ = imported
+"""
+
+
+@pytest.mark.parametrize(
+    "module", ["trainway.cli", "typer", "trainway.commands", "pydantic", "trainway.spec.loader", "yaml"]
+)
+def test_an_interrupt_during_any_import_shows_no_traceback(module: str, tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(INTERRUPTS)
+    environment = {**os.environ, "PYTHONPATH": f"{tmp_path}:{ROOT}", "INTERRUPT_AT": module}
+    command = [sys.executable, "-m", "trainway.start", "check", str(ROOT / "platform.yaml")]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+    assert done.returncode in (-signal.SIGINT, 1, 130), done
+    assert "no problems" not in done.stdout and "Traceback" not in done.stderr, done.stderr

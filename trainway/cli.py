@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -69,8 +69,30 @@ def check(
             "rules. For a deploy, write it into the file, as `accept`.",
         ),
     ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the problems as JSON. The exit status is 2 if there are any.")
+    ] = False,
 ) -> None:
     """Validate a platform file or a job file, and print every problem. A job file is checked without a platform."""
+    from trainway.spec.problems import SpecError
+
+    try:
+        what, notes = _checked(file, (on or datetime.now(UTC)).date(), _published(accept or []))
+    except SpecError as error:
+        if not as_json:
+            raise
+        print(json.dumps({"file": str(file), "problems": [each.as_json() for each in error.problems]}, indent=2))
+        raise typer.Exit(2) from None
+    if as_json:
+        print(json.dumps({"file": str(file), "problems": [], "not_verified": notes}, indent=2))
+        return
+    print(f"{file}: {what}: no problems.")
+    for note in notes:
+        print(f"not verified: {note}")
+
+
+def _checked(file: Path, today: date, accept: list[str]) -> tuple[str, list[str]]:
+    """Return what a file describes, and what of it cannot be verified. Raises SpecError with every problem."""
     from trainway.spec.derived.image_notes import unverified
     from trainway.spec.document import read_document
     from trainway.spec.facts.catalogue import load_catalogue
@@ -79,13 +101,11 @@ def check(
     if {"run", "model"} & read_document(file).data.keys():
         from trainway.launch.starting.prepare import check_job
 
-        print(f"{file}: {check_job(file)}: no problems.")
-        return
-    platform = load_platform(file, today=(on or datetime.now(UTC)).date(), accept=_published(accept or []))
+        return check_job(file), []
+    platform = load_platform(file, today=today, accept=accept)
     nodes = ", ".join(f"{group.largest} × {' or '.join(group.instance_types)}" for group in platform.node_groups)
-    print(f"{file}: {platform.name} in {platform.region} on {platform.orchestrator.value}, up to {nodes}: no problems.")
-    for note in unverified(platform, load_catalogue()):
-        print(f"not verified: {note}")
+    what = f"{platform.name} in {platform.region} on {platform.orchestrator.value}, up to {nodes}"
+    return what, list(unverified(platform, load_catalogue()))
 
 
 def _published(names: list[str]) -> list[str]:
@@ -276,13 +296,18 @@ app.add_typer(images.app, name="image")
 
 
 @app.command()
-def report(run: Annotated[Path, typer.Argument(help="Directory of the run.")]) -> None:
-    """Write the report of a run as one HTML page, and print its path."""
+def report(name: watching.RunName) -> None:
+    """Write the report of a run as one HTML page, and print its path.
+
+    The files of a run that was launched elsewhere come by `trainway copy`.
+    """
+    from trainway.launch.registry.find import find_run
     from trainway.parts.extras import require_extras
     from trainway.report import write_report
 
     require_extras("trainway report", "report")
-    print(write_report(run))
+    # A run that was started by torchrun alone has a directory, and is known to no launcher.
+    print(write_report(Path(name) if Path(name).is_dir() else find_run(name)))
 
 
 @app.command()

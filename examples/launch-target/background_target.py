@@ -19,6 +19,7 @@ from trainway.launch.runs.process_identity import started_at
 from trainway.launch.starting.prepare import prepare_here
 from trainway.launch.target.options import Flag
 from trainway.launch.target.protocol import Handle, Phase, State, Target
+from trainway.launch.target.wanted_lines import EVERY_LINE, WantedLines, cannot_choose
 from trainway.spec.facts.catalogue import Catalogue
 
 
@@ -61,8 +62,11 @@ def state(handle: Handle) -> State:
     return State(Phase.FAILED, f"exit status {outcome}")
 
 
-def logs(handle: Handle, *, follow: bool) -> Iterator[str]:
-    """Return the lines of a run's output."""
+def logs(handle: Handle, *, follow: bool, wanted: WantedLines = EVERY_LINE) -> Iterator[str]:
+    """Return the lines of a run's output, which one process writes without times. There is nothing to choose."""
+    if wanted != EVERY_LINE:
+        why, fix = "its output is one file without times", "print all of it"
+        raise cannot_choose("options of `trainway logs`", handle["run"], why, fix)
     with Path(handle["run"], "output.log").open(encoding="utf-8", errors="replace") as output:
         while True:
             # Asked before the file is read, so that the last lines are read too.

@@ -13,8 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from typer.testing import CliRunner
 
+from tests.report.conftest import write_full_run
+from trainway.cli import app
 from trainway.report import RunUnreadable, write_report
+from trainway.spec.errors import UsageError
 
 if TYPE_CHECKING:
     from tests.report.conftest import RunDirectory
@@ -284,7 +288,7 @@ def test_the_command_prints_what_is_wrong_and_ends_with_status_2(tmp_path: Path)
     command = [sys.executable, "-m", "trainway.cli", "report", str(tmp_path / "nowhere")]
     shown = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True)
     assert shown.returncode == 2
-    assert shown.stderr.startswith(f"{tmp_path / 'nowhere'}: not a run directory\n    why: ")
+    assert shown.stderr.startswith(f"there is no run {tmp_path / 'nowhere'}\n    why: ")
     assert "Traceback" not in shown.stderr
 
 
@@ -301,3 +305,15 @@ def test_summarizing_loads_neither_charts_nor_template(run: RunDirectory) -> Non
         "summarize(Path(sys.argv[1])); print([n for n in ('matplotlib', 'jinja2') if n in sys.modules])"
     )
     assert run_python(code, run.path) == "[]"
+
+
+def test_the_command_takes_the_name_of_a_run_or_a_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = tmp_path / "runs" / "named"
+    run.mkdir(parents=True)
+    write_full_run(run)
+    monkeypatch.chdir(tmp_path)
+    for asked in ("named", "runs/named", str(run)):
+        told = CliRunner().invoke(app, ["report", asked])
+        assert told.exit_code == 0 and Path(told.stdout.strip()).resolve() == run / "report.html"
+    with pytest.raises(UsageError, match="there is no run unknown"):
+        CliRunner().invoke(app, ["report", "unknown"], catch_exceptions=False)

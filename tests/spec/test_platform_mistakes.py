@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -68,6 +69,20 @@ def test_no_file_makes_a_traceback(content: str, tmp_path: Path) -> None:
     assert "why:" in checked.stderr
 
 
+def test_the_problems_are_told_as_json(tmp_path: Path) -> None:
+    wrong = write(tmp_path, GOOD.replace("max_count", "max_cuont").replace("usw2-az1", "use1-az1"))
+    told = check(wrong, "--json")
+    assert (told.returncode, told.stderr) == (2, "")
+    document = json.loads(told.stdout)
+    keys = [each["key"] for each in document["problems"]]
+    assert document["file"] == str(wrong) and "zones[1]" in keys and "node_groups[0].max_cuont" in keys
+    zone = document["problems"][keys.index("zones[1]")]
+    assert zone["value"] == '"use1-az1"' and zone["line"] > 1 and zone["reason"] and zone["remedy"]
+    assert document["problems"][keys.index("node_groups[0].max_cuont")]["rule"] is None
+    good = check(write(tmp_path, GOOD), "--json")
+    assert good.returncode == 0 and json.loads(good.stdout)["problems"] == []
+
+
 def test_check_says_what_nobody_verifies_of_a_base_that_stays(tmp_path: Path) -> None:
     base = f"nvcr.io/nvidia/pytorch:26.10-py3@sha256:{64 * '0'}"
     written = write(tmp_path, f"{GOOD}image: {{base: '{base}', base_packages: kept}}\n")
@@ -91,8 +106,8 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     assert "there is no such file" in checked.stderr
 
 
-def check(file: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "trainway.cli", "check", str(file)]
+def check(file: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "trainway.cli", "check", str(file), *options]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 

@@ -37,6 +37,22 @@ class Problem:
     accept_as: str | None = None
     """The name of the rule that is broken, if a platform file can accept it."""
 
+    def as_json(self) -> dict[str, Any]:
+        """Return the problem for JSON.
+
+        `value` is text as it would stand in the file, or None if the key is absent. `rule` can be accepted, or is None.
+        """
+        return {
+            "file": str(self.file),
+            "line": self.line,
+            "column": self.column,
+            "key": show_key(self.key),
+            "value": None if isinstance(self.value, Absent) else show_value(self.value),
+            "reason": self.reason,
+            "remedy": self.remedy,
+            "rule": self.accept_as,
+        }
+
     def __str__(self) -> str:
         shown = "" if isinstance(self.value, Absent) else f" = {show_value(self.value)}"
         return (
