@@ -298,8 +298,10 @@ class Lab:
             self.within("nft", "--json", "list", "set", "inet", "lab", "outside"), check=True, capture_output=True
         ).stdout
         sets = [entry["set"] for entry in json.loads(listed)["nftables"] if "set" in entry]
+        # The metadata service of a node, where a job that writes its state to the bucket gets the role of the node.
+        own = {"169.254.169.254"}
         # A VPC's own resolver knows its instances, by name and by address.
-        known = {name for node in self.nodes.values() for name in (node.name, node.hostname)}
+        known = own | {name for node in self.nodes.values() for name in (node.name, node.hostname)}
         known |= {ipaddress.ip_address(node.address).reverse_pointer for node in self.nodes.values()}
         return sorted({*sets[0].get("elem", []), *(self.directory / "asked").read_text().split()} - known)
 

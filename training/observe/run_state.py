@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 VERSION = 1
 SECONDS_BETWEEN_WRITES = float(os.environ.get("TRAINWAY_STATE_SECONDS", "30"))
 # How long the end of a run waits for a bucket that does not answer.
-_LONGEST_END_SECONDS = 10.0
+_LONGEST_END_SECONDS = 5.0
 # The pace of a run is the median of its last steps, so that a checkpoint or an evaluation does not change it.
 _STEPS_OF_PACE = 50
 

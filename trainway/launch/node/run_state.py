@@ -18,7 +18,7 @@ from typing import Any
 VERSION = 1
 SECONDS_BETWEEN_WRITES = float(os.environ.get("TRAINWAY_STATE_SECONDS", "60"))
 # How long the end of a run waits for a bucket that does not answer.
-_LONGEST_END_SECONDS = 15.0
+_LONGEST_END_SECONDS = 5.0
 # The pace of a run is the median of its last steps, so that a checkpoint or an evaluation does not change it.
 _STEPS_OF_PACE = 50
 
@@ -71,7 +71,11 @@ class NodeState:
             return
         with self._lock:
             self._now.update({"state": state, "reason": reason or None, "exit_status": status})
-        self._wait()
+        if self._writer is not None:
+            # What it writes is older, and the orchestrator may kill this process soon.
+            self._writer.kill()
+            self._writer.wait()
+            self._writer = None
         self._begin()
         self._wait()
 
