@@ -39,7 +39,16 @@ class Command:
         environment = {**os.environ, name: value, "TMPDIR": str(self.temporary)}
         environment["PATH"] = f"{Path(sys.executable).parent}:{environment['PATH']}"
         self.process = subprocess.Popen(
-            command, env=environment, cwd=ROOT, text=True, stdout=-1, stderr=-1, start_new_session=True, **options
+            command,
+            env=environment,
+            cwd=ROOT,
+            text=True,
+            stdout=-1,
+            stderr=-1,
+            start_new_session=True,
+            # A shell ignores Ctrl-C in what it runs in the background, such as these tests.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+            **options,
         )  # type: ignore[call-overload]
 
     def started(self) -> list[str]:
@@ -220,6 +229,13 @@ def test_an_interrupt_during_any_import_shows_no_traceback(module: str, tmp_path
     (tmp_path / "sitecustomize.py").write_text(INTERRUPTS)
     environment = {**os.environ, "PYTHONPATH": f"{tmp_path}:{ROOT}", "INTERRUPT_AT": module}
     command = [sys.executable, "-m", "trainway.start", "check", str(ROOT / "platform.yaml")]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(
+        command,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
     assert done.returncode in (-signal.SIGINT, 1, 130), done
     assert "no problems" not in done.stdout and "Traceback" not in done.stderr, done.stderr
