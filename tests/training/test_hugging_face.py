@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import sys
 import weakref
@@ -21,6 +22,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from training.checkpoint import weights
+from training.checkpoint.stored import complete
 from training.config import Job, Variant
 from training.config.presets import PRESETS, RotaryScaling, Shape, shape_of
 from training.data.batches import read
@@ -532,6 +534,7 @@ def test_weights_that_are_not_finite_are_not_exported(
 ) -> None:
     directory, _ = made()
     monkeypatch.setattr(importing._Files, "tensor", lambda self, name: original(self, name).fill_(float("nan")))
+    monkeypatch.setattr(importing, "check_finite", lambda *_: None)
     import_(directory, str(tmp_path / "ours"))
     with pytest.raises(UserError, match=r"embed_tokens\.weight has numbers that are not finite.*older checkpoint"):
         export(str(tmp_path / "ours"), str(corpus_directory), tmp_path / "out", "bf16")
@@ -539,9 +542,23 @@ def test_weights_that_are_not_finite_are_not_exported(
     assert not (tmp_path / "out/config.json").exists()
 
 
+@pytest.mark.usefixtures("one_rank")
+def test_weights_that_are_not_finite_are_not_imported(made: Make, tmp_path: Path) -> None:
+    directory, _ = made()
+    file = next(directory.glob("*.safetensors"))
+    tensors = load_file(file)
+    name = sorted(tensors)[-1]
+    tensors[name].view(-1)[-1] = float("inf")
+    save_file(tensors, file, {"format": "pt"})
+    with pytest.raises(UserError, match=rf"{file}: {re.escape(name)} has numbers that are not finite. Copy the file"):
+        import_(directory, str(tmp_path / "ours"))
+    assert not complete(str(tmp_path / "ours"))
+
+
 def test_a_job_does_not_start_from_weights_that_are_not_finite(
-    launch: Any, job: dict[str, Any], made: Make, tmp_path: Path
+    launch: Any, job: dict[str, Any], made: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(importing, "check_finite", lambda *_: None)
     directory, _ = made()
     file = next(directory.glob("*.safetensors"))
     tensors = load_file(file)

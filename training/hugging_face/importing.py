@@ -91,6 +91,12 @@ def _open(path: Path) -> Any:
         raise UserError(f"{path}: is not a complete safetensors file: {error}. Copy it again") from error
 
 
+def check_finite(path: Path, name: str, tensor: Tensor) -> None:
+    """Raise UserError for a tensor with numbers that are not finite. A model with them learns and answers nothing."""
+    if not tensor.isfinite().all():
+        raise UserError(f"{path}: {name} has numbers that are not finite. Copy the file again, or import other weights")
+
+
 class _Streamed(DefaultSavePlanner):
     """Save a model of the meta device by reading each tensor when it is written.
 
@@ -107,7 +113,10 @@ class _Streamed(DefaultSavePlanner):
         if not isinstance(known, Tensor) or not known.is_meta:
             return known
         renamed = renaming(self._family, self._shape, index.fqn.removeprefix("model."))
-        tensor = renamed.here([self._files.tensor(name) for name in renamed.names])
+        tensors = {name: self._files.tensor(name) for name in renamed.names}
+        for name, tensor in tensors.items():
+            check_finite(self._files.path(name), name, tensor)
+        tensor = renamed.here(list(tensors.values()))
         # Keep only the rows of tokens that the tokenizer has.
         return tensor[: known.shape[0]].contiguous()
 
@@ -116,7 +125,8 @@ def import_(directory: Path, out: str) -> Shape:
     """Write the weights of a directory as the checkpoint of step 0 at a resolved location. Return their shape.
 
     Raises:
-        UserError: the directory is incomplete, ours does not support its model, or the location has a checkpoint.
+        UserError: the directory is incomplete, ours does not support its model, a weight is not finite, or the
+            location has a checkpoint.
     """
     family, shape, rows, length = read_config(directory / "config.json")
     tokenizer = directory / "tokenizer.json"
@@ -164,7 +174,9 @@ def import_(directory: Path, out: str) -> Shape:
     try:
         state_dict_saver.save({"model": ours, "run": run}, storage_writer=storage_writer, planner=planner)
     except CheckpointException as error:
-        raise write_failure(destination, error) from error
+        # What is wrong with the weights is found while they are read for writing.
+        wrong = next((cause for _, (cause, _) in error.failures.items() if isinstance(cause, UserError)), None)
+        raise wrong or write_failure(destination, error) from error
     described = {name: directory / name for name in model_files.NAMES}
     model_files.write(out, {name: path.read_bytes() for name, path in described.items() if path.is_file()})
     if vocabulary < rows:
