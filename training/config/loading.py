@@ -9,6 +9,7 @@ import yaml
 from pydantic import ValidationError
 
 from training.config.job import Job
+from training.config.job_yaml import TwoThings, read_yaml
 
 # Sections with the options of the launcher's own targets (trainway/launch/target/sections.py). The job ignores them.
 LAUNCHER_SECTIONS = ("local", "slurm", "kubernetes", "sagemaker")
@@ -17,7 +18,9 @@ LAUNCHER_SECTIONS = ("local", "slurm", "kubernetes", "sagemaker")
 def load(path: Path) -> Job:
     """Return the job of a job file. If the file is wrong, print every problem to stderr and exit with status 2."""
     try:
-        document = yaml.safe_load(path.read_text(encoding="utf-8"))
+        document = read_yaml(path.read_text(encoding="utf-8"))
+    except TwoThings as error:
+        _refuse([str(error)], path)
     except (OSError, UnicodeDecodeError) as error:
         _refuse([f"cannot be read: {error}"], path)
     except yaml.YAMLError as error:
