@@ -61,10 +61,10 @@ def nodes_of_job() -> str:
 
 def configuration() -> str:
     """Return the text of slurm.conf. Raises FileNotFoundError."""
-    places = (os.environ.get("SLURM_CONF"), *CONFIGURATIONS)
-    found = next((each for each in places if each and Path(each).is_file()), None)
+    candidates = (os.environ.get("SLURM_CONF"), *CONFIGURATIONS)
+    found = next((each for each in candidates if each and Path(each).is_file()), None)
     if found is None:
-        raise FileNotFoundError(f"slurm.conf is in none of {', '.join(filter(None, places))}")
+        raise FileNotFoundError(f"slurm.conf is in none of {', '.join(filter(None, candidates))}")
     return Path(found).read_text()
 
 
