@@ -94,6 +94,8 @@ def test_without_a_firewall_no_job_begins_and_the_reason_is_told(
         (tmp_path / name).chmod(0o755)
     (tmp_path / "slurm.conf").write_text("NodeName=n[1-2] NodeAddr=localhost\n")
     monkeypatch.setattr(walls, "PATH", f"{tmp_path}:/usr/bin:/bin")
+    # The program sets it, and pytest restores what it has set itself.
+    monkeypatch.setenv("PATH", os.environ["PATH"])
     monkeypatch.setattr(walls, "JOBS", tmp_path / "jobs")
     told = {"SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "n1", "SLURM_CONF": str(tmp_path / "slurm.conf")}
     for name, value in told.items():

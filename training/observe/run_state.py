@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -92,17 +92,19 @@ class StateWriter:
             now = dict(self._now)
             pace = statistics.median(self._paces) if self._paces else None
         try:
-            before = _known(self._location)
-            if self._attempt is None:
-                self._attempt = before.get("attempt", 0) + 1
-            # The ranks are stopped because one of them failed.
-            if before.get("state") != "failed" or before["attempt"] != self._attempt:
-                _put(self._location, now | {"attempt": self._attempt, "step_seconds": pace})
+            _change(self._location, lambda before: self._after(before, now | {"step_seconds": pace}))
         except Exception as error:  # whatever it is, the run goes on
             if not self._is_reported:
                 self._is_reported = True
                 told = f"warning: the state of the run cannot be written, and `trainway status` is old: {error}"
                 print(told, file=sys.stderr, flush=True)
+
+    def _after(self, before: dict[str, Any], now: dict[str, Any]) -> dict[str, Any]:
+        """Return the state to write. A failure of this attempt stays: the ranks are stopped because one has failed."""
+        if self._attempt is None:
+            self._attempt = before.get("attempt", 0) + 1
+        has_failed = before.get("state") == "failed" and before.get("attempt") == self._attempt
+        return before if has_failed else now | {"attempt": self._attempt}
 
 
 def write_failure(reason: str, status: int) -> None:
@@ -110,45 +112,53 @@ def write_failure(reason: str, status: int) -> None:
     location = os.environ.get("TRAINWAY_STATE")
     if location is None:
         return
-    with contextlib.suppress(Exception):  # the reason is printed, too
-        before = _known(location)
+
+    def after(before: dict[str, Any]) -> dict[str, Any]:
         if before.get("state") != "running":
             before = {"attempt": before.get("attempt", 0) + 1, "started": time.time()}
-        _put(location, before | {"state": "failed", "reason": reason, "exit_status": status})
+        return before | {"state": "failed", "reason": reason, "exit_status": status}
+
+    with contextlib.suppress(Exception):  # the reason is printed, too
+        _change(location, after)
 
 
-def _known(location: str) -> dict[str, Any]:
-    """Return what was written before, by this attempt or an earlier one."""
+def _change(location: str, after: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+    """Write what `after` makes of the state that was written before, by this attempt or an earlier one.
+
+    In S3 the write is conditional, so that it cannot undo one that happens at the same time.
+    """
     if not is_s3(location):
         path = Path(location)
-        content = path.read_bytes() if path.is_file() else b"{}"
-    else:
-        bucket, key = _bucket_and_key(location)
+        write(location, _as_json(after(json.loads(path.read_bytes()) if path.is_file() else {})))
+        return
+    bucket, _, key = location.removeprefix("s3://").partition("/")
+    for is_last in (False, False, False, True):
+        before, condition = _before(bucket, key)
         try:
-            content = _client().get_object(Bucket=bucket, Key=key)["Body"].read()
+            _client().put_object(Bucket=bucket, Key=key, Body=_as_json(after(before)), **condition)
         except _client().exceptions.ClientError as error:
-            # S3 answers 403 for an absent object to those who cannot list the whole bucket.
-            if error.response["ResponseMetadata"]["HTTPStatusCode"] not in (403, 404):
+            if is_last or error.response["ResponseMetadata"]["HTTPStatusCode"] not in (404, 409, 412):
                 raise
-            content = b"{}"
-    known: dict[str, Any] = json.loads(content)
-    return known
+            continue
+        return
 
 
-def _put(location: str, state: dict[str, Any]) -> None:
+def _before(bucket: str, key: str) -> tuple[dict[str, Any], Any]:
+    """Return the state in S3, and the condition of a write: that the object is still the same."""
+    try:
+        found = _client().get_object(Bucket=bucket, Key=key)
+    except _client().exceptions.ClientError as error:
+        # S3 answers 403 for an absent object to those who cannot list the whole bucket.
+        if error.response["ResponseMetadata"]["HTTPStatusCode"] not in (403, 404):
+            raise
+        return {}, {"IfNoneMatch": "*"}
+    return json.loads(found["Body"].read()), {"IfMatch": found["ETag"]}
+
+
+def _as_json(state: dict[str, Any]) -> bytes:
     # JSON has no NaN, and other programs refuse it.
     finite = {name: value for name, value in state.items() if value == value}
-    content = json.dumps({**finite, "schema_version": VERSION, "written": time.time()}).encode()
-    if not is_s3(location):
-        write(location, content)
-        return
-    bucket, key = _bucket_and_key(location)
-    _client().put_object(Bucket=bucket, Key=key, Body=content)
-
-
-def _bucket_and_key(location: str) -> tuple[str, str]:
-    bucket, _, key = location.removeprefix("s3://").partition("/")
-    return bucket, key
+    return json.dumps({**finite, "schema_version": VERSION, "written": time.time()}).encode()
 
 
 @functools.cache

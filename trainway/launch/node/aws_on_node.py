@@ -37,12 +37,16 @@ _FOR_GOOD = (
     "ValidationException",
 )
 
+# Answers of S3 to a conditional write, if another one happened meanwhile.
+_MEANWHILE = ("PreconditionFailed", "ConditionalRequestConflict", "412", "409", "NoSuchKey")
+
 
 class CannotRead(Exception):
     """What cannot be read, and with which exit status."""
 
     def __init__(self, reason: str, code: str = "") -> None:
         super().__init__(reason)
+        self.code = code
         self.status = FAILED_FOR_GOOD if code in _FOR_GOOD else FAILED
 
 
@@ -80,10 +84,10 @@ def secret(text: str) -> str:
         raise CannotRead(f"the secret {name} is no JSON object with the key {key}", "ValidationException") from None
 
 
-def fetch_object(location: str, file: str, is_patient: bool = True) -> None:
-    """Write an object of S3 to a file. `is_patient` says whether to try again for minutes. Raises CannotRead."""
+def fetch_object(location: str, file: str) -> None:
+    """Write an object of S3 to a file. Raises CannotRead."""
     bucket, _, key = location[len("s3://") :].partition("/")
-    answer = _with_boto3("s3", os.environ.get("AWS_REGION"), "get_object", is_patient, Bucket=bucket, Key=key)
+    answer = _with_boto3("s3", os.environ.get("AWS_REGION"), "get_object", Bucket=bucket, Key=key)
     if answer is None:
         _with_cli(location, ["s3api", "get-object", "--bucket", bucket, "--key", key, file], None)
         return
@@ -94,27 +98,59 @@ def fetch_object(location: str, file: str, is_patient: bool = True) -> None:
 def write_state(location: str, text: str) -> None:
     """Write the state of a run to an object of S3. Raises CannotRead.
 
-    A failure that any node has written for the same attempt stays: the other nodes are stopped because of it.
+    A failure that any node has written for the same attempt stays: the other nodes are stopped because of it. The write
+    is conditional, so that it cannot undo one that happens at the same time.
     """
     state: dict[str, Any] = json.loads(text)
+    bucket, _, key = location[len("s3://") :].partition("/")
+    for is_last in (False, False, False, True):
+        before, condition = _state_before(bucket, key)
+        if before.get("attempt") == state["attempt"]:
+            failed = {name: before.get(name) for name in ("state", "reason", "exit_status")}
+            state = {**before, **state, **(failed if before.get("state") == "failed" else {})}
+        try:
+            _put_object(bucket, key, json.dumps(state), condition)
+        except CannotRead as problem:
+            if is_last or problem.code not in _MEANWHILE:
+                raise
+            continue
+        return
+
+
+def _state_before(bucket: str, key: str) -> "tuple[dict[str, Any], tuple[str, str]]":
+    """Return the state that was written before, and the condition of a write: that the object is still the same."""
     with tempfile.TemporaryDirectory() as directory:
         file = Path(directory) / "state"
         try:
-            fetch_object(location, str(file), is_patient=False)
+            answer = _with_boto3("s3", os.environ.get("AWS_REGION"), "get_object", False, Bucket=bucket, Key=key)
+            if answer is None:
+                words = ["s3api", "get-object", "--bucket", bucket, "--key", key, "--output", "json", str(file)]
+                answer = json.loads(_with_cli(key, words, os.environ.get("AWS_REGION")))
+            else:
+                file.write_bytes(answer["Body"].read())
+        except CannotRead as problem:
+            # S3 answers 403 for an absent object to those who cannot list the whole bucket.
+            if problem.code not in ("NoSuchKey", "AccessDenied"):
+                raise
+            return {}, ("IfNoneMatch", "*")
+        try:
             before: dict[str, Any] = json.loads(file.read_text())
-        except (CannotRead, ValueError):
-            before = {}  # there is none; a bucket that cannot be reached says so below
-        if before.get("state") == "failed" and before.get("attempt") == state["attempt"]:
-            state.update({name: before.get(name) for name in ("state", "reason", "exit_status")})
-        elif before.get("attempt") == state["attempt"]:
-            state = {**before, **state}
-        content = json.dumps(state)
-        bucket, _, key = location[len("s3://") :].partition("/")
-        region = os.environ.get("AWS_REGION")
-        if _with_boto3("s3", region, "put_object", False, Bucket=bucket, Key=key, Body=content) is None:
-            file.write_text(content)
-            words = ["s3api", "put-object", "--bucket", bucket, "--key", key, "--body", str(file)]
-            _with_cli(location, words, region)
+        except ValueError:
+            before = {}
+        return before, ("IfMatch", answer["ETag"])
+
+
+def _put_object(bucket: str, key: str, content: str, condition: "tuple[str, str]") -> None:
+    region, (name, value) = os.environ.get("AWS_REGION"), condition
+    parameters = {"Bucket": bucket, "Key": key, "Body": content, name: value}
+    if _with_boto3("s3", region, "put_object", False, **parameters) is not None:
+        return
+    with tempfile.TemporaryDirectory() as directory:
+        file = Path(directory) / "state"
+        file.write_text(content)
+        option = {"IfMatch": "--if-match", "IfNoneMatch": "--if-none-match"}[name]
+        words = ["s3api", "put-object", "--bucket", bucket, "--key", key, "--body", str(file), option, value]
+        _with_cli(f"s3://{bucket}/{key}", words, region)
 
 
 def _region_of(name: str) -> "str | None":
@@ -132,7 +168,7 @@ def _with_boto3(
         from botocore.exceptions import BotoCoreError, ClientError
     except ImportError:
         return None
-    what = " ".join(value for name, value in parameters.items() if name != "Body")
+    what = " ".join(value for name, value in parameters.items() if name in ("Bucket", "Key", "SecretId"))
     try:
         waits = None if is_patient else Config(connect_timeout=3, read_timeout=5, retries={"total_max_attempts": 2})
         client: Any = boto3.client(service, region_name=region, config=waits)  # type: ignore[call-overload]
