@@ -27,6 +27,12 @@ def wait_for(what: str, is_so: Callable[[], bool], seconds: float = 60) -> None:
         time.sleep(0.05)
 
 
+def hear_signals() -> None:
+    """Hear Ctrl-C although a shell runs the tests in the background, and hang-up although `nohup` does."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
 class Command:
     """A command with a directory of its own for temporary files. `mark` is in the environment of all it starts."""
 
@@ -46,8 +52,7 @@ class Command:
             stdout=-1,
             stderr=-1,
             start_new_session=True,
-            # A shell ignores Ctrl-C in what it runs in the background, such as these tests.
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+            preexec_fn=hear_signals,
             **options,
         )  # type: ignore[call-overload]
 
