@@ -3,7 +3,7 @@
 python -m tests.training.rehearsal [--out FILE.json] RANKS…
 
 Each host is a torchrun agent of its own with eight ranks. All meet as the hosts of a real job do. The ranks are forks
-of one process that has imported all that they use. Each of 64 still needs some 110 MB of its own.
+of one process that has imported all that they use. Each of 128 still needs some 100 MB of its own.
 """
 
 from __future__ import annotations
