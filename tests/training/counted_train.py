@@ -2,8 +2,8 @@
 
 torchrun … -m tests.training.counted_train --config JOB.yaml
 
-The environment variable COUNTS is a directory. Each rank writes `RANK.json` into it: its sockets, its threads, and
-its proportional share of memory in MB.
+The environment variable COUNTS is a directory. Each rank writes `RANK.json` into it: the sockets it opened, its
+threads, and its proportional share of memory in MB.
 """
 
 from __future__ import annotations
@@ -18,6 +18,9 @@ import torch.distributed as dist
 
 from tests.training.connections import sockets
 
+# A rank that is a fork of its agent has the agent's connections with all other agents. One that is a program has none.
+INHERITED = sockets()
+
 
 def main() -> None:
     """Train, and count before the groups are destroyed."""
@@ -27,7 +30,7 @@ def main() -> None:
 
     def count_and_destroy() -> None:
         counted = {
-            "sockets": sockets(),
+            "sockets": sockets() - INHERITED,
             "threads": len(list(Path("/proc/self/task").iterdir())),
             "megabytes": proportional_megabytes(),
         }
