@@ -4,6 +4,8 @@ import math
 from collections import Counter
 from dataclasses import replace
 
+import torch.distributed as dist
+
 from training.checkpoint import Progress
 from training.errors import Diverged
 from training.model.finite import all_finite
@@ -45,9 +47,16 @@ def rewound(
     """
     settings = setup.job.instability
     remedy = "Lower optimizer.learning_rate, lengthen schedule.warmup_steps, or look for bad data"
-    if settings.action == "stop":
+
+    def tell() -> None:
         if metrics:
             metrics.event("diverged", step=progress.step, reason=divergence)
+        # The first rank can host the store. If it exits while another rank still asks the store whether to stop, that
+        # rank fails with a lost connection, and not with the status of a run that diverges.
+        dist.barrier()
+
+    if settings.action == "stop":
+        tell()
         raise Diverged(
             f"{divergence}. The checkpoints are from before. {remedy}, or set instability.action to rewind, which "
             "leaves these samples out. Then launch the job again, which resumes from its newest checkpoint"
@@ -55,8 +64,7 @@ def rewound(
     loaded, _ = begin(setup, start_from)
     rewinds[loaded.step] += 1
     if rewinds[loaded.step] > settings.rewinds:
-        if metrics:
-            metrics.event("diverged", step=progress.step, reason=divergence)
+        tell()
         raise Diverged(f"{divergence}. The run went back to step {loaded.step} {settings.rewinds} times. {remedy}")
     if metrics:
         left_out = [loaded.samples, progress.samples]

@@ -261,6 +261,7 @@ def kill_every_step(node: Node, commands: dict[str, int]) -> None:
     steps.rename(all_steps)
     steps.mkdir()
     names = sorted(commands)
+    never_reached = []
     for before, name, count in zip([None, *names], names, map(commands.__getitem__, names), strict=False):
         # Together with the step before it, which is made good. Running all that were before would only take longer.
         for path in steps.iterdir():
@@ -271,8 +272,13 @@ def kill_every_step(node: Node, commands: dict[str, int]) -> None:
         at, after = random.randint(1, max(1, count * 4 // 5)), random.choice((0, 0.05))
         done = counted(node, KILL_STEP=name, KILL_AT=str(at), KILL_AFTER=str(after))
         moment = f"{name}, {after} s after command {at} of {count}"
+        # A step that waited for less has fewer commands here than on the node where they were counted.
+        if done.returncode == 0 and commands_of(node)[name] < at:
+            never_reached.append(moment)
+            continue
         # A step may be over a moment later.
         assert done.returncode == 1 or (after and done.returncode == 0), f"{moment}: {done.stdout}"
         assert done.returncode == 0 or "killed by signal 9" in last_line(done), f"{moment}: {done.stdout}"
+    assert len(never_reached) <= len(names) // 4, never_reached
     shutil.copytree(all_steps, steps, dirs_exist_ok=True)
     well(node.provision())

@@ -29,10 +29,10 @@ cd "$1"
 systemctl stop slurmctld
 mount -t tmpfs -o mode=755 state /var/spool/slurmctld
 chown -R slurm: . /var/spool/slurmctld
-runuser --user=slurm -- timeout 30 /opt/slurm/sbin/slurmctld -D -c -f "$1/slurm.conf" >said 2>&1 &
+runuser --user=slurm -- timeout 120 /opt/slurm/sbin/slurmctld -D -c -f "$1/slurm.conf" >said 2>&1 &
 until grep -q 'Running as primary controller' said || ! kill -0 $! 2>/dev/null; do sleep 0.1; done
 sed '/Running as primary controller/q' said
-! kill -0 $! 2>/dev/null || timeout 10 scontrol show config >/dev/null || echo 'error: scontrol show config failed'
+! kill -0 $! 2>/dev/null || timeout 60 scontrol show config >/dev/null || echo 'error: scontrol show config failed'
 kill $! 2>/dev/null
 wait
 umount /var/spool/slurmctld
@@ -84,7 +84,8 @@ def read_by_slurm(made: Files) -> list[str]:
     for name, text in made.items():
         node.write(f"{folder}/{name}", text)
     there: dict[str, Any] = {"SLURM_CONF": f"{folder}/slurm.conf"}
-    said = node.run("bash", "-c", READ, "-", folder, check=False, **there).stdout
+    # Other tests run at the same time, so each limit is many times what a reading takes.
+    said = node.run("bash", "-c", READ, "-", folder, check=False, timeout=240, **there).stdout
     problems = complaints(said)
     if "Running as primary controller" not in said:
         problems.append(f"slurmctld did not start: {said[-500:]}")
