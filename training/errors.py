@@ -42,3 +42,7 @@ class Diverged(UserError):
     """Too many consecutive steps were skipped, or the weights are not finite. Status 65 is EX_DATAERR."""
 
     status = 65
+
+
+HUNG_STATUS = 76
+"""Exit status of ranks that hang. It is EX_PROTOCOL: the ranks no longer communicate. A restart can help."""

@@ -45,6 +45,7 @@ from training.observe.metrics import Metrics, peak_memory
 from training.observe.profiling import profiling
 from training.observe.reports import PendingStep, Reading, Reports, describe
 from training.observe.run_state import run_state, write_failure
+from training.observe.watchdog import Watchdog
 from training.optim.step_guard import StepGuard
 from training.parallel.world import connect, join, this_process
 from training.setup import JobInputs, Setup, begin, open_inputs, set_up
@@ -112,17 +113,21 @@ def train(job: Job, until_step: int | None = None, profile_steps: int | None = N
     stop = StopSignal()
     process = this_process()
     inputs = open_inputs(job, process)
-    stop.share(connect(process))
-    setup = set_up(job, inputs, join(inputs.layout, process.device))
     run = Path(os.environ.get("TRAINWAY_RUN", f"runs/{job.name}"))
-    with leased((setup.checkpoints, str(run)), stop.request, setup.hosts) as check_leases:
-        return take_steps(setup, inputs, stop, run, check_leases, until_step, profile_steps, began)
+    store = connect(process)
+    stop.share(store)
+    with contextlib.closing(Watchdog(job.hang_detection, run)) as watchdog:
+        watchdog.share(store)
+        setup = set_up(job, inputs, join(inputs.layout, process.device))
+        with leased((setup.checkpoints, str(run)), stop.request, setup.hosts) as check_leases:
+            return take_steps(setup, inputs, stop, watchdog, run, check_leases, until_step, profile_steps, began)
 
 
 def take_steps(
     setup: Setup,
     inputs: JobInputs,
     stop: StopSignal,
+    watchdog: Watchdog,
     run: Path,
     check_leases: Callable[[], None],
     until_step: int | None,
@@ -167,6 +172,7 @@ def take_steps(
         told_to_stop = False
         while progress.step < last_step and not told_to_stop:
             step = progress.step + 1
+            watchdog.step()
             laps.lap("other")
             batch = local.batch(next(batches))
             laps.lap("data_wait")
@@ -198,6 +204,7 @@ def take_steps(
                 if not divergence and result.skipped and not last:
                     saver.postpone(step)
                 elif not divergence:
+                    watchdog.other("a checkpoint")
                     # Nothing of a skipped step is in the state, so its loss is not of the state either.
                     good = result if not result.skipped else reports.newest
                     progress = replace(
@@ -211,6 +218,7 @@ def take_steps(
             reports.checkpoints(saver.complete())
             reports.failed_saves(saver.failed())
             if divergence:
+                watchdog.other("a rewind")
                 saver.wait()
                 progress = rewound(setup, inputs.start_from, progress, divergence, rewinds, metrics)
                 guard, loss_scale = begin_at(setup, progress)
@@ -226,6 +234,7 @@ def take_steps(
             samples = progress.samples
             reports.hold(PendingStep(step, samples, update.learning_rate, reading, laps.end_step(), memory_bytes))
             if data.held_out and not told_to_stop and (step % job.evaluation.every == 0 or step == last_step):
+                watchdog.other("an evaluation")
                 reports.flush()
                 evaluating = time.monotonic()
                 held_out_loss = evaluate(local, world, data.held_out, job.evaluation.samples, job.batch.micro)
@@ -234,6 +243,7 @@ def take_steps(
                 laps.start()  # an evaluation belongs to no step
             if end_profiled_step:
                 end_profiled_step()
+        watchdog.other("the end")
         reports.flush()
         saver.wait()
         reports.checkpoints(saver.complete())

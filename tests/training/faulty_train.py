@@ -2,11 +2,13 @@
 
 The environment variable FAULTS is a JSON list of objects: `samples`, the first and the last sample; `rank`, which has
 the fault; and `kind`: gradient (a NaN in the rank's part of a gradient), loss (NaN, while the gradient is good), spike
-(a gradient that is a million times larger), or weight (a NaN in a weight after the step, as of a broken device).
+(a gradient that is a million times larger), weight (a NaN in a weight after the step, as of a broken device), or lock
+(C code that holds Python's lock and never returns, in the first attempt).
 """
 
 from __future__ import annotations
 
+import ctypes
 import importlib
 import json
 import os
@@ -54,6 +56,8 @@ def plant_faults() -> None:
         gradient = next(each.grad for each in local.model.parameters() if each.grad is not None)
         gradient = gradient.to_local() if isinstance(gradient, DTensor) else gradient
         for kind in kinds():
+            if kind == "lock" and os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
+                ctypes.PyDLL(None).sleep(1000)
             if kind == "gradient":
                 gradient.view(-1)[0] = torch.nan
             if kind == "loss":

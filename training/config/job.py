@@ -10,6 +10,7 @@ from training.config.checkpoint import Checkpoint
 from training.config.data import Data
 from training.config.evaluation import Evaluation
 from training.config.float8 import Float8
+from training.config.hang_detection import HangDetection
 from training.config.instability import Instability
 from training.config.layout import Layout, layout_of
 from training.config.life_cycle import LifeCycle
@@ -70,6 +71,9 @@ class Job(Section):
     clip: float = Field(1.0, gt=0, description="Largest norm of the gradient. A larger gradient is scaled down to it.")
     instability: Instability = Field(
         Instability(), description="Steps whose loss or gradient is not finite, or a spike."
+    )
+    hang_detection: HangDetection = Field(
+        HangDetection(), description="Steps that take too long, and what the run does then."
     )
     seed: int = Field(0, ge=0, lt=2**32, description="Seed of the initial weights and of the order of the samples.")
     checkpoint: Checkpoint = Field(Checkpoint(), description="When and where checkpoints are saved.")

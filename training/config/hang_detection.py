@@ -1,0 +1,29 @@
+"""The section `hang_detection` of the job file."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from training.config.section import Section
+
+
+class HangDetection(Section):
+    """`hang_detection`: how long a step may take before the ranks end, so that the run restarts."""
+
+    action: Literal["restart", "none"] = Field(
+        "restart",
+        description="restart ends all ranks with exit status 76 when no step ends in time. torchrun then starts them "
+        "again, and they resume from the newest checkpoint. none waits for the timeout of the collectives.",
+    )
+    step_factor: float = Field(
+        10, ge=2, description="A step hangs if it takes this many times the median of the last 50 steps."
+    )
+    least_seconds: float = Field(
+        120, gt=0, description="Seconds that every step may take, however short the steps before it were."
+    )
+    other_seconds: float = Field(
+        1800,
+        gt=0,
+        description="Seconds that everything other than a step may take: start, load, the first three steps with their "
+        "compilation, evaluation, checkpoint, and rewind.",
+    )

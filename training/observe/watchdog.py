@@ -1,0 +1,244 @@
+"""Notice that a run hangs, keep the stacks of all ranks, and end them so that the run restarts.
+
+A rank that is stuck holds all others in the next collective. Each rank therefore watches itself: two threads beside the
+training loop compare the time since the last step with a budget. The first rank over its budget raises an alarm in the
+store of the rendezvous. Each rank then writes the stacks of its threads into the directory of the run, and says where
+it is. One rank reports which ranks do not answer or differ from the others. All ranks end with exit status 76.
+
+The loop only notes the time of each step. All communication is in the threads:
+
+- The guard never waits for anything but time, so it ends the rank even if the store does not answer.
+- The talker speaks to the store, and can hang with the host of the store.
+
+A rank can be stuck in C code that holds Python's lock, so that its threads cannot run. The other ranks of the host make
+it write its stacks to its log with SIGUSR2, whose handler needs no lock, and then kill it.
+"""
+
+import contextlib
+import faulthandler
+import json
+import os
+import signal
+import socket
+import statistics
+import sys
+import threading
+import time
+import uuid
+from collections import deque
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple, NoReturn
+
+import torch.distributed as dist
+from torch._C._distributed_c10d import Store  # the public name is not declared as exported
+
+from training.config.hang_detection import HangDetection
+from training.errors import HUNG_STATUS
+from training.observe.hang_report import RankRecord, Suspects, position_of, sentence, suspects
+from training.observe.run_state import write_failure
+
+_STEP = "a step"
+# The pace of a run is the median of its last steps.
+_STEPS_OF_PACE = 50
+# The first steps compile, allocate memory, and connect.
+_FIRST_STEPS = 3
+# A rank says this often that it lives, and looks for an alarm. At 8,192 ranks, the store answers 1,600 times a second.
+_SECONDS_BETWEEN_BEATS = 5.0
+# The rank that reports waits this long for the others.
+_SECONDS_FOR_ANSWERS = 4.0
+# A guard that has not run for this long was stopped as a whole, for example by `scontrol suspend`.
+_SECONDS_OF_A_STOP = 2.0
+# A rank ends this long after an alarm, whether or not somebody has reported.
+_SECONDS_TO_REPORT = 7.0
+# Between the end of the report and that of the ranks of this host that have not ended by themselves.
+_SECONDS_TO_END = 1.0
+
+
+class _Work(NamedTuple):
+    """What the training loop does, since when (of the monotonic clock, in seconds), and after which step."""
+
+    name: str
+    since: float
+    step: int
+
+
+class Watchdog:
+    """The watch over one rank, from `share` until `close`. With `action: none` it does nothing.
+
+    `run` is the directory of the run.
+    """
+
+    def __init__(self, settings: HangDetection, run: Path) -> None:
+        self._settings, self._run = settings, run
+        self._paces = deque[float](maxlen=_STEPS_OF_PACE)
+        self._work = _Work("the start", time.monotonic(), 0)
+        self._steps = 0
+        self._late = self._work, 0.0, self._settings.other_seconds
+        self._main_thread = threading.get_ident()
+        self._alarm, self._reported, self._closed = threading.Event(), threading.Event(), threading.Event()
+
+    def share(self, store: Store) -> None:
+        """Begin to watch, and exchange the process IDs with the other ranks. Every rank calls this once."""
+        if self._settings.action == "none":
+            return
+        self._rank, self._ranks = dist.get_rank(), dist.get_world_size()
+        # torchrun can keep the store from one attempt to the next, so each attempt has keys of its own. A clone has its
+        # own connection: the loop can wait for the store, too.
+        if self._rank == 0:
+            store.set("trainway/watchdog", uuid.uuid4().hex[:8])
+        dist.barrier()
+        attempt = store.get("trainway/watchdog").decode()
+        self._store: Store = store.clone()  # type: ignore[attr-defined] # the method is not declared
+        self._prefix = f"trainway/watchdog/{attempt}"
+        self._directory = self._run / "hangs" / attempt
+        self._record = RankRecord(self._rank, socket.gethostname(), os.getpid(), os.getppid(), 0, self._work.name)
+        self._store.set(self._key(self._rank), self._record.encoded())
+        dist.barrier()
+        local_rank, local_ranks = (int(os.environ.get(name, "0")) for name in ("LOCAL_RANK", "LOCAL_WORLD_SIZE"))
+        first = self._rank - local_rank
+        faulthandler.register(signal.SIGUSR2, file=sys.__stderr__ or sys.stderr, all_threads=True)
+        self._neighbors = [self._read(rank) for rank in range(first, first + local_ranks) if rank != self._rank]
+        for body in (self._guard, self._talk):
+            threading.Thread(target=body, name=f"watchdog{body.__name__}", daemon=True).start()
+
+    def step(self) -> None:
+        """Note that a step begins, and that the step before it is over."""
+        now = time.monotonic()
+        before = self._work
+        if before.name == _STEP:
+            self._paces.append(now - before.since)
+        self._steps += 1
+        self._work = _Work(_STEP, now, self._steps)
+
+    def other(self, name: str) -> None:
+        """Note that something other than a step begins. It may take `other_seconds`."""
+        self._work = _Work(name, time.monotonic(), self._steps)
+
+    def close(self) -> None:
+        """End the watch."""
+        self._closed.set()
+
+    def budget(self) -> float:
+        """Return how many seconds the current work may take."""
+        paces = list(self._paces)
+        if self._work.name != _STEP or len(paces) < _FIRST_STEPS:
+            return self._settings.other_seconds
+        return max(self._settings.least_seconds, self._settings.step_factor * statistics.median(paces))
+
+    def _guard(self) -> None:
+        pause = min(1.0, self._settings.least_seconds / 4)
+        # Time in which this process did not run is not the work's.
+        stopped, work, checked = 0.0, self._work, time.monotonic()
+        while not self._closed.wait(pause):
+            now = time.monotonic()
+            if self._work is not work:
+                stopped, work = 0.0, self._work
+            if now - checked > pause + _SECONDS_OF_A_STOP:
+                stopped += now - checked - pause
+            checked = now
+            seconds, budget = now - work.since - stopped, self.budget()
+            if self._alarm.is_set() or seconds > budget:
+                self._late = work, seconds, budget
+                self._end()
+
+    def _end(self) -> NoReturn:
+        self._keep_stacks()
+        self._alarm.set()
+        if not self._reported.wait(_SECONDS_TO_REPORT) and self._is_first_to_report():
+            unknown = "The store of the rendezvous does not answer, so that nobody knows which ranks hang"
+            # A thread, because the state of the run is in a bucket, which may not answer either.
+            threading.Thread(target=self._report, args=(Suspects([], unknown),), daemon=True).start()
+        self._signal_neighbors(signal.SIGUSR2)
+        time.sleep(_SECONDS_TO_END)
+        # torchrun waits up to its grace for a rank that is stopped. It restarts all ranks of the host anyway.
+        self._signal_neighbors(signal.SIGKILL)
+        os._exit(HUNG_STATUS)
+
+    def _signal_neighbors(self, number: signal.Signals) -> None:
+        """Send a signal to the ranks of this host that have not ended by themselves."""
+        for neighbor in self._neighbors:
+            if neighbor.parent_pid == os.getppid():
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.kill(neighbor.pid, number)
+
+    def _keep_stacks(self) -> None:
+        with contextlib.suppress(OSError):  # a full disk, or one that hangs, must not keep the rank alive
+            self._directory.mkdir(parents=True, exist_ok=True)
+            with (self._directory / f"rank-{self._rank}.stacks").open("w", encoding="utf-8") as file:
+                faulthandler.dump_traceback(file, all_threads=True)
+
+    def _is_first_to_report(self) -> bool:
+        """Return whether no other rank that sees the directory of the run has reported."""
+        try:
+            (self._directory / "report").touch(exist_ok=False)
+        except FileExistsError:
+            return False
+        except OSError:
+            return True
+        return True
+
+    def _talk(self) -> None:
+        pause = min(_SECONDS_BETWEEN_BEATS, self._settings.least_seconds / 4)
+        while not self._closed.is_set():
+            late = self._alarm.wait(pause)
+            try:
+                if late:
+                    self._answer()
+                    return
+                self._store.set(self._key(self._rank), self._record_now().encoded())
+                if self._store.check([f"{self._prefix}/alarm"]):
+                    self._alarm.set()
+            except dist.DistError:
+                # The host of the store has ended. The loop fails by itself, or the guard ends this rank.
+                return
+
+    def _record_now(self, position: str = "") -> RankRecord:
+        return replace(self._record, step=self._work.step, work=self._work.name, position=position)
+
+    def _answer(self) -> None:
+        """Raise the alarm for all ranks, say where this one is, and report if no other rank does."""
+        self._store.set(f"{self._prefix}/alarm", str(self._rank))
+        self._store.set(self._key(self._rank), self._record_now(position_of(self._main_thread)).encoded())
+        reporter = self._store.compare_set(f"{self._prefix}/reporter", "", str(self._rank)).decode()
+        if reporter == str(self._rank):
+            self._report(suspects(self._answers()))
+            self._store.set(f"{self._prefix}/reported", "")
+        else:
+            self._store.wait([f"{self._prefix}/reported"])
+        self._reported.set()
+
+    def _answers(self) -> list[RankRecord]:
+        """Return the records of all ranks, as soon as all have answered."""
+        end = time.monotonic() + _SECONDS_FOR_ANSWERS
+        while True:
+            values = self._store.multi_get([self._key(rank) for rank in range(self._ranks)])
+            records = [RankRecord.decoded(value) for value in values]
+            if all(each.position for each in records) or time.monotonic() > end:
+                return records
+            time.sleep(0.2)
+
+    def _report(self, found: Suspects) -> None:
+        work, seconds, budget = self._late
+        said = sentence(work.name, seconds, budget, found, self._directory)
+        print(f"hang: {said}", file=sys.stderr, flush=True)
+        event = {
+            "event": "hang",
+            "time": time.time(),
+            "work": work.name,
+            "seconds": seconds,
+            "budget_seconds": budget,
+            "suspects": [each.rank for each in found.records],
+            "hosts": sorted({each.host for each in found.records}),
+            "reason": found.reason,
+            "stacks": str(self._directory),
+        }
+        with contextlib.suppress(OSError), (self._run / "metrics.jsonl").open("a", encoding="utf-8") as file:
+            file.write(json.dumps(event) + "\n")
+        write_failure(f"hang: {said}", HUNG_STATUS)
+
+    def _key(self, rank: int) -> str:
+        return f"{self._prefix}/rank/{rank}"
+
+    def _read(self, rank: int) -> RankRecord:
+        return RankRecord.decoded(self._store.get(self._key(rank)))
