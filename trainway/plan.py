@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from trainway.manifests.namespace import namespace_of
+from trainway.price.document import price_document, price_text
 from trainway.spec.derived.addons import addon_names
 from trainway.spec.derived.addressing import AddressPlan, plan_addresses
 from trainway.spec.derived.autoscaling import autoscaled_groups, fixed_because, scaled_groups
@@ -24,6 +25,7 @@ from trainway.spec.derived.pod_network import pods_of_group
 from trainway.spec.derived.quotas import quota_needs
 from trainway.spec.facts.catalogue import Catalogue
 from trainway.spec.facts.image_builds import additions_builds, image_builds
+from trainway.spec.facts.prices import PriceBook, listed_price
 from trainway.spec.facts.services import service_facts
 from trainway.spec.facts.versions import versions_facts
 from trainway.spec.handoff import DEFAULT_IMAGE
@@ -34,8 +36,11 @@ from trainway.spec.sections.node_group import NodeGroup
 JsonObject = dict[str, Any]
 
 
-def plan_document(platform: Platform, catalogue: Catalogue) -> JsonObject:
-    """The VPC, its subnets and endpoints, nodes, add-ons, charts, teams, and the quotas that all of it takes."""
+def plan_document(platform: Platform, catalogue: Catalogue, prices: PriceBook = listed_price) -> JsonObject:
+    """Return the VPC, its subnets and endpoints, nodes, add-ons, charts, teams, the quotas they take, and the price.
+
+    `prices` are by default those that Trainway has, each with its date.
+    """
     addresses = plan_addresses(platform, catalogue)
     return {
         "vpc_cidrs": [str(cidr) for cidr in addresses.vpc_cidrs],
@@ -67,6 +72,7 @@ def plan_document(platform: Platform, catalogue: Catalogue) -> JsonObject:
         "additions": _additions(platform, catalogue),
         "images": _images(platform, catalogue),
         "quotas": [vars(need) for need in quota_needs(platform, catalogue)],
+        "price": price_document(platform, catalogue, prices),
     }
 
 
@@ -302,6 +308,7 @@ def plan_text(document: JsonObject) -> str:
             ["needed", "service", "quota", "(EC2's count vCPUs, SageMaker's instances, FSx's what they say)"], quotas
         )
     )
+    parts.append(price_text(document["price"]))
     return "\n\n".join(parts)
 
 

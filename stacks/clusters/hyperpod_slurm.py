@@ -20,10 +20,10 @@ from stacks.constructs.hyperpod.instance_groups import instance_group, node_reco
 from stacks.constructs.iam.permissions import Permission, grant, needs_policies
 from stacks.constructs.iam.secret_permissions import secret_permissions
 from stacks.foundation import Foundation
+from trainway.spec.derived.volumes import HEAD_VOLUME_GIB
 from trainway.spec.sections.slurm import CONTROLLER_GROUP, LOGIN_GROUP, Slurm
 
 CfnCluster = sagemaker.CfnCluster
-HEAD_VOLUME_GIB = 500
 
 
 class HyperPodSlurmStack(cdk.Stack):

@@ -21,10 +21,10 @@ from trainway.manifests.kai import NOT_FOR_KAI
 from trainway.spec.derived.addons import BEFORE_NODES, ON_NODES
 from trainway.spec.derived.ami_releases import SYSTEM_NODES, minor_of
 from trainway.spec.derived.node_tags import node_tags
+from trainway.spec.derived.volumes import SYSTEM_VOLUME_GIB
 from trainway.spec.facts.catalogue import Catalogue, Instance
 from trainway.spec.platform import Platform
 
-SYSTEM_VOLUME_GIB = 100
 CLUSTER_ADMIN = "cluster-access-policy/AmazonEKSClusterAdminPolicy"
 
 

@@ -1,0 +1,136 @@
+"""The price of a platform as a document and as text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from decimal import Decimal
+from typing import Any
+
+from trainway.spec.derived.price import HOURS_PER_MONTH, NOT_COUNTED, PriceLine, price_lines, total
+from trainway.spec.facts.catalogue import Catalogue
+from trainway.spec.facts.prices import PriceBook, PriceSource
+from trainway.spec.platform import Platform
+
+JsonObject = dict[str, Any]
+
+
+def price_document(platform: Platform, catalogue: Catalogue, prices: PriceBook) -> JsonObject:
+    """Return the lines of a platform, their sums, and the sources of the prices, in US dollars.
+
+    Each sum has the names of the lines whose price is unknown, which it leaves out.
+    """
+    lines = price_lines(platform, catalogue, prices)
+    return {
+        "currency": "USD",
+        "region": platform.region,
+        "hours_per_month": HOURS_PER_MONTH,
+        "lines": [_line(each) for each in lines],
+        "total": _total(lines, most=False),
+        "total_at_most": _total(lines, most=True),
+        "not_counted": NOT_COUNTED,
+        "sources": [source.model_dump(mode="json") for source in _sources(lines)],
+    }
+
+
+def price_text(document: JsonObject) -> str:
+    """Return the document as a table, with the unknown prices and the sources below it."""
+    head = ["price", "", "each", "an hour", "a month", "at most an hour"]
+    rows = [
+        [
+            line["name"],
+            _what(line),
+            _each(line),
+            _cents(line["usd_per_hour"]),
+            _cents(line["usd_per_month"]),
+            _cents(line["at_most_usd_per_hour"]),
+        ]
+        for line in document["lines"]
+    ]
+    now, most = document["total"], document["total_at_most"]
+    rows.append(
+        [
+            "total" if not (now["without"] or most["without"]) else "total of the known",
+            "",
+            "",
+            _cents(now["usd_per_hour"]),
+            _cents(now["usd_per_month"]),
+            _cents(most["usd_per_hour"]),
+        ]
+    )
+    parts = [_columns(head, rows)]
+    if unknown := [line["unknown"] for line in document["lines"] if line["unknown"]]:
+        parts.append("Not in the total:\n" + "\n".join(f"  {sentence}" for sentence in dict.fromkeys(unknown)))
+    if notes := [f"{line['name']}: {line['note']}" for line in document["lines"] if line["note"]]:
+        parts.append("\n".join(notes))
+    sources = "\n".join(f"  {each['as_of']:10}  {each['title']}" for each in document["sources"])
+    parts.append(
+        f"US dollars, without tax and discounts. A month has {document['hours_per_month']} hours.\n"
+        f"Not counted, because they are billed by use: {document['not_counted']}.\nPrices as of:\n{sources}"
+    )
+    return "\n".join(parts)
+
+
+def _line(line: PriceLine) -> JsonObject:
+    return {
+        "name": line.name,
+        "what": line.what,
+        "quantity": line.quantity,
+        "most": line.most,
+        "unit": line.item.unit,
+        "usd_each": None if line.price is None else float(line.price.usd),
+        "usd_per_hour": _number(line.per_hour()),
+        "usd_per_month": _number(line.per_month()),
+        "at_most_usd_per_hour": _number(line.per_hour(most=True)),
+        "at_most_usd_per_month": _number(line.per_month(most=True)),
+        "as_of": None if line.price is None else line.price.source.as_of,
+        "unknown": line.unknown or None,
+        "note": line.note or None,
+    }
+
+
+def _total(lines: Sequence[PriceLine], *, most: bool) -> JsonObject:
+    found = total(lines, most=most)
+    return {
+        "usd_per_hour": float(round(found.per_hour, 6)),
+        "usd_per_month": float(round(found.per_month, 6)),
+        "without": list(found.without),
+    }
+
+
+def _sources(lines: Iterable[PriceLine]) -> list[PriceSource]:
+    """Return the sources of the prices, each once, the newest first."""
+    used = {line.price.source for line in lines if line.price is not None}
+    return sorted(used, key=lambda source: (source.as_of, source.title), reverse=True)
+
+
+def _number(usd: Decimal | None) -> float | None:
+    return None if usd is None else float(round(usd, 6))
+
+
+def _what(line: JsonObject) -> str:
+    """Return the quantity and the thing. Storage is counted in GB, throughput in MB/s, and other things in pieces."""
+    counted = line["quantity"] if line["quantity"] == line["most"] else f"{line['quantity']}–{line['most']}"
+    if unit := line["unit"].removesuffix("month").removesuffix("-").replace("hour", ""):
+        return f"{counted} {unit} of {line['what']}"
+    return str(line["what"]) if line["most"] == 1 else f"{counted} × {line['what']}"
+
+
+def _each(line: JsonObject) -> str:
+    return "unknown" if line["usd_each"] is None else f"{line['usd_each']:.10g}"
+
+
+def _cents(usd: float | None) -> str:
+    return "unknown" if usd is None else f"{usd:,.2f}"
+
+
+def _columns(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return columns as wide as their widest cell, the names to the left and the figures to the right."""
+    cells = [list(head), *map(list, rows)]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    return "\n".join(
+        "  ".join(
+            cell.ljust(width) if column < 2 else cell.rjust(width)
+            for column, (cell, width) in enumerate(zip(line, widths, strict=True))
+        ).rstrip()
+        for line in cells
+    )
