@@ -13,7 +13,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import datetime
@@ -130,8 +130,17 @@ class Emulator:
         what = {"cluster_versions": list(cluster_versions), "addons": list(addons), "parameters": parameters or {}}
         self._put("published", what)
 
-    def _put(self, what: str, document: Any) -> Any:
-        url, body = f"{self.endpoint}/_trainway/{what}/{self.region}", json.dumps(document).encode()
+    def sell(self, goods: Mapping[str, list[dict[str, Any]]], region: str | None = None) -> None:
+        """Set what AWS sells in a Region, by default the emulator's own, by the kinds of `emulator.market.Market`."""
+        self._put("market", goods, region)
+
+    def bought(self) -> list[dict[str, Any]]:
+        """Return what was bought, oldest first: the operation and its parameters."""
+        found: list[dict[str, Any]] = _get(f"{self.endpoint}/_trainway/bought")
+        return found
+
+    def _put(self, what: str, document: Any, region: str | None = None) -> Any:
+        url, body = f"{self.endpoint}/_trainway/{what}/{region or self.region}", json.dumps(document).encode()
         with urllib.request.urlopen(urllib.request.Request(url, data=body, method="PUT"), timeout=30) as response:
             return json.load(response)
 

@@ -19,7 +19,7 @@ from datetime import datetime
 from typing import Any
 from urllib.parse import parse_qsl
 
-from emulator import loopback, moto_repairs, protocol, ssm_limits
+from emulator import loopback, market, moto_repairs, protocol, ssm_limits
 from emulator.cloudformation import answers, api
 from emulator.cloudformation.engine import Engine
 from emulator.errors import CloudFormationError, NotEmulated, ResourceError
@@ -46,6 +46,7 @@ class Application:
         self.engines: dict[str, Engine] = {}
         self.clocks: dict[str, Clock] = {}
         self.publications = Publications()
+        self.market = market.Market()
         self.signals: dict[str, list[dict[str, Any]]] = {}
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
@@ -65,6 +66,12 @@ class Application:
             query = environ.get("QUERY_STRING", "")
             if (answer := self.publications.answer(credential["region"], path, query)) is not None:
                 return _answer(start_response, 200, json.dumps(answer).encode(), "application/json")
+        if credential and credential["service"] in market.SIGNED_AS:
+            body, target = _body(environ), environ.get("HTTP_X_AMZ_TARGET", "")
+            sold = self.market.answer(credential["service"], credential["region"], target, body)
+            if sold is not None:
+                return _answer(start_response, *sold)
+            environ["wsgi.input"] = io.BytesIO(body)
         return self.services(environ, start_response)
 
     def engine(self, region: str) -> Engine:
@@ -86,6 +93,11 @@ class Application:
         if path.startswith(f"{PREFIX}published/") and environ["REQUEST_METHOD"] == "PUT":
             self.publications.publish(ACCOUNT, path.removeprefix(f"{PREFIX}published/"), json.loads(_body(environ)))
             return 200, b"{}", "application/json"
+        if path.startswith(f"{PREFIX}market/") and environ["REQUEST_METHOD"] == "PUT":
+            self.market.publish(path.removeprefix(f"{PREFIX}market/"), json.loads(_body(environ)))
+            return 200, b"{}", "application/json"
+        if path == f"{PREFIX}bought":
+            return 200, json.dumps(self.market.bought).encode(), "application/json"
         if path.startswith(f"{PREFIX}builds/") and environ["REQUEST_METHOD"] == "PUT":
             outcomes = self.engine(path.removeprefix(f"{PREFIX}builds/")).aws.pipelines.outcomes
             outcomes.clear()

@@ -175,13 +175,23 @@ def instances() -> None:
 @app.command()
 def plan(
     file: Annotated[Path, typer.Argument(help="A platform file.")] = DEFAULT_PLATFORM,
+    live: Annotated[
+        bool,
+        typer.Option(
+            "--live-prices",
+            help="Ask AWS for the prices of today, by the credentials of this shell. Default: the prices that Trainway "
+            "has, each with its day.",
+        ),
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
 ) -> None:
-    """Show what a platform will have: subnets and their IP addresses, nodes, and quotas."""
+    """Show what a platform will have and cost: subnets and their IP addresses, nodes, quotas, and prices."""
     from trainway.plan import plan_document, plan_text
+    from trainway.price.document import prices_of
     from trainway.spec.facts.catalogue import load_catalogue
 
-    document = plan_document(_platform(file), load_catalogue())
+    platform, catalogue = _platform(file), load_catalogue()
+    document = plan_document(platform, catalogue, prices_of(platform, catalogue, live=live))
     print(json.dumps(document, indent=2) if as_json else plan_text(document))
 
 

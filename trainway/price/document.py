@@ -8,10 +8,22 @@ from typing import Any
 
 from trainway.spec.derived.price import HOURS_PER_MONTH, NOT_COUNTED, PriceLine, price_lines, total
 from trainway.spec.facts.catalogue import Catalogue
-from trainway.spec.facts.prices import PriceBook, PriceSource
+from trainway.spec.facts.prices import PriceBook, PriceSource, listed_price
 from trainway.spec.platform import Platform
 
 JsonObject = dict[str, Any]
+
+
+def prices_of(platform: Platform, catalogue: Catalogue, *, live: bool) -> PriceBook:
+    """Return the prices for a platform: those of the table, or if `live`, those that AWS answers now.
+
+    Raises UsageError if AWS cannot be asked.
+    """
+    if not live:
+        return listed_price
+    from trainway.price.live import live_prices
+
+    return live_prices(line.item for line in price_lines(platform, catalogue, listed_price))
 
 
 def price_document(platform: Platform, catalogue: Catalogue, prices: PriceBook) -> JsonObject:
