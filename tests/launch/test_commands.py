@@ -125,6 +125,10 @@ def test_one_job_file_is_one_command_on_every_target(trainway: Trainway, job_fil
         assert said.returncode == 0, said.stderr
     for said in (on_kubernetes, under_slurm):
         assert re.search(r"needs about [\d.]+ of \d+ GiB on each .*: .*gathered [\d.]+", said.stderr), said.stderr
+    assert "price of small: 2 × p5.48xlarge on demand: $110.08 an hour, by the list price of" in on_kubernetes.stderr
+    assert re.search(r"no price known for 2 × \S+ on demand, HyperPod in us-west-2", under_slurm.stderr)
+    assert re.search(r"no price known for 2 × \S+ of a SageMaker training job in us-west-2", on_sagemaker.stderr)
+    assert "an hour" not in local.stderr
     [job] = [each for each in yaml.safe_load_all(on_kubernetes.stdout) if each["kind"] == "TrainJob"]
     assert " ".join(job["spec"]["trainer"]["command"]) == COMMAND
     assert f"command=({COMMAND})" in under_slurm.stdout.splitlines()

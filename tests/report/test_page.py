@@ -18,6 +18,8 @@ from typer.testing import CliRunner
 from tests.report.conftest import write_full_run
 from trainway.cli import app
 from trainway.report import RunUnreadable, write_report
+from trainway.report.events import read_events
+from trainway.report.history import make_history
 from trainway.spec.errors import UsageError
 
 if TYPE_CHECKING:
@@ -243,6 +245,33 @@ def test_a_run_without_an_ending_may_still_be_running(run: RunDirectory, launch:
     del launch["ended"], launch["exit_status"]
     run.start().document("launch.json", launch)
     assert "killed, or it was still running" in words_of(page_of(run))
+
+
+def nodes_at(usd: float | None) -> dict[str, Any]:
+    """The nodes of a run in its launch.json, with the list price of one."""
+    as_of = None if usd is None else "2026-07-20"
+    bought = {"instance_type": "p5.48xlarge", "bought": "on demand", "region": "us-east-1"}
+    return {"count": 4, "instance_type": "p5.48xlarge", "price": {**bought, "usd_per_hour": usd, "as_of": as_of}}
+
+
+def test_the_report_has_what_the_run_cost(run: RunDirectory, launch: dict[str, Any]) -> None:
+    """An attempt takes the seconds between its first and its last event; the page says the hours' worth."""
+    run.start().steps(1, 10).end(10).document("launch.json", launch | {"nodes": nodes_at(3600.0)})
+    history = make_history(read_events(run.path))
+    expected = f"{4 * history.seconds:,.2f}"
+    text = words_of(page_of(run))
+    assert f"Its attempts cost about ${expected}: 4 × p5.48xlarge on demand for" in text
+    assert "at $3,600.00 an hour each, by the list price of 2026-07-20." in text
+
+
+def test_a_cost_that_is_unknown_is_said(run: RunDirectory, launch: dict[str, Any]) -> None:
+    run.start().steps(1, 10).document("launch.json", launch | {"nodes": nodes_at(None)})
+    text = words_of(page_of(run))
+    assert "What the run cost is unknown: no price was known for 4 × p5.48xlarge on demand in us-east-1." in text
+
+
+def test_a_run_of_this_machine_has_no_cost(full_page: str) -> None:
+    assert "cost" not in words_of(full_page).split("Platform atlas")[0]
 
 
 def test_a_run_stopped_in_order_is_no_failure(run: RunDirectory) -> None:

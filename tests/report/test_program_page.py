@@ -52,6 +52,18 @@ def test_a_run_that_was_stopped_and_resumed(tmp_path: Path) -> None:
     assert write_report(run).read_text() == page, "the same run gives the same page"
 
 
+def test_the_attempts_of_a_program_have_a_cost(tmp_path: Path) -> None:
+    """Two attempts of 60 seconds, of two nodes at 30 dollars an hour."""
+    done = [{"outcome": "succeeded"}, {"outcome": "succeeded"}]
+    run = run_of(tmp_path, done, done)
+    bought = {"instance_type": "g5.8xlarge", "bought": "on demand", "region": "us-west-2"}
+    price = {**bought, "usd_per_hour": 30.0, "as_of": "2025-12"}
+    record = {"target": "slurm", "started": "2026-11-25T00:00:00+00:00"}
+    nodes = {"count": 2, "instance_type": "g5.8xlarge", "price": price}
+    (run / "launch.json").write_text(json.dumps({**record, "nodes": nodes}))
+    assert "Its attempts cost about $2.00: 2 × g5.8xlarge on demand for" in write_report(run).read_text()
+
+
 @pytest.mark.parametrize(
     ("nodes", "said"),
     [

@@ -21,6 +21,24 @@ class _Model(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore")
 
 
+class RunPrice(_Model):
+    """The list price of a node when the run was launched: US dollars per hour, or None if it was unknown."""
+
+    instance_type: str
+    bought: str
+    region: str
+    usd_per_hour: float | None
+    as_of: str | None
+
+
+class RunNodes(_Model):
+    """The nodes of a run on a platform. Records of earlier versions have no price."""
+
+    count: int
+    instance_type: str
+    price: RunPrice | None = None
+
+
 class Launch(_Model):
     """A start by the launcher, and its end. Without `ended`, the launcher was still running, or was killed."""
 
@@ -31,6 +49,7 @@ class Launch(_Model):
     started: datetime
     ended: datetime | None = None
     exit_status: int | None = None
+    nodes: RunNodes | None = None
 
     @property
     def shown_environment(self) -> dict[str, str]:

@@ -9,6 +9,7 @@ from statistics import median
 from typing import Any
 
 from trainway.report import charts, words
+from trainway.report.cost import cost_sentence
 from trainway.report.documents import Launch, read_deployment, read_job, read_launch
 from trainway.report.events import read_events
 from trainway.report.history import Attempt, History, make_history
@@ -53,6 +54,7 @@ def render(run: Path) -> str:
         headline=outcome_headline(history),
         next=what_next(history, launch),
         progress=progress_sentence(history),
+        cost=cost_sentence(launch, history.seconds),
         attempts=[(attempt, attempt_ending(attempt)) for attempt in history.attempts],
         median_mfu=median_mfu(history),
         launch=launch,

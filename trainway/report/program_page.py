@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from trainway.report import words
 from trainway.report.charts import HALF, MOST_POINTS, WIDE, Chart
+from trainway.report.cost import cost_sentence
 from trainway.report.documents import read_job, read_launch
 from trainway.report.downsample import keep_extremes
 from trainway.report.program_run import Number, ProgramRun, finite, read_program_run
@@ -21,12 +22,13 @@ MOST_CHARTS = 12
 
 def program_values(run: Path) -> dict[str, Any]:
     """Return what the template program_page.html shows of a run. Raises RunUnreadable."""
-    found = read_program_run(run)
+    found, launch = read_program_run(run), read_launch(run)
     return {
         "run": found,
+        "cost": cost_sentence(launch, sum(attempt.seconds for attempt in found.attempts)),
         "headline": ending_sentence(found),
         "charts": [number_chart(name, numbers) for name, numbers in list(found.numbers.items())[:MOST_CHARTS]],
-        "launch": read_launch(run),
+        "launch": launch,
         "job": read_job(run),
         "clock": lambda seconds: f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S} UTC",
     }

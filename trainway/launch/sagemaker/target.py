@@ -24,6 +24,7 @@ TARGET = Target(
     heading="On SageMaker",
     options=SageMakerOptions,
     orchestrators=tuple(Orchestrator),
+    on_nodes_of_platform=False,
     prepare=prepare_on_platform,
     render=_render,
     submit=submit,

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import shutil
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +22,7 @@ from trainway.launch.starting.recorded import recorded
 from trainway.launch.target.known import AnyTarget, own_target, target_named
 from trainway.launch.target.options import options_from, options_record
 from trainway.launch.target.protocol import Phase
+from trainway.price.run import NodePrice, node_price, training_job_price
 from trainway.spec.errors import usage_error
 from trainway.spec.facts.catalogue import load_catalogue
 
@@ -71,6 +75,10 @@ def start(target_name: str, launch: Launch, options: Mapping[str, Any], say: Cal
     ]
     requests = target.prepare(launch)
     if launch.dry_run:
+        # Runs of a sweep often cost the same. Standard output is only what would be submitted.
+        for line in dict.fromkeys(map(partial(_price_line, target, launch), requests)):
+            if line:
+                print(line, file=sys.stderr)
         print("".join(_rendered(target, requests, typed)), end="")
         return 0
     kept = {
@@ -84,13 +92,28 @@ def start(target_name: str, launch: Launch, options: Mapping[str, Any], say: Cal
     if not all(isinstance(request, Request) for request in requests):
         # Runs of this machine. Their directories are all the record that there is.
         return _first_failure(
-            _submit(target, request, chosen, kept, say) for request, chosen in zip(requests, typed, strict=True)
+            _submit(target, launch, request, chosen, kept, say) for request, chosen in zip(requests, typed, strict=True)
         )
     with recorded(requests, named=launch.run is not None, resumed=launch.resumed) as runs:
         return _first_failure(
-            _submit(target, run.request, chosen, kept, say, run.submitted)
+            _submit(target, launch, run.request, chosen, kept, say, run.submitted)
             for run, chosen in zip(runs, typed, strict=True)
         )
+
+
+def _price(target: AnyTarget, launch: Launch, request: Any) -> NodePrice | None:
+    """Return the price of a node of a request; None for a run of this machine."""
+    if not isinstance(request, Request):
+        return None
+    group = request.allocation.group
+    if not target.on_nodes_of_platform:
+        return training_job_price(launch.platform, group.instance_type)
+    return node_price(launch.platform, group.name, group.instance_type)
+
+
+def _price_line(target: AnyTarget, launch: Launch, request: Any) -> str | None:
+    price = _price(target, launch, request)
+    return None if price is None else f"price of {request.program.name}: {price.sentence(request.allocation.nodes)}"
 
 
 def _first_failure(exit_statuses: Iterable[int]) -> int:
@@ -105,6 +128,7 @@ def _rendered(target: AnyTarget, requests: Sequence[Any], typed: Sequence[Any]) 
 
 def _submit(
     target: AnyTarget,
+    launch: Launch,
     request: Any,
     chosen: Any,
     kept: Mapping[str, Any],
@@ -115,7 +139,10 @@ def _submit(
     make_run_directory(request.job_text, request.directory_here, request.kept_files)
     handle = target.submit(request, load_catalogue(), chosen)
     options = {**kept, "target": options_record(chosen)}
-    submitted(record_submission(request.directory_here, target.name, handle, options, request.nodes))
+    nodes = request.nodes
+    if nodes is not None and (price := _price(target, launch, request)):
+        nodes = {**nodes, "price": asdict(price)}
+    submitted(record_submission(request.directory_here, target.name, handle, options, nodes))
     if target.attend is None:
         say(request.run)
         return 0

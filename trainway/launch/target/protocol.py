@@ -130,6 +130,8 @@ class Target(Generic[Request, Options]):
     """Tell a run to save a checkpoint and end. Return when the run was told."""
     shell: Callable[[Handle, int], Sequence[str]]
     """Return the command that opens a shell on a node of a run, by the node's index."""
+    on_nodes_of_platform: bool = True
+    """Whether runs are on nodes of the platform's groups, and cost what these cost."""
     interactive: bool = False
     """Whether `--interactive` can allocate nodes for a shell."""
     check_shell: Callable[[Handle], None] = _anybody
