@@ -311,6 +311,7 @@ EDITS: dict[str, Edit] = {
         on=("eks",),
     ),
     "an add-on": Edit((_set("hyperpod", training_operator=True),), "cluster/.*", on=("hyperpod-eks",)),
+    "SageMaker Spaces": Edit((_set("hyperpod", spaces=True),), "cluster/.*", on=("hyperpod-eks",)),
     "another add-on": Edit((_set("hyperpod", observability=True),), "cluster/.*", on=("hyperpod-eks",)),
     "the next version": Edit((_set("kubernetes", version="1.35"),), stays="older version", on=("eks",)),
     "more system nodes": Edit((_set("kubernetes", system_nodes={"count": 3}),), on=KUBERNETES),

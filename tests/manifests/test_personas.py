@@ -135,6 +135,17 @@ def test_jobs_of_operators_are_for_platforms_that_have_them() -> None:
     assert member_may("create", hyperpod, orchestrator="hyperpod-eks", hyperpod={"training_operator": True})
 
 
+def test_members_start_spaces_and_ask_for_connections_where_spaces_are() -> None:
+    spaces, connections = "workspace.jupyter.org/workspaces", "connection.workspace.jupyter.org/workspaceconnections"
+    has = {"orchestrator": "hyperpod-eks", "hyperpod": {"spaces": True}}
+    assert all(member_may(verb, spaces, **has) for verb in ("create", "patch", "delete", "watch"))
+    assert member_may("create", connections, **has) and not member_may("get", connections, **has)
+    assert member_may("get", "workspace.jupyter.org/workspacetemplates", **has)
+    assert not member_may("create", "workspace.jupyter.org/workspacetemplates", **has)
+    for without in ({"orchestrator": "hyperpod-eks"}, {}):
+        assert not member_may("create", spaces, **without) and not member_may("create", connections, **without)
+
+
 @pytest.mark.parametrize("teams", [[], TEAMS], ids=["no teams", "two teams"])
 def test_viewer_sees_everything_that_is_not_a_secret(teams: list[dict[str, str]]) -> None:
     platform = platform_of(teams=teams)

@@ -69,6 +69,7 @@ def test_the_autoscaler_acts_in_a_role_of_its_own(tmp_path: Path) -> None:
         {"training_operator": True},
         {"task_governance": True},
         {"observability": True},
+        {"spaces": True},
     ],
 )
 def test_slurm_is_not_asked_for_what_only_kubernetes_has(tmp_path: Path, section: dict[str, Any]) -> None:
@@ -129,6 +130,55 @@ def test_the_training_operator_waits_for_cert_manager_and_has_its_role(tmp_path:
     assert ("aws-hyperpod", "hp-training-operator-controller-manager") in [
         (each["Namespace"], each["ServiceAccount"]) for each in identities
     ]
+
+
+def addon_named(template: Template, name: str) -> dict[str, Any]:
+    (found,) = [each for each in resources(template, "AWS::EKS::Addon").values() if each["AddonName"] == name]
+    return found
+
+
+def test_spaces_have_a_controller_with_its_role_and_a_driver_of_volumes(tmp_path: Path) -> None:
+    template = cluster(tmp_path, hyperpod={"spaces": True, "training_operator": True})
+    waits = addons(template)
+    assert {"CertManager", "EbsDriver", "HyperPod"} <= set(waits["amazon-sagemaker-spaces"])
+    for name, account, policy in (
+        ("amazon-sagemaker-spaces", "jupyter-k8s-controller-manager", "AmazonSageMakerSpacesControllerPolicy"),
+        ("aws-ebs-csi-driver", "ebs-csi-controller-sa", "AmazonEBSCSIDriverPolicyV2"),
+    ):
+        (identity,) = addon_named(template, name)["PodIdentityAssociations"]
+        assert identity["ServiceAccount"] == account
+        role = resources(template, "AWS::IAM::Role")[identity["RoleArn"]["Fn::GetAtt"][0]]
+        assert str(role["ManagedPolicyArns"]).count(f":iam::aws:policy/{policy}") == 1
+        (trust,) = role["AssumeRolePolicyDocument"]["Statement"]
+        assert trust["Condition"]["StringEquals"]["aws:RequestTag/kubernetes-service-account"] == account
+    (attaching,) = statements(template, "EbsDriverRole", "sagemaker:AttachClusterNodeVolume")
+    assert attaching["Resource"] == {"Fn::GetAtt": ["HyperPod", "ClusterArn"]}
+
+
+def test_vs_code_connects_to_a_space_through_an_agent_that_may_nothing_else(tmp_path: Path) -> None:
+    template = cluster(tmp_path, hyperpod={"spaces": True})
+    (role,) = [id for id in resources(template, "AWS::IAM::Role") if id.startswith("SpacesAgentRole")]
+    said = addon_named(template, "amazon-sagemaker-spaces")["ConfigurationValues"]
+    before, name, after = said["Fn::Join"][1]
+    assert name == {"Ref": role}
+    assert json.loads(f"{before}NAME{after}") == {
+        "jupyter-k8s": {"workspacePodWatching": {"enable": True}},
+        "jupyter-k8s-aws-hyperpod": {"remoteAccess": {"enabled": True, "ssmManagedNodeRole": "NAME"}},
+    }
+    # The controller's policy passes roles with this beginning, and Systems Manager takes a name of 64 characters.
+    named = resources(template, "AWS::IAM::Role")[role]["RoleName"]
+    assert named.startswith("sagemaker-space-") and len(named) <= 64
+    allowed = [statement["Action"] for statement in statements(template, role)]
+    assert allowed == [
+        "ssm:UpdateInstanceInformation",
+        [f"ssmmessages:{verb}{kind}Channel" for verb in ("Create", "Open") for kind in ("Control", "Data")],
+    ]
+
+
+def test_spaces_are_refused_where_their_images_cannot_be_fetched(tmp_path: Path) -> None:
+    file = write(tmp_path, network="closed", hyperpod={"spaces": True})
+    with pytest.raises(SpecError, match=r"public\.ecr\.aws, which a closed network does not reach"):
+        load_platform(file)
 
 
 OBSERVABILITY = "amazon-sagemaker-hyperpod-observability"

@@ -21,6 +21,7 @@ from trainway.manifests.node_pools import node_pools
 from trainway.manifests.personas import members, team_members, viewers
 from trainway.manifests.priority_classes import priority_classes
 from trainway.manifests.run_ai import project_labels, run_ai_guard
+from trainway.manifests.spaces import space_guard
 from trainway.manifests.team_directories import team_directory_guard
 from trainway.manifests.training_runtime import training_runtimes
 from trainway.spec.facts.catalogue import Catalogue
@@ -58,6 +59,7 @@ def _objects(platform: Platform, catalogue: Catalogue) -> list[Manifest]:
         *kai_guard(platform),
         *run_ai_guard(platform),
         *team_directory_guard(platform),
+        *space_guard(platform),
         *priority_classes(platform),
         *lustre_storage_class(platform),
         *viewers(),

@@ -10,6 +10,7 @@ from typing import Any
 
 from trainway.manifests.job_kinds import job_kinds
 from trainway.manifests.namespace import namespace_of
+from trainway.manifests.spaces import space_permissions
 from trainway.spec.derived.groups import VIEWERS, members_group
 from trainway.spec.platform import Platform
 from trainway.spec.sections.team import Team
@@ -62,6 +63,7 @@ OPEN_GROUPS = [
     "storage.k8s.io",
     "trainer.kubeflow.org",
     "visibility.kueue.x-k8s.io",
+    "workspace.jupyter.org",
 ]
 # What members may read outside their namespace: nodes, and objects that their jobs refer to.
 COMMON = {
@@ -73,6 +75,7 @@ COMMON = {
     "scheduling.k8s.io": ["priorityclasses"],
     "scheduling.run.ai": ["queues"],
     "trainer.kubeflow.org": ["clustertrainingruntimes"],
+    "workspace.jupyter.org": ["workspaceaccessstrategies", "workspacetemplates"],
 }
 
 
@@ -115,6 +118,7 @@ def team_members(platform: Platform, team: Team) -> list[dict[str, Any]]:
         _rule(["resource.k8s.io"], ["resourceclaims", "resourceclaimtemplates"], READ),
         _rule(["events.k8s.io"], ["events"], READ),
         _rule(["metrics.k8s.io"], ["pods"], READ),
+        *(_rule([group], [plural], verbs) for group, plural, verbs in space_permissions(platform)),
     ]
     metadata = {"name": MEMBER, "namespace": namespace_of(platform, team)}
     return [

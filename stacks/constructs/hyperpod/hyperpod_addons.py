@@ -12,6 +12,8 @@ from aws_cdk import aws_sagemaker as sagemaker
 from constructs import Construct
 
 from stacks.constructs.eks.control_plane import ControlPlane
+from stacks.constructs.hyperpod.addon import hyperpod_addon
+from stacks.constructs.hyperpod.spaces import spaces
 from stacks.constructs.hyperpod.task_governance import task_governance
 from stacks.constructs.iam.permissions import Permission, grant, needs_policies
 from stacks.constructs.iam.trust import pods
@@ -36,13 +38,18 @@ def hyperpod_addons(
     catalogue: Catalogue,
     hyperpod: sagemaker.CfnCluster,
 ) -> None:
-    """Install the training operator, observability, and task governance if the platform file selects them."""
-    if platform.hyperpod_or_default.training_operator:
-        _training_operator(scope, control_plane, hyperpod)
-    if platform.hyperpod_or_default.observability:
+    """Install the training operator, Spaces, observability, and task governance if the platform file selects them."""
+    asked = platform.hyperpod_or_default
+    if asked.training_operator or asked.spaces:
+        certificates = hyperpod_addon(scope, "CertManager", control_plane, CERT_MANAGER)
+        if asked.training_operator:
+            _training_operator(scope, control_plane, hyperpod, certificates)
+        if asked.spaces:
+            spaces(scope, control_plane=control_plane, platform=platform, hyperpod=hyperpod, certificates=certificates)
+    if asked.observability:
         _observability(scope, control_plane, platform, catalogue, hyperpod)
     if platform.task_governance:
-        governance = _addon(scope, "TaskGovernance", control_plane, TASK_GOVERNANCE)
+        governance = hyperpod_addon(scope, "TaskGovernance", control_plane, TASK_GOVERNANCE)
         governance.add_resource_dependency(hyperpod)
         task_governance(
             scope,
@@ -53,8 +60,10 @@ def hyperpod_addons(
         )
 
 
-def _training_operator(scope: Construct, control_plane: ControlPlane, hyperpod: sagemaker.CfnCluster) -> None:
-    """Install the operator, cert-manager before it, and the role with which it queries the service about its nodes.
+def _training_operator(
+    scope: Construct, control_plane: ControlPlane, hyperpod: sagemaker.CfnCluster, certificates: eks.CfnAddon
+) -> None:
+    """Install the operator after cert-manager, and the role with which it queries the service about its nodes.
 
     https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-eks-operator-install.html (read 2026-11-21)
     """
@@ -70,8 +79,7 @@ def _training_operator(scope: Construct, control_plane: ControlPlane, hyperpod: 
         service_account=OPERATOR_ACCOUNT,
         role=role,
     )
-    certificates = _addon(scope, "CertManager", control_plane, CERT_MANAGER)
-    operator = _addon(scope, "TrainingOperator", control_plane, TRAINING_OPERATOR)
+    operator = hyperpod_addon(scope, "TrainingOperator", control_plane, TRAINING_OPERATOR)
     operator.add_resource_dependency(certificates)
 
 
@@ -94,7 +102,7 @@ def _observability(
     )
     role = iam.Role(scope, "ObservabilityRole", assumed_by=collectors)
     grant(role, Permission(("aps:RemoteWrite",), (workspace.attr_arn,)))
-    addon = _addon(scope, "HyperPodObservability", control_plane, OBSERVABILITY)
+    addon = hyperpod_addon(scope, "HyperPodObservability", control_plane, OBSERVABILITY)
     addon.configuration_values = cdk.Stack.of(scope).to_json_string(_collected(workspace, platform, catalogue))
     addon.pod_identity_associations = [
         eks.CfnAddon.PodIdentityAssociationProperty(service_account=COLLECTOR_ACCOUNT, role_arn=role.role_arn)
@@ -129,9 +137,3 @@ def _collected(workspace: aps.CfnWorkspace, platform: Platform, catalogue: Catal
         "metricsProvider": {name: {"level": level, "scrapeInterval": SCRAPE_SECONDS} for name, level in levels.items()},
         "logging": {"enabled": False},
     }
-
-
-def _addon(scope: Construct, id: str, control_plane: ControlPlane, name: str) -> eks.CfnAddon:
-    return eks.CfnAddon(
-        scope, id, addon_name=name, cluster_name=control_plane.cluster.ref, resolve_conflicts="OVERWRITE"
-    )

@@ -9,11 +9,14 @@ VPC_CNI = "vpc-cni"
 BEFORE_NODES = (VPC_CNI, "kube-proxy", "eks-pod-identity-agent")
 FSX_DRIVER = "aws-fsx-csi-driver"
 ON_NODES = ("coredns", "metrics-server", "eks-node-monitoring-agent", FSX_DRIVER)
-# HyperPod's own add-ons, and the one that the training operator requires.
+# HyperPod's own add-ons, and the one that the training operator and Spaces require.
 CERT_MANAGER = "cert-manager"
 TRAINING_OPERATOR = "amazon-sagemaker-hyperpod-training-operator"
 OBSERVABILITY = "amazon-sagemaker-hyperpod-observability"
 TASK_GOVERNANCE = "amazon-sagemaker-hyperpod-taskgovernance"
+# SageMaker Spaces, and the driver of the volumes of spaces.
+SPACES = "amazon-sagemaker-spaces"
+EBS_DRIVER = "aws-ebs-csi-driver"
 
 
 def addon_names(platform: Platform) -> tuple[str, ...]:
@@ -22,8 +25,10 @@ def addon_names(platform: Platform) -> tuple[str, ...]:
         return ()
     asked, hyperpod = platform.hyperpod_or_default, platform.orchestrator.is_hyperpod
     chosen = {
-        CERT_MANAGER: hyperpod and asked.training_operator,
+        CERT_MANAGER: hyperpod and (asked.training_operator or asked.spaces),
         TRAINING_OPERATOR: hyperpod and asked.training_operator,
+        EBS_DRIVER: hyperpod and asked.spaces,
+        SPACES: hyperpod and asked.spaces,
         OBSERVABILITY: hyperpod and asked.observability,
         TASK_GOVERNANCE: platform.task_governance,
     }

@@ -46,6 +46,17 @@ def hyperpods_metrics_can_be_made(platform: Platform, catalogue: Catalogue) -> I
 
 
 @rule
+def spaces_can_fetch_their_images(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
+    """The templates of SageMaker Spaces allow images of a public registry only.
+
+    https://docs.aws.amazon.com/sagemaker/latest/dg/customization.html (read 2026-11-24)
+    """
+    if platform.hyperpod_or_default.spaces and platform.network.is_closed:
+        reason = "the images of SageMaker Spaces are in public.ecr.aws, which a closed network does not reach"
+        yield ("hyperpod", "spaces"), reason, "remove the key, and start a workspace: docs/workspace.md"
+
+
+@rule
 def karpenter_has_what_it_needs(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
     """HyperPod's Karpenter has groups to make nodes of, and node recovery beside it.
 

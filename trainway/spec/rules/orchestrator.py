@@ -29,6 +29,7 @@ def what_only_kubernetes_has_is_not_asked_of_slurm(platform: Platform, _catalogu
     only_on_eks = (
         "autoscaling",
         "observability",
+        "spaces",
         "task_governance",
         "training_operator",
     )

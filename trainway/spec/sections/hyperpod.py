@@ -100,6 +100,11 @@ class HyperPod(Section):
         description="Install the HyperPod observability add-on on EKS. It writes metrics of nodes, devices, fabric, "
         "and jobs to a new workspace of Amazon Managed Service for Prometheus. Grafana is not included.",
     )
+    spaces: bool = Field(
+        False,
+        description="Install SageMaker Spaces on EKS: JupyterLab and Code Editor in the cluster, also from VS Code. "
+        "AWS Systems Manager charges for each space, because it opens the connections of VS Code.",
+    )
     task_governance: bool | None = Field(
         None,
         description="Install the EKS add-on for quotas and priorities between teams. Default: true if the file has "
