@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 from trainway.launch.node.exit_statuses import NOT_EXECUTABLE, NOT_FOUND, CannotStart
+from trainway.launch.node.ray_job import end_ray_job
 from trainway.launch.node.run_state import NodeState
 
 LAUNCH = "launch-id"
@@ -73,13 +74,16 @@ class NodeOfRun:
     def ended(self, failure: str, status: int, stopped: str = "") -> int:
         """Record how the program ended on this node, print a failure or a stop, and return the exit status."""
         outcome = "failed" if failure else "stopped" if stopped else "succeeded"
-        if status in (NOT_EXECUTABLE, NOT_FOUND) and failure and self._end is not None:
+        is_for_good = status in (NOT_EXECUTABLE, NOT_FOUND) and bool(failure)
+        if is_for_good and self._end is not None:
             with contextlib.suppress(OSError), self._end.open("x") as file:
                 json.dump({"status": status, "failure": failure}, file)
         self._record(outcome, failure or stopped, failure)
         if failure or stopped:
             print(f"trainway: {outcome} on node {self.rank}: {failure or stopped}", file=sys.stderr, flush=True)
         self.state.end(outcome, failure or stopped, status)
+        if is_for_good:
+            end_ray_job()
         return status
 
     def check_launch(self) -> None:

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from trainway.launch.node.exit_statuses import NOT_EXECUTABLE, NOT_FOUND
 from trainway.launch.runs.run_directory import read_launch
 from trainway.launch.target.known import target_named
 from trainway.launch.target.protocol import OVER, Phase
@@ -63,6 +64,8 @@ def status_of_launch(name: str, record: Mapping[str, Any], run: Path, written: M
         phase, nodes, reason = "unknown", (), str(error).replace("\n    ", "; ")
     if phase in (Phase.GONE.value, "unknown") and written.get("state") in _ENDS:
         phase, reason = written["state"], written.get("reason") or "the run has written so at its end"
+    elif _failed_for_good(record, written):
+        phase, reason = _after_failure(phase, reason, str(written.get("reason") or "the program failed for good"))
     elif phase == Phase.GONE.value and written:
         moment = datetime.fromtimestamp(written["written"], UTC).isoformat(timespec="seconds")
         reason = f"{reason}; the run wrote last at {moment}" if reason else f"the run wrote last at {moment}"
@@ -76,6 +79,26 @@ def status_of_launch(name: str, record: Mapping[str, Any], run: Path, written: M
         checkpoint=written.get("checkpoint"),
         written=written.get("written"),
     )
+
+
+def _failed_for_good(record: Mapping[str, Any], written: Mapping[str, Any]) -> bool:
+    """Return whether the program of this launch has failed so that it does not run again."""
+    if written.get("state") != Phase.FAILED.value or written.get("exit_status") not in (NOT_EXECUTABLE, NOT_FOUND):
+        return False
+    # `trainway resume` launches the run again, and what the run has written is older until its program starts.
+    return float(written["written"]) >= datetime.fromisoformat(record["started"]).astimezone().timestamp()
+
+
+def _after_failure(phase: str, reason: str, failure: str) -> tuple[str, str]:
+    """Return the phase and the reason of a run whose program failed for good, by those that its target has.
+
+    The operators of some kinds of jobs on Kubernetes start the pods again, although the program does not start.
+    """
+    if phase == Phase.STOPPED.value:
+        return Phase.FAILED.value, failure
+    if phase in {each.value for each in OVER}:
+        return phase, reason
+    return phase, f"{failure}. The program does not run again: `trainway stop` frees the nodes"
 
 
 def status_table(rows: Sequence[Row]) -> None:
