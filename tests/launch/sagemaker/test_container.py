@@ -20,12 +20,14 @@ from moto.server import ThreadedMotoServer
 
 from tests.launch.conftest import BUCKET, write_job
 from tests.launch.foreign import write_foreign_job
+from tests.launch.planted_faults import FAULTS
 from tests.launch.sagemaker.containers import ROOT, containers, missing
 from tests.launch.sagemaker.requests import CATALOGUE, IMAGE, on_sagemaker, request
 from tests.lifecycle_scripts.slurm_cluster import wait_for
 from training.sagemaker.first_cause import first_cause
 from training.sagemaker.job_user import JOB_USER
 from trainway.launch.job_file.programs import load_program
+from trainway.launch.node.exit_statuses import NOT_FOUND
 from trainway.launch.program.allocation import allocate
 from trainway.launch.program.request import Request
 from trainway.launch.sagemaker import SageMakerOptions, render_request
@@ -227,6 +229,22 @@ def test_the_first_cause_is_where_sagemaker_looks_for_it(
     failure = (tmp_path / "algo-1/output/failure").read_text()
     assert failure == "sh ended with exit status 3\n"
     assert in_bucket(s3[1], "fails")["attempts/1/failure"] == failure.encode()
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_host_that_cannot_succeed_says_why_where_sagemaker_looks(
+    fault: str, tmp_path: Path, hand_off: HandOff, s3: tuple[int, Any]
+) -> None:
+    there = on_sagemaker(hand_off, instance_type="m7i.8xlarge")
+    program = load_program(write_foreign_job(tmp_path, code=None, **FAULTS[fault].run))
+    (tmp_path / "channels/job").mkdir(parents=True)
+    for name, text in program.files.items():
+        (tmp_path / "channels/job" / name).write_text(text)
+    launch = Request(program, "bad", there, IMAGE, allocate(program, there, CATALOGUE))
+    with containers(render_request(launch, CATALOGUE, SageMakerOptions(data="fsx")), tmp_path, s3[0]) as (host,):
+        said = host.communicate(timeout=60)[0]
+    assert host.returncode == NOT_FOUND and "begun" not in said.splitlines(), said
+    assert (tmp_path / "algo-1/output/failure").read_text().startswith(FAULTS[fault].why)
 
 
 def test_the_rank_that_failed_first_is_the_cause(tmp_path: Path) -> None:

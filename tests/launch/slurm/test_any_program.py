@@ -14,6 +14,7 @@ import pytest
 
 from tests.container import stand_ins
 from tests.launch.foreign import write_foreign_job
+from tests.launch.planted_faults import FAULTS
 from tests.launch.slurm.machines import Machines, machines, missing
 from tests.launch.slurm.requests import CATALOGUE, IMAGE, on_slurm
 from tests.lifecycle_scripts.slurm_cluster import wait_for
@@ -116,18 +117,13 @@ def test_a_program_that_does_not_listen_is_killed_on_both_nodes(
     wait_for("all processes are gone", lambda: not of_the_program(cluster))
 
 
-def test_a_program_that_cannot_start_fails_once_and_says_why(
-    cluster: Machines, hand_off: HandOff, tmp_path: Path
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_program_that_cannot_succeed_fails_once_and_says_why(
+    fault: str, cluster: Machines, hand_off: HandOff, tmp_path: Path
 ) -> None:
-    handle = launch(cluster, hand_off, tmp_path, "absent", command=["torchrunx", "train.py"])
+    handle = launch(cluster, hand_off, tmp_path, fault.replace(" ", "-").lower(), **FAULTS[fault].run)
     assert ends(handle) is Phase.FAILED
-    assert state(handle).reason == "failed: torchrunx: there is no such command on PATH"
-    assert (Path(handle["directory"]) / "attempt").read_text().strip() == "1"
-
-    command = ["python", "-c", "import trl_of_nobody"]
-    handle = launch(cluster, hand_off, tmp_path, "unpacked", command=command)
-    assert ends(handle) is Phase.FAILED
-    assert state(handle).reason.startswith("failed: the Python package trl_of_nobody is absent: add the package")
+    assert state(handle).reason.startswith(f"failed: {FAULTS[fault].why}")
     assert (Path(handle["directory"]) / "attempt").read_text().strip() == "1"
 
 
