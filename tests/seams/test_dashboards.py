@@ -17,22 +17,15 @@ from tests.representatives import representatives_and_every
 from tests.seams.resolved import Deployed, deployed_of
 from tests.seams.seam import Planted, Seam
 from tests.seams.shapes import platforms
+from trainway.spec.facts.metrics import load_emitters
 
 SCHEMA = Path(__file__).with_name("dashboard_schema.yaml")
-EVERY = {"SampleCount", "Average", "Sum", "Minimum", "Maximum"}
-# The metrics that services publish, with their dimensions, and the statistics that mean something. For Lustre a point
-# of each target comes every minute, so that Sum is the file system's: monitoring-cloudwatch in the user guide as its
-# repository was archived in 2023, https://github.com/awsdocs/amazon-fsx-lustre-user-guide (read 2026-11-22). It has no
-# AgeOfOldestQueuedMessage. A copy of CloudWatch's table of enriched metrics has its dimensions, and no page that could
-# be read has its statistics.
-METRICS: dict[tuple[str, str], tuple[set[str], set[str]]] = {
-    # https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-available-cloudwatch-metrics.html
-    # (read 2026-11-23)
-    ("AWS/SQS", "ApproximateNumberOfMessagesVisible"): ({"QueueName"}, EVERY),
-    ("AWS/FSx", "DataReadBytes"): ({"FileSystemId"}, EVERY),
-    ("AWS/FSx", "DataWriteBytes"): ({"FileSystemId"}, EVERY),
-    ("AWS/FSx", "FreeDataStorageCapacity"): ({"FileSystemId"}, EVERY),
-    ("AWS/FSx", "AgeOfOldestQueuedMessage"): ({"FileSystemId", "Publisher"}, {"Average", "Minimum", "Maximum"}),
+# What the services publish: the dimensions of each metric, and the statistics that mean something.
+METRICS = {
+    (emitter.namespace, name): (set(metric.dimensions), set(metric.statistics))
+    for emitter in load_emitters().values()
+    for name, metric in emitter.metrics.items()
+    if emitter.store == "cloudwatch"
 }
 
 

@@ -1,0 +1,106 @@
+"""The list of metrics holds what the exporters really emit, and nothing that the platform does not have."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.lifecycle_scripts.test_exporters import dcgm, exporter, slurm
+from tests.prometheus import free_port, program
+from tests.synthesis import EXAMPLES
+from trainway.spec.derived.emitters import emitters, has_metric
+from trainway.spec.facts.catalogue import load_catalogue
+from trainway.spec.facts.metrics import Emitter, emitters_of_metric, load_emitters
+from trainway.spec.loader import load_platform
+
+NODES = ["n1|idle|dev|0/8/0/8", "n2|mixed|all|2/6/0/8"]
+JOBS = ["PENDING|research|all|4", "RUNNING|research|all|8"]
+SDIAG = [f"{name}: 1" for name in slurm.SCHEDULER]
+
+
+@pytest.mark.parametrize("emitter", list(load_emitters().values()), ids=lambda each: each.name)
+def test_an_emitter_states_what_its_store_needs(emitter: Emitter) -> None:
+    for name, metric in emitter.metrics.items():
+        assert metric.under is None or set(metric.under) < set(emitter.under), name
+        if emitter.store == "cloudwatch":
+            assert emitter.namespace and metric.dimensions and metric.statistics and metric.kind is None
+        else:
+            assert metric.kind and not metric.dimensions and not metric.statistics and emitter.namespace is None
+
+
+def test_only_a_metric_of_one_emitter_has_a_name() -> None:
+    names = [name for each in load_emitters().values() for name in each.metrics]
+    assert all(len(emitters_of_metric(name)) == 1 for name in names)
+
+
+def expected_and_emitted() -> Iterator[tuple[str, set[str]]]:
+    families: list[Any] = [*slurm.nodes(NODES), *slurm.jobs(JOBS), *slurm.scheduler(SDIAG)]
+    yield "slurm", {name for name, _, _, found in families if found}
+    yield "dcgm", {f"DCGM_FI_{name}" for name, _, _ in dcgm.FIELDS.values()}
+    own = exporter.answers("some", list, 0.0)().decode()
+    yield "exporter", set(re.findall(r"^# TYPE (\S+)", own, re.MULTILINE))
+
+
+@pytest.mark.parametrize(("name", "emitted"), list(expected_and_emitted()), ids=["slurm", "dcgm", "exporter"])
+def test_an_exporter_of_ours_emits_what_is_used_and_the_rest_is_listed_as_unused(name: str, emitted: set[str]) -> None:
+    emitter = load_emitters()[name]
+    used = {each for each in emitter.metrics if emitter.has(each, "hyperpod-slurm")}
+    assert used <= emitted
+    assert {each for each in emitted - used if not emitter.leaves_unused(each)} == set()
+
+
+def test_the_real_node_exporter_emits_what_is_used() -> None:
+    port = free_port()
+    command = [program("prometheus-node-exporter"), f"--web.listen-address=127.0.0.1:{port}", "--log.level=error"]
+    with subprocess.Popen(command) as running:
+        try:
+            names = set(re.findall(r"^# TYPE (\S+)", read(f"http://127.0.0.1:{port}/metrics"), re.MULTILINE))
+        finally:
+            running.kill()
+    emitter = load_emitters()["node"]
+    assert set(emitter.metrics) <= names
+    assert {each for each in names - set(emitter.metrics) if not emitter.leaves_unused(each)} == set()
+
+
+def read(address: str) -> str:
+    for left in range(100, -1, -1):
+        try:
+            with urllib.request.urlopen(address, timeout=10) as answer:
+                return str(answer.read().decode())
+        except OSError:
+            if not left:
+                raise
+            time.sleep(0.1)
+    raise AssertionError
+
+
+# The counters of a port: EFA_DEFINE_PORT_STATS (read 2026-11-25).
+# https://github.com/amzn/amzn-drivers/blob/master/kernel/linux/efa/src/efa_verbs.c
+KERNEL = """
+    tx_bytes tx_pkts rx_bytes rx_pkts rx_drops send_bytes send_wrs recv_bytes recv_wrs rdma_read_wrs rdma_read_bytes
+    rdma_read_wr_err rdma_read_resp_bytes rdma_write_wrs rdma_write_bytes rdma_write_wr_err rdma_write_recv_bytes
+    retrans_bytes retrans_pkts retrans_timeout_events unresponsive_remote_events impaired_remote_conn_events
+"""
+
+
+def test_an_efa_counter_that_is_used_is_one_of_the_drivers() -> None:
+    used = {each.removeprefix("node_amazonefa_") for each in load_emitters()["efa"].metrics}
+    assert used <= set(KERNEL.split())
+
+
+@pytest.mark.parametrize("file", EXAMPLES, ids=lambda each: each.stem)
+def test_a_platform_emits_only_what_exists_under_its_orchestrator(file: Path) -> None:
+    platform, catalogue = load_platform(file), load_catalogue()
+    found = emitters(platform, catalogue)
+    assert all(platform.orchestrator.value in each.under for each in found)
+    assert has_metric(platform, catalogue, "DataReadBytes")
+    assert not has_metric(platform, catalogue, "DCGM_FI_DEV_GPU_TEMPERATURE")
+    has_exporters = platform.slurm_or_default.exporters and platform.orchestrator == "hyperpod-slurm"
+    assert has_metric(platform, catalogue, "slurm_nodes_down") is has_exporters

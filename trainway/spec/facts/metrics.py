@@ -1,0 +1,73 @@
+"""The metrics that a platform can have, by what emits them, loaded from metrics.yaml."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+from functools import cache
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from trainway.spec.facts.files import FACTS, read_facts
+from trainway.spec.facts.instance import Source
+
+Store = Literal["cloudwatch", "prometheus"]
+# The orchestrators by their names in the platform file: facts know no section of it.
+OrchestratorName = Literal["eks", "hyperpod-eks", "hyperpod-slurm"]
+
+
+class _Facts(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Metric(_Facts):
+    """A metric that panels or alarms use.
+
+    CloudWatch has `dimensions`, and `statistics` that mean something. Prometheus has a `kind`. `under` narrows the
+    orchestrators of the emitter.
+    """
+
+    unit: str
+    kind: Literal["gauge", "counter"] | None = None
+    dimensions: tuple[str, ...] = ()
+    statistics: tuple[str, ...] = ()
+    under: tuple[OrchestratorName, ...] | None = None
+
+
+class Emitter(_Facts):
+    """A program or service that emits metrics.
+
+    `unused` has patterns of the names that no panel and no alarm uses, with the reason.
+    """
+
+    name: str
+    what: str
+    store: Store
+    namespace: str | None = None
+    under: tuple[OrchestratorName, ...]
+    metrics: Mapping[str, Metric]
+    unused: Mapping[str, str]
+    sources: tuple[Source, ...] = Field(min_length=1)
+
+    def has(self, metric: str, orchestrator: str) -> bool:
+        """Return whether the emitter emits the metric, which something uses, under an orchestrator."""
+        found = self.metrics.get(metric)
+        return found is not None and orchestrator in (found.under or self.under)
+
+    def leaves_unused(self, metric: str) -> bool:
+        """Return whether the emitter emits the metric, and nothing uses it."""
+        return metric not in self.metrics and any(fnmatchcase(metric, each) for each in self.unused)
+
+
+@cache
+def load_emitters() -> Mapping[str, Emitter]:
+    """Return the emitters of metrics.yaml by their names, read once."""
+    stated = read_facts(FACTS / "metrics.yaml")["emitters"]
+    return {each.name: each for each in map(Emitter.model_validate, stated)}
+
+
+@cache
+def emitters_of_metric(metric: str) -> tuple[Emitter, ...]:
+    """Return the emitters that emit a metric which something uses."""
+    return tuple(each for each in load_emitters().values() if metric in each.metrics)
