@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import shutil
 import socket
+import subprocess
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
 
 def program(name: str) -> str:
@@ -27,3 +36,39 @@ def free_port() -> int:
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         return int(found.getsockname()[1])
+
+
+class Prometheus:
+    """A Prometheus that scrapes targets on this machine."""
+
+    def __init__(self, port: int) -> None:
+        self._address = f"http://127.0.0.1:{port}/api/v1"
+
+    def query(self, expression: str) -> list[tuple[dict[str, str], float]]:
+        """Return the labels and the newest value of each series of an expression; nothing before it has started."""
+        try:
+            with urllib.request.urlopen(
+                f"{self._address}/query?{urllib.parse.urlencode({'query': expression})}", timeout=10
+            ) as answer:
+                found: Any = json.load(answer)["data"]["result"]
+        except OSError:
+            return []
+        return [(each["metric"], float(each["value"][1])) for each in found]
+
+
+@contextlib.contextmanager
+def prometheus(directory: Path, *targets: int, rules: Path | None = None) -> Iterator[Prometheus]:
+    """Run Debian's Prometheus, which scrapes ports of this machine five times a second, with files in a directory."""
+    port, configuration = free_port(), directory / "prometheus.yml"
+    scraped = {"job_name": "trainway", "static_configs": [{"targets": [f"127.0.0.1:{each}" for each in targets]}]}
+    document: dict[str, Any] = {
+        "global": {"scrape_interval": "200ms", "scrape_timeout": "200ms", "evaluation_interval": "200ms"},
+        "scrape_configs": [scraped],
+    }
+    configuration.write_text(yaml.safe_dump(document | ({"rule_files": [str(rules)]} if rules else {})))
+    command = [program("prometheus"), f"--config.file={configuration}", f"--web.listen-address=127.0.0.1:{port}"]
+    with subprocess.Popen([*command, f"--storage.tsdb.path={directory / 'tsdb'}", "--log.level=error"]) as running:
+        try:
+            yield Prometheus(port)
+        finally:
+            running.terminate()

@@ -4,8 +4,9 @@
 
 Settings that are not in the job file come from the environment: TRAINWAY_LOCATIONS (see `hosts/locations.py`),
 TRAINWAY_CHECKPOINTS and TRAINWAY_MEMORY (see `checkpoint/stores.py` and `checkpoint/memory.py`), and TRAINWAY_RUN, the
-directory of the metrics (default: runs/<name of the job>). TRAINWAY_STATE is the file in the platform's bucket that has
-the state of the run. TRAINWAY_JOB is the job file if --config is not given.
+directory of the metrics (default: runs/<name of the job>). TRAINWAY_METRICS is the address that answers Prometheus (see
+`observe/exporter.py`). TRAINWAY_STATE is the file in the platform's bucket that has the state of the run. TRAINWAY_JOB
+is the job file if --config is not given.
 
 A run always resumes from the latest readable checkpoint of its job. After SIGTERM or SIGUSR1 to any rank or to
 torchrun, the run takes up to three more steps, until all ranks have done the same ones. It then writes a checkpoint and
@@ -24,6 +25,7 @@ from collections import Counter
 from collections.abc import Callable, Generator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -40,6 +42,7 @@ from training.errors import UserError
 from training.evaluation import evaluate
 from training.hosts.stopping import StopSignal
 from training.model.attention_kernels import chosen_kernels
+from training.observe.exporter import run_exporter
 from training.observe.laps import Laps
 from training.observe.metrics import Metrics, peak_memory
 from training.observe.profiling import profiling
@@ -140,8 +143,11 @@ def take_steps(
     last_step = job.steps if until_step is None else min(until_step, job.steps)
 
     world, local, data, layout = setup.world, setup.local, setup.data, setup.world.layout
-    metrics = start_metrics(setup, run, resumed) if world.rank == 0 else None
-    reports = Reports(metrics, job.data.sequence_length, setup.pace)
+    resumed_from = resumed.progress.step if resumed else None
+    description = describe(job, setup.parameters, world.size, world.device, resumed_from, setup.pace)
+    metrics = start_metrics(job, run, resumed, description) if world.rank == 0 else None
+    exporter = run_exporter(description, job.checkpoint.every, resumed_from)
+    reports = Reports(metrics, job.data.sequence_length, setup.pace, exporter)
     laps = Laps(world.device)
     guard, loss_scale = begin_at(setup, progress)
     rewinds: Counter[int] = Counter()
@@ -149,6 +155,8 @@ def take_steps(
     gc.collect()
     gc.disable()
     with contextlib.ExitStack() as running:
+        if exporter:
+            running.enter_context(contextlib.closing(exporter))
         running.enter_context(contextlib.closing(data.samples))
         batches = batches_from(setup, progress)
         running.callback(lambda: batches.close())
@@ -277,12 +285,10 @@ def batches_from(setup: Setup, progress: Progress) -> Generator[Tensor]:
     )
 
 
-def start_metrics(setup: Setup, run: Path, resumed: Resumed | None) -> Metrics:
+def start_metrics(job: Job, run: Path, resumed: Resumed | None, description: dict[str, Any]) -> Metrics:
     """Open the metrics of a run in its directory, and describe the run there."""
-    job, world = setup.job, setup.world
-    resumed_from = resumed.progress.step if resumed else None
-    metrics = Metrics(run, job.steps, resumed_from, run_state())
-    metrics.start(**describe(job, setup.parameters, world.size, world.device, resumed_from, setup.pace))
+    metrics = Metrics(run, job.steps, resumed.progress.step if resumed else None, run_state())
+    metrics.start(**description)
     if resumed:
         metrics.event("resumed", step=resumed.progress.step, source=resumed.source)
     return metrics

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from training.checkpoint import FailedSave, Saved
 from training.config import Job
+from training.observe.exporter import Exporter
 from training.observe.flops import Pace
 from training.observe.laps import Mark, seconds
 from training.observe.metrics import Metrics
@@ -74,14 +75,18 @@ class PendingStep:
 class Reports:
     """Reports that lag by one step.
 
-    Every rank has one, so that no rank runs ahead of the others. Rank 0's has metrics.
+    Every rank has one, so that no rank runs ahead of the others. Rank 0's has metrics, and that of the first rank of a
+    node may have an exporter.
     """
 
     newest: StepResult | None = None
     """StepResult of the step that was reported last."""
 
-    def __init__(self, metrics: Metrics | None, sequence_length: int, pace: Pace) -> None:
+    def __init__(
+        self, metrics: Metrics | None, sequence_length: int, pace: Pace, exporter: Exporter | None = None
+    ) -> None:
         self._metrics, self._sequence_length, self._pace = metrics, sequence_length, pace
+        self._exporter = exporter
         self._held: PendingStep | None = None
 
     def hold(self, step: PendingStep) -> None:
@@ -97,28 +102,33 @@ class Reports:
         result = self.newest = held.reading.result()
         breakdown = seconds(held.marks)
         step_seconds = sum(breakdown.values())
+        if not self._metrics and not self._exporter:
+            return
+        values = {
+            "step": held.step,
+            "loss": result.loss,
+            "loss_hex": result.loss.hex(),
+            "grad_norm": result.gradient_norm,
+            "skipped": bool(result.skipped),
+            "learning_rate": held.learning_rate,
+            "tokens": held.samples * self._sequence_length,
+            "step_seconds": step_seconds,
+            **self._pace.of(step_seconds),
+            "memory_bytes": held.memory_bytes,
+            "breakdown": breakdown,
+        }
+        if self._exporter:
+            self._exporter.step(values)
         if self._metrics:
-            self._metrics.step(
-                {
-                    "step": held.step,
-                    "loss": result.loss,
-                    "loss_hex": result.loss.hex(),
-                    "grad_norm": result.gradient_norm,
-                    "skipped": bool(result.skipped),
-                    "learning_rate": held.learning_rate,
-                    "tokens": held.samples * self._sequence_length,
-                    "step_seconds": step_seconds,
-                    **self._pace.of(step_seconds),
-                    "memory_bytes": held.memory_bytes,
-                    "breakdown": breakdown,
-                }
-            )
+            self._metrics.step(values)
             if result.skipped:
                 self._metrics.skipped(held.step, result.reason)
 
     def failed_saves(self, failed: list[FailedSave]) -> None:
         """Report saves that failed, as events and as warnings."""
         for save in failed:
+            if self._exporter:
+                self._exporter.failed_save(save)
             if self._metrics:
                 self._metrics.event("checkpoint_failed", **asdict(save))
                 count = f" (failure {save.failures} of {save.limit} in a row)" if save.failures else ""
@@ -127,6 +137,8 @@ class Reports:
     def checkpoints(self, complete: list[Saved]) -> None:
         """Report complete checkpoints. Those that are only in memory are events with another name."""
         for saved in complete:
+            if self._exporter:
+                self._exporter.checkpoint(saved)
             if self._metrics:
                 self._metrics.event("checkpoint" if saved.location else "memory_checkpoint", **asdict(saved))
 
