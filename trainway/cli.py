@@ -201,6 +201,20 @@ app.command()(changing.diff)
 
 
 @app.command()
+def alarms(
+    file: Annotated[Path, typer.Argument(help="A platform file.")] = DEFAULT_PLATFORM,
+) -> None:
+    """Print the platform's alarms as a rule file, for a Prometheus of yours that scrapes the nodes and the runs."""
+    import yaml
+
+    from trainway.monitoring.rules import rule_document
+    from trainway.spec.facts.catalogue import load_catalogue
+
+    document = rule_document(_platform(file), load_catalogue())
+    print(yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=1000), end="")
+
+
+@app.command()
 def adopt(
     resource: Annotated[str, typer.Argument(metavar="ID", help="ID of your VPC or Lustre file system.")],
     file: PlatformFile = DEFAULT_PLATFORM,

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/opt/slurm/bin"
 EXPECTED = Path(__file__).with_name("expected.json")
-# Xids of an unhealthy GPU, not of a faulty program: the causes in trainway/explain/xid.yaml.
+# Xids of an unhealthy GPU, not of a faulty program: the causes in trainway/spec/facts/xids.yaml.
 FATAL_XIDS = {48, 64, 74, 79, 94, 95, 119, 120, 121, 140}
 XID = re.compile(r"NVRM: Xid \(PCI:([0-9a-fA-F:.]+)\): (\d+)")
 ANSWER_SECONDS = 20.0

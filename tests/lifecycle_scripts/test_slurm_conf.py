@@ -150,5 +150,5 @@ def test_what_the_platform_writes_may_not_be_set_otherwise() -> None:
 
 
 def test_the_xids_that_drain_a_node_are_those_that_explain_calls_causes() -> None:
-    known = yaml.safe_load((ROOT / "trainway/explain/xid.yaml").read_text())
+    known = yaml.safe_load((ROOT / "trainway/spec/facts/xids.yaml").read_text())
     assert {number for number, facts in known.items() if facts["level"] == "cause"} == FATAL_XIDS

@@ -1,43 +1,19 @@
-"""Xid errors of NVIDIA's driver. xid.yaml explains each number."""
+"""Xid errors of NVIDIA's driver in logs. trainway/spec/facts/xids.yaml explains each number."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from functools import cache
-from pathlib import Path
-from typing import Literal
-
-from pydantic import BaseModel, ConfigDict
 
 from trainway.explain.evidence import Evidence
 from trainway.explain.log_line_at import log_line_at
 from trainway.explain.matches import Match, quote_log_line
 from trainway.explain.rules import Level
-from trainway.spec.facts.files import read_facts
+from trainway.spec.facts.xids import load_xids
 
 CATALOGUE = "https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html"
 # NVRM: Xid (PCI:0000:10:1c): 63, pid=1896, name=python, Row Remapper: …
 _LINE = re.compile(r"NVRM: Xid \((?P<gpu>(?:PCI:)?[\w:.]+)\): (?P<number>\d+),?\s*(?P<words>.*)")
-
-
-class Xid(BaseModel):
-    """The meaning of an Xid, its remedy, and the action of EKS's node repair."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    level: Literal["cause", "symptom", "consequence"]
-    meaning: str
-    remedy: str = ""
-    eks: Literal["reboot", "replace"] | None = None
-
-
-@cache
-def load_xids() -> dict[int, Xid]:
-    """Return the known Xids by number. Each process reads them once."""
-    return {
-        number: Xid.model_validate(facts) for number, facts in read_facts(Path(__file__).with_name("xid.yaml")).items()
-    }
 
 
 def xid_matches(evidence: Evidence, year: int) -> Iterator[Match]:

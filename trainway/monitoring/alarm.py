@@ -1,0 +1,82 @@
+"""What an alarm is: a condition on metrics, and what a person is told."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from trainway.monitoring.promql import metrics_in
+
+# Where docs/alarms.md says what to do about an alarm. The sections have the names of alarms.
+RUNBOOKS = "docs/alarms.md"
+# Stands in a threshold for what only the deployed platform knows: the ID of its Lustre file system.
+FILE_SYSTEM = "the ID of the file system"
+
+Statistic = Literal["Average", "Maximum", "Minimum", "Sum"]
+
+
+@dataclass(frozen=True)
+class Threshold:
+    """A metric that is above or below a number. It has a form for each store.
+
+    `statistic` combines the points of the series, per value of the labels `by`. `dimensions` selects series. With
+    `of_quota`, the number is the percentage of the service quota that counts the metric, which CloudWatch knows.
+    """
+
+    metric: str
+    statistic: Statistic
+    comparison: Literal[">", "<"]
+    value: float
+    dimensions: Mapping[str, str] = field(default_factory=dict)
+    by: tuple[str, ...] = ()
+    of_quota: bool = False
+
+    @property
+    def metrics(self) -> frozenset[str]:
+        """The names of the metrics."""
+        return frozenset({self.metric})
+
+    @property
+    def promql(self) -> str:
+        """The condition in PromQL."""
+        aggregate = {"Average": "avg", "Maximum": "max", "Minimum": "min", "Sum": "sum"}[self.statistic]
+        by = f" by ({', '.join(self.by)})" if self.by else ""
+        chosen = ", ".join(f'{name}="{value}"' for name, value in self.dimensions.items())
+        series = f"{self.metric}{{{chosen}}}" if chosen else self.metric
+        return f"{aggregate}{by} ({series}) {self.comparison} {self.value:g}"
+
+
+@dataclass(frozen=True)
+class Query:
+    """A condition in PromQL that is true while a series is returned. CloudWatch has no form of it."""
+
+    promql: str
+
+    @property
+    def metrics(self) -> frozenset[str]:
+        """The names of the metrics."""
+        return metrics_in(self.promql)
+
+
+@dataclass(frozen=True)
+class Alarm:
+    """An alarm, which fires after its condition has been true for some minutes.
+
+    `severity` is `critical` if a run does not progress, or work is lost, until a person acts. `conditions` measure the
+    same problem in different ways. A platform uses the first one whose metrics it has. `summary` tells a person what
+    happened. `{{ $labels.NAME }}` is the value of a label, and `{{ $value }}` that of the condition. With
+    `missing_is_fine`, the absence of the metric in CloudWatch is no problem.
+    """
+
+    name: str
+    severity: Literal["critical", "warning"]
+    conditions: tuple[Threshold | Query, ...]
+    minutes: int
+    summary: str
+    missing_is_fine: bool = True
+
+    @property
+    def runbook(self) -> str:
+        """The section of the documentation that says what to do."""
+        return f"{RUNBOOKS}#{self.name.lower()}"

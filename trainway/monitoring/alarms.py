@@ -1,0 +1,349 @@
+"""The alarms of a platform. docs/alarms.md has a section for each, which says what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from trainway.monitoring.alarm import FILE_SYSTEM, Alarm, Query, Threshold
+from trainway.spec.derived.capacity_times import failed_calls_queue
+from trainway.spec.derived.emitters import has_metric
+from trainway.spec.facts.catalogue import Catalogue
+from trainway.spec.facts.xids import load_xids
+from trainway.spec.platform import Platform
+
+EXPORT_BEHIND_SECONDS = 3600
+# A GPU that runs kernels has a higher utilization, whatever it waits for: kernels of NCCL spin while they wait.
+BUSY_PERCENT = 50
+IDLE_PERCENT = 5
+IDLE_MINUTES = 30
+
+GPU = "DCGM_FI_DEV_GPU_UTIL"
+XID = "DCGM_FI_DEV_XID_ERRORS"
+CLOCK = "DCGM_FI_DEV_SM_CLOCK"
+STEP, STEP_SECONDS, LOSS = "trainway_run_step", "trainway_run_step_seconds", "trainway_run_loss"
+STEPPED = "trainway_run_last_step_timestamp_seconds"
+# Exporters of one node have their own ports. The address in front of the port is the same.
+HOST = '"host", "$1", "instance", "(.+?)(:[0-9]+)?"'
+EFA = ("node_amazonefa_tx_bytes", "node_amazonefa_rdma_read_bytes", "node_amazonefa_rdma_write_bytes")
+# Interfaces of the VPC, without those of containers.
+TCP = 'node_network_transmit_bytes_total{device=~"e(n|th).*"}'
+
+
+def alarms(platform: Platform, catalogue: Catalogue) -> tuple[Alarm, ...]:
+    """Return the alarms of a platform, each with the condition whose metrics the platform has."""
+    found = []
+    for alarm in every_alarm(platform):
+        for condition in alarm.conditions:
+            if all(has_metric(platform, catalogue, each) for each in condition.metrics):
+                found.append(
+                    Alarm(
+                        alarm.name,
+                        alarm.severity,
+                        (condition,),
+                        alarm.minutes,
+                        alarm.summary,
+                        missing_is_fine=alarm.missing_is_fine,
+                    )
+                )
+                break
+    return tuple(found)
+
+
+def every_alarm(platform: Platform) -> Iterator[Alarm]:
+    """Yield the alarms of all orchestrators, with the numbers of one platform."""
+    yield from _file_system(platform)
+    yield Alarm(
+        "CapacityScheduleFailed",
+        "critical",
+        (
+            Threshold(
+                "ApproximateNumberOfMessagesVisible",
+                "Maximum",
+                ">",
+                0,
+                {"QueueName": failed_calls_queue(platform.name)},
+            ),
+        ),
+        5,
+        f"A schedule could not set the nodes of a Capacity Block. The call is in the queue "
+        f"{failed_calls_queue(platform.name)}: set the nodes by hand.",
+    )
+    yield from _nodes()
+    yield from _gpus()
+    yield from _fabric()
+    yield from _runs()
+
+
+def _file_system(platform: Platform) -> Iterator[Alarm]:
+    lustre = platform.storage.lustre
+    free = 100 - lustre.nearly_full_percent
+    # A file system without a fixed capacity cannot fill up.
+    if not lustre.is_elastic:
+        yield Alarm(
+            "LustreNearlyFull",
+            "critical",
+            (
+                Threshold(
+                    "FreeDataStorageCapacity",
+                    "Sum",
+                    "<",
+                    free / 100 * lustre.capacity_gib * 2**30,
+                    {"FileSystemId": FILE_SYSTEM},
+                ),
+            ),
+            15,
+            f"Less than {free} % of the Lustre file system is free: checkpoints are about to fail.",
+            missing_is_fine=False,
+        )
+    if lustre.mirrored:
+        yield Alarm(
+            "LustreExportBehind",
+            "critical",
+            (
+                Threshold(
+                    "AgeOfOldestQueuedMessage",
+                    "Maximum",
+                    ">",
+                    EXPORT_BEHIND_SECONDS,
+                    {"FileSystemId": FILE_SYSTEM, "Publisher": "AutoExport"},
+                ),
+            ),
+            15,
+            "What was written an hour ago is not in the bucket yet, and goes with the file system.",
+        )
+
+
+def _nodes() -> Iterator[Alarm]:
+    not_ready = 'kube_node_status_condition{condition="Ready", status=~"false|unknown"}'
+    out_of_order = 'slurm_node_status{status=~"down|drained|draining|fail|failing|inval"}'
+    yield Alarm(
+        "NodeUnhealthy",
+        "critical",
+        (Query(f"max by (node) ({not_ready}) > 0"), Query(f"max by (node) ({out_of_order}) > 0")),
+        5,
+        "Node {{ $labels.node }} takes no jobs.",
+    )
+    # A pod of Kubernetes has a limit, and the kernel of its node kills for it every day.
+    yield Alarm(
+        "OutOfMemory",
+        "warning",
+        (Query("increase(node_vmstat_oom_kill[10m]) > 0"),),
+        0,
+        "The kernel of {{ $labels.instance }} killed a process, because the node ran out of memory.",
+    )
+    local = '{fstype=~"ext4|xfs"}'
+    yield Alarm(
+        "DiskNearlyFull",
+        "warning",
+        (Query(f"node_filesystem_avail_bytes{local} / node_filesystem_size_bytes{local} < 0.1"),),
+        15,
+        "Less than 10 % of {{ $labels.mountpoint }} on {{ $labels.instance }} is free.",
+    )
+    yield Alarm(
+        "ExporterBlind",
+        "warning",
+        (Threshold("trainway_collector_success", "Minimum", "<", 1, by=("collector", "instance")),),
+        10,
+        "The exporter {{ $labels.collector }} of {{ $labels.instance }} cannot read its source.",
+    )
+
+
+def _gpus() -> Iterator[Alarm]:
+    yield Alarm(
+        "XidReplace",
+        "critical",
+        (Query(f"max by (Hostname, gpu, UUID) ({_xids('cause', 'replace')}) > 0"),),
+        0,
+        "GPU {{ $labels.gpu }} of {{ $labels.Hostname }} reported Xid {{ $value }}: replace the node.",
+    )
+    yield Alarm(
+        "XidReboot",
+        "critical",
+        (Query(f"max by (Hostname, gpu, UUID) ({_xids('cause', 'reboot')}) > 0"),),
+        0,
+        "GPU {{ $labels.gpu }} of {{ $labels.Hostname }} reported Xid {{ $value }}: reboot the node.",
+    )
+    # The last Xid stays until the driver is loaded anew, and a program's mistake is over when it is reported.
+    yield Alarm(
+        "XidProgram",
+        "warning",
+        (Query(f"max by (Hostname, gpu, UUID) ({_xids('symptom')} and changes({XID}[15m]) > 0) > 0"),),
+        0,
+        "GPU {{ $labels.gpu }} of {{ $labels.Hostname }} reported Xid {{ $value }}, as a rule for what a program did.",
+    )
+    known = " or ".join(f"({XID} == {number})" for number in sorted(load_xids()))
+    yield Alarm(
+        "XidUnknown",
+        "warning",
+        (Query(f"max by (Hostname, gpu, UUID) (({XID} > 0) unless ({known})) > 0"),),
+        0,
+        "GPU {{ $labels.gpu }} of {{ $labels.Hostname }} reported Xid {{ $value }}: look it up.",
+    )
+    yield Alarm(
+        "GpuRowsExhausted",
+        "critical",
+        (Threshold("DCGM_FI_DEV_ROW_REMAP_FAILURE", "Maximum", ">", 0, by=("Hostname", "gpu", "UUID")),),
+        0,
+        "GPU {{ $labels.gpu }} of {{ $labels.Hostname }} has no spare rows of memory left: replace the node.",
+    )
+    idle = f"max_over_time({GPU}%s[{IDLE_MINUTES}m]) < {IDLE_PERCENT}"
+    allocated = 'label_replace(slurm_node_status{status="allocated"}, "Hostname", "$1", "node", "(.*)")'
+    yield Alarm(
+        "GpuIdle",
+        "warning",
+        (
+            Query(
+                f"count by (Hostname) ({idle % ''}) and on (Hostname) max by (Hostname) ({allocated}) > 0",
+            ),
+            Query(f"count by (Hostname, namespace, pod) ({idle % _POD}) > 0"),
+        ),
+        5,
+        f"{{{{ $value }}}} GPUs of {{{{ $labels.Hostname }}}} are allocated and idle for {IDLE_MINUTES} minutes.",
+    )
+    # Kernels of NCCL keep a GPU busy while it waits for a slower one, whose clock shows that it is throttled.
+    yield Alarm(
+        "Straggler",
+        "warning",
+        (
+            Query(
+                f"{CLOCK} / ignoring (Hostname, gpu, UUID, device, instance, namespace, pod, container) group_left "
+                f"quantile without (Hostname, gpu, UUID, device, instance, namespace, pod, container) "
+                f"(0.5, {CLOCK} and {GPU} > {BUSY_PERCENT}) < 0.8 and {GPU} > {BUSY_PERCENT}"
+            ),
+        ),
+        10,
+        "The clock of GPU {{ $labels.gpu }} of {{ $labels.Hostname }} is {{ $value | "
+        "humanizePercentage }} of that of other busy GPUs.",
+    )
+
+
+# dcgm-exporter names the pod that a GPU is allocated to.
+_POD = '{pod!=""}'
+
+
+def _xids(level: str, eks: str | None = None) -> str:
+    """Return the series whose last Xid is one of a level, and of EKS's action if one is given."""
+    chosen = [
+        number
+        for number, xid in sorted(load_xids().items())
+        if xid.level == level and (eks is None or xid.eks == eks or (eks == "replace" and xid.eks is None))
+    ]
+    return "(" + " or ".join(f"({XID} == {number})" for number in chosen) + ")"
+
+
+def _fabric() -> Iterator[Alarm]:
+    def per_host(rate: str) -> str:
+        return f"sum by (host) (label_replace({rate}, {HOST}))"
+
+    def efa(over: str) -> str:
+        return " + ".join(per_host(f"rate({each}{over})") for each in EFA)
+
+    busy = f"max by (host) (label_replace({GPU}, {HOST})) > {BUSY_PERCENT}"
+    yield Alarm(
+        "EfaFalling",
+        "warning",
+        (
+            Query(
+                f"(({efa('[5m]')}) / ({efa('[5m] offset 30m')}) < 0.1) "
+                f"and (({efa('[5m] offset 30m')}) > 10000000) and ({busy})"
+            ),
+        ),
+        10,
+        "{{ $labels.host }} sends {{ $value | humanizePercentage }} of the bytes of half an hour ago "
+        "over EFA, and its GPUs are busy.",
+    )
+    yield Alarm(
+        "TcpInsteadOfEfa",
+        "critical",
+        (
+            Query(
+                f"({per_host(f'rate({TCP}[5m])')} > 100000000) and on (host) (({efa('[5m]')}) < 1000000) "
+                f"and on (host) ({busy})"
+            ),
+        ),
+        10,
+        "{{ $labels.host }} sends {{ $value | humanize }}B per second over TCP and nothing over EFA, "
+        "and its GPUs are busy.",
+    )
+    yield Alarm(
+        "EfaPathsLost",
+        "warning",
+        (Query("sum by (instance) (rate(node_amazonefa_retrans_timeout_events[5m])) > 0"),),
+        5,
+        "{{ $labels.instance }} loses packets of EFA.",
+    )
+
+
+def _runs() -> Iterator[Alarm]:
+    yield Alarm(
+        "RunHangs",
+        "critical",
+        # Ten of its steps, and no less than ten minutes. Before its first step, a run may load for half an hour.
+        (
+            Query(
+                f"(time() - {STEPPED} > clamp_min(10 * {STEP_SECONDS}, 600)) "
+                f"or (time() - {STEPPED} > 1800 unless {STEP_SECONDS})"
+            ),
+        ),
+        1,
+        "Run {{ $labels.run }} has not taken a step for {{ $value | humanizeDuration }}.",
+    )
+    yield Alarm(
+        "LossNotFinite",
+        "critical",
+        (
+            Query(
+                f"({LOSS} != {LOSS}) or (abs({LOSS}) == Inf) or (increase(trainway_run_skipped_steps_total[15m]) > 5)"
+            ),
+        ),
+        0,
+        "The loss or the gradient of run {{ $labels.run }} is not finite.",
+    )
+    yield Alarm(
+        "LossSpike",
+        "warning",
+        (Query(f"{LOSS} > 1.25 * quantile_over_time(0.5, {LOSS}[1h])"),),
+        5,
+        "The loss of run {{ $labels.run }} is {{ $value | humanize }}, a quarter above the median of the last hour.",
+    )
+    yield Alarm(
+        "SlowSteps",
+        "warning",
+        (Query(f"quantile_over_time(0.5, {STEP_SECONDS}[10m]) > 1.5 * quantile_over_time(0.5, {STEP_SECONDS}[6h])"),),
+        10,
+        "Steps of run {{ $labels.run }} take {{ $value | humanizeDuration }}, half as much again as "
+        "in the last six hours.",
+    )
+    yield Alarm(
+        "DataWait",
+        "warning",
+        (
+            Query(
+                f'trainway_run_phase_seconds{{phase="data_wait"}} / ignoring (phase) {STEP_SECONDS} > 0.2',
+            ),
+        ),
+        15,
+        "Node {{ $labels.node_rank }} of run {{ $labels.run }} waits {{ $value | humanizePercentage "
+        "}} of each step for data.",
+    )
+    yield Alarm(
+        "CheckpointOld",
+        "critical",
+        (Query(f"{STEP} - trainway_run_checkpoint_step > 2 * trainway_run_checkpoint_every_steps"),),
+        1,
+        "The newest checkpoint of run {{ $labels.run }} is {{ $value }} steps old, more than twice its interval.",
+    )
+    yield Alarm(
+        "CheckpointFailed",
+        "warning",
+        (Query("increase(trainway_run_failed_saves_total[15m]) > 0"),),
+        0,
+        "A checkpoint of run {{ $labels.run }} could not be saved.",
+    )
+    yield Alarm(
+        "RunRestarts",
+        "warning",
+        (Query("max by (run) (trainway_run_restarts) - min by (run) (min_over_time(trainway_run_restarts[1h])) > 2"),),
+        0,
+        "Run {{ $labels.run }} started {{ $value }} times anew within an hour.",
+    )
