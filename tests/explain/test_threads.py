@@ -1,11 +1,13 @@
 """Failures that people posted in public threads are explained as the threads' answers explain them.
 
 Each file in threads/ has lines that somebody posted, the address of the thread, and what its answer says the cause is.
+Long lines are shortened. A few threads have their error in the title alone, and some have no answer but the message.
 `right` lists the rules that name this cause. A finding is wrong if it is none of them and has a confidence of its own.
 Where no rule can know the cause, because it is an error of the program, the first error has to be the line of `says`.
 
 A third of the files was set aside before the rules were written, by the hash of the file's name. Whoever writes a rule
-reads the other two thirds only, so that the third measures failures that nobody has seen yet.
+reads the other two thirds only, so that the third measures failures that no rule was written for. When the rules had
+been written, on 2026-11-25, 58 of its 60 failures were explained, and none by a wrong cause. Before, it were 24.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from trainway.explain import Confidence, Evidence, evidence_in, explain
 from trainway.spec.facts.files import read_facts
 
 HERE = Path(__file__).parent
-LEAST_RIGHT, MOST_WRONG = 0.3, 0.02
+LEAST_RIGHT, MOST_WRONG = 0.85, 0.02
 
 
 class Thread(BaseModel):
@@ -79,7 +81,9 @@ def score(names: Iterable[str], directory: Path) -> dict[str, list[str]]:
 
 
 @pytest.mark.parametrize("part", ["read", "set aside"])
-def test_failures_of_public_threads_are_explained(part: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_failures_of_public_threads_are_explained(
+    part: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     names = [name for name in threads() if set_aside(name) == (part == "set aside")]
     judged = score(names, tmp_path)
     shares = {word: len(found) / len(names) for word, found in judged.items()}
@@ -90,6 +94,15 @@ def test_failures_of_public_threads_are_explained(part: str, tmp_path: Path, cap
     missed = {word: judged[word] for word in ("wrong", "unknown")} if part == "read" else told
     assert shares["right"] >= LEAST_RIGHT, missed
     assert shares["wrong"] <= MOST_WRONG, missed
+
+
+def test_logs_of_public_threads_that_tell_of_no_failure_have_no_finding(tmp_path: Path) -> None:
+    files = sorted((HERE / "healthy_threads").glob("*.yaml"))
+    assert len(files) + len(list((HERE / "healthy").iterdir())) >= 40
+    for file in files:
+        place = tmp_path / file.stem
+        place.mkdir()
+        assert explain(evidence_of(read_facts(file)["log"], place)) == (), file.stem
 
 
 def test_there_are_enough_threads_and_each_names_its_source() -> None:

@@ -29,7 +29,7 @@ def explain(
     of_others = Path(name).is_dir() and not is_run
     evidence = evidence_in(Path(name)) if of_others else evidence_of(find_run(name))
     findings = findings_of(evidence)
-    print(json.dumps(as_document(findings), indent=2) if as_json else as_text(findings))
+    print(json.dumps(as_document(findings), indent=2) if as_json else as_text(findings, succeeded=evidence.succeeded))
 
 
 def verify(

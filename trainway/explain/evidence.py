@@ -31,7 +31,7 @@ class JobEvent:
     """A report of an orchestrator about a part of the job: an event, a condition, or a state.
 
     `source` is kubernetes, slurm, sagemaker, or trainway. `reason` is the source's own word. `subject` is the pod,
-    node, or job that the report is about.
+    node, or job that the report is about. `name` and `line` are where a person finds it, if it is part of a text.
     """
 
     source: str
@@ -40,11 +40,16 @@ class JobEvent:
     subject: str = ""
     node: str | None = None
     time: datetime | None = None
+    name: str = ""
+    line: int | None = None
 
 
 @dataclass(frozen=True)
 class Exit:
-    """The end of a process: its exit status, which is 128 + n if signal n ended it."""
+    """The end of a process: its exit status, which is 128 + n if signal n ended it.
+
+    `first` is true if the launcher reports that this process failed before the others.
+    """
 
     status: int
     name: str = ""
@@ -53,6 +58,7 @@ class Exit:
     local_rank: int | None = None
     attempt: int | None = None
     time: datetime | None = None
+    first: bool = False
 
 
 @dataclass(frozen=True)

@@ -5,12 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from enum import StrEnum
 from functools import cache
 
-from trainway.explain.evidence import Evidence, JobEvent, Log
-from trainway.explain.first_error import first_error, first_exit
+from trainway.explain.attempts import began_at, current_attempt
+from trainway.explain.described import read_descriptions
+from trainway.explain.evidence import Evidence, Exit, JobEvent, Log
+from trainway.explain.first_error import first_error, first_exit, is_of
 from trainway.explain.log_line_at import line_around, log_line_at, year_of
+from trainway.explain.lustre import lustre_matches
 from trainway.explain.matches import (
     Match,
     Quote,
@@ -57,22 +61,39 @@ class Finding:
 
 
 def explain(evidence: Evidence) -> tuple[Finding, ...]:
-    """Return the findings, the cause first. Empty if the job succeeded, or if nothing indicates a failure."""
+    """Return the findings, the cause first. Empty if the job succeeded, or if nothing indicates a failure.
+
+    Earlier attempts of the job count only if the current one says nothing.
+    """
     if evidence.succeeded:
         return ()
-    evidence = _without_own_warnings(evidence)
+    evidence = read_descriptions(_without_own_warnings(evidence))
     dated = [each.time.isoformat() for each in evidence.events if each.time]
     year = year_of((*dated, *(log.text for log in evidence.logs)))
-    matches = [*_matches(evidence, year), *xid_matches(evidence, year), *nccl_timeout_matches(evidence, year)]
-    findings = list(_ranked([_timed(match, evidence) for match in matches], evidence))
+    current = current_attempt(evidence, year)
+    findings = _findings(current, year, began_at(evidence, year))
+    if not findings and current != evidence:
+        findings = _findings(evidence, year, None)
+    return findings or ((_nothing_said(evidence),) if evidence.succeeded is False else ())
+
+
+def _findings(evidence: Evidence, year: int, began: datetime | None) -> tuple[Finding, ...]:
+    """Return the findings of one attempt. What was written before it began does not count."""
+    matches = [
+        *_matches(evidence, year),
+        *xid_matches(evidence, year),
+        *lustre_matches(evidence, year),
+        *nccl_timeout_matches(evidence, year),
+    ]
+    timed = [_timed(match, evidence) for match in matches]
+    current = [match for match in timed if not (began and match.quote.time and match.quote.time < began)]
+    findings = list(_ranked(current, evidence))
     if any(each.confidence is Confidence.CERTAIN for each in findings):
         return tuple(findings)
     if unknown := _unknown(evidence, year):
         # A rank's own error is closer to the cause than the reactions of other ranks, unless it came later.
-        later = [each for each in findings if _earlier(each.quote, unknown.quote)]
-        findings.insert(len(later), unknown)
-    elif not findings and evidence.succeeded is False:
-        findings = [_nothing_said(evidence)]
+        earlier = [each for each in findings if each.name not in _hints() and _earlier(each.quote, unknown.quote)]
+        findings.insert(len(earlier), unknown)
     return tuple(findings)
 
 
@@ -164,14 +185,30 @@ def _timed(match: Match, evidence: Evidence) -> Match:
 
 def _ranked(matches: Sequence[Match], evidence: Evidence) -> Iterator[Finding]:
     """Yield one finding per rule, with its most credible match."""
-    newest = max((log.attempt or 0 for log in evidence.logs), default=0)
-    ordered = sorted(matches, key=lambda match: believed(match, newest))
+    failed_first = _failed_first(evidence.exits)
+    if failed_first:
+        # The launcher stopped the others because of the first.
+        matches = [match for match in matches if match.name != "told-to-stop"]
+    ordered = sorted(matches, key=lambda match: believed(match, of_first=_is_of_first(match, failed_first)))
     for name in dict.fromkeys(match.name for match in ordered):
         same = [match for match in ordered if match.name == name]
         first = same[0]
         others = len({match.quote.speaker for match in same} - {first.quote.speaker})
         sure = Confidence.CERTAIN if first.level is Level.CAUSE else Confidence.LIKELY
         yield Finding(name, sure, first.cause, first.remedy, first.source, first.quote, others)
+
+
+def _failed_first(exits: Sequence[Exit]) -> Exit | None:
+    """Return the process that the launcher reports to have failed before the others, if it was not told to stop."""
+    told = tuple(each for each in exits if each.first)
+    return first_exit(told)
+
+
+def _is_of_first(match: Match, first: Exit | None) -> bool:
+    """Return whether a match is of the process that failed first. One that is of no process may be."""
+    quote = match.quote
+    nobody = quote.rank is None and quote.local_rank is None
+    return first is None or nobody or is_of(quote.rank, quote.local_rank, quote.node, first)
 
 
 def _unknown(evidence: Evidence, year: int) -> Finding | None:
@@ -203,7 +240,14 @@ def _nothing_said(evidence: Evidence) -> Finding:
 
 
 def _earlier(one: Quote, other: Quote) -> bool:
+    if one.name == other.name and one.line and other.line:
+        return one.line < other.line
     return one.time is not None and other.time is not None and one.time < other.time
+
+
+@cache
+def _hints() -> frozenset[str]:
+    return frozenset(rule.name for rule in load_rules() if rule.level is Level.HINT)
 
 
 def _explained(line: str) -> bool:

@@ -27,6 +27,11 @@ _WEAK = (
     re.compile(r"E\d{3,4} |[Ee]rror|ERROR|[Cc]ritical|CRITICAL|[Ff]ailed|FAILED|[Ee]xception"),
     re.compile(r"(?i)^\[?E\d{3,4} |(?<![\w/.-])(?:error|critical|failed|exception)(?![\w/.-])\s*[:\]\[]"),
 )
+# An exception without its traceback, and an error of a program that has no tracebacks, at the end of a log.
+_NAMED = re.compile(r"^(?:[\w]+\.)*\w*(?:Error|Exception): \S")
+_PLAIN = re.compile(r"^(?:[\w./-]+: )?(?:[Ff]atal(?: error)?|FATAL|[Ee]rror|ERROR): \S|^\[(?:ERROR|FATAL)\] \S")
+_OVERCOME = re.compile(r"(?i)retry|retri|ignor|warning|falling back|skipp")
+_LAST_LINES = 40
 _SIGTERM_STATUS = 143
 
 
@@ -34,7 +39,7 @@ def first_error(evidence: Evidence, explained: Predicate, year: int) -> LogLine 
     """Return the first line that is an error of a process itself, in the log of the first process that failed, or None.
 
     Lines for which `explained` is true belong to a known failure. Lines that only look like an error count if the job
-    is known to have failed.
+    is known to have failed. An error without a traceback counts at the end of a log, where nothing was done after it.
     """
     failed = evidence.succeeded is False or any(each.status for each in evidence.exits)
     found = [
@@ -45,35 +50,36 @@ def first_error(evidence: Evidence, explained: Predicate, year: int) -> LogLine 
     if not found:
         return None
     first = first_exit(evidence.exits)
-    newest = max((log.attempt or 0 for log in evidence.logs), default=0)
-    return min(found, key=lambda log_line: _order(log_line, first, newest))
+    return min(found, key=lambda log_line: _order(log_line, first))
 
 
 def first_exit(exits: tuple[Exit, ...]) -> Exit | None:
-    """Return the process that failed first in the newest attempt. Processes that were told to stop do not count."""
+    """Return the process that failed first: that which its launcher says, or else the earliest one.
+
+    Processes that were told to stop do not count.
+    """
     failed = [each for each in exits if each.status and each.status != _SIGTERM_STATUS]
     return min(failed, key=_exit_order, default=None)
 
 
-def _exit_order(exit_: Exit) -> tuple[int, float, float]:
+def _exit_order(exit_: Exit) -> tuple[bool, float, float]:
     time = exit_.time.timestamp() if exit_.time else math.inf
-    return -(exit_.attempt or 0), time, math.inf if exit_.rank is None else exit_.rank
+    return not exit_.first, time, math.inf if exit_.rank is None else exit_.rank
 
 
-def _order(log_line: LogLine, first: Exit | None, newest: int) -> tuple[int, bool, float, float]:
-    attempt = newest if log_line.log.attempt is None else log_line.log.attempt
+def _order(log_line: LogLine, first: Exit | None) -> tuple[bool, float, float]:
     time = log_line.time.timestamp() if log_line.time else math.inf
     rank = next((float(each) for each in (log_line.rank, log_line.local_rank) if each is not None), math.inf)
-    return -attempt, not _is_of(log_line, first), time, rank
+    by_first = first is not None and is_of(log_line.rank, log_line.local_rank, log_line.node, first)
+    return not by_first, time, rank
 
 
-def _is_of(log_line: LogLine, exit_: Exit | None) -> bool:
-    if exit_ is None:
-        return False
-    if exit_.rank is not None and log_line.rank is not None:
-        return exit_.rank == log_line.rank
-    same_node = exit_.node is None or log_line.node is None or exit_.node == log_line.node
-    return same_node and exit_.local_rank is not None and exit_.local_rank == log_line.local_rank
+def is_of(rank: int | None, local_rank: int | None, node: str | None, exit_: Exit) -> bool:
+    """Return whether a rank, or a local rank of a node, is the process of an exit status."""
+    if exit_.rank is not None and rank is not None:
+        return exit_.rank == rank
+    same_node = exit_.node is None or node is None or exit_.node == node
+    return same_node and exit_.local_rank is not None and exit_.local_rank == local_rank
 
 
 def _error_in(log: Log, explained: Predicate, *, weak: bool) -> int | None:
@@ -81,7 +87,26 @@ def _error_in(log: Log, explained: Predicate, *, weak: bool) -> int | None:
     strong = [*_tracebacks(log.text, explained), *_lines(log.text, _SPOKEN, explained)]
     if strong:
         return min(strong)
-    return next(_lines(log.text, _WEAK, explained), None) if weak else None
+    last = next(_last_errors(log.text, explained), None)
+    return next(_lines(log.text, _WEAK, explained), last) if weak else last
+
+
+def _last_errors(text: str, explained: Predicate) -> Iterator[int]:
+    """Yield the positions of errors without a traceback in the last lines of a text."""
+    end = len(text.rstrip())
+    start = end
+    for _ in range(_LAST_LINES):
+        start = text.rfind("\n", 0, start)
+        if start < 0:
+            break
+    position = start + 1
+    while position < end:
+        start, stop = line_around(text, position)
+        line = bare(text[start:stop])
+        is_error = (_NAMED.match(line) or _PLAIN.match(line)) and not _OVERCOME.search(line)
+        if is_error and not explained(text[start:stop]):
+            yield start
+        position = stop + 1
 
 
 def _tracebacks(text: str, explained: Predicate) -> Iterator[int]:

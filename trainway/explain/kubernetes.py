@@ -25,11 +25,14 @@ _INDEX_LABELS = (
     "batch.kubernetes.io/job-completion-index",
     "training.kubeflow.org/replica-index",
 )
-_BEFORE_SCHEDULED = frozenset({"FailedScheduling"})
-_BEFORE_STARTED = frozenset(
+# Reasons of events that no longer apply once a pod was scheduled, or once its containers started.
+BEFORE_SCHEDULED = frozenset({"FailedScheduling"})
+BEFORE_STARTED = frozenset(
     {"Failed", "ErrImagePull", "ImagePullBackOff", "BackOff", "FailedMount", "FailedAttachVolume"}
     | {"FailedCreatePodSandBox", "CreateContainerConfigError", "CreateContainerError"}
 )
+# Reasons of a container's state that say nothing of a failure, or nothing that its exit status does not say.
+FINE_REASONS = frozenset({"ContainerCreating", "PodInitializing", "CrashLoopBackOff", "Completed", "Error"})
 
 
 def kubernetes_evidence(objects: Iterable[Object]) -> Evidence:
@@ -103,10 +106,10 @@ def _pod_events(pod: Object) -> Iterator[JobEvent]:
             yield JobEvent("kubernetes", reason, condition.get("message", ""), subject, node, time)
     for container in _containers(status):
         waiting = (container.get("state") or {}).get("waiting") or {}
-        if waiting.get("reason") not in (None, "ContainerCreating", "PodInitializing", "CrashLoopBackOff"):
+        if waiting.get("reason") and waiting["reason"] not in FINE_REASONS:
             yield JobEvent("kubernetes", waiting["reason"], waiting.get("message", ""), subject, node)
         for ended in _ended(container):
-            if ended.get("reason") not in (None, "Completed", "Error"):
+            if ended.get("reason") and ended["reason"] not in FINE_REASONS:
                 time = _time(ended.get("finishedAt"))
                 yield JobEvent("kubernetes", ended["reason"], ended.get("message", ""), subject, node, time)
 
@@ -126,11 +129,14 @@ def _node_events(node: Object) -> Iterator[JobEvent]:
 def _condition_events(item: Object) -> Iterator[JobEvent]:
     subject = f"{str(item.get('kind', '')).lower()}/{_name(item)}"
     for condition in (item.get("status") or {}).get("conditions") or ():
-        kind, holds = condition.get("type"), condition.get("status") == "True"
-        bad = (kind in ("Failed", "Evicted", "Preempted") and holds) or (kind == "QuotaReserved" and not holds)
-        if bad:
+        if holds_trouble(str(condition.get("type")), holds=condition.get("status") == "True"):
             time = _time(condition.get("lastTransitionTime"))
             yield JobEvent("kubernetes", condition.get("reason", ""), condition.get("message", ""), subject, time=time)
+
+
+def holds_trouble(kind: str, *, holds: bool) -> bool:
+    """Return whether a condition of a Workload or a job reports a problem."""
+    return holds if kind in ("Failed", "Evicted", "Preempted") else kind == "QuotaReserved" and not holds
 
 
 def _exits(pod: Object) -> Iterator[Exit]:
@@ -166,7 +172,7 @@ def _got_over(pod: Object) -> frozenset[str]:
     )
     containers = list(status.get("containerStatuses") or ())
     started = bool(containers) and all(_has_run(each) for each in containers)
-    return (_BEFORE_SCHEDULED if scheduled else frozenset()) | (_BEFORE_STARTED if started else frozenset())
+    return (BEFORE_SCHEDULED if scheduled else frozenset()) | (BEFORE_STARTED if started else frozenset())
 
 
 def _has_run(container: Object) -> bool:

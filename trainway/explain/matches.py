@@ -80,7 +80,7 @@ def quote_of_event(event: JobEvent) -> Quote:
     """Return the quote of an event, in one line."""
     said = " ".join(f"{event.reason}: {event.message}".split()).removesuffix(":")
     name = " ".join(part for part in (event.source, event.subject) if part)
-    return Quote(name, said, node=event.node, time=event.time)
+    return Quote(event.name or name, said, event.line, node=event.node, time=event.time)
 
 
 def quote_of_exit(exit_: Exit) -> Quote:
@@ -110,13 +110,13 @@ def fill(sentence: str, words: Mapping[str, str | None]) -> str:
     return re.sub(r"\{(\w+)\}", lambda found: words.get(found[1]) or "", kept).strip()
 
 
-def believed(match: Match, newest: int) -> tuple[int, int, float, float, int]:
-    """Return the sort key of a match: the strongest level, newest attempt, earliest time, and lowest rank first.
+def believed(match: Match, *, of_first: bool) -> tuple[bool, bool, int, float, float, int]:
+    """Return the sort key of a match: causes first, then what the process wrote that failed first, if that is known.
 
-    A later attempt ended the job. Within an attempt, the first match usually caused the others.
+    After that, the strongest level, the earliest time, and the lowest rank. The first match usually caused the others.
     """
     quote = match.quote
-    attempt = newest if quote.attempt is None else quote.attempt
+    is_cause = match.level is Level.CAUSE
     time = quote.time.timestamp() if quote.time else math.inf
     rank = next((float(each) for each in (quote.rank, quote.local_rank) if each is not None), math.inf)
-    return match.level.value, -attempt, time, rank, -match.precedence
+    return not is_cause, not (is_cause or of_first), match.level.value, time, rank, -match.precedence

@@ -26,7 +26,9 @@ class Level(IntEnum):
     """The match is a symptom, such as a timeout. It counts if no cause is found, because the cause may be elsewhere."""
     ENDING = 2
     """The match states only how a process ended: by which signal, or by whose request."""
-    CONSEQUENCE = 3
+    HINT = 3
+    """The match is worth a change, and fails no job by itself, such as a slow network. It comes last."""
+    CONSEQUENCE = 4
     """The match is a reaction of ranks to the failure of another. It is never the cause."""
 
 

@@ -11,10 +11,10 @@ from trainway.explain.matches import Quote
 _LONGEST_QUOTE = 400
 
 
-def as_text(findings: Sequence[Finding]) -> str:
-    """Return the first finding in full, and each other finding in one line."""
+def as_text(findings: Sequence[Finding], *, succeeded: bool | None = None) -> str:
+    """Return the first finding in full, and each other finding in one line. Without findings, how the job ended."""
     if not findings:
-        return "nothing that was gathered tells of a failure"
+        return "it succeeded" if succeeded else "nothing that was gathered tells of a failure"
     first, *others = findings
     lines = [
         f"cause:    {first.cause}" + (f" ({first.confidence})" if first.confidence is not Confidence.CERTAIN else ""),
