@@ -139,13 +139,19 @@ def take_steps(
 ) -> bool:
     """Take the steps of a run that has its leases. See `train`."""
     job = setup.job
+    loading = time.monotonic()
     progress, resumed = begin(setup, inputs.start_from)
+    load_seconds = time.monotonic() - loading
     last_step = job.steps if until_step is None else min(until_step, job.steps)
 
     world, local, data, layout = setup.world, setup.local, setup.data, setup.world.layout
     resumed_from = resumed.progress.step if resumed else None
     description = describe(job, setup.parameters, world.size, world.device, resumed_from, setup.pace)
-    metrics = start_metrics(job, run, resumed, description) if world.rank == 0 else None
+    times = {
+        "startup_seconds": round(time.monotonic() - began, 3),
+        "load_seconds": round(load_seconds, 3) if resumed else 0.0,
+    }
+    metrics = start_metrics(job, run, resumed, description | times) if world.rank == 0 else None
     exporter = run_exporter(description, job.checkpoint.every, resumed_from)
     reports = Reports(metrics, job.data.sequence_length, setup.pace, exporter)
     laps = Laps(world.device)

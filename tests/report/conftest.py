@@ -43,6 +43,8 @@ class RunDirectory:
             "tokens_per_step": 4096,
             "flop_per_token": 16_525_440.0,
             "torch": "2.13.0",
+            "startup_seconds": 0.0,
+            "load_seconds": 0.0,
         }
         return self.event("start", usual | changes)
 

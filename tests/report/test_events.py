@@ -47,7 +47,7 @@ def test_losses_that_are_not_finite_are_read_as_python_writes_them(run: RunDirec
 
 
 def test_what_a_newer_job_says_besides_is_no_obstacle(run: RunDirectory) -> None:
-    run.start(tensor_parallel=8).event("evaluation", {"step": 1, "loss": 3.0}).step(1)
+    run.start(tensor_parallel=8).event("rewound", {"step": 1, "to_step": 0}).step(1)
     assert [event.event for event in read_events(run.path)] == ["start", "step"]
 
 

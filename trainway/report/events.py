@@ -34,6 +34,10 @@ class Start(_Model):
     tokens_per_step: int
     flop_per_token: float
     torch: str
+    # Seconds from the start of the process to this event, and those of them in which it loaded a checkpoint. An older
+    # job wrote neither.
+    startup_seconds: float = 0.0
+    load_seconds: float = 0.0
 
 
 class Breakdown(_Model):
@@ -61,6 +65,7 @@ class Step(_Model):
     step_seconds: float
     tokens_per_second: float
     mfu: float | None
+    skipped: bool = False
     breakdown: Breakdown
 
 
@@ -71,6 +76,24 @@ class CheckpointWritten(_Model):
     time: float
     step: int
     location: str
+    seconds: float
+
+
+class Evaluation(_Model):
+    """An evaluation on held-out samples, and its seconds."""
+
+    event: Literal["evaluation"]
+    time: float
+    step: int
+    loss: float
+    seconds: float
+
+
+class Hang(_Model):
+    """The end of an attempt by its watchdog, and the seconds that the work had taken."""
+
+    event: Literal["hang"]
+    time: float
     seconds: float
 
 
@@ -85,9 +108,9 @@ class End(_Model):
     seconds: float
 
 
-RunEvent = Start | Step | CheckpointWritten | End
+RunEvent = Start | Step | CheckpointWritten | Evaluation | Hang | End
 _EVENT: TypeAdapter[RunEvent] = TypeAdapter(Annotated[RunEvent, Field(discriminator="event")])
-_KNOWN = ("start", "step", "checkpoint", "end")
+_KNOWN = ("start", "step", "checkpoint", "evaluation", "hang", "end")
 
 
 def read_events(run: Path) -> list[RunEvent]:

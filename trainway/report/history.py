@@ -115,7 +115,7 @@ def make_history(events: Sequence[RunEvent]) -> History:
             attempt = replace(attempt, last_step=event.step)
         elif isinstance(event, CheckpointWritten):
             checkpoints[event.step] = event
-        else:
+        elif isinstance(event, End):
             attempt = replace(attempt, end=event, last_step=event.step)
         attempts[-1] = attempt
     return History(

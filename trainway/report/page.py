@@ -12,6 +12,7 @@ from trainway.report import charts, words
 from trainway.report.cost import cost_sentence
 from trainway.report.documents import Launch, read_deployment, read_job, read_launch
 from trainway.report.events import read_events
+from trainway.report.goodput import USES, goodput
 from trainway.report.history import Attempt, History, make_history
 from trainway.report.program_page import program_values
 from trainway.report.program_run import is_program_run
@@ -45,7 +46,8 @@ def render(run: Path) -> str:
     environment.filters |= FILTERS
     if is_program_run(run):
         return environment.get_template("program_page.html").render(**program_values(run))
-    history = make_history(read_events(run))
+    events = read_events(run)
+    history = make_history(events)
     launch = read_launch(run)
     return environment.get_template("page.html").render(
         history=history,
@@ -57,6 +59,8 @@ def render(run: Path) -> str:
         cost=cost_sentence(launch, history.seconds),
         attempts=[(attempt, attempt_ending(attempt)) for attempt in history.attempts],
         median_mfu=median_mfu(history),
+        goodput=goodput(events),
+        uses=USES,
         launch=launch,
         job=read_job(run),
         deployment=read_deployment(run),
