@@ -11,7 +11,17 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from trainway.commands import beginning, changing, connecting, diagnosing, images, launching, watching, workspaces
+from trainway.commands import (
+    beginning,
+    buying,
+    changing,
+    connecting,
+    diagnosing,
+    images,
+    launching,
+    watching,
+    workspaces,
+)
 from trainway.commands.launching import DEFAULT_PLATFORM, PlatformFile
 from trainway.commands.target_flags import LaunchCommand
 from trainway.parts.endings import ToldToEnd, end_on_signals, takes_no_more
@@ -195,6 +205,7 @@ def plan(
     print(json.dumps(document, indent=2) if as_json else plan_text(document))
 
 
+app.command()(buying.capacity)
 app.command()(changing.lock)
 app.command()(changing.upgrade)
 app.command()(changing.diff)
