@@ -7,7 +7,7 @@ import os
 import sys
 from datetime import UTC, date, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -22,7 +22,10 @@ from trainway.commands import (
     watching,
     workspaces,
 )
+from trainway.commands.examples import add_examples
 from trainway.commands.launching import DEFAULT_PLATFORM, PlatformFile
+from trainway.commands.printing import show
+from trainway.commands.progress import working
 from trainway.commands.target_flags import LaunchCommand
 from trainway.parts.endings import ToldToEnd, end_on_signals, takes_no_more
 from trainway.spec.errors import UsageError, usage_error
@@ -32,7 +35,6 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
 emulator_app = typer.Typer(help="Run an emulated AWS on this machine.", no_args_is_help=True)
@@ -96,9 +98,9 @@ def check(
     if as_json:
         print(json.dumps({"file": str(file), "problems": [], "not_verified": notes}, indent=2))
         return
-    print(f"{file}: {what}: no problems.")
+    show(f"{file}: {what}: no problems.")
     for note in notes:
-        print(f"not verified: {note}")
+        show(f"not verified: {note}")
 
 
 def _checked(file: Path, today: date, accept: list[str]) -> tuple[str, list[str]]:
@@ -146,7 +148,7 @@ def rules(
         print(json.dumps(listed, indent=2))
         return
     for each in listed:
-        print(f"{each['name']}{' (published)' if each['published'] else ''}\n    {each['what']}")
+        show(f"{each['name']}{' (published)' if each['published'] else ''}\n    {each['what']}")
 
 
 @app.command()
@@ -167,11 +169,18 @@ def schema(
 
 
 @app.command()
-def instances() -> None:
+def instances(
+    as_json: Annotated[bool, typer.Option("--json", help="Print all facts of the instance types as JSON.")] = False,
+) -> None:
     """List the instance types that a platform file can name."""
     from trainway.spec.facts.catalogue import load_catalogue
 
-    for name, instance in load_catalogue().items():
+    catalogue = load_catalogue()
+    if as_json:
+        facts = [each.model_dump(mode="json") | {"efa_interfaces": each.efa_interfaces} for each in catalogue.values()]
+        print(json.dumps(facts, indent=2))
+        return
+    for name, instance in catalogue.items():
         accelerator = instance.accelerator
         chips = (
             f"{accelerator.count} × {accelerator.name} {accelerator.memory_gib} GiB"
@@ -179,7 +188,7 @@ def instances() -> None:
             else "no accelerator"
         )
         hyperpod = "EKS, HyperPod" if instance.hyperpod_name else "EKS"
-        print(f"{name:20} {chips:24} {instance.efa_interfaces:3} EFA  {instance.network_gbps:8g} Gb/s  {hyperpod}")
+        show(f"{name:18} {chips:22} {instance.efa_interfaces:2} EFA  {instance.network_gbps:5g} Gb/s  {hyperpod}")
 
 
 @app.command()
@@ -202,7 +211,10 @@ def plan(
 
     platform, catalogue = _platform(file), load_catalogue()
     document = plan_document(platform, catalogue, prices_of(platform, catalogue, live=live))
-    print(json.dumps(document, indent=2) if as_json else plan_text(document))
+    if as_json:
+        print(json.dumps(document, indent=2))
+    else:
+        show(plan_text(document))
 
 
 app.command()(buying.capacity)
@@ -243,16 +255,16 @@ def adopt(
         ),
     ] = None,
     route_table: Annotated[str | None, typer.Option(metavar="ID", help="Route table of new subnets.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the section as JSON instead of YAML.")] = False,
 ) -> None:
     """Inspect your VPC or Lustre file system, and print the section of the platform file that uses it."""
-    import yaml
-
     if resource.startswith("fs-"):
         from trainway.adopt_file_system import look_at_file_system
 
-        theirs = look_at_file_system(resource, region=_platform(file).region, security_group_id=security_group)
+        with working(f"reading {resource} from AWS"):
+            theirs = look_at_file_system(resource, region=_platform(file).region, security_group_id=security_group)
         lustre = {"existing": theirs.model_dump(mode="json", exclude_defaults=True)}
-        print(yaml.safe_dump({"storage": {"lustre": lustre}}, sort_keys=False), end="")
+        _print_section({"storage": {"lustre": lustre}}, as_json=as_json)
         return
     from trainway.adopt import look_at_network
     from trainway.spec.derived.addressing import plan_addresses
@@ -270,17 +282,26 @@ def adopt(
             why=f"{platform.name} has no subnet {unknown[0]}",
             fix=f"its subnets are {', '.join(sorted(names))}",
         )
-    found = look_at_network(
-        resource,
-        platform=platform.name,
-        region=platform.region,
-        subnets=subnets,
-        security_group_id=security_group,
-        route_table_id=route_table,
-        known=platform.network.existing.cidrs if platform.network.existing else (),
-    )
+    with working(f"reading {resource} from AWS"):
+        found = look_at_network(
+            resource,
+            platform=platform.name,
+            region=platform.region,
+            subnets=subnets,
+            security_group_id=security_group,
+            route_table_id=route_table,
+            known=platform.network.existing.cidrs if platform.network.existing else (),
+        )
     section = {"network": {"existing": found.model_dump(mode="json", exclude_none=True, exclude_defaults=True)}}
-    print(yaml.safe_dump(section, sort_keys=False), end="")
+    _print_section(section, as_json=as_json)
+
+
+def _print_section(section: dict[str, Any], *, as_json: bool) -> None:
+    """Print a section of a platform file."""
+    import yaml
+
+    text = json.dumps(section, indent=2) + "\n" if as_json else yaml.safe_dump(section, sort_keys=False)
+    print(text, end="")
 
 
 @app.command()
@@ -331,7 +352,16 @@ app.add_typer(images.app, name="image")
 
 
 @app.command()
-def report(name: watching.RunName) -> None:
+def report(
+    name: watching.RunName,
+    is_shown: Annotated[
+        bool | None,
+        typer.Option(
+            "--open/--no-open",
+            help="Open the page in the browser. Default: if this machine has a screen.",
+        ),
+    ] = None,
+) -> None:
     """Write the report of a run as one HTML page, and print its path.
 
     The files of a run that was launched elsewhere come by `trainway copy`.
@@ -342,7 +372,14 @@ def report(name: watching.RunName) -> None:
 
     require_extras("trainway report", "report")
     # A run that was started by torchrun alone has a directory, and is known to no launcher.
-    print(write_report(Path(name) if Path(name).is_dir() else find_run(name)))
+    run = Path(name) if Path(name).is_dir() else find_run(name)
+    with working(f"writing the report of {run.name}"):
+        page = write_report(run)
+    print(page)
+    if watching.has_screen() if is_shown is None else is_shown:
+        import webbrowser
+
+        webbrowser.open(page.resolve().as_uri())
 
 
 @app.command()
@@ -392,12 +429,15 @@ def start(
     """Start the emulator in the background, and print the environment that points at it."""
     import emulator
 
-    started = emulator.start(port=port, region=region)
+    with working("starting the emulator"):
+        started = emulator.start(port=port, region=region)
     print(f'# emulated AWS at {started.endpoint}, pid {started.pid}; to use it: eval "$(trainway emulator env)"')
 
 
 @emulator_app.command()
-def env() -> None:
+def env(
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of commands of a shell.")] = False,
+) -> None:
     """Print the environment that points a shell at the running emulator."""
     import shlex
 
@@ -408,6 +448,9 @@ def env() -> None:
         raise usage_error(
             "there is no environment to print", why="no emulator runs here", fix="trainway emulator start"
         )
+    if as_json:
+        print(json.dumps(current.environment(), indent=2, sort_keys=True))
+        return
     for name, value in sorted(current.environment().items()):
         print(f"export {name}={shlex.quote(value)}")
 
@@ -422,15 +465,24 @@ def stop() -> None:
 
 
 @emulator_app.command()
-def status() -> None:
-    """Show whether an emulator runs on this machine, and how many resources it holds."""
+def status(as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False) -> None:
+    """Show whether an emulator runs on this machine, and how many resources it holds. If none does, exit with 1."""
     import emulator
 
     found = emulator.status()
+    if as_json:
+        known = {"endpoint": found.endpoint, "pid": found.pid, "resources": found.resources} if found else {}
+        print(json.dumps({"running": found is not None, **known}, indent=2))
+        if found is None:
+            raise typer.Exit(1)
+        return
     if found is None:
         print("no emulator is running")
         raise typer.Exit(1)
     print(f"{found.endpoint}, pid {found.pid}, up {found.age:.0f} s, {found.resources} resources")
+
+
+add_examples(app)
 
 
 def main() -> None:
@@ -447,7 +499,7 @@ def main() -> None:
     except ToldToEnd as told:
         sys.exit(told.exit_status)
     except UsageError as error:
-        print(error, file=sys.stderr)
+        show(str(error), to=sys.stderr)
         sys.exit(2)
     except OSError as error:
         if (sentence := takes_no_more(error)) is None:

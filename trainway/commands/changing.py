@@ -12,6 +12,8 @@ import typer
 
 from trainway.commands.images import images_that_are_gone
 from trainway.commands.launching import DEFAULT_PLATFORM, PlatformArgument
+from trainway.commands.printing import show
+from trainway.commands.progress import working
 from trainway.spec.errors import usage_error
 
 # The exit status of `trainway diff` where a deploy would lose nodes or data that nobody named.
@@ -189,11 +191,15 @@ def diff(
     from trainway.parts.extras import require_extras
 
     require_extras("trainway diff", "platform")
-    if destroy:
-        report = look_at_destroy(file, stacks=stack or ())
+    with working("synthesizing the stacks, and comparing them with AWS"):
+        if destroy:
+            report = look_at_destroy(file, stacks=stack or ())
+        else:
+            report = look(file, allowed=allow_replace or (), assembly=assembly)
+    if as_json:
+        print(report.model_dump_json(indent=2))
     else:
-        report = look(file, allowed=allow_replace or (), assembly=assembly)
-    print(report.model_dump_json(indent=2) if as_json else text_of(report))
+        show(text_of(report))
     for gone in [] if destroy else images_that_are_gone(file):
         print(f"{gone} is gone from ECR: `make deploy` and `trainway image rebuild` build it again", file=sys.stderr)
     if report.refused:

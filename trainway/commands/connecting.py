@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from datetime import UTC, datetime, timedelta
 from typing import Annotated
 
 import typer
+
+from trainway.commands.progress import working
 
 runs_app = typer.Typer(help="Manage the records of runs on your platforms.", no_args_is_help=True)
 
@@ -18,13 +21,12 @@ def connect(
         typer.Option(metavar="REGION", help="AWS Region of the platform. Default: that of your AWS configuration."),
     ] = None,
 ) -> None:
-    """Use a platform that somebody else deployed: its runs can then be seen, followed, and stopped from here.
-
-    trainway connect atlas --region us-west-2
-    """
+    """Use a platform that somebody else deployed: its runs can then be seen, followed, and stopped from here."""
     from trainway.launch.registry import connections
 
-    hand_off = connections.connect(platform, region or _configured_region())
+    where = region or _configured_region()
+    with working(f"reading {platform} from AWS"):
+        hand_off = connections.connect(platform, where)
     teams = ", ".join(hand_off.teams) or "none"
     print(f"connected to {platform} in {hand_off.region}: {hand_off.orchestrator}, teams: {teams}")
     print("`trainway status --all` shows its runs")
@@ -47,6 +49,7 @@ def prune(
     days: Annotated[int, typer.Option(min=0, metavar="N", help="Runs that were launched N days ago or earlier.")] = 90,
     team: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Only runs of this team.")] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Delete the records, instead of listing them.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print each record as a JSON object in a line.")] = False,
 ) -> None:
     """List or delete the records of runs that have ended. Their outputs and checkpoints are kept."""
     from trainway.launch.registry.find import reachable_registries
@@ -64,6 +67,8 @@ def prune(
             found += 1
             if yes:
                 registry.release(record)
-            print(f"{record.run}  {record.team or '-'}  {record.owner}  {phase.value}  {record.started}")
+            known = {"run": record.run, "team": record.team, "owner": record.owner, "phase": phase.value}
+            known["started"] = record.started
+            print(json.dumps(known) if as_json else "  ".join(str(each or "-") for each in known.values()))
     said = "records deleted" if yes else "records would be deleted; --yes deletes them"
     print(f"{found} {said}, and no outputs or checkpoints", file=sys.stderr)

@@ -9,6 +9,8 @@ from typing import Annotated, Any
 import typer
 
 from trainway.commands.launching import DEFAULT_PLATFORM, PlatformFile
+from trainway.commands.printing import show
+from trainway.commands.progress import working
 from trainway.spec.errors import usage_error
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
@@ -27,9 +29,13 @@ def explain(
 
     is_run = any((directory / "launch.json").is_file() for directory in (RUNS / name, Path(name)))
     of_others = Path(name).is_dir() and not is_run
-    evidence = evidence_in(Path(name)) if of_others else evidence_of(find_run(name))
-    findings = findings_of(evidence)
-    print(json.dumps(as_document(findings), indent=2) if as_json else as_text(findings, succeeded=evidence.succeeded))
+    with working(f"reading what is known of {name}"):
+        evidence = evidence_in(Path(name)) if of_others else evidence_of(find_run(name))
+        findings = findings_of(evidence)
+    if as_json:
+        print(json.dumps(as_document(findings), indent=2))
+    else:
+        show(as_text(findings, succeeded=evidence.succeeded))
 
 
 def verify(

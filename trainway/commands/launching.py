@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from trainway.commands.printing import show
+from trainway.commands.progress import working
 from trainway.commands.target_flags import ON_PLATFORM
 from trainway.spec.errors import usage_error
 
@@ -210,21 +213,31 @@ def tune(
             "Default: no file is written.",
         ),
     ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the layouts as JSON. Not together with --measure.")
+    ] = False,
 ) -> None:
     """Propose layouts of a training job that fit the GPUs, fastest first by an estimate.
 
     The layouts differ in `parallel`, `batch.micro`, and `memory`. The batch of a step stays.
     """
     from trainway.launch.tuning.layout_runs import write_job_files
-    from trainway.launch.tuning.tuning import check_measurable, measured, shown, tuned
+    from trainway.launch.tuning.tuning import as_document, check_measurable, measured, shown, tuned
     from trainway.spec.facts.catalogue import load_catalogue
 
-    found = tuned(job, instance_type, count, load_catalogue())
+    if as_json and measure is not None:
+        why = "measurements are printed as they are known"
+        raise usage_error("--json cannot be used with --measure", why=why, fix="leave out one of them")
+    with working("looking for layouts"):
+        found = tuned(job, instance_type, count, load_catalogue())
     if measure is not None:
         check_measurable(found)
     written = write_job_files(job, [each.changes for each in found.fastest], write) if write else []
+    if as_json:
+        print(json.dumps(as_document(found) | {"written": [str(file) for file in written]}, indent=2))
+        return
     if measure is None:
-        print(shown(found))
+        show(shown(found))
     else:
         for line in measured(found, measure):
             print(line, flush=True)

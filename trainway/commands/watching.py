@@ -13,12 +13,21 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from trainway.commands.printing import show
+from trainway.commands.progress import working
+
 if TYPE_CHECKING:
     from trainway.launch.runs.status import Row
 
 RunName = Annotated[
     str, typer.Argument(metavar="RUN", help="Name or directory of a run. `trainway status` lists the runs.")
 ]
+
+
+def has_screen() -> bool:
+    """Return whether somebody sits before a screen of this machine: a terminal, a display, and no SSH."""
+    display = sys.platform == "darwin" or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
+    return bool(sys.stdout.isatty() and display and "SSH_CONNECTION" not in os.environ)
 
 
 def status(
@@ -41,7 +50,8 @@ def status(
 ) -> None:
     """Show the state of runs on all targets."""
     while True:
-        rows = _rows(names or [], everywhere=everywhere, teams=team or [])
+        with working("asking for the state of the runs"):
+            rows = _rows(names or [], everywhere=everywhere, teams=team or [])
         if watch and sys.stdout.isatty():
             print("\x1b[H\x1b[2J", end="")
         _print_rows(rows, as_json=as_json)
@@ -82,7 +92,7 @@ def _print_rows(rows: Sequence[Row], *, as_json: bool) -> None:
     elif rows:
         status_table(rows)
     else:
-        print("nothing was launched from this directory; `trainway status --all` shows the runs of your platforms")
+        show("nothing was launched from this directory; `trainway status --all` shows the runs of your platforms")
 
 
 def logs(
@@ -106,8 +116,12 @@ def logs(
         int | None,
         typer.Option(min=0, metavar="N", help="Only the last N lines of each process, and later ones."),
     ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print each line as a JSON object with its node, its rank, and its text.")
+    ] = False,
 ) -> None:
     """Print the logs of all ranks of a run, each line with its node and its rank there."""
+    from trainway.explain.log_lines import parts_of_line
     from trainway.launch.registry.find import find_run
     from trainway.launch.runs.run_directory import read_launch
     from trainway.launch.target.known import target_named
@@ -117,7 +131,7 @@ def logs(
     record = read_launch(find_run(name))
     try:
         for line in target_named(record["target"]).logs(record["handle"], follow=follow, wanted=wanted):
-            print(line, flush=follow)
+            print(json.dumps(parts_of_line(line)) if as_json else line, flush=follow)
     except KeyboardInterrupt:
         # Ctrl-C ends the command, and not the run.
         raise typer.Exit from None

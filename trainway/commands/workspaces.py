@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -111,11 +112,19 @@ def start(
 
 
 @app.command()
-def status(owner: Owner = None, team: TeamOption = None, platform_file: PlatformFile = DEFAULT_PLATFORM) -> None:
+def status(
+    owner: Owner = None,
+    team: TeamOption = None,
+    platform_file: PlatformFile = DEFAULT_PLATFORM,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
+) -> None:
     """Show the state of a workspace, and why it waits."""
     from trainway.launch.workspace import state
 
     found = state(_handle(owner, team, platform_file))
+    if as_json:
+        print(json.dumps({"phase": found.phase.value, "reason": found.reason or None}, indent=2))
+        return
     print(": ".join(part for part in (found.phase.value, found.reason) if part))
 
 

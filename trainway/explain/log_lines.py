@@ -12,6 +12,15 @@ from trainway.explain.gather import with_exits
 _MARKED = re.compile(r"^\[(?P<node>\S+)(?: (?P<rank>\d+|-))?\] ?(?P<line>.*)$")
 
 
+def parts_of_line(line: str) -> dict[str, str | int | None]:
+    """Return the node, the rank on it, and the text of a line of a target's `logs`. The first two may be None."""
+    found = _MARKED.match(line)
+    if found is None:
+        return {"node": None, "rank": None, "text": line}
+    rank = found["rank"]
+    return {"node": found["node"], "rank": int(rank) if rank and rank != "-" else None, "text": found["line"]}
+
+
 def evidence_of_lines(lines: Iterable[str]) -> Evidence:
     """Return the lines of a target's `logs` as logs of ranks, with the exit statuses that torchrun tells in them."""
     return with_exits(logs_of_lines(lines))

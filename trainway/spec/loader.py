@@ -221,9 +221,9 @@ def _key_path(document: Document, detail: ErrorDetails) -> KeyPath:
     return path
 
 
-_INTEGER = ("it is not a whole number", "write a whole number, without quotes")
-_NUMBER = ("it is not a number", "write a number, without quotes")
-_BOOLEAN = ("it is neither true nor false", "write true or false, without quotes")
+_INTEGER = ("it is not a whole number", "write a whole number, without quotes, for example `{key}: 4`")
+_NUMBER = ("it is not a number", "write a number, without quotes, for example `{key}: 0.5`")
+_BOOLEAN = ("it is neither true nor false", "write true or false, without quotes, for example `{key}: true`")
 # Reason and remedy of the errors that pydantic describes to programmers. The field's description follows the remedy.
 # https://docs.pydantic.dev/latest/errors/validation_errors/ (read 2026-11-24)
 _SIMPLE = {
@@ -241,8 +241,8 @@ _SIMPLE = {
     "less_than": ("it is not less than {lt}", "write less than {lt}"),
     "string_too_short": ("it is too short", "write {min_length} characters or more"),
     "string_too_long": ("it is too long", "write {max_length} characters or less"),
-    "too_short": ("the list is too short", "write {min_length} or more"),
-    "too_long": ("the list is too long", "write {max_length} or less"),
+    "too_short": ("the list is too short", "write {min_length} or more items, as in [a, b]"),
+    "too_long": ("the list is too long", "write {max_length} or less items"),
 }
 
 
@@ -269,11 +269,13 @@ def _problem(document: Document, model: type[BaseModel], detail: ErrorDetails) -
         case _ if "remedy" in context:
             remedy = context["remedy"]
         case kind if kind in _SIMPLE:
-            reason, remedy = (text.format_map(context) for text in _SIMPLE[kind])
+            named = context | {"key": next((part for part in reversed(path) if isinstance(part, str)), "key")}
+            reason, remedy = (text.format_map(named) for text in _SIMPLE[kind])
             remedy = f"{remedy}. {_description(model, path, branches=detail['loc'])}"
         case _:
             reason = reason.removeprefix("Value error, ")
-            reason, remedy = reason[:1].lower() + reason[1:], _description(model, path, branches=detail["loc"])
+            reason = reason[:1].lower() + reason[1:]
+            remedy = f"write another value. {_description(model, path, branches=detail['loc'])}"
     return document.problem(path, reason, remedy)
 
 

@@ -80,6 +80,20 @@ def shown(tuning: Tuning) -> str:
     )
 
 
+def as_document(tuning: Tuning) -> dict[str, Any]:
+    """Return the layouts as plain values for JSON, the fastest first. Times are in seconds, memory in bytes."""
+    layouts = [
+        {"step_seconds": each.seconds, "bytes": each.needed, "changes": dict(each.changes)} for each in tuning.fastest
+    ]
+    return {
+        "job": tuning.job.name,
+        "instance_type": tuning.instance.name,
+        "ranks": tuning.ranks,
+        "fitting": tuning.fitting,
+        "layouts": layouts,
+    }
+
+
 def check_measurable(tuning: Tuning) -> None:
     """Raise UsageError unless this machine has exactly the GPUs of the job."""
     if (here := gpus_here()) != tuning.ranks:
