@@ -25,7 +25,7 @@ from typer.testing import CliRunner
 from tests.synthesis import ROOT
 from trainway import start
 from trainway.cli import app
-from trainway.commands import changing, progress, watching
+from trainway.commands import changing, printing, progress, watching
 from trainway.commands.examples import EXAMPLES
 from trainway.commands.printing import fitted, show
 from trainway.parts.endings import ToldToEnd
@@ -37,7 +37,8 @@ NO_DATA = {
     *("image build", "image log", "image rebuild", "image watch", "image promote", "image restore", "image lock"),
     "image additions",
 }
-IS_JSON = {"schema", "image sbom"}
+# Commands that print a document of one format, which another program reads.
+DOCUMENT = {"schema", "image sbom", "alarms"}
 
 
 def commands(group: Any, above: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
@@ -76,7 +77,7 @@ def test_a_command_that_prints_data_prints_it_as_json() -> None:
     for name, command in COMMANDS.items():
         parameters = command.get_params(typer.Context(command, info_name=name))
         has = any("--json" in parameter.opts for parameter in parameters)
-        assert has != (name in NO_DATA | IS_JSON), name
+        assert has != (name in NO_DATA | DOCUMENT), name
 
 
 @pytest.mark.parametrize("columns", [40, pytest.param(80, marks=pytest.mark.exhaustive)])
@@ -95,7 +96,7 @@ def is_as_narrow_as_its_words(line: str, columns: int) -> bool:
 @pytest.mark.parametrize("columns", [40, 80])
 @pytest.mark.parametrize("name", ["rules", "instances", "plan"])
 def test_text_keeps_to_the_width(name: str, columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setattr(printing, "terminal_width", lambda _: columns)
     monkeypatch.chdir(ROOT)
     output = CliRunner().invoke(app, [name], catch_exceptions=False).output
     assert len(output) > columns
@@ -113,8 +114,15 @@ def test_a_command_in_a_sentence_is_not_broken() -> None:
     assert "`trainway status --all`" in fitted(sentence, 40)
 
 
+def test_a_terminal_has_the_width_that_columns_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "44")
+    stream = Terminal()
+    show("word " * 20, to=stream)
+    assert max(map(len, stream.getvalue().splitlines())) <= 44
+
+
 def test_what_goes_into_a_pipe_is_left_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("COLUMNS", raising=False)
+    monkeypatch.setenv("COLUMNS", "44")
     stream = io.StringIO()
     show("word " * 100, to=stream)
     assert stream.getvalue() == "word " * 100 + "\n"

@@ -102,7 +102,9 @@ def test_ids_are_unique_and_every_reference_has_its_target(full_page: str) -> No
 def test_every_table_has_a_caption_and_every_chart_a_label_and_a_caption(full_page: str) -> None:
     outline = Outline(full_page)
     assert outline.count("table") == outline.count("caption") > 0
-    assert outline.count("figure") == outline.count("figcaption") == outline.count("svg") == 5
+    assert outline.count("figure") == outline.count("figcaption") == 5
+    # The three wide charts have a second drawing, for narrow screens.
+    assert outline.count("svg") == 8
     charts = [attributes for tag, attributes, _ in outline.elements if tag == "svg"]
     assert all(chart["role"] == "img" and chart["aria-label"] for chart in charts)
     assert all("scope" in attributes for tag, attributes, _ in outline.elements if tag == "th")
@@ -241,6 +243,42 @@ def test_a_run_that_failed_says_so_with_its_exit_status_and_how_it_goes_on(
     assert "resumes from the checkpoint of step 4" in text
 
 
+def test_the_page_says_what_was_run_what_to_do_next_and_what_trainway_is(
+    run: RunDirectory, launch: dict[str, Any]
+) -> None:
+    name = run.path.name
+    run.start().steps(1, 6).document("launch.json", launch | {"exit_status": 1})
+    page = page_of(run)
+    text = words_of(page)
+    assert "Training of the model tiny, with 2.36 million parameters, on 2 processes (cpu), launched on" in text
+    assert f"<code>trainway explain {name}</code> says why." in page
+    assert f"<code>trainway resume {name}</code> resumes from the checkpoint of step 4." in page
+    assert "Trainway stands up a distributed-training platform on AWS from one file" in text
+
+
+def test_a_run_that_finished_says_where_its_weights_are(run: RunDirectory) -> None:
+    text = words_of(page_of(run.start().steps(1, 10).end(10)))
+    assert re.search(r"Next: The weights are in \S+step-\d+\.", text), text
+
+
+def test_a_run_that_nobody_launched_is_resumed_by_its_command(run: RunDirectory) -> None:
+    text = words_of(page_of(run.start().steps(1, 6)))
+    assert "The same command resumes from the checkpoint of step 4." in text
+    assert "trainway resume" not in text
+
+
+def test_a_narrow_screen_has_drawings_of_its_own_and_nothing_wider_than_it(full_page: str) -> None:
+    narrow = full_page[full_page.index("max-width: 40rem") :]
+    rules = narrow[: narrow.index("@media print")]
+    for rule in (".chart.wide { display: none; }", ".chart.small { display: block; }", "overflow-x: auto"):
+        assert rule in rules
+    assert "min-width: 30rem" not in full_page
+    small = re.findall(r'<div class="chart small"><svg[^>]*viewBox="0 0 ([\d.]+) ', full_page)
+    # In points, of which text has ten: at 360 pixels it is as large as nine pixels or larger.
+    assert len(small) == 3
+    assert all(10 * 360 / float(width) >= 9 for width in small)
+
+
 def test_a_run_without_an_ending_may_still_be_running(run: RunDirectory, launch: dict[str, Any]) -> None:
     del launch["ended"], launch["exit_status"]
     run.start().document("launch.json", launch)
@@ -288,7 +326,7 @@ def test_a_run_without_steps_has_a_page_without_curves(run: RunDirectory) -> Non
 def test_a_run_of_one_step_is_drawn(run: RunDirectory) -> None:
     page = page_of(run.start().step(1, loss=7.5))
     assert "The loss is 7.5000 after 4,096 tokens" in words_of(page)
-    assert Outline(page).count("svg") == 5
+    assert Outline(page).count("svg") == 8
 
 
 def test_a_loss_that_was_lost_is_said_at_the_top(run: RunDirectory) -> None:

@@ -11,6 +11,7 @@ EXAMPLES = {
     "schema": "trainway schema job > job.schema.json",
     "instances": "trainway instances --json",
     "plan": "trainway plan platform.yaml",
+    "alarms": "trainway alarms platform.yaml > trainway-alarms.yaml",
     "lock": "trainway lock platform.yaml",
     "upgrade": "trainway upgrade platform.yaml --check",
     "diff": "trainway diff platform.yaml",
@@ -56,10 +57,11 @@ EXAMPLES = {
 
 
 def add_examples(app: typer.Typer, above: tuple[str, ...] = ()) -> None:
-    """Add its example to the help of each command of an app. A command without one is an error of the program."""
+    """Add its example to the help of each command of an app. A test finds a command that has none."""
     for command in app.registered_commands:
         name = command.name or (command.callback.__name__.replace("_", "-") if command.callback else "")
-        command.epilog = f"Example: [cyan]{EXAMPLES[' '.join((*above, name))]}[/cyan]"
+        if example := EXAMPLES.get(" ".join((*above, name))):
+            command.epilog = f"Example: [cyan]{example}[/cyan]"
     for group in app.registered_groups:
         if group.typer_instance is not None:
             name = group.name or str(group.typer_instance.info.name)

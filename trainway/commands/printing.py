@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import sys
@@ -23,10 +22,8 @@ def show(text: str, *, to: TextIO | None = None) -> None:
 
 
 def terminal_width(stream: TextIO) -> int | None:
-    """Return the columns of a terminal, or those that COLUMNS says. None for a file or a pipe without COLUMNS."""
-    if not stream.isatty() and not os.environ.get("COLUMNS", "").isdigit():
-        return None
-    return max(_LEAST, shutil.get_terminal_size().columns)
+    """Return the columns of a terminal, or those that COLUMNS says of it. None for a file or a pipe."""
+    return max(_LEAST, shutil.get_terminal_size().columns) if stream.isatty() else None
 
 
 def fitted(text: str, width: int) -> str:

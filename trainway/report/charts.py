@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from statistics import median
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -18,8 +18,10 @@ from trainway.report.svg import FIRST, MARK, PHASE_COLORS, SECOND, inline_svg
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-WIDE, HALF = (8.0, 3.2), (4.6, 2.7)  # inches, of which only the proportions affect the page
+# Inches. Text has 10 points: a chart for a telephone is drawn for its width, so that its text is legible there.
+WIDE, HALF, SMALL = (8.0, 3.2), (4.6, 2.7), (4.2, 3.2)
 MOST_POINTS = 1000
+MOST_POINTS_IF_SMALL = 300
 MOST_BARS = 200
 MOST_RESUME_LABELS = 5
 # A norm that exceeds its median by more than this factor would flatten everything else on a linear scale.
@@ -27,10 +29,17 @@ LOG_SCALE_ABOVE_MEDIANS = 30
 
 
 class Chart(NamedTuple):
-    """An inline SVG element and the sentences below it."""
+    """An inline SVG element and the sentences below it. `small` is the drawing for a narrow screen, if it needs one."""
 
     svg: Markup
     caption: str
+    small: Markup | None = None
+
+
+def wide_chart(name: str, label: str, draw: Callable[[Axes], None], caption: str) -> Chart:
+    """Return a chart over the whole width of the page, with a drawing of its own for narrow screens."""
+    svg = inline_svg(name, label, WIDE, draw)
+    return Chart(svg, caption, inline_svg(f"{name}-small", label, SMALL, draw))
 
 
 class PhaseShare(NamedTuple):
@@ -81,7 +90,7 @@ def loss_chart(history: History) -> Chart:
         after = words.listing([f"{step:,}" for step in history.resumes])
         caption += f" Dashed: resumed from the checkpoint of step {after}."
     caption += _thinned(steps)
-    return Chart(inline_svg("loss", "Line chart of the loss by step", WIDE, draw), caption)
+    return wide_chart("loss", "Line chart of the loss by step", draw, caption)
 
 
 def throughput_chart(steps: Sequence[Step]) -> Chart:
@@ -101,7 +110,7 @@ def throughput_chart(steps: Sequence[Step]) -> Chart:
         f"Tokens per second over all ranks: median {words.number(usual)} (dashed line), lowest "
         f"{words.number(min(rates))}, highest {words.number(max(rates))}.{_thinned(steps)}"
     )
-    return Chart(inline_svg("throughput", "Line chart of tokens per second by step", WIDE, draw), caption)
+    return wide_chart("throughput", "Line chart of tokens per second by step", draw, caption)
 
 
 def mfu_chart(steps: Sequence[Step]) -> Chart | None:
@@ -125,7 +134,7 @@ def mfu_chart(steps: Sequence[Step]) -> Chart | None:
     if missing := len(steps) - len(known):
         caption += f" It is not known for {words.plural(missing, 'step')}."
     caption += _thinned(steps)
-    return Chart(inline_svg("mfu", "Line chart of model FLOP/s utilization by step", WIDE, draw), caption)
+    return wide_chart("mfu", "Line chart of model FLOP/s utilization by step", draw, caption)
 
 
 def phase_shares(steps: Sequence[Step]) -> list[PhaseShare]:
@@ -155,7 +164,8 @@ def breakdown_chart(steps: Sequence[Step]) -> Chart:
         _from_zero(axes, below)
         _axis_of_steps(axes, steps)
         axes.set_ylabel("seconds per step")
-        axes.figure.legend(loc="outside upper left", ncols=len(PHASES), handlelength=1, columnspacing=1.2)
+        columns = len(PHASES) // 2 if _is_small(axes) else len(PHASES)
+        axes.figure.legend(loc="outside upper left", ncols=columns, handlelength=1, columnspacing=1.2)
 
     largest = sorted(phase_shares(steps), key=lambda share: -share.share)[:3]
     shares = words.listing([f"{_name(share.phase)} {words.percent(share.share)}" for share in largest])
@@ -163,7 +173,7 @@ def breakdown_chart(steps: Sequence[Step]) -> Chart:
     caption = f"Where the time of a step goes. The median step takes {usual}; of all step time, {shares}."
     if len(means) < len(steps):
         caption += f" Each of the {len(means)} bars is the mean of neighboring steps."
-    return Chart(inline_svg("breakdown", "Stacked bar chart of the seconds of a step by phase", WIDE, draw), caption)
+    return wide_chart("breakdown", "Stacked bar chart of the seconds of a step by phase", draw, caption)
 
 
 def learning_rate_chart(steps: Sequence[Step]) -> Chart:
@@ -212,15 +222,21 @@ def grad_norm_chart(steps: Sequence[Step]) -> Chart:
 
 def _line(axes: Axes, steps: Sequence[Step], values: Sequence[float]) -> None:
     """Draw the values by step. Values beyond MOST_POINTS become a pale line of extremes under a line of means."""
-    points = keep_extremes([(step.step, value) for step, value in zip(steps, values, strict=True)], MOST_POINTS)
+    most = MOST_POINTS_IF_SMALL if _is_small(axes) else MOST_POINTS
+    points = keep_extremes([(step.step, value) for step, value in zip(steps, values, strict=True)], most)
     x, y = zip(*points, strict=True)
     alone = len(points) == 1  # a line needs two points to be visible
-    if len(steps) <= MOST_POINTS:
+    if len(steps) <= most:
         axes.plot(x, y, color=FIRST, marker="o" if alone else None)
         return
     axes.plot(x, y, color=FIRST, alpha=0.35, linewidth=0.7)
     _, means = stretch_means([(step.step, value) for step, value in zip(steps, values, strict=True)], MOST_BARS)
     axes.plot([step for step, _ in means], [value for _, value in means], color=FIRST)
+
+
+def _is_small(axes: Axes) -> bool:
+    """Return whether a drawing is for a narrow screen."""
+    return bool(axes.figure.bbox.width < HALF[0] * axes.figure.dpi)
 
 
 def _thinned(steps: Sequence[Step]) -> str:

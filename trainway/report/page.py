@@ -25,6 +25,7 @@ FILTERS = {
     "plural": words.plural,
     "short": words.short,
     "shell": shlex.join,
+    "commands": words.commands,
 }
 
 
@@ -54,7 +55,8 @@ def render(run: Path) -> str:
         start=history.start,
         summary=history.summary(),
         headline=outcome_headline(history),
-        next=what_next(history, launch),
+        what=what_ran(history, launch),
+        next=what_next(history, launch, run.resolve().name),
         progress=progress_sentence(history),
         cost=cost_sentence(launch, history.seconds),
         attempts=[(attempt, attempt_ending(attempt)) for attempt in history.attempts],
@@ -98,18 +100,43 @@ def outcome_headline(history: History) -> str:
     return f"Did not finish: {reached} is the last that was reported."
 
 
-def what_next(history: History, launch: Launch | None) -> str:
-    """Return why a run did not finish, as far as its files tell, and how to resume it. Empty for a finished run."""
+def what_ran(history: History, launch: Launch | None) -> str:
+    """Return what was run: the model, on what, and by which target."""
+    start = history.start
+    where = f", launched on {launch.target}" if launch else ""
+    processes = words.plural(start.world_size, "process", "processes")
+    return (
+        f"Training of the model {start.model}, with {words.short(start.parameters)} parameters, on {processes} "
+        f"({start.device}){where}."
+    )
+
+
+def what_next(history: History, launch: Launch | None, name: str) -> str:
+    """Return what a reader does next: use the weights, or find out why the run ended, and resume it.
+
+    Commands are in backticks. `name` is the run's.
+    """
+    newest = history.checkpoints[-1] if history.checkpoints else None
     if history.outcome == "finished":
-        return ""
+        if newest is None:
+            return "Nothing was kept but this page and the logs: the job file has no checkpoints."
+        return (
+            f"The weights are in {newest.location}. "
+            "`python -m training.hugging_face export` writes them in Hugging Face's format."
+        )
     sentences = []
     if history.outcome == "unfinished":
         if launch is None or launch.ended is None:
             sentences.append("It was killed, or it was still running when this page was written.")
         elif launch.exit_status is not None:
             sentences.append(f"The command ended with exit status {launch.exit_status}; logs/ has what each rank said.")
-    if history.checkpoints:
-        sentences.append(f"The same command resumes from the checkpoint of step {history.checkpoints[-1].step:,}.")
+        if launch is not None:
+            sentences.append(f"`trainway explain {name}` says why.")
+    again = f"`trainway resume {name}`" if launch else "The same command"
+    if newest:
+        sentences.append(f"{again} resumes from the checkpoint of step {newest.step:,}.")
+    else:
+        sentences.append(f"{again} begins again: no checkpoint was written.")
     return " ".join(sentences)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trainway.report import words
-from trainway.report.charts import HALF, MOST_POINTS, WIDE, Chart
+from trainway.report.charts import HALF, MOST_POINTS, Chart, wide_chart
 from trainway.report.cost import cost_sentence
 from trainway.report.documents import read_job, read_launch
 from trainway.report.downsample import keep_extremes
@@ -27,11 +27,30 @@ def program_values(run: Path) -> dict[str, Any]:
         "run": found,
         "cost": cost_sentence(launch, sum(attempt.seconds for attempt in found.attempts)),
         "headline": ending_sentence(found),
+        "what": what_ran(found),
+        "next": what_next(found, run.resolve().name),
         "charts": [number_chart(name, numbers) for name, numbers in list(found.numbers.items())[:MOST_CHARTS]],
         "launch": launch,
         "job": read_job(run),
         "clock": lambda seconds: f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S} UTC",
     }
+
+
+def what_ran(run: ProgramRun) -> str:
+    """Return what was run, in a sentence."""
+    last = run.attempts[-1]
+    times = f" It was started {words.plural(len(run.attempts), 'time')}." if len(run.attempts) > 1 else ""
+    return f"The program of the job file {run.name}, on {words.plural(len(last.nodes), 'node')}.{times}"
+
+
+def what_next(run: ProgramRun, name: str) -> str:
+    """Return what a reader does next with a run that ended so. `name` is the run's, and not that of its job file."""
+    return {
+        "succeeded": f"`trainway copy {name}` brings its outputs to this machine.",
+        "stopped": f"`trainway resume {name}` starts it again from what it kept.",
+        "failed": f"`trainway explain {name}` says why. `trainway resume {name}` starts it again.",
+        "running": f"`trainway status {name}` says whether it still runs, `trainway explain {name}` why not.",
+    }[run.attempts[-1].outcome]
 
 
 def ending_sentence(run: ProgramRun) -> str:
@@ -65,8 +84,10 @@ def number_chart(name: str, numbers: tuple[Number, ...]) -> Chart:
         caption += f"Lowest {lowest}, highest {highest}."
         if bad := len(numbers) - len(known):
             caption += f" At {words.plural(bad, 'step')} it is not a finite number."
-    size = WIDE if name == "loss" else HALF
-    return Chart(inline_svg(_identifier(name), f"Line chart of {name} by step", size, draw), caption)
+    label = f"Line chart of {name} by step"
+    if name == "loss":
+        return wide_chart(_identifier(name), label, draw, caption)
+    return Chart(inline_svg(_identifier(name), label, HALF, draw), caption)
 
 
 def _identifier(name: str) -> str:

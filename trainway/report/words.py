@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+from markupsafe import Markup, escape
+
 
 def number(value: float) -> str:
     """Format a number with four significant digits and thousands separators, or infinity and NaN in words."""
@@ -54,6 +56,14 @@ def percent(fraction: float) -> str:
 def plural(count: int, noun: str, nouns: str | None = None) -> str:
     """Format a count with its noun: 1 step, 2 steps."""
     return f"{count:,} {noun if count == 1 else nouns or noun + 's'}"
+
+
+def commands(sentence: str) -> Markup:
+    """Return a sentence as HTML, with the commands that it has in backticks as code."""
+    parts = sentence.split("`")
+    return Markup("").join(
+        Markup("<code>{}</code>").format(part) if index % 2 else escape(part) for index, part in enumerate(parts)
+    )
 
 
 def listing(items: list[str]) -> str:
