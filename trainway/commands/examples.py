@@ -12,6 +12,7 @@ EXAMPLES = {
     "instances": "trainway instances --json",
     "plan": "trainway plan platform.yaml",
     "alarms": "trainway alarms platform.yaml > trainway-alarms.yaml",
+    "capacity": "trainway capacity platform.yaml --hours 48",
     "lock": "trainway lock platform.yaml",
     "upgrade": "trainway upgrade platform.yaml --check",
     "diff": "trainway diff platform.yaml",
