@@ -26,6 +26,18 @@ def allow_what_aws_allows() -> None:
         setattr(codebuild, f"_validate_required_params_{part}", lambda _: None)
 
 
+def tell_what_file_systems_are() -> None:
+    """Let FSx answer with the state of a file system, which moto leaves out. A new one is available."""
+    from moto.fsx.models import FileSystem
+
+    described = FileSystem.to_dict
+
+    def to_dict(self: Any) -> dict[str, Any]:
+        return described(self) | {"Lifecycle": getattr(self, "lifecycle", "AVAILABLE")}
+
+    FileSystem.to_dict = to_dict  # type: ignore[method-assign]
+
+
 def read_service_models_once() -> None:
     """Share the parsed service models of AWS among all botocore sessions of this process.
 

@@ -139,6 +139,16 @@ class Emulator:
         found: list[dict[str, Any]] = _get(f"{self.endpoint}/_trainway/bought")
         return found
 
+    def hold(self, **what: Any) -> None:
+        """Set what the account has that moto lacks, and what it may not ask: the parts of `emulator.holdings`.
+
+        Items have the form of AWS's API, with times as ISO 8601 texts. Raises EmulatorError for another form.
+        """
+        try:
+            self._put("holdings", what)
+        except urllib.error.HTTPError as error:
+            raise EmulatorError(error.read().decode()) from None
+
     def _put(self, what: str, document: Any, region: str | None = None) -> Any:
         url, body = f"{self.endpoint}/_trainway/{what}/{region or self.region}", json.dumps(document).encode()
         with urllib.request.urlopen(urllib.request.Request(url, data=body, method="PUT"), timeout=30) as response:

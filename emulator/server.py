@@ -20,9 +20,11 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 from emulator import loopback, market, moto_repairs, protocol, ssm_limits
+from emulator.api_calls import read_call
 from emulator.cloudformation import answers, api
 from emulator.cloudformation.engine import Engine
 from emulator.errors import CloudFormationError, NotEmulated, ResourceError
+from emulator.holdings import AccountHoldings
 from emulator.published import Publications
 from emulator.services import Aws, pipelines, wait
 from emulator.services.clock import BlockOfTime, Clock
@@ -47,6 +49,8 @@ class Application:
         self.clocks: dict[str, Clock] = {}
         self.publications = Publications()
         self.market = market.Market()
+        self.holdings: dict[str, AccountHoldings] = {}
+        self.denied: list[str] = []
         self.signals: dict[str, list[dict[str, Any]]] = {}
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
@@ -54,6 +58,8 @@ class Application:
         if path.startswith(PREFIX):
             return _answer(start_response, *self._own(environ, path))
         credential = _CREDENTIAL.search(environ.get("HTTP_AUTHORIZATION", ""))
+        if credential and (answered := self._of_account(credential["region"], credential["service"], environ)):
+            return _answer(start_response, *answered)
         if credential and credential["service"] == "cloudformation":
             status, body = self._cloudformation(credential["region"], _body(environ))
             return _answer(start_response, status, body, "text/xml")
@@ -66,12 +72,6 @@ class Application:
             query = environ.get("QUERY_STRING", "")
             if (answer := self.publications.answer(credential["region"], path, query)) is not None:
                 return _answer(start_response, 200, json.dumps(answer).encode(), "application/json")
-        if credential and credential["service"] in market.SIGNED_AS:
-            body, target = _body(environ), environ.get("HTTP_X_AMZ_TARGET", "")
-            sold = self.market.answer(credential["service"], credential["region"], target, body)
-            if sold is not None:
-                return _answer(start_response, *sold)
-            environ["wsgi.input"] = io.BytesIO(body)
         return self.services(environ, start_response)
 
     def engine(self, region: str) -> Engine:
@@ -98,6 +98,11 @@ class Application:
             return 200, b"{}", "application/json"
         if path == f"{PREFIX}bought":
             return 200, json.dumps(self.market.bought).encode(), "application/json"
+        if path.startswith(f"{PREFIX}layers/"):
+            region, _, digest = path.removeprefix(f"{PREFIX}layers/").partition("/")
+            return 200, self._holdings(region).layers[digest].encode(), "application/octet-stream"
+        if path.startswith(f"{PREFIX}holdings/") and environ["REQUEST_METHOD"] == "PUT":
+            return self._hold(path.removeprefix(f"{PREFIX}holdings/"), json.loads(_body(environ)))
         if path.startswith(f"{PREFIX}builds/") and environ["REQUEST_METHOD"] == "PUT":
             outcomes = self.engine(path.removeprefix(f"{PREFIX}builds/")).aws.pipelines.outcomes
             outcomes.clear()
@@ -109,6 +114,30 @@ class Application:
             wrong = wait.receive(self.signals, path.removeprefix(wait.HANDLES), _body(environ))
             return (400, wrong.encode(), "text/plain") if wrong else (200, b"", "text/plain")
         return 404, f"{path} is not part of the emulator".encode(), "text/plain"
+
+    def _of_account(self, region: str, service: str, environ: Environ) -> tuple[int, bytes, str] | None:
+        """Return the answer to a call about what moto lacks, or None if another part answers."""
+        body = b"" if service == "s3" else _body(environ)
+        if service != "s3":
+            environ["wsgi.input"] = io.BytesIO(body)
+        call, holdings = read_call(service, environ, body), self._holdings(region)
+        if call and (refused := holdings.refusal(call)):
+            return refused
+        target = environ.get("HTTP_X_AMZ_TARGET", "")
+        # What a test sells comes before what it gives the account.
+        sold = self.market.answer(service, region, target, body)
+        return sold or (holdings.answer(call) if call else None)
+
+    def _holdings(self, region: str) -> AccountHoldings:
+        """Return what the account has in a Region, beside what moto keeps."""
+        return self.holdings.setdefault(region, AccountHoldings(ACCOUNT, region, self.endpoint, self.denied))
+
+    def _hold(self, region: str, what: dict[str, Any]) -> tuple[int, bytes, str]:
+        try:
+            self._holdings(region).set(what)
+        except ValueError as error:
+            return 400, str(error).encode(), "text/plain"
+        return 200, b"{}", "application/json"
 
     def _pipelines(self, region: str, environ: Environ, body: bytes) -> tuple[int, bytes, str] | None:
         """Return the response of CodePipeline or CodeBuild, or None if moto answers."""
@@ -155,7 +184,7 @@ def _body(environ: Environ) -> bytes:
 
 
 def _answer(start_response: StartResponse, status: int, body: bytes, kind: str) -> list[bytes]:
-    reason = {200: "OK", 400: "Bad Request", 404: "Not Found"}[status]
+    reason = {200: "OK", 400: "Bad Request", 403: "Forbidden", 404: "Not Found"}[status]
     start_response(f"{status} {reason}", [("Content-Type", kind), ("Content-Length", str(len(body)))])
     return [body]
 
@@ -173,6 +202,7 @@ def main(arguments: list[str] | None = None) -> None:
 
     moto_repairs.read_service_models_once()
     moto_repairs.allow_what_aws_allows()
+    moto_repairs.tell_what_file_systems_are()
     ssm_limits.refuse_what_parameter_store_refuses()
     moto_repairs.answer_requests_faster()
     dispatcher = DomainDispatcherApplication(moto_repairs.without_debugging(create_backend_app))
