@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from ipaddress import IPv4Network
 from typing import Any
 
+from trainway.preflight.efa_rules import names_itself
 from trainway.spec.errors import UsageError, usage_error
 from trainway.spec.sections.existing import ExistingNetwork
 
@@ -18,8 +19,6 @@ PERMISSIONS = (
     "ec2:DescribeRouteTables, ec2:DescribeSecurityGroups, ec2:DescribeSubnets, ec2:DescribeVpcAttribute, "
     "ec2:DescribeVpcEndpoints and ec2:DescribeVpcs"
 )
-# How a deploy describes the rules that it adds.
-OURS = "EFA: everything "
 
 
 def look_at_network(
@@ -155,14 +154,6 @@ def _look_at_group(ec2: Any, group_id: str) -> dict[str, Any]:
     return {
         "id": group_id,
         "vpc_id": group["VpcId"],
-        "from_itself": _names_itself(group["IpPermissions"], group_id),
-        "to_itself": _names_itself(group["IpPermissionsEgress"], group_id),
+        "from_itself": names_itself(group["IpPermissions"], group_id),
+        "to_itself": names_itself(group["IpPermissionsEgress"], group_id),
     }
-
-
-def _names_itself(rules: Iterable[Response], group_id: str) -> bool:
-    return any(
-        rule["IpProtocol"] == "-1" and pair["GroupId"] == group_id and not pair.get("Description", "").startswith(OURS)
-        for rule in rules
-        for pair in rule["UserIdGroupPairs"]
-    )

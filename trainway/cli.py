@@ -15,6 +15,7 @@ from trainway.commands import (
     beginning,
     buying,
     changing,
+    checking,
     connecting,
     diagnosing,
     images,
@@ -218,6 +219,7 @@ def plan(
 
 
 app.command()(buying.capacity)
+app.command()(checking.preflight)
 app.command()(changing.lock)
 app.command()(changing.upgrade)
 app.command()(changing.diff)

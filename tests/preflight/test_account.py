@@ -1,0 +1,337 @@
+"""One run reports everything that is wrong with an account, and nothing of an account that has all that is needed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from emulator import Emulator, running
+from tests.preflight.account_of_atlas import (
+    ACCOUNT,
+    BLOCK,
+    BLOCK_TIMES,
+    NAME,
+    POLICY,
+    REGION,
+    RESERVATION,
+    AtlasAccount,
+    make_account,
+)
+from trainway.cli import app
+from trainway.preflight.checks import CHECKS
+from trainway.preflight.deployer import execution_role
+from trainway.spec.facts.catalogue import load_catalogue
+
+Break = Callable[[AtlasAccount], object]
+EXECUTION = execution_role("aws", ACCOUNT, REGION).rpartition("/")[2]
+ADMINISTRATOR = "arn:aws:iam::aws:policy/AdministratorAccess"
+P5_QUOTA = load_catalogue()["p5.48xlarge"].quota_codes
+# What the checks that an eks platform does not have are tested by.
+ELSEWHERE = {"training-plans": "test_hyperpod.py", "credentials": "test_credentials.py"}
+
+
+def run(account: AtlasAccount, *options: str) -> tuple[int, list[dict[str, Any]]]:
+    """Return the exit status of `trainway preflight`, and its findings."""
+    ran = CliRunner().invoke(app, ["preflight", str(account.file), "--json", *options], env=account.environment)
+    assert ran.exit_code in (0, 1), (ran.output, ran.exception)
+    document = json.loads(ran.stdout)
+    assert document["exit_status"] == ran.exit_code
+    return ran.exit_code, document["findings"]
+
+
+def quota(code: str, value: float) -> dict[str, Any]:
+    return {"ServiceCode": "ec2", "QuotaCode": code, "Value": value, "Adjustable": True}
+
+
+def p_quota() -> str:
+    """Return the code of the quota on P instances on demand, which reservations count against."""
+    return next(code for kind, code in P5_QUOTA.items() if kind.value == "on-demand")
+
+
+def spot_quota() -> str:
+    return next(code for kind, code in P5_QUOTA.items() if kind.value == "spot")
+
+
+def no_addresses(account: AtlasAccount) -> None:
+    for _ in range(100):
+        account.client("ec2").create_network_interface(SubnetId=account.ids["train"])
+
+
+def replaced_route(account: AtlasAccount) -> None:
+    account.client("ec2").delete_route(RouteTableId=account.ids["private"], DestinationCidrBlock="0.0.0.0/0")
+
+
+def without_rule(account: AtlasAccount) -> None:
+    group = account.ids["group"]
+    rule = [{"IpProtocol": "-1", "UserIdGroupPairs": [{"GroupId": group}]}]
+    account.client("ec2").revoke_security_group_ingress(GroupId=group, IpPermissions=rule)
+
+
+def without_endpoint(account: AtlasAccount) -> None:
+    ec2 = account.client("ec2")
+    found = ec2.describe_vpc_endpoints(Filters=[{"Name": "vpc-id", "Values": [account.ids["vpc"]]}])["VpcEndpoints"]
+    ec2.delete_vpc_endpoints(VpcEndpointIds=[each["VpcEndpointId"] for each in found])
+
+
+def narrow_role(account: AtlasAccount) -> None:
+    account.client("iam").detach_role_policy(RoleName=EXECUTION, PolicyArn=ADMINISTRATOR)
+    allowed = {"Effect": "Allow", "Action": ["ec2:*", "iam:*", "s3:*"], "Resource": "*"}
+    document = json.dumps({"Version": "2012-10-17", "Statement": [allowed]})
+    account.client("iam").put_role_policy(RoleName=EXECUTION, PolicyName="narrow", PolicyDocument=document)
+
+
+def forbid_roles(account: AtlasAccount) -> None:
+    denied = {"Effect": "Deny", "Action": "sts:AssumeRole", "Resource": "*"}
+    document = json.dumps({"Version": "2012-10-17", "Statement": [denied]})
+    account.client("iam").put_user_policy(UserName="deployer", PolicyName="no", PolicyDocument=document)
+
+
+def without_root(account: AtlasAccount) -> None:
+    somebody = POLICY[0] | {"Principal": {"AWS": f"arn:aws:iam::{ACCOUNT}:role/Admin"}}
+    document = json.dumps({"Version": "2012-10-17", "Statement": [somebody]})
+    account.client("kms").put_key_policy(KeyId=account.ids["key id"], PolicyName="default", Policy=document)
+
+
+def without_parameters(account: AtlasAccount) -> None:
+    ssm = account.client("ssm")
+    names = [f"/aws/service/eks/optimized-ami/1.34/amazon-linux-2023/x86_64/{each}" for each in ("nvidia", "standard")]
+    ssm.delete_parameters(Names=[f"{name}/recommended/release_version" for name in names])
+
+
+def other_labels(account: AtlasAccount) -> None:
+    (digest,) = account.ids["config"].split()
+    config = {"architecture": "arm64", "config": {"Labels": {"trainway.variant": "neuron"}}}
+    account.emulator.hold(layers={digest: json.dumps(config)})
+
+
+def foreign_stack(account: AtlasAccount) -> None:
+    template = json.dumps({"Resources": {"Handle": {"Type": "AWS::CloudFormation::WaitConditionHandle"}}})
+    account.client("cloudformation").create_stack(StackName=f"{NAME}-network", TemplateBody=template)
+
+
+def foreign_cluster(account: AtlasAccount) -> None:
+    subnets = [account.ids["cluster-0"], account.ids["cluster-1"]]
+    role = f"arn:aws:iam::{ACCOUNT}:role/Admin"
+    account.client("eks").create_cluster(name=NAME, roleArn=role, resourcesVpcConfig={"subnetIds": subnets})
+
+
+def late_block(account: AtlasAccount) -> None:
+    reservation, block = account.reservations(AvailableInstanceCount=0)
+    later = BLOCK_TIMES["end"] + timedelta(days=1)
+    account.emulator.hold(capacity_reservations=[reservation, block | {"EndDate": later.isoformat()}])
+
+
+def nothing_more(_account: AtlasAccount) -> None:
+    """Break nothing: what comes before has broken this, too."""
+
+
+def delete_ours(service: str, operation: str, **asked: Any) -> Break:
+    return lambda account: getattr(account.client(service), operation)(
+        **{name: account.ids.get(value, value) for name, value in asked.items()}
+    )
+
+
+# What is wrong, how it comes to be wrong, the check that finds it, and words of the finding and of the remedy.
+BROKEN: dict[str, tuple[Break, str, str, str]] = {
+    "Region not enabled": (
+        lambda account: account.emulator.hold(regions_not_enabled=[REGION]),
+        "region", "has not enabled the Region us-west-2", "aws account enable-region --region-name us-west-2",
+    ),
+    "bucket of the bootstrap gone": (
+        delete_ours("s3", "delete_bucket", Bucket=f"cdk-hnb659fds-assets-{ACCOUNT}-{REGION}"),
+        "bootstrap", f"cdk-hnb659fds-assets-{ACCOUNT}-{REGION}", f"cdk bootstrap aws://{ACCOUNT}/{REGION}",
+    ),
+    "bootstrap too old": (
+        lambda account: account.client("ssm").put_parameter(
+            Name="/cdk-bootstrap/hnb659fds/version", Value="5", Overwrite=True
+        ),
+        "bootstrap", "has version 5", "cdk bootstrap",
+    ),
+    "role of CloudFormation too narrow": (narrow_role, "permissions", f"role {EXECUTION} may not", "--print-policy"),
+    "caller may assume no role": (forbid_roles, "permissions", "user/deployer may not assume", "sts:AssumeRole"),
+    "quotas too small": (
+        lambda account: account.emulator.hold(quotas=[quota(p_quota(), 0), quota(spot_quota(), 191)]),
+        "quotas", "All P5 Spot Instance Requests is 191", f"--quota-code {spot_quota()} --desired-value 192",
+    ),
+    "type not offered": (
+        lambda account: account.emulator.hold(not_offered=["m7i.2xlarge"]),
+        "offerings", "EC2 does not have m7i.2xlarge", "another instance type",
+    ),
+    "reservation in use, and block with another end": (
+        late_block, "reservations", f"of the 2 instances of {RESERVATION}, 0 are free", RESERVATION,
+    ),
+    "block ends later": (
+        nothing_more, "capacity-blocks", f"{BLOCK} has its end at", "write end:",
+    ),
+    "no free addresses": (no_addresses, "subnets", "free addresses", "larger subnet"),
+    "subnet deleted": (
+        delete_ours("ec2", "delete_subnet", SubnetId="cluster-1"), "subnets", "has no subnet", "trainway adopt",
+    ),
+    "no way out": (replaced_route, "routes", "has no route to 0.0.0.0/0", "NAT gateway"),
+    "rule for EFA revoked": (without_rule, "security-groups", "everything from itself", "from_itself: false"),
+    "names not resolved": (
+        lambda account: account.client("ec2").modify_vpc_attribute(
+            VpcId=account.ids["vpc"], EnableDnsHostnames={"Value": False}
+        ),
+        "vpc", "enableDnsHostnames", "--enable-dns-hostnames",
+    ),
+    "endpoint deleted": (without_endpoint, "vpc", "has no endpoint of s3", "remove it from `endpoints`"),
+    "file system failed": (
+        lambda account: account.emulator.hold(file_system_states={account.ids["file system"]: "FAILED"}),
+        "file-systems", "is FAILED", "adopt another",
+    ),
+    "key disabled": (delete_ours("kms", "disable_key", KeyId="key id"), "keys", "is Disabled", "aws kms enable-key"),
+    "key policy not left to IAM": (without_root, "keys", "does not leave the key to IAM", "kms:*"),
+    "key policy without FSx": (nothing_more, "keys", "lets FSx use the key", "s3-server-side-encryption"),
+    "no role for Spot": (
+        delete_ours("iam", "delete_role", RoleName="AWSServiceRoleForEC2Spot"),
+        "service-linked-roles", "AWSServiceRoleForEC2Spot", "--aws-service-name spot.amazonaws.com",
+    ),
+    "version and add-on not offered": (
+        lambda account: account.publish(version="1.33", left_out="coredns", parameters=False),
+        "kubernetes-version", "EKS does not offer Kubernetes 1.34", "write one of them",
+    ),
+    "add-on not offered": (nothing_more, "addons", "no add-on coredns", "another Kubernetes version"),
+    "no AMI of EKS": (without_parameters, "machine-images", "EKS publishes no AMI for", "another Kubernetes version"),
+    "own AMI gone": (
+        delete_ours("ec2", "deregister_image", ImageId="ami"), "machine-images", "there is no AMI ami-", "this Region",
+    ),
+    "image for other nodes": (other_labels, "images", "the image is for neuron", "an image for cuda"),
+    "processor of the image": (nothing_more, "images", "processors of arm64", "for x86_64"),
+    "bucket of another account": (
+        lambda account: account.emulator.hold(others_buckets=["atlas-corpora"]),
+        "buckets", "the bucket atlas-corpora is not yours", "another name",
+    ),
+    "no budget": (
+        delete_ours("budgets", "delete_budget", AccountId=ACCOUNT, BudgetName="monthly"),
+        "budget", "has no budget", "create-budget",
+    ),
+    "secret deleted": (
+        delete_ours("secretsmanager", "delete_secret", SecretId="secret"),
+        "secrets", "hugging-face", "restore-secret",
+    ),
+    "administrator gone": (
+        lambda account: [
+            account.client("iam").detach_role_policy(RoleName="Admin", PolicyArn=ADMINISTRATOR),
+            account.client("iam").delete_role(RoleName="Admin"),
+        ],
+        "people", "there is no IAM role Admin", "aws iam list-roles",
+    ),
+    "stack of somebody else": (foreign_stack, "stacks", f"another stack has the name {NAME}-network", "another `name`"),
+    "cluster of somebody else": (foreign_cluster, "stacks", "an EKS cluster of the name atlas", "another `name`"),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def emulator() -> Iterator[Emulator]:
+    with running() as emulator:
+        yield emulator
+
+
+@pytest.fixture(scope="module")
+def account(emulator: Emulator, tmp_path_factory: pytest.TempPathFactory) -> AtlasAccount:
+    return make_account(emulator, tmp_path_factory.mktemp("atlas") / "platform.yaml")
+
+
+@pytest.fixture(scope="module")
+def healthy(account: AtlasAccount) -> tuple[int, list[dict[str, Any]]]:
+    """The findings before anything is broken."""
+    return run(account, "--strict")
+
+
+@pytest.fixture(scope="module")
+def forbidden(account: AtlasAccount, healthy: object) -> tuple[int, list[dict[str, Any]]]:
+    """The findings of a caller who may ask nothing but who they are."""
+    assert healthy
+    calls = [
+        *("ec2:DescribeRegions", "ec2:DescribeCapacityReservations", "ec2:DescribeSubnets", "ec2:DescribeVpcs"),
+        *("ec2:DescribeInstanceTypeOfferings", "ec2:DescribeRouteTables", "ec2:DescribeSecurityGroups"),
+        *("iam:GetRole", "iam:SimulatePrincipalPolicy", "ssm:GetParameter", "ssm:GetParameters", "s3:HeadBucket"),
+        *("service-quotas:GetServiceQuota", "kms:DescribeKey", "budgets:DescribeBudgets", "fsx:DescribeFileSystems"),
+        *("eks:DescribeClusterVersions", "eks:DescribeAddonVersions", "ecr:DescribeImages"),
+        *("cloudformation:DescribeStacks", "secretsmanager:DescribeSecret", "s3:ListBuckets"),
+    ]  # fmt: skip
+    account.emulator.hold(denied=calls)
+    try:
+        return run(account)
+    finally:
+        account.emulator.hold(denied=[])
+
+
+@pytest.fixture(scope="module")
+def broken(account: AtlasAccount, healthy: object, forbidden: object) -> tuple[int, list[dict[str, Any]]]:
+    """The findings of one run after everything was broken."""
+    assert healthy and forbidden
+    for breaks, *_ in BROKEN.values():
+        breaks(account)
+    return run(account)
+
+
+def test_an_account_that_has_everything_is_told_nothing(healthy: tuple[int, list[dict[str, Any]]]) -> None:
+    assert healthy == (0, [])
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_one_run_finds_all_that_is_broken(name: str, broken: tuple[int, list[dict[str, Any]]]) -> None:
+    _, check, what, fix = BROKEN[name]
+    status, findings = broken
+    assert status == 1
+    of_check = [each for each in findings if each["check"] == check]
+    assert [each for each in of_check if what in each["what"] and fix in each["fix"]], of_check
+
+
+def test_nothing_else_is_found_in_the_broken_account(broken: tuple[int, list[dict[str, Any]]]) -> None:
+    known = [(check, what) for _, check, what, _ in BROKEN.values()]
+    also = [("quotas", "On-Demand P instances is 0")]
+    others = [
+        each
+        for each in broken[1]
+        if not any(each["check"] == check and what in each["what"] for check, what in (*known, *also))
+    ]
+    assert others == []
+
+
+def test_a_finding_points_at_the_line_that_it_is_about(
+    account: AtlasAccount, broken: tuple[int, list[dict[str, Any]]]
+) -> None:
+    (found,) = [each for each in broken[1] if each["check"] == "reservations"]
+    assert found["key"] == "node_groups[0].capacity.reservation"
+    line = account.file.read_text(encoding="utf-8").splitlines()[found["line"] - 1]
+    assert RESERVATION in line
+
+
+def test_what_the_caller_may_not_ask_is_told_as_not_checked(forbidden: tuple[int, list[dict[str, Any]]]) -> None:
+    status, findings = forbidden
+    assert status == 0, "nothing is known to be wrong"
+    told = {each["check"] for each in findings if each["level"] == "not checked"}
+    # An eks platform has no training plan, and everybody may ask who they are.
+    assert told == {each.name for each in CHECKS} - {"training-plans", "credentials"}
+    assert all("ask for the permission" in each["fix"] for each in findings)
+
+
+def test_strict_fails_for_what_was_not_checked(account: AtlasAccount, broken: object) -> None:
+    assert broken
+    skipped = [option for each in CHECKS if each.name != "budget" for option in ("--skip", each.name)]
+    assert run(account, *skipped)[0] == 0
+    assert run(account, *skipped, "--strict")[0] == 1
+
+
+def test_every_check_has_a_broken_case() -> None:
+    found = {check for _, check, _, _ in BROKEN.values()}
+    assert found | ELSEWHERE.keys() == {each.name for each in CHECKS}
+    assert all((Path(__file__).parent / name).exists() for name in ELSEWHERE.values())
+
+
+def test_the_text_ends_with_the_numbers(account: AtlasAccount, broken: tuple[int, list[dict[str, Any]]]) -> None:
+    ran = CliRunner().invoke(app, ["preflight", str(account.file)], env=account.environment)
+    errors = sum(each["level"] == "error" for each in broken[1])
+    last = ran.stdout.splitlines()[-1]
+    assert last.startswith(f"atlas in account {ACCOUNT} in {REGION}: {errors} errors, ")
+    assert ran.stdout.index("warning: ") < ran.stdout.index("error: "), "what matters most is nearest to the end"
+    assert datetime.now(UTC) > BLOCK_TIMES["start"]

@@ -1,0 +1,120 @@
+"""What a HyperPod platform asks of an account beside what an EKS platform asks: training plans."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from emulator import Emulator, running
+from trainway.cli import app
+from trainway.preflight.checks import CHECKS
+
+ARN = "arn:aws:sagemaker:us-west-2:123456789012:training-plan/atlas"
+NOW = datetime.now(UTC)
+HEALTHY: dict[str, Any] = {
+    "TrainingPlanArn": ARN,
+    "TrainingPlanName": "atlas",
+    "Status": "Active",
+    "StartTime": (NOW - timedelta(days=1)).isoformat(),
+    "EndTime": (NOW + timedelta(days=9)).isoformat(),
+    "TotalInstanceCount": 4,
+    "AvailableInstanceCount": 4,
+    "TargetResources": ["hyperpod-cluster"],
+    "ReservedCapacitySummaries": [
+        {
+            "ReservedCapacityArn": "arn:aws:sagemaker:us-west-2:123456789012:reserved-capacity/atlas-0123456789ab",
+            "InstanceType": "ml.p5.48xlarge",
+            "TotalInstanceCount": 4,
+            "Status": "Active",
+            "AvailabilityZoneId": "usw2-az2",
+        }
+    ],
+}
+
+
+@pytest.fixture(scope="module")
+def emulator() -> Iterator[Emulator]:
+    with running() as emulator:
+        yield emulator
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    group = {"name": "train", "instance_type": "p5.48xlarge", "count": 4, "capacity": {"training_plan": ARN}}
+    platform = {
+        "name": "atlas",
+        "region": "us-west-2",
+        "zones": ["usw2-az2"],
+        "orchestrator": "hyperpod-slurm",
+        "node_groups": [group],
+    }
+    written = tmp_path / "platform.yaml"
+    written.write_text(yaml.safe_dump(platform), encoding="utf-8")
+    return written
+
+
+def run(file: Path, emulator: Emulator, check: str) -> list[dict[str, Any]]:
+    skipped = [option for each in CHECKS if each.name != check for option in ("--skip", each.name)]
+    ran = CliRunner().invoke(app, ["preflight", str(file), "--json", *skipped], env=emulator.environment())
+    assert ran.exit_code in (0, 1), (ran.output, ran.exception)
+    findings: list[dict[str, Any]] = json.loads(ran.stdout)["findings"]
+    return findings
+
+
+def test_a_plan_that_suffices_is_told_nothing(file: Path, emulator: Emulator) -> None:
+    emulator.hold(training_plans=[HEALTHY])
+    assert run(file, emulator, "training-plans") == []
+
+
+@pytest.mark.parametrize(
+    ("change", "level", "what", "fix"),
+    [
+        (None, "error", "there is no training plan atlas", "list-training-plans"),
+        ({"Status": "Expired"}, "error", "is expired", "an active plan"),
+        (
+            {"Status": "Scheduled", "StartTime": (NOW + timedelta(hours=40)).isoformat(), "AvailableInstanceCount": 0},
+            "warning", "is scheduled", "or wait",
+        ),
+        ({"TargetResources": ["training-job"]}, "error", "is for training-job", "hyperpod-cluster"),
+        ({"AvailableInstanceCount": 1}, "error", "of the 4 instances of the training plan atlas, 1 are free", "remove"),
+        ({"TotalInstanceCount": 2}, "error", "has 2 instances", "2 or less"),
+    ],
+    ids=lambda value: None if isinstance(value, str) else str(value)[:40],
+)  # fmt: skip
+def test_a_plan_that_does_not_suffice_is_found(
+    change: dict[str, Any] | None, level: str, what: str, fix: str, file: Path, emulator: Emulator
+) -> None:
+    emulator.hold(training_plans=[] if change is None else [HEALTHY | change])
+    (found,) = run(file, emulator, "training-plans")
+    assert (found["level"], found["key"]) == (level, "node_groups[0].capacity.training_plan")
+    assert what in found["what"] and fix in found["fix"]
+    if level == "warning":
+        assert "in 40 hours" in found["why"] or "in 39 hours" in found["why"]
+
+
+def test_a_plan_of_another_type_and_zone_is_found(file: Path, emulator: Emulator) -> None:
+    (reserved,) = HEALTHY["ReservedCapacitySummaries"]
+    other = reserved | {"InstanceType": "ml.p5en.48xlarge", "AvailabilityZoneId": "usw2-az3"}
+    emulator.hold(training_plans=[HEALTHY | {"ReservedCapacitySummaries": [other]}])
+    kind, zone = run(file, emulator, "training-plans")
+    assert "ml.p5en.48xlarge" in kind["what"] and "ml.p5.48xlarge" in kind["why"]
+    assert "usw2-az3" in zone["what"] and "zone: usw2-az3" in zone["fix"]
+
+
+def test_quotas_without_a_code_are_found_by_their_names(file: Path, emulator: Emulator) -> None:
+    name = "Number of ml.p5.48xlarge instances in reserved capacity across training plans per Region"
+    small = {"ServiceCode": "sagemaker", "QuotaCode": "L-0123ABCD", "QuotaName": name, "Value": 2, "Adjustable": True}
+    emulator.hold(quotas=[small])
+    (found,) = run(file, emulator, "quotas")
+    assert f"the quota {name} is 2" == found["what"]
+    assert found["fix"].endswith("--service-code sagemaker --quota-code L-0123ABCD --desired-value 4")
+    emulator.hold(quotas=[])
+    (unknown,) = run(file, emulator, "quotas")
+    assert unknown["level"] == "not checked" and name in unknown["what"]

@@ -1,0 +1,103 @@
+"""The account's quotas, against what the platform needs at its largest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import timedelta
+from typing import Any
+
+from trainway.preflight.aws import NotAnswered
+from trainway.preflight.check import Inquiry
+from trainway.preflight.checks.table import check
+from trainway.preflight.finding import AccountFinding, error, not_checked, warning
+from trainway.spec.derived.quotas import QuotaNeed, quota_needs
+
+DAY = timedelta(days=1)
+
+
+@check(
+    "servicequotas:GetServiceQuota",
+    "servicequotas:ListServiceQuotas",
+    "servicequotas:GetAWSDefaultServiceQuota",
+    "cloudwatch:GetMetricData",
+)
+def quotas(inquiry: Inquiry) -> Iterator[AccountFinding]:
+    """Each quota of the account is as large as the platform at its largest needs."""
+    names = dict[str, Mapping[str, dict[str, Any]]]()
+    for need in quota_needs(inquiry.platform, inquiry.catalogue):
+        quota = None
+        if need.code:
+            quota = _by_code(inquiry, need.service, need.code)
+        else:
+            if need.service not in names:
+                names[need.service] = _by_name(inquiry, need.service)
+            quota = names[need.service].get(need.name)
+        if quota is None:
+            yield not_checked(
+                f"the quota {need.name or 'of an instance type'}",
+                why=f"Service Quotas lists no quota of this name for {need.service} in {inquiry.aws.region}",
+                fix=f"look for it in the console of Service Quotas: the platform needs {need.needed}",
+            )
+        else:
+            yield from _judged(inquiry, need, quota)
+
+
+def _judged(inquiry: Inquiry, need: QuotaNeed, quota: dict[str, Any]) -> Iterator[AccountFinding]:
+    have, code, name = float(quota["Value"]), quota["QuotaCode"], need.name
+    why = f"the platform needs {need.needed} at its largest, with every group at its max_count"
+    if have < need.needed:
+        more = _request(inquiry, need.service, code, need.needed)
+        if not quota.get("Adjustable", True):
+            more = "use fewer or other nodes: AWS does not raise this quota"
+        yield error(f"the quota {name} is {have:g}", why=why, fix=more)
+        return
+    used = _in_use(inquiry, quota)
+    if used and have - used < need.needed and not inquiry.is_deployed:
+        more = _request(inquiry, need.service, code, int(used) + need.needed)
+        yield warning(f"of the quota {name}, which is {have:g}, {used:g} is in use", why=why, fix=more)
+
+
+def _request(inquiry: Inquiry, service: str, code: str, wanted: int) -> str:
+    """Return the command that asks AWS for a larger quota."""
+    return (
+        f"aws service-quotas request-service-quota-increase --region {inquiry.aws.region} --service-code {service} "
+        f"--quota-code {code} --desired-value {wanted}"
+    )
+
+
+def _by_code(inquiry: Inquiry, service: str, code: str) -> dict[str, Any] | None:
+    """Return the account's quota, or AWS's default for a quota that was never changed."""
+    for operation in ("get_service_quota", "get_aws_default_service_quota"):
+        absent = ["NoSuchResourceException"]
+        found = inquiry.aws.ask("service-quotas", operation, ServiceCode=service, QuotaCode=code, absent=absent)
+        if found:
+            quota: dict[str, Any] = found["Quota"]
+            return quota
+    return None
+
+
+def _by_name(inquiry: Inquiry, service: str) -> Mapping[str, dict[str, Any]]:
+    pages = inquiry.aws.pages("service-quotas", "list_service_quotas", ServiceCode=service)
+    return {each["QuotaName"]: each for page in pages for each in page["Quotas"] if "QuotaName" in each}
+
+
+def _in_use(inquiry: Inquiry, quota: dict[str, Any]) -> float | None:
+    """Return the largest use of the last day, of a quota whose use CloudWatch has."""
+    metric = quota.get("UsageMetric")
+    if not metric or not metric.get("MetricName"):
+        return None
+    dimensions = [{"Name": name, "Value": value} for name, value in metric.get("MetricDimensions", {}).items()]
+    asked = {"Namespace": metric["MetricNamespace"], "MetricName": metric["MetricName"], "Dimensions": dimensions}
+    statistic = {"Metric": asked, "Period": 3600, "Stat": metric.get("MetricStatisticRecommendation", "Maximum")}
+    try:
+        answer = inquiry.aws.ask(
+            "cloudwatch",
+            "get_metric_data",
+            MetricDataQueries=[{"Id": "used", "MetricStat": statistic}],
+            StartTime=inquiry.now - DAY,
+            EndTime=inquiry.now,
+        )
+    except NotAnswered:
+        return None  # the size of the quota was compared
+    values = [value for each in (answer or {})["MetricDataResults"] for value in each["Values"]]
+    return max(values, default=None)

@@ -1,0 +1,52 @@
+"""The Region and its zones, as the account has them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from trainway.preflight.check import Inquiry
+from trainway.preflight.checks.table import check
+from trainway.preflight.finding import AccountFinding, error
+
+
+@check("ec2:DescribeRegions", "ec2:DescribeAvailabilityZones")
+def region(inquiry: Inquiry) -> Iterator[AccountFinding]:
+    """The account has enabled the Region, and each zone of the file."""
+    platform, aws = inquiry.platform, inquiry.aws
+    # Some Region must answer for one that is not enabled, which itself refuses all credentials.
+    answered = aws.ask("ec2", "describe_regions", AllRegions=True) or {}
+    states = {each["RegionName"]: each.get("OptInStatus") for each in answered["Regions"]}
+    if states.get(platform.region, "not-opted-in") == "not-opted-in":
+        yield error(
+            f"account {aws.number} has not enabled the Region {platform.region}",
+            why="an account cannot use a Region before somebody has enabled it",
+            fix=f"aws account enable-region --region-name {platform.region}; it takes some minutes",
+            key=("region",),
+        )
+        return
+    found = aws.ask("ec2", "describe_availability_zones", AllAvailabilityZones=True) or {}
+    zones = {each["ZoneId"]: each for each in found["AvailabilityZones"]}
+    for index, zone in enumerate(platform.zones):
+        if zone not in zones:
+            yield error(
+                f"account {aws.number} has no zone {zone}",
+                why=f"the zones of {platform.region} in this account are {', '.join(sorted(zones))}",
+                fix="write one of them",
+                key=("zones", index),
+            )
+        elif zones[zone].get("OptInStatus") == "not-opted-in":
+            group = zones[zone].get("GroupName", zone)
+            yield error(
+                f"account {aws.number} has not opted in to the zone {zone}",
+                why="an account cannot use a Local Zone before it has opted in to its group",
+                fix=f"aws ec2 modify-availability-zone-group --region {platform.region} --group-name {group} "
+                "--opt-in-status opted-in",
+                key=("zones", index),
+            )
+        elif zones[zone].get("State", "available") != "available":
+            yield error(
+                f"the zone {zone} is {zones[zone]['State']}",
+                why="AWS creates nothing new in a zone that is not available",
+                fix="write another zone, or wait",
+                key=("zones", index),
+            )
