@@ -7,6 +7,8 @@ OUT ?= build/synth
 STACKS ?= --all
 # Number of independent stacks that deploy in parallel.
 AT_ONCE ?= 6
+# Names of checks of the account that the deploy leaves out, for example "budget quotas". docs/preflight.md lists them.
+SKIP_CHECKS ?=
 # Names of what the deploy may replace or delete although it has data or running nodes, for example "train storage.lustre".
 ALLOW_REPLACE ?=
 # Options of `cdk deploy` and `cdk destroy`, for example --require-approval=never or --force in a pipeline.
@@ -68,8 +70,8 @@ golden: setup ## Update the golden templates of the examples, which are reviewed
 	$(bin)/python -m tests.golden
 	$(bin)/python -m tests.picture
 
-deploy: setup ## Show what a deploy of PLATFORM changes, and deploy it to the AWS account of this shell
-	AT_ONCE=$(AT_ONCE) ALLOW_REPLACE="$(ALLOW_REPLACE)" scripts/deploy $(STACKS) --context platform=$(PLATFORM) $(CDK_OPTIONS)
+deploy: setup ## Check the AWS account of this shell, show what a deploy of PLATFORM changes, and deploy it
+	AT_ONCE=$(AT_ONCE) SKIP_CHECKS="$(SKIP_CHECKS)" ALLOW_REPLACE="$(ALLOW_REPLACE)" scripts/deploy $(STACKS) --context platform=$(PLATFORM) $(CDK_OPTIONS)
 
 destroy: setup ## Show what a destroy of PLATFORM deletes, and destroy it. Its data bucket stays
 	scripts/destroy $(STACKS) --context platform=$(PLATFORM) $(CDK_OPTIONS)

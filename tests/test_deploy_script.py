@@ -24,6 +24,7 @@ def calls(tmp_path: Path) -> Path:
         status = (
             '[ -z "$FIRST" ] || [ "$1" != diff ] || echo "$FIRST" >"$4/deploy-first"\n'
             '[ "$1" != diff ] || exit "${DIFF_STATUS:-0}"\n'
+            '[ "$1" != preflight ] || exit "${PREFLIGHT_STATUS:-0}"\n'
             if name == "trainway"
             else ""
         )
@@ -43,10 +44,12 @@ def run(script: str, calls: Path, *arguments: str, answer: str = "", **environme
         found = found.replace(directory, "ASSEMBLY")
     # It runs beside the CDK, before or after the CDK's first line.
     calls_made = found.replace(CDK, "cdk").splitlines()
+    if script == "deploy":
+        assert calls_made[0].startswith("trainway preflight "), "it comes before everything else"
     watches = [call for call in calls_made if call.startswith("trainway image watch")]
     deploys = [call for call in calls_made if call.startswith("node cdk deploy")]
     assert len(watches) <= len(deploys)
-    return ran.returncode, [call for call in calls_made if call not in watches]
+    return ran.returncode, [call for call in calls_made if call not in watches and " preflight " not in call]
 
 
 def test_whoever_agrees_gets_what_was_shown_side_by_side_and_is_asked_nothing_more(calls: Path) -> None:
@@ -76,6 +79,14 @@ def test_what_the_diff_refuses_is_not_deployed_and_nobody_is_asked(calls: Path) 
     status, asked = run("deploy", calls, "--all", answer="y\n", DIFF_STATUS=str(REFUSED))
     assert status == REFUSED
     assert [call.split()[:2] for call in asked] == [["trainway", "diff"]]
+
+
+def test_what_is_wrong_with_the_account_ends_the_deploy(calls: Path) -> None:
+    status, asked = run("deploy", calls, "--all", answer="y\n", PREFLIGHT_STATUS="1")
+    assert (status, asked) == (1, [])
+    calls.unlink()
+    run("deploy", calls, "--all", "--context", "platform=x.yaml", answer="y\n", SKIP_CHECKS="budget quotas")
+    assert calls.read_text().splitlines()[0] == "trainway preflight x.yaml --skip budget --skip quotas"
 
 
 def test_what_is_named_may_be_replaced(calls: Path) -> None:
