@@ -21,6 +21,7 @@ _SHAPES = {
     "training_plans": ("sagemaker", "DescribeTrainingPlanResponse"),
     "quotas": ("service-quotas", "ServiceQuota"),
     "addons": ("eks", "Addon"),
+    "data_repository_associations": ("fsx", "DataRepositoryAssociation"),
     "node_group_issues": ("eks", "Issue"),
 }
 
@@ -51,6 +52,7 @@ class AccountHoldings:
     training_plans: list[dict[str, Any]] = field(default_factory=list)
     quotas: list[dict[str, Any]] = field(default_factory=list)
     addons: list[dict[str, Any]] = field(default_factory=list)
+    data_repository_associations: list[dict[str, Any]] = field(default_factory=list)
     node_group_issues: list[dict[str, Any]] = field(default_factory=list)
     regions_not_enabled: list[str] = field(default_factory=list)
     others_buckets: list[str] = field(default_factory=list)
@@ -220,6 +222,12 @@ def _file_systems(holdings: AccountHoldings, _asked: dict[str, Any]) -> None:
         each.lifecycle = holdings.file_system_states.get(each.file_system_id, "AVAILABLE")  # type: ignore[attr-defined]
 
 
+def _associations(holdings: AccountHoldings, asked: dict[str, Any]) -> dict[str, Any]:
+    wanted = {value for each in asked.get("Filters", []) for value in each["Values"]}
+    found = holdings.data_repository_associations
+    return {"Associations": [each for each in found if not wanted or each.get("FileSystemId") in wanted]}
+
+
 def _layer(holdings: AccountHoldings, asked: dict[str, Any]) -> dict[str, Any]:
     digest = asked["layerDigest"]
     if digest not in holdings.layers:
@@ -258,6 +266,7 @@ _OPERATIONS: dict[str, Callable[[AccountHoldings, dict[str, Any]], dict[str, Any
     "eks:DescribeAddon": _addon,
     "eks:DescribeNodegroup": _node_group,
     "eks:ListAddons": _list_addons,
+    "fsx:DescribeDataRepositoryAssociations": _associations,
     "fsx:DescribeFileSystems": _file_systems,
     "iam:SimulatePrincipalPolicy": _simulate,
     "sagemaker:DescribeTrainingPlan": _training_plan,

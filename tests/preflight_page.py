@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterable, Mapping
 
 from tests.synthesis import ROOT
-from trainway.preflight.check import AccountCheck
+from trainway.doctor.checks import DEPLOYED_CHECKS
+from trainway.doctor.tools import TOOLS, tools
 from trainway.preflight.checks import CHECKS
 
 PAGE = ROOT / "docs" / "preflight.md"
@@ -14,7 +15,13 @@ HEAD = """\
 | Check | What must be so | Permissions |
 |---|---|---|
 """
-TABLES: Mapping[str, Iterable[AccountCheck]] = {"preflight": CHECKS}
+TABLES: Mapping[str, Iterable[tuple[str, str, tuple[str, ...]]]] = {
+    "preflight": [(each.name, each.summary, each.permissions) for each in CHECKS],
+    "doctor": [
+        (TOOLS, tools.__doc__ or "", ()),
+        *((each.name, each.summary, each.permissions) for each in DEPLOYED_CHECKS),
+    ],
+}
 
 
 def page() -> str:
@@ -26,11 +33,10 @@ def page() -> str:
     return text
 
 
-def _table(checks: Iterable[AccountCheck]) -> str:
-    rows = sorted(checks, key=lambda each: each.name)
+def _table(checks: Iterable[tuple[str, str, tuple[str, ...]]]) -> str:
     return HEAD + "".join(
-        f"| `{each.name}` | {each.summary} | {', '.join(f'`{name}`' for name in each.permissions) or 'none'} |\n"
-        for each in rows
+        f"| `{name}` | {summary} | {', '.join(f'`{each}`' for each in permissions) or 'none'} |\n"
+        for name, summary, permissions in sorted(checks)
     )
 
 

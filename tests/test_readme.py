@@ -52,7 +52,7 @@ def test_every_command_is_understood(command: str, tmp_path: Path) -> None:
         assert "hand-off" in ran.stderr  # understood as far as one can be without a deployed platform
     elif arguments[0] == "diff":
         assert "AWS cannot be asked" in ran.stderr
-    elif arguments[0] == "preflight":
+    elif arguments[0] in ("preflight", "doctor"):
         assert "AWS cannot be asked" in ran.stdout and ran.returncode == 1
     elif arguments[0] == "adopt":
         assert "cannot be looked at" in ran.stderr  # nor without an account

@@ -220,6 +220,7 @@ def plan(
 
 app.command()(buying.capacity)
 app.command()(checking.preflight)
+app.command()(checking.doctor)
 app.command()(changing.lock)
 app.command()(changing.upgrade)
 app.command()(changing.diff)

@@ -10,6 +10,7 @@ import pkgutil
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any, cast, get_type_hints
 
 import pytest
@@ -19,9 +20,11 @@ from tests import deployer_actions, preflight_page
 from tests.service_model import service_model
 from tests.synthesis import EXAMPLES, ROOT, templates_of
 from trainway.cli import app
+from trainway.doctor import checks as deployed_checks
+from trainway.doctor.checks import DEPLOYED_CHECKS
 from trainway.preflight import aws, checks
 from trainway.preflight.aws import NotAnswered
-from trainway.preflight.check import AccountCheck, Inquiry, run_checks
+from trainway.preflight.check import AccountCheck, CheckTable, Inquiry, run_checks
 from trainway.preflight.checks import CHECKS
 from trainway.preflight.deployer import ACTIONS_FILE, LARGEST_POLICY
 from trainway.preflight.deployer import deployer_actions as actions_of_platform
@@ -30,24 +33,27 @@ from trainway.spec.derived.quotas import quota_needs
 from trainway.spec.facts.catalogue import load_catalogue
 from trainway.spec.loader import load_platform
 
-MODULES = [importlib.import_module(f"{checks.__name__}.{each.name}") for each in pkgutil.iter_modules(checks.__path__)]
 # A check does not read it: these tests never ask AWS.
 NO_INQUIRY = cast(Inquiry, object())
 
 
-def test_every_check_of_the_package_is_in_the_table() -> None:
+@pytest.mark.parametrize(
+    ("package", "table"), [(checks, CHECKS), (deployed_checks, DEPLOYED_CHECKS)], ids=["preflight", "doctor"]
+)
+def test_every_check_of_the_package_is_in_the_table(package: ModuleType, table: CheckTable) -> None:
+    names = [f"{package.__name__}.{each.name}" for each in pkgutil.iter_modules(package.__path__)]
     written = {
         function
-        for module in MODULES
+        for module in map(importlib.import_module, names)
         for _, function in inspect.getmembers(module, inspect.isfunction)
         if get_type_hints(function) == {"inquiry": Inquiry, "return": Iterator[AccountFinding]}
         and not function.__name__.startswith("_")
     }
-    assert {each.function for each in CHECKS} == written, "put @check before a function that checks an account"
-    assert len({each.name for each in CHECKS}) == len(CHECKS) > 20
-    files = [Path(inspect.getfile(each.function)) for each in CHECKS]
+    assert {each.function for each in table} == written, "put @check before a function that checks an account"
+    assert len({each.name for each in table}) == len(table) > 6
+    files = [Path(inspect.getfile(each.function)) for each in table]
     assert len(set(files)) == len(files), "each check has a file of its own"
-    assert all(file.stem == each.name.replace("-", "_") for file, each in zip(files, CHECKS, strict=True))
+    assert all(file.stem == each.name.replace("-", "_") for file, each in zip(files, table, strict=True))
 
 
 def test_the_page_lists_every_check() -> None:
@@ -56,7 +62,7 @@ def test_the_page_lists_every_check() -> None:
     )
 
 
-@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.name)
+@pytest.mark.parametrize("check", [*CHECKS, *DEPLOYED_CHECKS], ids=lambda check: check.name)
 def test_a_check_names_the_permissions_that_it_needs(check: AccountCheck) -> None:
     asked = set(_asked(Path(inspect.getfile(check.function))))
     assert asked <= set(check.permissions)

@@ -60,6 +60,29 @@ def preflight(
     raise typer.Exit(exit_status(findings, strict=strict))
 
 
+def doctor(
+    file: PlatformArgument = DEFAULT_PLATFORM, skip: Skip = None, strict: Strict = False, as_json: AsJson = False
+) -> None:
+    """Ask a deployed platform and this machine whether all is well: stacks, cluster, nodes, storage, image, and tools.
+
+    Nothing is changed. The exit status is that of `trainway preflight`.
+    """
+    from trainway.doctor.platform import doctor
+    from trainway.preflight.report import as_document, as_text, exit_status
+    from trainway.spec.document import read_document
+    from trainway.spec.facts.catalogue import load_catalogue
+    from trainway.spec.loader import load_platform
+
+    platform = load_platform(file)
+    findings, where = doctor(platform, load_catalogue(), skip=skip or ())
+    document = read_document(file)
+    if as_json:
+        print(json.dumps(as_document(findings, document, strict=strict), indent=2))
+    else:
+        print(as_text(findings, document, f"{platform.name} in {where}"))
+    raise typer.Exit(exit_status(findings, strict=strict))
+
+
 def _policies(platform: Platform) -> list[dict[str, Any]]:
     """Return the policies, with the account of this shell, or for any account without credentials."""
     from trainway.preflight.aws import AwsQuestions, NotAnswered

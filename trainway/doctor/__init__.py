@@ -1,0 +1,1 @@
+"""Ask a deployed platform and this machine whether all is well. Nothing is changed."""
