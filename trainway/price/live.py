@@ -28,7 +28,7 @@ _SHORT_NAME = r"(?:[A-Z0-9]+|[a-z]+(?:-[a-z]+)+-\d)"
 
 
 @dataclass(frozen=True)
-class Query:
+class PriceQuery:
     """What the Price List API is asked for an item: filters, and how the usage type of its row ends.
 
     Usage types begin with a short name of the Region, such as `USW2-`. In us-east-1, some services have none.
@@ -53,16 +53,16 @@ _EC2 = {
     "marketoption": "OnDemand",
 }
 _SERVICES = {
-    "eks-cluster": Query("AmazonEKS", "AmazonEKS-Hours:perCluster"),
-    "nat-gateway": Query("AmazonEC2", "NatGateway-Hours", {"productFamily": "NAT Gateway"}),
-    "nat-gateway-data": Query("AmazonEC2", "NatGateway-Bytes", {"productFamily": "NAT Gateway"}),
-    "public-ipv4": Query("AmazonVPC", "PublicIPv4:InUseAddress"),
-    "interface-endpoint": Query("AmazonVPC", "VpcEndpoint-Hours", {"productFamily": "VpcEndpoint"}),
-    "interface-endpoint-data": Query("AmazonVPC", "VpcEndpoint-Bytes", {"productFamily": "VpcEndpoint"}),
-    "gp3": Query("AmazonEC2", "EBS:VolumeUsage.gp3", {"productFamily": "Storage", "volumeApiName": "gp3"}),
-    "kms-key": Query("awskms", "KMS-Keys", {"productFamily": "Encryption Key"}),
+    "eks-cluster": PriceQuery("AmazonEKS", "AmazonEKS-Hours:perCluster"),
+    "nat-gateway": PriceQuery("AmazonEC2", "NatGateway-Hours", {"productFamily": "NAT Gateway"}),
+    "nat-gateway-data": PriceQuery("AmazonEC2", "NatGateway-Bytes", {"productFamily": "NAT Gateway"}),
+    "public-ipv4": PriceQuery("AmazonVPC", "PublicIPv4:InUseAddress"),
+    "interface-endpoint": PriceQuery("AmazonVPC", "VpcEndpoint-Hours", {"productFamily": "VpcEndpoint"}),
+    "interface-endpoint-data": PriceQuery("AmazonVPC", "VpcEndpoint-Bytes", {"productFamily": "VpcEndpoint"}),
+    "gp3": PriceQuery("AmazonEC2", "EBS:VolumeUsage.gp3", {"productFamily": "Storage", "volumeApiName": "gp3"}),
+    "kms-key": PriceQuery("awskms", "KMS-Keys", {"productFamily": "Encryption Key"}),
     **{
-        f"lustre-persistent-2-{tier}": Query(
+        f"lustre-persistent-2-{tier}": PriceQuery(
             "AmazonFSx", f"Storage.SSD.{tier}", {"productFamily": "Storage", "fileSystemType": "Lustre"}
         )
         for tier in (125, 250, 500, 1000)
@@ -70,13 +70,13 @@ _SERVICES = {
 }
 
 
-def query_of(item: Item) -> Query | None:
+def query_of(item: Item) -> PriceQuery | None:
     """Return what to ask for an item, or None for one that no query of the Price List API is known for."""
     match item.kind:
         case PriceKind.ON_DEMAND:
-            return Query("AmazonEC2", f"BoxUsage:{item.name}", {"instanceType": item.name, **_EC2})
+            return PriceQuery("AmazonEC2", f"BoxUsage:{item.name}", {"instanceType": item.name, **_EC2})
         case PriceKind.HYPERPOD:
-            return Query("AmazonSageMaker", f"Cluster:ml.{item.name}", {"component": "Cluster"})
+            return PriceQuery("AmazonSageMaker", f"Cluster:ml.{item.name}", {"component": "Cluster"})
         case PriceKind.SERVICE:
             return _SERVICES.get(item.name)
         case _:
@@ -134,7 +134,7 @@ def _spot(ec2: Any, item: Item) -> Price | None:
     return Price(usd, PriceSource(url=url, title=title, as_of=since.date().isoformat(), read=today))
 
 
-def _listed(pricing: Any, query: Query, region: str) -> Price | None:
+def _listed(pricing: Any, query: PriceQuery, region: str) -> Price | None:
     filters = {"regionCode": region, **query.filters}
     pages = pricing.get_paginator("get_products").paginate(
         ServiceCode=query.service,
