@@ -11,6 +11,7 @@ from constructs import Construct
 
 from stacks.constructs.delivery.image_settings import ImageSettings
 from stacks.constructs.monitoring.alerts import Alerts
+from stacks.constructs.monitoring.budget import monthly_budget
 from stacks.constructs.monitoring.metric_alarm import PERIOD, metric_alarm
 from stacks.constructs.monitoring.scan_alarm import ScanAlarm
 from stacks.foundation.file_system import FileSystemStack
@@ -58,6 +59,7 @@ class ObservabilityStack(cdk.Stack):
                     severity=severity,
                     alerts=alerts,
                 )
+        monthly_budget(self, platform)
         self._file_system_id = file_system.lustre.file_system_id
         traffic = [self._lustre("DataReadBytes"), self._lustre("DataWriteBytes")]
         widgets: list[cloudwatch.IWidget] = [

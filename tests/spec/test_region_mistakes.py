@@ -20,6 +20,7 @@ CASES = yaml.safe_load(Path(__file__).with_name("region_mistakes.yaml").read_tex
 GOOD: dict[str, Any] = CASES["good"]
 # A mistake for each rule that a platform can accept, which it is the only problem of.
 BY_RULE = {
+    "budgets-are-in-the-region": "a budget where CloudFormation has none",
     "eks-takes-the-zones": "a zone that EKS refuses",
     "fsx-has-such-file-systems-there": "Lustre with EFA where there is none",
     "hyperpod-is-in-the-region": "HyperPod where there is none",

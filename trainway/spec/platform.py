@@ -12,6 +12,7 @@ from trainway.spec.extension import Extension
 from trainway.spec.handoff import DEFAULT_IMAGE
 from trainway.spec.lock import Lock
 from trainway.spec.sections.accepted import Accepted
+from trainway.spec.sections.budget import Budget
 from trainway.spec.sections.fields import Name, Region, ZoneId
 from trainway.spec.sections.hyperpod import HyperPod
 from trainway.spec.sections.iam import Iam
@@ -67,6 +68,7 @@ class Platform(Section):
     teams: tuple[Team, ...] = Field((), description="Teams that share the nodes.")
     secrets: tuple[JobSecret, ...] = Field((), description="Secrets of AWS Secrets Manager that jobs can read.")
     observability: Observability = Field(default_factory=Observability)
+    budget: Budget | None = Field(None, description="Monthly budget of the platform. Default: none.")
     kubernetes: Kubernetes | None = Field(None, description="Only with eks and hyperpod-eks.")
     hyperpod: HyperPod | None = Field(None, description="Only with hyperpod-eks and hyperpod-slurm.")
     slurm: Slurm | None = Field(None, description="Only with hyperpod-slurm.")

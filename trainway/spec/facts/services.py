@@ -144,6 +144,12 @@ class CapacityBlockFacts(_Facts):
     ultraserver_families: tuple[str, ...]
 
 
+class BudgetFacts(_Facts):
+    """Regions in which CloudFormation's registry has AWS::Budgets::Budget."""
+
+    regions: tuple[str, ...]
+
+
 class TopologyFacts(_Facts):
     """Regions in which EC2 reports the network nodes above an instance."""
 
@@ -174,6 +180,7 @@ class ServiceFacts(BaseModel):
     capacity_blocks: CapacityBlockFacts
     hyperpod: HyperPodFacts
     topology: TopologyFacts
+    budgets: BudgetFacts
 
 
 @cache
