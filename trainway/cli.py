@@ -203,14 +203,30 @@ def plan(
             "has, each with its day.",
         ),
     ] = False,
+    cheaper: Annotated[
+        bool,
+        typer.Option(
+            "--cheaper",
+            help="Show only the changes that make the nodes cheaper and that the same jobs fit: another capacity, "
+            "instance type, or Region.",
+        ),
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
 ) -> None:
     """Show what a platform will have and cost: subnets and their IP addresses, nodes, quotas, and prices."""
     from trainway.plan import plan_document, plan_text
-    from trainway.price.document import prices_of
+    from trainway.price.document import prices_for, prices_of
     from trainway.spec.facts.catalogue import load_catalogue
 
     platform, catalogue = _platform(file), load_catalogue()
+    if cheaper:
+        from trainway.price import cheaper as changes
+
+        found = changes.candidates(platform, catalogue)
+        items = [item for each in (platform, *(it.platform for it in found)) for item, _ in changes.items_of(each)]
+        compared = changes.compare(platform, found, prices_for(items, live=live))
+        print(json.dumps(changes.as_document(compared), indent=2) if as_json else changes.as_text(compared))
+        return
     document = plan_document(platform, catalogue, prices_of(platform, catalogue, live=live))
     if as_json:
         print(json.dumps(document, indent=2))

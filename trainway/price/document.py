@@ -8,14 +8,19 @@ from typing import Any
 
 from trainway.spec.derived.price import HOURS_PER_MONTH, NOT_COUNTED, PriceLine, price_lines, total
 from trainway.spec.facts.catalogue import Catalogue
-from trainway.spec.facts.prices import PriceBook, PriceSource, listed_price
+from trainway.spec.facts.prices import Item, PriceBook, PriceSource, listed_price
 from trainway.spec.platform import Platform
 
 JsonObject = dict[str, Any]
 
 
 def prices_of(platform: Platform, catalogue: Catalogue, *, live: bool) -> PriceBook:
-    """Return the prices for a platform: those of the table, or if `live`, those that AWS answers now.
+    """Return the prices for the lines of a platform, as `prices_for` does."""
+    return prices_for((line.item for line in price_lines(platform, catalogue, listed_price)), live=live)
+
+
+def prices_for(items: Iterable[Item], *, live: bool) -> PriceBook:
+    """Return the prices of the table, or if `live`, those that AWS answers now for these items.
 
     Raises UsageError if AWS cannot be asked.
     """
@@ -23,7 +28,7 @@ def prices_of(platform: Platform, catalogue: Catalogue, *, live: bool) -> PriceB
         return listed_price
     from trainway.price.live import live_prices
 
-    return live_prices(line.item for line in price_lines(platform, catalogue, listed_price))
+    return live_prices(items)
 
 
 def price_document(platform: Platform, catalogue: Catalogue, prices: PriceBook) -> JsonObject:
