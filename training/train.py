@@ -50,6 +50,7 @@ from training.observe.reports import PendingStep, Reading, Reports, describe
 from training.observe.run_state import run_state, write_failure
 from training.observe.watchdog import Watchdog
 from training.optim.step_guard import StepGuard
+from training.parallel.timeouts import allow_around_steps, allow_for_steps
 from training.parallel.world import connect, join, this_process
 from training.setup import JobInputs, Setup, begin, open_inputs, set_up
 from training.step import compute_gradients, update_weights
@@ -121,7 +122,9 @@ def train(job: Job, until_step: int | None = None, profile_steps: int | None = N
     stop.share(store)
     with contextlib.closing(Watchdog(job.hang_detection, run)) as watchdog:
         watchdog.share(store)
-        setup = set_up(job, inputs, join(inputs.layout, process.device))
+        world = join(inputs.layout, process.device)
+        allow_around_steps(world, job.hang_detection)
+        setup = set_up(job, inputs, world)
         with leased((setup.checkpoints, str(run)), stop.request, setup.hosts) as check_leases:
             return take_steps(setup, inputs, stop, watchdog, run, check_leases, until_step, profile_steps, began)
 
@@ -154,6 +157,7 @@ def take_steps(
     metrics = start_metrics(job, run, resumed, description | times) if world.rank == 0 else None
     exporter = run_exporter(description, job.checkpoint.every, resumed_from)
     reports = Reports(metrics, job.data.sequence_length, setup.pace, exporter)
+    first_step = progress.step + 1
     laps = Laps(world.device)
     guard, loss_scale = begin_at(setup, progress)
     rewinds: Counter[int] = Counter()
@@ -202,6 +206,8 @@ def take_steps(
             update = update_weights(setup, guard, step, loss, loss_scale)
             loss_scale = update.loss_scale
             laps.lap("optimizer")
+            if step == first_step:
+                allow_for_steps(world, job.hang_detection)
 
             reading = Reading(loss, update.gradient_norm, *update.decision)
             progress = replace(progress, step=step, samples=progress.samples + job.batch.global_)
@@ -234,7 +240,9 @@ def take_steps(
             if divergence:
                 watchdog.other("a rewind")
                 saver.wait()
+                allow_around_steps(world, job.hang_detection)
                 progress = rewound(setup, inputs.start_from, progress, divergence, rewinds, metrics)
+                first_step = progress.step + 1
                 guard, loss_scale = begin_at(setup, progress)
                 batches.close()
                 batches = batches_from(setup, progress)
@@ -259,6 +267,7 @@ def take_steps(
                 end_profiled_step()
         watchdog.other("the end")
         reports.flush()
+        allow_around_steps(world, job.hang_detection)
         saver.wait()
         reports.checkpoints(saver.complete())
         if setup.memory:

@@ -27,3 +27,12 @@ class HangDetection(Section):
         description="Seconds that everything other than a step may take: start, load, the first three steps with their "
         "compilation, evaluation, checkpoint, and rewind.",
     )
+    # The default is PyTorch's for NCCL: https://docs.pytorch.org/docs/stable/distributed.html (read 2026-11-25)
+    collective_timeout_seconds: int = Field(
+        600,
+        ge=5,
+        le=86_400,
+        description="Seconds that a rank waits for the other ranks in a collective of a step. Then NCCL's flight "
+        "recorder writes its files, and the ranks end. It must be longer than the longest pause of a rank, such as for "
+        "data. Until the first step is over, after the last one, and in a rewind, a rank also waits `other_seconds`.",
+    )
