@@ -11,6 +11,8 @@ EXAMPLES = {
     "schema": "trainway schema job > job.schema.json",
     "instances": "trainway instances --json",
     "plan": "trainway plan platform.yaml",
+    "preflight": "trainway preflight platform.yaml",
+    "doctor": "trainway doctor platform.yaml",
     "alarms": "trainway alarms platform.yaml > trainway-alarms.yaml",
     "capacity": "trainway capacity platform.yaml --hours 48",
     "lock": "trainway lock platform.yaml",

@@ -79,7 +79,7 @@ class CheckpointWritten(_Model):
     seconds: float
 
 
-class Evaluation(_Model):
+class EvaluationDone(_Model):
     """An evaluation on held-out samples, and its seconds."""
 
     event: Literal["evaluation"]
@@ -108,7 +108,7 @@ class End(_Model):
     seconds: float
 
 
-RunEvent = Start | Step | CheckpointWritten | Evaluation | Hang | End
+RunEvent = Start | Step | CheckpointWritten | EvaluationDone | Hang | End
 _EVENT: TypeAdapter[RunEvent] = TypeAdapter(Annotated[RunEvent, Field(discriminator="event")])
 _KNOWN = ("start", "step", "checkpoint", "evaluation", "hang", "end")
 

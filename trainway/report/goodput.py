@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from trainway.report.events import End, Evaluation, Hang, RunEvent, Start, Step
+from trainway.report.events import End, EvaluationDone, Hang, RunEvent, Start, Step
 
 Use = Literal[
     "productive",
@@ -105,7 +105,7 @@ class _Attempt:
                 by_use["data"] += wait
                 by_use["checkpoint"] += save
                 by_use["lost" if is_lost else "productive"] += event.step_seconds - wait - save
-            elif isinstance(event, Evaluation):
+            elif isinstance(event, EvaluationDone):
                 by_use["evaluation"] += event.seconds
             elif isinstance(event, Hang):
                 by_use["detection"] += event.seconds
