@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import re
+from collections.abc import Iterator
 from typing import Any
 
 from emulator.registry.schema import load
 from tests.diff import sources
+from tests.synthesis import ROOT
 from trainway.preflight.deployer import ACTIONS_FILE
 
 REGION = "us-east-1"
@@ -47,8 +50,20 @@ def document() -> dict[str, Any]:
             "url": "https://docs.aws.amazon.com/cloudformation-cli/latest/userguide/resource-type-schema.html",
             "read": "2026-11-25",
         },
-        "types": {kind: actions_of(kind) for kind in sorted(sources.types())},
+        "types": {kind: actions_of(kind) for kind in sorted({*sources.types(), *types_of_the_stacks()})},
     }
+
+
+def types_of_the_stacks() -> Iterator[str]:
+    """Yield the types of the classes that the stacks name, also of those that no example has."""
+    for file in sorted((ROOT / "stacks").rglob("*.py")):
+        text = file.read_text(encoding="utf-8")
+        lines = [line for line in text.splitlines() if line.startswith(("from aws_cdk", "import aws_cdk"))]
+        words = sorted(set(re.findall(r"\baws_(?!cdk\b)\w+", " ".join(lines))))
+        for module in [importlib.import_module(f"aws_cdk.{word}") for word in words]:
+            for name in sorted(set(re.findall(r"\bCfn[A-Z]\w+", text))):
+                if kind := getattr(getattr(module, name, None), "CFN_RESOURCE_TYPE_NAME", None):
+                    yield kind
 
 
 def actions_of(kind: str) -> list[str]:

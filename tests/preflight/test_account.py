@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from typer.testing import CliRunner
 
 from emulator import Emulator, running
@@ -210,7 +211,7 @@ BROKEN: dict[str, tuple[Break, str, str, str]] = {
     ),
     "no budget": (
         delete_ours("budgets", "delete_budget", AccountId=ACCOUNT, BudgetName="monthly"),
-        "budget", "has no budget", "create-budget",
+        "budget", "has no budget", "the section `budget`",
     ),
     "secret deleted": (
         delete_ours("secretsmanager", "delete_secret", SecretId="secret"),
@@ -335,3 +336,17 @@ def test_the_text_ends_with_the_numbers(account: AtlasAccount, broken: tuple[int
     assert last.startswith(f"atlas in account {ACCOUNT} in {REGION}: {errors} errors, ")
     assert ran.stdout.index("warning: ") < ran.stdout.index("error: "), "what matters most is nearest to the end"
     assert datetime.now(UTC) > BLOCK_TIMES["start"]
+
+
+def test_a_budget_that_the_deploy_creates_is_not_missed(
+    account: AtlasAccount, broken: tuple[int, list[dict[str, Any]]], tmp_path: Path
+) -> None:
+    assert any(each["check"] == "budget" for each in broken[1])
+    document = yaml.safe_load(account.file.read_text(encoding="utf-8"))
+    document |= {"tags": {"Platform": "atlas"}, "budget": {"monthly_usd": 1000, "tag": "Platform"}}
+    document |= {"observability": {"notify": "costs@example.com"}}
+    file = tmp_path / "platform.yaml"
+    file.write_text(yaml.safe_dump(document), encoding="utf-8")
+    skipped = [option for each in CHECKS if each.name != "budget" for option in ("--skip", each.name)]
+    ran = CliRunner().invoke(app, ["preflight", str(file), "--json", *skipped], env=account.environment)
+    assert json.loads(ran.stdout)["findings"] == [], ran.exception

@@ -13,16 +13,15 @@ from trainway.preflight.finding import AccountFinding, warning
 def budget(inquiry: Inquiry) -> Iterator[AccountFinding]:
     """The account has a budget, and somebody is told when its costs pass it."""
     aws = inquiry.aws
+    if inquiry.platform.budget is not None:
+        return  # the deploy creates one
     if aws.partition != "aws":
         return  # other partitions have other endpoints of AWS Budgets, or none
     answer = aws.ask(
         "budgets", "describe_budgets", AccountId=aws.number, region="us-east-1", absent=["NotFoundException"]
     )
     budgets = (answer or {}).get("Budgets", [])
-    fix = (
-        "create one: `aws budgets create-budget`, or https://console.aws.amazon.com/billing/home#/budgets. `trainway "
-        "plan` shows what the platform has"
-    )
+    fix = "write the section `budget`, so that the deploy creates one; `trainway plan` shows the price"
     if not budgets:
         yield warning(
             f"account {aws.number} has no budget",
