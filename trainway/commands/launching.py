@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -87,6 +88,14 @@ def launch(
             metavar="NAME", help="Team of the platform whose quota a command without a job file uses. Default: no team."
         ),
     ] = None,
+    wherever: Annotated[
+        bool,
+        typer.Option(
+            "--wherever",
+            help="Choose among the platforms of `trainway connect`: one that the job fits, with free nodes, and the "
+            "cheapest of these. Say on standard error why. Default: the platform of the platform file.",
+        ),
+    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be submitted. Submit nothing.")] = (
         False
     ),
@@ -129,7 +138,13 @@ def launch(
     from trainway.launch.target.options import declared_options, not_supported
 
     flags = dict(context.obj)
-    target = target_named(flags.pop("target"), cannot="launched")
+    target_name = flags.pop("target")
+    if wherever:
+        if _is_said(context, "platform_file") or _is_said(context, "target"):
+            why = "it chooses the platform, and the target with it"
+            raise usage_error("--wherever with --platform or --target", why=why, fix="leave one of them out")
+        platform_file, target_name = _choose(_points(job or [], [], nodes, team, None, interactive=interactive), group)
+    target = target_named(target_name, cannot="launched")
     own = [each.name for each in declared_options(target.options)]
     refused = [*(name for name in flags if name not in own), *(() if target.orchestrators else _OF_PLATFORMS)]
     for name in sorted(refused):
@@ -151,6 +166,18 @@ def launch(
     submit = open_shell if interactive else start
     if exit_status := submit(target.name, asked, {name: flags[name] for name in own if _is_said(context, name)}):
         raise typer.Exit(exit_status)
+
+
+def _choose(points: list[Point], group: str | None) -> tuple[Path, str]:
+    """Return the platform file and the target of the connected platform that suits the jobs best, and say why."""
+    from trainway.launch.starting.wherever import choose
+    from trainway.launch.target.known import own_target
+    from trainway.spec.facts.catalogue import load_catalogue
+
+    best, found = choose([point.program for point in points], load_catalogue(), group)
+    for each in found:
+        print(f"{'chosen: ' if each is best else '        '}{each.sentence()}", file=sys.stderr)
+    return best.file, own_target(best.platform).name
 
 
 def _points(

@@ -12,6 +12,7 @@ from constructs import Construct
 from stacks.constructs.eks.control_plane import ControlPlane
 from stacks.constructs.iam.permissions import Permission, grant, regional_arn
 from stacks.constructs.storage.data_permissions import data_permissions, record_permissions
+from trainway.spec.deployed_file import deployed_file_name
 from trainway.spec.derived.personas import Persona, personas
 from trainway.spec.derived.team_data import team_prefixes
 from trainway.spec.handoff import chosen_image_parameter_name, image_parameter_name, parameter_name
@@ -52,7 +53,8 @@ def _role(
         for image in platform.image_names
         for name in (image_parameter_name, chosen_image_parameter_name)
     )
-    names = (parameter_name(platform.name), *of_images)
+    # `trainway launch --wherever` reads the platform file, because whoever connects to a platform has none.
+    names = (parameter_name(platform.name), deployed_file_name(platform.name), *of_images)
     read = Permission(("ssm:GetParameter",), tuple(regional_arn("ssm", f"parameter{name}") for name in names))
     grant(role, Permission(("eks:DescribeCluster",), (cluster_arn,)), read)
     if persona.moves_data:

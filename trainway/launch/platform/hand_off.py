@@ -8,6 +8,7 @@ from typing import Any, Final, Protocol, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from trainway.spec.deployed_file import DeployedFile, deployed_file_name
 from trainway.spec.errors import UsageError, usage_error
 from trainway.spec.handoff import (
     DEFAULT_IMAGE,
@@ -81,6 +82,17 @@ def read_deployer(platform: DeployedPlatform) -> Deployer | None:
     Raises NotDeployedError if nothing was deployed, and UsageError if AWS cannot be asked.
     """
     return _deployer(_stated(_hand_off_parameter(platform)[1]))
+
+
+def read_deployed_file(platform: DeployedPlatform) -> dict[str, Any]:
+    """Return the keys and values of the platform file of the last deploy.
+
+    Raises UsageError if AWS cannot be asked, or the account does not have the file: one above 8 KB is not kept.
+    """
+    name = deployed_file_name(platform.name)
+    absent = "no deploy has kept its platform file, which is so if the file is above 8 KB"
+    text = _parameter(platform, "the platform file of the last deploy", name, absent=absent)
+    return _parsed(text, DeployedFile, _unreadable(platform, "the platform file", name)).platform
 
 
 def read_image(platform: DeployedPlatform, hand_off: HandOff, image: str = DEFAULT_IMAGE) -> str:

@@ -55,6 +55,11 @@ def registry_of(hand_off: HandOff) -> Registry:
 
 
 def _file() -> Path:
-    """Return the file with the connections, where the XDG Base Directory Specification wants configuration."""
+    """Return the file with the connections."""
+    return configuration() / "platforms.json"
+
+
+def configuration() -> Path:
+    """Return the directory of this person's configuration, by the XDG Base Directory Specification."""
     home = os.environ.get("XDG_CONFIG_HOME") or str(Path.home() / ".config")
-    return Path(home) / "trainway" / "platforms.json"
+    return Path(home) / "trainway"
