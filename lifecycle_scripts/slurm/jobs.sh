@@ -5,8 +5,9 @@
 #   JOBS_WAIT_SECONDS      how long slurmctld may take to answer (default 60)
 #   SETTINGS_WAIT_SECONDS  how long the controller may take to have the platform's settings (default 300)
 set -euo pipefail
+scripts=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 # shellcheck source=lifecycle_scripts/lib.sh
-source "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
+source "$scripts/lib.sh"
 
 export PATH=$PATH:/opt/slurm/bin
 limit=${JOBS_WAIT_SECONDS:-60}
@@ -35,7 +36,12 @@ answers() {
 walls_are_in_force() {
   local shown
   shown=$(timeout 10 scontrol show config) || return
-  [[ "$shown" =~ ProctrackType\ *=\ proctrack/cgroup ]]
+  if [[ "$SLURM_LOGIN_NEEDS_JOB" == true ]]; then
+    # The controller writes both at once. One that is older than private_tmp never has it.
+    [[ "$shown" =~ ProctrackType\ *=\ proctrack/cgroup ]]
+  else
+    [[ "$shown" =~ (job_container|namespace)/tmpfs ]]
+  fi
 }
 
 # is_up: whether the node has registered itself since slurmd was restarted.
@@ -43,12 +49,17 @@ is_up() {
   systemctl is-active --quiet slurmd && [[ "$(node_state)" != *[*]* && "$(node_state)" != *@(UNKNOWN|NOT_RESPONDING|DOWN)* ]]
 }
 
+# wants_private_tmp: whether the platform gives jobs a private /tmp, and this node's Slurm can.
+wants_private_tmp() {
+  [[ "$SLURM_PRIVATE_TMP" == true ]] && bash "$scripts/slurm/has_private_tmp.sh"
+}
+
 # restart_slurmd: HyperPod has started slurmd, and the controller may have got the platform's settings since. A slurmd and
 # a job that have different plugins drain the node.
 restart_slurmd() {
-  [[ "$SLURM_LOGIN_NEEDS_JOB" == true ]] || return 0
+  [[ "$SLURM_LOGIN_NEEDS_JOB" == true ]] || wants_private_tmp || return 0
   wait_until "${SETTINGS_WAIT_SECONDS:-300}" 1 walls_are_in_force ||
-    echo "WARNING: slurmctld does not have the platform's settings, and other users may log in here;" \
+    echo "WARNING: slurmctld does not have the platform's settings, and users are less separate here;" \
       "provisioning.log of the controller says why"
   { timeout --kill-after=5 60 systemctl restart slurmd && wait_until "$limit" 1 is_up; } ||
     fail "slurmd does not start with the platform's settings: \`journalctl -u slurmd\` on this node says why"

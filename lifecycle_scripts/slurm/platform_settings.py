@@ -1,7 +1,7 @@
-"""Print the platform's additions to slurm.conf as JSON: `platform_settings.py [FLAG] VERSION DIRECTORY`.
+"""Print the platform's additions to slurm.conf as JSON: `platform_settings.py [FLAG…] VERSION DIRECTORY`.
 
 It reads the parameters from standard input, as `node_facts.py --parameters` prints them. The flag `--without-settings`
-leaves out `slurm.settings` of the platform file.
+leaves out `slurm.settings` of the platform file, and `--without-private-tmp` what Slurm has no plugin for.
 
 VERSION is Slurm's. DIRECTORY has the scripts that slurmd runs if it is too old to receive them from the controller.
 https://slurm.schedmd.com/slurm.conf.html (read 2026-11-22)
@@ -16,6 +16,9 @@ from typing import Any
 # then has them before its lifecycle scripts have run:
 # https://github.com/SchedMD/slurm/blob/master/CHANGELOG/slurm-23.11.md (read 2026-11-22)
 BRINGS_SCRIPTS = (23, 11)
+# Since this version, the key of the plugin for private directories has another name: the 25.11 release in
+# https://github.com/SchedMD/slurm/blob/master/src/common/read_config.c (read 2026-11-25)
+HAS_NAMESPACES = (25, 11)
 # Unique names, because the files are beside slurm.conf.
 PROLOG, EPILOG = "trainway-prolog.sh", "trainway-epilog.sh"
 
@@ -24,8 +27,8 @@ def settings(plan: dict[str, Any], version: str, directory: str) -> dict[str, st
     """Return lines of slurm.conf by their keys. Empty if the platform has nothing to add."""
     found: dict[str, str] = {}
     flags = []
+    release = tuple(map(int, re.findall(r"\d+", version)[:2]))
     if plan.get("health_checks") or plan.get("job_walls"):
-        release = tuple(map(int, re.findall(r"\d+", version)[:2]))
         brings = release >= BRINGS_SCRIPTS
         found |= {
             "Prolog": PROLOG if brings else f"{directory}/prolog.sh",
@@ -46,16 +49,23 @@ def settings(plan: dict[str, Any], version: str, directory: str) -> dict[str, st
         # https://slurm.schedmd.com/pam_slurm_adopt.html (read 2026-11-22)
         found |= {"ProctrackType": "proctrack/cgroup", "TaskPlugin": "task/cgroup,task/affinity"}
         flags.append("Contain")
+    if plan.get("private_tmp"):
+        # https://slurm.schedmd.com/job_container.conf.html (read 2026-11-25)
+        new = release >= HAS_NAMESPACES
+        found |= {"NamespaceType": "namespace/tmpfs"} if new else {"JobContainerType": "job_container/tmpfs"}
+        flags.append("Contain")
     if flags:
-        found["PrologFlags"] = ",".join(flags)
+        found["PrologFlags"] = ",".join(dict.fromkeys(flags))
     return found | dict(plan.get("settings") or {})
 
 
 def main() -> None:
     *flags, version, directory = sys.argv[1:]
     plan = json.load(sys.stdin)["slurm"] or {}
-    if flags == ["--without-settings"]:
+    if "--without-settings" in flags:
         plan = plan | {"settings": {}}
+    if "--without-private-tmp" in flags:
+        plan = plan | {"private_tmp": False}
     print(json.dumps(settings(plan, version, directory)))
 
 

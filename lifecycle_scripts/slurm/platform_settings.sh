@@ -9,13 +9,29 @@ etc=/opt/slurm/etc
 # Without it there is nothing that reads the settings either.
 version=$(slurmctld -V 2>/dev/null || true)
 parameters=$(python3 "$here/../node_facts.py" --parameters "$1" 2>&1) || fail "$parameters"
+flags=()
 of_platform() {
-  python3 "$here/platform_settings.py" "$@" "$version" /opt/trainway/slurm <<<"$parameters"
+  python3 "$here/platform_settings.py" "${flags[@]}" "$@" "$version" /opt/trainway/slurm <<<"$parameters"
 }
 put() {
   python3 "$here/../slurm_settings.py" "$etc/slurm.conf" platform "$1" 2>&1
 }
 settings=$(of_platform)
+if [[ "$settings" =~ (job_container|namespace)/tmpfs ]]; then
+  # Nodes have the plugins that the controller has, because they have the same image.
+  if bash "$here/has_private_tmp.sh"; then
+    # Slurm sends the file to the nodes with its configuration. On the disk of each node, the directory of every job is
+    # for its user alone, and Slurm deletes it with the job.
+    if write_file "$etc/job_container.conf" 0644 < <(printf '%s\n' AutoBasePath=true BasePath=/opt/trainway/job-tmp); then
+      echo "wrote $etc/job_container.conf"
+    fi
+  else
+    # A cluster whose jobs share /tmp is usable. A cluster on whose nodes slurmd does not start is not.
+    echo "WARNING: Slurm has no plugin for a private /tmp here, or Linux is 6.18 or newer, and jobs on one node share /tmp"
+    flags=(--without-private-tmp)
+    settings=$(of_platform)
+  fi
+fi
 if [[ "$settings" == '{}' && ! -e "$etc/slurm.conf" ]]; then
   exit 0
 fi

@@ -275,6 +275,7 @@ EDITS: dict[str, Edit] = {
         on=KUBERNETES,
     ),
     "walls around jobs": Edit((_set(slurm={"job_walls": True}),), on=("hyperpod-slurm",)),
+    "a shared /tmp": Edit((_set(slurm={"private_tmp": False}),), on=("hyperpod-slurm",)),
     "a viewer": Edit((_set("kubernetes", viewers=[ROLE]),), "cluster/.*", on=KUBERNETES),
     "training jobs": Edit((_set("iam", training_jobs=True),), "cluster/TrainingJob.*"),
     "secrets of jobs: one, another with a key, and none": Edit(

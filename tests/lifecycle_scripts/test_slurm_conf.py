@@ -16,7 +16,7 @@ from lifecycle_scripts.slurm_settings import with_settings
 from trainway.spec.derived.slurm_nodes import slurm_nodes
 from trainway.spec.facts.catalogue import load_catalogue
 from trainway.spec.platform import Platform
-from trainway.spec.rules.slurm import HEALTH_SETTINGS, LOGIN_SETTINGS
+from trainway.spec.rules.slurm import HEALTH_SETTINGS, LOGIN_SETTINGS, PRIVATE_SETTINGS
 
 ROOT = Path(__file__).resolve().parents[2]
 PLATFORM = {
@@ -141,8 +141,9 @@ def test_slurm_brings_the_prolog_where_it_can(version: str, prolog: str) -> None
 
 
 def test_what_the_platform_writes_may_not_be_set_otherwise() -> None:
-    written = settings({"health_checks": True, "login_needs_job": True}, "slurm 25.05.3", "/there")
-    assert written.keys() == {*HEALTH_SETTINGS, *LOGIN_SETTINGS}
+    plan = {"health_checks": True, "login_needs_job": True, "private_tmp": True}
+    written = [settings(plan, version, "/there").keys() for version in ("slurm 25.05.3", "slurm 25.11.0")]
+    assert set().union(*written) == {*HEALTH_SETTINGS, *LOGIN_SETTINGS, *PRIVATE_SETTINGS}
     assert settings({}, "slurm 25.05.3", "/there") == {}
     walls = settings({"job_walls": True}, "slurm 25.05.3", "/there")
     assert walls.keys() <= set(HEALTH_SETTINGS) and walls["Prolog"] and walls["Epilog"]

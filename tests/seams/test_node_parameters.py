@@ -43,6 +43,7 @@ FILE: dict[str, Any] = {
         "containers": True,
         "login_needs_job": True,
         "job_walls": True,
+        "private_tmp": True,
         "settings": {"MessageTimeout": "30"},
         "accounting_database": {
             "endpoint": "slurm.cluster-abc.us-west-2.rds.amazonaws.com",

@@ -140,6 +140,7 @@ def test_what_slurm_is_told_of_its_nodes_and_settings_reaches_them(tmp_path: Pat
     section = {
         "login_needs_job": False,
         "job_walls": True,
+        "private_tmp": False,
         "health_checks": False,
         "settings": {"MessageTimeout": "30"},
     }
@@ -150,7 +151,8 @@ def test_what_slurm_is_told_of_its_nodes_and_settings_reaches_them(tmp_path: Pat
     assert told.pop("instance_types")["ml.p5.48xlarge"] == facts
     assert told == section | {"accounting_database": {**DATABASE, "port": 3306, "name": None, "user": None}}
     told = synthesize(tmp_path / "default")["nodes"]["slurm"]
-    assert (told["health_checks"], told["login_needs_job"], told["settings"]) == (True, True, {})
+    assert (told["health_checks"], told["login_needs_job"], told["private_tmp"]) == (True, True, True)
+    assert told["settings"] == {}
 
 
 @pytest.mark.parametrize(("section", "exporters"), [({}, True), ({"exporters": False}, False)])

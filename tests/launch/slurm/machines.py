@@ -107,9 +107,19 @@ class Machines:
 
 @contextmanager
 def machines(
-    nodes: Sequence[str], *, gpus: int = 0, settings: Mapping[str, object] | None = None
+    nodes: Sequence[str],
+    *,
+    gpus: int = 0,
+    settings: Mapping[str, object] | None = None,
+    files: Mapping[str, str] | None = None,
+    on_one_cpu: bool = False,
 ) -> Iterator[Machines]:
-    """A cluster whose nodes are idle, in the partition `train`; what Slurm counts as `gpus` of each are files."""
+    """A cluster whose nodes are idle, in the partition `train`; what Slurm counts as `gpus` of each are files.
+
+    `settings` are lines of slurm.conf, and `files` are beside it. `on_one_cpu` runs all machines on one CPU: since
+    Linux 6.18, a mount namespace can be kept by a bind mount only if its number is above that of the own one, and each
+    CPU has a range of numbers.
+    """
     # Not below /tmp, of which each machine has its own.
     directory = Path(tempfile.mkdtemp(prefix="trainway-", dir="/var/tmp"))
     cluster = Machines(directory, tuple(nodes))
@@ -121,10 +131,12 @@ def machines(
         key.write_bytes(os.urandom(1024))
         key.chmod(0o400)
         _write_configuration(cluster, gpus, settings or {})
+        for name, text in (files or {}).items():
+            (directory / name).write_text(text)
         names = (SWITCH, CONTROLLER, *nodes)
         for name in names:
             daemon = {SWITCH: "", CONTROLLER: "slurmctld -c"}.get(name, f"slurmd -N {name}")
-            stack.callback(_end, _boot(cluster, name, daemon))
+            stack.callback(_end, _boot(cluster, name, daemon, on_one_cpu=on_one_cpu))
         for name in names:
             wait_for(f"{name} boots", (directory / name / "booted").exists)
         _connect(cluster, names)
@@ -136,7 +148,7 @@ def machines(
         yield cluster
 
 
-def _boot(cluster: Machines, name: str, daemon: str) -> subprocess.Popen[bytes]:
+def _boot(cluster: Machines, name: str, daemon: str, *, on_one_cpu: bool) -> subprocess.Popen[bytes]:
     own = cluster.directory / name
     own.mkdir()
     script = own / "boot.sh"
@@ -154,9 +166,10 @@ def _boot(cluster: Machines, name: str, daemon: str) -> subprocess.Popen[bytes]:
         else f"ip link add br0 type bridge\nip link set br0 up\n: >{own}/booted\nsleep {LONGEST_SECONDS} &\nwait $!\n"
     )
     unshare = ["unshare", "--net", "--mount", "--uts", "--pid", "--ipc", "--fork", "--kill-child", "--mount-proc"]
+    pinned = ["taskset", "--cpu-list", str(min(os.sched_getaffinity(0)))] if on_one_cpu else []
     with (own / "boot.log").open("wb") as log:
         process = subprocess.Popen(
-            ["setpriv", "--pdeathsig=KILL", *unshare, "bash", str(script)],
+            ["setpriv", "--pdeathsig=KILL", *pinned, *unshare, "bash", str(script)],
             env=cluster.environment,
             cwd="/",
             stdin=subprocess.DEVNULL,

@@ -51,6 +51,7 @@ class SlurmOnNodes(Section):
     health_checks: bool = False
     login_needs_job: bool = False
     job_walls: bool = False
+    private_tmp: bool = False
     settings: dict[str, str] = Field(
         default_factory=dict, description="Keys of slurm.conf.", json_schema_extra={"default": {}}
     )
@@ -67,6 +68,7 @@ def slurm_nodes(platform: Platform, catalogue: Catalogue) -> SlurmOnNodes:
         health_checks=slurm.health_checks,
         login_needs_job=slurm.login_needs_job,
         job_walls=slurm.job_walls,
+        private_tmp=slurm.private_tmp,
         settings=dict(slurm.settings),
         accounting_database=DatabaseOnNodes(**database.model_dump()) if database else None,
     )

@@ -27,6 +27,7 @@ HEALTH_SETTINGS = (
     *("SchedulerParameters", "PrologFlags"),
 )
 LOGIN_SETTINGS = ("ProctrackType", "TaskPlugin")
+PRIVATE_SETTINGS = ("JobContainerType", "NamespaceType")
 
 
 @rule
@@ -86,6 +87,7 @@ def settings_are_nobody_elses(platform: Platform, _catalogue: Catalogue) -> Iter
         map(str.lower, HEALTH_SETTINGS), "it follows from `slurm.health_checks` and `slurm.job_walls`"
     )
     taken |= dict.fromkeys(map(str.lower, LOGIN_SETTINGS), "it follows from `slurm.login_needs_job`")
+    taken |= dict.fromkeys(map(str.lower, PRIVATE_SETTINGS), "it follows from `slurm.private_tmp`")
     for name in platform.slurm_or_default.settings:
         if reason := taken.get(name.lower()):
             yield ("slurm", "settings", name), reason, "leave the key out"

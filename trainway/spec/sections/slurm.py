@@ -99,6 +99,11 @@ class Slurm(Section):
         description="Let only the nodes of a job connect to the ports of its programs. Without it, every compute node "
         "can. Requires nftables in the image.",
     )
+    private_tmp: bool = Field(
+        True,
+        description="Give each job /tmp and /dev/shm of its own on each node, which Slurm deletes with the job. false "
+        "shares them between all users of a node.",
+    )
     settings: dict[SettingKey, SettingValue] = Field(
         default_factory=dict, description="Parameters of slurm.conf, by name. They override HyperPod's."
     )
