@@ -10,7 +10,9 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -48,13 +50,38 @@ def role(name: str, account: str = ACCOUNT) -> str:
 
 def allowed(questions: Sequence[Question]) -> list[bool]:
     """Answer questions, in one process. Raises ValueError for a question or a policy that is not valid."""
-    node = Path(sys.executable).with_name("node")
     asked = json.dumps([_simulation(question) for question in questions])
     # The test's own PATH: it may hold stand-ins, but the evaluator calls nothing.
     ran = subprocess.run(
-        [node, EVALUATE], input=asked, capture_output=True, text=True, check=True, timeout=120, env=dict(os.environ)
+        [_node(), EVALUATE], input=asked, capture_output=True, text=True, check=True, timeout=120, env=dict(os.environ)
     )
-    answers = json.loads(ran.stdout)
+    return _answers(questions, ran.stdout)
+
+
+@contextmanager
+def answering() -> Iterator[Callable[[Sequence[Question]], list[bool]]]:
+    """Answer questions as `allowed` does, one time after the other, in a process that stays for the `with` block."""
+    pipe: Any = subprocess.PIPE
+    with subprocess.Popen([_node(), EVALUATE, "--lines"], stdin=pipe, stdout=pipe, text=True) as evaluator:
+        one_at_a_time = threading.Lock()
+
+        def answer(questions: Sequence[Question]) -> list[bool]:
+            assert evaluator.stdin is not None and evaluator.stdout is not None
+            with one_at_a_time:
+                evaluator.stdin.write(json.dumps([_simulation(question) for question in questions]) + "\n")
+                evaluator.stdin.flush()
+                return _answers(questions, evaluator.stdout.readline())
+
+        yield answer
+        evaluator.kill()
+
+
+def _node() -> Path:
+    return Path(sys.executable).with_name("node")
+
+
+def _answers(questions: Sequence[Question], text: str) -> list[bool]:
+    answers = json.loads(text)
     wrong = [
         f"{question.action} on {question.resource}: {answer['errors']}"
         for question, answer in zip(questions, answers, strict=True)
