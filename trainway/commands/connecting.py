@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
+import time
+from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from typing import Annotated
 
@@ -53,21 +55,27 @@ def prune(
 ) -> None:
     """List or delete the records of runs that have ended. Their outputs and checkpoints are kept."""
     from trainway.launch.registry.find import reachable_registries
+    from trainway.launch.registry.state import OLD_SECONDS
+    from trainway.launch.runs.status import how_it_ended
     from trainway.launch.target.known import target_named
-    from trainway.launch.target.protocol import OVER
+    from trainway.launch.target.protocol import Phase
 
     before, found = datetime.now(UTC) - timedelta(days=days), 0
     for registry in reachable_registries():
         for record in registry.records(team or ()):
             if record.launch is None or datetime.fromisoformat(record.started) > before:
                 continue
+            state = registry.state(record.team, record.run)
             phase = target_named(record.launch["target"]).state(record.launch["handle"]).phase
-            if phase not in OVER:
+            ended = how_it_ended(phase, asdict(state) if state else None)
+            # A target can hide a run, which then still writes its state.
+            hidden = ended is Phase.GONE and state is not None and time.time() - state.written < OLD_SECONDS
+            if ended is None or hidden:
                 continue
             found += 1
             if yes:
                 registry.release(record)
-            known = {"run": record.run, "team": record.team, "owner": record.owner, "phase": phase.value}
+            known = {"run": record.run, "team": record.team, "owner": record.owner, "phase": ended.value}
             known["started"] = record.started
             print(json.dumps(known) if as_json else "  ".join(str(each or "-") for each in known.values()))
     said = "records deleted" if yes else "records would be deleted; --yes deletes them"

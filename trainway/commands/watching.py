@@ -150,15 +150,24 @@ def _seconds(time_text: str) -> float:
 
 def stop(name: RunName) -> None:
     """Stop a run after its current step, with a checkpoint. `trainway resume` resumes it."""
-    from trainway.launch.registry.find import find_run
+    from trainway.launch.registry.find import find_run, written_state
     from trainway.launch.runs.run_directory import read_launch
+    from trainway.launch.runs.status import how_it_ended
     from trainway.launch.target.known import target_named
-    from trainway.launch.target.protocol import OVER
+    from trainway.launch.target.protocol import Phase
+    from trainway.spec.errors import usage_error
 
-    record = read_launch(find_run(name))
+    run = find_run(name)
+    record = read_launch(run)
     target = target_named(record["target"])
-    if (state := target.state(record["handle"])).phase in OVER:
-        print(f"{name} has ended: it is {state.phase.value}", file=sys.stderr)
+    ended = how_it_ended(target.state(record["handle"]).phase, written_state(record, run.name))
+    if ended is Phase.GONE and "registry" in record:
+        why = f"{target.name} does not know it any more, or hides it from you"
+        raise usage_error(
+            f"{name} cannot be stopped", why=why, fix=f"ask {record['registry']['owner']}, who launched it"
+        )
+    if ended:
+        print(f"{name} has ended: it is {ended.value}", file=sys.stderr)
         return
     target.stop(record["handle"])
     print(f"{name} was told to stop", file=sys.stderr)

@@ -45,6 +45,17 @@ class Row(NamedTuple):
     """When the run wrote these numbers, in seconds since the epoch."""
 
 
+def how_it_ended(phase: Phase, written: Mapping[str, Any] | None) -> Phase | None:
+    """Return how a run ended that is in a phase, or None if it has not.
+
+    `written` is the state that the run has written where its platform is. It says how a run ended that its target does
+    not know any more. GONE stands for a run of which nobody says it: its target has forgotten it, or hides it.
+    """
+    if phase is Phase.GONE and written and written["state"] in _ENDS:
+        return Phase(written["state"])
+    return phase if phase in OVER else None
+
+
 def status_of(run: Path, written: Mapping[str, Any] | None = None) -> Row:
     """Return the row of a run of this machine."""
     return status_of_launch(run.name, read_launch(run), run, written)

@@ -1,0 +1,118 @@
+"""Threat: a user of a Slurm cluster acts on another user's run by the command line. On a real Slurm, with real users.
+
+The users run Trainway on the controller, as on a login node, each in an empty home. New files are for their owners
+alone, as `login.defs` has it on the nodes.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+import typer
+import yaml
+
+from emulator import Emulator, running
+from tests.launch.slurm.machines import CONTROLLER, Machines, machines, missing
+from tests.launch.slurm.test_three_commands import deployed, relays
+from tests.lifecycle_scripts.slurm_cluster import wait_for
+from tests.synthesis import ROOT
+from trainway.spec.loader import load_platform
+
+# The Python of the tests may be where only root reads.
+PYTHON = f"/usr/bin/python3.{sys.version_info.minor}"
+PACKAGES = Path(typer.__file__).parents[1]
+WHY_NOT = missing() or (None if Path(PYTHON).exists() else f"there is no {PYTHON} for other users")
+pytestmark = pytest.mark.skipif(WHY_NOT is not None, reason=WHY_NOT or "")
+PLATFORM_FILE = ROOT / "examples" / "hyperpod-slurm-p5en.yaml"
+PLATFORM = load_platform(PLATFORM_FILE)
+# Users of the operating system, as no others are on every machine.
+USERS = {"ada": 1, "cyd": 5}
+JOB = {"name": "nightly", "run": {"script": "echo a secret; exec sleep 300", "stop": {"grace": 5}}}
+AS_AT_A_LOGIN = 'umask 077; cd "$0"; exec "$@"'
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """The machines, and the emulated AWS that they reach."""
+
+    machines: Machines
+    emulator: Emulator
+
+    def at(self, person: str, *words: str) -> subprocess.CompletedProcess[str]:
+        """Run a command as a person on the controller."""
+        on, user = self.machines, USERS[person]
+        environment = {**self.emulator.environment(), "HOME": str(self.home(person)), "LOGNAME": person}
+        environment |= {"PYTHONPATH": f"{ROOT}:{PACKAGES}", "AWS_SHARED_CREDENTIALS_FILE": str(on.shared / "aws")}
+        command = on.on(
+            *(CONTROLLER, "setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups", "env"),
+            *(f"{name}={value}" for name, value in environment.items()),
+            *("sh", "-c", AS_AT_A_LOGIN, str(self.home(person)), *words),
+        )
+        return subprocess.run(command, cwd="/", capture_output=True, text=True, timeout=120)
+
+    def trainway(self, person: str, *words: str) -> subprocess.CompletedProcess[str]:
+        return self.at(person, PYTHON, "-m", "trainway.cli", *words)
+
+    def home(self, person: str) -> Path:
+        return self.machines.shared / "users" / person
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with machines(["n1"]) as on, running(region=PLATFORM.region) as emulator:
+        on.directory.chmod(0o755)
+        on.shared.chmod(0o777)
+        # As the nodes leave it (lifecycle_scripts/steps/20-lustre.sh).
+        (on.shared / "runs").mkdir()
+        (on.shared / "runs").chmod(0o1777)
+        (on.shared / "aws").write_text("[default]\naws_access_key_id=emulator\naws_secret_access_key=emulator\n")
+        (on.shared / "environment" / "bin").mkdir(parents=True)
+        (on.shared / "environment" / "bin" / "activate").touch()
+        (on.shared / "environment" / "bin" / "python").symlink_to(PYTHON)
+        deployed(emulator, PLATFORM_FILE, str(on.shared))
+        found = Cluster(on, emulator)
+        for person, user in USERS.items():
+            found.home(person).mkdir(parents=True)
+            (found.home(person) / "job.yaml").write_text(yaml.safe_dump(JOB))
+            for each in (found.home(person), found.home(person) / "job.yaml"):
+                os.chown(each, user, user)
+            found.home(person).chmod(0o700)
+        # The controller is a machine from which people launch.
+        with relays(replace(on, nodes=(CONTROLLER, *on.nodes)), emulator.endpoint):
+            yield found
+
+
+def test_another_user_reads_no_log_and_stops_no_job(cluster: Cluster) -> None:
+    on, environment = cluster.machines, str(cluster.machines.shared / "environment")
+    words = ("job.yaml", "--target", "slurm", "--platform", str(PLATFORM_FILE), "--environment", environment)
+    done = cluster.trainway("ada", "launch", *words)
+    assert done.returncode == 0, done.stderr
+    run = done.stdout.split()[-1]
+    wait_for("it works", lambda: "a secret" in cluster.trainway("ada", "logs", run).stdout, 60)
+    assert cluster.trainway("cyd", "connect", PLATFORM.name, "--region", PLATFORM.region).returncode == 0
+    said = {command: cluster.trainway("cyd", command, run) for command in ("logs", "explain", "stop", "resume")}
+    for done in said.values():
+        assert "a secret" not in done.stdout + done.stderr and "Traceback" not in done.stderr, done
+    assert said["stop"].returncode == 2 and "Access/permission denied" in said["stop"].stderr, said["stop"]
+    assert said["resume"].returncode == 2, said["resume"]
+    # By Slurm itself, and by the files.
+    job = on.ask("squeue", "--noheader", "--format=%i")
+    assert "Access/permission denied" in cluster.at("cyd", "scancel", job).stderr
+    assert cluster.at("cyd", "grep", "--recursive", "a secret", str(on.shared / "runs")).stdout == ""
+
+    # Where the platform file hides the jobs of others, nobody is told that a job has ended which is hidden.
+    with (on.directory / "slurm.conf").open("a") as conf:
+        conf.write("PrivateData=jobs\n")
+    on.ask("scontrol", "reconfigure")
+    wait_for("it is hidden", lambda: cluster.at("cyd", "squeue", "--noheader").stdout.strip() == "", 30)
+    hidden = cluster.trainway("cyd", "stop", run)
+    assert hidden.returncode == 2 and "hides it from you" in hidden.stderr, hidden
+    assert on.ask("squeue", "--noheader", "--format=%t") == "R"
+    assert cluster.trainway("ada", "stop", run).returncode == 0
+    wait_for("it has stopped", lambda: not on.ask("squeue", "--noheader"), 60)
