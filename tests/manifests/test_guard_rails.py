@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 
 from tests.hypothesis_profiles import examples
-from tests.manifests.platforms import CATALOGUE, named, objects, platform_of, platforms
+from tests.manifests.platforms import CATALOGUE, objects, platform_of, platforms
 from trainway.manifests.job_kinds import job_kinds
 from trainway.manifests.namespace import namespaces
 from trainway.spec.platform import Platform
@@ -90,8 +90,3 @@ def test_two_p5_nodes_are_16_gpus_and_64_efa_devices() -> None:
     team = {"name": "research", "guarantee": {"p5.48xlarge": 2}, "borrow": False}
     hard = ceilings(platform_of(teams=[team]))["research"]
     assert (hard["requests.nvidia.com/gpu"], hard["requests.vpc.amazonaws.com/efa"]) == ("16", "64")
-
-
-def test_privileged_pods_which_have_devices_without_asking_are_refused() -> None:
-    labels = named(platform_of(), "Namespace")["research"]["metadata"]["labels"]
-    assert labels["pod-security.kubernetes.io/enforce"] == "baseline"

@@ -129,7 +129,7 @@ def forbidden(platform: Deployed) -> Iterator[tuple[str, Question]]:
         arn, trust = f"arn:aws:iam::{ACCOUNT}:role/{name}", made["AssumeRolePolicyDocument"]
         yield "another account", Question(role("any", STRANGER), "sts:AssumeRole", arn, [EVERYTHING], trust)
         for principal in services(trust):
-            # Services that say for whom they act: tests/stacks/test_trust.py has those that do not.
+            # Services that say for whom they act: tests/security/test_trust.py has those that do not.
             if "aws:SourceAccount" in json.dumps(trust):
                 for_others = {"aws:SourceAccount": STRANGER}
                 yield (
@@ -371,7 +371,7 @@ def unusable(platform: Deployed) -> list[str]:
         )
         for (_, name), made in platform.of_type("AWS::IAM::Role").items()
         for principal in services(made["AssumeRolePolicyDocument"])
-        # EKS Pod Identity asks with tags of the session: tests/stacks/test_trust.py.
+        # EKS Pod Identity asks with tags of the session: tests/security/test_trust.py.
         if principal != "pods.eks.amazonaws.com"
     ]
     assert len(asked) > 5

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from tests.manifests.platforms import CATALOGUE
-from tests.manifests.test_personas import may
 from tests.representatives import representatives_and_every, with_representatives
 from tests.seams.kubernetes import cel_rules, reader
 from tests.seams.kubernetes.definitions import data, definitions, need_definitions
@@ -29,6 +28,7 @@ from tests.seams.kubernetes.rendered import (
 from tests.seams.kubernetes.rules import cannot_be_evaluated, rules
 from tests.seams.kubernetes.run_files import missing_files
 from tests.seams.seam import Seam
+from tests.security.test_personas import may
 from trainway.launch.kubernetes import KINDS, KubernetesOptions
 from trainway.manifests.namespace import namespace_of
 from trainway.spec.derived.charts import chart_names

@@ -160,6 +160,13 @@ def test_files_that_a_program_has_added_to_its_code_stay(tmp: Path, archive: Pat
     assert (Path(fetched(archive, tmp / "code").stdout.strip()) / "notes").exists()
 
 
+def test_an_archive_that_was_changed_is_refused(tmp: Path, archive: Path) -> None:
+    archive.write_bytes(archive.read_bytes() + b"\0")
+    done = fetched(archive, tmp / "node")
+    assert done.returncode == 2 and "SHA-256 is" in done.stderr and "Traceback" not in done.stderr
+    assert not (tmp / "node").exists()
+
+
 def test_a_name_that_is_no_digest_names_no_directory(tmp: Path, archive: Path) -> None:
     (tmp / "code").mkdir(mode=0o700)
     for name in ("..tar.gz", "...tar.gz"):

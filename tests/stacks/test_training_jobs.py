@@ -13,7 +13,7 @@ from cdk_nag import AwsSolutionsChecks
 
 from tests.hand_offs import hand_off_in
 from tests.people import with_people
-from tests.stacks.test_least_privilege import WITHOUT_A_RESOURCE, actions, limits
+from tests.security.test_least_privilege import WITHOUT_A_RESOURCE, actions, limits
 from tests.synthesis import Template, assembly_in, make_app, resources, templates_of
 
 GROUPS = [

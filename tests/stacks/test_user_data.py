@@ -81,8 +81,3 @@ def test_every_training_node_raises_the_limit_and_no_system_node_does(launched: 
     raises = {name: any("LimitMEMLOCK=infinity" in each for each in scripts(data)) for name, data in launched.items()}
     assert raises == {name: not name.endswith("/system") for name in launched}
     assert len(raises) == 4
-
-
-def test_pods_cannot_reach_the_metadata_service_of_any_node(launched: dict[str, Any]) -> None:
-    for data in launched.values():
-        assert data["MetadataOptions"] == {"HttpTokens": "required", "HttpPutResponseHopLimit": 1}

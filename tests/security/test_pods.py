@@ -1,0 +1,51 @@
+"""Threat: a pod of a job takes over its node, or uses the role of the node."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.manifests.platforms import objects, platform_of
+from tests.seams.kubernetes.pod_security import baseline_violations
+from tests.stacks.test_user_data import launched
+
+__all__ = ["launched"]
+CONTAINER: dict[str, Any] = {"name": "main", "image": "image"}
+ATTEMPTS: dict[str, dict[str, Any]] = {
+    "privileged": {"containers": [CONTAINER | {"securityContext": {"privileged": True}}]},
+    "a privileged init container": {
+        "containers": [CONTAINER],
+        "initContainers": [CONTAINER | {"securityContext": {"privileged": True}}],
+    },
+    "a privileged ephemeral container": {
+        "containers": [CONTAINER],
+        "ephemeralContainers": [CONTAINER | {"securityContext": {"privileged": True}}],
+    },
+    "a path of the node": {"containers": [CONTAINER], "volumes": [{"name": "root", "hostPath": {"path": "/"}}]},
+    "the processes of the node": {"containers": [CONTAINER], "hostPID": True},
+    "the shared memory of the node": {"containers": [CONTAINER], "hostIPC": True},
+    "the network of the node": {"containers": [CONTAINER], "hostNetwork": True},
+    "a capability": {"containers": [CONTAINER | {"securityContext": {"capabilities": {"add": ["SYS_ADMIN"]}}}]},
+    "a port of the node": {"containers": [CONTAINER | {"ports": [{"containerPort": 80, "hostPort": 80}]}]},
+}
+
+
+@pytest.mark.parametrize("attempt", sorted(ATTEMPTS))
+def test_a_pod_that_would_take_over_its_node_is_refused(attempt: str) -> None:
+    assert baseline_violations({"spec": {"containers": [CONTAINER]}}) == []
+    assert baseline_violations({"spec": ATTEMPTS[attempt]}) != []
+
+
+@pytest.mark.parametrize("orchestrator", ["eks", "hyperpod-eks"])
+def test_every_namespace_of_jobs_enforces_the_standard(orchestrator: str) -> None:
+    for teams in ([], [{"name": "research"}, {"name": "product"}]):
+        namespaces = objects(platform_of(orchestrator=orchestrator, teams=teams), "Namespace")
+        labels = [each["metadata"]["labels"] for each in namespaces]
+        assert len(labels) == max(1, len(teams))
+        assert {each["pod-security.kubernetes.io/enforce"] for each in labels} == {"baseline"}
+
+
+def test_pods_cannot_reach_the_metadata_service_of_any_node(launched: dict[str, dict[str, Any]]) -> None:
+    for data in launched.values():
+        assert data["MetadataOptions"] == {"HttpTokens": "required", "HttpPutResponseHopLimit": 1}
