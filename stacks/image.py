@@ -24,7 +24,8 @@ from stacks.foundation import Foundation
 from trainway.spec.derived.creation import IMAGE, IMAGE_ADDITIONS, IMAGE_ON_BASE, TRANSFORMER_ENGINE
 from trainway.spec.derived.image_build import packages_date
 from trainway.spec.derived.stage_times import stage_times
-from trainway.spec.handoff import DEFAULT_IMAGE, BuiltImage, image_parameter_name, image_stack_name
+from trainway.spec.handoff import BuiltImage
+from trainway.spec.handoff_names import DEFAULT_IMAGE, image_parameter_name, image_stack_name
 from trainway.spec.loader import load_versions
 
 # https://docs.aws.amazon.com/signer/latest/developerguide/image-signing-steps.html (read 2026-11-23)

@@ -17,7 +17,7 @@ from stacks.constructs.monitoring.scan_alarm import ScanAlarm
 from stacks.foundation.file_system import FileSystemStack
 from trainway.monitoring.rules import cloudwatch_alarms
 from trainway.spec.facts.catalogue import Catalogue
-from trainway.spec.handoff import DEFAULT_IMAGE
+from trainway.spec.handoff_names import DEFAULT_IMAGE
 from trainway.spec.platform import Platform
 
 # The titles of alarms in the dashboard.

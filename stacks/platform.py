@@ -34,7 +34,7 @@ from stacks.mirror import MirrorStack
 from stacks.observability import ObservabilityStack
 from trainway.manifests.chart_values import NODES_LABEL
 from trainway.spec.facts.catalogue import load_catalogue
-from trainway.spec.handoff import DEFAULT_IMAGE
+from trainway.spec.handoff_names import DEFAULT_IMAGE
 from trainway.spec.platform import Platform
 
 Resource = TypeVar("Resource", bound=cdk.CfnResource)

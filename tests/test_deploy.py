@@ -23,7 +23,8 @@ from tests.owners_vpc import Ids, make_vpc
 from tests.people import ADMIN
 from tests.synthesis import ROOT
 from trainway.launch.platform.hand_off import read_hand_off
-from trainway.spec.handoff import HandOff, parameter_name
+from trainway.spec.handoff import HandOff
+from trainway.spec.handoff_names import parameter_name
 from trainway.spec.loader import load_platform
 from trainway.spec.platform import MOST_NODE_GROUPS, Platform
 

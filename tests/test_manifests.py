@@ -23,7 +23,7 @@ from tests.synthesis import EXAMPLES, resources, templates_of
 from trainway.manifests import cluster_manifests
 from trainway.manifests.training_runtime import image_fact
 from trainway.spec.facts.catalogue import load_catalogue
-from trainway.spec.handoff import DEFAULT_IMAGE
+from trainway.spec.handoff_names import DEFAULT_IMAGE
 from trainway.spec.loader import load_platform
 from trainway.spec.platform import Platform
 

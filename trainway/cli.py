@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import sys
+from collections.abc import Sequence
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
+from typer.main import get_command_name
+from typer.models import CommandInfo
 
 from trainway.commands import (
     beginning,
@@ -501,6 +505,26 @@ def status(as_json: Annotated[bool, typer.Option("--json", help="Print JSON inst
     print(f"{found.endpoint}, pid {found.pid}, up {found.age:.0f} s, {found.resources} resources")
 
 
+def narrowed(words: Sequence[str]) -> typer.Typer:
+    """Return the command line with only the command that the first word names, or all of it if the word names none.
+
+    Typer inspects every command that it is given, which takes longer than most commands need to start.
+    """
+    first = words[0] if words else ""
+    commands = [each for each in app.registered_commands if _name_of(each) == first]
+    groups = [each for each in app.registered_groups if each.name == first]
+    if not commands and not groups:
+        return app
+    one = copy.copy(app)
+    one.registered_commands, one.registered_groups = commands, groups
+    return one
+
+
+def _name_of(command: CommandInfo) -> str:
+    """Return the word that calls a command."""
+    return command.name or get_command_name(command.callback.__name__ if command.callback else "")
+
+
 add_examples(app)
 
 
@@ -512,7 +536,7 @@ def main() -> None:
     end_on_signals()
     try:
         try:
-            app()
+            narrowed(sys.argv[1:])()
         finally:
             sys.stdout.flush()
     except ToldToEnd as told:

@@ -28,7 +28,7 @@ from trainway.spec.facts.image_builds import additions_builds, image_builds
 from trainway.spec.facts.prices import PriceBook, listed_price
 from trainway.spec.facts.services import service_facts
 from trainway.spec.facts.versions import versions_facts
-from trainway.spec.handoff import DEFAULT_IMAGE
+from trainway.spec.handoff_names import DEFAULT_IMAGE
 from trainway.spec.platform import Platform
 from trainway.spec.sections.capacity import TimedCapacity, capacity_kind, minute
 from trainway.spec.sections.node_group import NodeGroup

@@ -14,7 +14,7 @@ from stacks.foundation import Foundation
 from trainway.manifests.training_runtime import image_fact
 from trainway.spec.derived.creation import CHARTS
 from trainway.spec.derived.stage_times import stage_times
-from trainway.spec.handoff import DEFAULT_IMAGE
+from trainway.spec.handoff_names import DEFAULT_IMAGE
 
 
 def cluster_stage(scope: Construct, *, foundation: Foundation, control_plane: ControlPlane) -> BuildStage:

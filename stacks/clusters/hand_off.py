@@ -31,6 +31,7 @@ from trainway.spec.derived.devices import devices_of, ranks_of
 from trainway.spec.derived.personas import Persona
 from trainway.spec.derived.team_data import team_prefixes
 from trainway.spec.derived.team_directories import team_directory
+from trainway.spec.handoff_names import image_parameter_name, parameter_name
 from trainway.spec.sections.node_group import NodeGroup
 from trainway.spec.sections.storage import MOUNT_PATH
 
@@ -75,7 +76,7 @@ def write_hand_off(
             gbps_each=GBPS_EACH,
         ),
         image_uri=foundation.registry.image_uri,
-        image_parameter=handoff.image_parameter_name(platform.name),
+        image_parameter=image_parameter_name(platform.name),
         images=foundation.images,
         cluster=handoff.Cluster(
             name=platform.name,
@@ -115,7 +116,7 @@ def write_hand_off(
             version=__version__, extension=platform.extension.sha256 if platform.extension else None
         ),
     )
-    name = handoff.parameter_name(platform.name)
+    name = parameter_name(platform.name)
     ssm.CfnParameter(
         scope,
         "HandOff",

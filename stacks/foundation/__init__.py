@@ -12,7 +12,7 @@ from stacks.foundation.network import NetworkStack
 from stacks.foundation.registry import RegistryStack
 from stacks.foundation.storage import StorageStack
 from trainway.spec.facts.catalogue import Catalogue
-from trainway.spec.handoff import DEFAULT_IMAGE
+from trainway.spec.handoff_names import DEFAULT_IMAGE
 from trainway.spec.platform import Platform
 
 

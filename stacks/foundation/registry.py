@@ -23,7 +23,7 @@ from trainway.spec.derived.charts import chart_names
 from trainway.spec.derived.image_build import has_additions
 from trainway.spec.derived.node_packages import node_containers
 from trainway.spec.facts.catalogue import Catalogue
-from trainway.spec.handoff import DEFAULT_IMAGE
+from trainway.spec.handoff_names import DEFAULT_IMAGE
 from trainway.spec.platform import Platform
 from trainway.spec.sections.orchestrator import Orchestrator
 

@@ -15,7 +15,7 @@ from trainway.diff.assembly import extended_resources
 from trainway.diff.report import DiffedResource, DiffedStack, DiffReport, text_of
 from trainway.spec.errors import UsageError
 from trainway.spec.extension import EXTENDED_FILE
-from trainway.spec.handoff import parameter_name
+from trainway.spec.handoff_names import parameter_name
 from trainway.spec.loader import load_platform
 
 

@@ -24,7 +24,8 @@ from trainway.doctor.checks import DEPLOYED_CHECKS
 from trainway.doctor.tools import tools
 from trainway.launch.kubernetes.context import eks_arn
 from trainway.spec.derived.addons import addon_names
-from trainway.spec.handoff import HandOff, image_parameter_name, parameter_name
+from trainway.spec.handoff import HandOff
+from trainway.spec.handoff_names import image_parameter_name, parameter_name
 from trainway.spec.loader import load_platform
 
 EXAMPLE = ROOT / "examples" / "eks-p5.yaml"

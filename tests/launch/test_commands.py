@@ -23,7 +23,8 @@ from tests.people import ADMIN
 from tests.verify.test_checks import nccl
 from trainway.launch.kubernetes.context import eks_arn
 from trainway.launch.kubernetes.who_shares import RUN_LABEL
-from trainway.spec.handoff import BuiltImage, TrainingJobs, image_parameter_name, parameter_name
+from trainway.spec.handoff import BuiltImage, TrainingJobs
+from trainway.spec.handoff_names import image_parameter_name, parameter_name
 from trainway.spec.platform import Platform
 
 ROOT = Path(__file__).parents[2]

@@ -21,15 +21,8 @@ from trainway.launch.platform.hand_off import read_deployer, read_hand_off, read
 from trainway.launch.starting.prepare import prepare
 from trainway.spec.errors import UsageError
 from trainway.spec.facts.catalogue import load_catalogue
-from trainway.spec.handoff import (
-    DEFAULT_IMAGE,
-    BuiltImage,
-    Deployer,
-    HandOff,
-    Pointer,
-    image_parameter_name,
-    parameter_name,
-)
+from trainway.spec.handoff import BuiltImage, Deployer, HandOff, Pointer
+from trainway.spec.handoff_names import DEFAULT_IMAGE, image_parameter_name, parameter_name
 from trainway.spec.platform import Platform
 from trainway.spec.sections.node_group import NodeGroup
 

@@ -23,7 +23,7 @@ from trainway.launch.registry.state import state_key_of
 from trainway.launch.registry.store import Registry
 from trainway.spec.deployed_file import deployed_file, deployed_file_name, written
 from trainway.spec.errors import UsageError
-from trainway.spec.handoff import parameter_name
+from trainway.spec.handoff_names import parameter_name
 from trainway.spec.platform import Platform
 
 

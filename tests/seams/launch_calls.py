@@ -39,7 +39,8 @@ from trainway.launch.starting.code import sync
 from trainway.launch.starting.prepare import Launch as Asked
 from trainway.launch.starting.start import points_of, start
 from trainway.spec.errors import UsageError
-from trainway.spec.handoff import BuiltImage, HandOff, image_parameter_name
+from trainway.spec.handoff import BuiltImage, HandOff
+from trainway.spec.handoff_names import image_parameter_name
 from trainway.spec.loader import load_platform
 from trainway.spec.platform import Platform
 

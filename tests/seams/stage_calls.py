@@ -18,7 +18,7 @@ from stacks.constructs.delivery.bundle import platform_bundles
 from tests.seams.resolved import Deployed
 from tests.seams.shapes import platforms
 from trainway.spec.facts.catalogue import load_catalogue
-from trainway.spec.handoff import DEFAULT_IMAGE
+from trainway.spec.handoff_names import DEFAULT_IMAGE
 from trainway.spec.platform import Platform
 
 RECORD = """#!/bin/bash

@@ -19,7 +19,7 @@ from tests.seams.seam import Planted, Seam
 from tests.seams.shapes import platforms
 from tests.seams.stage_calls import Stage, recorded, run_stage, stages_of
 from tests.synthesis import ROOT
-from trainway.spec.handoff import DEFAULT_IMAGE
+from trainway.spec.handoff_names import DEFAULT_IMAGE
 
 # Between them these have every stage, in and out of a closed network.
 PLATFORMS = ("platform", "closed-hyperpod-eks", "hyperpod-eks-shared", "slurm-homes")

@@ -11,7 +11,8 @@ import pytest
 from stacks.constructs.delivery import bundle
 from tests.synthesis import ROOT, assembly_in, resources, templates_of
 from trainway.spec.facts.catalogue import load_catalogue
-from trainway.spec.handoff import BuiltImage, image_parameter_name
+from trainway.spec.handoff import BuiltImage
+from trainway.spec.handoff_names import image_parameter_name
 from trainway.spec.loader import load_platform
 from trainway.spec.problems import SpecError
 

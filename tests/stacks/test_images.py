@@ -11,7 +11,7 @@ import yaml
 
 from tests.hand_offs import hand_off_in
 from tests.synthesis import Template, assembly_in, resources, templates_of
-from trainway.spec.handoff import image_parameter_name
+from trainway.spec.handoff_names import image_parameter_name
 
 NEURON = f"public.ecr.aws/neuron/pytorch-training-neuronx:2.9.0@sha256:{'0' * 64}"
 PLATFORM: dict[str, Any] = {

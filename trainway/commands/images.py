@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from trainway.commands.launching import DEFAULT_PLATFORM, PlatformArgument, PlatformFile
-from trainway.spec.derived.image_build import key_of_image
 from trainway.spec.errors import UsageError, usage_error
-from trainway.spec.handoff import DEFAULT_IMAGE, image_stack_name
+from trainway.spec.handoff_names import DEFAULT_IMAGE, image_stack_name
 
 if TYPE_CHECKING:
     from trainway.delivery.images import PlatformImages
@@ -372,6 +371,8 @@ def _built(platform_file: Path, image: str) -> Found:
     """Return what `_deployed` does. Raises UsageError also for an image of the user's, which no pipeline builds."""
     found = _deployed(platform_file, image)
     if found.images.is_users:
+        from trainway.spec.derived.image_build import key_of_image
+
         key = key_of_image(found.platform)
         why = f"jobs use {found.images.pinned}, which {key}.uri names"
         fix = f"name another image there, or remove {key}.uri, and deploy"

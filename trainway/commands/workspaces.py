@@ -85,7 +85,7 @@ def start(
     from trainway.launch.workspace import start as start_workspace
     from trainway.launch.workspace.session import NO_TOKEN
     from trainway.spec.facts.catalogue import load_catalogue
-    from trainway.spec.handoff import DEFAULT_IMAGE
+    from trainway.spec.handoff_names import DEFAULT_IMAGE
     from trainway.spec.loader import load_platform
 
     platform, catalogue = load_platform(platform_file), load_catalogue()

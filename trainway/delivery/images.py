@@ -13,13 +13,8 @@ from typing import Any, Final
 
 from trainway.delivery.pipeline_run import MakeClient
 from trainway.spec.errors import UsageError, usage_error
-from trainway.spec.handoff import (
-    DEFAULT_IMAGE,
-    BuiltImage,
-    ChosenImage,
-    chosen_image_parameter_name,
-    image_parameter_name,
-)
+from trainway.spec.handoff import BuiltImage, ChosenImage
+from trainway.spec.handoff_names import DEFAULT_IMAGE, chosen_image_parameter_name, image_parameter_name
 from trainway.spec.sections.image import SEVERITIES
 
 IMAGE: Final = re.compile(

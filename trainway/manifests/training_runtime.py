@@ -20,7 +20,7 @@ from trainway.manifests.team_directories import DIRECTORY_OF_NAMESPACE
 from trainway.manifests.topology import HOSTNAME
 from trainway.spec.derived.devices import devices_of
 from trainway.spec.facts.catalogue import Catalogue
-from trainway.spec.handoff import DEFAULT_IMAGE
+from trainway.spec.handoff_names import DEFAULT_IMAGE
 from trainway.spec.platform import Platform
 from trainway.spec.sections.node_group import NodeGroup
 

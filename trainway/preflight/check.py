@@ -12,7 +12,7 @@ from typing import Final
 from trainway.preflight.aws import AwsQuestions, NotAnswered
 from trainway.preflight.finding import AccountFinding, not_checked
 from trainway.spec.facts.catalogue import Catalogue
-from trainway.spec.handoff import parameter_name
+from trainway.spec.handoff_names import parameter_name
 from trainway.spec.platform import Platform
 
 # After so many seconds, what has not been answered is not checked.

@@ -15,15 +15,13 @@ from typing import Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from trainway.spec.handoff_names import DEFAULT_IMAGE
+
 # Of the document. A deploy of an earlier release put the document itself into the parameter.
 SCHEMA_VERSION: Final = 1
 POINTER_VERSION: Final = 2
 # What stands in the document for a value of the pointer, by the value's position from 0.
 PLACEHOLDER: Final = re.compile(r"\$\{(\d+)\}")
-
-
-# The name of the image that jobs use which name none.
-DEFAULT_IMAGE: Final = "image"
 
 
 class _Part(BaseModel):
@@ -224,27 +222,3 @@ class ChosenImage(_Part):
     pinned: str
     instead_of: str
     because: str
-
-
-def chosen_image_parameter_name(platform: str, image: str = DEFAULT_IMAGE) -> str:
-    """Return the name of the SSM parameter that can hold the ChosenImage of a platform's image. No stack has it."""
-    return f"/trainway/{platform}/chosen-image{_suffix(image)}"
-
-
-def image_parameter_name(platform: str, image: str = DEFAULT_IMAGE) -> str:
-    """Return the name of the SSM parameter that holds the BuiltImage of a platform's image."""
-    return f"/trainway/{platform}/image{_suffix(image)}"
-
-
-def image_stack_name(platform: str, image: str = DEFAULT_IMAGE) -> str:
-    """Return the name of the stack, and of the pipeline in it, that builds a platform's image."""
-    return f"{platform}-image" if image == DEFAULT_IMAGE else f"{platform}-image-{image}"
-
-
-def _suffix(image: str) -> str:
-    return "" if image == DEFAULT_IMAGE else f"/{image}"
-
-
-def parameter_name(platform: str) -> str:
-    """Return the name of the SSM parameter that holds the Pointer to the platform's hand-off."""
-    return f"/trainway/{platform}/hand-off"

@@ -21,7 +21,7 @@ from trainway.spec.document import Document, read_document
 from trainway.spec.extension import ExtensionError, find_extension
 from trainway.spec.facts.catalogue import Catalogue, load_catalogue
 from trainway.spec.facts.versions import VERSIONS_FILE, Versions
-from trainway.spec.handoff import DEFAULT_IMAGE
+from trainway.spec.handoff_names import DEFAULT_IMAGE
 from trainway.spec.lock import Lock, contradictions, lock_file
 from trainway.spec.package_lock import PackageLockError, package_lock_file, read_package_lock
 from trainway.spec.platform import Platform

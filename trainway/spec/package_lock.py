@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from trainway.spec.handoff import DEFAULT_IMAGE
+from trainway.spec.handoff_names import DEFAULT_IMAGE
 
 _FACT: Final = re.compile(r"^# (for|beside|lists): (.*)$", re.MULTILINE)
 _PACKAGE: Final = re.compile(r"[A-Za-z0-9._-]+==\S+( \\\n    --hash=sha256:[0-9a-f]{64})+")

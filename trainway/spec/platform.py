@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, Field, PrivateAttr
 
 from trainway.spec.additions import NO_ADDITIONS, Additions
 from trainway.spec.extension import Extension
-from trainway.spec.handoff import DEFAULT_IMAGE
+from trainway.spec.handoff_names import DEFAULT_IMAGE
 from trainway.spec.lock import Lock
 from trainway.spec.sections.accepted import Accepted
 from trainway.spec.sections.budget import Budget

@@ -22,7 +22,7 @@ from trainway.spec.derived.node_parameters import NodeParameters, node_parameter
 from trainway.spec.derived.slurm_accounts import ACCOUNTS_DOCUMENT, slurm_accounts
 from trainway.spec.derived.slurm_users import USERS_DOCUMENT, slurm_users
 from trainway.spec.facts.catalogue import Catalogue
-from trainway.spec.handoff import DEFAULT_IMAGE
+from trainway.spec.handoff_names import DEFAULT_IMAGE
 from trainway.spec.loader import load_versions
 from trainway.spec.platform import Platform
 

@@ -10,7 +10,7 @@ from aws_cdk import aws_s3 as s3
 from delivery.content_hash import NONE
 from stacks.constructs.delivery.bundle import ImageBundle
 from stacks.constructs.iam.permissions import Permission
-from trainway.spec.handoff import DEFAULT_IMAGE
+from trainway.spec.handoff_names import DEFAULT_IMAGE
 from trainway.spec.platform import Platform
 
 TOOLS_PREFIX = "delivery"

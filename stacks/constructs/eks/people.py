@@ -15,7 +15,7 @@ from stacks.constructs.storage.data_permissions import data_permissions, record_
 from trainway.spec.deployed_file import deployed_file_name
 from trainway.spec.derived.personas import Persona, personas
 from trainway.spec.derived.team_data import team_prefixes
-from trainway.spec.handoff import chosen_image_parameter_name, image_parameter_name, parameter_name
+from trainway.spec.handoff_names import chosen_image_parameter_name, image_parameter_name, parameter_name
 from trainway.spec.platform import Platform
 
 

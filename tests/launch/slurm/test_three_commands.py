@@ -23,7 +23,8 @@ from tests.launch.conftest import make_hand_off
 from tests.launch.slurm.machines import CONTROLLER, Machines, machines, missing
 from tests.launch.slurm.requests import IMAGE, on_slurm
 from tests.lifecycle_scripts.slurm_cluster import wait_for
-from trainway.spec.handoff import BuiltImage, image_parameter_name, parameter_name
+from trainway.spec.handoff import BuiltImage
+from trainway.spec.handoff_names import image_parameter_name, parameter_name
 from trainway.spec.loader import load_platform
 
 WHY_NOT = missing()

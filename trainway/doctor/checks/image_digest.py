@@ -8,7 +8,8 @@ from trainway.delivery.images import IMAGE
 from trainway.doctor.checks.table import check
 from trainway.preflight.check import Inquiry
 from trainway.preflight.finding import AccountFinding, error
-from trainway.spec.handoff import BuiltImage, ChosenImage, chosen_image_parameter_name, image_parameter_name
+from trainway.spec.handoff import BuiltImage, ChosenImage
+from trainway.spec.handoff_names import chosen_image_parameter_name, image_parameter_name
 
 ABSENT = ["ImageNotFoundException", "RepositoryNotFoundException"]
 

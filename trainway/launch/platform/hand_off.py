@@ -11,7 +11,6 @@ from pydantic import BaseModel, ValidationError
 from trainway.spec.deployed_file import DeployedFile, deployed_file_name
 from trainway.spec.errors import UsageError, usage_error
 from trainway.spec.handoff import (
-    DEFAULT_IMAGE,
     POINTER_VERSION,
     SCHEMA_VERSION,
     BuiltImage,
@@ -19,8 +18,11 @@ from trainway.spec.handoff import (
     Deployer,
     HandOff,
     Pointer,
-    chosen_image_parameter_name,
     fill,
+)
+from trainway.spec.handoff_names import (
+    DEFAULT_IMAGE,
+    chosen_image_parameter_name,
     image_parameter_name,
     image_stack_name,
     parameter_name,

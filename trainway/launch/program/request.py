@@ -15,7 +15,8 @@ from trainway.launch.program.program import Program
 from trainway.launch.registry.state import VARIABLE, state_key_of
 from trainway.launch.runs.names import LONGEST_RUN_NAME
 from trainway.launch.runs.run_directory import RUNS
-from trainway.spec.handoff import DEFAULT_IMAGE, HandOff
+from trainway.spec.handoff import HandOff
+from trainway.spec.handoff_names import DEFAULT_IMAGE
 
 _MOMENT = "%m%d-%H%M%S"
 # The last part numbers runs of one second.

@@ -20,7 +20,7 @@ from trainway.launch.program.program import LockedPackages, RequestedPackages
 from trainway.spec.derived.image_build import combination_of, key_of_image, own_base
 from trainway.spec.errors import UsageError, usage_error
 from trainway.spec.facts.versions import images_of
-from trainway.spec.handoff import DEFAULT_IMAGE
+from trainway.spec.handoff_names import DEFAULT_IMAGE
 from trainway.spec.loader import load_versions
 from trainway.spec.package_lock import package_lock_file
 from trainway.spec.platform import Platform

@@ -28,7 +28,8 @@ from trainway.launch.starting.run_secrets import check_secrets
 from trainway.parts.extras import require_extras
 from trainway.spec.errors import usage_error
 from trainway.spec.facts.catalogue import Catalogue, load_catalogue
-from trainway.spec.handoff import DEFAULT_IMAGE, HandOff
+from trainway.spec.handoff import HandOff
+from trainway.spec.handoff_names import DEFAULT_IMAGE
 from trainway.spec.loader import load_platform
 from trainway.spec.platform import Platform
 

@@ -19,7 +19,7 @@ from trainway.spec.facts.catalogue import Catalogue
 from trainway.spec.facts.files import FACTS, read_facts
 from trainway.spec.facts.instance import Source
 from trainway.spec.facts.versions import versions_facts
-from trainway.spec.handoff import DEFAULT_IMAGE
+from trainway.spec.handoff_names import DEFAULT_IMAGE
 from trainway.spec.platform import Platform
 
 NETWORK, BUCKET, REPOSITORIES = "network", "bucket", "repositories"

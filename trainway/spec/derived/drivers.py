@@ -11,7 +11,7 @@ from trainway.spec.derived.image_build import combination_of, keeps_base_package
 from trainway.spec.facts.catalogue import Catalogue
 from trainway.spec.facts.drivers import DriverFacts, branch_of
 from trainway.spec.facts.versions import Versions, release
-from trainway.spec.handoff import DEFAULT_IMAGE
+from trainway.spec.handoff_names import DEFAULT_IMAGE
 from trainway.spec.platform import Platform
 from trainway.spec.sections.node_group import NodeGroup
 

@@ -6,7 +6,7 @@ from datetime import date
 
 from trainway.spec.facts.catalogue import Catalogue
 from trainway.spec.facts.versions import Combination, Versions, images_of, release
-from trainway.spec.handoff import DEFAULT_IMAGE
+from trainway.spec.handoff_names import DEFAULT_IMAGE
 from trainway.spec.platform import Platform
 from trainway.spec.sections.image import DEVEL, ImageVariant
 

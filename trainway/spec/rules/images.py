@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Iterator
 
 from trainway.spec.facts.catalogue import Catalogue
-from trainway.spec.handoff import DEFAULT_IMAGE
+from trainway.spec.handoff_names import DEFAULT_IMAGE
 from trainway.spec.platform import Platform
 from trainway.spec.rules.rule import Breach, rule
 

@@ -1,0 +1,32 @@
+"""Names by which a deploy and a launcher find what the other wrote. No import takes time here."""
+
+from __future__ import annotations
+
+from typing import Final
+
+# The name of the image that jobs use which name none.
+DEFAULT_IMAGE: Final = "image"
+
+
+def chosen_image_parameter_name(platform: str, image: str = DEFAULT_IMAGE) -> str:
+    """Return the name of the SSM parameter that can hold the ChosenImage of a platform's image. No stack has it."""
+    return f"/trainway/{platform}/chosen-image{_suffix(image)}"
+
+
+def image_parameter_name(platform: str, image: str = DEFAULT_IMAGE) -> str:
+    """Return the name of the SSM parameter that holds the BuiltImage of a platform's image."""
+    return f"/trainway/{platform}/image{_suffix(image)}"
+
+
+def image_stack_name(platform: str, image: str = DEFAULT_IMAGE) -> str:
+    """Return the name of the stack, and of the pipeline in it, that builds a platform's image."""
+    return f"{platform}-image" if image == DEFAULT_IMAGE else f"{platform}-image-{image}"
+
+
+def _suffix(image: str) -> str:
+    return "" if image == DEFAULT_IMAGE else f"/{image}"
+
+
+def parameter_name(platform: str) -> str:
+    """Return the name of the SSM parameter that holds the Pointer to the platform's hand-off."""
+    return f"/trainway/{platform}/hand-off"
