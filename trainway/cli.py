@@ -24,6 +24,7 @@ from trainway.commands import (
     diagnosing,
     images,
     launching,
+    listing,
     watching,
     workspaces,
 )
@@ -173,27 +174,7 @@ def schema(
     print(json.dumps(Platform.model_json_schema(), indent=2))
 
 
-@app.command()
-def instances(
-    as_json: Annotated[bool, typer.Option("--json", help="Print all facts of the instance types as JSON.")] = False,
-) -> None:
-    """List the instance types that a platform file can name."""
-    from trainway.spec.facts.catalogue import load_catalogue
-
-    catalogue = load_catalogue()
-    if as_json:
-        facts = [each.model_dump(mode="json") | {"efa_interfaces": each.efa_interfaces} for each in catalogue.values()]
-        print(json.dumps(facts, indent=2))
-        return
-    for name, instance in catalogue.items():
-        accelerator = instance.accelerator
-        chips = (
-            f"{accelerator.count} × {accelerator.name} {accelerator.memory_gib} GiB"
-            if accelerator
-            else "no accelerator"
-        )
-        hyperpod = "EKS, HyperPod" if instance.hyperpod_name else "EKS"
-        show(f"{name:18} {chips:22} {instance.efa_interfaces:2} EFA  {instance.network_gbps:5g} Gb/s  {hyperpod}")
+app.command()(listing.instances)
 
 
 @app.command()

@@ -14,6 +14,7 @@ from trainway.spec.errors import UsageError, usage_error
 from trainway.spec.facts.catalogue import load_catalogue
 from trainway.spec.facts.offerings import Offerings, load_offerings
 from trainway.spec.facts.services import service_facts
+from trainway.spec.rules.processors import ARCHITECTURE
 from trainway.spec.sections.orchestrator import Orchestrator
 
 _ON_DEMAND, _SPOT = "on-demand", "spot"
@@ -72,8 +73,14 @@ def capacities_for(instance_type: str, orchestrator: Orchestrator) -> list[str]:
 
 
 def check_type(name: str) -> None:
-    """Raise UsageError if the catalogue does not have an instance type."""
+    """Raise UsageError if the catalogue does not have an instance type, or if no platform can have it."""
     catalogue = load_catalogue()
+    if name in catalogue and catalogue[name].architecture != ARCHITECTURE:
+        why = f"its processors are {catalogue[name].architecture}, and the images are built for {ARCHITECTURE}"
+        raise usage_error(f"--type {name}", why=why, fix="name another type; `trainway instances` lists them")
+    if why_not := catalogue.why_left_out(name):
+        fix = "name another type; `trainway instances` lists them"
+        raise usage_error(f"--type {name}", why=f"the platform does not support it: {why_not}", fix=fix)
     if name not in catalogue:
         near = catalogue.suggest(name)
         fix = f"did you mean {' or '.join(near)}?" if near else "`trainway instances` lists the types"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 from collections.abc import Callable
 from importlib.resources import files
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 from botocore.loaders import Loader
 
 from tests.fictitious import shipped
-from trainway.spec.facts.catalogue import FACT_GROUPS, CapacityKind, Instance, load_catalogue
+from trainway.spec.facts.catalogue import FACT_GROUPS, CapacityKind, Catalogue, Instance, load_catalogue
 
 CATALOGUE = load_catalogue()
 Data = dict[str, Any]
@@ -26,7 +27,8 @@ def recorded_api_answers() -> Data:
 
 
 API = recorded_api_answers()
-RECORDED = sorted(set(CATALOGUE) & set(API))
+# Types without accelerators are compared as a whole, by test_refresh.py.
+RECORDED = sorted(name for name in set(CATALOGUE) & set(API) if CATALOGUE[name].accelerator)
 
 
 @pytest.fixture(scope="session")
@@ -93,16 +95,37 @@ def test_a_type_with_one_card_has_a_single_efa_device_beside_ena(name: str) -> N
     assert layout(name) == [ENA, EFA_BESIDE_ENA]
 
 
-@pytest.mark.parametrize("name", sorted(CATALOGUE))
-def test_every_layout_follows_the_general_rule(name: str) -> None:
-    primary, *others = layout(name)
-    assert primary == ENA, "an EFA-only interface cannot be the primary one"
-    assert {kind for _, _, kind in others} <= {"efa-only"}
-    assert all(device == (1 if card == 0 else 0) for card, device, _ in others)
+def test_every_layout_follows_the_general_rule() -> None:
+    for name in CATALOGUE:
+        primary, *others = layout(name)
+        assert primary == ENA, f"{name}: an EFA-only interface cannot be the primary one"
+        assert {kind for _, _, kind in others} <= {"efa-only"}, name
+        assert all(device == (1 if card == 0 else 0) for card, device, _ in others), name
 
 
-def test_system_nodes_have_no_efa() -> None:
-    assert layout("m7i.2xlarge") == [ENA]
+def test_nodes_without_accelerators_have_no_efa_even_if_ec2_has_it() -> None:
+    assert API["m7i.48xlarge"]["NetworkInfo"]["EfaSupported"]
+    assert all(layout(instance.name) == [ENA] for instance in CATALOGUE.values() if instance.accelerator is None)
+
+
+def test_the_catalogue_has_every_size_of_the_families_that_teams_begin_with() -> None:
+    families = re.compile(r"(g4dn|gr?6|g5|g6e|g7e?|[mcr][5-8][a-z0-9-]*)\.")
+    assert {name for name in API if families.match(name)} - set(CATALOGUE) == set()
+    assert len([name for name in CATALOGUE if CATALOGUE[name].accelerator is None]) > 900
+    assert CATALOGUE["g5.xlarge"].devices == {"nvidia.com/gpu": 1}
+    assert CATALOGUE["m8g.2xlarge"].architecture == "arm64"
+
+
+def test_types_without_accelerators_are_made_when_they_are_asked_for() -> None:
+    asked = list[str]()
+
+    def make() -> Instance:
+        asked.append("m7i.large")
+        return CATALOGUE["m7i.large"]
+
+    one = Catalogue({}, when_asked={"m7i.large": make})
+    assert ("m7i.large" in one, list(one), asked) == (True, ["m7i.large"], [])
+    assert one["m7i.large"] is one["m7i.large"] and asked == ["m7i.large"]
 
 
 # --- EC2's own answers

@@ -37,8 +37,8 @@ def test_a_new_type_is_one_entry(tmp_path: Path) -> None:
 @pytest.mark.parametrize("group", ["compute", "accelerator", "storage", "network", "capacity", "quota", "hyperpod"])
 def test_an_entry_without_a_source_is_refused(load: Load, group: str) -> None:
     data = shipped()
-    data["instances"] = {"m7i.large": {**data["instances"]["m7i.large"], "sources": {group: []}}}
-    with pytest.raises(CatalogueError, match=rf"m7i\.large: no source is named for .*name it as `{group}`"):
+    data["instances"] = {"g7.2xlarge": {**data["instances"]["g7.2xlarge"], "sources": {group: []}}}
+    with pytest.raises(CatalogueError, match=rf"g7\.2xlarge: no source is named for .*name it as `{group}`"):
         load(data)
 
 

@@ -17,7 +17,7 @@ import pytest
 from moto.server import ThreadedMotoServer
 
 from trainway.spec.facts.catalogue import load_catalogue
-from trainway.spec.facts.offerings import FILE, load_offerings
+from trainway.spec.facts.offerings import FILE, family_of, load_offerings
 from trainway.spec.facts.services import service_facts
 from trainway.spec.refresh_offerings import Answers, differences, refreshed
 from trainway.spec.rules.regions import zone_prefix
@@ -34,12 +34,17 @@ OFFERED_WITHOUT_A_PRICE = {
     "trn2u.48xlarge": ["ap-south-2"],
 }
 PRICED_WITHOUT_AN_OFFER = {
-    "g7e.12xlarge": ["ap-southeast-5"],
-    "g7e.24xlarge": ["ap-southeast-5"],
-    "g7e.48xlarge": ["ap-southeast-5"],
-    "g7e.8xlarge": ["ap-southeast-5"],
-    "p4d.24xlarge": ["ap-southeast-1"],
-    "p6-b300.48xlarge": ["eu-west-2"],
+    "c7i-flex": {"me-central-1"},
+    "c8gb": {"af-south-1", "eu-central-1", "eu-north-1", "eu-west-1", "eu-west-3", "us-east-2", "us-west-1"},
+    "c8gd": {"ap-northeast-2", "ap-south-1", "eu-north-1"},
+    "g7e": {"ap-southeast-5"},
+    "m5n": {"eu-west-1"},
+    "m8gd": {"ap-southeast-1", "eu-north-1", "us-west-1"},
+    "m8id": {"ap-southeast-2", "ap-southeast-5"},
+    "p4d": {"ap-southeast-1"},
+    "p6-b300": {"eu-west-2"},
+    "r7gd": {"ca-central-1", "ca-west-1", "eu-central-2"},
+    "r8i-flex": {"me-central-1"},
 }
 
 
@@ -78,7 +83,7 @@ def test_zones_and_offers_are_those_that_ec2_answered() -> None:
         for each in answers:
             offered.get(each["InstanceType"], set()).add(each["Location"])
     assert {region: set(found) for region, found in TABLE.zones.items() if found} == zones
-    assert TABLE.offered == offered
+    assert {name: set(TABLE.offered.of(name)) for name in offered} == offered
 
 
 def test_the_regions_are_botocores() -> None:
@@ -95,8 +100,11 @@ def test_zone_ids_begin_as_their_regions_do(region: str) -> None:
 
 
 def test_prices_are_those_that_cfn_lint_has() -> None:
-    assert TABLE.on_demand == prices("aws_ec2_instance")
-    assert TABLE.hyperpod == prices("aws_sagemaker_cluster", "ml.")
+    for table, there in (
+        (TABLE.on_demand, prices("aws_ec2_instance")),
+        (TABLE.hyperpod, prices("aws_sagemaker_cluster", "ml.")),
+    ):
+        assert {name: set(table.of(name)) for name in there} == there
 
 
 def test_the_regions_of_hyperpod_are_the_registrys() -> None:
@@ -108,13 +116,13 @@ def test_the_regions_of_hyperpod_are_the_registrys() -> None:
 
 def test_offers_and_prices_disagree_only_where_it_is_known() -> None:
     known = {region for region, zones in TABLE.zones.items() if zones}
-    without_price, without_offer = dict[str, list[str]](), dict[str, list[str]]()
+    without_price, without_offer = dict[str, list[str]](), dict[str, set[str]]()
     for name in load_catalogue():
-        offered, priced = set(TABLE.regions_with(name)), set(TABLE.on_demand[name]) & known
+        offered, priced = set(TABLE.regions_with(name)), set(TABLE.on_demand.of(name)) & known
         if offered - priced:
             without_price[name] = sorted(offered - priced)
         if priced - offered:
-            without_offer[name] = sorted(priced - offered)
+            without_offer.setdefault(family_of(name), set()).update(priced - offered)
     assert without_price == OFFERED_WITHOUT_A_PRICE
     assert without_offer == PRICED_WITHOUT_AN_OFFER
 
@@ -128,17 +136,17 @@ def test_lustres_regions_exist() -> None:
 def test_the_table_is_written_as_it_is_read() -> None:
     table = json.loads(FILE.read_text(encoding="utf-8"))
     nothing = Answers(frozenset(), {}, {})
-    again = json.loads(refreshed(table, nothing, "2026-12-01"))
+    again = json.loads(refreshed(table, nothing, load_catalogue(), "2026-12-01"))
     assert again | {"sources": table["sources"]} == table
     assert again["sources"][0]["read"] == "2026-12-01" and again["sources"][1:] == table["sources"]
 
 
 def test_what_ec2_has_opened_or_closed_is_a_line_and_written() -> None:
     zones = frozenset(TABLE.zones["us-west-2"]) - {"usw2-az4"} | {"usw2-az5"}
-    offered = {name: found - {"usw2-az3"} for name, found in TABLE.offered.items()}
+    offered = {name: TABLE.offered.of(name) - {"usw2-az3"} for name in load_catalogue()}
     offered["p5e.48xlarge"] = frozenset({"usw2-az5"})
     answers = Answers(frozenset({"us-west-2", "eu-north-2"}), {"us-west-2": zones}, offered)
-    lines = list(differences(TABLE, answers))
+    lines = list(differences(TABLE, answers, load_catalogue()))
     assert lines[:3] == [
         "eu-north-2: the table does not have this Region",
         "usw2-az5: the table does not have this zone of us-west-2",
@@ -146,11 +154,14 @@ def test_what_ec2_has_opened_or_closed_is_a_line_and_written() -> None:
     ]
     assert "p5e.48xlarge: the table does not have it in usw2-az5" in lines
     assert "p5e.48xlarge: EC2 does not have it in usw2-az3" in lines
-    written = json.loads(refreshed(json.loads(FILE.read_text(encoding="utf-8")), answers, "2026-12-01"))
+    written = json.loads(
+        refreshed(json.loads(FILE.read_text(encoding="utf-8")), answers, load_catalogue(), "2026-12-01")
+    )
     assert written["zones"]["us-west-2"] == ["usw2-az1", "usw2-az2", "usw2-az3", "usw2-az5"]
     assert written["zones"]["eu-north-2"] == [] and written["zones"]["us-east-1"] == list(TABLE.zones["us-east-1"])
-    assert "usw2-az5" in written["offered"]["p5e.48xlarge"] and "usw2-az3" not in written["offered"]["p5e.48xlarge"]
-    assert "use2-az1" in written["offered"]["p5e.48xlarge"], "a Region that was not asked keeps what it has"
+    assert written["offered"]["p5e"] and "p5e.48xlarge" not in written["offered"]
+    assert "usw2-az5" in written["offered"]["p5e"] and "usw2-az3" not in written["offered"]["p5e"]
+    assert "use2-az1" in written["offered"]["p5e"], "a Region that was not asked keeps what it has"
 
 
 @pytest.fixture

@@ -226,9 +226,9 @@ def test_the_prices_are_of_things_that_aws_sells_there() -> None:
             continue
         assert item.name in catalogue
         if item.kind is PriceKind.ON_DEMAND:
-            assert item.region in offerings.on_demand[item.name], item
+            assert item.region in offerings.on_demand.of(item.name), item
         if item.kind is PriceKind.HYPERPOD:
-            assert item.region in offerings.hyperpod[item.name], item
+            assert item.region in offerings.hyperpod.of(item.name), item
 
 
 def test_a_price_of_every_region_holds_in_commercial_regions_only() -> None:

@@ -17,7 +17,9 @@ import pytest
 from moto.server import ThreadedMotoServer
 
 from trainway.spec.facts.catalogue import Catalogue, load_catalogue
+from trainway.spec.facts.cpu_instances import COLUMNS, FILE, as_text
 from trainway.spec.refresh import Difference, differences, facts_of_answer, quota_differences
+from trainway.spec.refresh_cpu_instances import hyperpod_names, rows_of
 
 ROOT = Path(__file__).parents[2]
 CATALOGUE = load_catalogue()
@@ -51,10 +53,13 @@ def test_each_known_disagreement_is_one() -> None:
     assert all(disagreement.reason for disagreement in CATALOGUE.disagreements)
 
 
-def test_what_is_left_out_exists_and_carries_efa() -> None:
+def test_what_is_left_out_exists_or_is_announced() -> None:
     shown = differences(Catalogue(CATALOGUE, CATALOGUE.disagreements), API.values())
-    assert {difference.instance_type for difference in shown} == set(CATALOGUE.left_out)
+    assert {difference.instance_type for difference in shown} == {"inf1.24xlarge", "p3dn.24xlarge"}
     assert {difference.fact for difference in shown} == {"type"}
+    families = {name.partition(".")[0] for name in API}
+    assert set(CATALOGUE.left_out) - families == {"trn3", "p6e-gb300"}
+    assert not {name for name in CATALOGUE if CATALOGUE.why_left_out(name)}
 
 
 NETWORK = "NetworkInfo"
@@ -97,9 +102,24 @@ def test_an_accelerated_type_with_efa_that_the_catalogue_lacks_is_a_difference()
 
 
 def test_types_without_efa_or_accelerators_are_passed_over() -> None:
-    assert differences(CATALOGUE, [API["g5.xlarge"], API["c6i.32xlarge"]]) == []
-    assert "g5.xlarge" not in CATALOGUE
-    assert "c6i.32xlarge" not in CATALOGUE
+    assert differences(CATALOGUE, [API["t3.large"], API["g5g.xlarge"]]) == []
+    assert "t3.large" not in CATALOGUE and "g5g.xlarge" not in CATALOGUE
+
+
+def test_the_file_of_types_without_accelerators_is_what_ec2_answered() -> None:
+    written = json.loads(FILE.read_text(encoding="utf-8"))
+    rows = rows_of(API.values(), hyperpod_names())
+    assert rows == written["types"] and written["columns"] == list(COLUMNS)
+    assert as_text(written["sources"], rows) == FILE.read_text(encoding="utf-8")
+    assert len(rows) > 900
+
+
+def test_a_type_that_ec2_has_changed_is_another_line() -> None:
+    answer = copy.deepcopy(API["m7i.large"])
+    answer["VCpuInfo"]["DefaultVCpus"] = 4
+    assert rows_of([answer], ["ml.m7i.large"])["m7i.large"][:3] == ["x86_64", 4, 8]
+    assert str(differences(CATALOGUE, [answer])[0]) == "m7i.large: vcpus: ours 2, AWS's 4"
+    assert rows_of([API["m7i.large"]], [])["m7i.large"][-1] == 0
 
 
 def test_every_recorded_answer_can_be_read() -> None:

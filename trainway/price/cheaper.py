@@ -7,6 +7,7 @@ known. Lines beside the nodes are not compared: they are small, and often unknow
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -26,6 +27,9 @@ from trainway.spec.sections.node_group import NodeGroup
 _SOME_BLOCK = "cr-00000000000000000"
 # What was paid in advance cannot be given back. A reservation can be canceled at any time.
 _KEPT = ("capacity-block", "training-plan")
+# Of the thousand types without accelerators, those that differ in vCPUs and memory alone. Variants with disks or more
+# bandwidth cost more, and serve other needs.
+_PLAIN = re.compile(r"[mcr][6-8][ai]\.\d*x?large$")
 
 
 @dataclass(frozen=True)
@@ -168,7 +172,10 @@ def _other_capacities(platform: Platform, catalogue: Catalogue) -> Iterator[Cand
 def _other_types(platform: Platform, catalogue: Catalogue) -> Iterator[Candidate]:
     for index, group in _groups(platform):
         own = catalogue[group.instance_type]
-        for instance in catalogue.values():
+        for name in catalogue:
+            if own.accelerator is None and not _PLAIN.match(name):
+                continue
+            instance = catalogue[name]
             count = _count_that_fits(own, group.count, instance)
             if instance.name == own.name or count is None:
                 continue

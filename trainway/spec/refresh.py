@@ -16,6 +16,7 @@ from typing import Any
 from trainway.spec.errors import UsageError, usage_error
 from trainway.spec.facts.catalogue import CapacityKind, Catalogue, Instance, load_catalogue
 from trainway.spec.facts.kubernetes_versions import KubernetesVersions, kubernetes_versions, numbers
+from trainway.spec.facts.offerings import sizes_of
 
 Fact = str | int | float | None
 Response = Mapping[str, Any]  # one member of DescribeInstanceTypes' InstanceTypes
@@ -56,7 +57,7 @@ def differences(catalogue: Catalogue, answers: Iterable[Response]) -> list[Diffe
         name = answer["InstanceType"]
         if name in catalogue:
             found += [d for d in _of_type(catalogue[name], answer) if (name, d.fact, d.aws) not in known]
-        elif name not in catalogue.left_out and answer["NetworkInfo"].get("EfaSupported") and _chips(answer):
+        elif not catalogue.why_left_out(name) and answer["NetworkInfo"].get("EfaSupported") and _chips(answer):
             found.append(Difference(name, "type", None, facts_of_answer(answer)["accelerator"]))
     return found
 
@@ -93,7 +94,7 @@ def facts_of_instance(instance: Instance) -> dict[str, Fact]:
 
 
 def facts_of_answer(answer: Response) -> dict[str, Fact]:
-    """The facts of one answer that the catalogue has too. Memory is in GiB, an accelerator's rounded down."""
+    """The facts of one answer that the catalogue has too. Memory is in GiB, rounded down."""
     network, chips = answer["NetworkInfo"], _chips(answer)
     vendor = "nvidia" if "GpuInfo" in answer else "neuron"
     primary_card = network["NetworkCards"][network["DefaultNetworkCardIndex"]]
@@ -101,7 +102,7 @@ def facts_of_answer(answer: Response) -> dict[str, Fact]:
     return {
         "architecture": ", ".join(answer["ProcessorInfo"]["SupportedArchitectures"]),
         "vcpus": answer["VCpuInfo"]["DefaultVCpus"],
-        "memory_gib": answer["MemoryInfo"]["SizeInMiB"] / 1024,
+        "memory_gib": answer["MemoryInfo"]["SizeInMiB"] // 1024,
         "accelerator": " + ".join(f"{chip['Count']} × {vendor} {chip['Name']}" for chip in chips) or None,
         "accelerator_memory_gib": chips[0]["MemoryInfo"]["SizeInMiB"] // 1024 if chips else None,
         "instance_store": " + ".join(f"{disk['Count']} × {disk['SizeInGB']} GB" for disk in disks) or None,
@@ -125,7 +126,7 @@ def describe_instance_types(catalogue: Catalogue) -> tuple[str, list[Response]]:
 
     answers: dict[str, Response] = {}
     # A filter, unlike a list of types, passes over types that the Region has never heard of.
-    listed = ("instance-type", sorted(catalogue))
+    listed = ("instance-type", sizes_of(catalogue))
     with_efa = ("network-info.efa-supported", ["true"])
     try:
         client = boto3.client("ec2", config=Config(connect_timeout=10, retries={"total_max_attempts": 3}))
@@ -227,7 +228,8 @@ def main() -> int:
 def _of_type(instance: Instance, answer: Response) -> Iterator[Difference]:
     ours, aws = facts_of_instance(instance), facts_of_answer(answer)
     for fact, value in ours.items():
-        if value != aws[fact]:
+        # Nodes without accelerators are launched without EFA, also where the type has it.
+        if value != aws[fact] and (fact != "efa_interfaces" or instance.accelerator):
             yield Difference(instance.name, fact, value, aws[fact])
     cards = {card["NetworkCardIndex"]: card for card in answer["NetworkInfo"]["NetworkCards"]}
     for interface in instance.interfaces:

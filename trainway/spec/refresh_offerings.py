@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 from trainway.spec.errors import UsageError, usage_error
 from trainway.spec.facts.catalogue import load_catalogue
-from trainway.spec.facts.offerings import FILE, Offerings, as_text, load_offerings
+from trainway.spec.facts.offerings import FILE, ByFamily, Offerings, as_text, by_family, load_offerings, sizes_of
 
 SOURCE = {
     "url": "https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_DescribeInstanceTypeOfferings.html",
@@ -36,7 +36,7 @@ class Answers:
     """The zones of those Regions in which EC2 has an instance type."""
 
 
-def ask(types: Iterable[str]) -> Answers:
+def ask(types: Collection[str]) -> Answers:
     """Ask EC2 about instance types in every Region that the account has enabled.
 
     Raises UsageError without credentials, a Region, or a network.
@@ -58,11 +58,12 @@ def ask(types: Iterable[str]) -> Answers:
             )
             pages = client.get_paginator("describe_instance_type_offerings").paginate(
                 LocationType="availability-zone-id",
-                Filters=[{"Name": "instance-type", "Values": sorted(types)}],
+                Filters=[{"Name": "instance-type", "Values": sizes_of(types)}],
             )
             for page in pages:
                 for each in page["InstanceTypeOfferings"]:
-                    offered.setdefault(each["InstanceType"], set()).add(each["Location"])
+                    if each["InstanceType"] in types:
+                        offered.setdefault(each["InstanceType"], set()).add(each["Location"])
     except (BotoCoreError, ClientError) as error:
         raise usage_error(
             "EC2 could not be asked for its zones",
@@ -74,8 +75,8 @@ def ask(types: Iterable[str]) -> Answers:
     return Answers(regions, zones, {name: frozenset(found) for name, found in offered.items()})
 
 
-def differences(table: Offerings, answers: Answers) -> Iterator[str]:
-    """Yield a line for each Region, zone, or offering of an instance type that only one of the two has."""
+def differences(table: Offerings, answers: Answers, types: Iterable[str]) -> Iterator[str]:
+    """Yield a line for each Region, zone, or offering of one of the instance types that only one of the two has."""
     for region in sorted(answers.regions - set(table.zones)):
         yield f"{region}: the table does not have this Region"
     for region, zones in sorted(answers.zones.items()):
@@ -83,20 +84,23 @@ def differences(table: Offerings, answers: Answers) -> Iterator[str]:
         yield from (f"{zone}: the table does not have this zone of {region}" for zone in sorted(zones - ours))
         yield from (f"{zone}: EC2 does not have this zone of {region}" for zone in sorted(ours - zones))
     asked = frozenset[str]().union(*answers.zones.values())
-    for name in sorted({*table.offered, *answers.offered}):
-        known, theirs = (each.offered.get(name, frozenset[str]()) for each in (table, answers))
+    for name in sorted({*types, *answers.offered}):
+        known, theirs = table.offered.of(name), answers.offered.get(name, frozenset[str]())
         yield from (f"{name}: the table does not have it in {zone}" for zone in sorted((theirs - known) & asked))
         yield from (f"{name}: EC2 does not have it in {zone}" for zone in sorted((known - theirs) & asked))
 
 
-def refreshed(table: Mapping[str, Any], answers: Answers, day: str) -> str:
-    """Return the content of offerings.json with what EC2 answered. Regions that were not asked keep what they have."""
+def refreshed(table: Mapping[str, Any], answers: Answers, types: Iterable[str], day: str) -> str:
+    """Return the content of offerings.json with what EC2 answered about instance types.
+
+    Regions that were not asked keep what they have.
+    """
     asked = frozenset[str]().union(*answers.zones.values())
     zones = dict.fromkeys(answers.regions, frozenset[str]()) | table["zones"] | answers.zones
-    offered = {
-        name: (set(table["offered"].get(name, ())) - asked) | answers.offered.get(name, frozenset())
-        for name in {*table["offered"], *answers.offered}
-    }
+    known = ByFamily(table["offered"])
+    offered = by_family(
+        {name: (known.of(name) - asked) | answers.offered.get(name, frozenset()) for name in {*types, *answers.offered}}
+    )
     prices = {name: table[name] for name in ("zones", "offered", "on_demand", "hyperpod")}
     others = [source for source in table["sources"] if source["url"] != SOURCE["url"]]
     return as_text([SOURCE | {"read": day}, *others], prices | {"zones": zones, "offered": offered})
@@ -110,11 +114,12 @@ def main(words: Sequence[str]) -> int:
     except UsageError as error:
         print(error, file=sys.stderr)
         return 2
-    found = list(differences(table, answers))
+    found = list(differences(table, answers, load_catalogue()))
     print(*found, sep="\n", end="\n" if found else "")
     if "--write" in words:
         today = datetime.now(UTC).date().isoformat()
-        FILE.write_text(refreshed(json.loads(FILE.read_text(encoding="utf-8")), answers, today), encoding="utf-8")
+        written = json.loads(FILE.read_text(encoding="utf-8"))
+        FILE.write_text(refreshed(written, answers, load_catalogue(), today), encoding="utf-8")
     absent = sorted(set(table.zones) - set(answers.zones))
     counted = f"{len(answers.zones)} Regions compared, {len(found)} differences"
     print(f"{counted}; not asked: {', '.join(absent) or 'none'}", file=sys.stderr)

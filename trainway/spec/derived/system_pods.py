@@ -225,9 +225,10 @@ def _remedies(platform: Platform, catalogue: Catalogue, pods: Sequence[SystemPod
     """Yield the remedies: the smallest sufficient type of the family, and the smallest sufficient count."""
     nodes, orchestrator = platform.kubernetes_or_default.system_nodes, platform.orchestrator
     family = nodes.instance_type.split(".")[0]
-    types = [each for each in catalogue.values() if each.name.split(".")[0] == family and each.accelerator is None]
-    for instance in sorted(types, key=lambda each: (each.vcpus, each.memory_gib)):
-        if not find_room(pods, room_on(instance, orchestrator), nodes_left(nodes.count)):
+    for instance in catalogue.family(family):
+        if instance.accelerator is None and not find_room(
+            pods, room_on(instance, orchestrator), nodes_left(nodes.count)
+        ):
             yield f"use {instance.name}"
             break
     else:

@@ -1,19 +1,21 @@
 """The instance catalogue: what AWS publishes about each EC2 instance type, with the source pages.
 
-The facts are in instances.yaml. A new type is one entry there. Everything else that depends on an instance type (launch
+The facts are in instances.yaml, and those of types without accelerators in cpu_instances.json. A new type is one entry
+in one of them. Everything else that depends on an instance type (launch
 template, subnet size, pods, ranks, quotas) is a function of what this module returns.
 """
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Iterator, Mapping
-from functools import cache
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
+from trainway.spec.facts.cpu_instances import RecordedFacts, entry_of, read_rows
 from trainway.spec.facts.files import FACTS, read_facts
 from trainway.spec.facts.instance import (
     FACT_GROUPS,
@@ -51,7 +53,8 @@ class Catalogue(Mapping[str, Instance]):
     """Instance types by their EC2 name.
 
     `disagreements` lists where EC2's own API differs and the catalogue uses another source. `left_out` lists
-    accelerated types with EFA that are missing on purpose, and why.
+    accelerated types, and families of them, that are missing on purpose, and why. `when_asked` has functions that make
+    further instance types: a platform names a few of the thousand.
     """
 
     def __init__(
@@ -59,19 +62,36 @@ class Catalogue(Mapping[str, Instance]):
         instances: Mapping[str, Instance],
         disagreements: Iterable[Disagreement] = (),
         left_out: Mapping[str, str] | None = None,
+        when_asked: Mapping[str, Callable[[], Instance]] | None = None,
     ) -> None:
         self._instances = dict(instances)
+        self._when_asked = {name: make for name, make in (when_asked or {}).items() if name not in instances}
+        self._names = (*self._instances, *self._when_asked)
         self.disagreements = tuple(disagreements)
         self.left_out = dict(left_out or {})
 
     def __getitem__(self, name: str) -> Instance:
+        if name not in self._instances:
+            self._instances[name] = self._when_asked[name]()
         return self._instances[name]
 
+    def __contains__(self, name: object) -> bool:
+        return name in self._instances or name in self._when_asked
+
     def __iter__(self) -> Iterator[str]:
-        return iter(self._instances)
+        return iter(self._names)
 
     def __len__(self) -> int:
-        return len(self._instances)
+        return len(self._names)
+
+    def family(self, name: str) -> list[Instance]:
+        """Return the instance types of a family, for example `g6e`, by their vCPUs, and metal sizes at the end."""
+        found = [self[each] for each in self if each.partition(".")[0] == name]
+        return sorted(found, key=lambda each: ("metal" in each.name, each.vcpus, each.memory_gib))
+
+    def why_left_out(self, name: str) -> str | None:
+        """Return why a type, or its family, is missing on purpose, or None."""
+        return self.left_out.get(name) or self.left_out.get(name.partition(".")[0])
 
     def suggest(self, name: str) -> list[str]:
         """Return up to three names closest to one that is not in the catalogue, best first. May be empty."""
@@ -84,9 +104,10 @@ class Catalogue(Mapping[str, Instance]):
 
 @cache
 def load_catalogue(path: Path | None = None) -> Catalogue:
-    """Return the catalogue in a file, by default Trainway's own. Each process reads it once.
+    """Return the catalogue in a file, by default Trainway's own, and the types without accelerators.
 
-    Raises CatalogueError for an entry that is incomplete, contradicts itself, or names no source for its facts.
+    Each process reads it once. Raises CatalogueError for an entry that is incomplete, contradicts itself, or names no
+    source for its facts.
     """
     file = path or FACTS / "instances.yaml"
     data: dict[str, Any] = read_facts(file)
@@ -108,7 +129,12 @@ def load_catalogue(path: Path | None = None) -> Catalogue:
         disagreements = [Disagreement.model_validate(each) for each in data.get("disagreements", ())]
     except ValidationError as error:
         raise CatalogueError(f"{file.name}: disagreements: {_first(error)}") from None
-    return Catalogue(instances, disagreements, data.get("left_out"))
+    when_asked = {name: partial(_recorded, name, row, data, sources) for name, row in read_rows().items()}
+    return Catalogue(instances, disagreements, data.get("left_out"), when_asked)
+
+
+def _recorded(name: str, row: RecordedFacts, data: dict[str, Any], sources: Mapping[str, Source]) -> Instance:
+    return _instance(name, entry_of(row), data, sources)
 
 
 def _instance(name: str, entry: dict[str, Any], data: dict[str, Any], sources: Mapping[str, Source]) -> Instance:

@@ -31,7 +31,9 @@ def node_groups_are_named_once(platform: Platform, _catalogue: Catalogue) -> Ite
 def instance_types_are_known(platform: Platform, catalogue: Catalogue) -> Iterator[Breach]:
     """Every instance type is in the catalogue; the platform's own nodes have no accelerator."""
     for key, name in instance_types(platform):
-        if name not in catalogue:
+        if name not in catalogue and (why := catalogue.why_left_out(name)):
+            yield key, f"the platform does not support it: {why}", "`trainway instances` lists the supported types"
+        elif name not in catalogue:
             close = catalogue.suggest(name)
             remedy = f"did you mean {' or '.join(close)}?" if close else "`trainway instances` lists what there is"
             yield key, "the instance catalogue has no such type", remedy

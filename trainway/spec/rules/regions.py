@@ -70,7 +70,7 @@ def types_are_offered_in_the_zone(platform: Platform, catalogue: Catalogue) -> I
     """EC2 has each instance type in the zone of its nodes. Nodes beside the node groups may be in any of the zones."""
     offerings, region = load_offerings(), platform.region
     for key, name in instance_types(platform):
-        if name not in catalogue or not offerings.zones.get(region) or not offerings.offered.get(name):
+        if name not in catalogue or not offerings.zones.get(region) or not offerings.offered.of(name):
             continue  # a name that another rule reports, or a type or Region of which no zones are known
         there = offerings.zones_with(name, region)
         of_group = [platform.zone_of(platform.node_groups[key[1]])] if isinstance(key[1], int) else platform.zones
@@ -79,7 +79,7 @@ def types_are_offered_in_the_zone(platform: Platform, catalogue: Catalogue) -> I
         if there:
             reason = f"EC2 does not have {name} in {' or '.join(of_group)}"
             yield key, reason, f"use {_one_of(there)}, for example as the first of `zones`"
-        elif region not in offerings.on_demand.get(name, ()):
+        elif region not in offerings.on_demand.of(name):
             yield (
                 key,
                 f"EC2 does not have {name} in {region}",
@@ -102,7 +102,7 @@ def types_are_sold_on_demand(platform: Platform, catalogue: Catalogue) -> Iterat
         if capacity_kind(group.capacity) != "on-demand":
             continue
         for number, name in enumerate(group.instance_types):
-            sold = prices.get(name, frozenset[str]())
+            sold = prices.of(name)
             if name not in catalogue or catalogue[name].accelerator is None:
                 continue
             if not sold or region in sold or not offerings.zones_with(name, region):
