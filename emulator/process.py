@@ -116,6 +116,10 @@ class Emulator:
         """
         self._put("builds", outcomes)
 
+    def send_event(self, event: dict[str, Any]) -> None:
+        """Send an event of a service, as EventBridge delivers it. Rules start their runbooks before this returns."""
+        self._put("events", event)
+
     def publish(
         self,
         *,

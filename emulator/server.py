@@ -108,6 +108,9 @@ class Application:
             outcomes.clear()
             outcomes.update(json.loads(_body(environ)))
             return 200, b"{}", "application/json"
+        if path.startswith(f"{PREFIX}events/") and environ["REQUEST_METHOD"] == "PUT":
+            pipelines.send_event(self.engine(path.removeprefix(f"{PREFIX}events/")).aws, json.loads(_body(environ)))
+            return 200, b"{}", "application/json"
         if path.startswith(f"{PREFIX}clock/") and environ["REQUEST_METHOD"] == "PUT":
             return self._clock(path.removeprefix(f"{PREFIX}clock/"), json.loads(_body(environ)))
         if path.startswith(wait.HANDLES) and environ["REQUEST_METHOD"] == "PUT":

@@ -206,18 +206,21 @@ def _publish(aws: Aws, name: str, execution: Json) -> None:
         "detail-type": "CodePipeline Pipeline Execution State Change",
         "detail": {"pipeline": name, "execution-id": execution["pipelineExecutionId"], "state": "FAILED"},
     }
+    send_event(aws, event)
+
+
+def send_event(aws: Aws, event: Json) -> None:
+    """Start the runbooks of the rules that match an event. The log has the error of a failed runbook.
+
+    moto's matcher of patterns is that of its EventBridge.
+    """
+    from moto.events.models import EventPattern
+
     events = aws.client("events")
     for rule in events.list_rules()["Rules"]:
-        if "EventPattern" in rule and _matches(json.loads(rule["EventPattern"]), event):
+        if "EventPattern" in rule and EventPattern.load(rule["EventPattern"]).matches_event(event):  # type: ignore[arg-type]
             for target in events.list_targets_by_rule(Rule=rule["Name"])["Targets"]:
                 _start_runbook(aws, target, event)
-
-
-def _matches(pattern: Any, event: Any) -> bool:
-    """Return whether an event has one of the values that the pattern lists for each of its keys."""
-    if isinstance(pattern, dict):
-        return all(key in event and _matches(each, event[key]) for key, each in pattern.items())
-    return event in pattern
 
 
 def _start_runbook(aws: Aws, target: Json, event: Json) -> None:
@@ -233,11 +236,13 @@ def _start_runbook(aws: Aws, target: Json, event: Json) -> None:
         for part in path.removeprefix("$.").split("."):
             value = value[part]
         text = text.replace(f"<{key}>", json.dumps(value))
-    given = {key: values[0] for key, values in json.loads(text).items()}
     document = json.loads(aws.client("ssm").get_document(Name=name)["Content"])
+    given = {key: each.get("default", "") for key, each in document["parameters"].items()}
+    given |= {key: values[0] for key, values in json.loads(text).items()}
     for step in document["mainSteps"]:
         inputs = step["inputs"]
-        payload = re.sub(r"\{\{ *(\w+) *\}\}", lambda found: given[found[1]], json.dumps(inputs["InputPayload"]))
+        quoted = json.dumps(inputs["InputPayload"])
+        payload = re.sub(r"\{\{ *(\w+) *\}\}", lambda found: json.dumps(given[found[1]])[1:-1], quoted)
         call = f"{inputs['Script']}\nimport json, sys\nprint({inputs['Handler']}(json.loads(sys.argv[1]), None))"
         command = [sys.executable, "-c", call, payload]
         subprocess.run(command, env={**os.environ, **_client_environment(aws)}, timeout=300, check=False)
