@@ -22,7 +22,7 @@ import os
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -41,6 +41,7 @@ from training.divergence import not_finite, past_limit, rewound
 from training.errors import UserError
 from training.evaluation import evaluate
 from training.hosts.stopping import StopSignal
+from training.hosts.this_node import nodes_of_run
 from training.model.attention_kernels import chosen_kernels
 from training.observe.exporter import run_exporter
 from training.observe.laps import Laps
@@ -122,11 +123,12 @@ def train(job: Job, until_step: int | None = None, profile_steps: int | None = N
     stop.share(store)
     with contextlib.closing(Watchdog(job.hang_detection, run)) as watchdog:
         watchdog.share(store)
+        nodes = nodes_of_run(store, process.rank)
         world = join(inputs.layout, process.device)
         allow_around_steps(world, job.hang_detection)
         setup = set_up(job, inputs, world)
         with leased((setup.checkpoints, str(run)), stop.request, setup.hosts) as check_leases:
-            return take_steps(setup, inputs, stop, watchdog, run, check_leases, until_step, profile_steps, began)
+            return take_steps(setup, inputs, stop, watchdog, run, nodes, check_leases, until_step, profile_steps, began)
 
 
 def take_steps(
@@ -135,6 +137,7 @@ def take_steps(
     stop: StopSignal,
     watchdog: Watchdog,
     run: Path,
+    nodes: Sequence[str],
     check_leases: Callable[[], None],
     until_step: int | None,
     profile_steps: int | None,
@@ -154,7 +157,7 @@ def take_steps(
         "startup_seconds": round(time.monotonic() - began, 3),
         "load_seconds": round(load_seconds, 3) if resumed else 0.0,
     }
-    metrics = start_metrics(job, run, resumed, description | times) if world.rank == 0 else None
+    metrics = start_metrics(job, run, resumed, description | times, nodes) if world.rank == 0 else None
     exporter = run_exporter(description, job.checkpoint.every, resumed_from)
     reports = Reports(metrics, job.data.sequence_length, setup.pace, exporter)
     first_step = progress.step + 1
@@ -300,9 +303,13 @@ def batches_from(setup: Setup, progress: Progress) -> Generator[Tensor]:
     )
 
 
-def start_metrics(job: Job, run: Path, resumed: Resumed | None, description: dict[str, Any]) -> Metrics:
-    """Open the metrics of a run in its directory, and describe the run there."""
-    metrics = Metrics(run, job.steps, resumed.progress.step if resumed else None, run_state())
+def start_metrics(
+    job: Job, run: Path, resumed: Resumed | None, description: dict[str, Any], nodes: Sequence[str]
+) -> Metrics:
+    """Open the metrics of a run in its directory, and describe the run there, and where its platform is."""
+    if state := run_state():
+        state.take("nodes", {"nodes": nodes})
+    metrics = Metrics(run, job.steps, resumed.progress.step if resumed else None, state)
     metrics.start(**description)
     if resumed:
         metrics.event("resumed", step=resumed.progress.step, source=resumed.source)

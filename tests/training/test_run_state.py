@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.lifecycle_scripts.slurm_cluster import wait_for
+from training.hosts.this_node import this_node
 from trainway.launch.registry.state import RunState, parse_state
 
 
@@ -34,6 +35,7 @@ def test_a_run_writes_its_steps_its_checkpoint_and_how_it_ended(
     launch(job, 1, **told).finish()
     done = state_of(file)
     assert done is not None and (done.state, done.attempt) == ("succeeded", 2)
+    assert done.nodes == (this_node(),)
     if stopped.step != job["steps"]:
         assert done.step == done.steps == job["steps"] and done.loss and done.step_seconds
     assert done.checkpoint is not None and done.checkpoint["step"] == job["steps"]

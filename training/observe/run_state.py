@@ -57,7 +57,9 @@ class StateWriter:
     def take(self, event: str, values: Mapping[str, Any]) -> None:
         """Take what an event of the metrics says about the state."""
         with self._lock:
-            if event == "start":
+            if event == "nodes":
+                self._now["nodes"] = list(values["nodes"])
+            elif event == "start":
                 self._now["steps"] = values["steps"]
             elif event == "step":
                 self._paces.append(values["step_seconds"])

@@ -58,4 +58,6 @@ def node_environment(request: Request, torchrun: Mapping[str, str]) -> list[dict
         "TRAINWAY_STOPPED_STATUS": str(STOPPED),
     }
     name_of_pod = {"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}
-    return [name_of_pod, *({"name": name, "value": value} for name, value in sorted(variables.items()))]
+    # Events of the platform name the node, and the state of the run says which nodes it has.
+    name_of_node = {"name": "NODE_NAME", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}
+    return [name_of_pod, name_of_node, *({"name": name, "value": value} for name, value in sorted(variables.items()))]

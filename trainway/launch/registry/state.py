@@ -28,7 +28,8 @@ class RunState:
     `state` is `running`, `succeeded`, `stopped`, or `failed`. `attempt` counts the starts of the program. `started`,
     `stepped`, and `written` are times in seconds since the epoch: of the start of this attempt, of its last step, and
     of the state. `checkpoint` has the `step`, the `location`, and the `time` of the newest complete checkpoint.
-    `step_seconds` is the time of a step in seconds, from the last ones.
+    `step_seconds` is the time of a step in seconds, from the last ones. `nodes` has the name of each node, and the ID
+    of its instance behind a space.
     """
 
     state: str
@@ -43,6 +44,7 @@ class RunState:
     checkpoint: Mapping[str, Any] | None = None
     reason: str | None = None
     exit_status: int | None = None
+    nodes: tuple[str, ...] = ()
 
     @property
     def seconds_left(self) -> float | None:
@@ -62,8 +64,9 @@ def parse_state(text: str) -> RunState:
     stated = json.loads(text)
     if not isinstance(stated, dict) or stated.pop("schema_version", None) != VERSION:
         raise ValueError("it is no state of a run that this version of Trainway can read")
-    known = {field.name for field in fields(RunState)}
+    known = {field.name for field in fields(RunState)} - {"nodes"}
+    nodes = tuple(stated.get("nodes", ()))
     try:
-        return RunState(**{name: value for name, value in stated.items() if name in known})
+        return RunState(**{name: value for name, value in stated.items() if name in known}, nodes=nodes)
     except TypeError as error:
         raise ValueError(str(error)) from None
