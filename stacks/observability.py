@@ -1,4 +1,4 @@
-"""Observability: one dashboard, and the alarms whose metrics CloudWatch has."""
+"""Observability: one dashboard, the alarms whose metrics CloudWatch has, and messages about events."""
 
 from __future__ import annotations
 
@@ -12,9 +12,12 @@ from constructs import Construct
 from stacks.constructs.delivery.image_settings import ImageSettings
 from stacks.constructs.monitoring.alerts import Alerts
 from stacks.constructs.monitoring.budget import monthly_budget
+from stacks.constructs.monitoring.event_messages import EventMessages
 from stacks.constructs.monitoring.metric_alarm import PERIOD, metric_alarm
 from stacks.constructs.monitoring.scan_alarm import ScanAlarm
 from stacks.foundation.file_system import FileSystemStack
+from stacks.foundation.storage import StorageStack
+from trainway.monitoring.events import event_kinds
 from trainway.monitoring.rules import cloudwatch_alarms
 from trainway.spec.facts.catalogue import Catalogue
 from trainway.spec.handoff_names import DEFAULT_IMAGE
@@ -41,6 +44,7 @@ class ObservabilityStack(cdk.Stack):
         *,
         platform: Platform,
         catalogue: Catalogue,
+        storage: StorageStack,
         file_system: FileSystemStack,
         images: Mapping[str, ImageSettings],
         env: cdk.Environment,
@@ -60,6 +64,9 @@ class ObservabilityStack(cdk.Stack):
                     alerts=alerts,
                 )
         monthly_budget(self, platform)
+        EventMessages(
+            self, "Events", platform=platform, kinds=event_kinds(platform), bucket=storage.bucket, alerts=alerts
+        )
         self._file_system_id = file_system.lustre.file_system_id
         traffic = [self._lustre("DataReadBytes"), self._lustre("DataWriteBytes")]
         widgets: list[cloudwatch.IWidget] = [

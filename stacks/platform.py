@@ -162,7 +162,13 @@ def add_stacks(app: cdk.App, platform: Platform) -> PlatformStacks:
         cluster = HyperPodSlurmStack(app, f"{name}-cluster", foundation=foundation)
     tag_everything(app, platform)
     observability = ObservabilityStack(
-        app, f"{name}-observability", catalogue=catalogue, file_system=file_system, images=registry.images, **common
+        app,
+        f"{name}-observability",
+        catalogue=catalogue,
+        storage=storage,
+        file_system=file_system,
+        images=registry.images,
+        **common,
     )
     if key := platform.storage.bucket.key:
         let_use_bucket_key(app, key)

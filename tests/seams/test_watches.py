@@ -38,7 +38,8 @@ def watches() -> list[tuple[dict[str, Any], dict[str, Any], dict[str, Any]]]:
     rules = {
         each["EventPattern"]["detail"]["pipeline"][0]: each
         for each in platform.of_type("AWS::Events::Rule").values()
-        if "pipeline" in each["EventPattern"]["detail"]
+        # The rule that tells people names all pipelines.
+        if len(each["EventPattern"]["detail"].get("pipeline", ())) == 1
     }
     pipelines = platform.of_type("AWS::CodePipeline::Pipeline").values()
     return [(each, rules[each["Name"]], documents[f"{each['Name']}-failed"]) for each in pipelines]

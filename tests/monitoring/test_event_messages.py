@@ -1,0 +1,200 @@
+"""An event of AWS on the emulator becomes a message with what happened, to which run of whom, and what happens next."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import boto3
+import pytest
+
+from emulator import Emulator, running
+from tests.delivery.test_failed_pipelines import BUCKET, deployable
+from tests.emulator.conftest import Stack
+from tests.synthesis import EXAMPLES, ROOT, Template, templates_of
+from training.observe.run_state import StateWriter
+from trainway.launch.registry.record import RunRecord
+from trainway.launch.registry.state import state_key_of
+from trainway.monitoring.events import RESUMES, EventKind, event_kinds
+from trainway.monitoring.tell_people import SUBJECT_CHARACTERS, cluster_of, is_node, message_of
+from trainway.spec.loader import load_platform
+
+NODE = "i-0391f86fa0fe0d465"
+# https://docs.aws.amazon.com/sagemaker/latest/dg/automating-sagemaker-with-eventbridge.html, less what no rule reads.
+UNHEALTHY: dict[str, Any] = {
+    "source": "aws.sagemaker",
+    "detail-type": "SageMaker HyperPod Cluster Node Health Event",
+    "detail": {
+        "ClusterName": "commons",
+        "ClusterArn": "arn:aws:sagemaker:us-west-2:123456789012:cluster/abcdefghijkl",
+        "InstanceId": NODE,
+        "HealthSummary": {
+            "HealthStatus": "Unhealthy",
+            "HealthStatusReason": 'HMA detected fault type "NvidiaErrorTerminate" on this node',
+            "RepairAction": "Replace",
+            "Recommendation": "Replace",
+        },
+    },
+}
+# https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-cluster-events-reference.html
+FAILED: dict[str, Any] = {
+    "source": "aws.sagemaker",
+    "detail-type": "SageMaker HyperPod Cluster Event",
+    "detail": {
+        "EventDetails": {
+            "EventId": "83ea0bb5-be77-45e8-a458-0a87f778a205",
+            "ClusterName": "commons",
+            "InstanceGroupName": "train",
+            "InstanceId": "i-0000000000000ffff",
+            "ResourceType": "Instance",
+            "EventTime": 1748794825350,
+            "EventLevel": "Error",
+            "Description": "Instance creation in Cluster commons and InstanceGroup train failed",
+        }
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def observability() -> Template:
+    return deployable(templates_of(ROOT / "examples/hyperpod-eks-shared.yaml")["observability"])
+
+
+@pytest.fixture(scope="module")
+def emulator() -> Iterator[Emulator]:
+    with running() as started:
+        yield started
+
+
+@pytest.fixture
+def inbox(emulator: Emulator, observability: Template, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """Deploy the stack, and yield a function that returns the messages that its topic has sent since the last call."""
+    for name, value in emulator.environment().items():
+        monkeypatch.setenv(name, value)
+    stack = Stack(emulator, boto3.client("cloudformation"))
+    where: Any = {"LocationConstraint": emulator.region}
+    boto3.client("s3").create_bucket(Bucket=BUCKET, CreateBucketConfiguration=where)
+    stack.deploy(observability)
+    (topic,) = [each["TopicArn"] for each in boto3.client("sns").list_topics()["Topics"]]
+    sqs = boto3.client("sqs")
+    queue = sqs.create_queue(QueueName="inbox")["QueueUrl"]
+    arn = sqs.get_queue_attributes(QueueUrl=queue, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
+    boto3.client("sns").subscribe(TopicArn=topic, Protocol="sqs", Endpoint=arn)
+
+    def received() -> list[dict[str, Any]]:
+        found = sqs.receive_message(QueueUrl=queue, MaxNumberOfMessages=10).get("Messages", [])
+        for each in found:
+            sqs.delete_message(QueueUrl=queue, ReceiptHandle=each["ReceiptHandle"])
+        return [json.loads(each["Body"]) for each in found]
+
+    yield received
+    stack.delete()
+    sqs.delete_queue(QueueUrl=queue)
+    bucket = boto3.resource("s3").Bucket(BUCKET)
+    bucket.objects.delete()
+    bucket.delete()
+
+
+def run_on(node: str, name: str) -> None:
+    """Record a run as the launcher does, and its state as the job does."""
+    record = RunRecord(name, "research", "ana", "2026-11-25T10:00:00+00:00", {"job.yaml": "name: llama\n"})
+    boto3.client("s3").put_object(Bucket=BUCKET, Key=record.key, Body=record.as_text().encode())
+    writer = StateWriter(f"s3://{BUCKET}/{state_key_of('research', name)}")
+    writer.take("nodes", {"nodes": ["hyperpod-i-0aaaaaaaaaaaaaaaa", f"ip-10-1-0-7 {node}"]})
+    writer.take("start", {"steps": 1000})
+    writer.take("step", {"step": 700, "loss": 2.5, "step_seconds": 1.0})
+    writer.take("checkpoint", {"step": 650, "location": "fsx:/checkpoints/research/llama/650"})
+    writer.close("running")
+
+
+def test_the_death_of_a_node_is_told_with_its_run_its_owner_and_what_happens_next(
+    emulator: Emulator, inbox: Any
+) -> None:
+    run_on(NODE, "llama-1125")
+    run_on("i-0123456789abcdef0", "other-1125")
+    emulator.send_event(UNHEALTHY)
+    (message,) = inbox()
+    assert message["Subject"].startswith(f"Trainway commons: Node {NODE} is unhealthy: HMA detected fault type")
+    assert message["Message"].splitlines() == [
+        f'Node {NODE} is unhealthy: HMA detected fault type "NvidiaErrorTerminate" on this node',
+        "",
+        "Run: llama-1125 of team research, launched by ana, with 2 nodes. It is at step 700 of 1000.",
+        "Newest checkpoint: step 650, fsx:/checkpoints/research/llama/650.",
+        "",
+        f"What happens next: HyperPod replaces the node. {RESUMES}",
+    ]
+    emulator.send_event(FAILED)
+    (message,) = inbox()
+    assert "Node i-0000000000000ffff of group train failed: Instance creation" in message["Message"]
+    assert "No run of the training job has recorded that it is on this node." in message["Message"]
+
+    healthy = json.loads(json.dumps(UNHEALTHY).replace('"Unhealthy"', '"Healthy"'))
+    of_another = json.loads(json.dumps(UNHEALTHY).replace('"commons"', '"commons-2"'))
+    informs = json.loads(json.dumps(FAILED).replace('"Error"', '"Info"'))
+    for untold in (healthy, of_another, informs):
+        emulator.send_event(untold)
+    assert inbox() == []
+
+
+def kinds() -> dict[str, EventKind]:
+    return {each.name: each for file in EXAMPLES for each in event_kinds(load_platform(file))}
+
+
+def required(pattern: Any, path: str = "$") -> set[str]:
+    """Return the paths that an event has if it matches a pattern."""
+    if isinstance(pattern, dict):
+        return {found for key, each in pattern.items() for found in required(each, f"{path}.{key}")}
+    return set() if pattern == [{"exists": False}] else {path}
+
+
+@pytest.mark.parametrize("kind", list(kinds().values()), ids=lambda kind: kind.name)
+def test_a_pattern_requires_every_value_that_a_message_names(kind: EventKind) -> None:
+    """The transformer leaves out a value that an event lacks, and the template is no JSON then."""
+    assert set(kind.paths.values()) <= required(kind.pattern)
+    words = [kind.happened, *([kind.next] if isinstance(kind.next, str) else kind.next["words"].values())]
+    named = {name for each in words for name in re.findall(r"\{(\w+)\}", each)}
+    assert named <= set(kind.paths) and (not kind.node or kind.node in kind.paths)
+    assert kind.source.startswith("https://docs.aws.amazon.com/")
+
+
+def test_every_kind_is_on_the_page_and_the_page_has_no_other() -> None:
+    page = (ROOT / "docs/events.md").read_text(encoding="utf-8")
+    listed = {line.split("`")[1] for line in page.splitlines() if line.startswith("| `")}
+    assert listed == {*kinds(), "CapacityBlock", "SpotInterrupted"}
+
+
+def test_a_node_is_known_by_its_instance_however_the_target_names_it() -> None:
+    assert is_node(f"hyperpod-{NODE}", NODE) and is_node(f"ip-10-1-0-7 {NODE}", NODE) and is_node(NODE, NODE)
+    assert not is_node("ip-10-1-0-7", NODE) and not is_node(f"hyperpod-{NODE}0", NODE)
+
+
+def test_a_message_is_one_that_sns_takes_and_is_sent_without_the_runs_too() -> None:
+    event = {
+        "platform": "atlas",
+        "happened": "Node {Node} failed: {Reason}",
+        "next": {"by": "Action", "words": {"Replace": "new", "": "{Action}?"}},
+        "node": "Node",
+        "values": {"Node": NODE, "Reason": "ä" * 200 + "\nline", "Action": "Wait"},
+    }
+    subject, text = message_of(event, [], "AccessDenied")
+    assert len(subject) == SUBJECT_CHARACTERS and subject.isascii() and "\n" not in subject
+    assert "The runs on the node could not be looked up: AccessDenied" in text
+    assert text.endswith("What happens next: Wait?")
+    assert "(unknown)" in message_of(event | {"values": {"Node": NODE}}, [])[1]
+
+
+def test_an_event_of_a_node_of_another_cluster_is_nobodys() -> None:
+    class Answers:
+        def describe_instances(self, InstanceIds: list[str]) -> Any:
+            tags = [{"Key": "eks:cluster-name", "Value": "atlas"}] if InstanceIds == [NODE] else []
+            return {"Reservations": [{"Instances": [{"Tags": tags}]}]}
+
+        def describe_auto_scaling_groups(self, AutoScalingGroupNames: list[str]) -> Any:
+            assert AutoScalingGroupNames == ["eks-train"]
+            return {"AutoScalingGroups": []}
+
+    assert cluster_of(lambda _: Answers(), "instance", NODE) == "atlas"
+    assert cluster_of(lambda _: Answers(), "instance", "i-0123456789abcdef0") == ""
+    assert cluster_of(lambda _: Answers(), "group", "eks-train") == ""

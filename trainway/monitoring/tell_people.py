@@ -1,0 +1,124 @@
+"""Tell people of an event of AWS: what happened, to which run, and what happens next.
+
+The text of this file is also the script of the runbook that EventBridge starts. There, only the standard library and
+boto3 exist.
+https://docs.aws.amazon.com/systems-manager/latest/userguide/automation-action-executeScript.html (read 2026-11-23)
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+# A run writes its state every half a minute. That of a node that has died may be the last one.
+LIVE_SECONDS = 900
+# A subject of SNS has fewer than 101 characters of ASCII in one line.
+# https://docs.aws.amazon.com/sns/latest/api/API_Publish.html (read 2026-11-25)
+SUBJECT_CHARACTERS = 100
+MESSAGE_CHARACTERS = 8000
+
+
+def filled(words: str, values: dict[str, str]) -> str:
+    """Return the words with the values of the event in place of `{name}`."""
+    return re.sub(r"\{(\w+)\}", lambda found: values.get(found[1]) or "(unknown)", words)
+
+
+def next_of(words: Any, values: dict[str, str]) -> str:
+    """Return what happens next. Words that depend on a value of the event are a dictionary, with "" for any other."""
+    if isinstance(words, str):
+        return words
+    return str(words["words"].get(values.get(words["by"], ""), words["words"][""]))
+
+
+def cluster_of(client: Callable[[str], Any], kind: str, name: str) -> str:
+    """Return the EKS cluster of an instance or of an Auto Scaling group by its tag, or "" if it has none."""
+    if kind == "instance":
+        found = client("ec2").describe_instances(InstanceIds=[name])["Reservations"]
+        tagged = [each for reservation in found for each in reservation["Instances"]]
+    else:
+        tagged = client("autoscaling").describe_auto_scaling_groups(AutoScalingGroupNames=[name])["AutoScalingGroups"]
+    tags = [tag for each in tagged for tag in each.get("Tags", [])]
+    return next((str(tag["Value"]) for tag in tags if tag["Key"] == "eks:cluster-name"), "")
+
+
+def runs_on(client: Callable[[str], Any], bucket: str, prefixes: list[str], node: str) -> Iterator[dict[str, Any]]:
+    """Yield the record and the state of each run that is on a node: `node` is its name or the ID of its instance."""
+    s3 = client("s3")
+    for prefix in prefixes:
+        for page in s3.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix):
+            for each in page.get("Contents", []):
+                key = each["Key"]
+                if not key.endswith(".state") or time.time() - each["LastModified"].timestamp() > LIVE_SECONDS:
+                    continue
+                state = json.loads(s3.get_object(Bucket=bucket, Key=key)["Body"].read())
+                if any(is_node(name, node) for name in state.get("nodes", [])):
+                    record = s3.get_object(Bucket=bucket, Key=key.removesuffix(".state") + ".json")["Body"].read()
+                    yield {"record": json.loads(record), "state": state}
+
+
+def is_node(recorded: str, node: str) -> bool:
+    """Return whether a recorded node, `name` or `name instance`, is an event's. HyperPod's names end with the ID."""
+    return any(node == each or each.endswith(f"-{node}") for each in recorded.split(" "))
+
+
+def lines_of(found: dict[str, Any]) -> list[str]:
+    """Return what people want to know of a run on the node."""
+    record, state = found["record"], found["state"]
+    team = f" of team {record['team']}" if record.get("team") else ""
+    line = f"Run: {record['run']}{team}, launched by {record['owner']}, with {len(state['nodes'])} nodes."
+    if state.get("step") is not None:
+        line += f" It is at step {state['step']} of {state.get('steps', 'an unknown number')}."
+    checkpoint = state.get("checkpoint")
+    if checkpoint:
+        return [line, f"Newest checkpoint: step {checkpoint['step']}, {checkpoint['location']}."]
+    return [line, "It has no complete checkpoint yet."]
+
+
+def message_of(events: Any, runs: list[dict[str, Any]], problem: str = "") -> tuple[str, str]:
+    """Return the subject and the text of a message."""
+    values = {name: value for name, value in events["values"].items() if value}
+    happened = filled(events["happened"], values)
+    lines = [happened]
+    for each in runs:
+        lines += ["", *lines_of(each)]
+    if problem:
+        lines += ["", f"The runs on the node could not be looked up: {problem}"]
+    elif events["node"] and not runs:
+        lines += ["", "No run of the training job has recorded that it is on this node."]
+    lines += ["", f"What happens next: {filled(next_of(events['next'], values), values)}"]
+    subject = f"Trainway {events['platform']}: {happened}".splitlines()[0]
+    subject = subject.encode("ascii", "replace").decode()
+    if len(subject) > SUBJECT_CHARACTERS:
+        subject = subject[: SUBJECT_CHARACTERS - 3] + "..."
+    return subject, "\n".join(lines)[:MESSAGE_CHARACTERS]
+
+
+def handler(events: Any, _context: Any) -> dict[str, Any]:
+    """Publish the message of an event.
+
+    `events` has `platform`, `topic`, `bucket`, and `prefixes` of the records of runs, the `kind` and the `values` of
+    the event, and by its kind `happened` and `next` in words, and the name of the value that is a `node`. With
+    `tagged`, the name of the value that is an instance or an Auto Scaling group, an event of another cluster is
+    nobody's. Returns the message, or nothing.
+    """
+    import boto3
+
+    client: Any = boto3.client
+    events = {**events, **events["kinds"][events["kind"]]}
+    values = events["values"]
+    if events["tagged"]:
+        kind, name = events["tagged"]
+        if cluster_of(client, kind, values[name]) != events["platform"]:
+            return {}
+    runs, problem = [], ""
+    if events["node"]:
+        try:
+            runs = list(runs_on(client, events["bucket"], events["prefixes"], values[events["node"]]))
+        except Exception as error:  # the event must be told without the runs, too
+            problem = str(error)
+    subject, text = message_of(events, runs, problem)
+    client("sns").publish(TopicArn=events["topic"], Subject=subject, Message=text)
+    return {"subject": subject, "text": text}
