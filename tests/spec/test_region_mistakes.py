@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from tests.rules_page import PAGE, page
+from trainway.spec.facts.slurm_settings import slurm_settings
 from trainway.spec.loader import load_platform
 from trainway.spec.problems import SpecError
 from trainway.spec.rules.rule import PUBLISHED_RULES, RULES, name_of
@@ -24,6 +25,7 @@ BY_RULE = {
     "eks-takes-the-zones": "a zone that EKS refuses",
     "fsx-has-such-file-systems-there": "Lustre with EFA where there is none",
     "hyperpod-is-in-the-region": "HyperPod where there is none",
+    "slurm-knows-the-settings": "a key that slurm.conf does not have",
     "the-region-exists": "a Region that AWS does not have",
     "types-are-offered-in-the-zone": "P5 in Ireland",
     "types-are-sold-on-demand": "P5e on demand where it is sold as Capacity Blocks alone",
@@ -33,12 +35,18 @@ BY_RULE = {
 
 def write(directory: Path, changes: dict[str, Any]) -> Path:
     file = directory / "platform.yaml"
-    file.write_text(yaml.safe_dump(GOOD | changes, sort_keys=False), encoding="utf-8")
+    keys = {key: value for key, value in (GOOD | changes).items() if value is not None}
+    file.write_text(yaml.safe_dump(keys, sort_keys=False), encoding="utf-8")
     return file
 
 
 def test_the_good_file_is_good(tmp_path: Path) -> None:
     assert load_platform(write(tmp_path, {})).region == "us-west-2"
+
+
+def test_at_least_sixty_mistakes_are_planted_and_no_two_are_the_same() -> None:
+    changes = [json.dumps(case["change"], sort_keys=True) for case in CASES["mistakes"].values()]
+    assert len(set(changes)) == len(changes) >= 60
 
 
 @pytest.mark.parametrize("mistake", CASES["mistakes"])
@@ -48,6 +56,7 @@ def test_what_aws_does_not_have_is_refused(mistake: str, tmp_path: Path) -> None
         load_platform(write(tmp_path, case["change"]))
     for part in case["says"]:
         assert part in str(caught.value)
+    assert all(problem.remedy and problem.line for problem in caught.value.problems)
 
 
 @pytest.mark.parametrize("rule", PUBLISHED_RULES)
@@ -71,6 +80,34 @@ def test_all_zones_are_told_beside_a_type_that_is_wrong(tmp_path: Path) -> None:
         ("zones", 1),
         ("node_groups", 0, "instance_type"),
     }
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"name": "atlas-aws"},
+        {"storage": {"lustre": {"import_from": ["s3://atlas-data-111122223333-us-west-2-an/raw/"]}}},
+        {"storage": {"lustre": {"import_from": ["s3://atlas-data/corpus/"]}}},
+        {
+            "orchestrator": "hyperpod-slurm",
+            "kubernetes": None,
+            "node_groups": [{"name": "defaults", "instance_type": "p5.48xlarge", "count": 1}],
+            "slurm": {"settings": {"messagetimeout": "30", "PrologSlurmctld": "/bin/true", "DebugFlags": "Gres"}},
+        },
+    ],
+    ids=["a name with aws in it", "another prefix", "another bucket", "known settings"],
+)
+def test_what_only_resembles_a_mistake_is_accepted(changes: dict[str, Any], tmp_path: Path) -> None:
+    load_platform(write(tmp_path, changes))
+
+
+def test_the_settings_that_the_platform_itself_writes_are_known() -> None:
+    from lifecycle_scripts.slurm_conf import SETTINGS
+    from trainway.spec.rules.slurm import HEALTH_SETTINGS, HYPERPODS_SETTINGS, LOGIN_SETTINGS
+
+    known = {name.lower() for name in slurm_settings().keys}
+    ours = {*SETTINGS, *HEALTH_SETTINGS, *LOGIN_SETTINGS, *HYPERPODS_SETTINGS} - {"Include"}
+    assert {name for name in ours if name.lower() not in known} == set()
 
 
 def trainway(*words: str) -> subprocess.CompletedProcess[str]:

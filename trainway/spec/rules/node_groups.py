@@ -13,6 +13,13 @@ from trainway.spec.rules.rule import Breach, instance_types, rule
 from trainway.spec.sections.capacity import TrainingPlan, capacity_kind
 from trainway.spec.sections.orchestrator import Orchestrator
 
+# The ways to buy an instance type that an orchestrator's nodes cannot use.
+NOT_TAKEN = {
+    Orchestrator.EKS: {"training-plan"},
+    Orchestrator.HYPERPOD_EKS: {"reservation", "capacity-block"},
+    Orchestrator.HYPERPOD_SLURM: {"reservation", "capacity-block", "spot"},
+}
+
 
 @rule
 def node_groups_are_named_once(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
@@ -91,8 +98,8 @@ def capacity_fits_the_orchestrator(platform: Platform, catalogue: Catalogue) -> 
         else:
             for name in group.instance_types:
                 if name in catalogue and kind not in catalogue[name].capacity_kinds:
-                    offered = ", ".join(sorted(catalogue[name].capacity_kinds))
-                    yield key, f"{name} is not sold as {kind}", f"it can be bought as {offered}"
+                    offered = sorted(set(catalogue[name].capacity_kinds) - NOT_TAKEN[platform.orchestrator])
+                    yield key, f"{name} is not sold as {kind}", f"it can be bought as {', '.join(offered)}"
         if kind == "spot" and platform.orchestrator is Orchestrator.HYPERPOD_SLURM:
             reason = "HyperPod has Spot nodes on EKS only, as far as is documented"
             yield key, reason, "use on-demand or a training plan, or the orchestrator hyperpod-eks"

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterator
 
 from trainway.spec.derived.slurm_accounts import BORROWED
 from trainway.spec.derived.slurm_accounts import SETTINGS as TEAMS_SETTINGS
 from trainway.spec.facts.catalogue import Catalogue
+from trainway.spec.facts.slurm_settings import slurm_settings
 from trainway.spec.platform import Platform
 from trainway.spec.problems import KeyPath
-from trainway.spec.rules.rule import Breach, rule
+from trainway.spec.rules.rule import Breach, published_rule, rule
 
 # The account, the QOS and the user that Slurm begins with: https://slurm.schedmd.com/accounting.html (read 2026-11-21).
 FIRST_ACCOUNT, FIRST_QOS, FIRST_USER = "root", "normal", "root"
@@ -28,6 +30,8 @@ HEALTH_SETTINGS = (
 )
 LOGIN_SETTINGS = ("ProctrackType", "TaskPlugin")
 PRIVATE_SETTINGS = ("JobContainerType", "NamespaceType")
+# What stands for all partitions in slurm.conf, in any case.
+DEFAULT_PARTITION = "default"
 
 
 @rule
@@ -91,6 +95,33 @@ def settings_are_nobody_elses(platform: Platform, _catalogue: Catalogue) -> Iter
     for name in platform.slurm_or_default.settings:
         if reason := taken.get(name.lower()):
             yield ("slurm", "settings", name), reason, "leave the key out"
+
+
+@published_rule
+def slurm_knows_the_settings(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
+    """Each key of `slurm.settings` is one of the Slurm that HyperPod's image has, which starts with no other."""
+    settings = platform.slurm_or_default.settings
+    if platform.orchestrator.is_kubernetes or not settings:
+        return
+    known = {name.lower(): name for name in slurm_settings().keys}
+    for name in settings:
+        if name.lower() in known:
+            continue
+        near = [known[each] for each in difflib.get_close_matches(name.lower(), list(known), n=3)]
+        fix = f"did you mean {' or '.join(near)}?" if near else "leave the key out"
+        yield ("slurm", "settings", name), f"Slurm {slurm_settings().release} has no such key in slurm.conf", fix
+
+
+@rule
+def no_partition_sets_defaults(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
+    """No node group is called `default`: a partition has the name of its group, and Slurm's DEFAULT is none.
+
+    https://slurm.schedmd.com/slurm.conf.html, PartitionName (read 2026-11-25)
+    """
+    for index, group in enumerate(platform.node_groups):
+        if group.name == DEFAULT_PARTITION and not platform.orchestrator.is_kubernetes:
+            reason = "the partition of a group has its name, and in slurm.conf DEFAULT sets values of all partitions"
+            yield ("node_groups", index, "name"), reason, "give the group another name"
 
 
 @rule
