@@ -23,6 +23,7 @@ from stacks.clusters.hyperpod_slurm import HyperPodSlurmStack
 from stacks.constructs.delivery.bundle import platform_bundles
 from stacks.constructs.delivery.image_settings import after_the_same_base
 from stacks.constructs.iam.bucket_key import let_use_bucket_key
+from stacks.constructs.lint import pass_over
 from stacks.constructs.tags import tag_everything
 from stacks.foundation import Foundation
 from stacks.foundation.file_system import FileSystemStack
@@ -33,6 +34,7 @@ from stacks.image import ImageStack
 from stacks.mirror import MirrorStack
 from stacks.observability import ObservabilityStack
 from trainway.manifests.chart_values import NODES_LABEL
+from trainway.spec.derived.published_lists import ignored_checks
 from trainway.spec.facts.catalogue import load_catalogue
 from trainway.spec.handoff_names import DEFAULT_IMAGE
 from trainway.spec.platform import Platform
@@ -170,6 +172,7 @@ def add_stacks(app: cdk.App, platform: Platform) -> PlatformStacks:
         images=registry.images,
         **common,
     )
+    pass_over(app, ignored_checks(platform))
     if key := platform.storage.bucket.key:
         let_use_bucket_key(app, key)
     for stack in app.node.children:

@@ -112,6 +112,7 @@ def check(
 def _checked(file: Path, today: date, accept: list[str]) -> tuple[str, list[str]]:
     """Return what a file describes, and what of it cannot be verified. Raises SpecError with every problem."""
     from trainway.spec.derived.image_notes import unverified
+    from trainway.spec.derived.published_lists import unlisted
     from trainway.spec.document import read_document
     from trainway.spec.facts.catalogue import load_catalogue
     from trainway.spec.loader import load_platform
@@ -123,7 +124,7 @@ def _checked(file: Path, today: date, accept: list[str]) -> tuple[str, list[str]
     platform = load_platform(file, today=today, accept=accept)
     nodes = ", ".join(f"{group.largest} × {' or '.join(group.instance_types)}" for group in platform.node_groups)
     what = f"{platform.name} in {platform.region} on {platform.orchestrator.value}, up to {nodes}"
-    return what, list(unverified(platform, load_catalogue()))
+    return what, [*unverified(platform, load_catalogue()), *unlisted(platform)]
 
 
 def _published(names: list[str]) -> list[str]:

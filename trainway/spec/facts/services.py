@@ -150,6 +150,12 @@ class BudgetFacts(_Facts):
     regions: tuple[str, ...]
 
 
+class RegistryFacts(_Facts):
+    """Resource types of the templates, each with the Regions in which CloudFormation's registry does not list it."""
+
+    unlisted: dict[str, tuple[str, ...]]
+
+
 class TopologyFacts(_Facts):
     """Regions in which EC2 reports the network nodes above an instance."""
 
@@ -179,6 +185,7 @@ class ServiceFacts(BaseModel):
     ec2_quotas: Ec2QuotaFacts
     capacity_blocks: CapacityBlockFacts
     hyperpod: HyperPodFacts
+    registry: RegistryFacts
     topology: TopologyFacts
     budgets: BudgetFacts
 
