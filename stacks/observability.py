@@ -16,12 +16,14 @@ from stacks.constructs.monitoring.event_messages import EventMessages
 from stacks.constructs.monitoring.metric_alarm import PERIOD, metric_alarm
 from stacks.constructs.monitoring.scan_alarm import ScanAlarm
 from stacks.foundation.file_system import FileSystemStack
+from stacks.foundation.offer import offer
 from stacks.foundation.storage import StorageStack
 from trainway.monitoring.events import event_kinds
 from trainway.monitoring.rules import cloudwatch_alarms
 from trainway.spec.facts.catalogue import Catalogue
 from trainway.spec.handoff_names import DEFAULT_IMAGE
 from trainway.spec.platform import Platform
+from trainway.spec.sections.orchestrator import Orchestrator
 
 # The titles of alarms in the dashboard.
 TITLES = {
@@ -50,7 +52,18 @@ class ObservabilityStack(cdk.Stack):
         env: cdk.Environment,
     ) -> None:
         super().__init__(scope, id, env=env, description=f"Trainway {platform.name}: observability")
-        alerts = Alerts(self, "Alerts", name=platform.name, notify=platform.observability.notify)
+        # The workspace of a platform with HyperPod's add-on sends to the topic, and may come and go.
+        has_workspace = platform.orchestrator is Orchestrator.HYPERPOD_EKS
+        alerts = Alerts(
+            self,
+            "Alerts",
+            name=platform.name,
+            notify=platform.observability.notify,
+            from_prometheus=has_workspace,
+        )
+        self.topic_arn = alerts.topic.topic_arn
+        if has_workspace:
+            offer(self, self.topic_arn)
         for image, settings in images.items():
             if severity := platform.of_image(image).image.scan.severity:
                 words = [] if image == DEFAULT_IMAGE else image.split("-")

@@ -148,21 +148,6 @@ def add_stacks(app: cdk.App, platform: Platform) -> PlatformStacks:
     for later, earlier in after_the_same_base(registry.images):
         # One pipeline builds the base, and the other one finds it.
         images[later].add_stack_dependency(images[earlier])
-    control_plane, mirror = None, None
-    cluster: EksStack | HyperPodEksStack | HyperPodSlurmStack
-    if platform.orchestrator.is_kubernetes:
-        control_plane = ControlPlaneStack(app, f"{name}-control-plane", catalogue=catalogue, network=network, **common)
-        cluster_stack = HyperPodEksStack if platform.orchestrator.is_hyperpod else EksStack
-        cluster = cluster_stack(
-            app, f"{name}-cluster", foundation=foundation, control_plane=control_plane.control_plane
-        )
-        if registry.charts:
-            mirror = MirrorStack(app, f"{name}-mirror", foundation=foundation)
-            mirror.add_stack_dependency(registry)
-            cluster.add_stack_dependency(mirror)
-    else:
-        cluster = HyperPodSlurmStack(app, f"{name}-cluster", foundation=foundation)
-    tag_everything(app, platform)
     observability = ObservabilityStack(
         app,
         f"{name}-observability",
@@ -172,6 +157,22 @@ def add_stacks(app: cdk.App, platform: Platform) -> PlatformStacks:
         images=registry.images,
         **common,
     )
+    control_plane, mirror = None, None
+    cluster: EksStack | HyperPodEksStack | HyperPodSlurmStack
+    if platform.orchestrator.is_kubernetes:
+        control_plane = ControlPlaneStack(app, f"{name}-control-plane", catalogue=catalogue, network=network, **common)
+        of_cluster: dict[str, Any] = {"foundation": foundation, "control_plane": control_plane.control_plane}
+        if platform.orchestrator.is_hyperpod:
+            cluster = HyperPodEksStack(app, f"{name}-cluster", alarms_topic=observability.topic_arn, **of_cluster)
+        else:
+            cluster = EksStack(app, f"{name}-cluster", **of_cluster)
+        if registry.charts:
+            mirror = MirrorStack(app, f"{name}-mirror", foundation=foundation)
+            mirror.add_stack_dependency(registry)
+            cluster.add_stack_dependency(mirror)
+    else:
+        cluster = HyperPodSlurmStack(app, f"{name}-cluster", foundation=foundation)
+    tag_everything(app, platform)
     pass_over(app, ignored_checks(platform))
     if key := platform.storage.bucket.key:
         let_use_bucket_key(app, key)

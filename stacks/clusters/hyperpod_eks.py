@@ -30,9 +30,14 @@ CfnCluster = sagemaker.CfnCluster
 
 
 class HyperPodEksStack(cdk.Stack):
-    """The prerequisites of HyperPod in the Kubernetes cluster, and then the HyperPod cluster."""
+    """The prerequisites of HyperPod in the Kubernetes cluster, and then the HyperPod cluster.
 
-    def __init__(self, scope: Construct, id: str, *, foundation: Foundation, control_plane: ControlPlane) -> None:
+    `alarms_topic` is the ARN of the topic that gets alarms on the metrics of HyperPod's observability add-on.
+    """
+
+    def __init__(
+        self, scope: Construct, id: str, *, foundation: Foundation, control_plane: ControlPlane, alarms_topic: str
+    ) -> None:
         platform, network, bucket = foundation.platform, foundation.network, foundation.storage.bucket
         settings, catalogue = platform.hyperpod_or_default, foundation.catalogue
         super().__init__(scope, id, env=foundation.env, description=f"Trainway {platform.name}: HyperPod on EKS")
@@ -113,7 +118,14 @@ class HyperPodEksStack(cdk.Stack):
                 steps=[[node_pools]],
                 after=[let_in, hyperpod],
             )
-        hyperpod_addons(self, control_plane=control_plane, platform=platform, catalogue=catalogue, hyperpod=hyperpod)
+        hyperpod_addons(
+            self,
+            control_plane=control_plane,
+            platform=platform,
+            catalogue=catalogue,
+            hyperpod=hyperpod,
+            alarms_topic=alarms_topic,
+        )
         write_hand_off(
             self,
             foundation,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from trainway.monitoring.alarm import FILE_SYSTEM, Alarm, Query, Threshold
 from trainway.spec.derived.capacity_times import failed_calls_queue
@@ -16,6 +16,10 @@ EXPORT_BEHIND_SECONDS = 3600
 BUSY_PERCENT = 50
 IDLE_PERCENT = 5
 IDLE_MINUTES = 30
+
+# What NVIDIA's device plugin takes for errors of a program, on a GPU that is well.
+# https://github.com/NVIDIA/k8s-device-plugin/blob/main/internal/rm/health.go (read 2026-11-21)
+PROGRAM_XIDS = frozenset({13, 31, 43})
 
 GPU = "DCGM_FI_DEV_GPU_UTIL"
 XID = "DCGM_FI_DEV_XID_ERRORS"
@@ -167,15 +171,21 @@ def _gpus() -> Iterator[Alarm]:
     yield Alarm(
         "XidProgram",
         "warning",
-        (Query(f"max by (Hostname, gpu, UUID) ({_xids('symptom')} and changes({XID}[15m]) > 0) > 0"),),
+        (Query(f"max by (Hostname, gpu, UUID) ({_last_is(PROGRAM_XIDS)} and changes({XID}[15m]) > 0) > 0"),),
         0,
         "GPU {{ $labels.gpu }} of {{ $labels.Hostname }} reported Xid {{ $value }}, as a rule for what a program did.",
     )
-    known = " or ".join(f"({XID} == {number})" for number in sorted(load_xids()))
+    yield Alarm(
+        "XidMemory",
+        "warning",
+        (Query(f"max by (Hostname, gpu, UUID) ({_xids('symptom')}) > 0"),),
+        0,
+        "GPU {{ $labels.gpu }} of {{ $labels.Hostname }} reported Xid {{ $value }}: its memory wears out.",
+    )
     yield Alarm(
         "XidUnknown",
         "warning",
-        (Query(f"max by (Hostname, gpu, UUID) (({XID} > 0) unless ({known})) > 0"),),
+        (Query(f"max by (Hostname, gpu, UUID) (({XID} > 0) unless {_last_is(load_xids())}) > 0"),),
         0,
         "GPU {{ $labels.gpu }} of {{ $labels.Hostname }} reported Xid {{ $value }}: look it up.",
     )
@@ -222,13 +232,17 @@ _POD = '{pod!=""}'
 
 
 def _xids(level: str, eks: str | None = None) -> str:
-    """Return the series whose last Xid is one of a level, and of EKS's action if one is given."""
-    chosen = [
-        number
-        for number, xid in sorted(load_xids().items())
-        if xid.level == level and (eks is None or xid.eks == eks or (eks == "replace" and xid.eks is None))
-    ]
-    return "(" + " or ".join(f"({XID} == {number})" for number in chosen) + ")"
+    """Return the series whose last Xid is one of a level, and of EKS's action if one is given.
+
+    EKS has no action for a cause that it does not know. The node must be replaced then.
+    """
+    xids = {number: xid for number, xid in load_xids().items() if xid.level == level and number not in PROGRAM_XIDS}
+    return _last_is(number for number, xid in xids.items() if eks is None or (xid.eks or "replace") == eks)
+
+
+def _last_is(numbers: Iterable[int]) -> str:
+    """Return the series whose last Xid is one of these."""
+    return "(" + " or ".join(f"({XID} == {number})" for number in sorted(numbers)) + ")"
 
 
 def _fabric() -> Iterator[Alarm]:

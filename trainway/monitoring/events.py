@@ -15,6 +15,8 @@ from trainway.spec.platform import Platform
 from trainway.spec.sections.capacity import CapacityBlock
 from trainway.spec.sections.orchestrator import Orchestrator
 
+# The delivery pipelines of a platform, besides those of images.
+DELIVERIES = ("cluster", "mirror", "autoscaling")
 RESUMES = (
     "A run whose job restarts goes on from its newest checkpoint when it has its nodes again. "
     "Otherwise resume it with `trainway resume`."
@@ -198,7 +200,7 @@ def _pipelines(platform: Platform) -> Iterator[EventKind]:
         {
             "source": ["aws.codepipeline"],
             "detail-type": ["CodePipeline Pipeline Execution State Change"],
-            "detail": {"pipeline": [f"{name}-cluster", f"{name}-mirror", *images], "state": ["FAILED"]},
+            "detail": {"pipeline": [*(f"{name}-{each}" for each in DELIVERIES), *images], "state": ["FAILED"]},
         },
         {"Pipeline": "$.detail.pipeline"},
         "The pipeline {Pipeline} failed.",

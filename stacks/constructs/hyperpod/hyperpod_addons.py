@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import aws_cdk as cdk
+import yaml
 from aws_cdk import aws_aps as aps
 from aws_cdk import aws_eks as eks
 from aws_cdk import aws_iam as iam
@@ -18,6 +19,8 @@ from stacks.constructs.hyperpod.task_governance import task_governance
 from stacks.constructs.iam.permissions import Permission, grant, needs_policies
 from stacks.constructs.iam.trust import pods
 from stacks.constructs.retention import goes_with_its_stack
+from trainway.monitoring.alert_manager import alert_manager_definition
+from trainway.monitoring.rules import rule_document
 from trainway.spec.derived.addons import CERT_MANAGER, OBSERVABILITY, TASK_GOVERNANCE, TRAINING_OPERATOR
 from trainway.spec.derived.group_types import all_types
 from trainway.spec.facts.catalogue import Catalogue
@@ -37,6 +40,7 @@ def hyperpod_addons(
     platform: Platform,
     catalogue: Catalogue,
     hyperpod: sagemaker.CfnCluster,
+    alarms_topic: str,
 ) -> None:
     """Install the training operator, Spaces, observability, and task governance if the platform file selects them."""
     asked = platform.hyperpod_or_default
@@ -47,7 +51,7 @@ def hyperpod_addons(
         if asked.spaces:
             spaces(scope, control_plane=control_plane, platform=platform, hyperpod=hyperpod, certificates=certificates)
     if asked.observability:
-        _observability(scope, control_plane, platform, catalogue, hyperpod)
+        _observability(scope, control_plane, platform, catalogue, hyperpod, alarms_topic)
     if platform.task_governance:
         governance = hyperpod_addon(scope, "TaskGovernance", control_plane, TASK_GOVERNANCE)
         governance.add_resource_dependency(hyperpod)
@@ -89,14 +93,27 @@ def _observability(
     platform: Platform,
     catalogue: Catalogue,
     hyperpod: sagemaker.CfnCluster,
+    alarms_topic: str,
 ) -> None:
-    """Install the collectors, the workspace for their metrics, and the role with which they write there.
+    """Install the collectors, the workspace for their metrics with its alarms, and the role of the collectors.
 
     The other permissions of AWS's role concern pods' logs, which are not collected.
     https://docs.aws.amazon.com/sagemaker/latest/dg/hyperpod-observability-addon-troubleshooting.html (read 2026-11-21)
     """
-    workspace = aps.CfnWorkspace(scope, "Metrics", alias=f"{platform.name}-hyperpod")
+    workspace = aps.CfnWorkspace(
+        scope,
+        "Metrics",
+        alias=f"{platform.name}-hyperpod",
+        alert_manager_definition=alert_manager_definition(alarms_topic, cdk.Aws.REGION),
+    )
     goes_with_its_stack(workspace)
+    aps.CfnRuleGroupsNamespace(
+        scope,
+        "Alarms",
+        name="trainway",
+        workspace=workspace.attr_arn,
+        data=yaml.safe_dump(rule_document(platform, catalogue), sort_keys=False, width=1000),
+    )
     collectors = pods(
         cluster_arn=control_plane.cluster.attr_arn, service_account=COLLECTOR_ACCOUNT, namespaces=[COLLECTOR_NAMESPACE]
     )
