@@ -38,7 +38,7 @@ NO_DATA = {
     "image additions",
 }
 # Commands that print a document of one format, which another program reads.
-DOCUMENT = {"schema", "image sbom", "alarms"}
+DOCUMENT = {"schema", "image sbom", "alarms", "dashboard"}
 
 
 def commands(group: Any, above: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:

@@ -243,6 +243,17 @@ def alarms(
 
 
 @app.command()
+def dashboard(
+    file: Annotated[Path, typer.Argument(help="A platform file.")] = DEFAULT_PLATFORM,
+) -> None:
+    """Print the platform's dashboard as JSON, to import into a Grafana of yours that reads the metrics."""
+    from trainway.monitoring.grafana import grafana_dashboard
+    from trainway.spec.facts.catalogue import load_catalogue
+
+    print(json.dumps(grafana_dashboard(_platform(file), load_catalogue()), indent=2))
+
+
+@app.command()
 def adopt(
     resource: Annotated[str, typer.Argument(metavar="ID", help="ID of your VPC or Lustre file system.")],
     file: PlatformFile = DEFAULT_PLATFORM,

@@ -12,7 +12,8 @@ from tests.seams.kubernetes.pod_security import baseline_violations
 from tests.security.network_policy import End, connects
 from trainway.launch.program.training_command import RENDEZVOUS_PORT
 from trainway.manifests.namespace import namespace_of
-from trainway.manifests.network_wall import HYPERPOD_AGENT_PORT, RAY_DASHBOARD_PORT
+from trainway.manifests.network_wall import COLLECTOR_NAMESPACE, HYPERPOD_AGENT_PORT, RAY_DASHBOARD_PORT
+from trainway.spec.derived.emitters import RUN_METRICS_PORT
 from trainway.spec.platform import Platform
 
 TEAMS = [{"name": "research", "guarantee": {"p5.48xlarge": 2}}, {"name": "guests"}]
@@ -64,9 +65,11 @@ def test_every_namespace_of_a_team_has_a_wall_around_all_of_its_pods() -> None:
 def test_operators_reach_the_port_that_they_call_and_no_other() -> None:
     ray = platform_of(**EKS, kubernetes={"ray_operator": True})
     agent = platform_of(**HYPERPOD, hyperpod={"training_operator": True})
+    collected = platform_of(**HYPERPOD, hyperpod={"observability": True})
     for platform, caller, port in (
         (ray, End("kuberay-system"), RAY_DASHBOARD_PORT),
         (agent, End("aws-hyperpod"), HYPERPOD_AGENT_PORT),
+        (collected, End(COLLECTOR_NAMESPACE), RUN_METRICS_PORT),
     ):
         mine = team(platform, 0)
         assert connects(walls(platform), caller, mine, port)

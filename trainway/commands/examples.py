@@ -14,6 +14,7 @@ EXAMPLES = {
     "preflight": "trainway preflight platform.yaml",
     "doctor": "trainway doctor platform.yaml",
     "alarms": "trainway alarms platform.yaml > trainway-alarms.yaml",
+    "dashboard": "trainway dashboard platform.yaml > trainway-dashboard.json",
     "capacity": "trainway capacity platform.yaml --hours 48",
     "lock": "trainway lock platform.yaml",
     "upgrade": "trainway upgrade platform.yaml --check",

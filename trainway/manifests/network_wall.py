@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import Any
 
 from trainway.manifests.namespace import namespace_of
+from trainway.spec.derived.emitters import RUN_METRICS_PORT, collected_by_addon
 from trainway.spec.platform import Platform
 from trainway.spec.sections.team import Team
 
@@ -20,6 +21,8 @@ NAME = "team-wall"
 METADATA_SERVICE = "169.254.169.254/32"
 # Kubernetes gives every namespace this label, with the namespace's name.
 NAMESPACE_NAME = "kubernetes.io/metadata.name"
+# The namespace of the collector of HyperPod's observability add-on.
+COLLECTOR_NAMESPACE = "hyperpod-observability"
 RAY_DASHBOARD_PORT = 8265
 HYPERPOD_AGENT_PORT = 8080
 
@@ -54,7 +57,7 @@ def _operators(platform: Platform) -> list[dict[str, Any]]:
     """Return the rules for operators that connect to pods of jobs. The others only call the Kubernetes API.
 
     KubeRay asks the dashboard of a Ray cluster for the state of the job. HyperPod's training operator calls the agent
-    that starts the ranks.
+    that starts the ranks. The collector of HyperPod's observability add-on reads the metrics of runs.
 
     https://github.com/ray-project/kuberay/blob/master/ray-operator/controllers/ray/utils/constant.go
     https://pypi.org/project/hyperpod-elastic-agent (both read 2026-11-24)
@@ -64,6 +67,8 @@ def _operators(platform: Platform) -> list[dict[str, Any]]:
         found.append(_from_namespace("kuberay-system", RAY_DASHBOARD_PORT))
     if platform.orchestrator.is_hyperpod and platform.hyperpod_or_default.training_operator:
         found.append(_from_namespace("aws-hyperpod", HYPERPOD_AGENT_PORT))
+    if collected_by_addon(platform):
+        found.append(_from_namespace(COLLECTOR_NAMESPACE, RUN_METRICS_PORT))
     return found
 
 

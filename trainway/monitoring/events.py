@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from trainway.spec.handoff import DEFAULT_IMAGE
+from trainway.spec.handoff_names import DEFAULT_IMAGE
 from trainway.spec.platform import Platform
 from trainway.spec.sections.capacity import CapacityBlock
 from trainway.spec.sections.orchestrator import Orchestrator

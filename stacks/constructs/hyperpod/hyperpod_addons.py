@@ -19,6 +19,7 @@ from stacks.constructs.hyperpod.task_governance import task_governance
 from stacks.constructs.iam.permissions import Permission, grant, needs_policies
 from stacks.constructs.iam.trust import pods
 from stacks.constructs.retention import goes_with_its_stack
+from trainway.manifests.network_wall import COLLECTOR_NAMESPACE
 from trainway.monitoring.alert_manager import alert_manager_definition
 from trainway.monitoring.rules import rule_document
 from trainway.spec.derived.addons import CERT_MANAGER, OBSERVABILITY, TASK_GOVERNANCE, TRAINING_OPERATOR
@@ -28,7 +29,6 @@ from trainway.spec.platform import Platform
 
 OPERATOR_NAMESPACE = "aws-hyperpod"
 OPERATOR_ACCOUNT = "hp-training-operator-controller-manager"
-COLLECTOR_NAMESPACE = "hyperpod-observability"
 COLLECTOR_ACCOUNT = "hyperpod-observability-operator-otel-collector"
 SCRAPE_SECONDS = 30
 

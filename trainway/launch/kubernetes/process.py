@@ -7,6 +7,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from trainway.launch.kubernetes.job_file import JOB_FILE
+from trainway.launch.program.environment import metrics_environment
 from trainway.launch.program.request import Request
 from trainway.launch.program.stopping import STOPPED
 from trainway.launch.program.training_command import RENDEZVOUS_PORT, logging_to, many_nodes
@@ -52,6 +53,7 @@ def node_environment(request: Request, torchrun: Mapping[str, str]) -> list[dict
         **request.environment(JOB_FILE),
         **logging_to(PurePosixPath(request.directory) / "logs" / "$(POD_NAME)"),
         **torchrun,
+        **metrics_environment(),
         "TORCH_ELASTIC_SHUTDOWN_TIMEOUT": str(KILL_RANKS_AFTER),
         # A run that was told to stop is not done. Without a status of its own, a node that outlives one that was taken
         # away would count as finished, and nobody would start the run again.

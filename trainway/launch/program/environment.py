@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from pathlib import PurePath
 
+from trainway.spec.derived.emitters import RUN_METRICS_PORT
 from trainway.spec.handoff import HandOff
 
 # Without it a restarted job waits five minutes for addresses of dead workers: pytorch/pytorch#135712.
@@ -41,6 +42,14 @@ def _flight_recorder(run_directory: PurePath) -> dict[str, str]:
         "TORCH_NCCL_DUMP_ON_TIMEOUT": "1",
         "TORCH_NCCL_DEBUG_INFO_TEMP_FILE": str(run_directory / FLIGHT_RECORDER_PREFIX),
     }
+
+
+def metrics_environment() -> dict[str, str]:
+    """Return what makes the first rank of each node of a training job answer Prometheus.
+
+    The address is that of a pod, or of a node whose network only the cluster reaches.
+    """
+    return {"TRAINWAY_METRICS": f"0.0.0.0:{RUN_METRICS_PORT}"}
 
 
 def platform_environment(hand_off: HandOff, roots: Mapping[str, str]) -> dict[str, str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import shlex
 
+from trainway.launch.program.environment import metrics_environment
 from trainway.launch.program.life_cycle import check_life_cycle
 from trainway.launch.program.request import Request
 from trainway.launch.program.training_command import RENDEZVOUS_PORT, logging_to, many_nodes
@@ -230,7 +231,7 @@ def _environment(request: Request) -> dict[str, str]:
     del torchrun["PET_RDZV_ENDPOINT"]  # what the script finds out
     job = request.environment(request.directory / "job.yaml")
     listens = _TORCHRUN_LISTENS if request.program.stop.ranks_listen else {}
-    return job | torchrun | logging_to(request.directory / "logs", shown_ranks="0") | listens
+    return job | torchrun | metrics_environment() | logging_to(request.directory / "logs", shown_ranks="0") | listens
 
 
 def heredoc(text: str) -> str:

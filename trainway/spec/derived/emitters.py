@@ -9,6 +9,10 @@ from trainway.spec.facts.metrics import Emitter, load_emitters
 from trainway.spec.platform import Platform
 from trainway.spec.sections.orchestrator import Orchestrator
 
+# Where the first rank of each node answers Prometheus. OpenTelemetry's exporters for Prometheus have this port, too:
+# https://opentelemetry.io/docs/specs/otel/metrics/sdk_exporters/prometheus/ (read 2026-11-25)
+RUN_METRICS_PORT = 9464
+
 
 def emitters(platform: Platform, catalogue: Catalogue) -> tuple[Emitter, ...]:
     """Return what emits metrics in a platform, as the stacks and the nodes' scripts install it."""

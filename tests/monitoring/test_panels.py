@@ -1,0 +1,84 @@
+"""Each panel's query returns data in Prometheus, and every metric that is listed as used is on a panel or an alarm."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.monitoring.test_alarms import PLATFORMS, platform
+from tests.prometheus import program
+from trainway.monitoring.alarms import alarms
+from trainway.monitoring.grafana import grafana_dashboard
+from trainway.monitoring.panels import PANELS, panels
+from trainway.spec.derived.emitters import has_metric
+from trainway.spec.facts.catalogue import load_catalogue
+from trainway.spec.facts.metrics import emitters_of_metric, load_emitters
+
+# Shown in the dashboard of CloudWatch by stacks/observability.py.
+IN_CLOUDWATCH = {"DataReadBytes", "DataWriteBytes"}
+
+
+def used(orchestrator: str) -> set[str]:
+    """Return the metrics on the panels and alarms of a platform."""
+    found, catalogue = platform(orchestrator), load_catalogue()
+    of_alarms = {each for alarm in alarms(found, catalogue) for each in alarm.conditions[0].metrics}
+    return of_alarms | {each for panel in panels(found, catalogue) for each in panel.metrics} | IN_CLOUDWATCH
+
+
+def test_every_metric_that_is_listed_is_used_wherever_it_exists_and_no_other() -> None:
+    catalogue = load_catalogue()
+    for orchestrator in PLATFORMS:
+        there = {
+            name
+            for emitter in load_emitters().values()
+            for name in emitter.metrics
+            if has_metric(platform(orchestrator), catalogue, name)
+        }
+        assert there == used(orchestrator), orchestrator
+    everywhere = {name for emitter in load_emitters().values() for name in emitter.metrics}
+    seen = set().union(*map(used, PLATFORMS))
+    # It needs a Capacity Block, which none of the three platforms has.
+    assert everywhere - seen == {"ApproximateNumberOfMessagesVisible"}
+
+
+def test_every_panel_is_on_the_dashboard_of_some_platform() -> None:
+    shown = {panel for orchestrator in PLATFORMS for panel in panels(platform(orchestrator), load_catalogue())}
+    assert shown == set(PANELS)
+    assert all(len(emitters_of_metric(each)) == 1 for panel in PANELS for each in panel.metrics)
+
+
+def test_every_query_returns_data(tmp_path: Path) -> None:
+    labels = 'run="llama", node_rank="0", phase="forward", Hostname="a", gpu="0", instance="10.0.0.1:1", mode="idle"'
+    names = sorted({each for panel in PANELS for each in panel.metrics})
+    series = [{"series": f"{name}{{{labels}}}", "values": "1+1x60"} for name in names]
+    asked = [{"expr": f"count({panel.query})", "eval_time": "30m", "exp_samples": [{"value": 1}]} for panel in PANELS]
+    document: dict[str, Any] = {"tests": [{"interval": "1m", "input_series": series, "promql_expr_test": asked}]}
+    file = tmp_path / "tests.yaml"
+
+    def promtool() -> str:
+        file.write_text(yaml.safe_dump(document))
+        done = subprocess.run([program("promtool"), "test", "rules", file], capture_output=True, text=True)
+        return "" if done.returncode == 0 else done.stdout + done.stderr
+
+    assert promtool() == ""
+    series.pop(names.index("trainway_run_mfu"))
+    assert "trainway_run_mfu" in promtool()
+
+
+@pytest.mark.parametrize("orchestrator", PLATFORMS)
+def test_a_dashboard_has_its_panels_beside_each_other(orchestrator: str) -> None:
+    dashboard = grafana_dashboard(platform(orchestrator), load_catalogue())
+    cells: set[tuple[int, int]] = set()
+    for panel in dashboard["panels"]:
+        box = panel["gridPos"]
+        own = {(x, y) for x in range(box["x"], box["x"] + box["w"]) for y in range(box["y"], box["y"] + box["h"])}
+        assert not own & cells and box["x"] + box["w"] <= 24, panel["title"]
+        cells |= own
+    numbers = [panel["id"] for panel in dashboard["panels"]]
+    assert numbers == list(range(1, len(numbers) + 1))
+    queries = {target["expr"] for panel in dashboard["panels"] for target in panel.get("targets", ())}
+    assert queries == {panel.query for panel in panels(platform(orchestrator), load_catalogue())}
