@@ -86,6 +86,11 @@ def test_all_zones_are_told_beside_a_type_that_is_wrong(tmp_path: Path) -> None:
     "changes",
     [
         {"name": "atlas-aws"},
+        {
+            "region": "ap-southeast-3",
+            "zones": ["apse3-az1", "apse3-az2"],
+            "storage": {"lustre": {"storage_class": "scratch", "efa": False, "compression": False}},
+        },
         {"storage": {"lustre": {"import_from": ["s3://atlas-data-111122223333-us-west-2-an/raw/"]}}},
         {"storage": {"lustre": {"import_from": ["s3://atlas-data/corpus/"]}}},
         {
@@ -95,7 +100,7 @@ def test_all_zones_are_told_beside_a_type_that_is_wrong(tmp_path: Path) -> None:
             "slurm": {"settings": {"messagetimeout": "30", "PrologSlurmctld": "/bin/true", "DebugFlags": "Gres"}},
         },
     ],
-    ids=["a name with aws in it", "another prefix", "another bucket", "known settings"],
+    ids=["a name with aws in it", "scratch in Jakarta", "another prefix", "another bucket", "known settings"],
 )
 def test_what_only_resembles_a_mistake_is_accepted(changes: dict[str, Any], tmp_path: Path) -> None:
     load_platform(write(tmp_path, changes))

@@ -70,6 +70,19 @@ def test_intelligent_tiering_has_throughput_and_no_capacity(tmp_path: Path) -> N
     assert configuration["MetadataConfiguration"] == {"Mode": "USER_PROVISIONED", "Iops": 6000}
 
 
+def test_scratch_has_a_capacity_and_nothing_that_fsx_refuses(tmp_path: Path) -> None:
+    stacks = stacks_with(tmp_path, platform_with({"lustre": {"storage_class": "scratch", "capacity_tib": 2.4}}))
+    (file_system,) = resources(stacks["file-system"], "AWS::FSx::FileSystem").values()
+    assert (file_system["StorageType"], file_system["StorageCapacity"]) == ("SSD", 2400)
+    assert file_system["LustreConfiguration"] == {"DataCompressionType": "LZ4", "DeploymentType": "SCRATCH_2"}
+    assert "KmsKeyId" not in file_system
+    # FSx links a scratch file system of Lustre 2.15 as it does a persistent one.
+    assert file_system["FileSystemTypeVersion"] == "2.15"
+    assert len(resources(stacks["file-system"], "AWS::FSx::DataRepositoryAssociation")) == 3
+    alarms = resources(stacks["observability"], "AWS::CloudWatch::Alarm").values()
+    assert any(alarm.get("MetricName") == "FreeDataStorageCapacity" for alarm in alarms)
+
+
 @pytest.mark.parametrize(("gib", "mode"), [(None, "PROPORTIONAL_TO_THROUGHPUT_CAPACITY"), (0, "NO_CACHE")])
 def test_a_read_cache_is_sized_by_fsx_or_left_out(gib: int | None, mode: str, tmp_path: Path) -> None:
     asked = {"storage_class": "intelligent-tiering", "read_cache_gib": gib, "mirror": False}
@@ -232,10 +245,11 @@ def test_the_gateway_lets_nothing_be_written_to_other_accounts(tmp_path: Path) -
     ("base", "changes"),
     [
         ("examples/eks-p5.yaml", {"storage": {"lustre": {"storage_class": "intelligent-tiering", "mirror": False}}}),
+        ("examples/eks-p5.yaml", {"storage": {"lustre": {"storage_class": "scratch"}}}),
         ("examples/eks-p5.yaml", {"storage": {"lustre": {"existing": EXISTING}}, "network": NETWORK}),
         ("examples/hyperpod-slurm-p5en.yaml", {"storage": {"home": {}, "lustre": {"root_squash": {}}}}),
     ],
-    ids=["intelligent-tiering", "existing", "home"],
+    ids=["intelligent-tiering", "scratch", "existing", "home"],
 )
 def test_cfn_lint_accepts_them(base: str, changes: dict[str, Any], tmp_path: Path) -> None:
     platform: dict[str, Any] = yaml.safe_load((ROOT / base).read_text()) | changes

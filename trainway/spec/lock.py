@@ -62,7 +62,9 @@ class LockedLustre(Section):
     """A deployed Lustre file system: its generation, and what it was created with that FSx cannot change."""
 
     generation: int = Field(1, description="`storage.lustre.generation`.")
-    storage_class: Literal["ssd", "intelligent-tiering"] = Field(description="`storage.lustre.storage_class`.")
+    storage_class: Literal["ssd", "scratch", "intelligent-tiering"] = Field(
+        description="`storage.lustre.storage_class`."
+    )
     efa: bool = Field(description="`storage.lustre.efa`.")
     key: str | None = Field(None, description="`storage.lustre.key`. null: the account's key of FSx.")
 

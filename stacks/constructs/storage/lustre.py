@@ -122,6 +122,12 @@ def _configuration(lustre: Lustre) -> CfnFileSystem.LustreConfigurationProperty:
 
     https://docs.aws.amazon.com/fsx/latest/APIReference/API_CreateFileSystemLustreConfiguration.html (read 2026-11-21)
     """
+    if lustre.is_scratch:
+        return CfnFileSystem.LustreConfigurationProperty(
+            deployment_type="SCRATCH_2",
+            data_compression_type="LZ4" if lustre.compression else "NONE",
+            weekly_maintenance_start_time=maintenance_window(lustre.maintenance),
+        )
     elastic, backups = lustre.is_elastic, lustre.backups
     return CfnFileSystem.LustreConfigurationProperty(
         deployment_type="PERSISTENT_2",

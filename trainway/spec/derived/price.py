@@ -216,6 +216,9 @@ def _of_lustre(platform: Platform, key: str, lustre: Lustre) -> Iterator[PriceLi
         what = "Lustre Intelligent-Tiering, throughput (what it holds costs, too)"
         yield _service(platform, key, what, "lustre-intelligent-tiering-throughput", lustre.throughput_mbps)
         return
+    if lustre.is_scratch:
+        yield _service(platform, key, "Lustre, scratch", "lustre-scratch-2", lustre.capacity_gib)
+        return
     what = f"Lustre on SSD with {lustre.throughput_mbps_per_tib} MB/s per TiB"
     name = f"lustre-persistent-2-{lustre.throughput_mbps_per_tib}"
     line = _service(platform, key, what, name, lustre.capacity_gib)

@@ -70,6 +70,11 @@ def _of_storage(platform: Platform) -> Iterator[tuple[_Quota, int]]:
     storage, lustre, openzfs = platform.storage, service_facts().lustre, service_facts().openzfs
     for own in storage.lustre_by_key.values():
         if own.existing is None:
+            if own.is_scratch:
+                file_systems, capacity = lustre.scratch_quotas
+                yield ("fsx", file_systems, None), 1
+                yield ("fsx", capacity, None), own.capacity_gib
+                continue
             yield _fsx(lustre.file_systems_quota), 1
             if not own.is_elastic:
                 yield _fsx(lustre.capacity_quota), own.capacity_gib

@@ -48,6 +48,7 @@ SERVICE_UNITS = {
     "interface-endpoint-data": "GB",
     "gp3": "GB-month",
     "hyperpod-volume": "GB-month",
+    "lustre-scratch-2": "GB-month",
     "lustre-persistent-2-125": "GB-month",
     "lustre-persistent-2-250": "GB-month",
     "lustre-persistent-2-500": "GB-month",

@@ -62,6 +62,9 @@ class LustreFacts(_Facts):
     regions: tuple[str, ...]
     slow_regions: tuple[str, ...]
     slow_regions_throughputs: tuple[int, ...]
+    scratch_regions: tuple[str, ...]
+    scratch_throughput_mbps_per_tib: int
+    scratch_quotas: tuple[str, str]
     file_systems_quota: Quota
     capacity_quota: Quota
 

@@ -13,9 +13,17 @@ from trainway.spec.problems import KeyPath
 from trainway.spec.rules.rule import Breach, rule
 
 LUSTRE: KeyPath = ("storage", "lustre")
-# Keys that apply to only one storage class, by the key that selects the class.
-OF_SSD = ("capacity_tib", "throughput_mbps_per_tib", "nearly_full_percent")
-OF_INTELLIGENT_TIERING = ("throughput_mbps", "read_cache_gib")
+# Keys that do not apply to a storage class, and the class that they do apply to.
+OF_SSD = dict.fromkeys(("capacity_tib", "throughput_mbps_per_tib", "nearly_full_percent"), "ssd")
+OF_INTELLIGENT_TIERING = dict.fromkeys(("throughput_mbps", "read_cache_gib"), "intelligent-tiering")
+USELESS = {
+    "ssd": OF_INTELLIGENT_TIERING,
+    "intelligent-tiering": OF_SSD,
+    # https://docs.aws.amazon.com/fsx/latest/APIReference/API_CreateFileSystemLustreConfiguration.html and
+    # https://docs.aws.amazon.com/fsx/latest/APIReference/API_CreateFileSystem.html, KmsKeyId (read 2026-11-25)
+    "scratch": OF_INTELLIGENT_TIERING
+    | dict.fromkeys(("throughput_mbps_per_tib", "metadata_iops", "efa", "key", "backups", "dynamic_volumes"), "ssd"),
+}
 # Keys that apply to an existing file system.
 OF_EXISTING = (
     "existing",
@@ -30,14 +38,12 @@ OF_EXISTING = (
 
 @rule
 def lustre_keys_are_of_its_storage_class(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
-    """Report keys of the other storage class, which would have no effect."""
+    """Report keys of another storage class, which would have no effect or which FSx would refuse."""
     lustre = platform.storage.lustre
     if lustre.existing:
         return
-    useless = OF_SSD if lustre.is_elastic else OF_INTELLIGENT_TIERING
-    other = "ssd" if lustre.is_elastic else "intelligent-tiering"
-    for name in useless:
-        if name in lustre.model_fields_set:
+    for name, other in USELESS[lustre.storage_class].items():
+        if name in lustre.model_fields_set and getattr(lustre, name) not in (None, False):
             reason = f"it is about the storage class {other}, and this file system's is {lustre.storage_class}"
             yield (*LUSTRE, name), reason, f"remove it, or write `storage_class: {other}`"
 
@@ -49,7 +55,7 @@ def lustre_capacity_is_sold(platform: Platform, _catalogue: Catalogue) -> Iterat
     if lustre.existing or lustre.is_elastic:
         return
     key: KeyPath = (*LUSTRE, "capacity_tib")
-    if lustre.efa:
+    if lustre.efa and not lustre.is_scratch:
         step = facts.efa_capacity_step_gib[lustre.throughput_mbps_per_tib]
         if lustre.capacity_gib % step:
             speed = f"{lustre.throughput_mbps_per_tib} MB/s per TiB"
@@ -84,7 +90,7 @@ def intelligent_tiering_is_sold(platform: Platform, _catalogue: Catalogue) -> It
 def metadata_iops_are_sold(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
     """Check the metadata IOPS, of which FSx sells certain values, fewer with Intelligent-Tiering."""
     lustre, facts = platform.storage.lustre, service_facts().lustre
-    if lustre.existing or lustre.metadata_iops is None:
+    if lustre.existing or lustre.is_scratch or lustre.metadata_iops is None:
         return
     key: KeyPath = (*LUSTRE, "metadata_iops")
     if lustre.is_elastic:
@@ -160,7 +166,7 @@ def links_to_s3_are_possible(platform: Platform, _catalogue: Catalogue) -> Itera
 def some_node_speaks_efa_with_lustre(platform: Platform, catalogue: Catalogue) -> Iterator[Breach]:
     """Check that some node can use EFA with Lustre, because EFA increases the capacity steps."""
     lustre = platform.storage.lustre
-    if not lustre.efa or lustre.existing:
+    if not lustre.efa or lustre.existing or lustre.is_scratch:
         return
     groups = platform.node_groups
     if any(name not in catalogue for group in groups for name in (group.instance_type, *group.or_types)):

@@ -129,13 +129,21 @@ def hyperpod_is_in_the_region(platform: Platform, _catalogue: Catalogue) -> Iter
 
 @published_rule
 def fsx_has_such_file_systems_there(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
-    """FSx has Lustre file systems of the type PERSISTENT_2 in the Region, and with such a throughput."""
+    """FSx has Lustre file systems of the type PERSISTENT_2 in the Region, and with such a throughput, or SCRATCH_2."""
     facts, lustre = service_facts().lustre, platform.storage.lustre
     if lustre.existing or platform.region not in load_offerings().zones or platform.region in facts.regions:
         return
+    scratch = platform.region in facts.scratch_regions
+    if lustre.is_scratch:
+        if not scratch:
+            reason = f"FSx has no Lustre file systems of the type SCRATCH_2 in {platform.region}"
+            fix = "use ssd, or another Region" if platform.region in facts.slow_regions else "use another Region"
+            yield ("storage", "lustre", "storage_class"), reason, fix
+        return
     if platform.region not in facts.slow_regions:
         reason = "FSx has no Lustre file systems of the type PERSISTENT_2 there, which the platform requires"
-        yield ("region",), reason, "choose another, or adopt a file system as `storage.lustre.existing`"
+        instead = "write `storage_class: scratch` below `storage.lustre`, " if scratch else ""
+        yield ("region",), reason, f"{instead}choose another, or adopt a file system as `storage.lustre.existing`"
         return
     throughputs = " or ".join(map(str, facts.slow_regions_throughputs))
     where = f"in {platform.region}, FSx has Lustre file systems of {throughputs} MB/s per TiB on SSD, without EFA"

@@ -98,13 +98,13 @@ class Lustre(Section):
         description="Number of the file system among those that the platform has had. A higher number creates "
         "another file system beside the deployed one, whose section becomes `former_lustre`.",
     )
-    storage_class: Literal["ssd", "intelligent-tiering"] = Field(
+    storage_class: Literal["ssd", "scratch", "intelligent-tiering"] = Field(
         "ssd",
-        description="ssd, or intelligent-tiering, which grows and shrinks with its contents and cannot be linked to "
-        "S3.",
+        description="ssd; scratch, which costs less, and loses files when a file server fails; or intelligent-tiering, "
+        "which grows and shrinks with its contents and cannot be linked to S3.",
     )
     capacity_tib: float = Field(
-        1.2, gt=0, description="On SSD. Storage capacity in TiB, for example 4.8. FSx sells it in steps."
+        1.2, gt=0, description="On ssd and scratch. Storage capacity in TiB, for example 4.8. FSx sells it in steps."
     )
     throughput_mbps_per_tib: LustreThroughput = Field(
         250,
@@ -148,7 +148,7 @@ class Lustre(Section):
         None, description="Weekly 30-minute maintenance window. null: FSx chooses the window."
     )
     nearly_full_percent: int = Field(
-        90, ge=1, le=99, description="On SSD: used capacity in percent at which an alarm starts."
+        90, ge=1, le=99, description="On ssd and scratch: used capacity in percent at which an alarm starts."
     )
     on_destroy: OnDestroy = Field(
         "delete", description="Keep or delete the file system when the platform is destroyed."
@@ -172,6 +172,11 @@ class Lustre(Section):
     def is_elastic(self) -> bool:
         """Whether the file system has no fixed capacity."""
         return self.existing is None and self.storage_class == "intelligent-tiering"
+
+    @property
+    def is_scratch(self) -> bool:
+        """Whether the file system has no copies of what it holds, and no settings but its capacity."""
+        return self.existing is None and self.storage_class == "scratch"
 
     @property
     def capacity_gib(self) -> int:
