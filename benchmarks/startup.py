@@ -32,7 +32,7 @@ COMMANDS = {
         *("--capacity", "on-demand", "--admin", ADMIN, "--name", "atlas"),
     ),
 }
-ROUNDS = 15
+ROUNDS = 11
 
 
 def main() -> None:
