@@ -114,6 +114,14 @@ CLAIMS = (
         control=lambda figures: Spread.read(figures["processor_seconds_over_bare"]["bare again"]),
     ),
     Claim(
+        "Metrics for Prometheus, scraped once in each step, cost a small part of it, share of its processor seconds",
+        "exporter",
+        False,
+        0.005,
+        lambda figures: Spread.read(figures["hooks_and_a_scrape_over_a_step"]),
+        ".2%",
+    ),
+    Claim(
         "Training stands still for an asynchronous checkpoint for a small part of a synchronous one",
         "checkpoint_stall",
         False,
