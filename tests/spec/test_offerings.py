@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -83,7 +84,15 @@ def test_zones_and_offers_are_those_that_ec2_answered() -> None:
         for each in answers:
             offered.get(each["InstanceType"], set()).add(each["Location"])
     assert {region: set(found) for region, found in TABLE.zones.items() if found} == zones
-    assert {name: set(TABLE.offered.of(name)) for name in offered} == offered
+    local = {zone for zones in TABLE.local_zones.values() for zone in zones}
+    assert {name: set(TABLE.offered.of(name)) - local for name in offered} == offered
+
+
+def test_local_zones_are_named_after_their_region_and_have_p5() -> None:
+    for region, zones in TABLE.local_zones.items():
+        for zone in zones:
+            assert re.fullmatch(rf"{zone_prefix(region)}-[a-z]{{3}}\d+-az\d+", zone)
+            assert zone in TABLE.offered.of("p5.48xlarge") and zone not in TABLE.zones[region]
 
 
 def test_the_regions_are_botocores() -> None:

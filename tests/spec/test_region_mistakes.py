@@ -87,6 +87,11 @@ def test_all_zones_are_told_beside_a_type_that_is_wrong(tmp_path: Path) -> None:
     [
         {"name": "atlas-aws"},
         {
+            "region": "us-east-1",
+            "zones": ["use1-az1", "use1-az2"],
+            "node_groups": [{"name": "train", "instance_type": "p5.48xlarge", "count": 1, "zone": "use1-atl2-az1"}],
+        },
+        {
             "region": "ap-southeast-3",
             "zones": ["apse3-az1", "apse3-az2"],
             "storage": {"lustre": {"storage_class": "scratch", "efa": False, "compression": False}},
@@ -100,7 +105,14 @@ def test_all_zones_are_told_beside_a_type_that_is_wrong(tmp_path: Path) -> None:
             "slurm": {"settings": {"messagetimeout": "30", "PrologSlurmctld": "/bin/true", "DebugFlags": "Gres"}},
         },
     ],
-    ids=["a name with aws in it", "scratch in Jakarta", "another prefix", "another bucket", "known settings"],
+    ids=[
+        "a name with aws in it",
+        "P5 in Atlanta",
+        "scratch in Jakarta",
+        "another prefix",
+        "another bucket",
+        "known settings",
+    ],
 )
 def test_what_only_resembles_a_mistake_is_accepted(changes: dict[str, Any], tmp_path: Path) -> None:
     load_platform(write(tmp_path, changes))

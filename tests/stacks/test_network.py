@@ -7,10 +7,11 @@ import json
 from ipaddress import IPv4Network
 from pathlib import Path
 
-from tests.synthesis import Template, all_resources, resources
+from tests.synthesis import Template, all_resources, resources, templates_of
 from trainway.spec.derived.addressing import plan_addresses
 from trainway.spec.facts.catalogue import load_catalogue
 from trainway.spec.loader import load_platform
+from trainway.spec.platform import Platform
 
 ROUTES = "AWS::EC2::SubnetRouteTableAssociation"
 Synthesized = dict[str, dict[str, Template]]
@@ -123,3 +124,15 @@ def test_endpoints_answer_every_range_of_the_network(example: Path, synthesized:
     groups = resources(network, "AWS::EC2::SecurityGroup").values()
     answered = {rule["CidrIp"] for group in groups for rule in group.get("SecurityGroupIngress", [])}
     assert answered == {str(cidr) for cidr in plan.vpc_cidrs}
+
+
+def test_nodes_and_their_file_system_are_in_a_local_zone_and_the_control_plane_is_not() -> None:
+    group = {"name": "train", "instance_type": "p5.48xlarge", "count": 1, "zone": "use1-atl2-az1"}
+    asked = {"name": "atlas", "region": "us-east-1", "zones": ["use1-az1", "use1-az2"], "node_groups": [group]}
+    stacks = templates_of(Platform.model_validate(asked))
+    zones: dict[str, set[str]] = {}
+    for subnet in all_resources(stacks, "AWS::EC2::Subnet").values():
+        (name,) = [tag["Value"] for tag in subnet["Tags"] if tag["Key"] == "Name"]
+        zones.setdefault(subnet["AvailabilityZoneId"], set()).add(name.rpartition("/")[2])
+    assert {name.removeprefix("atlas-") for name in zones["use1-atl2-az1"]} == {"nodes-train", "storage"}
+    assert zones.keys() == {"use1-az1", "use1-az2", "use1-atl2-az1"}

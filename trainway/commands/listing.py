@@ -85,7 +85,7 @@ def _zones(region: str, names: Iterable[str]) -> dict[str, list[str]]:
         near = difflib.get_close_matches(region, known, n=3) or known
         why, fix = "the zones of this Region are not known", f"name one of {', '.join(near)}"
         raise usage_error(f"--in {region}", why=why, fix=fix)
-    return {name: offerings.zones_with(name, region) for name in names}
+    return {name: offerings.zones_and_local_zones_with(name, region) for name in names}
 
 
 def _table(found: Sequence[Instance], there: dict[str, list[str]] | None, *, families: bool) -> Iterable[str]:

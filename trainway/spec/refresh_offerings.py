@@ -101,7 +101,7 @@ def refreshed(table: Mapping[str, Any], answers: Answers, types: Iterable[str], 
     offered = by_family(
         {name: (known.of(name) - asked) | answers.offered.get(name, frozenset()) for name in {*types, *answers.offered}}
     )
-    prices = {name: table[name] for name in ("zones", "offered", "on_demand", "hyperpod")}
+    prices = {name: table[name] for name in ("zones", "local_zones", "offered", "on_demand", "hyperpod")}
     others = [source for source in table["sources"] if source["url"] != SOURCE["url"]]
     return as_text([SOURCE | {"read": day}, *others], prices | {"zones": zones, "offered": offered})
 

@@ -68,6 +68,8 @@ class Offerings:
     """The day of the newest of the sources."""
     zones: Mapping[str, tuple[str, ...]]
     """Every Region, and its zones. Of some Regions the zones are not known: they have none here."""
+    local_zones: Mapping[str, tuple[str, ...]]
+    """The Local Zones of Regions in which EC2 has accelerated types of the catalogue."""
     offered: ByFamily
     """The zones in which EC2 has an instance type, in one way of sale or another."""
     on_demand: ByFamily
@@ -78,6 +80,11 @@ class Offerings:
     def region_of(self, zone: str) -> str | None:
         """Return the Region of a zone id, or None for a zone that is not known."""
         return next((region for region, zones in self.zones.items() if zone in zones), None)
+
+    def zones_and_local_zones_with(self, instance_type: str, region: str) -> list[str]:
+        """Return the zones of a Region in which EC2 has an instance type, the Local Zones at the end."""
+        local = self.offered.of(instance_type) & set(self.local_zones.get(region, ()))
+        return [*self.zones_with(instance_type, region), *sorted(local)]
 
     def regions_with(self, instance_type: str) -> list[str]:
         """Return the Regions in which EC2 has an instance type, in alphabetical order."""
@@ -96,6 +103,7 @@ def load_offerings(file: Path = FILE) -> Offerings:
     return Offerings(
         read=max(date.fromisoformat(source["read"]) for source in table["sources"]),
         zones={region: tuple(zones) for region, zones in table["zones"].items()},
+        local_zones={region: tuple(zones) for region, zones in table["local_zones"].items()},
         offered=ByFamily(table["offered"]),
         on_demand=ByFamily(table["on_demand"]),
         hyperpod=ByFamily(table["hyperpod"]),

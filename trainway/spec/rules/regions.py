@@ -48,7 +48,11 @@ def zones_are_of_the_region(platform: Platform, _catalogue: Catalogue) -> Iterat
         return  # reported by its own rule
     known, prefix = offerings.zones[region], zone_prefix(region)
     for index, zone in enumerate(platform.zones):
-        if known and zone not in known:
+        if zone in offerings.local_zones.get(region, ()):
+            reason = "it is a Local Zone, in which EKS has no control plane and HyperPod no nodes"
+            fix = "with the orchestrator eks, write it as `zone` of a node group, and zones of the Region here"
+            yield ("zones", index), reason, fix
+        elif known and zone not in known:
             yield ("zones", index), f"it is not a zone of {region}", f"write {_one_of(known)}"
         elif not known and zone.split("-")[0] != prefix:
             yield ("zones", index), f"it is not a zone of {region}", f"ids of its zones begin with {prefix}-az"
@@ -72,9 +76,10 @@ def types_are_offered_in_the_zone(platform: Platform, catalogue: Catalogue) -> I
     for key, name in instance_types(platform):
         if name not in catalogue or not offerings.zones.get(region) or not offerings.offered.of(name):
             continue  # a name that another rule reports, or a type or Region of which no zones are known
-        there = offerings.zones_with(name, region)
+        there = offerings.zones_and_local_zones_with(name, region)
         of_group = [platform.zone_of(platform.node_groups[key[1]])] if isinstance(key[1], int) else platform.zones
-        if set(of_group) & set(there) or not set(of_group) <= set(offerings.zones[region]):
+        known = {*offerings.zones[region], *offerings.local_zones.get(region, ())}
+        if set(of_group) & set(there) or not set(of_group) <= known:
             continue
         if there:
             reason = f"EC2 does not have {name} in {' or '.join(of_group)}"
@@ -131,28 +136,32 @@ def hyperpod_is_in_the_region(platform: Platform, _catalogue: Catalogue) -> Iter
 def fsx_has_such_file_systems_there(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
     """FSx has Lustre file systems of the type PERSISTENT_2 in the Region, and with such a throughput, or SCRATCH_2."""
     facts, lustre = service_facts().lustre, platform.storage.lustre
-    if lustre.existing or platform.region not in load_offerings().zones or platform.region in facts.regions:
+    offerings = load_offerings()
+    local = platform.storage_zone in offerings.local_zones.get(platform.region, ())
+    if lustre.existing or platform.region not in offerings.zones or (platform.region in facts.regions and not local):
         return
-    scratch = platform.region in facts.scratch_regions
+    scratch = platform.region in facts.scratch_regions and not local
+    where = platform.storage_zone if local else platform.region
+    slow = local or platform.region in facts.slow_regions
     if lustre.is_scratch:
         if not scratch:
-            reason = f"FSx has no Lustre file systems of the type SCRATCH_2 in {platform.region}"
-            fix = "use ssd, or another Region" if platform.region in facts.slow_regions else "use another Region"
+            reason = f"FSx has no Lustre file systems of the type SCRATCH_2 in {where}"
+            fix = "use ssd, or another Region" if slow else "use another Region"
             yield ("storage", "lustre", "storage_class"), reason, fix
         return
-    if platform.region not in facts.slow_regions:
+    if not slow:
         reason = "FSx has no Lustre file systems of the type PERSISTENT_2 there, which the platform requires"
         instead = "write `storage_class: scratch` below `storage.lustre`, " if scratch else ""
         yield ("region",), reason, f"{instead}choose another, or adopt a file system as `storage.lustre.existing`"
         return
     throughputs = " or ".join(map(str, facts.slow_regions_throughputs))
-    where = f"in {platform.region}, FSx has Lustre file systems of {throughputs} MB/s per TiB on SSD, without EFA"
+    reason = f"in {where}, FSx has Lustre file systems of {throughputs} MB/s per TiB on SSD, without EFA"
     if lustre.is_elastic:
-        yield ("storage", "lustre", "storage_class"), where, "use ssd, or another Region"
+        yield ("storage", "lustre", "storage_class"), reason, "use ssd, or another Region"
     elif lustre.efa:
-        yield ("storage", "lustre", "efa"), where, "write `efa: false`, or use another Region"
+        yield ("storage", "lustre", "efa"), reason, "write `efa: false`, or use another Region"
     elif lustre.throughput_mbps_per_tib not in facts.slow_regions_throughputs:
-        yield ("storage", "lustre", "throughput_mbps_per_tib"), where, f"write {throughputs}, or use another Region"
+        yield ("storage", "lustre", "throughput_mbps_per_tib"), reason, f"write {throughputs}, or use another Region"
 
 
 def _near(region: str, others: Iterable[str]) -> list[str]:

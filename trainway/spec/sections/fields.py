@@ -27,7 +27,8 @@ Region = Annotated[
 ZoneId = Annotated[
     str,
     Matches(
-        r"[a-z]+\d-az\d+",
+        # A Local Zone's has the code of its city between.
+        r"[a-z]+\d(-[a-z]{3}\d+)?-az\d+",
         "it is not a zone id; zone names such as us-west-2a mean different places in different accounts",
         "write the id, as in usw2-az2; `aws ec2 describe-availability-zones` lists both",
     ),

@@ -43,7 +43,9 @@ class NodeGroup(Section):
     )
     capacity: Capacity = Field("on-demand", description="Purchase option of the nodes.")
     zone: ZoneId | None = Field(
-        None, description="Availability Zone ID of the capacity. Default: the first zone of the platform."
+        None,
+        description="Zone ID of the capacity: one of `zones`, or with eks a Local Zone of the Region. Default: the "
+        "first zone of the platform.",
     )
     mig: (
         Annotated[
