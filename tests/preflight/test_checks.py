@@ -26,12 +26,14 @@ from trainway.preflight import aws, checks
 from trainway.preflight.aws import NotAnswered
 from trainway.preflight.check import AccountCheck, CheckTable, Inquiry, run_checks
 from trainway.preflight.checks import CHECKS
+from trainway.preflight.checks.region import zones_of_file
 from trainway.preflight.deployer import ACTIONS_FILE, LARGEST_POLICY
 from trainway.preflight.deployer import deployer_actions as actions_of_platform
 from trainway.preflight.finding import AccountFinding, FindingLevel, error
 from trainway.spec.derived.quotas import quota_needs
 from trainway.spec.facts.catalogue import load_catalogue
 from trainway.spec.loader import load_platform
+from trainway.spec.platform import Platform
 
 # A check does not read it: these tests never ask AWS.
 NO_INQUIRY = cast(Inquiry, object())
@@ -174,3 +176,16 @@ def test_the_example_of_the_page_has_the_need_of_its_platform() -> None:
     (need,) = [each for each in needs if f"the quota {each.name} is 0" in page]
     assert f"--quota-code {need.code} --desired-value {need.needed}\n" in page
     assert f"the platform needs {need.needed} at its largest" in page
+
+
+def test_each_zone_of_the_file_is_asked_for_once_a_local_zone_where_its_group_names_it() -> None:
+    groups = [
+        {"name": name, "instance_type": "p5.48xlarge", "count": 1, "zone": zone}
+        for name, zone in (("far", "use1-atl2-az1"), ("near", "use1-az2"), ("more", "use1-atl2-az1"))
+    ]
+    asked = {"name": "atlas", "region": "us-east-1", "zones": ["use1-az1", "use1-az2"], "node_groups": groups}
+    assert list(zones_of_file(Platform.model_validate(asked))) == [
+        (("zones", 0), "use1-az1"),
+        (("zones", 1), "use1-az2"),
+        (("node_groups", 0, "zone"), "use1-atl2-az1"),
+    ]

@@ -25,7 +25,8 @@ from tests.seams.resolved import Deployed, deploy
 from tests.security.enforced_aws import Enforced, Person, enforced
 from tests.security.test_team_data import PLATFORM, bucket_of, roles_of
 from tests.synthesis import ROOT, assembly_in, templates_of
-from trainway.spec.handoff import BuiltImage, HandOff, Pointer, fill, image_parameter_name
+from trainway.spec.handoff import BuiltImage, HandOff, Pointer, fill
+from trainway.spec.handoff_names import image_parameter_name
 from trainway.spec.loader import load_platform
 
 REGION = PLATFORM["region"]

@@ -175,7 +175,9 @@ def test_resource_types_that_the_registry_does_not_list_are_known() -> None:
         "AWS::SageMaker::Cluster": set(facts.hyperpod.regions),
         "AWS::SageMaker::ComputeQuota": set(facts.hyperpod.regions),
         "AWS::SageMaker::ClusterSchedulerConfig": set(facts.hyperpod.scheduler_config_regions),
+        # HyperPod's observability keeps metrics and their rules in Prometheus.
         "AWS::APS::Workspace": set(facts.hyperpod.regions),
+        "AWS::APS::RuleGroupsNamespace": set(facts.hyperpod.regions),
         "AWS::FSx::FileSystem": {*facts.lustre.regions, *facts.lustre.slow_regions},
         "AWS::Budgets::Budget": set(facts.budgets.regions),
     }

@@ -28,7 +28,7 @@ def region(inquiry: Inquiry) -> Iterator[AccountFinding]:
         return
     found = aws.ask("ec2", "describe_availability_zones", AllAvailabilityZones=True) or {}
     zones = {each["ZoneId"]: each for each in found["AvailabilityZones"]}
-    for key, zone in _zones(platform):
+    for key, zone in zones_of_file(platform):
         if zone not in zones:
             yield error(
                 f"account {aws.number} has no zone {zone}",
@@ -54,7 +54,7 @@ def region(inquiry: Inquiry) -> Iterator[AccountFinding]:
             )
 
 
-def _zones(platform: Platform) -> Iterator[tuple[KeyPath, str]]:
+def zones_of_file(platform: Platform) -> Iterator[tuple[KeyPath, str]]:
     """Yield each zone of the file once, and where it stands first. A Local Zone stands at a node group alone."""
     yield from ((("zones", index), zone) for index, zone in enumerate(platform.zones))
     seen = set(platform.zones)
