@@ -137,7 +137,7 @@ def test_a_command_below_ends_with_its_own_processes_and_files(number: int, star
         "import subprocess, sys\n"
         "from trainway import cli\n"
         "from trainway.parts.endings import run_to_end\n"
-        f"cli.app = lambda: run_to_end(['sh', '-c', {below!r}], stdout=subprocess.PIPE, stderr=sys.stderr)\n"
+        f"cli.narrowed = lambda _: lambda: run_to_end(['sh', '-c', {below!r}], stdout=subprocess.PIPE, stderr=sys.stderr)\n"
         "try:\n    cli.main()\nexcept KeyboardInterrupt:\n    sys.exit(130)\n"
     )
     command = start(sys.executable, "-c", code)
@@ -156,7 +156,7 @@ def test_a_second_signal_does_not_interrupt_the_cleanup(start: Callable[..., Com
         "def work():\n"
         "    try:\n        print('begun', flush=True); time.sleep(600)\n"
         "    finally:\n        print('cleans', flush=True); time.sleep(1); print('cleaned', flush=True)\n"
-        "cli.app = work\n"
+        "cli.narrowed = lambda _: work\n"
         "cli.main()\n"
     )
     command = start(sys.executable, "-c", code)

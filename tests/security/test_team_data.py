@@ -175,7 +175,9 @@ def test_a_member_passes_the_role_of_the_own_team_alone(platform: Deployed, orch
 
 def test_the_linter_finds_no_mistake_in_the_policies_of_teams(platform: Deployed) -> None:
     ours = [each for each in policies_of(platform) if each.kind == "identity" and "s3:prefix" in str(each.document)]
-    assert len(ours) == sum(map(len, ROLES.values()))
+    # The role that tells people of events reads the records of all teams.
+    teams = [each for each in ours if "EventsRole" not in each.where]
+    assert len(teams) == sum(map(len, ROLES.values()))
     assert [message for _, issue, message in findings(ours) if issue.startswith(("invalid", "unknown"))] == []
 
 
