@@ -24,7 +24,7 @@ def main() -> None:
     """The three steps."""
     layout, out, *gathered = sys.argv[1:]
     if gathered:
-        muon.group_of_rows = lambda _: None  # type: ignore[assignment,attr-defined]
+        muon.group_of = lambda _: None  # type: ignore[assignment,attr-defined]
     computed: list[torch.Size] = []
     compute = muon.orthogonalised
 

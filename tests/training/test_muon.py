@@ -60,7 +60,7 @@ def test_every_layout_makes_the_step_of_one_process(
         assert torch.allclose(weight, single[name], atol=2e-4), (name, (weight - single[name]).abs().max())
 
 
-@pytest.mark.parametrize("layout", ["fsdp", "hsdp"])
+@pytest.mark.parametrize("layout", ["fsdp", "hsdp", "tp"])
 def test_ranks_divide_the_matrices_and_the_result_is_the_same_to_the_bit(
     layout: str, torchrun: TorchrunServer, tmp_path: Path
 ) -> None:
@@ -72,9 +72,10 @@ def test_ranks_divide_the_matrices_and_the_result_is_the_same_to_the_bit(
     shares, wholes = (
         sorted(int(line.split()[1]) for line in each.splitlines() if "COMPUTED" in line) for each in printed
     )
-    # Three matrices in three steps, over four owners, or twice over two.
+    # Three matrices in three steps, over four owners, or twice over two. With tensor parallelism, four ranks divide two
+    # of the matrices, and two the third.
     assert wholes == [9, 9, 9, 9]
-    assert shares == ([0, 3, 3, 3] if layout == "fsdp" else [3, 3, 6, 6])
+    assert shares == {"fsdp": [0, 3, 3, 3], "hsdp": [3, 3, 6, 6], "tp": [0, 0, 6, 6]}[layout]
 
 
 def run(

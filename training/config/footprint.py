@@ -168,9 +168,12 @@ def _of_update(stage: StageSizes) -> int:
     """Return the bytes of the optimizer's temporary results for the parameter that has most."""
     match stage.job.optimizer:
         case Optimizer(name="muon"):
-            # A whole matrix and the rows of as many for other ranks in fp32, and three of the iteration in bf16.
             matrix = stage.shape.hidden * max(stage.shape.feed_forward, stage.shape.heads * stage.shape.head_width)
-            return 14 * matrix
+            if stage.sharing == 1 and stage.layout.tp == 1:
+                # A matrix before and after in fp32, and three of the iteration in bf16.
+                return 14 * matrix
+            # In bf16: the parts that other ranks get, a whole matrix, and four of the iteration.
+            return 12 * matrix
         case Optimizer(name="adamw", state="fp32"):
             return 0
         case _:

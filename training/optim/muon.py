@@ -1,8 +1,8 @@
 """Muon: momentum whose update of every matrix is orthogonalized (https://kellerjordan.github.io/posts/muon/).
 
 PyTorch's own `torch.optim.Muon` supports only matrices, and treats each local shard as a matrix of its own. This class
-orthogonalizes whole matrices, so that the update equals that of a single process in every layout. Ranks that divide the
-rows of matrices also divide the work. AdamW updates the other parameters.
+orthogonalizes whole matrices, so that the update equals that of a single process in every layout. Ranks that divide
+matrices also divide the work. AdamW updates the other parameters.
 """
 
 from collections.abc import Callable, Iterable
@@ -13,7 +13,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.tensor import DTensor, Replicate
 
-from training.optim.owned_matrices import computed_by_owners, group_of_rows, rounds
+from training.optim.owned_matrices import Block, blocks_of, computed_by_owners, group_of, rounds
 
 ITERATIONS = 5
 # The quintic of the page above. Its slope at zero is the largest that brings all singular values near one.
@@ -30,27 +30,35 @@ class Muon(torch.optim.AdamW):
     def __init__(self, groups: Iterable[dict[str, Any]], momentum: float, **adamw: Any) -> None:
         super().__init__(groups, **adamw)
         self._momentum = momentum
+        self._groups: dict[Tensor, dist.ProcessGroup | None] = {}
+        self._blocks: dict[Tensor, list[Block]] = {}
+        """The block of each rank of a matrix that ranks divide."""
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
         """Update the parameters of all groups."""
         groups = self.param_groups
         rate, decay = groups[0]["lr"], groups[0]["weight_decay"]
-        by_rows: dict[dist.ProcessGroup, list[Tensor]] = {}
+        divided: dict[dist.ProcessGroup, list[Tensor]] = {}
         for parameter in groups[0]["params"]:
             if parameter.grad is None:
                 continue
-            if rows := group_of_rows(parameter):
-                by_rows.setdefault(rows, []).append(parameter)
+            if parameter not in self._groups:
+                self._groups[parameter] = group_of(parameter)
+            if group := self._groups[parameter]:
+                divided.setdefault(group, []).append(parameter)
             else:
                 self._apply(parameter, _orthogonalised_everywhere(self._direction(parameter)), rate, decay)
-        for group, matrices in by_rows.items():
+        for group, matrices in divided.items():
+            if any(parameter not in self._blocks for parameter in matrices):
+                self._blocks |= dict(zip(matrices, blocks_of(matrices, group), strict=True))
             for some in rounds(matrices, group):
-                directions = [_local(self._direction(parameter)) for parameter in some]
-                shapes = [parameter.shape for parameter in some]
-                updates = computed_by_owners(directions, shapes, orthogonalised, group)
+                # The iterations begin by rounding to bf16, so nothing is lost if it is done before the exchange.
+                directions = [_local(self._direction(parameter)).bfloat16() for parameter in some]
+                shapes, blocks = [parameter.shape for parameter in some], [self._blocks[each] for each in some]
+                updates = computed_by_owners(directions, shapes, blocks, orthogonalised, group)
                 for parameter, update in zip(some, updates, strict=True):
-                    self._apply(parameter, update, rate, decay)
+                    self._apply(parameter, update.float(), rate, decay)
         # AdamW updates all groups that it finds in param_groups.
         self.param_groups = groups[1:]
         try:
@@ -90,7 +98,7 @@ class Muon(torch.optim.AdamW):
 
 
 def _orthogonalised_everywhere(update: Tensor) -> Tensor:
-    """Return this rank's part of an orthogonalized matrix that is not divided by rows alone."""
+    """Return this rank's part of an orthogonalized matrix that every rank computes."""
     if not isinstance(update, DTensor):
         return orthogonalised(update)
     whole = update.redistribute(placements=[Replicate()] * update.device_mesh.ndim).to_local()
