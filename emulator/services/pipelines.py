@@ -7,6 +7,7 @@ https://docs.aws.amazon.com/codepipeline/latest/userguide/stage-retry.html (read
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -291,21 +292,34 @@ def delete_rule(aws: Aws, model: Properties) -> None:
 
 
 def create_document(aws: Aws, model: Properties) -> Properties:
-    content = model["Content"] if isinstance(model["Content"], str) else json.dumps(model["Content"])
     aws.client("ssm").create_document(
-        Name=model["Name"], Content=content, DocumentType=model["DocumentType"], DocumentFormat="JSON"
+        Name=model["Name"], Content=_content(model), DocumentType=model["DocumentType"], DocumentFormat="JSON"
     )
     return {}
 
 
-def update_document(aws: Aws, old: Properties, new: Properties) -> Properties:
-    delete_document(aws, old)
-    return create_document(aws, new)
+def update_document(aws: Aws, _old: Properties, new: Properties) -> Properties:
+    """Make the content the document's default version. SSM takes no content twice: one that it has becomes it again."""
+    ssm, name, content = aws.client("ssm"), new["Name"], _content(new)
+    latest = int(ssm.describe_document(Name=name)["Document"]["LatestVersion"])
+    for version in map(str, range(1, latest + 1)):
+        if ssm.get_document(Name=name, DocumentVersion=version)["Content"] == content:
+            break
+    else:
+        version = str(latest + 1)
+        ssm.update_document(Name=name, Content=content, DocumentVersion="$LATEST", DocumentFormat="JSON")
+    ssm.update_document_default_version(Name=name, DocumentVersion=version)
+    return {}
+
+
+def _content(model: Properties) -> str:
+    return model["Content"] if isinstance(model["Content"], str) else json.dumps(model["Content"])
 
 
 def delete_document(aws: Aws, model: Properties) -> None:
-    if model["Name"] in [each["Name"] for each in aws.client("ssm").list_documents()["DocumentIdentifiers"]]:
-        aws.client("ssm").delete_document(Name=model["Name"])
+    ssm = aws.client("ssm")
+    with contextlib.suppress(ssm.exceptions.InvalidDocument):
+        ssm.delete_document(Name=model["Name"])
 
 
 SERVICES = {

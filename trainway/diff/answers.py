@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from trainway.diff.change_sets import Answered
-from trainway.diff.compare import VOLATILE, Action, PropertyEdit, ResourceDiff
+from trainway.diff.compare import VOLATILE, Action, PropertyEdit, ResourceDiff, gets_versions
 from trainway.diff.create_only import Verdict
 from trainway.diff.instance_groups import CLUSTER, GROUPS
 from trainway.diff.tokens import Id
@@ -40,7 +40,9 @@ def _answered(each: ResourceDiff, change: Mapping[str, Any] | None, known: Mappi
         return replace(each, action=Action.IMPORTED)
     if "PolicyAction" in change:
         each = replace(each, kept=change["PolicyAction"].endswith("Retain"))
-    if each.action is Action.CHANGED and _replaces(each.id.stack, change, known):
+    # A change set does not read how a document is updated.
+    judged = change.get("Replacement") == "Conditional" and gets_versions(each.after)
+    if each.action is Action.CHANGED and not judged and _replaces(each.id.stack, change, known):
         return replace(each, action=Action.REPLACED, edits=_edits(change))
     conditional = all(edit.verdict in (Verdict.UPDATE, Verdict.CONDITIONAL) for edit in each.edits)
     if each.action is Action.REPLACED and conditional and change.get("Replacement") == "False":

@@ -139,14 +139,27 @@ def _edits(
         return
     for path, before, after in _differences(was["Properties"], wanted["Properties"], moved, ()):
         follows = next((id for id, name in references(after) if before == after and _has_moved(id, name, moved)), None)
-        yield PropertyEdit(path, _verdict(kind, path), before, after, follows)
+        yield PropertyEdit(path, _verdict(wanted, path), before, after, follows)
     for policy in POLICIES:
         if was.get(policy) != wanted.get(policy):
             yield PropertyEdit((policy,), Verdict.UPDATE, was.get(policy), wanted.get(policy))
 
 
-def _verdict(kind: str, path: tuple[str, ...]) -> Verdict:
-    return INSTANCE_GROUP.get(path[0], Verdict.UPDATE) if kind == "instance group" else verdict_on(kind, path)
+def _verdict(wanted: Mapping[str, Any], path: tuple[str, ...]) -> Verdict:
+    kind = wanted["Type"]
+    if kind == "instance group":
+        return INSTANCE_GROUP.get(path[0], Verdict.UPDATE)
+    verdict = verdict_on(kind, path)
+    return Verdict.UPDATE if verdict is Verdict.CONDITIONAL and gets_versions(wanted) else verdict
+
+
+def gets_versions(resource: Mapping[str, Any]) -> bool:
+    """Return whether an update gives a resource of a template a new version, and does not replace it.
+
+    https://docs.aws.amazon.com/AWSCloudFormation/latest/TemplateReference/aws-resource-ssm-document.html#cfn-ssm-document-updatemethod
+    """
+    is_document: bool = resource["Type"] == "AWS::SSM::Document"
+    return is_document and bool(resource["Properties"].get("UpdateMethod") == "NewVersion")
 
 
 def _differences(
