@@ -229,7 +229,7 @@ def test_what_a_destroy_keeps_the_next_deploy_finds(emulator: Emulator, bootstra
     gone = re.findall(r"phoenix-([a-z-]+): destroyed", told)
     assert set(gone[:3]) == {"cluster", "image", "observability"}
     assert gone.index("file-system") > gone.index("cluster")
-    assert set(gone[-2:]) == {"network", "storage"}
+    assert set(gone[-3:]) == {"network", "registry", "storage"}
     left = Counter(each["type"] for each in emulator.resources() if each["stack"].startswith("phoenix-"))
     assert left == {"AWS::S3::Bucket": 2}
 

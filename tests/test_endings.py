@@ -137,7 +137,9 @@ def test_a_command_below_ends_with_its_own_processes_and_files(number: int, star
         "import subprocess, sys\n"
         "from trainway import cli\n"
         "from trainway.parts.endings import run_to_end\n"
-        f"cli.narrowed = lambda _: lambda: run_to_end(['sh', '-c', {below!r}], stdout=subprocess.PIPE, stderr=sys.stderr)\n"
+        "def work():\n"
+        f"    run_to_end(['sh', '-c', {below!r}], stdout=subprocess.PIPE, stderr=sys.stderr)\n"
+        "cli.narrowed = lambda _: work\n"
         "try:\n    cli.main()\nexcept KeyboardInterrupt:\n    sys.exit(130)\n"
     )
     command = start(sys.executable, "-c", code)
@@ -175,7 +177,9 @@ def test_nohup_keeps_a_command_alive(start: Callable[..., Command]) -> None:
     code = (
         "import signal, sys\n"
         "from trainway import cli\n"
-        "cli.app = lambda: print('begun', flush=True) or sys.stdin.readline() and print('done')\n"
+        "def work():\n"
+        "    print('begun', flush=True) or sys.stdin.readline() and print('done')\n"
+        "cli.narrowed = lambda _: work\n"
         "cli.main()\n"
     )
     command = start("nohup", sys.executable, "-c", code, stdin=subprocess.PIPE)

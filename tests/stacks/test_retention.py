@@ -25,6 +25,7 @@ STATEFUL = {
 }
 # What is made again as it was, from the template alone.
 STATELESS = {
+    "AWS::APS::RuleGroupsNamespace",
     "AWS::CloudFormation::WaitCondition",
     "AWS::CloudFormation::WaitConditionHandle",
     "AWS::CloudWatch::Alarm",

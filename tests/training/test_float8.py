@@ -68,7 +68,13 @@ def found(torchrun: TorchrunServer, request: pytest.FixtureRequest) -> dict[str,
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_two_ranks_have_the_gradients_of_one_process_in_the_same_float8(layout: str, found: dict[str, Any]) -> None:
     assert found[layout]["loss"] < 1e-6
-    assert found[layout]["same"] < 2e-6
+    if layout.startswith("tensorwise"):
+        # A scale for the whole matrix leaves many numbers halfway between two of float8. On some processors the sums of
+        # two ranks differ from one process's in the last bit, and one such number is then rounded to the other side.
+        assert found[layout]["same in the middle"] < 1e-4
+        assert found[layout]["same"] < 0.06
+    else:
+        assert found[layout]["same"] < 2e-6
 
 
 @pytest.mark.exhaustive

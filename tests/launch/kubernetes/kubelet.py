@@ -140,6 +140,7 @@ def resolved(variables: list[dict[str, Any]], pod: Pod) -> dict[str, str]:
     """The environment, in whose values $(NAME) is a variable from before."""
     fields = {
         "metadata.name": pod.name,
+        "spec.nodeName": f"ip-10-0-0-{pod.index + 1}.us-west-2.compute.internal",
         "metadata.annotations['batch.kubernetes.io/job-completion-index']": str(pod.index),
     }
     environment: dict[str, str] = {}
