@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]
 
-FOLDERS = ("tests/container/image/",)
+FOLDERS = ("tests/container/image/", "tests/seams/")
 
 
 def workers(processors: int) -> int:

@@ -12,6 +12,7 @@ from typing import Any
 from tests.service_model import service_model, shape_problems
 
 REQUESTS = {
+    "AWS::APS::RuleGroupsNamespace": ("amp", "CreateRuleGroupsNamespace"),
     "AWS::APS::Workspace": ("amp", "CreateWorkspace"),
     "AWS::CloudWatch::Alarm": ("cloudwatch", "PutMetricAlarm"),
     "AWS::CloudWatch::Dashboard": ("cloudwatch", "PutDashboard"),
@@ -37,6 +38,7 @@ REQUESTS = {
 }
 # Properties that CloudFormation itself acts on, or sends in another request than the one that creates the resource.
 OTHER_REQUESTS = {
+    "AWS::APS::Workspace": {"AlertManagerDefinition"},
     "AWS::CodePipeline::Pipeline": {"RestartExecutionOnUpdate"},
     "AWS::EC2::VPCEndpoint": {"Tags"},
     "AWS::ECR::Repository": {"EmptyOnDelete", "LifecyclePolicy"},
@@ -54,6 +56,11 @@ GENERATED = {
 }
 # Properties that CloudFormation spells or nests in another way than the API.
 SPELLED = {
+    "AWS::APS::RuleGroupsNamespace": lambda it: {
+        **_without(it, "Workspace", "Data"),
+        "WorkspaceId": it["Workspace"].rpartition("/")[2],
+        "Data": it["Data"].encode(),
+    },
     "AWS::CodeBuild::Project": lambda it: {
         **it,
         "Source": {**_without(it["Source"], "BuildSpec"), "Buildspec": it["Source"]["BuildSpec"]},

@@ -58,7 +58,9 @@ def main() -> None:
     weights = {
         name: value.full_tensor() if isinstance(value, DTensor) else value for name, value in model.state_dict().items()
     }
-    print(f"COMPUTED {len(computed)}", flush=True)
+    # In one piece: ranks write at the same time.
+    sys.stdout.write(f"COMPUTED {len(computed)}\n")
+    sys.stdout.flush()
     if dist.get_rank() == 0:
         torch.save(weights, out)
     dist.barrier()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -69,9 +70,7 @@ def test_ranks_divide_the_matrices_and_the_result_is_the_same_to_the_bit(
     everywhere = run(torchrun, layout, 4, tmp_path / "everywhere.pt", "gathered", printed=printed)
     assert divided.keys() == everywhere.keys()
     assert all(torch.equal(weight, everywhere[name]) for name, weight in divided.items())
-    shares, wholes = (
-        sorted(int(line.split()[1]) for line in each.splitlines() if "COMPUTED" in line) for each in printed
-    )
+    shares, wholes = (sorted(int(count) for count in re.findall(r"COMPUTED (\d+)", each)) for each in printed)
     # Three matrices in three steps, over four owners, or twice over two. With tensor parallelism, four ranks divide two
     # of the matrices, and two the third.
     assert wholes == [9, 9, 9, 9]

@@ -16,7 +16,7 @@ from typing import Any
 
 from trainway.spec.errors import UsageError, usage_error
 from trainway.spec.facts.catalogue import load_catalogue
-from trainway.spec.facts.offerings import FILE, ByFamily, Offerings, as_text, by_family, load_offerings, sizes_of
+from trainway.spec.facts.offerings import FILE, ByFamily, Offerings, as_text, by_family, load_offerings
 
 SOURCE = {
     "url": "https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_DescribeInstanceTypeOfferings.html",
@@ -56,11 +56,9 @@ def ask(types: Collection[str]) -> Answers:
             zones[region] = frozenset(
                 each["ZoneId"] for each in found if each.get("ZoneType", "availability-zone") == "availability-zone"
             )
-            pages = client.get_paginator("describe_instance_type_offerings").paginate(
-                LocationType="availability-zone-id",
-                Filters=[{"Name": "instance-type", "Values": sizes_of(types)}],
-            )
-            for page in pages:
+            # All types: the catalogue has more than a filter takes.
+            pages = client.get_paginator("describe_instance_type_offerings")
+            for page in pages.paginate(LocationType="availability-zone-id"):
                 for each in page["InstanceTypeOfferings"]:
                     if each["InstanceType"] in types:
                         offered.setdefault(each["InstanceType"], set()).add(each["Location"])

@@ -24,6 +24,7 @@ from emulator import running
 from tests.launch.slurm.machines import CONTROLLER, Machines, machines, missing
 from tests.launch.slurm.requests import CATALOGUE, IMAGE, on_slurm
 from tests.lifecycle_scripts.slurm_cluster import free_ports, wait_for
+from tests.synthesis import ROOT
 from trainway.launch.job_file.programs import interactive_program, load_program
 from trainway.launch.job_file.sweep import Point
 from trainway.launch.program.allocation import allocate
@@ -202,7 +203,9 @@ def test_an_allocation_ends_with_its_shell(
     try:
         os.write(typed, b"srun --overlap hostname; exit 7\n")
         status = interactive.open_shell(
-            "slurm", Launch([Point(program, {})], Path("unused")), {"environment": sys.prefix}
+            "slurm",
+            Launch([Point(program, {})], ROOT / "examples/hyperpod-slurm-p5en.yaml"),
+            {"environment": sys.prefix},
         )
     finally:
         os.dup2(standard_input, 0)
