@@ -32,10 +32,13 @@ def missing() -> str | None:
 def wait_for(what: str, is_so: Callable[[], bool], seconds: float = WAIT_SECONDS) -> None:
     """Returns once it is so; raises TimeoutError with `what` when it is not in time."""
     end = time.monotonic() + seconds
+    pause = 0.1
     while not is_so():
         if time.monotonic() > end:
             raise TimeoutError(f"{what}: not after {seconds} s")
-        time.sleep(0.1)
+        time.sleep(pause)
+        # Most of what is asked starts programs, on processors that what is waited for needs.
+        pause = min(1.1 * pause, 0.4)
 
 
 @dataclass
