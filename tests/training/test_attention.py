@@ -17,6 +17,8 @@ from torch.nn.attention import SDPBackend
 from torch.profiler import ProfilerActivity, profile
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from tests.training.test_layouts import differences
+from tests.training.torchrun_server import TorchrunServer
 from training.config.presets import PRESETS
 from training.data.documents import document_starts
 from training.model import attention, attention_kernels
@@ -98,6 +100,33 @@ def test_no_tensor_of_a_step_has_as_many_numbers_as_pairs_of_tokens(window: int 
     model = Decoder(replace(PRESETS["tiny"], layers=1, sliding_window=window), 64)
     initialize(model, 0)
     assert length * model.shape.feed_forward <= largest(model, length, starts) < length * length
+
+
+LONG, QUERIES = 2048, 512
+"""Tokens of a sample, and the fewest of them whose scores a rank could have at once: of one chunk of `cp` 2."""
+
+
+@pytest.mark.exhaustive
+def test_no_rank_of_a_layout_has_as_many_numbers_as_pairs_of_its_tokens(torchrun: TorchrunServer) -> None:
+    job: dict[str, Any] = {
+        "model": "tiny",
+        "variant": {"hidden": 32, "heads": 2, "key_value_heads": 2, "feed_forward": 64, "layers": 2, "tied": False},
+        "data": {"train": "nowhere", "sequence_length": LONG, "mask_documents": True},
+        "precision": "fp32",
+        "batch": {"global": 2, "micro": 1},
+        "steps": 1,
+    }
+    window = {**job, "variant": {**job["variant"], "sliding_window": 1000}}
+    jobs = {
+        "TP": {**window, "parallel": {"tp": 2}},
+        "CP, gather": {**job, "parallel": {"cp": 2}},
+        "CP, gather, window": {**window, "parallel": {"cp": 2}},
+        "CP, all-to-all": {**window, "parallel": {"cp": 2, "cp_method": "all-to-all"}},
+        "PP": {**window, "parallel": {"pp": 2}},
+    }
+    found = differences(torchrun, 2, jobs, "largest_tensors.py")
+    for name, each in found.items():
+        assert QUERIES * 64 <= each["numbers"] < QUERIES * LONG, name
 
 
 def test_the_profile_would_show_a_mask(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -78,6 +78,12 @@ TWO_RANKS: dict[str, dict[str, Any]] = {
     "documents, CP, gather, with compile": {"parallel": {"cp": 2}, "compile": "aot_eager", **DOCUMENTS},
     "documents, CP, all-to-all": {"parallel": {"cp": 2, "cp_method": "all-to-all"}, **DOCUMENTS},
     "documents, PP, interleaved": {"parallel": {"pp": 2, "pp_schedule": "interleaved"}, **UNTIED, **DOCUMENTS},
+    "window and documents, PP, 1F1B": {"parallel": {"pp": 2}, **UNTIED_WINDOW, **DOCUMENTS},
+    "window and documents, PP, zero-bubble": {
+        "parallel": {"pp": 2, "pp_schedule": "zero-bubble"},
+        **UNTIED_WINDOW,
+        **DOCUMENTS,
+    },
     "documents, MoE with EP": {"variant": {"experts": 4}, "parallel": {"ep": 2}, **DOCUMENTS},
     "documents, AC, full": {"memory": {"activation_checkpointing": "full"}, **DOCUMENTS},
     "documents, AC, selective, with compile": {
@@ -151,6 +157,18 @@ FOUR_RANKS: dict[str, dict[str, Any]] = {
         "compile": "aot_eager",
         **UNTIED,
     },
+}
+# Documents and a window change attention, which each kind of parallelism divides in another way.
+FOUR_RANKS |= {
+    f"{layout}, window and documents": {
+        **FOUR_RANKS[layout],
+        **DOCUMENTS,
+        "variant": {**FOUR_RANKS[layout].get("variant", {}), **WINDOW["variant"]},
+    }
+    for layout in (
+        *("HSDP x TP", "FSDP x TP with compile, loss in chunks", "FSDP x CP", "PP x FSDP", "EP x HSDP", "EP x PP"),
+        *("PP x CP, zero-bubble", "PP x TP, interleaved, with AC and compile"),
+    )
 }
 EVALUATED: dict[str, dict[str, Any]] = {
     "PP x FSDP": {"parallel": {"pp": 2, "dp_shard": 2}},

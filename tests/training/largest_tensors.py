@@ -1,0 +1,56 @@
+"""Started by torchrun: the largest tensor of a step, for every layout named on the command line.
+
+Prints one JSON object per layout: the most numbers that a tensor has among the arguments of all operators, on any rank.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.profiler import ProfilerActivity, profile
+
+from training.config import Job
+from training.config.presets import shape_of
+from training.model.decoder import Decoder, initialize
+from training.observe.laps import Laps
+from training.parallel import limits
+from training.parallel.local_model import local_model
+from training.parallel.world import connect, join, this_process
+from training.step import compute_gradients
+
+CPU = torch.device("cpu")
+VOCABULARY, END_OF_TEXT = 64, 3
+
+
+def largest(changes: dict[str, Any]) -> int:
+    """Return the most numbers of a tensor on this rank, in one step of a job."""
+    job = Job.model_validate({"name": "largest", **changes})
+    layout, shape = job.layout(dist.get_world_size()), shape_of(job.model, job.variant)
+    limits.check(shape, VOCABULARY, job, layout)
+    world = join(layout, CPU)
+    with torch.device("meta"):
+        model = Decoder(shape, VOCABULARY, job.memory.loss_chunks)
+    local = local_model(model, job, world, END_OF_TEXT)
+    initialize(model, job.seed)
+    samples, length = job.batch.global_ // layout.dp, job.data.sequence_length
+    tokens = torch.randint(0, VOCABULARY, (samples, length + 1), generator=torch.Generator().manual_seed(0))
+    batch = local.batch(tokens)
+    with profile(activities=[ProfilerActivity.CPU], record_shapes=True) as recorded:
+        compute_gradients(local, batch, job.batch.micro, Laps(CPU))
+    shapes = [shape for event in recorded.events() for shape in event.input_shapes if isinstance(shape, list)]
+    return max(torch.Size(shape).numel() for shape in shapes if all(isinstance(size, int) for size in shape))
+
+
+if __name__ == "__main__":
+    connect(this_process())
+    for name, changes in json.loads(sys.argv[1]).items():
+        found: list[Any] = [None] * dist.get_world_size()
+        dist.all_gather_object(found, largest(changes))
+        if dist.get_rank() == 0:
+            print("RESULT " + json.dumps({"layout": name, "numbers": max(found)}), flush=True)
+    dist.barrier()
+    dist.destroy_process_group()
