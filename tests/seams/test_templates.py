@@ -80,7 +80,7 @@ def test_the_cdks_validation_finds_nothing_in_any_template(names: str, tmp_path:
     # Its runtime reads the switch when it starts. By itself it reports warnings, with which `cdk synth` succeeds.
     environment = {**os.environ, "CDK_VALIDATION": "true", "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-m", "tests.seams.cdk_validation", str(tmp_path), *sorted(SETS[names])]
-    ran = subprocess.run(command, capture_output=True, text=True, check=False, env=environment, cwd=ROOT, timeout=240)
+    ran = subprocess.run(command, capture_output=True, text=True, check=False, env=environment, cwd=ROOT, timeout=540)
     assert ran.returncode == 0, ran.stderr
     said = json.loads(ran.stdout)
     planted = said.pop("planted")
