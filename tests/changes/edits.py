@@ -14,9 +14,6 @@ Document = dict[str, Any]
 Change = Callable[[Document], None]
 ORCHESTRATORS = ("eks", "hyperpod-eks", "hyperpod-slurm")
 KUBERNETES = ("eks", "hyperpod-eks")
-# HyperPod with EKS has the control plane of the one and the instance groups of the other. An edit of what all three
-# have is tried on these, and one of what Kubernetes has on both of its orchestrators.
-BOTH_PARTS = ("eks", "hyperpod-slurm")
 KEY = "arn:aws:kms:us-west-2:111122223333:key/1234abcd-12ab-34cd-56ef-1234567890ab"
 KEY_2 = KEY.replace("1234abcd", "5678abcd")
 SECRET = "arn:aws:secretsmanager:us-west-2:111122223333:secret:first-AbCdEf"
@@ -66,7 +63,7 @@ class Edit:
     back_loses: tuple[str, ...] = ()
     refused: str | None = None
     stays: str | None = None
-    on: tuple[str, ...] = BOTH_PARTS
+    on: tuple[str, ...] = ORCHESTRATORS
 
     def documents(self, name: str, orchestrator: str) -> list[Document]:
         """Return the file after each step, every one made from the base."""

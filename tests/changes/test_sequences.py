@@ -44,7 +44,7 @@ def edits(draw: st.DrawFn) -> list[dict[str, Any]]:
     return steps
 
 
-# Four of each orchestrator in the profile `thorough`, and 34 in `long`. tests/spec/test_lock.py proves of the addresses
+# Ten of each orchestrator in the profile `thorough`, and 34 in `long`. tests/spec/test_lock.py proves of the addresses
 # alone what this proves of deploys.
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("orchestrator", ORCHESTRATORS)

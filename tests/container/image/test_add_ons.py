@@ -28,8 +28,14 @@ def test_an_image_for_cpus_has_no_network_but_the_hosts(built: Yard):
     assert not any(each.startswith("NCCL_") for each in built.configuration("cpu")["Env"])
 
 
-def test_transformer_engine_has_the_checksum_of_the_list(built: Yard):
+def test_transformer_engine_is_compiled_and_checked(built: Yard):
     arguments = built.arguments["cuda"] | built.transformer_engine
+    done = built.image("engine", arguments)
+    assert done.returncode == 0, done.stdout + done.stderr
+    version = arguments["TRANSFORMER_ENGINE_VERSION"]
+    read = "import importlib.metadata; print(importlib.metadata.version('transformer_engine_torch'))"
+    assert built.inside("engine", "python", "-c", read) == f"{version}\n"
+    assert built.configuration("engine")["Labels"]["trainway.transformer-engine"] == version
     other = built.image("engine-other", arguments | {"TRANSFORMER_ENGINE_TORCH_SHA256": "0" * 64})
     assert "DO NOT MATCH THE HASHES" in other.stdout + other.stderr
 
@@ -74,7 +80,7 @@ def test_the_agent_is_refused_by_a_pytorch_that_is_too_new_for_it(built: Yard):
     assert "has requirement torch<2.12.0,>=2.4.0, but you have torch 2.13.0" in done.stdout + done.stderr
 
 
-def test_nemo_and_transformer_engine_are_compiled_into_one_image(built: Yard):
+def test_nemo_and_transformer_engine_are_in_one_image(built: Yard):
     done = built.image("both", built.arguments["cuda"] | built.transformer_engine | built.nemo)
     assert done.returncode == 0, done.stdout + done.stderr
     read = "import importlib.metadata as m; print(m.version('transformer_engine_torch'), m.version('nemo-automodel'))"
