@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import re
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -234,7 +235,6 @@ def test_the_runbook_of_each_pipeline_may_do_what_its_script_calls_and_the_rule_
     rules = deployed.of_type("AWS::Events::Rule")
     for (stack, _), document in deployed.of_type("AWS::SSM::Document").items():
         if not document["Name"].endswith("-failed"):
-            # The runbook of events, whose messages tests/monitoring/test_event_messages.py sends in its role.
             continue
         pipeline = document["Name"].removesuffix("-failed")
         role = document["Content"]["assumeRole"]
@@ -249,6 +249,55 @@ def test_the_runbook_of_each_pipeline_may_do_what_its_script_calls_and_the_rule_
         ]
         starter = target["RoleArn"].rpartition("/")[2]
         asked = {("ssm:StartAutomationExecution", target["Arn"]), ("iam:PassRole", role)}
+        assert denied(asked, starter, identity_policies(deployed, stack, starter)) == []
+
+
+def event_questions(platform: Deployed, stack: str, document: Document) -> Iterator[Question]:
+    """Yield a question for each call of trainway/monitoring/tell_people.py, in the role of the runbook of events."""
+    payload = document["Content"]["mainSteps"][0]["inputs"]["InputPayload"]
+    name = document["Content"]["assumeRole"].rpartition("/")[2]
+    policies = identity_policies(platform, stack, name)
+    (topic,) = platform.of_type("AWS::SNS::Topic").values()
+    bucket = f"arn:aws:s3:::{payload['bucket']}"
+
+    def question(action: str, resource: str, **context: str) -> Question:
+        return Question(role(name), action, resource, policies, context=context, account=_account(resource))
+
+    yield question("sns:Publish", payload["topic"])
+    # KMS asks the policy of the key as well.
+    (key,) = [each["KeyPolicy"] for (of, _), each in platform.of_type("AWS::KMS::Key").items() if of == stack]
+    for action in ("kms:Decrypt", "kms:GenerateDataKey"):
+        yield replace(question(action, topic["KmsMasterKeyId"]), resource_policy=key)
+    kinds = payload["kinds"].values()
+    if any(kind["node"] for kind in kinds):
+        for prefix in payload["prefixes"]:
+            yield question("s3:ListBucket", bucket, **{"s3:prefix": prefix})
+            yield question("s3:GetObject", f"{bucket}/{prefix}run.state")
+    calls = {"instance": "ec2:DescribeInstances", "group": "autoscaling:DescribeAutoScalingGroups"}
+    yield from (question(calls[kind], "*") for kind in sorted({each["tagged"][0] for each in kinds if each["tagged"]}))
+
+
+@pytest.mark.parametrize("platform", PLATFORMS)
+def test_the_runbook_of_events_may_do_what_its_script_calls_and_no_more(platform: str) -> None:
+    deployed = deployed_of(platform)
+    documents = deployed.of_type("AWS::SSM::Document").items()
+    ((stack, _), document), *others = [each for each in documents if each[1]["Name"].endswith("-events")]
+    assert not others
+    questions = list(event_questions(deployed, stack, document))
+    assert [each for each, may in zip(questions, allowed(questions), strict=True) if not may] == []
+    assert granted(questions[0].policies) == {each.action for each in questions}
+    readings = [each for each in questions if each.action == "s3:GetObject"]
+    weights = [replace(each, resource=f"{each.resource.partition('/')[0]}/checkpoints/a/weights") for each in readings]
+    assert not any(allowed(weights)), "the runbook reads the records of runs, and no checkpoints"
+    targets = [each["Targets"][0] for (of, _), each in deployed.of_type("AWS::Events::Rule").items() if of == stack]
+    starts = [each for each in targets if f"/{document['Name']}:" in each["Arn"]]
+    assert len(starts) == len(document["Content"]["mainSteps"][0]["inputs"]["InputPayload"]["kinds"])
+    for target in starts:
+        starter = target["RoleArn"].rpartition("/")[2]
+        asked = {
+            ("ssm:StartAutomationExecution", target["Arn"]),
+            ("iam:PassRole", document["Content"]["assumeRole"]),
+        }
         assert denied(asked, starter, identity_policies(deployed, stack, starter)) == []
 
 
