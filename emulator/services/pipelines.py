@@ -299,7 +299,10 @@ def create_document(aws: Aws, model: Properties) -> Properties:
 
 
 def update_document(aws: Aws, _old: Properties, new: Properties) -> Properties:
-    """Make the content the document's default version. SSM takes no content twice: one that it has becomes it again."""
+    """Make the new content the document's default version.
+
+    SSM refuses content that an earlier version has. That version then becomes the default version again.
+    """
     ssm, name, content = aws.client("ssm"), new["Name"], _content(new)
     latest = int(ssm.describe_document(Name=name)["Document"]["LatestVersion"])
     for version in map(str, range(1, latest + 1)):

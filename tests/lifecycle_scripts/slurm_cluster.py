@@ -37,7 +37,7 @@ def wait_for(what: str, is_so: Callable[[], bool], seconds: float = WAIT_SECONDS
         if time.monotonic() > end:
             raise TimeoutError(f"{what}: not after {seconds} s")
         time.sleep(pause)
-        # Most of what is asked starts programs, on processors that what is waited for needs.
+        # Each check starts programs. Frequent checks would take the CPU from the process that the caller waits for.
         pause = min(1.1 * pause, 0.4)
 
 

@@ -1,8 +1,7 @@
-"""The alarms in the workspace of HyperPod's observability add-on, and the Alertmanager that tells people of them."""
+"""Validate the alert rules and the Alertmanager definition in the Amazon Managed Service for Prometheus workspace."""
 
 from __future__ import annotations
 
-import copy
 import subprocess
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -20,7 +19,7 @@ SHARED = "hyperpod-eks-shared"
 
 
 def problems(rules: str, definition: str, directory: Path) -> Sequence[str]:
-    """Return what promtool says of the rules, and amtool of the definition."""
+    """Return the errors that promtool reports for the rules and amtool reports for the definition."""
     told = yaml.safe_load(definition)
     for name, text in told.get("template_files", {}).items():
         (directory / name).write_text(text, encoding="utf-8")
@@ -35,7 +34,7 @@ def problems(rules: str, definition: str, directory: Path) -> Sequence[str]:
 
 
 def workspaces() -> list[tuple[Properties, Properties]]:
-    """Return each platform's properties of the rules and of the workspace that they are in."""
+    """Return the properties of each RuleGroupsNamespace and of its Workspace."""
     return [
         (rules, workspace)
         for platform in deployed().values()
@@ -50,7 +49,13 @@ def test_prometheus_and_alertmanager_take_the_alarms_of_every_workspace(tmp_path
         assert problems(rules["Data"], workspace["AlertManagerDefinition"], tmp_path) == []
 
 
-def planted(error: str, *, rules: Callable[[Any], Any] = id, configuration: Callable[[Any], Any] = id) -> Planted:
+def unchanged(_: Any) -> None:
+    """Leave a document as it is."""
+
+
+def planted(
+    error: str, *, rules: Callable[[Any], Any] = unchanged, configuration: Callable[[Any], Any] = unchanged
+) -> Planted:
     """Plant an error in the parsed rules, or in the parsed configuration of Alertmanager."""
 
     def read(change: bool, directory: Path) -> Sequence[str]:
@@ -62,7 +67,7 @@ def planted(error: str, *, rules: Callable[[Any], Any] = id, configuration: Call
         if change:
             rules(document["groups"][0]["rules"])
             configuration(told)
-        definition = {**copy.deepcopy(definition), "alertmanager_config": yaml.safe_dump(told)}
+        definition["alertmanager_config"] = yaml.safe_dump(told)
         return problems(yaml.safe_dump(document), yaml.safe_dump(definition), directory)
 
     return Planted(error, sound=partial(read, False), broken=partial(read, True))

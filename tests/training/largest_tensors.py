@@ -1,6 +1,7 @@
-"""Started by torchrun: the largest tensor of a step, for every layout named on the command line.
+"""Measure the largest tensor of a training step in each layout. torchrun starts this file.
 
-Prints one JSON object per layout: the most numbers that a tensor has among the arguments of all operators, on any rank.
+The command line has the layouts as JSON. The output has one JSON object per layout, with the number of elements of the
+largest argument of any operator on any rank.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ VOCABULARY, END_OF_TEXT = 64, 3
 
 
 def largest(changes: dict[str, Any]) -> int:
-    """Return the most numbers of a tensor on this rank, in one step of a job."""
+    """Return the number of elements of the largest tensor on this rank in one step of a job."""
     job = Job.model_validate({"name": "largest", **changes})
     layout, shape = job.layout(dist.get_world_size()), shape_of(job.model, job.variant)
     limits.check(shape, VOCABULARY, job, layout)

@@ -69,8 +69,8 @@ def found(torchrun: TorchrunServer, request: pytest.FixtureRequest) -> dict[str,
 def test_two_ranks_have_the_gradients_of_one_process_in_the_same_float8(layout: str, found: dict[str, Any]) -> None:
     assert found[layout]["loss"] < 1e-6
     if layout.startswith("tensorwise"):
-        # A scale for the whole matrix leaves many numbers halfway between two of float8. On some processors the sums of
-        # two ranks differ from one process's in the last bit, and one such number is then rounded to the other side.
+        # One scale covers the whole matrix. On some processors, a sum over two ranks differs in the last bit from the
+        # sum of one process. float8 then rounds an element that lies between two values to the other one.
         assert found[layout]["same in the middle"] < 1e-4
         assert found[layout]["same"] < 0.06
     else:

@@ -1,8 +1,8 @@
 """Muon: momentum whose update of every matrix is orthogonalized (https://kellerjordan.github.io/posts/muon/).
 
 PyTorch's own `torch.optim.Muon` supports only matrices, and treats each local shard as a matrix of its own. This class
-orthogonalizes whole matrices, so that the update equals that of a single process in every layout. Ranks that divide
-matrices also divide the work. AdamW updates the other parameters.
+orthogonalizes whole matrices, so that the update equals that of a single process in every layout. Ranks that shard a
+matrix share the work. AdamW updates the other parameters.
 """
 
 from collections.abc import Callable, Iterable
@@ -32,7 +32,7 @@ class Muon(torch.optim.AdamW):
         self._momentum = momentum
         self._groups: dict[Tensor, dist.ProcessGroup | None] = {}
         self._blocks: dict[Tensor, list[Block]] = {}
-        """The block of each rank of a matrix that ranks divide."""
+        """The block of each rank, by sharded matrix."""
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
@@ -53,7 +53,7 @@ class Muon(torch.optim.AdamW):
             if any(parameter not in self._blocks for parameter in matrices):
                 self._blocks |= dict(zip(matrices, blocks_of(matrices, group), strict=True))
             for some in rounds(matrices, group):
-                # The iterations begin by rounding to bf16, so nothing is lost if it is done before the exchange.
+                # The iterations round to bf16 first. Rounding before the exchange loses nothing and halves the traffic.
                 directions = [_local(self._direction(parameter)).bfloat16() for parameter in some]
                 shapes, blocks = [parameter.shape for parameter in some], [self._blocks[each] for each in some]
                 updates = computed_by_owners(directions, shapes, blocks, orthogonalised, group)

@@ -1,8 +1,8 @@
-"""Orthogonalize matrices that ranks divide among them, each on one rank that owns it.
+"""Orthogonalize sharded matrices. One rank, the owner, computes each matrix.
 
-If every rank gathered every matrix, all would compute the same. With an owner for each, a rank computes its share of
-the matrices, and receives and sends as much as two of them for as many matrices as there are ranks. The owner has the
-whole matrix, so the result is the same to the bit.
+If every rank gathered every matrix, all ranks would repeat the same computation. With owners, each rank computes its
+share of the matrices. For N ranks and N matrices, a rank sends and receives as many elements as 2 matrices have. The
+owner gathers the whole matrix, so the result equals that of a gather on every rank to the bit.
 """
 
 import math
@@ -18,23 +18,23 @@ from torch.distributed.tensor import DTensor, Replicate
 
 
 class Block(NamedTuple):
-    """The part of a matrix that a rank has: where it begins and how long it is in each dimension."""
+    """The shard of a matrix on one rank: its offsets and its sizes, in elements, by dimension."""
 
     offsets: tuple[int, ...]
     sizes: tuple[int, ...]
 
     @property
     def numbers(self) -> int:
-        """Return how many numbers the block has."""
+        """Return the number of elements in the block."""
         return math.prod(self.sizes)
 
     def of(self, whole: Tensor) -> Tensor:
-        """Return the block's part of a whole matrix, as a view."""
+        """Return the view of a whole matrix that the block covers."""
         return whole[tuple(slice(at, at + size) for at, size in zip(self.offsets, self.sizes, strict=True))]
 
 
 def group_of(matrix: Tensor) -> dist.ProcessGroup | None:
-    """Return the ranks that divide a matrix among them, or None if this rank has all of it."""
+    """Return the process group that shards a matrix, or None if this rank has the whole matrix."""
     if not isinstance(matrix, DTensor):
         return None
     divided = [number for number, each in enumerate(matrix.placements) if not isinstance(each, Replicate)]
@@ -45,7 +45,7 @@ def group_of(matrix: Tensor) -> dist.ProcessGroup | None:
 
 
 def _group(mesh: DeviceMesh, dimensions: tuple[int, ...]) -> dist.ProcessGroup:
-    """Return the group of one dimension, or of several, such as those of FSDP and tensor parallelism."""
+    """Return the process group of mesh dimensions. Several dimensions, such as FSDP and TP, are flattened into one."""
     if len(dimensions) == 1:
         return mesh.get_group(dimensions[0])
     assert mesh.mesh_dim_names is not None
@@ -53,11 +53,14 @@ def _group(mesh: DeviceMesh, dimensions: tuple[int, ...]) -> dist.ProcessGroup:
 
 
 def blocks_of(matrices: Sequence[Tensor], group: dist.ProcessGroup) -> list[list[Block]]:
-    """Return the block of each rank, by matrix. Every rank of the group calls this with the same matrices."""
+    """Return the block of each rank for each matrix.
+
+    This is a collective call: every rank of the group passes the same matrices in the same order.
+    """
     own = []
     for matrix in matrices:
         assert isinstance(matrix, DTensor)
-        # The parts that a rank has are known where a checkpoint is written.
+        # DTensor computes the offsets for distributed checkpoints by the same method.
         (chunk,) = matrix.__create_chunk_list__()  # type: ignore[no-untyped-call]
         sizes = tuple(matrix.to_local().shape)
         own.append(Block(tuple(chunk.offsets) if math.prod(sizes) else (0,) * len(sizes), sizes))
@@ -110,7 +113,7 @@ def computed_by_owners(
 
 
 def _joined(received: Tensor, blocks: Sequence[Block], shape: torch.Size) -> Tensor:
-    """Return the matrix of blocks that follow each other in `received`."""
+    """Assemble a matrix of the given shape from `received`, the concatenation of its flattened blocks."""
     if _are_rows(blocks, shape):
         return received.view(shape)
     whole = received.new_empty(shape)
@@ -120,14 +123,14 @@ def _joined(received: Tensor, blocks: Sequence[Block], shape: torch.Size) -> Ten
 
 
 def _divided(whole: Tensor, blocks: Sequence[Block]) -> Tensor:
-    """Return the blocks of a matrix, one after the other."""
+    """Flatten the blocks of a matrix and concatenate them in the order of the ranks."""
     if _are_rows(blocks, whole.shape):
         return whole.contiguous().view(-1)
     return torch.cat([block.of(whole).flatten() for block in blocks])
 
 
 def _are_rows(blocks: Sequence[Block], shape: torch.Size) -> bool:
-    """Return whether the blocks are whole rows in order, so that they follow each other in the matrix as well."""
+    """Return whether the blocks are consecutive whole rows. The matrix is then the concatenation, without a copy."""
     own = [block for block in blocks if block.numbers]
     in_order = all(one.offsets[0] + one.sizes[0] == other.offsets[0] for one, other in pairwise(own))
     return in_order and all(block.sizes[1:] == tuple(shape[1:]) for block in own)

@@ -40,7 +40,7 @@ def _answered(each: ResourceDiff, change: Mapping[str, Any] | None, known: Mappi
         return replace(each, action=Action.IMPORTED)
     if "PolicyAction" in change:
         each = replace(each, kept=change["PolicyAction"].endswith("Retain"))
-    # A change set does not read how a document is updated.
+    # A change set does not evaluate UpdateMethod, so it calls the update a conditional replacement.
     judged = change.get("Replacement") == "Conditional" and gets_versions(each.after)
     if each.action is Action.CHANGED and not judged and _replaces(each.id.stack, change, known):
         return replace(each, action=Action.REPLACED, edits=_edits(change))

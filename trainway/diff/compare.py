@@ -154,7 +154,9 @@ def _verdict(wanted: Mapping[str, Any], path: tuple[str, ...]) -> Verdict:
 
 
 def gets_versions(resource: Mapping[str, Any]) -> bool:
-    """Return whether an update gives a resource of a template a new version, and does not replace it.
+    """Return whether CloudFormation updates a resource by a new version instead of a replacement.
+
+    An SSM document with `UpdateMethod: NewVersion` is such a resource.
 
     https://docs.aws.amazon.com/AWSCloudFormation/latest/TemplateReference/aws-resource-ssm-document.html#cfn-ssm-document-updatemethod
     """

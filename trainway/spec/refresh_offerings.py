@@ -56,7 +56,7 @@ def ask(types: Collection[str]) -> Answers:
             zones[region] = frozenset(
                 each["ZoneId"] for each in found if each.get("ZoneType", "availability-zone") == "availability-zone"
             )
-            # All types: the catalogue has more than a filter takes.
+            # Ask for all instance types and select below: moto does not match the wildcards of a filter.
             pages = client.get_paginator("describe_instance_type_offerings")
             for page in pages.paginate(LocationType="availability-zone-id"):
                 for each in page["InstanceTypeOfferings"]:
