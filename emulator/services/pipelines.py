@@ -218,7 +218,9 @@ def send_event(aws: Aws, event: Json) -> None:
     from moto.events.models import EventPattern
 
     events = aws.client("events")
-    for rule in events.list_rules()["Rules"]:
+    # One page has 50 rules, which several platforms in one account exceed.
+    rules = [each for page in events.get_paginator("list_rules").paginate() for each in page["Rules"]]
+    for rule in rules:
         if "EventPattern" in rule and EventPattern.load(rule["EventPattern"]).matches_event(event):  # type: ignore[arg-type]
             for target in events.list_targets_by_rule(Rule=rule["Name"])["Targets"]:
                 _start_runbook(aws, target, event)
@@ -246,7 +248,10 @@ def _start_runbook(aws: Aws, target: Json, event: Json) -> None:
         payload = re.sub(r"\{\{ *(\w+) *\}\}", lambda found: json.dumps(given[found[1]])[1:-1], quoted)
         call = f"{inputs['Script']}\nimport json, sys\nprint({inputs['Handler']}(json.loads(sys.argv[1]), None))"
         command = [sys.executable, "-c", call, payload]
-        subprocess.run(command, env={**os.environ, **_client_environment(aws)}, timeout=300, check=False)
+        for _ in range(step.get("maxAttempts", 1)):
+            ran = subprocess.run(command, env={**os.environ, **_client_environment(aws)}, timeout=300, check=False)
+            if ran.returncode == 0:
+                break
 
 
 def answer(aws: Aws, operation: str, asked: Json) -> Json | None:
@@ -283,7 +288,9 @@ def put_rule(aws: Aws, model: Properties) -> Properties:
 
 def delete_rule(aws: Aws, model: Properties) -> None:
     events = aws.client("events")
-    if model["Name"] not in [each["Name"] for each in events.list_rules()["Rules"]]:
+    try:
+        events.describe_rule(Name=model["Name"])
+    except events.exceptions.ResourceNotFoundException:
         return
     targets = [each["Id"] for each in events.list_targets_by_rule(Rule=model["Name"])["Targets"]]
     if targets:

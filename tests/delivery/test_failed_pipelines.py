@@ -86,6 +86,19 @@ def test_a_build_that_ends_before_its_script_ends_the_deploy_with_its_phase(
     assert f"pipeline atlas-image: Step2/Image: {reason}" in told(stack)
 
 
+def test_a_failure_is_told_in_an_account_with_more_rules_than_one_page_lists(image: Template, stack: Stack) -> None:
+    events = boto3.client("events")
+    others = [f"another-{number}" for number in range(60)]
+    for name in others:
+        events.put_rule(Name=name, ScheduleExpression="rate(1 day)")
+    stack.emulator.set_builds({ACTION: [PROVISIONING, PROVISIONING]})
+    assert stack.deploy(image) == "ROLLBACK_COMPLETE"
+    assert "pipeline atlas-image: Step2/Image: PROVISIONING" in told(stack)
+    for name in others:
+        events.delete_rule(Name=name)
+    assert not events.list_rules()["Rules"]
+
+
 def test_every_stage_of_every_example_is_retried_and_every_pipeline_is_watched() -> None:
     seen = 0
     for file in (file for example in EXAMPLES for file in golden_file(example, "any").parent.glob("*.json")):
