@@ -20,6 +20,7 @@ _SHAPES = {
     "capacity_reservations": ("ec2", "CapacityReservation"),
     "training_plans": ("sagemaker", "DescribeTrainingPlanResponse"),
     "quotas": ("service-quotas", "ServiceQuota"),
+    "quota_requests": ("service-quotas", "RequestedServiceQuotaChange"),
     "addons": ("eks", "Addon"),
     "data_repository_associations": ("fsx", "DataRepositoryAssociation"),
     "node_group_issues": ("eks", "Issue"),
@@ -51,6 +52,7 @@ class AccountHoldings:
     capacity_reservations: list[dict[str, Any]] = field(default_factory=list)
     training_plans: list[dict[str, Any]] = field(default_factory=list)
     quotas: list[dict[str, Any]] = field(default_factory=list)
+    quota_requests: list[dict[str, Any]] = field(default_factory=list)
     addons: list[dict[str, Any]] = field(default_factory=list)
     data_repository_associations: list[dict[str, Any]] = field(default_factory=list)
     node_group_issues: list[dict[str, Any]] = field(default_factory=list)
@@ -151,6 +153,12 @@ def _quota(holdings: AccountHoldings, asked: dict[str, Any]) -> dict[str, Any]:
     arn = f"arn:aws:servicequotas:{holdings.region}:{holdings.account}:{service}/{code}"
     plenty = {"ServiceCode": service, "QuotaCode": code, "QuotaArn": arn, "Value": PLENTY, "Adjustable": True}
     return {"Quota": plenty}
+
+
+def _quota_requests(holdings: AccountHoldings, asked: dict[str, Any]) -> dict[str, Any]:
+    key = ("ServiceCode", "QuotaCode")
+    found = [each for each in holdings.quota_requests if [each[name] for name in key] == [asked[name] for name in key]]
+    return {"RequestedQuotas": [each for each in found if asked.get("Status") in (None, each["Status"])]}
 
 
 def _regions(holdings: AccountHoldings, asked: dict[str, Any]) -> dict[str, Any] | None:
@@ -271,5 +279,6 @@ _OPERATIONS: dict[str, Callable[[AccountHoldings, dict[str, Any]], dict[str, Any
     "iam:SimulatePrincipalPolicy": _simulate,
     "sagemaker:DescribeTrainingPlan": _training_plan,
     "service-quotas:GetServiceQuota": _quota,
+    "service-quotas:ListRequestedServiceQuotaChangeHistoryByQuota": _quota_requests,
     "service-quotas:ListServiceQuotas": _quotas,
 }

@@ -50,6 +50,11 @@ def quota(code: str, value: float) -> dict[str, Any]:
     return {"ServiceCode": "ec2", "QuotaCode": code, "Value": value, "Adjustable": True}
 
 
+def request(code: str, status: str, value: float) -> dict[str, Any]:
+    asked = {"ServiceCode": "ec2", "QuotaCode": code, "Status": status, "DesiredValue": value}
+    return asked | {"Created": "2026-11-20T09:00:00+00:00"} | ({"CaseId": "7"} if status == "CASE_OPENED" else {})
+
+
 def p_quota() -> str:
     """Return the code of the quota on P instances on demand, which reservations count against."""
     return next(code for kind, code in P5_QUOTA.items() if kind.value == "on-demand")
@@ -296,6 +301,28 @@ def test_nothing_else_is_found_in_the_broken_account(broken: tuple[int, list[dic
         if not any(each["check"] == check and what in each["what"] for check, what in (*known, *also))
     ]
     assert others == []
+
+
+@pytest.mark.parametrize(
+    ("requests", "fix"),
+    [
+        ([("PENDING", 192.0)], "wait for AWS, which has had a request for 192 since 2026-11-20"),
+        ([("CASE_OPENED", 100.0)], "answer AWS in the request for 100 of 2026-11-20 (support case 7)"),
+        ([("PENDING", 100.0), ("CASE_OPENED", 500.0)], "has had a request for 500 since 2026-11-20 (support case 7)"),
+        ([("DENIED", 192.0), ("APPROVED", 100.0), ("CASE_CLOSED", 500.0)], "--desired-value 192"),
+    ],
+)
+def test_an_open_request_for_more_of_a_quota_is_told_in_place_of_the_command_for_one(
+    requests: list[tuple[str, float]], fix: str, account: AtlasAccount, broken: object
+) -> None:
+    assert broken
+    account.emulator.hold(quota_requests=[request(spot_quota(), *each) for each in requests])
+    others = [option for each in CHECKS if each.name != "quotas" for option in ("--skip", each.name)]
+    status, findings = run(account, *others)
+    account.emulator.hold(quota_requests=[])
+    (found,) = [each for each in findings if "All P5 Spot Instance Requests is 191" in each["what"]]
+    assert (status, found["level"]) == (1, "error"), "a deploy would fail before AWS has decided"
+    assert fix in found["fix"]
 
 
 def test_a_finding_points_at_the_line_that_it_is_about(

@@ -13,12 +13,15 @@ from trainway.preflight.finding import AccountFinding, error, not_checked, warni
 from trainway.spec.derived.quotas import QuotaNeed, quota_needs
 
 DAY = timedelta(days=1)
+# The states of a request that AWS has not decided.
+OPEN = ("PENDING", "CASE_OPENED")
 
 
 @check(
     "servicequotas:GetServiceQuota",
     "servicequotas:ListServiceQuotas",
     "servicequotas:GetAWSDefaultServiceQuota",
+    "servicequotas:ListRequestedServiceQuotaChangeHistoryByQuota",
     "cloudwatch:GetMetricData",
 )
 def quotas(inquiry: Inquiry) -> Iterator[AccountFinding]:
@@ -46,23 +49,51 @@ def _judged(inquiry: Inquiry, need: QuotaNeed, quota: dict[str, Any]) -> Iterato
     have, code, name = float(quota["Value"]), quota["QuotaCode"], need.name
     why = f"the platform needs {need.needed} at its largest, with every group at its max_count"
     if have < need.needed:
-        more = _request(inquiry, need.service, code, need.needed)
-        if not quota.get("Adjustable", True):
+        if quota.get("Adjustable", True):
+            more = _more(inquiry, need.service, code, need.needed)
+        else:
             more = "use fewer or other nodes: AWS does not raise this quota"
         yield error(f"the quota {name} is {have:g}", why=why, fix=more)
         return
     used = _in_use(inquiry, quota)
     if used and have - used < need.needed and not inquiry.is_deployed:
-        more = _request(inquiry, need.service, code, int(used) + need.needed)
+        more = _more(inquiry, need.service, code, int(used) + need.needed)
         yield warning(f"of the quota {name}, which is {have:g}, {used:g} is in use", why=why, fix=more)
 
 
-def _request(inquiry: Inquiry, service: str, code: str, wanted: int) -> str:
-    """Return the command that asks AWS for a larger quota."""
+def _more(inquiry: Inquiry, service: str, code: str, wanted: int) -> str:
+    """Return what raises a quota to `wanted`: the command that asks AWS, or what to do about an open request."""
+    request = _open_request(inquiry, service, code)
+    if request:
+        asked, day = float(request["DesiredValue"]), f"{request['Created']:%Y-%m-%d}"
+        case = f" (support case {request['CaseId']})" if request.get("CaseId") else ""
+        if asked >= wanted:
+            return f"wait for AWS, which has had a request for {asked:g} since {day}{case}"
+        return f"answer AWS in the request for {asked:g} of {day}{case} that you need {wanted}"
     return (
         f"aws service-quotas request-service-quota-increase --region {inquiry.aws.region} --service-code {service} "
         f"--quota-code {code} --desired-value {wanted}"
     )
+
+
+def _open_request(inquiry: Inquiry, service: str, code: str) -> dict[str, Any] | None:
+    """Return the largest request for more of a quota that AWS has not decided. None if the caller may not ask.
+
+    https://docs.aws.amazon.com/servicequotas/2019-06-24/apireference/API_RequestedServiceQuotaChange.html
+    (botocore's model, read 2026-11-26)
+    """
+    try:
+        pages = inquiry.aws.pages(
+            "service-quotas",
+            "list_requested_service_quota_change_history_by_quota",
+            absent=["NoSuchResourceException"],
+            ServiceCode=service,
+            QuotaCode=code,
+        )
+    except NotAnswered:
+        return None  # the size of the quota was compared
+    requests = [each for page in pages for each in page["RequestedQuotas"] if each["Status"] in OPEN]
+    return max(requests, key=lambda each: float(each["DesiredValue"]), default=None)
 
 
 def _by_code(inquiry: Inquiry, service: str, code: str) -> dict[str, Any] | None:
