@@ -44,5 +44,11 @@ class Diverged(UserError):
     status = 65
 
 
+class ReplicasDiffer(UserError):
+    """The weights of replicas differ, because of a device or its memory. Status 71 is EX_OSERR. A restart can help."""
+
+    status = 71
+
+
 HUNG_STATUS = 76
 """Exit status of ranks that hang. It is EX_PROTOCOL: the ranks no longer communicate. A restart can help."""

@@ -31,7 +31,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from training import config
+from training import config, replicas
 from training.checkpoint import Progress, Saver
 from training.checkpoint.leases import leased
 from training.checkpoint.resume import Resumed
@@ -221,7 +221,10 @@ def take_steps(
             divergence = past_limit(setup, step - 1, reports.newest)
             told_to_stop = stop.reached_any_rank()
             last = step == last_step or told_to_stop
-            if not divergence and (last or saver.due(step)):
+            save = last or saver.due(step)
+            if replicas.is_due(setup, step, save):
+                replicas.check_replicas(setup, step, metrics)
+            if not divergence and save:
                 result = reading.result()
                 divergence = past_limit(setup, step, result) or not_finite(setup, step)
                 if not divergence and result.skipped and not last:

@@ -2,8 +2,9 @@
 
 The environment variable FAULTS is a JSON list of objects: `samples`, the first and the last sample; `rank`, which has
 the fault; and `kind`: gradient (a NaN in the rank's part of a gradient), loss (NaN, while the gradient is good), spike
-(a gradient that is a million times larger), weight (a NaN in a weight after the step, as of a broken device), or lock
-(C code that holds Python's lock and never returns, in the first attempt).
+(a gradient that is a million times larger), weight (a NaN in a weight after the step, as of a broken device), flip (the
+last bit of a weight after the step, in the first attempt), or lock (C code that holds Python's lock and never returns,
+in the first attempt).
 """
 
 from __future__ import annotations
@@ -71,6 +72,8 @@ def plant_faults() -> None:
         if "weight" in kinds():
             with torch.no_grad():
                 next(setup.local.model.parameters()).to_local().view(-1)[0] = torch.nan
+        if "flip" in kinds() and os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
+            next(setup.local.model.parameters()).to_local().view(torch.int32).view(-1)[0] ^= 1
         return result
 
     train.compute_gradients, train.update_weights = faulty_gradients, faulty_update

@@ -17,6 +17,7 @@ from training.config.life_cycle import LifeCycle
 from training.config.memory import Memory
 from training.config.optimizer import Optimizer, Schedule
 from training.config.parallel import Parallel
+from training.config.replica_check import ReplicaCheck
 from training.config.section import Section
 from training.config.variant import Variant
 
@@ -74,6 +75,9 @@ class Job(Section):
     )
     hang_detection: HangDetection = Field(
         HangDetection(), description="Steps that take too long, and what the run does then."
+    )
+    replica_check: ReplicaCheck = Field(
+        ReplicaCheck(), description="Comparison of the weights of replicas, which shows a broken device."
     )
     seed: int = Field(0, ge=0, lt=2**32, description="Seed of the initial weights and of the order of the samples.")
     checkpoint: Checkpoint = Field(Checkpoint(), description="When and where checkpoints are saved.")
@@ -187,6 +191,18 @@ class Job(Section):
                 {"name": optimizer.name, "remedy": "use adamw, or leave memory.offload out"},
             )
         return optimizer
+
+    @field_validator("replica_check")
+    @classmethod
+    def _replicas_to_compare(cls, check: ReplicaCheck, info: ValidationInfo) -> ReplicaCheck:
+        parallel = info.data.get("parallel")
+        if parallel is not None and check.every is not None and parallel.dp_replicate == 1:
+            raise PydanticCustomError(
+                "replicas",
+                "every is {every}, but parallel.dp_replicate is 1, and there are no replicas to compare",
+                {"every": check.every, "remedy": "leave every out, or set parallel.dp_replicate to 2 or more"},
+            )
+        return check
 
     # A validator of the field, not of the whole model, so that the problem is reported together with others.
     @field_validator("schedule")

@@ -1,0 +1,81 @@
+"""Started by torchrun: compare the replicas of several layouts and optimizers after three steps.
+
+Prints one JSON object for each job, with the comparison `before` the last bit of a weight of rank 1 flips, and `after`
+it: null, or the ranks and tensors that differ.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.distributed.tensor import DTensor
+
+from tests.training.layout_gradients import CPU, END_OF_TEXT, VOCABULARY, batch, job_of, small
+from training.model.decoder import Decoder, initialize
+from training.observe.laps import Laps
+from training.optim.optimizer import make_optimizer
+from training.optim.optimizer import step as take_step
+from training.parallel.clipping import clipping_divisor, norm_of_gradients
+from training.parallel.local_model import local_model
+from training.parallel.world import World, connect, join, this_process
+from training.replicas import compare
+from training.step import compute_gradients
+
+HSDP: dict[str, Any] = {"parallel": {"dp_shard": 2, "dp_replicate": 2}}
+OPTIMIZERS = ({"name": "adamw"}, {"name": "adamw", "state": "bf16"}, {"name": "adamw-8bit"}, {"name": "muon"})
+JOBS: tuple[dict[str, Any], ...] = (
+    *({"optimizer": optimizer, **HSDP} for optimizer in OPTIMIZERS),
+    {"parallel": {"dp_shard": 1, "dp_replicate": 2, "tp": 2}},
+    {"parallel": {"dp_shard": 2, "dp_replicate": 2, "ep": 2}, "variant": {"experts": 4}},
+)
+
+
+def trained(changes: dict[str, Any]) -> tuple[Decoder, World]:
+    """Return the model of a job after three steps."""
+    job = job_of(changes)
+    layout, shape = job.layout(dist.get_world_size()), small(job)
+    world = join(layout, CPU)
+    with torch.device("meta"):
+        model = Decoder(shape, VOCABULARY, job.memory.loss_chunks)
+    local = local_model(model, job, world, END_OF_TEXT)
+    initialize(model, job.seed)
+    optimizer = make_optimizer(model, job.optimizer)
+    for step in range(1, 4):
+        tokens = batch().chunk(layout.dp)[world.data_rank]
+        compute_gradients(local, local.batch(tokens), job.batch.micro, Laps(CPU))
+        take_step(optimizer, step, torch.zeros(()), clipping_divisor(norm_of_gradients(model.parameters()), job.clip))
+        optimizer.zero_grad()
+    return model, world
+
+
+def flip(model: Decoder) -> None:
+    weight = next(model.parameters())
+    part = weight.to_local() if isinstance(weight, DTensor) else weight
+    part.detach().view(torch.int32).view(-1)[0] ^= 1
+
+
+def compared(model: Decoder, world: World) -> list[Any] | None:
+    """Return what all ranks found together, or None."""
+    everyone: list[Any] = [None] * dist.get_world_size()
+    dist.all_gather_object(everyone, compare(model, world))
+    return [asdict(each) for each in everyone if each is not None] or None
+
+
+if __name__ == "__main__":
+    connect(this_process())
+    # The 8-bit optimizer compiles its step, which takes a minute and changes nothing about replicas.
+    torch.compiler.set_stance("force_eager")
+    for changes in JOBS:
+        model, world = trained(changes)
+        before = compared(model, world)
+        if dist.get_rank() == 1:
+            flip(model)
+        after = compared(model, world)
+        if dist.get_rank() == 0:
+            print("RESULT " + json.dumps({"job": changes, "before": before, "after": after}), flush=True)
+    dist.barrier()
+    dist.destroy_process_group()

@@ -1,0 +1,84 @@
+"""A run whose replicas come to differ by one bit names the rank, and ends with the loss of a run that never did."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from tests.training.conftest import STEPS, Launch, Run
+from tests.training.torchrun_server import TorchrunServer
+from training.config.job import Job
+from training.replicas import Deviation, deviation
+
+NAMES = ["embedding", "wq", "wq", "wk"]
+
+
+def sums(*rows: list[int]) -> Tensor:
+    return torch.tensor(rows)
+
+
+def test_replicas_with_equal_sums_do_not_deviate() -> None:
+    assert deviation(NAMES, sums([1, 2, 3, 4], [1, 2, 3, 4]), [0, 4]) is None
+
+
+def test_the_rank_that_most_others_contradict_is_named_with_its_tensors() -> None:
+    found = deviation(NAMES, sums([1, 2, 3, 4], [1, 2, 9, 8], [1, 2, 3, 4]), [1, 5, 9])
+    assert found == Deviation(ranks=(5,), tensors=("wq", "wk"), others=2)
+
+
+def test_two_ranks_that_deviate_in_different_ways_are_both_named() -> None:
+    found = deviation(NAMES, sums([1, 2, 3, 4], [1, 2, 9, 4], [1, 2, 3, 4], [7, 2, 3, 4], [1, 2, 3, 4]), range(5))
+    assert found == Deviation(ranks=(1, 3), tensors=("embedding", "wq"), others=3)
+
+
+def test_two_replicas_do_not_show_which_is_wrong() -> None:
+    found = deviation(NAMES, sums([1, 2, 3, 4], [0, 2, 3, 4]), [0, 4])
+    assert found == Deviation(ranks=(0, 4), tensors=("embedding",), others=0)
+
+
+def test_a_comparison_without_replicas_is_refused(job: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"every is 8, but parallel\.dp_replicate is 1"):
+        Job.model_validate(job | {"replica_check": {"every": 8}})
+    assert Job.model_validate(job | {"replica_check": {"every": 8}, "parallel": {"dp_replicate": 2}})
+
+
+def test_a_flipped_bit_is_found_and_the_run_ends_with_the_same_loss(launch: Launch, job: dict[str, Any]) -> None:
+    document = job | {
+        "parallel": {"dp_shard": 1, "dp_replicate": 4},
+        "replica_check": {"every": 2},
+        "checkpoint": job["checkpoint"] | {"every": 4},
+    }
+
+    def run(name: str, faults: list[dict[str, Any]]) -> tuple[Run, str]:
+        own = document | {"checkpoint": document["checkpoint"] | {"location": str(Path(job["data"]["train"]) / name)}}
+        restarts = {"PET_MAX_RESTARTS": "1", "PET_MONITOR_INTERVAL": "0.1"}
+        module = "tests.training.faulty_train"
+        started = launch(own, 4, name=name, module=module, FAULTS=json.dumps(faults), **restarts)
+        return started, started.finish()
+
+    untouched, said = run("untouched", [])
+    assert "replicas differ" not in said and not untouched.events("replicas_differ")
+    # Step 5 sees the samples 32 to 39. The next comparison is after step 6, and the newest checkpoint of step 4.
+    broken, said = run("broken", [{"samples": [32, 39], "rank": 2, "kind": "flip"}])
+    (event,) = broken.events("replicas_differ")
+    assert (event["step"], event["ranks"]) == (6, [2])
+    assert "rank 2 (" in said and "differs from the 3 other replicas in " in said
+    assert len(broken.events("start")) == 2
+    assert [each["step"] for each in broken.events("resumed")] == [4]
+    (end,), (expected,) = broken.events("end"), untouched.events("end")
+    assert (end["step"], end["loss_hex"]) == (STEPS, expected["loss_hex"])
+
+
+@pytest.mark.exhaustive
+def test_replicas_of_every_optimizer_stay_equal_to_the_bit(torchrun: TorchrunServer) -> None:
+    program = Path(__file__).parent / "replicas_of_optimizers.py"
+    printed = torchrun.run_program(program, ranks=4)
+    results = [json.loads(line.removeprefix("RESULT ")) for line in printed.splitlines() if line[:7] == "RESULT "]
+    assert len(results) == 6
+    # The program flips a bit after the steps, so that a comparison that sees nothing is noticed, too.
+    assert [each for each in results if each["before"] is not None or each["after"] is None] == []
