@@ -212,6 +212,109 @@ def describe(directory: Path) -> None:
     (directory / "chat_template.jinja").write_text(template)
 
 
+def as_before_transformers_5(directory: Path) -> None:
+    """Write `config.json` with the names that earlier versions of transformers use."""
+    path = directory / "config.json"
+    config = json.loads(path.read_text())
+    config["torch_dtype"] = config.pop("dtype")
+    rotary = config.pop("rope_parameters")
+    config |= {"rope_theta": rotary.pop("rope_theta"), "rope_scaling": rotary}
+    path.write_text(json.dumps(config))
+
+
+def without(key: str) -> Callable[[Path], None]:
+    """Return what removes a key of `config.json`."""
+
+    def remove(directory: Path) -> None:
+        path = directory / "config.json"
+        path.write_text(
+            json.dumps({name: value for name, value in json.loads(path.read_text()).items() if name != key})
+        )
+
+    return remove
+
+
+IMPORTED: dict[str, tuple[torch.dtype, Callable[[Path], Any]]] = {
+    "bf16": (torch.bfloat16, lambda _: None),
+    "fp16, of transformers 4": (torch.float16, as_before_transformers_5),
+    "fp32": (torch.float32, lambda _: None),
+    "fp16 that only the weights say": (torch.float16, without("dtype")),
+    "generation described by config.json": (torch.bfloat16, lambda d: (d / "generation_config.json").unlink()),
+    "ends of a text in config.json only": (
+        torch.bfloat16,
+        lambda d: (d / "generation_config.json").write_text('{"temperature": 0.6, "do_sample": true}'),
+    ),
+}
+
+
+@pytest.mark.usefixtures("one_rank")
+@pytest.mark.parametrize("case", IMPORTED)
+def test_transformers_reads_what_it_wrote(
+    case: str, made: Make, transformers: Any, corpus_directory: Path, tmp_path: Path
+) -> None:
+    """Everything that its readers return is the same before an import and after an export."""
+    dtype, change = IMPORTED[case]
+    end, data_tokenizer = read_index(str(corpus_directory)).end_of_text, corpus_directory / "tokenizer.json"
+    ends = {"eos_token_id": [7, end, 5], "pad_token_id": 9, "bos_token_id": 8}
+    use = {"max_position_embeddings": 131072, "initializer_range": 0.01, "use_cache": False}
+    directory, theirs = made("Llama 3.1", **ends, **use)
+    theirs.generation_config.update(temperature=0.6, do_sample=True, **ends)
+    theirs.to(dtype).save_pretrained(directory, max_shard_size="100KB")
+    tokenizer = transformers.PreTrainedTokenizerFast(
+        tokenizer_file=str(data_tokenizer),
+        eos_token="<0x00>",
+        extra_special_tokens=["<0x01>"],
+        model_max_length=131072,
+        chat_template={"default": "{{ messages[0].content }}", "tool_use": "{{ tools }}"},
+    )
+    tokenizer.save_pretrained(directory)
+    shutil.copy(data_tokenizer, directory)
+    (directory / "tokenizer.model").write_bytes(b"of SentencePiece")
+    change(directory)
+
+    import_(directory, str(tmp_path / "ours"))
+    back = tmp_path / "back"
+    export(str(tmp_path / "ours"), str(corpus_directory), back)
+    described = {path.relative_to(directory) for path in directory.rglob("*") if "safetensors" not in path.name}
+    assert described == {path.relative_to(back) for path in back.rglob("*") if "safetensors" not in path.name}
+    assert Path("additional_chat_templates/tool_use.jinja") in described
+    same = [path for path in described if (directory / path).is_file() and "config.json" not in path.name]
+    assert all((back / path).read_bytes() == (directory / path).read_bytes() for path in same)
+
+    before, after = (
+        transformers.AutoModelForCausalLM.from_pretrained(path, attn_implementation="eager")
+        for path in (directory, back)
+    )
+    assert after.dtype == before.dtype == dtype
+    assert {**after.config.to_dict(), "_name_or_path": ""} == {**before.config.to_dict(), "_name_or_path": ""}
+    if case == "ends of a text in config.json only":
+        before.generation_config.eos_token_id = [7, end, 5]
+    assert after.generation_config == before.generation_config
+    assert after.generation_config.eos_token_id == [7, end, 5]
+    for name, tensor in before.state_dict().items():
+        assert torch.equal(after.state_dict()[name], tensor)
+    vocabulary = before.config.vocab_size
+    assert torch.equal(their_logits(after, vocabulary), their_logits(before, vocabulary))
+
+    before, after = (transformers.AutoTokenizer.from_pretrained(path) for path in (directory, back))
+    assert set(after.chat_template) == {"default", "tool_use"}
+    for what in ("chat_template", "special_tokens_map", "model_max_length", "all_special_ids", "vocab"):
+        assert getattr(after, what) == getattr(before, what)
+    assert after("def main():<0x01>") == before("def main():<0x01>")
+    modes = {path.name: path.stat().st_mode & 0o777 for path in back.rglob("*") if path.is_file()}
+    assert set(modes.values()) == {0o666 & ~umask()}, modes
+
+
+@pytest.mark.usefixtures("one_rank")
+def test_weights_that_the_type_cannot_hold_are_not_exported(made: Make, corpus_directory: Path, tmp_path: Path) -> None:
+    directory, _ = made()
+    spoil_tensors(directory, lambda tensors: tensors[UP].view(-1)[0].fill_(1e5))
+    import_(directory, str(tmp_path / "ours"))
+    with pytest.raises(UserError, match=r"layers\.0\.mlp\.up_proj\.weight has numbers above 65504, .* --dtype fp32"):
+        export(str(tmp_path / "ours"), str(corpus_directory), tmp_path / "out", "fp16")
+    assert not (tmp_path / "out/config.json").exists()
+
+
 def umask() -> int:
     """Return the bits that new files do not get."""
     mask = os.umask(0o022)
@@ -255,10 +358,10 @@ def test_a_job_starts_from_imported_weights_and_goes_on_from_its_own(
     before, after = (json.loads((path / "config.json").read_text()) for path in (directory, out))
     end = read_index(data).end_of_text
     assert after.pop("eos_token_id") == [7, 5, end]
-    assert after.pop("torch_dtype") == "bfloat16"
     kept = {key: value for key, value in before.items() if key in after}
     assert {key: after[key] for key in kept} == kept
-    assert {"rope_parameters", "max_position_embeddings", "pad_token_id", "bos_token_id", "made_by"} <= kept.keys()
+    known = {"rope_parameters", "max_position_embeddings", "pad_token_id", "bos_token_id", "made_by", "dtype"}
+    assert known <= kept.keys()
     generation = json.loads((out / "generation_config.json").read_text())
     assert (generation["temperature"], generation["eos_token_id"]) == (0.6, [7, 5, end])
     tokenizer = transformers.AutoTokenizer.from_pretrained(out)
@@ -336,7 +439,7 @@ def test_the_files_have_the_type_that_was_asked_for(made: Make, corpus_directory
         types = {name: file.get_slice(name).get_dtype() for name in file.keys()}  # noqa: SIM118
     assert {kind for name, kind in types.items() if "correction_bias" not in name} == {"BF16"}
     assert {kind for name, kind in types.items() if "correction_bias" in name} == {"F32"}
-    assert json.loads((tmp_path / "bf16/config.json").read_text())["torch_dtype"] == "bfloat16"
+    assert json.loads((tmp_path / "bf16/config.json").read_text())["dtype"] == "bfloat16"
     with pytest.raises(UserError, match="there is a model here already"):
         export(str(tmp_path / "ours"), str(corpus_directory), tmp_path / "bf16", "bf16")
     with pytest.raises(UserError, match="there is a checkpoint here already"):
@@ -346,8 +449,11 @@ def test_the_files_have_the_type_that_was_asked_for(made: Make, corpus_directory
 @pytest.mark.usefixtures("one_rank")
 def test_weights_may_be_in_s3(made: Make, s3: str, corpus_directory: Path, tmp_path: Path) -> None:
     directory, theirs = made()
+    (directory / "additional_chat_templates").mkdir()
+    (directory / "additional_chat_templates/rag.jinja").write_text("{{ documents }}")
     import_(directory, f"{s3}/models/llama")
     export(f"{s3}/models/llama", str(corpus_directory), tmp_path / "back", "fp32")
+    assert (tmp_path / "back/additional_chat_templates/rag.jinja").read_text() == "{{ documents }}"
     back = load_file(tmp_path / "back/model.safetensors")
     assert back.keys() == theirs.state_dict().keys()
     assert all(torch.equal(tensor, theirs.state_dict()[name]) for name, tensor in back.items())

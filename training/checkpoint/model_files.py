@@ -1,8 +1,10 @@
-"""Files of a model that belong to its weights without being weights: its configuration and its chat template.
+"""Files of a model that belong to its weights without being weights: its configuration, its chat templates, and others.
 
 An import from transformers puts them beside the checkpoint. A run that starts from weights copies them beside its own,
 and an export returns them.
 """
+
+from pathlib import Path, PurePosixPath
 
 from training.hosts import location_files
 
@@ -12,10 +14,29 @@ NAMES = (
     "generation_config.json",
     "tokenizer_config.json",
     "special_tokens_map.json",
+    "added_tokens.json",
+    "tokenizer.model",
+    "vocab.json",
+    "merges.txt",
     "chat_template.jinja",
     "chat_template.json",
 )
-"""Files of a directory of transformers that describe how to use a model."""
+"""Files of a directory of transformers that describe how to use a model.
+
+`tokenizer.json` is not among them, because the data has it.
+"""
+TEMPLATES = "additional_chat_templates"
+"""Folder of the chat templates that have a name.
+
+https://github.com/huggingface/transformers/blob/v5.18.0/src/transformers/utils/hub.py, `CHAT_TEMPLATE_DIR` (read
+2026-11-26)
+"""
+
+
+def find(directory: Path) -> dict[str, bytes]:
+    """Return the files, by name, of a directory of transformers."""
+    paths = [directory / name for name in NAMES] + sorted((directory / TEMPLATES).glob("*.jinja"))
+    return {path.relative_to(directory).as_posix(): path.read_bytes() for path in paths if path.is_file()}
 
 
 def write(checkpoints: str, files: dict[str, bytes]) -> None:
@@ -27,6 +48,13 @@ def write(checkpoints: str, files: dict[str, bytes]) -> None:
 def read(source: str) -> dict[str, bytes]:
     """Return the files, by name, that are beside checkpoints, or beside the one checkpoint that `source` is."""
     above, _, name = source.rpartition("/")
-    checkpoints = above if name.startswith("step-") else source
-    found = {name: location_files.read(location_files.join(checkpoints, FOLDER, name)) for name in NAMES}
+    folder = location_files.join(above if name.startswith("step-") else source, FOLDER)
+    # A process that was killed may have left unfinished files.
+    names = [name for name in location_files.list_files(folder) if _is_complete(name)]
+    found = {name: location_files.read(location_files.join(folder, name)) for name in names}
     return {name: content for name, content in found.items() if content is not None}
+
+
+def _is_complete(name: str) -> bool:
+    path = PurePosixPath(name)
+    return name in NAMES or (path.parent == PurePosixPath(TEMPLATES) and path.suffix == ".jinja")

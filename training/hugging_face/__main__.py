@@ -38,7 +38,11 @@ def main() -> None:
     )
     out.add_argument("--data", required=True, metavar="LOCATION", help="data.train of that job, for the tokenizer")
     out.add_argument("--out", type=Path, required=True, metavar="DIR", help="where the model goes")
-    out.add_argument("--dtype", choices=list(DTYPES), default="bf16", help="of the weights (default: %(default)s)")
+    out.add_argument(
+        "--dtype",
+        choices=list(DTYPES),
+        help="of the weights (default: that of the weights that the run started from, or bf16 without any)",
+    )
     out.add_argument(
         "--file-bytes", type=int, default=FILE_BYTES, help="a file ends before it is longer (default: %(default)s)"
     )

@@ -125,20 +125,28 @@ def write_config(
 
 ROTARY = ("rope_theta", "rope_scaling", "rope_parameters")
 OF_TOKENS = ("bos_token_id", "eos_token_id", "pad_token_id")
+OF_USE = ("initializer_range", "use_cache")
+"""Keys that say nothing about what the model computes."""
+DTYPES = ("float64", "float32", "float16", "bfloat16")
+DTYPE_KEYS = ("dtype", "torch_dtype")
+"""Names of the type of the weights: that of transformers 5, and that of earlier versions, which it reads, too."""
 
 
 def merged(config: dict[str, Any], imported: bytes) -> dict[str, Any]:
     """Return `config` with what else the `config.json` says that the weights were imported with.
 
     `config` is the result of `write_config`, which decides what the model computes. The imported file decides about
-    tokens with a meaning and the longest text, and how rotary positions are written if they are the same. It adds keys
-    that we do not know, if the model is still of its family.
+    tokens with a meaning and the longest text, and how rotary positions are written if they are the same. It also
+    decides under which name the type of the weights is written. It adds keys that we do not know, if the model is still
+    of its family.
     """
     family, shape, _, length = _described(imported, Path("config.json"))
     theirs: dict[str, Any] = json.loads(imported)
-    ours = config | {key: theirs[key] for key in OF_TOKENS if theirs.get(key) is not None}
+    ours = config | {key: theirs[key] for key in (*OF_TOKENS, *OF_USE) if theirs.get(key) is not None}
     ours["eos_token_id"] = with_end(theirs.get("eos_token_id"), config["eos_token_id"])
     ours["max_position_embeddings"] = max(length, config["max_position_embeddings"])
+    if "torch_dtype" not in theirs:
+        ours["dtype"] = ours.pop("torch_dtype")
     if family != config["model_type"]:
         return ours
     _, our_shape, _, _ = _described(json.dumps(config).encode(), Path("config.json"))
@@ -146,8 +154,22 @@ def merged(config: dict[str, Any], imported: bytes) -> dict[str, Any]:
         ours = {key: value for key, value in ours.items() if key not in ROTARY}
     else:
         theirs = {key: value for key, value in theirs.items() if key not in ROTARY}
-    # The type of the weights has another name since transformers 5. Weights of ours are not quantized.
-    return {key: value for key, value in theirs.items() if key not in ("dtype", "quantization_config")} | ours
+    # Weights of ours are not quantized.
+    return {key: value for key, value in theirs.items() if key not in (*DTYPE_KEYS, "quantization_config")} | ours
+
+
+def dtype_of(imported: bytes) -> str | None:
+    """Return PyTorch's name of the type of the weights that a `config.json` says, or None if it says none of ours."""
+    config: dict[str, Any] = json.loads(imported)
+    return next((config[key] for key in DTYPE_KEYS if config.get(key) in DTYPES), None)
+
+
+def with_dtype(imported: bytes, dtype: str) -> bytes:
+    """Return a `config.json` that says the type of its weights: as it does already, or the given one."""
+    if dtype_of(imported):
+        return imported
+    config = {key: value for key, value in json.loads(imported).items() if key not in DTYPE_KEYS}
+    return json.dumps(config | {"torch_dtype": dtype}, indent=2).encode()
 
 
 def with_end(theirs: int | list[int] | None, ours: int) -> int | list[int]:

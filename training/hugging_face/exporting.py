@@ -17,7 +17,7 @@ from training.data import shards
 from training.data.shards import Index, read_index
 from training.errors import UserError
 from training.hosts import location_files
-from training.hugging_face.configuration import ModelFamily, merged, with_end, write_config
+from training.hugging_face.configuration import ModelFamily, dtype_of, merged, with_end, write_config
 from training.hugging_face.names import CORRECTION_BIAS, Renaming, renaming, same_for_all
 from training.model.decoder import Decoder
 from training.observe.progress import ProgressLine
@@ -25,21 +25,23 @@ from training.observe.progress import ProgressLine
 INDEX, GENERATION = "model.safetensors.index.json", "generation_config.json"
 FILE_BYTES = 5 * 10**9
 """Largest size of a file: the default of save_pretrained until transformers 5. One file is in memory at a time."""
-DTYPES = {"bf16": torch.bfloat16, "fp32": torch.float32}
+DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
 
 
-def export(checkpoint: str, data: str, out: Path, dtype: str, file_bytes: int = FILE_BYTES) -> None:
+def export(checkpoint: str, data: str, out: Path, dtype: str | None = None, file_bytes: int = FILE_BYTES) -> None:
     """Write the weights of a checkpoint, their config, and their tokenizer.
 
     Args:
         checkpoint: resolved location of a checkpoint, or of several, of which the newest is exported.
         data: resolved location of the token shards that the run was trained on. They have the tokenizer.
         out: a directory that has no model yet.
-        dtype: a key of DTYPES.
+        dtype: a key of DTYPES, or None for the type of the weights that the run started from, or bf16 if it started
+            from none.
         file_bytes: largest size of the tensors in a file. A single longer tensor gets a file of its own.
 
     Raises:
-        UserError: there is no such checkpoint, the tokenizer is another one, or the directory has a model.
+        UserError: there is no such checkpoint, the tokenizer is another one, the directory has a model, or a weight is
+            not finite in the type.
     """
     source = weights.find(checkpoint)
     progress, identity = weights.describe(source)
@@ -51,22 +53,22 @@ def export(checkpoint: str, data: str, out: Path, dtype: str, file_bytes: int = 
     shape, vocabulary = _shape(identity["model"])
     family = _family(shape, source)
 
+    imported = model_files.read(source)
+    kind = DTYPES[dtype] if dtype else _dtype(imported)
     out.mkdir(parents=True, exist_ok=True)
     _write_tokenizer(data, index, identity["sequence_length"], out)
-    imported = model_files.read(source)
     _write_described(imported, index.end_of_text, out)
     with torch.device("meta"):
         ours = Decoder(shape, vocabulary).state_dict()
     renamings = {name: renaming(family, shape, name) for name in ours}
-    line = ProgressLine("export", sum(_bytes(tensor, DTYPES[dtype]) for tensor in ours.values()), "bytes")
-    files, done = _write_weights(source, ours, renamings, DTYPES[dtype], file_bytes, out, line)
+    line = ProgressLine("export", sum(_bytes(tensor, kind) for tensor in ours.values()), "bytes")
+    files, done = _write_weights(source, ours, renamings, kind, file_bytes, out, line)
     # Write the config last, because without it no program takes the directory for a model.
-    torch_dtype = str(DTYPES[dtype]).removeprefix("torch.")
-    config = write_config(family, shape, vocabulary, identity["sequence_length"], index.end_of_text, torch_dtype)
+    config = write_config(family, shape, vocabulary, identity["sequence_length"], index.end_of_text, _name(kind))
     if "config.json" in imported:
         config = merged(config, imported["config.json"])
     _write(out / "config.json", config)
-    line.finish(f"{config['architectures'][0]} of step {progress.step} in {dtype}, {files} files, {done:,} bytes")
+    line.finish(f"{config['architectures'][0]} of step {progress.step} in {_name(kind)}, {files} files, {done:,} bytes")
 
 
 def _write_weights(
@@ -89,7 +91,7 @@ def _write_weights(
         unfinished = out / f".{file}"
         save_file(theirs, unfinished, metadata={"format": "pt"})
         # safetensors lets only the user read a file, regardless of the umask.
-        unfinished.chmod((out / GENERATION).stat().st_mode)
+        unfinished.chmod((out / "tokenizer.json").stat().st_mode)
         unfinished.replace(out / file)
         weight_map |= dict.fromkeys(theirs, file)
         done += sum(tensor.nbytes for tensor in theirs.values())
@@ -117,10 +119,27 @@ def _write_described(imported: dict[str, bytes], end_of_text: int, out: Path) ->
     """Write how the model is used: as it was imported, or that a text ends with `end_of_text`."""
     for name, content in imported.items():
         if name != "config.json":
+            (out / name).parent.mkdir(exist_ok=True)
             (out / name).write_bytes(content)
-    generation: dict[str, Any] = json.loads(imported.get(GENERATION, b"{}"))
-    generation["eos_token_id"] = with_end(generation.get("eos_token_id"), end_of_text)
-    _write(out / GENERATION, generation)
+    config: dict[str, Any] = json.loads(imported.get("config.json", b"{}"))
+    # Without this file, transformers takes all settings of generation from config.json.
+    if GENERATION in imported or not config:
+        generation: dict[str, Any] = json.loads(imported.get(GENERATION, b"{}"))
+        ends = generation.get("eos_token_id")
+        generation["eos_token_id"] = with_end(config.get("eos_token_id") if ends is None else ends, end_of_text)
+        _write(out / GENERATION, generation)
+
+
+def _dtype(imported: dict[str, bytes]) -> torch.dtype:
+    """Return the type of the weights that were imported, or bf16 if none were. fp64 becomes fp32, the type of ours."""
+    known = dtype_of(imported["config.json"]) if "config.json" in imported else None
+    dtypes = {"float64": torch.float32} | {_name(kind): kind for kind in DTYPES.values()}
+    return dtypes[known] if known else torch.bfloat16
+
+
+def _name(dtype: torch.dtype) -> str:
+    """Return the name of a type in `config.json`."""
+    return str(dtype).removeprefix("torch.")
 
 
 def _shape(saved: dict[str, Any]) -> tuple[Shape, int]:
@@ -187,6 +206,11 @@ def _read(
             # A bias is a sum of small steps. In bf16, later steps would be lost.
             kept = torch.float32 if their_name.endswith(CORRECTION_BIAS) else dtype
             theirs[their_name] = tensor.to(kept).contiguous()
+            if not theirs[their_name].isfinite().all():
+                raise UserError(
+                    f"{source}: {name} has numbers above {torch.finfo(kept).max:g}, the largest of {_name(kept)}. "
+                    "Export with --dtype fp32"
+                )
     return theirs
 
 

@@ -22,12 +22,13 @@ from training.checkpoint.stores import writer
 from training.config.presets import Shape
 from training.data.tokenizer import load_tokenizer, vocabulary_of
 from training.errors import UserError
-from training.hugging_face.configuration import ModelFamily, read_config
+from training.hugging_face.configuration import DTYPES, ModelFamily, read_config, with_dtype
 from training.hugging_face.names import renaming
 from training.model.decoder import Decoder
 
 SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"
-FLOATS = {"F64", "F32", "F16", "BF16"}
+FLOATS = dict(zip(("F64", "F32", "F16", "BF16"), DTYPES, strict=True))
+"""Types of weights that are read: their names in safetensors, and in PyTorch."""
 # Rotary frequencies of Llama. Older versions stored them, but they are always computed.
 COMPUTED = "rotary_emb.inv_freq"
 
@@ -48,6 +49,10 @@ class _Files:
         """Return a tensor in fp32, the type of all our weights."""
         tensor: Tensor = _open(self.path(name)).get_tensor(name)
         return tensor.float()
+
+    def dtype(self, name: str) -> str:
+        """Return PyTorch's name of the type of a tensor."""
+        return FLOATS[_open(self.path(name)).get_slice(name).get_dtype()]
 
     def check(self, name: str, expected: list[int]) -> None:
         """Check that a tensor exists and has its shape. This reads only the beginning of its file."""
@@ -164,6 +169,11 @@ def import_(directory: Path, out: str) -> Shape:
         "tokenizer": hashlib.sha256(tokenizer.read_bytes()).hexdigest(),
         "sequence_length": length,
     }
+    described = model_files.find(directory)
+    (embedding,) = renaming(family, shape, "embed_tokens.weight").names
+    described["config.json"] = with_dtype(described["config.json"], files.dtype(embedding))
+    # Write them before the checkpoint, because a complete checkpoint is not imported again.
+    model_files.write(out, described)
     run = Progress(step=0, samples=0, loss=float("nan")).as_entry(identity)
     destination = step_location(out, 0)
     storage_writer = writer(destination)
@@ -177,8 +187,6 @@ def import_(directory: Path, out: str) -> Shape:
         # What is wrong with the weights is found while they are read for writing.
         wrong = next((cause for _, (cause, _) in error.failures.items() if isinstance(cause, UserError)), None)
         raise wrong or write_failure(destination, error) from error
-    described = {name: directory / name for name in model_files.NAMES}
-    model_files.write(out, {name: path.read_bytes() for name, path in described.items() if path.is_file()})
     if vocabulary < rows:
         left_out = f"{directory} has rows for {rows} tokens and a tokenizer of {vocabulary}; the others are left out"
         print(left_out, file=sys.stderr)
