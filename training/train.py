@@ -32,7 +32,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from training import config, replicas
-from training.checkpoint import Progress, Saver
+from training.checkpoint import Cadence, Progress, Saver
 from training.checkpoint.leases import leased
 from training.checkpoint.resume import Resumed
 from training.config import Job
@@ -158,7 +158,8 @@ def take_steps(
         "load_seconds": round(load_seconds, 3) if resumed else 0.0,
     }
     metrics = start_metrics(job, run, resumed, description | times, nodes) if world.rank == 0 else None
-    exporter = run_exporter(description, job.checkpoint.every, resumed_from)
+    cadence = Cadence(job.checkpoint, progress.step, len(nodes))
+    exporter = run_exporter(description, cadence.every, resumed_from)
     reports = Reports(metrics, job.data.sequence_length, setup.pace, exporter)
     first_step = progress.step + 1
     laps = Laps(world.device)
@@ -182,6 +183,7 @@ def take_steps(
             on_failure=stop.request,
             check_leases=check_leases,
             damaged=resumed.damaged if resumed else (),
+            cadence=cadence,
         )
         running.enter_context(contextlib.closing(saver))
         running.callback(lambda: reports.failed_saves(saver.failed()))
@@ -239,7 +241,9 @@ def take_steps(
                         loss_scale=float(loss_scale),
                         recent=guard.recent(),
                     )
+                    cadence.step_seconds = reports.step_seconds()
                     saver.save(local.model, setup.optimizer, progress, setup.identity, last)
+                    reports.interval(cadence.every, cadence.newly_adopted())
                 laps.lap("checkpoint")
             reports.checkpoints(saver.complete())
             reports.failed_saves(saver.failed())

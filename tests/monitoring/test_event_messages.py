@@ -105,7 +105,7 @@ def run_on(node: str, name: str) -> None:
     writer.take("nodes", {"nodes": ["hyperpod-i-0aaaaaaaaaaaaaaaa", f"ip-10-1-0-7 {node}"]})
     writer.take("start", {"steps": 1000})
     writer.take("step", {"step": 700, "loss": 2.5, "step_seconds": 1.0})
-    writer.take("checkpoint", {"step": 650, "location": "fsx:/checkpoints/research/llama/650"})
+    writer.take("checkpoint", {"step": 650, "location": "fsx:/checkpoints/research/llama/650", "every": 500})
     writer.close("running")
 
 

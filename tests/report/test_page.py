@@ -384,3 +384,24 @@ def test_the_command_takes_the_name_of_a_run_or_a_directory(tmp_path: Path, monk
         assert told.exit_code == 0 and Path(told.stdout.strip()).resolve() == run / "report.html"
     with pytest.raises(UsageError, match="there is no run unknown"):
         CliRunner().invoke(app, ["report", "unknown"], catch_exceptions=False)
+
+
+def test_a_page_has_the_newest_interval_that_the_job_chose_and_why(run: RunDirectory) -> None:
+    chosen = {
+        "steps": 40,
+        "seconds": 200.0,
+        "stall_seconds": 0.05,
+        "write_seconds": 31.0,
+        "step_seconds": 5.0,
+        "nodes": 64,
+        "interruptions_per_1000_node_days": 3.79,
+        "bound": "write",
+    }
+    run.start().steps(1, 4)
+    assert "The job chose" not in page_of(run)
+    run.event("checkpoint_interval", chosen | {"steps": 10}).event("checkpoint_interval", chosen).steps(5, 8)
+    assert (
+        "The job chose 40 steps (3 min 20 s) between checkpoints, because a checkpoint takes that long to write. A "
+        "save stops training for 50.0 ms and is complete after 31.0 s. A step takes 5.00 s. The run has 64 nodes, and "
+        "expects 3.79 interruptions per 1,000 node-days."
+    ) in page_of(run)

@@ -36,6 +36,13 @@ def test_the_design_s_job_file_is_right_and_fits_32_gpus() -> None:
     assert (layout.dp_replicate, layout.dp_shard, layout.accumulation_steps) == (4, 8, 32)
 
 
+def test_a_chosen_interval_goes_with_steps_that_are_kept_or_are_in_memory() -> None:
+    checkpoint = {"every": "auto", "keep_every": 1234, "memory_every": 600}
+    job = Job.model_validate(RIGHT | {"checkpoint": checkpoint})
+    assert job.checkpoint.every == "auto"
+    assert job.checkpoint.interruptions_per_1000_node_days == 3.79
+
+
 @pytest.mark.parametrize(
     ("change", "sentence", "remedy"),
     [
@@ -46,6 +53,8 @@ def test_the_design_s_job_file_is_right_and_fits_32_gpus() -> None:
             "checkpoint.every is 300, so that most multiples of 1000 have no checkpoint",
             "a multiple of 300, such as 1200",
         ),
+        ({"checkpoint": {"every": 0}}, "it is neither auto nor 1 or more steps", "auto, or a number such as 500"),
+        ({"checkpoint": {"every": "often"}}, "it is neither auto nor 1 or more steps", "auto, or a number such as 500"),
         (
             {"checkpoint": {"every": 50, "memory_every": 50}},
             "storage gets a checkpoint every 50 steps already",

@@ -56,15 +56,31 @@ def test_a_scrape_has_the_newest_step_and_what_is_no_number(exporter: Exporter) 
     before = samples(exporter)
     assert "trainway_run_loss" not in before and before["trainway_run_restarts"] == 3
     exporter.step(STEP)
-    exporter.checkpoint(Saved(5, None, 0.1, 1.0))
+    exporter.checkpoint(Saved(5, None, 0.1, 1.0, 50))
     assert samples(exporter)["trainway_run_checkpoint_step"] == 0, "in memory alone"
-    exporter.checkpoint(Saved(6, "fsx:/checkpoints/6", 0.25, 2.0))
+    exporter.checkpoint(Saved(6, "fsx:/checkpoints/6", 0.25, 2.0, 50))
     exporter.failed_save(FailedSave(7, "no space", 1, 3))
     found = samples(exporter)
     assert math.isnan(found["trainway_run_loss"]) and math.isinf(found["trainway_run_gradient_norm"])
     assert found["trainway_run_phase_secondsdata_wait"] == 0.25
     expected = {"step": 7, "skipped_steps_total": 1, "checkpoint_step": 6, "failed_saves_total": 1, "mfu": 0.56}
     assert {name: found[f"trainway_run_{name}"] for name in expected} == expected
+
+
+def test_a_longer_interval_counts_at_once_and_a_shorter_one_after_the_save_that_it_follows(exporter: Exporter) -> None:
+    """Otherwise the alarm CheckpointOld would fire while a checkpoint is written."""
+
+    def every() -> float:
+        return samples(exporter)["trainway_run_checkpoint_every_steps"]
+
+    exporter.interval(80)
+    assert every() == 80
+    exporter.interval(20)
+    assert every() == 80
+    exporter.checkpoint(Saved(100, None, 0.1, 1.0, 20))
+    assert every() == 80, "in memory alone"
+    exporter.checkpoint(Saved(100, "fsx:/checkpoints/100", 0.1, 1.0, 20))
+    assert every() == 20
 
 
 def test_every_metric_is_described_and_an_absent_one_is_left_out(exporter: Exporter) -> None:

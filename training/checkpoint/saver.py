@@ -18,6 +18,7 @@ import torch.distributed as dist
 
 from training.checkpoint import stored
 from training.checkpoint.agreement import agree
+from training.checkpoint.cadence import Cadence
 from training.checkpoint.copies import HostCopy
 from training.checkpoint.memory import NodeMemory
 from training.checkpoint.plans import KeptPlans
@@ -41,6 +42,8 @@ class Saved:
     """Seconds for which training stood still."""
     total_seconds: float
     """Seconds from the beginning of the save until the checkpoint was complete."""
+    every: int
+    """Steps between this save and the next one to storage."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +66,7 @@ class _Save:
     location: str | None
     to_memory: bool
     last: bool
+    every: int
     began: float
     copied: threading.Event = field(default_factory=threading.Event)
     written: Future[float | None] = field(default_factory=Future)
@@ -78,6 +82,7 @@ class Saver:
     fails. The run then saves at the next interval. After too many failures, `on_failure` is called in another thread,
     and the next `save` or `wait` raises the error, on every rank. `check_leases` raises LocationInUse, which ends the
     run at once, before anything is written where another run writes. `damaged` are steps that could not be read.
+    `cadence` says which steps are saved. Without it, they are those of an attempt that begins after step 0.
     """
 
     def __init__(
@@ -90,9 +95,11 @@ class Saver:
         on_failure: Callable[[], None],
         check_leases: Callable[[], None] = lambda: None,
         damaged: Collection[int] = (),
+        cadence: Cadence | None = None,
     ) -> None:
         self._location, self._settings, self._memory = location, settings, memory
         self._group, self._on_failure, self._check_leases = group, on_failure, check_leases
+        self._cadence = cadence or Cadence(settings)
         self._copy, self._plans = HostCopy(device), KeptPlans()
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="checkpoint")
         self._under_way: _Save | None = None
@@ -105,11 +112,11 @@ class Saver:
 
     def due(self, step: int) -> bool:
         """Return whether a step is to be saved, in storage or in memory."""
-        return self._postponed or step % self._settings.every == 0 or self._due_in_memory(step)
+        return self._postponed or self._cadence.is_due(step) or self._due_in_memory(step)
 
     def postpone(self, step: int) -> None:
         """Save the next step that is not skipped, instead of this one, if this one was to be saved in storage."""
-        self._postponed = self._postponed or step % self._settings.every == 0
+        self._postponed = self._postponed or self._cadence.is_due(step)
 
     def save(
         self,
@@ -125,16 +132,17 @@ class Saver:
             UserError: too many saves failed. Raised on every rank.
         """
         step = progress.step
-        to_storage = last or self._postponed or step % self._settings.every == 0
+        to_storage = last or self._postponed or self._cadence.is_due(step)
         if not to_storage and self._busy_on_any_rank():
             # Skip this in-memory copy: waiting for storage would stall training.
             return
         self.wait()
         if to_storage:
             self._postponed = False
+            self._cadence.begin_save(step)
         location = stored.step_location(self._location, step) if to_storage else None
         to_memory = self._due_in_memory(step) and not last
-        save = _Save(step, location, to_memory, last, time.monotonic())
+        save = _Save(step, location, to_memory, last, self._cadence.every, time.monotonic())
         state = state_of(model, optimizer, progress, identity)
         if self._settings.async_:
             self._copy.follow()
@@ -162,11 +170,13 @@ class Saver:
             return
         save, self._under_way = self._under_way, None
         began = time.monotonic()
+        if save.location:
+            self._cadence.take_stall(save.stalled)
         ended = save.written.result()
         stalled = save.stalled + time.monotonic() - began
         if ended is None:
             return
-        self._complete.append(Saved(save.step, save.location, stalled, ended - save.began))
+        self._complete.append(Saved(save.step, save.location, stalled, ended - save.began, save.every))
 
     def complete(self) -> list[Saved]:
         """Return the checkpoints that became complete since the last call, in order, without waiting."""
@@ -241,6 +251,8 @@ class Saver:
             self._check_leases()
             stored.save(self._location, save.step, state, self._group, self._plans)
         complete = time.monotonic()
+        if save.location:
+            self._cadence.exchange(complete - save.began, self._group)
         if save.location and dist.get_rank() == 0:
             self._prune(save.step)
         return complete

@@ -1,8 +1,11 @@
 """The section `checkpoint` of the job file."""
 
-from pydantic import Field, ValidationInfo, field_validator
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, ValidationError, ValidationInfo, ValidatorFunctionWrapHandler, field_validator
 from pydantic_core import PydanticCustomError
 
+from training.config.checkpoint_interval import INTERRUPTIONS_PER_1000_NODE_DAYS
 from training.config.location import LOCATION_FORMS, Location
 from training.config.section import Section
 
@@ -10,13 +13,25 @@ from training.config.section import Section
 class Checkpoint(Section):
     """The section `checkpoint` of a job file: when and where the state of the run is saved."""
 
-    every: int = Field(500, ge=1, description="Steps between checkpoints. The last step always saves one.")
+    every: Annotated[int, Field(ge=1)] | Literal["auto"] = Field(
+        500,
+        description="Steps between checkpoints. The last step always saves one. With `auto`, the job measures what a "
+        "save costs, and chooses the steps that lose the least time.",
+        examples=["auto"],
+    )
+    interruptions_per_1000_node_days: float = Field(
+        INTERRUPTIONS_PER_1000_NODE_DAYS,
+        gt=0,
+        description="Number of unexpected interruptions of a run on 1,000 nodes in a day, from which `every: auto` "
+        "chooses. Default: that of the training of Llama 3 405B.",
+        examples=[6.5],
+    )
     keep: int = Field(3, ge=1, description="Number of newest checkpoints to keep. Older ones are deleted.")
     keep_every: int | None = Field(
         None,
         ge=1,
         description="Never delete checkpoints at multiples of this number of steps. It must be a multiple of "
-        "`every`. Default: none.",
+        "`every`. With `every: auto`, these steps are saved, too. Default: none.",
     )
     async_: bool = Field(
         True,
@@ -52,11 +67,22 @@ class Checkpoint(Section):
         examples=["s3:/checkpoints/llama/step-00001000"],
     )
 
+    @field_validator("every", mode="wrap")
+    @classmethod
+    def _steps_or_auto(cls, every: Any, handler: ValidatorFunctionWrapHandler) -> Any:
+        # Pydantic reports a problem for each alternative.
+        try:
+            return handler(every)
+        except ValidationError as error:
+            raise PydanticCustomError(
+                "every", "it is neither auto nor 1 or more steps", {"remedy": "use auto, or a number such as 500"}
+            ) from error
+
     @field_validator("keep_every")
     @classmethod
     def _what_is_kept_is_made(cls, keep_every: int | None, info: ValidationInfo) -> int | None:
         every = info.data.get("every")
-        if every is not None and keep_every is not None and keep_every % every:
+        if isinstance(every, int) and keep_every is not None and keep_every % every:
             raise PydanticCustomError(
                 "keep_every",
                 "checkpoint.every is {every}, so that most multiples of {keep_every} have no checkpoint",
@@ -72,7 +98,7 @@ class Checkpoint(Section):
     @classmethod
     def _memory_is_newer_than_storage(cls, memory_every: int | None, info: ValidationInfo) -> int | None:
         every = info.data.get("every")
-        if every is not None and memory_every is not None and memory_every >= every:
+        if isinstance(every, int) and memory_every is not None and memory_every >= every:
             raise PydanticCustomError(
                 "memory_every",
                 "storage gets a checkpoint every {every} steps already",

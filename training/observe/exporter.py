@@ -98,7 +98,15 @@ class Exporter:
     def checkpoint(self, saved: Saved) -> None:
         """Take a complete checkpoint. One that is only in memory does not outlive the nodes, and is left out."""
         if saved.location:
+            self._every = saved.every
             self._checkpoint_step, self._checkpointed, self._stall = saved.step, time.time(), saved.seconds
+
+    def interval(self, steps: int) -> None:
+        """Take the number of steps between checkpoints. A longer one counts at once, a shorter one after a save.
+
+        Otherwise a checkpoint would seem older than its interval while the next one is written.
+        """
+        self._every = max(self._every, steps)
 
     def failed_save(self, _save: FailedSave) -> None:
         """Take a save that failed."""

@@ -11,11 +11,13 @@ import re
 import resource
 import sys
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from training.config.checkpoint_interval import ChosenInterval
 from training.observe.progress import ProgressLine
 from training.observe.run_state import StateWriter
 
@@ -95,6 +97,13 @@ class Metrics:
         if self._progress:
             self._progress.clear()
         print(f"evaluation step={step}/{self._steps} loss={loss:.4f} seconds={seconds:.3f}", flush=True)
+
+    def interval(self, chosen: ChosenInterval) -> None:
+        """Report an interval between checkpoints that the job has chosen, with the figures it follows from."""
+        self.event("checkpoint_interval", seconds=chosen.seconds, **asdict(chosen))
+        if self._progress:
+            self._progress.clear()
+        print(f"checkpoint interval: {chosen.sentence}", flush=True)
 
     def close(self, state: str = "succeeded") -> None:
         """Write what is still buffered, and that the run is `succeeded` or `stopped`."""

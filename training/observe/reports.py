@@ -1,7 +1,9 @@
 """Report the steps of a run. A step is reported after the device has its next step, so that the device never idles."""
 
 import math
+import statistics
 import sys
+from collections import deque
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
@@ -10,10 +12,14 @@ from torch import Tensor
 
 from training.checkpoint import FailedSave, Saved
 from training.config import Job
+from training.config.checkpoint_interval import ChosenInterval
 from training.observe.exporter import Exporter
 from training.observe.flops import Pace
 from training.observe.laps import Mark, seconds
 from training.observe.metrics import Metrics
+
+# The pace of a run is the median of its last steps.
+_STEPS_OF_PACE = 50
 
 
 class StepResult(NamedTuple):
@@ -87,6 +93,7 @@ class Reports:
     ) -> None:
         self._metrics, self._sequence_length, self._pace = metrics, sequence_length, pace
         self._exporter = exporter
+        self._seconds = deque[float](maxlen=_STEPS_OF_PACE)
         self._held: PendingStep | None = None
 
     def hold(self, step: PendingStep) -> None:
@@ -102,6 +109,7 @@ class Reports:
         result = self.newest = held.reading.result()
         breakdown = seconds(held.marks)
         step_seconds = sum(breakdown.values())
+        self._seconds.append(step_seconds - breakdown["checkpoint"])
         if not self._metrics and not self._exporter:
             return
         values = {
@@ -123,6 +131,20 @@ class Reports:
             self._metrics.step(values)
             if result.skipped:
                 self._metrics.skipped(held.step, result.reason)
+
+    def step_seconds(self) -> float:
+        """Return the median seconds of the last steps, without the time for which they waited for a save.
+
+        Return 0 before the first report.
+        """
+        return statistics.median(self._seconds) if self._seconds else 0.0
+
+    def interval(self, steps: int, chosen: ChosenInterval | None) -> None:
+        """Report the number of steps between checkpoints, and with `every: auto` a choice that was just adopted."""
+        if self._exporter:
+            self._exporter.interval(steps)
+        if self._metrics and chosen:
+            self._metrics.interval(chosen)
 
     def failed_saves(self, failed: list[FailedSave]) -> None:
         """Report saves that failed, as events and as warnings."""

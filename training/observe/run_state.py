@@ -65,8 +65,8 @@ class StateWriter:
                 self._paces.append(values["step_seconds"])
                 self._now |= {"step": values["step"], "loss": values["loss"], "stepped": time.time()}
             elif event == "checkpoint":
-                saved = {"step": values["step"], "location": values["location"], "time": time.time()}
-                self._now["checkpoint"] = saved
+                saved = {name: values[name] for name in ("step", "location", "every")}
+                self._now["checkpoint"] = saved | {"time": time.time()}
         if event == "step" and self._thread is None:
             self._thread = threading.Thread(target=self._write_until_the_end, name="run state", daemon=True)
             self._thread.start()

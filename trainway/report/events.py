@@ -79,6 +79,25 @@ class CheckpointWritten(_Model):
     seconds: float
 
 
+class IntervalChosen(_Model):
+    """An interval between checkpoints that the job has chosen, in steps and seconds, and what it follows from.
+
+    A save stops training for `stall_seconds` and is complete after `write_seconds`. `bound` says what decided: the
+    formula for the optimum, the time of a write, or that an interval has at least one step.
+    """
+
+    event: Literal["checkpoint_interval"]
+    time: float
+    steps: int
+    seconds: float
+    stall_seconds: float
+    write_seconds: float
+    step_seconds: float
+    nodes: int
+    interruptions_per_1000_node_days: float
+    bound: Literal["optimum", "write", "step"]
+
+
 class EvaluationDone(_Model):
     """An evaluation on held-out samples, and its seconds."""
 
@@ -108,9 +127,9 @@ class End(_Model):
     seconds: float
 
 
-RunEvent = Start | Step | CheckpointWritten | EvaluationDone | Hang | End
+RunEvent = Start | Step | CheckpointWritten | IntervalChosen | EvaluationDone | Hang | End
 _EVENT: TypeAdapter[RunEvent] = TypeAdapter(Annotated[RunEvent, Field(discriminator="event")])
-_KNOWN = ("start", "step", "checkpoint", "evaluation", "hang", "end")
+_KNOWN = ("start", "step", "checkpoint", "checkpoint_interval", "evaluation", "hang", "end")
 
 
 def read_events(run: Path) -> list[RunEvent]:

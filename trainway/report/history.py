@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from statistics import median
 from typing import Literal
 
-from trainway.report.events import CheckpointWritten, End, RunEvent, Start, Step
+from trainway.report.events import CheckpointWritten, End, IntervalChosen, RunEvent, Start, Step
 
 Outcome = Literal["finished", "stopped", "unfinished"]
 
@@ -41,11 +41,15 @@ class Summary:
 
 @dataclass(frozen=True)
 class History:
-    """A run: its attempts in order of time, and the valid steps and checkpoints, each in order of step."""
+    """A run: its attempts in order of time, and the valid steps and checkpoints, each in order of step.
+
+    `interval` is the newest interval between checkpoints that the job chose, or None if its file has the steps.
+    """
 
     attempts: tuple[Attempt, ...]
     steps: tuple[Step, ...]
     checkpoints: tuple[CheckpointWritten, ...]
+    interval: IntervalChosen | None = None
 
     @property
     def start(self) -> Start:
@@ -101,6 +105,7 @@ def make_history(events: Sequence[RunEvent]) -> History:
     attempts: list[Attempt] = []
     steps: dict[int, Step] = {}
     checkpoints: dict[int, CheckpointWritten] = {}
+    interval: IntervalChosen | None = None
     for event in events:
         if isinstance(event, Start):
             begins_after = event.resumed_from or 0
@@ -115,6 +120,8 @@ def make_history(events: Sequence[RunEvent]) -> History:
             attempt = replace(attempt, last_step=event.step)
         elif isinstance(event, CheckpointWritten):
             checkpoints[event.step] = event
+        elif isinstance(event, IntervalChosen):
+            interval = event
         elif isinstance(event, End):
             attempt = replace(attempt, end=event, last_step=event.step)
         attempts[-1] = attempt
@@ -122,4 +129,5 @@ def make_history(events: Sequence[RunEvent]) -> History:
         tuple(attempts),
         tuple(step for _, step in sorted(steps.items())),
         tuple(saved for _, saved in sorted(checkpoints.items())),
+        interval,
     )

@@ -11,7 +11,7 @@ from typing import Any
 from trainway.report import charts, words
 from trainway.report.cost import cost_sentence
 from trainway.report.documents import Launch, read_deployment, read_job, read_launch
-from trainway.report.events import read_events
+from trainway.report.events import IntervalChosen, read_events
 from trainway.report.goodput import USES, goodput
 from trainway.report.history import Attempt, History, make_history
 from trainway.report.program_page import program_values
@@ -58,6 +58,7 @@ def render(run: Path) -> str:
         what=what_ran(history, launch),
         next=what_next(history, launch, run.resolve().name),
         progress=progress_sentence(history),
+        interval=interval_sentence(history.interval),
         cost=cost_sentence(launch, history.seconds),
         attempts=[(attempt, attempt_ending(attempt)) for attempt in history.attempts],
         median_mfu=median_mfu(history),
@@ -156,6 +157,24 @@ def progress_sentence(history: History) -> str:
         return f"The loss is {words.loss(final.loss)} after {spent}."
     verb = "fell" if final.loss < first.loss else "rose"
     return f"The loss {verb} from {words.loss(first.loss)} to {words.loss(final.loss)} over {spent}."
+
+
+def interval_sentence(interval: IntervalChosen | None) -> str | None:
+    """Return the interval between checkpoints that the job chose, with its inputs. None if its file has the steps."""
+    if interval is None:
+        return None
+    reasons = {
+        "optimum": "which loses the least time",
+        "write": "because a checkpoint takes that long to write",
+        "step": "because no interval is shorter",
+    }
+    save, write, step = map(words.duration, (interval.stall_seconds, interval.write_seconds, interval.step_seconds))
+    return (
+        f"The job chose {words.plural(interval.steps, 'step')} ({words.duration(interval.seconds)}) between "
+        f"checkpoints, {reasons[interval.bound]}. A save stops training for {save} and is complete after {write}. A "
+        f"step takes {step}. The run has {words.plural(interval.nodes, 'node')}, and expects "
+        f"{interval.interruptions_per_1000_node_days:g} interruptions per 1,000 node-days."
+    )
 
 
 def attempt_ending(attempt: Attempt) -> str:

@@ -40,7 +40,10 @@ class Row(NamedTuple):
     seconds_left: float | None = None
     """Time in seconds that the remaining steps take at the pace of the last ones."""
     checkpoint: Mapping[str, Any] | None = None
-    """The `step`, the `location`, and the `time` of the newest complete checkpoint, in seconds since the epoch."""
+    """The `step`, the `location`, and the `time` of the newest complete checkpoint, in seconds since the epoch.
+
+    `every` is the number of steps to the next one, if the run has written it.
+    """
     written: float | None = None
     """When the run wrote these numbers, in seconds since the epoch."""
 
