@@ -51,6 +51,7 @@ def requested(directory: Path, hand_off: HandOff, **changes: Any) -> Request:
         ({"metrics": {"loss": "loss=("}}, "run.metrics.loss", "it is no regular expression", "escape"),
         ({"packages": ["git+https://x"]}, "run.packages.0", "not a package of the index", "write it as in einops"),
         ({"metrics": "trainr"}, "run.metrics", "neither a known program", "write one of trainer"),
+        ({"stop": {"grace": True}}, "run.stop.grace", "it is not a whole number", "for example `grace: 4`"),
         ({"stop": {"grace": 0}}, "run.stop.grace", "less than 1", "write 1 or more. Seconds from the signal"),
         ({"stop": {"signal": "SIGKILL"}}, "run.stop.signal", "none of the values", "write 'SIGTERM'"),
     ],

@@ -44,6 +44,16 @@ def test_a_chosen_interval_goes_with_steps_that_are_kept_or_are_in_memory() -> N
 
 
 @pytest.mark.parametrize(
+    ("change", "kind"),
+    [({"nodes": True}, "int_type"), ({"clip": False}, "float_type"), ({"data": {"blend": {"/b": True}}}, "float_type")],
+)
+def test_a_boolean_is_no_number(change: dict[str, Any], kind: str) -> None:
+    with pytest.raises(ValidationError) as caught:
+        Job.model_validate(RIGHT | change)
+    assert kind in {problem["type"] for problem in caught.value.errors()}
+
+
+@pytest.mark.parametrize(
     ("change", "sentence", "remedy"),
     [
         ({"parallel": {"tp": 0}}, "a degree of 0 is impossible", "1 or more, or -1"),

@@ -11,6 +11,8 @@ from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, GetJsonSchemaH
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
+from trainway.spec.booleans import refuse_booleans
+
 
 def wrong(reason: str, remedy: str) -> PydanticCustomError:
     """Return the error of one value, with its reason and remedy. The loader adds the file, the line, and the key."""
@@ -27,6 +29,12 @@ class Section(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     removed_keys: ClassVar[Mapping[str, tuple[str, str]]] = {}
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        """Return the schema of the model, in which `true` is no number."""
+        schema: CoreSchema = refuse_booleans(handler(source))
+        return schema
 
 
 @dataclass(frozen=True)

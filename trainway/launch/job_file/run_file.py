@@ -7,9 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
     TypeAdapter,
     ValidationInfo,
@@ -24,6 +22,7 @@ from trainway.launch.program.stopping import LONGEST_GRACE_ON_SAGEMAKER
 from trainway.launch.target.sections import with_target_sections
 from trainway.parts.job import LAUNCHER_SECTIONS, Job, Location
 from trainway.spec.sections.image import PipPackage
+from trainway.spec.values import Section
 
 SignalName = Literal["SIGTERM", "SIGINT", "SIGHUP", "SIGUSR1", "SIGUSR2"]
 # What the launcher sets on each node, and a program that sets it itself would not start.
@@ -34,12 +33,6 @@ _SECRET = re.compile(r"(TOKEN|SECRET|PASSWORD|API_KEY)$")
 # key of its JSON. An access token of Hugging Face or GitHub has an underscore after two or three letters.
 _SECRET_NAME = re.compile(r"(?!hf_|gh[pousr]_|sk-)[A-Za-z0-9/_+=.@:-]{1,512}(#[^#=]+)?")
 _LONGEST_GRACE = 3600
-
-
-class _Section(BaseModel):
-    """A frozen model that refuses unknown keys."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 def _wrong(kind: str, sentence: str, remedy: str) -> PydanticCustomError:
@@ -97,7 +90,7 @@ RunPackages = Annotated[
 ]
 
 
-class StopSection(_Section):
+class StopSection(Section):
     """How the program is asked to stop."""
 
     signal: SignalName = Field(
@@ -114,7 +107,7 @@ class StopSection(_Section):
     )
 
 
-class RunSection(_Section):
+class RunSection(Section):
     """A program, and what it needs."""
 
     command: tuple[Word, ...] | None = Field(
@@ -238,7 +231,7 @@ class RunSection(_Section):
         return named
 
 
-class LifeCycleSection(_Section):
+class LifeCycleSection(Section):
     """How often a run that fails starts again, and how long its object stays after the end."""
 
     restarts: int = Field(
@@ -259,7 +252,7 @@ class LifeCycleSection(_Section):
     )
 
 
-class RunFile(_Section):
+class RunFile(Section):
     """The job file of a program that is not the training job of Trainway."""
 
     name: str = Field(

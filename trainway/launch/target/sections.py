@@ -9,10 +9,11 @@ import functools
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, create_model
+from pydantic import BaseModel, Field, create_model
 
 from trainway.launch.target.known import AnyTarget, all_targets
 from trainway.launch.target.options import declared_options, path_type
+from trainway.spec.values import Section
 
 JobFile = TypeVar("JobFile", bound=BaseModel)
 
@@ -47,10 +48,8 @@ def options_in(file: BaseModel) -> Mapping[str, Mapping[str, Any]]:
     }
 
 
-class _Section(BaseModel):
+class _Section(Section):
     """A section of a target."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 def _section(target: AnyTarget) -> type[BaseModel]:
