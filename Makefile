@@ -23,7 +23,7 @@ export PATH := $(CURDIR)/$(bin):$(PATH)
 export JSII_NODE := $(CURDIR)/$(bin)/node
 cdk := node node_modules/aws-cdk/bin/cdk
 
-.PHONY: help setup run test test-all lint format lock image-lock image-proof image-proof-cpu bench synth golden deploy destroy
+.PHONY: help setup run test test-all lint docs format lock image-lock image-proof image-proof-cpu bench synth golden deploy destroy
 
 help: ## List the commands
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -42,6 +42,9 @@ test-all: setup ## Run every test, with more generated examples, as continuous i
 
 lint: setup ## Check style, types, imports, shell scripts, the workflow, and the Dockerfile
 	@scripts/lint
+
+docs: setup ## Build the site of docs/ into build/site, and check every link, anchor, and page
+	@$(bin)/python docs/build.py
 
 format: setup ## Rewrite the code in the project's style
 	$(bin)/ruff check --fix .
