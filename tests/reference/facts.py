@@ -1,0 +1,78 @@
+"""The failures that `trainway explain` knows, and the metrics of panels and alarms, as Markdown."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+from tests.reference.keys import cell
+from trainway.explain.rules import RULES, FailureRule, Level
+from trainway.spec.facts.files import read_facts
+from trainway.spec.facts.metrics import load_emitters
+from trainway.spec.facts.xids import load_xids
+from trainway.spec.sections.orchestrator import Orchestrator
+
+TOPICS = {
+    "gpu": "GPUs",
+    "hub": "Hugging Face",
+    "job": "Programs and the training job",
+    "kubernetes": "Kubernetes",
+    "network": "The network",
+    "sagemaker": "SageMaker",
+    "slurm": "Slurm",
+    "storage": "Storage",
+}
+
+
+def failures() -> str:
+    """Return a table of the rules of each topic, and one of the Xid errors. Rules of consequences name no cause."""
+    parts = []
+    for file in sorted(RULES.glob("*.yaml")):
+        rules = [FailureRule.model_validate(each) for each in read_facts(file)]
+        causes = [each for each in rules if each.level is not Level.CONSEQUENCE]
+        if causes:
+            parts.append(f"## {TOPICS.get(file.stem, file.stem)}\n\n" + _table("Failure", map(_row, causes)))
+    xids = ((f"Xid {number}", each.meaning, each.remedy) for number, each in load_xids().items())
+    known = (each for each in xids if each[2])
+    parts.append("## Xid errors of NVIDIA's driver\n\n" + _table("Number", known))
+    return "\n".join(parts)
+
+
+def _row(rule: FailureRule) -> tuple[str, str, str]:
+    source = rule.source
+    link = f" ([source]({source}))" if source.startswith("https://") and " " not in source else ""
+    return f"`{rule.name}`", _sentence(rule.cause) + link, _sentence(rule.remedy)
+
+
+def _sentence(template: str) -> str:
+    """Return a sentence with its names in capitals, and without the parts that are not always there."""
+    always = re.sub(r"\[[^\]]*\{[^\]]*\]", "", template)
+    return re.sub(r"\{(\w+)\}", lambda found: "a rank" if found[1] == "who" else found[1].upper(), always)
+
+
+def _table(title: str, rows: Iterable[tuple[str, str, str]]) -> str:
+    lines = [f"| {title} | Cause | Fix |", "|---|---|---|"]
+    return "\n".join([*lines, *(f"| {name} | {cell(cause)} | {cell(fix)} |" for name, cause, fix in rows), ""])
+
+
+def metrics() -> str:
+    """Return a table of the metrics of each emitter."""
+    return "\n".join(_emitters())
+
+
+def _emitters() -> Iterator[str]:
+    for each in load_emitters().values():
+        where = f"CloudWatch, namespace `{each.namespace}`" if each.namespace else each.store.capitalize()
+        sources = ", ".join(f"[{source.title}]({source.url})" for source in each.sources)
+        yield f"## {each.what}\n\n{where}, with {_names(each.under)}. Source: {sources}.\n"
+        yield "| Metric | Unit | Kind or statistics | Dimensions | Orchestrators |\n|---|---|---|---|---|"
+        for name, metric in each.metrics.items():
+            kind = metric.kind or ", ".join(metric.statistics)
+            under = _names(metric.under) if metric.under else ""
+            yield f"| `{name}` | {cell(metric.unit)} | {kind} | {', '.join(metric.dimensions)} | {under} |"
+        yield ""
+
+
+def _names(under: Iterable[str]) -> str:
+    names = list(under)
+    return "every orchestrator" if len(names) == len(Orchestrator) else ", ".join(f"`{name}`" for name in names)
