@@ -9,6 +9,7 @@ from functools import cache
 from typing import Any
 from urllib.parse import parse_qs, parse_qsl
 
+from emulator.errors import RefusedCall
 from emulator.protocol import render_error
 
 # The names that signatures have for services that botocore calls otherwise.
@@ -48,6 +49,17 @@ class ApiCall:
             }
         )
         return parsed
+
+    def valid_parameters(self) -> dict[str, Any]:
+        """Return the parameters. Raises RefusedCall for those that botocore's validator refuses."""
+        parameters = self.parameters()
+        shape = _model(self.service).operation_model(self.operation).input_shape
+        if shape is not None:
+            try:
+                require_shape(parameters, shape, self.action)
+            except ValueError as error:
+                raise RefusedCall("ValidationException", str(error)) from None
+        return parameters
 
     def answer(self, result: dict[str, Any]) -> tuple[int, bytes, str]:
         """Return status, body, and content type of the answer. Raises ValueError for a result that no client reads."""

@@ -51,3 +51,11 @@ class NotEmulated(CloudFormationError):
 
 class ResourceError(Exception):
     """A resource could not be created, updated, or deleted. The stack rolls back with this as the reason."""
+
+
+class RefusedCall(Exception):
+    """An error that a service's API returns, with its code."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code

@@ -11,7 +11,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+from emulator import cluster_nodes
 from emulator.api_calls import ApiCall, require_shape, shape_of
+from emulator.errors import RefusedCall
 
 # Of a quota that no test has set. Tests that deploy platforms need none.
 PLENTY = 1_000_000.0
@@ -27,14 +29,6 @@ _SHAPES = {
 }
 
 
-class RefusedCall(Exception):
-    """An error of the API, with its code."""
-
-    def __init__(self, code: str, message: str) -> None:
-        super().__init__(message)
-        self.code = code
-
-
 @dataclass
 class AccountHoldings:
     """The holdings of an account in one Region.
@@ -42,7 +36,7 @@ class AccountHoldings:
     `denied` are calls that answer AccessDenied in every Region, for example `ec2:DescribeSubnets`. `others_buckets` are
     names of buckets of other accounts. `not_offered` are instance types that EC2 does not have. `layers` are texts of
     images by digest, which ECR gives at an address of the emulator. `file_system_states` are those that are not
-    AVAILABLE.
+    AVAILABLE. `cluster_nodes` are the nodes of HyperPod clusters, by the cluster's name.
     """
 
     account: str
@@ -61,6 +55,7 @@ class AccountHoldings:
     not_offered: list[str] = field(default_factory=list)
     file_system_states: dict[str, str] = field(default_factory=dict)
     layers: dict[str, str] = field(default_factory=dict)
+    cluster_nodes: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
 
     def set(self, what: dict[str, Any]) -> None:
         """Replace the parts that are named. Raises ValueError for a part that AWS's API does not have."""
@@ -72,6 +67,11 @@ class AccountHoldings:
                 value = [_with_times(each, shape_of(service, shape)) for each in value]
                 for each in value:
                     require_shape(each, shape_of(service, shape), name)
+            if name == "cluster_nodes":
+                summary = shape_of("sagemaker", "ClusterNodeSummary")
+                value = {cluster: [_with_times(each, summary) for each in nodes] for cluster, nodes in value.items()}
+                for each in (node for nodes in value.values() for node in nodes):
+                    require_shape(each, summary, name)
             if name == "denied":
                 self.denied[:] = value  # IAM has no Regions
             else:
@@ -93,7 +93,7 @@ class AccountHoldings:
         if function is None:
             return None
         try:
-            result = function(self, call.parameters())
+            result = function(self, call.valid_parameters())
         except RefusedCall as refused:
             return call.error(refused.code, str(refused))
         return None if result is None else call.answer(result)
@@ -277,7 +277,11 @@ _OPERATIONS: dict[str, Callable[[AccountHoldings, dict[str, Any]], dict[str, Any
     "fsx:DescribeDataRepositoryAssociations": _associations,
     "fsx:DescribeFileSystems": _file_systems,
     "iam:SimulatePrincipalPolicy": _simulate,
+    "sagemaker:BatchRebootClusterNodes": cluster_nodes.reboot,
+    "sagemaker:BatchReplaceClusterNodes": cluster_nodes.replace,
     "sagemaker:DescribeTrainingPlan": _training_plan,
+    "sagemaker:ListClusterNodes": cluster_nodes.list_nodes,
+    "sagemaker:StartClusterHealthCheck": cluster_nodes.check_health,
     "service-quotas:GetServiceQuota": _quota,
     "service-quotas:ListRequestedServiceQuotaChangeHistoryByQuota": _quota_requests,
     "service-quotas:ListServiceQuotas": _quotas,

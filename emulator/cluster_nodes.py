@@ -1,0 +1,90 @@
+"""Nodes of HyperPod clusters that a test gives an account, and the operations that check, reboot, and replace them.
+
+moto lists nodes whose IDs are not those of instances, and lacks the operations. As everywhere in the emulator, an
+operation is over when its call returns: a replaced node has another instance at once. The errors are those of the API's
+model of BatchReplaceClusterNodes (botocore 1.44.5).
+"""
+
+from __future__ import annotations
+
+import secrets
+from typing import TYPE_CHECKING, Any
+
+from emulator.api_calls import shape_of
+from emulator.errors import RefusedCall
+
+if TYPE_CHECKING:
+    from emulator.holdings import AccountHoldings
+
+_IN_CHECK = "DeepHealthCheckInProgress"
+_CHANGING = ("SystemUpdating", "Pending", "ShuttingDown", _IN_CHECK)
+
+
+def list_nodes(holdings: AccountHoldings, asked: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the nodes of a cluster in one page, or None for a cluster of moto's."""
+    nodes = holdings.cluster_nodes.get(_cluster(asked))
+    return None if nodes is None else {"ClusterNodeSummaries": nodes}
+
+
+def reboot(holdings: AccountHoldings, asked: dict[str, Any]) -> dict[str, Any]:
+    """Reboot nodes, which changes nothing that the API shows."""
+    return _changed(holdings, asked, replace=False)
+
+
+def replace(holdings: AccountHoldings, asked: dict[str, Any]) -> dict[str, Any]:
+    """Give nodes other instances."""
+    return _changed(holdings, asked, replace=True)
+
+
+def check_health(holdings: AccountHoldings, asked: dict[str, Any]) -> dict[str, Any]:
+    """Set the nodes of an instance group, or those that are named, to the state of a deep health check."""
+    nodes = _nodes(holdings, asked)
+    for each in asked["DeepHealthCheckConfigurations"]:
+        group = [node for node in nodes if node["InstanceGroupName"] == each["InstanceGroupName"]]
+        wanted = each.get("InstanceIds") or [node["InstanceId"] for node in group]
+        known = {node["InstanceId"]: node for node in group}
+        if missing := [instance for instance in wanted if instance not in known]:
+            raise RefusedCall("ResourceNotFound", f"{missing[0]} is not in {each['InstanceGroupName']}")
+        for instance in wanted:
+            known[instance]["InstanceStatus"] = {"Status": _IN_CHECK}
+    arn = f"arn:aws:sagemaker:{holdings.region}:{holdings.account}:cluster/{'0' * 12}"
+    return {"ClusterArn": arn}
+
+
+def _changed(holdings: AccountHoldings, asked: dict[str, Any], *, replace: bool) -> dict[str, Any]:
+    nodes = {node["InstanceId"]: node for node in _nodes(holdings, asked)}
+    wanted = asked.get("NodeIds", [])
+    if not wanted:
+        raise RefusedCall("ValidationException", "Either NodeIds or NodeLogicalIds must be provided")
+    most = shape_of("sagemaker", "BatchReplaceClusterNodesRequestNodeIdsList").metadata["max"]
+    if len(wanted) > most:
+        raise RefusedCall("ValidationException", f"nodeIds must have length less than or equal to {most}")
+    done, failed = [], []
+    for instance in wanted:
+        node = nodes.get(instance)
+        if node is None:
+            failed.append(_failure(instance, "InstanceIdNotFound", "The instance is not in the cluster"))
+        elif node["InstanceStatus"]["Status"] in _CHANGING:
+            status = node["InstanceStatus"]["Status"]
+            failed.append(_failure(instance, "InvalidInstanceStatus", f"The instance is {status}"))
+        else:
+            done.append(instance)
+            if replace:
+                node["InstanceId"] = f"i-{secrets.token_hex(9)[:17]}"
+    # The model's list of successes has at least one member.
+    return ({"Successful": done} if done else {}) | {"Failed": failed}
+
+
+def _failure(instance: str, code: str, message: str) -> dict[str, str]:
+    return {"NodeId": instance, "ErrorCode": code, "Message": message}
+
+
+def _nodes(holdings: AccountHoldings, asked: dict[str, Any]) -> list[dict[str, Any]]:
+    nodes = holdings.cluster_nodes.get(_cluster(asked))
+    if nodes is None:
+        raise RefusedCall("ResourceNotFound", f"Cluster {asked['ClusterName']} not found")
+    return nodes
+
+
+def _cluster(asked: dict[str, Any]) -> str:
+    return str(asked["ClusterName"]).rpartition("/")[2]
