@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
 from trainway.commands.launching import DEFAULT_PLATFORM, PlatformFile
 from trainway.commands.printing import show
 from trainway.commands.progress import working
+from trainway.commands.repairing import repair_nodes
 from trainway.spec.errors import usage_error
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
@@ -70,13 +71,38 @@ def verify(
             metavar="NAME", help="Test this image of the platform file's `images`. Default: that of the node group."
         ),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be submitted. Submit nothing.")] = False,
+    repair: Annotated[
+        bool,
+        typer.Option(
+            "--repair",
+            help="HyperPod only: afterwards, check, reboot, or replace the nodes at fault, after a confirmation.",
+        ),
+    ] = False,
+    repair_with: Annotated[
+        Literal["check", "reboot", "replace"] | None,
+        typer.Option(help="With --repair: do this with each node at fault. Default: by the check that failed."),
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="With --repair: repair without asking.")] = False,
+    dry_run: Annotated[
+        bool,
+        typer.Option(
+            "--dry-run",
+            help="Print what would be submitted, and submit nothing. With --repair: test the nodes, print what "
+            "SageMaker would be asked, and ask nothing.",
+        ),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Test whether nodes can train together: EFA, bandwidth, image, file system, clocks, and GPUs."""
     from trainway.verify import as_document, as_table, exit_status
 
+    if (repair_with or yes) and not repair:
+        why = "it says how nodes are repaired, and nothing is repaired"
+        raise usage_error("--repair-with" if repair_with else "--yes", why=why, fix="add --repair")
     if run is not None:
+        if repair:
+            why = "the logs of a run name only the nodes that use TCP, which may be the fault of its image"
+            raise usage_error("--repair with --run", why=why, fix="leave out --run to test the nodes")
         results = _of_run(run)
     else:
         from trainway.launch.starting.prepare import prepare
@@ -85,13 +111,16 @@ def verify(
         from trainway.spec.facts.catalogue import load_catalogue
         from trainway.spec.loader import load_platform, load_versions
         from trainway.verify import expected_versions, probe_point, probe_request, verify_nodes
+        from trainway.verify.repairs import require_hyperpod
 
         platform, catalogue = load_platform(platform_file), load_catalogue()
+        if repair:
+            require_hyperpod(platform)
         [request] = prepare([probe_point(nodes, team=team)], platform, catalogue, group=group, image=image)
         probe = probe_request(request, max_bytes=gib * 2**30, dcgm_level=dcgm_level)
         target = own_target(platform)
         options = options_from(target.options, {"environment": environment, "user": user}, target.name)
-        if dry_run:
+        if dry_run and not repair:
             print(target.render(probe, catalogue, options), end="")
             return
         name = request.image_name
@@ -99,7 +128,13 @@ def verify(
         known = platform.of_image(name) if name in platform.image_names else None
         versions = expected_versions(known, catalogue, load_versions()) if known else {}
         results = verify_nodes(probe, catalogue, target, options, versions)
-    print(json.dumps(as_document(results), indent=2) if as_json else as_table(results))
+    if not as_json:
+        print(as_table(results))
+    document = as_document(results)
+    if repair:
+        document |= repair_nodes(results, request, repair_with, ask=not yes, send_none=dry_run, as_json=as_json)
+    if as_json:
+        print(json.dumps(document, indent=2))
     raise typer.Exit(exit_status(results))
 
 

@@ -1,0 +1,124 @@
+"""Choose what SageMaker HyperPod should do about nodes that failed a check.
+
+https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_StartClusterHealthCheck.html,
+https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_BatchRebootClusterNodes.html,
+https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_BatchReplaceClusterNodes.html, and
+https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-resiliency-slurm-deep-health-checks.html (read
+2026-11-26)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from trainway.spec.errors import usage_error
+from trainway.spec.platform import Platform
+from trainway.verify.results import Result, Status
+
+
+class Repair(StrEnum):
+    """What HyperPod can do with a node."""
+
+    CHECK = "check"
+    """Test the hardware of the node while it takes no jobs. With node recovery, HyperPod mends a node that fails."""
+    REBOOT = "reboot"
+    """Restart the operating system. The node keeps its volumes."""
+    REPLACE = "replace"
+    """Terminate the instance and start another. Its volumes are deleted."""
+
+
+CONSEQUENCES: Mapping[Repair, str] = {
+    Repair.CHECK: "takes no jobs until the check ends, and with `hyperpod.node_recovery` is mended if it fails",
+    Repair.REBOOT: "restarts, which ends the jobs on it",
+    Repair.REPLACE: "is terminated with its volumes, which ends the jobs on it, and another one starts",
+}
+
+# A device that a node has lost may come back with a reboot. A deep health check counts GPUs, runs dcgmi's diagnostics,
+# and sends over EFA.
+_OF_A_NODE: Mapping[str, Repair] = {
+    "allocatable": Repair.REBOOT,
+    "efa devices": Repair.REBOOT,
+    "gpus": Repair.REBOOT,
+    "file system": Repair.REBOOT,
+    "nccl": Repair.CHECK,
+    "gpu health": Repair.CHECK,
+}
+# What nodes have from the image, the job, or the network fails on all of them alike.
+_SHARED = ("efa devices", "file system", "nccl")
+_OF_NO_NODE: Mapping[str, str] = {
+    "nodes": "the node that did not answer has no name: `trainway explain` says why the test did not run there",
+    "locked memory": "the limit is that of the job, and a new node has the same",
+    "versions": "the versions are those of the image, and a new node has the same",
+    "all-reduce": "the bandwidth is that of all nodes: test fewer nodes to find the slow one",
+    "clock": "`chronyc tracking` on the node says why",
+    "probe": "the test itself failed, which says nothing of a node",
+}
+_UNKNOWN = "no repair is known for this check"
+
+
+@dataclass(frozen=True)
+class NodeRepair:
+    """What should be done with a node, and the failed checks that are the reason."""
+
+    node: str
+    repair: Repair
+    failed: tuple[Result, ...]
+
+
+@dataclass(frozen=True)
+class NotRepaired:
+    """A failed check that no repair of a node can mend, and why."""
+
+    result: Result
+    why: str
+
+
+def choose_repairs(
+    results: Sequence[Result], always: Repair | None = None
+) -> tuple[tuple[NodeRepair, ...], tuple[NotRepaired, ...]]:
+    """Return one repair per node with a fault of its own, and the failed checks that are of no node.
+
+    `always` takes the place of the repair that a check leads to. A node with several faults gets a deep health check if
+    one of them leads to it, because that check ends with the reboot or the replacement that the node needs.
+    """
+    faults: dict[str, list[Result]] = {}
+    others: list[NotRepaired] = []
+    for each in results:
+        if each.status is not Status.FAILED:
+            continue
+        if why := _why_not(each, results):
+            others.append(NotRepaired(each, why))
+        elif each.node is not None:
+            faults.setdefault(each.node, []).append(each)
+    repairs = tuple(NodeRepair(node, always or _strongest(failed), tuple(failed)) for node, failed in faults.items())
+    return repairs, tuple(others)
+
+
+def require_hyperpod(platform: Platform) -> None:
+    """Raise UsageError for a platform whose nodes AWS has no operation to check, reboot, or replace for."""
+    if platform.orchestrator.is_hyperpod:
+        return
+    raise usage_error(
+        f"--repair cannot be used on {platform.name}",
+        why="its orchestrator is eks, and only HyperPod has operations that check, reboot, and replace nodes",
+        fix="leave out --repair. EKS repairs a node that its monitoring agent finds. For another one, run "
+        "`kubectl drain NODE --ignore-daemonsets --delete-emptydir-data`, and then "
+        "`aws ec2 terminate-instances --instance-ids ID`: its node group starts another instance",
+    )
+
+
+def _strongest(failed: Sequence[Result]) -> Repair:
+    wanted = {_OF_A_NODE[each.check] for each in failed}
+    return Repair.CHECK if Repair.CHECK in wanted else Repair.REBOOT
+
+
+def _why_not(result: Result, results: Sequence[Result]) -> str | None:
+    """Return why no repair of a node mends a failed check, or None if one does."""
+    if result.node is None or result.check not in _OF_A_NODE:
+        return _OF_NO_NODE.get(result.check, _UNKNOWN)
+    same = [each for each in results if each.check == result.check and each.node is not None]
+    if result.check in _SHARED and len(same) > 1 and all(each.status is Status.FAILED for each in same):
+        return f"all {len(same)} nodes fail, so it is the image, the network, or the file system, and not a node"
+    return None

@@ -1,0 +1,65 @@
+"""What `trainway verify --repair` would ask for, as text for people and as a document for machines."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from trainway.verify.cluster_nodes import Refusal, RepairRequest
+from trainway.verify.repairs import CONSEQUENCES, NodeRepair, NotRepaired
+
+
+@dataclass(frozen=True)
+class RepairPlan:
+    """The requests, the reasons of each node, the failed checks that no repair mends, and nodes without instances."""
+
+    requests: tuple[RepairRequest, ...]
+    repairs: tuple[NodeRepair, ...]
+    not_repaired: tuple[NotRepaired, ...]
+    unknown_nodes: tuple[str, ...] = ()
+
+
+def as_plan(plan: RepairPlan, cluster: str) -> str:
+    """Return the plan: each node with its request and its reason, and what is left to a person."""
+    reasons = {each.node: each.failed for each in plan.repairs}
+    lines: list[str] = []
+    for request in plan.requests:
+        lines.append(f"{request.operation} on {cluster}: each node {CONSEQUENCES[request.repair]}")
+        for instance_id, node in request.nodes.items():
+            failed = "; ".join(f"{each.check}: {each.sentence}" for each in reasons[node])
+            lines.append(f"  {node}  {instance_id}  {failed}")
+    for node in plan.unknown_nodes:
+        why = f"HyperPod lists no such node: `aws sagemaker list-cluster-nodes --cluster-name {cluster}`"
+        lines.append(f"not repaired  {node}  {why}")
+    for other in plan.not_repaired:
+        lines.append(f"not repaired  {other.result.check} of {other.result.node or 'all nodes'}  {other.why}")
+    return "\n".join(lines) or "no node needs a repair"
+
+
+def as_outcome(request: RepairRequest, refused: Sequence[Refusal]) -> str:
+    """Return what SageMaker said of each node of a request."""
+    said = {each.instance_id: f"{each.code}: {each.message}" for each in refused}
+    return "\n".join(
+        f"{request.operation}  {node}  {instance_id}  {said.get(instance_id, 'accepted')}"
+        for instance_id, node in request.nodes.items()
+    )
+
+
+def as_repair_document(plan: RepairPlan, *, sent: bool, refused: Sequence[Refusal]) -> Mapping[str, Any]:
+    """Return the plan, whether it was sent, and the refused nodes, as plain values for JSON."""
+    return {
+        "sent": sent,
+        "requests": [
+            {"operation": each.operation, "parameters": each.parameters, "nodes": dict(each.nodes)}
+            for each in plan.requests
+        ],
+        "not_repaired": [
+            *({"check": None, "node": node, "why": "HyperPod lists no such node"} for node in plan.unknown_nodes),
+            *({"check": each.result.check, "node": each.result.node, "why": each.why} for each in plan.not_repaired),
+        ],
+        "refused": [
+            {"node": each.node, "instance_id": each.instance_id, "code": each.code, "message": each.message}
+            for each in refused
+        ],
+    }
