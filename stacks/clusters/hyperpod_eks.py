@@ -23,6 +23,7 @@ from stacks.constructs.hyperpod.instance_groups import (
     instance_group,
     node_recovery,
 )
+from stacks.constructs.hyperpod.node_repairs import let_repair_nodes
 from stacks.constructs.iam.permissions import grant, needs_policies
 from stacks.foundation import Foundation
 
@@ -126,6 +127,7 @@ class HyperPodEksStack(cdk.Stack):
             hyperpod=hyperpod,
             alarms_topic=alarms_topic,
         )
+        let_repair_nodes(self, kubernetes.people, hyperpod)
         write_hand_off(
             self,
             foundation,

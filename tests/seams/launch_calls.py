@@ -43,6 +43,8 @@ from trainway.spec.handoff import BuiltImage, HandOff
 from trainway.spec.handoff_names import image_parameter_name
 from trainway.spec.loader import load_platform
 from trainway.spec.platform import Platform
+from trainway.verify.cluster_nodes import repair_requests, send
+from trainway.verify.repairs import NodeRepair, Repair
 
 RUN = "small-1"
 DIGEST = f"@sha256:{'5e' * 32}"
@@ -59,10 +61,14 @@ class Call:
 
 @dataclass
 class Launch:
-    """The calls of each phase, `launch`, `watch`, and `stop`, and the command lines of the AWS CLI beside them."""
+    """The calls of each phase, `launch`, `watch`, `stop`, and `repair`, and the commands of the AWS CLI beside them.
+
+    `cluster_arn` is the ARN of the platform's cluster.
+    """
 
     calls: dict[str, list[Call]] = field(default_factory=dict)
     commands: dict[str, list[list[str]]] = field(default_factory=dict)
+    cluster_arn: str = ""
 
 
 def record(name: str, team: str, directory: Path) -> Launch:
@@ -80,7 +86,10 @@ def record(name: str, team: str, directory: Path) -> Launch:
         _deploy(name, platform)
         with _recording(recorded, "watch"):
             hand_off = read_hand_off(platform)
+        recorded.cluster_arn = hand_off.cluster.arn
         recorded.commands["watch"] = [_kubeconfig(directory, hand_off, patch)]
+        if platform.orchestrator.is_hyperpod:
+            _record_repairs(recorded, hand_off)
         if hand_off.training_jobs:
             _record_training_job(recorded, platform_file, team, code)
         else:
@@ -111,6 +120,31 @@ def _record_training_job(recorded: Launch, platform_file: Path, team: str, code:
     with _recording(recorded, "stop"), suppress(NotImplementedError):
         sagemaker.stop(handle)
     recorded.commands["shell"] = [list(sagemaker.shell(handle, 0))]
+
+
+def _record_repairs(recorded: Launch, hand_off: HandOff) -> None:
+    """Repair a node in each way. The emulated SageMaker has nodes, and none of the operations."""
+    name, group, instance = hand_off.cluster.name, hand_off.node_groups[0].name, "i-0123456789abcdef0"
+    shape = {
+        "InstanceGroupName": group,
+        "InstanceType": "ml.m5.xlarge",
+        "InstanceCount": 1,
+        "LifeCycleConfig": {"SourceS3Uri": "s3://sagemaker-x/y", "OnCreate": "on_create.sh"},
+        "ExecutionRole": f"arn:aws:iam::{ACCOUNT}:role/nodes",
+        "ThreadsPerCore": 1,
+    }
+    boto3.client("sagemaker", hand_off.region).create_cluster(ClusterName=name, InstanceGroups=[shape])
+    (node,) = sagemaker_backends[ACCOUNT][hand_off.region].clusters[name].nodes.values()
+    # The emulation's IDs are not those of instances.
+    node.instance_id = instance
+    for repair in Repair:
+        with _recording(recorded, "repair"), pytest.MonkeyPatch.context() as patch:
+            # trainway/price/asked.py asks with a session of its own.
+            patch.setattr(boto3, "Session", boto3._get_default_session)
+            repairs = [NodeRepair(f"hyperpod-{instance}", repair, ())]
+            (request,), _ = repair_requests(repairs, hand_off, group)
+            with suppress(NotImplementedError):
+                send(request, hand_off.region)
 
 
 def _platform_file(name: str, directory: Path) -> Path:

@@ -20,6 +20,15 @@ RESOURCES = {
     "s3:GetObject": "arn:aws:s3:::{Bucket}/{Key}",
     "s3:ListObjectsV2": "arn:aws:s3:::{Bucket}",
     "s3:PutObject": "arn:aws:s3:::{Bucket}/{Key}",
+    **dict.fromkeys(
+        (
+            "sagemaker:BatchRebootClusterNodes",
+            "sagemaker:BatchReplaceClusterNodes",
+            "sagemaker:ListClusterNodes",
+            "sagemaker:StartClusterHealthCheck",
+        ),
+        "arn:aws:sagemaker:{at}:cluster/{ClusterName}",
+    ),
     "sagemaker:CreateTrainingJob": "arn:aws:sagemaker:{at}:training-job/{TrainingJobName}",
     "ec2:DescribeSubnets": "*",
     "sagemaker:DescribeTrainingJob": "arn:aws:sagemaker:{at}:training-job/{TrainingJobName}",

@@ -6,6 +6,7 @@ import ast
 import copy
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -25,14 +26,14 @@ from tests.seams.service_reference import action as reference
 from tests.synthesis import ROOT
 
 WITH_TRAINING_JOBS = "several-teams"
-PLATFORMS = (WITH_TRAINING_JOBS, "hyperpod-eks-shared")
+WITH_HYPERPOD = "hyperpod-eks-shared"
+PLATFORMS = (WITH_TRAINING_JOBS, WITH_HYPERPOD)
 TEAMS = ("research", "product")
 # The phases of a run that a persona takes part in.
-PHASES = {"admin": ("launch", "watch", "stop"), "viewer": ("watch",)}
+PHASES = {"admin": ("launch", "watch", "stop", "repair"), "viewer": ("watch",)}
 # Packages that act for a person on a deployed platform. Slurm has no persona roles.
 PACKAGES = ("launch", "verify", "explain")
 NOT_FOR_PERSONAS = {
-    "list_cluster_nodes": "trainway/launch/slurm asks it, and persona roles are for Kubernetes.",
     "batch_get_image": "Only a job that names an image by its digest asks it, and a launch without the right warns.",
     "get_download_url_for_layer": "As batch_get_image.",
     "describe_secret": "Only a job with secrets asks it. Without the right, the start of the run finds it absent.",
@@ -57,6 +58,9 @@ def needs(platform: str, team: str, phase: str) -> list[Permission]:
     found = [each for call in launch.calls.get(phase, ()) for each in permissions_of(call, region)]
     for command in launch.commands.get(phase, ()):
         found += [Permission(action, resource) for action, resource in needed(command, region)]
+    if phase == "repair":
+        # The ARN of a cluster of HyperPod has its ID, and a call has its name.
+        found = [replace(each, resource=launch.cluster_arn) for each in found]
     return list(dict.fromkeys(found))
 
 
@@ -85,7 +89,7 @@ def questions(platform: str, deployed: Deployed) -> Iterator[Asked]:
         ask = partial(Question, role(name), policies=policies)
         own = persona.removeprefix("team-")
         for team in TEAMS:
-            for phase in ("launch", "watch", "stop"):
+            for phase in ("launch", "watch", "stop", "repair"):
                 for each in needs(platform, team, phase):
                     may = phase in PHASES.get(persona, ("launch", "watch", "stop") if team == own else ())
                     if may or _separates(persona, each):
@@ -102,11 +106,13 @@ def _separates(persona: str, permission: Permission) -> bool:
     """Whether a permission that is not a persona's must be denied to it.
 
     Viewers change nothing. Teams share the bucket's prefixes and the role of training jobs, and may look at each
-    other's jobs: what separates them are their jobs' tags.
+    other's jobs: what separates them are their jobs' tags. Nodes belong to all of them, and only administrators repair
+    nodes.
     """
     changes = reference(permission.action)["accessLevel"] not in ("Read", "List")
     by_tag = permission.action in ("sagemaker:CreateTrainingJob", "sagemaker:AddTags", "sagemaker:StopTrainingJob")
-    return changes if persona == "viewer" else by_tag
+    of_nodes = permission.action.endswith(("ClusterNodes", "ClusterHealthCheck"))
+    return changes if persona == "viewer" else by_tag or of_nodes
 
 
 def never(platform: Deployed) -> Iterator[tuple[str, str, dict[str, str]]]:
@@ -164,6 +170,7 @@ def test_a_persona_may_do_what_its_launches_call_and_nothing_of_another_team() -
     asked += [each for name in PLATFORMS for each in assumed(deployed_of(name))]
     may = {(who, question.action) for expected, who, question in asked if expected}
     assert ("team-research", "sagemaker:CreateTrainingJob") in may and ("viewer", "logs:GetLogEvents") in may
+    assert ("admin", "sagemaker:BatchReplaceClusterNodes") in may
     assert {who for _, who, _ in asked} >= {"admin", "viewer", "team-research", "team-product"}
     print(f"{len(asked)} questions, {sum(expected for expected, _, _ in asked)} of them to be allowed")
     assert wrong(asked) == []
@@ -171,7 +178,10 @@ def test_a_persona_may_do_what_its_launches_call_and_nothing_of_another_team() -
 
 def test_every_call_in_the_launchers_code_is_recorded() -> None:
     recorded = {
-        xform_name(call.operation) for calls in launched(WITH_TRAINING_JOBS, TEAMS[0]).calls.values() for call in calls
+        xform_name(call.operation)
+        for platform in PLATFORMS
+        for calls in launched(platform, TEAMS[0]).calls.values()
+        for call in calls
     }
     assert calls_in_the_code() == recorded | set(NOT_FOR_PERSONAS)
 
@@ -204,14 +214,14 @@ def _first_arguments(calls: Sequence[ast.Call], name: str) -> set[str]:
 Change = Callable[[Deployed], None]
 
 
-def planted(error: str, change: Change) -> Planted:
+def planted(error: str, change: Change, platform: str = WITH_TRAINING_JOBS) -> Planted:
     """Plant an error in a platform's roles for people."""
 
     def read(change: Change | None, _: Path) -> list[str]:
-        deployed = copy.deepcopy(deployed_of(WITH_TRAINING_JOBS))
+        deployed = copy.deepcopy(deployed_of(platform))
         if change:
             change(deployed)
-        return wrong([*questions(WITH_TRAINING_JOBS, deployed), *assumed(deployed)])
+        return wrong([*questions(platform, deployed), *assumed(deployed)])
 
     return Planted(error, sound=partial(read, None), broken=partial(read, change))
 
@@ -249,6 +259,17 @@ def reads_another_hand_off(deployed: Deployed) -> None:
         statement["Resource"] = f"arn:aws:ssm:us-west-2:{ACCOUNT}:parameter/trainway/another/hand-off"
 
 
+def repairs_another_cluster(deployed: Deployed) -> None:
+    for statement in statements("admin", "sagemaker:BatchReplaceClusterNodes", deployed):
+        statement["Resource"] = f"arn:aws:sagemaker:{deployed.region}:{ACCOUNT}:cluster/{'a' * 12}"
+
+
+def teams_repair_nodes(deployed: Deployed) -> None:
+    (repairs,) = statements("admin", "sagemaker:BatchReplaceClusterNodes", deployed)
+    for statement in statements("team-research", "ssm:GetParameter", deployed):
+        statement.update(repairs)
+
+
 def trusts_everybody(deployed: Deployed) -> None:
     for _, name, _ in personas(deployed):
         statement = deployed.resources["cluster"][name]["AssumeRolePolicyDocument"]["Statement"][0]
@@ -269,6 +290,10 @@ SEAMS = (
             planted("a team may not tag the training jobs that it launches", tags_any_job),
             planted("viewers may write to the bucket", viewers_write),
             planted("an administrator may read the hand-off of another platform only", reads_another_hand_off),
+            planted(
+                "an administrator may repair nodes of another cluster only", repairs_another_cluster, WITH_HYPERPOD
+            ),
+            planted("a team may repair nodes", teams_repair_nodes, WITH_HYPERPOD),
             planted("the whole account may assume a team's role", trusts_everybody),
         ),
     ),
