@@ -80,6 +80,11 @@ def _over_bf16(figures: dict[str, Any]) -> float | None:
     return max(float8) / rates["bf16, compile"] if float8 and rates.get("bf16, compile") else None
 
 
+def _off(costs: str) -> Callable[[dict[str, Any]], float]:
+    """Return what reads by which share of the measured goodput a simulation with these costs is off."""
+    return lambda figures: abs(float(figures["validation"][costs]["relative_difference"]))
+
+
 CLAIMS = (
     Claim(
         "Shuffled tokens are read at two fifths of the rate of a raw memory map or more, times its rate",
@@ -127,6 +132,22 @@ CLAIMS = (
         False,
         0.05,
         lambda figures: Spread.read(figures["asynchronous_over_synchronous"]),
+        ".1%",
+    ),
+    Claim(
+        "A simulation is off the goodput of a run whose ranks are killed by little, with the costs of that run",
+        "goodput",
+        False,
+        0.05,
+        _off("simulated, its own costs"),
+        ".1%",
+    ),
+    Claim(
+        "It is off by little with the costs of another run",
+        "goodput",
+        False,
+        0.05,
+        _off("simulated, costs of the run before"),
         ".1%",
     ),
     Claim(

@@ -77,3 +77,40 @@ def test_the_page_of_your_image_has_the_figures_of_its_builds() -> None:
     page = re.sub(r"\s+", " ", (ROOT / "docs/your-image.md").read_text("utf-8"))
     assert f"measured these figures on {day}" in page
     assert f"The base had {builds['base_bytes'] / 1e6:,.0f} MB." in page
+
+
+def percent(share: float) -> str:
+    return f"{100 * share:.2f} %"
+
+
+def test_the_page_on_goodput_has_the_simulated_curve_and_what_limits_it() -> None:
+    found, day = figures("goodput")
+    of_llama, *others = found["curve"].values()
+    assert rows("watching.md", "GPUs") == [
+        [
+            f"{int(gpus):,}",
+            f"{each['hours_between_interruptions']:,.4g}",
+            f"{each['steps_between_checkpoints']:,}",
+            percent(each["goodput"]["median"]),
+            f"{percent(each['goodput']['lower'])} to {percent(each['goodput']['upper'])}",
+            *(percent(other[gpus]["goodput"]["median"]) for other in others),
+        ]
+        for gpus, each in of_llama.items()
+    ]
+    limits = found["limits_on_8192_gpus"]
+    names = ("stall", "write", "detection", "restart", "startup", "load")
+    costs = [f"{name}_seconds" for name in names]
+    assert [row[1:] for row in rows("watching.md", "Cost")] == [
+        [f"{found['costs'][cost]:.4g}", percent(limits[cost]["halved"]), percent(limits[cost]["ten times"])]
+        for cost in costs
+    ]
+    page = re.sub(r"\s+", " ", (ROOT / "docs/watching.md").read_text("utf-8"))
+    run, shares = found["validation"], of_llama["8192"]["shares"]
+    assert f"measured by the same command on {day}" in page
+    assert f"had {run['interruptions']} interruptions in {run['seconds']:.0f} seconds" in page
+    assert f"a goodput of {percent(run['measured']['productive'])}" in page
+    for costs_of in ("its own costs", "costs of the run before"):
+        off = f"{100 * run[f'simulated, {costs_of}']['relative_difference']:.1f} %".replace("-", "−")
+        assert f"off by {off}" in page
+    for use in ("data", "restart", "lost", "checkpoint"):
+        assert f"{percent(shares[use])} " in page
