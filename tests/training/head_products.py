@@ -1,0 +1,80 @@
+"""Count the matrix products of the output projection in a training step of each layout. torchrun starts this file.
+
+The command line has the layouts as JSON. The output has one JSON object per layout: for each rank, the number of
+products that return logits, the gradient by the residual stream, and the gradient by the weights. A step of its own is
+counted, because a pipeline tries its stages before the first one.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import Counter
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.distributed.tensor import DTensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from training.config import Job
+from training.config.presets import shape_of
+from training.model.decoder import Decoder, initialize
+from training.observe.laps import Laps
+from training.parallel import limits
+from training.parallel.local_model import local_model
+from training.parallel.world import connect, join, this_process
+from training.precision import float8
+from training.step import compute_gradients
+
+CPU = torch.device("cpu")
+# No other dimension of the models is that long, nor half as long.
+VOCABULARY, END_OF_TEXT = 416, 3
+
+
+class Products(TorchDispatchMode):
+    """Counts the products that have the vocabulary as a dimension of an argument."""
+
+    def __init__(self, vocabulary: int) -> None:
+        super().__init__()
+        self.counts: Counter[str] = Counter()
+        self._vocabulary = vocabulary
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if any(issubclass(kind, DTensor) for kind in types):
+            return NotImplemented
+        if func.overloadpacket in (torch.ops.aten.mm, torch.ops.aten.addmm, torch.ops.aten.bmm):
+            left, right = args[-2:]
+            dimensions = {"logits": right.shape[-1], "of_hidden": left.shape[-1], "of_weight": left.shape[-2]}
+            self.counts.update(kind for kind, size in dimensions.items() if size == self._vocabulary)
+        return func(*args, **(kwargs or {}))
+
+
+def products(changes: dict[str, Any]) -> dict[str, int]:
+    """Return the number of products of each kind that this rank computes in the second step of a job."""
+    job = Job.model_validate({"name": "products", **changes})
+    layout, shape = job.layout(dist.get_world_size()), shape_of(job.model, job.variant)
+    limits.check(shape, VOCABULARY, job, layout)
+    world = join(layout, CPU)
+    with torch.device("meta"):
+        model = Decoder(shape, VOCABULARY, job.memory.loss_chunks)
+    local = local_model(model, job, world, END_OF_TEXT)
+    initialize(model, job.seed)
+    float8.after_step(model, job.float8)
+    samples, length = job.batch.global_ // layout.dp, job.data.sequence_length
+    batch = local.batch(torch.randint(0, VOCABULARY, (samples, length + 1), dtype=torch.int64))
+    compute_gradients(local, batch, job.batch.micro, Laps(CPU))
+    with Products(VOCABULARY // layout.tp) as counted:
+        compute_gradients(local, batch, job.batch.micro, Laps(CPU))
+    return {kind: counted.counts[kind] for kind in ("logits", "of_hidden", "of_weight")}
+
+
+if __name__ == "__main__":
+    connect(this_process())
+    for name, changes in json.loads(sys.argv[1]).items():
+        found: list[Any] = [None] * dist.get_world_size()
+        dist.all_gather_object(found, products(changes))
+        if dist.get_rank() == 0:
+            print("RESULT " + json.dumps({"layout": name, "ranks": found}), flush=True)
+    dist.barrier()
+    dist.destroy_process_group()
