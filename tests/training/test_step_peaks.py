@@ -12,10 +12,11 @@ from tests.training.torchrun_server import TorchrunServer
 from training.config import Job
 from training.config.footprint import footprints
 
-# Half of what a rank needs are the activations of the first, and nearly all the weights' state of the second.
+# Half of what a rank needs are the activations of the first, and nearly all the weights' state of the second. The loss
+# is the peak of the third.
 LONG: dict[str, Any] = {"hidden": 128, "heads": 4, "key_value_heads": 2, "feed_forward": 384}
 WIDE: dict[str, Any] = {"hidden": 256, "heads": 4, "key_value_heads": 2, "feed_forward": 768}
-LENGTHS = {"long": (LONG, 256, 512), "wide": (WIDE, 32, 2048)}
+LENGTHS = {"long": (LONG, 256, 512), "wide": (WIDE, 32, 2048), "vocabulary": (LONG, 256, 8192)}
 
 BF16, EXPERTS = {"precision": "bf16"}, {"variant": {"experts": 4}}
 WINDOW_AND_DOCUMENTS: dict[str, Any] = {
@@ -38,6 +39,11 @@ TWO_RANKS: dict[str, dict[str, Any]] = {
     "wide: FSDP": {},
     "wide: FSDP, tied": {"variant": {"tied": True}},
     "wide: FSDP, bf16": BF16,
+    "vocabulary: FSDP, loss in chunks": {"memory": {"loss_chunks": 8}},
+    "vocabulary: FSDP, bf16, tied, loss in chunks": {**BF16, "variant": {"tied": True}, "memory": {"loss_chunks": 8}},
+    "vocabulary: TP, loss in chunks": {"parallel": {"tp": 2}, "memory": {"loss_chunks": 8}},
+    "vocabulary: TP, bf16, loss in chunks": {**BF16, "parallel": {"tp": 2}, "memory": {"loss_chunks": 8}},
+    "vocabulary: CP, loss in chunks": {"parallel": {"cp": 2}, "memory": {"loss_chunks": 8}},
     "wide: FSDP, one micro-batch": {"batch": {"global": 2, "micro": 1}},
     "wide: FSDP, gradients unsharded": {"memory": {"gradient_accumulation": "unsharded"}},
     "wide: FSDP, weights kept": {"memory": {"reshard_after_forward": False}},

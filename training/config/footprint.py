@@ -108,7 +108,7 @@ def _moments_of_loss(stage: StageSizes, before: Footprint, weight: int) -> Itera
     `weight` is the number of parameters of the output.
     """
     # The gradient of the weight is a sum over chunks, in fp32.
-    total = before.gathered + (4 * weight if stage.job.memory.loss_chunks > 1 else 0)
+    total = _weights_in_loss(stage, before.gathered) + (4 * weight if stage.job.memory.loss_chunks > 1 else 0)
     yield replace(before, gathered=total, logits=of_logits(stage))
     yield replace(before, gathered=total + stage.width * weight, logits=of_gradient_of_logits(stage))
     # The backward pass multiplies the gradients by that of the loss.
@@ -148,8 +148,21 @@ def _weights(stage: StageSizes, remaining: int, used: int, ends: int) -> int:
     keeps = not stage.job.memory.reshard_after_forward
     dense = remaining if keeps or stage.sharing == 1 else min(used, remaining)
     experts = remaining if keeps or stage.sharing == stage.layout.ep else min(used, remaining)
-    embedding = stage.embedding if (keeps or stage.sharing == 1) and remaining and not ends else 0
+    embedding = stage.embedding if (keeps or stage.sharing == 1) and remaining and not stage.shape.tied else 0
     return stage.width * (dense * stage.dense + experts * stage.experts + ends + embedding)
+
+
+def _weights_in_loss(stage: StageSizes, before_backward: int) -> int:
+    """Return the bytes of gathered or cast weights in the forward pass of the loss.
+
+    `before_backward` are those at the beginning of the backward pass, which has one more layer. Until then, FSDP keeps
+    the buffer of the last gather: that of the output, or of a layer if the embedding is tied. (`wait_for_unshard` of
+    torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py, and `_post_forward` of _fsdp_state.py, 2.13; read
+    2026-11-26)
+    """
+    if not stage.wrapped or stage.layout.pp > 1 or stage.sharing == 1 or stage.shape.tied:
+        return before_backward
+    return _weights(stage, stage.layers, 0, stage.output) + stage.width * stage.output
 
 
 def _reduction(stage: StageSizes, group: int, before: int) -> int:
