@@ -47,12 +47,14 @@ def test_an_interruption_takes_the_steps_since_the_newest_complete_checkpoint() 
     assert after["restart"] == pytest.approx(10 + 3)
     assert (after["startup"], after["load"], after["detection"]) == (100, 20, 0)
     before = simulate(COSTS, 10, 1000, [Interruption(111.9)])
-    assert (before["lost"], before["load"]) == (pytest.approx(11 * 4.5), 0), "there is no checkpoint yet"
+    assert before["lost"] == pytest.approx(11 * 4.5), "there is no checkpoint yet"
+    assert before["load"] == 0
     hang = simulate(COSTS, 10, 1000, [Interruption(125, is_hang=True)])
     assert hang["detection"] == 100
     # The second one falls into the start, which begins again.
     again = simulate(COSTS, 10, 1000, [Interruption(125), Interruption(155)])
-    assert (again["restart"], again["startup"]) == (pytest.approx(10 + 3 + 10), 50 + 20 + 50)
+    assert again["restart"] == pytest.approx(10 + 3 + 10)
+    assert again["startup"] == 50 + 20 + 50
 
 
 @pytest.mark.parametrize(("between", "every"), [(3000.0, 10), (500.0, 10), (500.0, 40)])
