@@ -1,0 +1,116 @@
+"""The files that GitHub and git read are valid by their published schemas, and do what the project promises."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from check_jsonschema.builtin_schemas import get_builtin_schema
+from jsonschema.validators import validator_for
+
+from tests.synthesis import ROOT
+from trainway.spec.sections.orchestrator import Orchestrator
+
+GITHUB = ROOT / ".github"
+WORKFLOWS = sorted((GITHUB / "workflows").glob("*.yml"))
+
+
+def read(file: Path) -> Any:
+    return yaml.safe_load(file.read_text(encoding="utf-8"))
+
+
+def accepted(schema: str, text: str) -> bool:
+    """Whether the schema of the published collection that `make lint` uses accepts a text of YAML."""
+    # PyYAML reads the key `on` of a workflow as true.
+    value = {"on" if key is True else key: each for key, each in yaml.safe_load(text).items()}
+    document = get_builtin_schema(f"vendor.{schema}")
+    return bool(validator_for(document)(document).is_valid(value))
+
+
+@pytest.mark.parametrize(
+    ("schema", "name", "right", "wrong"),
+    [
+        ("dependabot", "dependabot.yml", "interval: weekly", "interval: often"),
+        ("github-issue-forms", "ISSUE_TEMPLATE/bug.yml", "type: textarea", "type: textaria"),
+        ("github-issue-forms", "ISSUE_TEMPLATE/feature.yml", "attributes:", "atributes:"),
+        ("github-issue-config", "ISSUE_TEMPLATE/config.yml", "true", "perhaps"),
+        ("github-workflows", "workflows/ci.yml", "contents: read", "contents: reed"),
+        ("github-workflows", "workflows/release.yml", "runs-on:", "runs_on:"),
+    ],
+)
+def test_the_file_has_the_published_schema(schema: str, name: str, right: str, wrong: str) -> None:
+    text = (GITHUB / name).read_text(encoding="utf-8")
+    assert right in text and accepted(schema, text)
+    assert not accepted(schema, text.replace(right, wrong, 1))
+
+
+@pytest.mark.parametrize("file", WORKFLOWS, ids=lambda file: file.stem)
+def test_a_workflow_may_only_read_and_its_actions_do_not_move(file: Path) -> None:
+    workflow = read(file)
+    assert workflow["permissions"] == {"contents": "read"}
+    for name, job in workflow["jobs"].items():
+        # The job that publishes may write, and runs nothing that was checked out.
+        uses = [step["uses"] for step in job["steps"] if "uses" in step]
+        may_write = "write" in job.get("permissions", {}).values()
+        assert may_write == ((file.stem, name) == ("release", "publish"))
+        assert not may_write or not any("checkout" in each for each in uses)
+        assert all(re.fullmatch(r"actions/[\w/-]+@[0-9a-f]{40}", each) for each in uses), uses
+        assert job["timeout-minutes"] <= 90
+
+
+def test_a_name_of_github_is_never_a_part_of_a_script() -> None:
+    """A tag or a branch can be named so that a shell runs it. Such names come by the environment."""
+    scripts = [
+        step["run"]
+        for file in WORKFLOWS
+        for job in read(file)["jobs"].values()
+        for step in job["steps"]
+        if "run" in step
+    ]
+    assert len(scripts) > 8
+    # The tag of the image is a hash that the workflow itself has computed.
+    assert not [each for each in scripts if "${{" in each.replace("${{ steps.image.outputs.tag }}", "")]
+
+
+def test_the_matrix_begins_with_the_oldest_python_and_node_that_are_taken() -> None:
+    matrix = read(GITHUB / "workflows/ci.yml")["jobs"]["test"]["strategy"]["matrix"]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert matrix["python"][0] == project["requires-python"].removeprefix(">=")
+    (oldest,) = re.findall(r"-lt (\d+) \]\]", (ROOT / "scripts/setup").read_text(encoding="utf-8"))
+    assert matrix["node"][0] == oldest
+
+
+def test_what_the_workflows_run_exists() -> None:
+    text = "".join(file.read_text(encoding="utf-8") for file in WORKFLOWS)
+    for verb in set(re.findall(r"\bmake ([a-z-]+)$", text, re.MULTILINE)):
+        subprocess.run(["make", "--dry-run", verb], cwd=ROOT, check=True, capture_output=True)
+    tests = re.findall(r"tests/\w+\.py", text)
+    assert "tests/test_wheel.py" in tests and all((ROOT / each).exists() for each in tests)
+
+
+def test_the_hooks_are_the_programs_of_the_project() -> None:
+    (local,) = read(ROOT / ".pre-commit-config.yaml")["repos"]
+    assert local["repo"] == "local"
+    for hook in local["hooks"]:
+        assert hook["language"] == "system" and "additional_dependencies" not in hook
+        assert (ROOT / hook["entry"].split()[0]).exists(), hook["entry"]
+
+
+def test_a_report_of_a_bug_asks_for_what_diagnoses_it() -> None:
+    asked = {field.get("id"): field["attributes"] for field in read(GITHUB / "ISSUE_TEMPLATE/bug.yml")["body"]}
+    assert "trainway doctor --json" in asked["doctor"]["label"]
+    assert "trainway --version" in asked["versions"]["description"]
+    assert asked["orchestrator"]["options"][:-1] == [each.value for each in Orchestrator]
+
+
+def test_updates_are_looked_for_wherever_something_is_pinned() -> None:
+    updates = read(GITHUB / "dependabot.yml")["updates"]
+    by_kind = {each["package-ecosystem"]: each.get("directories") or [each["directory"]] for each in updates}
+    assert by_kind.keys() == {"pip", "npm", "docker", "github-actions"}
+    listed = subprocess.run(["git", "ls-files", "*Dockerfile"], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert set(by_kind["docker"]) == {f"/{Path(file).parent}" for file in listed.stdout.split()}
