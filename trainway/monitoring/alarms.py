@@ -29,6 +29,7 @@ STEPPED = "trainway_run_last_step_timestamp_seconds"
 # Exporters of one node have their own ports. The address in front of the port is the same.
 HOST = '"host", "$1", "instance", "(.+?)(:[0-9]+)?"'
 EFA = ("node_amazonefa_tx_bytes", "node_amazonefa_rdma_read_bytes", "node_amazonefa_rdma_write_bytes")
+ACCELERATORS = "nvidia.com/gpu|aws.amazon.com/neuron.*"
 # Interfaces of the VPC, without those of containers.
 TCP = 'node_network_transmit_bytes_total{device=~"e(n|th).*"}'
 
@@ -75,6 +76,7 @@ def every_alarm(platform: Platform) -> Iterator[Alarm]:
     yield from _nodes()
     yield from _gpus()
     yield from _fabric()
+    yield from _queues()
     yield from _runs()
 
 
@@ -285,6 +287,27 @@ def _fabric() -> Iterator[Alarm]:
         (Query("sum by (instance) (rate(node_amazonefa_retrans_timeout_events[5m])) > 0"),),
         5,
         "{{ $labels.instance }} loses packets of EFA.",
+    )
+
+
+def _queues() -> Iterator[Alarm]:
+    # Each replica of Kueue has the metrics.
+    waits = "sum by (cluster_queue) (max by (cluster_queue, status) (kueue_pending_workloads)) > 0"
+    quota, usage = (
+        f'max by (cluster_queue, flavor, resource) (kueue_cluster_queue_{each}{{resource=~"{ACCELERATORS}"}})'
+        for each in ("nominal_quota", "resource_usage")
+    )
+    idle_nodes = f"count(max by (Hostname) (max_over_time({GPU}[{IDLE_MINUTES}m])) < {IDLE_PERCENT})"
+    yield Alarm(
+        "JobsWaitForFreeNodes",
+        "warning",
+        (
+            Query(f"{waits} and on (cluster_queue) (sum by (cluster_queue) ({quota} - {usage}) > 0)"),
+            Query(f"{waits} and on () ({idle_nodes} > 0)"),
+        ),
+        IDLE_MINUTES,
+        f"{{{{ $value }}}} jobs have waited in the queue {{{{ $labels.cluster_queue }}}} for {IDLE_MINUTES} minutes, "
+        "and accelerators were free all the time.",
     )
 
 

@@ -32,6 +32,8 @@ class Panel:
 _RUN, _NODE, _GPU = "{{run}}", "{{run}} node {{node_rank}}", "{{Hostname}} GPU {{gpu}}"
 _INSTANCE = "{{instance}}"
 _NEWEST = "max by (run)"
+# Each replica of Kueue has its metrics.
+_QUOTA = "sum by (cluster_queue, resource) (max by (cluster_queue, flavor, resource)"
 # The units are those of
 # https://github.com/grafana/grafana/blob/main/packages/grafana-data/src/valueFormats/categories.ts (read 2026-11-25)
 PANELS = (
@@ -101,6 +103,27 @@ PANELS = (
     Panel("Nodes", "Nodes", "max(slurm_nodes_total)", "short", "all"),
     Panel("Teams", "Jobs that run", "slurm_jobs_running", "short", "running"),
     Panel("Teams", "Jobs that wait", "slurm_jobs_pending", "short", "pending"),
+    Panel(
+        "Teams",
+        "Jobs that wait, by queue",
+        "sum by (cluster_queue) (max by (cluster_queue, status) (kueue_pending_workloads))",
+        "short",
+        "{{cluster_queue}}",
+    ),
+    Panel(
+        "Teams",
+        "Jobs that run, by queue",
+        "max by (cluster_queue) (kueue_admitted_active_workloads)",
+        "short",
+        "{{cluster_queue}}",
+    ),
+    Panel(
+        "Teams",
+        "Quota in use",
+        f"{_QUOTA} (kueue_cluster_queue_resource_usage)) / {_QUOTA} (kueue_cluster_queue_nominal_quota))",
+        "percentunit",
+        "{{cluster_queue}} {{resource}}",
+    ),
     Panel("Teams", "Running jobs by account", "slurm_account_jobs_running", "short", "{{account}}"),
     Panel("Teams", "Waiting jobs by account", "slurm_account_jobs_pending", "short", "{{account}}"),
 )

@@ -28,6 +28,7 @@ def emitters(platform: Platform, catalogue: Catalogue) -> tuple[Emitter, ...]:
         "slurm": exported_by_nodes(platform),
         "exporter": exported_by_nodes(platform),
         "kube": collected_by_addon(platform),
+        "kueue": platform.kueue or (collected_by_addon(platform) and platform.task_governance),
         "run": True,
     }
     return tuple(each for name, each in load_emitters().items() if runs[name])
