@@ -40,9 +40,13 @@ class Api:
         self.url = url
         self.objects: dict[tuple[str, str], Object] = {}
         self.logs: dict[str, str] = {}
+        self.metrics: dict[str, str] = {}
+        """What exporters in pods answer by way of the API server, by pod and port: `pod:9464`."""
         self.asked: list[str] = []
         self.refusals: dict[str, str] = {}
         """By kind, what an admission webhook says against it."""
+        self.hidden: set[str] = set()
+        """Paths that whoever asks may not read, for example `/api/v1/pods`."""
         self.may_open_a_shell = True
         self.user: Object = {"username": "arn:aws:iam::111122223333:user/ada"}
         """Who asks, as the API server's authentication says."""
@@ -98,11 +102,16 @@ class _Handler(BaseHTTPRequestHandler):
             return self._answer(200, _openapi(path))
         if part == "log":
             return self._text(_log(self.api.logs.get(name, ""), query))
+        if part == "proxy" and name in self.api.metrics:
+            return self._text(self.api.metrics[name])
+        if path in self.api.hidden:
+            return self._status(403, "Forbidden", f'{plural} is forbidden: User "ada" cannot list resource "{plural}"')
         if plural and name:
             found = self.api.objects.get((plural, name))
             return self._answer(200, found) if found else self._status(404, "NotFound", f'{plural} "{name}" not found')
         if plural:
-            return self._answer(200, {"kind": "List", "apiVersion": "v1", "items": self._selected(plural, query)})
+            listed = self._selected(plural, query, path.partition("/namespaces/")[2].partition("/")[0])
+            return self._answer(200, {"kind": "List", "apiVersion": "v1", "items": listed})
         return self._status(404, "NotFound", "the server could not find the requested resource")
 
     def do_POST(self) -> None:
@@ -160,16 +169,26 @@ class _Handler(BaseHTTPRequestHandler):
         parts = urlsplit(self.path)
         words = parts.path.strip("/").split("/")
         self.api.asked.append(f"{self.command} {self.path}")
-        after = words[words.index("namespaces") + 2 :] if "namespaces" in words else []
+        # A list of all namespaces names none.
+        after = words[words.index("namespaces") + 2 :] if "namespaces" in words else words[-1:]
         plural, name, part = (*after, "", "", "")[:3]
         return parts.path, parse_qs(parts.query), plural, name, part
 
-    def _selected(self, plural: str, query: dict[str, list[str]]) -> list[Object]:
-        wanted = dict(each.split("=") for text in query.get("labelSelector", ()) for each in text.split(","))
-        (named, *_) = [text.removeprefix("metadata.name=") for text in query.get("fieldSelector", ())] or [""]
+    def _selected(self, plural: str, query: dict[str, list[str]], namespace: str) -> list[Object]:
+        terms = [each for text in query.get("labelSelector", ()) for each in text.split(",")]
+        wanted, there = (
+            dict(each.split("=") for each in terms if "=" in each),
+            {each for each in terms if "=" not in each},
+        )
+        fields = query.get("fieldSelector", ())
+        (named, *_) = [text.removeprefix("metadata.name=") for text in fields if text.startswith("metadata")] or [""]
         found = [(name, each) for (kind, name), each in self.api.objects.items() if kind == plural]
         objects = [each for name, each in found if named in ("", name)]
-        return [each for each in objects if wanted.items() <= each["metadata"].get("labels", {}).items()]
+        if namespace:
+            # What a test puts there without a namespace is in every one.
+            objects = [each for each in objects if each["metadata"].get("namespace", namespace) == namespace]
+        labels = [(each, each["metadata"].get("labels", {})) for each in objects]
+        return [each for each, has in labels if wanted.items() <= has.items() and there <= has.keys()]
 
     def _content(self) -> bytes:
         return self.rfile.read(int(self.headers.get("Content-Length", 0)))

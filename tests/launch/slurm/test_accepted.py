@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
 import pytest
 from moto import mock_aws
 
-from tests.launch.slurm.machines import Machines, machines, missing
+from tests.launch.slurm.machines import CONTROLLER, Machines, machines, missing
 from tests.launch.slurm.requests import CATALOGUE, on_slurm, request
 from tests.launch.slurm.sessions import hyperpod, without_slurm
+from tests.lifecycle_scripts.slurm_cluster import wait_for
 from trainway.launch.slurm import SlurmOptions, logs, render_script, state, submit
 from trainway.launch.slurm.cluster import cluster_of
+from trainway.launch.slurm.cluster_state import cluster_state
 from trainway.launch.target.protocol import Phase
 from trainway.spec.errors import UsageError
 from trainway.spec.handoff import HandOff
@@ -112,3 +117,58 @@ def test_a_run_that_slurm_forgot_is_in_its_accounts(
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
     handle = {**cluster_of(p5), "job": "4711", "directory": str(cluster.shared / "runs" / "never")}
     assert state(handle).phase is phase
+
+
+# What a run and a node export, on the port of each.
+EXPORTS = """
+for port in 9464 9400; do
+  mkdir -p {directory}/$port && cp {directory}/metrics {directory}/$port/metrics
+  (cd {directory}/$port && exec {python} -m http.server $port) &
+done
+sleep 600
+"""
+METRICS = """trainway_run_step{run="serves",node_rank="0"} 7
+trainway_run_tokens_per_second{run="serves",node_rank="0"} 1234.5
+DCGM_FI_DEV_GPU_UTIL{gpu="0",UUID="GPU-0"} 60
+DCGM_FI_DEV_GPU_UTIL{gpu="1",UUID="GPU-1"} 100
+"""
+
+
+def test_the_nodes_and_jobs_of_a_cluster_are_known(cluster: Machines, p5: HandOff) -> None:
+    """What `trainway top` reads: GPUs, jobs of everybody, and the exporters of a run and of its node."""
+    directory, options = cluster.shared / "exports", ("--parsable", "--output=/dev/null", "--gpus-per-node=2")
+    directory.mkdir()
+    (directory / "metrics").write_text(METRICS)
+    (directory / "script").write_text("#!/bin/bash\n" + EXPORTS.format(directory=directory, python=sys.executable))
+    running = cluster.ask("sbatch", *options, "--job-name=serves", str(directory / "script")).strip()
+    # A login node reaches the nodes, and this machine does not.
+    curl = cluster.commands / "curl"
+    curl.write_text(f'#!/bin/sh\nexec {shlex.join(cluster.on(CONTROLLER, "curl"))} "$@"\n')
+    curl.chmod(0o755)
+    waiting = cluster.ask(
+        "sbatch", *options, "--job-name=a|b", "--hold", "--nodes=2", str(directory / "script")
+    ).strip()
+    cluster.ask("scontrol", "update", "nodename=n2", "state=drain", "reason=Xid 79 on it")
+    try:
+        wait_for("its exporters answer", lambda: any(each.metrics for each in cluster_state(p5).jobs))
+        found = cluster_state(p5)
+        nodes, jobs = {each.name: each for each in found.nodes}, {each.found_by["job"]: each for each in found.jobs}
+        assert {name: (each.gpus, each.allocated, each.used) for name, each in nodes.items()} == {
+            "n1": (8, 2, 0.8),
+            "n2": (8, 0, None),
+        }
+        assert nodes["n1"].group == "train" and nodes["n1"].state.startswith("mixed")
+        assert "drain" in nodes["n2"].state and nodes["n2"].reason.startswith("Xid 79 on it")
+        job, held = jobs[running], jobs[waiting]
+        assert (job.name, job.phase, job.nodes, job.gpus) == ("serves", Phase.RUNNING, ("n1",), 2)
+        assert job.metrics == {"trainway_run_step": 7, "trainway_run_tokens_per_second": 1234.5}
+        assert job.owner == "root" and job.since and 0 <= time.time() - job.since < 600
+        assert (held.name, held.phase, held.nodes, held.gpus) == ("a|b", Phase.QUEUED, (), 4)
+        assert held.reason == "JobHeldUser" and held.metrics is None
+        assert found.unknown == ()
+    finally:
+        cluster.ask("scancel", running, waiting)
+        cluster.ask("scontrol", "update", "nodename=n2", "state=resume")
+    wait_for("they are gone", lambda: not cluster_state(p5).jobs)
+    # Without exporters, nothing is guessed.
+    assert cluster_state(p5).nodes[0].used is None

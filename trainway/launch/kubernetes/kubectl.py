@@ -44,6 +44,11 @@ def resource(handle: Mapping[str, str]) -> str:
     return named(handle["kind"], handle["name"])
 
 
+def resource_of(kind: str) -> str:
+    """Return what kubectl calls the objects of a kind, for example `jobsets.jobset.x-k8s.io`."""
+    return _RESOURCES[kind]
+
+
 def named(kind: str, name: str) -> str:
     """Return what kubectl calls an object of the kind, for example `configmap/llama-8b`."""
     return f"{_RESOURCES[kind]}/{name}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from trainway.launch.kubernetes.cluster_state import cluster_state
 from trainway.launch.kubernetes.evidence import evidence
 from trainway.launch.kubernetes.known_nodes import known_nodes
 from trainway.launch.kubernetes.options import KubernetesOptions
@@ -40,4 +41,5 @@ TARGET = Target(
     forward=forward,
     evidence=evidence,
     known_nodes=known_nodes,
+    cluster_state=cluster_state,
 )

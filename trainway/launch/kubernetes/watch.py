@@ -14,7 +14,7 @@ from trainway.launch.target.wanted_lines import EVERY_LINE, WantedLines, cannot_
 from trainway.spec.errors import UsageError, usage_error
 
 # https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/controller/constants/constants.go (read 2026-11-21)
-_JOB_UID = "kueue.x-k8s.io/job-uid"
+JOB_UID = "kueue.x-k8s.io/job-uid"
 
 
 def state(handle: Handle) -> State:
@@ -106,7 +106,7 @@ def _pods(handle: Handle) -> Sequence[dict[str, Any]]:
 
 def _workloads(handle: Handle, uid: str) -> Sequence[Mapping[str, Any]]:
     """Kueue's, or nothing where it is not installed."""
-    selector = f"--selector={_JOB_UID}={uid}"
+    selector = f"--selector={JOB_UID}={uid}"
     try:
         return items(kubectl_json(*at(handle), "get", "workloads.kueue.x-k8s.io", selector, what="no workloads"))
     except UsageError:

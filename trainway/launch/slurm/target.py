@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from trainway.launch.slurm.cluster_state import cluster_state
 from trainway.launch.slurm.evidence import evidence
 from trainway.launch.slurm.forward import forward
 from trainway.launch.slurm.logs import logs
@@ -28,4 +29,5 @@ TARGET = Target(
     interactive=True,
     forward=forward,
     evidence=evidence,
+    cluster_state=cluster_state,
 )

@@ -120,6 +120,11 @@ def _phase(row: str) -> tuple[Phase, str]:
     if not row:
         return Phase.GONE, ""
     _, name, reason, *_ = row.split("|")
+    return phase_of(name, reason)
+
+
+def phase_of(name: str, reason: str) -> tuple[Phase, str]:
+    """Return the phase of a job by Slurm's name of its state, and why it is in that phase."""
     # sacct says by whom: `CANCELLED by 1000`.
     word = name.split()[0]
     phase = _PHASES.get(word, Phase.FAILED)

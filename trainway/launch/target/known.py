@@ -14,6 +14,7 @@ from typing import Any
 from trainway.launch.target.protocol import Target
 from trainway.spec.errors import usage_error
 from trainway.spec.platform import Platform
+from trainway.spec.sections.orchestrator import Orchestrator
 
 GROUP = "trainway.targets"
 # A platform's own target comes before SageMaker, which takes the jobs of every platform.
@@ -77,8 +78,13 @@ def all_targets() -> list[AnyTarget]:
 
 def own_target(platform: Platform) -> AnyTarget:
     """Return the target that submits to the platform's own cluster."""
+    return target_of(platform.orchestrator)
+
+
+def target_of(orchestrator: Orchestrator) -> AnyTarget:
+    """Return the target that submits to the own cluster of platforms with an orchestrator."""
     built_in = (target_named(name) for name in _BUILT_IN)
-    return next(each for each in built_in if platform.orchestrator in each.orchestrators)
+    return next(each for each in built_in if orchestrator in each.orchestrators)
 
 
 def _registered() -> dict[str, EntryPoint]:

@@ -4,34 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
 from trainway.explain.evidence import Evidence
+from trainway.launch.target.cluster_state import ClusterState
+from trainway.launch.target.phase import OVER as OVER
+from trainway.launch.target.phase import Phase as Phase
 from trainway.launch.target.wanted_lines import EVERY_LINE, WantedLines
 from trainway.spec.facts.catalogue import Catalogue
+from trainway.spec.handoff import HandOff
 from trainway.spec.sections.orchestrator import Orchestrator
 
 Handle = Mapping[str, str]
 """How a target finds a run again; kept in the run's launch.json on the machine that submitted it."""
-
-
-class Phase(StrEnum):
-    """The state of a run, in a word that all targets share."""
-
-    QUEUED = "queued"
-    STARTING = "starting"
-    RUNNING = "running"
-    SUCCEEDED = "succeeded"
-    FAILED = "failed"
-    STOPPED = "stopped"
-    GONE = "gone"
-    """The target does not know the run any more."""
-
-
-OVER = (Phase.SUCCEEDED, Phase.FAILED, Phase.STOPPED, Phase.GONE)
-"""The phases of a run that has ended."""
 
 
 @dataclass(frozen=True)
@@ -143,3 +129,6 @@ class Target(Generic[Request, Options]):
     """Return what the target knows about why a run ended. Leave out what cannot be read."""
     known_nodes: Callable[[Request, Handle], KnownNodes] = _nothing_known
     """Return what the target knows about the nodes of a run, for `trainway verify`."""
+    cluster_state: Callable[[HandOff, str | None], ClusterState] | None = None
+    """Return the nodes and jobs of a platform's cluster, for `trainway top`, to the login name of somebody. None for a
+    target without a cluster of its own."""

@@ -1,0 +1,76 @@
+"""What a target knows about its nodes and all jobs on them, whoever launched them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from trainway.launch.target.phase import Phase
+
+RUN_METRICS_PORT = 9464
+"""Port at which a run answers Prometheus (docs/watching.md)."""
+DCGM_PORT = 9400
+"""Port at which a node of Slurm exports DCGM's fields (docs/node-metrics.md)."""
+_SAMPLE = re.compile(r"^(?P<name>[a-zA-Z_:][\w:]*)(?:\{(?P<labels>[^}]*)\})? (?P<value>\S+)$")
+_LABEL = re.compile(r'(\w+)="([^"]*)"')
+
+
+@dataclass(frozen=True)
+class ClusterNode:
+    """A node. None stands for what nobody could say.
+
+    `state` is a word of the scheduler. `gpus` and `allocated` count its GPUs or Neuron devices. `used` is the mean
+    utilization of its GPUs, from 0 to 1.
+    """
+
+    name: str
+    state: str
+    group: str | None = None
+    gpus: int | None = None
+    allocated: int | None = None
+    used: float | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class ClusterJob:
+    """A job that has not ended, as the scheduler knows it. None stands for what nobody could say.
+
+    `found_by` are the keys and values of the handle by which a run of Trainway is this job. `since` is the time of its
+    submission, in seconds since the epoch. `metrics` are the newest samples of its exporter, by their names.
+    """
+
+    name: str
+    phase: Phase
+    found_by: Mapping[str, str]
+    owner: str | None = None
+    team: str | None = None
+    reason: str = ""
+    nodes: tuple[str, ...] = ()
+    gpus: int | None = None
+    since: float | None = None
+    metrics: Mapping[str, float] | None = None
+
+
+@dataclass(frozen=True)
+class ClusterState:
+    """The nodes and jobs of a cluster, and sentences about what could not be read of it."""
+
+    nodes: tuple[ClusterNode, ...] = ()
+    jobs: tuple[ClusterJob, ...] = ()
+    unknown: tuple[str, ...] = ()
+
+
+def run_metrics(text: str, run: str) -> dict[str, float] | None:
+    """Return the samples of a run in the text of its exporter, by their names, or None for the text of another run.
+
+    https://github.com/prometheus/docs/blob/main/docs/instrumenting/exposition_formats.md (read 2026-11-22)
+    """
+    found: dict[str, float] = {}
+    for line in text.splitlines():
+        if (sample := _SAMPLE.match(line)) is None:
+            continue
+        if dict(_LABEL.findall(sample["labels"] or "")).get("run") == run:
+            found[sample["name"]] = float(sample["value"])
+    return found or None
