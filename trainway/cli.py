@@ -25,6 +25,7 @@ from trainway.commands import (
     images,
     launching,
     listing,
+    live,
     watching,
     workspaces,
 )
@@ -354,6 +355,7 @@ app.command()(launching.tune)
 app.command()(connecting.connect)
 app.add_typer(connecting.runs_app, name="runs")
 app.command()(watching.status)
+app.command()(live.top)
 app.command()(watching.logs)
 app.command()(watching.stop)
 app.command()(launching.resume)

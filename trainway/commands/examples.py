@@ -25,6 +25,7 @@ EXAMPLES = {
     "tune": "trainway tune examples/jobs/llama-8b.yaml --instance-type p5.48xlarge",
     "connect": "trainway connect atlas --region us-west-2",
     "status": "trainway status --all",
+    "top": "trainway top --once",
     "logs": "trainway logs llama-8b-1121-100000 --follow --rank 0",
     "stop": "trainway stop llama-8b-1121-100000",
     "resume": "trainway resume llama-8b-1121-100000",

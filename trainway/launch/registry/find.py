@@ -39,11 +39,12 @@ def reachable_registries() -> Iterator[Registry]:
 
     Raises UsageError if a platform cannot be asked.
     """
-    for each in _platforms():
+    for each in known_platforms():
         yield registry_of(read_hand_off(each))
 
 
-def _platforms() -> list[ConnectedPlatform]:
+def known_platforms() -> list[ConnectedPlatform]:
+    """Return the platform of platform.yaml, and those of `trainway connect`."""
     return list(dict.fromkeys((*_of_the_file(), *connections())))
 
 
@@ -95,7 +96,7 @@ def registry_in(launch: dict[str, Any]) -> Registry | None:
 
 
 def _found_elsewhere(name: str, absent: UsageError) -> Path:
-    if "/" in name or not (platforms := _platforms()):
+    if "/" in name or not (platforms := known_platforms()):
         raise absent
     looked = list[str]()
     for each in platforms:

@@ -6,13 +6,16 @@ import json
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from trainway.launch.node.exit_statuses import NOT_EXECUTABLE, NOT_FOUND
 from trainway.launch.runs.run_directory import read_launch
 from trainway.launch.target.known import target_named
 from trainway.launch.target.protocol import OVER, Phase
 from trainway.spec.errors import UsageError
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 _ANY_WIDTH = 100_000
 # How a run itself says that it has ended.
@@ -46,6 +49,8 @@ class Row(NamedTuple):
     """
     written: float | None = None
     """When the run wrote these numbers, in seconds since the epoch."""
+    tokens_per_second: float | None = None
+    """Tokens per second of the newest step; None if its metrics are not on this machine."""
 
 
 def how_it_ended(phase: Phase, written: Mapping[str, Any] | None) -> Phase | None:
@@ -85,13 +90,24 @@ def status_of_launch(name: str, record: Mapping[str, Any], run: Path, written: M
         reason = f"{reason}; the run wrote last at {moment}" if reason else f"the run wrote last at {moment}"
     is_over = phase in {each.value for each in OVER}
     who = (recorded.get("owner"), recorded.get("team"), recorded.get("attempts", 1))
+    events = _events(run)
     return Row(
-        *(name, record["target"], phase, _step(run) or _written_step(written), nodes, record["started"], reason, *who),
+        *(
+            name,
+            record["target"],
+            phase,
+            _step(events) or written_step(written),
+            nodes,
+            record["started"],
+            reason,
+            *who,
+        ),
         starts=written.get("attempt"),
         loss=written.get("loss"),
         seconds_left=None if is_over else written.get("seconds_left"),
         checkpoint=written.get("checkpoint"),
         written=written.get("written"),
+        tokens_per_second=None if is_over else _tokens_per_second(events),
     )
 
 
@@ -120,8 +136,6 @@ def status_table(rows: Sequence[Row]) -> None:
 
     In a terminal, other columns wrap. Elsewhere, as in a pipe, each row is one line.
     """
-    from rich.console import Console
-    from rich.measure import Measurement
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False)
@@ -133,8 +147,16 @@ def status_table(rows: Sequence[Row]) -> None:
     for row in rows:
         nodes = ", ".join(row.nodes) if len(row.nodes) <= 2 else f"{len(row.nodes)} nodes"
         whose = (row.owner or "", row.team or "") if shows_owners else ()
-        times = (duration(row.seconds_left), duration(_age(row.started)))
+        times = (duration(row.seconds_left), duration(age(row.started)))
         table.add_row(row.run, *whose, row.target, row.phase, row.step or "", *times, nodes, row.reason)
+    print_table(table)
+
+
+def print_table(table: Table) -> None:
+    """Print a table of rich. In a terminal, its columns wrap. Elsewhere, as in a pipe, each row is one line."""
+    from rich.console import Console
+    from rich.measure import Measurement
+
     # A reason is text, though it may have brackets.
     console = Console(markup=False, highlight=False)
     if not console.is_terminal:
@@ -154,25 +176,31 @@ def duration(seconds: float | None) -> str:
     return f"{int(minutes)}m" if minutes >= 1 else f"{max(0, int(seconds))}s"
 
 
-def _age(started: str) -> float:
+def age(started: str) -> float:
     """Return the time in seconds since the start of a run."""
     moment = datetime.fromisoformat(started)
     return (datetime.now(UTC) - (moment if moment.tzinfo else moment.astimezone())).total_seconds()
 
 
-def _written_step(written: Mapping[str, Any]) -> str | None:
+def written_step(written: Mapping[str, Any]) -> str | None:
     """Return `done/all`, or `done` if the number of steps is not known."""
     if written.get("step") is None:
         return None
     return f"{written['step']}/{written['steps']}" if written.get("steps") else str(written["step"])
 
 
-def _step(run: Path) -> str | None:
-    """Return `done/all` by the newest line of the run's metrics, or `done` if the number of steps is not known."""
+def _events(run: Path) -> list[dict[str, Any]] | None:
+    """Return the events of the run's metrics, oldest first; None if its metrics are not on this machine."""
     path = run / "metrics.jsonl"
     if not path.is_file():
         return None
-    events = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.endswith("}")]
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.endswith("}")]
+
+
+def _step(events: Sequence[Mapping[str, Any]] | None) -> str | None:
+    """Return `done/all` by the newest line of the run's metrics, or `done` if the number of steps is not known."""
+    if events is None:
+        return None
     # The training job writes `step`, and the starter of any other program `metrics`.
     counted = (event for event in reversed(events) if event["event"] in ("step", "metrics"))
     done = next((event["step"] for event in counted if "step" in event), 0)
@@ -180,3 +208,7 @@ def _step(run: Path) -> str | None:
         return str(done)
     steps = next((event["steps"] for event in reversed(events) if event["event"] == "start"), "?")
     return f"{done}/{steps}"
+
+
+def _tokens_per_second(events: Sequence[Mapping[str, Any]] | None) -> float | None:
+    return next((each.get("tokens_per_second") for each in reversed(events or ()) if each["event"] == "step"), None)

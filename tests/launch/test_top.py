@@ -1,0 +1,296 @@
+"""`trainway top` shows what schedulers, records, states, and exporters say, and says what nobody knows."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import pty
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+from moto import mock_aws
+from rich.console import Console
+from typer.testing import CliRunner
+
+from tests.launch.kubernetes.platforms import hand_off_of, platform_named
+from tests.launch.kubernetes.stand_in_api import GROUPS, Api, serving
+from trainway.cli import app
+from trainway.commands.live import _screen
+from trainway.launch.kubernetes.context import eks_arn
+from trainway.launch.kubernetes.who_shares import RUN_LABEL
+from trainway.launch.local.watch import handle_of
+from trainway.launch.registry.connections import ConnectedPlatform, connect, registry_of
+from trainway.launch.registry.record import RunRecord
+from trainway.launch.registry.state import state_key_of
+from trainway.launch.runs.run_directory import now, record_submission, recorded_launch
+from trainway.launch.target.cluster_state import ClusterNode, run_metrics
+from trainway.launch.top.gather import Site, TopJob, site_of
+from trainway.manifests.chart_values import NODES_LABEL
+from trainway.spec.handoff import HandOff
+from trainway.spec.handoff_names import parameter_name
+
+EXPORTED = """# HELP trainway_run_step The newest optimizer step.
+trainway_run_info{run="llama",node_rank="0",job="llama"} 1
+trainway_run_step{run="llama",node_rank="0"} 40
+trainway_run_steps{run="llama",node_rank="0"} 2000
+trainway_run_tokens_per_second{run="llama",node_rank="0"} 812345.5
+"""
+
+
+@pytest.fixture(autouse=True)
+def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+
+
+def top(*arguments: str) -> Any:
+    done = CliRunner().invoke(app, ["top", "--json", *arguments], catch_exceptions=False)
+    assert done.exit_code == 0
+    return json.loads(done.stdout)
+
+
+def nvidia_smi(directory: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
+    (directory / "nvidia-smi").write_text(f"#!/bin/sh\n{script}\n")
+    (directory / "nvidia-smi").chmod(0o755)
+    monkeypatch.setenv("PATH", str(directory), prepend=os.pathsep)
+
+
+def test_this_machine_shows_its_runs_and_what_nvidia_smi_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    nvidia_smi(tmp_path, monkeypatch, "printf '90\\n10\\n[N/A]\\n'")
+    run, ended = Path("runs/small"), Path("runs/ended")
+    for each in (run, ended):
+        each.mkdir(parents=True)
+    events = [{"event": "start", "steps": 12}, {"event": "step", "step": 3, "tokens_per_second": 51.5}]
+    (run / "metrics.jsonl").write_text("".join(f"{json.dumps(each)}\n" for each in events))
+    with recorded_launch(ended, handle_of(ended), (), {}, {}) as record:
+        record["exit_status"] = 0
+    with recorded_launch(run, handle_of(run), (), {}, {}):
+        (here,) = top()
+        text = CliRunner().invoke(app, ["top"], catch_exceptions=False).stdout
+    (node,), (job,) = here["nodes"], here["jobs"]
+    assert (node["gpus"], node["used"], node["allocated"], here["unknown"]) == (3, 0.5, None, [])
+    assert (job["name"], job["phase"], job["step"], job["tokens_per_second"]) == ("small", "running", "3/12", 51.5)
+    assert job["gpus"] is None and 0 <= job["age"] < 600
+    # Without a terminal the tables are printed once, each row on one line.
+    assert [line.split()[:6] for line in text.splitlines() if line.startswith("small")] == [
+        ["small", "local", "running", "3/12", "52", "unknown"]
+    ]
+
+
+@pytest.mark.parametrize("script", [None, "exit 9"])
+def test_gpus_that_nobody_can_count_are_unknown(
+    script: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if script:
+        nvidia_smi(tmp_path, monkeypatch, script)
+    else:
+        monkeypatch.setenv("PATH", str(tmp_path))
+    (here,) = top()
+    assert here["nodes"][0]["gpus"] is None and here["nodes"][0]["used"] is None
+    assert "unknown" in here["unknown"][0]
+
+
+def test_samples_are_those_of_the_run() -> None:
+    found = run_metrics(EXPORTED, "llama")
+    assert found and found["trainway_run_tokens_per_second"] == 812345.5
+    assert run_metrics(EXPORTED, "another") is None
+    assert run_metrics("no metrics at all", "llama") is None
+
+
+@pytest.fixture
+def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Api]:
+    monkeypatch.setitem(GROUPS, "v1", [*GROUPS["v1"], ("nodes", "Node")])
+    monkeypatch.setenv("PATH", str(Path(sys.executable).parent), prepend=os.pathsep)
+    with serving() as api:
+        monkeypatch.setenv("KUBECONFIG", str(tmp_path / "kubeconfig"))
+        monkeypatch.setenv("KUBECACHEDIR", str(tmp_path / "cache"))
+        yield api
+
+
+@pytest.fixture
+def deployed(api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HandOff]:
+    """A platform on EKS with two teams: the run `llama` on a node, a job of somebody that waits, and one that ended."""
+    hand_off = hand_off_of(platform_named("kueue"))
+    cluster = hand_off.cluster.model_copy(update={"job_kinds": ("TrainJob",)})
+    hand_off = hand_off.model_copy(update={"cluster": cluster})
+    api.kubeconfig(tmp_path / "kubeconfig", eks_arn(hand_off))
+    for index, ready in enumerate(("True", "False")):
+        status = {
+            "allocatable": {"nvidia.com/gpu": "8", "cpu": "190"},
+            "conditions": [{"type": "Ready", "status": ready, "message": "kubelet is silent"}],
+        }
+        metadata = {"name": f"ip-10-0-16-{index}", "labels": {NODES_LABEL: "train"}}
+        api.put("nodes", {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": {}, "status": status})
+    for name in ("llama", "waits", "done"):
+        made = {
+            "name": name,
+            "namespace": "research",
+            "uid": f"uid-{name}",
+            "creationTimestamp": "2026-11-26T00:00:00Z",
+        }
+        ended = {"conditions": [{"type": "Complete", "status": "True"}]} if name == "done" else {}
+        kind = {"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob"}
+        api.put("trainjobs", {**kind, "metadata": made, "status": ended})
+    limits = {"containers": [{"name": "node", "resources": {"limits": {"nvidia.com/gpu": "8"}}}]}
+    api.put(
+        "pods",
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": "llama-0", "namespace": "research", "labels": {RUN_LABEL: "llama"}},
+            "spec": {"nodeName": "ip-10-0-16-0", **limits},
+            "status": {"phase": "Running"},
+        },
+    )
+    api.metrics["llama-0:9464"] = EXPORTED
+    with mock_aws():
+        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+            monkeypatch.setenv(name, "testing")
+        region = hand_off.region
+        where = {"CreateBucketConfiguration": {"LocationConstraint": region}}
+        boto3.client("s3", region_name=region).create_bucket(Bucket=hand_off.bucket, **where)  # type: ignore[arg-type]
+        text = hand_off.model_dump_json()
+        boto3.client("ssm", region_name=region).put_parameter(
+            Name=parameter_name(hand_off.platform), Value=text, Type="String", Tier="Advanced"
+        )
+        connect(hand_off.platform, region)
+        yield hand_off
+
+
+def record_run(hand_off: HandOff, name: str, **state: Any) -> None:
+    """Write what a launch and the run itself write into the registry."""
+    handle = {"context": "mine", "namespace": "research", "kind": "TrainJob", "name": name, "logs": "/fsx"}
+    Path(f"runs/{name}").mkdir(parents=True)
+    launch = record_submission(Path(f"runs/{name}"), "kubernetes", handle, {}, None)
+    registry = registry_of(hand_off)
+    registry.write(RunRecord(name, "research", "ada", now(), {"job.yaml": ""}, launch))
+    if state:
+        written = {
+            "schema_version": 1,
+            "state": "running",
+            "attempt": 1,
+            "started": 1.0,
+            "written": time.time(),
+            **state,
+        }
+        s3 = boto3.client("s3", region_name=hand_off.region)
+        s3.put_object(Bucket=hand_off.bucket, Key=state_key_of("research", name), Body=json.dumps(written).encode())
+
+
+def only(jobs: list[dict[str, Any]], name: str) -> dict[str, Any]:
+    (found,) = [each for each in jobs if each["name"] == name and each["team"] == "research"]
+    return found
+
+
+def test_a_cluster_of_kubernetes_shows_its_nodes_and_everybodys_jobs(deployed: HandOff) -> None:
+    record_run(deployed, "llama", step=38, steps=2000)
+    _, site = top()
+    assert (site["name"], site["region"], site["unknown"]) == (deployed.platform, deployed.region, [])
+    busy, broken = site["nodes"]
+    assert (busy["name"], busy["state"], busy["group"]) == ("ip-10-0-16-0", "ready", "train")
+    assert (busy["gpus"], busy["allocated"], busy["used"]) == (8, 8, None)
+    assert (broken["state"], broken["allocated"], broken["reason"]) == ("not ready", 0, "kubelet is silent")
+    assert sorted(each["name"] for each in site["jobs"]) == ["llama", "waits"]
+    run, waits = only(site["jobs"], "llama"), only(site["jobs"], "waits")
+    assert (run["owner"], run["phase"], run["nodes"], run["gpus"]) == ("ada", "running", ["ip-10-0-16-0"], 8)
+    # The exporter is newer than the state, which the run writes every half minute.
+    assert (run["step"], run["tokens_per_second"]) == ("40/2000", 812345.5)
+    assert run["age"] < 600
+    assert (waits["owner"], waits["phase"], waits["step"], waits["gpus"]) == (None, "starting", None, None)
+    assert waits["age"] > 600
+
+
+def test_what_a_member_may_not_see_is_said_to_be_unknown(deployed: HandOff, api: Api) -> None:
+    record_run(deployed, "llama", step=38, steps=2000)
+    api.hidden |= {"/api/v1/pods"}
+    api.metrics.clear()
+    (site,) = top(deployed.platform)
+    assert [each["allocated"] for each in site["nodes"]] == [None, None]
+    assert any("allocated GPUs are unknown" in each and "forbidden" in each for each in site["unknown"])
+    run = only(site["jobs"], "llama")
+    assert (run["step"], run["tokens_per_second"]) == ("38/2000", None)
+    output = CliRunner().invoke(app, ["top", "--once", deployed.platform], catch_exceptions=False).stdout
+    assert "GPUs: 16, allocated: unknown, in use: unknown" in output
+
+
+def test_a_job_that_has_the_name_of_a_run_elsewhere_is_not_that_run(deployed: HandOff) -> None:
+    record_run(deployed, "waits", step=1, steps=2)
+    registry = registry_of(deployed)
+    record = registry.read("waits")
+    assert record and record.launch
+    other = {**record.launch, "handle": {**record.launch["handle"], "namespace": "product"}}
+    registry.write(record.taken(other))
+    (site,) = top(deployed.platform)
+    assert only(site["jobs"], "waits")["owner"] is None and only(site["jobs"], "waits")["step"] is None
+
+
+def test_a_platform_that_does_not_answer_is_shown_as_unknown() -> None:
+    with mock_aws():
+        site = site_of(ConnectedPlatform("nowhere", "us-west-2"), None)
+    assert site.nodes == () and "no platform of the name nowhere is deployed there" in site.unknown[0]
+
+
+def test_a_platform_that_nobody_has_connected_to_is_refused() -> None:
+    done = CliRunner().invoke(app, ["top", "--json", "nowhere"])
+    assert "there is no platform nowhere" in str(done.exception)
+
+
+@pytest.mark.parametrize(("columns", "lines"), [(60, 20), (100, 40)])
+def test_a_screen_keeps_to_its_size_and_counts_what_it_leaves_out(columns: int, lines: int) -> None:
+    nodes = tuple(ClusterNode(f"ip-10-0-16-{each}", "allocated", "train", 8, 8, 0.97) for each in range(200))
+    jobs = tuple(TopJob(f"run-{each}", "slurm", "running", "ada", age=60.0, nodes=("n1",)) for each in range(90))
+    console = Console(width=columns, height=lines, file=io.StringIO(), force_terminal=False)
+    console.print(_screen([Site("atlas", "us-west-2", nodes, jobs)], lines))
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    assert max(map(len, text.splitlines())) <= columns
+    assert "GPUs: 1600" in " ".join(text.split()) and "97%" in text
+    shown = sum(line.startswith("run-") for line in text.splitlines())
+    assert shown > 3 and f"… and {90 - shown} more jobs" in text
+    assert "more nodes" in text
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 128 + signal.SIGTERM), (signal.SIGINT, 0)])
+def test_the_terminal_is_restored(number: signal.Signals, status: int, tmp_path: Path) -> None:
+    process, terminal = pty.fork()
+    if process == 0:
+        os.chdir(tmp_path)
+        os.environ["TERM"] = "xterm-256color"
+        # A shell that runs the tests in the background ignores Ctrl-C for them.
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        os.execv(sys.executable, [sys.executable, "-m", "trainway.start", "top"])
+    said, told = bytearray(), False
+    while select.select([terminal], [], [], 60)[0]:
+        try:
+            said += os.read(terminal, 65536)
+        except OSError:
+            break
+        if not told and b"no jobs" in said:
+            told = True
+            os.kill(process, number)
+    else:
+        os.kill(process, signal.SIGKILL)  # it says nothing any more, and does not end
+    assert os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) == status
+    before, _, after = bytes(said).partition(b"no jobs")
+    # The screen of its own, and the cursor.
+    assert b"\x1b[?1049h" in before and b"\x1b[?25l" in before
+    assert b"\x1b[?1049l" in after and b"\x1b[?25h" in after
+    assert b"Traceback" not in said
+
+
+def test_the_help_imports_nothing_heavy() -> None:
+    program = (
+        "import sys\nfrom trainway.cli import app\n"
+        "try:\n    app(['top', '--help'])\nexcept SystemExit:\n    pass\n"
+        "print(sorted({'torch', 'boto3', 'botocore', 'aws_cdk', 'moto'} & sys.modules.keys()))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert "--once" in done.stdout and done.stdout.splitlines()[-1] == "[]"

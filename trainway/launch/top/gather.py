@@ -1,0 +1,168 @@
+"""Gather what `trainway top` shows: of each platform from its scheduler, its run registry, and its runs' exporters."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from trainway.launch.platform.hand_off import DeployedPlatform, read_hand_off
+from trainway.launch.registry.connections import registry_of
+from trainway.launch.registry.find import launch_of
+from trainway.launch.registry.record import RunRecord
+from trainway.launch.registry.store import Registry
+from trainway.launch.runs.run_directory import RUNS, read_launch, runs_below
+from trainway.launch.runs.status import Row, age, status_of, status_of_launch, written_step
+from trainway.launch.target.cluster_state import ClusterJob, ClusterNode, ClusterState
+from trainway.launch.target.known import AnyTarget, target_of
+from trainway.launch.target.phase import OVER
+from trainway.spec.errors import UsageError
+from trainway.spec.sections.orchestrator import Orchestrator
+
+_ENDED = tuple(each.value for each in OVER)
+
+
+@dataclass(frozen=True)
+class TopJob:
+    """A job in the list. None stands for what nobody could say.
+
+    `age` is the time in seconds since its launch, or since its submission if Trainway has not launched it.
+    """
+
+    name: str
+    target: str
+    phase: str
+    owner: str | None = None
+    team: str | None = None
+    step: str | None = None
+    tokens_per_second: float | None = None
+    gpus: int | None = None
+    age: float | None = None
+    nodes: tuple[str, ...] = ()
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Site:
+    """A platform, or this machine, for which `region` is None: its nodes, its jobs, and what of them is unknown."""
+
+    name: str
+    region: str | None
+    nodes: tuple[ClusterNode, ...] = ()
+    jobs: tuple[TopJob, ...] = ()
+    unknown: tuple[str, ...] = ()
+
+    def as_document(self) -> dict[str, Any]:
+        """Return the site as plain values for JSON."""
+        return asdict(self)
+
+
+def this_site() -> Site:
+    """Return this machine, with the runs that were launched on it from this directory and have not ended."""
+    from trainway.launch.local.cluster_state import this_machine
+
+    rows = [status_of(run) for run in runs_below(RUNS) if read_launch(run)["target"] == "local"]
+    node = this_machine()
+    unknown = ("there is no nvidia-smi here: the GPUs are unknown",) if node.gpus is None else ()
+    return Site(node.name, None, (node,), tuple(_of_row(each) for each in rows if each.phase not in _ENDED), unknown)
+
+
+def site_of(platform: DeployedPlatform, user: str | None) -> Site:
+    """Return a deployed platform. What cannot be asked is unknown, and its sentence says why."""
+    try:
+        hand_off = read_hand_off(platform)
+    except UsageError as error:
+        return Site(platform.name, platform.region, unknown=(_sentence(error),))
+    target = target_of(Orchestrator(hand_off.orchestrator))
+    unknown = list[str]()
+    state = ClusterState()
+    if target.cluster_state is not None:
+        try:
+            state = target.cluster_state(hand_off, user)
+        except UsageError as error:
+            unknown.append(_sentence(error))
+    registry, jobs = registry_of(hand_off), list[TopJob]()
+    for job in state.jobs:
+        jobs.append(_of_job(job, target, registry, unknown))
+    if hand_off.training_jobs:
+        jobs += _training_jobs(registry, target, unknown)
+    return Site(platform.name, platform.region, state.nodes, tuple(jobs), (*unknown, *state.unknown))
+
+
+def _of_job(job: ClusterJob, target: AnyTarget, registry: Registry, unknown: list[str]) -> TopJob:
+    """Return a job of a cluster. Its record has who launched it, and its state has its step, if it is a run."""
+    record: RunRecord | None = None
+    try:
+        record = registry.read(job.name)
+    except UsageError as error:
+        _add(unknown, f"who launched the runs is unknown: {_sentence(error)}")
+    handle: Mapping[str, str] = ((record.launch if record else None) or {}).get("handle", {})
+    if record is None or not job.found_by.items() <= handle.items():
+        record = None
+    written = registry.state(record.team, record.run) if record else None
+    metrics = job.metrics or {}
+    return TopJob(
+        job.name,
+        target.name,
+        job.phase.value,
+        record.owner if record else job.owner,
+        (record.team if record else None) or job.team,
+        _step(metrics) or (written_step(asdict(written)) if written else None),
+        metrics.get("trainway_run_tokens_per_second"),
+        job.gpus,
+        age((record.launch or {})["started"]) if record else None if job.since is None else time.time() - job.since,
+        job.nodes,
+        job.reason,
+    )
+
+
+def _training_jobs(registry: Registry, own: AnyTarget, unknown: list[str]) -> list[TopJob]:
+    """Return the runs of a platform that other targets than its own have, such as SageMaker's training jobs."""
+    found = list[TopJob]()
+    try:
+        for record in registry.records():
+            if record.launch is None or record.launch["target"] == own.name:
+                continue
+            written = registry.state(record.team, record.run)
+            if written is not None and written.state in _ENDED:
+                continue
+            launch = launch_of(record, registry)
+            row = status_of_launch(record.run, launch, RUNS / record.run, asdict(written) if written else None)
+            if row.phase not in _ENDED:
+                found.append(_of_row(row))
+    except UsageError as error:
+        _add(unknown, f"the training jobs are unknown: {_sentence(error)}")
+    return found
+
+
+def _of_row(row: Row) -> TopJob:
+    """Return a run as `trainway status` shows it. Which GPUs it has is not known to its target."""
+    return TopJob(
+        row.run,
+        row.target,
+        row.phase,
+        row.owner,
+        row.team,
+        row.step,
+        row.tokens_per_second,
+        age=age(row.started),
+        nodes=row.nodes,
+        reason=row.reason,
+    )
+
+
+def _step(metrics: Mapping[str, float]) -> str | None:
+    done, steps = metrics.get("trainway_run_step"), metrics.get("trainway_run_steps")
+    if done is None:
+        return None
+    return f"{done:.0f}" if steps is None else f"{done:.0f}/{steps:.0f}"
+
+
+def _add(unknown: list[str], sentence: str) -> None:
+    if sentence not in unknown:
+        unknown.append(sentence)
+
+
+def _sentence(error: UsageError) -> str:
+    return "; ".join(line.strip() for line in str(error).splitlines())
