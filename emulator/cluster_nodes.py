@@ -8,37 +8,42 @@ model of BatchReplaceClusterNodes (botocore 1.44.5).
 from __future__ import annotations
 
 import secrets
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from emulator.api_calls import shape_of
 from emulator.errors import RefusedCall
-
-if TYPE_CHECKING:
-    from emulator.holdings import AccountHoldings
 
 _IN_CHECK = "DeepHealthCheckInProgress"
 _CHANGING = ("SystemUpdating", "Pending", "ShuttingDown", _IN_CHECK)
 
 
-def list_nodes(holdings: AccountHoldings, asked: dict[str, Any]) -> dict[str, Any] | None:
+class ClusterAccount(Protocol):
+    """An account in one Region, with the nodes of its HyperPod clusters by the cluster's name."""
+
+    account: str
+    region: str
+    cluster_nodes: dict[str, list[dict[str, Any]]]
+
+
+def list_nodes(account: ClusterAccount, asked: dict[str, Any]) -> dict[str, Any] | None:
     """Return the nodes of a cluster in one page, or None for a cluster of moto's."""
-    nodes = holdings.cluster_nodes.get(_cluster(asked))
+    nodes = account.cluster_nodes.get(_cluster(asked))
     return None if nodes is None else {"ClusterNodeSummaries": nodes}
 
 
-def reboot(holdings: AccountHoldings, asked: dict[str, Any]) -> dict[str, Any]:
+def reboot(account: ClusterAccount, asked: dict[str, Any]) -> dict[str, Any]:
     """Reboot nodes, which changes nothing that the API shows."""
-    return _changed(holdings, asked, replace=False)
+    return _changed(account, asked, replace=False)
 
 
-def replace(holdings: AccountHoldings, asked: dict[str, Any]) -> dict[str, Any]:
+def replace(account: ClusterAccount, asked: dict[str, Any]) -> dict[str, Any]:
     """Give nodes other instances."""
-    return _changed(holdings, asked, replace=True)
+    return _changed(account, asked, replace=True)
 
 
-def check_health(holdings: AccountHoldings, asked: dict[str, Any]) -> dict[str, Any]:
+def check_health(account: ClusterAccount, asked: dict[str, Any]) -> dict[str, Any]:
     """Set the nodes of an instance group, or those that are named, to the state of a deep health check."""
-    nodes = _nodes(holdings, asked)
+    nodes = _nodes(account, asked)
     for each in asked["DeepHealthCheckConfigurations"]:
         group = [node for node in nodes if node["InstanceGroupName"] == each["InstanceGroupName"]]
         wanted = each.get("InstanceIds") or [node["InstanceId"] for node in group]
@@ -47,12 +52,12 @@ def check_health(holdings: AccountHoldings, asked: dict[str, Any]) -> dict[str, 
             raise RefusedCall("ResourceNotFound", f"{missing[0]} is not in {each['InstanceGroupName']}")
         for instance in wanted:
             known[instance]["InstanceStatus"] = {"Status": _IN_CHECK}
-    arn = f"arn:aws:sagemaker:{holdings.region}:{holdings.account}:cluster/{'0' * 12}"
+    arn = f"arn:aws:sagemaker:{account.region}:{account.account}:cluster/{'0' * 12}"
     return {"ClusterArn": arn}
 
 
-def _changed(holdings: AccountHoldings, asked: dict[str, Any], *, replace: bool) -> dict[str, Any]:
-    nodes = {node["InstanceId"]: node for node in _nodes(holdings, asked)}
+def _changed(account: ClusterAccount, asked: dict[str, Any], *, replace: bool) -> dict[str, Any]:
+    nodes = {node["InstanceId"]: node for node in _nodes(account, asked)}
     wanted = asked.get("NodeIds", [])
     if not wanted:
         raise RefusedCall("ValidationException", "Either NodeIds or NodeLogicalIds must be provided")
@@ -79,8 +84,8 @@ def _failure(instance: str, code: str, message: str) -> dict[str, str]:
     return {"NodeId": instance, "ErrorCode": code, "Message": message}
 
 
-def _nodes(holdings: AccountHoldings, asked: dict[str, Any]) -> list[dict[str, Any]]:
-    nodes = holdings.cluster_nodes.get(_cluster(asked))
+def _nodes(account: ClusterAccount, asked: dict[str, Any]) -> list[dict[str, Any]]:
+    nodes = account.cluster_nodes.get(_cluster(asked))
     if nodes is None:
         raise RefusedCall("ResourceNotFound", f"Cluster {asked['ClusterName']} not found")
     return nodes

@@ -66,13 +66,15 @@ def check_replicas(setup: Setup, step: int, metrics: Metrics | None) -> None:
     gathered: list[tuple[str, Deviation | None]] = [("", None)] * world.size
     dist.all_gather_object(gathered, (f"{this_node()}, {_device(world.device)}", found))
     deviations = list(dict.fromkeys(each for _, each in gathered if each is not None))
-    places = [place for place, _ in gathered]
+    devices = [device for device, _ in gathered]
     reason = f"the weights of replicas differ after step {step}: " + "; ".join(
-        _sentence(each, places) for each in deviations
+        _sentence(each, devices) for each in deviations
     )
     if metrics:
         ranks = sorted({rank for each in deviations for rank in each.ranks})
-        metrics.event("replicas_differ", step=step, ranks=ranks, places=[places[rank] for rank in ranks], reason=reason)
+        metrics.event(
+            "replicas_differ", step=step, ranks=ranks, devices=[devices[rank] for rank in ranks], reason=reason
+        )
     # As before a run that diverges ends: see `divergence.py`.
     dist.barrier()
     raise ReplicasDiffer(
@@ -120,8 +122,8 @@ def _block_sums(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
             yield name, block.sum(dtype=torch.int64)
 
 
-def _sentence(found: Deviation, places: Sequence[str]) -> str:
-    named = ", ".join(f"{rank} ({places[rank]})" for rank in found.ranks[:_NAMED])
+def _sentence(found: Deviation, devices: Sequence[str]) -> str:
+    named = ", ".join(f"{rank} ({devices[rank]})" for rank in found.ranks[:_NAMED])
     rest = f" and {len(found.ranks) - _NAMED} more" if len(found.ranks) > _NAMED else ""
     more = f" and {len(found.tensors) - _NAMED} more tensors" if len(found.tensors) > _NAMED else ""
     tensors = ", ".join(found.tensors[:_NAMED]) + more

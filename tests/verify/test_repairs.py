@@ -27,7 +27,7 @@ from trainway.spec.handoff import BuiltImage, HandOff, Nodes
 from trainway.spec.handoff_names import image_parameter_name, parameter_name
 from trainway.spec.loader import load_platform
 from trainway.verify.cluster_nodes import MOST_NODES, repair_requests
-from trainway.verify.repairs import NodeRepair, Repair, choose_repairs
+from trainway.verify.repairs import FaultyNode, Repair, choose_repairs
 from trainway.verify.results import Result, Status
 
 EKS, SLURM = ROOT / "examples" / "eks-p5.yaml", ROOT / "examples" / "hyperpod-slurm-p5en.yaml"
@@ -185,7 +185,7 @@ def test_a_node_that_sagemaker_refuses_is_told(emulator: Emulator) -> None:
 def test_more_nodes_than_a_request_takes_are_in_several(emulator: Emulator) -> None:
     numbers = range(1, MOST_NODES + 3)
     hold(emulator, CLUSTER, *map(summary, numbers))
-    wanted = [NodeRepair(on_eks(each), Repair.REPLACE, ()) for each in numbers]
+    wanted = [FaultyNode(on_eks(each), Repair.REPLACE, ()) for each in numbers]
     requests, unknown = repair_requests(wanted, ON_EKS, "train")
     assert [len(each.parameters["NodeIds"]) for each in requests] == [MOST_NODES, 2] and unknown == ()
 

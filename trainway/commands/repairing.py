@@ -25,7 +25,7 @@ def repair_nodes(
     standard error if it carries JSON. Raises UsageError if SageMaker refuses, or if nobody is there to ask, and
     typer.Abort for another answer than yes.
     """
-    from trainway.verify.cluster_nodes import Refusal, repair_requests, send
+    from trainway.verify.cluster_nodes import RefusedRepair, repair_requests, send
     from trainway.verify.repairs import Repair, choose_repairs
     from trainway.verify.show_repairs import RepairPlan, as_outcome, as_plan, as_repair_document
 
@@ -34,7 +34,7 @@ def repair_nodes(
     plan = RepairPlan(requests, repairs, others, unknown)
     stream = sys.stderr if as_json else sys.stdout
     show(as_plan(plan, request.hand_off.cluster.name), to=stream)
-    sent, refused = False, list[Refusal]()
+    sent, refused = False, list[RefusedRepair]()
     if requests and not send_none:
         if ask:
             _confirm()

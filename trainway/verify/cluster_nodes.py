@@ -11,7 +11,7 @@ from typing import Any
 
 from trainway.price.asked import asking
 from trainway.spec.handoff import HandOff
-from trainway.verify.repairs import NodeRepair, Repair
+from trainway.verify.repairs import FaultyNode, Repair
 
 PERMISSIONS = (
     "sagemaker:ListClusterNodes, sagemaker:StartClusterHealthCheck, sagemaker:BatchRebootClusterNodes, and "
@@ -43,7 +43,7 @@ class RepairRequest:
 
 
 @dataclass(frozen=True)
-class Refusal:
+class RefusedRepair:
     """A node that SageMaker does not repair, with its reason."""
 
     node: str
@@ -53,7 +53,7 @@ class Refusal:
 
 
 def repair_requests(
-    repairs: Sequence[NodeRepair], hand_off: HandOff, group: str
+    repairs: Sequence[FaultyNode], hand_off: HandOff, group: str
 ) -> tuple[tuple[RepairRequest, ...], tuple[str, ...]]:
     """Return the requests that repair nodes of an instance group, and the names of nodes that HyperPod does not have.
 
@@ -78,7 +78,7 @@ def repair_requests(
     return tuple(requests), tuple(each.node for each in repairs if _first_label(each.node) not in ids)
 
 
-def send(request: RepairRequest, region: str) -> tuple[Refusal, ...]:
+def send(request: RepairRequest, region: str) -> tuple[RefusedRepair, ...]:
     """Send a request, and return the nodes that SageMaker refuses. Raises UsageError if it refuses the request."""
     what = f"{request.operation} of {', '.join(request.nodes.values())} was refused"
     with asking(what, permissions=PERMISSIONS, whole=True) as client:
@@ -91,7 +91,7 @@ def send(request: RepairRequest, region: str) -> tuple[Refusal, ...]:
             case Repair.REPLACE:
                 answer = sagemaker.batch_replace_cluster_nodes(**request.parameters)
     return tuple(
-        Refusal(request.nodes[each["NodeId"]], each["NodeId"], each["ErrorCode"], each["Message"])
+        RefusedRepair(request.nodes[each["NodeId"]], each["NodeId"], each["ErrorCode"], each["Message"])
         for each in answer.get("Failed", ())
     )
 

@@ -59,7 +59,7 @@ _UNKNOWN = "no repair is known for this check"
 
 
 @dataclass(frozen=True)
-class NodeRepair:
+class FaultyNode:
     """What should be done with a node, and the failed checks that are the reason."""
 
     node: str
@@ -77,7 +77,7 @@ class NotRepaired:
 
 def choose_repairs(
     results: Sequence[Result], always: Repair | None = None
-) -> tuple[tuple[NodeRepair, ...], tuple[NotRepaired, ...]]:
+) -> tuple[tuple[FaultyNode, ...], tuple[NotRepaired, ...]]:
     """Return one repair per node with a fault of its own, and the failed checks that are of no node.
 
     `always` takes the place of the repair that a check leads to. A node with several faults gets a deep health check if
@@ -92,7 +92,7 @@ def choose_repairs(
             others.append(NotRepaired(each, why))
         elif each.node is not None:
             faults.setdefault(each.node, []).append(each)
-    repairs = tuple(NodeRepair(node, always or _strongest(failed), tuple(failed)) for node, failed in faults.items())
+    repairs = tuple(FaultyNode(node, always or _strongest(failed), tuple(failed)) for node, failed in faults.items())
     return repairs, tuple(others)
 
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from trainway.verify.cluster_nodes import Refusal, RepairRequest
-from trainway.verify.repairs import CONSEQUENCES, NodeRepair, NotRepaired
+from trainway.verify.cluster_nodes import RefusedRepair, RepairRequest
+from trainway.verify.repairs import CONSEQUENCES, FaultyNode, NotRepaired
 
 
 @dataclass(frozen=True)
@@ -15,7 +15,7 @@ class RepairPlan:
     """The requests, the reasons of each node, the failed checks that no repair mends, and nodes without instances."""
 
     requests: tuple[RepairRequest, ...]
-    repairs: tuple[NodeRepair, ...]
+    repairs: tuple[FaultyNode, ...]
     not_repaired: tuple[NotRepaired, ...]
     unknown_nodes: tuple[str, ...] = ()
 
@@ -37,7 +37,7 @@ def as_plan(plan: RepairPlan, cluster: str) -> str:
     return "\n".join(lines) or "no node needs a repair"
 
 
-def as_outcome(request: RepairRequest, refused: Sequence[Refusal]) -> str:
+def as_outcome(request: RepairRequest, refused: Sequence[RefusedRepair]) -> str:
     """Return what SageMaker said of each node of a request."""
     said = {each.instance_id: f"{each.code}: {each.message}" for each in refused}
     return "\n".join(
@@ -46,7 +46,7 @@ def as_outcome(request: RepairRequest, refused: Sequence[Refusal]) -> str:
     )
 
 
-def as_repair_document(plan: RepairPlan, *, sent: bool, refused: Sequence[Refusal]) -> Mapping[str, Any]:
+def as_repair_document(plan: RepairPlan, *, sent: bool, refused: Sequence[RefusedRepair]) -> Mapping[str, Any]:
     """Return the plan, whether it was sent, and the refused nodes, as plain values for JSON."""
     return {
         "sent": sent,
