@@ -53,8 +53,8 @@ DAYS, SEEDS, GPUS_OF_LIMITS = 10, 11, 8192
 RATES = {
     # See training/config/checkpoint_interval.py.
     "Llama 3 405B, H100": INTERRUPTIONS_PER_1000_NODE_DAYS,
-    # "Revisiting Reliability in Large-Scale Machine Learning Research Clusters", https://arxiv.org/abs/2410.21680
-    # (looked up 2026-11-26).
+    # "Revisiting Reliability in Large-Scale Machine Learning Research Clusters", https://arxiv.org/abs/2410.21680, as
+    # others quote it (2026-11-26). The paper itself was not read.
     "RSC-1, A100": 6.5,
     "RSC-2, A100": 2.34,
 }
