@@ -44,7 +44,7 @@ from trainway.spec.handoff_names import image_parameter_name
 from trainway.spec.loader import load_platform
 from trainway.spec.platform import Platform
 from trainway.verify.cluster_nodes import repair_requests, send
-from trainway.verify.repairs import NodeRepair, Repair
+from trainway.verify.repairs import FaultyNode, Repair
 
 RUN = "small-1"
 DIGEST = f"@sha256:{'5e' * 32}"
@@ -141,7 +141,7 @@ def _record_repairs(recorded: Launch, hand_off: HandOff) -> None:
         with _recording(recorded, "repair"), pytest.MonkeyPatch.context() as patch:
             # trainway/price/asked.py asks with a session of its own.
             patch.setattr(boto3, "Session", boto3._get_default_session)
-            repairs = [NodeRepair(f"hyperpod-{instance}", repair, ())]
+            repairs = [FaultyNode(f"hyperpod-{instance}", repair, ())]
             (request,), _ = repair_requests(repairs, hand_off, group)
             with suppress(NotImplementedError):
                 send(request, hand_off.region)
