@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +13,9 @@ import yaml
 from pydantic import ValidationError
 
 from training.config import Job, load
+from training.config import booleans as ours
 from training.config.presets import PRESETS
+from trainway.spec import booleans as theirs
 
 RIGHT: dict[str, Any] = {
     "name": "llama-8b",
@@ -51,6 +54,11 @@ def test_a_boolean_is_no_number(change: dict[str, Any], kind: str) -> None:
     with pytest.raises(ValidationError) as caught:
         Job.model_validate(RIGHT | change)
     assert kind in {problem["type"] for problem in caught.value.errors()}
+
+
+def test_both_files_refuse_booleans_by_the_same_code() -> None:
+    job, platform = (inspect.getsource(each).partition("\n\nfrom")[2] for each in (ours, theirs))
+    assert job and job == platform
 
 
 @pytest.mark.parametrize(
