@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.hypothesis_profiles import examples
@@ -191,6 +191,8 @@ def test_what_stands_in_two_places_is_written_twice() -> None:
 
 
 @examples(10)
+@example("0:0")
+@example("1:30.5")
 @given(PLAIN)
 def test_what_is_written_is_read_again(data: Any) -> None:
     reading = read(dump(data))

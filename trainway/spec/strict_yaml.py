@@ -137,14 +137,15 @@ def dump(data: Any, *, flow: bool | None = False, width: int = 80) -> str:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Puts text between quotes that is a number in YAML 1.2 alone, such as 0o17, and writes no anchors."""
+    """Puts text between quotes that any reader takes for something else, such as 0o17 or 0:0, and writes no anchors."""
 
     def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 # of the parent
         return True
 
 
 _Dumper.add_implicit_resolver("tag:yaml.org,2002:float", re.compile(f"^(?:{_FLOAT.pattern})$"), list("-+.0123456789"))
-_Dumper.add_implicit_resolver("tag:yaml.org,2002:int", re.compile(f"^(?:{_BASE.pattern})$"), ["0"])
+for _pattern in (_BASE, *(each for each, *_ in _AMBIGUOUS)):
+    _Dumper.add_implicit_resolver("tag:yaml.org,2002:int", re.compile(f"^(?:{_pattern.pattern})$"), None)
 
 
 def _forbid(events: Iterator[yaml.Event]) -> None:
