@@ -81,7 +81,7 @@ def _over_bf16(figures: dict[str, Any]) -> float | None:
 
 
 def _off(costs: str) -> Callable[[dict[str, Any]], float]:
-    """Return what reads by which share of the measured goodput a simulation with these costs is off."""
+    """Return a function that reads the relative error of the simulated goodput, for a simulation with these costs."""
     return lambda figures: abs(float(figures["validation"][costs]["relative_difference"]))
 
 

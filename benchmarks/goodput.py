@@ -64,7 +64,7 @@ HANGS = 7 / 419
 
 
 def main() -> None:
-    """Measure two runs, compare the second with its simulation, and simulate more GPUs."""
+    """Measure two runs, compare the second run with its simulation, and simulate runs on more GPUs."""
     parser = arguments("goodput", __doc__)
     parser.add_argument("--ranks", type=int, default=4, help="ranks on this machine. Default: 4")
     parser.add_argument("--minutes", type=float, default=6, help="minutes of each of the two runs. Default: 6")

@@ -1,8 +1,8 @@
 """Simulate where the time of a run goes that saves checkpoints, is interrupted, and restarts.
 
-The events are saves, writes that become complete beside the training, and interruptions. A run is on all its nodes or
-on none: there are no spare nodes, and an interruption in the middle of a restart begins the restart again. An
-interruption takes the steps since the newest complete checkpoint. Each second counts once, under the names that
+The events are saves, the ends of asynchronous writes, and interruptions. A run has no spare nodes, so it trains on all
+its nodes or waits. An interruption during a restart begins the restart again. After an interruption, the run repeats
+the steps since its newest complete checkpoint. Each second counts once, under the names that
 `trainway.report.goodput` has for measured runs.
 """
 

@@ -143,6 +143,7 @@ def _record_repairs(recorded: Launch, hand_off: HandOff) -> None:
             patch.setattr(boto3, "Session", boto3._get_default_session)
             repairs = [FaultyNode(f"hyperpod-{instance}", repair, ())]
             (request,), _ = repair_requests(repairs, hand_off, group)
+            # moto does not have the operations. The call is recorded before moto refuses it.
             with suppress(NotImplementedError):
                 send(request, hand_off.region)
 

@@ -17,13 +17,10 @@ import torch.distributed as dist
 from torch.distributed.tensor import DTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from tests.training.built_model import built_model
 from training.config import Job
-from training.config.presets import shape_of
-from training.model.decoder import Decoder, initialize
 from training.observe.laps import Laps
-from training.parallel import limits
-from training.parallel.local_model import local_model
-from training.parallel.world import connect, join, this_process
+from training.parallel.world import connect, this_process
 from training.precision import float8
 from training.step import compute_gradients
 
@@ -53,14 +50,9 @@ class Products(TorchDispatchMode):
 def products(changes: dict[str, Any]) -> dict[str, int]:
     """Return the number of products of each kind that this rank computes in the second step of a job."""
     job = Job.model_validate({"name": "products", **changes})
-    layout, shape = job.layout(dist.get_world_size()), shape_of(job.model, job.variant)
-    limits.check(shape, VOCABULARY, job, layout)
-    world = join(layout, CPU)
-    with torch.device("meta"):
-        model = Decoder(shape, VOCABULARY, job.memory.loss_chunks)
-    local = local_model(model, job, world, END_OF_TEXT)
-    initialize(model, job.seed)
-    float8.after_step(model, job.float8)
+    world, local = built_model(job, VOCABULARY, END_OF_TEXT)
+    layout = world.layout
+    float8.after_step(local.model, job.float8)
     samples, length = job.batch.global_ // layout.dp, job.data.sequence_length
     batch = local.batch(torch.randint(0, VOCABULARY, (samples, length + 1), dtype=torch.int64))
     compute_gradients(local, batch, job.batch.micro, Laps(CPU))

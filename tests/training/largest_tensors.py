@@ -14,13 +14,10 @@ import torch
 import torch.distributed as dist
 from torch.profiler import ProfilerActivity, profile
 
+from tests.training.built_model import built_model
 from training.config import Job
-from training.config.presets import shape_of
-from training.model.decoder import Decoder, initialize
 from training.observe.laps import Laps
-from training.parallel import limits
-from training.parallel.local_model import local_model
-from training.parallel.world import connect, join, this_process
+from training.parallel.world import connect, this_process
 from training.step import compute_gradients
 
 CPU = torch.device("cpu")
@@ -30,14 +27,8 @@ VOCABULARY, END_OF_TEXT = 64, 3
 def largest(changes: dict[str, Any]) -> int:
     """Return the number of elements of the largest tensor on this rank in one step of a job."""
     job = Job.model_validate({"name": "largest", **changes})
-    layout, shape = job.layout(dist.get_world_size()), shape_of(job.model, job.variant)
-    limits.check(shape, VOCABULARY, job, layout)
-    world = join(layout, CPU)
-    with torch.device("meta"):
-        model = Decoder(shape, VOCABULARY, job.memory.loss_chunks)
-    local = local_model(model, job, world, END_OF_TEXT)
-    initialize(model, job.seed)
-    samples, length = job.batch.global_ // layout.dp, job.data.sequence_length
+    world, local = built_model(job, VOCABULARY, END_OF_TEXT)
+    samples, length = job.batch.global_ // world.layout.dp, job.data.sequence_length
     tokens = torch.randint(0, VOCABULARY, (samples, length + 1), generator=torch.Generator().manual_seed(0))
     batch = local.batch(tokens)
     with profile(activities=[ProfilerActivity.CPU], record_shapes=True) as recorded:

@@ -16,15 +16,14 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from torch.distributed.tensor import DTensor
 
+from tests.training.built_model import built_model
 from training.config import Job
 from training.config.presets import Shape, shape_of
 from training.model.decoder import Decoder, initialize, rotary_cache
 from training.model.loss import cross_entropy
 from training.observe.laps import Laps
-from training.parallel import limits
 from training.parallel.clipping import norm_of_gradients
-from training.parallel.local_model import local_model
-from training.parallel.world import connect, join, this_process
+from training.parallel.world import connect, this_process
 from training.precision import float8
 from training.precision.loss_scale import initial_scale
 from training.step import compute_gradients
@@ -90,13 +89,8 @@ def gradient(parameter: torch.nn.Parameter) -> torch.Tensor:
 
 
 def measured(job: Job) -> tuple[float, float, dict[str, torch.Tensor]]:
-    layout, shape = job.layout(dist.get_world_size()), small(job)
-    limits.check(shape, VOCABULARY, job, layout)
-    world = join(layout, CPU)
-    with torch.device("meta"):
-        model = Decoder(shape, VOCABULARY, job.memory.loss_chunks)
-    local = local_model(model, job, world, END_OF_TEXT)
-    initialize(model, job.seed)
+    world, local = built_model(job, VOCABULARY, END_OF_TEXT, small(job))
+    layout, model = world.layout, local.model
     tokens = batch().chunk(layout.dp)[world.data_rank]
     float8.after_step(model, job.float8)
     scale = initial_scale(job.precision)

@@ -14,14 +14,14 @@ import torch
 import torch.distributed as dist
 from torch.distributed.tensor import DTensor
 
+from tests.training.built_model import built_model
 from tests.training.layout_gradients import CPU, END_OF_TEXT, VOCABULARY, batch, job_of, small
-from training.model.decoder import Decoder, initialize
+from training.model.decoder import Decoder
 from training.observe.laps import Laps
 from training.optim.optimizer import make_optimizer
 from training.optim.optimizer import step as take_step
 from training.parallel.clipping import clipping_divisor, norm_of_gradients
-from training.parallel.local_model import local_model
-from training.parallel.world import World, connect, join, this_process
+from training.parallel.world import World, connect, this_process
 from training.replicas import compare
 from training.step import compute_gradients
 
@@ -37,15 +37,11 @@ JOBS: tuple[dict[str, Any], ...] = (
 def trained(changes: dict[str, Any]) -> tuple[Decoder, World]:
     """Return the model of a job after three steps."""
     job = job_of(changes)
-    layout, shape = job.layout(dist.get_world_size()), small(job)
-    world = join(layout, CPU)
-    with torch.device("meta"):
-        model = Decoder(shape, VOCABULARY, job.memory.loss_chunks)
-    local = local_model(model, job, world, END_OF_TEXT)
-    initialize(model, job.seed)
+    world, local = built_model(job, VOCABULARY, END_OF_TEXT, small(job))
+    model = local.model
     optimizer = make_optimizer(model, job.optimizer)
     for step in range(1, 4):
-        tokens = batch().chunk(layout.dp)[world.data_rank]
+        tokens = batch().chunk(world.layout.dp)[world.data_rank]
         compute_gradients(local, local.batch(tokens), job.batch.micro, Laps(CPU))
         take_step(optimizer, step, torch.zeros(()), clipping_divisor(norm_of_gradients(model.parameters()), job.clip))
         optimizer.zero_grad()

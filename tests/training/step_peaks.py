@@ -20,16 +20,13 @@ import torch.distributed as dist
 from torch.distributed.tensor import DTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from tests.training.built_model import built_model
 from training.config import Job
-from training.config.presets import shape_of
-from training.model.decoder import Decoder, initialize
 from training.observe.laps import Laps
 from training.optim.optimizer import make_optimizer
 from training.optim.optimizer import step as take_step
-from training.parallel import limits
 from training.parallel.clipping import clipping_divisor, norm_of_gradients
-from training.parallel.local_model import local_model
-from training.parallel.world import connect, join, this_process
+from training.parallel.world import connect, this_process
 from training.precision.loss_scale import initial_scale
 from training.step import compute_gradients
 
@@ -104,16 +101,11 @@ def peak_of(changes: dict[str, Any], vocabulary: int) -> tuple[int, int]:
     # Those of earlier layouts, which are held so that no new tensor has the identity of one of them.
     before = tensors()
     job = Job.model_validate({"name": "peak", **changes})
-    layout, shape = job.layout(dist.get_world_size()), shape_of(job.model, job.variant)
-    limits.check(shape, vocabulary, job, layout)
-    world = join(layout, CPU)
-    with torch.device("meta"):
-        model = Decoder(shape, vocabulary, job.memory.loss_chunks)
+    world, local = built_model(job, vocabulary, end_of_text=0)
+    model = local.model
     samples = torch.randint(
-        0, vocabulary, (job.batch.global_ // layout.dp, job.data.sequence_length + 1), dtype=torch.int64
+        0, vocabulary, (job.batch.global_ // world.layout.dp, job.data.sequence_length + 1), dtype=torch.int64
     )
-    local = local_model(model, job, world, end_of_text=0)
-    initialize(model, job.seed)
     optimizer = make_optimizer(model, job.optimizer)
     scale = initial_scale(job.precision)
     inputs = local.batch(samples)

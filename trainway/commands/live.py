@@ -33,7 +33,7 @@ def top(
         bool, typer.Option("--once", help="Print all nodes and jobs once. Default: show them until Ctrl-C.")
     ] = False,
     every: Annotated[
-        float, typer.Option(min=1, metavar="S", help="Wait for S seconds between two looks, for example 10.")
+        float, typer.Option(min=1, metavar="S", help="Refresh every S seconds, for example 10.")
     ] = 5.0,
     user: Annotated[
         str | None,

@@ -69,7 +69,7 @@ class FaultyNode:
 
 @dataclass(frozen=True)
 class NotRepaired:
-    """A failed check that no repair of a node can mend, and why."""
+    """A failed check, and the reason why a repair of a node cannot help."""
 
     result: Result
     why: str
@@ -97,7 +97,7 @@ def choose_repairs(
 
 
 def require_hyperpod(platform: Platform) -> None:
-    """Raise UsageError for a platform whose nodes AWS has no operation to check, reboot, or replace for."""
+    """Raise UsageError for a platform that is not on HyperPod, where alone AWS checks and replaces nodes on request."""
     if platform.orchestrator.is_hyperpod:
         return
     raise usage_error(
