@@ -32,9 +32,7 @@ def top(
     once: Annotated[
         bool, typer.Option("--once", help="Print all nodes and jobs once. Default: show them until Ctrl-C.")
     ] = False,
-    every: Annotated[
-        float, typer.Option(min=1, metavar="S", help="Refresh every S seconds, for example 10.")
-    ] = 5.0,
+    every: Annotated[float, typer.Option(min=1, metavar="S", help="Refresh every S seconds, for example 10.")] = 5.0,
     user: Annotated[
         str | None,
         typer.Option(metavar="NAME", help="Slurm only: your login name on the cluster. Default: ubuntu."),
