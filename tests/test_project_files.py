@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import tomllib
+from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 import yaml
 from check_jsonschema.builtin_schemas import get_builtin_schema
 from jsonschema.validators import validator_for
+from packaging.specifiers import SpecifierSet
 
 from tests.synthesis import ROOT
 from trainway.spec.sections.orchestrator import Orchestrator
@@ -83,6 +85,16 @@ def test_the_matrix_begins_with_the_oldest_python_and_node_that_are_taken() -> N
     assert matrix["python"][0] == project["requires-python"].removeprefix(">=")
     (oldest,) = re.findall(r"-lt (\d+) \]\]", (ROOT / "scripts/setup").read_text(encoding="utf-8"))
     assert matrix["node"][0] == oldest
+
+
+def test_every_pinned_package_takes_the_oldest_python_that_the_project_takes() -> None:
+    """pip on an older patch release of Python finds no such version, and searches for others for many minutes."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    oldest = project["requires-python"].removeprefix(">=") + ".0"
+    needed = {each.name: each.metadata["Requires-Python"] for each in distributions()}
+    assert len(needed) > 100
+    refused = {name: needs for name, needs in needed.items() if needs and not SpecifierSet(needs).contains(oldest)}
+    assert not refused, f"pin versions in constraints.txt that Python {oldest} accepts"
 
 
 def test_what_the_workflows_run_exists() -> None:
