@@ -16,6 +16,8 @@ EXPORT_BEHIND_SECONDS = 3600
 BUSY_PERCENT = 50
 IDLE_PERCENT = 5
 IDLE_MINUTES = 30
+# Longer than a night's maintenance, and short enough to save most of a weekend.
+UNUSED_HOURS = 4
 
 # What NVIDIA's device plugin takes for errors of a program, on a GPU that is well.
 # https://github.com/NVIDIA/k8s-device-plugin/blob/main/internal/rm/health.go (read 2026-11-21)
@@ -211,6 +213,16 @@ def _gpus() -> Iterator[Alarm]:
         ),
         5,
         f"{{{{ $value }}}} GPUs of {{{{ $labels.Hostname }}}} are allocated and idle for {IDLE_MINUTES} minutes.",
+    )
+    unused = f"max by (Hostname) (max_over_time({GPU}[{UNUSED_HOURS}h])) < {IDLE_PERCENT}"
+    # A node that has just joined has not been unused for hours.
+    there = f"max by (Hostname) ({GPU} offset {UNUSED_HOURS}h)"
+    yield Alarm(
+        "NodesUnused",
+        "warning",
+        (Query(f"count(({unused}) and on (Hostname) {there}) > 0"),),
+        5,
+        f"The GPUs of {{{{ $value }}}} nodes have done nothing for {UNUSED_HOURS} hours, and the nodes are paid for.",
     )
     # Kernels of NCCL keep a GPU busy while it waits for a slower one, whose clock shows that it is throttled.
     yield Alarm(
