@@ -227,6 +227,16 @@ def test_the_gradients_of_the_loss_are_those_of_whole_logits(dtype: torch.dtype,
         assert error < 4 * 2.0**-bits
 
 
+@pytest.mark.parametrize("chunks", [1, 4])
+def test_in_fp16_the_sum_of_the_tokens_may_be_larger_than_its_largest_number(chunks: int) -> None:
+    """Every token has the gradient -0.5 * 16. Their sum is -131,072, and their mean -8."""
+    hidden = torch.full((1, 16384, 4), 16.0, dtype=torch.float16)
+    weight = torch.zeros(2, 4, dtype=torch.float16, requires_grad=True)
+    linear_cross_entropy(hidden, weight, torch.zeros(1, 16384, dtype=torch.long), chunks).backward()
+    assert weight.grad is not None
+    assert weight.grad[0].tolist() == [-8.0] * 4
+
+
 def test_a_variant_changes_only_what_it_names() -> None:
     assert shape_of("tiny", config.Variant()) == TINY
     scaling = {"factor": 8, "original_length": 64}

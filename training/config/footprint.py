@@ -107,8 +107,9 @@ def _moments_of_loss(stage: StageSizes, before: Footprint, weight: int) -> Itera
 
     `weight` is the number of parameters of the output.
     """
-    # The gradient of the weight is a sum over chunks, in fp32.
-    total = _weights_in_loss(stage, before.gathered) + (4 * weight if stage.job.memory.loss_chunks > 1 else 0)
+    # The gradient of the weight is a sum over chunks, in fp32. In fp16 it is fp32 without chunks, too.
+    sums = stage.job.memory.loss_chunks > 1 or stage.job.precision == "fp16"
+    total = _weights_in_loss(stage, before.gathered) + (4 * weight if sums else 0)
     yield replace(before, gathered=total, logits=of_logits(stage))
     yield replace(before, gathered=total + stage.width * weight, logits=of_gradient_of_logits(stage))
     # The backward pass multiplies the gradients by that of the loss.

@@ -1,5 +1,6 @@
 """The cross-entropy loss of the next token, from the normalized residual stream, computed in chunks of the sequence."""
 
+import math
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -21,6 +22,8 @@ class Vocabulary(NamedTuple):
 
 
 WHOLE = Vocabulary()
+# The gradient of a token is at most 1, so their sum fits for normalized hidden states of up to 64.
+FP16_TOKENS = 1024
 LossOfChunk = Callable[[Tensor, Tensor, Vocabulary], tuple[Tensor, Tensor]]
 
 
@@ -111,13 +114,15 @@ class _LinearCrossEntropy(torch.autograd.Function):
             part_loss, gradient = function(F.linear(part, weight), part_targets, vocabulary)
             loss += part_loss
             of_hidden.append((gradient @ weight).view(len(hidden), -1, hidden.shape[-1]))
-            if chunks == 1:
-                of_weight = gradient.mT @ part
+            divisor = _divisor(gradient)
+            product = (gradient if divisor == 1 else gradient.div_(divisor)).mT @ part
+            if chunks == 1 and weight.dtype != torch.float16:
+                of_weight = product
             elif of_weight is None:
-                of_weight = (gradient.mT @ part).float()
+                of_weight = product.float().mul_(divisor)
             else:
                 # In fp32, because a sum of many chunks in bf16 would lose the small ones.
-                of_weight += gradient.mT @ part
+                of_weight.add_(product, alpha=divisor)
         assert of_weight is not None
         if weight.dtype == torch.bfloat16:
             # These are gradients of the sum over all tokens, which fp16 cannot hold.
@@ -134,6 +139,16 @@ class _LinearCrossEntropy(torch.autograd.Function):
         of_hidden = of_hidden * factor if ctx.needs_input_grad[0] else None
         of_weight = (of_weight * factor).to(ctx.kind) if ctx.needs_input_grad[1] else None
         return of_hidden, of_weight, None, None, None, None
+
+
+def _divisor(gradient: Tensor) -> float:
+    """Return the power of two that divides a gradient, [tokens, vocabulary], before it is summed over its tokens.
+
+    It is 1, except in fp16: there a sum can exceed 65,504, and the factor of the loss is applied only afterwards.
+    """
+    if gradient.dtype != torch.float16:
+        return 1.0
+    return 2.0 ** max(0, math.ceil(math.log2(len(gradient) / FP16_TOKENS)))
 
 
 def _chunks(hidden: Tensor, targets: Tensor, chunks: int) -> Iterator[tuple[Tensor, Tensor]]:
