@@ -213,7 +213,9 @@ class Node:
         lab, place = self.lab, self.place
         binds = [f"--bind={lab.shared}:/opt/outside/fsx", f"--bind-ro={lab.s3}:/opt/outside/s3"]
         # So that a job can train there: this checkout and its Python, where they are here.
-        binds += [f"--bind-ro={path}" for path in dict.fromkeys((CHECKOUT, Path(sys.prefix), Path(sys.base_prefix)))]
+        # A node has the operating system's Python itself, and a /usr of its own.
+        python = [Path(each) for each in (sys.prefix, sys.base_prefix) if each != "/usr"]
+        binds += [f"--bind-ro={path}" for path in dict.fromkeys((CHECKOUT, *python))]
         nspawn = [
             *("systemd-nspawn", "--quiet", "--boot", f"--directory={place}/root", f"--machine={self.name}"),
             *(f"--hostname={self.hostname}", f"--network-namespace-path=/run/netns/{self.name}", *binds),

@@ -13,6 +13,7 @@ import pytest
 import torch
 from torch.distributed.checkpoint import state_dict_loader
 from torch.distributed.checkpoint.filesystem import FileSystemReader
+from torch.distributed.checkpoint.metadata import _MEM_FORMAT_ENCODING, Metadata
 
 from tests.training.test_checkpoint import IDENTITY, save, trained
 from training import checkpoint
@@ -84,6 +85,32 @@ def test_an_attack_in_a_checkpoint_is_skipped_and_not_executed(
     warning = capsys.readouterr().err
     assert "step-00000002" in warning
     assert "mkdir" in warning, "the warning names the function that the file wants to call"
+
+
+class Attribute:
+    """An object whose unpickling asks for an attribute, as a member of an enumeration does in Python 3.11.2."""
+
+    def __init__(self, owner: object, name: str) -> None:
+        self._asked = owner, name
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[object, str]]:
+        return getattr, self._asked
+
+
+def test_a_checkpoint_of_python_3_11_2_is_read(saved: Path) -> None:
+    """The test creates what that version writes, and reads it with the version that runs the test."""
+    metadata = load_metadata(io.BytesIO((saved / "step-00000002" / COMMIT).read_bytes()))
+    metadata.planner_data = Attribute(_MEM_FORMAT_ENCODING, "TORCH_CHANNELS_LAST")
+    read = load_metadata(io.BytesIO(pickle.dumps(metadata)))
+    assert read.planner_data is _MEM_FORMAT_ENCODING.TORCH_CHANNELS_LAST
+
+
+@pytest.mark.parametrize(
+    ("owner", "name"), [(Metadata, "__init__"), (_MEM_FORMAT_ENCODING, "__members__"), (_MEM_FORMAT_ENCODING, "mro")]
+)
+def test_no_other_attribute_is_read(owner: object, name: str) -> None:
+    with pytest.raises(pickle.UnpicklingError, match=f"asks for {name} of .*may be an attack"):
+        load_metadata(io.BytesIO(pickle.dumps(Attribute(owner, name))))
 
 
 def test_the_attack_succeeds_in_pytorchs_own_reader(saved: Path, tmp_path: Path) -> None:

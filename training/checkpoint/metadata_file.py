@@ -10,6 +10,7 @@ import os
 import pickle
 from collections.abc import Iterator
 from contextlib import contextmanager
+from enum import EnumType
 from typing import IO, Any
 
 import torch
@@ -94,9 +95,22 @@ def load_metadata(file: IO[bytes]) -> Metadata:
 
 class _Unpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
-        """Return a class of a checkpoint's metadata, or a data type of PyTorch."""
+        """Return a class of a checkpoint's metadata, a data type of PyTorch, or `_member`."""
         if name in _CLASSES.get(module, ()):
             return super().find_class(module, name)
+        if (module, name) == ("builtins", "getattr"):
+            return _member
         if module == "torch" and isinstance(found := getattr(torch, name, None), torch.dtype):
             return found
         raise pickle.UnpicklingError(f"it names {module}.{name}, which no checkpoint needs. It may be an attack")
+
+
+def _member(enumeration: Any, name: Any) -> Any:
+    """Return a member of an enumeration, and nothing else that an object has.
+
+    Python 3.11.0 to 3.11.3 pickle a member as a call of `getattr`. Other versions call the enumeration's class.
+    https://github.com/python/cpython/blob/v3.11.3/Lib/enum.py (read 2026-11-26)
+    """
+    if isinstance(enumeration, EnumType) and name in enumeration.__members__:
+        return enumeration[name]
+    raise pickle.UnpicklingError(f"it asks for {name} of {enumeration}, which no checkpoint needs. It may be an attack")
