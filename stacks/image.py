@@ -162,7 +162,7 @@ class ImageStack(cdk.Stack):
         )
 
     def _say_what_was_built(self, training: ecr.Repository, signer: str | None, done: cdk.CfnWaitCondition) -> None:
-        """Puts the digest that the build reported where launchers look for it.
+        """Write the digest that the build reported into the parameter that launchers read.
 
         A condition's Data is an object with what each signal passed, by its UniqueId: the fourth part between quotes.
         https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/using-cfn-waitcondition.html (read 2026-11-21)

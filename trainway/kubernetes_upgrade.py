@@ -1,4 +1,4 @@
-"""Asking AWS which versions of Kubernetes, EKS's AMIs, and add-ons there are."""
+"""Ask AWS which versions of Kubernetes, EKS's AMIs, and add-ons there are."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """Layouts of a job that divide its model, and an estimate of the time of a step in each, without torch.
 
-The estimate ranks layouts. It is no promise: it has one figure for how much of a GPU's peak products reach.
+The estimate is for comparing layouts, and is no promise of a speed: it assumes the same share of a GPU's peak for every
+matrix product.
 """
 
 from collections.abc import Iterator

@@ -36,10 +36,10 @@ def saved_per_token(
 
 
 def _of_experts(shape: Shape, width: int) -> int:
-    """Return what a mixture of experts saves more than one feed-forward.
+    """Return the bytes that a mixture of experts saves for each token, in addition to those of one feed-forward.
 
-    Every choice of an expert has a copy of the token, an output, which is multiplied by its share, and the inside of a
-    feed-forward. The router has its input in common with the copies.
+    Each expert that a token chooses saves a copy of the token, its output, and the activations inside its feed-forward.
+    The router saves nothing of its own, because its input is the token.
     """
     if not shape.experts:
         return 0

@@ -35,7 +35,7 @@ class StageSizes:
 
     @property
     def sharing(self) -> int:
-        """Return the number of ranks that share a parameter. Those that share an expert are fewer by `ep`."""
+        """Return the number of ranks that share a parameter. An expert is shared by `ep` times fewer ranks."""
         return self.layout.dp_shard * self.layout.cp
 
     @property

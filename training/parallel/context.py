@@ -57,11 +57,13 @@ def attend_gathered(
     firsts: tuple[int, int],
     group: dist.ProcessGroup,
 ) -> Tensor:
-    """Return causal attention of this rank's queries, of head and tail chunk, which begin at the positions `firsts`.
+    """Return causal attention of this rank's queries, [batch, heads, sequence / ranks, head_width].
 
-    Shape: [batch, heads, sequence / ranks, head_width]. See `training.model.attention.attend` for the rest. The heads
-    are computed in two halves, if there are two, so that the exchange of the second half takes place during attention
-    of the first, and in the backward pass that of the second during attention's of the first.
+    The queries are two chunks of the sequence, one of its first half and one of its second. They begin at the positions
+    `firsts`. See `training.model.attention.attend` for the other arguments.
+
+    An even number of heads is computed in two halves. The ranks exchange keys and values of the second half while they
+    compute attention of the first half. The backward pass overlaps the two halves in the same way.
     """
     halves = 2 if key.shape[1] % 2 == 0 else 1
     own, pending = send(torch.stack((key, value)), halves, group)

@@ -12,7 +12,10 @@ from trainway.spec.handoff import HandOff
 
 @dataclass(frozen=True)
 class DeployedInquiry(Inquiry):
-    """An inquiry with what the last deploy wrote for launchers, or the error that says why it cannot be read."""
+    """An inquiry into a deployed platform.
+
+    `told` is the hand-off that the last deploy wrote for launchers, or the error of reading it.
+    """
 
     told: HandOff | UsageError | None = None
 

@@ -42,7 +42,7 @@ class Quote:
 
     @property
     def speaker(self) -> tuple[str, int | None, int | None]:
-        """Return a key that two quotes share if one process wrote both."""
+        """Return a key of the process that wrote the quote. Quotes of one process have equal keys."""
         if self.rank is not None:
             return "", self.rank, None
         return self.node or self.name, None, self.local_rank

@@ -8,5 +8,5 @@ class UsageError(Exception):
 
 
 def usage_error(what: str, *, why: str, fix: str) -> UsageError:
-    """The error for one thing that is wrong outside a file."""
+    """Return the error for one problem that is not in a platform or job file."""
     return UsageError(f"{what}\n    why: {why}\n    fix: {fix}")

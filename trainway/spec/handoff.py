@@ -66,11 +66,12 @@ class Checkpoints(_Part):
 
 
 class Cluster(_Part):
-    """What jobs are submitted to; `namespaces` are the teams' in Kubernetes, empty under Slurm.
+    """The cluster that jobs are submitted to.
 
-    A team's job carries `job_labels`, in which `{team}` stands for the team's name. `job_kinds` are the kinds of object
-    that an operator in the cluster runs, the default of a launch first. It is empty under Slurm and in the document of
-    a deploy that did not say it yet.
+    `namespaces` are the teams' namespaces in Kubernetes, and empty under Slurm. The jobs of a team have the labels
+    `job_labels`, in which `{team}` stands for the team's name. `job_kinds` are the kinds of Kubernetes objects that an
+    operator in the cluster runs, with the default of a launch first. It is empty under Slurm, and in a hand-off from
+    before the key existed.
     """
 
     name: str

@@ -75,7 +75,7 @@ def quota_differences(catalogue: Catalogue, codes: Mapping[str, str]) -> list[Di
 
 
 def facts_of_instance(instance: Instance) -> dict[str, Fact]:
-    """The facts of a catalogue entry that EC2 answers too, in the words of `facts_of_answer`."""
+    """Return those facts of a catalogue entry that EC2 can confirm, under the names that `facts_of_answer` uses."""
     accelerator, store = instance.accelerator, instance.instance_store
     return {
         "architecture": instance.architecture,

@@ -1,4 +1,4 @@
-"""What a delivery pipeline is given: the parts of this repository that its stages use, and nothing else."""
+"""The files of this repository that a delivery pipeline uses, as one archive."""
 
 from __future__ import annotations
 

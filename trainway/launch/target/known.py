@@ -36,8 +36,10 @@ def target_names() -> tuple[str, ...]:
 def target_named(name: str, *, cannot: str = "watched") -> AnyTarget:
     """Return a target by its name.
 
-    Raises UsageError, which says that a run cannot be `cannot`, for a target that this version does not have or that
-    cannot be imported.
+    `cannot` is the participle of what the caller wants to do with a run, such as "watched" or "stopped". The error
+    says that a run cannot be watched, or stopped.
+
+    Raises UsageError for a target that this version does not have, and for one that cannot be imported.
     """
     if name in _BUILT_IN:
         target: AnyTarget = import_module(_BUILT_IN[name]).TARGET

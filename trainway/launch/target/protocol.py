@@ -69,7 +69,7 @@ class Logs(Protocol):
     """A function that reads the logs of a run."""
 
     def __call__(self, handle: Handle, *, follow: bool, wanted: WantedLines = EVERY_LINE) -> Iterator[str]:
-        """Return the wanted lines, each with `[node rank]` before it; with `follow` until the run has ended.
+        """Return the wanted lines. Each begins with `[node rank]`. With `follow`, new lines follow until the run ends.
 
         Raises UsageError for a choice of lines that the target cannot make.
         """

@@ -134,7 +134,7 @@ def hyperpod_is_in_the_region(platform: Platform, _catalogue: Catalogue) -> Iter
 
 @published_rule
 def fsx_has_such_file_systems_there(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
-    """FSx has Lustre file systems of the type PERSISTENT_2 in the Region, and with such a throughput, or SCRATCH_2."""
+    """FSx for Lustre has the type of file system, PERSISTENT_2 or SCRATCH_2, and its throughput in the Region."""
     facts, lustre = service_facts().lustre, platform.storage.lustre
     offerings = load_offerings()
     local = platform.storage_zone in offerings.local_zones.get(platform.region, ())
