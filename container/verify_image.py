@@ -135,7 +135,7 @@ def open_faults(opener: Path, cuda: str) -> list[str]:
     https://github.com/ofiwg/libfabric/blob/v2.4.0/src/hmem_cuda.c (both read 2026-11-22)
 
     The driver's libraries are in no image. What else the two open is for devices that the image does not use, such as
-    GDRCopy, or for accelerators of other vendors: both go on without.
+    GDRCopy, or for accelerators of other vendors: both continue without.
     """
     faults = []
     for name in names_opened(opener):
@@ -306,7 +306,7 @@ def added_faults(layout: str, run: Run = run) -> list[str]:
 
 
 def main() -> int:
-    """Prints every fault and returns how the build should go on: 0, or 1 with at least one fault."""
+    """Prints every fault and returns how the build should continue: 0, or 1 with at least one fault."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("variant", choices=("cuda", "neuron", "cpu"))
     parser.add_argument(

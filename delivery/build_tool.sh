@@ -9,7 +9,7 @@ builder_has_cache() {
 }
 
 # choose_builder: in CodeBuild, starts a second Docker daemon with the containerd image store, which the first one leaves off.
-# Where it does not start, builds go on with the first: without a cache, and with layers compressed by gzip.
+# Where it does not start, builds continue with the first: without a cache, and with layers compressed by gzip.
 # https://github.com/aws/aws-codebuild-docker-images/blob/master/ubuntu/standard/8.0/dockerd-entrypoint.sh (read 2026-11-23)
 choose_builder() {
   local socket=/var/run/trainway-builds.sock data=${BUILDER_DATA:-/var/lib/docker/trainway-builds} try

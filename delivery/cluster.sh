@@ -7,7 +7,7 @@
 #   MIRROR_REGISTRY, MIRROR_PREFIX, MIRROR_BUCKET_URI   as for mirror.sh
 #   NETWORK_ACCESS            private (default) | closed: helm is taken from its copy or not at all
 #   MANIFESTS                 directory with values/<chart>.json (chart values of this platform) and objects/*.json (default manifests)
-#   RETIRE_TIMEOUT_SECONDS    how long queues may take to let go, where Kueue or KAI is not chosen any more (default 300)
+#   RETIRE_TIMEOUT_SECONDS    how long the deletion of queues may take, where Kueue or KAI is not chosen any more (default 300)
 #   ROLLOUT_TIMEOUT_SECONDS   how long one chart may take to become ready; 0: do not wait, for a cluster that has no node yet (default 600)
 #   TRAINWAY_*                replace ${TRAINWAY_…} in both kinds of file: facts that are known only once the stack is deployed
 set -euo pipefail
@@ -57,7 +57,7 @@ ours="installed-by=trainway"
 kueue_kinds=localqueues,clusterqueues,cohorts,admissionchecks,provisioningrequestconfigs,resourceflavors,topologies,workloadpriorityclasses
 retire_seconds=${RETIRE_TIMEOUT_SECONDS:-300}
 
-# Only its controller lets go of the queues; and while it is there without them it holds back every job for good.
+# Only its controller releases the queues. Without queues, a controller holds back every job.
 retire_kueue() {
   kubectl delete "${kueue_kinds//,/.kueue.x-k8s.io,}.kueue.x-k8s.io" --all-namespaces --selector trainway.dev/revision \
     --timeout "${retire_seconds}s" ||
@@ -77,7 +77,7 @@ retire_kai() {
   done
 }
 
-# retire_charts LINES: takes out what an earlier deploy installed and this one does not choose; lines of `others`.
+# retire_charts LINES: uninstalls what an earlier deploy installed and this one does not choose; lines of `others`.
 retire_charts() {
   local chart release namespace
   while IFS=$'\t' read -r -u 3 chart release namespace && [[ -n "$chart" ]]; do

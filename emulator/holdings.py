@@ -58,7 +58,7 @@ class AccountHoldings:
     cluster_nodes: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
 
     def set(self, what: dict[str, Any]) -> None:
-        """Replace the holdings that `what` names. Raises ValueError for a name or value that AWS's API does not have."""
+        """Replace the holdings that `what` names. Raises ValueError for what AWS's API does not have."""
         for name, value in what.items():
             if name not in self.__dataclass_fields__ or name in ("account", "region", "endpoint"):
                 raise ValueError(f"holdings have no {name}")

@@ -147,11 +147,11 @@ def run(seconds: float, name: str, command: list[str]) -> int:
     except OSError as error:
         say(name, f"{command[0]}: {error.strerror}".encode())
         return 127
-    except Told as signalled:
+    except Told as signaled:
         for number in SIGNALS:
             signal.signal(number, signal.SIG_IGN)
         end_all()
-        return 128 + int(signalled.args[0])
+        return 128 + int(signaled.args[0])
     return started.returncode if started.returncode >= 0 else 128 - started.returncode
 
 

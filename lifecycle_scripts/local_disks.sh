@@ -52,7 +52,7 @@ our_device() {
   device=""
   for disk in "$@"; do
     if ! kind=$(signatures TYPE "$disk") || ! name=$(signatures LABEL "$disk"); then
-      fail "$disk cannot be read, so that nobody knows what is on it: the disk may be broken, replace the node"
+      fail "$disk cannot be read, so what is on it is unknown: the disk may be broken, replace the node"
     elif [[ -z "$kind" ]]; then
       blank+=("$disk")
     elif [[ "$name" != *"$label"* ]]; then

@@ -209,10 +209,10 @@ def run_step(path: Path, environment: dict[str, str], run: Run, log: RunLog) -> 
     try:
         try:
             relay(limited.stdout, step, run, log)
-        except Told as signalled:
+        except Told as signaled:
             limited.terminate()
             relay(limited.stdout, step, run, log)
-            raise Told(f"{signalled}, and this step with it") from None
+            raise Told(f"{signaled}, and this step with it") from None
         finally:
             code = limited.wait()
             step.seconds = round(time.monotonic() - began, 1)

@@ -36,7 +36,7 @@ class ImageStack(cdk.Stack):
     """The pipeline that builds an image on its base, and the image's digest; nothing else waits for them.
 
     The base is a stage of its own. In a closed network there is no such stage: `delivery/supply.sh` brings the base in.
-    A further image has its repository in this stack: it goes with the image, and not before the cluster lets go of it.
+    A further image has its repository in this stack: it goes with the image, and not before the cluster releases it.
     """
 
     def __init__(self, scope: Construct, *, foundation: Foundation, image: str = DEFAULT_IMAGE) -> None:

@@ -52,6 +52,6 @@ if ! said=$(put "$settings"); then
   # A cluster whose Slurm lacks a setting is usable. A cluster whose creation failed is not.
   echo "WARNING: $said"
   said=$(put "$own") || fail "$said"
-  echo "WARNING: Slurm goes on without slurm.settings of the platform file: correct them, and run this again"
+  echo "WARNING: Slurm continues without slurm.settings of the platform file: correct them, and run this again"
 fi
 [[ -z "$said" ]] || echo "$said"

@@ -63,7 +63,7 @@ if ! systemctl is-enabled --quiet trainway-users.timer || ! systemctl is-active 
 fi
 if ((status == 3)); then
   # All other users of the file can work, and one wrong entry must not stop a cluster.
-  echo "WARNING: the users are there but for those named above; \`journalctl -u trainway-users\` goes on naming them"
+  echo "WARNING: all users exist except those named above; \`journalctl -u trainway-users\` continues to name them"
 else
   echo "the users are there, and followed every two minutes"
 fi

@@ -52,7 +52,7 @@ def test_a_sequence_of_edits_ends_as_a_fresh_synthesis(orchestrator: str, live_o
     refused = deployed = 0
     live = live_of(orchestrator)
 
-    # A sequence goes on from where the one before it ended, so that no smaller one need fail as well.
+    # A sequence begins where the one before it ended, so that no smaller one need fail as well.
     @settings(examples(0.1), phases=[Phase.generate], suppress_health_check=list(HealthCheck))
     @given(edits())
     def sequences(steps: list[dict[str, Any]]) -> None:

@@ -71,4 +71,4 @@ def test_what_a_person_may_not_list_is_left_to_the_run_with_a_warning(
         check_inputs(reading(tmp_path, "s3:/corpus/absent"), hand_off)
         stub.assert_no_pending_responses()
     uri = f"s3://{hand_off.bucket}/corpus/absent"
-    assert f"the input {uri} is there, because it cannot be looked at: you may not" in capsys.readouterr().err
+    assert f"the input {uri} exists, because it cannot be read: you may not" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""`trainway top` shows what schedulers, records, states, and exporters say, and says what nobody knows."""
+"""`trainway top` shows what schedulers, records, states, and exporters say, and says what is unknown."""
 
 from __future__ import annotations
 

@@ -196,7 +196,7 @@ def test_a_second_run_changes_nothing(lab: Lab) -> None:
     done = run_step(lab["n1"], "26-directory")
     assert done.stdout == f"the users of ldaps://{HOST} are there\n"
     after = lab["n1"].snapshot(times=True)
-    # SSSD's own databases go on.
+    # SSSD's own databases continue to change.
     changed = {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)}
     assert {name for name in changed if not name.startswith("/var/lib/sss/")} == set()
 

@@ -94,7 +94,7 @@ def test_lustre_does_not_answer(node: Node) -> None:
 @pytest.mark.exhaustive
 def test_lustre_is_slow(node: Node) -> None:
     node.write("/etc/stand-ins/lustre", "slow")
-    # Nothing fails here, so nothing is waited for in vain, and no wait is shorter than on a node.
+    # Nothing fails here, so every wait ends, and no wait is shorter than on a node.
     done = node.provision()
     assert done.returncode == 0, done.stdout
     node.run("mountpoint", "/fsx")

@@ -330,7 +330,7 @@ def test_settings_that_slurmctld_does_not_start_with_are_taken_back_and_the_othe
     done = node.provision(SLURM_ANSWER_SECONDS="5")
     assert done.returncode == 0, done.stdout
     assert "is as it was, without" in done.stdout and "SelectType=select/nonsense" in done.stdout
-    assert "WARNING: Slurm goes on without slurm.settings of the platform file" in done.stdout
+    assert "WARNING: Slurm continues without slurm.settings of the platform file" in done.stdout
     left = node.run("cat", "/opt/slurm/etc/slurm.conf").stdout
     assert "select/nonsense" not in left and "HealthCheckInterval=300" in left
     node.write(place, before)

@@ -285,7 +285,7 @@ def test_who_comes_and_goes_does_so_on_living_nodes(settled: Lab, team: dict[str
     node.run("systemctl", "start", "trainway-users.service")
     assert node.run("id", "ada").stdout == "uid=2001(ada) gid=2001(ada) groups=2001(ada)\n"
     assert node.run("id", "-u", "linus").stdout == "2003\n"
-    # Whose key was taken out does not log in, whoever was taken out does nothing, and what she has stays.
+    # A user whose key was removed does not log in. A user who was removed does nothing, and the files stay.
     assert log_in(node, key, "true").returncode != 0
     assert node.run("su", "-", "ada", "-c", "sudo -n true", check=False).returncode != 0
     assert log_in(node, key, "true", user="grace").returncode != 0
@@ -337,7 +337,7 @@ def test_who_cannot_be_made_is_named_and_everybody_else_is_there(settled: Lab, t
     assert len(refused) == len(WRONG)
     for line, (_, says) in zip(refused, WRONG, strict=True):
         assert says in line
-    assert last.startswith("WARNING: the users are there but for those named above")
+    assert last.startswith("WARNING: all users exist except those named above")
     assert node.run("id", "-u", "barbara", "ada").stdout == "2020\n2001\n"
     assert follow(node).returncode == 3
 

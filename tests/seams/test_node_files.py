@@ -54,7 +54,7 @@ def sudo(node: Node) -> list[str]:
 
 
 def planted(read: Read, error: str, name: str, file: str, old: str, new: str) -> Planted:
-    """An error in a file of a node, which is taken out again."""
+    """An error in a file of a node, which is removed again."""
 
     def broken(_: object) -> list[str]:
         node = provisioned()[name]

@@ -284,7 +284,7 @@ def assert_equal_gradients(difference: dict[str, Any]) -> None:
 def learned(launch: Any, job: dict[str, Any], tmp_path: Path) -> Learned:
     """Runs the job to a step on some ranks and gives (loss, gradient norm) of each step.
 
-    Runs of one `name` go on from each other's checkpoints.
+    Runs of one `name` continue from each other's checkpoints.
     """
 
     def run(name: str, processes: int, micro: int, until: int = 4, **sections: Any) -> list[tuple[float, float]]:

@@ -126,7 +126,7 @@ class TorchrunServer:
         return output
 
     def close(self) -> None:
-        """End the server; agents that still run go on."""
+        """End the server; agents that still run continue."""
         self._socket.close()
         self._server.wait(30)
 

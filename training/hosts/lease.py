@@ -228,8 +228,8 @@ def _is_dead(holder: LeaseHolder) -> bool:
 def _is_earlier_start(found: LeaseHolder, mine: LeaseHolder) -> bool:
     """Return whether Slurm ended a process before it started this one.
 
-    It starts a job again when it has ended it on every node that it can reach. A process on a lost node may go on. It
-    looks at the lease before it writes, as every process does.
+    Slurm starts a job again when it has ended it on every node that it can reach. A process on a lost node may
+    continue. It looks at the lease before it writes, as every process does.
     """
     return mine.slurm_job != "" and found.slurm_job == mine.slurm_job and found.slurm_start < mine.slurm_start
 

@@ -41,7 +41,7 @@ def run_state() -> StateWriter | None:
 class StateWriter:
     """The state of a run, which is written at most every SECONDS_BETWEEN_WRITES and at the end.
 
-    No step waits for a write. A write that fails is reported once, and the run goes on.
+    No step waits for a write. A write that fails is reported once, and the run continues.
     """
 
     def __init__(self, location: str) -> None:
@@ -95,7 +95,7 @@ class StateWriter:
             pace = statistics.median(self._paces) if self._paces else None
         try:
             _change(self._location, lambda before: self._after(before, now | {"step_seconds": pace}))
-        except Exception as error:  # whatever it is, the run goes on
+        except Exception as error:  # whatever it is, the run continues
             if not self._is_reported:
                 self._is_reported = True
                 told = f"warning: the state of the run cannot be written, and `trainway status` is old: {error}"

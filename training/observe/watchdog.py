@@ -146,7 +146,7 @@ class Watchdog:
         self._keep_stacks()
         self._alarm.set()
         if not self._reported.wait(_SECONDS_TO_REPORT) and self._is_first_to_report():
-            unknown = "The store of the rendezvous does not answer, so that nobody knows which ranks hang"
+            unknown = "The store of the rendezvous does not answer, so the ranks that hang are unknown"
             # A thread, because the state of the run is in a bucket, which may not answer either.
             threading.Thread(target=self._report, args=(Suspects([], unknown),), daemon=True).start()
         self._signal_neighbors(signal.SIGUSR2)

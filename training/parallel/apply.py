@@ -20,7 +20,7 @@ from training.parallel.world import World
 from training.precision import float8, transformer_engine
 
 
-def parallelise(model: Decoder, job: Job, world: World) -> list[Decoder]:
+def parallelize(model: Decoder, job: Job, world: World) -> list[Decoder]:
     """Keep in `model`, which is on the meta device, the part that this rank holds, and shard it over its ranks.
 
     Returns the rank's stages of the pipeline, in order: the model itself without pipeline parallelism.
@@ -35,11 +35,11 @@ def parallelise(model: Decoder, job: Job, world: World) -> list[Decoder]:
         elif job.float8.recipe != "none":
             float8.apply(stage, job.float8, layout.tp)
         if layout.tp > 1:
-            tensor.parallelise(stage, mesh["tp"])
+            tensor.parallelize(stage, mesh["tp"])
         if world.experts is not None:
-            expert.parallelise(stage, world.experts["ep"])
+            expert.parallelize(stage, world.experts["ep"])
         if world.context is not None:
-            context.parallelise(stage, job.parallel.cp_method, world.context, job.data.sequence_length)
+            context.parallelize(stage, job.parallel.cp_method, world.context, job.data.sequence_length)
         if job.memory.activation_checkpointing != "none":
             activation_checkpointing.apply(stage, job.memory)
         if job.compile != "none":

@@ -19,7 +19,7 @@ from training.model.decoder import Decoder, Layer
 from training.parallel.sequence_gather import gathered, send
 
 
-def parallelise(model: Decoder, method: ContextMethod, group: dist.ProcessGroup, sequence_length: int) -> None:
+def parallelize(model: Decoder, method: ContextMethod, group: dist.ProcessGroup, sequence_length: int) -> None:
     """Replace the model's attention by attention over the ranks of `group`, for samples of `sequence_length` tokens."""
     match method:
         case "gather":

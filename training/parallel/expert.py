@@ -25,7 +25,7 @@ def expert_mesh(layout: Layout, device: torch.device) -> DeviceMesh:
     return init_device_mesh(device.type, sizes, mesh_dim_names=("pp", "dp_replicate", "fsdp", "ep"))
 
 
-def parallelise(model: Decoder, mesh: DeviceMesh) -> None:
+def parallelize(model: Decoder, mesh: DeviceMesh) -> None:
     """Divide the experts of all layers over a one-dimensional mesh."""
     for module in model.modules():
         if isinstance(module, MixtureOfExperts):

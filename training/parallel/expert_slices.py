@@ -19,7 +19,7 @@ BY_SEQUENCE = (Shard(1),)
 COLUMNS, ROWS = Shard(2), Shard(1)
 
 
-def parallelise(mixture: MixtureOfExperts, mesh: DeviceMesh) -> None:
+def parallelize(mixture: MixtureOfExperts, mesh: DeviceMesh) -> None:
     """Divide the experts of a layer over a one-dimensional mesh. The router stays whole."""
     experts, router = mixture.experts, mixture.router
     for module, name, placement in (

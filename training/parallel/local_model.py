@@ -8,7 +8,7 @@ from torch import Tensor
 from training.config import Job
 from training.data.documents import document_starts
 from training.model.decoder import Decoder, materialize, rotary_cache
-from training.parallel.apply import local_positions, parallelise
+from training.parallel.apply import local_positions, parallelize
 from training.parallel.pipeline import Pipeline
 from training.parallel.world import World
 
@@ -57,7 +57,7 @@ def local_model(model: Decoder, job: Job, world: World, end_of_text: int) -> Loc
 
     `end_of_text` is the token that ends a document. `model` becomes the part that this rank holds.
     """
-    stages = parallelise(model, job, world)
+    stages = parallelize(model, job, world)
     materialize(model, world.device, job.memory.offload)
     positions = local_positions(job, world)
     rotary = rotary_cache(model.shape, job.data.sequence_length, world.device)[:, positions]

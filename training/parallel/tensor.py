@@ -26,7 +26,7 @@ from training.model.experts import MixtureOfExperts
 from training.parallel import expert_slices
 
 
-def parallelise(model: Decoder, mesh: DeviceMesh) -> None:
+def parallelize(model: Decoder, mesh: DeviceMesh) -> None:
     """Divide a decoder, or a stage of one, over a one-dimensional mesh."""
     by_sequence = Shard(1)
     whole_sequence = PrepareModuleInput(input_layouts=(by_sequence,), desired_input_layouts=(Replicate(),))
@@ -43,7 +43,7 @@ def parallelise(model: Decoder, mesh: DeviceMesh) -> None:
         layer_plan["self_attn.o_proj"] = RowwiseParallel(output_layouts=by_sequence)
         assert isinstance(layer, Layer)
         if isinstance(layer.mlp, MixtureOfExperts):
-            expert_slices.parallelise(layer.mlp, mesh)
+            expert_slices.parallelize(layer.mlp, mesh)
         else:
             layer_plan["mlp"] = whole_sequence
             layer_plan |= {f"mlp.{name}": ColwiseParallel() for name in ("gate_proj", "up_proj")}

@@ -69,7 +69,7 @@ class RunFiles:
             try:
                 self.upload()
             except Exception as error:
-                # The job goes on, and the next time may succeed. The last time reports its failure.
+                # The job continues, and the next time may succeed. The last time reports its failure.
                 print(f"the run's files cannot be uploaded now: {error}", flush=True)
 
 

@@ -1,1 +1,1 @@
-"""Capacity that is to be had: where, when, and for how much; buying it, and writing it into a platform file."""
+"""Find the capacity that is available, with its zone, time, and price, buy it, and write it into a platform file."""

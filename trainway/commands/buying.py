@@ -1,4 +1,4 @@
-"""`trainway capacity`: where nodes are to be had, when, and for how much."""
+"""`trainway capacity`: where nodes are available, when, and for how much."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def capacity(
     yes: Annotated[bool, typer.Option("--yes", help="Buy without asking.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the offers as JSON.")] = False,
 ) -> None:
-    """Show where the nodes of a group are to be had, when, and for how much, and buy them."""
+    """Show where the nodes of a group are available, when, and for how much, and buy them."""
     from trainway.capacity.offers import find_offers
     from trainway.capacity.show import as_document, as_text
     from trainway.capacity.wanted import Wanted, group_named, kinds_for, utc

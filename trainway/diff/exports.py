@@ -15,7 +15,7 @@ Templates = Mapping[str, StackTemplate]
 
 
 def deployed_first(deployed: Templates, wanted: Templates) -> tuple[str, ...]:
-    """Return the stacks to deploy before all others, because they let go of exports that leave with this deploy."""
+    """Return the stacks to deploy before all others, because they release exports that leave with this deploy."""
     return tuple(
         name
         for name in wanted

@@ -84,7 +84,7 @@ class DiffReport(_Part):
     left_alone: tuple[str, ...] = Field((), description="Deployed stacks of the platform that the file has no more.")
     refused: tuple[Refused, ...] = ()
     first: tuple[str, ...] = Field(
-        (), description="Stacks to deploy before the others, because they let go of exports that leave."
+        (), description="Stacks to deploy before the others, because they release exports that leave."
     )
     minutes: int = Field(0, description="What the deploy takes at least, as far as that is known.")
 
@@ -106,7 +106,7 @@ def _lines(report: DiffReport) -> Iterator[str]:
     for name in report.left_alone:
         yield f"\n{name} is deployed and not in the file. A deploy leaves it: `cdk destroy {name}` deletes it."
     for name in report.first:
-        yield f"\n{name} is deployed first: it lets go of an export that leaves."
+        yield f"\n{name} is deployed first: it releases an export that leaves."
     yield ""
     yield _summary(report)
     for refusal in report.refused:

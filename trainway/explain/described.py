@@ -1,7 +1,7 @@
 """Evidence in the text that `kubectl describe` and `kubectl get events` print, which people paste instead of JSON.
 
 Rows of the table of events become events. So do the states of containers, and the conditions of a Workload, a JobSet,
-or a TrainJob. What was read is taken out of the log, so that no rule for logs reads it again.
+or a TrainJob. What was read is removed from the log, so that no rule for logs reads it again.
 https://kubernetes.io/docs/reference/kubectl/generated/kubectl_describe/ (read 2026-11-25)
 """
 

@@ -100,7 +100,7 @@ def _findings(evidence: Evidence, year: int, began: datetime | None) -> tuple[Fi
 def _without_own_warnings(evidence: Evidence) -> Evidence:
     """Return the evidence without the line that says that the state of the run cannot be written.
 
-    The run goes on without its state, so that the reason in the line is not why the run failed.
+    The run continues without its state, so that the reason in the line is not why the run failed.
     """
     return replace(evidence, logs=tuple(replace(log, text=_OWN_WARNING.sub("", log.text)) for log in evidence.logs))
 

@@ -18,7 +18,7 @@ from trainway.spec.sections.orchestrator import Orchestrator
 # The delivery pipelines of a platform, besides those of images.
 DELIVERIES = ("cluster", "mirror", "autoscaling")
 RESUMES = (
-    "A run whose job restarts goes on from its newest checkpoint when it has its nodes again. "
+    "A run whose job restarts continues from its newest checkpoint when it has its nodes again. "
     "Otherwise resume it with `trainway resume`."
 )
 
@@ -120,7 +120,7 @@ def _hyperpod(platform: Platform) -> Iterator[EventKind]:
         {**error, "detail": {"EventDetails": {**told, "InstanceId": [{"exists": False}]}}},
         {"Reason": "$.detail.EventDetails.Description"},
         "The HyperPod cluster reports an error: {Reason}",
-        "`aws sagemaker list-cluster-events` has the details. Nodes that run go on.",
+        "`aws sagemaker list-cluster-events` has the details. Nodes that run continue.",
         source=reference,
     )
     yield EventKind(

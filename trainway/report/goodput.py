@@ -54,7 +54,7 @@ def goodput(events: Sequence[RunEvent]) -> Goodput:
     """Return where the time of a run went. The first event is a Start.
 
     A step is lost if a later attempt resumed before it. The part of a step that was under way when an attempt ended
-    belongs to the restart, because nothing says when it began to be in vain.
+    belongs to the restart, because nothing says when it stopped to be of use.
     """
     by_use: dict[Use, float] = dict.fromkeys(USES, 0.0)
     attempts = list(_attempts(events))

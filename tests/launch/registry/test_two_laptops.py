@@ -121,7 +121,7 @@ def test_a_name_is_that_of_one_run_and_of_what_was_taken(at: At, emulator: Emula
     assert launched(at, "ada", "--run", "nightly") == "nightly"
     taken = at("linus", *LAUNCH, "--run", "nightly")
     assert taken.returncode == 2 and "the run cannot be called nightly" in taken.stderr
-    assert "`trainway resume nightly` goes on with that run" in taken.stderr
+    assert "`trainway resume nightly` continues that run" in taken.stderr
     succeeded(at("ada", "stop", "nightly"))
     # A launch that Slurm refuses leaves nothing.
     refused = at("ada", *LAUNCH, "--run", "refused", "--exclude", "n7")

@@ -47,7 +47,7 @@ mount -t tmpfs -o mode=755 tmp /tmp
 cd /
 exec "$@"
 """
-# Sockets of files are reached from every network: a connection to the first address goes on to the second.
+# Sockets of files are reached from every network: a connection to the first address continues to the second.
 RELAY = """
 import socket, sys, threading
 

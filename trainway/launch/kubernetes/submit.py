@@ -23,10 +23,10 @@ _APPLY = ("apply", "--server-side", "--field-manager=trainway", "--filename=-")
 
 
 def submit(request: Request, documents: Sequence[dict[str, Any]]) -> dict[str, str]:
-    """Applies what `render_documents` made, all of it or nothing, and returns the run's handle.
+    """Apply the documents, all or none of them, and return the run's handle.
 
-    A run that has ended goes on: what is left of it makes room. Raises UsageError where the cluster cannot be reached
-    or refuses a document, and for a run that has not ended.
+    A run that has ended is continued, and its remaining objects are deleted first. Raises UsageError if the cluster
+    cannot be reached or refuses a document, and for a run that has not ended.
     """
     *files, job = documents
     what = f"{request.run} cannot be submitted to {request.hand_off.platform}"

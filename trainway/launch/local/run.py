@@ -111,7 +111,7 @@ def run_local(launch: LocalLaunch, run: Path, options: Mapping[str, Any], output
             record["stopped_by"] = signal.Signals(number).name
             process.send_signal(number)
 
-        # nohup ignores SIGHUP, and the job then goes on.
+        # nohup ignores SIGHUP, and the job then continues.
         passed_on = [number for number in _PASSED_ON if signal.getsignal(number) != signal.SIG_IGN]
         before = {number: signal.signal(number, forward) for number in passed_on}
         try:

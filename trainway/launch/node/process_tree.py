@@ -24,7 +24,7 @@ def begin() -> None:
 
 
 def signal_program(pid: int, number: "signal.Signals", *, with_children: bool) -> None:
-    """Signal the program. A script's programs are signalled with it, except `tee`, whose end would break a pipe."""
+    """Signal the program. A script's programs are signaled with it, except `tee`, whose end would break a pipe."""
     children = [each for each, parent in _parents().items() if parent == pid and _name(each) != "tee"]
     for each in (pid, *(children if with_children else ())):
         with contextlib.suppress(ProcessLookupError):

@@ -38,7 +38,7 @@ from trainway.launch.node.program_process import run_program
 from trainway.launch.node.rank_of_mpirun import run_rank
 from trainway.launch.node.stop_request import StopRequest
 
-# A shell that is signalled ends at once, and leaves its programs alone. With a trap, bash waits for the program that it
+# A shell that is signaled ends at once, and leaves its programs alone. With a trap, bash waits for the program that it
 # runs, and then ends with the status of the signal.
 _TRAPS = "".join(f"trap 'exit {128 + number}' {number.name[3:]}\n" for number in STOPS)
 

@@ -33,7 +33,7 @@ class StopRequest:
             self._heard = number
 
     def look(self) -> bool:
-        """Return whether the program has to be signalled now. That is so once."""
+        """Return whether the program has to be signaled now. That is so once."""
         if self.asked_at is not None:
             return False
         by_file = False
@@ -61,7 +61,7 @@ class RankSignals:
         return any(number not in (signal.SIGUSR1, signal.SIGUSR2) for number in self._heard)
 
     def look(self) -> bool:
-        """Return whether the program has to be signalled now. That is so once."""
+        """Return whether the program has to be signaled now. That is so once."""
         if self.asked_at is not None or not self._heard:
             return False
         self.asked_at = time.time()

@@ -192,7 +192,7 @@ class Program:
     check_ranks: Callable[[int], object] = any_number_of_ranks
     """Raise ValueError, with the reason, if the program cannot run on so many ranks."""
     device_memory: Callable[[int], DeviceMemory] | None = None
-    """What a rank of so many needs on its device. None if nobody knows."""
+    """Return what a rank of so many needs on its device, or None if it is unknown."""
     rank_keys: str = "`nodes`"
     """The keys of the job file that decide on how many ranks the program can run."""
     stop: Stop = Stop()

@@ -22,7 +22,7 @@ def default_run_directory(name: str) -> Path:
 def make_run_directory(job_text: str, run: Path, files: Mapping[str, str] | None = None) -> None:
     """Makes the directory with the job file in it, and with `files` beside it.
 
-    Raises UsageError for a directory that holds something other than a run: a run of before goes on.
+    Raises UsageError for a directory that holds something other than a run. An earlier run is continued.
     """
     copy = run / "job.yaml"
     if run.exists() and any(run.iterdir()) and not copy.exists():

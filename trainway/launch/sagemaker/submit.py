@@ -21,7 +21,7 @@ _RUNNING = ("InProgress", "Stopping")
 def submit(request: Request, catalogue: Catalogue, options: SageMakerOptions | None = None) -> Handle:
     """Submits a run and returns how to find it again.
 
-    Raises UsageError where the request cannot be made, a run of that name goes on, or AWS refuses.
+    Raises UsageError if the request cannot be made, if a run of that name is running, or if AWS refuses.
     """
     options = options or SageMakerOptions()
     rendered = render_request(request, catalogue, options)

@@ -172,7 +172,7 @@ def _directives(request: Request, instance: Instance, options: SlurmOptions, ear
         f"nodes={request.allocation.nodes}",
         "ntasks-per-node=1",
         "exclusive",
-        # A run of the same name goes on when the one before has ended.
+        # A run of the same name starts after the earlier one has ended.
         *(earlier.directives if earlier else ("dependency=singleton",)),
         "mem=0",
         "requeue",

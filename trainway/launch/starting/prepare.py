@@ -40,7 +40,7 @@ class Launch:
 
     `run` is the name, or on this machine the directory, of the only run. `group` is the node group to use. `code` is a
     directory that is synced first. `image` is the name of the platform's image to run in. `lock` is the lock of the
-    packages that the run had before. A `dry_run` uploads and writes nothing. `run` goes on if it is `resumed`.
+    packages that the run had before. A `dry_run` uploads and writes nothing. `run` is continued if it is `resumed`.
     """
 
     points: Sequence[Point]

@@ -78,14 +78,14 @@ def _new(request: Request, registry: Registry, owner: str, *, named: bool) -> Re
             raise usage_error(
                 f"the run cannot be called {run}",
                 why=f"there is a run of this name{who}",
-                fix=f"choose another name; `trainway resume {run}` goes on with that run",
+                fix=f"choose another name; `trainway resume {run}` continues that run",
             ) from None
         return Recorded(replace(request, run=run), registry, record, is_new=True)
     raise AssertionError("count() has no end")
 
 
 def _resumed(request: Request, registry: Registry, owner: str) -> Recorded:
-    """Return the record of a run that goes on. A run that has none, of an earlier release, gets one."""
+    """Return the record of a run that is resumed. A run of an earlier release without a record gets one."""
     team = team_of(request.hand_off, request.program.team)
     known = replace(registry, teams=(team,) if team else ()).read(request.run)
     if known is None:

@@ -35,7 +35,7 @@ def _in_s3(program: Program, hand_off: HandOff) -> Iterator[tuple[str, str]]:
 
 
 def _why_absent(uri: str, region: str) -> str | None:
-    """Return why nothing can be read there, or None if something can, or if nobody knows."""
+    """Return why nothing can be read there, or None if something can, or if it is unknown."""
     import boto3
     from botocore.exceptions import BotoCoreError, ClientError
 
@@ -61,5 +61,5 @@ def _why_absent(uri: str, region: str) -> str | None:
 
 
 def _warn(uri: str, why: str) -> None:
-    what = f"nobody knows whether the input {uri} is there, because it cannot be looked at: {why}"
+    what = f"it is unknown whether the input {uri} exists, because it cannot be read: {why}"
     print(f"warning: {what}", file=sys.stderr)

@@ -62,7 +62,7 @@ def by_family(types: Mapping[str, Iterable[str]]) -> dict[str, list[str]]:
 
 @dataclass(frozen=True)
 class Offerings:
-    """AWS's Regions, their zones by id, and where instance types are to be had."""
+    """AWS's Regions, their zones by id, and where instance types are available."""
 
     read: date
     """The day of the newest of the sources."""

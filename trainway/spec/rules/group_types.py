@@ -15,7 +15,7 @@ ALONE = "put it into a node group of its own"
 
 @rule
 def several_types_can_be_asked_for(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
-    """HyperPod on EKS and EKS itself take the first type that is to be had, if nothing fixes the type; none twice.
+    """HyperPod on EKS and EKS itself take the first available type, if nothing fixes it. No type is listed twice.
 
     https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-scaling-eks.html, Flexible instance groups
     https://aws.amazon.com/about-aws/whats-new/2026/04/sagemaker-hyperpod-flexible-instance-groups/ (EKS only)

@@ -112,7 +112,7 @@ def types_are_sold_on_demand(platform: Platform, catalogue: Catalogue) -> Iterat
                 continue
             there = offerings.zones_with(name, region) or region in offerings.on_demand.of(name)
             if not sold or region in sold or not there:
-                continue  # to be had on demand; or nowhere, or not in the Region at all, which other rules report
+                continue  # available on demand, or not at all, which other rules report
             tail = ("instance_type",) if number == 0 else ("or_types", number - 1)
             other = "a training plan" if hyperpod else "a Capacity Block or Spot"
             reason = f"{seller} has no on-demand price for {name} in {region}"
