@@ -115,14 +115,18 @@ class _LinearCrossEntropy(torch.autograd.Function):
             loss += part_loss
             of_hidden.append((gradient @ weight).view(len(hidden), -1, hidden.shape[-1]))
             divisor = _divisor(gradient)
-            product = (gradient if divisor == 1 else gradient.div_(divisor)).mT @ part
+            if divisor > 1:
+                gradient.div_(divisor)
+            # No name holds this product either, so that it is freed before the next chunk.
             if chunks == 1 and weight.dtype != torch.float16:
-                of_weight = product
+                of_weight = gradient.mT @ part
             elif of_weight is None:
-                of_weight = product.float().mul_(divisor)
+                of_weight = (gradient.mT @ part).float()
+                if divisor > 1:
+                    of_weight.mul_(divisor)
             else:
                 # In fp32, because a sum of many chunks in bf16 would lose the small ones.
-                of_weight.add_(product, alpha=divisor)
+                of_weight.add_(gradient.mT @ part, alpha=divisor)
         assert of_weight is not None
         if weight.dtype == torch.bfloat16:
             # These are gradients of the sum over all tokens, which fp16 cannot hold.
