@@ -18,9 +18,12 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+FILTER = getattr(tarfile, "data_filter", None)
+"""Python's check of where the files and links of an archive lead. None before 3.11.4 and its like of other releases."""
+
 
 class UnsafeCodeDirectory(Exception):
-    """Another user owns the directory for code, or can write to it."""
+    """Another user owns the directory for code or can write to it, or the archive leads out of it."""
 
 
 def unpack(content: bytes, digest: str, directory: Path) -> Path:
@@ -29,18 +32,24 @@ def unpack(content: bytes, digest: str, directory: Path) -> Path:
     Files that have changed since an earlier start are replaced. Files that a program has added stay.
 
     Raises:
-        UnsafeCodeDirectory: `directory` exists, and is not this user's alone.
+        UnsafeCodeDirectory: `directory` exists, and is not this user's alone, or the archive leads out of it.
         OSError: a file cannot be written.
     """
     make_private(directory)
     code = directory / digest
     # Several ranks of a node may unpack at once.
     with _locked(directory), tarfile.open(fileobj=io.BytesIO(content), mode="r:gz") as tar:
-        # Releases of Python 3.9 to 3.11 without filters have no such attribute.
-        tar.extraction_filter = getattr(tarfile, "data_filter", None)
+        what = f"the run's code cannot be unpacked into {directory}"
+        for member in tar:
+            if _leads_out(member):
+                raise UnsafeCodeDirectory(f"{what}: {member.name} of its archive leads out of it. Launch the run again")
+        tar.extraction_filter = FILTER
         if not _holds(code, tar):
             with tempfile.TemporaryDirectory(dir=directory) as unfinished:
-                tar.extractall(Path(unfinished) / "code")
+                try:
+                    tar.extractall(Path(unfinished) / "code")
+                except tarfile.TarError as error:
+                    raise UnsafeCodeDirectory(f"{what}: {error}. Launch the run again") from None
                 if os.path.lexists(code):
                     code.rename(Path(unfinished) / "before")
                 (Path(unfinished) / "code").rename(code)
@@ -66,6 +75,17 @@ def make_private(directory: Path) -> None:
         )
     if found.st_mode & 0o022:
         raise UnsafeCodeDirectory(f"{what}: other users can write to it. Remove it from the node")
+
+
+def _leads_out(member: tarfile.TarInfo) -> bool:
+    """Return whether a member of an archive may be written outside of the directory, or may be a link to outside.
+
+    Without FILTER, no link may have `..`, because nothing checks where it leads by way of other links.
+    """
+    paths = [member.name]
+    if member.islnk() or (member.issym() and FILTER is None):
+        paths.append(member.linkname)
+    return any(path.startswith("/") or ".." in path.split("/") for path in paths)
 
 
 @contextlib.contextmanager

@@ -188,11 +188,37 @@ def test_code_that_does_not_fit_is_one_sentence(tmp: Path, archive: Path) -> Non
     assert "No space left on device" in done.stderr and "Traceback" not in done.stderr
 
 
-def test_an_archive_that_leads_out_of_its_directory_is_not_unpacked(tmp: Path) -> None:
+def link(name: str, target: str) -> tarfile.TarInfo:
+    member = tarfile.TarInfo(name)
+    member.type, member.linkname = tarfile.SYMTYPE, target
+    return member
+
+
+def unpacked(members: list[tarfile.TarInfo], directory: Path) -> Path:
     tarred = io.BytesIO()
     with tarfile.open(fileobj=tarred, mode="w:gz") as tar:
-        tar.addfile(tarfile.TarInfo("../../planted"))
+        for member in members:
+            tar.addfile(member)
     content = tarred.getvalue()
-    with pytest.raises(tarfile.OutsideDestinationError):
-        private_code.unpack(content, hashlib.sha256(content).hexdigest(), tmp / "code")
-    assert not (tmp / "planted").exists()
+    return private_code.unpack(content, hashlib.sha256(content).hexdigest(), directory)
+
+
+UP, ABSOLUTE = tarfile.TarInfo("../../planted"), tarfile.TarInfo("/var/tmp/planted")
+
+
+@pytest.mark.parametrize("without_filters", [False, True])
+@pytest.mark.parametrize("members", [[UP], [ABSOLUTE], [link("out", "../.."), tarfile.TarInfo("out/planted")]])
+def test_an_archive_that_leads_out_of_its_directory_is_not_unpacked(
+    members: list[tarfile.TarInfo], without_filters: bool, tmp: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Python before 3.11.4 has no filters for archives."""
+    if without_filters:
+        monkeypatch.setattr(private_code, "FILTER", None)
+    with pytest.raises(private_code.UnsafeCodeDirectory, match=r"cannot be unpacked into .*out.*Launch the run again"):
+        unpacked(members, tmp / "code")
+    assert not list(tmp.rglob("planted")) and not Path("/var/tmp/planted").exists()
+
+
+def test_code_with_links_inside_is_unpacked(tmp: Path) -> None:
+    code = unpacked([tarfile.TarInfo("module.py"), link("same.py", "module.py")], tmp / "code")
+    assert (code / "same.py").resolve() == (code / "module.py").resolve()
