@@ -7,9 +7,8 @@ import json
 import os
 import sys
 from collections.abc import Sequence
-from datetime import UTC, date, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.main import get_command_name
@@ -26,6 +25,9 @@ from trainway.commands import (
     launching,
     listing,
     live,
+    planning,
+    reporting,
+    validating,
     watching,
     workspaces,
 )
@@ -67,160 +69,11 @@ def options(
 
 
 app.command()(beginning.init)
-
-
-@app.command()
-def check(
-    file: Annotated[Path, typer.Argument(help="A platform file or a job file.")] = DEFAULT_PLATFORM,
-    on: Annotated[
-        datetime | None,
-        typer.Option(
-            formats=["%Y-%m-%d"],
-            help="Day for which the file must be valid, for example 2027-04-01: its Kubernetes version must have "
-            "standard support then. Default: today, in UTC.",
-        ),
-    ] = None,
-    accept: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="RULE",
-            help="Rule about what AWS sells that need not hold, by its name in `trainway rules`. Repeat it for further "
-            "rules. For a deploy, write it into the file, as `accept`.",
-        ),
-    ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print the problems as JSON. The exit status is 2 if there are any.")
-    ] = False,
-) -> None:
-    """Validate a platform file or a job file, and print every problem. A job file is checked without a platform."""
-    from trainway.spec.problems import SpecError
-
-    try:
-        what, notes = _checked(file, (on or datetime.now(UTC)).date(), _published(accept or []))
-    except SpecError as error:
-        if not as_json:
-            raise
-        print(json.dumps({"file": str(file), "problems": [each.as_json() for each in error.problems]}, indent=2))
-        raise typer.Exit(2) from None
-    if as_json:
-        print(json.dumps({"file": str(file), "problems": [], "not_verified": notes}, indent=2))
-        return
-    show(f"{file}: {what}: no problems.")
-    for note in notes:
-        show(f"not verified: {note}")
-
-
-def _checked(file: Path, today: date, accept: list[str]) -> tuple[str, list[str]]:
-    """Return what a file describes, and what of it cannot be verified. Raises SpecError with every problem."""
-    from trainway.spec.derived.image_notes import unverified
-    from trainway.spec.derived.published_lists import unlisted
-    from trainway.spec.document import read_document
-    from trainway.spec.facts.catalogue import load_catalogue
-    from trainway.spec.loader import load_platform
-
-    if {"run", "model"} & read_document(file).data.keys():
-        from trainway.launch.starting.prepare import check_job
-
-        return check_job(file), []
-    platform = load_platform(file, today=today, accept=accept)
-    nodes = ", ".join(f"{group.largest} × {' or '.join(group.instance_types)}" for group in platform.node_groups)
-    what = f"{platform.name} in {platform.region} on {platform.orchestrator.value}, up to {nodes}"
-    return what, [*unverified(platform, load_catalogue()), *unlisted(platform)]
-
-
-def _published(names: list[str]) -> list[str]:
-    """Return the names of rules. Raises UsageError for one that cannot be accepted."""
-    from trainway.spec.errors import usage_error
-    from trainway.spec.rules.rule import PUBLISHED_RULES
-
-    for name in names:
-        if name not in PUBLISHED_RULES:
-            why = f"{name} is not among the rules about what AWS sells"
-            raise usage_error("--accept", why=why, fix=f"name one of {', '.join(sorted(PUBLISHED_RULES))}")
-    return names
-
-
-@app.command()
-def rules(
-    as_json: Annotated[bool, typer.Option("--json", help="Print the rules as JSON.")] = False,
-) -> None:
-    """List the rules of a platform file. A file can accept those that rest on what AWS had published on some day."""
-    from trainway.spec.rules import RULES
-    from trainway.spec.rules.rule import PUBLISHED_RULES, name_of, summary_of
-
-    listed = [
-        {"name": name_of(each), "published": name_of(each) in PUBLISHED_RULES, "what": summary_of(each)}
-        for each in sorted(RULES, key=name_of)
-    ]
-    if as_json:
-        print(json.dumps(listed, indent=2))
-        return
-    for each in listed:
-        show(f"{each['name']}{' (published)' if each['published'] else ''}\n    {each['what']}")
-
-
-@app.command()
-def schema(
-    of: Annotated[
-        Literal["platform", "job"], typer.Argument(help="The file whose schema is printed.", show_default=True)
-    ] = "platform",
-) -> None:
-    """Print the JSON Schema of the platform file or of the job file, by which editors complete and check the file."""
-    if of == "job":
-        from trainway.launch.job_file.run_file import job_schema
-
-        print(json.dumps(job_schema(), indent=2))
-        return
-    from trainway.spec.platform import Platform
-
-    print(json.dumps(Platform.model_json_schema(), indent=2))
-
-
+app.command()(validating.check)
+app.command()(validating.rules)
+app.command()(validating.schema)
 app.command()(listing.instances)
-
-
-@app.command()
-def plan(
-    file: Annotated[Path, typer.Argument(help="A platform file.")] = DEFAULT_PLATFORM,
-    live: Annotated[
-        bool,
-        typer.Option(
-            "--live-prices",
-            help="Ask AWS for the prices of today, by the credentials of this shell. Default: the prices that Trainway "
-            "has, each with its day.",
-        ),
-    ] = False,
-    cheaper: Annotated[
-        bool,
-        typer.Option(
-            "--cheaper",
-            help="Show only the changes that make the nodes cheaper and that the same jobs fit: another capacity, "
-            "instance type, or Region.",
-        ),
-    ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
-) -> None:
-    """Show what a platform will have and cost: subnets and their IP addresses, nodes, quotas, and prices."""
-    from trainway.plan import plan_document, plan_text
-    from trainway.price.document import prices_for, prices_of
-    from trainway.spec.facts.catalogue import load_catalogue
-
-    platform, catalogue = _platform(file), load_catalogue()
-    if cheaper:
-        from trainway.price import cheaper as changes
-
-        found = changes.candidates(platform, catalogue)
-        items = [item for each in (platform, *(it.platform for it in found)) for item, _ in changes.items_of(each)]
-        compared = changes.compare(platform, found, prices_for(items, live=live))
-        print(json.dumps(changes.as_document(compared), indent=2) if as_json else changes.as_text(compared))
-        return
-    document = plan_document(platform, catalogue, prices_of(platform, catalogue, live=live))
-    if as_json:
-        print(json.dumps(document, indent=2))
-    else:
-        show(plan_text(document))
-
-
+app.command()(planning.plan)
 app.command()(buying.capacity)
 app.command()(checking.preflight)
 app.command()(checking.doctor)
@@ -367,37 +220,7 @@ app.command()(diagnosing.verify)
 app.command()(launching.sync)
 app.add_typer(workspaces.app, name="workspace")
 app.add_typer(images.app, name="image")
-
-
-@app.command()
-def report(
-    name: watching.RunName,
-    is_shown: Annotated[
-        bool | None,
-        typer.Option(
-            "--open/--no-open",
-            help="Open the page in the browser. Default: if this machine has a screen.",
-        ),
-    ] = None,
-) -> None:
-    """Write the report of a run as one HTML page, and print its path.
-
-    The files of a run that was launched elsewhere come by `trainway copy`.
-    """
-    from trainway.launch.registry.find import find_run
-    from trainway.parts.extras import require_extras
-    from trainway.report import write_report
-
-    require_extras("trainway report", "report")
-    # A run that was started by torchrun alone has a directory, and is known to no launcher.
-    run = Path(name) if Path(name).is_dir() else find_run(name)
-    with working(f"writing the report of {run.name}"):
-        page = write_report(run)
-    print(page)
-    if watching.has_screen() if is_shown is None else is_shown:
-        import webbrowser
-
-        webbrowser.open(page.resolve().as_uri())
+app.command()(reporting.report)
 
 
 @app.command()

@@ -1,0 +1,117 @@
+"""`trainway check`, `rules`, and `schema`: what may be in a platform file and in a job file."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from trainway.commands.launching import DEFAULT_PLATFORM
+from trainway.commands.printing import show
+from trainway.spec.errors import usage_error
+
+
+def check(
+    file: Annotated[Path, typer.Argument(help="A platform file or a job file.")] = DEFAULT_PLATFORM,
+    on: Annotated[
+        datetime | None,
+        typer.Option(
+            formats=["%Y-%m-%d"],
+            help="Day for which the file must be valid, for example 2027-04-01: its Kubernetes version must have "
+            "standard support then. Default: today, in UTC.",
+        ),
+    ] = None,
+    accept: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="RULE",
+            help="Rule about what AWS sells that need not hold, by its name in `trainway rules`. Repeat it for further "
+            "rules. For a deploy, write it into the file, as `accept`.",
+        ),
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the problems as JSON. The exit status is 2 if there are any.")
+    ] = False,
+) -> None:
+    """Validate a platform file or a job file, and print every problem. A job file is checked without a platform."""
+    from trainway.spec.problems import SpecError
+
+    try:
+        what, notes = _checked(file, (on or datetime.now(UTC)).date(), _published(accept or []))
+    except SpecError as error:
+        if not as_json:
+            raise
+        print(json.dumps({"file": str(file), "problems": [each.as_json() for each in error.problems]}, indent=2))
+        raise typer.Exit(2) from None
+    if as_json:
+        print(json.dumps({"file": str(file), "problems": [], "not_verified": notes}, indent=2))
+        return
+    show(f"{file}: {what}: no problems.")
+    for note in notes:
+        show(f"not verified: {note}")
+
+
+def _checked(file: Path, today: date, accept: list[str]) -> tuple[str, list[str]]:
+    """Return what a file describes, and what of it cannot be verified. Raises SpecError with every problem."""
+    from trainway.spec.derived.image_notes import unverified
+    from trainway.spec.derived.published_lists import unlisted
+    from trainway.spec.document import read_document
+    from trainway.spec.facts.catalogue import load_catalogue
+    from trainway.spec.loader import load_platform
+
+    if {"run", "model"} & read_document(file).data.keys():
+        from trainway.launch.starting.prepare import check_job
+
+        return check_job(file), []
+    platform = load_platform(file, today=today, accept=accept)
+    nodes = ", ".join(f"{group.largest} × {' or '.join(group.instance_types)}" for group in platform.node_groups)
+    what = f"{platform.name} in {platform.region} on {platform.orchestrator.value}, up to {nodes}"
+    return what, [*unverified(platform, load_catalogue()), *unlisted(platform)]
+
+
+def _published(names: list[str]) -> list[str]:
+    """Return the names of rules. Raises UsageError for one that cannot be accepted."""
+    from trainway.spec.rules.rule import PUBLISHED_RULES
+
+    for name in names:
+        if name not in PUBLISHED_RULES:
+            why = f"{name} is not among the rules about what AWS sells"
+            raise usage_error("--accept", why=why, fix=f"name one of {', '.join(sorted(PUBLISHED_RULES))}")
+    return names
+
+
+def rules(
+    as_json: Annotated[bool, typer.Option("--json", help="Print the rules as JSON.")] = False,
+) -> None:
+    """List the rules of a platform file. A file can accept those that rest on what AWS had published on some day."""
+    from trainway.spec.rules import RULES
+    from trainway.spec.rules.rule import PUBLISHED_RULES, name_of, summary_of
+
+    listed = [
+        {"name": name_of(each), "published": name_of(each) in PUBLISHED_RULES, "what": summary_of(each)}
+        for each in sorted(RULES, key=name_of)
+    ]
+    if as_json:
+        print(json.dumps(listed, indent=2))
+        return
+    for each in listed:
+        show(f"{each['name']}{' (published)' if each['published'] else ''}\n    {each['what']}")
+
+
+def schema(
+    of: Annotated[
+        Literal["platform", "job"], typer.Argument(help="The file whose schema is printed.", show_default=True)
+    ] = "platform",
+) -> None:
+    """Print the JSON Schema of the platform file or of the job file, by which editors complete and check the file."""
+    if of == "job":
+        from trainway.launch.job_file.run_file import job_schema
+
+        print(json.dumps(job_schema(), indent=2))
+        return
+    from trainway.spec.platform import Platform
+
+    print(json.dumps(Platform.model_json_schema(), indent=2))
