@@ -1,0 +1,80 @@
+"""`trainway adopt`: the section of a platform file that uses your network or your file system."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+import typer
+
+from trainway.commands.launching import DEFAULT_PLATFORM, PlatformFile
+from trainway.commands.progress import working
+from trainway.spec.errors import usage_error
+
+
+def adopt(
+    resource: Annotated[str, typer.Argument(metavar="ID", help="ID of your VPC or Lustre file system.")],
+    file: PlatformFile = DEFAULT_PLATFORM,
+    subnet: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=ID",
+            help="Use your subnet ID as the subnet NAME of `trainway plan`. Repeat the option for each subnet.",
+        ),
+    ] = None,
+    security_group: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ID", help="Security group of the nodes, or of the file system. Default: a new one for the nodes."
+        ),
+    ] = None,
+    route_table: Annotated[str | None, typer.Option(metavar="ID", help="Route table of new subnets.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the section as JSON instead of YAML.")] = False,
+) -> None:
+    """Inspect your VPC or Lustre file system, and print the section of the platform file that uses it."""
+    from trainway.spec.loader import load_platform
+
+    platform = load_platform(file)
+    if resource.startswith("fs-"):
+        from trainway.adopt_file_system import look_at_file_system
+
+        with working(f"reading {resource} from AWS"):
+            theirs = look_at_file_system(resource, region=platform.region, security_group_id=security_group)
+        lustre = {"existing": theirs.model_dump(mode="json", exclude_defaults=True)}
+        _print_section({"storage": {"lustre": lustre}}, as_json=as_json)
+        return
+    from trainway.adopt import look_at_network
+    from trainway.spec.derived.addressing import plan_addresses
+    from trainway.spec.derived.subnets import SubnetRole
+    from trainway.spec.facts.catalogue import load_catalogue
+
+    planned = plan_addresses(platform, load_catalogue()).subnets
+    # In a VPC that exists the way out is there, and so are its public subnets.
+    names = {each.name for each in planned if each.role is not SubnetRole.PUBLIC}
+    subnets = dict(each.partition("=")[::2] for each in subnet or [])
+    if unknown := [name for name in subnets if name not in names]:
+        raise usage_error(
+            f"--subnet {unknown[0]}={subnets[unknown[0]]} cannot be used",
+            why=f"{platform.name} has no subnet {unknown[0]}",
+            fix=f"its subnets are {', '.join(sorted(names))}",
+        )
+    with working(f"reading {resource} from AWS"):
+        found = look_at_network(
+            resource,
+            platform=platform.name,
+            region=platform.region,
+            subnets=subnets,
+            security_group_id=security_group,
+            route_table_id=route_table,
+            known=platform.network.existing.cidrs if platform.network.existing else (),
+        )
+    section = {"network": {"existing": found.model_dump(mode="json", exclude_none=True, exclude_defaults=True)}}
+    _print_section(section, as_json=as_json)
+
+
+def _print_section(section: dict[str, Any], *, as_json: bool) -> None:
+    """Print a section of a platform file."""
+    import yaml
+
+    text = json.dumps(section, indent=2) + "\n" if as_json else yaml.safe_dump(section, sort_keys=False)
+    print(text, end="")
