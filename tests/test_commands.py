@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterator
 from contextlib import redirect_stdout
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 import typer
@@ -29,6 +29,7 @@ from trainway.commands import changing, printing, progress, watching
 from trainway.commands.examples import EXAMPLES
 from trainway.commands.printing import fitted, show
 from trainway.parts.endings import ToldToEnd
+from trainway.spec.errors import UsageError, usage_error
 
 # Commands that print no data: a path, what they did, what another program reads, or what another program writes.
 NO_DATA = {
@@ -147,6 +148,41 @@ def test_json_has_the_data(arguments: list[str], keys: set[str]) -> None:
 class Terminal(io.StringIO):
     def isatty(self) -> bool:
         return True
+
+
+WAITS: dict[str, tuple[list[str], str, str]] = {
+    "sync": (["sync", "."], "trainway.launch.platform.hand_off.read_hand_off", "uploading the code of ."),
+    "image status": (["image", "status"], "trainway.commands.images._account", "reading the images from AWS"),
+    "image sbom": (["image", "sbom"], "trainway.commands.images._deployed", "reading the images from AWS"),
+    "image provenance": (["image", "provenance"], "trainway.commands.images._deployed", "reading the images from AWS"),
+    "image lock": (["image", "lock"], "trainway.delivery.package_lock.lock_packages", "resolving the packages"),
+    "workspace status": (["workspace", "status"], "trainway.commands.workspaces._handle", "asking the cluster"),
+    "workspace connect": (["workspace", "connect"], "trainway.commands.workspaces._handle", "asking the cluster"),
+    "workspace end": (["workspace", "end"], "trainway.commands.workspaces._handle", "ending the workspace"),
+}
+
+
+@pytest.mark.parametrize("name", WAITS)
+def test_a_command_says_on_a_terminal_what_it_waits_for(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the command waits for here is a function that answers when the line has appeared."""
+    words, waited_for, line = WAITS[name]
+    terminal = Terminal()
+
+    def answer(*arguments: Any, **options: Any) -> NoReturn:
+        del arguments, options
+        for _ in range(3000):
+            if line in terminal.getvalue():
+                break
+            time.sleep(0.01)
+        assert line in terminal.getvalue()
+        raise usage_error("it is over", why="the test ends it", fix="nothing")
+
+    monkeypatch.setattr(waited_for, answer)
+    monkeypatch.setattr(progress, "SECONDS_BEFORE", 0.0)
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.chdir(ROOT)
+    with pytest.raises(UsageError, match="it is over"):
+        app(words, standalone_mode=False)
 
 
 def test_a_long_wait_is_told_on_a_terminal_and_the_line_is_cleared(monkeypatch: pytest.MonkeyPatch) -> None:

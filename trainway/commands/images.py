@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from trainway.commands.launching import DEFAULT_PLATFORM, PlatformArgument, PlatformFile
+from trainway.commands.progress import working
 from trainway.spec.errors import UsageError, usage_error
 from trainway.spec.handoff_names import DEFAULT_IMAGE, image_stack_name
 
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from trainway.spec.platform import Platform
 
 app = typer.Typer(help="Build, watch, and choose the training image of a deployed platform.", no_args_is_help=True)
+READING = "reading the images from AWS"
 # What the stacks call a platform's other pipelines, after its name.
 PIPELINES = ("mirror", "cluster", "autoscaling", "file-system")
 
@@ -61,24 +64,24 @@ def status(
     """
     from trainway.delivery.images import json_text
 
+    told: Callable[[Found], Any] = _status_json if as_json else _status_text
+    with working(READING):
+        if image is not None:
+            only = told(_deployed(platform_file, image))
+        else:
+            names = _account(platform_file, DEFAULT_IMAGE)[0].image_names
+            deployed = {name: _found(platform_file, name) for name in names}
+            if not any(deployed.values()):
+                # Raises the error for a platform that is not deployed.
+                _deployed(platform_file, DEFAULT_IMAGE)
+            each = {name: found and told(found) for name, found in deployed.items()}
     if image is not None:
-        found = _deployed(platform_file, image)
-        print(json_text(_status_json(found)) if as_json else _status_text(found))
-        return
-    names = _account(platform_file, DEFAULT_IMAGE)[0].image_names
-    deployed = {name: _found(platform_file, name) for name in names}
-    if not any(deployed.values()):
-        # Raises the error for a platform that is not deployed.
-        _deployed(platform_file, DEFAULT_IMAGE)
-    if as_json:
-        print(json_text({name: found and _status_json(found) for name, found in deployed.items()}))
-        return
-    missing = "not deployed. `make deploy` builds it."
-    parts = [
-        f"image {name}: " * (len(names) > 1) + (_status_text(found) if found else missing)
-        for name, found in deployed.items()
-    ]
-    print("\n".join(parts))
+        print(json_text(only) if as_json else only)
+    elif as_json:
+        print(json_text(each))
+    else:
+        missing = "not deployed. `make deploy` builds it."
+        print("\n".join(f"image {name}: " * (len(each) > 1) + (text or missing) for name, text in each.items()))
 
 
 def _status_json(found: Found) -> dict[str, Any]:
@@ -121,8 +124,10 @@ def sbom(platform_file: PlatformFile = DEFAULT_PLATFORM, image: ImageName = DEFA
     """Print the packages of the image that jobs use, as an SPDX document in JSON."""
     from trainway.delivery.images import bill_of_materials
 
-    found = _deployed(platform_file, image)
-    print(bill_of_materials(found.account.client, found.images), end="")
+    with working(READING):
+        found = _deployed(platform_file, image)
+        bill = bill_of_materials(found.account.client, found.images)
+    print(bill, end="")
 
 
 @app.command()
@@ -137,8 +142,9 @@ def provenance(
     from trainway.delivery.image_provenance import provenance_text
     from trainway.delivery.images import json_text
 
-    found = _deployed(platform_file, image)
-    statements = provenance_of(found.account.client, found.images)
+    with working(READING):
+        found = _deployed(platform_file, image)
+        statements = provenance_of(found.account.client, found.images)
     print(json_text(statements) if as_json else provenance_text(statements))
 
 
@@ -298,7 +304,9 @@ def lock(platform_file: PlatformArgument = DEFAULT_PLATFORM, image: ImageName = 
     from trainway.spec.loader import load_platform
     from trainway.spec.package_lock import package_lock_file
 
-    written = lock_packages(_of_image(load_platform(platform_file, locked=False), image), platform_file)
+    platform = _of_image(load_platform(platform_file, locked=False), image)
+    with working("resolving the packages"):
+        written = lock_packages(platform, platform_file)
     file = package_lock_file(platform_file, image)
     file.write_text(written.text, encoding="utf-8")
     print(f"{file}: {', '.join(written.added) or 'the image has all of them'}")

@@ -304,4 +304,6 @@ def sync(
     from trainway.launch.starting.code import sync as upload
     from trainway.spec.loader import load_platform
 
-    print(upload(directory, read_hand_off(load_platform(platform_file)), team=team))
+    with working(f"uploading the code of {directory}"):
+        location = upload(directory, read_hand_off(load_platform(platform_file)), team=team)
+    print(location)

@@ -15,8 +15,10 @@ _CLEAR = "\r\x1b[K"
 
 
 @contextmanager
-def working(what: str, *, before: float = SECONDS_BEFORE) -> Iterator[None]:
-    """Show `what` and the seconds so far on the terminal while the body runs, from `before` seconds on.
+def working(what: str, *, before: float | None = None) -> Iterator[None]:
+    """Show `what` and the seconds so far on the terminal while the body runs.
+
+    The line appears after `before` seconds, by default SECONDS_BEFORE.
 
     Nothing is written if the standard error is no terminal. The body writes nothing to it.
     """
@@ -24,7 +26,9 @@ def working(what: str, *, before: float = SECONDS_BEFORE) -> Iterator[None]:
         yield
         return
     over = threading.Event()
-    teller = threading.Thread(target=_tell, args=(what, over, before), daemon=True)
+    teller = threading.Thread(
+        target=_tell, args=(what, over, SECONDS_BEFORE if before is None else before), daemon=True
+    )
     teller.start()
     try:
         yield

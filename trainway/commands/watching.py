@@ -244,9 +244,10 @@ def copy(
     run = find_run(name)
     record = read_launch(run)
     if target_named(record["target"]).orchestrators:
-        hand_off = read_hand_off(platform_of(record))
         program = load_program(run / "job.yaml")
-        done = copy_outputs(hand_off, run.name, to or run, only or (), team=program.team, outputs=program.outputs)
+        with working(f"copying the files of {run.name}"):
+            hand_off = read_hand_off(platform_of(record))
+            done = copy_outputs(hand_off, run.name, to or run, only or (), team=program.team, outputs=program.outputs)
     elif to is None:
         raise not_on_a_platform(run)
     else:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from trainway.commands.launching import DEFAULT_PLATFORM, PlatformFile
+from trainway.commands.progress import working
 
 if TYPE_CHECKING:
     from trainway.launch.target.protocol import Handle
@@ -107,7 +108,8 @@ def start(
     if dry_run:
         print(as_yaml(render_workspace(workspace, catalogue, NO_TOKEN)), end="")
         return
-    start_workspace(workspace, catalogue)
+    with working(f"starting {workspace.name}"):
+        start_workspace(workspace, catalogue)
     print(f"{workspace.name} was started. Open it with `trainway workspace connect`.")
 
 
@@ -121,7 +123,8 @@ def status(
     """Show the state of a workspace, and why it waits."""
     from trainway.launch.workspace import state
 
-    found = state(_handle(owner, team, platform_file))
+    with working("asking the cluster for the workspace"):
+        found = state(_handle(owner, team, platform_file))
     if as_json:
         print(json.dumps({"phase": found.phase.value, "reason": found.reason or None}, indent=2))
         return
@@ -138,7 +141,8 @@ def connect(
     """Print the URL of a workspace and forward a local port to it until Ctrl-C."""
     from trainway.launch.workspace import connect as connection_to
 
-    connection = connection_to(_handle(owner, team, platform_file), port)
+    with working("asking the cluster for the workspace"):
+        connection = connection_to(_handle(owner, team, platform_file), port)
     print(connection.url, flush=True)
     os.execvp(connection.command[0], connection.command)
 
@@ -148,7 +152,8 @@ def end(owner: Owner = None, team: TeamOption = None, platform_file: PlatformFil
     """End a workspace. Its home directory stays."""
     from trainway.launch.workspace import end as end_workspace
 
-    end_workspace(_handle(owner, team, platform_file))
+    with working("ending the workspace"):
+        end_workspace(_handle(owner, team, platform_file))
 
 
 def _handle(owner: str | None, team: str | None, platform_file: PlatformFile) -> Handle:
