@@ -121,6 +121,8 @@ def _of(*names: str) -> str:
 
 AA, BB, CC = group("aa"), group("bb"), group("cc")
 REPOSITORIES = r"registry/[A-Z].*"
+# On HyperPod administrators may also repair nodes.
+PEOPLE = r"cluster/(Kubernetes(AdminEntry|AdminRole|Principal)|NodeRepairs).*"
 
 EDITS: dict[str, Edit] = {
     # node groups
@@ -278,6 +280,7 @@ EDITS: dict[str, Edit] = {
     "a shared /tmp": Edit((_set(slurm={"private_tmp": False}),), on=("hyperpod-slurm",)),
     "a viewer": Edit((_set("kubernetes", viewers=[ROLE]),), "cluster/.*", on=KUBERNETES),
     "training jobs": Edit((_set("iam", training_jobs=True),), "cluster/TrainingJob.*"),
+    "roles of people": Edit((_set("iam", persona_roles=True),), PEOPLE, on=KUBERNETES),
     "secrets of jobs: one, another with a key, and none": Edit(
         (_set(secrets=[{"secret": SECRET}]), _set(secrets=[{"secret": SECRET}, {"secret": SECRET_2, "key": KEY}]))
     ),
