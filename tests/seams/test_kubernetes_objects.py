@@ -2,52 +2,39 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import fields
 from typing import Any
 
 import pytest
 
-from tests.manifests.platforms import CATALOGUE
 from tests.representatives import representatives_and_every, with_representatives
 from tests.seams.kubernetes import cel_rules, reader
 from tests.seams.kubernetes.definitions import data, definitions, need_definitions
-from tests.seams.kubernetes.planted import drop, planted_among, planted_in, pod_planted, put, twice, unsent
+from tests.seams.kubernetes.planted import (
+    NO_API_SERVER,
+    drop,
+    planted_among,
+    planted_in,
+    pod_planted,
+    put,
+    twice,
+    unsent,
+)
 from tests.seams.kubernetes.pod_security import baseline_violations
 from tests.seams.kubernetes.rendered import (
+    PLURALS,
     Document,
-    Launch,
     delivered,
     every_platform,
     exported,
     launches,
-    pods_of_train_job,
-    workspaces,
+    submitted,
 )
 from tests.seams.kubernetes.rules import cannot_be_evaluated, rules
 from tests.seams.kubernetes.run_files import missing_files
 from tests.seams.seam import Seam
-from tests.security.test_personas import may
-from trainway.launch.kubernetes import KINDS, KubernetesOptions
-from trainway.manifests.namespace import namespace_of
-from trainway.spec.derived.charts import chart_names
-from trainway.spec.derived.groups import members_group
-from trainway.spec.platform import Platform
+from trainway.launch.kubernetes import KINDS
 
-# What kubectl calls the kinds that a launch submits.
-PLURALS = {
-    "ConfigMap": "/configmaps",
-    "HyperPodPyTorchJob": "sagemaker.amazonaws.com/hyperpodpytorchjobs",
-    "Job": "batch/jobs",
-    "JobSet": "jobset.x-k8s.io/jobsets",
-    "MPIJob": "kubeflow.org/mpijobs",
-    "PyTorchJob": "kubeflow.org/pytorchjobs",
-    "RayJob": "ray.io/rayjobs",
-    "Secret": "/secrets",
-    "TrainJob": "trainer.kubeflow.org/trainjobs",
-    "TrainingRuntime": "trainer.kubeflow.org/trainingruntimes",
-}
 NOT_JOBS = {each.kind for each in definitions().values()} - set(PLURALS)
 PLATFORMS = tuple(sorted(every_platform()))
 REPRESENTATIVES = ("eks-p5", "hyperpod-eks-shared", "launches with kueue", "launches with run-ai")
@@ -56,16 +43,6 @@ REPRESENTATIVES = ("eks-p5", "hyperpod-eks-shared", "launches with kueue", "laun
 @pytest.fixture(scope="module", autouse=True)
 def _definitions() -> None:
     need_definitions()
-
-
-def submitted(name: str) -> list[Document]:
-    """Return what every launch and workspace of a platform submits, and the pods that are made of its TrainJobs."""
-    made = [each.documents for each in every_launch(name) if each.documents]
-    return [each for documents in made for each in (*documents, *pods_of_train_job(documents))]
-
-
-def every_launch(name: str) -> tuple[Launch, ...]:
-    return (*launches(name), *workspaces(name))
 
 
 def every_object(name: str) -> list[Document]:
@@ -105,18 +82,6 @@ def test_every_object_of_every_platform_is_accepted(names: tuple[str, ...]) -> N
     assert {*defined, *documented, f"{package['api_version']} {package['kind']}"} <= set(reader.READ)
 
 
-@pytest.mark.exhaustive
-def test_every_kind_is_launched_and_each_option_is_taken_somewhere() -> None:
-    launched: Counter[str] = Counter()
-    for name in PLATFORMS:
-        for each in every_launch(name):
-            if each.documents:
-                options = [word.partition("=")[0] for word in each.what.split() if "=" in word]
-                launched.update([each.kind, *options])
-    every = {each.name for each in fields(KubernetesOptions)} - {"kind"}
-    assert {*KINDS, "workspace", *every} <= set(launched)
-
-
 def test_every_rule_of_the_definitions_can_be_evaluated() -> None:
     assert len(rules()) > 20
     assert [problem for rule in sorted(rules()) for problem in cannot_be_evaluated(rule)] == []
@@ -133,28 +98,6 @@ def test_every_pod_satisfies_what_its_namespace_enforces(name: str) -> None:
     pods = list(pod_templates(submitted(name)))
     assert pods
     assert [found for pod in pods for found in baseline_violations(pod)] == []
-
-
-@pytest.mark.parametrize("name", [name for name in PLATFORMS if every_platform()[name].teams])
-def test_a_member_of_the_team_may_create_and_delete_what_a_launch_submits(name: str) -> None:
-    platform = every_platform()[name]
-    team = platform.teams[0]
-    kinds = {each["kind"] for launch in every_launch(name) for each in launch.documents} - not_installed(platform)
-    assert {"ConfigMap", "Job", "Secret"} < kinds
-    for kind in kinds:
-        for verb in ("create", "patch", "get", "delete"):
-            namespace = namespace_of(platform, team)
-            assert may(platform, members_group(team.name), verb, PLURALS[kind], namespace), (kind, verb)
-
-
-def not_installed(platform: Platform) -> set[str]:
-    """Return the kinds whose operator the platform does not install."""
-    installed = set(chart_names(platform, CATALOGUE))
-    operators = {"TrainJob": "kubeflow-trainer", "MPIJob": "mpi-operator", "PyTorchJob": "training-operators"}
-    operators |= {"JobSet": "kubeflow-trainer", "RayJob": "kuberay-operator"}
-    missing = {kind for kind, chart in operators.items() if chart not in installed}
-    operated = platform.orchestrator.is_hyperpod and platform.hyperpod_or_default.training_operator
-    return missing if operated else missing | {"HyperPodPyTorchJob"}
 
 
 def pod_templates(node: Any) -> Iterator[Document]:
@@ -181,7 +124,6 @@ def _hostname_first(topology: Document) -> None:
     topology["spec"]["levels"].insert(0, topology["spec"]["levels"].pop())
 
 
-NO_API_SERVER = "No registry that the tests reach has an API server of a supported version."
 _POD = "spec.template.spec"
 _JOBSET_POD = "spec.template.spec.replicatedJobs.0.template.spec.template.spec"
 _SET_POD = "spec.replicatedJobs.0.template.spec.template.spec"

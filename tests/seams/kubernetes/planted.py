@@ -14,14 +14,16 @@ from tests.seams.kubernetes.rendered import (
     Document,
     Launch,
     delivered,
+    every_launch,
     every_platform,
     launches,
     pods_of_train_job,
-    workspaces,
 )
 from tests.seams.kubernetes.run_files import missing_files
 from tests.seams.seam import Planted
 
+# Why no API server reads the objects.
+NO_API_SERVER = "No registry that the tests reach has an API server of a supported version."
 Edit = Callable[[Document], None]
 Judge = Callable[[Document, str], Sequence[str]]
 
@@ -125,7 +127,7 @@ def _planted_among(platform: str, kind: str, job: str, error: str, edit: Edit) -
 
 
 def _first(platform: str, kind: str, job: str) -> Document:
-    made = _launches_of(platform, job) if job else (*launches(platform), *workspaces(platform))
+    made = _launches_of(platform, job) if job else every_launch(platform)
     submitted = [each.documents for each in made if each.documents]
     pods = [pod for documents in submitted for pod in pods_of_train_job(documents)]
     every = [*(() if job else delivered(platform)), *(each for documents in submitted for each in documents), *pods]

@@ -62,6 +62,19 @@ OPTIONS: tuple[dict[str, Any], ...] = (
 )
 JOBS = (*sorted((ROOT / "examples" / "jobs").glob("*.yaml")), ROOT / "examples/your-program/job.yaml")
 Document = dict[str, Any]
+# What kubectl calls the kinds that a launch submits.
+PLURALS = {
+    "ConfigMap": "/configmaps",
+    "HyperPodPyTorchJob": "sagemaker.amazonaws.com/hyperpodpytorchjobs",
+    "Job": "batch/jobs",
+    "JobSet": "jobset.x-k8s.io/jobsets",
+    "MPIJob": "kubeflow.org/mpijobs",
+    "PyTorchJob": "kubeflow.org/pytorchjobs",
+    "RayJob": "ray.io/rayjobs",
+    "Secret": "/secrets",
+    "TrainJob": "trainer.kubeflow.org/trainjobs",
+    "TrainingRuntime": "trainer.kubeflow.org/trainingruntimes",
+}
 
 
 @dataclass(frozen=True)
@@ -168,6 +181,17 @@ def workspaces(name: str) -> tuple[Launch, ...]:
             except UsageError as error:
                 made.append(Launch(name, what, "workspace", refused=str(error)))
     return tuple(made)
+
+
+def every_launch(name: str) -> tuple[Launch, ...]:
+    """Return the launches and the workspaces of a platform."""
+    return (*launches(name), *workspaces(name))
+
+
+def submitted(name: str) -> list[Document]:
+    """Return what every launch and workspace of a platform submits, and the pods that are made of its TrainJobs."""
+    made = [each.documents for each in every_launch(name) if each.documents]
+    return [each for documents in made for each in (*documents, *pods_of_train_job(documents))]
 
 
 def pods_of_train_job(documents: tuple[Document, ...]) -> list[Document]:
