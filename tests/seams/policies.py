@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -14,6 +14,9 @@ from moto.iam.aws_managed_policies import aws_managed_policies_data
 from tests.seams.resolved import Deployed
 
 Document = dict[str, Any]
+# An edit that plants an error in a policy.
+Change = Callable[[Document], Any]
+EVERYTHING: Document = {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "*", "Resource": "*"}]}
 # Resource types with a policy document of their own: the property that holds it, and the document's kind.
 DOCUMENTS = {
     "AWS::EC2::VPCEndpoint": ("PolicyDocument", "endpoint"),
@@ -67,6 +70,13 @@ def managed_policy(name: str) -> Document:
     """Return an AWS managed policy, as moto records it, as a copy. Raises KeyError if there is none of that name."""
     document: Document = copy.deepcopy(_managed()[name]["Document"])
     return document
+
+
+def without_conditions(document: Document) -> None:
+    """Remove the conditions of the statements that allow something."""
+    for statement in document["Statement"]:
+        if statement["Effect"] == "Allow":
+            statement.pop("Condition", None)
 
 
 @cache
