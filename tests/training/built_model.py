@@ -1,4 +1,4 @@
-"""The model of a small job on the rank of a program that torchrun has started."""
+"""The model of a small job on a rank, of a program that torchrun has started or of a test with one rank."""
 
 from __future__ import annotations
 

@@ -18,11 +18,10 @@ import torch
 import torch.distributed as dist
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from tests.training.built_model import built_model
 from tests.training.layout_gradients import CPU, END_OF_TEXT, VOCABULARY, batch, job_of, small
-from training.model.decoder import Decoder, initialize
 from training.observe.laps import Laps
-from training.parallel.local_model import local_model
-from training.parallel.world import connect, join, this_process
+from training.parallel.world import connect, this_process
 from training.step import accumulate
 
 
@@ -66,12 +65,8 @@ class Collectives(TorchDispatchMode):
 
 def measured(changes: dict[str, Any]) -> dict[str, float]:
     job = job_of(changes)
-    world = join(job.layout(dist.get_world_size()), CPU)
-    with torch.device("meta"):
-        model = Decoder(small(job), VOCABULARY, job.memory.loss_chunks)
-    size = 4 * sum(parameter.numel() for parameter in model.parameters())
-    local = local_model(model, job, world, END_OF_TEXT)
-    initialize(model, job.seed)
+    world, local = built_model(job, VOCABULARY, END_OF_TEXT, small(job))
+    size = 4 * sum(parameter.numel() for parameter in local.model.parameters())
     tokens = local.batch(batch().chunk(world.layout.dp)[world.data_rank])
     before, laps = live_bytes(), LiveBytes()
     with Collectives() as counted:

@@ -16,8 +16,8 @@ import torch
 import torch.distributed as dist
 from numpy.typing import NDArray
 
+from tests.training.built_model import built_model
 from tests.training.layout_gradients import (
-    CPU,
     END_OF_TEXT,
     LENGTH,
     SAMPLES,
@@ -33,8 +33,7 @@ from training.evaluation import evaluate
 from training.model.decoder import Decoder, initialize, rotary_cache
 from training.model.experts import MixtureOfExperts
 from training.model.loss import cross_entropy
-from training.parallel.local_model import local_model
-from training.parallel.world import connect, join, this_process
+from training.parallel.world import connect, this_process
 
 HELD_OUT = 24
 
@@ -58,14 +57,10 @@ class Noise:
 
 def difference(changes: dict[str, Any]) -> dict[str, Any]:
     job = job_of(changes | {"evaluation": {"shards": 1, "samples": HELD_OUT}})
-    layout, shape = job.layout(dist.get_world_size()), small(job)
-    world = join(layout, CPU)
-    with torch.device("meta"):
-        model = Decoder(shape, VOCABULARY)
-    local = local_model(model, job, world, END_OF_TEXT)
-    initialize(model, job.seed)
-    own = local.batch(batch().chunk(layout.dp)[world.data_rank])
-    pipeline = local.pipeline
+    shape = small(job)
+    world, local = built_model(job, VOCABULARY, END_OF_TEXT, shape)
+    model, pipeline = local.model, local.pipeline
+    own = local.batch(batch().chunk(world.layout.dp)[world.data_rank])
     assert pipeline
 
     def step() -> list[torch.Tensor]:

@@ -10,6 +10,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from tests.training.built_model import built_model
 from training.config import Job
 from training.config.presets import PRESETS
 from training.data.batches import read
@@ -19,8 +20,6 @@ from training.data.sources import open_sources
 from training.errors import UserError
 from training.evaluation import evaluate
 from training.model.decoder import Decoder, initialize, rotary_cache
-from training.parallel.local_model import local_model
-from training.parallel.world import join
 
 
 @pytest.fixture
@@ -57,14 +56,10 @@ def test_the_loss_is_the_mean_over_all_tokens_of_the_samples(held_out_job: dict[
     job = Job.model_validate(held_out_job)
     data = open_sources(job)
     assert data.held_out
-    with torch.device("meta"):
-        model = Decoder(PRESETS["tiny"], data.index.vocabulary)
-    world = join(job.layout(1), torch.device("cpu"))
-    local = local_model(model, job, world, data.index.end_of_text)
-    initialize(model, 0)
+    world, local = built_model(job, data.index.vocabulary, data.index.end_of_text)
     tokens = torch.from_numpy(read(data.held_out, np.arange(8)))
     with torch.no_grad():
-        logits = model(tokens[:, :-1], local.rotary)
+        logits = local.model(tokens[:, :-1], local.rotary)
     expected = F.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten()).item()
     for micro in (1, 4, 8):
         loss = evaluate(local, world, data.held_out, 8, micro)

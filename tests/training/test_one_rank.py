@@ -12,13 +12,11 @@ from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor
 
 from tests.representatives import with_representatives
+from tests.training.built_model import built_model
 from training.config import Job
 from training.config.presets import shape_of
-from training.model.decoder import Decoder, initialize
 from training.observe.laps import Laps
 from training.parallel import apply
-from training.parallel.local_model import local_model
-from training.parallel.world import join
 from training.step import accumulate
 
 CPU = torch.device("cpu")
@@ -48,17 +46,14 @@ def learned(changes: dict[str, Any]) -> tuple[bool, Tensor, dict[str, Tensor]]:
     }
     job = Job.model_validate(document | {"precision": "bf16"} | changes)
     shape = replace(shape_of("tiny", job.variant), hidden=32, feed_forward=48)
-    with torch.device("meta"):
-        model = Decoder(shape, 64, job.memory.loss_chunks)
-    local = local_model(model, job, join(job.layout(1), CPU), end_of_text=0)
-    initialize(model, job.seed)
+    _, local = built_model(job, 64, end_of_text=0, shape=shape)
     tokens = torch.randint(0, 64, (8, 33), generator=torch.Generator().manual_seed(7))
     loss = accumulate(local, local.batch(tokens), 2, Laps(CPU))
     gradients = {}
-    for name, parameter in model.named_parameters():
+    for name, parameter in local.model.named_parameters():
         assert parameter.grad is not None
         gradients[name] = parameter.grad.to_local() if isinstance(parameter.grad, DTensor) else parameter.grad
-    return isinstance(model, FSDPModule), loss, gradients
+    return isinstance(local.model, FSDPModule), loss, gradients
 
 
 @pytest.mark.parametrize("job", with_representatives(JOBS, ("fp16", "bf16, tied")))
