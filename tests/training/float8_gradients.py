@@ -6,13 +6,11 @@ parameter's gradient are from those of one process that multiplies in the same f
 
 from __future__ import annotations
 
-import json
-import sys
 from typing import Any
 
 import torch
-import torch.distributed as dist
 
+from tests.training.each_layout import measure_each
 from tests.training.layout_gradients import (
     LENGTH,
     VOCABULARY,
@@ -26,7 +24,6 @@ from tests.training.layout_gradients import (
 from training.config import Job
 from training.model.decoder import Decoder, initialize, rotary_cache
 from training.model.loss import cross_entropy
-from training.parallel.world import connect, this_process
 from training.precision import float8
 
 
@@ -56,6 +53,7 @@ def differences(changes: dict[str, Any]) -> dict[str, Any]:
     _, without_float8 = reference(job)
     found_loss, _, found = measured(job)
     same, rounded = errors(found, expected), errors(found, without_float8)
+    torch._dynamo.reset()
     return {
         "loss": abs(found_loss / loss - 1),
         "same": same[-1],
@@ -66,11 +64,4 @@ def differences(changes: dict[str, Any]) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    connect(this_process())
-    for name, changes in json.loads(sys.argv[1]).items():
-        result = differences(changes)
-        torch._dynamo.reset()
-        if dist.get_rank() == 0:
-            print("RESULT " + json.dumps({"layout": name} | result), flush=True)
-    dist.barrier()
-    dist.destroy_process_group()
+    measure_each(differences)

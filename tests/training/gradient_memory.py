@@ -8,20 +8,17 @@ Takes jobs by name, as layout_gradients.py does, and prints one JSON object for 
 from __future__ import annotations
 
 import gc
-import json
-import sys
 import time
 from collections import Counter
 from typing import Any
 
 import torch
-import torch.distributed as dist
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from tests.training.built_model import built_model
+from tests.training.each_layout import measure_each
 from tests.training.layout_gradients import CPU, END_OF_TEXT, VOCABULARY, batch, job_of, small
 from training.observe.laps import Laps
-from training.parallel.world import connect, this_process
 from training.step import accumulate
 
 
@@ -80,10 +77,4 @@ def measured(changes: dict[str, Any]) -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    connect(this_process())
-    for name, changes in json.loads(sys.argv[1]).items():
-        found = measured(changes)
-        if dist.get_rank() == 0:
-            print("RESULT " + json.dumps({"layout": name} | found), flush=True)
-    dist.barrier()
-    dist.destroy_process_group()
+    measure_each(measured)

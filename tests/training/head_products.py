@@ -7,20 +7,17 @@ counted, because a pipeline tries its stages before the first one.
 
 from __future__ import annotations
 
-import json
-import sys
 from collections import Counter
 from typing import Any
 
 import torch
-import torch.distributed as dist
 from torch.distributed.tensor import DTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from tests.training.built_model import built_model
+from tests.training.each_layout import measure_each, of_all_ranks
 from training.config import Job
 from training.observe.laps import Laps
-from training.parallel.world import connect, this_process
 from training.precision import float8
 from training.step import compute_gradients
 
@@ -62,11 +59,4 @@ def products(changes: dict[str, Any]) -> dict[str, int]:
 
 
 if __name__ == "__main__":
-    connect(this_process())
-    for name, changes in json.loads(sys.argv[1]).items():
-        found: list[Any] = [None] * dist.get_world_size()
-        dist.all_gather_object(found, products(changes))
-        if dist.get_rank() == 0:
-            print("RESULT " + json.dumps({"layout": name, "ranks": found}), flush=True)
-    dist.barrier()
-    dist.destroy_process_group()
+    measure_each(lambda changes: {"ranks": of_all_ranks(products(changes))})

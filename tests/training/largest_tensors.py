@@ -6,18 +6,15 @@ largest argument of any operator on any rank.
 
 from __future__ import annotations
 
-import json
-import sys
 from typing import Any
 
 import torch
-import torch.distributed as dist
 from torch.profiler import ProfilerActivity, profile
 
 from tests.training.built_model import built_model
+from tests.training.each_layout import measure_each, of_all_ranks
 from training.config import Job
 from training.observe.laps import Laps
-from training.parallel.world import connect, this_process
 from training.step import compute_gradients
 
 CPU = torch.device("cpu")
@@ -38,11 +35,4 @@ def largest(changes: dict[str, Any]) -> int:
 
 
 if __name__ == "__main__":
-    connect(this_process())
-    for name, changes in json.loads(sys.argv[1]).items():
-        found: list[Any] = [None] * dist.get_world_size()
-        dist.all_gather_object(found, largest(changes))
-        if dist.get_rank() == 0:
-            print("RESULT " + json.dumps({"layout": name, "numbers": max(found)}), flush=True)
-    dist.barrier()
-    dist.destroy_process_group()
+    measure_each(lambda changes: {"numbers": max(of_all_ranks(largest(changes)))})

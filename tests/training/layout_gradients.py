@@ -6,8 +6,6 @@ error of loss and norm, and the largest relative error of a parameter's gradient
 
 from __future__ import annotations
 
-import json
-import sys
 from dataclasses import replace
 from typing import Any
 
@@ -17,13 +15,13 @@ import torch.nn.functional as F
 from torch.distributed.tensor import DTensor
 
 from tests.training.built_model import built_model
+from tests.training.each_layout import measure_each, of_all_ranks
 from training.config import Job
 from training.config.presets import Shape, shape_of
 from training.model.decoder import Decoder, initialize, rotary_cache
 from training.model.loss import cross_entropy
 from training.observe.laps import Laps
 from training.parallel.clipping import norm_of_gradients
-from training.parallel.world import connect, this_process
 from training.precision import float8
 from training.precision.loss_scale import initial_scale
 from training.step import compute_gradients
@@ -98,9 +96,8 @@ def measured(job: Job) -> tuple[float, float, dict[str, torch.Tensor]]:
     dist.all_reduce(loss)
     gradients = {name: gradient(parameter) / scale for name, parameter in model.named_parameters()}
     norm = norm_of_gradients(model.parameters(), scale).item()
-    everyone: list[Any] = [None] * dist.get_world_size()
-    dist.all_gather_object(everyone, gradients)
-    return loss.item() * layout.pp / dist.get_world_size(), norm, {k: v for part in everyone for k, v in part.items()}
+    everyone = {name: found for part in of_all_ranks(gradients) for name, found in part.items()}
+    return loss.item() * layout.pp / dist.get_world_size(), norm, everyone
 
 
 def differences(changes: dict[str, Any]) -> dict[str, Any]:
@@ -111,6 +108,7 @@ def differences(changes: dict[str, Any]) -> dict[str, Any]:
     assert found.keys() == expected.keys()
     errors = {name: ((found[name] - right).norm() / right.norm()).item() for name, right in expected.items()}
     worst = max(errors, key=lambda name: errors[name])
+    torch._dynamo.reset()
     return {
         "loss": abs(found_loss / loss - 1),
         "norm": abs(found_norm / norm - 1),
@@ -120,11 +118,4 @@ def differences(changes: dict[str, Any]) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    connect(this_process())
-    for name, changes in json.loads(sys.argv[1]).items():
-        result = differences(changes)
-        torch._dynamo.reset()
-        if dist.get_rank() == 0:
-            print("RESULT " + json.dumps({"layout": name} | result), flush=True)
-    dist.barrier()
-    dist.destroy_process_group()
+    measure_each(differences)

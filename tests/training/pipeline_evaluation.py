@@ -7,16 +7,14 @@ the very gradients that the one before it left.
 
 from __future__ import annotations
 
-import json
-import sys
 from typing import Any
 
 import numpy as np
 import torch
-import torch.distributed as dist
 from numpy.typing import NDArray
 
 from tests.training.built_model import built_model
+from tests.training.each_layout import measure_each
 from tests.training.layout_gradients import (
     END_OF_TEXT,
     LENGTH,
@@ -33,7 +31,6 @@ from training.evaluation import evaluate
 from training.model.decoder import Decoder, initialize, rotary_cache
 from training.model.experts import MixtureOfExperts
 from training.model.loss import cross_entropy
-from training.parallel.world import connect, this_process
 
 HELD_OUT = 24
 
@@ -91,10 +88,4 @@ def difference(changes: dict[str, Any]) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    connect(this_process())
-    for name, changes in json.loads(sys.argv[1]).items():
-        result = difference(changes)
-        if dist.get_rank() == 0:
-            print("RESULT " + json.dumps({"layout": name} | result), flush=True)
-    dist.barrier()
-    dist.destroy_process_group()
+    measure_each(difference)

@@ -15,6 +15,7 @@ import torch.distributed as dist
 from torch.distributed.tensor import DTensor
 
 from tests.training.built_model import built_model
+from tests.training.each_layout import of_all_ranks
 from tests.training.layout_gradients import CPU, END_OF_TEXT, VOCABULARY, batch, job_of, small
 from training.model.decoder import Decoder
 from training.observe.laps import Laps
@@ -56,9 +57,7 @@ def flip(model: Decoder) -> None:
 
 def compared(model: Decoder, world: World) -> list[Any] | None:
     """Return what all ranks found together, or None."""
-    everyone: list[Any] = [None] * dist.get_world_size()
-    dist.all_gather_object(everyone, compare(model, world))
-    return [asdict(each) for each in everyone if each is not None] or None
+    return [asdict(each) for each in of_all_ranks(compare(model, world)) if each is not None] or None
 
 
 if __name__ == "__main__":

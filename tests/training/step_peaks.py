@@ -8,25 +8,22 @@ pipeline stage.
 from __future__ import annotations
 
 import gc
-import json
-import sys
 import time
 import weakref
 from functools import partial
 from typing import Any
 
 import torch
-import torch.distributed as dist
 from torch.distributed.tensor import DTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from tests.training.built_model import built_model
+from tests.training.each_layout import measure_each, of_all_ranks
 from training.config import Job
 from training.observe.laps import Laps
 from training.optim.optimizer import make_optimizer
 from training.optim.optimizer import step as take_step
 from training.parallel.clipping import clipping_divisor, norm_of_gradients
-from training.parallel.world import connect, this_process
 from training.precision.loss_scale import initial_scale
 from training.step import compute_gradients
 
@@ -127,14 +124,12 @@ def peak_of(changes: dict[str, Any], vocabulary: int) -> tuple[int, int]:
     return world.mesh.get_local_rank("pp"), peak.peak
 
 
+def peaks_of_stages(asked: tuple[dict[str, Any], int]) -> dict[str, list[int]]:
+    """Return the highest peak of each pipeline stage, for the changes of a job and its vocabulary."""
+    found = of_all_ranks(peak_of(*asked))
+    stages = range(max(stage for stage, _ in found) + 1)
+    return {"peaks": [max(bytes_ for at, bytes_ in found if at == stage) for stage in stages]}
+
+
 if __name__ == "__main__":
-    connect(this_process())
-    for name, (changes, vocabulary) in json.loads(sys.argv[1]).items():
-        found: list[Any] = [None] * dist.get_world_size()
-        dist.all_gather_object(found, peak_of(changes, vocabulary))
-        stages = range(max(stage for stage, _ in found) + 1)
-        if dist.get_rank() == 0:
-            highest = [max(bytes_ for at, bytes_ in found if at == stage) for stage in stages]
-            print("RESULT " + json.dumps({"layout": name, "peaks": highest}), flush=True)
-    dist.barrier()
-    dist.destroy_process_group()
+    measure_each(peaks_of_stages)
