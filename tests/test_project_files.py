@@ -26,6 +26,13 @@ def read(file: Path) -> Any:
     return yaml.safe_load(file.read_text(encoding="utf-8"))
 
 
+def oldest_python() -> str:
+    """Return the oldest version of Python that the project takes, for example 3.11."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    requires: str = project["requires-python"]
+    return requires.removeprefix(">=")
+
+
 def accepted(schema: str, text: str) -> bool:
     """Whether the schema of the published collection that `make lint` uses accepts a text of YAML."""
     # PyYAML reads the key `on` of a workflow as true.
@@ -81,16 +88,14 @@ def test_a_name_of_github_is_never_a_part_of_a_script() -> None:
 
 def test_the_matrix_begins_with_the_oldest_python_and_node_that_are_taken() -> None:
     matrix = read(GITHUB / "workflows/ci.yml")["jobs"]["test"]["strategy"]["matrix"]
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    assert matrix["python"][0] == project["requires-python"].removeprefix(">=")
+    assert matrix["python"][0] == oldest_python()
     (oldest,) = re.findall(r"-lt (\d+) \]\]", (ROOT / "scripts/setup").read_text(encoding="utf-8"))
     assert matrix["node"][0] == oldest
 
 
 def test_every_pinned_package_takes_the_oldest_python_that_the_project_takes() -> None:
     """pip on an older patch release of Python finds no such version, and searches for others for many minutes."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    oldest = project["requires-python"].removeprefix(">=") + ".0"
+    oldest = f"{oldest_python()}.0"
     needed = {each.name: each.metadata["Requires-Python"] for each in distributions()}
     assert len(needed) > 100
     refused = {name: needs for name, needs in needed.items() if needs and not SpecifierSet(needs).contains(oldest)}

@@ -29,9 +29,8 @@ def parts_of(schema: Schema, definitions: Schema) -> list[Part]:
             return
         found[name] = Part(name, path, schema)
         for key, value in schema["properties"].items():
-            below = f"{path}.{key}" if path else key
             for suffix, each in _sections_in(value, definitions):
-                visit(definitions[each], below + suffix, each)
+                visit(definitions[each], _path(path, key) + suffix, each)
 
     visit(schema, "", "")
     return list(found.values())
@@ -43,12 +42,22 @@ def _sections_in(schema: Schema, definitions: Schema, suffix: str = "") -> Itera
         if "properties" in definitions[name]:
             yield suffix, name
         return
-    for each in [*schema.get("anyOf", ()), *schema.get("oneOf", ())]:
+    for each in _alternatives(schema):
         yield from _sections_in(each, definitions, suffix)
     if isinstance(schema.get("items"), dict):
         yield from _sections_in(schema["items"], definitions, f"{suffix}[]")
     for each in _values(schema):
         yield from _sections_in(each, definitions, f"{suffix}.NAME")
+
+
+def _path(section: str, key: str) -> str:
+    """Return the path of a key in a section, which is empty for the file itself."""
+    return f"{section}.{key}" if section else key
+
+
+def _alternatives(schema: Schema) -> list[Schema]:
+    """Return the schemas in `anyOf` and `oneOf`."""
+    return [*schema.get("anyOf", ()), *schema.get("oneOf", ())]
 
 
 def _name(schema: Schema) -> str:
@@ -67,7 +76,7 @@ def type_text(schema: Schema, definitions: Schema, headings: dict[str, str]) -> 
         if "enum" in definitions[name]:
             return _choices(definitions[name]["enum"])
         return f"[section](#{anchor(headings[name])})"
-    if both := [*schema.get("anyOf", ()), *schema.get("oneOf", ())]:
+    if both := _alternatives(schema):
         texts = [type_text(each, definitions, headings) for each in both if each.get("type") != "null"]
         return ", or ".join(dict.fromkeys(texts))
     if "enum" in schema or "const" in schema:
@@ -158,9 +167,8 @@ def _table(part: Part, definitions: Schema, headings: dict[str, str], column: Co
     more, rule = (f" {column[0]} |", "---|") if column else ("", "")
     lines += [f"| Key | Type | Default |{more} Meaning |", f"|---|---|---|{rule}---|"]
     for key, schema in part.schema["properties"].items():
-        path = f"{part.path}.{key}" if part.path else key
         said = schema.get("description") or _said_of_section(schema, definitions)
-        extra = f" {column[1](path)} |" if column else ""
+        extra = f" {column[1](_path(part.path, key))} |" if column else ""
         kind = type_text(schema, definitions, headings)
         lines.append(f"| `{key}` | {kind} | {_default(key, schema, part)} |{extra} {cell(said)} |")
     return "\n".join([*lines, ""])
