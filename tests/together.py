@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]
 
-FOLDERS = ("tests/container/image/", "tests/seams/")
+FOLDERS = ("tests/container/image/", "tests/seams/", "tests/training/hugging_face/")
 
 
 def workers(processors: int) -> int:
