@@ -131,6 +131,29 @@ def test_a_demo_that_is_told_to_end_leaves_nothing(
 
 @on_linux
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_a_signal_at_the_start_of_a_command_below_ends_that_command(number: int, start: Callable[..., Command]) -> None:
+    """The signal comes when the command below has started, and before its process is known."""
+    code = (
+        "import os, subprocess, sys\n"
+        "from trainway import cli\n"
+        "from trainway.parts.endings import run_to_end\n"
+        "started = subprocess.Popen\n"
+        "def signaled(*arguments, **options):\n"
+        "    process = started(*arguments, **options)\n"
+        f"    os.kill(os.getpid(), {int(number)})\n"
+        "    return process\n"
+        "subprocess.Popen = signaled\n"
+        "cli.narrowed = lambda _: lambda: run_to_end(['sleep', '600'], stdout=subprocess.PIPE, stderr=sys.stderr)\n"
+        "try:\n    cli.main()\nexcept KeyboardInterrupt:\n    sys.exit(130)\n"
+    )
+    command = start(sys.executable, "-c", code)
+    said, errors = command.process.communicate(timeout=60)
+    assert command.process.returncode == 128 + number, said + errors
+    assert command.started() == []
+
+
+@on_linux
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
 def test_a_command_below_ends_with_its_own_processes_and_files(number: int, start: Callable[..., Command]) -> None:
     below = "mktemp -d; sleep 600 & (trap '' TERM HUP; sleep 601) & echo begun >&2; wait"
     code = (

@@ -11,6 +11,7 @@ import os
 import signal
 import subprocess
 import tempfile
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from types import FrameType
@@ -63,10 +64,21 @@ def _end(number: int, _frame: FrameType | None) -> None:
 def ending_later() -> Iterator[None]:
     """Let a signal wait until the end of a block, for a process that has started and is not known yet."""
     _Waiting.depth += 1
+    interrupts: list[int] = []
+    before = signal.getsignal(signal.SIGINT)
+    # Another handler, such as that of a block around this one, does not raise KeyboardInterrupt. Only the main thread
+    # may set one, and only there is it raised.
+    waits = before is signal.default_int_handler and threading.current_thread() is threading.main_thread()
+    if waits:
+        signal.signal(signal.SIGINT, lambda number, _: interrupts.append(number))
     try:
         yield
     finally:
         _Waiting.depth -= 1
+        if waits:
+            signal.signal(signal.SIGINT, before)
+    if interrupts:
+        raise KeyboardInterrupt
     if not _Waiting.depth and _Waiting.number is not None:
         raise ToldToEnd(_Waiting.number)
 
