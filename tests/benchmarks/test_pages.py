@@ -113,6 +113,6 @@ def test_the_page_on_goodput_has_the_simulated_curve_and_what_limits_it() -> Non
         off = f"{100 * run[f'simulated, {costs_of}']['relative_difference']:.1f} %".replace("-", "−")
         assert f"off by {off}" in page
     lost, simulated = run["measured"]["lost"], run["simulated, its own costs"]["lost"]
-    assert f"has {percent(simulated)} of lost steps, and the run had {percent(lost)}," in page
+    assert f"has {percent(simulated)} of lost steps, and the run had {percent(lost)}." in page
     for use in ("data", "restart", "lost", "checkpoint"):
         assert f"{percent(shares[use])} " in page
