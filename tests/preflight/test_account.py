@@ -306,9 +306,12 @@ def test_nothing_else_is_found_in_the_broken_account(broken: tuple[int, list[dic
 @pytest.mark.parametrize(
     ("requests", "fix"),
     [
-        ([("PENDING", 192.0)], "wait for AWS, which has had a request for 192 since 2026-11-20"),
-        ([("CASE_OPENED", 100.0)], "answer AWS in the request for 100 of 2026-11-20 (support case 7)"),
-        ([("PENDING", 100.0), ("CASE_OPENED", 500.0)], "has had a request for 500 since 2026-11-20 (support case 7)"),
+        ([("PENDING", 192.0)], "wait until AWS decides the request for 192 of 2026-11-20"),
+        ([("CASE_OPENED", 100.0)], "tell AWS in the request for 100 of 2026-11-20 (support case 7) that you need"),
+        (
+            [("PENDING", 100.0), ("CASE_OPENED", 500.0)],
+            "AWS decides the request for 500 of 2026-11-20 (support case 7)",
+        ),
         ([("DENIED", 192.0), ("APPROVED", 100.0), ("CASE_CLOSED", 500.0)], "--desired-value 192"),
     ],
 )

@@ -75,20 +75,23 @@ def verify(
         bool,
         typer.Option(
             "--repair",
-            help="HyperPod only: afterwards, check, reboot, or replace the nodes at fault, after a confirmation.",
+            help="HyperPod only: after the test, check, reboot, or replace the nodes at fault. Asks for a "
+            "confirmation. Default: test only.",
         ),
     ] = False,
     repair_with: Annotated[
         Literal["check", "reboot", "replace"] | None,
-        typer.Option(help="With --repair: do this with each node at fault. Default: by the check that failed."),
+        typer.Option(
+            help="With --repair: repair each node at fault in this way. Default: as the failed check requires."
+        ),
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="With --repair: repair without asking.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="With --repair: repair without a confirmation.")] = False,
     dry_run: Annotated[
         bool,
         typer.Option(
             "--dry-run",
-            help="Print what would be submitted, and submit nothing. With --repair: test the nodes, print what "
-            "SageMaker would be asked, and ask nothing.",
+            help="Print what would be submitted, and submit nothing. With --repair: test the nodes, and print the "
+            "requests to SageMaker without sending them.",
         ),
     ] = False,
     as_json: AsJson = False,
@@ -97,12 +100,12 @@ def verify(
     from trainway.verify import as_document, as_table, exit_status
 
     if (repair_with or yes) and not repair:
-        why = "it says how nodes are repaired, and nothing is repaired"
-        raise usage_error("--repair-with" if repair_with else "--yes", why=why, fix="add --repair")
+        option = "--repair-with" if repair_with else "--yes"
+        raise usage_error(f"{option} has no effect", why="no node is repaired without --repair", fix="add --repair")
     if run is not None:
         if repair:
-            why = "the logs of a run name only the nodes that use TCP, which may be the fault of its image"
-            raise usage_error("--repair with --run", why=why, fix="leave out --run to test the nodes")
+            why = "the logs of a run show only which nodes use TCP, and the cause may be the image of the run"
+            raise usage_error("--repair cannot be used with --run", why=why, fix="leave out --run to test the nodes")
         results = _of_run(run)
     else:
         from trainway.launch.starting.prepare import prepare

@@ -17,7 +17,7 @@ from trainway.spec.errors import usage_error
 if TYPE_CHECKING:
     from trainway.launch.top.gather import Site
 
-# Lines of a site that are no rows: its headline, two heads of tables, two sentences, and empty lines.
+# Lines of a site that are not rows of its tables: the headline, two table headers, two sentences, and empty lines.
 _OTHER_LINES = 8
 
 
@@ -26,7 +26,8 @@ def top(
         list[str] | None,
         typer.Argument(
             metavar="[PLATFORM]…",
-            help="Names of platforms. Default: the platform of platform.yaml, and those of `trainway connect`.",
+            help="Names of the platforms to show. Default: this machine, the platform of platform.yaml, and those of "
+            "`trainway connect`.",
         ),
     ] = None,
     once: Annotated[
@@ -58,8 +59,9 @@ def _sites(names: Sequence[str], user: str | None) -> list[Site]:
 
     known = known_platforms()
     if absent := set(names) - {each.name for each in known}:
-        why = f"you have connected to {', '.join(each.name for each in known) or 'no platform'}"
-        fix = "`trainway connect PLATFORM --region REGION` adds one"
+        names_known = ", ".join(each.name for each in known) or "none"
+        why = f"the platforms of platform.yaml and of `trainway connect` are: {names_known}"
+        fix = "add the platform with `trainway connect PLATFORM --region REGION`"
         raise usage_error(f"there is no platform {sorted(absent)[0]}", why=why, fix=fix)
     chosen = [each for each in known if not names or each.name in names]
     return [*([] if names else [this_site()]), *(site_of(each, user) for each in chosen)]
@@ -105,7 +107,7 @@ def _watch(names: Sequence[str], user: str | None, every: float) -> None:
 
 
 def _screen(sites: Sequence[Site], height: int) -> Any:
-    """Return what fits a screen of so many lines: two thirds of the rows are for jobs."""
+    """Return the part of the sites that fits on a screen of `height` lines. Two thirds of the rows are for jobs."""
     from rich.console import Group
     from rich.text import Text
 

@@ -1,4 +1,4 @@
-"""The end of `trainway verify --repair`: show what SageMaker HyperPod would be asked, confirm, and ask."""
+"""The repairs of `trainway verify --repair`: show the requests to SageMaker HyperPod, confirm, and send them."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 def repair_nodes(
     results: Sequence[Result], request: Request, wanted: str | None, *, ask: bool, send_none: bool, as_json: bool
 ) -> dict[str, Any]:
-    """Repair the nodes at fault among those of a request, and return a document of what was done.
+    """Repair the nodes at fault among those of a request, and return a document of the requests and their results.
 
-    `wanted` takes the place of the repair that each check leads to. People read on the standard output, or on the
-    standard error if it carries JSON. Raises UsageError if SageMaker refuses, or if nobody is there to ask, and
-    typer.Abort for another answer than yes.
+    `wanted` replaces the repair that fits each failed check. With `as_json`, the text goes to the standard error,
+    because the standard output carries JSON. Raises UsageError if SageMaker refuses a request, or if there is no
+    terminal to confirm at, and typer.Abort if the answer is not yes.
     """
     from trainway.verify.cluster_nodes import RefusedRepair, repair_requests, send
     from trainway.verify.repairs import Repair, choose_repairs
@@ -48,6 +48,6 @@ def repair_nodes(
 
 def _confirm() -> None:
     if not sys.stdin.isatty():
-        why, fix = "there is no terminal to ask at", "add --yes if you are sure"
+        why, fix = "there is no terminal to confirm the repair at", "add --yes to repair without a confirmation"
         raise usage_error("nothing was repaired", why=why, fix=fix)
-    typer.confirm("Ask SageMaker for this?", abort=True, err=True)
+    typer.confirm("Send these requests to SageMaker?", abort=True, err=True)

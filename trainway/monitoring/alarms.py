@@ -303,7 +303,7 @@ def _fabric() -> Iterator[Alarm]:
 
 
 def _queues() -> Iterator[Alarm]:
-    # Each replica of Kueue has the metrics.
+    # Each replica of Kueue exports the same metrics.
     waits = "sum by (cluster_queue) (max by (cluster_queue, status) (kueue_pending_workloads)) > 0"
     quota, usage = (
         f'max by (cluster_queue, flavor, resource) (kueue_cluster_queue_{each}{{resource=~"{ACCELERATORS}"}})'

@@ -32,7 +32,7 @@ class Panel:
 _RUN, _NODE, _GPU = "{{run}}", "{{run}} node {{node_rank}}", "{{Hostname}} GPU {{gpu}}"
 _INSTANCE = "{{instance}}"
 _NEWEST = "max by (run)"
-# Each replica of Kueue has its metrics.
+# Each replica of Kueue exports the same metrics.
 _QUOTA = "sum by (cluster_queue, resource) (max by (cluster_queue, flavor, resource)"
 # The units are those of
 # https://github.com/grafana/grafana/blob/main/packages/grafana-data/src/valueFormats/categories.ts (read 2026-11-25)

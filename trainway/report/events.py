@@ -80,7 +80,7 @@ class CheckpointWritten(_Model):
 
 
 class IntervalChosen(_Model):
-    """An interval between checkpoints that the job has chosen, in steps and seconds, and what it follows from.
+    """An interval between checkpoints that the job has chosen, in steps and seconds, and the figures behind it.
 
     A save stops training for `stall_seconds` and is complete after `write_seconds`. `bound` says what decided: the
     formula for the optimum, the time of a write, or that an interval has at least one step.

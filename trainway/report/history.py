@@ -43,7 +43,7 @@ class Summary:
 class History:
     """A run: its attempts in order of time, and the valid steps and checkpoints, each in order of step.
 
-    `interval` is the newest interval between checkpoints that the job chose, or None if its file has the steps.
+    `interval` is the newest interval between checkpoints that the job chose, or None if it chose none.
     """
 
     attempts: tuple[Attempt, ...]

@@ -160,13 +160,13 @@ def progress_sentence(history: History) -> str:
 
 
 def interval_sentence(interval: IntervalChosen | None) -> str | None:
-    """Return the interval between checkpoints that the job chose, with its inputs. None if its file has the steps."""
+    """Return the interval between checkpoints that the job chose, with its inputs, or None if it chose none."""
     if interval is None:
         return None
     reasons = {
         "optimum": "which loses the least time",
         "write": "because a checkpoint takes that long to write",
-        "step": "because no interval is shorter",
+        "step": "because an interval has at least one step",
     }
     save, write, step = map(words.duration, (interval.stall_seconds, interval.write_seconds, interval.step_seconds))
     return (

@@ -1,6 +1,6 @@
-"""Refuses `true` and `false` where a model has a number. Pydantic reads them as 1 and 0.
+"""Refuse `true` and `false` where a model has a number. By default, pydantic reads them as 1 and 0.
 
-training/config/booleans.py has the same function, because the job and the specification import nothing of each other.
+training/config/booleans.py has the same function, because the job and the specification do not import each other.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ _NUMBERS = ("int", "float")
 
 
 def refuse_booleans(schema: Any) -> Any:
-    """Return a schema of pydantic's in which a Boolean is no number, at every level of lists, mappings, and unions.
+    """Return a pydantic schema that refuses Booleans in place of numbers, in lists, mappings, and unions, too.
 
-    The errors have the types of pydantic's own for text in place of a number.
+    The types of the errors are those that pydantic has for text in place of a number.
     """
     if isinstance(schema, list):
         return [refuse_booleans(each) for each in schema]

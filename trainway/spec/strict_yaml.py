@@ -137,7 +137,7 @@ def dump(data: Any, *, flow: bool | None = False, width: int = 80) -> str:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Puts text between quotes that any reader takes for something else, such as 0o17 or 0:0, and writes no anchors."""
+    """Quotes text that some YAML reader takes for another type, such as 0o17 or 0:0, and writes no anchors."""
 
     def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 # of the parent
         return True

@@ -32,7 +32,7 @@ class Section(BaseModel):
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        """Return the schema of the model, in which `true` is no number."""
+        """Return the schema of the model, which refuses `true` and `false` in place of numbers."""
         schema: CoreSchema = refuse_booleans(handler(source))
         return schema
 

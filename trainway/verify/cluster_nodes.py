@@ -1,4 +1,4 @@
-"""Ask SageMaker HyperPod to check, reboot, or replace nodes, by the names that jobs know them by.
+"""Ask SageMaker HyperPod to check, reboot, or replace nodes, which are given by their names in Kubernetes or Slurm.
 
 The shapes of the operations are those of botocore 1.44.5.
 """
@@ -23,7 +23,7 @@ OPERATIONS: Mapping[Repair, str] = {
     Repair.REPLACE: "BatchReplaceClusterNodes",
 }
 MOST_NODES = 25
-"""Nodes of one request to reboot or replace (botocore's BatchReplaceClusterNodesRequestNodeIdsList)."""
+"""Largest number of nodes in a request to reboot or replace (botocore's BatchReplaceClusterNodesRequestNodeIdsList)."""
 STRESS = "InstanceStress"
 """The deep health check of one node. The other ones need several nodes, and measure the network between them."""
 
@@ -109,9 +109,9 @@ def _requests(repair: Repair, cluster: str, group: str, named: Mapping[str, str]
 
 
 def _names(node: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the names of a node: that of Kubernetes, `hyperpod-` with its instance ID, and the one of its host.
+    """Yield the names of a node: `hyperpod-` with its instance ID in Kubernetes, and its host name in Slurm.
 
-    Slurm knows it as its host, for example `ip-10-0-16-9`.
+    An example of a host name is `ip-10-0-16-9`.
     """
     yield f"hyperpod-{node['InstanceId']}"
     if hostname := node.get("PrivateDnsHostname"):

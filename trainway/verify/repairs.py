@@ -19,10 +19,10 @@ from trainway.verify.results import Result, Status
 
 
 class Repair(StrEnum):
-    """What HyperPod can do with a node."""
+    """An operation of HyperPod that repairs a node."""
 
     CHECK = "check"
-    """Test the hardware of the node while it takes no jobs. With node recovery, HyperPod mends a node that fails."""
+    """Test the hardware of the node while it takes no jobs. With node recovery, HyperPod repairs a node that fails."""
     REBOOT = "reboot"
     """Restart the operating system. The node keeps its volumes."""
     REPLACE = "replace"
@@ -30,9 +30,9 @@ class Repair(StrEnum):
 
 
 CONSEQUENCES: Mapping[Repair, str] = {
-    Repair.CHECK: "takes no jobs until the check ends, and with `hyperpod.node_recovery` is mended if it fails",
+    Repair.CHECK: "takes no jobs until the check ends, and with `hyperpod.node_recovery` is repaired if it fails",
     Repair.REBOOT: "restarts, which ends the jobs on it",
-    Repair.REPLACE: "is terminated with its volumes, which ends the jobs on it, and another one starts",
+    Repair.REPLACE: "is terminated with its volumes, which ends the jobs on it, and another node starts",
 }
 
 # A device that a node has lost may come back with a reboot. A deep health check counts GPUs, runs dcgmi's diagnostics,
@@ -45,22 +45,22 @@ _OF_A_NODE: Mapping[str, Repair] = {
     "nccl": Repair.CHECK,
     "gpu health": Repair.CHECK,
 }
-# What nodes have from the image, the job, or the network fails on all of them alike.
+# If one of these checks fails on all nodes, the cause is the image, the network, or the file system.
 _SHARED = ("efa devices", "file system", "nccl")
 _OF_NO_NODE: Mapping[str, str] = {
-    "nodes": "the node that did not answer has no name: `trainway explain` says why the test did not run there",
-    "locked memory": "the limit is that of the job, and a new node has the same",
-    "versions": "the versions are those of the image, and a new node has the same",
-    "all-reduce": "the bandwidth is that of all nodes: test fewer nodes to find the slow one",
-    "clock": "`chronyc tracking` on the node says why",
-    "probe": "the test itself failed, which says nothing of a node",
+    "nodes": "the node that did not answer is unknown: `trainway explain` says why the test did not run there",
+    "locked memory": "the job sets the limit, so a new node has the same limit",
+    "versions": "the versions come from the image, so a new node has the same versions",
+    "all-reduce": "the bandwidth was measured across all nodes: test fewer nodes to find the slow node",
+    "clock": "run `chronyc tracking` on the node to find the reason",
+    "probe": "the test itself failed, so its result does not show a fault of a node",
 }
 _UNKNOWN = "no repair is known for this check"
 
 
 @dataclass(frozen=True)
 class FaultyNode:
-    """What should be done with a node, and the failed checks that are the reason."""
+    """A node with the repair that it needs, and the failed checks that are the reason."""
 
     node: str
     repair: Repair
@@ -69,7 +69,7 @@ class FaultyNode:
 
 @dataclass(frozen=True)
 class NotRepaired:
-    """A failed check, and the reason why a repair of a node cannot help."""
+    """A failed check, and the reason why no node is repaired for it."""
 
     result: Result
     why: str
@@ -78,10 +78,10 @@ class NotRepaired:
 def choose_repairs(
     results: Sequence[Result], always: Repair | None = None
 ) -> tuple[tuple[FaultyNode, ...], tuple[NotRepaired, ...]]:
-    """Return one repair per node with a fault of its own, and the failed checks that are of no node.
+    """Return one repair for each node with a fault of its own, and the failed checks for which no node is repaired.
 
-    `always` takes the place of the repair that a check leads to. A node with several faults gets a deep health check if
-    one of them leads to it, because that check ends with the reboot or the replacement that the node needs.
+    `always` replaces the repair that fits each failed check. A node with several faults gets a deep health check if one
+    of the faults requires it, because HyperPod then reboots or replaces the node as the check finds necessary.
     """
     faults: dict[str, list[Result]] = {}
     others: list[NotRepaired] = []
@@ -97,15 +97,15 @@ def choose_repairs(
 
 
 def require_hyperpod(platform: Platform) -> None:
-    """Raise UsageError for a platform that is not on HyperPod, where alone AWS checks and replaces nodes on request."""
+    """Raise UsageError for a platform that is not on HyperPod. Only HyperPod checks and replaces nodes on request."""
     if platform.orchestrator.is_hyperpod:
         return
     raise usage_error(
         f"--repair cannot be used on {platform.name}",
         why="its orchestrator is eks, and only HyperPod has operations that check, reboot, and replace nodes",
-        fix="leave out --repair. EKS repairs a node that its monitoring agent finds. For another one, run "
-        "`kubectl drain NODE --ignore-daemonsets --delete-emptydir-data`, and then "
-        "`aws ec2 terminate-instances --instance-ids ID`: its node group starts another instance",
+        fix="leave out --repair. EKS repairs the nodes that its monitoring agent finds unhealthy. To replace any other "
+        "node, run `kubectl drain NODE --ignore-daemonsets --delete-emptydir-data`, and then "
+        "`aws ec2 terminate-instances --instance-ids ID`. Its node group starts another instance",
     )
 
 
@@ -115,10 +115,10 @@ def _strongest(failed: Sequence[Result]) -> Repair:
 
 
 def _why_not(result: Result, results: Sequence[Result]) -> str | None:
-    """Return why no repair of a node mends a failed check, or None if one does."""
+    """Return why no node is repaired for a failed check, or None if its node is repaired."""
     if result.node is None or result.check not in _OF_A_NODE:
         return _OF_NO_NODE.get(result.check, _UNKNOWN)
     same = [each for each in results if each.check == result.check and each.node is not None]
     if result.check in _SHARED and len(same) > 1 and all(each.status is Status.FAILED for each in same):
-        return f"all {len(same)} nodes fail, so it is the image, the network, or the file system, and not a node"
+        return f"all {len(same)} nodes fail, so the cause is the image, the network, or the file system, and no node"
     return None

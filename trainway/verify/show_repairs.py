@@ -1,4 +1,4 @@
-"""What `trainway verify --repair` would ask for, as text for people and as a document for machines."""
+"""Show the requests of `trainway verify --repair` and their results, as text and as a JSON document."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from trainway.verify.repairs import CONSEQUENCES, FaultyNode, NotRepaired
 
 @dataclass(frozen=True)
 class RepairPlan:
-    """The requests, the reasons of each node, the failed checks that no repair mends, and nodes without instances."""
+    """The requests, the faults of each node, the checks without a repair, and the nodes that HyperPod does not list."""
 
     requests: tuple[RepairRequest, ...]
     repairs: tuple[FaultyNode, ...]
@@ -21,7 +21,7 @@ class RepairPlan:
 
 
 def as_plan(plan: RepairPlan, cluster: str) -> str:
-    """Return the plan: each node with its request and its reason, and what is left to a person."""
+    """Return the plan: each node with its request and the failed checks, and the failed checks without a repair."""
     reasons = {each.node: each.failed for each in plan.repairs}
     lines: list[str] = []
     for request in plan.requests:
@@ -30,7 +30,7 @@ def as_plan(plan: RepairPlan, cluster: str) -> str:
             failed = "; ".join(f"{each.check}: {each.sentence}" for each in reasons[node])
             lines.append(f"  {node}  {instance_id}  {failed}")
     for node in plan.unknown_nodes:
-        why = f"HyperPod lists no such node: `aws sagemaker list-cluster-nodes --cluster-name {cluster}`"
+        why = f"`aws sagemaker list-cluster-nodes --cluster-name {cluster}` does not list this node"
         lines.append(f"not repaired  {node}  {why}")
     for other in plan.not_repaired:
         lines.append(f"not repaired  {other.result.check} of {other.result.node or 'all nodes'}  {other.why}")
@@ -38,7 +38,7 @@ def as_plan(plan: RepairPlan, cluster: str) -> str:
 
 
 def as_outcome(request: RepairRequest, refused: Sequence[RefusedRepair]) -> str:
-    """Return what SageMaker said of each node of a request."""
+    """Return SageMaker's answer for each node of a request."""
     said = {each.instance_id: f"{each.code}: {each.message}" for each in refused}
     return "\n".join(
         f"{request.operation}  {node}  {instance_id}  {said.get(instance_id, 'accepted')}"
@@ -55,7 +55,7 @@ def as_repair_document(plan: RepairPlan, *, sent: bool, refused: Sequence[Refuse
             for each in plan.requests
         ],
         "not_repaired": [
-            *({"check": None, "node": node, "why": "HyperPod lists no such node"} for node in plan.unknown_nodes),
+            *({"check": None, "node": node, "why": "HyperPod does not list it"} for node in plan.unknown_nodes),
             *({"check": each.result.check, "node": each.result.node, "why": each.why} for each in plan.not_repaired),
         ],
         "refused": [

@@ -1,4 +1,4 @@
-"""The nodes and jobs of a Kubernetes cluster, as far as whoever asks may see them."""
+"""The nodes and jobs of a Kubernetes cluster that the caller may see."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from trainway.spec.handoff import HandOff
 Object = Mapping[str, Any]
 
 _DEVICES = ("nvidia.com/gpu", "aws.amazon.com/neuron", "aws.amazon.com/neurondevice")
-# Of a question whose answer nothing waits for.
+# A run's metrics are optional, so a request for them ends early.
 _SOON = "--request-timeout=3s"
 
 
 def cluster_state(hand_off: HandOff, user: str | None = None) -> ClusterState:
-    """Return the state of the cluster. Nobody logs in there, so that `user` means nothing.
+    """Return the state of the cluster. `user` is ignored, because kubectl needs no login name.
 
-    What the caller may not see is left out, and a sentence says so. Raises UsageError if kubectl does not know the
-    cluster.
+    What the caller may not see is left out, and a sentence in `unknown` says so. Raises UsageError if kubectl does not
+    know the cluster.
     """
     del user
     context, unknown = ("--context", find_context(hand_off)), list[str]()
@@ -65,7 +65,7 @@ def _node(node: Object, allocated: Mapping[str, int] | None) -> ClusterNode:
         name,
         state,
         group=node["metadata"].get("labels", {}).get(NODES_LABEL),
-        # A node whose devices are claimed, and not counted, has none of these resources.
+        # A node whose devices jobs claim (docs/devices.md) has none of these resources.
         gpus=sum(int(allocatable[each]) for each in _DEVICES if each in allocatable)
         if any(each in allocatable for each in _DEVICES)
         else None,
@@ -94,7 +94,8 @@ def _jobs(hand_off: HandOff, at: Sequence[str], namespace: str) -> Iterator[Clus
         {**job, "kind": kind}
         for kind in hand_off.cluster.job_kinds
         for job in items(kubectl_json(*at, "get", resource_of(kind), what=what))
-        # An operator makes objects of its own, such as the JobSet of a TrainJob. They have the labels of the run.
+        # Leave out objects that an operator creates for a job, such as the JobSet of a TrainJob. They also have the
+        # labels of the run.
         if not job["metadata"].get("ownerReferences")
     ]
     if not jobs:
@@ -123,7 +124,7 @@ def _jobs(hand_off: HandOff, at: Sequence[str], namespace: str) -> Iterator[Clus
 
 
 def _metrics(at: Sequence[str], namespace: str, pods: Sequence[Object], run: str) -> Mapping[str, float] | None:
-    """Return the samples of the run's exporter, which the first node has, by way of the API server."""
+    """Return the samples of the exporter on the run's first node, read through the API server, or None without any."""
     for pod in sorted(pods, key=node_index)[:1]:
         path = f"/api/v1/namespaces/{namespace}/pods/{pod['metadata']['name']}:{RUN_METRICS_PORT}/proxy/metrics"
         try:
@@ -134,7 +135,7 @@ def _metrics(at: Sequence[str], namespace: str, pods: Sequence[Object], run: str
 
 
 def _workloads(at: Sequence[str]) -> Sequence[Object]:
-    """Return Kueue's workloads, or nothing where it is not installed."""
+    """Return Kueue's workloads, or none if they cannot be read, for example because Kueue is not installed."""
     try:
         return items(kubectl_json(*at, "get", "workloads.kueue.x-k8s.io", what="no workloads"))
     except UsageError:

@@ -1,4 +1,4 @@
-"""This machine as a node: its GPUs, by NVIDIA's nvidia-smi."""
+"""This machine as a node, with the GPUs that NVIDIA's nvidia-smi lists."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _QUESTION = ("nvidia-smi", "--query-gpu=utilization.gpu", "--format=csv,noheader
 
 
 def this_machine() -> ClusterNode:
-    """Return the GPUs of this machine and their mean utilization. Both are None without nvidia-smi.
+    """Return this machine with its GPUs and their mean utilization. Both are None if nvidia-smi is missing or fails.
 
-    Nobody allocates GPUs here.
+    `allocated` is None, because no scheduler allocates the GPUs of this machine.
     """
     name = os.uname().nodename
     try:
@@ -23,7 +23,7 @@ def this_machine() -> ClusterNode:
     except (OSError, subprocess.TimeoutExpired):
         return ClusterNode(name, "this machine")
     lines = ran.stdout.split("\n")[:-1] if ran.returncode == 0 else []
-    # A GPU that is partitioned says [N/A].
+    # nvidia-smi prints [N/A] for a partitioned GPU.
     used = [float(line) for line in lines if line.strip().isdigit()]
     return ClusterNode(
         name,

@@ -27,8 +27,8 @@ class RunState:
 
     `state` is `running`, `succeeded`, `stopped`, or `failed`. `attempt` counts the starts of the program. `started`,
     `stepped`, and `written` are times in seconds since the epoch: of the start of this attempt, of its last step, and
-    of the state. `checkpoint` has the `step`, the `location`, and the `time` of the newest complete checkpoint, and as
-    `every` the steps to the next one.
+    of the state. `checkpoint` has the `step`, the `location`, and the `time` of the newest complete checkpoint. Its key
+    `every` is the number of steps to the next checkpoint.
     `step_seconds` is the time of a step in seconds, from the last ones. `nodes` has the name of each node, and the ID
     of its instance behind a space.
     """

@@ -21,10 +21,11 @@ from trainway.launch.target.cluster_state import (
 from trainway.launch.target.protocol import Phase
 from trainway.spec.handoff import HandOff
 
-# The name comes last, because it may have any character. SLURM_TIME_FORMAT applies to the time of submission, which is
-# in the zone of the machine: https://slurm.schedmd.com/squeue.html (read 2026-11-26)
+# The name comes last, because it may contain any character. SLURM_TIME_FORMAT applies to the time of submission, which
+# is in the time zone of the machine: https://slurm.schedmd.com/squeue.html (read 2026-11-26)
 _JOBS = "%A|%u|%a|%T|%D|%b|%V|%N|%r|%j"
-# A scrape of a node that does not answer ends soon, and 32 of them run at once. Their lines begin with the node.
+# A scrape of a node that does not answer ends after 2 seconds, and 32 scrapes run in parallel. Each line that a scrape
+# prints begins with the name of its node.
 _LINE = f"""
 scontrol --oneliner --detail show node || exit
 echo ---
@@ -105,7 +106,7 @@ def _jobs(lines: Sequence[str]) -> Iterator[ClusterJob]:
             team=account if account not in ("", "(null)") else None,
             reason=why,
             nodes=tuple(each for each in nodes.split(",") if each),
-            # GPUs that are requested otherwise than per node are not told here.
+            # squeue's field %b has only the GPUs that are requested per node.
             gpus=int(count) * sum(map(int, per_node)) if per_node else None,
             since=float(since) if since.isdigit() else None,
         )

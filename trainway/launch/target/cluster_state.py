@@ -18,10 +18,10 @@ _LABEL = re.compile(r'(\w+)="([^"]*)"')
 
 @dataclass(frozen=True)
 class ClusterNode:
-    """A node. None stands for what nobody could say.
+    """A node. None stands for an unknown value.
 
-    `state` is a word of the scheduler. `gpus` and `allocated` count its GPUs or Neuron devices. `used` is the mean
-    utilization of its GPUs, from 0 to 1.
+    `state` is the scheduler's name for the state. `gpus` is the number of GPUs or Neuron devices, and `allocated` is
+    the number of those that jobs have. `used` is the mean utilization of the GPUs, from 0 to 1.
     """
 
     name: str
@@ -35,10 +35,10 @@ class ClusterNode:
 
 @dataclass(frozen=True)
 class ClusterJob:
-    """A job that has not ended, as the scheduler knows it. None stands for what nobody could say.
+    """A job that has not ended, as the scheduler describes it. None stands for an unknown value.
 
-    `found_by` are the keys and values of the handle by which a run of Trainway is this job. `since` is the time of its
-    submission, in seconds since the epoch. `metrics` are the newest samples of its exporter, by their names.
+    A run of Trainway is this job if its handle has the keys and values of `found_by`. `since` is the time of the job's
+    submission, in seconds since the epoch. `metrics` has the newest samples of its exporter, by their names.
     """
 
     name: str
@@ -55,7 +55,7 @@ class ClusterJob:
 
 @dataclass(frozen=True)
 class ClusterState:
-    """The nodes and jobs of a cluster, and sentences about what could not be read of it."""
+    """The nodes and jobs of a cluster, and sentences about what could not be read."""
 
     nodes: tuple[ClusterNode, ...] = ()
     jobs: tuple[ClusterJob, ...] = ()

@@ -84,7 +84,7 @@ def own_target(platform: Platform) -> AnyTarget:
 
 
 def target_of(orchestrator: Orchestrator) -> AnyTarget:
-    """Return the target that submits to the own cluster of platforms with an orchestrator."""
+    """Return the target that submits to the cluster of a platform with this orchestrator."""
     built_in = (target_named(name) for name in _BUILT_IN)
     return next(each for each in built_in if orchestrator in each.orchestrators)
 

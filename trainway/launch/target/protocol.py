@@ -130,5 +130,5 @@ class Target(Generic[Request, Options]):
     known_nodes: Callable[[Request, Handle], KnownNodes] = _nothing_known
     """Return what the target knows about the nodes of a run, for `trainway verify`."""
     cluster_state: Callable[[HandOff, str | None], ClusterState] | None = None
-    """Return the nodes and jobs of a platform's cluster, for `trainway top`, to the login name of somebody. None for a
-    target without a cluster of its own."""
+    """Return the nodes and jobs of a platform's cluster, for `trainway top`. The second argument is the caller's login
+    name on the cluster. None for a target without a cluster of its own."""

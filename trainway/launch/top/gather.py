@@ -1,4 +1,4 @@
-"""Gather what `trainway top` shows: of each platform from its scheduler, its run registry, and its runs' exporters."""
+"""Gather what `trainway top` shows, from each platform's scheduler, run registry, and exporters of runs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _ENDED = tuple(each.value for each in OVER)
 
 @dataclass(frozen=True)
 class TopJob:
-    """A job in the list. None stands for what nobody could say.
+    """A job in the list. None stands for an unknown value.
 
     `age` is the time in seconds since its launch, or since its submission if Trainway has not launched it.
     """
@@ -45,7 +45,10 @@ class TopJob:
 
 @dataclass(frozen=True)
 class Site:
-    """A platform, or this machine, for which `region` is None: its nodes, its jobs, and what of them is unknown."""
+    """The nodes and jobs of a platform or this machine, and sentences about what is unknown.
+
+    `region` is None for this machine.
+    """
 
     name: str
     region: str | None
@@ -64,12 +67,12 @@ def this_site() -> Site:
 
     rows = [status_of(run) for run in runs_below(RUNS) if read_launch(run)["target"] == "local"]
     node = this_machine()
-    unknown = ("there is no nvidia-smi here: the GPUs are unknown",) if node.gpus is None else ()
+    unknown = ("nvidia-smi is missing or has failed: the GPUs are unknown",) if node.gpus is None else ()
     return Site(node.name, None, (node,), tuple(_of_row(each) for each in rows if each.phase not in _ENDED), unknown)
 
 
 def site_of(platform: DeployedPlatform, user: str | None) -> Site:
-    """Return a deployed platform. What cannot be asked is unknown, and its sentence says why."""
+    """Return the nodes and jobs of a deployed platform. What cannot be read is unknown, and a sentence says why."""
     try:
         hand_off = read_hand_off(platform)
     except UsageError as error:
@@ -91,7 +94,7 @@ def site_of(platform: DeployedPlatform, user: str | None) -> Site:
 
 
 def _of_job(job: ClusterJob, target: AnyTarget, registry: Registry, unknown: list[str]) -> TopJob:
-    """Return a job of a cluster. Its record has who launched it, and its state has its step, if it is a run."""
+    """Return a job of a cluster. If the job is a run, its record has its owner, and its state has its step."""
     record: RunRecord | None = None
     try:
         record = registry.read(job.name)
@@ -118,7 +121,7 @@ def _of_job(job: ClusterJob, target: AnyTarget, registry: Registry, unknown: lis
 
 
 def _training_jobs(registry: Registry, own: AnyTarget, unknown: list[str]) -> list[TopJob]:
-    """Return the runs of a platform that other targets than its own have, such as SageMaker's training jobs."""
+    """Return the runs of a platform that are on other targets than its cluster, such as SageMaker training jobs."""
     found = list[TopJob]()
     try:
         for record in registry.records():
@@ -137,7 +140,7 @@ def _training_jobs(registry: Registry, own: AnyTarget, unknown: list[str]) -> li
 
 
 def _of_row(row: Row) -> TopJob:
-    """Return a run as `trainway status` shows it. Which GPUs it has is not known to its target."""
+    """Return a run as `trainway status` shows it. Its GPUs are unknown, because its target does not report them."""
     return TopJob(
         row.run,
         row.target,

@@ -1,4 +1,4 @@
-"""The text of `trainway top`: the sites, with as many jobs and nodes as a screen has lines for."""
+"""The text of `trainway top`: the sites, with as many jobs and nodes as fit on the screen."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ def headline(site: Site) -> str:
 
 
 def jobs_table(jobs: Sequence[TopJob], most: int | None = None) -> Table:
-    """Return the jobs, running ones first, at most so many of them."""
+    """Return a table of at most `most` jobs, running jobs first."""
     shown = sorted(jobs, key=lambda each: (_ORDER.index(each.phase) if each.phase in _ORDER else 3, each.age or 0))
     heads = ("job", "owner", "team", "target", "state", "step", "tokens/s", "gpus", "age", "nodes", "reason")
     return _table(heads, [_job_row(each) for each in shown[:most]])
 
 
 def nodes_table(site: Site, most: int | None = None) -> Table:
-    """Return the nodes of a site, busy ones first, at most so many of them, each with the jobs on it."""
+    """Return a table of at most `most` nodes of a site, busy nodes first. Each row has the jobs on the node."""
     shown = sorted(site.nodes, key=lambda each: (-(each.allocated or 0), each.name))
     heads = ("node", "group", "state", "gpus", "allocated", "in use", "jobs", "reason")
     return _table(heads, [_node_row(each, site) for each in shown[:most]])
@@ -58,7 +58,7 @@ def _job_row(job: TopJob) -> tuple[str, ...]:
 
 def _node_row(node: ClusterNode, site: Site) -> tuple[str, ...]:
     jobs = ", ".join(job.name for job in site.jobs if node.name in job.nodes)
-    # Nobody allocates the GPUs of this machine.
+    # No scheduler allocates the GPUs of this machine.
     allocated = _word(node.allocated) if site.region else ""
     used = UNKNOWN if node.used is None else f"{node.used:.0%}"
     return (node.name, node.group or "", node.state, _word(node.gpus), allocated, used, jobs, node.reason)
@@ -84,7 +84,7 @@ def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
 
 
 def left_out(count: int, most: int | None, what: str) -> Iterator[str]:
-    """Yield the sentence about rows that a screen has no lines for."""
+    """Yield a sentence about the rows that do not fit on the screen, if there are any."""
     if most is not None and count > most:
         yield f"… and {count - most} more {what}; `trainway top --once` shows them all"
 

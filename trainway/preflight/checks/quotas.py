@@ -62,14 +62,14 @@ def _judged(inquiry: Inquiry, need: QuotaNeed, quota: dict[str, Any]) -> Iterato
 
 
 def _more(inquiry: Inquiry, service: str, code: str, wanted: int) -> str:
-    """Return what raises a quota to `wanted`: the command that asks AWS, or what to do about an open request."""
+    """Return how to raise a quota to `wanted`: the command of a new request, or what to do about an open request."""
     request = _open_request(inquiry, service, code)
     if request:
         asked, day = float(request["DesiredValue"]), f"{request['Created']:%Y-%m-%d}"
         case = f" (support case {request['CaseId']})" if request.get("CaseId") else ""
         if asked >= wanted:
-            return f"wait for AWS, which has had a request for {asked:g} since {day}{case}"
-        return f"answer AWS in the request for {asked:g} of {day}{case} that you need {wanted}"
+            return f"wait until AWS decides the request for {asked:g} of {day}{case}"
+        return f"tell AWS in the request for {asked:g} of {day}{case} that you need {wanted}"
     return (
         f"aws service-quotas request-service-quota-increase --region {inquiry.aws.region} --service-code {service} "
         f"--quota-code {code} --desired-value {wanted}"
@@ -77,7 +77,9 @@ def _more(inquiry: Inquiry, service: str, code: str, wanted: int) -> str:
 
 
 def _open_request(inquiry: Inquiry, service: str, code: str) -> dict[str, Any] | None:
-    """Return the largest request for more of a quota that AWS has not decided. None if the caller may not ask.
+    """Return the largest request to raise a quota that AWS has not decided.
+
+    Return None if there is no such request, or if the caller may not list requests.
 
     https://docs.aws.amazon.com/servicequotas/2019-06-24/apireference/API_RequestedServiceQuotaChange.html
     (botocore's model, read 2026-11-26)
