@@ -45,7 +45,7 @@ class Diverged(UserError):
 
 
 class ReplicasDiffer(UserError):
-    """The weights of replicas differ, because of a device or its memory. Status 71 is EX_OSERR. A restart can help."""
+    """The weights of replicas differ, due to a fault of a device. Status 71 is EX_OSERR. A restart can help."""
 
     status = 71
 

@@ -1,11 +1,12 @@
-"""Compare the weights of replicas, which shows a device that computes wrongly and memory that has changed.
+"""Compare the weights of replicas, to detect a device that computes wrong results or memory that has changed.
 
 With `parallel.dp_replicate`, several ranks hold the same part of the weights. They start from the same weights, and all
-of them get the same sum of the gradients, so that their weights stay equal to the bit. A bit that flips in the weights
-of one rank, or in what its optimizer computes, makes it differ from the others. Its gradients then reach all of them,
-so the run ends, and resumes from a checkpoint that was compared before it was saved.
+of them get the same sum of the gradients, so their weights stay equal to the bit. If a bit flips in the weights of one
+rank, or in the results of its optimizer, the rank differs from the others. Its gradients then reach all ranks. The run
+therefore ends, and resumes from a checkpoint whose weights were compared before it was saved.
 
-Each rank adds up the bits of its weights as integers, in blocks. A single flipped bit always changes a sum.
+Each rank reads the bits of its weights as integers, and adds up the integers in blocks. A single flipped bit always
+changes a sum.
 """
 
 import os
@@ -24,9 +25,9 @@ from training.observe.metrics import Metrics
 from training.parallel.world import World
 from training.setup import Setup
 
-# Numbers whose bits are added up into one sum. A rank of a large job has a few hundred blocks.
+# Number of weights that are added up into one sum. A rank of a large job has a few hundred blocks.
 BLOCK = 1 << 22
-# Tensors and ranks that a sentence names one by one.
+# Largest number of tensors, and of ranks, that a message names one by one.
 _NAMED = 4
 _INTEGERS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
@@ -35,7 +36,7 @@ _INTEGERS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 class Deviation:
     """The ranks of a replica group whose weights differ from those of the others, and the names of the tensors.
 
-    `others` is the number of ranks that agree with each other. It is 0 if no value is that of most ranks.
+    `others` is the number of ranks that agree with each other. It is 0 if no majority of the ranks agrees.
     """
 
     ranks: tuple[int, ...]
@@ -44,19 +45,19 @@ class Deviation:
 
 
 def is_due(setup: Setup, step: int, save: bool) -> bool:
-    """Return whether the job compares its replicas after this step, which it saves or not."""
+    """Return whether the job compares its replicas after this step. `save` says whether the job saves the step."""
     every = setup.job.replica_check.every
     return every is not None and (save or step % every == 0)
 
 
 def check_replicas(setup: Setup, step: int, metrics: Metrics | None) -> None:
-    """Compare the weights of all replicas. Every rank calls this, and waits for its device.
+    """Compare the weights of all replicas. Every rank calls this function, which waits for the rank's device.
 
     Raises:
         ReplicasDiffer: the weights of some replicas differ. Every rank raises it, with the same message.
     """
     world = setup.world
-    if world.layout.dp_replicate == 1:  # as with -1 on the ranks of one replica
+    if world.layout.dp_replicate == 1:  # The job file may have -1, with ranks for one replica only.
         return
     found = compare(setup.local.model, world)
     differs = torch.tensor(float(found is not None))
@@ -75,7 +76,7 @@ def check_replicas(setup: Setup, step: int, metrics: Metrics | None) -> None:
         metrics.event(
             "replicas_differ", step=step, ranks=ranks, devices=[devices[rank] for rank in ranks], reason=reason
         )
-    # As before a run that diverges ends: see `divergence.py`.
+    # The reason is that of the barrier in `divergence.py`.
     dist.barrier()
     raise ReplicasDiffer(
         f"{reason}. The checkpoints are from before, and the run resumes from the newest. If the same node is named "
@@ -106,7 +107,7 @@ def deviation(names: Sequence[str], sums: Tensor, ranks: Sequence[int]) -> Devia
     if not differing:
         return None
     tensors = tuple(dict.fromkeys(names[block] for block in differing))
-    # A rank whose every block has the value of most ranks is one of those that agree.
+    # Ranks agree if they have the same sums for all blocks.
     values = [tuple(row) for row in sums[:, differing].tolist()]
     ((value, others), *_) = Counter(values).most_common(1)
     if 2 * others <= len(ranks):
@@ -128,13 +129,13 @@ def _sentence(found: Deviation, devices: Sequence[str]) -> str:
     more = f" and {len(found.tensors) - _NAMED} more tensors" if len(found.tensors) > _NAMED else ""
     tensors = ", ".join(found.tensors[:_NAMED]) + more
     if not found.others:
-        return f"ranks {named}{rest} differ from each other in {tensors}, and no value is that of most of them"
+        return f"ranks {named}{rest} differ from each other in {tensors}, and no majority of them agrees"
     subject = f"rank {named} differs" if len(found.ranks) == 1 else f"ranks {named}{rest} differ"
     return f"{subject} from the {found.others} other replicas in {tensors}"
 
 
 def _device(device: torch.device) -> str:
-    """Return the device with what an administrator knows it by: the UUID of a GPU, or the process."""
+    """Return a name of the device by which an administrator finds it: the UUID of a GPU, or the process ID."""
     if device.type == "cuda":
         return f"{device} with the UUID {torch.cuda.get_device_properties(device).uuid}"
     return f"process {os.getpid()}"

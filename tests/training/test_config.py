@@ -61,6 +61,9 @@ def test_both_files_refuse_booleans_by_the_same_code() -> None:
     assert job and job == platform
 
 
+NEITHER = "it is neither auto nor a whole number of 1 or more"
+
+
 @pytest.mark.parametrize(
     ("change", "sentence", "remedy"),
     [
@@ -71,8 +74,8 @@ def test_both_files_refuse_booleans_by_the_same_code() -> None:
             "checkpoint.every is 300, so that most multiples of 1000 have no checkpoint",
             "a multiple of 300, such as 1200",
         ),
-        ({"checkpoint": {"every": 0}}, "it is neither auto nor 1 or more steps", "auto, or a number such as 500"),
-        ({"checkpoint": {"every": "often"}}, "it is neither auto nor 1 or more steps", "auto, or a number such as 500"),
+        ({"checkpoint": {"every": 0}}, NEITHER, "auto, or a number such as 500"),
+        ({"checkpoint": {"every": "often"}}, NEITHER, "auto, or a number such as 500"),
         (
             {"checkpoint": {"every": 50, "memory_every": 50}},
             "storage gets a checkpoint every 50 steps already",

@@ -1,12 +1,12 @@
-"""Decide which steps get a checkpoint in storage: every so many, or with `every: auto` as their costs suggest.
+"""Decide which steps get a checkpoint in storage, at a fixed interval, or with `every: auto` at a chosen interval.
 
-Rank 0 chooses, because ranks that save after different steps would wait for each other. It measures the time of a step
-and the cost of a save. At the end of each save, the threads that write it exchange the choice, in the group in which
-they write. The choice holds from the next save on, which begins on every rank after the exchange. No step communicates
-for it.
+Rank 0 chooses the interval, because ranks that save after different steps would wait for each other. Rank 0 measures
+the time of a step and the cost of a save. At the end of each save, the threads that write it exchange the choice, in
+the process group in which they write. The choice applies from the next save on, which begins on every rank after the
+exchange. The steps themselves need no communication for the choice.
 
-An attempt measures anew. Its first checkpoints follow each other closely, whatever the attempt before had chosen. What
-the model learns does not depend on the steps that are saved.
+Each attempt measures the costs again, and begins with a short interval, whatever the attempt before had chosen. The
+result of the training does not depend on the steps that are saved.
 """
 
 import math
@@ -20,17 +20,17 @@ from training.config import Checkpoint
 from training.config.checkpoint_interval import ChosenInterval, choose_interval
 
 FIRST_STEPS = 10
-"""Steps between checkpoints while the cost of a save is not known, if a write does not take longer."""
+"""Least number of steps between checkpoints while the cost of a save is not known. A long write takes more steps."""
 _SAVES_OF_COST = 9
 """The cost of a save is the median of this many saves."""
 _NOTICEABLE_CHANGE = 0.25
-"""A choice that differs by a smaller share is not adopted: it would change the lost time by 3 % at most."""
+"""A choice that differs by this share or less is not adopted, because it would change the lost time by at most 3 %."""
 
 
 class Cadence:
     """The steps of one attempt that get a checkpoint in storage. Every rank has one.
 
-    The attempt begins after the step `begins_after`, on `nodes` nodes. Only rank 0 has to know the number of nodes.
+    The attempt begins after the step `begins_after`, on `nodes` nodes. Only rank 0 uses the number of nodes.
     """
 
     def __init__(self, settings: Checkpoint, begins_after: int = 0, nodes: int = 1) -> None:
@@ -55,12 +55,12 @@ class Cadence:
         return step >= self._next or (kept is not None and step % kept == 0)
 
     def begin_save(self, step: int) -> None:
-        """Adopt what the ranks agreed on during the save before this one, which is over on every rank."""
+        """Adopt the interval that the ranks agreed on during the save before, which has ended on every rank."""
         self.every = self._agreed
         self._next = step + self.every
 
     def take_stall(self, seconds: float) -> None:
-        """Take the time for which training stood still for a save. A wait for the save before it is not part of it."""
+        """Record the time for which training stood still for a save, without a wait for the save before."""
         # The first save also allocates the memory that all others use.
         if not self._is_first_save:
             self._stalls.append(seconds)
@@ -69,7 +69,7 @@ class Cadence:
     def exchange(self, write_seconds: float, group: dist.ProcessGroup | None) -> None:
         """Agree on the steps between checkpoints at the end of a save that took `write_seconds`.
 
-        Every rank calls this, in the thread that writes. It follows the choice of rank 0.
+        Every rank calls this, in the thread that writes. All ranks take the choice of rank 0.
         """
         if not self._is_automatic:
             return

@@ -1,4 +1,4 @@
-"""Files of a model that belong to its weights without being weights: its configuration, its chat templates, and others.
+"""Files of a model beside its weights, such as its configuration and its chat templates.
 
 An import from transformers puts them beside the checkpoint. A run that starts from weights copies them beside its own,
 and an export returns them.
@@ -21,12 +21,12 @@ NAMES = (
     "chat_template.jinja",
     "chat_template.json",
 )
-"""Files of a directory of transformers that describe how to use a model.
+"""Files in a model directory of transformers that describe how to use the model.
 
-`tokenizer.json` is not among them, because the data has it.
+`tokenizer.json` is not among them, because an export takes it from the data.
 """
 TEMPLATES = "additional_chat_templates"
-"""Folder of the chat templates that have a name.
+"""Folder of the named chat templates.
 
 https://github.com/huggingface/transformers/blob/v5.18.0/src/transformers/utils/hub.py, `CHAT_TEMPLATE_DIR` (read
 2026-11-26)
@@ -34,7 +34,7 @@ https://github.com/huggingface/transformers/blob/v5.18.0/src/transformers/utils/
 
 
 def find(directory: Path) -> dict[str, bytes]:
-    """Return the files, by name, of a directory of transformers."""
+    """Return the files in a model directory of transformers, by name."""
     paths = [directory / name for name in NAMES] + sorted((directory / TEMPLATES).glob("*.jinja"))
     return {path.relative_to(directory).as_posix(): path.read_bytes() for path in paths if path.is_file()}
 

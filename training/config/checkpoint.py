@@ -15,15 +15,15 @@ class Checkpoint(Section):
 
     every: Annotated[int, Field(ge=1)] | Literal["auto"] = Field(
         500,
-        description="Steps between checkpoints. The last step always saves one. With `auto`, the job measures what a "
-        "save costs, and chooses the steps that lose the least time.",
+        description="Steps between checkpoints. The last step always saves one. With `auto`, the job measures the cost "
+        "of a save, and chooses the interval that loses the least time.",
         examples=["auto"],
     )
     interruptions_per_1000_node_days: float = Field(
         INTERRUPTIONS_PER_1000_NODE_DAYS,
         gt=0,
-        description="Number of unexpected interruptions of a run on 1,000 nodes in a day, from which `every: auto` "
-        "chooses. Default: that of the training of Llama 3 405B.",
+        description="Number of unexpected interruptions of a run on 1,000 nodes in a day. `every: auto` chooses the "
+        "interval from this rate. Default: the rate of the training of Llama 3 405B.",
         examples=[6.5],
     )
     keep: int = Field(3, ge=1, description="Number of newest checkpoints to keep. Older ones are deleted.")
@@ -31,7 +31,7 @@ class Checkpoint(Section):
         None,
         ge=1,
         description="Never delete checkpoints at multiples of this number of steps. It must be a multiple of "
-        "`every`. With `every: auto`, these steps are saved, too. Default: none.",
+        "`every`. With `every: auto`, it can be any number, and the job also saves these steps. Default: none.",
     )
     async_: bool = Field(
         True,
@@ -70,12 +70,14 @@ class Checkpoint(Section):
     @field_validator("every", mode="wrap")
     @classmethod
     def _steps_or_auto(cls, every: Any, handler: ValidatorFunctionWrapHandler) -> Any:
-        # Pydantic reports a problem for each alternative.
+        # Report one problem. Pydantic reports a problem for each alternative.
         try:
             return handler(every)
         except ValidationError as error:
             raise PydanticCustomError(
-                "every", "it is neither auto nor 1 or more steps", {"remedy": "use auto, or a number such as 500"}
+                "every",
+                "it is neither auto nor a whole number of 1 or more",
+                {"remedy": "use auto, or a number such as 500"},
             ) from error
 
     @field_validator("keep_every")

@@ -1,7 +1,7 @@
 """The best interval between two checkpoints, from the cost of a save and the rate of interruptions, without torch.
 
-A run loses time in two ways. It stands still for each save, and after an interruption it takes again the steps since
-its newest checkpoint. The sum of both has a minimum.
+A run loses time in two ways. It stands still for each save, and after an interruption it repeats the steps since its
+newest checkpoint. The sum of both losses has a minimum.
 """
 
 import math
@@ -43,8 +43,8 @@ class ChosenInterval:
         of_nodes = "1 node" if self.nodes == 1 else f"{self.nodes} nodes"
         reasons = {
             "optimum": "the optimum",
-            "write": "the optimum is shorter than a write",
-            "step": "the optimum is shorter than a step",
+            "write": "because the optimum is shorter than a write",
+            "step": "because the optimum is shorter than a step",
         }
         return (
             f"{self.steps} steps ({self.seconds:.4g} s), {reasons[self.bound]}: a save stops training for "
@@ -57,7 +57,7 @@ class ChosenInterval:
 def seconds_between_interruptions(nodes: int, per_1000_node_days: float) -> float:
     """Return the mean time in seconds between two interruptions of a run on `nodes` nodes.
 
-    Any node interrupts the whole run, so the rate grows with the number of nodes.
+    The failure of any node interrupts the whole run, so the rate grows with the number of nodes.
     """
     return 1000 * SECONDS_PER_DAY / (nodes * per_1000_node_days)
 
@@ -68,11 +68,11 @@ def optimal_seconds(stall_seconds: float, between_interruptions: float) -> float
     This is the higher-order estimate of Daly: "A higher order estimate of the optimum checkpoint interval for restart
     dumps", Future Generation Computer Systems 22 (2006), https://doi.org/10.1016/j.future.2004.11.016. Its first term
     is Young's first order, sqrt(2 * stall * between), of Communications of the ACM 17 (1974). Both agree to 1 % while a
-    save costs less than a 3,000th of the time between interruptions. Young's is 43 % too long, and loses 5 % more time,
-    when a save costs half of it. The higher order costs nothing more, and holds for nodes that fail often, too. The
-    time of a restart does not change the optimum.
+    save takes less than a 3,000th of the time between interruptions. When a save takes half of that time, Young's
+    interval is 43 % too long, and loses 5 % more time. The higher order is as cheap to compute, and also holds for
+    nodes that fail often. The time of a restart does not change the optimum.
 
-    The series is valid while a save costs less than twice the time between interruptions. Beyond that, no interval
+    The series is valid while a save takes less than twice the time between interruptions. Beyond that, no interval
     makes much progress, and Daly returns the time between interruptions.
     """
     if stall_seconds >= 2 * between_interruptions:
@@ -88,8 +88,9 @@ def choose_interval(
     """Return the interval in whole steps that loses the least time. `step_seconds` is more than 0.
 
     It has at least one step. It is at least as long as a write, because only one checkpoint is saved at a time: the
-    next save would wait for the write, and training with it. A write of an asynchronous save beside the training is no
-    cost of its own. An interruption during a write also loses the interval before it, whatever the interval is.
+    next save would wait for the write, and training would wait for the save. An asynchronous write has no cost of its
+    own, because training continues during the write. An interruption during a write also loses the interval before it,
+    but this loss does not depend on the length of the interval.
     """
     optimum = optimal_seconds(stall_seconds, seconds_between_interruptions(nodes, per_1000_node_days)) / step_seconds
     steps, least = max(1, round(optimum)), math.ceil(write_seconds / step_seconds)

@@ -156,10 +156,10 @@ def _weights(stage: StageSizes, remaining: int, used: int, ends: int) -> int:
 def _weights_in_loss(stage: StageSizes, before_backward: int) -> int:
     """Return the bytes of gathered or cast weights in the forward pass of the loss.
 
-    `before_backward` are those at the beginning of the backward pass, which has one more layer. Until then, FSDP keeps
-    the buffer of the last gather: that of the output, or of a layer if the embedding is tied. (`wait_for_unshard` of
-    torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py, and `_post_forward` of _fsdp_state.py, 2.13; read
-    2026-11-26)
+    `before_backward` is the number of these bytes at the beginning of the backward pass, with one more layer. Until
+    then, FSDP keeps the buffer of the last gather: that of the output, or of a layer if the embedding is tied. (PyTorch
+    2.13, `wait_for_unshard` of torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py, and `_post_forward` of
+    _fsdp_state.py; read 2026-11-26)
     """
     if not stage.wrapped or stage.layout.pp > 1 or stage.sharing == 1 or stage.shape.tied:
         return before_backward

@@ -77,7 +77,7 @@ class Job(Section):
         HangDetection(), description="Steps that take too long, and what the run does then."
     )
     replica_check: ReplicaCheck = Field(
-        ReplicaCheck(), description="Comparison of the weights of replicas, which shows a broken device."
+        ReplicaCheck(), description="Comparison of the weights of replicas, which detects a broken device."
     )
     seed: int = Field(0, ge=0, lt=2**32, description="Seed of the initial weights and of the order of the samples.")
     checkpoint: Checkpoint = Field(Checkpoint(), description="When and where checkpoints are saved.")
@@ -199,8 +199,8 @@ class Job(Section):
         if parallel is not None and check.every is not None and parallel.dp_replicate == 1:
             raise PydanticCustomError(
                 "replicas",
-                "every is {every}, but parallel.dp_replicate is 1, and there are no replicas to compare",
-                {"every": check.every, "remedy": "leave every out, or set parallel.dp_replicate to 2 or more"},
+                "every is {every}, but parallel.dp_replicate is 1, so there are no replicas to compare",
+                {"every": check.every, "remedy": "remove every, or set parallel.dp_replicate to 2 or more"},
             )
         return check
 

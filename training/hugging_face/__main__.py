@@ -41,7 +41,7 @@ def main() -> None:
     out.add_argument(
         "--dtype",
         choices=list(DTYPES),
-        help="of the weights (default: that of the weights that the run started from, or bf16 without any)",
+        help="type of the exported weights (default: the type of the weights that the run started from, or bf16)",
     )
     out.add_argument(
         "--file-bytes", type=int, default=FILE_BYTES, help="a file ends before it is longer (default: %(default)s)"

@@ -126,7 +126,7 @@ def write_config(
 ROTARY = ("rope_theta", "rope_scaling", "rope_parameters")
 OF_TOKENS = ("bos_token_id", "eos_token_id", "pad_token_id")
 OF_USE = ("initializer_range", "use_cache")
-"""Keys that say nothing about what the model computes."""
+"""Keys that do not change what the model computes."""
 DTYPES = ("float64", "float32", "float16", "bfloat16")
 DTYPE_KEYS = ("dtype", "torch_dtype")
 """Names of the type of the weights: that of transformers 5, and that of earlier versions, which it reads, too."""
@@ -136,9 +136,8 @@ def merged(config: dict[str, Any], imported: bytes) -> dict[str, Any]:
     """Return `config` with what else the `config.json` says that the weights were imported with.
 
     `config` is the result of `write_config`, which decides what the model computes. The imported file decides about
-    tokens with a meaning and the longest text, and how rotary positions are written if they are the same. It also
-    decides under which name the type of the weights is written. It adds keys that we do not know, if the model is still
-    of its family.
+    special tokens and the maximum length, and how rotary positions are written if they are the same. It also decides
+    under which name the type of the weights is written. Its unknown keys are added if the model is still of its family.
     """
     family, shape, _, length = _described(imported, Path("config.json"))
     theirs: dict[str, Any] = json.loads(imported)
@@ -154,18 +153,18 @@ def merged(config: dict[str, Any], imported: bytes) -> dict[str, Any]:
         ours = {key: value for key, value in ours.items() if key not in ROTARY}
     else:
         theirs = {key: value for key, value in theirs.items() if key not in ROTARY}
-    # Weights of ours are not quantized.
+    # Exported weights are not quantized.
     return {key: value for key, value in theirs.items() if key not in (*DTYPE_KEYS, "quantization_config")} | ours
 
 
 def dtype_of(imported: bytes) -> str | None:
-    """Return PyTorch's name of the type of the weights that a `config.json` says, or None if it says none of ours."""
+    """Return the type of the weights in a `config.json`, by PyTorch's name, or None if it has none of DTYPES."""
     config: dict[str, Any] = json.loads(imported)
     return next((config[key] for key in DTYPE_KEYS if config.get(key) in DTYPES), None)
 
 
 def with_dtype(imported: bytes, dtype: str) -> bytes:
-    """Return a `config.json` that says the type of its weights: as it does already, or the given one."""
+    """Return a `config.json` with the type of the weights: the type that it already has, or `dtype`."""
     if dtype_of(imported):
         return imported
     config = {key: value for key, value in json.loads(imported).items() if key not in DTYPE_KEYS}

@@ -131,7 +131,7 @@ def _write_described(imported: dict[str, bytes], end_of_text: int, out: Path) ->
 
 
 def _dtype(imported: dict[str, bytes]) -> torch.dtype:
-    """Return the type of the weights that were imported, or bf16 if none were. fp64 becomes fp32, the type of ours."""
+    """Return the type of the imported weights, or bf16 if none were imported. fp64 becomes fp32, as in checkpoints."""
     known = dtype_of(imported["config.json"]) if "config.json" in imported else None
     dtypes = {"float64": torch.float32} | {_name(kind): kind for kind in DTYPES.values()}
     return dtypes[known] if known else torch.bfloat16
@@ -208,8 +208,8 @@ def _read(
             theirs[their_name] = tensor.to(kept).contiguous()
             if not theirs[their_name].isfinite().all():
                 raise UserError(
-                    f"{source}: {name} has numbers above {torch.finfo(kept).max:g}, the largest of {_name(kept)}. "
-                    "Export with --dtype fp32"
+                    f"{source}: {name} has numbers above {torch.finfo(kept).max:g}, the largest that {_name(kept)} can "
+                    "hold. Export with --dtype fp32"
                 )
     return theirs
 

@@ -102,9 +102,9 @@ class Exporter:
             self._checkpoint_step, self._checkpointed, self._stall = saved.step, time.time(), saved.seconds
 
     def interval(self, steps: int) -> None:
-        """Take the number of steps between checkpoints. A longer one counts at once, a shorter one after a save.
+        """Take the number of steps between checkpoints. A longer interval applies at once, a shorter one after a save.
 
-        Otherwise a checkpoint would seem older than its interval while the next one is written.
+        If a shorter interval applied at once, the newest checkpoint would seem too old while the next one is written.
         """
         self._every = max(self._every, steps)
 

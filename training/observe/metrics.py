@@ -99,7 +99,7 @@ class Metrics:
         print(f"evaluation step={step}/{self._steps} loss={loss:.4f} seconds={seconds:.3f}", flush=True)
 
     def interval(self, chosen: ChosenInterval) -> None:
-        """Report an interval between checkpoints that the job has chosen, with the figures it follows from."""
+        """Report an interval between checkpoints that the job has chosen, with the figures behind it."""
         self.event("checkpoint_interval", seconds=chosen.seconds, **asdict(chosen))
         if self._progress:
             self._progress.clear()

@@ -18,7 +18,7 @@ from training.observe.flops import Pace
 from training.observe.laps import Mark, seconds
 from training.observe.metrics import Metrics
 
-# The pace of a run is the median of its last steps.
+# Number of steps whose median is the time of a step.
 _STEPS_OF_PACE = 50
 
 
