@@ -135,7 +135,7 @@ CLAIMS = (
         ".1%",
     ),
     Claim(
-        "A simulation is off the goodput of a run whose ranks are killed by little, with the costs of that run",
+        "The simulated goodput of a run whose ranks are killed has a small error, with the costs of that run",
         "goodput",
         False,
         0.05,
@@ -143,7 +143,7 @@ CLAIMS = (
         ".1%",
     ),
     Claim(
-        "It is off by little with the costs of another run",
+        "The simulated goodput of a run whose ranks are killed has a small error, with the costs of another run",
         "goodput",
         False,
         0.05,

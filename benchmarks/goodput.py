@@ -2,16 +2,16 @@
 
     python -m benchmarks.goodput [--ranks N] [--minutes M] [--run DIRECTORY]
 
-The training job runs twice under torchrun, on gloo ranks of this machine. Each time, one rank after the other is killed
-at seeded random moments, and torchrun restarts all of them. `trainway.report.goodput` says where the time of both runs
-went. The costs of the first run are the inputs of the simulator (simulated_run.py). The simulator then predicts the
-goodput of the second run, from the moments of its interruptions. The difference to the measured goodput is in the
-result, also for the costs of the second run itself: what then remains is the error of the simulator alone, while the
-first difference includes changes of the machine's speed between the runs.
+The training job runs twice under torchrun, on gloo ranks of this machine. In each run, single ranks are killed at
+seeded random moments, and torchrun restarts all ranks. `trainway.report.goodput` divides the time of both runs by use.
+The costs of the first run are the inputs of the simulator (simulated_run.py). The simulator then predicts the goodput
+of the second run, from the moments of its interruptions. The result has the difference to the measured goodput. It also
+has the difference for the costs of the second run itself, which is the error of the simulator alone. The first
+difference includes changes of the machine's speed between the runs.
 
-The curve has the same costs on 8 to 16,384 GPUs, eight on a node, with published rates of interruptions, and the
-interval that `checkpoint.every: auto` chooses. The costs do not grow with the number of GPUs in it: it shows what the
-number of interruptions alone does. With --run, the costs are those of an earlier run of yours, for example on GPUs.
+The curve has the goodput on 8 to 16,384 GPUs, eight on a node, with published rates of interruptions, and the interval
+that `checkpoint.every: auto` chooses. The costs do not grow with the number of GPUs, so the curve shows only the effect
+of the number of interruptions. With --run, the costs are those of an earlier run of yours, for example on GPUs.
 """
 
 import argparse
@@ -54,7 +54,7 @@ RATES = {
     # See training/config/checkpoint_interval.py.
     "Llama 3 405B, H100": INTERRUPTIONS_PER_1000_NODE_DAYS,
     # "Revisiting Reliability in Large-Scale Machine Learning Research Clusters", https://arxiv.org/abs/2410.21680, as
-    # others quote it (2026-11-26). The paper itself was not read.
+    # other texts quote it (2026-11-26). The paper itself was not read.
     "RSC-1, A100": 6.5,
     "RSC-2, A100": 2.34,
 }
@@ -68,7 +68,7 @@ def main() -> None:
     parser = arguments("goodput", __doc__)
     parser.add_argument("--ranks", type=int, default=4, help="ranks on this machine. Default: 4")
     parser.add_argument("--minutes", type=float, default=6, help="minutes of each of the two runs. Default: 6")
-    parser.add_argument("--run", type=Path, help="directory of a run that has the costs. Default: measure them")
+    parser.add_argument("--run", type=Path, help="take the costs from the run in this directory. Default: measure them")
     chosen: argparse.Namespace = parser.parse_args()
     figures: dict[str, Any] = {}
     if chosen.run:
@@ -88,10 +88,9 @@ def main() -> None:
 
 
 def interrupted_run(root: Path, seed: int, ranks: int, seconds: float) -> tuple[Path, list[float]]:
-    """Run the job for so many seconds, while its ranks are killed. Return its directory, and when they were killed.
+    """Run the job for `seconds`, and kill its ranks at random moments.
 
-    The moments are drawn before, in seconds since the epoch when they have passed. One in which no rank lives, because
-    torchrun restarts them, takes the first rank that lives again.
+    Return the directory of the run, and the times of the kills in seconds since the epoch.
     """
     directory = root / f"run-{seed}"
     directory.mkdir()
@@ -128,7 +127,11 @@ def interrupted_run(root: Path, seed: int, ranks: int, seconds: float) -> tuple[
 
 
 def kill_ranks(torchrun: subprocess.Popen[bytes], drawn: random.Random, end: float) -> Iterator[float]:
-    """Kill a rank at each random moment before `end`, in seconds since the epoch. Yield when each one was killed."""
+    """Kill a rank at each random moment before `end`. Yield the time of each kill. Times are seconds since the epoch.
+
+    Restarts do not shift the moments. If no rank lives at a moment, because torchrun restarts the ranks, the first rank
+    that lives again is killed.
+    """
     moment = time.time()
     while (moment := moment + drawn.expovariate(1 / SECONDS_BETWEEN_KILLS)) < end:
         time.sleep(max(0.0, moment - time.time()))
@@ -149,7 +152,7 @@ def ranks_of(torchrun: int) -> list[int]:
 def costs_of(run: Path, kills: Sequence[float]) -> Costs:
     """Return the mean costs of a measured run. `kills` has the times of its interruptions, in seconds since the epoch.
 
-    Without `kills`, a restart begins with the last event before it. A run without a restart ends the program.
+    Without `kills`, a restart begins at the last event before it. The program exits if the run has no restart.
     """
     events = read_events(run)
     steps = [event for event in events if isinstance(event, Step)]
@@ -160,9 +163,7 @@ def costs_of(run: Path, kills: Sequence[float]) -> Costs:
             begin = event.time - event.startup_seconds
             restarts.append(begin - max((kill for kill in kills if kill < begin), default=events[number - 1].time))
     if not restarts:
-        sys.exit(
-            f"{run}: the run has no restart, so its costs are not known. Take a longer run, or one with a restart."
-        )
+        sys.exit(f"{run}: the run has no restart, so the cost of a restart is not known. Use a run that restarted.")
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
     writes = [line["total_seconds"] for line in lines if line["event"] == "checkpoint"]
     return Costs(
@@ -172,7 +173,7 @@ def costs_of(run: Path, kills: Sequence[float]) -> Costs:
         write_seconds=fmean(writes),
         detection_seconds=HangDetection().least_seconds,
         restart_seconds=fmean(restarts),
-        # What belongs to no step is between the start of an attempt and its first step.
+        # The time that belongs to no step passes between the start of an attempt and its first step.
         startup_seconds=fmean(start.startup_seconds - start.load_seconds for start in starts)
         + goodput(events).by_use["other"] / len(starts),
         load_seconds=fmean(start.load_seconds for start in starts if start.load_seconds),
@@ -180,12 +181,12 @@ def costs_of(run: Path, kills: Sequence[float]) -> Costs:
 
 
 def validation(run: Path, kills: Sequence[float], costs: dict[str, Costs]) -> dict[str, Any]:
-    """Return the measured goodput of a run, and that of the simulator with its interruptions and each of the costs."""
+    """Return the measured goodput of a run, and the simulated goodput with its interruptions, for each of the costs."""
     events = read_events(run)
     measured, start = goodput(events), events[0]
     assert isinstance(start, Start)
     begin = start.time - start.startup_seconds
-    # A rank that was killed before its attempt wrote anything is not in the report either.
+    # The report does not count an interruption before the first attempt began, so the simulation leaves it out, too.
     happened = [Interruption(kill - begin) for kill in kills if kill > begin]
     found: dict[str, Any] = {
         "interruptions": len(happened),
@@ -213,7 +214,7 @@ def curve(costs: Costs, rate: float) -> dict[str, Any]:
 
 
 def on_gpus(costs: Costs, rate: float, gpus: int) -> dict[str, Any]:
-    """Return the spread of the goodput over the seeds, and the median share of each use, of some days on some GPUs."""
+    """Return the spread of the goodput over the seeds, and the median share of each use, for DAYS on so many GPUs."""
     nodes = gpus // GPUS_OF_A_NODE
     step = costs.step_seconds + costs.data_seconds
     every = choose_interval(costs.stall_seconds, costs.write_seconds, step, nodes, rate).steps

@@ -1,8 +1,8 @@
-"""Simulate where the time of a run goes that saves checkpoints, is interrupted, and restarts.
+"""Simulate how a run that saves checkpoints, is interrupted, and restarts spends its time.
 
 The events are saves, the ends of asynchronous writes, and interruptions. A run has no spare nodes, so it trains on all
-its nodes or waits. An interruption during a restart begins the restart again. After an interruption, the run repeats
-the steps since its newest complete checkpoint. Each second counts once, under the names that
+its nodes or waits. After an interruption during a restart, the restart begins again. After an interruption, the run
+repeats the steps since its newest complete checkpoint. Each second counts once, under one of the uses that
 `trainway.report.goodput` has for measured runs.
 """
 
@@ -53,7 +53,7 @@ def interruptions(between: float, hangs: float, seed: int) -> Iterator[Interrupt
 
 
 def simulate(costs: Costs, every: int, seconds: float, happens: Iterable[Interruption]) -> dict[str, float]:
-    """Return the seconds of a run of `seconds` by use. It saves a checkpoint every so many steps."""
+    """Return the seconds of each use in a run of `seconds`. The run saves a checkpoint after every `every` steps."""
     run = _Run(costs, every, seconds, happens)
     run.spend("startup", costs.startup_seconds)
     while run.now < seconds:
@@ -65,7 +65,7 @@ def simulate(costs: Costs, every: int, seconds: float, happens: Iterable[Interru
 
 
 class _Run:
-    """A run at a moment of its time, `now`. `step` is the newest step, and `kept` that of the newest checkpoint."""
+    """A run at the time `now`. `_step` is its newest step, and `_kept` is the step of its newest checkpoint."""
 
     def __init__(self, costs: Costs, every: int, seconds: float, happens: Iterable[Interruption]) -> None:
         self._costs, self._every, self._end = costs, every, seconds
@@ -78,7 +78,7 @@ class _Run:
         """The time at which the newest write is complete, and the step of its checkpoint."""
 
     def spend(self, use: str, seconds: float) -> bool:
-        """Let time pass until an interruption or the end of the run. Return whether all of it passed."""
+        """Let time pass, at most until an interruption or the end of the run. Return whether all of it passed."""
         until = min(self.now + seconds, self._next.seconds, self._end)
         is_over = until == self.now + seconds
         self.spent[use] += until - self.now
@@ -94,7 +94,7 @@ class _Run:
         whole = costs.step_seconds + costs.data_seconds
         is_over = self.spend("productive", steps * whole)
         done = steps if is_over else min(steps, int((self.now - begin) / whole))
-        # The part of a step that was under way belongs to no step, as in a measured run.
+        # The time of an unfinished step does not count as productive, as in a measured run.
         self.spent["productive"] += done * costs.step_seconds - (self.now - begin)
         self.spent["data"] += done * costs.data_seconds
         self.spent["restart" if self.is_interrupted else "other"] += self.now - begin - done * whole
@@ -135,9 +135,10 @@ class _Run:
 def expected_share(costs: Costs, every: int, between: float) -> float:
     """Return the productive share of a long run by Daly's closed form, for saves that are written while training waits.
 
-    It is the steps of an interval over the expected time until they and their save are done without an interruption:
-    between * exp(down / between) * (exp((interval + stall) / between) - 1), with the time `down` from an interruption
-    to the first step. Daly, equation for the complete cost function, see training/config/checkpoint_interval.py.
+    The share is the time of the steps of an interval, divided by the expected time until these steps and their save are
+    done without an interruption: between * exp(down / between) * (exp((interval + stall) / between) - 1). `down` is the
+    time from an interruption to the first step. The formula is Daly's complete cost function: see
+    training/config/checkpoint_interval.py.
     """
     interval = every * (costs.step_seconds + costs.data_seconds)
     down = costs.restart_seconds + costs.startup_seconds + costs.load_seconds

@@ -1,9 +1,9 @@
-"""`make docs`: builds the site of docs/ into build/site, and fails at any link, anchor, or page that is not right.
+"""`make docs`: build the site of docs/ in build/site. A broken link or anchor, or a page outside the nav, is an error.
 
-The pages are written for GitHub, where a link leads to any file of the repository. The site has pages only. So this
-program copies the pages to build/docs, together with a page for each other file or directory of the repository that a
-page links to. Zensical then builds the site from the copy, and checks links between pages and their anchors. Neither
-the build nor the pages fetch anything from a network.
+The pages are written for GitHub, where a link can lead to any file of the repository. The site has only pages. This
+program therefore copies the pages to build/docs, together with a page for each other file or directory of the
+repository that a page links to. Zensical then builds the site from the copy, and checks links between pages and their
+anchors. Neither the build nor the pages fetch anything from a network.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ from typing import Any
 
 ROOT = Path(__file__).parents[1]
 CONFIGURATION = "zensical.toml"
-# The folder of the site for files of the repository that are no pages of docs/.
+# The folder of the site for files of the repository that are not pages of docs/.
 REPOSITORY = "repository"
 MERMAID = Path("node_modules", "@mermaid-js", "tiny", "dist", "mermaid.tiny.js")
 
 _FENCED = re.compile(r"^(?P<indent> *)(?P<fence>`{3,}|~{3,}).*?^ *(?P=fence)[`~]*\s*?$", re.MULTILINE | re.DOTALL)
-# Code in a line, in which nothing is a link, or the target of a link.
+# Matches inline code, which contains no links, or the target of a link.
 _LINK = re.compile(r"(?P<ticks>`+)(?!`).+?(?<!`)(?P=ticks)(?!`)|(?<=\]\()(?P<target>[^()\s]+)(?=\))", re.DOTALL)
 _COLORS = re.compile(r"\x1b\[[0-9;]*m")
 _LANGUAGES = {".json": "json", ".py": "python", ".sh": "bash", ".toml": "toml", ".yaml": "yaml", ".yml": "yaml"}
 
 
 class BrokenError(Exception):
-    """What is wrong with the pages, a problem per line."""
+    """Problems of the pages, one on each line."""
 
 
 @dataclass
 class _Copy:
-    """The copy of the pages of a repository, and what is wrong with them."""
+    """The copy of the pages of a repository, and the problems of the pages."""
 
     root: Path
     to: Path
@@ -54,7 +54,7 @@ class _Copy:
         written = self._with_links(source, text)
         if "```mermaid" in text:
             script = os.path.relpath(self.to / "assets" / MERMAID.name, self.place(source).parent)
-            # The theme would fetch the program that draws diagrams from a server.
+            # Without this script, the theme fetches the program that draws diagrams from a server.
             written += f'\n<script src="{script}"></script>\n'
         if not source.is_relative_to(self.root / "docs"):
             written = _not_searched(written)
@@ -64,7 +64,7 @@ class _Copy:
         """Return the page of the copy that shows a file or directory of the repository."""
         if source.is_relative_to(self.root / "docs"):
             return self.to / source.relative_to(self.root / "docs")
-        # Zensical leaves out what begins with a dot, such as .github.
+        # Zensical leaves out files and folders whose names begin with a dot, such as .github.
         inside = self.to.joinpath(REPOSITORY, *(part.lstrip(".") for part in source.relative_to(self.root).parts))
         if source.is_dir():
             return inside / "README.md"
@@ -87,14 +87,14 @@ class _Copy:
         path, _, anchor = target.partition("#")
         file = Path(os.path.normpath(source.parent / path))
         if not file.is_relative_to(self.root) or not file.exists():
-            self.problems.append(f"{source.relative_to(self.root)}: the link {target} leads nowhere")
+            self.problems.append(f"{source.relative_to(self.root)}: the link {target} leads to no file")
             return target
         self._show(file)
         place = os.path.relpath(self.place(file), self.place(source).parent)
         return f"{place}#{anchor}" if anchor else place
 
     def _show(self, file: Path) -> None:
-        """Copy what shows a file or directory. The pages of docs/ are copied anyway."""
+        """Copy a page that shows a file or directory. `copy_pages` already copies the pages of docs/."""
         if file in self.copied or (file.is_relative_to(self.root / "docs") and file.suffix == ".md"):
             return
         if file.suffix == ".md":
@@ -119,9 +119,10 @@ class _Copy:
 
 
 def _with_four_spaces(text: str) -> str:
-    """Return the text with what belongs to an item of a numbered list indented by four spaces or more.
+    """Return the text with the contents of numbered lists indented by at least four spaces.
 
-    GitHub takes three, as the number and its dot have. Python-Markdown, which Zensical uses, takes four.
+    GitHub requires only three spaces, the width of the number with its dot. Python-Markdown, which Zensical uses,
+    requires four.
     """
     lines, in_item, in_code = list[str](), False, False
     for line in text.split("\n"):
@@ -164,7 +165,7 @@ def copy_pages(root: Path, build: Path) -> None:
     names = [page.relative_to(docs).as_posix() for page in pages]
     copy.problems += [f"docs/{name} is not in the nav of docs/{CONFIGURATION}" for name in names if name not in listed]
     copy.problems += [
-        f"docs/{CONFIGURATION}: the nav has {name}, which is no page" for name in listed if name not in names
+        f"docs/{CONFIGURATION}: the nav has {name}, which is not a page" for name in listed if name not in names
     ]
     twice = {name for name in listed if listed.count(name) > 1}
     copy.problems += [f"docs/{CONFIGURATION}: the nav has {name} twice" for name in sorted(twice)]
@@ -180,7 +181,7 @@ def copy_pages(root: Path, build: Path) -> None:
 def build_site(root: Path, build: Path) -> Path:
     """Build the site of the repository `root` into `build`/site, and return its folder.
 
-    Raises BrokenError with what `copy_pages` or Zensical finds wrong.
+    Raises BrokenError with the problems that `copy_pages` or Zensical finds.
     """
     copy_pages(root, build)
     command: list[str | Path] = [
@@ -200,7 +201,7 @@ def build_site(root: Path, build: Path) -> Path:
         check=False,
     )
     if built.returncode:
-        # Zensical ends with a traceback of its own, which says nothing more.
+        # The traceback of Zensical has no further information for a writer of pages.
         raise BrokenError(_COLORS.sub("", built.stdout.partition("Traceback")[0]).strip())
     return build / "site"
 

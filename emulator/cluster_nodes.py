@@ -1,8 +1,8 @@
 """Nodes of HyperPod clusters that a test gives an account, and the operations that check, reboot, and replace them.
 
-moto lists nodes whose IDs are not those of instances, and lacks the operations. As everywhere in the emulator, an
-operation is over when its call returns: a replaced node has another instance at once. The errors are those of the API's
-model of BatchReplaceClusterNodes (botocore 1.44.5).
+The IDs of the nodes that moto lists are not instance IDs, and moto lacks the operations. As everywhere in the emulator,
+an operation has ended when its call returns: a replaced node has another instance at once. The errors are those of
+BatchReplaceClusterNodes in the API's model (botocore 1.44.5).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class ClusterAccount(Protocol):
 
 
 def list_nodes(account: ClusterAccount, asked: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the nodes of a cluster in one page, or None for a cluster of moto's."""
+    """Return the nodes of a cluster in one page, or None if moto has to list them."""
     nodes = account.cluster_nodes.get(_cluster(asked))
     return None if nodes is None else {"ClusterNodeSummaries": nodes}
 
@@ -42,7 +42,7 @@ def replace(account: ClusterAccount, asked: dict[str, Any]) -> dict[str, Any]:
 
 
 def check_health(account: ClusterAccount, asked: dict[str, Any]) -> dict[str, Any]:
-    """Set the nodes of an instance group, or those that are named, to the state of a deep health check."""
+    """Set all nodes of an instance group, or the named ones, to the state of a deep health check."""
     nodes = _nodes(account, asked)
     for each in asked["DeepHealthCheckConfigurations"]:
         group = [node for node in nodes if node["InstanceGroupName"] == each["InstanceGroupName"]]
@@ -76,7 +76,7 @@ def _changed(account: ClusterAccount, asked: dict[str, Any], *, replace: bool) -
             done.append(instance)
             if replace:
                 node["InstanceId"] = f"i-{secrets.token_hex(9)[:17]}"
-    # The model's list of successes has at least one member.
+    # By the API's model, the list of successes is not empty.
     return ({"Successful": done} if done else {}) | {"Failed": failed}
 
 

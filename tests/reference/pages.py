@@ -30,9 +30,9 @@ def platform_page() -> str:
 
 {_GENERATED}
 
-`trainway schema` prints the same as a JSON Schema, by which editors complete and check the file. `trainway check`
-also finds what no schema can say, by [rules](../rules.md). A key without a default says in its meaning what happens
-without it. `Only with` names the orchestrators that take the key, where not all three do.
+`trainway schema` prints the same keys as a JSON Schema, with which editors complete and check the file.
+`trainway check` also checks [rules](../rules.md) that a schema cannot express. If a key has no default, its meaning
+says what happens without the key. `Only with` names the orchestrators that support a key, unless all three do.
 
 {body}"""
 
@@ -66,10 +66,10 @@ def job_page() -> str:
 {_GENERATED}
 
 A job file has one of two forms: [a training job](#a-training-job) of Trainway, or [a program of your
-own](#a-program-of-your-own), which has the key `run`. `trainway schema job` prints both as a JSON Schema. A key
-without a default says in its meaning what happens without it.
+own](#a-program-of-your-own), which has the key `run`. `trainway schema job` prints both forms as a JSON Schema. If a
+key has no default, its meaning says what happens without the key.
 
-A section that is named after a target has options for this target only. Other targets leave it out.
+A section that is named after a target has options for this target only. Other targets ignore it.
 
 | Target | Platforms |
 |---|---|
@@ -94,7 +94,7 @@ def commands_page() -> str:
 
 {_GENERATED}
 
-[The command line](../command-line.md) says what all commands have in common. Every command has `--help`.
+[The command line](../command-line.md) describes what all commands have in common. Every command has `--help`.
 
 {body}"""
 
@@ -107,8 +107,8 @@ def failures_page() -> str:
 {_GENERATED}
 
 [When a job fails](../when-a-job-fails.md) describes the command. It also reads NCCL's timeouts, torchrun's summary,
-the numbers of Lustre's errors, and the reasons of Kubernetes, Slurm, and SageMaker. Words in capitals stand for what
-a log says.
+the numbers of Lustre's errors, and the reasons of Kubernetes, Slurm, and SageMaker. Words in capitals stand for values
+from a log.
 
 {failures()}"""
 

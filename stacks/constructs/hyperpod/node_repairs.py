@@ -23,8 +23,8 @@ _ACTIONS = (
 def let_repair_nodes(scope: Construct, people: Mapping[Persona, iam.Role], hyperpod: sagemaker.CfnCluster) -> None:
     """Give the role of administrators, if it exists, the permission to repair nodes of the cluster.
 
-    The policy waits for the cluster. The role's own policy does not, so that administrators get into Kubernetes while
-    the cluster is created.
+    The policy is separate from the role's own policy, because it depends on the cluster. Administrators can therefore
+    use Kubernetes while CloudFormation creates the cluster.
     """
     for persona, role in people.items():
         if persona.administers:
