@@ -13,9 +13,9 @@ from packaging.utils import canonicalize_name
 from tests.synthesis import ROOT
 
 PAGE = ROOT / "THIRD_PARTY_NOTICES.md"
-# What a user installs. The other extras are for those who change Trainway.
+# The extras that users install. The other extras are for contributors.
 EXTRAS = ("report", "platform", "training", "emulator")
-# The page is the same on every machine: that of the oldest Python, on Linux.
+# Evaluate requirements for the oldest Python on Linux, so that the page is the same on every machine.
 _MACHINE = {
     "python_version": "3.11",
     "python_full_version": "3.11.0",
@@ -29,7 +29,7 @@ _MACHINE = {
 
 
 def page() -> str:
-    """Return the page with the tables as the installed distributions have them."""
+    """Return the page with tables of the installed distributions."""
     text = PAGE.read_text(encoding="utf-8")
     between = re.compile(r"(?<=<!-- distributions -->\n).*(?=<!-- /distributions -->)", re.DOTALL)
     return between.sub(lambda _: _tables(), text)
@@ -51,7 +51,7 @@ def _tables() -> str:
 
 
 def closure(roots: Iterable[str]) -> dict[str, Distribution]:
-    """Return the distributions that requirements bring, and what those require, by their canonical names."""
+    """Return the distributions that requirements install, directly or indirectly, by their canonical names."""
     found: dict[str, Distribution] = {}
     waiting = [Requirement(each) for each in roots]
     done = set[tuple[str, tuple[str, ...]]]()
@@ -83,7 +83,7 @@ def _field(installed: Distribution, name: str) -> str:
 
 
 def license_of(installed: Distribution) -> str:
-    """Return the license of a distribution: its SPDX expression, or else what its metadata says in words.
+    """Return the license of a distribution: its SPDX expression, or otherwise the name of the license in its metadata.
 
     Raises ValueError if its metadata says nothing.
     """

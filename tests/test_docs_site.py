@@ -67,7 +67,7 @@ def test_no_page_fetches_anything_from_a_network(site: Path) -> None:
             start = site if address.startswith("/") else page.parent
             assert (start / address.lstrip("/").partition("?")[0]).exists(), (page, address)
         if 'class="mermaid"' in page.read_text(encoding="utf-8"):
-            # Without the program, the theme would fetch it.
+            # Without the site's copy of the program, the theme would fetch it.
             assert any(address.endswith(f"/{MERMAID.name}") for address in loads.addresses), page
     for sheet in site.rglob("*.css"):
         assert not re.findall(r"(?:@import|url\()\s*[\"']?(?:https?:)?//", sheet.read_text(encoding="utf-8")), sheet

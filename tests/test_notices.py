@@ -1,4 +1,4 @@
-"""The notices name every distribution that an installation brings, with its license, and are in the wheel."""
+"""The notices name every distribution that an installation includes, with its license, and are in the wheel."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_what_a_requirement_requires_is_found_too() -> None:
     assert "torch" not in found and "torch" in notices.closure(project["optional-dependencies"]["training"])
 
 
-def test_a_distribution_without_a_license_is_not_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_distribution_without_a_license_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     metadata = tmp_path / "unlicensed-1.0.dist-info" / "METADATA"
     metadata.parent.mkdir()
     metadata.write_text("Metadata-Version: 2.4\nName: unlicensed\nVersion: 1.0\n")

@@ -34,7 +34,7 @@ def oldest_python() -> str:
 
 
 def accepted(schema: str, text: str) -> bool:
-    """Whether the schema of the published collection that `make lint` uses accepts a text of YAML."""
+    """Return whether a published schema, from the collection that `make lint` uses, accepts a YAML text."""
     # PyYAML reads the key `on` of a workflow as true.
     value = {"on" if key is True else key: each for key, each in yaml.safe_load(text).items()}
     document = get_builtin_schema(f"vendor.{schema}")
@@ -59,11 +59,11 @@ def test_the_file_has_the_published_schema(schema: str, name: str, right: str, w
 
 
 @pytest.mark.parametrize("file", WORKFLOWS, ids=lambda file: file.stem)
-def test_a_workflow_may_only_read_and_its_actions_do_not_move(file: Path) -> None:
+def test_workflows_may_only_read_and_pin_their_actions_by_commit(file: Path) -> None:
     workflow = read(file)
     assert workflow["permissions"] == {"contents": "read"}
     for name, job in workflow["jobs"].items():
-        # The job that publishes may write, and runs nothing that was checked out.
+        # Only the job that publishes may write. It checks out nothing.
         uses = [step["uses"] for step in job["steps"] if "uses" in step]
         may_write = "write" in job.get("permissions", {}).values()
         assert may_write == ((file.stem, name) == ("release", "publish"))
@@ -72,8 +72,8 @@ def test_a_workflow_may_only_read_and_its_actions_do_not_move(file: Path) -> Non
         assert job["timeout-minutes"] <= 90
 
 
-def test_a_name_of_github_is_never_a_part_of_a_script() -> None:
-    """A tag or a branch can be named so that a shell runs it. Such names come by the environment."""
+def test_no_script_of_a_workflow_contains_an_expression_of_github() -> None:
+    """A shell could run the name of a tag or a branch, so workflows pass such names as environment variables."""
     scripts = [
         step["run"]
         for file in WORKFLOWS
@@ -86,15 +86,15 @@ def test_a_name_of_github_is_never_a_part_of_a_script() -> None:
     assert not [each for each in scripts if "${{" in each.replace("${{ steps.image.outputs.tag }}", "")]
 
 
-def test_the_matrix_begins_with_the_oldest_python_and_node_that_are_taken() -> None:
+def test_the_matrix_begins_with_the_oldest_supported_python_and_node() -> None:
     matrix = read(GITHUB / "workflows/ci.yml")["jobs"]["test"]["strategy"]["matrix"]
     assert matrix["python"][0] == oldest_python()
     (oldest,) = re.findall(r"-lt (\d+) \]\]", (ROOT / "scripts/setup").read_text(encoding="utf-8"))
     assert matrix["node"][0] == oldest
 
 
-def test_every_pinned_package_takes_the_oldest_python_that_the_project_takes() -> None:
-    """pip on an older patch release of Python finds no such version, and searches for others for many minutes."""
+def test_every_pinned_package_supports_the_oldest_python_of_the_project() -> None:
+    """With a pinned version that requires a newer Python, pip searches for other versions for many minutes."""
     oldest = f"{oldest_python()}.0"
     needed = {each.name: each.metadata["Requires-Python"] for each in distributions()}
     assert len(needed) > 100
@@ -118,14 +118,14 @@ def test_the_hooks_are_the_programs_of_the_project() -> None:
         assert (ROOT / hook["entry"].split()[0]).exists(), hook["entry"]
 
 
-def test_a_report_of_a_bug_asks_for_what_diagnoses_it() -> None:
+def test_the_bug_template_asks_for_diagnoses_and_versions() -> None:
     asked = {field.get("id"): field["attributes"] for field in read(GITHUB / "ISSUE_TEMPLATE/bug.yml")["body"]}
     assert "trainway doctor --json" in asked["doctor"]["label"]
     assert "trainway --version" in asked["versions"]["description"]
     assert asked["orchestrator"]["options"][:-1] == [each.value for each in Orchestrator]
 
 
-def test_updates_are_looked_for_wherever_something_is_pinned() -> None:
+def test_dependabot_covers_every_folder_with_pinned_dependencies() -> None:
     updates = read(GITHUB / "dependabot.yml")["updates"]
     by_kind = {each["package-ecosystem"]: each.get("directories") or [each["directory"]] for each in updates}
     assert by_kind.keys() == {"pip", "npm", "docker", "github-actions"}

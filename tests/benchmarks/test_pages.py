@@ -83,7 +83,7 @@ def percent(share: float) -> str:
     return f"{100 * share:.2f} %"
 
 
-def test_the_page_on_goodput_has_the_simulated_curve_and_what_limits_it() -> None:
+def test_the_page_on_goodput_has_the_figures_of_the_committed_result() -> None:
     found, day = figures("goodput")
     of_llama, *others = found["curve"].values()
     assert rows("watching.md", "GPUs") == [

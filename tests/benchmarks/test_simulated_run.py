@@ -1,4 +1,4 @@
-"""The simulated run counts every second once, and agrees with what can be computed by hand."""
+"""The simulation of a run counts every second once, and agrees with results that can be computed by hand."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_without_interruptions_only_saves_stop_the_training() -> None:
     assert spent["checkpoint"] == pytest.approx(12 * 100 - 5 * 100)
 
 
-def test_an_interruption_takes_the_steps_since_the_newest_complete_checkpoint() -> None:
+def test_an_interruption_loses_the_steps_since_the_newest_complete_checkpoint() -> None:
     # The save of step 10 begins at 100 s, and is complete at 112 s.
     after = simulate(COSTS, 10, 1000, [Interruption(125)])
     assert after["lost"] == pytest.approx(4 * 4.5), "from 102 s to 125 s"
@@ -51,14 +51,14 @@ def test_an_interruption_takes_the_steps_since_the_newest_complete_checkpoint() 
     assert before["load"] == 0
     hang = simulate(COSTS, 10, 1000, [Interruption(125, is_hang=True)])
     assert hang["detection"] == 100
-    # The second one falls into the start, which begins again.
+    # The second interruption falls into the restart, which begins again.
     again = simulate(COSTS, 10, 1000, [Interruption(125), Interruption(155)])
     assert again["restart"] == pytest.approx(10 + 3 + 10)
     assert again["startup"] == 50 + 20 + 50
 
 
 @pytest.mark.parametrize(("between", "every"), [(3000.0, 10), (500.0, 10), (500.0, 40)])
-def test_a_long_run_has_the_share_of_the_closed_form_of_daly(between: float, every: int) -> None:
+def test_a_long_run_has_the_productive_share_of_dalys_closed_form(between: float, every: int) -> None:
     waits = replace(COSTS, write_seconds=COSTS.stall_seconds)
     runs = [simulate(waits, every, 400 * between, interruptions(between, 0, seed)) for seed in range(10)]
     shares = [run["productive"] / (400 * between) for run in runs]

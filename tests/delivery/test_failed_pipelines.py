@@ -86,7 +86,7 @@ def test_a_build_that_ends_before_its_script_ends_the_deploy_with_its_phase(
     assert f"pipeline atlas-image: Step2/Image: {reason}" in told(stack)
 
 
-def test_a_failure_is_told_in_an_account_with_more_rules_than_one_page_lists(image: Template, stack: Stack) -> None:
+def test_a_failure_is_reported_in_an_account_with_more_rules_than_one_page_lists(image: Template, stack: Stack) -> None:
     events = boto3.client("events")
     others = [f"another-{number}" for number in range(60)]
     for name in others:

@@ -1,4 +1,4 @@
-"""`trainway top` shows what schedulers, records, states, and exporters say, and says what is unknown."""
+"""`trainway top` shows the values of schedulers, records, states, and exporters, and says which values are unknown."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_this_machine_shows_its_runs_and_what_nvidia_smi_says(tmp_path: Path, mo
 
 
 @pytest.mark.parametrize("script", [None, "exit 9"])
-def test_gpus_that_nobody_can_count_are_unknown(
+def test_gpus_are_unknown_if_nvidia_smi_is_missing_or_fails(
     script: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if script:
@@ -99,7 +99,7 @@ def test_gpus_that_nobody_can_count_are_unknown(
     assert "unknown" in here["unknown"][0]
 
 
-def test_samples_are_those_of_the_run() -> None:
+def test_run_metrics_returns_only_the_samples_of_the_run() -> None:
     found = run_metrics(EXPORTED, "llama")
     assert found and found["trainway_run_tokens_per_second"] == 812345.5
     assert run_metrics(EXPORTED, "another") is None
@@ -118,7 +118,7 @@ def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Api]:
 
 @pytest.fixture
 def deployed(api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HandOff]:
-    """A platform on EKS with two teams: the run `llama` on a node, a job of somebody that waits, and one that ended."""
+    """A platform on EKS with two teams: the run `llama` on a node, a job that waits, and a job that has ended."""
     hand_off = hand_off_of(platform_named("kueue"))
     cluster = hand_off.cluster.model_copy(update={"job_kinds": ("TrainJob",)})
     hand_off = hand_off.model_copy(update={"cluster": cluster})
@@ -167,7 +167,7 @@ def deployed(api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
 
 
 def record_run(hand_off: HandOff, name: str, **state: Any) -> None:
-    """Write what a launch and the run itself write into the registry."""
+    """Write the record of a launch and the state of its run to the registry."""
     handle = {"context": "mine", "namespace": "research", "kind": "TrainJob", "name": name, "logs": "/fsx"}
     Path(f"runs/{name}").mkdir(parents=True)
     launch = record_submission(Path(f"runs/{name}"), "kubernetes", handle, {}, None)
@@ -191,7 +191,7 @@ def only(jobs: list[dict[str, Any]], name: str) -> dict[str, Any]:
     return found
 
 
-def test_a_cluster_of_kubernetes_shows_its_nodes_and_everybodys_jobs(deployed: HandOff) -> None:
+def test_a_kubernetes_cluster_shows_its_nodes_and_the_jobs_of_all_users(deployed: HandOff) -> None:
     record_run(deployed, "llama", step=38, steps=2000)
     _, site = top()
     assert (site["name"], site["region"], site["unknown"]) == (deployed.platform, deployed.region, [])
@@ -209,7 +209,7 @@ def test_a_cluster_of_kubernetes_shows_its_nodes_and_everybodys_jobs(deployed: H
     assert waits["age"] > 600
 
 
-def test_what_a_member_may_not_see_is_said_to_be_unknown(deployed: HandOff, api: Api) -> None:
+def test_what_a_member_may_not_see_is_shown_as_unknown(deployed: HandOff, api: Api) -> None:
     record_run(deployed, "llama", step=38, steps=2000)
     api.hidden |= {"/api/v1/pods"}
     api.metrics.clear()
@@ -245,7 +245,7 @@ def test_a_platform_that_nobody_has_connected_to_is_refused() -> None:
 
 
 @pytest.mark.parametrize(("columns", "lines"), [(60, 20), (100, 40)])
-def test_a_screen_keeps_to_its_size_and_counts_what_it_leaves_out(columns: int, lines: int) -> None:
+def test_the_text_fits_the_screen_and_counts_the_rows_that_it_leaves_out(columns: int, lines: int) -> None:
     nodes = tuple(ClusterNode(f"ip-10-0-16-{each}", "allocated", "train", 8, 8, 0.97) for each in range(200))
     jobs = tuple(TopJob(f"run-{each}", "slurm", "running", "ada", age=60.0, nodes=("n1",)) for each in range(90))
     console = Console(width=columns, height=lines, file=io.StringIO(), force_terminal=False)
@@ -277,10 +277,10 @@ def test_the_terminal_is_restored(number: signal.Signals, status: int, tmp_path:
             told = True
             os.kill(process, number)
     else:
-        os.kill(process, signal.SIGKILL)  # it says nothing any more, and does not end
+        os.kill(process, signal.SIGKILL)  # The process has printed nothing for a minute, and has not ended.
     assert os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) == status
     before, _, after = bytes(said).partition(b"no jobs")
-    # The screen of its own, and the cursor.
+    # The escape sequences switch to the alternate screen and back, and hide and show the cursor.
     assert b"\x1b[?1049h" in before and b"\x1b[?25l" in before
     assert b"\x1b[?1049l" in after and b"\x1b[?25h" in after
     assert b"Traceback" not in said

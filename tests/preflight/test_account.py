@@ -315,7 +315,7 @@ def test_nothing_else_is_found_in_the_broken_account(broken: tuple[int, list[dic
         ([("DENIED", 192.0), ("APPROVED", 100.0), ("CASE_CLOSED", 500.0)], "--desired-value 192"),
     ],
 )
-def test_an_open_request_for_more_of_a_quota_is_told_in_place_of_the_command_for_one(
+def test_an_open_request_to_raise_a_quota_replaces_the_command_for_a_new_one(
     requests: list[tuple[str, float]], fix: str, account: AtlasAccount, broken: object
 ) -> None:
     assert broken

@@ -50,7 +50,7 @@ def command_text(name: str, command: TyperCommand) -> str:
 
 
 def _parameters(command: Any, context: Any) -> list[Any]:
-    """Return the parameters of a command as Typer has them, which its types do not say."""
+    """Return the parameters of a command as Typer's own classes, which the types of Typer do not declare."""
     return list(command.get_params(context))
 
 
@@ -76,7 +76,7 @@ def _plain(text: str) -> str:
 
 
 def _value(parameter: Any) -> str:
-    """Return what is written after an option, or in place of an argument."""
+    """Return the kind of value that an option or an argument takes."""
     kind = parameter.type_descriptor.annotation
     repeated = get_origin(kind) is list
     if repeated:

@@ -25,7 +25,7 @@ TOPICS = {
 
 
 def failures() -> str:
-    """Return a table of the rules of each topic, and one of the Xid errors. Rules of consequences name no cause."""
+    """Return a table of the rules of each topic, without rules of consequences, and a table of the Xid errors."""
     parts = []
     for file in sorted(RULES.glob("*.yaml")):
         rules = [FailureRule.model_validate(each) for each in read_facts(file)]
@@ -45,7 +45,7 @@ def _row(rule: FailureRule) -> tuple[str, str, str]:
 
 
 def _sentence(template: str) -> str:
-    """Return a sentence with its names in capitals, and without the parts that are not always there."""
+    """Return the sentence of a template with its fields in capitals, and without its optional parts."""
     always = re.sub(r"\[[^\]]*\{[^\]]*\]", "", template)
     return re.sub(r"\{(\w+)\}", lambda found: "a rank" if found[1] == "who" else found[1].upper(), always)
 

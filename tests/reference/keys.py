@@ -132,12 +132,12 @@ def _default(key: str, schema: Schema, part: Part) -> str:
     if key in part.schema.get("required", ()):
         return "required"
     default = schema.get("default")
-    # Where the default is no value, the description says what happens without the key.
+    # For other defaults, the description says what happens without the key.
     return "" if default in (None, [], {}) or isinstance(default, dict) else f"`{json.dumps(default)}`"
 
 
 def cell(text: str) -> str:
-    """Return a text as the cell of a table, where links of this repository's pages lead to them."""
+    """Return a text as the cell of a table, with links to the pages of docs/ that it names."""
     linked = re.sub(r"\bdocs/([\w-]+\.md)", r"[\1](../\1)", " ".join(text.split()))
     return re.sub(r"<(?=\w)", "&lt;", linked.replace("|", "\\|"))
 

@@ -1,4 +1,4 @@
-"""With which orchestrators a key of the platform file can stand, as the rules of `trainway check` have it."""
+"""The orchestrators that support a key of the platform file, by the rules of `trainway check`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _OF_ONE_KIND = ("kubernetes", "hyperpod", "slurm")
 
 
 def orchestrators_of(path: str) -> str:
-    """Return the names of the orchestrators that take a key, or nothing if all do, or if no value of it is known."""
+    """Return the names of the orchestrators that support a key, or nothing if all do or no value of it is known."""
     taken = _taken().get(path, ())
     return "" if len(taken) == len(Orchestrator) else ", ".join(taken)
 
@@ -41,7 +41,7 @@ def _taken() -> dict[str, tuple[Orchestrator, ...]]:
 
 
 def _takes(part: Part, key: str, definitions: dict[str, Any], orchestrator: Orchestrator) -> bool:
-    """Whether an orchestrator takes one of the values of a key that are not its default, or none is known."""
+    """Return whether an orchestrator accepts a value of a key that is not its default, or no such value is known."""
     values = list(_values(part.schema["properties"][key], definitions))
     refused = [_refuses(part, key, value, orchestrator) for value in values if value is not _UNKNOWN]
     known = [each for each in refused if each is not None]
@@ -68,7 +68,7 @@ def _values(schema: dict[str, Any], definitions: dict[str, Any]) -> Iterator[Any
 
 
 def _refuses(part: Part, key: str, value: Any, orchestrator: Orchestrator) -> bool | None:
-    """Whether a rule has something against a key's value; None if the value cannot be read."""
+    """Return whether a rule refuses a key's value, or None if the value cannot be read."""
     data = _base(orchestrator)
     holder: Any = data
     route: list[str | int] = []

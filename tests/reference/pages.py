@@ -15,7 +15,7 @@ from trainway.spec.sections.orchestrator import Orchestrator
 NEWLINE = "\n"
 FOLDER = ROOT / "docs" / "reference"
 _GENERATED = "<!-- Written by `python -m tests.reference.pages`. -->"
-# A target of another package that happens to be installed is not of this project.
+# Targets of this project. An installed package can add others, which do not belong on the page.
 _TARGETS = ("local", "slurm", "kubernetes", "sagemaker")
 
 

@@ -1,4 +1,4 @@
-"""The pages of docs/reference are those that the code gives, and leave nothing out."""
+"""The pages of docs/reference are up to date with the code, and leave nothing out."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_every_key_of_a_file_is_on_its_page(name: str, schema: dict[str, Any]) -
     assert set(rows) >= set(keys(schema)) and len(set(rows)) > 50
 
 
-def test_every_command_and_every_failure_has_its_place() -> None:
+def test_every_command_and_every_failure_is_on_its_page() -> None:
     commands = re.findall(r"^## `trainway (.+)`$", (FOLDER / "commands.md").read_text(encoding="utf-8"), re.MULTILINE)
     assert set(commands) == set(EXAMPLES)
     failures = re.findall(r"^\| `([a-z0-9-]+)` \|", (FOLDER / "failures.md").read_text(encoding="utf-8"), re.MULTILINE)
@@ -63,5 +63,5 @@ def test_every_command_and_every_failure_has_its_place() -> None:
         ("hyperpod.autoscaling", "hyperpod-eks"),
     ],
 )
-def test_a_key_has_the_orchestrators_whose_rules_take_it(key: str, names: str) -> None:
+def test_a_key_has_the_orchestrators_whose_rules_accept_it(key: str, names: str) -> None:
     assert orchestrators_of(key) == names

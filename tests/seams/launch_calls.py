@@ -123,7 +123,7 @@ def _record_training_job(recorded: Launch, platform_file: Path, team: str, code:
 
 
 def _record_repairs(recorded: Launch, hand_off: HandOff) -> None:
-    """Repair a node in each way. The emulated SageMaker has nodes, and none of the operations."""
+    """Repair a node in each way. The emulated SageMaker has the nodes, but lacks the operations."""
     name, group, instance = hand_off.cluster.name, hand_off.node_groups[0].name, "i-0123456789abcdef0"
     shape = {
         "InstanceGroupName": group,
@@ -135,7 +135,7 @@ def _record_repairs(recorded: Launch, hand_off: HandOff) -> None:
     }
     boto3.client("sagemaker", hand_off.region).create_cluster(ClusterName=name, InstanceGroups=[shape])
     (node,) = sagemaker_backends[ACCOUNT][hand_off.region].clusters[name].nodes.values()
-    # The emulation's IDs are not those of instances.
+    # The emulation's node IDs are not instance IDs.
     node.instance_id = instance
     for repair in Repair:
         with _recording(recorded, "repair"), pytest.MonkeyPatch.context() as patch:

@@ -18,7 +18,7 @@ CPU = torch.device("cpu")
 def built_model(job: Job, vocabulary: int, end_of_text: int, shape: Shape | None = None) -> tuple[World, LocalModel]:
     """Return the ranks of a job, and this rank's part of its model, with initial weights.
 
-    `shape` takes the place of the shape that the job file names. Every rank calls this.
+    `shape` replaces the shape of the job's model. Every rank calls this.
     """
     layout, shape = job.layout(dist.get_world_size()), shape or shape_of(job.model, job.variant)
     limits.check(shape, vocabulary, job, layout)

@@ -1,8 +1,8 @@
 """Count the matrix products of the output projection in a training step of each layout. torchrun starts this file.
 
 The command line has the layouts as JSON. The output has one JSON object per layout: for each rank, the number of
-products that return logits, the gradient by the residual stream, and the gradient by the weights. A step of its own is
-counted, because a pipeline tries its stages before the first one.
+products that return logits, the gradient by the residual stream, and the gradient by the weights. The products of the
+second step are counted, because a pipeline runs its stages once before the first step.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from training.precision import float8
 from training.step import compute_gradients
 
 CPU = torch.device("cpu")
-# No other dimension of the models is that long, nor half as long.
+# No other dimension of the models has this size or half of it.
 VOCABULARY, END_OF_TEXT = 416, 3
 
 

@@ -1,7 +1,7 @@
 """Started by torchrun: compare the replicas of several layouts and optimizers after three steps.
 
-Prints one JSON object for each job, with the comparison `before` the last bit of a weight of rank 1 flips, and `after`
-it: null, or the ranks and tensors that differ.
+The program prints one JSON object for each job. Its keys `before` and `after` have the comparison before and after the
+last bit of a weight of rank 1 flips: null, or the ranks and tensors that differ.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def compared(model: Decoder, world: World) -> list[Any] | None:
 
 if __name__ == "__main__":
     connect(this_process())
-    # The 8-bit optimizer compiles its step, which takes a minute and changes nothing about replicas.
+    # The 8-bit optimizer would compile its step, which takes a minute and does not change whether replicas differ.
     torch.compiler.set_stance("force_eager")
     for changes in JOBS:
         model, world = trained(changes)

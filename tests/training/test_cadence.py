@@ -1,4 +1,4 @@
-"""With `every: auto`, all ranks save after the same steps, which follow from what saves and steps have cost."""
+"""With `every: auto`, all ranks save after the same steps, which follow from the costs of saves and steps."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ def cadence_of(**settings: Any) -> Cadence:
 
 
 def saved_steps(cadence: Cadence, until: int, stalls: list[float], write: float = WRITE) -> list[int]:
-    """Take the steps after 100, with saves that stop training for `stalls`, the last of them again and again."""
+    """Take the steps after 100, with saves that stop training for `stalls` seconds. The last stall repeats."""
     saved = list[int]()
     for step in range(101, until + 1):
         if cadence.is_due(step):
             cadence.step_seconds = STEP
             cadence.begin_save(step)
             cadence.exchange(write, dist.group.WORLD)
-            # The main thread learns that a save is over after the thread that wrote it.
+            # The main thread takes the stall of a save after the thread that wrote it has exchanged the choice.
             cadence.take_stall(stalls[min(len(saved), len(stalls) - 1)])
             saved.append(step)
     return saved
@@ -52,7 +52,7 @@ def test_after_the_first_saves_the_interval_is_the_optimum_of_their_cost() -> No
 
 
 @pytest.mark.usefixtures("one_rank")
-def test_another_cost_changes_the_interval_and_a_little_more_does_not() -> None:
+def test_a_large_change_of_the_cost_changes_the_interval_and_a_small_one_does_not() -> None:
     cadence = cadence_of()
     saved_steps(cadence, 100 + 5 * CHOSEN, [STALL])
     little = saved_steps(cadence, 100 + 20 * CHOSEN, [1.2 * STALL])
@@ -64,18 +64,18 @@ def test_another_cost_changes_the_interval_and_a_little_more_does_not() -> None:
 @pytest.mark.usefixtures("one_rank")
 def test_the_first_saves_do_not_wait_for_writes_that_take_longer_than_their_interval() -> None:
     saved = saved_steps(cadence_of(), 400, [STALL], write=60 * STEP)
-    # The second one is due before anybody knows how long a write takes.
+    # The second save is due before the time of a write is known.
     assert saved[:4] == [110, 120, 180, 240]
 
 
 @pytest.mark.usefixtures("one_rank")
-def test_steps_that_are_kept_for_good_are_saved_too() -> None:
+def test_steps_of_keep_every_are_also_saved() -> None:
     saved = saved_steps(cadence_of(keep_every=100), 1000, [STALL])
     assert {200, 300, 400, 500, 600, 700, 800, 900, 1000} <= set(saved)
 
 
-def test_a_run_of_two_ranks_saves_as_often_as_its_saves_cost(launch: Any, job: dict[str, Any]) -> None:
-    # A save that training waits for has one cost, which its event tells.
+def test_a_run_of_two_ranks_chooses_the_interval_from_the_cost_of_its_saves(launch: Any, job: dict[str, Any]) -> None:
+    # The cost of a synchronous save is the time in its event.
     settings = job["checkpoint"] | OFTEN | {"async": False}
     run = launch(job | {"steps": 60, "checkpoint": settings}, 2)
     output = run.finish()
@@ -92,7 +92,7 @@ def test_a_run_of_two_ranks_saves_as_often_as_its_saves_cost(launch: Any, job: d
         assert chosen.steps in [save["every"] for save in saves]
 
 
-def test_a_run_that_resumes_ends_with_the_bits_of_one_with_a_fixed_interval(
+def test_a_resumed_run_ends_with_the_same_bits_as_a_run_with_a_fixed_interval(
     launch: Any, job: dict[str, Any], untouched: str
 ) -> None:
     job = job | {"checkpoint": job["checkpoint"] | OFTEN}

@@ -41,7 +41,7 @@ def test_no_other_interval_loses_noticeably_less_in_a_simulation(stall: float, b
     assert max(others) > 1.1 * found, "the simulation does not tell intervals apart"
 
 
-def test_young_s_first_order_is_the_same_while_a_save_is_short_and_loses_time_otherwise() -> None:
+def test_youngs_formula_agrees_while_a_save_is_short_and_loses_time_otherwise() -> None:
     assert optimal_seconds(1, 3000) == pytest.approx(math.sqrt(2 * 3000), rel=0.015)
     young, daly = math.sqrt(2 * 1800 * 3600), optimal_seconds(1800, 3600)
     assert simulated_loss(young, 1800, 3600) > 1.04 * simulated_loss(daly, 1800, 3600)
@@ -52,7 +52,7 @@ def test_the_default_is_one_interruption_in_three_hours_on_the_nodes_of_llama_3(
     assert seconds_between_interruptions(1, 3.79) == 2048 * seconds_between_interruptions(2048, 3.79)
 
 
-def test_an_interval_has_whole_steps_at_least_one_and_is_no_shorter_than_a_write() -> None:
+def test_an_interval_has_at_least_one_whole_step_and_is_at_least_as_long_as_a_write() -> None:
     usual = choose_interval(2, 30, 5, 64, 3.79)
     assert (usual.steps, usual.bound) == (round(optimal_seconds(2, 1000 * 86_400 / 64 / 3.79) / 5), "optimum")
     assert usual.seconds == 5 * usual.steps

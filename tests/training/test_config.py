@@ -39,7 +39,7 @@ def test_the_design_s_job_file_is_right_and_fits_32_gpus() -> None:
     assert (layout.dp_replicate, layout.dp_shard, layout.accumulation_steps) == (4, 8, 32)
 
 
-def test_a_chosen_interval_goes_with_steps_that_are_kept_or_are_in_memory() -> None:
+def test_a_chosen_interval_can_be_used_with_keep_every_and_memory_every() -> None:
     checkpoint = {"every": "auto", "keep_every": 1234, "memory_every": 600}
     job = Job.model_validate(RIGHT | {"checkpoint": checkpoint})
     assert job.checkpoint.every == "auto"
@@ -50,7 +50,7 @@ def test_a_chosen_interval_goes_with_steps_that_are_kept_or_are_in_memory() -> N
     ("change", "kind"),
     [({"nodes": True}, "int_type"), ({"clip": False}, "float_type"), ({"data": {"blend": {"/b": True}}}, "float_type")],
 )
-def test_a_boolean_is_no_number(change: dict[str, Any], kind: str) -> None:
+def test_a_boolean_in_place_of_a_number_is_refused(change: dict[str, Any], kind: str) -> None:
     with pytest.raises(ValidationError) as caught:
         Job.model_validate(RIGHT | change)
     assert kind in {problem["type"] for problem in caught.value.errors()}

@@ -67,7 +67,7 @@ def test_a_scrape_has_the_newest_step_and_what_is_no_number(exporter: Exporter) 
     assert {name: found[f"trainway_run_{name}"] for name in expected} == expected
 
 
-def test_a_longer_interval_counts_at_once_and_a_shorter_one_after_the_save_that_it_follows(exporter: Exporter) -> None:
+def test_a_longer_interval_applies_at_once_and_a_shorter_one_after_a_save(exporter: Exporter) -> None:
     """Otherwise the alarm CheckpointOld would fire while a checkpoint is written."""
 
     def every() -> float:

@@ -1,4 +1,4 @@
-"""In every layout, a step multiplies by the output projection as often as it must: three times for each chunk."""
+"""In every layout, a step multiplies by the output projection three times for each chunk, and no more."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run whose replicas come to differ by one bit names the rank, and ends with the loss of a run that never did."""
+"""A run whose replicas differ by one bit names the rank, and ends with the same loss as a run without the error."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_replicas_with_equal_sums_do_not_deviate() -> None:
     assert deviation(NAMES, sums([1, 2, 3, 4], [1, 2, 3, 4]), [0, 4]) is None
 
 
-def test_the_rank_that_most_others_contradict_is_named_with_its_tensors() -> None:
+def test_the_rank_that_differs_from_the_majority_is_named_with_its_tensors() -> None:
     found = deviation(NAMES, sums([1, 2, 3, 4], [1, 2, 9, 8], [1, 2, 3, 4]), [1, 5, 9])
     assert found == Deviation(ranks=(5,), tensors=("wq", "wk"), others=2)
 
@@ -36,7 +36,7 @@ def test_two_ranks_that_deviate_in_different_ways_are_both_named() -> None:
     assert found == Deviation(ranks=(1, 3), tensors=("embedding", "wq"), others=3)
 
 
-def test_two_replicas_do_not_show_which_is_wrong() -> None:
+def test_with_two_replicas_both_ranks_are_named() -> None:
     found = deviation(NAMES, sums([1, 2, 3, 4], [0, 2, 3, 4]), [0, 4])
     assert found == Deviation(ranks=(0, 4), tensors=("embedding",), others=0)
 

@@ -1,4 +1,4 @@
-"""What fails on a node leads to a request for that node, which an emulated SageMaker answers after a confirmation."""
+"""A failed check of a node leads to a repair request, which an emulated SageMaker answers after a confirmation."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def instance(number: int) -> str:
 
 
 def summary(number: int, group: str = "train", status: str = "Running") -> dict[str, Any]:
-    """What ListClusterNodes says of a node, by botocore's model."""
+    """Return the summary of a node as ListClusterNodes returns it, by botocore's model."""
     return {
         "InstanceGroupName": group,
         "InstanceId": instance(number),
@@ -79,7 +79,7 @@ def held(cluster: str) -> dict[str, str]:
 
 
 def results(nodes: Facts, *, network: Sequence[str] = ()) -> tuple[Result, ...]:
-    """Return what the checks say of healthy P5 nodes with other facts; those of `network` use TCP."""
+    """Return the results of the checks of P5 nodes. `nodes` has the deviating facts, and nodes of `network` use TCP."""
     text = "".join(
         node(name, index, **facts) + nccl(name, "Socket/0" if name in network else "Libfabric/0/GDRDMA")
         for index, (name, facts) in enumerate(nodes.items())
@@ -121,17 +121,17 @@ def test_each_fault_of_a_node_leads_to_its_repair() -> None:
     assert {each.repair for each in everything} == {Repair.REPLACE} and len(everything) == 4
 
 
-def test_what_all_nodes_have_from_elsewhere_is_no_fault_of_a_node() -> None:
+def test_no_node_is_repaired_for_a_shared_fault_of_all_nodes() -> None:
     said = results({"a": {"efa_devices": 0}, "b": {"efa_devices": 0, "nccl": "0.1"}}, network=["a", "b"])
     repairs, others = choose_repairs(said)
     assert repairs == ()
     reasons = {each.result.check: each.why for each in others}
     assert "all 2 nodes fail" in reasons["efa devices"] and "all 2 nodes fail" in reasons["nccl"]
-    # The all-reduce did not end, and names no node.
+    # The all-reduce did not end, and its result names no node.
     assert "test fewer nodes" in reasons["all-reduce"]
-    # One node alone says nothing of the others.
+    # With one node, the command cannot know whether others fail, too.
     assert chosen(results({"a": {"efa_devices": 0}})) == {"a": Repair.REBOOT}
-    # A GPU that is lost is of its node, however many nodes have lost one.
+    # A lost GPU is a fault of its node, even if several nodes have lost one.
     assert set(chosen(results({"a": {"gpus": 7}, "b": {"gpus": 6}}))) == {"a", "b"}
 
 
@@ -163,7 +163,7 @@ def test_nodes_of_kubernetes_are_repaired_by_their_instances(
     assert f"{on_eks(1)}  {instance(1)}  gpus: 7 of 8 GPUs" in told and "accepted" in told
 
 
-def test_nodes_of_slurm_are_replaced_by_their_hosts_and_no_controller_is(emulator: Emulator) -> None:
+def test_nodes_of_slurm_are_found_by_their_host_names_and_the_controller_is_not_replaced(emulator: Emulator) -> None:
     on_slurm = ON_EKS.model_copy(update={"orchestrator": "hyperpod-slurm"})
     hold(emulator, CLUSTER, summary(1), summary(2), summary(9, "controller"))
     said = results({"ip-10-0-16-1": {"gpus": 7}, "ip-10-0-16-2": {}, "ip-10-0-16-9": {"gpus": 7}})
@@ -175,14 +175,14 @@ def test_nodes_of_slurm_are_replaced_by_their_hosts_and_no_controller_is(emulato
     assert instance(1) not in held(CLUSTER) and {instance(2), instance(9)} < set(held(CLUSTER))
 
 
-def test_a_node_that_sagemaker_refuses_is_told(emulator: Emulator) -> None:
+def test_a_node_that_sagemaker_refuses_to_repair_is_reported(emulator: Emulator) -> None:
     hold(emulator, CLUSTER, summary(1, status="SystemUpdating"), summary(2))
     document = repaired(results({on_eks(1): {"gpus": 7}, on_eks(2): {"gpus": 7}}))
     (refused,) = document["refused"]
     assert (refused["node"], refused["code"]) == (on_eks(1), "InvalidInstanceStatus")
 
 
-def test_more_nodes_than_a_request_takes_are_in_several(emulator: Emulator) -> None:
+def test_nodes_beyond_the_limit_of_a_request_are_sent_in_further_requests(emulator: Emulator) -> None:
     numbers = range(1, MOST_NODES + 3)
     hold(emulator, CLUSTER, *map(summary, numbers))
     wanted = [FaultyNode(on_eks(each), Repair.REPLACE, ()) for each in numbers]
@@ -190,7 +190,7 @@ def test_more_nodes_than_a_request_takes_are_in_several(emulator: Emulator) -> N
     assert [len(each.parameters["NodeIds"]) for each in requests] == [MOST_NODES, 2] and unknown == ()
 
 
-def test_a_caller_without_the_rights_is_told_them(emulator: Emulator) -> None:
+def test_the_error_of_a_caller_without_permissions_names_them(emulator: Emulator) -> None:
     hold(emulator, CLUSTER, summary(1))
     emulator.hold(denied=["sagemaker:BatchRebootClusterNodes"])
     with pytest.raises(
@@ -224,7 +224,7 @@ def _unchecked() -> Any:
 
 @pytest.fixture
 def deployed(emulator: Emulator, monkeypatch: pytest.MonkeyPatch) -> HandOff:
-    """A platform under Slurm whose first node has lost a GPU: what the probe prints is that of a log."""
+    """A platform under Slurm whose first node has lost a GPU. The output of the probe is the text of a log."""
     platform = PLATFORM
     group = platform.node_groups[0]
     known = Nodes(name=group.name, instance_type=group.instance_type, count=2, max_count=2)
@@ -248,7 +248,7 @@ def run(*arguments: str, file: Path = SLURM) -> tuple[int, str]:
     return done.exit_code, done.stdout
 
 
-def test_a_dry_run_lists_what_would_be_asked_and_asks_nothing(deployed: HandOff) -> None:
+def test_a_dry_run_prints_the_requests_and_sends_none(deployed: HandOff) -> None:
     before = held(deployed.cluster.name)
     status, output = run("--repair", "--repair-with=replace", "--dry-run")
     assert status == 1 and f"ip-10-0-16-1  {instance(1)}  gpus: 7 of 8 GPUs" in output
@@ -256,7 +256,7 @@ def test_a_dry_run_lists_what_would_be_asked_and_asks_nothing(deployed: HandOff)
     assert "accepted" not in output and held(deployed.cluster.name) == before
 
 
-def test_nobody_to_confirm_is_an_error_and_yes_needs_nobody(deployed: HandOff) -> None:
+def test_without_a_terminal_a_repair_requires_yes(deployed: HandOff) -> None:
     before = held(deployed.cluster.name)
     status, output = run("--repair", "--repair-with=replace")
     assert status == 2 and "add --yes" in output

@@ -41,12 +41,12 @@ class Api:
         self.objects: dict[tuple[str, str], Object] = {}
         self.logs: dict[str, str] = {}
         self.metrics: dict[str, str] = {}
-        """What exporters in pods answer by way of the API server, by pod and port: `pod:9464`."""
+        """Answers of exporters in pods through the API server, by pod and port, for example `pod:9464`."""
         self.asked: list[str] = []
         self.refusals: dict[str, str] = {}
         """By kind, what an admission webhook says against it."""
         self.hidden: set[str] = set()
-        """Paths that whoever asks may not read, for example `/api/v1/pods`."""
+        """Paths that the caller may not read, for example `/api/v1/pods`."""
         self.may_open_a_shell = True
         self.user: Object = {"username": "arn:aws:iam::111122223333:user/ada"}
         """Who asks, as the API server's authentication says."""
@@ -169,7 +169,7 @@ class _Handler(BaseHTTPRequestHandler):
         parts = urlsplit(self.path)
         words = parts.path.strip("/").split("/")
         self.api.asked.append(f"{self.command} {self.path}")
-        # A list of all namespaces names none.
+        # The path of a list over all namespaces contains no namespace.
         after = words[words.index("namespaces") + 2 :] if "namespaces" in words else words[-1:]
         plural, name, part = (*after, "", "", "")[:3]
         return parts.path, parse_qs(parts.query), plural, name, part
@@ -185,7 +185,7 @@ class _Handler(BaseHTTPRequestHandler):
         found = [(name, each) for (kind, name), each in self.api.objects.items() if kind == plural]
         objects = [each for name, each in found if named in ("", name)]
         if namespace:
-            # What a test puts there without a namespace is in every one.
+            # An object that a test creates without a namespace is in every namespace.
             objects = [each for each in objects if each["metadata"].get("namespace", namespace) == namespace]
         labels = [(each, each["metadata"].get("labels", {})) for each in objects]
         return [each for each, has in labels if wanted.items() <= has.items() and there <= has.keys()]

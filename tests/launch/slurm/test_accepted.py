@@ -119,7 +119,7 @@ def test_a_run_that_slurm_forgot_is_in_its_accounts(
     assert state(handle).phase is phase
 
 
-# What a run and a node export, on the port of each.
+# A job that serves the metrics of a run and of a node, on their two ports.
 EXPORTS = """
 for port in 9464 9400; do
   mkdir -p {directory}/$port && cp {directory}/metrics {directory}/$port/metrics
@@ -135,7 +135,7 @@ DCGM_FI_DEV_GPU_UTIL{gpu="1",UUID="GPU-1"} 100
 
 
 def test_the_nodes_and_jobs_of_a_cluster_are_known(cluster: Machines, p5: HandOff) -> None:
-    """What `trainway top` reads: GPUs, jobs of everybody, and the exporters of a run and of its node."""
+    """`trainway top` reads GPUs, the jobs of all users, and the exporters of a run and of its node."""
     directory, options = cluster.shared / "exports", ("--parsable", "--output=/dev/null", "--gpus-per-node=2")
     directory.mkdir()
     (directory / "metrics").write_text(METRICS)
@@ -170,5 +170,5 @@ def test_the_nodes_and_jobs_of_a_cluster_are_known(cluster: Machines, p5: HandOf
         cluster.ask("scancel", running, waiting)
         cluster.ask("scontrol", "update", "nodename=n2", "state=resume")
     wait_for("they are gone", lambda: not cluster_state(p5).jobs)
-    # Without exporters, nothing is guessed.
+    # Without exporters, the use of GPUs and tokens/s are unknown.
     assert cluster_state(p5).nodes[0].used is None
