@@ -95,7 +95,7 @@ def load_metadata(file: IO[bytes]) -> Metadata:
 
 class _Unpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
-        """Return a class of a checkpoint's metadata, a data type of PyTorch, or `_member`."""
+        """Return a class of the metadata, a data type of PyTorch, or `_member` in the place of `getattr`."""
         if name in _CLASSES.get(module, ()):
             return super().find_class(module, name)
         if (module, name) == ("builtins", "getattr"):

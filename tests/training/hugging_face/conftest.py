@@ -17,7 +17,7 @@ from training.hugging_face.__main__ import main
 
 @pytest.fixture(scope="module")
 def transformers() -> Any:
-    """The library; here, so that other tests do not wait for its import."""
+    """Return the library transformers. Its import takes seconds, so only tests that use it import it."""
     import transformers
 
     return transformers
@@ -25,7 +25,7 @@ def transformers() -> Any:
 
 @pytest.fixture
 def made(transformers: Any, corpus_directory: Path, tmp_path: Path) -> Make:
-    """A model of transformers with random weights, saved in several files beside the tokenizer of the corpus."""
+    """Return a function that saves a model of transformers with random weights, beside the tokenizer of the corpus."""
 
     def make(model: str = "Llama", **sizes: Any) -> tuple[Path, Any]:
         name, changes = MODELS[model]
@@ -60,7 +60,7 @@ def made(transformers: Any, corpus_directory: Path, tmp_path: Path) -> Make:
 
 @pytest.fixture
 def command(monkeypatch: pytest.MonkeyPatch) -> Command:
-    """The command line, in this process."""
+    """Return a function that runs `python -m training.hugging_face` with arguments, in this process."""
 
     def run(*arguments: str) -> None:
         monkeypatch.setattr(sys, "argv", ["hugging_face", *arguments])

@@ -1,4 +1,4 @@
-"""A job starts from imported weights of its own model and tokenizer, and from no others."""
+"""A job starts from imported weights only if they belong to its model and its tokenizer."""
 
 from __future__ import annotations
 

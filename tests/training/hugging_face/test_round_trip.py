@@ -130,7 +130,7 @@ IMPORTED: dict[str, tuple[torch.dtype, Callable[[Path], Any]]] = {
 def test_transformers_reads_what_it_wrote(
     case: str, made: Make, transformers: Any, corpus_directory: Path, tmp_path: Path
 ) -> None:
-    """Everything that its readers return is the same before an import and after an export."""
+    """The readers of transformers return the same before an import and after an export."""
     dtype, change = IMPORTED[case]
     end, data_tokenizer = read_index(str(corpus_directory)).end_of_text, corpus_directory / "tokenizer.json"
     ends = {"eos_token_id": [7, end, 5], "pad_token_id": 9, "bos_token_id": 8}
