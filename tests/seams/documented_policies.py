@@ -11,25 +11,12 @@ from typing import Any
 import yaml
 from pydantic import BaseModel, ConfigDict
 
-from tests.seams.evaluator import Question, role
+from tests.seams.evaluator import BY_IAM, Question, role
 from tests.seams.policies import identity_policies, managed_policy
 from tests.seams.resolved import ACCOUNT, Deployed
 from tests.seams.service_reference import action as reference
 from tests.seams.service_reference import read
 
-# A key of the owner's has the policy with which AWS creates keys: IAM decides.
-# https://docs.aws.amazon.com/kms/latest/developerguide/key-policy-default.html (read 2026-11-22)
-KEY_POLICY = {
-    "Version": "2012-10-17",
-    "Statement": [
-        {
-            "Effect": "Allow",
-            "Principal": {"AWS": f"arn:aws:iam::{ACCOUNT}:root"},
-            "Action": "kms:*",
-            "Resource": "*",
-        }
-    ],
-}
 FILE = Path(__file__).with_name("documented_policies.yaml")
 
 
@@ -69,7 +56,7 @@ def questions(entry: Documented, deployed: Deployed, platform: str) -> Iterator[
     for stack, name in roles:
         policies = identity_policies(deployed, stack, name)
         for action, resource in needed:
-            key_policy = KEY_POLICY if action.startswith("kms:") else None
+            key_policy = BY_IAM if action.startswith("kms:") else None
             ask = partial(Question, role(name), action, resource, policies, key_policy)
             yield action not in entry.without, ask(context={**entry.context, **condition})
             if condition:

@@ -23,6 +23,19 @@ from tests.synthesis import ROOT
 EVALUATE = ROOT / "tests" / "seams" / "evaluate.mjs"
 ANONYMOUS = {"type": "Anonymous"}
 Document = dict[str, Any]
+# The key policy that leaves the use of a key to the account's IAM policies. AWS creates keys with it:
+# https://docs.aws.amazon.com/kms/latest/developerguide/key-policy-default.html (read 2026-11-23)
+BY_IAM: Document = {
+    "Version": "2012-10-17",
+    "Statement": [
+        {
+            "Effect": "Allow",
+            "Principal": {"AWS": f"arn:aws:iam::{ACCOUNT}:root"},
+            "Action": "kms:*",
+            "Resource": "*",
+        }
+    ],
+}
 
 
 @dataclass(frozen=True)

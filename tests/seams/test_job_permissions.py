@@ -9,7 +9,7 @@ from pathlib import Path
 
 import yaml
 
-from tests.seams.evaluator import Question, allowed, role
+from tests.seams.evaluator import BY_IAM, Question, allowed, role
 from tests.seams.policies import EVERYTHING, Change, Document, identity_policies, policies_of, without_conditions
 from tests.seams.resolved import ACCOUNT, Deployed, deploy, deployed, deployed_of
 from tests.seams.seam import Planted, Seam
@@ -20,19 +20,6 @@ from trainway.spec.derived.slurm_accounts import ACCOUNTS_DOCUMENT
 from trainway.spec.derived.slurm_users import USERS_DOCUMENT
 from trainway.spec.platform import Platform
 
-# The policy of a key that leaves its use to the account's IAM policies, as the console creates it:
-# https://docs.aws.amazon.com/kms/latest/developerguide/key-policy-default.html (read 2026-11-23)
-BY_IAM: Document = {
-    "Version": "2012-10-17",
-    "Statement": [
-        {
-            "Effect": "Allow",
-            "Principal": {"AWS": f"arn:aws:iam::{ACCOUNT}:root"},
-            "Action": "kms:*",
-            "Resource": "*",
-        }
-    ],
-}
 # Roles that a job's processes have: of pods, of SageMaker's training jobs, and of HyperPod's nodes, which also read the
 # lifecycle scripts, and under Slurm the teams and the users.
 POD, TRAINING_JOB, NODE = "KubernetesJob", "TrainingJobRole", "ExecutionRole"

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.seams.evaluator import Question, allowed, role
+from tests.seams.evaluator import BY_IAM, Question, allowed, role
 from tests.seams.policies import identity_policies
-from tests.seams.resolved import ACCOUNT, Deployed, deploy
+from tests.seams.resolved import Deployed, deploy
 from tests.synthesis import templates_of
 
 KEY = "arn:aws:kms:us-west-2:111122223333:key/1234abcd-12ab-34cd-56ef-1234567890ab"
@@ -25,18 +25,6 @@ PLATFORM: dict[str, Any] = {
 }
 SLURM = {key: value for key, value in PLATFORM.items() if key != "kubernetes"} | {"iam": {"training_jobs": True}}
 OBJECTS = ("corpus/a", "checkpoints/a", "delivery/tools/helm", "delivery/bills/a", "lifecycle_scripts/a", "image/a")
-# The policy that delegates the permissions of a key to IAM.
-DELEGATES = {
-    "Version": "2012-10-17",
-    "Statement": [
-        {
-            "Effect": "Allow",
-            "Principal": {"AWS": f"arn:aws:iam::{ACCOUNT}:root"},
-            "Action": "kms:*",
-            "Resource": "*",
-        }
-    ],
-}
 THROUGH_S3 = {"kms:ViaService": "s3.us-west-2.amazonaws.com"}
 
 
@@ -75,7 +63,7 @@ def test_a_role_uses_the_key_exactly_if_it_reads_or_writes_objects_of_the_bucket
             who = role(role_name)
             asked = [Question(who, of_objects, f"arn:aws:s3:::{name}/{key}", own) for key in OBJECTS]
             uses, outside = allowed(
-                [Question(who, of_key, KEY, own, DELEGATES, context=each) for each in (THROUGH_S3, {})]
+                [Question(who, of_key, KEY, own, BY_IAM, context=each) for each in (THROUGH_S3, {})]
             )
             assert uses or not any(allowed(asked)), f"{role_name}: {of_objects} without {of_key}"
             assert not outside, f"{role_name}: {of_key} without S3"
