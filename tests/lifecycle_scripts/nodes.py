@@ -26,6 +26,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
+from tests.lifecycle_scripts.cgroups import is_unified, own_cgroups, remove_cgroups
+from tests.lifecycle_scripts.cluster_documents import default_parameters, resource_config
+
 Result = TypeVar("Result")
 
 CHECKOUT = Path(__file__).parents[2]
@@ -38,19 +41,12 @@ PROGRAMS = ("ip", "nft", "nsenter", "setpriv", "systemd-nspawn", "unshare")
 NETWORK, ROUTER, FIRST = "10.81.0", 1, 10
 LONGEST_SECONDS = 900
 BOOT_SECONDS = 60
-CGROUPS = Path("/sys/fs/cgroup")
 # Where the platform's scripts and HyperPod's description of the cluster are on a node.
 DOWNLOADED, RESOURCE_CONFIG = "/opt/ml/lifecycle", "/opt/ml/config/resource_config.json"
 ENVIRONMENT = {
     "HOME": "/root",
     "LANG": "C.UTF-8",
     "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-}
-LUSTRE = {
-    "dns_name": "fs-1.fsx.us-west-2.amazonaws.com",
-    "mount_name": "abc",
-    "mount_path": "/fsx",
-    "mounted_by": "script",
 }
 # Whatever is meant for beyond the network is thrown away, and its address remembered.
 FIREWALL = f"""
@@ -344,16 +340,16 @@ def nodes(
     with ExitStack() as stack:
         for abandoned in {path.name for own in own_cgroups("any") for path in own.parent.glob("trainway-*")}:
             if not Path("/proc", abandoned.removeprefix("trainway-")).exists():
-                _remove_cgroups(abandoned)
+                remove_cgroups(abandoned)
         gateway = _start_gateway(lab)
-        stack.callback(_remove_cgroups, f"trainway-{lab.gateway}")
+        stack.callback(remove_cgroups, f"trainway-{lab.gateway}")
         stack.callback(_end, gateway)
         number = FIRST
         for group, names in groups.items():
             for name in names:
                 lab.nodes[name] = Node(lab, name, group, f"{NETWORK}.{number}")
                 number += 1
-        config = resource_config(lab, types or {})
+        config = resource_config([(node.group, node.address) for node in lab.nodes.values()], types or {})
         document = json.dumps(default_parameters(groups) | dict(parameters or {}), indent=2)
         for node in lab.nodes.values():
             _plug_in(node, disk_megabytes)
@@ -363,65 +359,6 @@ def nodes(
             node.write(f"{DOWNLOADED}/parameters.json", document)
         at_once(lambda name: lab[name].boot(), [name for name in lab.nodes if name not in off])
         yield lab
-
-
-def default_parameters(groups: Mapping[str, Sequence[str]]) -> dict[str, Any]:
-    """parameters.json of a Slurm platform whose provisioning is its own."""
-    return {
-        "orchestrator": "hyperpod-slurm",
-        "controller_group": "controller",
-        "login_groups": ["login"] if "login" in groups else [],
-        "fsx": LUSTRE,
-        "lustre_efa_interfaces": {},
-        "slurm_accounts": None,
-    }
-
-
-def resource_config(lab: Lab, types: Mapping[str, str]) -> dict[str, Any]:
-    """The cluster as HyperPod describes it to its nodes.
-
-    https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-lifecycle-best-practices-slurm-slurm-base-config.html
-    (read 2026-11-22)
-    """
-    groups: dict[str, list[dict[str, str]]] = {}
-    for number, node in enumerate(lab.nodes.values()):
-        instances = groups.setdefault(node.group, [])
-        instances.append(
-            {
-                "InstanceName": f"{node.group}-{len(instances) + 1}",
-                "AgentIpAddress": f"169.254.0.{FIRST + number}",
-                "CustomerIpAddress": node.address,
-                "InstanceId": f"i-{number:017x}",
-            }
-        )
-    return {
-        "ClusterConfig": {
-            "ClusterArn": "arn:aws:sagemaker:us-west-2:123456789012:cluster/abcdefgh1234",
-            "ClusterName": "atlas",
-        },
-        "InstanceGroups": [
-            {"Name": name, "InstanceType": types.get(name, "ml.m5.xlarge"), "Instances": instances}
-            for name, instances in groups.items()
-        ],
-    }
-
-
-def is_unified() -> bool:
-    """Whether this machine has only the second version of cgroups."""
-    return (CGROUPS / "cgroup.controllers").exists()
-
-
-def own_cgroups(name: str) -> list[Path]:
-    """A cgroup of this name below this process's own, in each hierarchy."""
-    found = []
-    for line in Path("/proc/self/cgroup").read_text().splitlines():
-        _, controllers, path = line.split(":", 2)
-        # The second version, beside the first.
-        hierarchy = "" if is_unified() else controllers.removeprefix("name=") or "unified"
-        below = CGROUPS / hierarchy / path.lstrip("/")
-        if below.is_dir():
-            found.append(below / name)
-    return found
 
 
 def _start_gateway(lab: Lab) -> subprocess.Popen[bytes]:
@@ -461,20 +398,6 @@ exec {sys.executable} {GATEWAY} {NETWORK}.{ROUTER} {lab.directory}/asked {LONGES
 def _end(process: subprocess.Popen[bytes]) -> None:
     process.kill()
     process.wait()
-
-
-def _remove_cgroups(name: str) -> None:
-    for top in own_cgroups(name):
-        # Empty a moment after the last process has ended.
-        for path in sorted((*top.rglob("*/"), top), reverse=True):
-            for _ in range(50):
-                with suppress(FileNotFoundError):
-                    try:
-                        path.rmdir()
-                    except OSError:
-                        time.sleep(0.02)
-                        continue
-                break
 
 
 def _plug_in(node: Node, megabytes: int) -> None:

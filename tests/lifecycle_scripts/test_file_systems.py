@@ -11,7 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tests.lifecycle_scripts.nodes import DOWNLOADED, LUSTRE, Lab, Node, at_once, missing, nodes
+from tests.lifecycle_scripts.cluster_documents import LUSTRE
+from tests.lifecycle_scripts.nodes import DOWNLOADED, Lab, Node, at_once, missing, nodes
 from tests.lifecycle_scripts.steps import run_step
 
 pytestmark = pytest.mark.skipif(missing() is not None, reason=str(missing()))

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.lifecycle_scripts.nodes import DOWNLOADED, LUSTRE, RESOURCE_CONFIG, Lab, Node, missing, nodes
+from tests.lifecycle_scripts.cluster_documents import LUSTRE
+from tests.lifecycle_scripts.nodes import DOWNLOADED, RESOURCE_CONFIG, Lab, Node, missing, nodes
 
 WHY_NOT = missing()
 pytestmark = pytest.mark.skipif(WHY_NOT is not None, reason=WHY_NOT or "")

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from tests.lifecycle_scripts.nodes import LUSTRE, Lab, Node, missing, nodes
+from tests.lifecycle_scripts.cluster_documents import LUSTRE
+from tests.lifecycle_scripts.nodes import Lab, Node, missing, nodes
 from tests.lifecycle_scripts.slurm_cluster import wait_for
 
 WHY_NOT = missing()
