@@ -38,12 +38,12 @@ wait
 umount /var/spool/slurmctld
 systemctl start slurmctld
 """
-# Faults of this machine, which has no mail program and no PMIx, and lets only root write a PID file. The others are
-# meant: MaxNodeCount keeps room for later nodes. The cluster is new, so that no state was saved, and a backup
-# controller does not answer here.
+# Faults of this machine: it has no mail program and no PMIx, only root may write a PID file, and slurmctld can find its
+# clock slow when it is busy. The other messages are meant: MaxNodeCount keeps room for later nodes, the new cluster has
+# no saved state, and a backup controller does not answer here.
 NOT_THE_FILES = re.compile(
     r"pidfile|MailProg|[Pp][Mm][Ii]x|switches lack access to \d+ nodes: $"
-    r"|_shutdown_bu_thread|[Ss]tate (save )?file|may be lost"
+    r"|High latency for \d+ calls to gettimeofday|_shutdown_bu_thread|[Ss]tate (save )?file|may be lost"
 )
 
 
