@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from tests.hypothesis_profiles import examples
 from training.config import Job
-from training.data.batches import Blended, Samples, rank_batches, read
+from training.data.batches import READS_AHEAD, STEPS_AT_ONCE, Blended, Samples, rank_batches, read
 from training.data.blend import BLOCK, Blend
 from training.data.buffers import Buffers
 from training.data.cache import Cache
@@ -86,6 +86,17 @@ def test_a_batch_that_is_kept_stays_as_it_was(corpus_directory: Path, monkeypatc
         kept = {step: batch for step, batch in enumerate(itertools.islice(batches, 40)) if step % 3 == 0}
     for step, batch in kept.items():
         assert np.array_equal(batch.numpy(), read(samples, np.arange(8) + 8 * step))
+
+
+def test_a_rank_with_small_batches_reads_few_steps_ahead(
+    corpus_directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    samples, read_ahead = open_samples(corpus_directory), []
+    gather = samples.gather
+    monkeypatch.setattr(samples, "gather", lambda some, *rest: (read_ahead.append(len(some)), gather(some, *rest)))
+    with closing(rank_batches(samples, 0, 8, 0, 8, pin=False)) as batches:
+        assert len(list(itertools.islice(batches, 3))) == 3
+    assert sum(read_ahead) <= 1 + (READS_AHEAD + 1) * STEPS_AT_ONCE
 
 
 def test_memory_is_lent_again_when_no_view_of_it_is_left() -> None:

@@ -31,6 +31,9 @@ Shuffling one costs nearly as much as shuffling all of them.
 TOKENS_AT_ONCE = 2**21
 """Number of tokens that a rank reads at a time (4 or 8 MiB), so that each handover to training costs little."""
 
+STEPS_AT_ONCE = 256
+"""Largest number of steps that a rank reads at a time, so that a job with small batches does not read all its data."""
+
 READS_AHEAD = 2
 """Number of such reads that are queued before they are needed, so that the thread is never idle."""
 
@@ -261,7 +264,7 @@ def rank_batches(
     def of_steps(steps: int) -> Buffers:
         return Buffers((steps * share, samples.tokens_of_a_sample), samples.dtype)
 
-    some_steps = max(1, TOKENS_AT_ONCE // (share * samples.tokens_of_a_sample))
+    some_steps = min(STEPS_AT_ONCE, max(1, TOKENS_AT_ONCE // (share * samples.tokens_of_a_sample)))
     buffers = of_steps(some_steps)
     # Read the first step alone, so that training does not wait for the steps after it.
     ahead = deque([reader.submit(read_ahead, 1, of_steps(1))])
@@ -270,6 +273,8 @@ def rank_batches(
             ready = ahead.popleft().result()
             while len(ahead) < READS_AHEAD:
                 ahead.append(reader.submit(read_ahead, some_steps, buffers))
-            yield from ready
+            # An iterator over a tensor would make the tensors of all steps before the first one is used.
+            for step in range(len(ready)):
+                yield ready[step]
     finally:
         reader.shutdown(cancel_futures=True)
