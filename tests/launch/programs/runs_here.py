@@ -20,9 +20,11 @@ SMALL = "--width 32 --length 32 --save-every 10"
 class Program:
     """An example: what makes it small, which option has its last step, and what it leaves and says.
 
-    `checkpoint` is a pattern of the files in the outputs that exist once a checkpoint is complete. `resumed` is what
-    the program prints when it starts from a checkpoint. `inputs` names what write_inputs has for an input under another
-    name. The packages are installed with the environment `build`.
+    `replaced` has words of the script, each with the words in its place. `rank` is a part of the command line of a
+    rank, and `variable` a variable that its environment has when it starts. `checkpoint` is a pattern of the files in
+    the outputs that exist once a checkpoint is complete. `resumed` is what the program prints when it starts from a
+    checkpoint. `inputs` names what write_inputs has for an input under another name. The packages are installed with
+    the environment `build`.
     """
 
     name: str
@@ -32,6 +34,9 @@ class Program:
     resumed: str = r"starts after step [1-9]\d*"
     inputs: Mapping[str, str] = field(default_factory=dict)
     build: Mapping[str, str] = field(default_factory=dict)
+    replaced: Mapping[str, str] = field(default_factory=dict)
+    rank: str = "train.py"
+    variable: str = "LOCAL_RANK"
 
 
 # On CPUs DeepSpeed compiles an operator in C++ when it starts, unless its package has been built with it, which takes a
@@ -39,8 +44,9 @@ class Program:
 # https://github.com/deepspeedai/DeepSpeed/blob/v0.19.8/setup.py
 # https://github.com/pypa/pip/issues/5735 (read 2026-11-23)
 WITH_OPERATOR = {"DS_ACCELERATOR": "cpu", "DS_BUILD_SHM_COMM": "1", "PIP_NO_BUILD_ISOLATION": "0"}
-# Ray Train runs on CPUs, too, and is left out: a node of Ray has 15 seconds to start a dozen processes, which two nodes
-# on two processors exceed.
+# Without these options, each node of Ray starts a process for each CPU, and takes a third of the memory for objects.
+# The nodes of the tests share their CPUs and their memory.
+SMALL_NODE = "--num-cpus=2 --object-store-memory=100000000"
 RUNS_HERE = {
     each.name: each
     for each in (
@@ -62,6 +68,13 @@ RUNS_HERE = {
         Program("accelerate", checkpoint="step-*/model.safetensors"),
         Program("lightning", checkpoint="last*.ckpt"),
         Program("deepspeed", checkpoint="checkpoints/latest", build=WITH_OPERATOR),
+        Program(
+            "ray-train",
+            replaced={"--min-nodes": f"{SMALL_NODE} --min-nodes"},
+            rank="ray::RayTrainWorker",
+            variable="RAY_JOB_ID",
+            checkpoint="run/checkpoint_manager_snapshot.json",
+        ),
     )
 }
 
@@ -97,6 +110,9 @@ def write_job(directory: Path, program: Program, inputs: dict[str, str], *, node
     job: dict[str, Any] = yaml.safe_load((copy / "job.yaml").read_text())
     run = job["run"]
     options = f" {program.small} {program.last_step} {steps}"
+    for words, others in program.replaced.items():
+        assert words in run["script"]
+        run["script"] = run["script"].replace(words, others)
     # The options of the command come last, and the last one of a name counts.
     run["script"] = run["script"].rstrip() + options
     run["inputs"] = {name: inputs[program.inputs.get(name, name)] for name in run["inputs"]}

@@ -80,13 +80,13 @@ def killed_here(program: Program, inputs: dict[str, str], directory: Path) -> Pa
         )
         assert process.poll() is None, process.communicate()
         # The last one, which is not the rank that saves.
-        os.kill(max(ranks_of(run)), signal.SIGKILL)
+        os.kill(max(ranks_of(program, run)), signal.SIGKILL)
         _, errors = process.communicate(timeout=120)
     finally:
         process.kill()
     assert process.returncode not in (0, 75), errors
     assert "why: " in errors and status_of(run)[2] == "failed"
-    assert not ranks_of(run), "nothing of it is left"
+    assert not ranks_of(program, run), "nothing of it is left"
     explained = trainway(directory, "explain", str(run))
     said, _ = explained.communicate(timeout=120)
     assert explained.returncode == 0 and "SIGKILL" in said, said
@@ -115,7 +115,7 @@ def stopped_on_slurm(program: Program, inputs: dict[str, str], cluster: Machines
     records = [json.loads(file.read_text()) for file in sorted((run / "attempts/1").glob("node-*.json"))]
     assert [(each["node_rank"], each["outcome"]) for each in records] == [(0, "stopped"), (1, "stopped")]
     assert "killed" not in str(records), "both nodes ended within their grace"
-    wait_for("all processes are gone", lambda: not ranks_of(run))
+    wait_for("all processes are gone", lambda: not ranks_of(program, run))
     return last_step(run)
 
 
@@ -162,7 +162,7 @@ def last_step(run: Path) -> int:
     return int(events[-1]["step"])
 
 
-def ranks_of(run: Path) -> list[int]:
+def ranks_of(program: Program, run: Path) -> list[int]:
     """Return the processes of a run's ranks, which are processes of this machine on every target."""
     found = []
     for entry in Path("/proc").iterdir():
@@ -172,7 +172,8 @@ def ranks_of(run: Path) -> list[int]:
             words, told = (entry / "cmdline").read_bytes(), (entry / "environ").read_bytes()
         except OSError:
             continue
-        if b"train.py" in words and b"LOCAL_RANK=" in told and f"TRAINWAY_RUN={run}\0".encode() in told:
+        of_run = f"TRAINWAY_RUN={run}\0".encode() in told
+        if of_run and program.rank.encode() in words and (program.variable.encode() + b"=") in told:
             found.append(int(entry.name))
     return found
 

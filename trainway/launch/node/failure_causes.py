@@ -20,6 +20,9 @@ _CAUSES = (
     (re.compile(r"Failed to start Ray: Command '\['ray', 'start', '--head'()"), "ray"),
     (re.compile(r"Exception: The current node timed out during startup\.()"), "ray"),
     (re.compile(r"Exception: No node info found for head node in GCS\.()"), "ray"),
+    # What `ray start` prints about options that it refuses. `ray symmetric-run` ends with 0 after that, too.
+    # https://github.com/ray-project/ray/blob/ray-2.60.0/python/ray/autoscaler/_private/cli_logger.py (read 2026-11-26)
+    (re.compile(r"PANIC scripts\.py:\d+ -- (.+)"), "ray options"),
 )
 
 
@@ -38,7 +41,7 @@ class Causes:
 
     def denies_success(self) -> bool:
         """Return whether the program did not do its work, even if it ends with exit status 0."""
-        return "ray" in self._found
+        return "ray" in self._found or "ray options" in self._found
 
     def sentence(self, seconds: float, killed_for_memory: bool) -> "tuple[str, bool]":
         """Return why the program failed after some seconds, and whether that is for good. Empty without a cause.
@@ -54,6 +57,9 @@ class Causes:
             return f"the Python package {name} is absent: add the package that has it to run.packages", True
         if "memory" in self._found:
             return f"the GPU is out of memory: {self._found['memory']}", again
+        if "ray options" in self._found:
+            said = self._found["ray options"].rstrip(".")
+            return f"`ray start` refuses its options on this node: {said}. Change the command of the job", True
         if "ray" in self._found:
             return "Ray cannot start on this node, so the program did not begin: the log says why", False
         if killed_for_memory:
