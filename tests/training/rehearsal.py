@@ -2,8 +2,8 @@
 
 python -m tests.training.rehearsal [--out FILE.json] RANKS…
 
-Each host is a torchrun agent of its own with eight ranks. All meet as the hosts of a real job do. The ranks are forks
-of one process that has imported all that they use. Each of 128 still needs some 100 MB of its own.
+Each host is a torchrun agent of its own. All meet as the hosts of a real job do. The ranks are forks
+of one process that has imported all that they use.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ from tests.training.torchrun_server import Started, TorchrunServer, torchrun_ser
 from training.data.corpus import python_standard_library
 from training.prepare import prepare
 
-RANKS_OF_HOST = 8
+SHARDS = 8
+HOSTS = 8
+"""Most agents, of which each has a loop of its own that takes a processor's time."""
 GLOBAL_BATCH = 256
 STEPS = 6
 
@@ -84,7 +86,7 @@ class Hosts:
     def __init__(self, server: TorchrunServer, job: Path, ranks: int, counts: Path) -> None:
         self.ranks, self.counts, self.run = ranks, counts, job.with_name(f"{job.stem}-run")
         counts.mkdir()
-        hosts = max(1, ranks // RANKS_OF_HOST)
+        hosts = min(HOSTS, max(1, ranks // 8))
         with socket.create_server(("127.0.0.1", 0)) as free:
             endpoint = f"127.0.0.1:{free.getsockname()[1]}"
         variables = os.environ | {
@@ -96,6 +98,8 @@ class Hosts:
         for host in range(hosts):
             meet = [f"--nnodes={hosts}", "--rdzv-backend=c10d", f"--rdzv-endpoint={endpoint}"]
             meet += [f"--rdzv-conf=is_host={host == 0},join_timeout=600", f"--nproc-per-node={ranks // hosts}"]
+            # By default an agent looks after its ranks ten times a second. 32 agents would take a whole core.
+            meet += ["--monitor-interval=2"]
             program = ["-m", "tests.training.counted_train", "--config", str(job)]
             self.agents.append(server.start([*meet, *program], variables))
 
@@ -138,7 +142,7 @@ class Hosts:
 def rehearse(server: TorchrunServer, directory: Path, ranks: int, timeout: float = 900) -> Rehearsed:
     """Start a job of so many ranks, stop it after two steps, and start it again until its last step."""
     began = time.monotonic()
-    job = job_of(directory, f"ranks-{ranks}", micro=GLOBAL_BATCH // ranks, shards=min(ranks, RANKS_OF_HOST))
+    job = job_of(directory, f"ranks-{ranks}", micro=GLOBAL_BATCH // ranks, shards=min(ranks, SHARDS))
 
     def start(number: int) -> tuple[Counted, Hosts]:
         hosts = Hosts(server, job, ranks, directory / f"{job.stem}-start-{number}")
@@ -164,6 +168,8 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     chosen = parser.parse_args()
     found = []
+    # Each thread of a rank would allocate from a heap of its own and keep what it frees, which takes 20 MB more.
+    os.environ |= {"MALLOC_ARENA_MAX": "1", "MALLOC_TRIM_THRESHOLD_": "131072", "MALLOC_MMAP_THRESHOLD_": "131072"}
     with tempfile.TemporaryDirectory() as directory, torchrun_server() as server:
         for ranks in chosen.ranks:
             found.append(asdict(rehearse(server, Path(directory), ranks)))
