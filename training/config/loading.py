@@ -13,6 +13,8 @@ from training.config.job_yaml import TwoThings, read_yaml
 
 # Sections with the options of the launcher's own targets (trainway/launch/target/sections.py). The job ignores them.
 LAUNCHER_SECTIONS = ("local", "slurm", "kubernetes", "sagemaker")
+# The launcher's own keys. It launches the evaluations of checkpoints (trainway/launch/job_file/on_checkpoint.py).
+_OF_LAUNCHER = (*LAUNCHER_SECTIONS, "on_checkpoint")
 
 
 def load(path: Path) -> Job:
@@ -28,7 +30,7 @@ def load(path: Path) -> Job:
     if not isinstance(document, dict):
         _refuse(["is not a mapping of keys to values; see examples/jobs/tiny.yaml"], path)
     try:
-        return Job.model_validate({key: value for key, value in document.items() if key not in LAUNCHER_SECTIONS})
+        return Job.model_validate({key: value for key, value in document.items() if key not in _OF_LAUNCHER})
     except ValidationError as error:
         _refuse([_sentence(problem) for problem in error.errors(include_url=False)], path)
 

@@ -4,22 +4,31 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
+from trainway.launch.job_file.on_checkpoint import (
+    OnCheckpointSection,
+    evaluation_document,
+    in_evaluation,
+    job_model,
+    marker_problems,
+)
 from trainway.launch.job_file.run_file import RunFile
 from trainway.launch.job_file.run_program import run_program
 from trainway.launch.job_file.training_program import training_program
+from trainway.launch.program.on_checkpoint import STEP, OnCheckpoint
 from trainway.launch.program.program import Program
 from trainway.launch.target.known import target_names
-from trainway.launch.target.sections import with_target_sections
-from trainway.parts.job import LAUNCHER_SECTIONS, Job
+from trainway.parts.job import Job
 from trainway.spec import strict_yaml
-from trainway.spec.document import read_document
+from trainway.spec.document import Document, read_document
 from trainway.spec.errors import usage_error
-from trainway.spec.loader import load
+from trainway.spec.loader import validate
+from trainway.spec.problems import Problem, SpecError
 
 INTERACTIVE_HOURS = 8
 """The longest time of an allocation with a shell, which the shell's end usually ends."""
@@ -32,11 +41,11 @@ def load_program(file: Path, until_step: int | None = None) -> Program:
     """
     document = read_document(file)
     text = file.read_text(encoding="utf-8-sig")
-    if "run" not in document.data:
-        return training_program(load(file, with_target_sections(Job, LAUNCHER_SECTIONS)), text, until_step)
-    program = run_program(load(file, with_target_sections(RunFile)), text, file.parent)
-    _refuse_steps(program, until_step)
-    return program
+    value, problems = validate(document, job_model(_kind(document.data)))
+    on_checkpoint, further = _evaluations(document, value)
+    if value is None or problems or further:
+        raise SpecError([*problems, *further])
+    return _program(value, text, file.parent, until_step, on_checkpoint)
 
 
 def program_of(
@@ -44,13 +53,46 @@ def program_of(
 ) -> Program:
     """Return the program of a job file's content, which `text` says. The file is in `directory`.
 
-    Raises pydantic's ValidationError, and UsageError if the program has no such steps.
+    Raises pydantic's ValidationError, SpecError for problems of its evaluations, and UsageError if the program has no
+    such steps.
     """
-    if "run" not in document:
-        return training_program(with_target_sections(Job, LAUNCHER_SECTIONS).model_validate(document), text, until_step)
-    program = run_program(with_target_sections(RunFile).model_validate(document), text, directory)
-    _refuse_steps(program, until_step)
-    return program
+    value = job_model(_kind(document)).model_validate(document)
+    on_checkpoint, problems = _evaluations(Document(directory / "job.yaml", dict(document), {}), value)
+    if problems:
+        raise SpecError(problems)
+    return _program(value, text, directory, until_step, on_checkpoint)
+
+
+def _kind(document: Mapping[str, Any]) -> type[RunFile] | type[Job]:
+    return RunFile if "run" in document else Job
+
+
+def _program(
+    value: RunFile | Job, text: str, directory: Path, until_step: int | None, on_checkpoint: OnCheckpoint | None
+) -> Program:
+    if isinstance(value, RunFile):
+        program = run_program(value, text, directory)
+        _refuse_steps(program, until_step)
+    else:
+        program = training_program(value, text, until_step)
+    return replace(program, on_checkpoint=on_checkpoint)
+
+
+def _evaluations(document: Document, value: RunFile | Job | None) -> tuple[OnCheckpoint | None, list[Problem]]:
+    """Return what evaluates the checkpoints of a job, or None if nothing does, and every problem of it."""
+    section: OnCheckpointSection | None = getattr(value, "on_checkpoint", None)
+    if value is None or section is None:
+        return None, []
+    problems = marker_problems(document, section, value)
+    try:
+        nested, text, directory = evaluation_document(document, section)
+    except SpecError as error:
+        return None, [*problems, *error.problems]
+    problems += in_evaluation(document, section, validate(nested, job_model(_kind(nested.data)))[1])
+    # training/checkpoint/stored.py names the checkpoints.
+    marker = section.marker or f"{getattr(value, 'checkpoint_location', '')}/step-{STEP}/.metadata"
+    found = OnCheckpoint(text, directory, marker, section.every, section.at_most, section.group)
+    return found, problems
 
 
 def program_of_command(words: Sequence[str], directory: Path, *, nodes: int = 1, team: str | None = None) -> Program:

@@ -9,7 +9,6 @@ from pydantic import (
     AfterValidator,
     BeforeValidator,
     Field,
-    TypeAdapter,
     ValidationInfo,
     WrapValidator,
     field_validator,
@@ -19,8 +18,7 @@ from pydantic_core import PydanticCustomError
 from trainway.launch.job_file.metric_presets import METRIC_PRESETS
 from trainway.launch.job_file.run_image import BY_DIGEST
 from trainway.launch.program.stopping import LONGEST_GRACE_ON_SAGEMAKER
-from trainway.launch.target.sections import with_target_sections
-from trainway.parts.job import LAUNCHER_SECTIONS, Job, Location
+from trainway.parts.job import Location
 from trainway.spec.sections.image import PipPackage
 from trainway.spec.values import Section
 
@@ -272,9 +270,3 @@ class RunFile(Section):
         if run.command is None and run.script is None:
             raise _wrong("no_program", "it says no program", "add `command`, for example command: [torchrun, train.py]")
         return run
-
-
-def job_schema() -> dict[str, Any]:
-    """Return the JSON Schema of job files, of both forms."""
-    files: Any = with_target_sections(RunFile) | with_target_sections(Job, LAUNCHER_SECTIONS)
-    return TypeAdapter(files).json_schema()

@@ -79,7 +79,7 @@ def render_local(
         environment |= replace(program, outputs=None).variables(run.name, run, roots)
         environment |= {"TRAINWAY_NODES": "1", "TRAINWAY_GPUS_PER_NODE": str(processes)}
         environment |= {"TRAINWAY_STOPPED_STATUS": str(STOPPED)}
-    if program.kept_files:
+    if program.lock is not None:
         environment |= {"TRAINWAY_PACKAGES_HERE": str(_cache() / "packages")}
     return LocalLaunch(program.node_command(STARTER.parent, code, run / LOCK), environment)
 

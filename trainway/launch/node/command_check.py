@@ -14,6 +14,10 @@ def check_inputs(environment: "dict[str, str]") -> None:
         if name.startswith("TRAINWAY_INPUT_") and location.startswith("/") and not Path(location).exists():
             which = name[len("TRAINWAY_INPUT_") :].lower()
             raise CannotStart(f"the input {which} is absent: there is no {location} on the node")
+    checkpoint = environment.get("TRAINWAY_CHECKPOINT", "")
+    if checkpoint.startswith("/") and not Path(checkpoint).exists():
+        why = f"there is no {checkpoint} on the node. Keep more checkpoints, or allow more evaluations at once"
+        raise CannotStart(f"the checkpoint is absent: {why}")
 
 
 def check_command(command: "list[str]", directory: Path, environment: "dict[str, str]") -> None:

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 from trainway.launch.node.exit_statuses import NOT_EXECUTABLE, NOT_FOUND
 from trainway.launch.platform.location import located_at
+from trainway.launch.program.on_checkpoint import OnCheckpoint
 from trainway.parts.checkout import CHECKOUT
 from trainway.parts.extras import Extra
 
@@ -27,6 +28,8 @@ _ON_DEMAND = (METRICS, INSTALLER)
 UNPACKER = CHECKOUT / "training/private_code.py"
 LOCK = "packages.txt"
 """The file of a run with the lock of its Python packages."""
+EVALUATION_JOB = "on_checkpoint.job.yaml"
+"""The file of a run's record with the job that evaluates its checkpoints."""
 _PACKAGE = re.compile(r"^[A-Za-z0-9]", re.MULTILINE)
 
 
@@ -200,6 +203,8 @@ class Program:
     """Names of metrics, and the regular expressions that capture their values in a line of the log."""
     options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Options of targets that the job file sets, by the names of the target and of the flag."""
+    on_checkpoint: OnCheckpoint | None = None
+    """The job that evaluates the checkpoints. None if none does."""
     log_patterns: LogPatterns | None = None
     """Lines by which an operator sees that the program makes progress. None if the program prints no such lines."""
 
@@ -227,12 +232,17 @@ class Program:
         return {
             "job.yaml": self.text,
             **{file.name: file.read_text(encoding="utf-8") for file in sent},
-            **self.kept_files,
+            **self._lock_file,
         }
 
     @property
     def kept_files(self) -> Mapping[str, str]:
         """The files, beside the job file, without which the program cannot be resumed."""
+        evaluation = {} if self.on_checkpoint is None else {EVALUATION_JOB: self.on_checkpoint.text}
+        return {**self._lock_file, **evaluation}
+
+    @property
+    def _lock_file(self) -> Mapping[str, str]:
         return {} if self.lock is None else {LOCK: self.lock.text}
 
     @property

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 
 from trainway.spec.errors import usage_error
 
 # A JobSet's pods are called <run>-<job>-<index>-<pod>-<suffix> within the 63 characters of a DNS label (RFC 1123).
 LONGEST_RUN_NAME = 42
+
+_EVALUATION = "-step-"
+_DIGITS_OF_STEP, _DIGITS_OF_DIGEST = 9, 6
 
 _LABEL = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?")
 # Debian's useradd takes these names (useradd(8), NAME_REGEX), and directories of users give names with dots and @.
@@ -26,6 +30,18 @@ def check_run_name(name: str) -> str:
             fix=f"use up to {LONGEST_RUN_NAME} lower-case letters, digits and hyphens between them",
         )
     return name
+
+
+def prefix_of_evaluations(run: str) -> str:
+    """Return how the names of the evaluations of a run begin. The step follows.
+
+    The prefix of a long name has a digest, so that two runs have two prefixes, and no name is too long.
+    """
+    longest = LONGEST_RUN_NAME - len(_EVALUATION) - _DIGITS_OF_STEP
+    if len(run) > longest:
+        digest = hashlib.sha256(run.encode()).hexdigest()[:_DIGITS_OF_DIGEST]
+        run = f"{run[: longest - _DIGITS_OF_DIGEST - 1].rstrip('-')}-{digest}"
+    return f"{run}{_EVALUATION}"
 
 
 def check_directory_name(path: str) -> str:

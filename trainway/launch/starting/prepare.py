@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
 from pathlib import Path
 
+from trainway.launch.job_file.evaluation_program import evaluation_program
 from trainway.launch.job_file.programs import load_program
 from trainway.launch.job_file.run_image import check_image, image_by_digest
 from trainway.launch.job_file.sweep import Point
@@ -16,6 +17,7 @@ from trainway.launch.platform.hand_off import read_hand_off, read_image
 from trainway.launch.platform.team_data import check_team_data
 from trainway.launch.program.allocation import allocate, check_team
 from trainway.launch.program.locations import needs_hand_off
+from trainway.launch.program.on_checkpoint import Evaluation
 from trainway.launch.program.program import LockedPackages, Program
 from trainway.launch.program.request import LocalRequest, Request, run_name
 from trainway.launch.runs.names import check_directory_name, check_run_name
@@ -41,6 +43,7 @@ class Launch:
     `run` is the name, or on this machine the directory, of the only run. `group` is the node group to use. `code` is a
     directory that is synced first. `image` is the name of the platform's image to run in. `lock` is the lock of the
     packages that the run had before. A `dry_run` uploads and writes nothing. `run` is continued if it is `resumed`.
+    `evaluation` is the checkpoint that the only run evaluates.
     """
 
     points: Sequence[Point]
@@ -52,6 +55,7 @@ class Launch:
     dry_run: bool = False
     lock: Path | None = None
     resumed: bool = False
+    evaluation: Evaluation | None = None
 
     @property
     def code_directory(self) -> str | None:
@@ -95,8 +99,23 @@ def check_job(file: Path) -> str:
     Raises SpecError with every problem of the file, and UsageError if its code is absent.
     """
     program = load_program(file)
-    Launch([Point(program, {})], file).check_code()
-    return f"{program.name} on {program.nodes} node{'s' if program.nodes > 1 else ''}"
+    points = [Point(program, {}), *evaluation_points(program)]
+    for point in points:
+        Launch([point], file).check_code()
+    programs = [point.program for point in points]
+    described = [f"{each.name} on {each.nodes} node{'s' if each.nodes > 1 else ''}" for each in programs]
+    return ", and for its checkpoints ".join(described)
+
+
+def evaluation_points(program: Program) -> list[Point]:
+    """Return the program that evaluates the first checkpoint, or nothing if none does.
+
+    It is checked before there is a checkpoint.
+    """
+    if program.on_checkpoint is None:
+        return []
+    first = Evaluation(program.name, program.on_checkpoint.every, program.on_checkpoint.marker.rpartition("/")[0])
+    return [Point(evaluation_program(program.on_checkpoint, first, program.team), {})]
 
 
 def prepare_here(launch: Launch) -> list[LocalRequest]:

@@ -9,10 +9,10 @@ from typing import Any, Final
 
 import yaml
 
+from trainway.launch.job_file.on_checkpoint import job_model
 from trainway.launch.starting.device_memory import RESERVED_GIB
-from trainway.launch.target.sections import with_target_sections
 from trainway.launch.tuning.layout_runs import gpus_here, measured_seconds
-from trainway.parts.job import LAUNCHER_SECTIONS, SHARE_OF_PEAK, Job, LayoutChoice, NodeRates, layout_choices
+from trainway.parts.job import SHARE_OF_PEAK, Job, LayoutChoice, NodeRates, layout_choices
 from trainway.spec.document import read_document
 from trainway.spec.errors import usage_error
 from trainway.spec.facts.catalogue import Catalogue
@@ -50,7 +50,7 @@ def tuned(file: Path, instance_type: str, count: int, catalogue: Catalogue) -> T
     if "run" in read_document(file).data:
         fix = "name the job file of a training job, which has the key `model`"
         raise usage_error(what, why="Trainway does not know the layout of other programs", fix=fix)
-    job = load(file, with_target_sections(Job, LAUNCHER_SECTIONS))
+    job = load(file, job_model(Job))
     if job.precision == "fp32" or job.float8.recipe != "none":
         why = "the catalogue's rates are used for products in 16 bits only"
         raise usage_error(what, why=why, fix="set `precision: bf16`, and leave `float8` out, in a copy of the file")
