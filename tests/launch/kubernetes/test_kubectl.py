@@ -67,7 +67,10 @@ def condition(kind: str, status: str = "True", reason: str = "", message: str = 
 
 
 def test_all_is_looked_at_before_anything_is_applied(api: Api, request_: Request) -> None:
+    assert TARGET.find is not None
     handle = submitted(request_)
+    assert TARGET.find(request_, KubernetesOptions()) == handle
+    assert TARGET.find(replace(request_, run="another"), KubernetesOptions()) is None
     assert handle == {
         "context": "mine",
         "namespace": "research",

@@ -94,6 +94,31 @@ def test_of_many_writers_of_one_name_one_succeeds() -> None:
     assert sorted(int(line) for each in said for line in each.split()) == list(range(8))
 
 
+def test_a_run_that_was_reserved_and_never_submitted_is_taken_over_once() -> None:
+    REGISTRY.reserve(RECORD)
+    later = [replace(RECORD, started=f"2026-11-24T1{hour}:00:00+00:00") for hour in (1, 2)]
+    # Both have read the same record.
+    both = [(each, REGISTRY._text_and_etag(RECORD.key)[1]) for each in later]
+    REGISTRY._put(both[0][0], IfMatch=both[0][1])
+    with pytest.raises(NameTaken):
+        REGISTRY._put(both[1][0], IfMatch=both[1][1])
+    assert REGISTRY.take_over(later[1]) is True
+    assert REGISTRY.take_over(later[1]) is False, "it is taken over already"
+    REGISTRY.write(RECORD.taken({"target": "slurm"}))
+    assert REGISTRY.take_over(later[0]) is False, "it was submitted"
+    assert REGISTRY.take_over(replace(RECORD, run="absent")) is False
+
+
+def test_runs_are_found_by_the_beginning_of_their_names() -> None:
+    for run in ("nightly-step-2", "nightly-step-4", "nightly", "weekly-step-2"):
+        REGISTRY.reserve(replace(RECORD, run=run))
+    REGISTRY.reserve(replace(RECORD, run="nightly-step-6", team="product"))
+    assert sorted(each.run for each in REGISTRY.named("research", "nightly-step-")) == [
+        "nightly-step-2",
+        "nightly-step-4",
+    ]
+
+
 def test_a_bucket_that_cannot_be_written_is_a_sentence_with_the_right_that_is_missing() -> None:
     with pytest.raises(UsageError, match=r"s3://elsewhere/runs/research/\.registry/nightly-1\.json cannot be written"):
         replace(REGISTRY, bucket="elsewhere").reserve(RECORD)

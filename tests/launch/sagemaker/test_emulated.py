@@ -70,8 +70,11 @@ def test_a_run_is_submitted_with_its_job_file_and_looked_at(
     aws: Any, subnets: dict[str, str], tmp_path: Path, hand_off: HandOff
 ) -> None:
     launch = request(tmp_path, on_sagemaker(hand_off, subnets=subnets), run="first")
+    assert sagemaker.TARGET.find is not None
+    assert sagemaker.TARGET.find(launch, SageMakerOptions()) is None
     handle = submit(launch, CATALOGUE, SageMakerOptions(shell=True))
     assert handle == {"name": "first", "region": REGION}
+    assert sagemaker.TARGET.find(launch, SageMakerOptions()) == handle
     body = aws("s3").get_object(Bucket=BUCKET, Key="runs/first/job.yaml")["Body"].read()
     assert body.decode() == launch.job_text
     made = aws("sagemaker").describe_training_job(TrainingJobName="first")

@@ -14,7 +14,7 @@ from trainway.launch.kubernetes.render import as_yaml
 from trainway.launch.kubernetes.watch import state
 from trainway.launch.node.node_of_run import LAUNCH
 from trainway.launch.program.request import Request
-from trainway.launch.target.protocol import OVER
+from trainway.launch.target.protocol import OVER, Phase
 from trainway.spec.errors import UsageError, usage_error
 
 _TO_TIDY_UP_SECONDS = 60
@@ -30,19 +30,29 @@ def submit(request: Request, documents: Sequence[dict[str, Any]]) -> dict[str, s
     """
     *files, job = documents
     what = f"{request.run} cannot be submitted to {request.hand_off.platform}"
-    handle = {
-        "context": find_context(request.hand_off),
-        "namespace": job["metadata"]["namespace"],
-        "kind": job["kind"],
-        "name": job["metadata"]["name"],
-        "logs": str(request.directory / "logs"),
-    }
+    handle = _handle(request, job)
     _make_room(handle, what)
     if request.program.started_by is not None:
         files = [_with_launch(each) if each["kind"] == "ConfigMap" else each for each in files]
     _apply(handle, files, job, what)
     _let_the_job_own(handle, files, what)
     return handle
+
+
+def find(request: Request, documents: Sequence[dict[str, Any]]) -> dict[str, str] | None:
+    """Return the handle of a run that was submitted as these documents, or None if the cluster has no such job."""
+    handle = _handle(request, documents[-1])
+    return None if state(handle).phase is Phase.GONE else handle
+
+
+def _handle(request: Request, job: Mapping[str, Any]) -> dict[str, str]:
+    return {
+        "context": find_context(request.hand_off),
+        "namespace": job["metadata"]["namespace"],
+        "kind": job["kind"],
+        "name": job["metadata"]["name"],
+        "logs": str(request.directory / "logs"),
+    }
 
 
 def _with_launch(config_map: Mapping[str, Any]) -> dict[str, Any]:

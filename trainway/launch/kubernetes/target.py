@@ -7,12 +7,12 @@ from trainway.launch.kubernetes.evidence import evidence
 from trainway.launch.kubernetes.known_nodes import known_nodes
 from trainway.launch.kubernetes.options import KubernetesOptions
 from trainway.launch.kubernetes.render import as_yaml, render_documents
-from trainway.launch.kubernetes.submit import submit
+from trainway.launch.kubernetes.submit import find, submit
 from trainway.launch.kubernetes.watch import check_shell, forward, logs, shell, state, stop
 from trainway.launch.program.request import Request
 from trainway.launch.starting.prepare import prepare_on_platform
 from trainway.launch.target.protocol import Handle, Target
-from trainway.spec.facts.catalogue import Catalogue
+from trainway.spec.facts.catalogue import Catalogue, load_catalogue
 from trainway.spec.sections.orchestrator import Orchestrator
 
 
@@ -24,6 +24,10 @@ def _submit(request: Request, catalogue: Catalogue, options: KubernetesOptions) 
     return submit(request, render_documents(request, catalogue, options))
 
 
+def _find(request: Request, options: KubernetesOptions) -> Handle | None:
+    return find(request, render_documents(request, load_catalogue(), options))
+
+
 TARGET = Target(
     name="kubernetes",
     heading="On Kubernetes",
@@ -32,6 +36,7 @@ TARGET = Target(
     prepare=prepare_on_platform,
     render=_render,
     submit=_submit,
+    find=_find,
     state=state,
     logs=logs,
     stop=stop,

@@ -77,29 +77,53 @@ class Registry:
             raise usage_error(f"{run} is no name of one run", why=why, fix=fix)
         return found[0] if found else None
 
+    def take_over(self, record: RunRecord) -> bool:
+        """Write the record of a run again that was reserved, and never submitted, and return whether it still was so.
+
+        Of several who do so at the same time, one gets True. Raises UsageError if the bucket cannot be written.
+        """
+        try:
+            text, etag = self._text_and_etag(record.key)
+        except LookupError:
+            return False
+        if parse(text).started == record.started or parse(text).launch is not None:
+            return False
+        try:
+            self._put(record, IfMatch=etag)
+        except NameTaken:
+            return False
+        return True
+
+    def named(self, team: str | None, prefix: str) -> Iterator[RunRecord]:
+        """Yield the records of a team's runs whose names begin with a prefix. Raises UsageError as `records` does."""
+        yield from self._listed(prefix_of(team), f"{prefix_of(team)}{prefix}", is_asked_for=True)
+
     def records(self, teams: Sequence[str] = ()) -> Iterator[RunRecord]:
         """Yield the records of some teams, or of all teams that this person may read, the newest of each team first."""
+        for team in teams or self._teams():
+            yield from self._listed(prefix_of(team), prefix_of(team), is_asked_for=bool(teams))
+
+    def _listed(self, where: str, prefix: str, *, is_asked_for: bool) -> Iterator[RunRecord]:
+        """Yield the records of the keys with a prefix. Leave them out if they may not be listed."""
         from botocore.exceptions import BotoCoreError, ClientError
 
-        for team in teams or self._teams():
-            prefix = prefix_of(team)
+        try:
+            pages = self._client().get_paginator("list_objects_v2").paginate(Bucket=self.bucket, Prefix=prefix)
+            listed = [each for page in pages for each in page.get("Contents", ())]
+        except ClientError as error:
+            if error.response["Error"]["Code"] in _DENIED and not is_asked_for:
+                return
+            raise self._problem("listed", where, "s3:ListBucket", error) from None
+        except BotoCoreError as error:
+            raise self._problem("listed", where, "s3:ListBucket", error) from None
+        listed = [each for each in listed if each["Key"].endswith(RECORD)]
+        for each in sorted(listed, key=lambda entry: entry["LastModified"], reverse=True):
             try:
-                pages = self._client().get_paginator("list_objects_v2").paginate(Bucket=self.bucket, Prefix=prefix)
-                listed = [each for page in pages for each in page.get("Contents", ())]
-            except ClientError as error:
-                if error.response["Error"]["Code"] in _DENIED and not teams:
-                    continue
-                raise self._problem("listed", prefix, "s3:ListBucket", error) from None
-            except BotoCoreError as error:
-                raise self._problem("listed", prefix, "s3:ListBucket", error) from None
-            listed = [each for each in listed if each["Key"].endswith(RECORD)]
-            for each in sorted(listed, key=lambda entry: entry["LastModified"], reverse=True):
-                try:
-                    yield self._get(each["Key"])
-                except LookupError:
-                    continue  # it was deleted meanwhile
-                except PermissionError as error:
-                    raise self._problem("read", each["Key"], "s3:GetObject", error) from None
+                yield self._get(each["Key"])
+            except LookupError:
+                continue  # it was deleted meanwhile
+            except PermissionError as error:
+                raise self._problem("read", each["Key"], "s3:GetObject", error) from None
 
     def _teams(self) -> tuple[str | None, ...]:
         return (*self.teams, None)
@@ -132,11 +156,14 @@ class Registry:
 
     def _text(self, key: str) -> str:
         """Return the text of an object. Raises LookupError for none, and PermissionError for a forbidden one."""
+        return self._text_and_etag(key)[0]
+
+    def _text_and_etag(self, key: str) -> tuple[str, str]:
         from botocore.exceptions import BotoCoreError, ClientError
 
         try:
-            text: str = self._client().get_object(Bucket=self.bucket, Key=key)["Body"].read().decode("utf-8")
-            return text
+            found = self._client().get_object(Bucket=self.bucket, Key=key)
+            return found["Body"].read().decode("utf-8"), str(found["ETag"])
         except ClientError as error:
             code = error.response["Error"]["Code"]
             if code in _ABSENT:

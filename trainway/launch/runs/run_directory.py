@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -49,7 +50,8 @@ def recorded_launch(
         "command": list(command),
         "environment": dict(environment),
         "options": dict(options),
-        "started": now(),
+        "started": (started := now()),
+        "first_started": _first_started(run, started),
         "ended": None,
         "exit_status": None,
     }
@@ -71,9 +73,19 @@ def record_submission(
     record: dict[str, Any] = {"target": target, "handle": dict(handle), "options": dict(options)}
     if nodes is not None:
         record["nodes"] = dict(nodes)
-    record |= {"started": now(), "ended": None}
+    started = now()
+    record |= {"started": started, "first_started": _first_started(run, started), "ended": None}
     write_launch(run, record)
     return record
+
+
+def _first_started(run: Path, started: str) -> str:
+    """Return when a run was launched for the first time. It is launched again when it is resumed."""
+    try:
+        before = read_launch(run)
+    except (OSError, ValueError):
+        return started
+    return str(before.get("first_started") or before.get("started") or started)
 
 
 def runs_below(directory: Path) -> list[Path]:
@@ -102,7 +114,10 @@ def read_launch(run: Path) -> dict[str, Any]:
 
 def write_launch(run: Path, record: dict[str, Any]) -> None:
     """Write the `launch.json` of a run."""
-    (run / "launch.json").write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+    # Another command may read the file now.
+    written = run / f".launch.json.{os.getpid()}"
+    written.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+    written.replace(run / "launch.json")
 
 
 def now() -> str:

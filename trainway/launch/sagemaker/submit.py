@@ -41,6 +41,15 @@ def submit(request: Request, catalogue: Catalogue, options: SageMakerOptions | N
     return {"name": name, "region": region}
 
 
+def find(request: Request, options: SageMakerOptions) -> Handle | None:
+    """Return the handle of a run that was submitted under its name, or None if SageMaker has no such training job."""
+    del options
+    region = request.hand_off.region
+    with explained(f"it is unknown whether {request.run} was submitted"):
+        found = described(client("sagemaker", region), request.run)
+    return None if found is None else {"name": request.run, "region": region}
+
+
 def _quota(rendered: Mapping[str, Any]) -> str:
     """Return the name of the quota that the nodes of a job count against, as Service Quotas spells it.
 

@@ -7,7 +7,7 @@ from trainway.launch.sagemaker.evidence import evidence
 from trainway.launch.sagemaker.logs import logs
 from trainway.launch.sagemaker.options import SageMakerOptions
 from trainway.launch.sagemaker.render import as_json, render_request
-from trainway.launch.sagemaker.submit import submit
+from trainway.launch.sagemaker.submit import find, submit
 from trainway.launch.sagemaker.watch import shell, state, stop
 from trainway.launch.starting.prepare import prepare_on_platform
 from trainway.launch.target.protocol import Target
@@ -28,6 +28,7 @@ TARGET = Target(
     prepare=prepare_on_platform,
     render=_render,
     submit=submit,
+    find=find,
     state=state,
     logs=logs,
     stop=stop,

@@ -43,7 +43,8 @@ class SlurmOptions:
         str | None,
         Flag(
             "Your login name on the cluster, for a machine without sbatch. Default: ubuntu. Required on a cluster with "
-            "teams."
+            "teams.",
+            of_person=True,
         ),
     ] = None
     after: Annotated[

@@ -32,3 +32,20 @@ def submit(request: Request, catalogue: Catalogue, options: SlurmOptions | None 
     # `id` or `id;cluster`: https://slurm.schedmd.com/sbatch.html, --parsable (read 2026-11-21).
     job = said.strip().splitlines()[-1].partition(";")[0]
     return {**cluster, "job": job, "directory": str(request.directory)}
+
+
+def find(request: Request, options: SlurmOptions) -> Handle | None:
+    """Return the handle of a run that was submitted under its name, or None if Slurm has no such job.
+
+    Slurm forgets jobs a while after their end. The outcome of the run is then known from its directory.
+    """
+    cluster, outcome = cluster_of(request.hand_off, options.user), shlex.quote(str(request.directory / "outcome"))
+    line = f"""
+job=$(squeue --noheader --states=all --name={shlex.quote(request.run)} --format=%A) || exit
+if [[ -z $job && -e {outcome} ]]; then
+  job=0
+fi
+echo "${{job%%$'\\n'*}}"
+"""
+    job = on_cluster(line, cluster, what=f"it is unknown whether {request.run} was submitted").strip()
+    return {**cluster, "job": job, "directory": str(request.directory)} if job else None

@@ -24,13 +24,15 @@ class Flag:
     """The flag of an option: its help text, its name if that is not the field's, its unit, and its least value.
 
     `name` is written as the field of a dataclass, for example `time_limit` for `--time-limit`. Two targets may have a
-    flag of one name if it means the same; `trainway launch --help` shows the description of the first.
+    flag of one name if it means the same; `trainway launch --help` shows the description of the first. An option that
+    says who submits (`of_person`) is also that of the evaluations of a run.
     """
 
     help: str
     name: str | None = None
     metavar: str | None = None
     least: int | None = None
+    of_person: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,6 +75,11 @@ def options_record(options: Any) -> dict[str, Any]:
     """Return the options as plain values for JSON, by the flags' names, as `options_from` reads them."""
     values = {each.name: getattr(options, each.field) for each in declared_options(type(options))}
     return {name: str(value) if isinstance(value, PurePath) else value for name, value in values.items()}
+
+
+def options_of_person(options: type[Any], record: Mapping[str, Any]) -> dict[str, Any]:
+    """Return those options of a record that say who submits."""
+    return {each.name: record.get(each.name) for each in declared_options(options) if each.flag.of_person}
 
 
 def not_supported(name: str, target: str) -> UsageError:

@@ -106,6 +106,9 @@ class Target(Generic[Request, Options]):
     """Return exactly what is submitted, as `--dry-run` prints it. Refuse what cannot be submitted."""
     submit: Callable[[Request, Catalogue, Options], Handle]
     """Submit a run and return its handle. A run of the same name that has ended is resumed."""
+    find: Callable[[Request, Options], Handle | None] | None = None
+    """Return the handle of a run that was submitted under its name, or None if there is no such run. A launch that was
+    killed while it submitted a run does not know. Without the function, such a run is submitted again."""
     attend: Callable[[Request, Options], int] | None = None
     """Run a submitted run to its end, and return its exit status. None if runs outlive the launcher."""
     state: Callable[[Handle], State]
