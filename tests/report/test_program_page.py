@@ -52,6 +52,20 @@ def test_a_run_that_was_stopped_and_resumed(tmp_path: Path) -> None:
     assert write_report(run).read_text() == page, "the same run gives the same page"
 
 
+def test_the_evaluations_of_checkpoints_are_a_table(tmp_path: Path) -> None:
+    run = run_of(tmp_path, [{"outcome": "succeeded"}])
+    assert "Evaluations" not in write_report(run).read_text()
+    told = {"step": 4000, "run": "sft-step-4000", "phase": "succeeded", "reason": "", "numbers": {"accuracy": 0.75}}
+    (run / "evaluations.json").write_text(json.dumps([told, {"step": 8000, "run": "x", "phase": "failed"}]))
+    page = write_report(run).read_text()
+    Outline(page)
+    for said in ("<h2>Evaluations</h2>", "4,000", "sft-step-4000", "accuracy 0.7500", "failed"):
+        assert said in page
+    (run / "evaluations.json").write_text("[{}]")
+    with pytest.raises(RunUnreadable, match="this file is damaged"):
+        write_report(run)
+
+
 def test_the_attempts_of_a_program_have_a_cost(tmp_path: Path) -> None:
     """Two attempts of 60 seconds, of two nodes at 30 dollars an hour."""
     done = [{"outcome": "succeeded"}, {"outcome": "succeeded"}]

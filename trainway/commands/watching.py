@@ -70,6 +70,7 @@ def _rows(names: Sequence[str], *, everywhere: bool, teams: Sequence[str]) -> li
     from trainway.launch.registry.find import find_run, launch_of, reachable_registries, written_state
     from trainway.launch.runs.run_directory import RUNS, read_launch, runs_below
     from trainway.launch.runs.status import status_of_launch
+    from trainway.launch.starting.evaluations import known_evaluations
 
     if names or not (everywhere or teams):
         here = [find_run(name) for name in names] if names else runs_below(RUNS)
@@ -81,7 +82,13 @@ def _rows(names: Sequence[str], *, everywhere: bool, teams: Sequence[str]) -> li
             for record in registry.records(teams)
             if record.launch
         ]
-    return [status_of_launch(run.name, launch, run, written_state(launch, run.name)) for run, launch in launches]
+    rows = [status_of_launch(run.name, launch, run, written_state(launch, run.name)) for run, launch in launches]
+    if not names:
+        return rows
+    return [
+        row._replace(evaluations=tuple(each.as_json() for each in known_evaluations(run, launch)))
+        for row, (run, launch) in zip(rows, launches, strict=True)
+    ]
 
 
 def _print_rows(rows: Sequence[Row], *, as_json: bool) -> None:

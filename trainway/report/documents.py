@@ -1,4 +1,4 @@
-"""The optional documents beside the metrics: job.yaml, launch.json, and deployment.json."""
+"""The optional documents beside the metrics: job.yaml, launch.json, evaluations.json, and deployment.json."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, RootModel, ValidationError
 
 from trainway.report.errors import RunUnreadable
 
@@ -96,6 +96,30 @@ class DeploymentRecord(_Model):
         return sorted(Counter(each.type for each in self.resources if each.depth == depth).items())
 
 
+class Evaluation(_Model):
+    """An evaluation of a checkpoint, with the newest values of its metrics."""
+
+    step: int
+    run: str
+    phase: str
+    reason: str = ""
+    numbers: dict[str, float] = {}
+
+
+class _Evaluations(RootModel[tuple[Evaluation, ...]]):
+    """The evaluations of a run, by step."""
+
+
+def read_evaluations(run: Path) -> tuple[Evaluation, ...]:
+    """Return the evaluations of the checkpoints, which `trainway report` writes beside the metrics.
+
+    Raises:
+        RunUnreadable: the file is damaged.
+    """
+    found = _read(run / "evaluations.json", _Evaluations)
+    return found.root if found else ()
+
+
 def read_job(run: Path) -> str | None:
     """Return the text of the job file, or None if the run has none."""
     path = run / "job.yaml"
@@ -120,7 +144,7 @@ def read_deployment(run: Path) -> DeploymentRecord | None:
     return _read(run / "deployment.json", DeploymentRecord)
 
 
-_Document = TypeVar("_Document", bound=_Model)
+_Document = TypeVar("_Document", bound=BaseModel)
 
 
 def _read(path: Path, model: type[_Document]) -> _Document | None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from trainway.report import charts, words
 from trainway.report.cost import cost_sentence
-from trainway.report.documents import Launch, read_deployment, read_job, read_launch
+from trainway.report.documents import Launch, read_deployment, read_evaluations, read_job, read_launch
 from trainway.report.events import IntervalChosen, read_events
 from trainway.report.goodput import USES, goodput
 from trainway.report.history import Attempt, History, make_history
@@ -66,6 +66,7 @@ def render(run: Path) -> str:
         uses=USES,
         launch=launch,
         job=read_job(run),
+        evaluations=read_evaluations(run),
         deployment=read_deployment(run),
         **drawings(history),
     )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from trainway.report import words
 from trainway.report.charts import HALF, MOST_POINTS, Chart, wide_chart
 from trainway.report.cost import cost_sentence
-from trainway.report.documents import read_job, read_launch
+from trainway.report.documents import read_evaluations, read_job, read_launch
 from trainway.report.downsample import keep_extremes
 from trainway.report.program_run import Number, ProgramRun, finite, read_program_run
 from trainway.report.svg import FIRST, inline_svg
@@ -32,6 +32,7 @@ def program_values(run: Path) -> dict[str, Any]:
         "charts": [number_chart(name, numbers) for name, numbers in list(found.numbers.items())[:MOST_CHARTS]],
         "launch": launch,
         "job": read_job(run),
+        "evaluations": read_evaluations(run),
         "clock": lambda seconds: f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S} UTC",
     }
 

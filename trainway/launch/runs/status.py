@@ -51,6 +51,8 @@ class Row(NamedTuple):
     """When the run wrote these numbers, in seconds since the epoch."""
     tokens_per_second: float | None = None
     """Tokens per second of the newest step; None if its metrics are not on this machine."""
+    evaluations: tuple[Mapping[str, Any], ...] = ()
+    """The evaluations of the checkpoints, each with `step`, `run`, `phase`, `reason`, and `numbers`."""
 
 
 def how_it_ended(phase: Phase, written: Mapping[str, Any] | None) -> Phase | None:
