@@ -21,6 +21,7 @@ from trainway.commands import (
     connecting,
     diagnosing,
     emulating,
+    evaluating,
     exporting,
     images,
     launching,
@@ -86,6 +87,7 @@ app.add_typer(connecting.runs_app, name="runs")
 app.command()(watching.status)
 app.command()(live.top)
 app.command()(watching.logs)
+app.command()(evaluating.evaluate)
 app.command()(watching.stop)
 app.command()(launching.resume)
 app.command()(watching.shell)

@@ -26,6 +26,7 @@ EXAMPLES = {
     "connect": "trainway connect atlas --region us-west-2",
     "status": "trainway status --all",
     "top": "trainway top --once",
+    "evaluate": "trainway evaluate llama-8b-1121-100000",
     "logs": "trainway logs llama-8b-1121-100000 --follow --rank 0",
     "stop": "trainway stop llama-8b-1121-100000",
     "resume": "trainway resume llama-8b-1121-100000",

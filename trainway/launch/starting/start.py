@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from trainway.launch.job_file.evaluation_program import evaluating
 from trainway.launch.job_file.programs import load_program, program_of_command
 from trainway.launch.job_file.sweep import Point, sweep
-from trainway.launch.program.program import LOCK
+from trainway.launch.platform.team_data import team_of
+from trainway.launch.program.on_checkpoint import Evaluation
+from trainway.launch.program.program import LOCK, Program
 from trainway.launch.program.request import Request
 from trainway.launch.registry.find import find_run
+from trainway.launch.registry.record import RunRecord
+from trainway.launch.registry.store import Registry
 from trainway.launch.runs.run_directory import make_run_directory, read_launch, record_submission
 from trainway.launch.starting.code_files import code_version
-from trainway.launch.starting.prepare import Launch
+from trainway.launch.starting.evaluated_meanwhile import evaluated_meanwhile
+from trainway.launch.starting.prepare import Launch, evaluation_points
 from trainway.launch.starting.recorded import recorded
 from trainway.launch.target.known import AnyTarget, own_target, target_named
 from trainway.launch.target.options import options_from, options_record
@@ -74,6 +82,8 @@ def start(target_name: str, launch: Launch, options: Mapping[str, Any], say: Cal
         for point in launch.points
     ]
     requests = target.prepare(launch)
+    if not launch.resumed:
+        _check_evaluations(target, launch)
     if launch.dry_run:
         # Runs of a sweep often cost the same. Standard output is only what would be submitted.
         for line in dict.fromkeys(map(partial(_price_line, target, launch), requests)):
@@ -87,6 +97,8 @@ def start(target_name: str, launch: Launch, options: Mapping[str, Any], say: Cal
         "code": launch.code_directory,
         "code_version": None if launch.code_directory is None else code_version(Path(launch.code_directory)),
         "image": launch.image,
+        **({} if launch.evaluation is None else {"evaluation": asdict(launch.evaluation)}),
+        **_kept_of_evaluations(launch.points[0].program, requests[0]),
     }
     _rendered(target, requests, typed)
     if not all(isinstance(request, Request) for request in requests):
@@ -145,8 +157,63 @@ def _submit(
     submitted(record_submission(request.directory_here, target.name, handle, options, nodes))
     if target.attend is None:
         say(request.run)
+        if request.program.on_checkpoint is not None:
+            print(f"`trainway evaluate {request.run}` launches the evaluations of its checkpoints", file=sys.stderr)
         return 0
-    return target.attend(request, chosen)
+    if request.program.on_checkpoint is None:
+        return target.attend(request, chosen)
+    with evaluated_meanwhile(request.directory_here):
+        return target.attend(request, chosen)
+
+
+def _check_evaluations(target: AnyTarget, launch: Launch) -> None:
+    """Raise UsageError for a job that evaluates checkpoints and cannot be submitted, before the run is."""
+    # The jobs of a sweep have one job file, and with it one evaluation.
+    for point in evaluation_points(launch.points[0].program):
+        on_checkpoint = launch.points[0].program.on_checkpoint
+        group = on_checkpoint.group if on_checkpoint and target.orchestrators else None
+        first = Launch([point], launch.platform_file, group=group, dry_run=True)
+        first.check_code()
+        typed = [options_from(target.options, point.program.options.get(target.name, {}), target.name)]
+        with contextlib.redirect_stderr(io.StringIO()):
+            # The price and the memory that a dry run tells are those of the run, and not of an evaluation.
+            requests = target.prepare(first)
+        _rendered(target, requests, typed)
+
+
+def _kept_of_evaluations(program: Program, request: Any) -> dict[str, Any]:
+    """Return what a run's record keeps of its evaluations: the directory of their job file, and their team."""
+    if program.on_checkpoint is None:
+        return {}
+    kept: dict[str, Any] = {"evaluation_directory": str(program.on_checkpoint.directory.absolute())}
+    if isinstance(request, Request):
+        team = evaluation_points(program)[0].program.team
+        kept["evaluation_team"] = team_of(request.hand_off, team)
+    return kept
+
+
+def adopt(target: AnyTarget, launch: Launch, options: Mapping[str, Any], record: RunRecord, registry: Registry) -> bool:
+    """Return whether the target has the run of a launch, whose `record` does not say so. The record then does.
+
+    A launch that was killed while it submitted the run leaves such a record.
+    """
+    (point,) = launch.points
+    typed = options_from(target.options, {**point.program.options.get(target.name, {}), **options}, target.name)
+    (request,) = target.prepare(launch)
+    handle = None if target.find is None else target.find(request, typed)
+    if handle is None:
+        return False
+    kept: dict[str, Any] = {
+        "platform_file": str(launch.platform_file),
+        "group": launch.group,
+        "code": launch.code_directory,
+    }
+    kept |= {"image": launch.image, "target": options_record(typed)}
+    kept |= {} if launch.evaluation is None else {"evaluation": asdict(launch.evaluation)}
+    make_run_directory(request.job_text, request.directory_here, request.kept_files)
+    submitted = record_submission(request.directory_here, target.name, handle, kept, request.nodes)
+    registry.write(record.taken(submitted))
+    return True
 
 
 def resume(name: str) -> int:
@@ -162,24 +229,43 @@ def resume(name: str) -> int:
         fix = f"`trainway stop {name}` ends it, `trainway logs --follow {name}` shows it"
         raise usage_error(f"{name} cannot be resumed", why=f"it is {phase.value}", fix=fix)
     options = record["options"]
-    platform_file = Path(options["platform_file"])
-    if target.orchestrators and not platform_file.is_file():
-        where = Path("platform.yaml")
-        if not where.is_file():
-            why = f"its platform file {platform_file} is not on this machine"
-            raise usage_error(f"{name} cannot be resumed", why=why, fix=f"go to a directory with {where}")
-        platform_file = where
+    evaluation = Evaluation(**options["evaluation"]) if "evaluation" in options else None
     launch = Launch(
-        points_of(run / "job.yaml", []),
-        platform_file,
+        recorded_points(run, options, evaluation),
+        platform_file_of(options, target, f"{name} cannot be resumed"),
         run=run.name if target.orchestrators else str(run),
         group=options.get("group"),
         code=options.get("code"),
         image=options.get("image"),
         lock=lock if (lock := run / LOCK).is_file() else None,
         resumed=True,
+        evaluation=evaluation,
     )
     return start(target.name, launch, options["target"] if "target" in options else _earlier(options))
+
+
+def recorded_points(run: Path, options: Mapping[str, Any], evaluation: Evaluation | None = None) -> list[Point]:
+    """Return the program of a run by the directory of its record. `options` are those of its launch.json.
+
+    The job file of its evaluations has paths relative to the directory from which the run was launched.
+    """
+    program = load_program(run / "job.yaml")
+    if program.on_checkpoint is not None and "evaluation_directory" in options:
+        directory = Path(options["evaluation_directory"])
+        program = replace(program, on_checkpoint=replace(program.on_checkpoint, directory=directory))
+    return [Point(program if evaluation is None else evaluating(program, evaluation), {})]
+
+
+def platform_file_of(options: Mapping[str, Any], target: AnyTarget, what: str) -> Path:
+    """Return the platform file of a launch, or else platform.yaml here. Raises UsageError, with `what`, for neither."""
+    platform_file = Path(options["platform_file"])
+    if not target.orchestrators or platform_file.is_file():
+        return platform_file
+    where = Path("platform.yaml")
+    if not where.is_file():
+        why = f"its platform file {platform_file} is not on this machine"
+        raise usage_error(what, why=why, fix=f"go to a directory with {where}")
+    return where
 
 
 def _earlier(recorded: Mapping[str, Any]) -> dict[str, Any]:
