@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +20,13 @@ import pytest
 import yaml
 
 from emulator import Emulator, running
+from tests.launch.conftest import make_hand_off
 from tests.launch.slurm.machines import Machines, machines, missing
+from tests.launch.slurm.requests import on_slurm
 from tests.launch.slurm.test_three_commands import deployed, relays, with_aws_on_nodes
 from tests.lifecycle_scripts.slurm_cluster import wait_for
 from tests.synthesis import ROOT
+from trainway.launch.registry.connections import registry_of
 from trainway.launch.registry.record import key_of
 from trainway.spec.loader import load_platform
 
@@ -58,6 +62,21 @@ def emulator(cluster: Machines) -> Iterator[Emulator]:
             yield started
 
 
+def environment_of(home: Path, cluster: Machines, emulator: Emulator) -> dict[str, str]:
+    """Return the environment of a person at a laptop, whose name is that of their home."""
+    environment = {
+        **emulator.child_environment(),
+        "HOME": str(home),
+        "PATH": f"{cluster.commands}:{os.environ['PATH']}",
+        "PYTHONPATH": str(ROOT),
+        "LOGNAME": home.name,
+        "TRAINWAY_EVALUATE_SECONDS": "0.5",
+        "TRAINWAY_SUBMIT_SECONDS": "20",
+    }
+    environment.pop("XDG_CONFIG_HOME", None)
+    return environment
+
+
 @pytest.fixture
 def at(cluster: Machines, emulator: Emulator, tmp_path: Path) -> At:
     """Runs `trainway` as a person in a directory of their own, with nothing of anybody else's."""
@@ -66,14 +85,7 @@ def at(cluster: Machines, emulator: Emulator, tmp_path: Path) -> At:
         home = tmp_path / person
         home.mkdir(exist_ok=True)
         (home / "job.yaml").write_text(yaml.safe_dump(JOB))
-        environment = {
-            **emulator.child_environment(),
-            "HOME": str(home),
-            "PATH": f"{cluster.commands}:{os.environ['PATH']}",
-            "PYTHONPATH": str(ROOT),
-            "LOGNAME": person,
-        }
-        environment.pop("XDG_CONFIG_HOME", None)
+        environment = environment_of(home, cluster, emulator)
         command = [sys.executable, "-m", "trainway.cli", *words]
         return subprocess.run(
             command, env=environment, cwd=home, capture_output=True, text=True, check=False, timeout=120
@@ -140,6 +152,85 @@ def test_a_name_is_that_of_one_run_and_of_what_was_taken(at: At, emulator: Emula
         for each in s3.list_objects_v2(Bucket=bucket["Name"]).get("Contents", ())
     }
     assert key_of(None, "nightly") in keys and key_of(None, "refused") not in keys
+
+
+# Saves three checkpoints, and begins a fourth that it never completes. The evaluation of step 4 fails.
+SAVES = """\
+for step in 2 4 6; do
+  mkdir -p $TRAINWAY_OUTPUT/checkpoint-$step $TRAINWAY_OUTPUT/checkpoint-5
+  touch $TRAINWAY_OUTPUT/checkpoint-$step/complete
+done
+until test -e {shared}/released; do sleep 0.2; done
+"""
+EVALUATES = """\
+test -e $TRAINWAY_CHECKPOINT/complete && echo $TRAINWAY_CHECKPOINT_STEP >>{shared}/evaluated
+test $TRAINWAY_CHECKPOINT_STEP != 4
+"""
+
+
+def test_a_colleague_continues_the_evaluations_of_a_run_without_gap_or_duplicate(
+    at: At, cluster: Machines, emulator: Emulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert at("ada", "--version").returncode == at("linus", "--version").returncode == 0
+    options = {"slurm": {"environment": sys.prefix}}
+    evaluation = {"name": "evaluate", "run": {"script": EVALUATES.format(shared=cluster.shared)}, **options}
+    section = {"job": evaluation, "marker": "checkpoint-{step}/complete"}
+    job = {"name": "sft", "run": {"script": SAVES.format(shared=cluster.shared)}, "on_checkpoint": section}
+    (tmp_path / "ada" / "sft.yaml").write_text(yaml.safe_dump(job))
+    launch = ["launch", "sft.yaml", *LAUNCH[2:], "--run", "sft"]
+    log = tmp_path / "ada.log"
+
+    def follower(person: str) -> subprocess.Popen[str]:
+        home = tmp_path / person
+        command = [sys.executable, "-m", "trainway.cli", "evaluate", "sft"]
+        environment = environment_of(home, cluster, emulator)
+        return subprocess.Popen(
+            command, cwd=home, env=environment, stdout=log.open("a"), stderr=subprocess.PIPE, text=True
+        )
+
+    environment = environment_of(tmp_path / "ada", cluster, emulator)
+    done = subprocess.run(
+        [sys.executable, "-m", "trainway.cli", *launch],
+        cwd=tmp_path / "ada",
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0 and "`trainway evaluate sft` launches the evaluations" in done.stderr, done.stderr
+    first = follower("ada")
+    wait_for("the first evaluation ends", lambda: "step 2: sft-step-2 is succeeded" in log.read_text(), 90)
+    first.kill()
+    first.wait()
+
+    # As if a follower had been killed after Slurm took the evaluation of step 2, and before it took that of step 6.
+    registry = registry_of(on_slurm(make_hand_off()).model_copy(update={"region": PLATFORM.region, "teams": ()}))
+    for name, value in emulator.environment().items():
+        monkeypatch.setenv(name, value)
+    record = registry.read("sft-step-2")
+    assert record is not None and record.launch is not None
+    old = "2026-01-01T00:00:00+00:00"
+    registry.write(replace(record, launch=None, started=old))
+    if registry.read("sft-step-6") is None:
+        registry.reserve(replace(record, run="sft-step-6", launch=None, started=old))
+
+    succeeded(at("linus", "connect", PLATFORM.name, "--region", PLATFORM.region))
+    second = follower("linus")
+    try:
+        wait_for("the others end", lambda: len((cluster.shared / "evaluated").read_text().split()) == 3, 120)
+        (cluster.shared / "released").touch()
+        assert second.wait(120) == 1, "the evaluation of step 4 has failed"
+    finally:
+        second.kill()
+    assert sorted((cluster.shared / "evaluated").read_text().split()) == ["2", "4", "6"], log.read_text()
+    assert "evaluation of step 4: sft-step-4 is failed: failed: bash ended with exit status 1" in log.read_text()
+    [row] = json.loads(succeeded(at("linus", "status", "sft", "--json")))
+    assert row["phase"] == "succeeded"
+    assert [(each["step"], each["phase"]) for each in row["evaluations"]] == [
+        (2, "succeeded"),
+        (4, "failed"),
+        (6, "succeeded"),
+    ]
 
 
 @pytest.mark.exhaustive
