@@ -40,11 +40,16 @@ def program(directory: Path) -> Program:
     return load_program(write_job(directory, on_checkpoint={"job": {"name": "e", "run": {"script": "true"}}}))
 
 
+def mounted_at(hand_off: HandOff, mount: str) -> HandOff:
+    file_system = hand_off.file_system.model_copy(update={"mount_path": mount})
+    return hand_off.model_copy(update={"file_system": file_system})
+
+
 @pytest.mark.usefixtures("bucket")
-@pytest.mark.parametrize("root", ["s3:", f"s3://{BUCKET}", "fsx:", "/fsx"])
+@pytest.mark.parametrize("root", ["s3:", f"s3://{BUCKET}", "fsx:", "/absent/fsx"])
 def test_every_form_of_a_location_is_seen_in_the_bucket(root: str, tmp_path: Path, hand_off: HandOff) -> None:
     marker = f"{root}/corpus/llama/{METADATA}"
-    found = find_checkpoints(marker, hand_off, program(tmp_path), is_here=False)
+    found = find_checkpoints(marker, mounted_at(hand_off, "/absent/fsx"), program(tmp_path), is_here=False)
     assert [(each.step, each.location) for each in found] == [
         (4, f"{root}/corpus/llama/step-00000004"),
         (8, f"{root}/corpus/llama/step-00000008"),
@@ -54,8 +59,7 @@ def test_every_form_of_a_location_is_seen_in_the_bucket(root: str, tmp_path: Pat
 
 @pytest.mark.parametrize("root", ["fsx:", "{mount}"])
 def test_a_mounted_file_system_is_read_itself(root: str, tmp_path: Path, hand_off: HandOff) -> None:
-    file_system = hand_off.file_system.model_copy(update={"mount_path": str(tmp_path)})
-    mounted = hand_off.model_copy(update={"file_system": file_system})
+    mounted = mounted_at(hand_off, str(tmp_path))
     for name in ("step-00000004/.metadata", "step-00000012/__0_0.distcp"):
         file = tmp_path / "elsewhere" / name
         file.parent.mkdir(parents=True)
@@ -65,10 +69,12 @@ def test_a_mounted_file_system_is_read_itself(root: str, tmp_path: Path, hand_of
     assert (found.step, found.location) == (4, f"{location}/step-00000004")
 
 
-@pytest.mark.parametrize("root", ["fsx:", "/fsx", "/home"])
+@pytest.mark.parametrize("root", ["fsx:", "/absent/fsx", "/home"])
 def test_a_directory_that_is_nowhere_to_be_seen_is_refused(root: str, tmp_path: Path, hand_off: HandOff) -> None:
     with pytest.raises(UsageError, match="cannot be seen from this machine"):
-        find_checkpoints(f"{root}/scratch/{METADATA}", hand_off, program(tmp_path), is_here=False)
+        find_checkpoints(
+            f"{root}/scratch/{METADATA}", mounted_at(hand_off, "/absent/fsx"), program(tmp_path), is_here=False
+        )
 
 
 def test_a_marker_below_the_outputs_is_where_the_run_writes_them(tmp_path: Path) -> None:

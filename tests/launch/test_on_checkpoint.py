@@ -12,15 +12,26 @@ import yaml
 from typer.testing import CliRunner
 
 from tests.launch.conftest import write_job
+from tests.launch.kubernetes.platforms import hand_off_of, platform_named
+from tests.launch.sagemaker.requests import on_sagemaker
+from tests.launch.slurm.requests import CATALOGUE, IMAGE
+from tests.seams.kubernetes import reader
+from tests.seams.kubernetes.definitions import need_definitions
+from tests.service_model import problems
 from training.config import load
 from trainway.cli import app
 from trainway.launch.job_file.evaluation_program import evaluation_program
 from trainway.launch.job_file.programs import load_program
 from trainway.launch.job_file.sweep import sweep
-from trainway.launch.program.on_checkpoint import Evaluation
+from trainway.launch.kubernetes import KubernetesOptions, render_documents
+from trainway.launch.program.allocation import allocate
+from trainway.launch.program.on_checkpoint import EvaluatedCheckpoint
+from trainway.launch.program.request import Request
 from trainway.launch.runs.names import LONGEST_RUN_NAME, check_run_name, prefix_of_evaluations
+from trainway.launch.sagemaker import DATA, SageMakerOptions, render_request
 from trainway.launch.starting.prepare import check_job
 from trainway.spec.errors import UsageError
+from trainway.spec.handoff import HandOff
 from trainway.spec.problems import SpecError
 
 EVALUATION = {"name": "evaluate", "run": {"command": ["python", "-c", "pass"]}}
@@ -114,7 +125,7 @@ def test_check_names_both_jobs_and_refuses_code_that_the_evaluation_lacks(tmp_pa
 def test_an_evaluation_is_told_its_checkpoint_and_keeps_its_file(tmp_path: Path) -> None:
     program = load_program(write(tmp_path, {"job": "evaluate.yaml", "marker": MARKER}))
     assert program.on_checkpoint is not None
-    evaluation = Evaluation("first", 500, "fsx:/runs/first/outputs/checkpoint-500")
+    evaluation = EvaluatedCheckpoint("first", 500, "fsx:/runs/first/outputs/checkpoint-500")
     made = evaluation_program(program.on_checkpoint, evaluation, None)
     assert made.text == (tmp_path / "evaluate.yaml").read_text()
     roots = {"fsx": "/fsx", "s3": "s3://bucket"}
@@ -131,7 +142,9 @@ def test_a_training_job_starts_from_the_weights_with_checkpoints_of_its_own(tmp_
     inner = yaml.safe_load(write_job(tmp_path, name="probe", checkpoint={"location": "s3:/checkpoints/p"}).read_text())
     program = load_program(write(tmp_path, {"job": inner, "marker": MARKER}))
     assert program.on_checkpoint is not None
-    made = evaluation_program(program.on_checkpoint, Evaluation("first", 8, "s3:/checkpoints/sft/8"), "research")
+    made = evaluation_program(
+        program.on_checkpoint, EvaluatedCheckpoint("first", 8, "s3:/checkpoints/sft/8"), "research"
+    )
     document = yaml.safe_load(made.text)
     assert document["checkpoint"] == {"location": "s3:/checkpoints/p-8", "start_from": "s3:/checkpoints/sft/8"}
     assert (made.name, made.team) == ("probe-8", "research")
@@ -159,3 +172,37 @@ def test_names_of_evaluations_are_names_of_runs_and_each_run_has_its_own() -> No
     assert len(set(prefixes)) == len(runs)
     assert prefixes[:2] == ["first-step-", "llama-8b-1121-100000-step-"]
     assert all(len(check_run_name(f"{prefix}999999999")) <= LONGEST_RUN_NAME for prefix in prefixes)
+
+
+def evaluation_on(hand_off: HandOff, directory: Path, checkpoint: str) -> Request:
+    """Return the request of an evaluation on a platform."""
+    program = load_program(write(directory, {"job": "evaluate.yaml", "marker": MARKER}))
+    assert program.on_checkpoint is not None
+    team = hand_off.teams[0] if hand_off.teams else None
+    made = evaluation_program(program.on_checkpoint, EvaluatedCheckpoint("first", 500, checkpoint), team)
+    run = f"{prefix_of_evaluations('first')}500"
+    return Request(made, run, hand_off, IMAGE, allocate(made, hand_off, CATALOGUE))
+
+
+def test_kubernetes_takes_an_evaluation(tmp_path: Path) -> None:
+    asked = evaluation_on(hand_off_of(platform_named("kueue")), tmp_path, "fsx:/runs/first/outputs/checkpoint-500")
+    files, runtime, job = render_documents(asked, CATALOGUE, KubernetesOptions())
+    need_definitions()
+    version = platform_named("kueue").kubernetes_or_default.version
+    assert [refusal for each in (files, runtime, job) for refusal in reader.read(each, version)] == []
+    told = {each["name"]: each.get("value") for each in job["spec"]["trainer"]["env"]}
+    assert told["TRAINWAY_CHECKPOINT"] == "/fsx/runs/first/outputs/checkpoint-500"
+    assert told["TRAINWAY_CHECKPOINT_STEP"] == "500" and job["metadata"]["name"] == "first-step-500"
+
+
+def test_sagemaker_takes_an_evaluation_and_its_checkpoint_in_every_way_of_data(
+    tmp_path: Path, hand_off: HandOff
+) -> None:
+    asked = evaluation_on(on_sagemaker(hand_off), tmp_path, "s3:/checkpoints/llama/step-00000500")
+    for data in DATA:
+        rendered = render_request(asked, CATALOGUE, SageMakerOptions(data=data))
+        assert problems("sagemaker", "CreateTrainingJob", rendered) == []
+        is_channel = data in ("file", "fast-file")
+        there = "/opt/ml/input/data/data-0" if is_channel else "s3://atlas-data/checkpoints/llama/step-00000500"
+        assert rendered["Environment"]["TRAINWAY_CHECKPOINT"] == there
+        assert rendered["TrainingJobName"] == "first-step-500"

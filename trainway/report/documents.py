@@ -96,7 +96,7 @@ class DeploymentRecord(_Model):
         return sorted(Counter(each.type for each in self.resources if each.depth == depth).items())
 
 
-class Evaluation(_Model):
+class EvaluationRow(_Model):
     """An evaluation of a checkpoint, with the newest values of its metrics."""
 
     step: int
@@ -106,11 +106,11 @@ class Evaluation(_Model):
     numbers: dict[str, float] = {}
 
 
-class _Evaluations(RootModel[tuple[Evaluation, ...]]):
+class _Evaluations(RootModel[tuple[EvaluationRow, ...]]):
     """The evaluations of a run, by step."""
 
 
-def read_evaluations(run: Path) -> tuple[Evaluation, ...]:
+def read_evaluations(run: Path) -> tuple[EvaluationRow, ...]:
     """Return the evaluations of the checkpoints, which `trainway report` writes beside the metrics.
 
     Raises:

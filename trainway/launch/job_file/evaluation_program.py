@@ -6,14 +6,14 @@ from dataclasses import replace
 from typing import Any
 
 from trainway.launch.job_file.programs import program_of
-from trainway.launch.program.on_checkpoint import Evaluation, OnCheckpoint
+from trainway.launch.program.on_checkpoint import EvaluatedCheckpoint, OnCheckpoint
 from trainway.launch.program.program import Program
 from trainway.spec import strict_yaml
 
 _LONGEST_NAME = 50
 
 
-def evaluation_program(job: OnCheckpoint, evaluation: Evaluation, team: str | None) -> Program:
+def evaluation_program(job: OnCheckpoint, evaluation: EvaluatedCheckpoint, team: str | None) -> Program:
     """Return the program of an evaluation. `team` is that of the evaluated run, and of a job that names none.
 
     A training job starts from the weights of the checkpoint, and its own checkpoints have a location of their own.
@@ -30,7 +30,7 @@ def evaluation_program(job: OnCheckpoint, evaluation: Evaluation, team: str | No
     return evaluating(program_of({**document, **changes}, text, directory=job.directory), evaluation)
 
 
-def evaluating(program: Program, evaluation: Evaluation) -> Program:
+def evaluating(program: Program, evaluation: EvaluatedCheckpoint) -> Program:
     """Return the program with the variables that tell it which checkpoint it evaluates.
 
     A training job has none: its job file names the checkpoint.

@@ -27,7 +27,7 @@ class OnCheckpoint:
 
 
 @dataclass(frozen=True)
-class Evaluation:
+class EvaluatedCheckpoint:
     """The checkpoint that a run evaluates: the name of the run that saved it, its step, and its location."""
 
     run: str

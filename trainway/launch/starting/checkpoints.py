@@ -17,7 +17,7 @@ from trainway.spec.handoff import HandOff
 
 
 @dataclass(frozen=True)
-class Checkpoint:
+class CompleteCheckpoint:
     """A complete checkpoint: its step, its location for a job, and the time of its end in seconds since the epoch."""
 
     step: int
@@ -45,7 +45,9 @@ def marker_location(program: Program, run: Path, hand_off: HandOff | None, *, is
     return f"{'fsx' if has_nodes else 's3'}:/{run_path(hand_off, program.team, run.name)}/outputs/{marker}"
 
 
-def find_checkpoints(marker: str, hand_off: HandOff | None, program: Program, *, is_here: bool) -> list[Checkpoint]:
+def find_checkpoints(
+    marker: str, hand_off: HandOff | None, program: Program, *, is_here: bool
+) -> list[CompleteCheckpoint]:
     """Return the complete checkpoints, by step. `marker` is from `marker_location`.
 
     Raises UsageError for a location that cannot be read from this machine.
@@ -58,7 +60,7 @@ def find_checkpoints(marker: str, hand_off: HandOff | None, program: Program, *,
     for file, completed in files:
         if match := pattern.fullmatch(file):
             location = marker.rpartition("/")[0].replace(STEP, match[1])
-            found[int(match[1])] = Checkpoint(int(match[1]), location, completed)
+            found[int(match[1])] = CompleteCheckpoint(int(match[1]), location, completed)
     return [found[step] for step in sorted(found)]
 
 

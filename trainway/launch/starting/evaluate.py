@@ -21,12 +21,12 @@ from trainway.launch.job_file.evaluation_program import evaluation_program
 from trainway.launch.job_file.sweep import Point
 from trainway.launch.platform.hand_off import read_hand_off
 from trainway.launch.program.locations import needs_hand_off
-from trainway.launch.program.on_checkpoint import Evaluation, OnCheckpoint
+from trainway.launch.program.on_checkpoint import EvaluatedCheckpoint, OnCheckpoint
 from trainway.launch.program.program import Program
 from trainway.launch.registry.find import find_run, platform_of, registry_in, written_state
 from trainway.launch.runs.run_directory import read_launch
 from trainway.launch.runs.status import how_it_ended
-from trainway.launch.starting.checkpoints import Checkpoint, find_checkpoints, marker_location
+from trainway.launch.starting.checkpoints import CompleteCheckpoint, find_checkpoints, marker_location
 from trainway.launch.starting.evaluations import Evaluated, evaluations_of, run_of_evaluation
 from trainway.launch.starting.prepare import Launch
 from trainway.launch.starting.start import adopt, platform_file_of, recorded_points, start
@@ -61,14 +61,14 @@ class Follower:
     tries: dict[int, int] = field(default_factory=dict)
     given_up: dict[int, str] = field(default_factory=dict)
     children: dict[int, subprocess.Popen[bytes]] = field(default_factory=dict)
-    seen: dict[int, Checkpoint] = field(default_factory=dict)
+    seen: dict[int, CompleteCheckpoint] = field(default_factory=dict)
 
     @property
     def is_here(self) -> bool:
         """Return whether the run is on this machine alone."""
         return not self.target.orchestrators
 
-    def checkpoints(self) -> dict[int, Checkpoint]:
+    def checkpoints(self) -> dict[int, CompleteCheckpoint]:
         """Return the complete checkpoints that this run has saved and that are to be evaluated, by step."""
         has_nodes = self.target.on_nodes_of_platform
         marker = marker_location(self.program, self.run, self.hand_off, is_here=self.is_here, has_nodes=has_nodes)
@@ -83,9 +83,9 @@ class Follower:
         written = written_state(dict(self.launch), self.run.name)
         return how_it_ended(self.target.state(self.launch["handle"]).phase, written), written
 
-    def request(self, checkpoint: Checkpoint) -> tuple[Launch, dict[str, Any]]:
+    def request(self, checkpoint: CompleteCheckpoint) -> tuple[Launch, dict[str, Any]]:
         """Return the launch of the evaluation of a checkpoint, and the options of the target."""
-        evaluation = Evaluation(self.run.name, checkpoint.step, checkpoint.location)
+        evaluation = EvaluatedCheckpoint(self.run.name, checkpoint.step, checkpoint.location)
         program = evaluation_program(self.on_checkpoint, evaluation, self.program.team)
         options = self.launch["options"]
         launch = Launch(
@@ -186,7 +186,7 @@ def _look(follower: Follower) -> bool:
     return bool(waiting) or bool(running)
 
 
-def _launch(follower: Follower, checkpoint: Checkpoint) -> None:
+def _launch(follower: Follower, checkpoint: CompleteCheckpoint) -> None:
     if follower.is_here:
         _launch_here(follower, checkpoint)
         return
@@ -197,7 +197,7 @@ def _launch(follower: Follower, checkpoint: Checkpoint) -> None:
         _count_failure(follower, checkpoint.step, " ".join(str(error).split()))
 
 
-def _launch_here(follower: Follower, checkpoint: Checkpoint) -> None:
+def _launch_here(follower: Follower, checkpoint: CompleteCheckpoint) -> None:
     """Start the evaluation in a process of its own, which outlives this one if this one is killed.
 
     The process holds a lock for as long as it runs. A lock that is held is that of an evaluation which an earlier
@@ -236,7 +236,7 @@ def _starting(follower: Follower) -> int:
     return count
 
 
-def _take_over(follower: Follower, checkpoint: Checkpoint) -> None:
+def _take_over(follower: Follower, checkpoint: CompleteCheckpoint) -> None:
     """Submit the evaluation that a launch reserved long ago and has not submitted, unless the target has it."""
     registry = registry_in(dict(follower.launch))
     assert registry is not None

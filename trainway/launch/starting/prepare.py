@@ -17,7 +17,7 @@ from trainway.launch.platform.hand_off import read_hand_off, read_image
 from trainway.launch.platform.team_data import check_team_data
 from trainway.launch.program.allocation import allocate, check_team
 from trainway.launch.program.locations import needs_hand_off
-from trainway.launch.program.on_checkpoint import Evaluation
+from trainway.launch.program.on_checkpoint import EvaluatedCheckpoint
 from trainway.launch.program.program import LockedPackages, Program
 from trainway.launch.program.request import LocalRequest, Request, run_name
 from trainway.launch.runs.names import check_directory_name, check_run_name
@@ -55,7 +55,7 @@ class Launch:
     dry_run: bool = False
     lock: Path | None = None
     resumed: bool = False
-    evaluation: Evaluation | None = None
+    evaluation: EvaluatedCheckpoint | None = None
 
     @property
     def code_directory(self) -> str | None:
@@ -114,7 +114,9 @@ def evaluation_points(program: Program) -> list[Point]:
     """
     if program.on_checkpoint is None:
         return []
-    first = Evaluation(program.name, program.on_checkpoint.every, program.on_checkpoint.marker.rpartition("/")[0])
+    first = EvaluatedCheckpoint(
+        program.name, program.on_checkpoint.every, program.on_checkpoint.marker.rpartition("/")[0]
+    )
     return [Point(evaluation_program(program.on_checkpoint, first, program.team), {})]
 
 

@@ -16,7 +16,7 @@ from trainway.launch.job_file.evaluation_program import evaluating
 from trainway.launch.job_file.programs import load_program, program_of_command
 from trainway.launch.job_file.sweep import Point, sweep
 from trainway.launch.platform.team_data import team_of
-from trainway.launch.program.on_checkpoint import Evaluation
+from trainway.launch.program.on_checkpoint import EvaluatedCheckpoint
 from trainway.launch.program.program import LOCK, Program
 from trainway.launch.program.request import Request
 from trainway.launch.registry.find import find_run
@@ -229,7 +229,7 @@ def resume(name: str) -> int:
         fix = f"`trainway stop {name}` ends it, `trainway logs --follow {name}` shows it"
         raise usage_error(f"{name} cannot be resumed", why=f"it is {phase.value}", fix=fix)
     options = record["options"]
-    evaluation = Evaluation(**options["evaluation"]) if "evaluation" in options else None
+    evaluation = EvaluatedCheckpoint(**options["evaluation"]) if "evaluation" in options else None
     launch = Launch(
         recorded_points(run, options, evaluation),
         platform_file_of(options, target, f"{name} cannot be resumed"),
@@ -244,7 +244,9 @@ def resume(name: str) -> int:
     return start(target.name, launch, options["target"] if "target" in options else _earlier(options))
 
 
-def recorded_points(run: Path, options: Mapping[str, Any], evaluation: Evaluation | None = None) -> list[Point]:
+def recorded_points(
+    run: Path, options: Mapping[str, Any], evaluation: EvaluatedCheckpoint | None = None
+) -> list[Point]:
     """Return the program of a run by the directory of its record. `options` are those of its launch.json.
 
     The job file of its evaluations has paths relative to the directory from which the run was launched.
