@@ -159,3 +159,34 @@ def test_whoever_has_connected_to_none_is_told_how(home: Path, monkeypatch: pyte
 def test_a_platform_is_chosen_once(home: Path, flag: str) -> None:
     ran = launch(job(home), flag)
     assert isinstance(ran.exception, UsageError) and "leave one of them out" in str(ran.exception)
+
+
+def test_a_connected_platform_is_used_by_its_name(home: Path) -> None:
+    ran = CliRunner().invoke(app, ["launch", job(home), "--target=slurm", "--platform=slurm", "--dry-run"])
+    assert ran.exit_code == 0, ran.output
+    assert "#SBATCH --partition=train" in ran.stdout
+
+
+def test_without_a_platform_file_the_only_connected_platform_is_used(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ["launch", job(home), "--target=slurm", "--dry-run"]
+    several = CliRunner().invoke(app, words)
+    assert "you have connected to eks, slurm" in str(several.exception) and "--platform" in str(several.exception)
+
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(home / "other"))
+    none = CliRunner().invoke(app, words)
+    assert "there is no such file" in str(none.exception) and "`trainway connect PLATFORM" in str(none.exception)
+
+    said = CliRunner().invoke(app, ["connect", "slurm", "--region=us-west-2"])
+    assert "`trainway launch train.py --target slurm --platform slurm` runs a program on it" in said.stdout
+    only = CliRunner().invoke(app, words)
+    assert only.exit_code == 0, only.output
+    assert "platform: slurm in us-west-2, by `trainway connect`" in only.stderr
+    assert "#SBATCH --partition=train" in only.stdout
+
+
+def test_a_file_comes_before_a_connected_platform_of_its_name(home: Path) -> None:
+    (home / "slurm").write_text("name: 7\n")
+    ran = CliRunner().invoke(app, ["launch", job(home), "--target=slurm", "--platform=slurm", "--dry-run"])
+    assert "slurm:1:1: name" in str(ran.exception)

@@ -23,14 +23,18 @@ def connect(
         typer.Option(metavar="REGION", help="AWS Region of the platform. Default: that of your AWS configuration."),
     ] = None,
 ) -> None:
-    """Use a platform that somebody else deployed: its runs can then be seen, followed, and stopped from here."""
+    """Use a platform that somebody else deployed: launch on it, and see, follow, and stop its runs from here."""
     from trainway.launch.registry import connections
+    from trainway.launch.target.known import target_of
+    from trainway.spec.sections.orchestrator import Orchestrator
 
     where = region or _configured_region()
     with working(f"reading {platform} from AWS"):
         hand_off = connections.connect(platform, where)
     teams = ", ".join(hand_off.teams) or "none"
     print(f"connected to {platform} in {hand_off.region}: {hand_off.orchestrator}, teams: {teams}")
+    target = target_of(Orchestrator(hand_off.orchestrator)).name
+    print(f"`trainway launch train.py --target {target} --platform {platform}` runs a program on it")
     print("`trainway status --all` shows its runs")
 
 

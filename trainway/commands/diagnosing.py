@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from trainway.commands.launching import DEFAULT_PLATFORM, PlatformFile
+from trainway.commands.launching import DEFAULT_PLATFORM, DeployedPlatformFile
 from trainway.commands.printing import show
 from trainway.commands.progress import working
 from trainway.commands.repairing import repair_nodes
@@ -47,7 +47,7 @@ def verify(
     run: Annotated[
         str | None, typer.Option(metavar="NAME", help="Read the logs of this run instead of starting a test.")
     ] = None,
-    platform_file: PlatformFile = DEFAULT_PLATFORM,
+    platform_file: DeployedPlatformFile = DEFAULT_PLATFORM,
     team: Annotated[str | None, typer.Option(metavar="NAME", help="Team whose quota the test uses.")] = None,
     gib: Annotated[
         int, typer.Option(min=1, max=64, metavar="GIB", help="Size of the largest all-reduce in GiB, 1 to 64.")
@@ -108,6 +108,7 @@ def verify(
             raise usage_error("--repair cannot be used with --run", why=why, fix="leave out --run to test the nodes")
         results = _of_run(run)
     else:
+        from trainway.launch.registry.platform_file import platform_file_named
         from trainway.launch.starting.prepare import prepare
         from trainway.launch.target.known import own_target
         from trainway.launch.target.options import options_from
@@ -116,7 +117,7 @@ def verify(
         from trainway.verify import expected_versions, probe_point, probe_request, verify_nodes
         from trainway.verify.repairs import require_hyperpod
 
-        platform, catalogue = load_platform(platform_file), load_catalogue()
+        platform, catalogue = load_platform(platform_file_named(platform_file)), load_catalogue()
         if repair:
             require_hyperpod(platform)
         [request] = prepare([probe_point(nodes, team=team)], platform, catalogue, group=group, image=image)

@@ -20,6 +20,14 @@ if TYPE_CHECKING:
 DEFAULT_PLATFORM = Path("platform.yaml")
 PlatformArgument = Annotated[Path, typer.Argument(metavar="FILE", help="A platform file.")]
 PlatformFile = Annotated[Path, typer.Option("--platform", help="Path of the platform file.")]
+DeployedPlatformFile = Annotated[
+    Path,
+    typer.Option(
+        "--platform",
+        help="Path of the platform file, or name of a platform of `trainway connect`. Without the file of the default, "
+        "the only platform of `trainway connect` is used.",
+    ),
+]
 
 # Options that a target without a platform does not support.
 _OF_PLATFORMS = ("code", "group", "image")
@@ -35,7 +43,7 @@ def launch(
             "Write -- before a command with options. torchrun starts a single Python file.",
         ),
     ] = None,
-    platform_file: PlatformFile = DEFAULT_PLATFORM,
+    platform_file: DeployedPlatformFile = DEFAULT_PLATFORM,
     run: Annotated[
         str | None,
         typer.Option(
@@ -131,6 +139,7 @@ def launch(
     long Kubernetes keeps the object of a finished run. docs/launch-kubernetes.md describes its keys.
     """
     from trainway.launch.job_file.sweep import array_axis
+    from trainway.launch.registry.platform_file import platform_file_named
     from trainway.launch.starting.interactive import open_shell
     from trainway.launch.starting.prepare import Launch
     from trainway.launch.starting.start import start
@@ -150,6 +159,8 @@ def launch(
     for name in sorted(refused):
         if _is_said(context, name):
             raise not_supported(name, target.name)
+    if target.orchestrators or _is_said(context, "platform_file"):
+        platform_file = platform_file_named(platform_file)
     axes = [*(sweep or []), *([] if array is None else [array_axis(array)])]
     points = _points(job or [], axes, nodes, team, until_step, interactive=interactive)
     if run is not None and len(points) > 1:
@@ -289,7 +300,7 @@ def resume(
 
 def sync(
     directory: Annotated[Path, typer.Argument(help="Directory that holds your Python packages.")] = Path(),
-    platform_file: PlatformFile = DEFAULT_PLATFORM,
+    platform_file: DeployedPlatformFile = DEFAULT_PLATFORM,
     team: Annotated[
         str | None,
         typer.Option(
@@ -301,9 +312,11 @@ def sync(
 ) -> None:
     """Upload code and print its location. `trainway launch --code` uploads the code and uses it."""
     from trainway.launch.platform.hand_off import read_hand_off
+    from trainway.launch.registry.platform_file import platform_file_named
     from trainway.launch.starting.code import sync as upload
     from trainway.spec.loader import load_platform
 
     with working(f"uploading the code of {directory}"):
-        location = upload(directory, read_hand_off(load_platform(platform_file)), team=team)
+        platform = load_platform(platform_file_named(platform_file))
+        location = upload(directory, read_hand_off(platform), team=team)
     print(location)

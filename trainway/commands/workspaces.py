@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from trainway.commands.launching import DEFAULT_PLATFORM, PlatformFile
+from trainway.commands.launching import DEFAULT_PLATFORM, DeployedPlatformFile
 from trainway.commands.progress import working
 
 if TYPE_CHECKING:
@@ -76,12 +76,13 @@ def start(
         str | None,
         typer.Option(metavar="URL", help="Package index with JupyterLab, for an image without it. Default: pip's own."),
     ] = None,
-    platform_file: PlatformFile = DEFAULT_PLATFORM,
+    platform_file: DeployedPlatformFile = DEFAULT_PLATFORM,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be submitted. Submit nothing.")] = False,
 ) -> None:
     """Start a workspace."""
     from trainway.launch.kubernetes import as_yaml
     from trainway.launch.platform.hand_off import read_hand_off, read_image
+    from trainway.launch.registry.platform_file import platform_file_named
     from trainway.launch.workspace import define, owner_of_credentials, render_workspace
     from trainway.launch.workspace import start as start_workspace
     from trainway.launch.workspace.session import NO_TOKEN
@@ -89,7 +90,7 @@ def start(
     from trainway.spec.handoff_names import DEFAULT_IMAGE
     from trainway.spec.loader import load_platform
 
-    platform, catalogue = load_platform(platform_file), load_catalogue()
+    platform, catalogue = load_platform(platform_file_named(platform_file)), load_catalogue()
     hand_off = read_hand_off(platform)
     workspace = define(
         hand_off,
@@ -117,7 +118,7 @@ def start(
 def status(
     owner: Owner = None,
     team: TeamOption = None,
-    platform_file: PlatformFile = DEFAULT_PLATFORM,
+    platform_file: DeployedPlatformFile = DEFAULT_PLATFORM,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
 ) -> None:
     """Show the state of a workspace, and why it waits."""
@@ -136,7 +137,7 @@ def connect(
     owner: Owner = None,
     team: TeamOption = None,
     port: Annotated[int, typer.Option(min=1, max=65535, help="Port on this machine.")] = 8888,
-    platform_file: PlatformFile = DEFAULT_PLATFORM,
+    platform_file: DeployedPlatformFile = DEFAULT_PLATFORM,
 ) -> None:
     """Print the URL of a workspace and forward a local port to it until Ctrl-C."""
     from trainway.launch.workspace import connect as connection_to
@@ -148,7 +149,7 @@ def connect(
 
 
 @app.command()
-def end(owner: Owner = None, team: TeamOption = None, platform_file: PlatformFile = DEFAULT_PLATFORM) -> None:
+def end(owner: Owner = None, team: TeamOption = None, platform_file: DeployedPlatformFile = DEFAULT_PLATFORM) -> None:
     """End a workspace. Its home directory stays."""
     from trainway.launch.workspace import end as end_workspace
 
@@ -156,10 +157,11 @@ def end(owner: Owner = None, team: TeamOption = None, platform_file: PlatformFil
         end_workspace(_handle(owner, team, platform_file))
 
 
-def _handle(owner: str | None, team: str | None, platform_file: PlatformFile) -> Handle:
+def _handle(owner: str | None, team: str | None, platform_file: DeployedPlatformFile) -> Handle:
     from trainway.launch.platform.hand_off import read_hand_off
+    from trainway.launch.registry.platform_file import platform_file_named
     from trainway.launch.workspace import find, owner_of_credentials
     from trainway.spec.loader import load_platform
 
-    hand_off = read_hand_off(load_platform(platform_file))
+    hand_off = read_hand_off(load_platform(platform_file_named(platform_file)))
     return find(hand_off, owner or owner_of_credentials(hand_off), team)

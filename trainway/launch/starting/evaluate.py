@@ -90,7 +90,7 @@ class Follower:
         options = self.launch["options"]
         launch = Launch(
             [Point(program, {})],
-            platform_file_of(options, self.target, f"the checkpoints of {self.run.name} cannot be evaluated"),
+            platform_file_of(self.launch, self.target, f"the checkpoints of {self.run.name} cannot be evaluated"),
             run=run_of_evaluation(self.run, checkpoint.step, is_here=self.is_here),
             group=None if self.is_here else self.on_checkpoint.group,
             evaluation=evaluation,

@@ -19,7 +19,8 @@ from trainway.launch.platform.team_data import team_of
 from trainway.launch.program.on_checkpoint import EvaluatedCheckpoint
 from trainway.launch.program.program import LOCK, Program
 from trainway.launch.program.request import Request
-from trainway.launch.registry.find import find_run
+from trainway.launch.registry.find import PLATFORM_FILE, find_run, platform_of
+from trainway.launch.registry.platform_file import is_kept, kept_platform_file
 from trainway.launch.registry.record import RunRecord
 from trainway.launch.registry.store import Registry
 from trainway.launch.runs.run_directory import make_run_directory, read_launch, record_submission
@@ -31,7 +32,7 @@ from trainway.launch.target.known import AnyTarget, own_target, target_named
 from trainway.launch.target.options import options_from, options_record
 from trainway.launch.target.protocol import Phase
 from trainway.price.run import NodePrice, node_price, training_job_price
-from trainway.spec.errors import usage_error
+from trainway.spec.errors import UsageError, usage_error
 from trainway.spec.facts.catalogue import load_catalogue
 
 _UNFINISHED = (Phase.QUEUED, Phase.STARTING, Phase.RUNNING)
@@ -232,7 +233,7 @@ def resume(name: str) -> int:
     evaluation = EvaluatedCheckpoint(**options["evaluation"]) if "evaluation" in options else None
     launch = Launch(
         recorded_points(run, options, evaluation),
-        platform_file_of(options, target, f"{name} cannot be resumed"),
+        platform_file_of(record, target, f"{name} cannot be resumed"),
         run=run.name if target.orchestrators else str(run),
         group=options.get("group"),
         code=options.get("code"),
@@ -258,16 +259,26 @@ def recorded_points(
     return [Point(program if evaluation is None else evaluating(program, evaluation), {})]
 
 
-def platform_file_of(options: Mapping[str, Any], target: AnyTarget, what: str) -> Path:
-    """Return the platform file of a launch, or else platform.yaml here. Raises UsageError, with `what`, for neither."""
-    platform_file = Path(options["platform_file"])
-    if not target.orchestrators or platform_file.is_file():
-        return platform_file
-    where = Path("platform.yaml")
-    if not where.is_file():
-        why = f"its platform file {platform_file} is not on this machine"
-        raise usage_error(what, why=why, fix=f"go to a directory with {where}")
-    return where
+def platform_file_of(record: Mapping[str, Any], target: AnyTarget, what: str) -> Path:
+    """Return the platform file of a run by its launch.json.
+
+    The file of a run that was launched elsewhere, or on a connected platform, is read from the account. If the account
+    does not have it, platform.yaml in the current directory is used.
+
+    Raises UsageError, with `what`, if there is neither.
+    """
+    stated, here = Path(record["options"]["platform_file"]), PLATFORM_FILE
+    if not target.orchestrators or (stated.is_file() and not is_kept(stated)):
+        return stated
+    try:
+        if "registry" in record:
+            return kept_platform_file(platform_of(record))
+        why = f"its platform file {stated} is not on this machine"
+    except UsageError as error:
+        why = " ".join(str(error).split())
+    if not here.is_file():
+        raise usage_error(what, why=why, fix=f"go to a directory with {here}")
+    return here
 
 
 def _earlier(recorded: Mapping[str, Any]) -> dict[str, Any]:

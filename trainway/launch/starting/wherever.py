@@ -6,16 +6,16 @@ others started without Trainway, and nodes that an autoscaler added, are not kno
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from trainway.launch.platform.hand_off import read_deployed_file, read_hand_off
+from trainway.launch.platform.hand_off import read_hand_off
 from trainway.launch.program.allocation import Allocation, allocate, check_team
 from trainway.launch.program.program import Program
-from trainway.launch.registry.connections import ConnectedPlatform, configuration, connections, registry_of
+from trainway.launch.registry.connections import ConnectedPlatform, connections, registry_of
+from trainway.launch.registry.platform_file import kept_platform_file
 from trainway.launch.registry.record import RunRecord
 from trainway.launch.registry.state import OLD_SECONDS
 from trainway.launch.registry.store import Registry
@@ -102,7 +102,7 @@ def _look(
         allocations = [allocate(program, hand_off, catalogue, group) for program in programs]
         for program, allocation in zip(programs, allocations, strict=True):
             check_memory(program, allocation, catalogue)
-        file = _platform_file(connected)
+        file = kept_platform_file(connected)
         platform = load_platform(file)
         largest = max(allocations, key=lambda each: each.nodes)
         used = _nodes_in_use(registry_of(hand_off), largest.group.instance_type)
@@ -110,18 +110,6 @@ def _look(
         return NoFit(connected, " ".join(str(error).split()))
     price = node_price(platform, largest.group.name, largest.group.instance_type)
     return Fit(connected, platform, file, largest, largest.group.count - used, price)
-
-
-def _platform_file(connected: ConnectedPlatform) -> Path:
-    """Write the platform file of the last deploy to this person's configuration, and return its path.
-
-    Raises UsageError if the account does not have it.
-    """
-    file = configuration() / "platforms" / connected.region / f"{connected.name}.yaml"
-    file.parent.mkdir(parents=True, exist_ok=True)
-    # JSON is YAML, too.
-    file.write_text(json.dumps(read_deployed_file(connected), indent=2) + "\n", encoding="utf-8")
-    return file
 
 
 def _nodes_in_use(registry: Registry, instance_type: str) -> int:
