@@ -24,6 +24,7 @@ from trainway.launch.program.program import LockedPackages
 from trainway.launch.program.request import Request
 from trainway.launch.slurm import SlurmOptions, logs, state, stop, submit
 from trainway.launch.target.protocol import Handle, Phase
+from trainway.launch.target.wanted_lines import WantedLines
 from trainway.spec.handoff import HandOff
 
 WHY_NOT = missing()
@@ -101,6 +102,9 @@ def test_torchrun_on_two_nodes_is_stopped_as_a_whole_and_resumed(
     events = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     assert events[-1]["step"] == steps(cluster, "first") == saved + 3
     assert (run / "attempt").read_text().strip() == "2"
+    assert {each.name for each in run.glob("logs/start-*")} == {"start-0", "start-1"}
+    second = list(logs(again, follow=False, wanted=WantedLines(attempt=2)))
+    assert not [line for line in second if "begin after step 0" in line] and second
 
 
 def test_a_program_that_does_not_listen_is_killed_on_both_nodes(

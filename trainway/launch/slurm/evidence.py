@@ -9,9 +9,11 @@ from trainway.explain.evidence import Evidence
 from trainway.explain.gather import log_of_path, with_exits
 from trainway.explain.slurm import slurm_evidence
 from trainway.launch.slurm.cluster import on_cluster
+from trainway.launch.slurm.logs import is_of_a_rank
 from trainway.launch.target.protocol import Handle
 
 _MOST_BYTES_OF_A_FILE = 256 * 2**10
+_OF_SLURM = "slurm.log"
 _END_OF_PART = "-- trainway --"
 
 
@@ -33,7 +35,7 @@ fi
 echo '{_END_OF_PART}'
 cd {directory} 2>/dev/null || exit 0
 newest=$(find . -maxdepth 1 -name 'start-*' -printf '%P\\n' | sort --version-sort | tail -n 1)
-find slurm.log ${{newest:+"$newest"}} -name '*.log' -size +0 2>/dev/null | while read -r file; do
+find {_OF_SLURM} ${{newest:+"$newest"}} -name '*.log' -size +0 2>/dev/null | while read -r file; do
   echo "$file $(tail -c {_MOST_BYTES_OF_A_FILE} "$file" | base64 -w 0)"
 done
 """
@@ -43,5 +45,9 @@ done
     for part in parts:
         evidence += slurm_evidence(part, f"job {handle['job']}")
     rows = (row.split(" ", 1) for row in files.splitlines())
-    logs = [log_of_path(path, base64.b64decode(text).decode(errors="replace")) for path, text in rows]
-    return evidence + with_exits(logs)
+    texts = {path: base64.b64decode(text).decode(errors="replace") for path, text in rows}
+    if len(texts) > 1:
+        # The files of the ranks name the node, and are those of the newest start. slurm.log is that of all starts.
+        lines = texts.get(_OF_SLURM, "").splitlines(keepends=True)
+        texts[_OF_SLURM] = "".join(line for line in lines if not is_of_a_rank(line))
+    return evidence + with_exits([log_of_path(path, text) for path, text in texts.items()])

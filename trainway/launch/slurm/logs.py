@@ -56,8 +56,13 @@ def _shown(file: str, lines: list[bytes]) -> Iterator[str]:
     for line in (each.decode(errors="replace") for each in lines):
         if len(parts) > 1:
             yield f"[{parts[1]} {parts[-2]}] {line}"
-        elif not _OF_A_RANK.match(line):
+        elif not is_of_a_rank(line):
             yield f"[slurm] {line}"
+
+
+def is_of_a_rank(line: str) -> bool:
+    """Return whether a line of slurm.log is one that a rank has written to a file of its own, too."""
+    return _OF_A_RANK.match(line) is not None
 
 
 def _new(handle: Handle, read: Mapping[str, int], wanted: WantedLines) -> tuple[dict[str, tuple[int, bytes]], bool]:

@@ -43,6 +43,9 @@ _TORCHRUN_LISTENS = {"TORCHELASTIC_SIGNALS_TO_HANDLE": "SIGINT,SIGHUP,SIGQUIT"}
 # --kill-on-bad-exit, because the others would wait for a node that gave up; --cpu-bind=none, because a node's one task
 # is torchrun, whose processes share all of it.
 #
+# Logs of each start are in a directory of their own. SLURM_RESTART_COUNT counts the starts of a job, and a run that is
+# resumed has several jobs. So the directories are counted.
+#
 # Slurm's warning before the time limit, and what stops a run, are a signal to the script alone. It passes that on, and
 # again a minute later: ranks that still start do not hear the first one. `kill -0` fails once the step has ended.
 _STEP = """
@@ -52,10 +55,13 @@ if [[ -d /opt/sagemaker_cluster ]]; then
 fi
 first=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
 export PET_RDZV_ENDPOINT=$first:{port}
+starts=$(find "$run/logs" -maxdepth 1 -name "start-*" | wc -l)
+export PET_LOG_DIR=$run/logs/start-$starts
+mkdir -p "$PET_LOG_DIR"
 
 srun --kill-on-bad-exit=1 --cpu-bind=none --label "${{options[@]}}" "${{resume[@]}}" bash -c '
   set -euo pipefail
-{ignore}  export PET_LOG_DIR=$PET_LOG_DIR/start-${{SLURM_RESTART_COUNT:-0}}/$SLURMD_NODENAME
+{ignore}  export PET_LOG_DIR=$PET_LOG_DIR/$SLURMD_NODENAME
   mkdir -p "$PET_LOG_DIR"
   if [[ $code ]]; then
     code=$(python -m training.synced_code "$code" "/tmp/trainway-code-$UID")
@@ -111,8 +117,8 @@ _ATTEMPT = (
 def render_script(request: Request, catalogue: Catalogue, options: SlurmOptions | None = None) -> str:
     """The script that sbatch reads; raises UsageError for options that the platform does not have.
 
-    It runs as often as the job is started, with SLURM_RESTART_COUNT counting: a job that lost a node or was preempted
-    is queued again, and resumes from its latest checkpoint.
+    It runs as often as the job is started: a job that lost a node or was preempted is queued again, and resumes from
+    its latest checkpoint.
     """
     options = options or SlurmOptions()
     check_life_cycle(
