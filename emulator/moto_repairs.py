@@ -38,6 +38,25 @@ def tell_what_file_systems_are() -> None:
     FileSystem.to_dict = to_dict  # type: ignore[method-assign]
 
 
+def name_the_error_of_an_absent_cluster() -> None:
+    """Let SageMaker answer DescribeCluster as it documents for a cluster that does not exist: ResourceNotFound.
+
+    https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_DescribeCluster.html#API_DescribeCluster_Errors
+    """
+    from moto.sagemaker.exceptions import ResourceNotFound, ValidationError
+    from moto.sagemaker.models import SageMakerModelBackend
+
+    described = SageMakerModelBackend.describe_cluster
+
+    def describe_cluster(self: Any, cluster_name: str) -> dict[str, Any]:
+        try:
+            return described(self, cluster_name)
+        except ValidationError as error:
+            raise ResourceNotFound(message=str(error.message)) from None
+
+    SageMakerModelBackend.describe_cluster = describe_cluster  # type: ignore[method-assign]
+
+
 def read_service_models_once() -> None:
     """Share the parsed service models of AWS among all botocore sessions of this process.
 

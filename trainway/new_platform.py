@@ -159,7 +159,10 @@ def _capacity_lines(wishes: Wishes) -> Iterable[str]:
     elif identifier:
         yield f"    capacity: {{{_scalar(kind.replace('-', '_'))}: {_scalar(identifier)}}}"
     elif kind == _ON_DEMAND:
-        yield f"    max_count: {wishes.count} # more than count lets the group grow while jobs wait"
+        # Only EKS's own nodes follow the waiting jobs.
+        is_scaled = wishes.orchestrator is Orchestrator.EKS
+        meaning = "more than count lets the group grow while jobs wait" if is_scaled else "room for so many nodes"
+        yield f"    max_count: {wishes.count} # {meaning}"
     else:
         yield f"    capacity: {_scalar(kind)}"
 
