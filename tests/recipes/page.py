@@ -1,9 +1,14 @@
-"""A recipe as its page in docs/recipes says it: files to create, files to change, and commands with what they print."""
+"""A page that a reader follows: files to create, files to change, and commands with what they print.
+
+A recipe of docs/recipes is one change, in any order. A journey is followed from its first block to its last one.
+"""
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Iterator
+import subprocess
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from tests.synthesis import ROOT
@@ -11,6 +16,11 @@ from tests.synthesis import ROOT
 RECIPES = ROOT / "docs" / "recipes"
 EDIT = re.compile(r"^(Create|Change) `([^`]+)`[^\n]*:\n\n```\w+\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 CONSOLE = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+# The comment says how the commands of the next block end, which is otherwise with 0. A reader does not see it.
+STEP = re.compile(rf"(?:^<!-- ends with (\d+) -->\n\n)?{CONSOLE.pattern}|{EDIT.pattern}", re.MULTILINE | re.DOTALL)
+ANSWERED = re.compile(r"\[y/N\] (\w)$")
+# Runs a command, with what is typed into it. Returns the exit status, and what it printed.
+Shell = Callable[[str, str], tuple[int, str]]
 
 
 def page(name: str) -> str:
@@ -24,11 +34,84 @@ def blocks(text: str, verb: str) -> dict[str, str]:
 
 
 def commands(text: str) -> Iterator[tuple[str, list[str]]]:
-    """Yield each command of a page's console blocks with the lines that it promises to print."""
+    """Yield each command of a page's console blocks with the lines that it promises to print.
+
+    A backslash at the end of a line continues the command in the next one.
+    """
     for block in CONSOLE.findall(text):
         for part in block.removeprefix("$ ").split("\n$ "):
-            command, *promised = part.splitlines()
-            yield command, promised
+            command, *promised = part.replace("\\\n", "\\\0").splitlines()
+            yield command.replace("\0", "\n"), promised
+
+
+def check_printed(command: str, promised: list[str], said: str) -> None:
+    """Check that a command printed the promised lines, in their order. An ellipsis in a line stands for anything.
+
+    A question is printed on a terminal only.
+    """
+    where = 0
+    for line in (line for line in promised if not ANSWERED.search(line)):
+        for part in line.split("…"):
+            found = said.find(part.strip(), where)
+            assert found >= 0, f"{part.strip()!r} of {line!r} is not what `{command}` prints:\n{said}"
+            where = found + len(part.strip())
+
+
+def follow(text: str, directory: Path, shell: Shell) -> list[str]:
+    """Do what a page says from its first block to its last one, and return the commands.
+
+    Files are below the directory. A line that ends with `[y/N] y` promises that the command asks, and answers it.
+    """
+    done = list[str]()
+    for status, block, verb, path, content in STEP.findall(text):
+        if verb:
+            edit(verb, path, content, directory)
+            continue
+        for command, promised in commands(f"```console\n{block}```"):
+            answers = "".join(f"{found[1]}\n" for line in promised if (found := ANSWERED.search(line)))
+            ended, said = shell(command, answers)
+            assert ended == int(status or 0), f"`{command}` ends with {ended}:\n{said}"
+            check_printed(command, promised, said)
+            done.append(command)
+    return done
+
+
+# The first argument is a file with the variables and the directory that the earlier commands have left.
+_SESSION = """
+set -o pipefail
+if [[ -s $0 ]]; then . "$0"; fi
+trap '{ export -p; printf "cd %q\\n" "$PWD"; } >"$0"' EXIT
+eval "$1"
+"""
+
+
+def session(directory: Path, environment: Mapping[str, str], state: Path) -> Shell:
+    """Return a shell that begins in a directory with an environment, and keeps both from one command to the next.
+
+    `state` is a file that does not exist yet.
+    """
+
+    def run(command: str, answers: str) -> tuple[int, str]:
+        done = subprocess.run(
+            ["bash", "-c", _SESSION, str(state), command],
+            cwd=directory,
+            env=environment,
+            input=answers,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
+        return done.returncode, done.stdout
+
+    return run
+
+
+def environment_of_reader(home: Path, path: str) -> dict[str, str]:
+    """Return the environment of somebody with an empty home directory, who has these folders on PATH."""
+    home.mkdir()
+    kept = {name: os.environ[name] for name in ("CI", "LANG", "NODE_COMPILE_CACHE", "TMPDIR") if name in os.environ}
+    return {**kept, "HOME": str(home), "PATH": path, "CDK_VALIDATION": "false", "COLUMNS": "200"}
 
 
 def added(diff: str) -> str:
@@ -51,10 +134,17 @@ def apply_diff(diff: str, text: str, name: str) -> str:
 
 def apply(text: str, checkout: Path) -> None:
     """Do what a page says to the files of a checkout."""
-    for path, diff in blocks(text, "Change").items():
-        file = checkout / path
-        file.write_text(apply_diff(diff, file.read_text(encoding="utf-8"), path), encoding="utf-8")
-    for path, content in blocks(text, "Create").items():
-        assert not (checkout / path).exists(), f"{path} is there already"
-        (checkout / path).parent.mkdir(parents=True, exist_ok=True)
-        (checkout / path).write_text(content, encoding="utf-8")
+    for verb in ("Change", "Create"):
+        for path, content in blocks(text, verb).items():
+            edit(verb, path, content, checkout)
+
+
+def edit(verb: str, path: str, content: str, directory: Path) -> None:
+    """Change or create a file below a directory as a block of a page says."""
+    file = directory / path
+    if verb == "Change":
+        content = apply_diff(content, file.read_text(encoding="utf-8"), path)
+    else:
+        assert not file.exists(), f"{path} is there already"
+        file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(content, encoding="utf-8")

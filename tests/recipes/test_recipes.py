@@ -4,36 +4,23 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.recipes.page import RECIPES, apply, blocks, commands, page
+from tests.fresh_checkout import fresh_checkout
+from tests.recipes.page import RECIPES, apply, blocks, check_printed, commands, page
 from tests.representatives import with_representatives
-from tests.synthesis import ROOT
 
 # The page on launch targets is followed by tests/launch/test_own_target.py.
 ELSEWHERE = "launch-target"
 NAMES = sorted(file.stem for file in RECIPES.glob("*.md") if file.stem not in ("README", ELSEWHERE))
-# What `make setup` installs. The copy of the checkout uses that of this one.
-INSTALLED = (".venv", "node_modules")
 
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """A copy of the files of this checkout that `make setup` has nothing to do for."""
-    copy = tmp_path / "checkout"
-    listed = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-    for name in subprocess.run(listed, cwd=ROOT, check=True, capture_output=True, text=True).stdout.split("\0"):
-        if name and (ROOT / name).is_file():
-            (copy / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(ROOT / name, copy / name)
-    for name in INSTALLED:
-        (copy / name).symlink_to((ROOT / name).resolve())
-    (copy / "scripts" / "setup").write_text("#!/bin/sh\n")
-    return copy
+    return fresh_checkout(tmp_path / "checkout")
 
 
 @pytest.mark.parametrize("name", with_representatives(NAMES, ("rule",)))
@@ -49,11 +36,7 @@ def test_a_recipe_gives_what_it_promises(name: str, checkout: Path) -> None:
         )
         said = done.stdout + done.stderr
         assert done.returncode == 0, f"$ {command}\n{said}"
-        where = 0
-        for line in promised:
-            where = said.find(line, where)
-            assert where >= 0, f"{line!r} is not what `{command}` prints:\n{said}"
-            where += len(line)
+        check_printed(command, promised, said)
         ran += 1
     assert ran, f"{name}.md runs nothing"
 
