@@ -33,10 +33,9 @@ Bootstrap = Callable[[str], str]
 CDK = [str(NODE), str(ROOT / "node_modules/aws-cdk/bin/cdk")]
 
 
-# One of each orchestrator, and a closed network. tests/test_upgrade.py deploys all examples, without the command line.
-DEPLOYED = {
-    name: ROOT / "examples" / f"{name}.yaml" for name in ("closed-hyperpod-eks", "eks-p5", "hyperpod-slurm-p5en")
-}
+# Orchestrators, and a closed network. tests/test_platform_journey.py deploys one with Slurm as a newcomer does, and
+# tests/test_upgrade.py all examples, without the command line.
+DEPLOYED = {name: ROOT / "examples" / f"{name}.yaml" for name in ("closed-hyperpod-eks", "eks-p5")}
 
 
 @pytest.fixture(scope="module")

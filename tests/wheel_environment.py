@@ -74,15 +74,31 @@ def install_wheel(wheel: Path, directory: Path) -> WheelEnvironment:
     python = directory / "venv/bin/python"
     install = ["--python", str(python), "install", "--quiet", "--no-deps", "--no-index", str(wheel)]
     subprocess.run([sys.executable, "-m", "pip", *install], check=True)
-    (site,) = (directory / "venv/lib").glob("python*/site-packages")
+    site = site_of(directory / "venv")
     (installed,) = Distribution.discover(name="trainway", path=[str(site)])
-    for each in required(installed.requires or []):
-        _copy(each, site)
-    (site / "zz_away.py").write_text(AWAY.format(root=f"{ROOT}/"), encoding="utf-8")
-    (site / "zz_away.pth").write_text("import zz_away\n", encoding="utf-8")
+    provide(installed.requires or [], site)
+    keep_away(site)
     work = directory / "work"
     work.mkdir()
     return WheelEnvironment(directory / "venv", site, work)
+
+
+def site_of(environment: Path) -> Path:
+    """Return the folder of a virtual environment that has its packages."""
+    (site,) = (environment / "lib").glob("python*/site-packages")
+    return site
+
+
+def provide(requirements: Iterable[str], site: Path) -> None:
+    """Copy what requirements lead to from the environment of the tests."""
+    for each in required(requirements):
+        _copy(each, site)
+
+
+def keep_away(site: Path) -> None:
+    """Let the environment's Python open no file of the checkout."""
+    (site / "zz_away.py").write_text(AWAY.format(root=f"{ROOT}/"), encoding="utf-8")
+    (site / "zz_away.pth").write_text("import zz_away\n", encoding="utf-8")
 
 
 def required(requirements: Iterable[str]) -> list[Distribution]:

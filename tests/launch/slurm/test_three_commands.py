@@ -17,13 +17,15 @@ from pathlib import Path
 
 import boto3
 import pytest
+from pydantic import BaseModel
 
 from emulator import Emulator, running
 from tests.launch.conftest import make_hand_off
 from tests.launch.slurm.machines import CONTROLLER, Machines, machines, missing
 from tests.launch.slurm.requests import IMAGE, on_slurm
 from tests.lifecycle_scripts.slurm_cluster import wait_for
-from trainway.spec.handoff import BuiltImage
+from trainway.spec.deployed_file import deployed_file, deployed_file_name
+from trainway.spec.handoff import Association, BuiltImage
 from trainway.spec.handoff_names import image_parameter_name, parameter_name
 from trainway.spec.loader import load_platform
 
@@ -97,16 +99,24 @@ def with_aws_on_nodes(cluster: Machines, emulator: Emulator, *more: str) -> None
 
 
 def deployed(emulator: Emulator, platform_file: Path, mount: str) -> None:
-    """Leave what a deploy of the platform leaves for a launch: the bucket, the hand-off, and the built image."""
+    """Leave what a deploy of the platform leaves for a launch: the bucket, the hand-off, the image, and its file."""
     platform = load_platform(platform_file)
     changes = {"platform": platform.name, "region": platform.region, "teams": ()}
     hand_off = on_slurm(make_hand_off(), mount=mount).model_copy(update=changes)
+    runs = Association(path="/runs", s3=f"s3://{hand_off.bucket}/runs")
+    file_system = hand_off.file_system
+    associations = {"associations": (*file_system.associations, runs)}
+    hand_off = hand_off.model_copy(update={"file_system": file_system.model_copy(update=associations)})
     keys = {"aws_access_key_id": "emulator", "aws_secret_access_key": "emulator"}
     here = {"endpoint_url": emulator.endpoint, "region_name": platform.region, **keys}
     where = {"LocationConstraint": platform.region}
     boto3.client("s3", **here).create_bucket(Bucket=hand_off.bucket, CreateBucketConfiguration=where)  # type: ignore[call-overload]
     built = BuiltImage(uri=hand_off.image_uri, pinned=IMAGE)
-    names = {parameter_name(platform.name): hand_off, image_parameter_name(platform.name): built}
+    names: dict[str, BaseModel] = {
+        parameter_name(platform.name): hand_off,
+        image_parameter_name(platform.name): built,
+        deployed_file_name(platform.name): deployed_file(platform),
+    }
     for name, model in names.items():
         client = boto3.client("ssm", **here)  # type: ignore[call-overload]
         client.put_parameter(Name=name, Type="String", Tier="Advanced", Value=model.model_dump_json())
