@@ -1,4 +1,4 @@
-"""`python -m tests.picture` redraws the README's picture of what is deployed, from the stacks themselves."""
+"""`python -m tests.picture` redraws the picture of what is deployed in docs/design.md, from the stacks themselves."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from aws_cdk.cx_api import CloudArtifact
 from tests.synthesis import ROOT, make_app, platform_of, role_of
 
 EXAMPLE = ROOT / "examples" / "hyperpod-eks-p5.yaml"
-README = ROOT / "README.md"
+PAGE = ROOT / "docs" / "design.md"
 BETWEEN = re.compile(r"(?<=<!-- picture -->\n).*(?=<!-- /picture -->)", re.DOTALL)
 # Wires between the things that a reader looks for.
 PLUMBING = {
@@ -50,9 +50,9 @@ def _below(stack: CloudArtifact) -> list[CloudArtifact]:
 
 
 def main() -> None:
-    """Replaces what stands between the README's markers."""
+    """Replaces what stands between the page's markers."""
     os.environ["CDK_VALIDATION"] = "false"
-    README.write_text(BETWEEN.sub(lambda _: draw(), README.read_text(encoding="utf-8")), encoding="utf-8")
+    PAGE.write_text(BETWEEN.sub(lambda _: draw(), PAGE.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,9 +1,10 @@
-"""The picture in docs/design.md is that of the code."""
+"""The pictures in docs/design.md are those of the code and of the stacks."""
 
 from __future__ import annotations
 
 import pytest
 
+from tests import picture
 from tests.rooms import BETWEEN, PAGE, arrows_between_rooms, draw, on_a_cycle
 
 
@@ -13,16 +14,21 @@ def test_the_picture_is_that_of_the_imports() -> None:
     assert found[0] == draw(), "run `python -m tests.rooms`"
 
 
+def test_the_picture_of_what_is_deployed_is_that_of_the_stacks() -> None:
+    found = picture.BETWEEN.search(picture.PAGE.read_text(encoding="utf-8"))
+    assert found and found[0] == picture.draw(), "redraw it with `make golden`"
+
+
 def test_the_job_imports_nothing_of_the_platform() -> None:
     assert not {target for source, target in arrows_between_rooms() if source.startswith("training")} & {"stacks"}
     assert all(target.startswith("training") for source, target in arrows_between_rooms() if source[:8] == "training")
 
 
 def test_an_arrow_that_follows_from_others_is_left_out() -> None:
-    picture = draw()
-    assert "trainway_manifests --> trainway_spec" in picture
-    assert "trainway_launch --> trainway_manifests" in picture
-    assert "trainway_launch --> trainway_spec" not in picture
+    drawn = draw()
+    assert "trainway_manifests --> trainway_spec" in drawn
+    assert "trainway_launch --> trainway_manifests" in drawn
+    assert "trainway_launch --> trainway_spec" not in drawn
 
 
 def test_no_folder_imports_itself_by_way_of_others() -> None:
