@@ -129,7 +129,8 @@ def minutes_of(each: ResourceDiff) -> int:
     if step is None:
         return 0
     if each.action in (Action.CREATED, Action.REPLACED):
-        return known[step].minutes
+        is_checked = each.kind == KIND and "OnStartDeepHealthChecks" in each.after.get("Properties", {})
+        return known[step].minutes + (known[creation.DEEP_HEALTH_CHECKS].minutes if is_checked else 0)
     if is_rolled(each):
         return known[step].minutes * (nodes_now(each) or 0)
     return 1 if each.action is Action.CHANGED else 0
