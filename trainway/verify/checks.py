@@ -147,7 +147,7 @@ def all_reduce_is_fast(facts: Facts) -> Iterator[Result]:
     elif facts.expected.nodes < 2:
         yield Result("all-reduce", None, Status.SKIPPED, f"{measured} within one node, of which no bandwidth is asked")
     else:
-        floor = floor_of(facts.expected.instance)
+        floor = floor_of(facts.expected.instance, facts.expected.nodes)
         least = f"{floor.busbw:.1f} GB/s, {floor.because}"
         good = busbw >= floor.busbw
         yield _judge("all-reduce", None, good, f"{measured}; at least {least}", f"{measured}, and not {least}")
