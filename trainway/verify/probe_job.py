@@ -23,12 +23,26 @@ def probe_command() -> tuple[str, ...]:
 
     torchrun reads its other options from PET_*, as for training.
     """
-    return ("torchrun", "--no-python", "python3", "-c", probe_source())
+    return _command(probe_source())
+
+
+def rates_command() -> tuple[str, ...]:
+    """Return the command that starts a node's processes of the program that measures rates."""
+    return _command(Path(__file__).with_name("rates_program.py").read_text(encoding="utf-8"))
 
 
 def probe_source() -> str:
     """Return the source of the probe, which requires only Python and PyTorch."""
     return Path(__file__).with_name("probe.py").read_text(encoding="utf-8")
+
+
+def _command(source: str) -> tuple[str, ...]:
+    return ("torchrun", "--no-python", "python3", "-c", source)
+
+
+def rates_environment(max_bytes: int = MOST_BYTES) -> Mapping[str, str]:
+    """Return the settings of the program that measures rates: the size in bytes of the collectives of all nodes."""
+    return {"TRAINWAY_RATES_MAX_BYTES": str(max_bytes)}
 
 
 def probe_environment(
