@@ -1,0 +1,68 @@
+"""The program of the rates runs on four hosts with links of their own, and names the host whose link is shaped."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from tests.synthesis import ROOT
+from trainway.verify.rates import Rates, rates_of_log
+from trainway.verify.slow_nodes import Suspect, find_slow
+
+MBIT, SHAPED_MBIT = 25, 8
+# So small that the links and not the processors of this machine decide.
+SETTINGS = {"MAX_BYTES": 2**18, "GEMM": 64, "MEMORY_BYTES": 2**20, "MILLISECONDS": 200, "REPEATS": 3}
+
+
+def missing() -> str | None:
+    """Why no hosts can be made here; None if they can. Continuous integration skips nothing."""
+    if "CI" in os.environ:
+        return None
+    if os.geteuid():
+        return "only root may make namespaces"
+    absent = [program for program in ("ip", "nsenter", "tc", "unshare") if shutil.which(program) is None]
+    return f"not installed: {', '.join(absent)}" if absent else None
+
+
+WHY_NOT = missing()
+pytestmark = pytest.mark.skipif(WHY_NOT is not None, reason=WHY_NOT or "")
+
+
+def measured(*mbits: int) -> Rates:
+    """Return the rates of hosts with links of so many Mbit/s."""
+    environment = {f"TRAINWAY_RATES_{name}": str(value) for name, value in SETTINGS.items()}
+    command = ["unshare", "--net", "--fork", "--kill-child", sys.executable, "-m", "tests.verify.hosts"]
+    ran = subprocess.run(
+        [*command, *map(str, mbits)],
+        env=os.environ | environment | {"OMP_NUM_THREADS": "1"},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=170,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr[-3000:]
+    rates = rates_of_log(ran.stdout.splitlines())
+    assert rates.complete
+    assert rates.nodes == tuple(f"n{number}" for number in range(len(mbits)))
+    return rates
+
+
+def test_the_host_with_the_shaped_link_is_named_and_no_other() -> None:
+    rates = measured(MBIT, MBIT, SHAPED_MBIT, MBIT)
+    slow = find_slow(rates)
+    assert {(each.suspect, each.nodes) for each in slow} == {(Suspect.NODE, ("n2",))}
+    assert [each.measure for each in slow] == ["pair all-reduce", "pair all-gather", "pair all-to-all"]
+    # The link decides: in each direction, an all-reduce of two ranks sends what it reduces.
+    assert slow[0].value == pytest.approx(SHAPED_MBIT / 8e3, rel=0.3)
+    # Each of four hosts met the three others, and all of them each other.
+    assert len(rates.of("pair all-reduce")) == 6
+    assert {len(rates.of(each)) for each in rates.measures("cluster")} == {1}
+
+
+def test_hosts_with_equal_links_are_not_named() -> None:
+    assert find_slow(measured(MBIT, MBIT, MBIT, MBIT)) == ()
