@@ -128,7 +128,7 @@ def test_no_node_is_repaired_for_a_shared_fault_of_all_nodes() -> None:
     reasons = {each.result.check: each.why for each in others}
     assert "all 2 nodes fail" in reasons["efa devices"] and "all 2 nodes fail" in reasons["nccl"]
     # The all-reduce did not end, and its result names no node.
-    assert "test fewer nodes" in reasons["all-reduce"]
+    assert "--find-slow" in reasons["all-reduce"]
     # With one node, the command cannot know whether others fail, too.
     assert chosen(results({"a": {"efa_devices": 0}})) == {"a": Repair.REBOOT}
     # A lost GPU is a fault of its node, even if several nodes have lost one.

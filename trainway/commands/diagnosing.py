@@ -58,6 +58,14 @@ def verify(
             min=1, max=4, metavar="LEVEL", help="Level of the dcgmi diagnostics, 1 to 4. Level 1 takes seconds."
         ),
     ] = 1,
+    find_slow: Annotated[
+        bool,
+        typer.Option(
+            "--find-slow",
+            help="Measure each node and pairs of nodes, and name the nodes and links below 75 % of the median of the "
+            "others. Needs 3 nodes to tell a slow node from its partner. Default: test all nodes together.",
+        ),
+    ] = False,
     environment: Annotated[
         str | None,
         typer.Option(metavar="PATH", help="Slurm only: run in this virtual environment instead of the training image."),
@@ -97,11 +105,14 @@ def verify(
     as_json: AsJson = False,
 ) -> None:
     """Test whether nodes can train together: EFA, bandwidth, image, file system, clocks, and GPUs."""
-    from trainway.verify import as_document, as_table, exit_status
+    from trainway.verify import as_document, as_table
 
     if (repair_with or yes) and not repair:
         option = "--repair-with" if repair_with else "--yes"
         raise usage_error(f"{option} has no effect", why="no node is repaired without --repair", fix="add --repair")
+    if find_slow:
+        _check_find_slow(nodes, run)
+    shown = None
     if run is not None:
         if repair:
             why = "the logs of a run show only which nodes use TCP, and the cause may be the image of the run"
@@ -115,31 +126,52 @@ def verify(
         from trainway.spec.facts.catalogue import load_catalogue
         from trainway.spec.loader import load_platform, load_versions
         from trainway.verify import expected_versions, probe_point, probe_request, verify_nodes
+        from trainway.verify.probe_job import rates_command
         from trainway.verify.repairs import require_hyperpod
+        from trainway.verify.show_rates import as_shown
+        from trainway.verify.slow_search import rates_request, search_slow_nodes
 
         platform, catalogue = load_platform(platform_file_named(platform_file)), load_catalogue()
         if repair:
             require_hyperpod(platform)
-        [request] = prepare([probe_point(nodes, team=team)], platform, catalogue, group=group, image=image)
+        point = probe_point(nodes, team=team, command=rates_command() if find_slow else None)
+        [request] = prepare([point], platform, catalogue, group=group, image=image)
         probe = probe_request(request, max_bytes=gib * 2**30, dcgm_level=dcgm_level)
+        asked = rates_request(request, max_bytes=gib * 2**30) if find_slow else probe
         target = own_target(platform)
         options = options_from(target.options, {"environment": environment, "user": user}, target.name)
         if dry_run and not repair:
-            print(target.render(probe, catalogue, options), end="")
+            print(target.render(asked, catalogue, options), end="")
             return
-        name = request.image_name
-        # The file can have changed since the deploy.
-        known = platform.of_image(name) if name in platform.image_names else None
-        versions = expected_versions(known, catalogue, load_versions()) if known else {}
-        results = verify_nodes(probe, catalogue, target, options, versions)
+        if find_slow:
+            search = search_slow_nodes(asked, catalogue, target, options)
+            results, shown = search.results, as_shown(search, platform, request.allocation.group.name)
+        else:
+            name = request.image_name
+            # The file can have changed since the deploy.
+            known = platform.of_image(name) if name in platform.image_names else None
+            versions = expected_versions(known, catalogue, load_versions()) if known else {}
+            results = verify_nodes(probe, catalogue, target, options, versions)
     if not as_json:
-        print(as_table(results))
-    document = as_document(results)
+        print(shown.text if shown else as_table(results))
+    document = shown.document if shown else as_document(results)
     if repair:
         document |= repair_nodes(results, request, repair_with, ask=not yes, send_none=dry_run, as_json=as_json)
+    elif shown and shown.advice and not as_json:
+        print(f"\n{shown.advice}")
     if as_json:
         print(json.dumps(document, indent=2))
-    raise typer.Exit(exit_status(results))
+    raise typer.Exit(document["exit_status"])
+
+
+def _check_find_slow(nodes: int, run: str | None) -> None:
+    """Raise UsageError if --find-slow cannot compare anything."""
+    if run is not None:
+        why = "the logs of a run have no rates of nodes"
+        raise usage_error("--find-slow cannot be used with --run", why=why, fix="leave out --run to test the nodes")
+    if nodes < 2:
+        why, fix = "a node is slow in comparison with others", "set --nodes to 3 or more, for example --nodes 4"
+        raise usage_error(f"--find-slow cannot be used with --nodes {nodes}", why=why, fix=fix)
 
 
 def _of_run(name: str) -> Any:

@@ -26,15 +26,15 @@ class ProbeRequest(Request):
     dcgm_level: int = DCGM_LEVEL
 
 
-def probe_point(nodes: int, *, team: str | None = None) -> Point:
-    """Return the probe as a program for so many nodes.
+def probe_point(nodes: int, *, team: str | None = None, command: tuple[str, ...] | None = None) -> Point:
+    """Return the probe as a program for so many nodes, or another program of `trainway verify` by its command.
 
     `prepare` of trainway/launch/starting/prepare.py makes its request.
     """
     # No program reads the file. It documents the run.
     text = yaml.safe_dump({"name": "verify", "nodes": nodes, **({"team": team} if team else {})}, sort_keys=False)
     program = Program(
-        name="verify", text=text, nodes=nodes, team=team, life_cycle=_NO_RESTARTS, command=probe_command()
+        name="verify", text=text, nodes=nodes, team=team, life_cycle=_NO_RESTARTS, command=command or probe_command()
     )
     return Point(program, {})
 

@@ -15,6 +15,7 @@ from enum import StrEnum
 
 from trainway.spec.errors import usage_error
 from trainway.spec.platform import Platform
+from trainway.verify.rates_program import COLLECTIVES
 from trainway.verify.results import Result, Status
 
 
@@ -44,6 +45,8 @@ _OF_A_NODE: Mapping[str, Repair] = {
     "file system": Repair.REBOOT,
     "nccl": Repair.CHECK,
     "gpu health": Repair.CHECK,
+    **dict.fromkeys(("gemm", "memory", "node all-reduce"), Repair.CHECK),
+    **{f"pair {each}": Repair.CHECK for each in COLLECTIVES},
 }
 # If one of these checks fails on all nodes, the cause is the image, the network, or the file system.
 _SHARED = ("efa devices", "file system", "nccl")
@@ -51,7 +54,9 @@ _OF_NO_NODE: Mapping[str, str] = {
     "nodes": "the node that did not answer is unknown: `trainway explain` says why the test did not run there",
     "locked memory": "the job sets the limit, so a new node has the same limit",
     "versions": "the versions come from the image, so a new node has the same versions",
-    "all-reduce": "the bandwidth was measured across all nodes: test fewer nodes to find the slow node",
+    "all-reduce": "the bandwidth was measured across all nodes: `trainway verify --find-slow` finds a slow node",
+    **{f"pair {each}": "both nodes of the link are fast with other nodes" for each in COLLECTIVES},
+    "half all-reduce": "no node among them is slow, so the cause is the network between them",
     "clock": "run `chronyc tracking` on the node to find the reason",
     "probe": "the test itself failed, so its result does not show a fault of a node",
 }
