@@ -18,7 +18,7 @@ SLOW_SHARE = 0.75
 """Share of the median of the others below which a rate is slow.
 
 It is a choice, and no published figure: a job waits for its slowest node, so a rate below this share costs more than a
-quarter of the cluster. Links of equal bandwidth measured within 10 % of each other (tests/verify/test_slow_host.py).
+quarter of the cluster. All-reduces over equal links measured within 5 % of each other (tests/verify/test_slow_host.py).
 """
 
 
