@@ -7,6 +7,7 @@ import re
 import shutil
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -91,9 +92,14 @@ def test_a_batch_that_is_kept_stays_as_it_was(corpus_directory: Path, monkeypatc
 def test_a_rank_with_small_batches_reads_few_steps_ahead(
     corpus_directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    samples, read_ahead = open_samples(corpus_directory), []
+    samples, read_ahead = open_samples(corpus_directory), list[int]()
     gather = samples.gather
-    monkeypatch.setattr(samples, "gather", lambda some, *rest: (read_ahead.append(len(some)), gather(some, *rest)))
+
+    def counting(some: Any, *rest: Any) -> None:
+        read_ahead.append(len(some))
+        gather(some, *rest)
+
+    monkeypatch.setattr(samples, "gather", counting)
     with closing(rank_batches(samples, 0, 8, 0, 8, pin=False)) as batches:
         assert len(list(itertools.islice(batches, 3))) == 3
     assert sum(read_ahead) <= 1 + (READS_AHEAD + 1) * STEPS_AT_ONCE
