@@ -36,7 +36,7 @@ NO_DATA = {
     *("init", "lock", "manifests", "launch", "connect", "stop", "resume", "shell", "forward", "copy", "sync", "report"),
     *("demo", "app", "emulator start", "emulator stop", "workspace start", "workspace connect", "workspace end"),
     *("image build", "image log", "image rebuild", "image watch", "image promote", "image restore", "image lock"),
-    "image additions",
+    *("image additions", "evaluate"),
 }
 # Commands that print a document of one format, which another program reads.
 DOCUMENT = {"schema", "image sbom", "alarms", "dashboard"}
