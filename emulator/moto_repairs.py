@@ -39,7 +39,7 @@ def tell_what_file_systems_are() -> None:
 
 
 def name_the_error_of_an_absent_cluster() -> None:
-    """Let SageMaker answer DescribeCluster as it documents for a cluster that does not exist: ResourceNotFound.
+    """Let DescribeCluster of SageMaker return ResourceNotFound, as documented, for a cluster that does not exist.
 
     https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_DescribeCluster.html#API_DescribeCluster_Errors
     """

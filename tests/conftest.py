@@ -40,7 +40,7 @@ if NODE.exists():
 os.environ["CDK_VALIDATION"] = "false"
 # Garbage collection took 8 % of the CPU time of 499 tests. A larger threshold runs it 70 times less often.
 gc.set_threshold(50_000, 20, 20)
-# A thread of OpenMP that has nothing to do would spin for 0.1 s or more, on a processor that another test could use.
+# Without this, an idle thread of OpenMP spins for 0.1 s or more on a processor that another test could use.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 hypothesis_profiles.register()
 # Platform and job files have no anchors, and tests write the same list into several places.

@@ -1,4 +1,4 @@
-"""A copy of this checkout, as a clone of it would be, in which `make setup` has nothing to do."""
+"""Copy this checkout as a clone would, with a `make setup` that does nothing."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tests.synthesis import ROOT
 
-# What `make setup` installs. The copy uses that of this checkout.
+# Folders that `make setup` installs. The copy links to those of this checkout.
 INSTALLED = (".venv", "node_modules")
 
 

@@ -1,4 +1,4 @@
-"""`python -m tests.picture` redraws the picture of what is deployed in docs/design.md, from the stacks themselves."""
+"""`python -m tests.picture` generates the picture of the stacks in docs/design.md from the stacks."""
 
 from __future__ import annotations
 

@@ -33,8 +33,8 @@ Bootstrap = Callable[[str], str]
 CDK = [str(NODE), str(ROOT / "node_modules/aws-cdk/bin/cdk")]
 
 
-# Orchestrators, and a closed network. tests/test_platform_journey.py deploys one with Slurm as a newcomer does, and
-# tests/test_upgrade.py all examples, without the command line.
+# tests/test_platform_journey.py deploys a platform with Slurm. tests/test_upgrade.py deploys all examples, without the
+# command line.
 DEPLOYED = {name: ROOT / "examples" / f"{name}.yaml" for name in ("closed-hyperpod-eks", "eks-p5")}
 
 

@@ -1,4 +1,4 @@
-"""The pictures in docs/design.md are those of the code and of the stacks."""
+"""The pictures in docs/design.md agree with the code and the stacks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/platform-journey.md is followed block by block, in a copy of the checkout, with an empty home directory."""
+"""Follow docs/platform-journey.md block by block in a copy of the checkout, with an empty home directory."""
 
 from __future__ import annotations
 

@@ -84,19 +84,19 @@ def install_wheel(wheel: Path, directory: Path) -> WheelEnvironment:
 
 
 def site_of(environment: Path) -> Path:
-    """Return the folder of a virtual environment that has its packages."""
+    """Return the site-packages directory of a virtual environment."""
     (site,) = (environment / "lib").glob("python*/site-packages")
     return site
 
 
 def provide(requirements: Iterable[str], site: Path) -> None:
-    """Copy what requirements lead to from the environment of the tests."""
+    """Copy the packages that requirements need from the environment of the tests."""
     for each in required(requirements):
         _copy(each, site)
 
 
 def keep_away(site: Path) -> None:
-    """Let the environment's Python open no file of the checkout."""
+    """Make the Python of the environment refuse to open files of the checkout."""
     (site / "zz_away.py").write_text(AWAY.format(root=f"{ROOT}/"), encoding="utf-8")
     (site / "zz_away.pth").write_text("import zz_away\n", encoding="utf-8")
 

@@ -159,7 +159,7 @@ def _capacity_lines(wishes: Wishes) -> Iterable[str]:
     elif identifier:
         yield f"    capacity: {{{_scalar(kind.replace('-', '_'))}: {_scalar(identifier)}}}"
     elif kind == _ON_DEMAND:
-        # Only EKS's own nodes follow the waiting jobs.
+        # Only managed node groups of EKS scale with the waiting jobs.
         is_scaled = wishes.orchestrator is Orchestrator.EKS
         meaning = "more than count lets the group grow while jobs wait" if is_scaled else "room for so many nodes"
         yield f"    max_count: {wishes.count} # {meaning}"

@@ -1,4 +1,4 @@
-"""Complete checkpoints are seen in S3, on a mounted file system, and in the bucket that mirrors a file system."""
+"""Find complete checkpoints in S3, on a mounted file system, and in the bucket that mirrors a file system."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each complete checkpoint of a run on this machine gets one evaluation, whatever happens to what launches them."""
+"""Each complete checkpoint of a local run gets one evaluation, even if the launching process is killed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.launch.test_any_program import trainway
 from tests.lifecycle_scripts.slurm_cluster import wait_for
 
 MARKER = "checkpoint-{step}/complete"
-# Saves three checkpoints, and begins a fourth that it never completes.
+# The program saves three checkpoints, and begins a fourth that it never completes.
 TRAIN = """\
 for step in 2 4 6; do
   mkdir -p $TRAINWAY_OUTPUT/checkpoint-$step $TRAINWAY_OUTPUT/checkpoint-5
@@ -25,7 +25,7 @@ for step in 2 4 6; do
 done
 for _ in $(seq 900); do test -e {directory}/released && break; sleep 0.1; done
 """
-# Notes that it ran. That of step 4 fails.
+# The evaluation records that it ran. The evaluation of step 4 fails.
 EVALUATE = """\
 echo "$TRAINWAY_EVALUATED_RUN $TRAINWAY_CHECKPOINT_STEP" >>{directory}/evaluated
 echo score=$(cat $TRAINWAY_CHECKPOINT/weights)
@@ -52,7 +52,7 @@ def evaluated(directory: Path) -> list[str]:
 
 
 def follower_of(launch: subprocess.Popen[str]) -> int:
-    """Return the process that launches the evaluations while a launch attends its run."""
+    """Return the process that launches the evaluations beside a local run."""
     children = Path(f"/proc/{launch.pid}/task/{launch.pid}/children").read_text().split()
     (found,) = (int(each) for each in children if b"\0evaluate\0" in Path(f"/proc/{each}/cmdline").read_bytes())
     return found

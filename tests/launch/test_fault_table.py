@@ -146,7 +146,7 @@ def test_a_ray_that_cannot_start_is_a_failure_although_its_exit_status_says_succ
 
 
 def test_options_that_ray_refuses_are_a_sentence_and_not_tried_again(tmp_path: Path) -> None:
-    """As node 1 of a real Slurm cluster printed it on 2026-11-26, with Ray 2.60.0."""
+    """The line is from node 1 of a real Slurm cluster with Ray 2.60.0 (2026-11-26)."""
     line = "2026-11-26 17:15:23,728\tPANIC scripts.py:1204 -- `--include-dashboard` should only be specified when "
     line += "starting head node with `--head`."
     done = started(tmp_path, "python3", "-c", f"import sys; print({line!r}, file=sys.stderr)")

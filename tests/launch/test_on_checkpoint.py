@@ -1,4 +1,4 @@
-"""The section `on_checkpoint` is checked with the job that it names, and the evaluation is told its checkpoint."""
+"""Check the section `on_checkpoint` with its job, and pass the checkpoint to the evaluation."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def test_an_evaluation_is_told_its_checkpoint_and_keeps_its_file(tmp_path: Path)
     assert (told["TRAINWAY_CHECKPOINT_STEP"], told["TRAINWAY_EVALUATED_RUN"]) == ("500", "first")
     assert evaluation.checkpoint in made.inputs and evaluation.checkpoint in made.locations
     assert evaluation_program(program.on_checkpoint, evaluation, "research").team == "research"
-    # Nodes of the run do not need the job of its evaluations. The record of the run does.
+    # The record of the run contains the job of its evaluations. The nodes do not need it.
     assert "on_checkpoint.job.yaml" in program.kept_files and "on_checkpoint.job.yaml" not in program.files
 
 

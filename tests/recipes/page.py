@@ -16,10 +16,10 @@ from tests.synthesis import ROOT
 RECIPES = ROOT / "docs" / "recipes"
 EDIT = re.compile(r"^(Create|Change) `([^`]+)`[^\n]*:\n\n```\w+\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 CONSOLE = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-# The comment says how the commands of the next block end, which is otherwise with 0. A reader does not see it.
+# A comment with the exit status of the commands in the next block. The default is 0. The comment is not displayed.
 STEP = re.compile(rf"(?:^<!-- ends with (\d+) -->\n\n)?{CONSOLE.pattern}|{EDIT.pattern}", re.MULTILINE | re.DOTALL)
 ANSWERED = re.compile(r"\[y/N\] (\w)$")
-# Runs a command, with what is typed into it. Returns the exit status, and what it printed.
+# Runs a command with the text for its standard input. Returns the exit status and the output.
 Shell = Callable[[str, str], tuple[int, str]]
 
 
@@ -58,7 +58,7 @@ def check_printed(command: str, promised: list[str], said: str) -> None:
 
 
 def follow(text: str, directory: Path, shell: Shell) -> list[str]:
-    """Do what a page says from its first block to its last one, and return the commands.
+    """Follow a page from its first block to its last block, and return the commands.
 
     Files are below the directory. A line that ends with `[y/N] y` promises that the command asks, and answers it.
     """
@@ -76,7 +76,7 @@ def follow(text: str, directory: Path, shell: Shell) -> list[str]:
     return done
 
 
-# The first argument is a file with the variables and the directory that the earlier commands have left.
+# The first argument is a file with the variables and the working directory after the earlier commands.
 _SESSION = """
 set -o pipefail
 if [[ -s $0 ]]; then . "$0"; fi
@@ -86,7 +86,7 @@ eval "$1"
 
 
 def session(directory: Path, environment: Mapping[str, str], state: Path) -> Shell:
-    """Return a shell that begins in a directory with an environment, and keeps both from one command to the next.
+    """Return a shell with a directory and an environment that persist from one command to the next.
 
     `state` is a file that does not exist yet.
     """
@@ -108,7 +108,7 @@ def session(directory: Path, environment: Mapping[str, str], state: Path) -> She
 
 
 def environment_of_reader(home: Path, path: str) -> dict[str, str]:
-    """Return the environment of somebody with an empty home directory, who has these folders on PATH."""
+    """Return the environment of a reader with an empty home directory and this PATH."""
     home.mkdir()
     kept = {name: os.environ[name] for name in ("CI", "LANG", "NODE_COMPILE_CACHE", "TMPDIR") if name in os.environ}
     return {**kept, "HOME": str(home), "PATH": path, "CDK_VALIDATION": "false", "COLUMNS": "200"}

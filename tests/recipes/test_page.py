@@ -1,4 +1,4 @@
-"""A page is followed block by block in one shell, and what it promises wrongly is found."""
+"""Follow a page block by block in one shell, and find wrong outputs on it."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ from training.prepare import prepare
 
 SHARDS = 8
 HOSTS = 8
-"""Most agents, of which each has a loop of its own that takes a processor's time."""
+"""Largest number of agents. The loop of each agent takes processor time from the ranks."""
 GLOBAL_BATCH = 256
 STEPS = 6
 
@@ -98,7 +98,7 @@ class Hosts:
         for host in range(hosts):
             meet = [f"--nnodes={hosts}", "--rdzv-backend=c10d", f"--rdzv-endpoint={endpoint}"]
             meet += [f"--rdzv-conf=is_host={host == 0},join_timeout=600", f"--nproc-per-node={ranks // hosts}"]
-            # By default an agent looks after its ranks ten times a second. 32 agents would take a whole core.
+            # By default, an agent polls its ranks ten times per second.
             meet += ["--monitor-interval=2"]
             program = ["-m", "tests.training.counted_train", "--config", str(job)]
             self.agents.append(server.start([*meet, *program], variables))
@@ -168,7 +168,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     chosen = parser.parse_args()
     found = []
-    # Each thread of a rank would allocate from a heap of its own and keep what it frees, which takes 20 MB more.
+    # With glibc's defaults, each rank takes 20 MB more, for heaps of its threads and memory that was freed.
     os.environ |= {"MALLOC_ARENA_MAX": "1", "MALLOC_TRIM_THRESHOLD_": "131072", "MALLOC_MMAP_THRESHOLD_": "131072"}
     with tempfile.TemporaryDirectory() as directory, torchrun_server() as server:
         for ranks in chosen.ranks:

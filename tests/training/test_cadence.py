@@ -83,7 +83,7 @@ def test_a_run_of_two_ranks_chooses_the_interval_from_the_cost_of_its_saves(laun
     assert [save["step"] for save in saves[:3]] == [10, 20, 30]
     for save, following in itertools.pairwise(saves):
         assert following["step"] - save["step"] == save["every"] or following["step"] == 60
-    # The first choice is that of the second save, or of a later one if the costs of the saves differ much.
+    # The first choice in force is from the second save, or from a later one if the costs of the saves differ much.
     costs = [median(save["seconds"] for save in saves[1:last]) for last in range(2, len(saves) + 1)]
     assert any(choices[0]["stall_seconds"] == pytest.approx(cost, rel=0.2) for cost in costs), costs
     for choice in choices:

@@ -1,4 +1,4 @@
-"""Run the program of the rates on hosts that are network namespaces, each with a link of its own to a switch.
+"""Measure rates on hosts that are network namespaces, each with its own link to a switch.
 
 The program runs in one process for each host. They are forked from one that has imported torch, because an import costs
 more than what the test measures. `python -m tests.verify.hosts MBIT…` has a host for each number, the Mbit/s of its
@@ -19,7 +19,7 @@ from pathlib import Path
 CLONE_NEWUTS, CLONE_NEWNET = 0x04000000, 0x40000000  # <linux/sched.h>
 PROGRAM = Path(__file__).parents[2] / "trainway" / "verify" / "rates_program.py"
 BURST, QUEUE = "16kb", "4mb"
-"""What a link lets through at once, far below the size of a collective, and what waits for it instead of being lost."""
+"""Bytes that a link sends at once, far below the size of a collective, and bytes that it queues."""
 
 
 def main(rates: list[str]) -> int:
@@ -45,7 +45,7 @@ def main(rates: list[str]) -> int:
 
 
 def fork(number: int, hosts: int, ready: int, go: int) -> int:
-    """Fork a host. It leaves this process's network, waits until its link is there, and runs the program."""
+    """Fork a host, which enters its own network namespace, waits for its link, and runs the program."""
     if pid := os.fork():
         return pid
     status = 1

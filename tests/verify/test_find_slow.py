@@ -1,4 +1,4 @@
-"""`trainway verify --find-slow` runs a job, names the slow node as its target does, and says what to do."""
+"""`trainway verify --find-slow` runs a job, reports the slow node by its name on the target, and prints advice."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_a_node_of_slurm_with_a_shaped_link_is_named(hand_off: HandOff, monkeypa
         request = replace(request, program=replace(request.program, environment=environment))
         search = search_slow_nodes(request, CATALOGUE, slurm.TARGET, options)
     assert search.rates.complete, search.results
-    # The nodes share two processors with other tests, which can make any node's own rates slow.
+    # The nodes share two processors with other tests, which can slow down the own rates of any node.
     pairs = [each for each in search.slow if each.measure.startswith("pair")]
     assert {each.nodes for each in pairs} == {("n2",)}, search.slow
     assert search.exit_status == 4

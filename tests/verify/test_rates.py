@@ -1,4 +1,4 @@
-"""The schedule of pairs and halves lets each node meet several others, and what the program prints is read."""
+"""The schedule pairs each node with several others, and the reader reads the output of the program."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The program of the rates runs on four hosts with links of their own, and names the host whose link is shaped."""
+"""Measure rates on four hosts with links of their own, and find the host whose link is shaped."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from trainway.verify.rates import Rates, rates_of_log
 from trainway.verify.slow_nodes import Suspect, find_slow
 
 MBIT, SHAPED_MBIT = 25, 8
-# So small that the links and not the processors of this machine decide.
+# Small sizes, so that the links and not the processors of this machine limit the rates.
 SETTINGS = {"MAX_BYTES": 2**18, "GEMM": 64, "MEMORY_BYTES": 2**20, "MILLISECONDS": 200, "REPEATS": 5}
 
 
 def missing() -> str | None:
-    """Why no hosts can be made here; None if they can. Continuous integration skips nothing."""
+    """Return why no hosts can be created here, or None if they can. Continuous integration skips nothing."""
     if "CI" in os.environ:
         return None
     if os.geteuid():
@@ -57,9 +57,9 @@ def test_the_host_with_the_shaped_link_is_named_and_no_other() -> None:
     slow = find_slow(rates)
     assert {(each.suspect, each.nodes) for each in slow} == {(Suspect.NODE, ("n2",))}
     assert [each.measure for each in slow] == ["pair all-reduce"]
-    # The link decides: in each direction, an all-reduce of two ranks sends what it reduces.
+    # The link limits the rate: in each direction, an all-reduce of two ranks sends the reduced bytes.
     assert slow[0].value == pytest.approx(SHAPED_MBIT / 8e3, rel=0.3)
-    # Each of four hosts met the three others, and all of them each other.
+    # Each of the four hosts was in a pair with each of the three others.
     assert len(rates.of("pair all-reduce")) == 6
     assert [len(rates.of(f"cluster {each}")) for each in ("all-reduce", "all-gather", "all-to-all")] == [1, 1, 1]
 

@@ -1,4 +1,4 @@
-"""A slow node is told from a slow link, and nodes that differ within the tolerance are not named."""
+"""Distinguish a slow node from a slow link, and report no nodes that differ within the tolerance."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_a_slow_half_without_a_slow_node_is_named_as_a_whole() -> None:
         Rate("half all-reduce", tuple(map(node, half)), value) for half, value in (((0, 2, 4), 10), ((1, 3, 5), 4))
     ]
     assert found(*pairs(6, {}), *halves) == [(Suspect.HALF, ("node-1", "node-3", "node-5"))]
-    # The node explains it.
+    # The slow node explains the slow half.
     assert found(*pairs(6, {3: 4}), *halves) == [(Suspect.NODE, ("node-3",))]
 
 
@@ -91,7 +91,7 @@ def test_a_slow_half_without_a_slow_node_is_named_as_a_whole() -> None:
 @given(nodes=st.integers(2, 24), seed=st.integers(0, 2**16))
 def test_nodes_within_the_tolerance_are_never_named(nodes: int, seed: int) -> None:
     chance = random.Random(seed)
-    # The extremes of what is alike: the lowest is above SLOW_SHARE of the highest.
+    # The largest difference within the tolerance: the lowest rate is above SLOW_SHARE of the highest.
     rates = [Rate(each.measure, each.nodes, chance.uniform(SLOW_SHARE + 0.01, 1)) for each in pairs(nodes, {})]
     own = [Rate("gemm", (node(at),), chance.uniform(SLOW_SHARE + 0.01, 1)) for at in range(nodes)]
     assert found(*rates, *own) == []

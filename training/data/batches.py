@@ -273,7 +273,7 @@ def rank_batches(
             ready = ahead.popleft().result()
             while len(ahead) < READS_AHEAD:
                 ahead.append(reader.submit(read_ahead, some_steps, buffers))
-            # An iterator over a tensor would make the tensors of all steps before the first one is used.
+            # An iterator over a tensor creates the tensors of all steps before it yields the first one.
             for step in range(len(ready)):
                 yield ready[step]
     finally:

@@ -23,7 +23,7 @@ def connect(
         typer.Option(metavar="REGION", help="AWS Region of the platform. Default: that of your AWS configuration."),
     ] = None,
 ) -> None:
-    """Use a platform that somebody else deployed: launch on it, and see, follow, and stop its runs from here."""
+    """Connect to a deployed platform, so that you can launch jobs on it, and list, follow, and stop its runs."""
     from trainway.launch.registry import connections
     from trainway.launch.target.known import target_of
     from trainway.spec.sections.orchestrator import Orchestrator

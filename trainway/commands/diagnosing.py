@@ -62,8 +62,9 @@ def verify(
         bool,
         typer.Option(
             "--find-slow",
-            help="Measure each node and pairs of nodes, and name the nodes and links below 75 % of the median of the "
-            "others. Needs 3 nodes to tell a slow node from its partner. Default: test all nodes together.",
+            help="Measure each node and pairs of nodes, and print the nodes and links with rates below 75 % of the "
+            "median of the others. Use 3 nodes or more: in a single pair, the slow node cannot be identified. "
+            "Default: test all nodes together.",
         ),
     ] = False,
     environment: Annotated[

@@ -16,14 +16,14 @@ def evaluate(
         typer.Option(
             min=0,
             metavar="N",
-            help="Evaluate only the checkpoint of step N, and do not wait for others. Default: every checkpoint that "
-            "the section `on_checkpoint` of the job file names, until the run has ended.",
+            help="Evaluate only the checkpoint of step N. Default: evaluate every checkpoint that the section "
+            "`on_checkpoint` of the job file selects, until the run has ended.",
         ),
     ] = None,
 ) -> None:
-    """Follow the checkpoints of a run, and launch the evaluation of each complete one exactly once.
+    """Launch the evaluation of each complete checkpoint of a run exactly once.
 
-    The section `on_checkpoint` of the job file says what is launched. The command ends when the run and its
+    The section `on_checkpoint` of the job file specifies the evaluation. The command ends when the run and its
     evaluations have ended. If the command was stopped, start it again. The exit status is 1 if an evaluation failed.
     """
     from trainway.launch.starting.evaluate import evaluate, evaluate_step

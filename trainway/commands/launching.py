@@ -24,8 +24,8 @@ DeployedPlatformFile = Annotated[
     Path,
     typer.Option(
         "--platform",
-        help="Path of the platform file, or name of a platform of `trainway connect`. Without the file of the default, "
-        "the only platform of `trainway connect` is used.",
+        help="Path of the platform file, or name of a platform of `trainway connect`. If the default file does not "
+        "exist, the command uses the only platform of `trainway connect`.",
     ),
 ]
 

@@ -94,7 +94,7 @@ def read_sweep(text: str) -> Sweep | None:
 
 
 def floor_of(instance: Instance, nodes: int) -> Floor:
-    """Return the lowest bus bandwidth between so many nodes of a type that is not a fault.
+    """Return the required bus bandwidth for an instance type and number of nodes.
 
     The figure that was published for the same number of nodes counts, otherwise the one for the next larger number,
     and otherwise the one for the largest.

@@ -40,7 +40,7 @@ def verify_nodes(
 
 
 def run_to_its_end(request: Request, catalogue: Catalogue, target: AnyTarget, options: Any) -> tuple[Handle, str]:
-    """Submit a request, and return its handle and its output after it has ended. It is stopped if nobody waits."""
+    """Submit a request, and return its handle and output after its end. Stop the job if this process is interrupted."""
     handle = target.submit(request, catalogue, options)
     try:
         return handle, "\n".join(target.logs(handle, follow=True))

@@ -27,7 +27,7 @@ class ProbeRequest(Request):
 
 
 def probe_point(nodes: int, *, team: str | None = None, command: tuple[str, ...] | None = None) -> Point:
-    """Return the probe as a program for so many nodes, or another program of `trainway verify` by its command.
+    """Return the request of the probe, or of another program of `trainway verify`, for a number of nodes.
 
     `prepare` of trainway/launch/starting/prepare.py makes its request.
     """

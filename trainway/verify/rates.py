@@ -1,4 +1,4 @@
-"""The rates that rates_program.py measured on the nodes of a job, and between them."""
+"""The rates that rates_program.py measured on the nodes of a job and between the nodes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Rate:
 
 @dataclass(frozen=True)
 class Rates:
-    """The names of the nodes, the rates, whether the program came to its end, and the size of collectives of all nodes.
+    """The nodes, their rates, whether the program finished, and the size of the collectives of all nodes.
 
     `bytes` is that size.
     """
@@ -62,7 +62,7 @@ def in_digits(value: float) -> str:
 
 
 def rates_of_log(lines: Iterable[str], known: Mapping[str, str] | None = None) -> Rates:
-    """Return the rates in the output of the program, among other lines. An incomplete line is left out.
+    """Return the rates in the output of the program, which contains other lines. Ignore an incomplete line.
 
     `known` are the names of nodes by their hostnames, where the two differ.
     """

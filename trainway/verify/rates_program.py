@@ -30,7 +30,7 @@ def main() -> None:
     device = torch.device("cuda", local) if on_gpu else torch.device("cpu")
     if on_gpu:
         torch.cuda.set_device(device)
-    # As in the probe: gloo would otherwise connect each process with all others.
+    # Without this, gloo connects each process with all others. The probe has the same setting.
     os.environ.setdefault("TORCH_GLOO_LAZY_INIT", "1")
     dist.init_process_group("cpu:gloo,cuda:nccl" if on_gpu else "gloo")
     try:
@@ -38,12 +38,12 @@ def main() -> None:
         limit = torch.cuda.get_device_properties(device).total_memory // 8 if on_gpu else 64 * MIB
         # At least 4 bytes for each rank of a group.
         most = max(min(setting("MAX_BYTES", GIB), limit), 4 * dist.get_world_size())
-        # The comparison of pairs needs no larger size. That of all nodes with published figures does.
+        # Pairs are compared with each other, for which this size is enough. Published figures are of larger sizes.
         size = min(most, GIB)
         repeats = setting("REPEATS", 10 if on_gpu else 3)
 
         def measured(within: str, members: list[int], collectives: tuple[str, ...], size: int) -> list[Any]:
-            """Return the rates of collectives among some nodes, of which this is one. The empty list if it is not."""
+            """Return the rates of collectives among some nodes, or the empty list if this node is not one of them."""
             if node not in members:
                 return []
             ranks = [each * locals_ + rank for each in members for rank in range(locals_)]
@@ -64,7 +64,7 @@ def main() -> None:
         dist.all_gather_object(names, socket.gethostname())
         tell(dist, {"nodes": names[::locals_], "bytes": most})
 
-        # Of the processes of a node, the slowest one counts: a job waits for it.
+        # Use the slowest process of a node, because a job waits for it.
         own: list[Any] = [None] * dist.get_world_size()
         dist.all_gather_object(own, (gemm(torch, device), memory(torch, device)))
         rates = []
@@ -74,7 +74,8 @@ def main() -> None:
         share(dist, rates if dist.get_rank() == 0 else [])
         if locals_ > 1:
             share(dist, measured("node", [node], ("all-reduce",), size))
-        # Over equal TCP links, gloo's all-gather and all-to-all differ by up to a factor of 2, all-reduce by 5 %.
+        # Over equal TCP links, the rates of gloo's all-gather and all-to-all differ by up to a factor of 2. Those of
+        # its all-reduce differ by 5 %.
         between = COLLECTIVES if on_gpu else ("all-reduce",)
         for pairs in rounds(nodes, setting("PARTNERS", 5)):
             share(dist, measured("pair", next((each for each in pairs if node in each), []), between, size))
@@ -94,20 +95,20 @@ def setting(name: str, default: int) -> int:
 
 
 def tell(dist: Any, document: Any) -> None:
-    """Print a document on rank 0, as one line that can be found among the lines of other processes."""
+    """Print a document on rank 0, as one line with a mark that the lines of other processes do not have."""
     if dist.get_rank() == 0:
         print(MARK + json.dumps(document), flush=True)
 
 
 def share(dist: Any, rates: Any) -> None:
-    """Print the rates that all ranks have measured. Every rank waits for it, and so for the end of the round."""
+    """Print the rates of all ranks. The call is a collective, so that all ranks end the round together."""
     every: list[Any] = [None] * dist.get_world_size()
     dist.all_gather_object(every, rates)
     tell(dist, {"rates": [[name, nodes, float(f"{rate:.6g}")] for some in every for name, nodes, rate in some]})
 
 
 def rounds(nodes: int, partners: int) -> Any:
-    """Return rounds of disjoint pairs, in which each node meets up to so many others.
+    """Return rounds of disjoint pairs, so that each node is paired with several others.
 
     The rounds are those of a round-robin tournament by the circle method: node 0 stays, and the others move on by one.
     With an odd number of nodes, another node rests in each round, and a round more lets each meet enough.
@@ -140,7 +141,7 @@ def gemm(torch: Any, device: Any) -> float:
 
 
 def memory(torch: Any, device: Any) -> float:
-    """Return the bandwidth of memory in GB/s, which a copy reads and writes."""
+    """Return the memory bandwidth in GB/s, as the sum of the bytes that a copy reads and writes."""
     size = setting("MEMORY_BYTES", GIB if device.type == "cuda" else 64 * MIB)
     source = torch.ones(size // 4, device=device)
     result = torch.empty_like(source)
@@ -148,7 +149,7 @@ def memory(torch: Any, device: Any) -> float:
 
 
 def sustained(torch: Any, device: Any, call: Any) -> float:
-    """Return the seconds of a call: on a GPU the mean of some seconds, in which a GPU that is too hot becomes slow.
+    """Return the seconds of a call. On a GPU, it is the mean over some seconds, in which an overheated GPU slows down.
 
     On a CPU it is the shortest call, because other processes use the CPU, too.
     """
@@ -197,7 +198,7 @@ def bandwidth(torch: Any, dist: Any, device: Any, group: Any, name: str, size: i
             call()
         if on_gpu:
             torch.cuda.synchronize()
-        if block:  # the first one makes the connections
+        if block:  # the first block creates the connections
             seconds.append((time.monotonic() - began) / many)
     slowest = torch.tensor(seconds, device=device)
     dist.all_reduce(slowest, op=dist.ReduceOp.MAX, group=group)

@@ -1,4 +1,4 @@
-"""Show the rates of nodes as a table, what to do about slow nodes, and all of it as a JSON document."""
+"""Format the rates of nodes and the advice about slow nodes as text, and as a JSON document."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from trainway.verify.slow_nodes import Suspect
 from trainway.verify.slow_search import SlowSearch
 
 MOST_LINES = 16
-"""The number of nodes up to which each has a line. With more, only slow nodes have one."""
+"""Largest number of nodes for which the table has a line per node. Otherwise, only slow nodes have a line."""
 _OF_NODES = ("gemm", "memory", "node", "pair")
 
 
 @dataclass(frozen=True)
 class ShownSearch:
-    """A search as `trainway verify` prints it: the tables, what to do about slow nodes, and the document for JSON."""
+    """The output of a search: the tables, the advice about slow nodes, and the document for JSON."""
 
     text: str
     advice: str
@@ -29,14 +29,14 @@ class ShownSearch:
 
 
 def as_shown(search: SlowSearch, platform: Platform, group: str) -> ShownSearch:
-    """Return a search of the nodes of a node group as it is printed."""
+    """Return the output of a search among the nodes of a node group."""
     tables = [as_rates_table(search)] if search.rates.rates else []
     text = "\n\n".join([*tables, as_table(search.results)])
     return ShownSearch(text, advice(search, platform, group), as_search_document(search))
 
 
 def as_rates_table(search: SlowSearch) -> str:
-    """Return a table of the rates of nodes, with the median of all nodes below. Of its pairs, a node has the median."""
+    """Return a table of the rates of nodes, and their medians. The rate of a node's pairs is their median."""
     rates = search.rates
     measures = rates.measures(*_OF_NODES)
     by_measure = {each: _by_node(rates, each) for each in measures}
@@ -79,7 +79,7 @@ def advice(search: SlowSearch, platform: Platform, group: str) -> str:
 
 
 def as_search_document(search: SlowSearch) -> dict[str, Any]:
-    """Return the results, what is slow, the rates, and the exit status, as plain values for JSON."""
+    """Return the results, the slow nodes and links, the rates, and the exit status, as values for JSON."""
     return {
         **as_document(search.results),
         "exit_status": search.exit_status,

@@ -1,8 +1,9 @@
 """Find the slow nodes and links among measured rates, by comparing each with the median of the others.
 
-A node that is slow makes each of its pairs slow, and a slow link only one pair. So the pairs of a node are compared
-with the pairs of all other nodes, the slowest node is named, and its pairs are left out of what follows. A median stays
-right while less than half of the rates are slow. For pairs, this holds while at most a quarter of the nodes is slow.
+A slow node makes all of its pairs slow, and a slow link makes one pair slow. Therefore, the pairs of each node are
+compared with the pairs of all other nodes. The slowest node is reported, and its pairs are excluded from the further
+comparisons. A median is reliable while less than half of the rates are slow. For pairs, this holds while at most a
+quarter of the nodes is slow.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from trainway.verify.rates import Rate, Rates, in_digits
 SLOW_SHARE = 0.75
 """Share of the median of the others below which a rate is slow.
 
-It is a choice, and no published figure: a job waits for its slowest node, so a rate below this share costs more than a
-quarter of the cluster. All-reduces over equal links measured within 5 % of each other (tests/verify/test_slow_host.py).
+No source states this limit. A job waits for its slowest node, so a rate below this share costs more than a quarter of
+the cluster. The rates of all-reduces over equal links differed by less than 5 % (tests/verify/test_slow_host.py).
 """
 
 
@@ -64,7 +65,7 @@ _OTHERS = {
 
 
 def find_slow(rates: Rates, share: float = SLOW_SHARE) -> tuple[Slow, ...]:
-    """Return what is slow, by measure: below `share` of the median of the others. Empty if all are alike.
+    """Return the nodes, links, and halves whose rates are below `share` of the median of the others, by measure.
 
     With two nodes, a slow node is found by its own rates only: they have a single pair, and nothing to compare it with.
     """

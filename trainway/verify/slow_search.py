@@ -21,14 +21,14 @@ from trainway.verify.results import Result, Status, exit_status
 from trainway.verify.slow_nodes import Slow, Suspect, find_slow
 
 FOUND_SLOW = 4
-"""The exit status if a slow node or link was found."""
+"""Exit status if a slow node or link was found."""
 FEWEST_NODES = 3
-"""The number of nodes from which on a slow node can be told from its partner."""
+"""Smallest number of nodes with which the slow node of a slow pair can be identified."""
 
 
 @dataclass(frozen=True)
 class SlowSearch:
-    """The measured rates, what is slow, and the results of the checks."""
+    """The measured rates, the slow nodes and links, and the results of the checks."""
 
     rates: Rates
     slow: tuple[Slow, ...]
@@ -36,7 +36,7 @@ class SlowSearch:
 
     @property
     def exit_status(self) -> int:
-        """FOUND_SLOW if something is slow, 1 if the test failed in another way, and otherwise 0."""
+        """FOUND_SLOW if a node or link is slow, 1 if the test failed in another way, otherwise 0."""
         return FOUND_SLOW if self.slow else exit_status(self.results)
 
 
@@ -46,7 +46,7 @@ def rates_request(request: Request, *, max_bytes: int = MOST_BYTES) -> Request:
 
 
 def search_slow_nodes(request: Request, catalogue: Catalogue, target: AnyTarget, options: Any) -> SlowSearch:
-    """Return the rates of the nodes of a request, and what is slow, after the program has ended.
+    """Run the program of a request, and return the rates, and the slow nodes and links.
 
     `options` are the target's own. A program that is not waited for is stopped. Raises UsageError if it is refused or
     the target cannot be reached.
@@ -61,7 +61,7 @@ def search_slow_nodes(request: Request, catalogue: Catalogue, target: AnyTarget,
 
 
 def judge_rates(rates: Rates, expected: Expected) -> SlowSearch:
-    """Return what is slow among rates, and the results: of each measure, and of the all-reduce over all nodes."""
+    """Return the slow nodes and links, and the results of each measure and of the all-reduce over all nodes."""
     slow = find_slow(rates)
     return SlowSearch(rates, slow, tuple(_results(rates, slow, expected)))
 

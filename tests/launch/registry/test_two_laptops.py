@@ -63,7 +63,7 @@ def emulator(cluster: Machines) -> Iterator[Emulator]:
 
 
 def environment_of(home: Path, cluster: Machines, emulator: Emulator) -> dict[str, str]:
-    """Return the environment of a person at a laptop, whose name is that of their home."""
+    """Return the environment of a person at a laptop. The person has the name of the home directory."""
     environment = {
         **emulator.child_environment(),
         "HOME": str(home),
@@ -154,7 +154,7 @@ def test_a_name_is_that_of_one_run_and_of_what_was_taken(at: At, emulator: Emula
     assert key_of(None, "nightly") in keys and key_of(None, "refused") not in keys
 
 
-# Saves three checkpoints, and begins a fourth that it never completes. The evaluation of step 4 fails.
+# The program saves three checkpoints, and begins a fourth that it never completes. The evaluation of step 4 fails.
 SAVES = """\
 for step in 2 4 6; do
   mkdir -p $TRAINWAY_OUTPUT/checkpoint-$step $TRAINWAY_OUTPUT/checkpoint-5
@@ -203,7 +203,7 @@ def test_a_colleague_continues_the_evaluations_of_a_run_without_gap_or_duplicate
     first.kill()
     first.wait()
 
-    # As if a follower had been killed after Slurm took the evaluation of step 2, and before it took that of step 6.
+    # This is the state after `trainway evaluate` was killed when Slurm had the evaluation of step 2, but not of step 6.
     registry = registry_of(on_slurm(make_hand_off()).model_copy(update={"region": PLATFORM.region, "teams": ()}))
     for name, value in emulator.environment().items():
         monkeypatch.setenv(name, value)

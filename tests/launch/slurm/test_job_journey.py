@@ -1,4 +1,4 @@
-"""docs/job-journey.md is followed block by block, by the wheel, without the checkout, on two nodes of a real Slurm.
+"""Follow docs/job-journey.md block by block with the wheel, on two nodes of a real Slurm cluster.
 
 The hand-off is in an emulated AWS. The virtual environment of the tests stands in for the training image, because no
 registry is here, and a copy of files for FSx's export to the bucket.

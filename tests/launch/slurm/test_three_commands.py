@@ -99,7 +99,7 @@ def with_aws_on_nodes(cluster: Machines, emulator: Emulator, *more: str) -> None
 
 
 def deployed(emulator: Emulator, platform_file: Path, mount: str) -> None:
-    """Leave what a deploy of the platform leaves for a launch: the bucket, the hand-off, the image, and its file."""
+    """Create what a launch requires of a deploy: the bucket, the hand-off, the image, and the platform file."""
     platform = load_platform(platform_file)
     changes = {"platform": platform.name, "region": platform.region, "teams": ()}
     hand_off = on_slurm(make_hand_off(), mount=mount).model_copy(update=changes)

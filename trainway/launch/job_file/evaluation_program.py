@@ -14,7 +14,7 @@ _LONGEST_NAME = 50
 
 
 def evaluation_program(job: OnCheckpoint, evaluation: EvaluatedCheckpoint, team: str | None) -> Program:
-    """Return the program of an evaluation. `team` is that of the evaluated run, and of a job that names none.
+    """Return the program of an evaluation. `team` is the team of the evaluated run, and the default for the evaluation.
 
     A training job starts from the weights of the checkpoint, and its own checkpoints have a location of their own.
     """
@@ -31,7 +31,7 @@ def evaluation_program(job: OnCheckpoint, evaluation: EvaluatedCheckpoint, team:
 
 
 def evaluating(program: Program, evaluation: EvaluatedCheckpoint) -> Program:
-    """Return the program with the variables that tell it which checkpoint it evaluates.
+    """Return the program with the environment variables that describe the checkpoint.
 
     A training job has none: its job file names the checkpoint.
     """

@@ -34,7 +34,7 @@ def _path_or_job(job: Any) -> Any:
 def _with_one_step(marker: str) -> str:
     if marker.count(STEP) == 1 and "/" in marker and ".." not in marker.split("/"):
         return marker
-    # Not in the sentence, in which pydantic replaces what is in braces.
+    # The description of a field cannot contain braces, because pydantic formats it.
     context = {"step": STEP, "remedy": f"write the file that is written last into each checkpoint, {_EXAMPLE}"}
     raise PydanticCustomError("marker", "it is no path of a file with {step} once in it", context)
 
@@ -113,7 +113,7 @@ def in_evaluation(document: Document, section: OnCheckpointSection, problems: An
 
 
 def marker_problems(document: Document, section: OnCheckpointSection, file: Any) -> list[Problem]:
-    """Return what is wrong with `marker` and `every` of the section, by the kind of the job file that has it."""
+    """Return the problems of `marker` and `every`, which depend on the kind of the job file."""
     if "run" in document.data:
         if section.marker is not None or "marker" in document.data[KEY]:
             return []

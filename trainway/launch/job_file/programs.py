@@ -79,7 +79,7 @@ def _program(
 
 
 def _evaluations(document: Document, value: RunFile | Job | None) -> tuple[OnCheckpoint | None, list[Problem]]:
-    """Return what evaluates the checkpoints of a job, or None if nothing does, and every problem of it."""
+    """Return the evaluation of the checkpoints of a job, or None without one, and all problems of the evaluation."""
     section: OnCheckpointSection | None = getattr(value, "on_checkpoint", None)
     if value is None or section is None:
         return None, []

@@ -40,7 +40,7 @@ def submit(request: Request, documents: Sequence[dict[str, Any]]) -> dict[str, s
 
 
 def find(request: Request, documents: Sequence[dict[str, Any]]) -> dict[str, str] | None:
-    """Return the handle of a run that was submitted as these documents, or None if the cluster has no such job."""
+    """Return the handle of the run whose documents these are, or None if the cluster does not have its job."""
     handle = _handle(request, documents[-1])
     return None if state(handle).phase is Phase.GONE else handle
 

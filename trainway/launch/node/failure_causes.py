@@ -20,7 +20,7 @@ _CAUSES = (
     (re.compile(r"Failed to start Ray: Command '\['ray', 'start', '--head'()"), "ray"),
     (re.compile(r"Exception: The current node timed out during startup\.()"), "ray"),
     (re.compile(r"Exception: No node info found for head node in GCS\.()"), "ray"),
-    # What `ray start` prints about options that it refuses. `ray symmetric-run` ends with 0 after that, too.
+    # `ray start` prints this line about an option that it refuses. `ray symmetric-run` then ends with exit status 0.
     # https://github.com/ray-project/ray/blob/ray-2.60.0/python/ray/autoscaler/_private/cli_logger.py (read 2026-11-26)
     (re.compile(r"PANIC scripts\.py:\d+ -- (.+)"), "ray options"),
 )

@@ -1,4 +1,4 @@
-"""What a program launches for each of its checkpoints, and the checkpoint that another program evaluates."""
+"""The evaluation that belongs to a program, and the checkpoint that an evaluation evaluates."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 STEP = "{step}"
-"""What stands for the number of the step in the location of a marker."""
+"""Placeholder for the number of the step in the location of a marker."""
 
 
 @dataclass(frozen=True)

@@ -204,7 +204,7 @@ class Program:
     options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Options of targets that the job file sets, by the names of the target and of the flag."""
     on_checkpoint: OnCheckpoint | None = None
-    """The job that evaluates the checkpoints. None if none does."""
+    """The job that evaluates the checkpoints, or None."""
     log_patterns: LogPatterns | None = None
     """Lines by which an operator sees that the program makes progress. None if the program prints no such lines."""
 

@@ -1,4 +1,4 @@
-"""The platform file of a launch: one on this machine, or that of the last deploy of a connected platform."""
+"""The platform file of a launch: a local file, or the file of a connected platform's last deploy."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _CONNECT: Final = "`trainway connect PLATFORM --region REGION` lets you use a pl
 
 
 def platform_file_named(named: Path) -> Path:
-    """Return the platform file that a person means by a path, or by the name of a connected platform.
+    """Return the platform file for a path, or for the name of a connected platform.
 
     Without platform.yaml in the current directory, that of the only connected platform is meant, and standard error
     says so. Raises UsageError if neither a file nor a connected platform can be meant, or the account does not have the
@@ -52,7 +52,7 @@ def kept_platform_file(platform: DeployedPlatform) -> Path:
 
 
 def is_kept(file: Path) -> bool:
-    """Return whether a platform file is one that `kept_platform_file` wrote, which a deploy since then makes old."""
+    """Return whether `kept_platform_file` wrote a platform file. A later deploy makes such a file outdated."""
     return file.is_relative_to(_kept_files())
 
 

@@ -78,7 +78,7 @@ class Registry:
         return found[0] if found else None
 
     def take_over(self, record: RunRecord) -> bool:
-        """Write the record of a run again that was reserved, and never submitted, and return whether it still was so.
+        """Replace the record of a run that was reserved but never submitted. Return whether it was still in this state.
 
         Of several who do so at the same time, one gets True. Raises UsageError if the bucket cannot be written.
         """
@@ -95,7 +95,10 @@ class Registry:
         return True
 
     def named(self, team: str | None, prefix: str) -> Iterator[RunRecord]:
-        """Yield the records of a team's runs whose names begin with a prefix. Raises UsageError as `records` does."""
+        """Yield the records of a team's runs whose names begin with a prefix.
+
+        Raises UsageError if the records cannot be listed or read.
+        """
         yield from self._listed(prefix_of(team), f"{prefix_of(team)}{prefix}", is_asked_for=True)
 
     def records(self, teams: Sequence[str] = ()) -> Iterator[RunRecord]:
@@ -121,7 +124,7 @@ class Registry:
             try:
                 yield self._get(each["Key"])
             except LookupError:
-                continue  # it was deleted meanwhile
+                continue  # the record was deleted after it was listed
             except PermissionError as error:
                 raise self._problem("read", each["Key"], "s3:GetObject", error) from None
 

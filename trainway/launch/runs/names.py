@@ -33,7 +33,7 @@ def check_run_name(name: str) -> str:
 
 
 def prefix_of_evaluations(run: str) -> str:
-    """Return how the names of the evaluations of a run begin. The step follows.
+    """Return the prefix of the names of a run's evaluations. The step follows it.
 
     The prefix of a long name has a digest, so that two runs have two prefixes, and no name is too long.
     """

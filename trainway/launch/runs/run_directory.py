@@ -80,7 +80,7 @@ def record_submission(
 
 
 def _first_started(run: Path, started: str) -> str:
-    """Return when a run was launched for the first time. It is launched again when it is resumed."""
+    """Return the time of the first launch of a run, before it was resumed."""
     try:
         before = read_launch(run)
     except (OSError, ValueError):
@@ -114,7 +114,7 @@ def read_launch(run: Path) -> dict[str, Any]:
 
 def write_launch(run: Path, record: dict[str, Any]) -> None:
     """Write the `launch.json` of a run."""
-    # Another command may read the file now.
+    # Replace the file, because another command can read it at the same time.
     written = run / f".launch.json.{os.getpid()}"
     written.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
     written.replace(run / "launch.json")

@@ -42,7 +42,7 @@ def submit(request: Request, catalogue: Catalogue, options: SageMakerOptions | N
 
 
 def find(request: Request, options: SageMakerOptions) -> Handle | None:
-    """Return the handle of a run that was submitted under its name, or None if SageMaker has no such training job."""
+    """Return the handle of the training job with the name of a run, or None if SageMaker does not have it."""
     del options
     region = request.hand_off.region
     with explained(f"it is unknown whether {request.run} was submitted"):

@@ -47,7 +47,7 @@ done
     rows = (row.split(" ", 1) for row in files.splitlines())
     texts = {path: base64.b64decode(text).decode(errors="replace") for path, text in rows}
     if len(texts) > 1:
-        # The files of the ranks name the node, and are those of the newest start. slurm.log is that of all starts.
+        # Prefer the files of the ranks: they name the node, and are of the newest start. slurm.log covers all starts.
         lines = texts.get(_OF_SLURM, "").splitlines(keepends=True)
         texts[_OF_SLURM] = "".join(line for line in lines if not is_of_a_rank(line))
     return evidence + with_exits([log_of_path(path, text) for path, text in texts.items()])

@@ -61,7 +61,7 @@ def _shown(file: str, lines: list[bytes]) -> Iterator[str]:
 
 
 def is_of_a_rank(line: str) -> bool:
-    """Return whether a line of slurm.log is one that a rank has written to a file of its own, too."""
+    """Return whether a line of slurm.log is also in the log file of a rank."""
     return _OF_A_RANK.match(line) is not None
 
 

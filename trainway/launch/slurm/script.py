@@ -43,8 +43,8 @@ _TORCHRUN_LISTENS = {"TORCHELASTIC_SIGNALS_TO_HANDLE": "SIGINT,SIGHUP,SIGQUIT"}
 # --kill-on-bad-exit, because the others would wait for a node that gave up; --cpu-bind=none, because a node's one task
 # is torchrun, whose processes share all of it.
 #
-# Logs of each start are in a directory of their own. SLURM_RESTART_COUNT counts the starts of a job, and a run that is
-# resumed has several jobs. So the directories are counted.
+# Each start of a run writes its logs to its own directory. A resumed run has several jobs, and SLURM_RESTART_COUNT
+# counts the starts of one job. Therefore, this script counts the directories.
 #
 # Slurm's warning before the time limit, and what stops a run, are a signal to the script alone. It passes that on, and
 # again a minute later: ranks that still start do not hear the first one. `kill -0` fails once the step has ended.

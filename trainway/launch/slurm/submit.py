@@ -35,7 +35,7 @@ def submit(request: Request, catalogue: Catalogue, options: SlurmOptions | None 
 
 
 def find(request: Request, options: SlurmOptions) -> Handle | None:
-    """Return the handle of a run that was submitted under its name, or None if Slurm has no such job.
+    """Return the handle of the job with the name of a run, or None if Slurm does not have it.
 
     Slurm forgets jobs a while after their end. The outcome of the run is then known from its directory.
     """

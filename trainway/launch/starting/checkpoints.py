@@ -1,4 +1,4 @@
-"""The complete checkpoints of a run, as far as they can be seen from this machine."""
+"""Find the complete checkpoints of a run that this machine can list."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from trainway.spec.handoff import HandOff
 
 @dataclass(frozen=True)
 class CompleteCheckpoint:
-    """A complete checkpoint: its step, its location for a job, and the time of its end in seconds since the epoch."""
+    """A complete checkpoint: its step, its location for a job, and its completion time in seconds since the epoch."""
 
     step: int
     location: str
@@ -94,7 +94,7 @@ def _in_files(before: str, after: str) -> Iterator[tuple[str, float]]:
         try:
             yield str(file), file.stat().st_mtime
         except OSError:
-            continue  # it was deleted meanwhile
+            continue  # the file was deleted after it was listed
 
 
 def _in_s3(before: str, hand_off: HandOff | None) -> Iterator[tuple[str, float]]:

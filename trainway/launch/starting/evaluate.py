@@ -1,7 +1,7 @@
-"""Follow the checkpoints of a run, and launch the evaluation of each complete one exactly once.
+"""Follow the checkpoints of a run, and launch the evaluation of each complete checkpoint exactly once.
 
-What has been launched is known from the records of the evaluations, whose names follow from the run and the step. A
-process that was killed and is started again therefore continues where it ended.
+The records of the evaluations, whose names contain the run and the step, show which evaluations were launched.
+Therefore, a process that was killed can be started again.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from trainway.spec.handoff import HandOff
 
 SECONDS_BETWEEN_LOOKS = float(os.environ.get("TRAINWAY_EVALUATE_SECONDS", "30"))
 _SECONDS_HERE = 1.0
-# A launch that was killed leaves a record without a job. No launch takes longer to submit one.
+# A launch that was killed leaves a record without a job. A launch submits its job in less time than this.
 _SECONDS_TO_SUBMIT = float(os.environ.get("TRAINWAY_SUBMIT_SECONDS", "600"))
 # FSx exports a file some time after it was written.
 _SECONDS_TO_EXPORT = 900
@@ -48,7 +48,7 @@ _MOST_FAILED_LOOKS = 20
 
 @dataclass
 class Follower:
-    """The run that is followed, and what this process knows of its evaluations."""
+    """A run whose checkpoints are evaluated, and the evaluations that this process has seen."""
 
     run: Path
     launch: Mapping[str, Any]
@@ -65,7 +65,7 @@ class Follower:
 
     @property
     def is_here(self) -> bool:
-        """Return whether the run is on this machine alone."""
+        """Return whether the run is on this machine, without a platform."""
         return not self.target.orchestrators
 
     def checkpoints(self) -> dict[int, CompleteCheckpoint]:
@@ -73,7 +73,7 @@ class Follower:
         has_nodes = self.target.on_nodes_of_platform
         marker = marker_location(self.program, self.run, self.hand_off, is_here=self.is_here, has_nodes=has_nodes)
         found = find_checkpoints(marker, self.hand_off, self.program, is_here=self.is_here)
-        # A run can begin with the checkpoints of an earlier one. Times in launch.json have whole seconds.
+        # The location can contain checkpoints of an earlier run. Times in launch.json have whole seconds.
         began = datetime.fromisoformat(self.launch.get("first_started", self.launch["started"])).timestamp()
         every = self.on_checkpoint.every
         return {each.step: each for each in found if each.step % every == 0 and each.completed >= int(began)}
@@ -143,7 +143,7 @@ def evaluate(name: str, say: Callable[[str], object] = print) -> int:
     try:
         while True:
             try:
-                # Asked first, so that no checkpoint of a run that has ended is missed.
+                # Read the phase before the checkpoints, so that the last checkpoint of a run is not missed.
                 ended, written = follower.phase()
                 waiting = _look(follower)
                 failed_looks = 0
@@ -165,7 +165,7 @@ def evaluate(name: str, say: Callable[[str], object] = print) -> int:
 
 
 def _look(follower: Follower) -> bool:
-    """Launch the evaluations that can start now. Return whether any evaluation has not ended, or waits."""
+    """Launch the evaluations that can start now. Return whether an evaluation waits or runs."""
     for each in evaluations_of(follower.run, follower.launch, follower.known):
         before = follower.known.get(each.step)
         if before is None or before.phase is not each.phase:
@@ -198,7 +198,7 @@ def _launch(follower: Follower, checkpoint: CompleteCheckpoint) -> None:
 
 
 def _launch_here(follower: Follower, checkpoint: CompleteCheckpoint) -> None:
-    """Start the evaluation in a process of its own, which outlives this one if this one is killed.
+    """Start the evaluation in a separate process, which continues if this process is killed.
 
     The process holds a lock for as long as it runs. A lock that is held is that of an evaluation which an earlier
     follower has started, and which has not written its record yet.
@@ -237,7 +237,7 @@ def _starting(follower: Follower) -> int:
 
 
 def _take_over(follower: Follower, checkpoint: CompleteCheckpoint) -> None:
-    """Submit the evaluation that a launch reserved long ago and has not submitted, unless the target has it."""
+    """Submit an evaluation whose launch was killed after it reserved the name, unless the target has the job."""
     registry = registry_in(dict(follower.launch))
     assert registry is not None
     launch, options = follower.request(checkpoint)
@@ -257,7 +257,7 @@ def _take_over(follower: Follower, checkpoint: CompleteCheckpoint) -> None:
 
 
 def _lags(follower: Follower, written: Mapping[str, Any] | None, ended_at: float) -> bool:
-    """Return whether the run has written of a newer checkpoint than this machine sees, for some time after its end."""
+    """Return whether to wait, after the end of the run, for a saved checkpoint that FSx has not exported."""
     newest = ((written or {}).get("checkpoint") or {}).get("step")
     if newest is None or newest % follower.on_checkpoint.every or newest in follower.known:
         return False

@@ -1,4 +1,4 @@
-"""Evaluate the checkpoints of a run while this process attends it, in a process of its own."""
+"""Evaluate the checkpoints of a local run in a separate process while the run continues."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def evaluated_meanwhile(run: Path) -> Iterator[None]:
 
     Do not wait if the run was stopped: whoever stops it wants the machine back. `trainway resume` evaluates the rest.
     """
-    # A session of its own, so that Ctrl-C reaches the run alone, which then still saves a checkpoint.
+    # A new session, so that Ctrl-C reaches only the run, whose last checkpoint is still evaluated.
     command = [sys.executable, "-m", "trainway.cli", "evaluate", str(run)]
     follower = subprocess.Popen(command, stdout=sys.stderr, start_new_session=True)
     try:

@@ -1,4 +1,4 @@
-"""The evaluations of the checkpoints of a run, and how far they are."""
+"""The evaluations of the checkpoints of a run, and their states."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def evaluations_of(
 
 
 def known_evaluations(run: Path, launch: Mapping[str, Any]) -> list[Evaluated]:
-    """Return the evaluations of a run, or nothing for a run without them and for one that cannot be asked for."""
+    """Return the evaluations of a run, or nothing if there are none or they cannot be read."""
     if not (run / EVALUATION_JOB).is_file():
         return []
     try:
@@ -125,7 +125,7 @@ def _look(step: int, name: str, record: dict[str, Any] | None, run: Path) -> Eva
 
 
 def _numbers(file: Path) -> dict[str, float]:
-    """Return the newest value of each number in the metrics of a run. Nothing if they are not on this machine."""
+    """Return the newest value of each metric of a run, or nothing if its metrics are not on this machine."""
     found: dict[str, float] = {}
     if not file.is_file():
         return found
@@ -133,7 +133,7 @@ def _numbers(file: Path) -> dict[str, float]:
         try:
             event = json.loads(line)
         except ValueError:
-            continue  # the last line of a node that was lost
+            continue  # a node was lost while it wrote this line
         if event.get("event") == "evaluation":
             found["evaluation_loss"] = float(event["loss"])
         elif event.get("event") == "metrics":

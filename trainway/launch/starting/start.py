@@ -168,8 +168,8 @@ def _submit(
 
 
 def _check_evaluations(target: AnyTarget, launch: Launch) -> None:
-    """Raise UsageError for a job that evaluates checkpoints and cannot be submitted, before the run is."""
-    # The jobs of a sweep have one job file, and with it one evaluation.
+    """Raise UsageError if the evaluation of a run cannot be submitted, before the run is submitted."""
+    # All points of a sweep have the same job file, and so the same evaluation.
     for point in evaluation_points(launch.points[0].program):
         on_checkpoint = launch.points[0].program.on_checkpoint
         group = on_checkpoint.group if on_checkpoint and target.orchestrators else None
@@ -177,13 +177,13 @@ def _check_evaluations(target: AnyTarget, launch: Launch) -> None:
         first.check_code()
         typed = [options_from(target.options, point.program.options.get(target.name, {}), target.name)]
         with contextlib.redirect_stderr(io.StringIO()):
-            # The price and the memory that a dry run tells are those of the run, and not of an evaluation.
+            # A dry run prints the price and the memory of the run, and not of its evaluation.
             requests = target.prepare(first)
         _rendered(target, requests, typed)
 
 
 def _kept_of_evaluations(program: Program, request: Any) -> dict[str, Any]:
-    """Return what a run's record keeps of its evaluations: the directory of their job file, and their team."""
+    """Return the entries of a run's record about its evaluations: the directory of their job file, and their team."""
     if program.on_checkpoint is None:
         return {}
     kept: dict[str, Any] = {"evaluation_directory": str(program.on_checkpoint.directory.absolute())}
@@ -194,7 +194,7 @@ def _kept_of_evaluations(program: Program, request: Any) -> dict[str, Any]:
 
 
 def adopt(target: AnyTarget, launch: Launch, options: Mapping[str, Any], record: RunRecord, registry: Registry) -> bool:
-    """Return whether the target has the run of a launch, whose `record` does not say so. The record then does.
+    """Return whether the target has the job of a run whose record lacks it, and complete the record in this case.
 
     A launch that was killed while it submitted the run leaves such a record.
     """

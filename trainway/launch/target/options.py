@@ -78,7 +78,7 @@ def options_record(options: Any) -> dict[str, Any]:
 
 
 def options_of_person(options: type[Any], record: Mapping[str, Any]) -> dict[str, Any]:
-    """Return those options of a record that say who submits."""
+    """Return the options of a record that identify the person who submits."""
     return {each.name: record.get(each.name) for each in declared_options(options) if each.flag.of_person}
 
 

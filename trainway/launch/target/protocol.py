@@ -107,8 +107,8 @@ class Target(Generic[Request, Options]):
     submit: Callable[[Request, Catalogue, Options], Handle]
     """Submit a run and return its handle. A run of the same name that has ended is resumed."""
     find: Callable[[Request, Options], Handle | None] | None = None
-    """Return the handle of a run that was submitted under its name, or None if there is no such run. A launch that was
-    killed while it submitted a run does not know. Without the function, such a run is submitted again."""
+    """Return the handle of the job with the name of a run, or None if there is no such job. The launcher calls it for a
+    run whose launch was killed while it submitted the job. Without the function, it submits the job again."""
     attend: Callable[[Request, Options], int] | None = None
     """Run a submitted run to its end, and return its exit status. None if runs outlive the launcher."""
     state: Callable[[Handle], State]
