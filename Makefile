@@ -34,10 +34,10 @@ setup: ## Install into .venv, .checkov, and node_modules
 run: setup ## Deploy to an emulated AWS, train on this machine, write the report
 	@$(bin)/trainway demo --platform $(PLATFORM)
 
-test: setup ## Run the tests of one case of everything
+test: setup ## Run the tests of one case of everything, as continuous integration does for each change
 	$(bin)/python -m pytest $(SPREAD) -m 'not exhaustive'
 
-test-all: setup ## Run every test, with more generated examples, as continuous integration does
+test-all: setup ## Run every test, with more generated examples
 	$(bin)/python -m pytest $(SPREAD) --hypothesis-profile thorough
 
 lint: setup ## Check style, types, imports, shell scripts, the workflow, and the Dockerfile

@@ -1,7 +1,7 @@
-"""Keeps how long every test file takes, and fails continuous integration where a file takes longer than its budget.
+"""Keeps how long every test file takes, and prints the longest tests of a run and the files above their budgets.
 
-A budget is the seconds of the file's tests with their fixtures, added up, on two cores. It is far above what the file
-needs, so that a slow machine does not fail it; a file that has grown by a minute does.
+A budget is the seconds of the file's tests with their fixtures, added up, on two cores. A budget orders the files, and
+fails nothing: elapsed time depends on what else the machine does.
 
 `python -m tests.durations` prints the budgets that the last run suggests.
 """
@@ -9,7 +9,6 @@ needs, so that a slow machine does not fail it; a file that has grown by a minut
 from __future__ import annotations
 
 import json
-import os
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
@@ -47,12 +46,6 @@ class Durations:
             terminalreporter.line(f"{seconds:7.1f} s  {name}")
         for line in self._over_budget():
             terminalreporter.line(line, red=True)
-
-    @pytest.hookimpl(trylast=True)
-    def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Fail the run in continuous integration where a file is over its budget."""
-        if "CI" in os.environ and self._over_budget() and session.exitstatus == pytest.ExitCode.OK:
-            session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def _over_budget(self) -> list[str]:
         return over_budget(self._seconds, load_budgets())

@@ -1,6 +1,6 @@
 """Budgets of Hypothesis: how many examples a property is tried with.
 
-`make test` uses the profile `default`. `make test-all` and continuous integration use the profile `thorough`.
+`make test` uses the profile `default`, and `make test-all` uses the profile `thorough`.
 The profile `long` is for a property that somebody changes: `pytest FILE --hypothesis-profile long`.
 """
 
