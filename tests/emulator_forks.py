@@ -55,10 +55,23 @@ class ForkedServer:
 
 
 def start_forked(arguments: Sequence[str], environment: dict[str, str], output: IO[bytes]) -> ForkedServer:
-    """Do what `emulator.process.start_server` does, from the process that is ready for it."""
-    request = {"arguments": list(arguments), "environment": environment, "directory": str(Path.cwd())}
-    socket.send_fds(_ready(), [json.dumps(request).encode()], [output.fileno()])
-    return ForkedServer(int(_ready().recv(32)))
+    """Start a server as `emulator.process.start_server` does, but as a fork of a process with everything imported.
+
+    If the system has killed that process, for example because memory ran out, this function starts another one.
+    """
+    request = json.dumps({"arguments": list(arguments), "environment": environment, "directory": str(Path.cwd())})
+    try:
+        return _fork(request, output)
+    except ConnectionError:
+        _ready.cache_clear()
+        return _fork(request, output)
+
+
+def _fork(request: str, output: IO[bytes]) -> ForkedServer:
+    socket.send_fds(_ready(), [request.encode()], [output.fileno()])
+    if not (pid := _ready().recv(32)):
+        raise ConnectionResetError("the process that forks emulators has ended")
+    return ForkedServer(int(pid))
 
 
 @cache

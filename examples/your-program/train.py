@@ -1,6 +1,7 @@
 """Train a small model with plain PyTorch: it saves a checkpoint after each epoch, and resumes from the last one."""
 
 import argparse
+import gc
 import os
 from pathlib import Path
 
@@ -57,3 +58,6 @@ def main() -> None:
 
 if __name__ == "__main__":
     main()
+    # A rank that exits right after its last backward pass can abort in a thread of PyTorch. The garbage collection
+    # delays the exit until the thread is idle.
+    gc.collect()

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,6 +22,9 @@ ROOT = Path(__file__).resolve().parents[2]
 REGISTRY = "111122223333.dkr.ecr.us-west-2.amazonaws.com"
 BASES, IMAGES = "atlas/mirror/training-base", "atlas/training"
 ISOLATION = ("--isolation", "chroot")
+# A build writes thousands of small files. In memory, a build took a quarter less CPU time than on ext4 (2026-11-28).
+MEMORY = Path("/dev/shm")
+MEMORY_FOR_IMAGES = 8 * 2**30
 
 # An image is in ECR if a file of its tag has its digest. The value of a secret is the file `secret`.
 AWS = """\
@@ -53,6 +58,8 @@ done
 [[ -z "${INSTEAD:-}" ]] || words=(--build-context "$INSTEAD" "${words[@]}")
 # OCI's own format has no SHELL.
 buildah build --isolation chroot --layers="${LAYERS:-true}" --format docker "${words[@]}"
+# A build leaves ten containers with mounts. Each later command of buildah reads the list of all mounts many times.
+buildah rm --all >/dev/null
 while (($#)); do
   [[ "$1" != --tag ]] || name=$2
   shift
@@ -82,6 +89,9 @@ class Builder:
             "CONTAINERS_STORAGE_CONF": str(self.root / "storage.conf"),
             # buildah keeps the caches of RUN here.
             "TMPDIR": str(self.root / "caches"),
+            # Go collects garbage only above 512 MiB. Without collections, a build of six steps took 20 % less CPU time.
+            "GOGC": "off",
+            "GOMEMLIMIT": "512MiB",
             "ECR": str(self.root / "ecr"),
             "AWS_REGION": "us-west-2",
             "MIRROR_REGISTRY": REGISTRY,
@@ -189,6 +199,20 @@ def prepare(root: Path, parts: Sequence[str]) -> None:
     (root / "storage.conf").write_text(
         f'[storage]\ndriver = "overlay"\ngraphroot = "{root}/store"\nrunroot = "{root}/run"\n'
     )
+
+
+@contextmanager
+def image_directory() -> Iterator[Path]:
+    """Yield an empty directory for images, and delete it when the block ends.
+
+    The directory is in memory if MEMORY_FOR_IMAGES bytes of it are available, and on disk otherwise.
+    """
+    available = re.search(r"^MemAvailable: *(\d+) kB", Path("/proc/meminfo").read_text(), re.MULTILINE)
+    assert available, "/proc/meminfo has no MemAvailable"
+    free = min(int(available[1]) * 1024, shutil.disk_usage(MEMORY).free) if MEMORY.is_dir() else 0
+    parent = MEMORY if free >= MEMORY_FOR_IMAGES else None
+    with tempfile.TemporaryDirectory(prefix="trainway-images-", dir=parent, ignore_cleanup_errors=True) as directory:
+        yield Path(directory)
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from tests.container import stand_ins
-from tests.container.builder import BASES, REGISTRY, ROOT, Builder, builds_images, prepare, store_of
+from tests.container.builder import BASES, REGISTRY, ROOT, Builder, builds_images, image_directory, prepare, store_of
 from tests.delivery.organization import Organization, organization
 
 SECRET = "arn:aws:secretsmanager:us-west-2:111122223333:secret:index-AbCdEf"
@@ -65,8 +65,14 @@ class CorporateBuilder(Builder):
 
 
 @pytest.fixture(scope="module")
-def builder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CorporateBuilder]:
-    root, site = tmp_path_factory.mktemp("builder"), tmp_path_factory.mktemp("site")
+def root() -> Iterator[Path]:
+    with image_directory() as directory:
+        yield directory
+
+
+@pytest.fixture(scope="module")
+def builder(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[CorporateBuilder]:
+    site = tmp_path_factory.mktemp("site")
     (site / "file").write_text("file\n")
     package = stand_ins.wheel(site / "simple", "tool", "1.0", {"tool.py": ""})
     (package.parent / "index.html").write_text(f'<a href="{package.name}">{package.name}</a>')

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.container import stand_ins
-from tests.container.builder import BASES, REGISTRY, builds_images
+from tests.container.builder import BASES, REGISTRY, builds_images, image_directory
 from tests.container.user_images import Shop, shop
 
 pytestmark = builds_images("dpkg-deb", "gcc")
@@ -25,7 +25,7 @@ ON_BASE = "ARG TRAINWAY_BASE\nFROM ${TRAINWAY_BASE}\n"
 
 @pytest.fixture(scope="module")
 def yard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
-    site, root = tmp_path_factory.mktemp("site"), tmp_path_factory.mktemp("shop")
+    site = tmp_path_factory.mktemp("site")
     index = site / "simple"
     (site / "roots").mkdir()
     archives = {
@@ -42,6 +42,7 @@ def yard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
     (site / "Packages").write_text(stand_ins.package(site, "libaio-dev", "1:0.3", site / "roots/libaio"))
     with (
         stand_ins.served(site) as url,
+        image_directory() as root,
         shop(root, {"VARIANT": "cpu", "LAYOUT": "cpu", "PYTORCH_VERSION": "2.13.0"}) as made,
     ):
         for name in archives:
@@ -110,7 +111,8 @@ def test_packages_and_a_dockerfile_are_in_the_image_of_a_job(empty: Shop):
 def test_other_packages_leave_the_base_as_it_is(empty: Shop):
     base = empty.layers_of(f"{REGISTRY}/{BASES}:base")
     add_packages(empty, "einops")
-    assert empty.additions().returncode == 0
+    done = empty.additions()
+    assert done.returncode == 0, done.stdout + done.stderr
     first = empty.layers_of(empty.image())
     assert first[: len(base)] == base
 

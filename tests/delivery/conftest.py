@@ -92,7 +92,7 @@ class Workshop:
             capture_output=True,
             text=True,
             errors="replace",
-            timeout=60,
+            timeout=300,
         )
 
     def variables(self, **variables: str) -> dict[str, str]:

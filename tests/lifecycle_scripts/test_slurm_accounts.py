@@ -130,7 +130,10 @@ def test_a_team_that_does_not_borrow_is_held_to_its_nodes(teams: SlurmCluster) -
 
 
 # What a job does that is asked to end: it saves, and ends well.
-SAVES = """srun --ntasks=1 sh -c 'trap "echo saved >>{file}; exit 0" TERM; while :; do sleep 0.1; done'"""
+SAVES = (
+    "srun --ntasks=1 sh -c "
+    "'trap \"echo saved >>{file}; exit 0\" TERM; echo began >>{file}; while :; do sleep 0.1; done'"
+)
 
 
 def test_what_is_guaranteed_is_taken_back_from_a_borrower_who_saves_and_begins_again_later(teams: SlurmCluster) -> None:
@@ -139,7 +142,8 @@ def test_what_is_guaranteed_is_taken_back_from_a_borrower_who_saves_and_begins_a
     saved.chmod(0o666)
     borrower = teams.submit("mail", 3, script=SAVES.format(file=saved))
     teams.becomes(borrower, "RUNNING")
-    wait_for("its step runs", lambda: bool(teams.ask("squeue", "--steps", "--noheader", f"--jobs={borrower}")))
+    # Slurm lists a step before the step's program handles signals.
+    wait_for("its program runs", lambda: "began" in saved.read_text())
     owner = teams.submit("games", 2)
     teams.becomes(owner, "RUNNING")
     teams.becomes(borrower, "PENDING")

@@ -1,8 +1,7 @@
-// Evaluates IAM requests: JSON list of simulations on standard input, JSON list of answers on standard output. With the
-// argument --lines, each line of input is such a list, and each line of output has its answers.
+// Evaluates IAM requests. Each line of standard input is a JSON list of simulations. The program writes the answers to
+// standard output, as a JSON list in one line.
 // @cloud-copilot/iam-simulate is AGPL-3.0: a program that the tests run, and no part of what Trainway installs or ships.
 import { runSimulation } from "@cloud-copilot/iam-simulate";
-import { readFileSync } from "node:fs";
 import { createInterface } from "node:readline";
 
 async function answers(text) {
@@ -18,10 +17,6 @@ async function answers(text) {
   return JSON.stringify(found);
 }
 
-if (process.argv.includes("--lines")) {
-  for await (const line of createInterface({ input: process.stdin })) {
-    process.stdout.write(`${await answers(line)}\n`);
-  }
-} else {
-  process.stdout.write(await answers(readFileSync(0, "utf8")));
+for await (const line of createInterface({ input: process.stdin })) {
+  process.stdout.write(`${await answers(line)}\n`);
 }

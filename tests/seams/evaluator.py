@@ -7,13 +7,12 @@ resource policies, and access between accounts. It refuses an action, a resource
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from tests.synthesis import ROOT
 
 EVALUATE = ROOT / "tests" / "seams" / "evaluate.mjs"
 ANONYMOUS = {"type": "Anonymous"}
+ONE_AT_A_TIME = threading.Lock()
 Document = dict[str, Any]
 # The key policy that leaves the use of a key to the account's IAM policies. AWS creates keys with it:
 # https://docs.aws.amazon.com/kms/latest/developerguide/key-policy-default.html (read 2026-11-23)
@@ -62,35 +62,22 @@ def role(name: str, account: str = ACCOUNT) -> str:
 
 
 def allowed(questions: Sequence[Question]) -> list[bool]:
-    """Answer questions, in one process. Raises ValueError for a question or a policy that is not valid."""
-    asked = json.dumps([_simulation(question) for question in questions])
-    # The test's own PATH: it may hold stand-ins, but the evaluator calls nothing.
-    ran = subprocess.run(
-        [_node(), EVALUATE], input=asked, capture_output=True, text=True, check=True, timeout=120, env=dict(os.environ)
-    )
-    return _answers(questions, ran.stdout)
+    """Return for each question whether IAM allows the request. Raises ValueError for an invalid question or policy."""
+    with ONE_AT_A_TIME:
+        evaluator = _evaluator()
+        assert evaluator.stdin is not None and evaluator.stdout is not None
+        evaluator.stdin.write(json.dumps([_simulation(question) for question in questions]) + "\n")
+        evaluator.stdin.flush()
+        answers = evaluator.stdout.readline()
+    assert answers, "the evaluator has ended"
+    return _answers(questions, answers)
 
 
-@contextmanager
-def answering() -> Iterator[Callable[[Sequence[Question]], list[bool]]]:
-    """Answer questions as `allowed` does, one time after the other, in a process that stays for the `with` block."""
-    pipe: Any = subprocess.PIPE
-    with subprocess.Popen([_node(), EVALUATE, "--lines"], stdin=pipe, stdout=pipe, text=True) as evaluator:
-        one_at_a_time = threading.Lock()
-
-        def answer(questions: Sequence[Question]) -> list[bool]:
-            assert evaluator.stdin is not None and evaluator.stdout is not None
-            with one_at_a_time:
-                evaluator.stdin.write(json.dumps([_simulation(question) for question in questions]) + "\n")
-                evaluator.stdin.flush()
-                return _answers(questions, evaluator.stdout.readline())
-
-        yield answer
-        evaluator.kill()
-
-
-def _node() -> Path:
-    return Path(sys.executable).with_name("node")
+@cache
+def _evaluator() -> subprocess.Popen[str]:
+    """Start the IAM evaluator, once for each Python process. The evaluator reads requests until that process ends."""
+    node = Path(sys.executable).with_name("node")
+    return subprocess.Popen([node, EVALUATE], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
 def _answers(questions: Sequence[Question], text: str) -> list[bool]:

@@ -22,7 +22,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 import boto3
 
 from emulator import Emulator
-from tests.seams.evaluator import Question, answering, role
+from tests.seams.evaluator import Question, allowed, role
 from tests.seams.launch_calls import Call
 from tests.seams.policies import Document
 from tests.seams.resolved import ACCOUNT
@@ -77,27 +77,26 @@ def enforced(
 ) -> Iterator[Enforced]:
     """Serve an AWS that allows what the policies of `people`, by their access keys, and those of the buckets allow."""
     found = Enforced()
-    with answering() as answer:
 
-        def denied(key: str, call: Call) -> Permission | None:
-            """Return the first permission that a call needs and the person lacks."""
-            person = people[key]
-            needed = list(permissions_of(call, emulator.region))
-            asked = [_question(person, each, call, emulator, bucket_policies) for each in needed]
-            answers = answer(asked) if asked else []
-            return next((each for each, may in zip(needed, answers, strict=True) if not may), None)
+    def denied(key: str, call: Call) -> Permission | None:
+        """Return the first permission that the call requires and the person does not have, or None."""
+        person = people[key]
+        needed = list(permissions_of(call, emulator.region))
+        asked = [_question(person, each, call, emulator, bucket_policies) for each in needed]
+        answers = allowed(asked) if asked else []
+        return next((each for each, may in zip(needed, answers, strict=True) if not may), None)
 
-        server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(emulator, people, found, denied))
-        # An address and no name: boto3 then has the bucket in the path.
-        found.endpoint = f"http://127.0.0.1:{server.server_port}"
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            yield found
-        finally:
-            server.shutdown()
-            thread.join()
-            server.server_close()
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(emulator, people, found, denied))
+    # boto3 writes the bucket into the path of a URL if the host is an IP address.
+    found.endpoint = f"http://127.0.0.1:{server.server_port}"
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield found
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
 
 
 def _question(

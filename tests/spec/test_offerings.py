@@ -15,8 +15,8 @@ from typing import Any
 
 import botocore.session
 import pytest
-from moto.server import ThreadedMotoServer
 
+from tests.moto_server import moto_server
 from trainway.spec.facts.catalogue import load_catalogue
 from trainway.spec.facts.offerings import FILE, family_of, load_offerings
 from trainway.spec.facts.services import service_facts
@@ -175,11 +175,8 @@ def test_what_ec2_has_opened_or_closed_is_a_line_and_written() -> None:
 
 @pytest.fixture
 def aws() -> Iterator[str]:
-    server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    yield f"http://{host}:{port}"
-    server.stop()
+    with moto_server() as url:
+        yield url
 
 
 @pytest.mark.exhaustive

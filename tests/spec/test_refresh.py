@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from moto.server import ThreadedMotoServer
 
+from tests.moto_server import moto_server
 from trainway.spec.facts.catalogue import Catalogue, load_catalogue
 from trainway.spec.facts.cpu_instances import COLUMNS, FILE, as_text
 from trainway.spec.refresh import Difference, differences, facts_of_answer, quota_differences
@@ -146,11 +146,8 @@ def test_a_quota_of_another_code_is_a_difference_and_so_is_one_that_the_catalogu
 @pytest.fixture(scope="module")
 def endpoint() -> Iterator[str]:
     """An EC2 that gives the recorded answers."""
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    yield f"http://{host}:{port}"
-    server.stop()
+    with moto_server() as url:
+        yield url
 
 
 def run(tmp_path: Path, **environment: str) -> subprocess.CompletedProcess[str]:

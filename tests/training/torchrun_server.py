@@ -75,8 +75,9 @@ class Started:
         return b"".join(parts).decode(errors="replace"), None
 
     def kill(self) -> None:
-        """Send SIGKILL to the agent, and to nothing that it started."""
-        os.kill(self.pid, signal.SIGKILL)
+        """Send SIGKILL to the agent, and to nothing that it started. An agent that has ended stays as it is."""
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGKILL)
 
     def _take(self, line: str) -> None:
         if line:

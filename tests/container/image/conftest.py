@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.container.builder import builds_images
+from tests.container.builder import builds_images, image_directory
 from tests.container.image.yard import Yard, set_up
 
 FOLDER = Path(__file__).parent
@@ -23,7 +23,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def yard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
-    with set_up(tmp_path_factory.mktemp("yard"), tmp_path_factory.mktemp("site")) as yard:
+    with image_directory() as root, set_up(root, tmp_path_factory.mktemp("site")) as yard:
         yield yard
 
 

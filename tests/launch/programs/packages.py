@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 import tarfile
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -58,17 +59,27 @@ def share(name: str, file_system: Path) -> None:
 def main() -> None:
     """Lock and install the packages of each program, by the interpreter that starts programs."""
     LOCKS.mkdir(parents=True, exist_ok=True)
-    for name, program in RUNS_HERE.items():
-        requested = load_program(JOBS / name / "job.yaml").packages
-        assert requested is not None
-        lock_of(replace(requested, directory=LOCKS), python_here())
-        command = [f"{sys.prefix}/bin/python3", str(INSTALLER), str(lock(name)), f"--here={INSTALLED}"]
-        environment = os.environ | program.build
-        done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=False)
-        if done.returncode:
-            sys.exit(done.stdout)
-        record(name).write_text(done.stdout)
-        print(f"{name}: {done.stdout.strip()}", flush=True)
+    # Install two programs at a time. pip waits for the network, and DeepSpeed's build uses one processor for a minute.
+    with ThreadPoolExecutor(max_workers=2) as pool:
+        for name, directory in zip(RUNS_HERE, pool.map(install, RUNS_HERE), strict=True):
+            print(f"{name}: {directory}", flush=True)
+
+
+def install(name: str) -> Path:
+    """Lock and install the packages of a program. Return the directory of the packages.
+
+    Raises SystemExit with the output of the installer if the installation fails.
+    """
+    requested = load_program(JOBS / name / "job.yaml").packages
+    assert requested is not None
+    lock_of(replace(requested, directory=LOCKS), python_here())
+    command = [f"{sys.prefix}/bin/python3", str(INSTALLER), str(lock(name)), f"--here={INSTALLED}"]
+    environment = os.environ | RUNS_HERE[name].build
+    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=False)
+    if done.returncode:
+        sys.exit(done.stdout)
+    record(name).write_text(done.stdout)
+    return installed(name)
 
 
 if __name__ == "__main__":

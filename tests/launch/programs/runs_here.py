@@ -119,7 +119,8 @@ def write_job(directory: Path, program: Program, inputs: dict[str, str], *, node
     run["environment"] = {
         name: str(value).replace("fsx:", f"{directory}/") for name, value in run.get("environment", {}).items()
     }
-    run["stop"] = {"grace": 60}
+    # The default. torchrun waits 60 seconds for a store whose host ended first, and hears no signal meanwhile.
+    run["stop"] = {"grace": 120}
     file = copy / "job.yaml"
     file.write_text(yaml.safe_dump({**job, "nodes": nodes}, sort_keys=False))
     return file

@@ -30,6 +30,11 @@ for step in range(1, 1000):
     print(f"step={step}/1000 loss={10 / step}", flush=True)
     time.sleep(0.05)
 """
+WAITS = """
+import os
+while not os.path.exists(sys.argv[1]):
+    time.sleep(0.05)
+"""
 METRICS = (r"--metric=step=step=(\d+)", r"--metric=steps=step=\d+/(\d+)", r"--metric=loss=loss=(\S+)")
 
 
@@ -69,11 +74,15 @@ def state() -> RunState | None:
 
 
 def test_a_program_that_runs_has_its_step_its_pace_and_its_end(tmp_path: Path) -> None:
-    program = start(tmp_path, *METRICS, "--", sys.executable, "-c", STEPS.replace("1000)", "60)"))
+    # The program waits after its last step, so that the test can read the state of a running program.
+    was_read = tmp_path / "was-read"
+    steps = STEPS.replace("1000)", "60)") + WAITS
+    program = start(tmp_path, *METRICS, "--", sys.executable, "-c", steps, str(was_read))
     wait_for("it has written a step", lambda: bool((now := state()) and now.step and now.step_seconds), 60)
     running_now = state()
     assert running_now is not None and (running_now.state, running_now.steps) == ("running", 1000)
     assert running_now.seconds_left is not None and running_now.seconds_left > 0
+    was_read.touch()
     assert program.wait(60) == 0, program.communicate()
     ended = state()
     assert ended is not None and (ended.state, ended.step, ended.loss, ended.attempt) == ("succeeded", 59, 10 / 59, 1)

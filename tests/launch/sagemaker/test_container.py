@@ -12,11 +12,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import boto3
 import pytest
 import yaml
-from moto.server import ThreadedMotoServer
 
 from tests.launch.conftest import BUCKET, write_job
 from tests.launch.foreign import write_foreign_job
@@ -24,6 +24,7 @@ from tests.launch.planted_faults import FAULTS
 from tests.launch.sagemaker.containers import ROOT, containers, missing
 from tests.launch.sagemaker.requests import CATALOGUE, IMAGE, on_sagemaker, request
 from tests.lifecycle_scripts.slurm_cluster import wait_for
+from tests.moto_server import moto_server
 from training.sagemaker.first_cause import first_cause
 from training.sagemaker.job_user import JOB_USER
 from trainway.launch.job_file.programs import load_program
@@ -51,14 +52,13 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def s3() -> Iterator[tuple[int, Any]]:
     """An S3 with the platform's bucket: its port, and a client."""
-    server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
-    server.start()
-    port = server.get_host_and_port()[1]
-    make: Any = boto3.client
-    client = make("s3", region_name="us-east-1", endpoint_url=f"http://127.0.0.1:{port}")
-    client.create_bucket(Bucket=BUCKET)
-    yield port, client
-    server.stop()
+    with moto_server() as endpoint:
+        make: Any = boto3.client
+        client = make("s3", region_name="us-east-1", endpoint_url=endpoint)
+        client.create_bucket(Bucket=BUCKET)
+        port = urlsplit(endpoint).port
+        assert port is not None
+        yield port, client
 
 
 def in_bucket(client: Any, run: str) -> dict[str, bytes]:
