@@ -253,8 +253,8 @@ def test_a_subnet_that_is_too_full_is_refused_with_the_sum(there: Ids, tmp_path:
     ("arguments", "said"),
     [
         (["--subnet", "nodes-trian=subnet-1"], "tenant has no subnet nodes-trian"),
-        (["--subnet", "nodes-train=subnet-0123456789abcdef0"], "it is no subnet of vpc-"),
-        (["--route-table", "rtb-0123456789abcdef0"], "it is no route table of vpc-"),
+        (["--subnet", "nodes-train=subnet-0123456789abcdef0"], "it is not a subnet of vpc-"),
+        (["--route-table", "rtb-0123456789abcdef0"], "it is not a route table of vpc-"),
         (["--security-group", "sg-0123456789abcdef0"], "does not exist"),
     ],
 )
@@ -288,7 +288,7 @@ def test_a_vpc_without_names_is_refused(ec2: Any, there: Ids, attribute: str, sa
 def test_a_group_of_another_vpc_is_refused(ec2: Any, there: Ids) -> None:
     other = ec2.create_vpc(CidrBlock="10.90.0.0/16")["Vpc"]["VpcId"]
     group = ec2.create_security_group(GroupName="other", Description="other", VpcId=other)["GroupId"]
-    with pytest.raises(UsageError, match="it is no security group of vpc-"):
+    with pytest.raises(UsageError, match=r"it is not a security group of vpc-[\s\S]*use a security group of vpc-"):
         look_at_network(there["vpc"], platform="tenant", region=REGION, subnets={}, security_group_id=group)
 
 

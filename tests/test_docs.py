@@ -178,7 +178,8 @@ def test_the_job_of_the_storage_page_copies_from_one_claim_to_the_other() -> Non
 def test_the_sum_of_the_storage_page_is_the_plans() -> None:
     layout = layout_for(8192)
     each = f"{layout.writers_on_a_prefix} writers × {layout.requests_each} = {layout.requests_on_a_prefix}"
-    assert f"8192 writers, {layout.prefixes} of its prefixes, on each at most {each} of the 3500" in STORAGE.read_text()
+    sentence = f"8192 writers on {layout.prefixes} prefixes. Each prefix gets at most {each} of the 3500"
+    assert sentence in STORAGE.read_text()
 
 
 def test_the_adopted_file_system_of_the_storage_page_is_one() -> None:

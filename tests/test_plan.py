@@ -80,12 +80,12 @@ def test_machines_read_the_same_plan_as_people(file: Path) -> None:
         (
             "eks-p5",
             {},
-            ["train by EFA, fit for GPUDirect, data by TCP (m7i.8xlarge is", "bucket kept; lustre deleted."],
+            ["train by EFA, fit for GPUDirect, data by TCP (m7i.8xlarge is", "keeps the bucket, and deletes lustre."],
         ),
         (
             "hyperpod-slurm-p5en",
             {"storage": {"home": {}}},
-            ["train by TCP (the file system has no EFA)", "bucket kept; lustre and home deleted."],
+            ["train by TCP (the file system has no EFA)", "keeps the bucket, and deletes lustre and home."],
         ),
     ],
 )
@@ -100,7 +100,7 @@ def test_the_plan_says_how_data_is_reached_and_what_stays(
 
 def test_the_plan_has_the_sum_behind_the_prefixes_of_checkpoints() -> None:
     text = printed(str(ROOT / "examples" / "hyperpod-eks-p5.yaml"))
-    sums = "532 writers, 4 of its prefixes, on each at most 133 writers × 21 = 2793 of the 3500 requests a second"
+    sums = "532 writers on 4 prefixes. Each prefix gets at most 133 writers × 21 = 2793 of the 3500 requests a second"
     assert sums in text
 
 

@@ -94,8 +94,8 @@ def _is_on(ec2: Any, vpc_id: str, attribute: str) -> bool:
 
 
 def _elsewhere(kind: str, identifier: str, vpc_id: str, there: Iterable[str]) -> UsageError:
-    fix = f"use one of {', '.join(sorted(there))}" if there else f"use one of {vpc_id}"
-    return usage_error(f"{identifier} cannot be adopted", why=f"it is no {kind} of {vpc_id}", fix=fix)
+    fix = f"use one of {', '.join(sorted(there))}" if there else f"use a {kind} of {vpc_id}"
+    return usage_error(f"{identifier} cannot be adopted", why=f"it is not a {kind} of {vpc_id}", fix=fix)
 
 
 def _made_by(platform: str, resource: Response) -> bool:

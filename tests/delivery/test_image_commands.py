@@ -231,7 +231,7 @@ def test_the_image_that_another_platform_uses_is_promoted_by_its_file(
     text = PLATFORM.read_text(encoding="utf-8")
     other = tmp_path / "dev.yaml"
     other.write_text(text.replace("name: atlas", "name: dev", 1), encoding="utf-8")
-    with pytest.raises(UsageError, match="it needs one image, and not two"):
+    with pytest.raises(UsageError, match="either an image or a platform to copy from is required, and not both"):
         command.promote(None, PLATFORM)
     with pytest.raises(UsageError, match="dev has no training image"):
         command.promote(None, PLATFORM, other)

@@ -18,6 +18,8 @@ from trainway.launch.runs.run_directory import read_launch
 from trainway.launch.runs.status import status_of
 from trainway.launch.target.protocol import Phase
 
+ROOT = Path(__file__).parents[2]
+
 
 def trainway(directory: Path, *arguments: str) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "trainway.cli", *arguments]
@@ -95,6 +97,7 @@ def test_code_that_is_absent_is_found_out_before_the_launch(changes: dict[str, A
         (("train.py", "--nodes=2", "--until-step=3"), "--until-step cannot be used with a command"),
         (("../foreign.yaml", "--nodes=2"), "--nodes cannot be used with a job file"),
         (("absent.yaml",), "there is no such file"),
+        (("--", "sleep 1; date"), "`-- bash -c '…'`"),
     ],
 )
 def test_a_command_needs_no_job_file(words: tuple[str, ...], said: str, tmp_path: Path) -> None:
@@ -103,6 +106,19 @@ def test_a_command_needs_no_job_file(words: tuple[str, ...], said: str, tmp_path
     output, errors = process.communicate(timeout=60)
     assert said in output + errors
     assert process.returncode == (0 if said.startswith("-- ") else 2)
+
+
+def test_a_job_with_data_on_a_platform_says_so_where_no_platform_is_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    process = trainway(tmp_path, "launch", "--dry-run", str(ROOT / "examples/jobs/tiny.yaml"))
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 2
+    assert (
+        "why: fsx:/corpus/python-stdlib is in the storage of a platform, and there is no platform.yaml here" in errors
+    )
+    assert "`trainway connect`" in errors
 
 
 # Rank 1 fails by itself, and torchrun ends rank 0.

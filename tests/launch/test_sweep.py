@@ -68,7 +68,7 @@ def test_names_sort_as_they_were_made(text: str) -> None:
         ("name=a,b", "name of its own"),
         ("colour=blue", "colour: Extra inputs"),
         ("seed=1,-1", "seed: Input should be greater"),
-        ("model.size=8b", "model of the job file is no section"),
+        ("model.size=8b", "model of the job file is not a section"),
         (f"seed={','.join(map(str, range(MOST_JOBS + 1)))}", f"more than {MOST_JOBS}"),
     ],
 )

@@ -30,6 +30,7 @@ from trainway.preflight.checks.region import zones_of_file
 from trainway.preflight.deployer import ACTIONS_FILE, LARGEST_POLICY
 from trainway.preflight.deployer import deployer_actions as actions_of_platform
 from trainway.preflight.finding import AccountFinding, FindingLevel, error
+from trainway.preflight.report import as_text
 from trainway.spec.derived.quotas import quota_needs
 from trainway.spec.facts.catalogue import load_catalogue
 from trainway.spec.loader import load_platform
@@ -131,6 +132,28 @@ def test_a_check_that_fails_hides_nothing() -> None:
     found = run_checks([AccountCheck(fails, ()), AccountCheck(silent, ())], NO_INQUIRY)
     assert [each.level for each in found] == [FindingLevel.ERROR, FindingLevel.NOT_CHECKED, FindingLevel.NOT_CHECKED]
     assert "KeyError: 'Lifecycle'" in found[1].why and found[2].fix == "ask for it"
+
+
+def test_what_was_not_checked_for_one_reason_is_told_once() -> None:
+    level, why, fix = FindingLevel.NOT_CHECKED, "AWS cannot be asked", "mend the credentials"
+    findings = [
+        AccountFinding(level, "A thing.", why, fix, check="things"),
+        AccountFinding(level, "A slow thing.", "it takes long", "run it again", check="slow"),
+        error("the account is closed", why="why", fix="fix"),
+        AccountFinding(level, "Another thing.", why, fix, check="others"),
+    ]
+    assert as_text(findings, None, "atlas").splitlines() == [
+        "not checked: 2 checks (others, things)",
+        "    why: AWS cannot be asked",
+        "    fix: mend the credentials",
+        "not checked: A slow thing. (slow)",
+        "    why: it takes long",
+        "    fix: run it again",
+        "error: the account is closed ()",
+        "    why: why",
+        "    fix: fix",
+        "atlas: 1 error, 3 not checked.",
+    ]
 
 
 def test_every_call_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,7 +32,9 @@ def time_of(schedule: Properties) -> datetime:
     """Return the time in UTC at which a schedule makes its call. Raises ValueError for another expression."""
     found = ONCE.fullmatch(schedule["ScheduleExpression"])
     if not found or schedule["ScheduleExpressionTimezone"] != "UTC":
-        raise ValueError(f"{schedule['ScheduleExpression']} {schedule['ScheduleExpressionTimezone']} is no time in UTC")
+        raise ValueError(
+            f"{schedule['ScheduleExpression']} {schedule['ScheduleExpressionTimezone']} is not a time in UTC"
+        )
     return datetime.fromisoformat(f"{found[1]}+00:00")
 
 

@@ -87,7 +87,11 @@ def capacity(
     from trainway.spec.loader import load_platform
 
     if sum(each is not None for each in (buy, extend, use)) > 1:
-        raise usage_error("--buy, --extend, and --use", why="each is a command of its own", fix="use one of them")
+        raise usage_error(
+            "--buy, --extend, and --use cannot be combined",
+            why="each chooses something else to pay for",
+            fix="use one of them",
+        )
     if write and not (buy or use):
         raise usage_error("--write", why="nothing is chosen", fix="add --buy OFFERING, or --use ID of what you have")
     platform, catalogue = load_platform(file), load_catalogue()

@@ -256,7 +256,11 @@ def promote(
 
     if (image is None) == (source is None):
         fix = "write an image with its digest, or --from with a platform file"
-        raise usage_error("nothing can be promoted", why="it needs one image, and not two", fix=fix)
+        raise usage_error(
+            "nothing can be promoted",
+            why="either an image or a platform to copy from is required, and not both",
+            fix=fix,
+        )
     target = _built(platform_file, name)
     account = target.account
     because = f"promoted from {image}"

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from trainway.launch.job_file.sweep import Point
 
 DEFAULT_PLATFORM = Path("platform.yaml")
+_OF_JOB_FILES = (".yaml", ".yml", ".json")
 PlatformArgument = Annotated[Path, typer.Argument(metavar="FILE", help="A platform file.")]
 PlatformFile = Annotated[Path, typer.Option("--platform", help="Path of the platform file.")]
 DeployedPlatformFile = Annotated[
@@ -216,6 +217,10 @@ def _points(
     if not job:
         fix = "name a job file, or a command that every node runs: `trainway launch train.py`"
         raise usage_error("there is nothing to launch", why="neither a job file nor a command is given", fix=fix)
+    if in_file and Path(job[0]).suffix not in _OF_JOB_FILES and not Path(job[0]).exists():
+        why = "it is neither a file nor a program on PATH"
+        fix = "name a job file, or the words of a command one by one; a shell takes them as one: `-- bash -c '…'`"
+        raise usage_error(f"{job[0]} cannot be launched", why=why, fix=fix)
     if in_file:
         return points_of(Path(job[0]), axes, until_step)
     return points_of_command(job, axes, nodes=nodes or 1, team=team)

@@ -92,7 +92,7 @@ def _table(found: Sequence[Instance], there: dict[str, list[str]] | None, *, fam
     """Yield a line for each type. With `families`, types without accelerators have one line per family, at the end."""
     shown = [each for each in found if each.accelerator or not families]
     if shown:
-        heads = f"{'TYPE':18} {'ACCELERATORS':22} {'VCPUS':>5} {'GIB':>5} {'EFA':>3} {'GB/S':>5}  {'ORCHESTRATORS':13}"
+        heads = f"{'TYPE':18} {'ACCELERATORS':22} {'VCPUS':>5} {'GIB':>5} {'EFA':>3} {'GBPS':>5}  {'ORCHESTRATORS':13}"
         yield f"{heads}  {'ZONES' if there else ''}".rstrip()
     for each in shown:
         chips = "-"

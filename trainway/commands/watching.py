@@ -151,7 +151,7 @@ def _seconds(time_text: str) -> float:
     found = re.fullmatch(r"(\d{1,6})([smhd])", time_text)
     if found is None:
         fix = "write a number and s, m, h, or d, for example 10m"
-        raise usage_error("the lines cannot be chosen by --since", why=f"{time_text} is no time", fix=fix)
+        raise usage_error("the lines cannot be chosen by --since", why=f"{time_text} is not a time", fix=fix)
     return int(found[1]) * {"s": 1, "m": 60, "h": 3600, "d": 86400}[found[2]]
 
 

@@ -218,7 +218,7 @@ def digest_of(client: MakeClient, images: PlatformImages, tag: str) -> str:
             return each.digest
     raise usage_error(
         f"{_repository(images.built)}:{tag} does not exist",
-        why="the pipeline ended well and pushed no such image",
+        why="the pipeline succeeded, and the image is not in ECR",
         fix="deploy again, so that the pipeline builds what this platform waits for",
     )
 

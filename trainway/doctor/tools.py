@@ -66,7 +66,7 @@ def _kubectl(platform: Platform) -> Iterator[AccountFinding]:
         version = json.loads(said or "")["clientVersion"]
         ours = (int(version["major"]), int(version["minor"].rstrip("+")))
     except (KeyError, ValueError):
-        yield warning("kubectl does not say its version", why="it may be broken", fix=KUBECTL)
+        yield warning("kubectl does not print its version", why="it may be broken", fix=KUBECTL)
         return
     theirs = numbers(deployed_version(platform))
     if abs(ours[1] - theirs[1]) > KUBECTL_SKEW:

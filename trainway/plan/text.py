@@ -65,11 +65,7 @@ def plan_text(document: JsonObject) -> str:
         parts.append(_image_text(image))
     if additions := document["additions"]:
         parts.append(_additions_text(additions))
-    parts.append(
-        _table(
-            ["needed", "service", "quota", "(EC2's count vCPUs, SageMaker's instances, FSx's what they say)"], quotas
-        )
-    )
+    parts.append(_table(["needed", "service", "quota", "(in vCPUs for ec2, in instances for sagemaker)"], quotas))
     parts.append(price_text(document["price"]))
     return "\n\n".join(parts)
 
@@ -111,7 +107,8 @@ def _storage_text(storage: JsonObject) -> str:
     )
     each = storage["checkpoints"]
     sums = f"{each['writers_on_a_prefix']} writers × {each['requests_each']} = {each['requests_on_a_prefix']}"
-    deleted = f"; {' and '.join(storage['deleted'])} deleted" if storage["deleted"] else ""
+    prefixes = "1 prefix" if each["prefixes"] == 1 else f"{each['prefixes']} prefixes"
+    deleted = f", and deletes {' and '.join(storage['deleted'])}" if storage["deleted"] else ""
     protected = " It is refused while the file says `deletion_protection: true`." if storage["protected"] else ""
     used, *former = storage["file_systems"]
     moved = "".join(
@@ -123,9 +120,9 @@ def _storage_text(storage: JsonObject) -> str:
     return (
         f"Lustre: {clients}.\n"
         f"{moved}"
-        f"Checkpoints in the bucket: {each['writers']} writers, {each['prefixes']} of its prefixes, on each at most "
-        f"{sums} of the {each['documented']} requests a second that S3 answers on one.\n"
-        f"After a destroy: {' and '.join(storage['kept'])} kept{deleted}.{protected}"
+        f"Checkpoints in the bucket: {each['writers']} writers on {prefixes}. Each prefix gets at most {sums} of "
+        f"the {each['documented']} requests a second that S3 supports.\n"
+        f"`make destroy` keeps the {' and '.join(storage['kept'])}{deleted}.{protected}"
     )
 
 
@@ -137,12 +134,12 @@ def _endpoint_text(endpoint: JsonObject) -> str:
 
 
 def _way_through(deploy: JsonObject) -> str:
-    """The critical path as a chain; a figure that is ours and not AWS's has a tilde."""
+    """Return the critical path as a chain. A duration that AWS does not state has a tilde."""
     chain = " → ".join(f"{s['step']} {'' if s['published'] else '~'}{s['minutes']}" for s in deploy["critical_path"])
     beside = ", ".join(f"{s['step']} {s['minutes']}" for s in deploy["beside"])
     return (
-        f"A first deploy takes {deploy['minutes']} minutes or so, by the longest way through it: {chain}. "
-        f"Beside it: {beside}. (~ an allowance, where AWS publishes no time)"
+        f"A first deploy takes about {deploy['minutes']} minutes. Critical path: {chain}. "
+        f"In parallel: {beside}. (~ is an estimate, because AWS publishes no time)"
     )
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any, Final
 
 from trainway.preflight.finding import AccountFinding, FindingLevel
@@ -22,9 +23,11 @@ def exit_status(findings: Sequence[AccountFinding], *, strict: bool) -> int:
 def as_text(findings: Sequence[AccountFinding], document: Document | None, head: str) -> str:
     """Return all findings, the worst last, and below them their numbers. `head` says what was looked at."""
     shown = sorted(findings, key=lambda each: -ORDER.index(each.level))
+    together = _not_checked_together(findings)
     counts = Counter(each.level for each in findings)
     numbers = [_number(counts[level], level) for level in ORDER if counts[level]]
-    return "\n".join([*(_lines(each, document) for each in shown), f"{head}: {', '.join(numbers) or 'no problems'}."])
+    lines = [_lines(each, document) for each in shown if each not in chain(*together)]
+    return "\n".join([*map(_lines_of_all, together), *lines, f"{head}: {', '.join(numbers) or 'no problems'}."])
 
 
 def as_document(findings: Sequence[AccountFinding], document: Document | None, *, strict: bool) -> dict[str, Any]:
@@ -43,6 +46,22 @@ def as_document(findings: Sequence[AccountFinding], document: Document | None, *
             for each in sorted(findings, key=lambda each: ORDER.index(each.level))
         ],
     }
+
+
+def _not_checked_together(findings: Sequence[AccountFinding]) -> list[list[AccountFinding]]:
+    """Group the skipped checks by reason and remedy. Return the groups with more than one check."""
+    by_reason = defaultdict[tuple[str, str], list[AccountFinding]](list)
+    for each in findings:
+        if each.level is FindingLevel.NOT_CHECKED:
+            by_reason[each.why, each.fix].append(each)
+    return [each for each in by_reason.values() if len(each) > 1]
+
+
+def _lines_of_all(findings: Sequence[AccountFinding]) -> str:
+    """Format a group of skipped checks as one entry."""
+    first = findings[0]
+    names = ", ".join(sorted({each.check for each in findings}))
+    return f"{first.level}: {len(findings)} checks ({names})\n    why: {first.why}\n    fix: {first.fix}"
 
 
 def _number(count: int, level: FindingLevel) -> str:

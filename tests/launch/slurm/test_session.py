@@ -106,7 +106,7 @@ def test_a_cluster_that_is_not_there_is_an_error() -> None:
 @pytest.mark.parametrize("program", ["aws", "session-manager-plugin"])
 def test_what_is_missing_on_this_machine_is_named(program: str, machine: Path) -> None:
     (machine / program).unlink()
-    with pytest.raises(UsageError, match=f"{WHAT}\n    why: there is neither sbatch nor {program} on this machine"):
+    with pytest.raises(UsageError, match=f"{WHAT}\n    why: neither sbatch nor {program} is installed on this machine"):
         on_cluster("sinfo", cluster("any", "arn:aws:sagemaker:us-west-2:123456789012:cluster/x"), what=WHAT)
 
 

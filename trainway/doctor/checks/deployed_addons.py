@@ -29,7 +29,7 @@ def deployed_addons(inquiry: Inquiry) -> Iterator[AccountFinding]:
             told = warning if status in (*COMES, "ACTIVE") else error
             yield told(
                 f"the add-on {name} is {status}",
-                why="; ".join(said) or "EKS says no more",
+                why="; ".join(said) or "EKS gives no message",
                 fix=f"kubectl get pods --namespace kube-system; aws eks describe-addon --cluster-name {cluster} "
                 f"--addon-name {name} --region {inquiry.aws.region}",
             )

@@ -38,7 +38,7 @@ def _of_eks(inquiry: Inquiry) -> Iterator[AccountFinding]:
             fix = "https://docs.aws.amazon.com/eks/latest/APIReference/API_Issue.html says what each code means"
             yield error(
                 f"the node group {group} has the issue {issue.get('code')}",
-                why=issue.get("message", "EKS says no more"),
+                why=issue.get("message", "EKS gives no message"),
                 fix=fix,
             )
 
@@ -55,7 +55,7 @@ def _of_hyperpod(inquiry: Inquiry) -> Iterator[AccountFinding]:
         elif status != "Running":
             yield warning(
                 f"the node {node['InstanceId']} of {group} is {status}",
-                why=node["InstanceStatus"].get("Message") or "SageMaker says no more",
+                why=node["InstanceStatus"].get("Message") or "SageMaker gives no message",
                 fix=EVENTS.format(name, inquiry.aws.region),
             )
     for what, count in coming.items():

@@ -102,7 +102,7 @@ def _point(
         key = ".".join(map(str, first["loc"]))
         remedy = first.get("ctx", {}).get("remedy", "change the sweep or the job file")
         shown = ", ".join(f"{name}={value}" for name, value in changes.items())
-        raise usage_error(f"the job with {shown} is no job", why=f"{key}: {first['msg']}", fix=remedy) from None
+        raise usage_error(f"the job with {shown} is not a job", why=f"{key}: {first['msg']}", fix=remedy) from None
 
 
 def _set(document: dict[str, Any], key: str, value: Any) -> None:
@@ -110,6 +110,8 @@ def _set(document: dict[str, Any], key: str, value: Any) -> None:
     for section in sections:
         inner = document.setdefault(section, {})
         if not isinstance(inner, dict):
-            raise usage_error(f"--sweep {key}", why=f"{section} of the job file is no section", fix="name another key")
+            raise usage_error(
+                f"--sweep {key}", why=f"{section} of the job file is not a section", fix="name another key"
+            )
         document = inner
     document[last] = value

@@ -134,11 +134,13 @@ def job_failed(run: Path, exit_status: int) -> UsageError:
     """The error for a job that ended before its time, with the last words of its first rank."""
     if stopped_by := read_launch(run).get("stopped_by"):
         fix = f"`trainway resume {run}` resumes from its latest checkpoint"
-        return usage_error(f"the job was stopped by {stopped_by}", why="it was told to", fix=fix)
+        return usage_error(f"the job was stopped by {stopped_by}", why="a stop was requested", fix=fix)
     # A program that could not start said nothing.
     could_not_start = failure(run) if exit_status in (NOT_EXECUTABLE, NOT_FOUND) else None
     why = could_not_start or last_words(run) or failure(run) or "no rank said why"
-    return usage_error(f"the job ended with status {exit_status}", why=why, fix=f"the whole story is in {run / 'logs'}")
+    return usage_error(
+        f"the job ended with status {exit_status}", why=why, fix=f"the complete output is in {run / 'logs'}"
+    )
 
 
 def _cache() -> Path:

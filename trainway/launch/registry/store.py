@@ -74,7 +74,7 @@ class Registry:
             teams = " and ".join(str(each.team) for each in found)
             why = f"the teams {teams} have a run of this name"
             fix = "go to the directory that it was launched from"
-            raise usage_error(f"{run} is no name of one run", why=why, fix=fix)
+            raise usage_error(f"{run} is not the name of one run", why=why, fix=fix)
         return found[0] if found else None
 
     def take_over(self, record: RunRecord) -> bool:

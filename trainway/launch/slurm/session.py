@@ -75,7 +75,7 @@ def session(cluster: Mapping[str, str], document: str, parameters: str, *, what:
         ("session-manager-plugin", "install the Session Manager plugin of the AWS CLI, or launch on the login node"),
     ):
         if shutil.which(program) is None:
-            raise usage_error(what, why=f"there is neither sbatch nor {program} on this machine", fix=fix)
+            raise usage_error(what, why=f"neither sbatch nor {program} is installed on this machine", fix=fix)
     group, instance = _head(cluster["cluster"], cluster["region"])
     identifier = cluster["arn"].rpartition("/")[2]
     target = f"sagemaker-cluster:{identifier}_{group}-{instance}"

@@ -14,12 +14,15 @@ from trainway.launch.job_file.run_image import check_image, image_by_digest
 from trainway.launch.job_file.sweep import Point
 from trainway.launch.node.command_check import missing_python_file
 from trainway.launch.platform.hand_off import read_hand_off, read_image
+from trainway.launch.platform.location import scheme_of
 from trainway.launch.platform.team_data import check_team_data
 from trainway.launch.program.allocation import allocate, check_team
 from trainway.launch.program.locations import needs_hand_off
 from trainway.launch.program.on_checkpoint import EvaluatedCheckpoint
 from trainway.launch.program.program import LockedPackages, Program
 from trainway.launch.program.request import LocalRequest, Request, run_name
+from trainway.launch.registry.connections import connections
+from trainway.launch.registry.platform_file import platform_file_named
 from trainway.launch.runs.names import check_directory_name, check_run_name
 from trainway.launch.runs.run_directory import default_run_directory
 from trainway.launch.starting.code import sync
@@ -130,6 +133,9 @@ def prepare_here(launch: Launch) -> list[LocalRequest]:
         for point in launch.points:
             require_extras("a job on this machine", *point.program.extras)
     python = cache(python_here)
+    for point in launch.points:
+        if needs_hand_off(point.program):
+            launch = replace(launch, platform_file=_platform_file_here(launch, point.program))
     return [
         LocalRequest(
             launch.locked(point.program, python),
@@ -139,6 +145,22 @@ def prepare_here(launch: Launch) -> list[LocalRequest]:
         )
         for point in launch.points
     ]
+
+
+def _platform_file_here(launch: Launch, program: Program) -> Path:
+    """Return the platform file for a local program that uses the storage of a platform.
+
+    Raises UsageError if no platform is known.
+    """
+    if not launch.platform_file.exists() and not list(connections()):
+        location = next(filter(scheme_of, program.locations))
+        raise usage_error(
+            f"{program.name} cannot run on this machine",
+            why=f"{location} is in the storage of a platform, and there is no {launch.platform_file} here",
+            fix="name the platform file with --platform, connect to the platform with `trainway connect`, or write a "
+            "path of this machine in the job file",
+        )
+    return platform_file_named(launch.platform_file)
 
 
 def prepare_on_platform(launch: Launch) -> list[Request]:

@@ -28,7 +28,7 @@ def buckets(inquiry: Inquiry) -> Iterator[AccountFinding]:
         if found is not None and region != platform.region:
             yield error(
                 f"the bucket {own.name} is in {region}",
-                why=f"the platform is in {platform.region}, and takes up the bucket that has the name",
+                why=f"the platform is in {platform.region}, and would use the existing bucket as its own",
                 fix="write another name as storage.bucket.name",
                 key=key,
             )

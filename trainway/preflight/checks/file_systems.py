@@ -28,7 +28,7 @@ def file_systems(inquiry: Inquiry) -> Iterator[AccountFinding]:
         if found is None:
             yield error(
                 f"there is no file system {identifier}",
-                why=f"FSx shows account {inquiry.aws.number} none in {inquiry.aws.region}",
+                why=f"FSx lists none with this ID for account {inquiry.aws.number} in {inquiry.aws.region}",
                 fix="`aws fsx describe-file-systems` lists those that the account has",
                 key=(*key, "file_system_id"),
             )

@@ -45,7 +45,7 @@ def _own(inquiry: Inquiry, identifier: str, instance_type: str, index: int) -> I
     if found is None:
         yield error(
             f"there is no AMI {identifier}",
-            why=f"EC2 shows account {inquiry.aws.number} none in {inquiry.aws.region}",
+            why=f"EC2 lists none with this ID for account {inquiry.aws.number} in {inquiry.aws.region}",
             fix="write the id of an AMI of this Region, or share it with this account",
             key=key,
         )

@@ -26,7 +26,7 @@ def reservations(inquiry: Inquiry) -> Iterator[AccountFinding]:
         if found is None:
             yield error(
                 f"there is no capacity reservation {identifier}",
-                why=f"EC2 shows account {inquiry.aws.number} none in {inquiry.aws.region}",
+                why=f"EC2 lists none with this ID for account {inquiry.aws.number} in {inquiry.aws.region}",
                 fix="`aws ec2 describe-capacity-reservations` lists those that you can use",
                 key=sharing[0][0],
             )

@@ -22,7 +22,7 @@ def secrets(inquiry: Inquiry) -> Iterator[AccountFinding]:
         if found is None:
             yield error(
                 f"there is no secret {name}",
-                why=f"Secrets Manager shows account {inquiry.aws.number} none in {region}",
+                why=f"Secrets Manager lists none with this name for account {inquiry.aws.number} in {region}",
                 fix="`aws secretsmanager list-secrets` lists those that the account has",
                 key=key,
             )

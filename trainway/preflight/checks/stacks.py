@@ -40,7 +40,7 @@ def stacks(inquiry: Inquiry) -> Iterator[AccountFinding]:
         elif status in STUCK:
             yield error(
                 f"the stack {name} is {status}",
-                why="CloudFormation changes it no more until somebody has helped it",
+                why="CloudFormation cannot update a stack in this state",
                 fix=f"{STUCK[status].format(name)} --region {region}; the stack's events show what failed",
             )
         elif status.endswith("_IN_PROGRESS") and status != "REVIEW_IN_PROGRESS":

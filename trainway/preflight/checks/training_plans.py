@@ -31,7 +31,7 @@ def training_plans(inquiry: Inquiry) -> Iterator[AccountFinding]:
         if plan is None:
             yield error(
                 f"there is no training plan {name}",
-                why=f"SageMaker shows account {inquiry.aws.number} none in {inquiry.aws.region}",
+                why=f"SageMaker lists none with this name for account {inquiry.aws.number} in {inquiry.aws.region}",
                 fix="`aws sagemaker list-training-plans` lists those that the account has",
                 key=sharing[0][0],
             )

@@ -21,7 +21,7 @@ def vpc(inquiry: Inquiry) -> Iterator[AccountFinding]:
     if aws.ask("ec2", "describe_vpcs", VpcIds=[identifier], absent=["InvalidVpcID.NotFound"]) is None:
         yield error(
             f"there is no VPC {identifier}",
-            why=f"EC2 shows account {aws.number} none in {aws.region}",
+            why=f"EC2 lists none with this ID for account {aws.number} in {aws.region}",
             fix="`aws ec2 describe-vpcs` lists those that you can use",
             key=("network", "existing", "vpc_id"),
         )

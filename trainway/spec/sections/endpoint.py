@@ -21,7 +21,9 @@ def _public_range(network: IPv4Network) -> IPv4Network:
     that examples can be checked.
     """
     if network != EVERYBODY and (network.is_loopback or network.is_link_local or network.is_multicast):
-        raise wrong("nobody on the internet has an address of this range", "write the public addresses of your network")
+        raise wrong(
+            "no host on the internet has an address in this range", "write the public addresses of your network"
+        )
     if any(network.subnet_of(IPv4Network(each)) for each in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16")):
         reason = "it is a private range, and from the internet calls come from public addresses"
         raise wrong(

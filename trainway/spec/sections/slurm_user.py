@@ -33,7 +33,8 @@ KEY_TYPES = (
 def _public_key(value: str) -> str:
     if "PRIVATE KEY" in value:
         raise wrong(
-            "it is a private key, which is nobody else's", "make a new one, and write its .pub file's line here"
+            "it is a private key, which must not leave its owner's machine",
+            "make a new one, and write its .pub file's line here",
         )
     kind, _, rest = value.partition(" ")
     encoded = rest.partition(" ")[0]
