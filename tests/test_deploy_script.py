@@ -57,7 +57,7 @@ def test_whoever_agrees_gets_what_was_shown_side_by_side_and_is_asked_nothing_mo
     assert status == 0
     assert asked == [
         "trainway diff x.yaml --assembly ASSEMBLY",
-        "node cdk diff --security-only --method=template --app ASSEMBLY",
+        "node cdk diff --security-only --method=template --no-color --app ASSEMBLY",
         "trainway lock x.yaml",
         "node cdk deploy --app ASSEMBLY --import-existing-resources --concurrency 3 --require-approval=never "
         "--all --context platform=x.yaml",
@@ -73,6 +73,24 @@ def test_without_a_yes_nothing_is_changed(script: str, calls: Path, answer: str)
     assert status == 1
     assert not [call for call in asked if call.startswith((f"node cdk {script}", "trainway lock"))]
     assert any(call.startswith("trainway diff platform.yaml") for call in asked)
+
+
+@pytest.mark.parametrize("rows", [3, 60])
+def test_many_changes_of_permissions_are_counted_and_shown_to_whoever_asks(rows: int, calls: Path) -> None:
+    node = calls.parent / "node"
+    table = "".join(f"│ + │ row {number}\n" for number in range(rows)) + "│ - │ a right that goes\n"
+    (calls.parent / "table").write_text(table)
+    node.write_text(node.read_text() + f'[ "$2" != diff ] || cat {calls.parent}/table >&2\n')
+
+    def shown(answer: str) -> str:
+        path = {"PATH": f"{calls.parent}:{os.environ['PATH']}"}
+        command = [str(ROOT / "scripts/deploy"), "--all"]
+        return subprocess.run(command, input=answer, text=True, env=os.environ | path, capture_output=True).stdout
+
+    short = rows < 30
+    assert ("row 0" in shown("n\n")) is short
+    assert (f"{rows} rows are added and 1 removed" in shown("n\n")) is not short
+    assert "row 0" in shown("s\nn\n")
 
 
 def test_what_the_diff_refuses_is_not_deployed_and_nobody_is_asked(calls: Path) -> None:

@@ -18,7 +18,7 @@ EDIT = re.compile(r"^(Create|Change) `([^`]+)`[^\n]*:\n\n```\w+\n(.*?)^```$", re
 CONSOLE = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 # A comment with the exit status of the commands in the next block. The default is 0. The comment is not displayed.
 STEP = re.compile(rf"(?:^<!-- ends with (\d+) -->\n\n)?{CONSOLE.pattern}|{EDIT.pattern}", re.MULTILINE | re.DOTALL)
-ANSWERED = re.compile(r"\[y/N\] (\w)$")
+ANSWERED = re.compile(r"\[y/N(?:/s)?\] (\w)$")
 # Runs a command with the text for its standard input. Returns the exit status and the output.
 Shell = Callable[[str, str], tuple[int, str]]
 
