@@ -9,5 +9,6 @@ process.
 """
 
 from emulator.process import Emulator, EmulatorError, EmulatorStatus, current, running, start, status, stop
+from emulator.published import EVERYWHERE
 
-__all__ = ["Emulator", "EmulatorError", "EmulatorStatus", "current", "running", "start", "status", "stop"]
+__all__ = ["EVERYWHERE", "Emulator", "EmulatorError", "EmulatorStatus", "current", "running", "start", "status", "stop"]

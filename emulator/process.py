@@ -126,13 +126,15 @@ class Emulator:
         cluster_versions: Sequence[dict[str, Any]] = (),
         addons: Sequence[dict[str, Any]] = (),
         parameters: dict[str, str] | None = None,
+        region: str | None = None,
     ) -> None:
         """Set what AWS publishes: results of DescribeClusterVersions and DescribeAddonVersions, and parameters.
 
-        Times are in seconds since the epoch.
+        Times are in seconds since the epoch. The Region is by default the emulator's own. `EVERYWHERE` stands for all
+        Regions that have nothing of their own.
         """
         what = {"cluster_versions": list(cluster_versions), "addons": list(addons), "parameters": parameters or {}}
-        self._put("published", what)
+        self._put("published", what, region)
 
     def sell(self, goods: Mapping[str, list[dict[str, Any]]], region: str | None = None) -> None:
         """Set what AWS sells in a Region, by default the emulator's own, by the kinds of `emulator.market.Market`."""

@@ -1,4 +1,4 @@
-"""Public data of AWS: Kubernetes versions, add-ons, and public parameters. A test sets them.
+"""Public data of AWS: Kubernetes versions, add-ons, and public parameters. Whoever starts the emulator sets them.
 
 moto has neither DescribeClusterVersions nor DescribeAddonVersions, and refuses parameters below `/aws/`.
 """
@@ -9,40 +9,52 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qs
 
+EVERYWHERE = "*"
 # Paths of the operations in EKS's API (botocore 1.44.5).
 CLUSTER_VERSIONS, ADDON_VERSIONS = "/cluster-versions", "/addons/supported-versions"
 
 
 @dataclass
 class Publications:
-    """EKS's Kubernetes versions and add-ons, by Region, with times in seconds since the epoch."""
+    """EKS's Kubernetes versions and add-ons by Region, with times in seconds since the epoch, and public parameters."""
 
-    cluster_versions: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
-    addons: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    by_region: dict[str, dict[str, Any]] = field(default_factory=dict)
+    with_parameters: set[str] = field(default_factory=set)
 
-    def publish(self, account: str, region: str, what: dict[str, Any]) -> None:
-        """Set `cluster_versions`, `addons`, and `parameters` (values by name) of a Region."""
-        self.cluster_versions[region] = what.get("cluster_versions", [])
-        self.addons[region] = what.get("addons", [])
-        for name, value in what.get("parameters", {}).items():
-            _put(account, region, name, value)
+    def publish(self, region: str, what: dict[str, Any]) -> None:
+        """Set `cluster_versions`, `addons`, and `parameters` (values by name) of a Region.
+
+        What is published for `EVERYWHERE` holds in each Region that has nothing of its own.
+        """
+        self.by_region[region] = what
+        self.with_parameters.discard(region)
+
+    def put_parameters(self, account: str, region: str) -> None:
+        """Put a Region's parameters into moto's Parameter Store, once for each publication."""
+        if region not in self.with_parameters:
+            self.with_parameters.add(region)
+            for name, value in self._of(region).get("parameters", {}).items():
+                _put(account, region, name, value)
 
     def answer(self, region: str, path: str, query: str) -> dict[str, Any] | None:
         """Return EKS's response to a request, or None if moto answers it."""
         if path == CLUSTER_VERSIONS:
-            return {"clusterVersions": self.cluster_versions.get(region, [])}
+            return {"clusterVersions": self._of(region).get("cluster_versions", [])}
         if path == ADDON_VERSIONS:
             asked = parse_qs(query)
             version, name = asked.get("kubernetesVersion", [None])[0], asked.get("addonName", [None])[0]
             return {
                 "addons": [
                     addon | {"addonVersions": offered}
-                    for addon in self.addons.get(region, [])
+                    for addon in self._of(region).get("addons", [])
                     if name in (None, addon["addonName"])
                     and (offered := [each for each in addon["addonVersions"] if _suits(each, version)])
                 ]
             }
         return None
+
+    def _of(self, region: str) -> dict[str, Any]:
+        return self.by_region.get(region, self.by_region.get(EVERYWHERE, {}))
 
 
 def _suits(offered: dict[str, Any], version: str | None) -> bool:

@@ -68,6 +68,8 @@ class Application:
             if (answered := self._pipelines(credential["region"], environ, body)) is not None:
                 return _answer(start_response, *answered)
             environ["wsgi.input"] = io.BytesIO(body)
+        if credential and credential["service"] == "ssm":
+            self.publications.put_parameters(ACCOUNT, credential["region"])
         if credential and credential["service"] == "eks":
             query = environ.get("QUERY_STRING", "")
             if (answer := self.publications.answer(credential["region"], path, query)) is not None:
@@ -91,7 +93,7 @@ class Application:
             lines = [line for engine in self.engines.values() for line in answers.everything(engine)]
             return 200, json.dumps(lines).encode(), "application/json"
         if path.startswith(f"{PREFIX}published/") and environ["REQUEST_METHOD"] == "PUT":
-            self.publications.publish(ACCOUNT, path.removeprefix(f"{PREFIX}published/"), json.loads(_body(environ)))
+            self.publications.publish(path.removeprefix(f"{PREFIX}published/"), json.loads(_body(environ)))
             return 200, b"{}", "application/json"
         if path.startswith(f"{PREFIX}market/") and environ["REQUEST_METHOD"] == "PUT":
             self.market.publish(path.removeprefix(f"{PREFIX}market/"), json.loads(_body(environ)))

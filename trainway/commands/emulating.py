@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -50,9 +51,12 @@ def start(
 ) -> None:
     """Start the emulator in the background, and print the environment that points at it."""
     import emulator
+    from trainway.spec.derived.publications import publications
+    from trainway.spec.facts.catalogue import load_catalogue
 
     with working("starting the emulator"):
         started = emulator.start(port=port, region=region)
+        started.publish(**publications(load_catalogue(), datetime.now(UTC).date()), region=emulator.EVERYWHERE)
     print(f'# emulated AWS at {started.endpoint}, pid {started.pid}; to use it: eval "$(trainway emulator env)"')
 
 

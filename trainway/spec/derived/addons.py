@@ -17,6 +17,8 @@ TASK_GOVERNANCE = "amazon-sagemaker-hyperpod-taskgovernance"
 # SageMaker Spaces, and the driver of the volumes of spaces.
 SPACES = "amazon-sagemaker-spaces"
 EBS_DRIVER = "aws-ebs-csi-driver"
+OF_HYPERPOD = (CERT_MANAGER, TRAINING_OPERATOR, EBS_DRIVER, SPACES, OBSERVABILITY, TASK_GOVERNANCE)
+EVERY_ADDON = BEFORE_NODES + ON_NODES + OF_HYPERPOD
 
 
 def addon_names(platform: Platform) -> tuple[str, ...]:
