@@ -5,8 +5,9 @@ from __future__ import annotations
 import copy
 import difflib
 import functools
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import date
+from functools import partial
 from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
@@ -17,6 +18,7 @@ from pydantic_core import ErrorDetails
 
 from trainway.spec.additions import NO_ADDITIONS, Additions
 from trainway.spec.derived.image_build import beside
+from trainway.spec.details import first_hand, key_path
 from trainway.spec.document import Document, read_document
 from trainway.spec.extension import ExtensionError, find_extension
 from trainway.spec.facts.catalogue import Catalogue, load_catalogue
@@ -30,9 +32,12 @@ from trainway.spec.rules import RULES
 from trainway.spec.rules.expiry import expired, from_the_future
 from trainway.spec.rules.rule import PUBLISHED_RULES, Breach, name_of, path_of_image
 from trainway.spec.rules.versions import VERSION_RULES, requirements_are_listed
+from trainway.spec.stand_ins import in_both, with_stand_ins
 from trainway.spec.user_dockerfile import UserDockerfileError, require_dockerfile
 
 Model = TypeVar("Model", bound=BaseModel)
+# A breach, and the name of its rule if a platform file can accept it.
+NamedBreach = tuple[KeyPath, str, str, str | None]
 
 
 def load_platform(
@@ -58,32 +63,69 @@ def load_platform(
     Raises SpecError with every problem of the file: those of single keys, and those between keys as far as they can
     be told while a key is wrong. Where trainway/spec/facts/versions.yaml is wrong, it is about that file.
     """
-    versions = load_versions()
     document = read_document(file)
-    platform, problems = validate(document, Platform)
     lock = load_lock(lock_file(file))
+    check = partial(
+        _complete_and_check,
+        file=file,
+        lock=lock,
+        catalogue=catalogue or load_catalogue(),
+        today=today,
+        locked=locked,
+        accept=tuple(accept),
+    )
+    platform, problems = validate(document, Platform)
     if platform is not None:
-        platform = platform.with_lock(lock)
-        if platform.extend is not None:
-            try:
-                platform = platform.with_extension(find_extension(platform.extend, file.parent))
-            except ExtensionError as error:
-                problems.append(document.problem(("extend",), error.reason, error.remedy))
-        additions, breaches = find_additions(platform, file, versions, locked=locked)
-        platform = platform.with_additions(additions)
-        problems += [document.problem(*breach) for breach in breaches]
-        catalogue = catalogue or load_catalogue()
-        accepted = {each.rule for each in platform.accept} | set(accept)
-        for rule in RULES:
-            name = name_of(rule) if name_of(rule) in PUBLISHED_RULES else None
-            if name is None or name not in accepted:
-                problems += [document.problem(*breach, accept_as=name) for breach in rule(platform, catalogue)]
-        if today:
-            dated = [*expired(platform, today), *from_the_future(platform, today)]
-            problems += [document.problem(*breach) for breach in dated]
+        platform, breaches = check(platform)
+    else:
+        breaches = _breaches_of_any(document, lambda stand_in: check(stand_in)[1])
+    problems += [document.problem(*breach) for breach in breaches]
     if platform is None or problems:
         raise SpecError(problems)
     return platform
+
+
+def _complete_and_check(
+    platform: Platform,
+    *,
+    file: Path,
+    lock: Lock,
+    catalogue: Catalogue,
+    today: date | None,
+    locked: bool,
+    accept: Iterable[str],
+) -> tuple[Platform, list[NamedBreach]]:
+    """Return the platform with what stands beside its file, and all that is wrong with it. See `load_platform`."""
+    platform, breaches = platform.with_lock(lock), list[NamedBreach]()
+    if platform.extend is not None:
+        try:
+            platform = platform.with_extension(find_extension(platform.extend, file.parent))
+        except ExtensionError as error:
+            breaches.append((("extend",), error.reason, error.remedy, None))
+    additions, wrong = find_additions(platform, file, load_versions(), locked=locked)
+    platform = platform.with_additions(additions)
+    breaches += [(*breach, None) for breach in wrong]
+    accepted = {each.rule for each in platform.accept} | set(accept)
+    for rule in RULES:
+        name = name_of(rule) if name_of(rule) in PUBLISHED_RULES else None
+        if name is None or name not in accepted:
+            breaches += [(*breach, name) for breach in rule(platform, catalogue)]
+    if today:
+        breaches += [(*breach, None) for breach in (*expired(platform, today), *from_the_future(platform, today))]
+    return platform, breaches
+
+
+def _breaches_of_any(document: Document, check: Callable[[Platform], list[NamedBreach]]) -> list[NamedBreach]:
+    """Return what is wrong with a file whatever its wrong keys will be. The file has no platform without them."""
+    try:
+        Platform.model_validate(document.data)
+    except ValidationError as error:
+        data = _without(document, first_hand(error.errors(include_url=False)))
+        platforms, changed = with_stand_ins(document, data)
+        if platforms:
+            one, other = map(check, platforms)
+            return in_both(one, other, changed)
+    return []
 
 
 def require_snapshots(platform: Platform, file: Path, today: date) -> None:
@@ -180,7 +222,7 @@ def validate(document: Document, model: type[Model]) -> tuple[Model | None, list
     try:
         return model.model_validate(document.data), []
     except ValidationError as error:
-        details = _first_hand(error.errors(include_url=False))
+        details = first_hand(error.errors(include_url=False))
     problems = [_problem(document, model, detail) for detail in details]
     try:
         return model.model_validate(_without(document, details)), problems
@@ -188,37 +230,17 @@ def validate(document: Document, model: type[Model]) -> tuple[Model | None, list
         return None, problems
 
 
-def _first_hand(details: list[ErrorDetails]) -> list[ErrorDetails]:
-    """Return the details without lists that are too short only because pydantic does not count their wrong items."""
-
-    def has_wrong_items(short: ErrorDetails) -> bool:
-        length = len(short["loc"])
-        return any(other["loc"][:length] == short["loc"] and len(other["loc"]) > length for other in details)
-
-    return [each for each in details if each["type"] != "too_short" or not has_wrong_items(each)]
-
-
 def _without(document: Document, details: list[ErrorDetails]) -> dict[str, Any]:
     """The file's data less every key that a problem is about."""
     data = copy.deepcopy(document.data)
     for detail in details:
-        *parents, last = _key_path(document, detail) or ("",)
+        *parents, last = key_path(document, detail) or ("",)
         holder: Any = data
         for part in parents:
             holder = holder.get(part) if isinstance(holder, dict) else holder[part] if holder is not None else None
         if isinstance(holder, dict):
             holder.pop(last, None)
     return data
-
-
-def _key_path(document: Document, detail: ErrorDetails) -> KeyPath:
-    """Return the key path of a location of pydantic's, which also names the branches of unions."""
-    path: KeyPath = ()
-    for index, part in enumerate(detail["loc"]):
-        last = index == len(detail["loc"]) - 1
-        if (*path, part) in document.positions or (last and detail["type"] == "missing"):
-            path = (*path, part)
-    return path
 
 
 _INTEGER = ("it is not a whole number", "write a whole number, without quotes, for example `{key}: 4`")
@@ -247,7 +269,7 @@ _SIMPLE = {
 
 
 def _problem(document: Document, model: type[BaseModel], detail: ErrorDetails) -> Problem:
-    path, context = _key_path(document, detail), detail.get("ctx", {})
+    path, context = key_path(document, detail), detail.get("ctx", {})
     reason = detail["msg"]
     match detail["type"]:
         case "extra_forbidden" if (removed := _removed(_section_at(model, path[:-1]), path[-1])) is not None:
