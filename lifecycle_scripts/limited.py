@@ -1,8 +1,9 @@
 """Run a command with a time limit: `limited.py SECONDS NAME COMMAND...`
 
-Every line of its output gets the prefix [NAME]. At the limit, when this program is told to end, or when its parent
-dies, the command and all its descendants end, because a mount helper or a daemon left behind would conflict with the
-next run. Processes that remain after the command ends by itself are left alone, without waiting for them.
+Every line of its output gets the prefix [NAME]. This program ends the command and all its descendants in four cases:
+at the limit, after a signal kills the command, when this program gets a signal, and when its parent dies. A mount
+helper or a daemon that remains would conflict with the next run. If the command ends by itself, this program neither
+ends its descendants nor waits for them.
 
   GRACE_SECONDS   time in seconds for the command to end by itself after SIGTERM (default 10)
 
@@ -144,6 +145,8 @@ def run(seconds: float, name: str, command: list[str]) -> int:
         if not relay(reader, name, time.monotonic() + seconds, started):
             end_all()
             return 124
+        if started.returncode < 0:
+            end_all()
     except OSError as error:
         say(name, f"{command[0]}: {error.strerror}".encode())
         return 127

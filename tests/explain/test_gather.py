@@ -28,7 +28,7 @@ for _ in range(100):
 def test_a_run_of_this_machine_names_the_rank_that_failed_by_itself(tmp_path: Path) -> None:
     script, run = tmp_path / "failing.py", tmp_path / "run"
     script.write_text(FAILING)
-    environment = {**one_node(2), **logging_to(run / "logs", shown_ranks="1"), "OMP_NUM_THREADS": "1"}
+    environment = {**one_node(2, max_restarts=0), **logging_to(run / "logs", shown_ranks="1"), "OMP_NUM_THREADS": "1"}
     assert run_local(LocalLaunch(("torchrun", str(script)), environment), run, {}) != 0
 
     evidence = evidence_of_run(run)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from tests.launch.conftest import write_job
 from trainway.launch.local import watch
@@ -79,6 +80,28 @@ def test_stopped_and_resumed_ends_with_the_same_loss_bit_for_bit(corpus: Path, t
     assert (untouched["step"], untouched["loss_hex"]) == (resumed["step"], resumed["loss_hex"])
     events = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     assert [event["resumed_from"] for event in events if event["event"] == "start"] == [None, 6]
+
+
+FAILS_ONCE = """
+import pathlib, sys
+tried = pathlib.Path(sys.argv[1])
+first = not tried.exists()
+tried.touch()
+sys.exit(int(first))
+"""
+
+
+@pytest.mark.parametrize(("life_cycle", "fails"), [({}, True), ({"process_restarts": 1}, False)], ids=["no key", "1"])
+def test_processes_restart_here_only_if_the_job_file_says_so(
+    life_cycle: dict[str, int], fails: bool, tmp_path: Path
+) -> None:
+    (tmp_path / "once.py").write_text(FAILS_ONCE)
+    section = {"command": ["torchrun", "once.py", str(tmp_path / "tried")], "code": "."}
+    job = {"name": "once", "run": section} | ({"life_cycle": life_cycle} if life_cycle else {})
+    (tmp_path / "job.yaml").write_text(yaml.safe_dump(job))
+    command = [sys.executable, "-m", "trainway.cli", "launch", str(tmp_path / "job.yaml"), "--processes=1"]
+    ran = subprocess.run([*command, f"--run={tmp_path / 'run'}"], capture_output=True, text=True, cwd=ROOT)
+    assert (ran.returncode != 0) is fails, ran.stderr
 
 
 @pytest.mark.exhaustive

@@ -200,6 +200,15 @@ def test_a_step_ends_with_all_that_it_started(runner: Runner, ended_by: str) -> 
     assert runner.state["why"] == why
 
 
+def test_a_step_that_is_killed_leaves_nothing_behind(runner: Runner) -> None:
+    """A process of a killed step could write the same files as the next run."""
+    with a_marker() as marker:
+        runner.step("10-first", f"{marker} & setsid {marker} & (setsid {marker} &)\necho kills itself\nkill -9 $$")
+        done = runner.run()
+        assert done.stdout.splitlines()[-1].endswith("FAILED: killed by signal 9; kills itself")
+        assert alive(marker) == []
+
+
 def test_a_step_does_not_outlive_what_limits_it(runner: Runner) -> None:
     with a_marker() as marker:
         runner.step("10-first", f"echo waits; exec {marker}")

@@ -1,6 +1,7 @@
 """A host of a training job knows what SageMaker wrote down for it, and starts torchrun with it."""
 
 import json
+import os
 import socket
 import threading
 from pathlib import Path
@@ -8,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from training.errors import UserError
+from training.hosts import location_files
 from training.hosts.locations import resolve
+from training.sagemaker.run_files import RunFiles
 from training.sagemaker_host import Hosts, host_environment, main, read_hosts, wait_for_first
 
 HOSTS = Hosts(("algo-1", "algo-2"), "algo-2", "eth1")
@@ -87,3 +90,19 @@ def test_elsewhere_than_on_sagemaker_it_says_so(
         main()
     assert ended.value.code == 2
     assert "resourceconfig.json: there is no such file" in capsys.readouterr().err
+
+
+def test_a_marker_is_in_the_bucket_after_the_files_that_it_marks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A host that is lost between the two leaves a checkpoint without a marker, and never the reverse."""
+    run = tmp_path / "run"
+    run.mkdir()
+    written = ["z-part", "a-marker"]
+    for seconds, name in enumerate(written):
+        (run / name).touch()
+        os.utime(run / name, (seconds, seconds))
+    order: list[str] = []
+    monkeypatch.setattr(location_files, "upload", lambda _, location: order.append(location))
+    RunFiles(run, "s3://atlas-data/runs/small").upload()
+    assert order == [f"s3://atlas-data/runs/small/{name}" for name in written]

@@ -21,7 +21,7 @@ def test_two_processes_prove_this_machine(tmp_path: Path) -> None:
     environment = {
         **os.environ,
         **probe_environment(PurePosixPath(tmp_path), max_bytes=2 * 2**20),
-        **one_node(2),
+        **one_node(2, max_restarts=0),
         "TRAINWAY_PROBE_FILE_MIB": "2",
         "OMP_NUM_THREADS": "1",
         # torchrun and python3 of this environment, as the image has its own.

@@ -4,6 +4,7 @@ SageMaker can copy a directory, too. It then fills the directory again as root w
 the job cannot write to it.
 """
 
+import contextlib
 import threading
 from pathlib import Path
 
@@ -48,21 +49,24 @@ class RunFiles:
         self.upload()
 
     def upload(self) -> None:
-        """Copy the files that changed to the bucket.
+        """Copy the files that changed to the bucket, the oldest first.
+
+        A program that writes a marker when its checkpoint is complete finds both in that order in the bucket.
 
         Raises:
             UserError: the bucket cannot be written to.
         """
-        for path in sorted(self._directory.rglob("*")):
+        changed = []
+        for path in self._directory.rglob("*"):
             name = path.relative_to(self._directory).as_posix()
-            try:
-                if not path.is_file() or path.is_symlink() or self._known.get(name) == (state := _state(path)):
-                    continue
-                location_files.upload(path, location_files.join(self._location, name))
-            except FileNotFoundError:
-                # The job deleted it meanwhile.
-                continue
-            self._known[name] = state
+            # The job may delete files meanwhile.
+            with contextlib.suppress(FileNotFoundError):
+                if path.is_file() and not path.is_symlink() and self._known.get(name) != (state := _state(path)):
+                    changed.append((state[1], name, state))
+        for _, name, state in sorted(changed):
+            with contextlib.suppress(FileNotFoundError):
+                location_files.upload(self._directory / name, location_files.join(self._location, name))
+                self._known[name] = state
 
     def _upload_now_and_then(self) -> None:
         while not self._ended.wait(SECONDS_BETWEEN_UPLOADS):

@@ -109,12 +109,23 @@ def run_to_end(
                     errors="replace",
                     process_group=0,
                 )
-            said, errors = process.communicate()
+            said, errors = _output(process)
         except BaseException:
             if process is not None:
                 _end_group(process)
             raise
     return subprocess.CompletedProcess(command, process.returncode, said, errors)
+
+
+def _output(process: subprocess.Popen[str]) -> tuple[str, str]:
+    """Wait for a process to end, and return its standard output and standard error.
+
+    Python runs a signal handler only between two bytecode instructions. If a signal arrives immediately before a read
+    that blocks, the handler waits until the read returns. Each read therefore returns after one second at most.
+    """
+    while True:
+        with suppress(subprocess.TimeoutExpired):
+            return process.communicate(timeout=1)
 
 
 def _end_group(process: subprocess.Popen[str]) -> None:

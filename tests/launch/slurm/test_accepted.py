@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import shutil
 import sys
 import time
 from collections.abc import Iterator
@@ -98,6 +99,19 @@ def test_a_controller_that_does_not_answer_is_not_a_run_that_is_gone(
     handle = {**cluster_of(p5), "job": "4711", "directory": "/fsx/runs/never"}
     with pytest.raises(UsageError, match=r"the state of job 4711 is not known\n    why: .*Unable to contact"):
         state(handle)
+
+
+def test_a_controller_that_closes_one_connection_is_asked_again(
+    cluster: Machines, p5: HandOff, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, real = tmp_path / "asked", shutil.which("squeue")
+    once = f"[ -e {asked} ] || {{ touch {asked}; echo 'Unexpected missing socket error' >&2; exit 1; }}"
+    (tmp_path / "squeue").write_text(f'#!/bin/sh\n{once}\nexec {real} "$@"\n')
+    (tmp_path / "squeue").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    handle = {**cluster_of(p5), "job": "4711", "directory": str(cluster.shared / "runs" / "never")}
+    assert state(handle).phase is Phase.GONE
+    assert asked.exists()
 
 
 @pytest.mark.parametrize(

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
+import re
 import shlex
 import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TextIO
+from typing import IO, Any, TextIO
 
 from trainway.launch.local.watch import handle_of
 from trainway.launch.node.exit_statuses import NOT_EXECUTABLE, NOT_FOUND, STOPPED
+from trainway.launch.node.unread_output import discard
 from trainway.launch.program.allocation import check_team
 from trainway.launch.program.environment import job_environment, platform_environment
 from trainway.launch.program.locations import local_roots
@@ -28,6 +32,8 @@ from trainway.spec.handoff import HandOff
 
 # Signals that the job gets, which then saves itself.
 _PASSED_ON = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+# https://man7.org/linux/man-pages/man2/PR_SET_PDEATHSIG.2const.html (read 2026-11-27)
+_PR_SET_PDEATHSIG = 1
 
 
 @dataclass(frozen=True)
@@ -65,7 +71,7 @@ def render_local(
         run = run.absolute()
     environment = {
         **job_environment(run / "job.yaml", run),
-        **one_node(processes),
+        **one_node(processes, max_restarts=_restarts(program)),
         **logging_to(run / "logs", shown_ranks="0"),
         "OMP_NUM_THREADS": str(max(1, (os.cpu_count() or 1) // processes)),
         **child_environment(),
@@ -84,11 +90,18 @@ def render_local(
     return LocalLaunch(program.node_command(STARTER.parent, code, run / LOCK), environment)
 
 
+def _restarts(program: Program) -> int:
+    """Return how often torchrun restarts the processes here: never by default, because somebody waits for the error."""
+    life_cycle = program.life_cycle
+    return life_cycle.process_restarts if "process_restarts" in life_cycle.stated else 0
+
+
 def run_local(launch: LocalLaunch, run: Path, options: Mapping[str, Any], output: TextIO | None = None) -> int:
     """Run a job to its end and return its exit status. SIGTERM, SIGHUP, and Ctrl-C reach the job, which saves itself.
 
-    `options` are kept for `trainway resume`. The output of rank 0 goes to the file `output`, or to this process's own
-    output. The output of torchrun itself, a page of traceback for every failure of the job, goes to logs/torchrun.log.
+    The job also gets SIGTERM when this process is killed. `options` are kept for `trainway resume`. The output of rank
+    0 goes to the file `output`, or to this process's own output. The output of torchrun itself, a page of traceback for
+    every failure of the job, goes to logs/torchrun.log.
     """
     (run / "logs").mkdir(parents=True, exist_ok=True)
     is_torchrun = launch.command[0] == "torchrun"
@@ -99,12 +112,13 @@ def run_local(launch: LocalLaunch, run: Path, options: Mapping[str, Any], output
         process = subprocess.Popen(
             (_found(launch.command[0]), *launch.command[1:]),
             env={**os.environ, "PATH": _path(), **launch.environment},
-            stdout=output,
+            stdout=subprocess.PIPE if output is None else output,
             stderr=subprocess.PIPE,
             text=True,
             errors="replace",
             # A session of its own, so that Ctrl-C reaches torchrun once, through here, and not its workers as well.
             start_new_session=True,
+            preexec_fn=_stopped_with(os.getpid()),
         )
 
         def forward(number: int, _frame: Any) -> None:
@@ -115,12 +129,13 @@ def run_local(launch: LocalLaunch, run: Path, options: Mapping[str, Any], output
         passed_on = [number for number in _PASSED_ON if signal.getsignal(number) != signal.SIG_IGN]
         before = {number: signal.signal(number, forward) for number in passed_on}
         try:
-            assert process.stderr is not None  # it was asked for
-            for line in process.stderr:
+            with ThreadPoolExecutor(1) as reader:
+                if process.stdout is not None:
+                    reader.submit(_pass_on, process.stdout, lambda _: sys.stdout)
+                assert process.stderr is not None  # it was asked for
                 # How torchrun marks what it passes on. A starter keeps its program's lines itself.
-                is_shown = line.startswith("[default") or not is_torchrun
-                stream = (output or sys.stderr) if is_shown else log
-                print(line, end="", file=stream, flush=True)
+                is_shown = re.compile(r"\[default" if is_torchrun else "")
+                _pass_on(process.stderr, lambda line: (output or sys.stderr) if is_shown.match(line) else log)
             record["exit_status"] = process.wait()
             if reason := failure(run):
                 record["reason"] = reason
@@ -128,6 +143,30 @@ def run_local(launch: LocalLaunch, run: Path, options: Mapping[str, Any], output
             for number, handler in before.items():
                 signal.signal(number, handler)
     return int(record["exit_status"])
+
+
+def _stopped_with(launcher: int) -> Callable[[], None]:
+    """Return a `preexec_fn` that requests SIGTERM for the process when the launcher dies. It needs Linux."""
+    # A forked process must not load libraries, so this process does.
+    set_option = getattr(ctypes.CDLL(None), "prctl", None)
+
+    def begin() -> None:
+        if set_option is not None:
+            set_option(_PR_SET_PDEATHSIG, int(signal.SIGTERM), 0, 0, 0)
+            if os.getppid() != launcher:
+                os.kill(os.getpid(), signal.SIGTERM)
+
+    return begin
+
+
+def _pass_on(source: IO[str], sink_of: Callable[[str], IO[str]]) -> None:
+    """Pass on each line. If a sink is closed, discard its lines, and continue."""
+    for line in source:
+        sink = sink_of(line)
+        try:
+            print(line, end="", file=sink, flush=True)
+        except OSError:
+            discard(sink)
 
 
 def job_failed(run: Path, exit_status: int) -> UsageError:

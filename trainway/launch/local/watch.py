@@ -32,6 +32,8 @@ def state(handle: Handle) -> State:
         return State(Phase.FAILED, "the process that launched it is gone")
     if "stopped_by" in record:
         return State(Phase.STOPPED, record["stopped_by"])
+    if record["exit_status"] is None:
+        return State(Phase.FAILED, "the process that launched it ended before the job had ended")
     if record["exit_status"]:
         return State(Phase.FAILED, record.get("reason") or f"exit status {record['exit_status']}")
     return State(Phase.SUCCEEDED)

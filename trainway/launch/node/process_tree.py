@@ -52,6 +52,15 @@ def reaped(pid: int) -> "int | None":
             return os.WEXITSTATUS(status) if os.WIFEXITED(status) else -os.WTERMSIG(status)
 
 
+def still_running() -> "list[str]":
+    """Return the processes that the program started and that still run, each with what it waits for in the kernel.
+
+    For example `python3 (rank 1, process 4711, futex_do_wait)`. Arguments are left out, because they may hold a secret.
+    """
+    found = sorted(_descendants())
+    return [_described(pid) for pid in found if pid not in _zombies(set(found))]
+
+
 def kill_descendants() -> None:
     """Kill every process that the program started, until there is none."""
     for _ in range(50):
@@ -84,6 +93,17 @@ def _name(pid: int) -> str:
         return Path(f"/proc/{pid}/comm").read_text().strip()
     except OSError:
         return ""
+
+
+def _described(pid: int) -> str:
+    known = [f"process {pid}"]
+    # Another user's process, or one that has just ended, tells less.
+    with contextlib.suppress(OSError):
+        variables = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+        known[:0] = [f"rank {each[5:].decode(errors='replace')}" for each in variables if each.startswith(b"RANK=")]
+        function = Path(f"/proc/{pid}/wchan").read_text().strip()
+        known += [function] if function not in ("", "0") else []
+    return f"{_name(pid)} ({', '.join(known)})"
 
 
 def _zombies(pids: "set[int]") -> "set[int]":

@@ -2,9 +2,11 @@
 
 import re
 from pathlib import Path
+from typing import IO
 
 from trainway.launch.node.failure_causes import Causes, processes_killed_for_memory
 from trainway.launch.node.metrics_in_output import MetricsInOutput
+from trainway.launch.node.unread_output import discard
 
 SHORTEST_MASKED = 8
 # What torchrun puts before a line of a rank.
@@ -35,13 +37,19 @@ class ProgramOutput:
         return line
 
 
-def pass_on(source: "object", sink: "object", log: Path, output: ProgramOutput) -> None:
-    """Pass on what the program writes, and keep lines that are of no rank of torchrun, which keeps those itself."""
+def pass_on(source: "IO[bytes]", sink: "IO[bytes]", log: Path, output: ProgramOutput) -> None:
+    """Pass on what the program writes, and keep lines that are of no rank of torchrun, which keeps those itself.
+
+    If the reader of the sink has closed it, discard the lines, and continue.
+    """
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as file:
-        for line in map(output.without_secrets, source):  # type: ignore[call-overload]
-            sink.write(line)  # type: ignore[attr-defined]
-            sink.flush()  # type: ignore[attr-defined]
+        for line in map(output.without_secrets, source):
+            try:
+                sink.write(line)
+                sink.flush()
+            except OSError:
+                discard(sink)
             text = line.decode(errors="replace").rstrip("\n")
             if not _RANK.match(text):
                 file.write(line)

@@ -14,6 +14,7 @@ from trainway.launch.node.process_tree import (
     kill_descendants,
     reaped,
     signal_program,
+    still_running,
 )
 from trainway.launch.node.program_output import ProgramOutput, pass_on
 from trainway.launch.node.stop_request import StopRequest
@@ -25,8 +26,8 @@ def run_program(
     directory: Path,
     stop: StopRequest,
     output: ProgramOutput,
-) -> "tuple[int, bool]":
-    """Run the program to its end, and return its exit status and whether it was killed after the grace."""
+) -> "tuple[int, list[str]]":
+    """Run the program to its end, and return its exit status and the processes that were killed after the grace."""
     adopt_orphans()
     if Path(asked.command[0]).name == "torchrun":
         # Libraries that find Slurm's variables start their ranks by them, and torchrun has started the ranks already.
@@ -50,14 +51,15 @@ def run_program(
     ]
     for reader in readers:
         reader.start()
-    killed, end = False, None
+    killed: list[str] = []
+    end = None
     while (status := reaped(process.pid)) is None:
         if stop.look():
             signal_program(process.pid, stop.signal, with_children=asked.script)
         if stop.asked_at is not None and end is None:
             end = time.monotonic() + asked.grace
         if end is not None and time.monotonic() >= end:
-            killed = True
+            killed = killed or still_running()
             kill_descendants()
         output.metrics.look()
         time.sleep(SECONDS_BETWEEN_LOOKS)

@@ -93,7 +93,9 @@ def main() -> int:
         return node.ended(f"{asked.command[0]} cannot start: {problem}", NOT_EXECUTABLE)
     status, killed = ended
     if stop.asked_at is not None:
-        how = f"it was killed after {asked.grace:g} seconds" if killed else f"the program's exit status is {status}"
+        how = f"the program's exit status is {status}"
+        if killed:
+            how = f"it was killed after {asked.grace:g} seconds, and until then there were {', '.join(killed)}"
         return node.ended("", stopped_status(), stopped=how)
     if status == 0 and not output.causes.denies_success():
         return node.ended("", 0)

@@ -21,9 +21,12 @@ def training_command(until_step: int | None = None) -> tuple[str, ...]:
     return ("torchrun", "-m", "training.train", *until)
 
 
-def one_node(processes: int) -> dict[str, str]:
-    """Return the torchrun options, as environment variables, for processes on one machine."""
-    return {"PET_STANDALONE": "1", "PET_NPROC_PER_NODE": str(processes)}
+def one_node(processes: int, *, max_restarts: int) -> dict[str, str]:
+    """Return the torchrun options, as environment variables, for processes on one machine.
+
+    When a process dies, torchrun restarts all of them, up to `max_restarts` times.
+    """
+    return {"PET_STANDALONE": "1", "PET_NPROC_PER_NODE": str(processes), "PET_MAX_RESTARTS": str(max_restarts)}
 
 
 def many_nodes(nodes: int | str, processes: int, *, endpoint: str, run: str, max_restarts: int) -> dict[str, str]:

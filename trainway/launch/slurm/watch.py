@@ -46,9 +46,11 @@ _OUTCOMES = {"succeeded": Phase.SUCCEEDED, "stopped": Phase.STOPPED, "failed": P
 def state(handle: Handle) -> State:
     """Return the state of the run from squeue, from the run's file `outcome`, or from the accounting."""
     job, directory = handle["job"], PurePosixPath(handle["directory"])
-    # By its name: asked for a job that it forgot, squeue fails as if it could not ask.
+    # By its name: asked for a job that it forgot, squeue fails as if it could not ask. A busy controller
+    # closes some connections ("Unexpected missing socket error"). squeue is therefore called again once.
     line = f"""
-queued=$(squeue --noheader --states=all --name={shlex.quote(directory.name)} --format='%A|%T|%r|%N') || exit
+ask() {{ squeue --noheader --states=all --name={shlex.quote(directory.name)} --format='%A|%T|%r|%N'; }}
+queued=$(ask) || queued=$(sleep 2 && ask) || exit
 queued=$(grep '^{job}|' <<<"$queued")
 outcome=$(cat {shlex.quote(str(directory / "outcome"))} 2>/dev/null)
 accounted=
