@@ -52,6 +52,30 @@ def test_stopped_halfway_or_killed_and_resumed_gives_the_same_bits(
     assert len(again.events("step")) == len(resumed.events("step"))
 
 
+def test_the_stages_of_a_pipeline_resume_to_the_same_bits_and_other_layouts_continue_them(
+    launch: Any, job: dict[str, Any], tmp_path: Path
+) -> None:
+    """Each stage has other parameters, and so other groups of its optimizer."""
+
+    def pipeline(name: str) -> dict[str, Any]:
+        saves = job["checkpoint"] | {"location": str(tmp_path / name)}
+        return job | {"variant": {"tied": False}, "parallel": {"pp": 2}, "checkpoint": saves}
+
+    untouched = launch(pipeline("untouched"), 2, name="untouched")
+    untouched.finish()
+    launch(pipeline("checkpoints"), 2, "--until-step", "6").finish()
+    resumed = launch(pipeline("checkpoints"), 2, "--until-step", "12")
+    resumed.finish()
+    ends = {event["step"]: event["loss_hex"] for event in resumed.events("end")}
+    losses = {event["step"]: event["loss"] for event in untouched.events("step")}
+    assert float.fromhex(ends[12]) == losses[12]
+    flat = launch(pipeline("checkpoints") | {"parallel": {}}, 2)
+    flat.finish()
+    assert flat.events("start")[-1]["resumed_from"] == 12
+    (end,) = untouched.events("end")
+    assert flat.events("end")[-1]["loss"] == pytest.approx(end["loss"], rel=1e-6)
+
+
 @pytest.mark.exhaustive
 def test_data_and_checkpoints_in_s3_give_the_same_bits_as_on_disk(
     launch: Any, job: dict[str, Any], untouched: str, s3: str, tmp_path: Path

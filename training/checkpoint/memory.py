@@ -19,13 +19,12 @@ from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
-from torch.distributed.checkpoint.state_dict import get_state_dict
 from torch.distributed.tensor import DTensor
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 from training.checkpoint.agreement import Unreadable, agree
 from training.checkpoint.checksum import crc32
-from training.checkpoint.state import Progress, StateDict, fill, progress_in
+from training.checkpoint.state import Progress, StateDict, fill, progress_in, tensors_of
 from training.checkpoint.transfer import allocate, mapped, transfer
 from training.model.decoder import Decoder
 
@@ -92,8 +91,7 @@ class NodeMemory:
         assert path is not None
         saved = torch.load(path, map_location="cpu", weights_only=True)
         progress = progress_in(saved["run"], self._identity, str(path))
-        weights, moments = get_state_dict(model, optimizer)
-        fill(model, optimizer, _filled({"model": weights, "optimizer": moments}, saved))
+        fill(model, optimizer, _filled(tensors_of(model, optimizer), saved))
         return progress
 
     def save(self, step: int, state: StateDict) -> None:

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Self
 
 import torch
-from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
+from torch.distributed.checkpoint.state_dict import get_optimizer_state_dict, get_state_dict, set_state_dict
 
 from training.errors import UserError
 from training.model.decoder import Decoder
@@ -51,13 +51,24 @@ def state_of(
 
     `identity` is what must not change between a save and a resume.
     """
-    weights, moments = get_state_dict(model, optimizer)
-    return {"model": weights, "optimizer": moments, "run": progress.as_entry(identity)}
+    return tensors_of(model, optimizer) | {"run": progress.as_entry(identity)}
+
+
+def tensors_of(model: Decoder, optimizer: torch.optim.Optimizer) -> StateDict:
+    """Return the weights and the optimizer's state of this rank. Create the optimizer's state if it has none.
+
+    The settings of the optimizer's groups are left out. They come from the job file, and the learning rate from its
+    schedule. A checkpoint also has one list of groups for all ranks, but stages of a pipeline have different groups.
+    """
+    weights, optimizer_state = get_state_dict(model, optimizer)
+    return {"model": weights, "optimizer": {"state": optimizer_state["state"]}}
 
 
 def fill(model: Decoder, optimizer: torch.optim.Optimizer, state: StateDict) -> None:
-    """Fill the model and the optimizer from `state`."""
-    set_state_dict(model, optimizer, model_state_dict=state["model"], optim_state_dict=state["optimizer"])
+    """Fill the model and the optimizer from `state`. The optimizer keeps the settings of its groups."""
+    groups = get_optimizer_state_dict(model, optimizer)["param_groups"]
+    optimizer_state = {"state": state["optimizer"]["state"], "param_groups": groups}
+    set_state_dict(model, optimizer, model_state_dict=state["model"], optim_state_dict=optimizer_state)
 
 
 def progress_in(run: dict[str, Any], identity: dict[str, Any], source: str) -> Progress:

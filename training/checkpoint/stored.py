@@ -13,13 +13,12 @@ import torch
 import torch.distributed as dist
 from torch.distributed.checkpoint import state_dict_loader, state_dict_saver
 from torch.distributed.checkpoint.api import CheckpointException
-from torch.distributed.checkpoint.state_dict import get_state_dict
 
 from training.checkpoint.agreement import Unreadable, first_reason
 from training.checkpoint.failures import write_failure
 from training.checkpoint.metadata_file import COMMIT
 from training.checkpoint.plans import KeptPlans, Planner, plans_differ
-from training.checkpoint.state import Progress, StateDict, fill, progress_in
+from training.checkpoint.state import Progress, StateDict, fill, progress_in, tensors_of
 from training.checkpoint.stores import LoadPlanner, reader, writer
 from training.errors import UserError
 from training.hosts import location_files
@@ -113,8 +112,7 @@ def load(
         state_dict_loader.load({"run": run}, storage_reader=reader(source), planner=LoadPlanner())
         progress = progress_in(run, identity, source)
         # PyTorch fills only the keys that it is given, so the state has to exist before it is loaded.
-        weights, moments = get_state_dict(model, optimizer)
-        state = {"model": weights, "optimizer": moments}
+        state = tensors_of(model, optimizer)
         state_dict_loader.load(state, storage_reader=reader(source), planner=LoadPlanner())
     except CheckpointException as error:
         raise Unreadable(f"{source}: {first_reason(error)}") from error
