@@ -12,7 +12,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
-from torch.distributed.tensor import DTensor
+from torch.distributed.tensor import DTensor, Replicate
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 
 from training.optim import muon
@@ -25,6 +25,7 @@ def main() -> None:
     layout, out, *gathered = sys.argv[1:]
     if gathered:
         muon.group_of = lambda _: None  # type: ignore[assignment,attr-defined]
+        muon.orthogonalised_here = orthogonalised_everywhere
     computed: list[torch.Size] = []
     compute = muon.orthogonalised
 
@@ -65,6 +66,16 @@ def main() -> None:
         torch.save(weights, out)
     dist.barrier()
     dist.destroy_process_group()
+
+
+def orthogonalised_everywhere(direction: torch.Tensor) -> torch.Tensor:
+    """Return this rank's part of matrices that every rank gathers and computes."""
+    if not isinstance(direction, DTensor):
+        return muon.orthogonalised(direction)
+    whole = direction.redistribute(placements=[Replicate()] * direction.device_mesh.ndim).to_local()
+    # Every rank has the whole update, so it takes its part without communication.
+    divided = DTensor.from_local(muon.orthogonalised(whole), direction.device_mesh, run_check=False)
+    return divided.redistribute(placements=direction.placements).to_local()
 
 
 if __name__ == "__main__":

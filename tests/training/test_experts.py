@@ -105,7 +105,7 @@ def test_the_host_waits_once_for_experts_on_other_ranks_and_never_for_slices(div
     module, hidden = mixture().bfloat16(), torch.randn(1, 8, SHAPE.hidden).bfloat16()
     expected = module(hidden)
     if divide:
-        divide.parallelize(module, init_device_mesh("cpu", (1,)))
+        divide.parallelize(module, init_device_mesh("cpu", (1,), mesh_dim_names=("ep",)))
     with Waits() as waiting:
         found = module(hidden)
     assert torch.equal(found, expected)

@@ -148,6 +148,13 @@ FOUR_RANKS: dict[str, dict[str, Any]] = {
     "TP x CP, MoE, documents": {"parallel": {"tp": 2, "cp": 2}, "variant": {"experts": 4}, **DOCUMENTS},
     "EP x FSDP": {"parallel": {"ep": 2}, "variant": {"experts": 4}},
     "EP x HSDP": {"parallel": {"ep": 2, "dp_shard": 2, "dp_replicate": 2}, "variant": {"experts": 4}},
+    "EP x TP": {"parallel": {"ep": 2, "tp": 2}, "variant": {"experts": 4}},
+    "EP x TP, AC and compile": {
+        "parallel": {"ep": 2, "tp": 2},
+        "variant": {"experts": 4, "tied": False},
+        "memory": {"activation_checkpointing": "full"},
+        "compile": "aot_eager",
+    },
     "EP x PP": {"parallel": {"ep": 2, "pp": 2}, "variant": {"experts": 4, "tied": False}},
     "PP of four": {"parallel": {"pp": 4}, **UNTIED},
     "PP x CP, zero-bubble": {"parallel": {"pp": 2, "cp": 2, "pp_schedule": "zero-bubble"}, **UNTIED},
@@ -157,6 +164,16 @@ FOUR_RANKS: dict[str, dict[str, Any]] = {
         "compile": "aot_eager",
         **UNTIED,
     },
+}
+# Experts are then divided in three ways: between ranks, into slices, and by FSDP or a pipeline.
+EIGHT_RANKS: dict[str, dict[str, Any]] = {
+    "EP x TP x HSDP": {
+        "parallel": {"ep": 2, "tp": 2, "dp_shard": 2, "dp_replicate": 2},
+        "variant": {"experts": 4},
+    },
+    "EP x TP x FSDP, documents": {"parallel": {"ep": 2, "tp": 2}, "variant": {"experts": 4}, **DOCUMENTS},
+    "EP x TP x CP": {"parallel": {"ep": 4, "tp": 2, "cp": 2}, "variant": {"experts": 4}},
+    "EP x TP x PP": {"parallel": {"ep": 2, "tp": 2, "pp": 2}, "variant": {"experts": 4, "tied": False}},
 }
 # Documents and a window change attention, which each kind of parallelism divides in another way.
 FOUR_RANKS |= {
@@ -244,6 +261,14 @@ def test_four_ranks_have_the_gradients_of_one_process(layout: str, four_ranks: d
     assert_equal_gradients(four_ranks[layout])
 
 
+@pytest.mark.exhaustive
+def test_eight_ranks_that_divide_experts_in_three_ways_have_the_gradients_of_one_process(
+    torchrun: TorchrunServer,
+) -> None:
+    for difference in differences(torchrun, 8, EIGHT_RANKS).values():
+        assert_equal_gradients(difference)
+
+
 @pytest.fixture(scope="module")
 def evaluated(torchrun: TorchrunServer, request: pytest.FixtureRequest) -> dict[str, Any]:
     asked = chosen(request, EVALUATED, "layout")
@@ -328,8 +353,9 @@ def test_experts_go_on_as_they_were_and_come_together_from_other_ranks(learned: 
     learned("again", 1, micro=8, until=2, **experts)
     again = learned("again", 1, micro=8, **experts)
     assert again == straight, "what the routers choose by is in the checkpoint, and what they count begins at nothing"
-    learned("divided", 2, micro=2, until=2, parallel={"ep": 2}, **experts)
-    assert_same(learned("divided", 1, micro=8, **experts), straight)
+    for name, ranks, parallel in (("between ranks", 2, {"ep": 2}), ("into slices, too", 4, {"ep": 2, "tp": 2})):
+        learned(name, ranks, micro=2, until=2, parallel=parallel, **experts)
+        assert_same(learned(name, 1, micro=8, **experts), straight)
 
 
 def assert_same(one: list[tuple[float, float]], other: list[tuple[float, float]]) -> None:

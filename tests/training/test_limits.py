@@ -51,12 +51,6 @@ def job_of(changes: dict[str, Any]) -> Job:
             "parallel.ep is 2, which does not divide the 3 experts",
         ),
         (3, {"parallel": {"ep": 2}, "variant": {"experts": 4}}, "parallel.ep is 2, which does not divide the 3 ranks"),
-        (4, {"parallel": {"tp": 2, "ep": 2}, "variant": {"experts": 4}}, "experts are divided by one of them"),
-        (
-            1,
-            {"optimizer": {"name": "muon"}, "variant": {"experts": 4}},
-            "optimizer.name is muon, which learns matrices",
-        ),
         (1, {"memory": {"loss_chunks": 5}}, "memory.loss_chunks is 5, which does not divide the 96 tokens"),
         (2, {"parallel": {"pp": 2}}, "tiny has one matrix for embedding and output"),
         (

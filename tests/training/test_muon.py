@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -75,6 +77,31 @@ def test_ranks_divide_the_matrices_and_the_result_is_the_same_to_the_bit(
     # of the matrices, and two the third.
     assert wholes == [9, 9, 9, 9]
     assert shares == {"fsdp": [0, 3, 3, 3], "hsdp": [3, 3, 6, 6], "tp": [0, 0, 6, 6]}[layout]
+
+
+def test_experts_learn_what_one_process_teaches_them_and_ranks_share_the_work(torchrun: TorchrunServer) -> None:
+    layouts: dict[str, dict[str, Any]] = {
+        # The last of four ranks has no expert.
+        "FSDP": {"variant": {"experts": 6}},
+        "EP x HSDP": {"variant": {"experts": 4}, "parallel": {"ep": 2, "dp_shard": 2, "dp_replicate": 2}},
+        "TP x FSDP": {"variant": {"experts": 6}, "parallel": {"tp": 2}},
+        "EP x TP": {"variant": {"experts": 4}, "parallel": {"ep": 2, "tp": 2}},
+        "TP x FSDP, an expert on each rank": {"variant": {"experts": 2}, "parallel": {"tp": 2}},
+    }
+    printed = torchrun.run_program(PROGRAM.with_name("muon_of_experts.py"), json.dumps(layouts), ranks=4)
+    found = [json.loads(line.removeprefix("RESULT ")) for line in printed.splitlines() if line.startswith("RESULT ")]
+    assert [each["layout"] for each in found] == list(layouts)
+    for each in found:
+        # An update is computed in bf16, whose last place is 4e-3.
+        assert each["error"] < 4e-3, each
+    # Three matrices of each expert in four layers: those of a rank, or those that ranks with slices of them divide.
+    assert [each["computed"] for each in found] == [
+        [24, 24, 24, 0],
+        [24, 24, 24, 24],
+        [24, 12, 24, 12],
+        [12, 12, 12, 12],
+        [6, 6, 6, 6],
+    ]
 
 
 def run(

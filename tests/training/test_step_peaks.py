@@ -23,6 +23,7 @@ WINDOW_AND_DOCUMENTS: dict[str, Any] = {
     "variant": {"sliding_window": 100},
     "data": {"train": "nowhere", "sequence_length": 256, "mask_documents": True},
 }
+MUON = {"optimizer": {"name": "muon"}}
 HSDP = {"parallel": {"dp_shard": 2, "dp_replicate": 2}}
 
 
@@ -47,7 +48,7 @@ TWO_RANKS: dict[str, dict[str, Any]] = {
     "wide: FSDP, one micro-batch": {"batch": {"global": 2, "micro": 1}},
     "wide: FSDP, gradients unsharded": {"memory": {"gradient_accumulation": "unsharded"}},
     "wide: FSDP, weights kept": {"memory": {"reshard_after_forward": False}},
-    "wide: FSDP, muon": {"optimizer": {"name": "muon"}},
+    "wide: FSDP, muon": MUON,
     "wide: DDP": {"parallel": {"dp_shard": 1, "dp_replicate": 2}},
     "long: full": checkpointing("full"),
     "long: full, every second layer": checkpointing("full", checkpoint_every=2),
@@ -66,6 +67,7 @@ TWO_RANKS: dict[str, dict[str, Any]] = {
     "long: MoE": EXPERTS,
     "long: MoE with TP": {**EXPERTS, "parallel": {"tp": 2}},
     "wide: MoE with EP": {**EXPERTS, "parallel": {"ep": 2}},
+    "wide: MoE with EP, muon": {**EXPERTS, **MUON, "parallel": {"ep": 2}},
 }
 FOUR_RANKS: dict[str, dict[str, Any]] = {
     "wide: HSDP": HSDP,
@@ -74,6 +76,7 @@ FOUR_RANKS: dict[str, dict[str, Any]] = {
     "long: PP x FSDP": {"parallel": {"pp": 2}},
     "long: PP of four": {"parallel": {"pp": 4}},
     "long: EP x FSDP": {**EXPERTS, "parallel": {"ep": 2}},
+    "long: EP x TP": {**EXPERTS, "parallel": {"ep": 2, "tp": 2}},
 }
 RANKS = {1: ONE_RANK, 2: TWO_RANKS, 4: FOUR_RANKS}
 
@@ -114,5 +117,7 @@ def test_a_step_needs_at_its_peak_what_is_computed(ranks: int, layout: str, peak
     changes, vocabulary = job_of(layout, RANKS[ranks][layout], ranks)
     job = Job.model_validate({"name": "peak", **changes})
     computed = [each.total for each in footprints(job, ranks, device="cpu", vocabulary=vocabulary)]
-    # What waits in zero-bubble differs from step to step of the schedule, and is not followed in detail.
-    assert peaks[layout] == pytest.approx(computed, rel=0.1 if "zero-bubble" in layout else 0.06)
+    # Two things are not followed in detail: what waits in zero-bubble, which differs from step to step of the schedule,
+    # and the copies of tokens that slices of experts on other ranks exchange, which `tp` does not divide.
+    loose = any(each in layout for each in ("zero-bubble", "EP x TP"))
+    assert peaks[layout] == pytest.approx(computed, rel=0.1 if loose else 0.06)

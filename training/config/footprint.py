@@ -5,6 +5,7 @@ embedding, and the update of the weights. The footprint is that of the highest. 
 test measures the peaks of whole steps in many layouts. Those of GPUs were not measured on a card.
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 
@@ -182,12 +183,15 @@ def _of_update(stage: StageSizes) -> int:
     """Return the bytes of the optimizer's temporary results for the parameter that has most."""
     match stage.job.optimizer:
         case Optimizer(name="muon"):
-            matrix = stage.shape.hidden * max(stage.shape.feed_forward, stage.shape.heads * stage.shape.head_width)
-            if stage.sharing == 1 and stage.layout.tp == 1:
-                # A matrix before and after in fp32, and three of the iteration in bf16.
-                return 14 * matrix
-            # In bf16: the parts that other ranks get, a whole matrix, and four of the iteration.
-            return 12 * matrix
+            attention = stage.shape.heads * stage.shape.head_width
+            widths = (attention,) if stage.shape.experts else (attention, stage.shape.feed_forward)
+            matrix = stage.shape.hidden * max(widths)
+            # A rank updates its share of a stack of experts at once.
+            experts = math.ceil(stage.experts / 3 * stage.layout.ep / stage.sharing)
+            # Whole matrices: before and after in fp32, and three of the iteration in bf16. Parts of matrices in bf16:
+            # those that other ranks get, the whole, and four of the iteration.
+            divided = stage.sharing > 1 or stage.layout.tp > 1
+            return max((12 if divided else 14) * matrix, (12 if stage.layout.tp > 1 else 14) * experts)
         case Optimizer(name="adamw", state="fp32"):
             return 0
         case _:

@@ -42,16 +42,6 @@ def layout_problems(shape: Shape, vocabulary: int, job: Job, layout: Layout) -> 
             f"memory.loss_chunks is {job.memory.loss_chunks}, which does not divide the {length // layout.cp} tokens "
             "of a sample on one rank; use a power of two"
         )
-    if shape.experts and job.optimizer.name == "muon":
-        yield (
-            f"optimizer.name is muon, which learns matrices, but {job.model} has stacks of {shape.experts} experts; "
-            "use adamw"
-        )
-    if layout.ep > 1 and layout.tp > 1:
-        yield (
-            f"parallel.ep is {layout.ep} and parallel.tp is {layout.tp}, but experts are divided by one of them; use "
-            "parallel.ep for many small experts, or parallel.tp for few large ones"
-        )
     if layout.ep > 1:
         if not shape.experts:
             yield (

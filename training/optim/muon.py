@@ -2,7 +2,8 @@
 
 PyTorch's own `torch.optim.Muon` supports only matrices, and treats each local shard as a matrix of its own. This class
 orthogonalizes whole matrices, so that the update equals that of a single process in every layout. Ranks that shard a
-matrix share the work. AdamW updates the other parameters.
+matrix share the work, and so do ranks that have slices of every matrix of a stack, such as experts. AdamW updates the
+other parameters.
 """
 
 from collections.abc import Callable, Iterable
@@ -11,9 +12,17 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor
-from torch.distributed.tensor import DTensor, Replicate
+from torch.distributed.tensor import DTensor
 
-from training.optim.owned_matrices import Block, blocks_of, computed_by_owners, group_of, rounds
+from training.optim.owned_matrices import (
+    Block,
+    blocks_of,
+    computed_by_owners,
+    group_of,
+    rounds,
+    rounds_of_stacks,
+    shares_of,
+)
 
 ITERATIONS = 5
 # The quintic of the page above. Its slope at zero is the largest that brings all singular values near one.
@@ -40,15 +49,19 @@ class Muon(torch.optim.AdamW):
         groups = self.param_groups
         rate, decay = groups[0]["lr"], groups[0]["weight_decay"]
         divided: dict[dist.ProcessGroup, list[Tensor]] = {}
+        stacks: dict[tuple[dist.ProcessGroup, torch.Size], list[Tensor]] = {}
         for parameter in groups[0]["params"]:
             if parameter.grad is None:
                 continue
             if parameter not in self._groups:
                 self._groups[parameter] = group_of(parameter)
-            if group := self._groups[parameter]:
+            group = self._groups[parameter]
+            if group is None:
+                self._apply(parameter, orthogonalised_here(self._direction(parameter)), rate, decay)
+            elif parameter.ndim == 2:
                 divided.setdefault(group, []).append(parameter)
             else:
-                self._apply(parameter, _orthogonalised_everywhere(self._direction(parameter)), rate, decay)
+                stacks.setdefault((group, parameter.shape), []).append(parameter)
         for group, matrices in divided.items():
             if any(parameter not in self._blocks for parameter in matrices):
                 self._blocks |= dict(zip(matrices, blocks_of(matrices, group), strict=True))
@@ -59,6 +72,9 @@ class Muon(torch.optim.AdamW):
                 updates = computed_by_owners(directions, shapes, blocks, orthogonalised, group)
                 for parameter, update in zip(some, updates, strict=True):
                     self._apply(parameter, update.float(), rate, decay)
+        for (group, _), alike in stacks.items():
+            for some in rounds_of_stacks(alike, group):
+                self._step_of_stacks(some, group, rate, decay)
         # AdamW updates all groups that it finds in param_groups.
         self.param_groups = groups[1:]
         try:
@@ -66,6 +82,19 @@ class Muon(torch.optim.AdamW):
             return loss
         finally:
             self.param_groups = groups
+
+    def _step_of_stacks(self, stacks: list[Tensor], group: dist.ProcessGroup, rate: float, decay: float) -> None:
+        """Update stacks of one shape: [matrices, rows, columns]. Each rank of the group has a part of every matrix."""
+        if stacks[0] not in self._blocks:
+            (self._blocks[stacks[0]],) = blocks_of(stacks[:1], group)
+        directions = torch.cat([_local(self._direction(stack)).bfloat16() for stack in stacks])
+        shares = shares_of(directions, stacks[0].shape, self._blocks[stacks[0]])
+        del directions
+        if shares:
+            parts, shapes, blocks = (list(each) for each in zip(*shares, strict=True))
+            updates = torch.cat(computed_by_owners(parts, shapes, blocks, orthogonalised, group)).float()
+            for stack, update in zip(stacks, updates.chunk(len(stacks)), strict=True):
+                self._apply(stack, update, rate, decay)
 
     def _direction(self, parameter: Tensor) -> Tensor:
         """Add the gradient to the momentum, and return Nesterov's momentum, which is to be orthogonalized."""
@@ -97,14 +126,9 @@ class Muon(torch.optim.AdamW):
         return 1.0 if found_inf is None else 1 - found_inf.to(_local(tensor).device, non_blocking=True)
 
 
-def _orthogonalised_everywhere(update: Tensor) -> Tensor:
-    """Return this rank's part of an orthogonalized matrix that every rank computes."""
-    if not isinstance(update, DTensor):
-        return orthogonalised(update)
-    whole = update.redistribute(placements=[Replicate()] * update.device_mesh.ndim).to_local()
-    # Every rank has the whole update, so it takes its part without communication.
-    divided = DTensor.from_local(orthogonalised(whole), update.device_mesh, run_check=False)
-    return divided.redistribute(placements=update.placements).to_local()
+def orthogonalised_here(direction: Tensor) -> Tensor:
+    """Return this rank's part of an update whose matrices this rank has whole."""
+    return orthogonalised(_local(direction))
 
 
 def orthogonalised(matrices: Tensor) -> Tensor:

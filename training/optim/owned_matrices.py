@@ -14,7 +14,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.device_mesh import DeviceMesh
-from torch.distributed.tensor import DTensor, Replicate
+from torch.distributed.tensor import DTensor
 
 
 class Block(NamedTuple):
@@ -33,14 +33,26 @@ class Block(NamedTuple):
         return whole[tuple(slice(at, at + size) for at, size in zip(self.offsets, self.sizes, strict=True))]
 
 
-def group_of(matrix: Tensor) -> dist.ProcessGroup | None:
-    """Return the process group that shards a matrix, or None if this rank has the whole matrix."""
-    if not isinstance(matrix, DTensor):
+class OwnedMatrices(NamedTuple):
+    """The matrices that one rank computes: this rank's parts of them, their shape, and the blocks of all ranks."""
+
+    part: Tensor
+    shape: torch.Size
+    blocks: list[Block]
+
+
+def group_of(matrices: Tensor) -> dist.ProcessGroup | None:
+    """Return the process group that shards a matrix, or each matrix of a stack: [..., rows, columns].
+
+    Return None if this rank has whole matrices, as it does of a stack that is sharded between its matrices.
+    """
+    if not isinstance(matrices, DTensor):
         return None
-    divided = [number for number, each in enumerate(matrix.placements) if not isinstance(each, Replicate)]
+    rows = matrices.ndim - 2
+    divided = [number for number, each in enumerate(matrices.placements) if getattr(each, "dim", -1) >= rows]
     if not divided:
         return None
-    group = _group(matrix.device_mesh, tuple(divided))
+    group = _group(matrices.device_mesh, tuple(divided))
     return group if dist.get_world_size(group) > 1 else None
 
 
@@ -75,6 +87,36 @@ def rounds(matrices: Sequence[Tensor], group: dist.ProcessGroup) -> Iterator[lis
     by_size = sorted(matrices, key=lambda matrix: matrix.numel(), reverse=True)
     for first in range(0, len(by_size), ranks):
         yield by_size[first : first + ranks]
+
+
+def rounds_of_stacks(stacks: Sequence[Tensor], group: dist.ProcessGroup) -> Iterator[list[Tensor]]:
+    """Yield stacks of one shape, as many at a time as have a matrix for each rank. Every rank gets the same.
+
+    One stack at a time is enough if a rank has parts of as many matrices as there are ranks.
+    """
+    own = max(1, len(stacks[0].to_local() if isinstance(stacks[0], DTensor) else stacks[0]))
+    at_once = -(-dist.get_world_size(group) // own)
+    for first in range(0, len(stacks), at_once):
+        yield list(stacks[first : first + at_once])
+
+
+def shares_of(parts: Tensor, shape: torch.Size, blocks: Sequence[Block]) -> list[OwnedMatrices]:
+    """Divide matrices of one shape among the ranks that have parts of them.
+
+    Args:
+        parts: this rank's part of each matrix: [matrices, own rows, own columns]. All ranks have parts of the same
+            matrices.
+        shape: the shape of a stack of such matrices: [..., rows, columns].
+        blocks: the block of each rank in the stack.
+
+    Returns one share for each rank, or fewer if there are fewer matrices.
+    """
+    shares = []
+    for share in parts.tensor_split(len(blocks)):
+        if len(share):
+            own = [Block((0, *each.offsets[1:]), (len(share), *each.sizes[1:])) for each in blocks]
+            shares.append(OwnedMatrices(share, torch.Size((len(share), *shape[1:])), own))
+    return shares
 
 
 def computed_by_owners(

@@ -35,9 +35,9 @@ def parallelize(model: Decoder, job: Job, world: World) -> list[Decoder]:
         elif job.float8.recipe != "none":
             float8.apply(stage, job.float8, layout.tp)
         if layout.tp > 1:
-            tensor.parallelize(stage, mesh["tp"])
+            tensor.parallelize(stage, mesh["tp"], slice_experts=world.experts is None)
         if world.experts is not None:
-            expert.parallelize(stage, world.experts["ep"])
+            expert.parallelize(stage, world.experts["ep", "tp"] if layout.tp > 1 else world.experts["ep"])
         if world.context is not None:
             context.parallelize(stage, job.parallel.cp_method, world.context, job.data.sequence_length)
         if job.memory.activation_checkpointing != "none":

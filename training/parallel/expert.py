@@ -2,6 +2,9 @@
 
 The ranks of a group process different tokens. They are ranks of the data-parallel dimensions that divide the experts'
 weights in another way: over `ep` by expert, and over the remaining ranks as FSDP does. (GShard, arXiv 2006.16668)
+
+With tensor parallelism, a rank has a slice of each of its experts, and exchanges tokens with the ranks that have the
+same slices of other experts.
 """
 
 from functools import partial
@@ -9,30 +12,32 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch import Tensor, nn
+from torch import Tensor
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
-from torch.distributed.tensor import DTensor, Shard, distribute_tensor
+from torch.distributed.tensor import DTensor, Shard
 
 from training.config import Layout
 from training.model.decoder import Decoder
 from training.model.experts import Experts, MixtureOfExperts, swiglu
+from training.parallel.expert_slices import SLICES, distribute
 
 
 def expert_mesh(layout: Layout, device: torch.device) -> DeviceMesh:
-    """Return a mesh of all ranks for the experts' weights: [pp, dp_replicate, fsdp, ep]."""
+    """Return a mesh of all ranks for the experts' weights: [pp, dp_replicate, fsdp, ep, tp]."""
     sharded = layout.dp_shard * layout.cp // layout.ep
-    sizes = (layout.pp, layout.dp_replicate, sharded, layout.ep)
-    return init_device_mesh(device.type, sizes, mesh_dim_names=("pp", "dp_replicate", "fsdp", "ep"))
+    sizes = (layout.pp, layout.dp_replicate, sharded, layout.ep, layout.tp)
+    return init_device_mesh(device.type, sizes, mesh_dim_names=("pp", "dp_replicate", "fsdp", "ep", "tp"))
 
 
 def parallelize(model: Decoder, mesh: DeviceMesh) -> None:
-    """Divide the experts of all layers over a one-dimensional mesh."""
+    """Divide the experts of all layers over the dimension `ep` of a mesh, and their slices over `tp` if it has that."""
+    sliced = "tp" in (mesh.mesh_dim_names or ())
     for module in model.modules():
         if isinstance(module, MixtureOfExperts):
             experts = module.experts
-            for name, weights in list(experts.named_parameters()):
-                experts.register_parameter(name, nn.Parameter(distribute_tensor(weights, mesh, [Shard(0)])))
-            experts.forward = partial(_dispatched, experts, mesh.get_group())  # type: ignore[method-assign]
+            for name, in_expert in SLICES.items():
+                distribute(experts, name, mesh, [Shard(0), in_expert] if sliced else [Shard(0)])
+            experts.forward = partial(_dispatched, experts, mesh.get_group("ep"))  # type: ignore[method-assign]
 
 
 def _dispatched(experts: Experts, group: dist.ProcessGroup, tokens: Tensor, counts: Tensor) -> Tensor:

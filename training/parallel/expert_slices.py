@@ -5,7 +5,7 @@ the sequence afterward, as the residual stream is. The router's scores multiply 
 over the ranks as well.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import torch.nn.functional as F
@@ -13,37 +13,37 @@ from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Partial, Placement, Replicate, Shard, distribute_tensor
 
-from training.model.experts import MixtureOfExperts, swiglu
+from training.model.experts import Experts, MixtureOfExperts, swiglu
 
 BY_SEQUENCE = (Shard(1),)
-COLUMNS, ROWS = Shard(2), Shard(1)
+SLICES = {"gate_proj": Shard(2), "up_proj": Shard(2), "down_proj": Shard(1)}
 
 
-def parallelize(mixture: MixtureOfExperts, mesh: DeviceMesh) -> None:
-    """Divide the experts of a layer over a one-dimensional mesh. The router stays whole."""
+def parallelize(mixture: MixtureOfExperts, mesh: DeviceMesh, slice_weights: bool = True) -> None:
+    """Divide the experts of a layer over a one-dimensional mesh. The router stays whole.
+
+    Without `slice_weights`, `expert.parallelize` divides the weights and computes with their slices.
+    """
     experts, router = mixture.experts, mixture.router
-    for module, name, placement in (
-        (experts, "gate_proj", COLUMNS),
-        (experts, "up_proj", COLUMNS),
-        (experts, "down_proj", ROWS),
-        (router, "weight", Replicate()),
-    ):
-        _distribute(module, name, mesh, placement)
-    forward = mixture.forward
-
-    def of_slices(tokens: Tensor, counts: Tensor) -> Tensor:
-        return swiglu(
-            tokens, counts, *(_local(each) for each in (experts.gate_proj, experts.up_proj, experts.down_proj))
-        )
-
-    experts.forward = of_slices  # type: ignore[method-assign]
+    distribute(router, "weight", mesh, [Replicate()])
     router.forward = partial(_scores, router)  # type: ignore[method-assign]
-    mixture.forward = partial(_of_sequence, forward, mesh)  # type: ignore[method-assign]
+    mixture.forward = partial(_of_sequence, mixture.forward, mesh)  # type: ignore[method-assign]
+    if slice_weights:
+        for name, placement in SLICES.items():
+            distribute(experts, name, mesh, [placement])
+        experts.forward = partial(_of_slices, experts)  # type: ignore[method-assign]
 
 
-def _distribute(module: nn.Module, name: str, mesh: DeviceMesh, placement: Placement) -> None:
-    weights = distribute_tensor(module.get_parameter(name), mesh, [placement])
+def distribute(module: nn.Module, name: str, mesh: DeviceMesh, placements: Sequence[Placement]) -> None:
+    """Replace a parameter of a module by one that is divided over a mesh."""
+    weights = distribute_tensor(module.get_parameter(name), mesh, placements)
     module.register_parameter(name, nn.Parameter(weights))
+
+
+def _of_slices(experts: Experts, tokens: Tensor, counts: Tensor) -> Tensor:
+    """`Experts.forward` with this rank's slices: a part of the sum over all ranks."""
+    weights = (_local(experts.get_parameter(name)) for name in SLICES)
+    return swiglu(tokens, counts, *weights)
 
 
 def _of_sequence(forward: Callable[[Tensor], Tensor], mesh: DeviceMesh, hidden: Tensor) -> Tensor:

@@ -26,8 +26,11 @@ from training.model.experts import MixtureOfExperts
 from training.parallel import expert_slices
 
 
-def parallelize(model: Decoder, mesh: DeviceMesh) -> None:
-    """Divide a decoder, or a stage of one, over a one-dimensional mesh."""
+def parallelize(model: Decoder, mesh: DeviceMesh, slice_experts: bool = True) -> None:
+    """Divide a decoder, or a stage of one, over a one-dimensional mesh.
+
+    Without `slice_experts`, `expert.parallelize` divides the weights of experts.
+    """
     by_sequence = Shard(1)
     whole_sequence = PrepareModuleInput(input_layouts=(by_sequence,), desired_input_layouts=(Replicate(),))
     for layer in model.layers.values():
@@ -43,7 +46,7 @@ def parallelize(model: Decoder, mesh: DeviceMesh) -> None:
         layer_plan["self_attn.o_proj"] = RowwiseParallel(output_layouts=by_sequence)
         assert isinstance(layer, Layer)
         if isinstance(layer.mlp, MixtureOfExperts):
-            expert_slices.parallelize(layer.mlp, mesh)
+            expert_slices.parallelize(layer.mlp, mesh, slice_experts)
         else:
             layer_plan["mlp"] = whole_sequence
             layer_plan |= {f"mlp.{name}": ColwiseParallel() for name in ("gate_proj", "up_proj")}
