@@ -12,7 +12,9 @@ changes a sum.
 import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import starmap
+from pathlib import Path
 
 import torch
 import torch.distributed as dist
@@ -21,7 +23,9 @@ from torch.distributed.tensor import DTensor
 
 from training.errors import ReplicasDiffer
 from training.hosts.this_node import this_node
+from training.observe import replica_verdict
 from training.observe.metrics import Metrics
+from training.observe.replica_verdict import Doubt
 from training.parallel.world import World
 from training.setup import Setup
 
@@ -42,66 +46,127 @@ class Deviation:
     ranks: tuple[int, ...]
     tensors: tuple[str, ...]
     others: int
+    step: int = 0
+    blocks: tuple[int, ...] = field(default=(), compare=False)
+    """The blocks whose sums differ."""
+    sums: tuple[tuple[int, ...], ...] = field(default=(), compare=False)
+    """The sums of these blocks on each rank: [ranks, blocks]. Both fields are empty if a majority agrees."""
 
 
-def is_due(setup: Setup, step: int, save: bool) -> bool:
-    """Return whether the job compares its replicas after this step. `save` says whether the job saves the step."""
-    every = setup.job.replica_check.every
-    return every is not None and (save or step % every == 0)
+class ReplicaComparison:
+    """Compares the weights of the replicas of a run at intervals.
 
-
-def check_replicas(setup: Setup, step: int, metrics: Metrics | None) -> None:
-    """Compare the weights of all replicas. Every rank calls this function, which waits for the rank's device.
-
-    Raises:
-        ReplicasDiffer: the weights of some replicas differ. Every rank raises it, with the same message.
+    Every rank creates one instance per attempt. `run` is the directory of the run. `metrics` is None on all ranks but
+    rank 0.
     """
-    world = setup.world
-    if world.layout.dp_replicate == 1:  # The job file may have -1, with ranks for one replica only.
-        return
-    found = compare(setup.local.model, world)
-    differs = torch.tensor(float(found is not None))
-    dist.all_reduce(differs, op=dist.ReduceOp.MAX)
-    if not differs.item():
-        return
-    gathered: list[tuple[str, Deviation | None]] = [("", None)] * world.size
-    dist.all_gather_object(gathered, (f"{this_node()}, {_device(world.device)}", found))
-    deviations = list(dict.fromkeys(each for _, each in gathered if each is not None))
-    devices = [device for device, _ in gathered]
-    reason = f"the weights of replicas differ after step {step}: " + "; ".join(
-        _sentence(each, devices) for each in deviations
-    )
-    if metrics:
-        ranks = sorted({rank for each in deviations for rank in each.ranks})
-        metrics.event(
-            "replicas_differ", step=step, ranks=ranks, devices=[devices[rank] for rank in ranks], reason=reason
+
+    def __init__(self, setup: Setup, run: Path, metrics: Metrics | None) -> None:
+        self._model, self._world, self._run, self._metrics = setup.local.model, setup.world, run, metrics
+        # The job file may have -1, with ranks for one replica only.
+        self._every = setup.job.replica_check.every if self._world.layout.dp_replicate > 1 else None
+        self._doubts = replica_verdict.kept(run) if self._every is not None else []
+        # The sums of the steps since the last comparison. The verdict on two replicas needs those of the first error.
+        self._sums: list[tuple[int, Tensor]] = []
+
+    def after(self, step: int, save: bool) -> None:
+        """Compare the weights of all replicas if a comparison is due. Every rank calls this after every step.
+
+        `save` says whether the job saves the step. A comparison waits for the rank's device.
+
+        Raises:
+            ReplicasDiffer: the weights of some replicas differ. Every rank raises it, with the same message.
+        """
+        if self._every is None:
+            return
+        is_due = save or step % self._every == 0 or any(step == each.step for each in self._doubts)
+        if is_due or self._world.layout.dp_replicate == 2:
+            self._sums.append((step, block_sums(self._model).to(self._world.device)))
+        if is_due:
+            self._compare(step)
+
+    def _compare(self, step: int) -> None:
+        world = self._world
+        steps, sums = [each for each, _ in self._sums], torch.stack([each for _, each in self._sums])
+        self._sums = []
+        found = first_deviation(self._model, steps, sums, world)
+        differs = torch.tensor(float(found is not None))
+        dist.all_reduce(differs, op=dist.ReduceOp.MAX)
+        if not differs.item():
+            self._judge(step, sums[-1].cpu())
+            return
+        gathered: list[tuple[str, Deviation | None]] = [("", None)] * world.size
+        dist.all_gather_object(gathered, (f"{this_node()}, {_device(world.device)}", found))
+        deviations = list(dict.fromkeys(each for _, each in gathered if each is not None))
+        devices = [device for device, _ in gathered]
+        first = min(each.step for each in deviations)
+        reason = f"the weights of replicas differ after step {first}: " + "; ".join(
+            _sentence(each, devices) for each in deviations
         )
-    # The reason is that of the barrier in `divergence.py`.
-    dist.barrier()
-    raise ReplicasDiffer(
-        f"{reason}. The checkpoints are from before, and the run resumes from the newest. If the same node is named "
-        "again, replace it"
-    )
+        if self._metrics:
+            ranks = sorted({rank for each in deviations for rank in each.ranks})
+            self._metrics.event(
+                "replicas_differ", step=first, ranks=ranks, devices=[devices[rank] for rank in ranks], reason=reason
+            )
+            doubts = [
+                Doubt(each.step, each.ranks, tuple(devices[rank] for rank in each.ranks), each.blocks, each.sums)
+                for each in deviations
+                if not each.others
+            ]
+            replica_verdict.keep(doubts, self._run)
+        # The reason is that of the barrier in `divergence.py`.
+        dist.barrier()
+        raise ReplicasDiffer(
+            f"{reason}. The checkpoints are from before, and the run resumes from the newest. If the same node is "
+            "named again, replace it"
+        )
+
+    def _judge(self, step: int, sums: Tensor) -> None:
+        """Report which replicas were wrong in an earlier attempt, after this step was repeated without a difference."""
+        doubts = [each for each in self._doubts if each.step == step]
+        if not doubts:
+            return
+        group = tuple(dist.get_process_group_ranks(self._world.mesh.get_group("dp_replicate")))
+        mine = next(((each, each.wrong(sums)) for each in doubts if each.ranks == group), None)
+        gathered: list[tuple[Doubt, tuple[int, ...]] | None] = [None] * self._world.size
+        dist.all_gather_object(gathered, mine)
+        self._doubts = []
+        if self._metrics:
+            found = list(dict.fromkeys(each for each in gathered if each is not None))
+            ranks = sorted({doubt.ranks[index] for doubt, wrong in found for index in wrong})
+            reason = "; ".join(starmap(replica_verdict.verdict, found)) or "the ranks of the replicas are others now"
+            self._metrics.event("replicas_judged", step=step, ranks=ranks, reason=reason)
+            print(f"the replicas agree after step {step}, which was taken again: {reason}", flush=True)
+            (self._run / replica_verdict.FILE).unlink(missing_ok=True)
 
 
-@torch.no_grad()
 def compare(model: nn.Module, world: World) -> Deviation | None:
     """Return how the weights of the replicas of this rank differ, or None. Every rank of the group calls this."""
+    return first_deviation(model, [0], block_sums(model).to(world.device).unsqueeze(0), world)
+
+
+def first_deviation(model: nn.Module, steps: Sequence[int], sums: Tensor, world: World) -> Deviation | None:
+    """Return the first difference between the replicas of this rank, or None if they never differed.
+
+    Every rank of the group calls this. `sums` has the sums of this rank's blocks: [steps, blocks].
+    """
     group = world.mesh.get_group("dp_replicate")
-    names, sums = zip(*_block_sums(model), strict=True)
-    own = torch.stack(sums).to(world.device)
-    gathered = [torch.empty_like(own) for _ in range(dist.get_world_size(group))]
-    dist.all_gather(gathered, own, group=group)
-    return deviation(names, torch.stack(gathered).cpu(), dist.get_process_group_ranks(group))
+    gathered = [torch.empty_like(sums) for _ in range(dist.get_world_size(group))]
+    dist.all_gather(gathered, sums, group=group)
+    names, of_ranks = [name for name, _ in _blocks(model)], torch.stack(gathered).cpu()
+    for index, step in enumerate(steps):
+        if found := deviation(names, of_ranks[:, index], dist.get_process_group_ranks(group), step):
+            return found
+    return None
 
 
-def deviation(names: Sequence[str], sums: Tensor, ranks: Sequence[int]) -> Deviation | None:
+def deviation(names: Sequence[str], sums: Tensor, ranks: Sequence[int], step: int = 0) -> Deviation | None:
     """Return which ranks differ from the others.
 
     Args:
         names: The tensor of each block.
         sums: The sum of each block on each rank: [ranks, blocks].
         ranks: The ranks in the order of `sums`.
+        step: The step after which the sums were computed.
     """
     differing = (sums != sums[0]).any(0).nonzero().flatten().tolist()
     if not differing:
@@ -111,16 +176,23 @@ def deviation(names: Sequence[str], sums: Tensor, ranks: Sequence[int]) -> Devia
     values = [tuple(row) for row in sums[:, differing].tolist()]
     ((value, others), *_) = Counter(values).most_common(1)
     if 2 * others <= len(ranks):
-        return Deviation(tuple(ranks), tensors, 0)
-    return Deviation(tuple(rank for rank, each in zip(ranks, values, strict=True) if each != value), tensors, others)
+        return Deviation(tuple(ranks), tensors, 0, step, tuple(differing), tuple(values))
+    differ = tuple(rank for rank, each in zip(ranks, values, strict=True) if each != value)
+    return Deviation(differ, tensors, others, step)
 
 
-def _block_sums(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
+@torch.no_grad()
+def block_sums(model: nn.Module) -> Tensor:
+    """Return the sum of the bits of each block of this rank's weights, on their device: [blocks]."""
+    return torch.stack([bits.sum(dtype=torch.int64) for _, bits in _blocks(model)])
+
+
+def _blocks(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
     for name, weight in model.named_parameters():
         part = weight.to_local() if isinstance(weight, DTensor) else weight
         bits = part.detach().contiguous().view(_INTEGERS[part.element_size()]).flatten()
         for block in torch.split(bits, BLOCK):
-            yield name, block.sum(dtype=torch.int64)
+            yield name, block
 
 
 def _sentence(found: Deviation, devices: Sequence[str]) -> str:

@@ -31,7 +31,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from training import config, replicas
+from training import config
 from training.checkpoint import Cadence, Progress, Saver
 from training.checkpoint.leases import leased
 from training.checkpoint.resume import Resumed
@@ -53,6 +53,7 @@ from training.observe.watchdog import Watchdog
 from training.optim.step_guard import StepGuard
 from training.parallel.timeouts import allow_around_steps, allow_for_steps
 from training.parallel.world import connect, join, this_process
+from training.replicas import ReplicaComparison
 from training.setup import JobInputs, Setup, begin, open_inputs, set_up
 from training.step import compute_gradients, update_weights
 
@@ -158,6 +159,7 @@ def take_steps(
         "load_seconds": round(load_seconds, 3) if resumed else 0.0,
     }
     metrics = start_metrics(job, run, resumed, description | times, nodes) if world.rank == 0 else None
+    replica_comparison = ReplicaComparison(setup, run, metrics)
     cadence = Cadence(job.checkpoint, progress.step, len(nodes))
     exporter = run_exporter(description, cadence.every, resumed_from)
     reports = Reports(metrics, job.data.sequence_length, setup.pace, exporter)
@@ -224,8 +226,7 @@ def take_steps(
             told_to_stop = stop.reached_any_rank()
             last = step == last_step or told_to_stop
             save = last or saver.due(step)
-            if replicas.is_due(setup, step, save):
-                replicas.check_replicas(setup, step, metrics)
+            replica_comparison.after(step, save)
             if not divergence and save:
                 result = reading.result()
                 divergence = past_limit(setup, step, result) or not_finite(setup, step)

@@ -36,6 +36,7 @@ def test_a_captured_failure_is_explained_by_its_cause(name: str) -> None:
     assert first.quote.rank == wanted.get("rank", first.quote.rank), as_text(findings)
     assert first.quote.node == wanted.get("node", first.quote.node), as_text(findings)
     assert wanted.get("says", "") in first.cause, as_text(findings)
+    assert wanted.get("also", first.name) in [each.name for each in findings], as_text(findings)
     # A sentence whose parts were filled in reads as one.
     for sentence in (first.cause, first.remedy):
         assert "{" not in sentence and "  " not in sentence and " ," not in sentence, sentence

@@ -13,6 +13,7 @@ from torch import Tensor
 from tests.training.conftest import STEPS, Launch, Run
 from tests.training.torchrun_server import TorchrunServer
 from training.config.job import Job
+from training.observe.replica_verdict import FILE, Doubt, verdict
 from training.replicas import Deviation, deviation
 
 NAMES = ["embedding", "wq", "wq", "wk"]
@@ -39,6 +40,18 @@ def test_two_ranks_that_deviate_in_different_ways_are_both_named() -> None:
 def test_with_two_replicas_both_ranks_are_named() -> None:
     found = deviation(NAMES, sums([1, 2, 3, 4], [0, 2, 3, 4]), [0, 4])
     assert found == Deviation(ranks=(0, 4), tensors=("embedding",), others=0)
+
+
+def test_a_step_that_is_taken_again_tells_which_replica_was_wrong() -> None:
+    doubt = Doubt(6, (0, 4), ("a, cuda:0", "b, cuda:0"), (1, 2), ((2, 3), (2, 9)))
+    assert doubt.wrong(torch.tensor([1, 2, 9, 4])) == (0,)
+    assert doubt.wrong(torch.tensor([1, 2, 3, 4])) == (1,)
+    assert doubt.wrong(torch.tensor([1, 0, 0, 4])) == (0, 1)
+    # The model has fewer blocks now.
+    assert doubt.wrong(torch.tensor([1])) == ()
+    assert verdict(doubt, (1,)) == "rank 4 (b, cuda:0) had wrong weights"
+    unclear = "ranks 0 (a, cuda:0), 4 (b, cuda:0) all had other weights than now"
+    assert verdict(doubt, (0, 1)) == verdict(doubt, ()) == unclear
 
 
 def test_a_comparison_without_replicas_is_refused(job: dict[str, Any]) -> None:
@@ -72,6 +85,30 @@ def test_a_flipped_bit_is_found_and_the_run_ends_with_the_same_loss(launch: Laun
     assert [each["step"] for each in broken.events("resumed")] == [4]
     (end,), (expected,) = broken.events("end"), untouched.events("end")
     assert (end["step"], end["loss_hex"]) == (STEPS, expected["loss_hex"])
+
+
+@pytest.mark.parametrize("broken", [1, pytest.param(0, marks=pytest.mark.exhaustive)])
+def test_of_two_replicas_the_one_that_was_wrong_is_named_when_the_step_is_taken_again(
+    broken: int, launch: Launch, job: dict[str, Any]
+) -> None:
+    """Two replicas have no majority. The restarted run repeats the step, and reproduces the correct weights."""
+    # The next comparison is after step 8 with a checkpoint, and the restarted run resumes from step 4.
+    document = job | {
+        "parallel": {"dp_shard": 1, "dp_replicate": 2},
+        "replica_check": {"every": 100},
+        "checkpoint": job["checkpoint"] | {"every": 4},
+    }
+    faults = [{"samples": [32, 39], "rank": broken, "kind": "flip"}]
+    restarts = {"PET_MAX_RESTARTS": "1", "PET_MONITOR_INTERVAL": "0.1"}
+    run = launch(document, 2, module="tests.training.faulty_train", FAULTS=json.dumps(faults), **restarts)
+    said = run.finish()
+    (differ,), (judged,) = run.events("replicas_differ"), run.events("replicas_judged")
+    # Step 5 sees the samples 32 to 39. By the comparison after step 8, the error has spread to both replicas.
+    assert (differ["step"], differ["ranks"]) == (5, [0, 1])
+    assert (judged["step"], judged["ranks"]) == (5, [broken])
+    assert f"the replicas agree after step 5, which was taken again: rank {broken} (" in said
+    assert not (run.directory / FILE).exists()
+    assert run.events("end")[-1]["step"] == STEPS
 
 
 @pytest.mark.exhaustive
