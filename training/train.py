@@ -17,8 +17,10 @@ message. `errors.py` has the other statuses.
 
 import argparse
 import contextlib
+import faulthandler
 import gc
 import os
+import signal
 import sys
 import time
 from collections import Counter
@@ -40,6 +42,7 @@ from training.data.batches import rank_batches
 from training.divergence import not_finite, past_limit, rewound
 from training.errors import UserError
 from training.evaluation import evaluate
+from training.hosts.agent import end_with_agent
 from training.hosts.stopping import StopSignal
 from training.hosts.this_node import nodes_of_run
 from training.model.attention_kernels import chosen_kernels
@@ -52,12 +55,13 @@ from training.observe.run_state import run_state, write_failure
 from training.observe.watchdog import Watchdog
 from training.optim.step_guard import StepGuard
 from training.parallel.timeouts import allow_around_steps, allow_for_steps
-from training.parallel.world import connect, join, this_process
+from training.parallel.world import connect, join, meet, this_process
 from training.replicas import ReplicaComparison
 from training.setup import JobInputs, Setup, begin, open_inputs, set_up
 from training.step import compute_gradients, update_weights
 
 STEPS_BETWEEN_COLLECTIONS = 100
+SECONDS_TO_REPORT = 10.0
 
 
 def main() -> None:
@@ -87,14 +91,15 @@ def main() -> None:
         help="record STEPS steps of rank 0 (2 if not given) in the directory `profile` beside the metrics",
     )
     arguments = parser.parse_args()
+    # A rank that crashes in native code prints its Python stack. torchrun tells no more than the signal.
+    faulthandler.enable(sys.__stderr__ or sys.stderr)
     job = config.load(arguments.config)
     try:
         stopped = train(job, arguments.until_step, arguments.profile)
     except UserError as error:
-        # The ranks of a host see the same files, so one of them reports for all.
-        if os.environ.get("LOCAL_RANK", "0") == "0":
-            print(f"{arguments.config}: {error}", file=sys.stderr)
-            write_failure(str(error), error.status)
+        wait_for_first_rank(error.status)
+        print(f"{arguments.config}: {error}", file=sys.stderr)
+        write_failure(str(error), error.status)
         sys.exit(error.status)
     except Exception as error:
         if os.environ.get("LOCAL_RANK", "0") == "0":
@@ -107,6 +112,20 @@ def main() -> None:
         sys.exit(int(os.environ.get("TRAINWAY_STOPPED_STATUS", "0")))
 
 
+def wait_for_first_rank(status: int) -> None:
+    """Wait until local rank 0 has had SECONDS_TO_REPORT to report the same error. Local rank 0 itself does not wait.
+
+    The ranks of a host read the same files, so local rank 0 reports an error for all of them. torchrun ends all other
+    ranks when one rank exits. If this rank exited at once, torchrun could end local rank 0 before its report. After the
+    wait, the caller reports an error that only this rank has.
+
+    Raises SystemExit with `status` when torchrun sends SIGTERM. torchrun then lists this rank with its own status.
+    """
+    if os.environ.get("LOCAL_RANK", "0") != "0":
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(status))
+        time.sleep(SECONDS_TO_REPORT)
+
+
 def train(job: Job, until_step: int | None = None, profile_steps: int | None = None) -> bool:
     """Train from the job's newest checkpoint to its last step, or to `until_step`.
 
@@ -117,12 +136,14 @@ def train(job: Job, until_step: int | None = None, profile_steps: int | None = N
     """
     began = time.monotonic()
     stop = StopSignal()
+    end_with_agent(stop.arrived)
     process = this_process()
     inputs = open_inputs(job, process)
     run = Path(os.environ.get("TRAINWAY_RUN", f"runs/{job.name}"))
-    store = connect(process)
-    stop.share(store)
+    store = meet()
     with contextlib.closing(Watchdog(job.hang_detection, run)) as watchdog:
+        connect(process, store)
+        stop.share(store)
         watchdog.share(store)
         nodes = nodes_of_run(store, process.rank)
         world = join(inputs.layout, process.device)
@@ -289,6 +310,8 @@ def take_steps(
         end_metrics(metrics, progress, time.monotonic() - began, state)
         end = f"end step={progress.step}/{job.steps} loss={progress.loss:.4f} checkpoints={setup.checkpoints}"
         print(end, flush=True)
+    if progress.step < last_step:
+        stop.wait_until_told()
     stop.ignore_from_now_on()
     # A rank that exits while another still communicates with it can fail after all its work is done.
     dist.barrier()

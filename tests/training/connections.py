@@ -13,13 +13,13 @@ from pathlib import Path
 
 import torch.distributed as dist
 
-from training.parallel.world import connect, host_group, this_process
+from training.parallel.world import connect, host_group, meet, this_process
 
 
 def main() -> None:
     """Connect, and do what the argument says."""
     process = this_process()
-    connect(process)
+    connect(process, meet())
     group = host_group()
     if sys.argv[1] == "lose":
         time.sleep(1)  # the others have left the functions above

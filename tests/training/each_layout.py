@@ -9,7 +9,7 @@ from typing import Any
 
 import torch.distributed as dist
 
-from training.parallel.world import connect, this_process
+from training.parallel.world import connect, meet, this_process
 
 
 def measure_each(measure: Callable[[Any], dict[str, Any]]) -> None:
@@ -17,7 +17,7 @@ def measure_each(measure: Callable[[Any], dict[str, Any]]) -> None:
 
     The command line has one JSON object: the argument of the function by the name of the layout.
     """
-    connect(this_process())
+    connect(this_process(), meet())
     for name, argument in json.loads(sys.argv[1]).items():
         found = measure(argument)
         if dist.get_rank() == 0:

@@ -17,7 +17,7 @@ from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, 
 
 from training.optim import muon
 from training.optim.muon import Muon
-from training.parallel.world import connect, this_process
+from training.parallel.world import connect, meet, this_process
 
 
 def main() -> None:
@@ -34,7 +34,7 @@ def main() -> None:
         return compute(matrices)
 
     muon.orthogonalised = counted
-    connect(this_process())
+    connect(this_process(), meet())
     torch.manual_seed(0)
     # Wide, tall, and with rows that four ranks cannot share evenly.
     model = nn.Sequential(nn.Linear(24, 40, bias=False), nn.GELU(), nn.Linear(40, 24, bias=False), nn.Linear(24, 34))

@@ -17,13 +17,13 @@ from torch.distributed.tensor import DTensor, Shard, distribute_tensor
 from training.checkpoint import step_location, stored
 from training.checkpoint.plans import KeptPlans, Planner
 from training.checkpoint.stores import LoadPlanner, reader
-from training.parallel.world import connect, this_process
+from training.parallel.world import connect, meet, this_process
 
 
 def main() -> None:
     """Save and load."""
     process = this_process()
-    connect(process)
+    connect(process, meet())
     mesh = init_device_mesh("cpu", (process.world_size,))
     begun, counts, right = [0], [], True
     make = Planner.create_global_plan

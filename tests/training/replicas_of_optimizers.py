@@ -22,7 +22,7 @@ from training.observe.laps import Laps
 from training.optim.optimizer import make_optimizer
 from training.optim.optimizer import step as take_step
 from training.parallel.clipping import clipping_divisor, norm_of_gradients
-from training.parallel.world import World, connect, this_process
+from training.parallel.world import World, connect, meet, this_process
 from training.replicas import compare
 from training.step import compute_gradients
 
@@ -61,7 +61,7 @@ def compared(model: Decoder, world: World) -> list[Any] | None:
 
 
 if __name__ == "__main__":
-    connect(this_process())
+    connect(this_process(), meet())
     # The 8-bit optimizer would compile its step, which takes a minute and does not change whether replicas differ.
     torch.compiler.set_stance("force_eager")
     for changes in JOBS:

@@ -29,3 +29,7 @@ def test_all_ranks_notice_that_one_has_ended_before_they_communicated_with_it(
 ) -> None:
     printed = torchrun.run_program(PROGRAM, "lose", ranks=ranks, timeout=120)
     assert printed.count("noticed") == ranks - 1, printed
+
+
+def test_a_rank_waits_for_a_port_that_was_taken_since_it_was_chosen(torchrun: TorchrunServer) -> None:
+    assert "connected" in torchrun.run_program(PROGRAM.with_name("taken_port.py"), ranks=1, timeout=60)

@@ -51,7 +51,7 @@ def put(location: str, holder: LeaseHolder) -> None:
 def holder_of(location: str) -> LeaseHolder:
     content = location_files.read(location_files.join(location, FILE))
     assert content is not None
-    return LeaseHolder(**json.loads(content))
+    return lease._parsed(content)
 
 
 @pytest.mark.usefixtures("fast")
@@ -146,6 +146,33 @@ def test_a_job_of_slurm_waits_for_the_heartbeat_of_another(
     put(location, replace(ELSEWHERE, **other))
     take(location).release()
     assert "waiting for a heartbeat of runs/other" in capsys.readouterr().out
+
+
+def test_a_run_whose_torchrun_agents_had_the_lease_before_takes_it_at_once(
+    location: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The host of the process that had the lease is lost, and the agents of other hosts have started this run."""
+    put(location, replace(ELSEWHERE, agents=("lost", "remains")))
+    monkeypatch.setattr(lease, "SECONDS_UNTIL_DEAD", float("inf"))
+    mine = Lease(location, this_process("runs/this", ("new", "remains")), lambda: None)
+    assert holder_of(location).agents == ("new", "remains")
+    mine.release()
+
+
+@pytest.mark.usefixtures("fast")
+def test_a_run_of_other_torchrun_agents_waits_for_the_heartbeat(
+    location: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    put(location, replace(ELSEWHERE, agents=("lost", "remains")))
+    Lease(location, this_process("runs/this", ("new",)), lambda: None).release()
+    assert "waiting for a heartbeat of runs/other" in capsys.readouterr().out
+
+
+def test_a_lease_of_an_earlier_version_names_no_agents(location: str) -> None:
+    put(location, ELSEWHERE)
+    content = json.loads(location_files.read(location_files.join(location, FILE)) or b"")
+    del content["agents"]
+    assert lease._parsed(json.dumps(content).encode()) == ELSEWHERE
 
 
 @pytest.mark.usefixtures("fast")

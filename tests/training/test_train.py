@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +16,7 @@ import torch
 import yaml
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator  # type: ignore[import-untyped]
 
+from tests.lifecycle_scripts.slurm_cluster import wait_for
 from training.data.corpus import python_standard_library
 from training.errors import UserError
 from training.hosts.locations import resolve
@@ -50,6 +53,17 @@ def test_a_run_reports_every_step_everywhere(launch_program: Any, job: dict[str,
     assert {f"breakdown/{phase}" for phase in BREAKDOWN} <= set(board.Tags()["scalars"])
 
 
+def test_a_rank_that_crashes_in_native_code_prints_its_stack(launch_program: Any, job: dict[str, Any]) -> None:
+    run = launch_program(job | {"steps": 100_000}, 1)
+    wait_for("it takes steps", lambda: run.events("step"), 180)
+    (rank,) = run.workers()
+    os.kill(rank, signal.SIGSEGV)
+    output, _ = run.process.communicate(timeout=60)
+    assert run.process.returncode != 0
+    assert "Fatal Python error: Segmentation fault" in output
+    assert re.search(r'File ".*training/train\.py", line \d+ in main', output), output
+
+
 @pytest.mark.exhaustive
 def test_the_bundled_job_learns(launch: Any, tmp_path: Path) -> None:
     prepare(python_standard_library(6_000_000), str(tmp_path / "corpus/python-stdlib"), 2048)
@@ -84,6 +98,31 @@ def test_a_wrong_job_is_one_message_and_exit_status_2(
     assert done.returncode == 2
     assert sentence in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def handles(pid: int, number: signal.Signals) -> bool:
+    """Return whether the process `pid` has installed a handler for the signal `number`."""
+    caught = re.search(r"^SigCgt:\s*(\w+)$", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
+    assert caught, "/proc/PID/status has no SigCgt"
+    return bool(int(caught[1], 16) >> (number - 1) & 1)
+
+
+@pytest.mark.parametrize("first_reports", [True, False], ids=["of all ranks", "of this rank alone"])
+def test_an_error_is_reported_once_by_the_first_rank_or_by_the_only_one_that_has_it(
+    first_reports: bool, job: dict[str, Any], tmp_path: Path
+) -> None:
+    path = tmp_path / "job.yaml"
+    path.write_text(yaml.safe_dump(job | {"data": {"train": "nowhere"}}))
+    environment = os.environ | {"RANK": "1", "LOCAL_RANK": "1", "WORLD_SIZE": "2"}
+    command = [sys.executable, "-m", "training.train", "--config", str(path)]
+    second = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
+    if first_reports:
+        # It waits for the report of the first rank. torchrun ends it when that rank has exited.
+        wait_for("the rank handles SIGTERM", lambda: handles(second.pid, signal.SIGTERM))
+        second.terminate()
+    _, said = second.communicate(timeout=120)
+    assert second.returncode == 2
+    assert ("there are no token shards here" in said) is not first_reports
 
 
 def test_a_location_is_below_the_root_that_the_launcher_gave(monkeypatch: pytest.MonkeyPatch) -> None:

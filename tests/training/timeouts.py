@@ -14,7 +14,7 @@ import torch.distributed as dist
 
 from training.config import Job
 from training.parallel.timeouts import allow_around_steps, allow_for_steps
-from training.parallel.world import connect, host_group, join, this_process
+from training.parallel.world import connect, host_group, join, meet, this_process
 
 SECONDS, OTHER_SECONDS = 5, 70
 
@@ -28,7 +28,7 @@ def seconds(group: dist.ProcessGroup) -> float:
 def main() -> None:
     """Set the timeouts as a job does, and wait for one."""
     process = this_process()
-    connect(process)
+    connect(process, meet())
     job = Job.model_validate(
         {
             "name": "waits",

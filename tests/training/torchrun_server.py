@@ -10,6 +10,7 @@ A test of reports and a test of signals start torchrun as a program, so that a d
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import gc
 import importlib
 import json
@@ -146,6 +147,8 @@ def serve(requests: socket.socket) -> None:
     del sys.modules["training.train"]  # ranks run it as a program
     # Each rank collects garbage, and would search these modules and copy their memory.
     gc.freeze()
+    # Ranks inherit it. One that crashes in native code prints its stack.
+    faulthandler.enable()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # watchers are not waited for
     while True:
         message, descriptors, _, _ = socket.recv_fds(requests, LARGEST_REQUEST, 2)

@@ -10,7 +10,7 @@ import torch.distributed as dist
 
 from training.checkpoint.agreement import agree
 from training.errors import LocationInUse, StorageFailed, UserError
-from training.hosts.lease import Lease, this_process
+from training.hosts.lease import Lease, this_agent, this_process
 
 
 @contextmanager
@@ -27,10 +27,11 @@ def leased(
         StorageFailed: a lease cannot be read or written. Raised on every rank.
     """
     leases: list[Lease] = []
+    agents = _agents(group)
 
     def acquire(location: str) -> None:
         run = os.environ.get("TRAINWAY_RUN", str(Path.cwd()))
-        leases.append(Lease(location, this_process(run), on_loss))
+        leases.append(Lease(location, this_process(run, agents), on_loss))
         held.callback(leases[-1].release)
 
     def check() -> None:
@@ -43,6 +44,13 @@ def leased(
             acquired = [threads.submit(acquire, location) for location in mine]
         _agree([each.result for each in acquired], group)
         yield check
+
+
+def _agents(group: dist.ProcessGroup) -> tuple[str, ...]:
+    """Return the names of the torchrun agents of all ranks of the group, sorted. Every rank of the group calls this."""
+    found = [""] * dist.get_world_size(group)
+    dist.all_gather_object(found, this_agent(), group=group)
+    return tuple(sorted(set(found) - {""}))
 
 
 def _agree(attempts: Iterable[Callable[[], str | None]], group: dist.ProcessGroup) -> None:

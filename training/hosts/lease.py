@@ -1,9 +1,9 @@
 """The lease of a location: one run at a time writes there.
 
 The file `.lease` names the process that has the lease, and has a heartbeat. A second run that would write to the
-location is refused. A run takes over the lease of a process that is dead: it ran on this host and has ended, Slurm has
-started its job again, or its heartbeat stands still. Clocks of hosts differ, so whoever looks at a lease watches the
-heartbeat by its own clock.
+location is refused. A run takes over the lease of a process that is dead: it ran on this host and has ended, Slurm or
+torchrun has started its ranks again, or its heartbeat stands still. Clocks of hosts differ, so whoever looks at a lease
+watches the heartbeat by its own clock.
 
 In S3, conditional writes decide between two runs that want a lease at the same time:
 https://docs.aws.amazon.com/AmazonS3/latest/userguide/conditional-writes.html (read 2026-11-23). On a file system, a
@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import hashlib
 import json
 import os
 import socket
@@ -55,12 +56,21 @@ class LeaseHolder:
     """Number of the job. Empty elsewhere than under Slurm."""
     slurm_start: int = 0
     """How often Slurm has started the job before."""
+    agents: tuple[str, ...] = ()
+    """Names of the torchrun agents of all ranks of the run. `this_agent` returns the name of an agent."""
 
 
-def this_process(run: str) -> LeaseHolder:
-    """Return this process, as one that can have leases."""
-    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    machine = f"{boot}/{Path('/proc/self/ns/pid').readlink()}"
+def this_agent() -> str:
+    """Return a unique name of the torchrun agent that started this process, or "" if torchrun did not start it."""
+    if "TORCHELASTIC_RUN_ID" not in os.environ:
+        return ""
+    agent = f"{_this_machine()}/{os.getppid()}/{_started(os.getppid())}"
+    return hashlib.sha256(agent.encode()).hexdigest()[:12]
+
+
+def this_process(run: str, agents: tuple[str, ...] = ()) -> LeaseHolder:
+    """Return the lease holder for this process. `agents` has the names of the torchrun agents of its run."""
+    machine = _this_machine()
     return LeaseHolder(
         id=uuid.uuid4().hex,
         run=run,
@@ -70,7 +80,13 @@ def this_process(run: str) -> LeaseHolder:
         started=_started(os.getpid()) or 0,
         slurm_job=os.environ.get("SLURM_JOB_ID", ""),
         slurm_start=int(os.environ.get("SLURM_RESTART_COUNT") or 0),
+        agents=agents,
     )
+
+
+def _this_machine() -> str:
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    return f"{boot}/{Path('/proc/self/ns/pid').readlink()}"
 
 
 class Lease:
@@ -120,7 +136,7 @@ class Lease:
         while True:
             found = self._file.read()
             stands_still = found == seen and time.monotonic() - seen_at > SECONDS_UNTIL_DEAD
-            if found is None or _is_dead(found) or _is_earlier_start(found, self._holder) or stands_still:
+            if found is None or _is_dead(found) or _is_before(found, self._holder) or stands_still:
                 if self._file.replace(found, self._holder):
                     return
             elif _is_alive(found) or (seen is not None and found != seen):
@@ -211,13 +227,13 @@ def _parsed(content: bytes) -> LeaseHolder:
     """Return the process in a file. A torn file is that of a dead process."""
     try:
         values: dict[str, Any] = json.loads(content)
-        return LeaseHolder(**values)
-    except (ValueError, TypeError):
+        return LeaseHolder(**values | {"agents": tuple(values.get("agents", ()))})
+    except (ValueError, TypeError, AttributeError):
         return LeaseHolder("", "unknown", "", "", 0, 0)
 
 
 def _is_here(holder: LeaseHolder) -> bool:
-    return holder.machine == this_process("").machine
+    return holder.machine == _this_machine()
 
 
 def _is_dead(holder: LeaseHolder) -> bool:
@@ -225,12 +241,15 @@ def _is_dead(holder: LeaseHolder) -> bool:
     return not holder.id or (_is_here(holder) and _started(holder.pid) != holder.started)
 
 
-def _is_earlier_start(found: LeaseHolder, mine: LeaseHolder) -> bool:
-    """Return whether Slurm ended a process before it started this one.
+def _is_before(found: LeaseHolder, mine: LeaseHolder) -> bool:
+    """Return whether a process belongs to an earlier start of this run, which Slurm or torchrun has ended.
 
-    Slurm starts a job again when it has ended it on every node that it can reach. A process on a lost node may
-    continue. It looks at the lease before it writes, as every process does.
+    Slurm starts a job again when it has ended it on every node that it can reach. A torchrun agent that started ranks
+    with that process has ended its ranks, and has started ranks of this run. A process on a lost node may continue. It
+    looks at the lease before it writes, as every process does.
     """
+    if set(found.agents) & set(mine.agents):
+        return True
     return mine.slurm_job != "" and found.slurm_job == mine.slurm_job and found.slurm_start < mine.slurm_start
 
 

@@ -20,6 +20,8 @@ from torch._C._distributed_c10d import Store  # the public name is not declared 
 _SIGNALS = (signal.SIGTERM, signal.SIGUSR1)
 _ENTRY = "trainway/stop"
 _PASSED, _STOP = "passed", "stop after"
+# By default, torchrun checks for waiting hosts every 0.1 seconds (--monitor-interval).
+_SECONDS_UNTIL_ALL_ARE_TOLD = 5.0
 
 
 class StopSignal:
@@ -45,6 +47,19 @@ class StopSignal:
     def request(self) -> None:
         """End the run as a signal would."""
         self._arrived.set()
+
+    def arrived(self) -> bool:
+        """Return whether the run was told to stop."""
+        return self._arrived.is_set()
+
+    def wait_until_told(self) -> None:
+        """Wait until this rank gets a stop signal, at most _SECONDS_UNTIL_ALL_ARE_TOLD. Call this after the last step.
+
+        When a host joins the run, the agent of each host sends SIGTERM to its own ranks. The first agent that does so
+        stops the ranks of all hosts. If ranks exit before their agent notices the new host, the agent reports success,
+        and never restarts them.
+        """
+        self._arrived.wait(_SECONDS_UNTIL_ALL_ARE_TOLD)
 
     def ignore_from_now_on(self) -> None:
         """Ignore both signals after the end of the run.

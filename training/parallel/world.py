@@ -1,6 +1,7 @@
 """The rank of this process, and the ranks it communicates with."""
 
 import os
+import time
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -14,6 +15,9 @@ from training.config import Layout
 from training.errors import UserError
 from training.parallel.expert import expert_mesh
 from training.parallel.mesh import context_group, make_mesh
+
+# How long rank 0 waits for the port of the store, which another process may have taken since torchrun chose it.
+SECONDS_FOR_THE_PORT = 10
 
 
 class Process(NamedTuple):
@@ -71,22 +75,38 @@ def this_process() -> Process:
     return Process(rank, world_size, torch.device("cuda", local_rank))
 
 
-def connect(process: Process) -> Store:
-    """Connect this rank with all others, over gloo and on GPUs also over NCCL. Every rank calls this first.
+def meet() -> Store:
+    """Return the store of the rendezvous, which all ranks reach. It is in rank 0 or in a torchrun agent.
 
-    Returns the store of the rendezvous, which all ranks reach. It is in rank 0 or in a torchrun agent.
+    torchrun chooses a free port and releases it, and rank 0 listens on it after its imports, which take seconds. A
+    connection of another process can have the port meanwhile, often for a moment only.
+
+    Raises:
+        torch.distributed.DistNetworkError: the store is not reachable, or its port is in use for SECONDS_FOR_THE_PORT.
     """
+    end = time.monotonic() + SECONDS_FOR_THE_PORT
+    while True:
+        try:
+            store: Store = next(rendezvous("env://"))[0]
+        except dist.DistNetworkError as error:
+            if "EADDRINUSE" not in str(error) or time.monotonic() > end:
+                raise
+            time.sleep(0.1)
+        else:
+            return store
+
+
+def connect(process: Process, store: Store) -> None:
+    """Connect this rank with all others, over gloo and on GPUs also over NCCL. Every rank calls this after `meet`."""
     # gloo connects two ranks when they first communicate. It would otherwise connect each rank with all others, in
     # every group.
     # https://docs.pytorch.org/docs/stable/distributed.html#improving-initialization-time (read 2026-11-23)
     os.environ.setdefault("TORCH_GLOO_LAZY_INIT", "1")
-    met: tuple[Store, int, int] = next(rendezvous("env://"))
-    store, rank, ranks = met
     backend = "cpu:gloo,cuda:nccl" if process.device.type == "cuda" else "gloo"
     # PyTorch adds such a prefix to a store of its own, and none to this one.
-    dist.init_process_group(backend, store=PrefixStore("groups", store), rank=rank, world_size=ranks)
+    own = PrefixStore("groups", store)
+    dist.init_process_group(backend, store=own, rank=process.rank, world_size=process.world_size)
     _connect_neighbors()
-    return store
 
 
 def host_group() -> dist.ProcessGroup:
