@@ -43,6 +43,7 @@ from training.divergence import not_finite, past_limit, rewound
 from training.errors import UserError
 from training.evaluation import evaluate
 from training.hosts.agent import end_with_agent
+from training.hosts.lease import SECONDS_UNTIL_DEAD
 from training.hosts.stopping import StopSignal
 from training.hosts.this_node import nodes_of_run
 from training.model.attention_kernels import chosen_kernels
@@ -149,7 +150,10 @@ def train(job: Job, until_step: int | None = None, profile_steps: int | None = N
         world = join(inputs.layout, process.device)
         allow_around_steps(world, job.hang_detection)
         setup = set_up(job, inputs, world)
+        # After the loss of a host, rank 0 may have to wait until the lease of that host expires.
+        watchdog.other("the wait for the leases", longer_by=SECONDS_UNTIL_DEAD)
         with leased((setup.checkpoints, str(run)), stop.request, setup.hosts) as check_leases:
+            watchdog.other("the start")
             return take_steps(setup, inputs, stop, watchdog, run, nodes, check_leases, until_step, profile_steps, began)
 
 

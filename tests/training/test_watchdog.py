@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -18,6 +20,30 @@ from training.observe.hang_report import RankRecord, position_of, sentence, susp
 
 # A step of the tests' job takes a twentieth of a second, and a few times as long on a busy machine.
 HANG_DETECTION = {"least_seconds": 3}
+
+
+# A rank that ends while its watchdog waits for a slow answer of the store.
+IMPATIENT_RANK = """
+import contextlib, datetime, pathlib, sys, time
+import torch.distributed as dist
+from training.config.hang_detection import HangDetection
+from training.observe.watchdog import Watchdog
+
+class SlowStore:
+    def __init__(self, store):
+        self.set, self._wait = store.set, store.wait
+
+    def check(self, keys):
+        with contextlib.suppress(dist.DistError):
+            self._wait(keys, datetime.timedelta(seconds=1))
+
+dist.init_process_group("gloo")
+with contextlib.closing(Watchdog(HangDetection(), pathlib.Path(sys.argv[1]))) as watchdog:
+    watchdog.share(dist.distributed_c10d._get_default_store())
+    watchdog._store = SlowStore(watchdog._store)
+    time.sleep(0.5)
+dist.destroy_process_group()
+"""
 
 
 def record(rank: int, step: int = 7, position: str = "training.step:88 (all_reduce)") -> RankRecord:
@@ -131,6 +157,14 @@ def test_a_run_that_was_stopped_as_a_whole_does_not_hang(launch: Launch, job: di
     run.finish()
     assert run.events("hang") == []
     assert run.events("end")[-1]["loss_hex"] == untouched
+
+
+def test_no_rank_crashes_when_it_ends_while_it_waits_for_the_store(tmp_path: Path) -> None:
+    rank = tmp_path / "rank.py"
+    rank.write_text(IMPATIENT_RANK)
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    done = subprocess.run([*torchrun, str(rank), str(tmp_path)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 def test_a_run_without_restarts_ends_with_a_status_of_its_own(launch: Launch, job: dict[str, Any]) -> None:

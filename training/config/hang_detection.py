@@ -19,7 +19,10 @@ class HangDetection(Section):
         10, ge=2, description="A step hangs if it takes this many times the median of the last 50 steps."
     )
     least_seconds: float = Field(
-        120, gt=0, description="Seconds that every step may take, however short the steps before it were."
+        120,
+        gt=0,
+        description="Seconds that every step may take, however short the steps before it were. If a rank gives no sign "
+        "of life for 15 seconds, as when its host is lost, the step may take only 15 seconds or twice the median.",
     )
     other_seconds: float = Field(
         1800,

@@ -27,6 +27,8 @@ class RankRecord:
     step: int
     work: str
     position: str = ""
+    beat: int = 0
+    """Number of heartbeats that the rank has written."""
 
     def encoded(self) -> str:
         """Return the record as it is in the store."""

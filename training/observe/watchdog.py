@@ -5,6 +5,9 @@ training loop compare the time since the last step with a budget. The first rank
 store of the rendezvous. Each rank then writes the stacks of its threads into the directory of the run, and says where
 it is. One rank reports which ranks do not answer or differ from the others. All ranks end with exit status 76.
 
+Each rank also watches the heartbeats of the next rank, in a ring. If they stop, the budget of a step is shorter,
+because a lost host never completes it.
+
 The loop only notes the time of each step. All communication is in the threads:
 
 - The guard never waits for anything but time, so it ends the rank even if the store does not answer.
@@ -43,16 +46,29 @@ _STEP = "a step"
 _STEPS_OF_PACE = 50
 # The first steps compile, allocate memory, and connect.
 _FIRST_STEPS = 3
-# A rank says this often that it lives, and looks for an alarm. At 8,192 ranks, the store answers 1,600 times a second.
-_SECONDS_BETWEEN_BEATS = 5.0
-# The rank that reports waits this long for the others.
+# How often the guard compares the time of a step with the budget. A comparison takes microseconds.
+_SECONDS_BETWEEN_CHECKS = 0.2
+# The interval at which a rank writes its heartbeat and checks for an alarm. Small runs use a short interval, so that a
+# hang ends soon. The store of a large run serves 1,600 heartbeats a second.
+_LEAST_SECONDS_BETWEEN_BEATS, _MOST_SECONDS_BETWEEN_BEATS = 0.2, 5.0
+_BEATS_PER_SECOND = 1600
+# The rank that reports waits at most this long for the others. If they look for alarms more often, it waits less.
 _SECONDS_FOR_ANSWERS = 4.0
+# A rank that has seen an alarm answers within this time.
+_SECONDS_OF_AN_ANSWER = 0.8
+# After this time without a heartbeat of the next rank, the budget of a step is twice its usual time.
+_SECONDS_WITHOUT_LIFE = 15.0
+_USUAL_TIMES_WITHOUT_LIFE = 2
 # A guard that has not run for this long was stopped as a whole, for example by `scontrol suspend`.
 _SECONDS_OF_A_STOP = 2.0
 # A rank ends this long after an alarm, whether or not somebody has reported.
 _SECONDS_TO_REPORT = 7.0
+# A rank whose call to the store has taken this long does not wait for a report, because the host of the store hangs.
+_SECONDS_OF_SILENCE = 2.0
 # Between the end of the report and that of the ranks of this host that have not ended by themselves.
-_SECONDS_TO_END = 1.0
+_SECONDS_TO_END = 0.4
+# `close` waits this long for a thread. A store that does not answer would otherwise keep the rank alive.
+_SECONDS_TO_CLOSE = 2.0
 
 
 class _Work(NamedTuple):
@@ -61,6 +77,8 @@ class _Work(NamedTuple):
     name: str
     since: float
     step: int
+    longer_by: float = 0.0
+    """Seconds that are added to the budget."""
 
 
 class Watchdog:
@@ -76,7 +94,14 @@ class Watchdog:
         self._steps = 0
         self._late = self._work, 0.0, self._settings.other_seconds
         self._main_thread = threading.get_ident()
+        self._threads: list[threading.Thread] = []
+        # The last heartbeat of the next rank, and the monotonic time at which this rank read it.
+        self._sign_of_life, self._heard = b"", time.monotonic()
+        # The monotonic time of the unanswered call to the store, or None.
+        self._asked: float | None = None
         self._alarm, self._reported, self._closed = threading.Event(), threading.Event(), threading.Event()
+        # Ends the pause of the talker, after an alarm or when the watch closes.
+        self._wake = threading.Event()
 
     def share(self, store: Store) -> None:
         """Begin to watch, and exchange the process IDs with the other ranks. Every rank calls this once."""
@@ -100,7 +125,8 @@ class Watchdog:
         faulthandler.register(signal.SIGUSR2, file=sys.__stderr__ or sys.stderr, all_threads=True)
         self._neighbors = [self._read(rank) for rank in range(first, first + local_ranks) if rank != self._rank]
         for body in (self._guard, self._talk):
-            threading.Thread(target=body, name=f"watchdog{body.__name__}", daemon=True).start()
+            self._threads.append(threading.Thread(target=body, name=f"watchdog{body.__name__}", daemon=True))
+            self._threads[-1].start()
 
     def step(self) -> None:
         """Note that a step begins, and that the step before it is over."""
@@ -111,23 +137,36 @@ class Watchdog:
         self._steps += 1
         self._work = _Work(_STEP, now, self._steps)
 
-    def other(self, name: str) -> None:
-        """Note that something other than a step begins. It may take `other_seconds`."""
-        self._work = _Work(name, time.monotonic(), self._steps)
+    def other(self, name: str, longer_by: float = 0.0) -> None:
+        """Note that something other than a step begins. Its budget is `other_seconds` plus `longer_by`."""
+        self._work = _Work(name, time.monotonic(), self._steps, longer_by)
 
     def close(self) -> None:
-        """End the watch."""
-        self._closed.set()
+        """End the watch, and wait up to _SECONDS_TO_CLOSE for each of its threads.
 
-    def budget(self) -> float:
-        """Return how many seconds the current work may take."""
-        paces = list(self._paces)
-        if self._work.name != _STEP or len(paces) < _FIRST_STEPS:
-            return self._settings.other_seconds
-        return max(self._settings.least_seconds, self._settings.step_factor * statistics.median(paces))
+        A thread crashes the process if a call to the store returns while Python shuts down.
+        """
+        self._closed.set()
+        self._wake.set()
+        for thread in self._threads:
+            thread.join(_SECONDS_TO_CLOSE)
+
+    def budget(self, silence: float = 0.0) -> float:
+        """Return how many seconds the current work may take.
+
+        `silence` is the number of seconds since the last heartbeat of the next rank.
+        """
+        paces, work = list(self._paces), self._work
+        if work.name != _STEP or len(paces) < _FIRST_STEPS:
+            return self._settings.other_seconds + work.longer_by
+        usual = statistics.median(paces)
+        budget = max(self._settings.least_seconds, self._settings.step_factor * usual)
+        if silence > _SECONDS_WITHOUT_LIFE:
+            return min(budget, max(_SECONDS_WITHOUT_LIFE, _USUAL_TIMES_WITHOUT_LIFE * usual))
+        return budget
 
     def _guard(self) -> None:
-        pause = min(1.0, self._settings.least_seconds / 4)
+        pause = min(_SECONDS_BETWEEN_CHECKS, self._settings.least_seconds / 4)
         # Time in which this process did not run is not the work's.
         stopped, work, checked = 0.0, self._work, time.monotonic()
         while not self._closed.wait(pause):
@@ -137,15 +176,17 @@ class Watchdog:
             if now - checked > pause + _SECONDS_OF_A_STOP:
                 stopped += now - checked - pause
             checked = now
-            seconds, budget = now - work.since - stopped, self.budget()
+            seconds, budget = now - work.since - stopped, self.budget(now - self._heard - stopped)
             if self._alarm.is_set() or seconds > budget:
                 self._late = work, seconds, budget
                 self._end()
 
     def _end(self) -> NoReturn:
         self._keep_stacks()
-        self._alarm.set()
-        if not self._reported.wait(_SECONDS_TO_REPORT) and self._is_first_to_report():
+        is_store_silent = self._asked is not None and time.monotonic() - self._asked > _SECONDS_OF_SILENCE
+        self._raise_alarm()
+        reported = not is_store_silent and self._reported.wait(_SECONDS_TO_REPORT)
+        if not reported and self._is_first_to_report():
             unknown = "The store of the rendezvous does not answer, so the ranks that hang are unknown"
             # A thread, because the state of the run is in a bucket, which may not answer either.
             threading.Thread(target=self._report, args=(Suspects([], unknown),), daemon=True).start()
@@ -179,19 +220,35 @@ class Watchdog:
         return True
 
     def _talk(self) -> None:
-        pause = min(_SECONDS_BETWEEN_BEATS, self._settings.least_seconds / 4)
-        while not self._closed.is_set():
-            late = self._alarm.wait(pause)
+        beat = 0
+        while True:
+            self._wake.wait(self._seconds_between_beats())
+            if self._closed.is_set():
+                return
+            self._asked = time.monotonic()
             try:
-                if late:
+                if self._alarm.is_set():
                     self._answer()
                     return
-                self._store.set(self._key(self._rank), self._record_now().encoded())
+                beat += 1
+                self._store.set(self._key(self._rank), replace(self._record_now(), beat=beat).encoded())
+                sign = self._store.get(self._key((self._rank + 1) % self._ranks))
+                if sign != self._sign_of_life:
+                    self._sign_of_life, self._heard = sign, time.monotonic()
                 if self._store.check([f"{self._prefix}/alarm"]):
-                    self._alarm.set()
+                    self._raise_alarm()
+                self._asked = None
             except dist.DistError:
                 # The host of the store has ended. The loop fails by itself, or the guard ends this rank.
                 return
+
+    def _raise_alarm(self) -> None:
+        self._alarm.set()
+        self._wake.set()
+
+    def _seconds_between_beats(self) -> float:
+        seconds = max(_LEAST_SECONDS_BETWEEN_BEATS, self._ranks / _BEATS_PER_SECOND)
+        return min(seconds, _MOST_SECONDS_BETWEEN_BEATS, self._settings.least_seconds / 4)
 
     def _record_now(self, position: str = "") -> RankRecord:
         return replace(self._record, step=self._work.step, work=self._work.name, position=position)
@@ -210,7 +267,7 @@ class Watchdog:
 
     def _answers(self) -> list[RankRecord]:
         """Return the records of all ranks, as soon as all have answered."""
-        end = time.monotonic() + _SECONDS_FOR_ANSWERS
+        end = time.monotonic() + min(_SECONDS_FOR_ANSWERS, self._seconds_between_beats() + _SECONDS_OF_AN_ANSWER)
         while True:
             values = self._store.multi_get([self._key(rank) for rank in range(self._ranks)])
             records = [RankRecord.decoded(value) for value in values]

@@ -22,11 +22,6 @@ KEPT = {
     torch.ops._c10d_functional.reduce_scatter_tensor.default,
     torch.ops._c10d_functional.all_to_all_single.default,
 }
-# PyTorch registers this one when its module is imported.
-if find_spec("torch.nn.attention.varlen"):
-    import torch.nn.attention.varlen
-
-    KEPT.add(torch.ops.torch_attn._varlen_attn.default)
 MATRIX_PRODUCTS = {
     torch.ops.aten.mm.default,
     torch.ops.aten._scaled_mm.default,
@@ -45,7 +40,10 @@ def apply(model: Decoder, memory: Memory) -> None:
 
 
 def _checkpointed(forward: Callable[..., Tensor], mode: str, experts: bool) -> Callable[..., Tensor]:
-    options: dict[str, Any] = {"context_fn": partial(_contexts, experts)} if mode == "selective" else {}
+    options: dict[str, Any] = {}
+    if mode == "selective":
+        options["context_fn"] = partial(_contexts, experts)
+        _keep_varlen_attention()
 
     def recomputed(*inputs: Tensor | None) -> Tensor:
         # The model uses no random numbers, so no generator's state has to be preserved.
@@ -53,6 +51,17 @@ def _checkpointed(forward: Callable[..., Tensor], mode: str, experts: bool) -> C
         return output
 
     return recomputed
+
+
+def _keep_varlen_attention() -> None:
+    """Keep the results of `varlen_attn`, which PyTorch registers when its module is imported.
+
+    The import takes a quarter of the processor time of a rank's imports, and each restart repeats it.
+    """
+    if find_spec("torch.nn.attention.varlen"):
+        import torch.nn.attention.varlen
+
+        KEPT.add(torch.ops.torch_attn._varlen_attn.default)
 
 
 def _contexts(experts: bool) -> Any:
