@@ -34,18 +34,27 @@ ENOUGH_SECONDS = 150.0
 def cluster() -> Iterator[Machines]:
     with machines(["n1", "n2", "n3", "n4"]) as running, pytest.MonkeyPatch.context() as patch:
         patch.setenv("PATH", str(running.commands), prepend=":")
-        corpus = running.shared / "corpus" / "small"
-        options = ["--corpus", "python-stdlib", "--limit-bytes", "400000", "--vocabulary", "512", "--out", str(corpus)]
-        subprocess.run([sys.executable, "-m", "training.prepare", *options], check=True, cwd=ROOT)
+        write_corpus(running)
         yield running
 
 
 @pytest.fixture(scope="module")
 def local_end(cluster: Machines, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """How the job ends on this machine, on as many ranks."""
-    directory = tmp_path_factory.mktemp("local")
-    data = {**JOB["data"], "train": str(cluster.shared / "corpus" / "small")}
-    changes = {**JOB, "data": data, "checkpoint": {"every": 5, "location": str(directory / "checkpoints")}}
+    return end_here(JOB, cluster, tmp_path_factory.mktemp("local"))
+
+
+def write_corpus(cluster: Machines) -> None:
+    """Write the token shards of the jobs to the file system of the cluster."""
+    corpus = cluster.shared / "corpus" / "small"
+    options = ["--corpus", "python-stdlib", "--limit-bytes", "400000", "--vocabulary", "512", "--out", str(corpus)]
+    subprocess.run([sys.executable, "-m", "training.prepare", *options], check=True, cwd=ROOT)
+
+
+def end_here(job: dict[str, Any], cluster: Machines, directory: Path) -> dict[str, Any]:
+    """Train the job on this machine with the number of ranks that it has on the cluster. Return its last event."""
+    data = {**job["data"], "train": str(cluster.shared / "corpus" / "small")}
+    changes = {**job, "data": data, "checkpoint": {"every": 5, "location": str(directory / "checkpoints")}}
     command = ["-m", "trainway.cli", "launch", str(write_job(directory, **changes)), f"--run={directory / 'run'}"]
     subprocess.run([sys.executable, *command], check=True, cwd=ROOT, capture_output=True)
     return last_event(directory / "run")

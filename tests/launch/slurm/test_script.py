@@ -21,6 +21,7 @@ from trainway.launch.program.request import Request
 from trainway.launch.program.training_command import training_command
 from trainway.launch.slurm import SlurmOptions, render_script
 from trainway.launch.slurm.interpreter import EFA, EFA_LIBRARIES
+from trainway.launch.slurm.lost_nodes import CONTINUES
 from trainway.spec.errors import UsageError
 from trainway.spec.handoff import HandOff
 
@@ -46,7 +47,9 @@ def runs(script: str, line: str) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize("options", [SlurmOptions(time_limit_minutes=60, borrow=True), ENVIRONMENT])
+@pytest.mark.parametrize(
+    "options", [SlurmOptions(time_limit_minutes=60, borrow=True), ENVIRONMENT, SlurmOptions(min_nodes=1, spare_nodes=2)]
+)
 @pytest.mark.parametrize("instance_type", ["m7i.8xlarge", "p5.48xlarge"])
 def test_the_script_is_good_bash(options: SlurmOptions, instance_type: str, tmp_path: Path, hand_off: HandOff) -> None:
     asked = request(tmp_path, on_slurm(hand_off, instance_type=instance_type), batch=BATCH_OF_16)
@@ -99,6 +102,52 @@ def test_there_is_nothing_to_borrow_without_teams(tmp_path: Path, hand_off: Hand
     alone = on_slurm(hand_off).model_copy(update={"teams": ()})
     with pytest.raises(UsageError, match="has no teams"):
         render_script(request(tmp_path, alone), CATALOGUE, SlurmOptions(borrow=True))
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (SlurmOptions(spare_nodes=3), r"5 nodes with its spare nodes.*at most 4.*lower --spare-nodes"),
+        (SlurmOptions(min_nodes=3), "asks for 2 nodes, and for 3 at least.*name 1 to 2"),
+    ],
+)
+def test_impossible_numbers_of_spare_and_minimum_nodes_are_refused(
+    options: SlurmOptions, says: str, tmp_path: Path, hand_off: HandOff
+) -> None:
+    with pytest.raises(UsageError, match=f"(?s){says}"):
+        render_script(request(tmp_path, on_slurm(hand_off), nodes=2), CATALOGUE, options)
+
+
+@pytest.mark.parametrize(
+    ("status", "another_succeeded", "reported"),
+    [
+        pytest.param(0, False, 0, id="a node with ranks succeeds"),
+        pytest.param(1, True, 0, id="a node without ranks fails when the run succeeds"),
+        pytest.param(7, False, 7, id="the run fails"),
+    ],
+)
+def test_a_node_of_a_job_with_spare_nodes_reports_what_the_run_does(
+    status: int, another_succeeded: bool, reported: int, tmp_path: Path
+) -> None:
+    logs, succeeded, commands = tmp_path / "start-0/n3", tmp_path / "start-0/succeeded", tmp_path / "bin"
+    logs.mkdir(parents=True)
+    if another_succeeded:
+        succeeded.touch()
+    # The script waits for the other nodes.
+    commands.mkdir()
+    (commands / "sleep").symlink_to("/bin/true")
+    environment = {"PATH": f"{commands}:/usr/bin:/bin", "PET_LOG_DIR": str(logs)}
+    node = ["bash", "-euo", "pipefail", "-c", CONTINUES["start"], "node", "sh", "-c", f"exit {status}"]
+    assert subprocess.run(node, env=environment, check=False).returncode == reported
+    assert succeeded.exists() == (another_succeeded or not status)
+
+
+def test_a_program_with_a_run_section_cannot_have_spare_nodes(tmp_path: Path, hand_off: HandOff) -> None:
+    there = on_slurm(hand_off)
+    program = load_program(write_foreign_job(tmp_path))
+    asked = Request(program, "x-1", there, IMAGE, allocate(program, there, CATALOGUE))
+    with pytest.raises(UsageError, match="leave out --min-nodes and --spare-nodes"):
+        render_script(asked, CATALOGUE, SlurmOptions(spare_nodes=1))
 
 
 @pytest.mark.parametrize(("grace", "refused"), [(110, False), (111, True)])

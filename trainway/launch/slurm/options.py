@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Annotated
 
+from trainway.launch.target.lost_node_options import LostNodeOptions
 from trainway.launch.target.options import Flag
 
 
 @dataclass(frozen=True)
-class SlurmOptions:
+class SlurmOptions(LostNodeOptions):
     """Options of one batch job.
 
     `borrow`: use idle nodes of other teams. The job is preempted when their owner needs them. `time_limit_minutes`:

@@ -10,10 +10,12 @@ import shlex
 
 from trainway.launch.program.environment import metrics_environment
 from trainway.launch.program.life_cycle import check_life_cycle
+from trainway.launch.program.lost_nodes import least_nodes, started_nodes, torchrun_nodes
 from trainway.launch.program.request import Request
 from trainway.launch.program.training_command import RENDEZVOUS_PORT, logging_to, many_nodes
 from trainway.launch.slurm.dependency import Earlier, earlier_run
 from trainway.launch.slurm.interpreter import in_image, in_virtual_environment
+from trainway.launch.slurm.lost_nodes import CONTINUES, ENDS, check_options
 from trainway.launch.slurm.options import SlurmOptions
 from trainway.spec.derived.slurm_accounts import BORROWED, KILL_WAIT
 from trainway.spec.errors import usage_error
@@ -36,12 +38,7 @@ _TORCHRUN_LISTENS = {"TORCHELASTIC_SIGNALS_TO_HANDLE": "SIGINT,SIGHUP,SIGQUIT"}
 
 # What follows `run`, the run's directory, `options`, of the step, `code`, that was synced, and `command`, of each node.
 #
-# --auto-resume is of a plug-in of HyperPod's, whose nodes have that directory: a step that failed has its nodes looked
-# at, and is started again when a bad one was replaced. With GPUs the whole job is queued again instead.
-# https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-resiliency-slurm-auto-resume.html (read 2026-11-21)
-#
-# --kill-on-bad-exit, because the others would wait for a node that gave up; --cpu-bind=none, because a node's one task
-# is torchrun, whose processes share all of it.
+# --cpu-bind=none, because a node's one task is torchrun, whose processes share all of it.
 #
 # Each start of a run writes its logs to its own directory. A resumed run has several jobs, and SLURM_RESTART_COUNT
 # counts the starts of one job. Therefore, this script counts the directories.
@@ -50,16 +47,13 @@ _TORCHRUN_LISTENS = {"TORCHELASTIC_SIGNALS_TO_HANDLE": "SIGINT,SIGHUP,SIGQUIT"}
 # again a minute later: ranks that still start do not hear the first one. `kill -0` fails once the step has ended.
 _STEP = """
 resume=()
-if [[ -d /opt/sagemaker_cluster ]]; then
-  resume=(--auto-resume=1)
-fi
-first=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
+{resume}first=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
 export PET_RDZV_ENDPOINT=$first:{port}
 starts=$(find "$run/logs" -maxdepth 1 -name "start-*" | wc -l)
 export PET_LOG_DIR=$run/logs/start-$starts
 mkdir -p "$PET_LOG_DIR"
 
-srun --kill-on-bad-exit=1 --cpu-bind=none --label "${{options[@]}}" "${{resume[@]}}" bash -c '
+srun {when_lost} --cpu-bind=none --label "${{options[@]}}" "${{resume[@]}}" bash -c '
   set -euo pipefail
 {ignore}  export PET_LOG_DIR=$PET_LOG_DIR/$SLURMD_NODENAME
   mkdir -p "$PET_LOG_DIR"
@@ -67,7 +61,7 @@ srun --kill-on-bad-exit=1 --cpu-bind=none --label "${{options[@]}}" "${{resume[@
     code=$(python -m training.synced_code "$code" "/tmp/trainway-code-$UID")
     export PYTHONPATH=$code${{PYTHONPATH:+:$PYTHONPATH}}
   fi
-  exec "$@"
+  {start}
 ' node "${{command[@]}}" &
 step=$!
 
@@ -77,7 +71,7 @@ while kill -0 "$step" 2>/dev/null; do
     {tell}
     tell=$((SECONDS + 60))
   fi
-  sleep 5 &
+{look}  sleep 5 &
   wait -n "$step" $! || true
 done
 status=0
@@ -141,6 +135,8 @@ def render_script(request: Request, catalogue: Catalogue, options: SlurmOptions 
             fix="install the packages into the virtual environment, and leave run.packages out, or leave --environment "
             "out",
         )
+    if options.continues:
+        check_options(request, options)
     instance = catalogue[request.allocation.group.instance_type]
     earlier = earlier_run(request, options.after) if options.after else None
     interpreter = in_virtual_environment(options.environment, instance) if options.environment else in_image(request)
@@ -158,14 +154,16 @@ def render_script(request: Request, catalogue: Catalogue, options: SlurmOptions 
         "",
         # sbatch brings whatever its caller has. Such credentials end before the job does; the nodes have a role.
         "unset AWS_ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY AWS_SESSION_TOKEN",
-        *(f"export {name}={shlex.quote(value)}" for name, value in sorted(_environment(request).items())),
+        *(f"export {name}={shlex.quote(value)}" for name, value in sorted(_environment(request, options).items())),
         *interpreter,
+        *((f"least={least_nodes(request, options)}", "look=0") if options.continues else ()),
         f"export code={shlex.quote(request.code_to_import or '')}",
         f"command=({shlex.join(request.command(request.directory))})",
         *(() if request.program.started_by is None else _ATTEMPT),
     ]
     told = _TELL_RANKS if request.program.started_by is None else _TELL_STARTERS
-    return "\n".join(lines) + "\n" + _STEP.format(port=RENDEZVOUS_PORT, **told)
+    lost = CONTINUES if options.continues else ENDS
+    return "\n".join(lines) + "\n" + _STEP.format(port=RENDEZVOUS_PORT, **told, **lost)
 
 
 def _directives(request: Request, instance: Instance, options: SlurmOptions, earlier: Earlier | None) -> list[str]:
@@ -175,13 +173,14 @@ def _directives(request: Request, instance: Instance, options: SlurmOptions, ear
         f"job-name={request.run}",
         # HyperPod makes a partition of each node group (stacks/clusters/hyperpod_slurm.py).
         f"partition={group.name}",
-        f"nodes={request.allocation.nodes}",
+        f"nodes={started_nodes(request, options)}",
         "ntasks-per-node=1",
         "exclusive",
         # A run of the same name starts after the earlier one has ended.
         *(earlier.directives if earlier else ("dependency=singleton",)),
         "mem=0",
         "requeue",
+        *(("no-kill",) if options.continues else ()),
         "open-mode=append",
         f"chdir={request.directory}",
         f"output={request.directory}/logs/slurm.log",
@@ -225,11 +224,10 @@ def _check_borrowing(request: Request) -> None:
         raise usage_error(what, why=why, fix=f"set run.stop.grace to {longest} at most, or launch without --borrow")
 
 
-def _environment(request: Request) -> dict[str, str]:
-    allocation = request.allocation
+def _environment(request: Request, options: SlurmOptions) -> dict[str, str]:
     torchrun = many_nodes(
-        allocation.nodes,
-        allocation.ranks,
+        torchrun_nodes(request, options),
+        request.allocation.ranks,
         endpoint="",
         run=request.run,
         max_restarts=request.program.life_cycle.process_restarts,

@@ -16,6 +16,7 @@ from trainway.launch.job_file.evaluation_program import evaluating
 from trainway.launch.job_file.programs import load_program, program_of_command
 from trainway.launch.job_file.sweep import Point, sweep
 from trainway.launch.platform.team_data import team_of
+from trainway.launch.program.lost_nodes import started_nodes
 from trainway.launch.program.on_checkpoint import EvaluatedCheckpoint
 from trainway.launch.program.program import LOCK, Program
 from trainway.launch.program.request import Request
@@ -29,6 +30,7 @@ from trainway.launch.starting.evaluated_meanwhile import evaluated_meanwhile
 from trainway.launch.starting.prepare import Launch, evaluation_points
 from trainway.launch.starting.recorded import recorded
 from trainway.launch.target.known import AnyTarget, own_target, target_named
+from trainway.launch.target.lost_node_options import LostNodeOptions
 from trainway.launch.target.options import options_from, options_record
 from trainway.launch.target.protocol import Phase
 from trainway.price.run import NodePrice, node_price, training_job_price
@@ -87,7 +89,7 @@ def start(target_name: str, launch: Launch, options: Mapping[str, Any], say: Cal
         _check_evaluations(target, launch)
     if launch.dry_run:
         # Runs of a sweep often cost the same. Standard output is only what would be submitted.
-        for line in dict.fromkeys(map(partial(_price_line, target, launch), requests)):
+        for line in dict.fromkeys(map(partial(_price_line, target, launch), requests, typed)):
             if line:
                 print(line, file=sys.stderr)
         print("".join(_rendered(target, requests, typed)), end="")
@@ -124,9 +126,16 @@ def _price(target: AnyTarget, launch: Launch, request: Any) -> NodePrice | None:
     return node_price(launch.platform, group.name, group.instance_type)
 
 
-def _price_line(target: AnyTarget, launch: Launch, request: Any) -> str | None:
+def _price_line(target: AnyTarget, launch: Launch, request: Any, options: Any) -> str | None:
     price = _price(target, launch, request)
-    return None if price is None else f"price of {request.program.name}: {price.sentence(request.allocation.nodes)}"
+    if price is None:
+        return None
+    return f"price of {request.program.name}: {price.sentence(_paid_nodes(request, options))}"
+
+
+def _paid_nodes(request: Request, options: Any) -> int:
+    """Return the number of nodes that the run pays for, including spare nodes."""
+    return started_nodes(request, options) if isinstance(options, LostNodeOptions) else request.allocation.nodes
 
 
 def _first_failure(exit_statuses: Iterable[int]) -> int:
@@ -153,8 +162,10 @@ def _submit(
     handle = target.submit(request, load_catalogue(), chosen)
     options = {**kept, "target": options_record(chosen)}
     nodes = request.nodes
-    if nodes is not None and (price := _price(target, launch, request)):
-        nodes = {**nodes, "price": asdict(price)}
+    if nodes is not None:
+        nodes = {**nodes, "count": _paid_nodes(request, chosen)}
+        if price := _price(target, launch, request):
+            nodes["price"] = asdict(price)
     submitted(record_submission(request.directory_here, target.name, handle, options, nodes))
     if target.attend is None:
         say(request.run)
