@@ -138,6 +138,15 @@ def test_one_job_file_is_one_command_on_every_target(trainway: Trainway, job_fil
     assert not (tmp_path / "runs").exists(), "nothing was launched"
 
 
+def test_the_price_includes_spare_nodes(trainway: Trainway, job_file: Path, tmp_path: Path, api: Api) -> None:
+    launch = ("launch", str(job_file), "--target=kubernetes", "--platform=eks.yaml", "--spare-nodes=1")
+    shown = trainway(*launch, "--dry-run")
+    assert "price of small: 3 × p5.48xlarge on demand: $165.12 an hour" in shown.stderr
+    run = trainway(*launch).stdout.strip()
+    assert json.loads((tmp_path / "runs" / run / "launch.json").read_text())["nodes"]["count"] == 3
+    assert api.objects["trainjobs", run]["spec"]["trainer"]["numNodes"] == 3
+
+
 def test_a_run_is_launched_seen_followed_and_stopped(trainway: Trainway, job_file: Path, api: Api) -> None:
     launched = trainway("launch", str(job_file), "--target=kubernetes", "--platform=eks.yaml", "--group=train")
     assert launched.returncode == 0, launched.stderr

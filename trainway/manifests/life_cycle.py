@@ -26,6 +26,16 @@ def pod_failure_policy(fatal: Sequence[int] = ()) -> dict[str, Any]:
     return {"rules": rules}
 
 
+def success_policy(least: int) -> dict[str, Any]:
+    """Return a successPolicy for an indexed Job: the Job succeeds when `least` of its pods have succeeded.
+
+    Kubernetes then deletes the other pods. Without the policy, the Job waits for each of its pods, including a pod that
+    no node can run. A failure that ends the Job takes precedence over the policy.
+    https://kubernetes.io/docs/concepts/workloads/controllers/job/#success-policy (read 2026-11-27)
+    """
+    return {"rules": [{"succeededCount": least}]}
+
+
 def restarted_as_a_whole(replicated_job: dict[str, Any], restarts: int, fatal: Sequence[int] = ()) -> dict[str, Any]:
     """Return a JobSet's spec with one replicated job, which starts again `restarts` times when one of its pods fails.
 

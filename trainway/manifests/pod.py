@@ -15,6 +15,8 @@ from trainway.manifests.open_directories import OPENED, open_directories
 from trainway.manifests.team_directories import DIRECTORY_OF_NAMESPACE, NAMESPACE_OF_POD
 from trainway.spec.sections.storage import MOUNT_PATH
 
+# The image's user (container/Dockerfile). Nothing that a job does needs another, nor any capability.
+USER = 1000
 # The Cluster Autoscaler does not evict pods with this annotation to remove an underused node.
 # https://github.com/kubernetes/autoscaler/blob/cluster-autoscaler-1.35.0/cluster-autoscaler/FAQ.md (read 2026-11-22)
 STAYS = {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}

@@ -10,6 +10,7 @@ from trainway.launch.job_file.training_lines import PATTERNS
 from trainway.launch.kubernetes import KINDS, KubernetesOptions
 from trainway.launch.kubernetes.hyperpod_pytorch_job import _COUNTED_SECONDS
 from trainway.launch.kubernetes.log_rules import log_rules
+from trainway.launch.kubernetes.node_program import _SECONDS_OF_SUCCESS
 from trainway.launch.kubernetes.options import _KEEP_HOURS, HANG_SECONDS
 from trainway.launch.kubernetes.process import JOIN_SECONDS, STOP_SECONDS
 from trainway.launch.program.training_command import training_command
@@ -35,6 +36,7 @@ def test_its_times_and_numbers_are_the_codes() -> None:
         "| `restarts` | 10 |": LifeCycle().restarts == 10,
         "| `keep_hours` | 168 |": _KEEP_HOURS == 168,
         "within six hours": _COUNTED_SECONDS == 6 * 3600,
+        f"failure {_SECONDS_OF_SUCCESS} seconds late": True,
         "five consecutive steps": divergence["metricEvaluationDataPoints"] == 5,
         f"`{' '.join(training_command())}`": True,
     }

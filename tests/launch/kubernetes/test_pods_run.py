@@ -18,10 +18,12 @@ from tests.launch.conftest import write_job
 from tests.launch.kubernetes.kubelet import Network, Pod, network
 from tests.launch.kubernetes.platforms import OPERATORS, ROOT, hand_off_of, pods_of, request_on
 from tests.launch.kubernetes.trainer import pod_template_of
+from tests.lifecycle_scripts.slurm_cluster import wait_for
 from tests.manifests.platforms import CATALOGUE, platform_of
 from trainway.launch.kubernetes import Kind, KubernetesOptions, render_documents
+from trainway.launch.program.lost_nodes import started_nodes
 
-GROUPS = [{"name": "train", "instance_type": "m7i.2xlarge", "count": 2}]
+GROUPS = [{"name": "train", "instance_type": "m7i.2xlarge", "count": 3}]
 PLATFORM = platform_of(node_groups=GROUPS, teams=[], kubernetes=OPERATORS)
 STEPS = 60
 
@@ -48,7 +50,7 @@ def fsx(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def job_keys(checkpoints: str, train: str) -> dict[str, Any]:
     return {
         "data": {"train": train, "sequence_length": 64},
-        "batch": {"global": 8, "micro": 2},
+        "batch": {"global": 4, "micro": 2},
         "precision": "fp32",
         "steps": STEPS,
         "checkpoint": {"every": 20, "location": checkpoints},
@@ -77,25 +79,25 @@ def loss_of(run: Path) -> str:
 
 
 class Submitted:
-    """A run of two nodes, whose pods a test starts."""
+    """A rendered run of two nodes and its spare nodes. The test starts the pods."""
 
-    def __init__(self, kind: Kind, fsx: Path, name: str, min_nodes: int | None = None) -> None:
+    def __init__(self, kind: Kind, fsx: Path, name: str, **options: Any) -> None:
         file_system = hand_off_of(PLATFORM).file_system.model_copy(update={"mount_path": str(fsx)})
         hand_off = hand_off_of(PLATFORM, file_system=file_system)
         keys = job_keys(f"fsx:/checkpoints/{name}", "fsx:/corpus/small")
         self.request = request_on(hand_off, name=name, model="tiny", **keys)
-        options = KubernetesOptions(kind=kind, min_nodes=min_nodes)
-        config_map, *runtimes, self.job = render_documents(self.request, CATALOGUE, options)
+        asked = KubernetesOptions(kind=kind, **options)
+        config_map, *runtimes, self.job = render_documents(self.request, CATALOGUE, asked)
         self.config_maps = {config_map["metadata"]["name"]: config_map["data"]}
         self.run = Path(self.request.directory)
-        name = self.request.run
+        name, pods = self.request.run, range(started_nodes(self.request, asked))
         if kind == "TrainJob":
             self.template = pod_template_of(self.job, runtimes)
             domain = f"{name}.training.svc.cluster.local"
-            self.pods = tuple(Pod(i, f"{name}-node-0-{i}-abcde", f"{name}-node-0-{i}", domain) for i in range(2))
+            self.pods = tuple(Pod(i, f"{name}-node-0-{i}-abcde", f"{name}-node-0-{i}", domain) for i in pods)
         else:
             (self.template,) = pods_of(self.job)
-            self.pods = tuple(Pod(i, f"{name}-worker-{i}", f"{name}-worker-{i}") for i in range(2))
+            self.pods = tuple(Pod(i, f"{name}-worker-{i}", f"{name}-worker-{i}") for i in pods)
 
 
 Cluster = Callable[[Submitted], Network]
@@ -163,6 +165,45 @@ def test_a_run_that_can_do_with_one_node_goes_on_with_one(fsx: Path, local_loss:
     # One rank adds up in another order than two.
     alone, both = (float.fromhex(loss) for loss in (loss_of(submitted.run), local_loss))
     assert abs(alone - both) < 1e-3
+
+
+def test_a_spare_node_takes_the_place_of_a_lost_one(fsx: Path, local_loss: str, cluster: Cluster) -> None:
+    submitted = Submitted("TrainJob", fsx, "spare", spare_nodes=1)
+    nodes = cluster(submitted)
+    processes = {pod: nodes.run(pod, submitted.template, submitted.config_maps) for pod in submitted.pods}
+    until(lambda: any(event["event"] == "step" and event["step"] >= 5 for event in events(submitted.run)), nodes)
+    # The first node hosts the rendezvous, so the test kills another node. No new node replaces it.
+    lost = next(pod for pod in submitted.pods[1:] if had_ranks(submitted, pod))
+    os.killpg(processes[lost].pid, signal.SIGKILL)
+    first, spare = (processes[pod] for pod in submitted.pods if pod != lost)
+    assert (first.wait(timeout=200), spare.wait(timeout=200)) == (0, 0), said_by(nodes)
+    assert loss_of(submitted.run) == local_loss
+    starts = [event["world_size"] for event in events(submitted.run) if event["event"] == "start"]
+    assert starts == [2, 2]
+
+
+@pytest.mark.exhaustive
+def test_a_spare_node_does_not_fail_a_run_that_succeeds(fsx: Path, local_loss: str, cluster: Cluster) -> None:
+    """The spare node reports no failure until Kubernetes deletes its pod."""
+    submitted = Submitted("TrainJob", fsx, "unused", spare_nodes=1)
+    nodes = cluster(submitted)
+    processes = {pod: nodes.run(pod, submitted.template, submitted.config_maps) for pod in submitted.pods}
+    until(lambda: any(event["event"] == "step" and event["step"] >= 5 for event in events(submitted.run)), nodes)
+    spare = next(pod for pod in submitted.pods if not had_ranks(submitted, pod))
+    with_ranks = [process for pod, process in processes.items() if pod != spare]
+    assert [process.wait(timeout=200) for process in with_ranks] == [0, 0], said_by(nodes)
+    assert loss_of(submitted.run) == local_loss
+    # torchrun on the spare node fails, because the rendezvous closes.
+    waiting = processes[spare].pid
+    children = Path(f"/proc/{waiting}/task/{waiting}/children")
+    wait_for("torchrun of the spare node has failed", lambda: not children.read_text(), 60)
+    assert processes[spare].poll() is None, said_by(nodes)
+    os.kill(processes[spare].pid, signal.SIGTERM)
+    assert processes[spare].wait(timeout=60) == 1
+
+
+def had_ranks(submitted: Submitted, pod: Pod) -> bool:
+    return any((submitted.run / "logs" / pod.name).glob("*/attempt_*"))
 
 
 def until(true: Callable[[], bool], nodes: Network, seconds: float = 100) -> None:

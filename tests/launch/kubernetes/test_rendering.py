@@ -226,7 +226,8 @@ def test_a_job_for_run_ai_names_its_project_and_says_nothing_to_kueue_or_kai(kin
 
 
 @pytest.mark.parametrize(
-    "option", [{"priority": "high"}, {"within": "topology.k8s.aws/network-node-layer-3"}, {"min_nodes": 1}]
+    "option",
+    [{"priority": "high"}, {"within": "topology.k8s.aws/network-node-layer-3"}, {"min_nodes": 1}, {"spare_nodes": 1}],
 )
 def test_run_ai_is_not_told_what_it_would_not_read(option: dict[str, Any]) -> None:
     (flag,) = (f"--{name.replace('_', '-')}" for name in option)
@@ -280,18 +281,6 @@ def test_launcher_and_workers_are_put_in_one_place() -> None:
     assert "kueue.x-k8s.io/podset-group-name" not in alone["metadata"]["annotations"]
 
 
-def test_an_elastic_job_says_so_to_torchrun_and_to_whoever_takes_its_nodes() -> None:
-    (template,) = rendered_templates("kai", "TrainJob", min_nodes=1)
-    assert container_of(template)["command"] == ["env", "PET_NNODES=1:2", *training_command()]
-    annotations = replicated_job_of(runtime_of("kai", min_nodes=1))["template"]["metadata"]["annotations"]
-    assert annotations["kai.scheduler/batch-min-member"] == "1"
-    job_set = job_of("kai", "JobSet", min_nodes=1)
-    assert environment_of(container_of(pods_of(job_set)[0]))["PET_NNODES"] == "1:2"
-    assert job_set["spec"]["replicatedJobs"][0]["template"]["metadata"]["annotations"] == annotations
-    spec = job_of("kueue", "PyTorchJob", min_nodes=1)["spec"]
-    assert (spec["elasticPolicy"]["minReplicas"], spec["elasticPolicy"]["maxReplicas"]) == (1, 2)
-
-
 def test_of_an_elastic_job_on_hyperpod_a_part_can_be_taken() -> None:
     job, loaded = job_of("governance", "HyperPodPyTorchJob", min_nodes=1), platform_named("governance")
     needed, lent = job["spec"]["replicaSpecs"]
@@ -340,7 +329,10 @@ def test_a_dry_run_shows_the_job_file_as_it_is_written() -> None:
         ("kueue", {"life_cycle": {"keep_hours": 1}}, "starts a failed TrainJob again"),
         ("kueue", {"min_nodes": 3}, "asks for 2 nodes, and for 3 at least"),
         ("kueue", {"min_nodes": 0}, "asks for 2 nodes, and for 0 at least"),
-        ("kueue", {"min_nodes": 1, "kind": "MPIJob"}, "mpirun cannot continue with fewer"),
+        ("kueue", {"min_nodes": 1, "kind": "MPIJob"}, "mpirun cannot continue after a node failure"),
+        ("kueue", {"spare_nodes": 1, "kind": "MPIJob"}, "mpirun cannot continue after a node failure"),
+        ("kueue", {"spare_nodes": 100}, "102 nodes with its spare nodes"),
+        ("governance", {"spare_nodes": 1, "kind": "HyperPodPyTorchJob"}, "starts ranks on all nodes"),
         ("kueue", {"min_nodes": 1, "nodes": 4, "batch": {"global": 64, "micro": 2}}, "with 3 of its 4 nodes"),
     ],
 )

@@ -13,7 +13,7 @@ import pytest
 from tests.launch.conftest import BUCKET
 from tests.launch.sagemaker.requests import CATALOGUE, on_sagemaker, request
 from tests.service_model import problems
-from trainway.launch.kubernetes.job_file import JOB_FILE as KUBERNETES_JOB_FILE
+from trainway.launch.kubernetes.pod_directory import JOB_FILE as KUBERNETES_JOB_FILE
 from trainway.launch.local import render_local
 from trainway.launch.program.request import Request
 from trainway.launch.sagemaker import DATA, SageMakerOptions, as_json, render_request

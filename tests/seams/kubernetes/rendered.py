@@ -55,10 +55,17 @@ OPTIONS: tuple[dict[str, Any], ...] = (
     {"priority": "high"},
     {"within": WITHIN},
     {"min_nodes": 1},
+    {"spare_nodes": 1},
     {"exclude": "ip-10-0-1-5,ip-10-0-1-7"},
     {"code": "s3://atlas-data/runs/code/0.tar.gz"},
     {"slow_step_seconds": 30, "loss_above": 12, "hang_seconds": 600},
-    {"priority": "low", "within": WITHIN, "min_nodes": 1, "code": "s3://atlas-data/runs/code/0.tar.gz"},
+    {
+        "priority": "low",
+        "within": WITHIN,
+        "min_nodes": 1,
+        "spare_nodes": 2,
+        "code": "s3://atlas-data/runs/code/0.tar.gz",
+    },
 )
 JOBS = (*sorted((ROOT / "examples" / "jobs").glob("*.yaml")), ROOT / "examples/your-program/job.yaml")
 Document = dict[str, Any]

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from trainway.launch.kubernetes.job_file import DIRECTORY
+from trainway.launch.kubernetes.pod_directory import DIRECTORY
 
 _FILE = re.compile(rf"{DIRECTORY}/([\w.-]+)")
 

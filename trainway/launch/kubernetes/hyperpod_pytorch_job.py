@@ -10,10 +10,10 @@ from dataclasses import replace
 from pathlib import PurePath
 from typing import Any
 
-from trainway.launch.kubernetes.job_file import DIRECTORY
 from trainway.launch.kubernetes.log_rules import log_rules
 from trainway.launch.kubernetes.node_pod import node_pod
 from trainway.launch.kubernetes.options import KubernetesOptions, keep_seconds
+from trainway.launch.kubernetes.pod_directory import DIRECTORY
 from trainway.launch.kubernetes.process import KILL_RANKS_AFTER, STOP_SECONDS, node_command, node_environment
 from trainway.launch.kubernetes.who_shares import job_labels
 from trainway.launch.program.request import Request

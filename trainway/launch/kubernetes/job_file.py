@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from pathlib import PurePosixPath
 from typing import Any
 
+from trainway.launch.kubernetes.node_program import node_files
+from trainway.launch.kubernetes.options import KubernetesOptions
 from trainway.launch.kubernetes.who_shares import MANAGED_BY, RUN_LABEL
 from trainway.launch.program.request import Request
 from trainway.spec.errors import usage_error
 
-VOLUME = "job-file"
-DIRECTORY = PurePosixPath("/etc/trainway")
-JOB_FILE = DIRECTORY / "job.yaml"
 # https://kubernetes.io/docs/concepts/configuration/configmap/#motivation (read 2026-11-21)
 MOST_BYTES = 2**20
 
 
-def job_file(request: Request, namespace: str) -> dict[str, Any]:
-    """The ConfigMap, which has the run's name; raises UsageError for a file that is too large for one."""
-    if (count := sum(len(text.encode()) for text in request.program.files.values())) > MOST_BYTES:
+def job_file(request: Request, options: KubernetesOptions, namespace: str) -> dict[str, Any]:
+    """Return the ConfigMap of a run, which has the run's name. Raises UsageError if the files are too large for it."""
+    files = {**request.program.files, **node_files(options)}
+    if (count := sum(len(text.encode()) for text in files.values())) > MOST_BYTES:
         raise usage_error(
             f"the job file of {request.program.name} cannot be sent to Kubernetes",
             why=f"it has {count} bytes, and a ConfigMap at most {MOST_BYTES}",
@@ -34,5 +33,5 @@ def job_file(request: Request, namespace: str) -> dict[str, Any]:
         },
         # A pod that starts again later reads what the first one read.
         "immutable": True,
-        "data": dict(request.program.files),
+        "data": files,
     }

@@ -10,14 +10,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from trainway.launch.kubernetes.job_file import DIRECTORY
 from trainway.launch.kubernetes.node_pod import node_pod
+from trainway.launch.kubernetes.node_program import node_program
 from trainway.launch.kubernetes.options import KubernetesOptions, keep_seconds
 from trainway.launch.kubernetes.placement import close_together_for_kai
 from trainway.launch.kubernetes.process import node_command, node_environment, torchrun_options
 from trainway.launch.kubernetes.who_shares import job_labels, shared_nodes
+from trainway.launch.program.lost_nodes import least_nodes, started_nodes, torchrun_nodes
 from trainway.launch.program.request import Request
-from trainway.manifests.life_cycle import restarted_as_a_whole
+from trainway.manifests.life_cycle import restarted_as_a_whole, success_policy
 from trainway.spec.facts.catalogue import Catalogue
 
 NODE = "node"
@@ -28,17 +29,13 @@ def render_job_set(
     request: Request, options: KubernetesOptions, catalogue: Catalogue, namespace: str
 ) -> dict[str, Any]:
     """Render a run as a JobSet."""
-    nodes = request.allocation.nodes
-    torchrun = torchrun_options(
-        request,
-        nodes if options.min_nodes is None else f"{options.min_nodes}:{nodes}",
-        first_node(request, namespace),
-    )
+    nodes = started_nodes(request, options)
+    torchrun = torchrun_options(request, torchrun_nodes(request, options), first_node(request, namespace))
     spec = job_set_spec(
         request,
         options,
         catalogue,
-        command=node_command(request.command(DIRECTORY), request.code_to_import),
+        command=node_command(node_program(request, options), request.code_to_import),
         environment=node_environment(request, torchrun),
     )
     # Trainer sets both for a TrainJob. Without them, a Job has one pod.
@@ -74,9 +71,9 @@ def job_set_spec(
     `labels` are those of the replicated job.
     """
     annotations = close_together_for_kai(request, options, catalogue)
-    if options.min_nodes is not None and shared_nodes(request.hand_off) == "kai":
+    if options.continues and shared_nodes(request.hand_off) == "kai":
         # The number of pods that KAI leaves the job: docs/kai.md.
-        annotations["kai.scheduler/batch-min-member"] = str(options.min_nodes)
+        annotations["kai.scheduler/batch-min-member"] = str(least_nodes(request, options))
     metadata = {
         **({"labels": dict(labels)} if labels else {}),
         **({"annotations": annotations} if annotations else {}),
@@ -87,6 +84,8 @@ def job_set_spec(
             "template": node_pod(request, options, catalogue, name=NODE, command=command, environment=environment)
         },
     }
+    if options.continues:
+        job["spec"]["successPolicy"] = success_policy(least_nodes(request, options))
     restarts, fatal = request.program.life_cycle.restarts, request.program.fatal_statuses
     return restarted_as_a_whole({"name": NODE, "template": job}, restarts, fatal)
 

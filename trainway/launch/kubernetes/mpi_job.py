@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from trainway.launch.kubernetes.job_file import DIRECTORY
 from trainway.launch.kubernetes.mpirun import (
     KEYS,
     SSH_PORT,
@@ -18,6 +17,7 @@ from trainway.launch.kubernetes.mpirun import (
 from trainway.launch.kubernetes.node_pod import node_pod
 from trainway.launch.kubernetes.options import KubernetesOptions, keep_seconds
 from trainway.launch.kubernetes.placement import close_together_for_kai, in_one_group
+from trainway.launch.kubernetes.pod_directory import DIRECTORY
 from trainway.launch.kubernetes.process import node_environment, torchrun_options
 from trainway.launch.kubernetes.who_shares import job_labels
 from trainway.launch.program.request import Request

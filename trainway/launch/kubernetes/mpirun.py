@@ -14,11 +14,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import PurePath
 
-from trainway.launch.kubernetes.job_file import DIRECTORY
-from trainway.launch.kubernetes.node_pod import USER
+from trainway.launch.kubernetes.pod_directory import DIRECTORY
 from trainway.launch.kubernetes.process import KILL_RANKS_AFTER
 from trainway.launch.program.program import INSTALLER, LOCK, STARTER, Program
 from trainway.launch.program.request import Request
+from trainway.manifests.pod import USER
 from trainway.spec.errors import usage_error
 
 # In the image, where the EFA installer puts it. By its full name, mpirun finds its own parts on the other nodes.

@@ -5,19 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from trainway.launch.kubernetes.job_file import DIRECTORY, VOLUME
 from trainway.launch.kubernetes.options import KubernetesOptions
 from trainway.launch.kubernetes.placement import close_together, node_selector, other_nodes, resources
+from trainway.launch.kubernetes.pod_directory import DIRECTORY, VOLUME
 from trainway.launch.kubernetes.process import STOP_SECONDS
 from trainway.launch.kubernetes.who_shares import MANAGED_BY, RUN_LABEL, scheduler
 from trainway.launch.platform.team_data import directory_of_team, opened_directories
 from trainway.launch.program.request import Request
-from trainway.manifests.pod import Pod, Volume, pod_template
+from trainway.manifests.pod import USER, Pod, Volume, pod_template
 from trainway.manifests.taints import tolerations_of
 from trainway.spec.facts.catalogue import Catalogue
-
-# The image's user (container/Dockerfile); nothing that a job does needs another, nor any capability.
-USER = 1000
 
 
 def node_pod(

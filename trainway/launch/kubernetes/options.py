@@ -8,7 +8,9 @@ from typing import Annotated, Literal, cast, get_args
 
 from trainway.launch.kubernetes.process import KILL_RANKS_AFTER, STOP_SECONDS
 from trainway.launch.kubernetes.who_shares import shared_nodes
+from trainway.launch.program.lost_nodes import check_lost_nodes
 from trainway.launch.program.request import Request
+from trainway.launch.target.lost_node_options import LostNodeOptions
 from trainway.launch.target.options import Flag
 from trainway.spec.errors import UsageError, usage_error
 
@@ -33,13 +35,12 @@ _KEEP_HOURS = 7 * 24
 
 
 @dataclass(frozen=True)
-class KubernetesOptions:
+class KubernetesOptions(LostNodeOptions):
     """Options of one run on Kubernetes.
 
     `kind`: the kind of object that runs the job; None is the platform's default. `priority`: the order among the jobs
-    of a team; None is no priority class. `min_nodes`: continue with at least this many nodes when nodes are lost or
-    preempted; None is all nodes. `within`: a node label, for example topology.k8s.aws/network-node-layer-3. All nodes
-    of the run have the same value of the label. `exclude`: names of nodes that the run does not use, with commas
+    of a team; None is no priority class. `within`: a node label, for example topology.k8s.aws/network-node-layer-3. All
+    nodes of the run have the same value of the label. `exclude`: names of nodes that the run does not use, with commas
     between them.
 
     HyperPod's operator restarts a HyperPodPyTorchJob after `hang_seconds` without a step that has a finite loss, after
@@ -52,10 +53,6 @@ class KubernetesOptions:
     priority: Annotated[Priority | None, Flag("Priority among the jobs of the team. Default: no priority class.")] = (
         None
     )
-    min_nodes: Annotated[
-        int | None,
-        Flag("Continue with at least N nodes when nodes are lost. Default: all nodes.", metavar="N", least=1),
-    ] = None
     within: Annotated[
         str | None,
         Flag(
@@ -149,14 +146,14 @@ def check_options(request: Request, options: KubernetesOptions) -> None:
         why = "Kubeflow Trainer has no time to live: it starts a failed TrainJob again when its JobSet is deleted"
         raise _cannot(request, why, "leave `life_cycle.keep_hours` out of the job file, or name another --kind")
     if options.kind == "RayJob":
-        _check_ray(request, options)
+        _check_ray(request)
     if options.within and not request.hand_off.teams:
         why = f"{request.hand_off.platform} has no teams, and so nothing that places nodes by their network"
         raise _cannot(request, why, "leave --within out")
     if request.program.started_by is not None:
         _check_starter(request, options)
-    if options.min_nodes is not None:
-        _check_min_nodes(request, options)
+    if options.continues:
+        _check_continues(request, options)
     if shared_nodes(request.hand_off) == "run-ai":
         _check_run_ai(request, options)
 
@@ -164,8 +161,8 @@ def check_options(request: Request, options: KubernetesOptions) -> None:
 def _check_run_ai(request: Request, options: KubernetesOptions) -> None:
     """Refuse the options that a launch does not pass on to Run:ai."""
     given = {"--priority": options.priority, "--within": options.within, "--min-nodes": options.min_nodes}
-    for flag, value in given.items():
-        if value is not None:
+    for flag, value in (*given.items(), ("--spare-nodes", options.spare_nodes)):
+        if value:
             why = f"Run:ai shares the nodes of {request.hand_off.platform}, and a launch does not pass {flag} on to it"
             raise _cannot(request, why, f"leave {flag} out")
 
@@ -194,7 +191,7 @@ def _check_agent(request: Request, options: KubernetesOptions) -> None:
         raise _cannot(request, why, "leave --min-nodes out, or name another --kind")
 
 
-def _check_ray(request: Request, options: KubernetesOptions) -> None:
+def _check_ray(request: Request) -> None:
     """Refuse what KubeRay cannot do, and programs that are no driver of Ray."""
     if request.program.started_by is None:
         why = "a RayJob starts the driver of a Ray program, and Trainway's own training job is started by torchrun"
@@ -202,26 +199,22 @@ def _check_ray(request: Request, options: KubernetesOptions) -> None:
     if request.program.life_cycle.keep_hours is not None:
         why = "KubeRay has no time to live for a RayJob, whose object stays until the run is launched again"
         raise _cannot(request, why, "leave `life_cycle.keep_hours` out of the job file, or name another --kind")
-    if options.min_nodes is not None:
-        why = "the number of nodes of a Ray cluster is fixed while Kueue has its quota"
-        raise _cannot(request, why, "leave --min-nodes out, or name another --kind")
 
 
-def _check_min_nodes(request: Request, options: KubernetesOptions) -> None:
-    program, nodes, ranks = request.program, request.allocation.nodes, request.allocation.ranks
-    least = options.min_nodes or 0
-    if not 1 <= least <= nodes:
-        raise _cannot(request, f"it asks for {nodes} nodes, and for {least} at least", f"name 1 to {nodes}")
+def _check_continues(request: Request, options: KubernetesOptions) -> None:
+    """Raise UsageError if the kind, the program, or the node group does not support --min-nodes or --spare-nodes."""
+    fix = "leave --min-nodes and --spare-nodes out, or name another --kind"
     if options.kind == "MPIJob":
-        raise _cannot(
-            request, "mpirun cannot continue with fewer nodes", "leave --min-nodes out, or name another --kind"
-        )
-    for count in range(least, nodes):
-        try:
-            program.check_ranks(count * ranks)
-        except ValueError as error:
-            why = f"with {count} of its {nodes} nodes {error}"
-            raise _cannot(request, why, f"raise --min-nodes, or change {program.rank_keys} of the job file") from None
+        raise _cannot(request, "mpirun cannot continue after a node failure", fix)
+    if options.kind == "RayJob":
+        raise _cannot(request, "the number of nodes of a Ray cluster is fixed while Kueue has its quota", fix)
+    if options.spare_nodes and options.kind == "HyperPodPyTorchJob":
+        why = "HyperPod's operator starts ranks on all nodes of a HyperPodPyTorchJob, and replaces failed nodes"
+        raise _cannot(request, why, "leave --spare-nodes out, or name another --kind")
+    if options.spare_nodes and request.program.started_by is not None:
+        why = "the run would fail when a spare node ends: the job file has a section `run`"
+        raise _cannot(request, why, "leave --spare-nodes out")
+    check_lost_nodes(request, options, lambda why, fix: _cannot(request, why, fix))
 
 
 def _cannot(request: Request, why: str, fix: str) -> UsageError:

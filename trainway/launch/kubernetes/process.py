@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any
 
-from trainway.launch.kubernetes.job_file import JOB_FILE
+from trainway.launch.kubernetes.pod_directory import JOB_FILE
 from trainway.launch.program.environment import metrics_environment
 from trainway.launch.program.request import Request
 from trainway.launch.program.stopping import STOPPED

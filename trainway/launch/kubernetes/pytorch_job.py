@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from trainway.launch.kubernetes.job_file import DIRECTORY
 from trainway.launch.kubernetes.node_pod import node_pod
+from trainway.launch.kubernetes.node_program import node_program_with_nodes
 from trainway.launch.kubernetes.options import KubernetesOptions, keep_seconds
 from trainway.launch.kubernetes.placement import close_together_for_kai
 from trainway.launch.kubernetes.process import node_command, node_environment, torchrun_options
 from trainway.launch.kubernetes.who_shares import job_labels
+from trainway.launch.program.lost_nodes import least_nodes, started_nodes, torchrun_nodes
 from trainway.launch.program.request import Request
 from trainway.launch.program.training_command import RENDEZVOUS_PORT
 from trainway.spec.facts.catalogue import Catalogue
@@ -29,22 +30,24 @@ def render_pytorch_job(
     # The operator gives each pod a Service of its own name, and the first pod knows itself by that name.
     # https://github.com/kubeflow/training-operator/blob/v1.9.0/pkg/controller.v1/pytorch/elastic.go (read 2026-11-21)
     first = f"{request.run}-worker-0"
-    nodes = allocation.nodes if options.min_nodes is None else f"{options.min_nodes}:{allocation.nodes}"
-    torchrun = torchrun_options(request, nodes, first)
+    nodes = started_nodes(request, options)
+    torchrun = torchrun_options(request, torchrun_nodes(request, options), first)
     template = node_pod(
         request,
         options,
         catalogue,
         name=_CONTAINER,
-        command=node_command(request.command(DIRECTORY), request.code_to_import),
+        command=node_command(node_program_with_nodes(request, options), request.code_to_import),
         environment=node_environment(request, torchrun),
     )
     elastic: dict[str, Any] = {}
-    if options.min_nodes is not None:
-        # What the operator writes into the environment of it is what stands there already.
+    if options.continues:
+        # With an elasticPolicy, the operator marks the job as succeeded when its first pod succeeds:
+        # https://github.com/kubeflow/training-operator/blob/v1.9.0/pkg/controller.v1/pytorch/pytorchjob_controller.go
+        # (UpdateJobStatus, read 2026-11-27)
         elastic["elasticPolicy"] = {
-            "minReplicas": options.min_nodes,
-            "maxReplicas": allocation.nodes,
+            "minReplicas": least_nodes(request, options),
+            "maxReplicas": nodes,
             "rdzvBackend": "c10d",
             "rdzvHost": first,
             "rdzvPort": RENDEZVOUS_PORT,
@@ -68,14 +71,13 @@ def render_pytorch_job(
                 # one on each node. It makes a pod that was taken away again, with a count of 0.
                 # https://github.com/kubeflow/training-operator/blob/v1.7.0/pkg/core/job.go (PastBackoffLimit,
                 # read 2026-11-22)
-                "backoffLimit": restarts * allocation.nodes + 1,
-                "cleanPodPolicy": "None",
+                "backoffLimit": restarts * nodes + 1,
+                # After the job has succeeded, the operator deletes pods that still run, such as those of spare nodes.
+                "cleanPodPolicy": "Running" if options.continues else "None",
                 "ttlSecondsAfterFinished": keep_seconds(request),
             },
             **elastic,
-            "pytorchReplicaSpecs": {
-                "Worker": {"replicas": allocation.nodes, "restartPolicy": "OnFailure", "template": template}
-            },
+            "pytorchReplicaSpecs": {"Worker": {"replicas": nodes, "restartPolicy": "OnFailure", "template": template}},
         },
     }
 

@@ -12,14 +12,15 @@ from __future__ import annotations
 import shlex
 from typing import Any
 
-from trainway.launch.kubernetes.job_file import DIRECTORY
-from trainway.launch.kubernetes.node_pod import USER, node_pod
+from trainway.launch.kubernetes.node_pod import node_pod
 from trainway.launch.kubernetes.options import KubernetesOptions
 from trainway.launch.kubernetes.placement import close_together_for_kai, in_one_group
+from trainway.launch.kubernetes.pod_directory import DIRECTORY
 from trainway.launch.kubernetes.process import KILL_RANKS_AFTER, node_environment
 from trainway.launch.kubernetes.who_shares import job_labels
 from trainway.launch.program.program import INSTALLER, LOCK
 from trainway.launch.program.request import Request
+from trainway.manifests.pod import USER
 from trainway.spec.facts.catalogue import Catalogue
 
 ENTRYPOINT, PREPARATION = "entrypoint.sh", "prepare.sh"

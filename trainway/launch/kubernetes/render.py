@@ -44,12 +44,12 @@ def render_documents(request: Request, catalogue: Catalogue, options: Kubernetes
     if kind == "MPIJob":
         request = under_mpirun(request)
     if kind != "TrainJob":
-        files = job_file(request, namespace)
+        files = job_file(request, options, namespace)
         if kind == "RayJob":
             files["data"] |= scripts(request)
         return [files, _KINDS[kind](request, options, catalogue, namespace)]
     runtime = render_training_runtime(request, options, catalogue, namespace)
-    return [job_file(request, namespace), runtime, render_train_job(request, options, namespace)]
+    return [job_file(request, options, namespace), runtime, render_train_job(request, options, namespace)]
 
 
 def as_yaml(documents: list[dict[str, Any]]) -> str:

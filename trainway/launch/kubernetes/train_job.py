@@ -12,11 +12,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from trainway.launch.kubernetes.job_file import DIRECTORY
 from trainway.launch.kubernetes.job_set import first_node, job_set_spec
+from trainway.launch.kubernetes.node_program import node_program_with_nodes
 from trainway.launch.kubernetes.options import KubernetesOptions
 from trainway.launch.kubernetes.process import node_command, node_environment, torchrun_options
 from trainway.launch.kubernetes.who_shares import MANAGED_BY, RUN_LABEL, job_labels
+from trainway.launch.program.lost_nodes import started_nodes, torchrun_nodes
 from trainway.launch.program.request import Request
 from trainway.spec.facts.catalogue import Catalogue
 
@@ -28,8 +29,7 @@ _TRAINERS_OWN = ("PET_NNODES", "PET_NPROC_PER_NODE")
 
 def render_train_job(request: Request, options: KubernetesOptions, namespace: str) -> dict[str, Any]:
     """Return the TrainJob, which refers to the runtime of the same name."""
-    allocation = request.allocation
-    torchrun = torchrun_options(request, allocation.nodes, first_node(request, namespace))
+    torchrun = torchrun_options(request, torchrun_nodes(request, options), first_node(request, namespace))
     return {
         "apiVersion": f"{_API}/v1alpha1",
         "kind": "TrainJob",
@@ -42,9 +42,9 @@ def render_train_job(request: Request, options: KubernetesOptions, namespace: st
             "runtimeRef": {"apiGroup": _API, "kind": "TrainingRuntime", "name": request.run},
             "trainer": {
                 "image": request.image,
-                "numNodes": allocation.nodes,
-                "numProcPerNode": allocation.ranks,
-                "command": node_command(_command(request, options), request.code_to_import),
+                "numNodes": started_nodes(request, options),
+                "numProcPerNode": request.allocation.ranks,
+                "command": node_command(node_program_with_nodes(request, options), request.code_to_import),
                 "env": node_environment(
                     request, {name: torchrun[name] for name in torchrun if name not in _TRAINERS_OWN}
                 ),
@@ -73,14 +73,7 @@ def render_training_runtime(
             "labels": {RUN_LABEL: request.run, **MANAGED_BY, f"{_API}/framework": "torch"},
         },
         "spec": {
-            "mlPolicy": {"numNodes": request.allocation.nodes, "torch": {}},
+            "mlPolicy": {"numNodes": started_nodes(request, options), "torch": {}},
             "template": {"spec": job_set_spec(request, options, catalogue, labels=labels)},
         },
     }
-
-
-def _command(request: Request, options: KubernetesOptions) -> tuple[str, ...]:
-    """Trainer knows no least number of nodes, and writes PET_NNODES last; so torchrun is told past it."""
-    if options.min_nodes is None:
-        return request.command(DIRECTORY)
-    return ("env", f"PET_NNODES={options.min_nodes}:{request.allocation.nodes}", *request.command(DIRECTORY))

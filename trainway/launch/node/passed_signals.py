@@ -1,0 +1,43 @@
+"""Run a command, and pass the signals of this process on to it.
+
+The first process of a container ignores a signal without a handler. A program that prepares its command first therefore
+makes `PassedSignals` at its start.
+"""
+
+import signal
+import subprocess
+import threading
+
+_PASSED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
+
+
+class PassedSignals:
+    """The signals that arrive at this process, from the creation of the object on.
+
+    `arrived` is set when the first signal arrives.
+    """
+
+    def __init__(self) -> None:
+        self.arrived = threading.Event()
+        self._early: list[int] = []
+        self._process: subprocess.Popen[bytes] | None = None
+        for number in _PASSED_ON:
+            signal.signal(number, self._pass_on)
+
+    def run(self, command: "list[str]") -> int:
+        """Run a command to its end, and return its exit status. Raises OSError if it cannot start.
+
+        The command also gets the signals that arrived before its start.
+        """
+        self._process = subprocess.Popen(command)
+        for number in self._early:
+            self._process.send_signal(number)
+        status = self._process.wait()
+        return 128 - status if status < 0 else status
+
+    def _pass_on(self, number: int, _frame: object) -> None:
+        self.arrived.set()
+        if self._process is None:
+            self._early.append(number)
+        else:
+            self._process.send_signal(number)
