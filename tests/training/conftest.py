@@ -78,6 +78,7 @@ def launching(directory: Path, server: TorchrunServer | None) -> Iterator[Launch
         name: str = "run",
         rendezvous: tuple[str, ...] = ("--standalone",),
         module: str = "training.train",
+        network: str | None = None,
         **environment: str,
     ) -> Run:
         config = job if isinstance(job, Path) else directory / f"{name}-{len(started)}.yaml"
@@ -93,7 +94,7 @@ def launching(directory: Path, server: TorchrunServer | None) -> Iterator[Launch
         variables |= environment
         process: subprocess.Popen[str] | Started
         if server:
-            process = server.start([*command, *arguments], variables)
+            process = server.start([*command, *arguments], variables, network)
         else:
             process = subprocess.Popen(
                 [sys.executable, "-m", "torch.distributed.run", *command, *arguments],

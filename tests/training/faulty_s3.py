@@ -1,7 +1,7 @@
 """A proxy on the loopback before the tests' S3 server, which fails some of the requests below a prefix.
 
-The faults are those of S3 under load and of a network that breaks: it answers 503 SlowDown, does not answer, or closes
-the connection in the middle of the request.
+The faults are those of S3 under load and of a network that breaks: it answers 503 SlowDown, does not answer, closes the
+connection in the middle of the request, or answers a read with a wrong byte.
 """
 
 from __future__ import annotations
@@ -16,14 +16,17 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
-Kind = Literal["none", "throttle", "hang", "drop"]
+Kind = Literal["none", "throttle", "hang", "drop", "wrong"]
 SLOW_DOWN = b"""<?xml version="1.0" encoding="UTF-8"?>
 <Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>"""
 
 
 @dataclass
 class Faults:
-    """What fails: `percent` of the requests that write below `prefix`, evenly spread. `failed` counts them."""
+    """What fails: `percent` of the requests that write below `prefix`, evenly spread. `failed` counts them.
+
+    The kind `wrong` changes the content that requests below `prefix` read.
+    """
 
     kind: Kind = "none"
     percent: int = 100
@@ -34,7 +37,8 @@ class Faults:
 
     def next(self, method: str, path: str) -> Kind:
         """Return what happens to a request."""
-        if self.kind == "none" or method not in ("PUT", "POST") or not path.startswith(self.prefix):
+        methods = ("GET",) if self.kind == "wrong" else ("PUT", "POST")
+        if self.kind == "none" or method not in methods or not path.startswith(self.prefix):
             return "none"
         with self._lock:
             number = next(self._numbers)
@@ -69,6 +73,9 @@ class Handler(BaseHTTPRequestHandler):
         behind.request(self.command, self.path, body, headers)
         answer = behind.getresponse()
         content = answer.read()
+        if fault == "wrong" and content:
+            middle = len(content) // 2
+            content = content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :]
         lengths = [] if self.command != "HEAD" else [("Content-Length", answer.headers.get("Content-Length", "0"))]
         kept = [pair for pair in answer.getheaders() if pair[0].lower() not in ("content-length", "transfer-encoding")]
         self._answer(answer.status, kept + lengths, content)

@@ -10,6 +10,7 @@ A test of reports and a test of signals start torchrun as a program, so that a d
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import faulthandler
 import gc
 import importlib
@@ -30,6 +31,9 @@ from typing import Any, NoReturn
 ROOT = Path(__file__).parents[2]
 # One request: its length never reaches this many bytes, because an environment has some KiB.
 LARGEST_REQUEST = 2**17
+# <linux/sched.h> and <linux/mount.h>
+_CLONE_NEWNS, _CLONE_NEWUTS, _CLONE_NEWPID, _CLONE_NEWNET = 0x20000, 0x04000000, 0x20000000, 0x40000000
+_MS_REC, _MS_PRIVATE = 0x4000, 0x40000
 
 
 class Started:
@@ -101,8 +105,10 @@ class TorchrunServer:
         )
         theirs.close()
 
-    def start(self, arguments: Sequence[str], environment: Mapping[str, str]) -> Started:
+    def start(self, arguments: Sequence[str], environment: Mapping[str, str], network: str | None = None) -> Started:
         """Start `torchrun ARGUMENTS` with this environment.
+
+        With the name of a network namespace, torchrun is the first process of a host: all others end with it.
 
         The ranks meet in a store of rank 0 and not in the agent's. The thread of the agent's store looks up the names
         of ranks that connect. A rank that is forked meanwhile would inherit the resolver's lock, locked, and hang.
@@ -110,7 +116,7 @@ class TorchrunServer:
         output, their_output = os.pipe()
         status, their_status = os.pipe()
         variables = {**environment, "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
-        request = json.dumps({"arguments": list(arguments), "environment": variables}).encode()
+        request = json.dumps({"arguments": list(arguments), "environment": variables, "network": network}).encode()
         socket.send_fds(self._socket, [request], [their_output, their_status])
         os.close(their_output)
         os.close(their_status)
@@ -164,13 +170,31 @@ def serve(requests: socket.socket) -> None:
 def _watch(request: dict[str, Any], output: int, status: int) -> None:
     """Fork the agent, and write down its process id and then its status."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    if request["network"]:
+        _enter_host(request["network"])
     agent = os.fork()
     if agent == 0:
         os.close(status)
+        if request["network"]:
+            _call("mount", b"proc", b"/proc", b"proc", 0, None)
         _child(partial(_agent, request, output))
     os.close(output)
     os.write(status, f"{agent}\n".encode())
     os.write(status, f"{os.waitpid(agent, 0)[1]}\n".encode())
+
+
+def _enter_host(network: str) -> None:
+    """Enter a network namespace, and new namespaces of mounts, of the host's name, and of the processes from now on."""
+    with Path(f"/var/run/netns/{network}").open() as namespace:
+        _call("setns", namespace.fileno(), _CLONE_NEWNET)
+    _call("unshare", _CLONE_NEWNS | _CLONE_NEWUTS | _CLONE_NEWPID)
+    _call("mount", b"none", b"/", None, _MS_REC | _MS_PRIVATE, None)
+    socket.sethostname(network)
+
+
+def _call(function: str, *arguments: Any) -> None:
+    if getattr(ctypes.CDLL(None, use_errno=True), function)(*arguments):
+        raise OSError(ctypes.get_errno(), function)
 
 
 def _agent(request: dict[str, Any], output: int) -> None:
