@@ -1,0 +1,178 @@
+"""The faults that a run survives, and the test that plants each of them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Fault(NamedTuple):
+    """A fault, the reaction of the run, and the test that proves it."""
+
+    name: str
+    then: str
+    loss: str
+    """How the final loss compares with that of a run without the fault."""
+    test: str
+    """File below `tests/`, and the name of the test."""
+
+
+SAME = "same bits"
+CLOSE = "within 1e-6"
+PROCESSES, HOSTS, STORAGE = (f"faults/test_{name}.py" for name in ("processes", "hosts", "storage"))
+RESTARTS = "torchrun restarts all ranks"
+SKIPS = "all ranks skip the checkpoint, and resume from the one before it"
+REPLACED = "the other ranks end as hung, and all meet again when the host is replaced"
+
+FAULTS = (
+    Fault("A worker is killed", RESTARTS, SAME, f"{PROCESSES}::test_a_killed_worker"),
+    Fault(
+        "torchrun is killed",
+        "its ranks end with it, and the target starts torchrun again",
+        SAME,
+        f"{PROCESSES}::test_a_killed_agent_takes_its_ranks_along",
+    ),
+    Fault(
+        "A worker is killed while it recovers",
+        "ranks that wait for it end after a second, and torchrun restarts all again",
+        SAME,
+        f"{PROCESSES}::test_a_fault_during_recovery",
+    ),
+    Fault(
+        "A worker is killed, and the newest checkpoint is truncated",
+        SKIPS,
+        SAME,
+        f"{PROCESSES}::test_two_faults_at_once",
+    ),
+    Fault(
+        "A rank is stopped (SIGSTOP)",
+        "the watchdog ends all ranks, and torchrun restarts them",
+        SAME,
+        "training/test_watchdog.py::test_a_rank_that_is_stopped_is_named_and_the_run_restarts_to_the_same_loss",
+    ),
+    Fault(
+        "C code holds Python's lock",
+        "another rank of the host ends the rank, and torchrun restarts all",
+        SAME,
+        "training/test_watchdog.py::test_a_rank_that_holds_pythons_lock_writes_its_stacks_and_the_run_restarts",
+    ),
+    Fault("A host is lost", REPLACED, SAME, f"{HOSTS}::test_a_lost_host_is_replaced"),
+    Fault(
+        "The host of the rendezvous is lost",
+        "torchrun fails on the other hosts too, and all start again when the host is replaced and the lease of rank 0 "
+        "has had no heartbeat for a minute",
+        SAME,
+        f"{HOSTS}::test_a_lost_host_of_the_rendezvous_is_replaced",
+    ),
+    Fault(
+        "A host is lost and not replaced",
+        "with `min_nodes`, the run continues on the other hosts",
+        CLOSE,
+        f"{HOSTS}::test_a_lost_host_that_is_not_replaced",
+    ),
+    Fault(
+        "One of four hosts is lost, and replaced later",
+        "with `min_nodes`, the run continues on three hosts, saves when the new host arrives, and continues on four",
+        CLOSE,
+        f"{HOSTS}::test_four_hosts_become_three_and_four_again",
+    ),
+    Fault(
+        "A host is lost while a spare host waits in torchrun's rendezvous",
+        "the run continues on the other hosts and the spare",
+        SAME,
+        f"{HOSTS}::test_a_lost_host_with_a_spare",
+    ),
+    Fault(
+        "Nodes of Slurm lose power, one after the other",
+        "Slurm starts the run again on other nodes",
+        SAME,
+        "launch/slurm/test_run.py::test_a_run_that_loses_node_after_node_ends_with_the_same_loss_and_no_one_touched_it",
+    ),
+    Fault(
+        "A node of a Slurm job with a spare node loses power",
+        "the job continues on the other nodes and the spare node",
+        SAME,
+        "launch/slurm/test_lost_nodes.py::test_a_spare_node_takes_the_place_of_a_lost_one",
+    ),
+    Fault(
+        "A node of a Slurm job with `min_nodes` loses power",
+        "the job continues on the other nodes",
+        CLOSE,
+        "launch/slurm/test_lost_nodes.py::test_a_run_continues_on_fewer_nodes",
+    ),
+    Fault(
+        "A pod is evicted",
+        "the run saves a checkpoint, and resumes when the pod is replaced",
+        SAME,
+        "launch/kubernetes/test_pods_run.py::test_a_node_that_is_taken_away_is_waited_for_and_the_loss_is_the_same",
+    ),
+    Fault(
+        "A pod of a run with a spare node is lost",
+        "the run continues on the other pods and the pod of the spare node",
+        SAME,
+        "launch/kubernetes/test_pods_run.py::test_a_spare_node_takes_the_place_of_a_lost_one",
+    ),
+    Fault(
+        "A link is cut for two seconds",
+        "the run waits, and loses no step",
+        SAME,
+        f"{HOSTS}::test_a_link_that_is_cut_for_less_than_a_hang",
+    ),
+    Fault(
+        "A link is cut until the run hangs",
+        "all ranks end, and meet again when the link is healed",
+        SAME,
+        f"{HOSTS}::test_a_link_that_is_cut_until_the_run_hangs",
+    ),
+    Fault(
+        "Gradients or losses are NaN",
+        "all ranks skip the step, also after a resume",
+        "same bits as the same run without a resume",
+        "training/test_instability.py::test_a_run_skips_steps_on_all_ranks_and_resumes_to_the_same_bits",
+    ),
+    Fault(
+        "A bit of a replica's weights flips",
+        "the comparison of replicas ends all ranks, and torchrun restarts them",
+        SAME,
+        "training/test_replicas.py::test_a_flipped_bit_is_found_and_the_run_ends_with_the_same_loss",
+    ),
+    Fault(
+        "A bit of a checkpoint flips",
+        SKIPS,
+        SAME,
+        "training/test_resume.py::test_what_one_rank_cannot_read_all_ranks_skip",
+    ),
+    Fault(
+        "The disk is full for a while",
+        "saves fail with a warning, and later ones succeed",
+        SAME,
+        f"{STORAGE}::test_a_disk_that_is_full_for_a_while",
+    ),
+    Fault(
+        "S3 throttles requests, and drops connections",
+        "requests are repeated",
+        SAME,
+        "training/test_failed_saves.py::test_a_run_ends_with_the_same_bits_though_s3_throttles_and_drops",
+    ),
+    Fault(
+        "S3 does not answer for a while",
+        "requests are repeated after half a minute",
+        SAME,
+        f"{STORAGE}::test_s3_that_hangs_for_a_while",
+    ),
+    Fault("S3 answers with wrong bytes", SKIPS, SAME, f"{STORAGE}::test_s3_that_answers_with_wrong_bytes"),
+    Fault(
+        "The memory of a node is lost with its processes",
+        "the copies on other nodes are used",
+        SAME,
+        "training/test_memory.py::test_killed_processes_and_a_lost_node_cost_nothing_but_the_steps_since",
+    ),
+)
+
+
+def table() -> str:
+    """Return the faults as a Markdown table, with links from a page in `docs/`."""
+    lines = ["| Fault | What the run does | Final loss | Test |", "|---|---|---|---|"]
+    for fault in FAULTS:
+        file, _, _ = fault.test.partition("::")
+        lines.append(f"| {fault.name} | {fault.then} | {fault.loss} | [{file}](../tests/{file}) |")
+    return "\n".join(lines)
