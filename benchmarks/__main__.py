@@ -7,6 +7,7 @@ reaches its limit keeps its earlier result, and the others run. The exit status 
 not hold is no failure of its benchmark.
 """
 
+import argparse
 import os
 import shutil
 import signal
@@ -32,6 +33,8 @@ SECONDS_TO_END = 40
 
 def main() -> int:
     """Run the benchmarks, rewrite the table of README.md, and return the exit status."""
+    as_written = argparse.RawDescriptionHelpFormatter
+    argparse.ArgumentParser("python -m benchmarks", description=__doc__, formatter_class=as_written).parse_args()
     # A shell ignores Ctrl-C in what it runs in the background, and each process inherits that. `end` relies on it.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     limits = LIMITS | (GPU_LIMITS if shutil.which("nvidia-smi") else {})

@@ -4,6 +4,8 @@ import argparse
 import json
 import os
 import platform
+import shlex
+import signal
 import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -13,7 +15,11 @@ from typing import Any
 
 
 def arguments(module: str, description: str | None) -> argparse.ArgumentParser:
-    """Return the command line of `python -m benchmarks.<module>`, whose `out` is for `record`."""
+    """Return the parser of `python -m benchmarks.<module>`. Its option `--out` has the file for `record`.
+
+    After this call, SIGTERM raises KeyboardInterrupt, so that the benchmark ends the processes that it started.
+    """
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     parser = argparse.ArgumentParser(prog=f"python -m benchmarks.{module}", description=description)
     parser.add_argument("--out", type=Path, metavar="FILE.json", help="also write the result into this file")
     return parser
@@ -29,9 +35,8 @@ def write(figures: dict[str, Any], libraries: Sequence[str], out: Path | None) -
 
     A benchmark that can be ended early calls this after each part. The file is always whole.
     """
-    module = Path(sys.argv[0]).stem
     whole = {
-        "command": " ".join(["python", "-m", f"benchmarks.{module}", *sys.argv[1:]]),
+        "command": command(sys.argv),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "processor": processor(),
         "processors": os.cpu_count(),
@@ -47,6 +52,18 @@ def write(figures: dict[str, Any], libraries: Sequence[str], out: Path | None) -
         part.write_text(text + "\n", encoding="utf-8")
         part.replace(out)
     return text
+
+
+def command(words: Sequence[str]) -> str:
+    """Return the command that repeats a benchmark, from the words of `sys.argv`.
+
+    The command has no `--out`, because the path of the result is one of this machine.
+    """
+    program, *options = words
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--out")
+    _, kept = parser.parse_known_args(options)
+    return shlex.join(["python", "-m", f"benchmarks.{Path(program).stem}", *kept])
 
 
 def processor() -> str:

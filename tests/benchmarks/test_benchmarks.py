@@ -12,7 +12,7 @@ import torch
 
 from benchmarks.bare_llama import Llama
 from benchmarks.claims import BETWEEN, CLAIMS, README, table
-from benchmarks.record import write
+from benchmarks.record import command, write
 from benchmarks.single_gpu import VOCABULARY, commands_of_peer
 from training.config.presets import PRESETS
 from training.model.decoder import Decoder
@@ -38,6 +38,7 @@ def test_every_claim_has_a_benchmark_and_every_result_a_claim() -> None:
 def test_a_result_says_how_to_get_it_again(path: Path) -> None:
     result = json.loads(path.read_text(encoding="utf-8"))
     assert result.keys() >= {"command", "date", "processor", "processors", "load_average", "versions", "figures"}
+    assert "--out" not in result["command"] and str(ROOT) not in result["command"]
     assert result["command"].startswith(f"python -m benchmarks.{path.stem}")
     assert result["versions"].keys() > {"python"}
 
@@ -83,3 +84,28 @@ def test_the_gpu_benchmark_runs_without_a_gpu_and_guesses_nothing(tmp_path: Path
         assert cell["trainway"]["mfu"] is None
         assert cell["torchtitan"] == {"tokens_per_second": None, "why": "torchtitan cannot run on a CPU"}
         assert cell["ours_over_torchtitan"] is None
+
+
+@pytest.mark.parametrize("out", [["--out", "/here/result.json"], ["--out=/here/result.json"], []])
+def test_the_command_of_a_result_has_no_path_of_this_machine(out: list[str]) -> None:
+    words = ["/here/benchmarks/recovery.py", "--ranks", "4", *out, "--rounds=2"]
+    assert command(words) == "python -m benchmarks.recovery --ranks 4 --rounds=2"
+
+
+def test_a_benchmark_that_is_told_to_end_ends_what_it_started() -> None:
+    program = """
+import time
+from benchmarks.record import arguments
+
+arguments("one", None)
+try:
+    print("started", flush=True)
+    time.sleep(600)
+finally:
+    print("ended", flush=True)
+"""
+    benchmark = subprocess.Popen([sys.executable, "-c", program], cwd=ROOT, stdout=-1, stderr=-1, text=True)
+    assert benchmark.stdout is not None and benchmark.stdout.readline() == "started\n"
+    benchmark.terminate()
+    output, _ = benchmark.communicate(timeout=60)
+    assert output == "ended\n"
