@@ -53,6 +53,7 @@ from training.observe.metrics import Metrics, peak_memory
 from training.observe.profiling import profiling
 from training.observe.reports import PendingStep, Reading, Reports, describe
 from training.observe.run_state import run_state, write_failure
+from training.observe.trackers import TrackerProcesses
 from training.observe.watchdog import Watchdog
 from training.optim.step_guard import StepGuard
 from training.parallel.timeouts import allow_around_steps, allow_for_steps
@@ -344,7 +345,8 @@ def start_metrics(
     """Open the metrics of a run in its directory, and describe the run there, and where its platform is."""
     if state := run_state():
         state.take("nodes", {"nodes": nodes})
-    metrics = Metrics(run, job.steps, resumed.progress.step if resumed else None, state)
+    trackers = TrackerProcesses(job.trackers, job.name, run) if job.trackers.named else None
+    metrics = Metrics(run, job.steps, resumed.progress.step if resumed else None, state, trackers)
     metrics.start(**description)
     if resumed:
         metrics.event("resumed", step=resumed.progress.step, source=resumed.source)

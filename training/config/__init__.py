@@ -23,11 +23,14 @@ from training.config.location import LOCATION_FORMS, Location
 from training.config.memory import Memory
 from training.config.optimizer import Optimizer, Schedule
 from training.config.parallel import ContextMethod, Parallel, PipelineSchedule
+from training.config.trackers import SAGEMAKER_MLFLOW, SECRET_NAME, Trackers
 from training.config.variant import RotaryScaling, Variant
 
 __all__ = [
     "LAUNCHER_SECTIONS",
     "LOCATION_FORMS",
+    "SAGEMAKER_MLFLOW",
+    "SECRET_NAME",
     "SHARE_OF_PEAK",
     "Batch",
     "Checkpoint",
@@ -49,6 +52,7 @@ __all__ = [
     "PipelineSchedule",
     "RotaryScaling",
     "Schedule",
+    "Trackers",
     "Variant",
     "footprint",
     "layout_choices",

@@ -19,6 +19,7 @@ from training.config.optimizer import Optimizer, Schedule
 from training.config.parallel import Parallel
 from training.config.replica_check import ReplicaCheck
 from training.config.section import Section
+from training.config.trackers import Trackers
 from training.config.variant import Variant
 
 
@@ -83,6 +84,9 @@ class Job(Section):
     checkpoint: Checkpoint = Field(Checkpoint(), description="When and where checkpoints are saved.")
     life_cycle: LifeCycle = Field(
         LifeCycle(), description="Restarts after failures, and how long a finished run stays in Kubernetes."
+    )
+    trackers: Trackers = Field(
+        Trackers(), description="Where the metrics go beside metrics.jsonl and TensorBoard. Default: nowhere."
     )
     team: str | None = Field(None, min_length=1, description="Team of the platform file whose quota the job uses.")
 

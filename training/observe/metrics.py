@@ -20,6 +20,7 @@ import torch
 from training.config.checkpoint_interval import ChosenInterval
 from training.observe.progress import ProgressLine
 from training.observe.run_state import StateWriter
+from training.observe.trackers import TrackerProcesses
 
 LOG_LINE = re.compile(
     r"step=(?P<step>\d+)/(?P<steps>\d+) loss=(?P<loss>\S+) grad_norm=(?P<grad_norm>\S+) "
@@ -35,13 +36,20 @@ class Metrics:
     metrics.jsonl is append-only. A resumed run writes some steps again. The last line of a step is the valid one.
     """
 
-    def __init__(self, run: Path, steps: int, resumed_from: int | None, state: StateWriter | None = None) -> None:
+    def __init__(
+        self,
+        run: Path,
+        steps: int,
+        resumed_from: int | None,
+        state: StateWriter | None = None,
+        trackers: TrackerProcesses | None = None,
+    ) -> None:
         # TensorBoard imports every client of remote storage that it finds. Only rank 0 has to wait for that.
         from torch.utils.tensorboard import SummaryWriter
 
         run.mkdir(parents=True, exist_ok=True)
         self._steps = steps
-        self._state = state
+        self._state, self._trackers = state, trackers
         # Without a terminal, the log lines of the steps show the progress.
         self._progress = ProgressLine("training", steps, "steps") if sys.stderr.isatty() else None
         _drop_torn_line(run / "metrics.jsonl")
@@ -111,6 +119,8 @@ class Metrics:
             self._progress.clear()
         self._file.close()
         self._board.close()
+        if self._trackers:
+            self._trackers.close(state)
         if self._state:
             self._state.close(state)
 
