@@ -18,7 +18,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["
 EXTRAS: dict[str, list[str]] = PROJECT["optional-dependencies"]
 OURS = {"delivery", "emulator", "stacks", "trainway", "training"}
 # Imported by a job whose file asks for them, which has an error for each; and types, which only a type checker imports.
-OPTIONAL = {"mypy_boto3_s3", "pyarrow", "torchao", "transformer_engine"}
+OPTIONAL = {"comet_ml", "mlflow", "mypy_boto3_s3", "pyarrow", "torchao", "transformer_engine", "wandb"}
 
 
 def imported(folder: str) -> dict[str, str]:

@@ -1,0 +1,147 @@
+"""A resumed run is one run in its tracker, and a tracker that fails or hangs does not change the run."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import struct
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from moto import mock_aws
+
+from tests.training.test_resume import wait_for
+from training.config import Job
+from training.observe.tracker_process import read_secret
+
+
+def test_a_run_that_is_killed_and_resumed_is_one_run_of_mlflow_and_of_wandb(
+    launch: Any, job: dict[str, Any], tmp_path: Path
+) -> None:
+    uri = f"sqlite:///{tmp_path}/mlflow.db"
+    document = job | {
+        "trackers": {"mlflow": {"tracking_uri": uri, "experiment": "llamas"}, "wandb": {"mode": "offline"}},
+        "evaluation": {"every": 4, "samples": 4, "shards": 1},
+    }
+    run = launch(document, 2)
+    wait_for(run, "step", 6)
+    run.process.kill()
+    for pid in run.workers():
+        os.kill(pid, signal.SIGKILL)
+    run.process.communicate()
+    again = launch(document, 2, TRAINWAY_TRACKER_SECONDS="120")
+    output = again.finish()
+    assert "trackers" not in output, output
+
+    steps = [event["step"] for event in run.events("step")]
+    assert set(steps) == set(range(1, 17))
+    assert len(steps) > 16, "the run took no step again, so nothing is shown"
+
+    from mlflow import MlflowClient
+
+    client = MlflowClient(uri)
+    experiment = client.get_experiment_by_name("llamas")
+    assert experiment
+    (tracked,) = client.search_runs([experiment.experiment_id])
+    losses = client.get_metric_history(tracked.info.run_id, "loss")
+    assert [each.step for each in losses] == list(range(1, 17))
+    by_step = {event["step"]: event["loss"] for event in run.events("step")}
+    assert [each.value for each in losses] == [by_step[step] for step in range(1, 17)]
+    assert [each.step for each in client.get_metric_history(tracked.info.run_id, "evaluation/loss")] == [4, 8, 12, 16]
+    assert tracked.info.status == "FINISHED"
+    assert (tracked.data.tags["trainway.run"], tracked.data.params["model"]) == ("run", "tiny")
+
+    files = sorted((run.directory / "trackers/wandb").rglob("*.wandb"))
+    assert len(files) == 2, "one for each attempt"
+    records = [record for file in files for record in wandb_records(file)]
+    assert {record.run.run_id for record in records if record.WhichOneof("record_type") == "run"} == {"run"}
+    times = Counter(record.history.step.num for record in records if record.WhichOneof("record_type") == "history")
+    assert times == dict.fromkeys(range(1, 17), 1)
+
+
+def wandb_records(file: Path) -> Iterator[Any]:
+    """The records of a run's file, whose format is that of LevelDB's log behind seven bytes.
+
+    https://github.com/google/leveldb/blob/main/doc/log_format.md (read 2026-11-27)
+    """
+    from wandb.proto.wandb_internal_pb2 import Record  # type: ignore[attr-defined]
+
+    content, at, whole = file.read_bytes(), 7, b""
+    while at + 7 <= len(content):
+        if 32768 - at % 32768 < 7:
+            at += 32768 - at % 32768
+            continue
+        _, size, kind = struct.unpack("<IHB", content[at : at + 7])
+        whole += content[at + 7 : at + 7 + size]
+        at += 7 + size
+        if kind in (1, 4):
+            record = Record()
+            record.ParseFromString(whole)
+            yield record
+            whole = b""
+
+
+def test_a_tracker_that_never_answers_holds_up_no_run_and_says_what_it_did_not_send(
+    launch: Any, job: dict[str, Any]
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        uri = f"http://127.0.0.1:{server.getsockname()[1]}"
+        run = launch(
+            job | {"trackers": {"mlflow": {"tracking_uri": uri}}},
+            1,
+            MLFLOW_HTTP_REQUEST_TIMEOUT="600",
+            TRAINWAY_TRACKER_SECONDS="1",
+        )
+        output = run.finish()
+    assert "end step=16/16" in output
+    assert "warning: trackers.mlflow: 16 steps were not sent. They are in" in output
+
+
+def test_a_tracker_that_refuses_is_told_once(launch: Any, job: dict[str, Any]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        uri = f"http://127.0.0.1:{server.getsockname()[1]}"
+    run = launch(job | {"trackers": {"mlflow": {"tracking_uri": uri}}}, 1, TRAINWAY_TRACKER_SECONDS="5")
+    output = run.finish()
+    assert "end step=16/16" in output
+    assert output.count("the metrics cannot be sent, and are tried again") == 1, output
+
+
+def test_an_absent_package_is_one_sentence(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "training.observe.tracker_process", "comet", str(tmp_path)]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "No module named 'comet_ml'" in done.stderr
+    assert len(done.stderr.splitlines()) == 1, done.stderr
+
+
+def test_a_key_of_a_secret_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    import boto3
+
+    monkeypatch.setenv("AWS_REGION", "us-west-2")
+    with mock_aws():
+        arn = boto3.client("secretsmanager", "us-west-2").create_secret(
+            Name="trackers", SecretString=json.dumps({"wandb": "of-the-key"})
+        )["ARN"]
+        assert read_secret("trackers#wandb") == read_secret(f"{arn}#wandb") == "of-the-key"
+
+
+@pytest.mark.parametrize(
+    ("trackers", "sentence"),
+    [
+        ({"mlflow": {"tracking_uri": "file:///runs"}}, "no tracking URI that a node can use"),
+        ({"mlflow": {"tracking_uri": "https://me:word@mlflow.example.com"}}, "everybody who sees the run"),
+        ({"wandb": {"secret": "0123456789abcdef0123456789abcdef01234567"}}, "no name of a secret"),
+        ({"comet": {"base_url": "comet.example.com"}}, "no address of a server"),
+        ({"neptune": {}}, "Extra inputs are not permitted"),
+    ],
+)
+def test_a_wrong_tracker_is_refused(trackers: dict[str, Any], sentence: str, job: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        Job.model_validate(job | {"trackers": trackers})
