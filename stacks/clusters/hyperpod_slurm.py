@@ -17,6 +17,7 @@ from stacks.constructs.delivery.registry import user_image_permissions
 from stacks.constructs.hyperpod.execution_role import ExecutionRole
 from stacks.constructs.hyperpod.hyperpod_volumes import let_encrypt_volumes, mounts
 from stacks.constructs.hyperpod.instance_groups import instance_group, node_recovery
+from stacks.constructs.iam.mlflow_permissions import mlflow_permissions
 from stacks.constructs.iam.permissions import Permission, grant, needs_policies
 from stacks.constructs.iam.secret_permissions import secret_permissions
 from stacks.foundation import Foundation
@@ -112,7 +113,7 @@ class HyperPodSlurmStack(cdk.Stack):
         role = ExecutionRole(self, id, bucket=bucket, scripts_prefix=SCRIPTS_PREFIX, eks_cluster_arn=None).role
         grant(role, *user_image_permissions(foundation.platform))
         if id == "ExecutionRole":
-            grant(role, *secret_permissions(foundation.platform))
+            grant(role, *secret_permissions(foundation.platform), *mlflow_permissions(foundation.platform))
         let_encrypt_volumes(role, settings)
         directory = foundation.platform.slurm_or_default.directory
         if directory and directory.reader:

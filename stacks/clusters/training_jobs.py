@@ -8,6 +8,7 @@ from constructs import Construct
 from stacks.clusters.node_subnets import NodeSubnets
 from stacks.constructs.delivery.registry import LOG_IN, PULL, user_image_permissions
 from stacks.constructs.hyperpod.execution_role import LOGS, NETWORK_INTERFACES, SHELL
+from stacks.constructs.iam.mlflow_permissions import mlflow_permissions
 from stacks.constructs.iam.permissions import LOOK_AT_NETWORK, Permission, grant, regional_arn
 from stacks.constructs.iam.secret_permissions import secret_permissions
 from stacks.constructs.iam.trust import training_jobs as training_jobs_of_this_account
@@ -72,6 +73,7 @@ def _permissions(foundation: Foundation, prefixes: TeamPrefixes | None) -> list[
         Permission(PULL, (regional_arn("ecr", "repository/*"),), because="Jobs bring images of their own."),
         *user_image_permissions(foundation.platform),
         *secret_permissions(foundation.platform),
+        *mlflow_permissions(foundation.platform),
         Permission(NETWORK_INTERFACES, interfaces, because="Network interfaces get their ids when a job starts."),
         Permission(LOOK_AT_NETWORK, ("*",), because="EC2's Describe has no resource type."),
         Permission(SHELL, ("*",), because="Session Manager's channels have no resource type."),

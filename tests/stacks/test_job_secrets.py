@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from tests.stacks.test_private_base import statements
 from tests.synthesis import ROOT, Template, templates_of
@@ -69,3 +70,35 @@ def test_a_closed_network_lets_jobs_ask_for_secrets(tmp_path: Path) -> None:
     assert set(interface_endpoints(load_platform(file), catalogue)) - set(interface_endpoints(before, catalogue)) == {
         "secretsmanager"
     }
+
+
+@pytest.mark.parametrize(
+    ("example", "policies"),
+    [("eks-p5", 1), ("hyperpod-eks-p5", 1), ("hyperpod-slurm-p5en", 1)],
+)
+@pytest.mark.parametrize(
+    ("arn", "action"),
+    [
+        ("arn:aws:sagemaker:us-west-2:111122223333:mlflow-app/app-ABC", "sagemaker:CallMlflowAppApi"),
+        ("arn:aws:sagemaker:us-west-2:111122223333:mlflow-tracking-server/lab", "sagemaker-mlflow:LogBatch"),
+    ],
+)
+def test_jobs_report_to_the_mlflow_of_the_file_and_nobody_else_does(
+    example: str, policies: int, arn: str, action: str, tmp_path: Path
+) -> None:
+    document = yaml.safe_load((ROOT / f"examples/{example}.yaml").read_text(encoding="utf-8"))
+    document["observability"] = {**document.get("observability", {}), "mlflow": arn}
+    file = tmp_path / "platform.yaml"
+    file.write_text(yaml.safe_dump(document), encoding="utf-8")
+    found = [
+        (name, each)
+        for template in templates_of(file).values()
+        for name in template["Resources"]
+        if template["Resources"][name]["Type"] == "AWS::IAM::Policy"
+        for each in statements(template, name)
+        if "mlflow" in json.dumps(each)
+    ]
+    assert len(found) == policies
+    for name, statement in found:
+        assert ("ExecutionRole" if "slurm" in example else "Job") in name
+        assert statement["Resource"] == arn and action in statement["Action"]

@@ -8,22 +8,28 @@ make_importable()
 
 from training.config import (  # noqa: E402 - importable from here on
     LAUNCHER_SECTIONS,
+    SAGEMAKER_MLFLOW,
+    SECRET_NAME,
     SHARE_OF_PEAK,
     Job,
     LayoutChoice,
     Location,
     NodeRates,
+    Trackers,
     footprint,
     layout_choices,
 )
 
 __all__ = [
     "LAUNCHER_SECTIONS",
+    "SAGEMAKER_MLFLOW",
+    "SECRET_NAME",
     "SHARE_OF_PEAK",
     "Job",
     "LayoutChoice",
     "Location",
     "NodeRates",
+    "Trackers",
     "footprint",
     "layout_choices",
 ]

@@ -7,6 +7,7 @@ from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
 from stacks.constructs.eks.control_plane import ControlPlane
+from stacks.constructs.iam.mlflow_permissions import mlflow_permissions
 from stacks.constructs.iam.permissions import grant
 from stacks.constructs.iam.secret_permissions import secret_permissions
 from stacks.constructs.iam.trust import pods
@@ -45,7 +46,12 @@ def _job_role(
 ) -> None:
     jobs = pods(cluster_arn=control_plane.cluster.attr_arn, service_account=SERVICE_ACCOUNT, namespaces=namespaces)
     role = iam.Role(scope, id if team is None else f"{id}Of{_identifier(namespaces[0])}", assumed_by=jobs)
-    grant(role, *data_permissions(bucket, team), *secret_permissions(platform, by_team=True))
+    grant(
+        role,
+        *data_permissions(bucket, team),
+        *secret_permissions(platform, by_team=True),
+        *mlflow_permissions(platform),
+    )
     for namespace in namespaces:
         control_plane.pod_identity(
             scope,

@@ -18,7 +18,7 @@ from pydantic_core import PydanticCustomError
 from trainway.launch.job_file.metric_presets import METRIC_PRESETS
 from trainway.launch.job_file.run_image import BY_DIGEST
 from trainway.launch.program.stopping import LONGEST_GRACE_ON_SAGEMAKER
-from trainway.parts.job import Location
+from trainway.parts.job import SECRET_NAME, Location, Trackers
 from trainway.spec.sections.image import PipPackage
 from trainway.spec.values import Section
 
@@ -27,9 +27,6 @@ SignalName = Literal["SIGTERM", "SIGINT", "SIGHUP", "SIGUSR1", "SIGUSR2"]
 _RESERVED = re.compile(r"^(TRAINWAY_.*|PET_(NNODES|NPROC_PER_NODE|NODE_RANK|RDZV_.*|MASTER_.*|LOG_DIR|STANDALONE))$")
 _VARIABLE = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*$")
 _SECRET = re.compile(r"(TOKEN|SECRET|PASSWORD|API_KEY)$")
-# https://docs.aws.amazon.com/secretsmanager/latest/apireference/API_CreateSecret.html (read 2026-11-23). After `#` is a
-# key of its JSON. An access token of Hugging Face or GitHub has an underscore after two or three letters.
-_SECRET_NAME = re.compile(r"(?!hf_|gh[pousr]_|sk-)[A-Za-z0-9/_+=.@:-]{1,512}(#[^#=]+)?")
 _LONGEST_GRACE = 3600
 
 
@@ -215,7 +212,7 @@ class RunSection(Section):
             if _RESERVED.match(name) or name in (info.data.get("environment") or {}):
                 reason = f"the launcher or `environment` sets {name}"
                 raise _wrong("reserved", reason, f"leave {name} out of one of the two")
-            if not _SECRET_NAME.fullmatch(secret):
+            if not SECRET_NAME.fullmatch(secret):
                 remedy = "write the name of a secret, for example hugging-face, and never its value"
                 raise _wrong("secret", f"{name} has no name of a secret of AWS Secrets Manager", remedy)
         return secrets
@@ -262,6 +259,10 @@ class RunFile(Section):
     nodes: int = Field(1, ge=1, description="Nodes; every accelerator of a node is used.")
     team: str | None = Field(None, min_length=1, description="Team of the platform file whose quota the job uses.")
     life_cycle: LifeCycleSection = Field(LifeCycleSection(), description="Restarts after failures.")
+    trackers: Trackers = Field(
+        Trackers(),
+        description="Trackers that the program's own framework reports to. They are named by environment variables.",
+    )
     run: RunSection = Field(description="The program, for example run: {command: [torchrun, train.py], code: .}")
 
     @field_validator("run")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from trainway.launch.job_file.job_trackers import program_trackers
 from trainway.launch.job_file.metric_presets import METRIC_PRESETS
 from trainway.launch.job_file.run_file import RunFile, RunSection
 from trainway.launch.platform.location import scheme_of
@@ -17,6 +18,7 @@ def run_program(file: RunFile, text: str, directory: Path) -> Program:
     run = file.run
     patterns, files = _metrics(run.metrics)
     command = run.command or (run.script or "",)
+    secrets = {**file.trackers.secrets, **run.secrets}
     located = {f"TRAINWAY_INPUT_{name.upper()}": location for name, location in run.inputs.items()}
     located |= {name: value for name, value in run.environment.items() if scheme_of(value)}
     return Program(
@@ -31,14 +33,15 @@ def run_program(file: RunFile, text: str, directory: Path) -> Program:
             f"--grace={run.stop.grace}",
             *(f"--metric={name}={pattern}" for name, pattern in patterns.items()),
             *(() if files is None else (f"--metric-files={files}",)),
-            *(f"--secret={name}={secret}" for name, secret in run.secrets.items()),
+            *(f"--secret={name}={secret}" for name, secret in secrets.items()),
             *(("--script",) if run.script else ()),
         ),
         environment={
             **{name: value for name, value in run.environment.items() if not scheme_of(value)},
             **({} if run.array_index is None else {"TRAINWAY_ARRAY_INDEX": str(run.array_index)}),
         },
-        secrets=run.secrets,
+        secrets=secrets,
+        trackers=program_trackers(file.trackers, file.name),
         located=located,
         inputs=tuple(run.inputs.values()),
         locations=tuple(located.values()),

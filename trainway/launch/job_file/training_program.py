@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from trainway.launch.job_file.job_trackers import program_trackers
 from trainway.launch.job_file.training_lines import PATTERNS, training_metrics
 from trainway.launch.program.program import DeviceMemory, Program, RunLifeCycle, Stop
 from trainway.launch.program.training_command import training_command
@@ -28,6 +29,8 @@ def training_program(job: Job, text: str, until_step: int | None = None) -> Prog
         command=training_command(until_step),
         environment=ALLOCATOR,
         extras=("training",),
+        secrets=job.trackers.secrets,
+        trackers=program_trackers(job.trackers, job.name),
         inputs=tuple(job.data.shares),
         locations=(*job.data.shares, job.checkpoint_location, *start_from),
         written=(job.checkpoint_location,),

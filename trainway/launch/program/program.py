@@ -15,6 +15,7 @@ from typing import Any, Protocol
 from trainway.launch.node.exit_statuses import NOT_EXECUTABLE, NOT_FOUND
 from trainway.launch.platform.location import located_at
 from trainway.launch.program.on_checkpoint import OnCheckpoint
+from trainway.launch.program.trackers import ProgramTrackers
 from trainway.parts.checkout import CHECKOUT
 from trainway.parts.extras import Extra
 
@@ -172,6 +173,8 @@ class Program:
     """Environment variables beside those of every run."""
     secrets: Mapping[str, str] = field(default_factory=dict)
     """Environment variables, and the secrets of AWS Secrets Manager whose values they get on each node."""
+    trackers: ProgramTrackers = field(default_factory=ProgramTrackers)
+    """The trackers of the job. Trainway's own job sends its metrics there. Another program gets their variables."""
     located: Mapping[str, str] = field(default_factory=dict)
     """Environment variables whose values are locations. Each target replaces them by paths or URIs."""
     outputs: str | None = None
@@ -271,12 +274,13 @@ class Program:
         `roots` maps the schemes of locations to what they are on the nodes.
         """
         if self.started_by is None:
-            return dict(self.environment)
+            return {**self.environment, **({"TRAINWAY_RUN_NAME": run} if self.trackers.packages else {})}
         # A file system that all nodes have: its root is a path, and that of a bucket is a URI.
         file_system = roots.get("fsx", "")
         shared = {"TRAINWAY_PACKAGES": f"{file_system}/packages"} if self._installs and file_system[:1] == "/" else {}
         outputs = directory / "outputs" if self.outputs is None else f"{located_at(self.outputs, roots)}/{run}"
         return {
+            **self.trackers.variables(run),
             **self.environment,
             **{name: located_at(location, roots) for name, location in self.located.items()},
             **shared,

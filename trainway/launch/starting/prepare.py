@@ -30,6 +30,13 @@ from trainway.launch.starting.device_memory import check_memory, memory_line
 from trainway.launch.starting.job_packages import TargetPython, lock_of, python_here, python_of_named_image
 from trainway.launch.starting.run_inputs import check_inputs
 from trainway.launch.starting.run_secrets import check_secrets
+from trainway.launch.starting.run_trackers import (
+    PIP_HERE,
+    PIP_IN_IMAGE,
+    check_tracker_network,
+    check_tracker_packages,
+    check_tracker_rights,
+)
 from trainway.parts.extras import require_extras
 from trainway.spec.errors import usage_error
 from trainway.spec.facts.catalogue import Catalogue, load_catalogue
@@ -134,6 +141,7 @@ def prepare_here(launch: Launch) -> list[LocalRequest]:
             require_extras("a job on this machine", *point.program.extras)
     python = cache(python_here)
     for point in launch.points:
+        check_tracker_packages(point.program, python, PIP_HERE)
         if needs_hand_off(point.program):
             launch = replace(launch, platform_file=_platform_file_here(launch, point.program))
     return [
@@ -181,12 +189,15 @@ def prepare_on_platform(launch: Launch) -> list[Request]:
         # Runs of a sweep often need the same. Standard output is only what would be submitted.
         for line in filter(None, dict.fromkeys(lines)):
             print(line, file=sys.stderr)
+    python = cache(lambda name: python_of_named_image(name, launch.platform, launch.platform_file))
     for request in requests:
+        check_tracker_network(request.program, launch.platform)
+        check_tracker_rights(request.program, launch.platform)
+        check_tracker_packages(request.program, partial(python, request.image_name), PIP_IN_IMAGE)
         check_secrets(request.program, launch.platform)
         # A dry run may be of data that is still to come.
         if not launch.dry_run:
             check_inputs(request.program, request.hand_off)
-    python = cache(lambda name: python_of_named_image(name, launch.platform, launch.platform_file))
     requests = [
         replace(request, program=launch.locked(request.program, partial(python, request.image_name)))
         for request in requests

@@ -18,7 +18,8 @@ def check_secrets(program: Program, platform: Platform) -> None:
     known = {each.name: each for each in platform.secrets} | {each.secret: each for each in platform.secrets}
     for variable, text in program.secrets.items():
         name = text.partition("#")[0]
-        what = f"run.secrets.{variable}: the secret {name} cannot be read by a job on {platform.name}"
+        key = f"run.secrets.{variable}" if program.started_by else "trackers"
+        what = f"{key}: the secret {name} cannot be read by a job on {platform.name}"
         if name not in known:
             has = ", ".join(each.name for each in platform.secrets) or "none"
             fix = "add its ARN to `secrets` of the platform file, and deploy"
