@@ -26,6 +26,7 @@ _SHAPES = {
     "addons": ("eks", "Addon"),
     "data_repository_associations": ("fsx", "DataRepositoryAssociation"),
     "node_group_issues": ("eks", "Issue"),
+    "slack_workspaces": ("chatbot", "SlackWorkspace"),
 }
 
 
@@ -50,6 +51,7 @@ class AccountHoldings:
     addons: list[dict[str, Any]] = field(default_factory=list)
     data_repository_associations: list[dict[str, Any]] = field(default_factory=list)
     node_group_issues: list[dict[str, Any]] = field(default_factory=list)
+    slack_workspaces: list[dict[str, Any]] = field(default_factory=list)
     regions_not_enabled: list[str] = field(default_factory=list)
     others_buckets: list[str] = field(default_factory=list)
     not_offered: list[str] = field(default_factory=list)
@@ -266,7 +268,12 @@ def _node_group(holdings: AccountHoldings, asked: dict[str, Any]) -> None:
         group.health = {"issues": [each for each in issues if group.nodegroup_name in each["resourceIds"]]}
 
 
+def _slack_workspaces(holdings: AccountHoldings, _asked: dict[str, Any]) -> dict[str, Any]:
+    return {"SlackWorkspaces": holdings.slack_workspaces}
+
+
 _OPERATIONS: dict[str, Callable[[AccountHoldings, dict[str, Any]], dict[str, Any] | None]] = {
+    "chatbot:DescribeSlackWorkspaces": _slack_workspaces,
     "ec2:DescribeCapacityReservations": _capacity_reservations,
     "ec2:DescribeInstanceTypeOfferings": _offerings,
     "ec2:DescribeRegions": _regions,

@@ -58,7 +58,7 @@ class ObservabilityStack(cdk.Stack):
             self,
             "Alerts",
             name=platform.name,
-            notify=platform.observability.notify,
+            told=platform.observability,
             from_prometheus=has_workspace,
         )
         self.topic_arn = alerts.topic.topic_arn

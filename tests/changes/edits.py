@@ -320,6 +320,14 @@ EDITS: dict[str, Edit] = {
     "the next version": Edit((_set("kubernetes", version="1.35"),), stays="older version", on=("eks",)),
     "more system nodes": Edit((_set("kubernetes", system_nodes={"count": 3}),), on=KUBERNETES),
     "emails of high findings, too": Edit((_set("image", scan={"severity": "high"}),)),
+    "messages to URLs and to Slack": Edit(
+        (
+            _set("observability", urls=["https://a.example.com/told"], slack={"workspace": "T01", "channel": "C01"}),
+            _set("observability", urls=["https://b.example.com/told"], slack={"workspace": "T02", "channel": "C01"}),
+            _set("observability", urls=[], slack=None),
+        ),
+        "observability/Alerts.*",
+    ),
     "no emails of findings": Edit((_set("image", scan={"severity": None}),), "observability/ImageScan.*"),
     # the network
     "a closed network": Edit(

@@ -14,6 +14,7 @@ from emulator import Emulator, running
 from tests.delivery.test_failed_pipelines import BUCKET, deployable
 from tests.emulator.conftest import Stack
 from tests.synthesis import EXAMPLES, ROOT, Template, templates_of
+from training.observe import run_state
 from training.observe.run_state import StateWriter
 from trainway.launch.registry.record import RunRecord
 from trainway.launch.registry.state import state_key_of
@@ -99,6 +100,8 @@ def inbox(emulator: Emulator, observability: Template, monkeypatch: pytest.Monke
 
 def run_on(node: str, name: str) -> None:
     """Record a run as the launcher does, and its state as the job does."""
+    # An earlier test may have had another emulator.
+    run_state._client.cache_clear()
     record = RunRecord(name, "research", "ana", "2026-11-25T10:00:00+00:00", {"job.yaml": "name: llama\n"})
     boto3.client("s3").put_object(Bucket=BUCKET, Key=record.key, Body=record.as_text().encode())
     writer = StateWriter(f"s3://{BUCKET}/{state_key_of('research', name)}")

@@ -23,6 +23,7 @@ from trainway.spec.facts.catalogue import load_catalogue
 from trainway.spec.loader import load_platform
 
 ACCOUNT, REGION, NAME = "123456789012", "us-west-2", "atlas"
+WORKSPACE = "T0123ABCD"
 RESERVATION, BLOCK = "cr-0123456789abcdef0", "cr-0fedcba9876543210"
 ROOT = f"arn:aws:iam::{ACCOUNT}:root"
 CONFIG = json.dumps({"architecture": "amd64", "config": {"Labels": {"trainway.variant": "cuda"}}})
@@ -100,6 +101,8 @@ def make_account(emulator: Emulator, file: Path) -> AtlasAccount:
     file.write_text(yaml.safe_dump(_platform(account)), encoding="utf-8")
     account.publish()
     emulator.hold(capacity_reservations=account.reservations(), layers={_digest(CONFIG): CONFIG})
+    workspace = {"SlackTeamId": WORKSPACE, "SlackTeamName": "lab"}
+    emulator.hold(slack_workspaces=[workspace])
     client("ssm").put_parameter(Name="/cdk-bootstrap/hnb659fds/version", Value="25", Type="String")
     location = {"LocationConstraint": REGION}
     client("s3").create_bucket(Bucket=f"cdk-hnb659fds-assets-{ACCOUNT}-{REGION}", CreateBucketConfiguration=location)
@@ -244,5 +247,6 @@ def _platform(account: AtlasAccount) -> dict[str, Any]:
         },
         "image": {"uri": f"{ACCOUNT}.dkr.ecr.{REGION}.amazonaws.com/jobs@{ids['digest']}"},
         "secrets": [{"secret": ids["secret"]}],
+        "observability": {"slack": {"workspace": WORKSPACE, "channel": "C0123ABCD"}},
         "kubernetes": {"version": KUBERNETES, "admins": [f"arn:aws:iam::{ACCOUNT}:role/Admin"]},
     }

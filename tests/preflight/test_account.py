@@ -21,6 +21,7 @@ from tests.preflight.account_of_atlas import (
     POLICY,
     REGION,
     RESERVATION,
+    WORKSPACE,
     AtlasAccount,
     make_account,
 )
@@ -222,6 +223,10 @@ BROKEN: dict[str, tuple[Break, str, str, str]] = {
         delete_ours("secretsmanager", "delete_secret", SecretId="secret"),
         "secrets", "hugging-face", "restore-secret",
     ),
+    "workspace not authorized": (
+        lambda account: account.emulator.hold(slack_workspaces=[]),
+        "slack", f"the Slack workspace {WORKSPACE} is not authorized", "configure a Slack client",
+    ),
     "administrator gone": (
         lambda account: [
             account.client("iam").detach_role_policy(RoleName="Admin", PolicyArn=ADMINISTRATOR),
@@ -262,6 +267,7 @@ def forbidden(account: AtlasAccount, healthy: object) -> tuple[int, list[dict[st
         *("service-quotas:GetServiceQuota", "kms:DescribeKey", "budgets:DescribeBudgets", "fsx:DescribeFileSystems"),
         *("eks:DescribeClusterVersions", "eks:DescribeAddonVersions", "ecr:DescribeImages"),
         *("cloudformation:DescribeStacks", "secretsmanager:DescribeSecret", "s3:ListBuckets"),
+        "chatbot:DescribeSlackWorkspaces",
     ]  # fmt: skip
     account.emulator.hold(denied=calls)
     try:

@@ -96,6 +96,21 @@ def message_of(events: Any, runs: list[dict[str, Any]], problem: str = "") -> tu
     return subject, "\n".join(lines)[:MESSAGE_CHARACTERS]
 
 
+def notification_of(kind: str, subject: str, text: str) -> str:
+    """Return the message for a URL. A channel of Slack gets it, too, which shows messages of this form only.
+
+    https://docs.aws.amazon.com/chatbot/latest/adminguide/custom-notifs.html (read 2026-11-27)
+    """
+    happened, _, following = text.partition("What happens next: ")
+    content = {
+        "textType": "client-markdown",
+        "title": subject,
+        "description": happened.strip(),
+        "nextSteps": [following],
+    }
+    return json.dumps({"version": "1.0", "source": "custom", "content": content, "metadata": {"eventType": kind}})
+
+
 def handler(events: Any, _context: Any) -> dict[str, Any]:
     """Publish the message of an event.
 
@@ -120,5 +135,10 @@ def handler(events: Any, _context: Any) -> dict[str, Any]:
         except Exception as error:  # the event must be told without the runs, too
             problem = str(error)
     subject, text = message_of(events, runs, problem)
-    client("sns").publish(TopicArn=events["topic"], Subject=subject, Message=text)
+    client("sns").publish(
+        TopicArn=events["topic"],
+        Subject=subject,
+        MessageStructure="json",
+        Message=json.dumps({"default": text, "https": notification_of(events["kind"], subject, text)}),
+    )
     return {"subject": subject, "text": text}

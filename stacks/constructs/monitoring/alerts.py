@@ -1,8 +1,9 @@
-"""The topic for the platform's alarms."""
+"""The topic for the platform's alarms, and who is told."""
 
 from __future__ import annotations
 
 import aws_cdk as cdk
+from aws_cdk import aws_chatbot as chatbot
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_sns as sns
@@ -11,10 +12,11 @@ from constructs import Construct
 
 from stacks.constructs.iam.permissions import regional_arn
 from stacks.constructs.retention import goes_with_its_stack
+from trainway.spec.sections.observability import Observability, Slack
 
 
 class Alerts(Construct):
-    """An encrypted SNS topic that accepts messages only over TLS, and the address that receives them.
+    """An encrypted SNS topic that accepts messages only over TLS, and the addresses and the channel that receive them.
 
     It has a key of its own, because `alias/aws/sns` does not let CloudWatch publish. The policy that enforces TLS
     replaces the one by which the account may publish, so the policy names the account's alarms, and with
@@ -23,7 +25,7 @@ class Alerts(Construct):
     """
 
     def __init__(
-        self, scope: Construct, id: str, *, name: str, notify: str | None, from_prometheus: bool = False
+        self, scope: Construct, id: str, *, name: str, told: Observability, from_prometheus: bool = False
     ) -> None:
         super().__init__(scope, id)
         self.key = kms.Key(
@@ -45,8 +47,32 @@ class Alerts(Construct):
             self.topic.add_to_resource_policy(
                 _let("aps", workspaces, "sns:GetTopicAttributes", "sns:Publish", resource=self.topic.topic_arn)
             )
-        if notify:
-            self.topic.add_subscription(subscriptions.EmailSubscription(notify))
+        if told.notify:
+            self.topic.add_subscription(subscriptions.EmailSubscription(told.notify))
+        for url in dict.fromkeys(told.urls):
+            self.topic.add_subscription(subscriptions.UrlSubscription(url))
+        if told.slack:
+            self._tell_channel(name, told.slack)
+
+    def _tell_channel(self, name: str, slack: Slack) -> None:
+        """Let Amazon Q Developer subscribe a channel to the topic. The channel can read nothing and run nothing.
+
+        A channel without a guardrail may do all that an administrator may. The name has the workspace, because another
+        workspace is another configuration, which exists before the former one is deleted.
+        https://docs.aws.amazon.com/AWSCloudFormation/latest/TemplateReference/aws-resource-chatbot-slackchannelconfiguration.html
+        (read 2026-11-27)
+        """
+        role = iam.Role(self, "SlackRole", assumed_by=iam.ServicePrincipal("chatbot.amazonaws.com"))
+        chatbot.CfnSlackChannelConfiguration(
+            self,
+            "Slack",
+            configuration_name=f"{name}-{slack.workspace}",
+            slack_workspace_id=slack.workspace,
+            slack_channel_id=slack.channel,
+            iam_role_arn=role.role_arn,
+            guardrail_policies=[f"arn:{cdk.Aws.PARTITION}:iam::aws:policy/AWSDenyAll"],
+            sns_topic_arns=[self.topic.topic_arn],
+        )
 
 
 def _let_alarms(*actions: str, resource: str) -> iam.PolicyStatement:

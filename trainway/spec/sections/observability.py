@@ -9,6 +9,23 @@ from pydantic import Field
 from trainway.spec.sections.fields import Email
 from trainway.spec.values import Matches, Section
 
+# https://docs.aws.amazon.com/chatbot/latest/APIReference/API_SlackChannelConfiguration.html (read 2026-11-27)
+SlackWorkspaceId = Annotated[
+    str,
+    Matches(
+        r"T[0-9A-Z]{1,254}",
+        "it is not the ID of a Slack workspace, which begins with T",
+        "copy the ID that the console of Amazon Q Developer in chat applications shows, as in T0123ABCD",
+    ),
+]
+SlackChannelId = Annotated[
+    str,
+    Matches(
+        r"[CG][0-9A-Z]{1,254}",
+        "it is not the ID of a Slack channel, which begins with C or G",
+        "copy the end of the channel's link in Slack, as in C0123ABCD",
+    ),
+]
 # https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_AIMlflowConfig.html (read 2026-11-27)
 MlflowArn = Annotated[
     str,
@@ -18,6 +35,24 @@ MlflowArn = Annotated[
         "write it as in arn:aws:sagemaker:us-west-2:111122223333:mlflow-app/app-ABC",
     ),
 ]
+MessageUrl = Annotated[
+    str,
+    Matches(
+        r"https://[A-Za-z0-9.-]+(:\d{1,5})?(/[^\s@]*)?",
+        "it is not an https:// address without a login, which everybody who sees the template would see",
+        "write it as in https://events.example.com/trainway; SNS signs each message",
+    ),
+]
+
+
+class Slack(Section):
+    """`observability.slack`: a channel of Slack that gets the messages."""
+
+    workspace: SlackWorkspaceId = Field(
+        description="ID of the Slack workspace. Authorize it first in the console of Amazon Q Developer in chat "
+        "applications, which shows the ID."
+    )
+    channel: SlackChannelId = Field(description="ID of the channel: the end of the channel's link in Slack.")
 
 
 class Observability(Section):
@@ -25,6 +60,12 @@ class Observability(Section):
 
     metrics: Literal["cloudwatch"] = Field("cloudwatch", description="System that stores metrics and shows dashboards.")
     notify: Email | None = Field(None, description="Email address for alarms. AWS sends it a confirmation request.")
+    slack: Slack | None = Field(None, description="Channel of Slack for alarms and events. Default: none.")
+    urls: tuple[MessageUrl, ...] = Field(
+        (),
+        description="Addresses to which SNS posts alarms and events, for example "
+        "[https://events.example.com/trainway]. Each gets a request for confirmation first. Default: none.",
+    )
     mlflow: MlflowArn | None = Field(
         None,
         description="ARN of an MLflow App or a tracking server of SageMaker. All jobs may report to it, as "

@@ -1,0 +1,139 @@
+"""The death of a node is told to a URL, and a channel of Slack comes, changes, and goes with the platform file."""
+
+from __future__ import annotations
+
+import json
+import ssl
+import threading
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+import yaml
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from emulator import Emulator, running
+from tests.delivery.test_failed_pipelines import BUCKET, deployable
+from tests.emulator.conftest import Stack
+from tests.monitoring.test_event_messages import NODE, UNHEALTHY, run_on
+from tests.synthesis import ROOT, Template, templates_of
+from trainway.monitoring.events import RESUMES
+from trainway.monitoring.tell_people import notification_of
+
+PLATFORM = ROOT / "examples/hyperpod-eks-shared.yaml"
+
+
+@pytest.fixture
+def posted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    """The address of a server that takes what is posted over TLS, and what it took. Processes trust its certificate."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name, now = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "inbox")]), datetime.now(UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    plain = serialization.NoEncryption()
+    pem = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, plain)
+    file = tmp_path / "inbox.pem"
+    file.write_bytes(pem + certificate.public_bytes(serialization.Encoding.PEM))
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(file))
+    taken: list[dict[str, Any]] = []
+
+    class Inbox(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            taken.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Log nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Inbox)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(file)
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"https://127.0.0.1:{server.server_port}/told", taken
+    server.shutdown()
+    server.server_close()
+
+
+def observability(file: Path, url: str | None, channel: str | None) -> Template:
+    """The stack of the example with a URL or a channel of Slack as well."""
+    document = yaml.safe_load(PLATFORM.read_text())
+    told: dict[str, Any] = {"urls": [url]} if url else {}
+    told |= {"slack": {"workspace": "T0123ABCD", "channel": channel}} if channel else {}
+    file.write_text(yaml.safe_dump(document | {"observability": document["observability"] | told}))
+    return templates_of(file)["observability"]
+
+
+def targets(emulator: Emulator) -> tuple[list[str], list[str]]:
+    """The addresses that the topic posts to, and the configured channels."""
+    subscriptions = boto3.client("sns").list_subscriptions()["Subscriptions"]
+    channels = [each for each in emulator.resources() if each["type"] == "AWS::Chatbot::SlackChannelConfiguration"]
+    return [each["Endpoint"] for each in subscriptions if each["Protocol"] == "https"], [
+        each["physical_id"] for each in channels
+    ]
+
+
+def test_the_death_of_a_node_is_posted_to_a_url_which_comes_and_goes_with_the_file(
+    posted: tuple[str, list[dict[str, Any]]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url, taken = posted
+    with running() as emulator:
+        for name, value in emulator.environment().items():
+            monkeypatch.setenv(name, value)
+        stack = Stack(emulator, boto3.client("cloudformation"))
+        where: Any = {"LocationConstraint": emulator.region}
+        boto3.client("s3").create_bucket(Bucket=BUCKET, CreateBucketConfiguration=where)
+        stack.deploy(deployable(observability(tmp_path / "platform.yaml", url, "C0123ABCD")))
+        urls, (channel,) = targets(emulator)
+        assert urls == [url]
+
+        run_on(NODE, "llama-1125")
+        emulator.send_event(UNHEALTHY)
+        (message,) = taken
+        assert message["Type"] == "Notification"
+        told = json.loads(message["Message"])
+        assert (told["version"], told["source"]) == ("1.0", "custom"), "Slack shows no other form"
+        assert told["metadata"] == {"eventType": "NodeUnhealthy"}
+        assert told["content"]["title"] == message["Subject"]
+        assert f"Node {NODE} is unhealthy: HMA detected fault type" in told["content"]["description"]
+        assert "Run: llama-1125 of team research, launched by ana" in told["content"]["description"]
+        assert told["content"]["nextSteps"] == [f"HyperPod replaces the node. {RESUMES}"]
+
+        stack.deploy(deployable(observability(tmp_path / "platform.yaml", "https://127.0.0.1:9/other", "C0456DEFG")))
+        urls, (same,) = targets(emulator)
+        assert (urls, same) == (["https://127.0.0.1:9/other"], channel), "a channel changes in place"
+        stack.deploy(deployable(observability(tmp_path / "platform.yaml", None, None)))
+        assert targets(emulator) == ([], [])
+
+
+def test_a_channel_of_slack_may_do_nothing_in_the_account(tmp_path: Path) -> None:
+    resources = observability(tmp_path / "platform.yaml", None, "C0123ABCD")["Resources"]
+    (channel,) = [each for each in resources.values() if each["Type"] == "AWS::Chatbot::SlackChannelConfiguration"]
+    (guardrail,) = channel["Properties"]["GuardrailPolicies"]
+    assert "policy/AWSDenyAll" in json.dumps(guardrail)
+    role = channel["Properties"]["IamRoleArn"]["Fn::GetAtt"][0]
+    policies = [each for each in resources.values() if each["Type"] == "AWS::IAM::Policy"]
+    assert not [each for each in policies if {"Ref": role} in each["Properties"]["Roles"]]
+
+
+def test_a_message_without_a_next_step_keeps_its_words() -> None:
+    content = json.loads(notification_of("HealthIssue", "subject", "words\n\nWhat happens next: wait"))["content"]
+    assert (content["description"], content["nextSteps"]) == ("words", ["wait"])
