@@ -22,6 +22,8 @@ source "$here/registry_login.sh"
 source "$here/organization.sh"
 # shellcheck source=delivery/recorded.sh
 source "$here/recorded.sh"
+# shellcheck source=delivery/signatures.sh
+source "$here/signatures.sh"
 # shellcheck source=delivery/build_tool.sh
 source "$here/build_tool.sh"
 trust_organization "$here"
@@ -66,6 +68,7 @@ while IFS=$'\t' read -r -u 3 name source tag && [[ -n "$name" ]]; do
     # What was compared is what is copied.
     source=${source%:*}@$digest
   fi
+  must_be_signed "$MIRROR_BUCKET_URI" "$work/tools" "$here" "$name" "$tag" "$source"
   # From registry to registry, byte for byte: every platform, and the digest stays the same.
   docker buildx imagetools create --prefer-index=false --tag "$MIRROR_REGISTRY/$MIRROR_PREFIX/$name:$tag" "$source"
   copied=$((copied + 1))

@@ -8,6 +8,7 @@
 `other-manifests NAME...`  of each chart that is not named and that is a manifest with a Deployment: chart, Deployment,
                    namespace
 `images NAME...`   of each image that these charts name: name, source (by digest where it is known), tag
+`signer NAME`      the words of `cosign verify` that name the signer of an image, one a line; nothing if nobody signs it
 `set CHART PREFIX REGION`  the words that point the chart's images at PREFIX (`<registry>/<repository prefix>`) and that
                    name its region, one a line
 `manifest CHART PREFIX FILE`  the manifest in FILE with its images pointed at PREFIX
@@ -26,6 +27,20 @@ KINDS = ("repository", "oci", "git", "manifest")
 def image_source(image: dict[str, Any]) -> str:
     """Returns the reference to copy from: by digest where it is known, else by tag."""
     return f"{image['repository']}@{image['digest']}" if image["digest"] else f"{image['repository']}:{image['tag']}"
+
+
+def signer_words(name: str, document: dict[str, Any]) -> list[str]:
+    """Returns the options of `cosign verify` for the image's signer; empty if its signature is not verified."""
+    [repository] = [image["repository"] for image in document["images"] if image["name"] == name]
+    return [
+        word
+        for signer in document["signers"]
+        if repository.startswith(signer["repositories"])
+        for word in (
+            f"--certificate-identity={signer['identity']}",
+            f"--certificate-oidc-issuer={signer['issuer']}",
+        )
+    ]
 
 
 def named_charts(names: list[str], document: dict[str, Any]) -> list[dict[str, Any]]:
@@ -107,6 +122,8 @@ def lines(arguments: list[str], document: dict[str, Any]) -> list[str]:
         case ["images", *names]:
             images = images_of(named_charts(names, document), document)
             return ["\t".join([image["name"], image_source(image), image["tag"]]) for image in images]
+        case ["signer", name]:
+            return signer_words(name, document)
         case ["set", name, prefix, region]:
             [chart] = named_charts([name], document)
             return set_words(chart, document["images"], prefix, region)

@@ -216,7 +216,7 @@ def aws(workshop):
 
 @pytest.fixture
 def helm_archive(aws) -> Path:
-    """A helm archive and a manifest, in `published`, whose checksums the workshop's copy of mirror.yaml states."""
+    """A helm archive, a cosign, and a manifest, in `published`. The workshop's mirror.yaml states their checksums."""
     aws.stand_in("helm", HELM)
     inner = aws.root / "helm" / "linux-amd64"
     inner.mkdir()
@@ -228,6 +228,9 @@ def helm_archive(aws) -> Path:
     archive = published / document["tools"]["helm"]["url"].rpartition("/")[2]
     subprocess.run(["tar", "-czf", archive, "-C", inner.parent, "linux-amd64"], check=True)
     document["tools"]["helm"]["sha256"] = sha256(archive)
+    verifier = published / document["tools"]["cosign"]["url"].rpartition("/")[2]
+    verifier.write_text(STAND_IN.replace("${0##*/}", "cosign") + '[[ "$*" != *"${UNSIGNED:-none}"* ]]\n')
+    document["tools"]["cosign"]["sha256"] = sha256(verifier)
     for origin in (chart["manifest"] for chart in document["charts"] if "manifest" in chart):
         manifest = published / origin["url"].rpartition("/")[2]
         manifest.write_text(MANIFEST)

@@ -7,6 +7,7 @@ import pytest
 from delivery.mirror_list import lines
 from tests.delivery.conftest import DOCUMENT, EKS, EVERY_CHART, HYPERPOD_EKS, MANIFEST, REGISTRY
 
+PUBLISHERS = [*DOCUMENT["signers"], *DOCUMENT["unsigned"]]
 ENTRIES = [*DOCUMENT["tools"].values(), *DOCUMENT["images"], *DOCUMENT["charts"]]
 
 
@@ -16,6 +17,17 @@ def test_every_entry_is_pinned_and_names_its_source_and_date(entry):
     assert re.fullmatch(r"v?\d+\.\d+\.\d+(\.\d+)?(-[0-9a-f]{7}|-eksbuild\.\d+)?|v1-[0-9a-f]{7}", version)
     assert entry["source"].startswith("https://")
     assert entry["read"].isoformat()
+
+
+def test_every_image_has_a_signer_or_the_reason_why_its_signature_is_not_verified():
+    for image in DOCUMENT["images"]:
+        assert [image["repository"].startswith(each["repositories"]) for each in PUBLISHERS].count(True) == 1, image
+        signed = any(image["repository"].startswith(each["repositories"]) for each in DOCUMENT["signers"])
+        assert bool(lines(["signer", image["name"]], DOCUMENT)) == signed
+    for each in PUBLISHERS:
+        assert any(image["repository"].startswith(each["repositories"]) for image in DOCUMENT["images"]), each
+        assert each["source"].startswith("https://") and each["read"].isoformat()
+        assert each.get("reason") or (each["identity"] and each["issuer"].startswith("https://"))
 
 
 def test_digests_are_sha256():

@@ -67,7 +67,13 @@ fi
 """,
     "kubectl": "",
     "git": 'while (($#)); do [[ $1 != --output=* ]] || touch "${1#--output=}"; shift; done\n',
-    "curl": f"""while (($#)); do [[ $1 != --output ]] || printf '{MANIFEST}' >"$2"; shift; done\n""",
+    # An empty script is a cosign that finds every signature.
+    "curl": f"""
+while (($#)); do
+  if [[ $1 == --output && $2 == */cosign ]]; then :>"$2"; elif [[ $1 == --output ]]; then printf '{MANIFEST}' >"$2"; fi
+  shift
+done
+""",
     "tar": "",
     "sha256sum": f"[[ $1 == --check ]] || echo {64 * '0'}\n",
 }

@@ -40,3 +40,49 @@ def test_a_chart_that_was_published_again_under_its_version_is_refused(aws):
     # The remedy that it names.
     record.unlink()
     assert aws.run("mirror.sh", CHARTS="nvidia-device-plugin", CHART_PUBLISHED_AGAIN="other").returncode == 0
+
+
+SIGNER = [
+    "--certificate-identity=krel-trust@k8s-releng-prod.iam.gserviceaccount.com",
+    "--certificate-oidc-issuer=https://accounts.google.com",
+]
+
+
+@pytest.mark.usefixtures("helm_archive")
+def test_an_image_without_the_signature_of_its_publisher_is_not_copied(aws):
+    refused = aws.run("mirror.sh", CHARTS="kueue", UNSIGNED="kueue")
+    assert refused.returncode == 1
+    assert "the signature of registry.k8s.io/kueue/kueue@sha256:" in refused.stderr
+    assert aws.called("docker", "buildx", "imagetools", "create") == []
+    # The remedy for an image that somebody trusts nevertheless.
+    [image] = [image for image in DOCUMENT["images"] if image["name"] == "kueue"]
+    (aws.root / f"s3/image-kueue-{image['tag']}.signature").write_text(digest_of(image))
+    assert aws.run("mirror.sh", CHARTS="kueue", UNSIGNED="kueue").returncode == 0
+
+
+@pytest.mark.usefixtures("helm_archive")
+def test_a_signature_is_verified_once_for_what_is_copied_and_recorded_with_its_signer(aws):
+    """One digest is from the registry, and the other one from the list. Other publishers sign nothing."""
+    for _ in range(2):
+        done = aws.run("mirror.sh", CHARTS="kueue kubeflow-trainer")
+        assert done.returncode == 0, done.stderr
+        shutil.rmtree(aws.root / "ecr")
+    verified = aws.called("cosign", "verify")
+    copied = {call[-1] for call in aws.called("docker", "buildx", "imagetools", "create")}
+    assert [call[2:-1] for call in verified] == [SIGNER, SIGNER]
+    assert {call[-1] for call in verified} == {each for each in copied if each.startswith("registry.k8s.io/")}
+    for call in verified:
+        name = call[-1].partition("@")[0].rpartition("/")[2]
+        [record] = (aws.root / "s3").glob(f"image-{name}-*.signature")
+        assert record.read_text().split() == [call[-1].partition("@")[2], *SIGNER]
+    [taken] = [call for call in aws.called("curl") if "cosign" in call[-1]]
+    assert taken[-1] == DOCUMENT["tools"]["cosign"]["url"]
+
+
+@pytest.mark.usefixtures("helm_archive")
+def test_another_cosign_than_the_pinned_one_verifies_nothing(aws):
+    with (aws.root / "published/cosign-linux-amd64").open("a") as file:
+        file.write("exit 0\n")
+    refused = aws.run("mirror.sh", CHARTS="kueue")
+    assert refused.returncode == 1 and "is not the pinned one" in refused.stderr
+    assert aws.called("cosign") == aws.called("docker", "buildx", "imagetools", "create") == []
