@@ -17,7 +17,7 @@ from trainway.monitoring.alarm import Alarm
 from trainway.monitoring.alarms import alarms, every_alarm
 from trainway.monitoring.promql import metrics_in
 from trainway.monitoring.rules import prometheus_alarms, rule_document, store_of
-from trainway.spec.derived.emitters import has_metric
+from trainway.spec.derived.collection import collection_of
 from trainway.spec.facts.catalogue import load_catalogue
 from trainway.spec.facts.metrics import emitters_of_metric, load_emitters
 from trainway.spec.loader import load_platform
@@ -106,7 +106,7 @@ def test_an_alarm_refers_to_metrics_that_the_platform_has(file: Path, tmp_path: 
     for alarm in alarms(found, catalogue):
         (condition,) = alarm.conditions
         assert condition.metrics, alarm.name
-        assert all(has_metric(found, catalogue, each) for each in condition.metrics), alarm.name
+        assert collection_of(found, catalogue).has(*condition.metrics), alarm.name
         assert store_of(alarm) in ("cloudwatch", "prometheus")
     rules = tmp_path / "rules.yaml"
     rules.write_text(yaml.safe_dump(rule_document(found, catalogue)))

@@ -14,7 +14,7 @@ from tests.prometheus import program
 from trainway.monitoring.alarms import alarms
 from trainway.monitoring.grafana import grafana_dashboard
 from trainway.monitoring.panels import PANELS, panels
-from trainway.spec.derived.emitters import has_metric
+from trainway.spec.derived.collection import collection_of
 from trainway.spec.facts.catalogue import load_catalogue
 from trainway.spec.facts.metrics import emitters_of_metric, load_emitters
 
@@ -32,12 +32,8 @@ def used(orchestrator: str) -> set[str]:
 def test_every_metric_that_is_listed_is_used_wherever_it_exists_and_no_other() -> None:
     catalogue = load_catalogue()
     for orchestrator in PLATFORMS:
-        there = {
-            name
-            for emitter in load_emitters().values()
-            for name in emitter.metrics
-            if has_metric(platform(orchestrator), catalogue, name)
-        }
+        collection = collection_of(platform(orchestrator), catalogue)
+        there = {name for emitter in load_emitters().values() for name in emitter.metrics if collection.has(name)}
         assert there == used(orchestrator), orchestrator
     everywhere = {name for emitter in load_emitters().values() for name in emitter.metrics}
     seen = set().union(*map(used, PLATFORMS))

@@ -13,7 +13,7 @@ from tests.security.network_policy import End, connects
 from trainway.launch.program.training_command import RENDEZVOUS_PORT
 from trainway.manifests.namespace import namespace_of
 from trainway.manifests.network_wall import COLLECTOR_NAMESPACE, HYPERPOD_AGENT_PORT, RAY_DASHBOARD_PORT
-from trainway.spec.derived.emitters import RUN_METRICS_PORT
+from trainway.spec.facts.metrics_ports import RUN_METRICS_PORT
 from trainway.spec.platform import Platform
 
 TEAMS = [{"name": "research", "guarantee": {"p5.48xlarge": 2}}, {"name": "guests"}]

@@ -15,7 +15,7 @@ import pytest
 from tests.lifecycle_scripts.test_exporters import dcgm, exporter, slurm
 from tests.prometheus import free_port, program
 from tests.synthesis import EXAMPLES
-from trainway.spec.derived.emitters import emitters, has_metric
+from trainway.spec.derived.collection import collection_of
 from trainway.spec.facts.catalogue import load_catalogue
 from trainway.spec.facts.metrics import Emitter, emitters_of_metric, load_emitters
 from trainway.spec.loader import load_platform
@@ -98,9 +98,9 @@ def test_an_efa_counter_that_is_used_is_one_of_the_drivers() -> None:
 @pytest.mark.parametrize("file", EXAMPLES, ids=lambda each: each.stem)
 def test_a_platform_emits_only_what_exists_under_its_orchestrator(file: Path) -> None:
     platform, catalogue = load_platform(file), load_catalogue()
-    found = emitters(platform, catalogue)
-    assert all(platform.orchestrator.value in each.under for each in found)
-    assert has_metric(platform, catalogue, "DataReadBytes")
-    assert not has_metric(platform, catalogue, "DCGM_FI_DEV_GPU_TEMPERATURE")
+    collection = collection_of(platform, catalogue)
+    assert all(platform.orchestrator.value in each.under for each in collection.emitters)
+    assert collection.has("DataReadBytes") is (platform.storage.lustre is not None)
+    assert not collection.has("DCGM_FI_DEV_GPU_TEMPERATURE")
     has_exporters = platform.slurm_or_default.exporters and platform.orchestrator == "hyperpod-slurm"
-    assert has_metric(platform, catalogue, "slurm_nodes_down") is has_exporters
+    assert collection.has("slurm_nodes_down") is has_exporters

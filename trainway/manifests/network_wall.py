@@ -12,7 +12,8 @@ from __future__ import annotations
 from typing import Any
 
 from trainway.manifests.namespace import namespace_of
-from trainway.spec.derived.emitters import RUN_METRICS_PORT, collected_by_addon
+from trainway.spec.derived.collection import Collector, collector_of
+from trainway.spec.facts.metrics_ports import RUN_METRICS_PORT
 from trainway.spec.platform import Platform
 from trainway.spec.sections.team import Team
 
@@ -67,7 +68,7 @@ def _operators(platform: Platform) -> list[dict[str, Any]]:
         found.append(_from_namespace("kuberay-system", RAY_DASHBOARD_PORT))
     if platform.orchestrator.is_hyperpod and platform.hyperpod_or_default.training_operator:
         found.append(_from_namespace("aws-hyperpod", HYPERPOD_AGENT_PORT))
-    if collected_by_addon(platform):
+    if collector_of(platform) is Collector.HYPERPOD_ADDON:
         found.append(_from_namespace(COLLECTOR_NAMESPACE, RUN_METRICS_PORT))
     return found
 

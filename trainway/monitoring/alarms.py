@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from trainway.monitoring.alarm import FILE_SYSTEM, Alarm, Query, Threshold
 from trainway.spec.derived.capacity_times import failed_calls_queue
-from trainway.spec.derived.emitters import has_metric
+from trainway.spec.derived.collection import collection_of
 from trainway.spec.facts.catalogue import Catalogue
 from trainway.spec.facts.xids import load_xids
 from trainway.spec.platform import Platform
@@ -38,10 +38,10 @@ TCP = 'node_network_transmit_bytes_total{device=~"e(n|th).*"}'
 
 def alarms(platform: Platform, catalogue: Catalogue) -> tuple[Alarm, ...]:
     """Return the alarms of a platform, each with the condition whose metrics the platform has."""
-    found = []
+    found, collection = [], collection_of(platform, catalogue)
     for alarm in every_alarm(platform):
         for condition in alarm.conditions:
-            if all(has_metric(platform, catalogue, each) for each in condition.metrics):
+            if collection.has(*condition.metrics):
                 found.append(
                     Alarm(
                         alarm.name,

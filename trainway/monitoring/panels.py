@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from trainway.monitoring.promql import metrics_in
-from trainway.spec.derived.emitters import has_metric
+from trainway.spec.derived.collection import collection_of
 from trainway.spec.facts.catalogue import Catalogue
 from trainway.spec.platform import Platform
 
@@ -131,6 +131,5 @@ PANELS = (
 
 def panels(platform: Platform, catalogue: Catalogue) -> tuple[Panel, ...]:
     """Return the panels whose metrics a platform has."""
-    return tuple(
-        panel for panel in PANELS if all(has_metric(platform, catalogue, each) for each in sorted(panel.metrics))
-    )
+    collection = collection_of(platform, catalogue)
+    return tuple(panel for panel in PANELS if collection.has(*panel.metrics))

@@ -23,6 +23,7 @@ from trainway.manifests.network_wall import COLLECTOR_NAMESPACE
 from trainway.monitoring.alert_manager import alert_manager_definition
 from trainway.monitoring.rules import rule_document
 from trainway.spec.derived.addons import CERT_MANAGER, OBSERVABILITY, TASK_GOVERNANCE, TRAINING_OPERATOR
+from trainway.spec.derived.collection import Collector, collector_of
 from trainway.spec.derived.group_types import all_types
 from trainway.spec.facts.catalogue import Catalogue
 from trainway.spec.platform import Platform
@@ -50,7 +51,7 @@ def hyperpod_addons(
             _training_operator(scope, control_plane, hyperpod, certificates)
         if asked.spaces:
             spaces(scope, control_plane=control_plane, platform=platform, hyperpod=hyperpod, certificates=certificates)
-    if asked.observability:
+    if collector_of(platform) is Collector.HYPERPOD_ADDON:
         _observability(scope, control_plane, platform, catalogue, hyperpod, alarms_topic)
     if platform.task_governance:
         governance = hyperpod_addon(scope, "TaskGovernance", control_plane, TASK_GOVERNANCE)

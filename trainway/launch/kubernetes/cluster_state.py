@@ -12,10 +12,11 @@ from trainway.launch.kubernetes.job_state import job_state, node_index
 from trainway.launch.kubernetes.kubectl import items, kubectl, kubectl_json, resource_of
 from trainway.launch.kubernetes.watch import JOB_UID
 from trainway.launch.kubernetes.who_shares import RUN_LABEL
-from trainway.launch.target.cluster_state import RUN_METRICS_PORT, ClusterJob, ClusterNode, ClusterState, run_metrics
+from trainway.launch.target.cluster_state import ClusterJob, ClusterNode, ClusterState, run_metrics
 from trainway.launch.target.phase import OVER, Phase
 from trainway.manifests.chart_values import NODES_LABEL
 from trainway.spec.errors import UsageError
+from trainway.spec.facts.metrics_ports import RUN_METRICS_PORT
 from trainway.spec.handoff import HandOff
 
 Object = Mapping[str, Any]

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from pathlib import PurePath
 
-from trainway.spec.derived.emitters import RUN_METRICS_PORT
+from trainway.spec.facts.metrics_ports import RUN_METRICS_PORT
 from trainway.spec.handoff import HandOff
 
 # Without it a restarted job waits five minutes for addresses of dead workers: pytorch/pytorch#135712.

@@ -11,14 +11,13 @@ from dataclasses import replace
 from trainway.launch.slurm.cluster import cluster_of, on_cluster
 from trainway.launch.slurm.watch import phase_of
 from trainway.launch.target.cluster_state import (
-    DCGM_PORT,
-    RUN_METRICS_PORT,
     ClusterJob,
     ClusterNode,
     ClusterState,
     run_metrics,
 )
 from trainway.launch.target.protocol import Phase
+from trainway.spec.facts.metrics_ports import DCGM_METRICS_PORT, RUN_METRICS_PORT
 from trainway.spec.handoff import HandOff
 
 # The name comes last, because it may contain any character. SLURM_TIME_FORMAT applies to the time of submission, which
@@ -45,7 +44,7 @@ export -f scrape
 if [[ $(command -v curl) ]]; then
   nodes=$(squeue --noheader --states=RUNNING --format=%N)
   for each in $nodes; do scontrol show hostnames "$each"; done | sort -u |
-    xargs -r -P 32 -I NODE bash -c 'scrape NODE {DCGM_PORT}; scrape NODE {RUN_METRICS_PORT}'
+    xargs -r -P 32 -I NODE bash -c 'scrape NODE {DCGM_METRICS_PORT}; scrape NODE {RUN_METRICS_PORT}'
 fi
 exit 0
 """

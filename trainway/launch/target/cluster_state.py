@@ -8,10 +8,6 @@ from dataclasses import dataclass
 
 from trainway.launch.target.phase import Phase
 
-RUN_METRICS_PORT = 9464
-"""Port at which a run answers Prometheus (docs/watching.md)."""
-DCGM_PORT = 9400
-"""Port at which a node of Slurm exports DCGM's fields (docs/node-metrics.md)."""
 _SAMPLE = re.compile(r"^(?P<name>[a-zA-Z_:][\w:]*)(?:\{(?P<labels>[^}]*)\})? (?P<value>\S+)$")
 _LABEL = re.compile(r'(\w+)="([^"]*)"')
 

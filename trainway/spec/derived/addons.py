@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from trainway.spec.derived.collection import Collector, collector_of
 from trainway.spec.platform import Platform
 
 # AWS keeps these add-ons current and compatible. Pods of the second list need a node to become ready.
@@ -31,7 +32,7 @@ def addon_names(platform: Platform) -> tuple[str, ...]:
         TRAINING_OPERATOR: hyperpod and asked.training_operator,
         EBS_DRIVER: hyperpod and asked.spaces,
         SPACES: hyperpod and asked.spaces,
-        OBSERVABILITY: hyperpod and asked.observability,
+        OBSERVABILITY: collector_of(platform) is Collector.HYPERPOD_ADDON,
         TASK_GOVERNANCE: platform.task_governance,
     }
     return BEFORE_NODES + ON_NODES + tuple(name for name, is_chosen in chosen.items() if is_chosen)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from trainway.spec.derived.charts import chart_names
+from trainway.spec.derived.collection import Collector, collector_of
 from trainway.spec.derived.health_checks import deep_health_checks
 from trainway.spec.derived.image_build import bases_of_earlier_images, has_additions
 from trainway.spec.facts.catalogue import Catalogue
@@ -138,7 +139,7 @@ def _order(platform: Platform, catalogue: Catalogue) -> Iterator[tuple[str, tupl
     # HyperPod refuses an EKS cluster without its chart. Under Slurm, its nodes mount the file system.
     yield HYPERPOD, (NETWORK, SCRIPTS, *((CHARTS,) if kubernetes else (FILE_SYSTEM,)))
     settings = platform.hyperpod_or_default
-    if platform.task_governance or settings.observability:
+    if platform.task_governance or collector_of(platform) is Collector.HYPERPOD_ADDON:
         yield HYPERPOD_ADDONS, (HYPERPOD,)
     if kubernetes and settings.autoscaling:
         yield AUTOSCALING, (HYPERPOD,)

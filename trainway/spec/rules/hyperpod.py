@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from trainway.spec.derived.autoscaling import autoscaled_groups
+from trainway.spec.derived.collection import Collector, collector_of
 from trainway.spec.derived.group_types import types_of
 from trainway.spec.facts.catalogue import Catalogue
 from trainway.spec.facts.services import service_facts
@@ -33,7 +34,7 @@ def a_volume_key_can_be_used(platform: Platform, _catalogue: Catalogue) -> Itera
 @rule
 def hyperpods_metrics_can_be_made(platform: Platform, catalogue: Catalogue) -> Iterator[Breach]:
     """HyperPod's observability is installed on a node that is large enough for it."""
-    if platform.orchestrator is not Orchestrator.HYPERPOD_EKS or not platform.hyperpod_or_default.observability:
+    if collector_of(platform) is not Collector.HYPERPOD_ADDON:
         return
     key: KeyPath = ("hyperpod", "observability")
     if any(name not in catalogue for _, name in instance_types(platform)):
