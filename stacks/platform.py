@@ -99,7 +99,7 @@ class PlatformStacks:
     @property
     def eks_cluster(self) -> eks.CfnCluster | None:
         """Return the EKS cluster, or None under Slurm."""
-        return self.control_plane.control_plane.cluster if self.control_plane else None
+        return self.control_plane.control_plane.cluster.resource if self.control_plane else None
 
     @property
     def hyperpod_cluster(self) -> sagemaker.CfnCluster | None:

@@ -17,11 +17,11 @@ def autoscaling_stage(scope: Construct, *, foundation: Foundation, control_plane
     return BuildStage(
         scope,
         "AutoscalingStage",
-        platform=control_plane.name,
+        platform=control_plane.platform.name,
         name="autoscaling",
-        environment={"CLUSTER_NAME": control_plane.name},
-        permissions=[Permission(("eks:DescribeCluster",), (control_plane.cluster.attr_arn,))],
+        environment={"CLUSTER_NAME": control_plane.platform.name},
+        permissions=[Permission(("eks:DescribeCluster",), (control_plane.cluster.arn,))],
         times=stage_times(AUTOSCALING),
         # The cluster's endpoint always answers in this network.
-        network=foundation.network.inside(control_plane.security_group_id),
+        network=foundation.network.inside(control_plane.cluster.security_group_id),
     )

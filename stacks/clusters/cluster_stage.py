@@ -36,18 +36,18 @@ def cluster_stage(scope: Construct, *, foundation: Foundation, control_plane: Co
     return BuildStage(
         scope,
         "ClusterStage",
-        platform=control_plane.name,
+        platform=platform.name,
         name="cluster",
-        environment={**registry.mirror_environment, **facts, "CLUSTER_NAME": control_plane.name},
+        environment={**registry.mirror_environment, **facts, "CLUSTER_NAME": platform.name},
         permissions=[
-            Permission(("eks:DescribeCluster",), (control_plane.cluster.attr_arn,)),
+            Permission(("eks:DescribeCluster",), (control_plane.cluster.arn,)),
             registry.keep_tools,
             *registry_permissions(registry.mirrored, push=False),
             *([read_former(platform.name)] if has_former else []),
         ],
         times=stage_times(CHARTS),
         # The cluster's endpoint always answers in this network, and allows the cluster's own security group.
-        network=foundation.network.inside(control_plane.security_group_id),
+        network=foundation.network.inside(control_plane.cluster.security_group_id),
         stands_for=file_system_identity(platform),
         parameters=former_parameters(platform.name) if has_former else None,
     )

@@ -81,7 +81,7 @@ class EksStack(cdk.Stack):
             steps=[[kubernetes.charts]],
             after=before_charts,
         )
-        arn = control_plane.cluster.attr_arn
+        arn = control_plane.cluster.arn
         write_hand_off(
             self,
             foundation,

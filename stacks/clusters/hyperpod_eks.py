@@ -53,7 +53,7 @@ class HyperPodEksStack(cdk.Stack):
             steps=[[scripts_stage(self, foundation, scripts), kubernetes.charts]],
             after=[kubernetes.let_in],
         )
-        eks_arn = control_plane.cluster.attr_arn
+        eks_arn = control_plane.cluster.arn
         execution = ExecutionRole(
             self,
             "ExecutionRole",
@@ -67,7 +67,7 @@ class HyperPodEksStack(cdk.Stack):
         let_encrypt_volumes(execution.role, settings)
         let_read_alarms(execution.role, settings)
         autoscaler = autoscaler_role(self, "AutoscalerRole", settings) if settings.autoscaling else None
-        security_group_ids = [*network.node_group_ids, control_plane.security_group_id]
+        security_group_ids = [*network.node_group_ids, control_plane.cluster.security_group_id]
         subnets = NodeSubnets(self, "Network", platform=platform.name, network=network)
         hyperpod = CfnCluster(
             self,

@@ -12,6 +12,7 @@ from aws_cdk import aws_scheduler as scheduler
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
+from stacks.constructs.eks.eks_cluster import EksCluster
 from stacks.constructs.iam.acknowledge import acknowledge
 from stacks.constructs.iam.permissions import Permission, grant, needs_policies
 from stacks.constructs.iam.trust import service
@@ -41,7 +42,7 @@ class CapacitySchedules(Construct):
         id: str,
         *,
         platform: str,
-        cluster: eks.CfnCluster,
+        cluster: EksCluster,
         node_groups: Mapping[str, eks.CfnNodegroup],
         groups: tuple[NodeGroup, ...],
     ) -> None:
@@ -79,7 +80,7 @@ class CapacitySchedules(Construct):
                     at=at,
                     description=f"Set node group {group.name} to {nodes} nodes at {at:%Y-%m-%d %H:%M} UTC.",
                     arguments={
-                        "ClusterName": cluster.ref,
+                        "ClusterName": cluster.name,
                         "NodegroupName": node_groups[group.name].attr_nodegroup_name,
                         "ScalingConfig": {"DesiredSize": nodes},
                     },

@@ -19,9 +19,9 @@ def cluster_autoscaler_role(scope: Construct, id: str, *, control_plane: Control
     https://github.com/kubernetes/autoscaler/blob/cluster-autoscaler-1.35.0/cluster-autoscaler/cloudprovider/aws/README.md
     https://docs.aws.amazon.com/eks/latest/best-practices/cas.html (both read 2026-11-22)
     """
-    cluster = control_plane.cluster
+    cluster, name = control_plane.cluster, control_plane.platform.name
     role = iam.Role(
-        scope, id, assumed_by=pods(cluster_arn=cluster.attr_arn, service_account=ACCOUNT, namespaces=[NAMESPACE])
+        scope, id, assumed_by=pods(cluster_arn=cluster.arn, service_account=ACCOUNT, namespaces=[NAMESPACE])
     )
     looks = (
         "autoscaling:DescribeAutoScalingGroups",
@@ -33,10 +33,10 @@ def cluster_autoscaler_role(scope: Construct, id: str, *, control_plane: Control
         "ec2:DescribeLaunchTemplateVersions",
         "ec2:GetInstanceTypesFromInstanceRequirements",
     )
-    ours = {"StringEquals": {f"aws:ResourceTag/k8s.io/cluster-autoscaler/{control_plane.name}": "owned"}}
+    ours = {"StringEquals": {f"aws:ResourceTag/k8s.io/cluster-autoscaler/{name}": "owned"}}
     groups = regional_arn("autoscaling", "autoScalingGroup:*:autoScalingGroupName/eks-*")
     named = "EKS names the Auto Scaling groups of node groups, and the tag says which are of this cluster."
-    node_groups = regional_arn("eks", f"nodegroup/{control_plane.name}/*/*")
+    node_groups = regional_arn("eks", f"nodegroup/{name}/*/*")
     grant(
         role,
         Permission(looks, ("*",), because="Neither Auto Scaling's nor EC2's Describe has a resource type."),

@@ -9,6 +9,7 @@ from aws_cdk import aws_eks as eks
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
+from stacks.constructs.eks.eks_cluster import EksCluster
 from stacks.constructs.iam.acknowledge import acknowledge_managed_policies
 from stacks.constructs.iam.permissions import Permission, grant, needs_policies, regional_arn
 from stacks.constructs.iam.trust import pods
@@ -25,7 +26,7 @@ CNI_ACCOUNT = "aws-node"
 FSX_DRIVER_ACCOUNT = "fsx-csi-controller-sa"
 
 
-def eks_addon(scope: Construct, name: str, *, cluster: eks.CfnCluster, platform: Platform) -> eks.CfnAddon:
+def eks_addon(scope: Construct, name: str, *, cluster: EksCluster, platform: Platform) -> eks.CfnAddon:
     """Return the add-on in the version of the lock, or in the default one at its creation.
 
     An add-on whose version is not in the template keeps its version when the control plane gets a newer one.
@@ -37,7 +38,7 @@ def eks_addon(scope: Construct, name: str, *, cluster: eks.CfnCluster, platform:
         "".join(part.capitalize() for part in name.split("-")),
         addon_name=name,
         addon_version=platform.lock.addon_versions.get(name),
-        cluster_name=cluster.ref,
+        cluster_name=cluster.name,
         configuration_values=json.dumps(settings, sort_keys=True) if settings else None,
         resolve_conflicts="OVERWRITE",
     )
@@ -67,16 +68,16 @@ def _identify(addon: eks.CfnAddon, service_account: str, role: iam.Role) -> None
     ]
 
 
-def _cni_role(scope: Construct, cluster: eks.CfnCluster) -> iam.Role:
+def _cni_role(scope: Construct, cluster: EksCluster) -> iam.Role:
     """Return the CNI's role, so that pods on the node cannot attach network interfaces and take addresses."""
-    driver = pods(cluster_arn=cluster.attr_arn, service_account=CNI_ACCOUNT, namespaces=[NAMESPACE])
+    driver = pods(cluster_arn=cluster.arn, service_account=CNI_ACCOUNT, namespaces=[NAMESPACE])
     policy = iam.ManagedPolicy.from_aws_managed_policy_name(CNI_POLICY)
     role = iam.Role(scope, "CniRole", assumed_by=driver, managed_policies=[policy])
     acknowledge_managed_policies(role, "The policy that EKS recommends for the add-on.", CNI_POLICY)
     return role
 
 
-def _fsx_driver_role(scope: Construct, cluster: eks.CfnCluster, platform: Platform) -> iam.Role:
+def _fsx_driver_role(scope: Construct, cluster: EksCluster, platform: Platform) -> iam.Role:
     """Return the driver's role.
 
     The driver describes an existing file system to mount it. For dynamic volumes, it creates file systems with the
@@ -85,7 +86,7 @@ def _fsx_driver_role(scope: Construct, cluster: eks.CfnCluster, platform: Platfo
     https://github.com/kubernetes-sigs/aws-fsx-csi-driver/blob/master/docs/install.md
     https://docs.aws.amazon.com/fsx/latest/LustreGuide/using-tags-fsx.html (both read 2026-11-21)
     """
-    driver = pods(cluster_arn=cluster.attr_arn, service_account=FSX_DRIVER_ACCOUNT, namespaces=[NAMESPACE])
+    driver = pods(cluster_arn=cluster.arn, service_account=FSX_DRIVER_ACCOUNT, namespaces=[NAMESPACE])
     role = iam.Role(scope, "FsxDriverRole", assumed_by=driver)
     listing = "fsx:DescribeFileSystems lists, and a list has no resource type."
     grant(role, Permission(("fsx:DescribeFileSystems",), ("*",), because=listing))

@@ -44,7 +44,7 @@ def _job_role(
     namespaces: tuple[str, ...],
     team: TeamPrefixes | None = None,
 ) -> None:
-    jobs = pods(cluster_arn=control_plane.cluster.attr_arn, service_account=SERVICE_ACCOUNT, namespaces=namespaces)
+    jobs = pods(cluster_arn=control_plane.cluster.arn, service_account=SERVICE_ACCOUNT, namespaces=namespaces)
     role = iam.Role(scope, id if team is None else f"{id}Of{_identifier(namespaces[0])}", assumed_by=jobs)
     grant(
         role,

@@ -32,7 +32,7 @@ def let_people_in(
     roles = {}
     for persona in personas(platform):
         id = "".join(part.capitalize() for part in persona.name.split("-"))
-        role = _role(scope, f"{id}Role", platform, persona, control_plane.cluster.attr_arn, bucket)
+        role = _role(scope, f"{id}Role", platform, persona, control_plane.cluster.arn, bucket)
         control_plane.let_in(scope, f"{id}Entry", role.role_arn, groups=persona.groups, admin=persona.administers)
         cdk.CfnOutput(cdk.Stack.of(scope), f"{id}Role", value=role.role_arn, description=f"What {persona.name} assumes")
         roles[persona] = role

@@ -51,13 +51,13 @@ def training_node_group(
     template = training_launch_template(
         scope,
         f"{id}Template",
-        name=control_plane.name,
+        name=control_plane.platform.name,
         group=group,
         instance=instance,
         pods=min(pods_of_group(group, each, Orchestrator.EKS) for each in types),
-        coordinates=control_plane.coordinates,
+        coordinates=control_plane.cluster.coordinates,
         # An interface's groups replace the node group's default, so the cluster's own group has to be named, too.
-        security_group_ids=[*security_group_ids, control_plane.security_group_id],
+        security_group_ids=[*security_group_ids, control_plane.cluster.security_group_id],
         tags=node_tags,
         scripts=scripts,
         parallel_image_pull=parallel_image_pull,
@@ -66,7 +66,7 @@ def training_node_group(
     return eks.CfnNodegroup(
         scope,
         f"{id}Nodes",
-        cluster_name=control_plane.cluster.ref,
+        cluster_name=control_plane.cluster.name,
         # The node group has no name of its own, because a named group cannot be replaced: the new one needs the name
         # first.
         node_role=control_plane.node_role.role_arn,

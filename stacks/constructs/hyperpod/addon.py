@@ -11,5 +11,5 @@ from stacks.constructs.eks.control_plane import ControlPlane
 def hyperpod_addon(scope: Construct, id: str, control_plane: ControlPlane, name: str) -> eks.CfnAddon:
     """Return the add-on with AWS's name `name`, in the version that is the default when it is created."""
     return eks.CfnAddon(
-        scope, id, addon_name=name, cluster_name=control_plane.cluster.ref, resolve_conflicts="OVERWRITE"
+        scope, id, addon_name=name, cluster_name=control_plane.cluster.name, resolve_conflicts="OVERWRITE"
     )

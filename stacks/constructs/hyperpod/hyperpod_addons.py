@@ -73,7 +73,7 @@ def _training_operator(
     https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-eks-operator-install.html (read 2026-11-21)
     """
     operators = pods(
-        cluster_arn=control_plane.cluster.attr_arn, service_account=OPERATOR_ACCOUNT, namespaces=[OPERATOR_NAMESPACE]
+        cluster_arn=control_plane.cluster.arn, service_account=OPERATOR_ACCOUNT, namespaces=[OPERATOR_NAMESPACE]
     )
     role = iam.Role(scope, "TrainingOperatorRole", assumed_by=operators)
     grant(role, Permission(("sagemaker:DescribeClusterNode",), (hyperpod.attr_cluster_arn,)))
@@ -116,7 +116,7 @@ def _observability(
         data=yaml.safe_dump(rule_document(platform, catalogue), sort_keys=False, width=1000),
     )
     collectors = pods(
-        cluster_arn=control_plane.cluster.attr_arn, service_account=COLLECTOR_ACCOUNT, namespaces=[COLLECTOR_NAMESPACE]
+        cluster_arn=control_plane.cluster.arn, service_account=COLLECTOR_ACCOUNT, namespaces=[COLLECTOR_NAMESPACE]
     )
     role = iam.Role(scope, "ObservabilityRole", assumed_by=collectors)
     grant(role, Permission(("aps:RemoteWrite",), (workspace.attr_arn,)))

@@ -44,7 +44,7 @@ def spaces(
     driver = _ebs_driver(scope, control_plane, hyperpod)
     agent = _agent_role(scope, platform)
     controllers = pods(
-        cluster_arn=control_plane.cluster.attr_arn, service_account=CONTROLLER_ACCOUNT, namespaces=[NAMESPACE]
+        cluster_arn=control_plane.cluster.arn, service_account=CONTROLLER_ACCOUNT, namespaces=[NAMESPACE]
     )
     role = iam.Role(
         scope,
@@ -99,7 +99,7 @@ def _ebs_driver(scope: Construct, control_plane: ControlPlane, hyperpod: sagemak
     https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-eks-ebs.html
     https://github.com/kubernetes-sigs/aws-ebs-csi-driver/blob/v1.64.0/docs/install.md (both read 2026-11-24)
     """
-    drivers = pods(cluster_arn=control_plane.cluster.attr_arn, service_account=EBS_ACCOUNT, namespaces=[EBS_NAMESPACE])
+    drivers = pods(cluster_arn=control_plane.cluster.arn, service_account=EBS_ACCOUNT, namespaces=[EBS_NAMESPACE])
     role = iam.Role(
         scope,
         "EbsDriverRole",
@@ -109,7 +109,7 @@ def _ebs_driver(scope: Construct, control_plane: ControlPlane, hyperpod: sagemak
     acknowledge_managed_policies(role, "The driver's own policy: volumes with the driver's tag only.", EBS_POLICY)
     attaching = ("sagemaker:AttachClusterNodeVolume", "sagemaker:DetachClusterNodeVolume")
     grant(role, Permission(attaching, (hyperpod.attr_cluster_arn,)))
-    grant(role, Permission(("eks:DescribeCluster",), (control_plane.cluster.attr_arn,)))
+    grant(role, Permission(("eks:DescribeCluster",), (control_plane.cluster.arn,)))
     addon = hyperpod_addon(scope, "EbsDriver", control_plane, EBS_DRIVER)
     addon.pod_identity_associations = [
         eks.CfnAddon.PodIdentityAssociationProperty(service_account=EBS_ACCOUNT, role_arn=role.role_arn)
