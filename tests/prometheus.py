@@ -42,13 +42,13 @@ class Prometheus:
     """A Prometheus that scrapes targets on this machine."""
 
     def __init__(self, port: int) -> None:
-        self._address = f"http://127.0.0.1:{port}/api/v1"
+        self.address = f"http://127.0.0.1:{port}"
 
     def query(self, expression: str) -> list[tuple[dict[str, str], float]]:
         """Return the labels and the newest value of each series of an expression; nothing before it has started."""
         try:
             with urllib.request.urlopen(
-                f"{self._address}/query?{urllib.parse.urlencode({'query': expression})}", timeout=10
+                f"{self.address}/api/v1/query?{urllib.parse.urlencode({'query': expression})}", timeout=10
             ) as answer:
                 found: Any = json.load(answer)["data"]["result"]
         except OSError:

@@ -126,6 +126,7 @@ class HyperPodEksStack(cdk.Stack):
             catalogue=catalogue,
             hyperpod=hyperpod,
             alarms_topic=alarms_topic,
+            people=kubernetes.people.values(),
         )
         let_repair_nodes(self, kubernetes.people, hyperpod)
         write_hand_off(

@@ -6,14 +6,19 @@ import io
 import json
 import os
 import pty
+import re
 import select
 import signal
+import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
+from urllib.request import urlopen
 
 import boto3
 import pytest
@@ -23,8 +28,10 @@ from typer.testing import CliRunner
 
 from tests.launch.kubernetes.platforms import hand_off_of, platform_named
 from tests.launch.kubernetes.stand_in_api import GROUPS, Api, serving
+from tests.prometheus import prometheus
 from trainway.cli import app
 from trainway.commands.live import _screen
+from trainway.launch.kubernetes import gpu_use
 from trainway.launch.kubernetes.context import eks_arn
 from trainway.launch.kubernetes.who_shares import RUN_LABEL
 from trainway.launch.local.watch import handle_of
@@ -35,6 +42,7 @@ from trainway.launch.runs.run_directory import now, record_submission, recorded_
 from trainway.launch.target.cluster_state import ClusterNode, run_metrics
 from trainway.launch.top.gather import Site, TopJob, site_of
 from trainway.manifests.chart_values import NODES_LABEL
+from trainway.spec.errors import UsageError
 from trainway.spec.handoff import HandOff
 from trainway.spec.handoff_names import parameter_name
 
@@ -207,6 +215,90 @@ def test_a_kubernetes_cluster_shows_its_nodes_and_the_jobs_of_all_users(deployed
     assert run["age"] < 600
     assert (waits["owner"], waits["phase"], waits["step"], waits["gpus"]) == (None, "starting", None, None)
     assert waits["age"] > 600
+
+
+# As DCGM's exporter writes a GPU: https://github.com/NVIDIA/dcgm-exporter#quickstart (read 2026-11-27)
+DCGM = """# HELP DCGM_FI_DEV_GPU_UTIL GPU utilization (in %).
+# TYPE DCGM_FI_DEV_GPU_UTIL gauge
+DCGM_FI_DEV_GPU_UTIL{{gpu="{gpu}",UUID="GPU-{node}-{gpu}",device="nvidia{gpu}",modelName="NVIDIA H100 80GB HBM3",\
+Hostname="{node}",DCGM_FI_DRIVER_VERSION="580.95.05",container="node",namespace="{namespace}",pod="{pod}"}} {percent}
+"""
+SAMPLES = (
+    *(("ip-10-0-16-0", gpu, "research", "llama-0", 96) for gpu in range(6)),
+    *(("ip-10-0-16-0", gpu, "research", "llama-0", 0) for gpu in (6, 7)),
+    *(("ip-10-0-16-1", gpu, "", "", 0) for gpu in range(8)),
+)
+
+
+class Scraped(BaseHTTPRequestHandler):
+    """Serve the samples of DCGM's exporters, and pass queries of the workspace on to Prometheus."""
+
+    asked: ClassVar[list[str]] = []
+    prometheus = ""
+
+    def do_GET(self) -> None:
+        names = ("node", "gpu", "namespace", "pod", "percent")
+        body = "".join(DCGM.format(**dict(zip(names, each, strict=True))) for each in SAMPLES).encode()
+        if self.path.startswith("/workspaces/ws-1/"):
+            self.asked.append(self.headers["Authorization"])
+            with urlopen(self.prometheus + self.path.removeprefix("/workspaces/ws-1"), timeout=10) as answer:
+                body = answer.read()
+        self.send_response(200)
+        self.send_header("Content-Type", "text/plain; version=0.0.4")
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Log nothing."""
+
+
+def test_a_cluster_with_a_collector_shows_the_use_of_gpus_by_node_and_job_and_the_idle_ones(
+    deployed: HandOff, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record_run(deployed, "llama", step=38, steps=2000)
+    with_collector = deployed.model_copy(update={"orchestrator": "hyperpod-eks"})
+    where = {"Name": parameter_name(deployed.platform), "Type": "String", "Tier": "Advanced", "Overwrite": True}
+    boto3.client("ssm", region_name=deployed.region).put_parameter(Value=with_collector.model_dump_json(), **where)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Scraped)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        with prometheus(tmp_path, server.server_port) as store:
+            Scraped.prometheus = store.address
+            deadline = time.monotonic() + 60
+            while len(store.query("DCGM_FI_DEV_GPU_UTIL")) < len(SAMPLES) and time.monotonic() < deadline:
+                time.sleep(0.1)
+            workspace = f"http://127.0.0.1:{server.server_port}/workspaces/ws-1/"
+            monkeypatch.setattr(gpu_use, "workspace_endpoint", lambda _: workspace)
+            (site,) = top(deployed.platform)
+            text = CliRunner().invoke(app, ["top", "--once", deployed.platform], catch_exceptions=False).stdout
+    finally:
+        server.shutdown()
+        server.server_close()
+    assert site["unknown"] == []
+    assert [(each["used"], each["idle"]) for each in site["nodes"]] == [(pytest.approx(0.72), 2), (0, 0)]
+    run, waits = only(site["jobs"], "llama"), only(site["jobs"], "waits")
+    assert (run["owner"], run["used"], run["idle"], waits["used"]) == ("ada", pytest.approx(0.72), 2, None)
+    assert "72%, 2 idle" in next(line for line in text.splitlines() if line.startswith("llama"))
+    assert "idle: 2" in text
+    signed = f"AWS4-HMAC-SHA256 Credential=testing/[0-9]{{8}}/{deployed.region}/aps/aws4_request"
+    assert Scraped.asked and all(re.match(signed, each) for each in Scraped.asked)
+
+
+def test_the_workspace_is_found_by_its_alias_and_a_refusal_is_told(deployed: HandOff) -> None:
+    amp = boto3.client("amp", region_name=deployed.region)
+    assert gpu_use.workspace_endpoint(deployed) is None
+    # HyperPod's add-on has a workspace of a known name.
+    found, alias = deployed.model_copy(update={"orchestrator": "hyperpod-eks"}), f"{deployed.platform}-hyperpod"
+    assert gpu_use.workspace_endpoint(found) is None
+    amp.create_workspace(alias=f"{alias}-2")
+    ours = amp.create_workspace(alias=alias)["workspaceId"]
+    endpoint = gpu_use.workspace_endpoint(found)
+    assert endpoint and ours in endpoint
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        address = f"http://127.0.0.1:{closed.getsockname()[1]}"
+    with pytest.raises(UsageError, match="the use of the GPUs is unknown") as caught:
+        gpu_use.query_use(address, deployed.region)
+    assert "refused" in str(caught.value) and "aps:QueryMetrics" in str(caught.value)
 
 
 def test_what_a_member_may_not_see_is_shown_as_unknown(deployed: HandOff, api: Api) -> None:

@@ -20,6 +20,7 @@ import pytest
 import yaml
 from botocore.model import OperationModel
 from moto import mock_aws
+from moto.amp.models import amp_backends
 from moto.ec2.models import ec2_backends
 from moto.sagemaker.models import sagemaker_backends
 
@@ -31,6 +32,7 @@ from tests.seams.stacks import NAME_OF_SHAPES, files_of
 from tests.synthesis import EXAMPLES
 from trainway.launch import sagemaker
 from trainway.launch.kubernetes.context import find_context
+from trainway.launch.kubernetes.gpu_use import workspace_endpoint
 from trainway.launch.platform.hand_off import read_hand_off, read_image
 from trainway.launch.registry.connections import registry_of
 from trainway.launch.runs.evidence import evidence_of_handle
@@ -40,7 +42,7 @@ from trainway.launch.starting.prepare import Launch as Asked
 from trainway.launch.starting.start import points_of, start
 from trainway.spec.errors import UsageError
 from trainway.spec.handoff import BuiltImage, HandOff
-from trainway.spec.handoff_names import image_parameter_name
+from trainway.spec.handoff_names import image_parameter_name, metrics_workspace_alias
 from trainway.spec.loader import load_platform
 from trainway.spec.platform import Platform
 from trainway.verify.cluster_nodes import repair_requests, send
@@ -90,6 +92,7 @@ def record(name: str, team: str, directory: Path) -> Launch:
         recorded.commands["watch"] = [_kubeconfig(directory, hand_off, patch)]
         if platform.orchestrator.is_hyperpod:
             _record_repairs(recorded, hand_off)
+            _record_use(recorded, name, hand_off)
         if hand_off.training_jobs:
             _record_training_job(recorded, platform_file, team, code)
         else:
@@ -146,6 +149,19 @@ def _record_repairs(recorded: Launch, hand_off: HandOff) -> None:
             # moto does not have the operations. The call is recorded before moto refuses it.
             with suppress(NotImplementedError):
                 send(request, hand_off.region)
+
+
+def _record_use(recorded: Launch, name: str, hand_off: HandOff) -> None:
+    """Look for the workspace with the use of the GPUs. Its name is that of the policies, which the service chooses."""
+    (arn,) = (each for each in deployed_of(name).arns if each.startswith("arn:aws:aps:"))
+    workspaces = amp_backends[ACCOUNT][hand_off.region].workspaces
+    amp = boto3.client("amp", hand_off.region)
+    created = amp.create_workspace(alias=metrics_workspace_alias(hand_off.platform, is_hyperpod=True))["workspaceId"]
+    workspace = workspaces.pop(created)
+    workspace.workspace_id = arn.rpartition("/")[2]
+    workspaces[workspace.workspace_id] = workspace
+    with _recording(recorded, "watch"):
+        assert workspace_endpoint(hand_off)
 
 
 def _platform_file(name: str, directory: Path) -> Path:

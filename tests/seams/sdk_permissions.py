@@ -14,6 +14,8 @@ from tests.seams.resolved import ACCOUNT
 
 # The resource of an operation, in which a parameter of the call stands in braces.
 RESOURCES = {
+    "amp:DescribeWorkspace": "arn:aws:aps:{at}:workspace/{workspaceId}",
+    "amp:ListWorkspaces": "*",
     "logs:DescribeLogStreams": "arn:aws:logs:{at}:log-group:{logGroupName}",
     "logs:GetLogEvents": "arn:aws:logs:{at}:log-group:{logGroupName}:log-stream:{logStreamName}",
     "s3:DeleteObject": "arn:aws:s3:::{Bucket}/{Key}",
@@ -36,7 +38,11 @@ RESOURCES = {
     "ssm:GetParameter": "arn:aws:ssm:{at}:parameter{Name}",
 }
 # Operations whose action has another name.
-ACTIONS = {"s3:ListObjectsV2": "s3:ListBucket"}
+ACTIONS = {
+    "amp:DescribeWorkspace": "aps:DescribeWorkspace",
+    "amp:ListWorkspaces": "aps:ListWorkspaces",
+    "s3:ListObjectsV2": "s3:ListBucket",
+}
 
 
 # https://docs.aws.amazon.com/STS/latest/APIReference/API_GetCallerIdentity.html (read 2026-11-24)

@@ -108,3 +108,20 @@ def test_the_stack_says_which_role_is_whose(cluster: Template) -> None:
         "ViewerRole": persona_roles(cluster)["viewer"],
         "TeamResearchRole": persona_roles(cluster)["team-research"],
     }
+
+
+@pytest.mark.parametrize("collected", [{"orchestrator": "hyperpod-eks", "hyperpod": {"observability": True}}])
+def test_the_roles_of_people_query_the_workspace_with_the_use_of_gpus_and_no_other(
+    collected: dict[str, Any], tmp_path: Path
+) -> None:
+    file = tmp_path / "platform.yaml"
+    file.write_text(yaml.safe_dump(PLATFORM | collected))
+    cluster = templates_of(file)["cluster"]
+    (workspace,) = resources(cluster, "AWS::APS::Workspace")
+    for role in persona_roles(cluster).values():
+        policies = [p for p in resources(cluster, "AWS::IAM::Policy").values() if {"Ref": role} in p["Roles"]]
+        statements = [s for p in policies for s in p["PolicyDocument"]["Statement"] if "aps:" in json.dumps(s)]
+        assert {json.dumps(s["Action"]): s["Resource"] for s in statements} == {
+            '["aps:DescribeWorkspace", "aps:QueryMetrics"]': {"Fn::GetAtt": [workspace, "Arn"]},
+            '"aps:ListWorkspaces"': "*",
+        }

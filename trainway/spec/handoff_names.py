@@ -23,6 +23,11 @@ def image_stack_name(platform: str, image: str = DEFAULT_IMAGE) -> str:
     return f"{platform}-image" if image == DEFAULT_IMAGE else f"{platform}-image-{image}"
 
 
+def metrics_workspace_alias(platform: str, *, is_hyperpod: bool) -> str:
+    """Return the alias of the workspace of a platform's metrics in Amazon Managed Service for Prometheus."""
+    return f"{platform}-{'hyperpod' if is_hyperpod else 'eks'}"
+
+
 def _suffix(image: str) -> str:
     return "" if image == DEFAULT_IMAGE else f"/{image}"
 

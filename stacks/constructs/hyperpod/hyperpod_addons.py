@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import aws_cdk as cdk
-import yaml
 from aws_cdk import aws_aps as aps
 from aws_cdk import aws_eks as eks
 from aws_cdk import aws_iam as iam
@@ -18,10 +18,8 @@ from stacks.constructs.hyperpod.spaces import spaces
 from stacks.constructs.hyperpod.task_governance import task_governance
 from stacks.constructs.iam.permissions import Permission, grant, needs_policies
 from stacks.constructs.iam.trust import pods
-from stacks.constructs.retention import goes_with_its_stack
+from stacks.constructs.monitoring.metrics_workspace import metrics_workspace, workspace_endpoint
 from trainway.manifests.network_wall import COLLECTOR_NAMESPACE
-from trainway.monitoring.alert_manager import alert_manager_definition
-from trainway.monitoring.rules import rule_document
 from trainway.spec.derived.addons import CERT_MANAGER, OBSERVABILITY, TASK_GOVERNANCE, TRAINING_OPERATOR
 from trainway.spec.derived.collection import Collector, collector_of
 from trainway.spec.derived.group_types import all_types
@@ -42,6 +40,7 @@ def hyperpod_addons(
     catalogue: Catalogue,
     hyperpod: sagemaker.CfnCluster,
     alarms_topic: str,
+    people: Iterable[iam.Role],
 ) -> None:
     """Install the training operator, Spaces, observability, and task governance if the platform file selects them."""
     asked = platform.hyperpod_or_default
@@ -52,7 +51,7 @@ def hyperpod_addons(
         if asked.spaces:
             spaces(scope, control_plane=control_plane, platform=platform, hyperpod=hyperpod, certificates=certificates)
     if collector_of(platform) is Collector.HYPERPOD_ADDON:
-        _observability(scope, control_plane, platform, catalogue, hyperpod, alarms_topic)
+        _observability(scope, control_plane, platform, catalogue, hyperpod, alarms_topic, people)
     if platform.task_governance:
         governance = hyperpod_addon(scope, "TaskGovernance", control_plane, TASK_GOVERNANCE)
         governance.add_resource_dependency(hyperpod)
@@ -95,25 +94,15 @@ def _observability(
     catalogue: Catalogue,
     hyperpod: sagemaker.CfnCluster,
     alarms_topic: str,
+    people: Iterable[iam.Role],
 ) -> None:
     """Install the collectors, the workspace for their metrics with its alarms, and the role of the collectors.
 
     The other permissions of AWS's role concern pods' logs, which are not collected.
     https://docs.aws.amazon.com/sagemaker/latest/dg/hyperpod-observability-addon-troubleshooting.html (read 2026-11-21)
     """
-    workspace = aps.CfnWorkspace(
-        scope,
-        "Metrics",
-        alias=f"{platform.name}-hyperpod",
-        alert_manager_definition=alert_manager_definition(alarms_topic, cdk.Aws.REGION),
-    )
-    goes_with_its_stack(workspace)
-    aps.CfnRuleGroupsNamespace(
-        scope,
-        "Alarms",
-        name="trainway",
-        workspace=workspace.attr_arn,
-        data=yaml.safe_dump(rule_document(platform, catalogue), sort_keys=False, width=1000),
+    workspace = metrics_workspace(
+        scope, platform=platform, catalogue=catalogue, alarms_topic=alarms_topic, people=people
     )
     collectors = pods(
         cluster_arn=control_plane.cluster.arn, service_account=COLLECTOR_ACCOUNT, namespaces=[COLLECTOR_NAMESPACE]
@@ -148,10 +137,8 @@ def _collected(workspace: aps.CfnWorkspace, platform: Platform, catalogue: Catal
         "acceleratedComputeMetrics": "BASIC",
         "networkMetrics": "ADVANCED" if has_fabric else "DISABLED",
     }
-    # Without the slash at the end of the workspace's own attribute, as in AWS's module.
-    endpoint = f"https://aps-workspaces.{cdk.Aws.REGION}.{cdk.Aws.URL_SUFFIX}/workspaces/{workspace.attr_workspace_id}"
     return {
-        "ampWorkspace": {"prometheusEndpoint": endpoint, "arn": workspace.attr_arn},
+        "ampWorkspace": {"prometheusEndpoint": workspace_endpoint(workspace), "arn": workspace.attr_arn},
         "metricsProvider": {name: {"level": level, "scrapeInterval": SCRAPE_SECONDS} for name, level in levels.items()},
         "logging": {"enabled": False},
     }

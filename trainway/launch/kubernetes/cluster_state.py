@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from trainway.launch.kubernetes.context import find_context
+from trainway.launch.kubernetes.gpu_use import GpuUse, gpu_use, mean, of_node
 from trainway.launch.kubernetes.job_state import job_state, node_index
 from trainway.launch.kubernetes.kubectl import items, kubectl, kubectl_json, resource_of
 from trainway.launch.kubernetes.watch import JOB_UID
@@ -34,10 +35,15 @@ def cluster_state(hand_off: HandOff, user: str | None = None) -> ClusterState:
     """
     del user
     context, unknown = ("--context", find_context(hand_off)), list[str]()
+    uses: list[GpuUse] = []
+    try:
+        uses = gpu_use(hand_off)
+    except UsageError as error:
+        unknown.append(f"the use of the GPUs is unknown: {_why(error)}")
     jobs: list[ClusterJob] = []
     for namespace in hand_off.cluster.namespaces:
         try:
-            jobs += _jobs(hand_off, (*context, "--namespace", namespace), namespace)
+            jobs += _jobs(hand_off, (*context, "--namespace", namespace), namespace, uses)
         except UsageError as error:
             unknown.append(f"the jobs in {namespace} are unknown: {_why(error)}")
     try:
@@ -52,16 +58,17 @@ def cluster_state(hand_off: HandOff, user: str | None = None) -> ClusterState:
         unknown.append(
             f"the allocated GPUs are unknown, because pods of other namespaces cannot be seen: {_why(error)}"
         )
-    return ClusterState(tuple(_node(each, allocated) for each in nodes), tuple(jobs), tuple(unknown))
+    return ClusterState(tuple(_node(each, allocated, uses) for each in nodes), tuple(jobs), tuple(unknown))
 
 
-def _node(node: Object, allocated: Mapping[str, int] | None) -> ClusterNode:
+def _node(node: Object, allocated: Mapping[str, int] | None, uses: Sequence[GpuUse]) -> ClusterNode:
     name, allocatable = str(node["metadata"]["name"]), node.get("status", {}).get("allocatable") or {}
     conditions = {each["type"]: each for each in node.get("status", {}).get("conditions") or ()}
     ready = conditions.get("Ready", {})
     state = "ready" if ready.get("status") == "True" else "not ready"
     if node.get("spec", {}).get("unschedulable"):
         state += ", cordoned"
+    here = of_node(uses, name)
     return ClusterNode(
         name,
         state,
@@ -71,6 +78,8 @@ def _node(node: Object, allocated: Mapping[str, int] | None) -> ClusterNode:
         if any(each in allocatable for each in _DEVICES)
         else None,
         allocated=None if allocated is None else allocated[name],
+        used=mean(here),
+        idle=sum(each.is_idle for each in here if each.pod) if here else None,
         reason="" if ready.get("status") == "True" else str(ready.get("message") or ready.get("reason") or ""),
     )
 
@@ -88,7 +97,7 @@ def _devices(pod: Object) -> int:
     return sum(int(limits.get(device, 0)) for limits in requests for device in _DEVICES)
 
 
-def _jobs(hand_off: HandOff, at: Sequence[str], namespace: str) -> Iterator[ClusterJob]:
+def _jobs(hand_off: HandOff, at: Sequence[str], namespace: str, uses: Sequence[GpuUse]) -> Iterator[ClusterJob]:
     """Yield the jobs of a namespace that have not ended."""
     what = f"the jobs of {namespace} cannot be seen"
     jobs = [
@@ -111,6 +120,8 @@ def _jobs(hand_off: HandOff, at: Sequence[str], namespace: str) -> Iterator[Clus
         if found.phase in OVER:
             continue
         created = job["metadata"].get("creationTimestamp")
+        pods_of_job = {str(pod["metadata"]["name"]) for pod in mine}
+        its = [each for each in uses if each.namespace == namespace and each.pod in pods_of_job]
         yield ClusterJob(
             name,
             found.phase,
@@ -121,6 +132,8 @@ def _jobs(hand_off: HandOff, at: Sequence[str], namespace: str) -> Iterator[Clus
             gpus=sum(map(_devices, mine)) if any(map(_devices, mine)) else None,
             since=datetime.fromisoformat(created).timestamp() if created else None,
             metrics=_metrics(at, namespace, mine, name) if found.phase is Phase.RUNNING else None,
+            used=mean(its),
+            idle=sum(each.is_idle for each in its) if its else None,
         )
 
 

@@ -17,7 +17,8 @@ class ClusterNode:
     """A node. None stands for an unknown value.
 
     `state` is the scheduler's name for the state. `gpus` is the number of GPUs or Neuron devices, and `allocated` is
-    the number of those that jobs have. `used` is the mean utilization of the GPUs, from 0 to 1.
+    the number of those that jobs have. `used` is the mean utilization of the GPUs, from 0 to 1. `idle` is the number of
+    allocated GPUs that have not computed for some minutes.
     """
 
     name: str
@@ -27,6 +28,7 @@ class ClusterNode:
     allocated: int | None = None
     used: float | None = None
     reason: str = ""
+    idle: int | None = None
 
 
 @dataclass(frozen=True)
@@ -34,7 +36,8 @@ class ClusterJob:
     """A job that has not ended, as the scheduler describes it. None stands for an unknown value.
 
     A run of Trainway is this job if its handle has the keys and values of `found_by`. `since` is the time of the job's
-    submission, in seconds since the epoch. `metrics` has the newest samples of its exporter, by their names.
+    submission, in seconds since the epoch. `metrics` has the newest samples of its exporter, by their names. `used` and
+    `idle` are those of its GPUs, as a node has them.
     """
 
     name: str
@@ -47,6 +50,8 @@ class ClusterJob:
     gpus: int | None = None
     since: float | None = None
     metrics: Mapping[str, float] | None = None
+    used: float | None = None
+    idle: int | None = None
 
 
 @dataclass(frozen=True)

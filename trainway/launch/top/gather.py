@@ -27,7 +27,8 @@ _ENDED = tuple(each.value for each in OVER)
 class TopJob:
     """A job in the list. None stands for an unknown value.
 
-    `age` is the time in seconds since its launch, or since its submission if Trainway has not launched it.
+    `age` is the time in seconds since its launch, or since its submission if Trainway has not launched it. `used` is
+    the mean utilization of its GPUs, from 0 to 1, and `idle` the number of those that have not computed for minutes.
     """
 
     name: str
@@ -41,6 +42,8 @@ class TopJob:
     age: float | None = None
     nodes: tuple[str, ...] = ()
     reason: str = ""
+    used: float | None = None
+    idle: int | None = None
 
 
 @dataclass(frozen=True)
@@ -117,6 +120,8 @@ def _of_job(job: ClusterJob, target: AnyTarget, registry: Registry, unknown: lis
         age((record.launch or {})["started"]) if record else None if job.since is None else time.time() - job.since,
         job.nodes,
         job.reason,
+        job.used,
+        job.idle,
     )
 
 

@@ -29,6 +29,7 @@ def headline(site: Site) -> str:
         *([f"{len(site.nodes)} nodes ({nodes})"] if nodes else []),
         f"GPUs: {_total(site.nodes, 'gpus')}",
         *([f"allocated: {_total(site.nodes, 'allocated')}"] if site.region else []),
+        *([f"idle: {idle}"] if (idle := sum(each.idle or 0 for each in site.nodes)) else []),
         f"in use: {f'{sum(used) / len(used):.0%} on {len(used)} nodes' if used else UNKNOWN}",
     )
     return f"{where}: {', '.join(parts)}"
@@ -37,7 +38,7 @@ def headline(site: Site) -> str:
 def jobs_table(jobs: Sequence[TopJob], most: int | None = None) -> Table:
     """Return a table of at most `most` jobs, running jobs first."""
     shown = sorted(jobs, key=lambda each: (_ORDER.index(each.phase) if each.phase in _ORDER else 3, each.age or 0))
-    heads = ("job", "owner", "team", "target", "state", "step", "tokens/s", "gpus", "age", "nodes", "reason")
+    heads = ("job", "owner", "team", "target", "state", "step", "tokens/s", "gpus", "in use", "age", "nodes", "reason")
     return _table(heads, [_job_row(each) for each in shown[:most]])
 
 
@@ -53,15 +54,32 @@ def _job_row(job: TopJob) -> tuple[str, ...]:
     missing = UNKNOWN if job.phase == "running" else ""
     speed = missing if job.tokens_per_second is None else f"{job.tokens_per_second:,.0f}"
     who = (job.owner or "", job.team or "", job.target, job.phase)
-    return (job.name, *who, job.step or missing, speed, _word(job.gpus), duration(job.age), nodes, job.reason)
+    return (
+        job.name,
+        *who,
+        job.step or missing,
+        speed,
+        _word(job.gpus),
+        _use(job),
+        duration(job.age),
+        nodes,
+        job.reason,
+    )
 
 
 def _node_row(node: ClusterNode, site: Site) -> tuple[str, ...]:
     jobs = ", ".join(job.name for job in site.jobs if node.name in job.nodes)
     # No scheduler allocates the GPUs of this machine.
     allocated = _word(node.allocated) if site.region else ""
-    used = UNKNOWN if node.used is None else f"{node.used:.0%}"
+    used = _use(node) or UNKNOWN
     return (node.name, node.group or "", node.state, _word(node.gpus), allocated, used, jobs, node.reason)
+
+
+def _use(of: TopJob | ClusterNode) -> str:
+    """Return the use of the GPUs, with the number of idle ones if there are any."""
+    if of.used is None:
+        return ""
+    return f"{of.used:.0%}, {of.idle} idle" if of.idle else f"{of.used:.0%}"
 
 
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
