@@ -177,6 +177,7 @@ retire_manifests "$other_manifests"
 rbac=rbac.authorization.k8s.io admission=admissionregistration.k8s.io
 stale=("rolebindings.$rbac" "clusterrolebindings.$rbac" "roles.$rbac" "clusterroles.$rbac")
 stale+=("validatingadmissionpolicybindings.$admission" "validatingadmissionpolicies.$admission" priorityclasses.scheduling.k8s.io)
+stale+=(daemonsets.apps)
 [[ " $CHARTS " != *" kubeflow-trainer "* ]] || stale+=(clustertrainingruntimes.trainer.kubeflow.org)
 case " $CHARTS " in
   *" kueue "*)

@@ -26,7 +26,9 @@ def test_the_job_imports_nothing_of_the_platform() -> None:
 
 def test_an_arrow_that_follows_from_others_is_left_out() -> None:
     drawn = draw()
-    assert "trainway_manifests --> trainway_spec" in drawn
+    assert "trainway_parts --> trainway_spec" in drawn
+    assert "trainway_manifests --> trainway_parts" in drawn
+    assert "trainway_manifests --> trainway_spec" not in drawn
     assert "trainway_launch --> trainway_manifests" in drawn
     assert "trainway_launch --> trainway_spec" not in drawn
 

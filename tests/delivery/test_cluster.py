@@ -18,6 +18,7 @@ GUARDS = {
     "validatingadmissionpolicies.admissionregistration.k8s.io",
     "validatingadmissionpolicybindings.admissionregistration.k8s.io",
     "priorityclasses.scheduling.k8s.io",
+    "daemonsets.apps",
 }
 
 # Keeps what is applied, which the stage deletes when it ends.

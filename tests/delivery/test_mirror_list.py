@@ -14,7 +14,9 @@ ENTRIES = [*DOCUMENT["tools"].values(), *DOCUMENT["images"], *DOCUMENT["charts"]
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.get("chart") or entry.get("name") or entry["url"])
 def test_every_entry_is_pinned_and_names_its_source_and_date(entry):
     version = entry.get("version") or entry["tag"]
-    assert re.fullmatch(r"v?\d+\.\d+\.\d+(\.\d+)?(-[0-9a-f]{7}|-eksbuild\.\d+)?|v1-[0-9a-f]{7}", version)
+    assert re.fullmatch(
+        r"v?\d+\.\d+\.\d+(\.\d+)?(-[0-9a-f]{7}|-eksbuild\.\d+|-\d+\.\d+\.\d+-distroless)?|v1-[0-9a-f]{7}", version
+    )
     assert entry["source"].startswith("https://")
     assert entry["read"].isoformat()
 

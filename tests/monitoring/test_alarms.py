@@ -24,17 +24,19 @@ from trainway.spec.loader import load_platform
 from trainway.spec.platform import Platform
 
 CASES: dict[str, Any] = yaml.safe_load(Path(__file__).with_name("alarm_cases.yaml").read_text(encoding="utf-8"))
-# The metrics of a node, and of the add-on.
+# With all that each orchestrator can collect.
 PLATFORMS = {"eks": "eks-p5", "hyperpod-eks": "hyperpod-eks-p5", "hyperpod-slurm": "hyperpod-slurm-p5en"}
 
 
 @cache
 def platform(orchestrator: str) -> Platform:
     found = load_platform(ROOT / "examples" / f"{PLATFORMS[orchestrator]}.yaml")
-    if orchestrator == "hyperpod-eks":
-        settings = found.hyperpod_or_default.model_copy(update={"observability": True})
-        return found.model_copy(update={"hyperpod": settings})
-    return found
+    settings = {"eks": ("kubernetes", found.kubernetes), "hyperpod-eks": ("hyperpod", found.hyperpod_or_default)}
+    if orchestrator not in settings:
+        return found
+    section, values = settings[orchestrator]
+    assert values
+    return found.model_copy(update={section: values.model_copy(update={"observability": True})})
 
 
 def everything() -> dict[str, Alarm]:

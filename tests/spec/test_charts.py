@@ -114,6 +114,14 @@ def test_kubeflows_training_operator_is_installed_on_hyperpod_and_on_eks_where_i
     assert charts("p5.48xlarge", kubernetes={key: True})[-1] == "training-operators"
 
 
+def test_dcgm_is_exported_on_gpus_that_a_collector_of_eks_scrapes_however_pods_get_them() -> None:
+    for devices in ("plugin", "dra", "operator"):
+        settings = {"gpu_devices": devices, "observability": True}
+        assert "dcgm-exporter" in charts("p5.48xlarge", kubernetes=settings)
+        assert "dcgm-exporter" not in charts("p5.48xlarge", kubernetes=settings | {"observability": False})
+    assert "dcgm-exporter" not in charts("trn2.48xlarge", "m7i.8xlarge", kubernetes={"observability": True})
+
+
 def test_trainer_is_installed_unless_the_file_says_otherwise() -> None:
     assert charts("m7i.8xlarge") == ("kubeflow-trainer",)
     assert charts("m7i.8xlarge", kubernetes={"trainer": False}) == ()
@@ -134,6 +142,7 @@ def test_every_chart_that_can_be_chosen_is_listed_in_the_order_of_installation_a
     chosen.append(charts(*TYPES, **TEAMS, kubernetes={"queues": "kai"}))
     chosen += [charts(*TYPES, kubernetes={"gpu_devices": each}) for each in ("dra", "operator")]
     chosen.append(charts(*TYPES, **TEAMS, most=4))
+    chosen.append(charts(*TYPES, kubernetes={"observability": True}))
     assert set().union(*chosen) == set(listed)
     for names in chosen:
         assert list(names) == [name for name in listed if name in names]

@@ -53,9 +53,11 @@ EVERYTHING: list[dict[str, Any]] = [
     {
         "orchestrator": "hyperpod-eks",
         "teams": TEAMS,
-        # HyperPod pulls images and scales groups itself.
+        # HyperPod pulls images, scales groups, and collects metrics itself.
         "kubernetes": {
-            key: on for key, on in switched_on(Kubernetes).items() if key not in ("parallel_image_pull", "autoscaling")
+            key: on
+            for key, on in switched_on(Kubernetes).items()
+            if key not in ("parallel_image_pull", "autoscaling", "observability")
         },
         "hyperpod": switched_on(HyperPod),
     },

@@ -14,6 +14,7 @@ import yaml
 from moto.iam.aws_managed_policies import aws_managed_policies_data
 
 from delivery.supply_variables import supply_variables
+from tests.people import ADMIN
 from tests.synthesis import EXAMPLES, ROOT, Template, all_resources, resources, templates_of
 from trainway.spec.derived.subnets import BUILDS_AT_ONCE
 from trainway.spec.loader import load_platform
@@ -31,6 +32,7 @@ ANSWERED_BY = {
 # The orchestrators, each with as little as can be, and one with what else speaks to a service of its own.
 KINDS: dict[str, dict[str, Any]] = {
     "eks": {"orchestrator": "eks"},
+    "eks-observed": {"orchestrator": "eks", "kubernetes": {"observability": True, "admins": [ADMIN]}},
     "hyperpod-eks": {"orchestrator": "hyperpod-eks"},
     "hyperpod-eks-observed": {"orchestrator": "hyperpod-eks", "hyperpod": {"observability": True}},
     "hyperpod-eks-operated": {"orchestrator": "hyperpod-eks", "hyperpod": {"training_operator": True}},
@@ -68,7 +70,7 @@ def closed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     platform = yaml.safe_load(CLOSED.read_text()) | KINDS[request.param]
     if platform["orchestrator"] == "hyperpod-slurm":
         del platform["kubernetes"]
-    if request.param == "eks":
+    if platform["orchestrator"] == "eks":
         del platform["node_groups"][0]["capacity"]
     file = directory / "platform.yaml"
     file.write_text(yaml.safe_dump(platform))

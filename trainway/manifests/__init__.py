@@ -10,6 +10,7 @@ from typing import Any
 
 from trainway.manifests.chart_values import chart_values
 from trainway.manifests.device_claims import claim_templates
+from trainway.manifests.efa_exporter import efa_exporter
 from trainway.manifests.guard_rails import guard_rails
 from trainway.manifests.kai import kai_queues
 from trainway.manifests.kai_guard import kai_guard
@@ -53,6 +54,7 @@ def _objects(platform: Platform, catalogue: Catalogue) -> list[Manifest]:
     names = namespaces(platform)
     return [
         *(each for name in names for each in team_namespace(name, project_labels(platform, name))),
+        *efa_exporter(platform, catalogue),
         *training_runtimes(platform, catalogue),
         *queues(platform, catalogue),
         *kai_queues(platform, catalogue),

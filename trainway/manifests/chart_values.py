@@ -8,6 +8,7 @@ from trainway.manifests.mig import mig_manager_config
 from trainway.manifests.taints import daemon_tolerations
 from trainway.spec.derived.charts import (
     CLUSTER_AUTOSCALER,
+    DCGM_EXPORTER,
     EFA_DRA,
     EFA_PLUGIN,
     GPU_OPERATOR,
@@ -52,6 +53,8 @@ def chart_values(platform: Platform, catalogue: Catalogue) -> dict[str, dict[str
         EFA_DRA: on_efa,
         NVIDIA_PLUGIN: on_gpus,
         NVIDIA_DRA: {"kubeletPlugin": on_gpus},
+        # The exporter names the pod of a GPU. With DRA, it asks the Kubernetes API for the claims of pods.
+        DCGM_EXPORTER: {**on_gpus, "kubernetesDRA": {"enabled": NVIDIA_DRA in chosen}},
         CLUSTER_AUTOSCALER: {
             "autoDiscovery": {"clusterName": platform.name},
             "extraArgs": {"enable-provisioning-requests": requests},

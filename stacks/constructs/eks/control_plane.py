@@ -16,7 +16,7 @@ from stacks.constructs.iam.acknowledge import acknowledge_managed_policies
 from stacks.constructs.iam.trust import service
 from trainway.manifests.chart_values import NODES_LABEL
 from trainway.manifests.kai import NOT_FOR_KAI
-from trainway.spec.derived.addons import BEFORE_NODES, ON_NODES
+from trainway.spec.derived.addons import BEFORE_NODES, EXPORTERS, ON_NODES, addon_names
 from trainway.spec.derived.ami_releases import SYSTEM_NODES, minor_of
 from trainway.spec.derived.node_tags import node_tags
 from trainway.spec.derived.volumes import SYSTEM_VOLUME_GIB
@@ -43,12 +43,13 @@ class ControlPlane(Construct):
         kubernetes = platform.kubernetes_or_default
         self.platform = platform
         self.cluster = created_cluster(self, platform=platform, subnet_ids=subnet_ids, service_cidr=service_cidr)
+        missing = addon_names(platform)
         networking = [self._addon(name) for name in BEFORE_NODES]
         self.node_role = self._node_role()
         system = self._system_nodes(platform, catalogue[kubernetes.system_nodes.instance_type], subnet_ids)
         for addon in networking:
             system.add_resource_dependency(addon)
-        for name_on_nodes in ON_NODES:
+        for name_on_nodes in (name for name in (*ON_NODES, *EXPORTERS) if name in missing):
             addon = self._addon(name_on_nodes)
             addon.add_resource_dependency(system)
 

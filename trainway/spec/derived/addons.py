@@ -15,6 +15,9 @@ CERT_MANAGER = "cert-manager"
 TRAINING_OPERATOR = "amazon-sagemaker-hyperpod-training-operator"
 OBSERVABILITY = "amazon-sagemaker-hyperpod-observability"
 TASK_GOVERNANCE = "amazon-sagemaker-hyperpod-taskgovernance"
+# The exporters that an AWS managed collector scrapes. EKS calls them community add-ons:
+# https://docs.aws.amazon.com/eks/latest/userguide/community-addons.html (read 2026-11-27)
+EXPORTERS = NODE_EXPORTER, STATE_METRICS = "prometheus-node-exporter", "kube-state-metrics"
 # SageMaker Spaces, and the driver of the volumes of spaces.
 SPACES = "amazon-sagemaker-spaces"
 EBS_DRIVER = "aws-ebs-csi-driver"
@@ -34,5 +37,6 @@ def addon_names(platform: Platform) -> tuple[str, ...]:
         SPACES: hyperpod and asked.spaces,
         OBSERVABILITY: collector_of(platform) is Collector.HYPERPOD_ADDON,
         TASK_GOVERNANCE: platform.task_governance,
+        **dict.fromkeys(EXPORTERS, collector_of(platform) is Collector.AWS_MANAGED),
     }
     return BEFORE_NODES + ON_NODES + tuple(name for name, is_chosen in chosen.items() if is_chosen)

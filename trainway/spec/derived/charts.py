@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from trainway.spec.derived.autoscaling import scaled_groups
+from trainway.spec.derived.collection import Collector, collector_of
 from trainway.spec.derived.group_types import all_types
 from trainway.spec.facts.catalogue import Catalogue
 from trainway.spec.platform import Platform
@@ -15,6 +16,7 @@ NVIDIA_PLUGIN = "nvidia-device-plugin"
 NVIDIA_DRA = "dra-driver-nvidia-gpu"
 GPU_OPERATOR = "gpu-operator"
 NEURON_PLUGIN = "neuron-helm-chart"
+DCGM_EXPORTER = "dcgm-exporter"
 PROVISIONING_REQUESTS = "provisioning-requests"
 CLUSTER_AUTOSCALER = "cluster-autoscaler"
 KUEUE = "kueue"
@@ -44,6 +46,7 @@ def chart_names(platform: Platform, catalogue: Catalogue) -> tuple[str, ...]:
         NVIDIA_DRA: "nvidia" in vendors and kubernetes.gpu_devices == "dra",
         GPU_OPERATOR: "nvidia" in vendors and kubernetes.gpu_devices == "operator",
         NEURON_PLUGIN: "neuron" in vendors,
+        DCGM_EXPORTER: "nvidia" in vendors and collector_of(platform) is Collector.AWS_MANAGED,
         # Kueue and the autoscaler look for the definition only when they start.
         PROVISIONING_REQUESTS: scaled and platform.kueue,
         CLUSTER_AUTOSCALER: scaled,

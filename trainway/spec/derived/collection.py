@@ -17,6 +17,7 @@ class Collector(StrEnum):
     """The collectors that can write a platform's metrics to Amazon Managed Service for Prometheus."""
 
     HYPERPOD_ADDON = "HyperPod's observability add-on"
+    AWS_MANAGED = "an AWS managed collector"
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,8 @@ def collector_of(platform: Platform) -> Collector | None:
     """Return the collector that writes the metrics of a platform to a workspace, or None without a collector."""
     if platform.orchestrator is Orchestrator.HYPERPOD_EKS and platform.hyperpod_or_default.observability:
         return Collector.HYPERPOD_ADDON
+    if platform.orchestrator is Orchestrator.EKS and platform.kubernetes_or_default.observability:
+        return Collector.AWS_MANAGED
     return None
 
 
@@ -49,7 +52,7 @@ def collection_of(platform: Platform, catalogue: Catalogue) -> Collection:
     is_eks = platform.orchestrator is Orchestrator.EKS
     # The scripts of Slurm's nodes install exporters, with or without a collector.
     by_scripts = platform.orchestrator is Orchestrator.HYPERPOD_SLURM and platform.slurm_or_default.exporters
-    in_pods = collector is Collector.HYPERPOD_ADDON
+    in_pods = collector in (Collector.HYPERPOD_ADDON, Collector.AWS_MANAGED)
     on_nodes = in_pods or by_scripts
     has_efa = any(each.efa_interfaces for each in instances)
     runs = {
@@ -59,7 +62,8 @@ def collection_of(platform: Platform, catalogue: Catalogue) -> Collection:
         "efa": on_nodes and has_efa,
         "dcgm": on_nodes and any(each.accelerator and each.accelerator.vendor == "nvidia" for each in instances),
         "slurm": by_scripts,
-        "exporter": by_scripts,
+        # Of Trainway's own exporters, a cluster of EKS has the one of EFA.
+        "exporter": by_scripts or (collector is Collector.AWS_MANAGED and has_efa),
         "kube": in_pods,
         "kueue": platform.kueue or (in_pods and platform.task_governance),
         "run": True,

@@ -95,6 +95,12 @@ class Kubernetes(Section):
         "and task governance for PyTorchJobs. Default: true with hyperpod-eks, false with eks. "
         "`hyperpod.training_operator` is HyperPod's own operator.",
     )
+    observability: bool = Field(
+        False,
+        description="With the orchestrator eks. Collect the metrics of nodes, GPUs, EFA, queues, and runs in a "
+        "workspace of Amazon Managed Service for Prometheus, by an AWS managed collector. With hyperpod-eks, use "
+        "`hyperpod.observability`.",
+    )
 
     @property
     def efa_devices_or_default(self) -> Literal["plugin", "dra"]:
