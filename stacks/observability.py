@@ -23,7 +23,6 @@ from trainway.monitoring.rules import cloudwatch_alarms
 from trainway.spec.facts.catalogue import Catalogue
 from trainway.spec.handoff_names import DEFAULT_IMAGE
 from trainway.spec.platform import Platform
-from trainway.spec.sections.orchestrator import Orchestrator
 
 # The titles of alarms in the dashboard.
 TITLES = {
@@ -52,18 +51,15 @@ class ObservabilityStack(cdk.Stack):
         env: cdk.Environment,
     ) -> None:
         super().__init__(scope, id, env=env, description=f"Trainway {platform.name}: observability")
-        # The workspace of a platform with HyperPod's add-on sends to the topic, and may come and go.
-        has_workspace = platform.orchestrator is Orchestrator.HYPERPOD_EKS
         alerts = Alerts(
             self,
             "Alerts",
             name=platform.name,
             told=platform.observability,
-            from_prometheus=has_workspace,
         )
         self.topic_arn = alerts.topic.topic_arn
-        if has_workspace:
-            offer(self, self.topic_arn)
+        # The workspace of collected metrics imports it, and may come and go.
+        offer(self, self.topic_arn)
         for image, settings in images.items():
             if severity := platform.of_image(image).image.scan.severity:
                 words = [] if image == DEFAULT_IMAGE else image.split("-")

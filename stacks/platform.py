@@ -161,11 +161,13 @@ def add_stacks(app: cdk.App, platform: Platform) -> PlatformStacks:
     cluster: EksStack | HyperPodEksStack | HyperPodSlurmStack
     if platform.orchestrator.is_kubernetes:
         control_plane = ControlPlaneStack(app, f"{name}-control-plane", catalogue=catalogue, network=network, **common)
-        of_cluster: dict[str, Any] = {"foundation": foundation, "control_plane": control_plane.control_plane}
-        if platform.orchestrator.is_hyperpod:
-            cluster = HyperPodEksStack(app, f"{name}-cluster", alarms_topic=observability.topic_arn, **of_cluster)
-        else:
-            cluster = EksStack(app, f"{name}-cluster", **of_cluster)
+        of_cluster: dict[str, Any] = {
+            "foundation": foundation,
+            "control_plane": control_plane.control_plane,
+            "alarms_topic": observability.topic_arn,
+        }
+        kind = HyperPodEksStack if platform.orchestrator.is_hyperpod else EksStack
+        cluster = kind(app, f"{name}-cluster", **of_cluster)
         if registry.charts:
             mirror = MirrorStack(app, f"{name}-mirror", foundation=foundation)
             mirror.add_stack_dependency(registry)

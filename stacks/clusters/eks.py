@@ -12,20 +12,27 @@ from stacks.constructs.delivery.pipeline import Delivery
 from stacks.constructs.eks.capacity_schedules import CapacitySchedules
 from stacks.constructs.eks.cluster_autoscaler import ACCOUNT, NAMESPACE, cluster_autoscaler_role
 from stacks.constructs.eks.control_plane import ControlPlane
+from stacks.constructs.eks.managed_collector import managed_collector
 from stacks.constructs.eks.node_scripts import lustre_over_efa
 from stacks.constructs.eks.training_nodes import training_node_group
 from stacks.foundation import Foundation
 from trainway.spec.derived.autoscaling import node_group_sizes, resource_tags, scaled_groups
 from trainway.spec.derived.capacity_times import capacity_times
+from trainway.spec.derived.collection import Collector, collector_of
 from trainway.spec.derived.group_types import types_of
 from trainway.spec.derived.lustre_clients import efa_interfaces
 from trainway.spec.derived.node_tags import node_tags
 
 
 class EksStack(cdk.Stack):
-    """Node groups, and everything in the cluster that a job needs."""
+    """Node groups, everything in the cluster that a job needs, and the collector of metrics.
 
-    def __init__(self, scope: Construct, id: str, *, foundation: Foundation, control_plane: ControlPlane) -> None:
+    `alarms_topic` is the ARN of the topic that gets alarms on the collected metrics.
+    """
+
+    def __init__(
+        self, scope: Construct, id: str, *, foundation: Foundation, control_plane: ControlPlane, alarms_topic: str
+    ) -> None:
         platform, network = foundation.platform, foundation.network
         super().__init__(scope, id, env=foundation.env, description=f"Trainway {platform.name}: EKS cluster")
         kubernetes = KubernetesAccess(self, "Kubernetes", foundation=foundation, control_plane=control_plane)
@@ -81,6 +88,16 @@ class EksStack(cdk.Stack):
             steps=[[kubernetes.charts]],
             after=before_charts,
         )
+        if collector_of(platform) is Collector.AWS_MANAGED:
+            managed_collector(
+                self,
+                cluster=control_plane.cluster,
+                platform=platform,
+                catalogue=foundation.catalogue,
+                subnet_ids=network.cluster_subnet_ids,
+                alarms_topic=alarms_topic,
+                people=kubernetes.people.values(),
+            )
         arn = control_plane.cluster.arn
         write_hand_off(
             self,

@@ -27,11 +27,12 @@ from trainway.manifests.queue_labels import queue_labels
 from trainway.manifests.training_runtime import runtime_of
 from trainway.spec import deployed_file, handoff, recorded_lock
 from trainway.spec.derived.checkpoint_layout import GBPS_EACH, PART_BYTES, checkpoint_layout
+from trainway.spec.derived.collection import Collector, collector_of
 from trainway.spec.derived.devices import devices_of, ranks_of
 from trainway.spec.derived.personas import Persona
 from trainway.spec.derived.team_data import team_prefixes
 from trainway.spec.derived.team_directories import team_directory
-from trainway.spec.handoff_names import image_parameter_name, parameter_name
+from trainway.spec.handoff_names import image_parameter_name, metrics_workspace_alias, parameter_name
 from trainway.spec.sections.node_group import NodeGroup
 from trainway.spec.sections.storage import MOUNT_PATH
 
@@ -92,9 +93,13 @@ def write_hand_off(
             for team, prefixes in team_prefixes(platform).items()
         },
         training_jobs=training_jobs(scope, foundation, subnets) if platform.iam.training_jobs else None,
+        metrics_workspace=metrics_workspace_alias(platform.name, is_hyperpod=platform.orchestrator.is_hyperpod)
+        if collector_of(platform) is Collector.AWS_MANAGED
+        else None,
     )
     # Most platforms have no training jobs, and mount the whole file system by its first claim: both are omitted.
     absent: dict[str, Any] = {} if document.training_jobs else {"training_jobs": True}
+    absent |= {} if document.metrics_workspace else {"metrics_workspace": True}
     default = {"claim": CLAIM, "team_directories": False}
     absent |= {"file_system": {key for key, value in default.items() if getattr(document.file_system, key) == value}}
     # Most platforms have one image.

@@ -317,6 +317,11 @@ EDITS: dict[str, Edit] = {
     "an add-on": Edit((_set("hyperpod", training_operator=True),), "cluster/.*", on=("hyperpod-eks",)),
     "SageMaker Spaces": Edit((_set("hyperpod", spaces=True),), "cluster/.*", on=("hyperpod-eks",)),
     "another add-on": Edit((_set("hyperpod", observability=True),), "cluster/.*", on=("hyperpod-eks",)),
+    "collected metrics": Edit(
+        (_set("kubernetes", observability=True), _set("kubernetes", observability=True, queues="none")),
+        "cluster/.*|registry/.*|control-plane/ControlPlane(PrometheusNodeExporter|KubeStateMetrics).*",
+        on=("eks",),
+    ),
     "the next version": Edit((_set("kubernetes", version="1.35"),), stays="older version", on=("eks",)),
     "more system nodes": Edit((_set("kubernetes", system_nodes={"count": 3}),), on=KUBERNETES),
     "emails of high findings, too": Edit((_set("image", scan={"severity": "high"}),)),

@@ -252,11 +252,14 @@ class Scraped(BaseHTTPRequestHandler):
         """Log nothing."""
 
 
+@pytest.mark.parametrize(
+    "collected", [{"orchestrator": "hyperpod-eks"}, {"metrics_workspace": "atlas-eks"}], ids=["hyperpod-eks", "eks"]
+)
 def test_a_cluster_with_a_collector_shows_the_use_of_gpus_by_node_and_job_and_the_idle_ones(
-    deployed: HandOff, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    collected: dict[str, str], deployed: HandOff, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     record_run(deployed, "llama", step=38, steps=2000)
-    with_collector = deployed.model_copy(update={"orchestrator": "hyperpod-eks"})
+    with_collector = deployed.model_copy(update=collected)
     where = {"Name": parameter_name(deployed.platform), "Type": "String", "Tier": "Advanced", "Overwrite": True}
     boto3.client("ssm", region_name=deployed.region).put_parameter(Value=with_collector.model_dump_json(), **where)
     server = ThreadingHTTPServer(("127.0.0.1", 0), Scraped)
@@ -287,13 +290,15 @@ def test_a_cluster_with_a_collector_shows_the_use_of_gpus_by_node_and_job_and_th
 def test_the_workspace_is_found_by_its_alias_and_a_refusal_is_told(deployed: HandOff) -> None:
     amp = boto3.client("amp", region_name=deployed.region)
     assert gpu_use.workspace_endpoint(deployed) is None
-    # HyperPod's add-on has a workspace of a known name.
-    found, alias = deployed.model_copy(update={"orchestrator": "hyperpod-eks"}), f"{deployed.platform}-hyperpod"
-    assert gpu_use.workspace_endpoint(found) is None
-    amp.create_workspace(alias=f"{alias}-2")
-    ours = amp.create_workspace(alias=alias)["workspaceId"]
-    endpoint = gpu_use.workspace_endpoint(found)
-    assert endpoint and ours in endpoint
+    # The hand-off of EKS names the workspace, and HyperPod's add-on has one of a known name.
+    on_eks = deployed.model_copy(update={"metrics_workspace": f"{deployed.platform}-eks"})
+    on_hyperpod = deployed.model_copy(update={"orchestrator": "hyperpod-eks"})
+    for found, alias in ((on_eks, f"{deployed.platform}-eks"), (on_hyperpod, f"{deployed.platform}-hyperpod")):
+        assert gpu_use.workspace_endpoint(found) is None
+        amp.create_workspace(alias=f"{alias}-2")
+        ours = amp.create_workspace(alias=alias)["workspaceId"]
+        endpoint = gpu_use.workspace_endpoint(found)
+        assert endpoint and ours in endpoint
     with socket.create_server(("127.0.0.1", 0)) as closed:
         address = f"http://127.0.0.1:{closed.getsockname()[1]}"
     with pytest.raises(UsageError, match="the use of the GPUs is unknown") as caught:

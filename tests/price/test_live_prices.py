@@ -152,6 +152,7 @@ def test_every_service_of_the_examples_can_be_asked_for() -> None:
         "hyperpod-volume",
         "lustre-intelligent-tiering-throughput",
         "lustre-scratch-2",
+        "metrics-collector",
         *(f"openzfs-single-az{ha}-{what}" for ha in ("", "-ha") for what in ("storage", "throughput")),
         "s3-standard",
     }

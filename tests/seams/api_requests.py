@@ -13,6 +13,7 @@ from tests.service_model import service_model, shape_problems
 
 REQUESTS = {
     "AWS::APS::RuleGroupsNamespace": ("amp", "CreateRuleGroupsNamespace"),
+    "AWS::APS::Scraper": ("amp", "CreateScraper"),
     "AWS::APS::Workspace": ("amp", "CreateWorkspace"),
     "AWS::CloudWatch::Alarm": ("cloudwatch", "PutMetricAlarm"),
     "AWS::CloudWatch::Dashboard": ("cloudwatch", "PutDashboard"),
@@ -60,6 +61,11 @@ SPELLED = {
         **_without(it, "Workspace", "Data"),
         "WorkspaceId": it["Workspace"].rpartition("/")[2],
         "Data": it["Data"].encode(),
+    },
+    "AWS::APS::Scraper": lambda it: {
+        **_without(it, "ScrapeConfiguration", "Tags"),
+        "ScrapeConfiguration": {name: text.encode() for name, text in it["ScrapeConfiguration"].items()},
+        **_tag_map(it),
     },
     "AWS::CodeBuild::Project": lambda it: {
         **it,
@@ -112,6 +118,10 @@ def _as(type_name: str, value: Any) -> Any:
     if isinstance(value, str) and type_name == "boolean" and value in ("true", "false"):
         return value == "true"
     return value
+
+
+def _tag_map(properties: dict[str, Any]) -> dict[str, Any]:
+    return {"Tags": {tag["Key"]: tag["Value"] for tag in properties["Tags"]}} if "Tags" in properties else {}
 
 
 def _logging(cluster: dict[str, Any]) -> dict[str, Any]:

@@ -23,12 +23,15 @@ IDENTITY = "IAM policies of roles"
 RESOURCE = "Trust policies, and policies of buckets, keys, topics, and VPC endpoints"
 REQUEST = "Requests of CloudFormation to EKS, SageMaker, FSx, EC2, CodePipeline, and others"
 WATCH = "Rules that watch the pipelines, and their runbooks"
-ALARMS = "Alarms of HyperPod's workspace, and whom they tell"
+ALARMS = "Alarms of the workspace of metrics, and whom they tell"
 DASHBOARD = "CloudWatch dashboards and alarms"
 # The seam of each document, by the resource's type and the property's path. Types without documents have an empty
 # entry: cfn-lint and the API models of botocore read their properties.
 DOCUMENTS: dict[str, dict[str, str]] = {
     "AWS::APS::RuleGroupsNamespace": {"Data": ALARMS},
+    "AWS::APS::Scraper": {
+        "ScrapeConfiguration.ConfigurationBlob": "Scrape configuration of the AWS managed collector",
+    },
     "AWS::APS::Workspace": {"AlertManagerDefinition": ALARMS},
     "AWS::CloudFormation::WaitCondition": {},
     "AWS::CloudFormation::WaitConditionHandle": {},

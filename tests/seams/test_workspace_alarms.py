@@ -75,7 +75,7 @@ def planted(
 
 SEAMS = (
     Seam(
-        artifact="Alarms of HyperPod's workspace, and whom they tell",
+        artifact="Alarms of the workspace of metrics, and whom they tell",
         rendered_by="trainway/monitoring",
         reader="promtool and amtool, of Prometheus and Alertmanager. `tests/monitoring` fires every alarm",
         instead="The workspace runs both only in AWS.",

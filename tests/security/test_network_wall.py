@@ -13,6 +13,9 @@ from tests.security.network_policy import End, connects
 from trainway.launch.program.training_command import RENDEZVOUS_PORT
 from trainway.manifests.namespace import namespace_of
 from trainway.manifests.network_wall import COLLECTOR_NAMESPACE, HYPERPOD_AGENT_PORT, RAY_DASHBOARD_PORT
+from trainway.spec.derived.addressing import plan_addresses
+from trainway.spec.derived.subnets import SubnetRole
+from trainway.spec.facts.catalogue import load_catalogue
 from trainway.spec.facts.metrics_ports import RUN_METRICS_PORT
 from trainway.spec.platform import Platform
 
@@ -76,6 +79,19 @@ def test_operators_reach_the_port_that_they_call_and_no_other() -> None:
         assert not connects(walls(platform), caller, mine, RENDEZVOUS_PORT)
         assert not connects(walls(platform), team(platform, 1), mine, port)
         assert not connects(walls(platform_of(**EKS)), caller, team(platform_of(**EKS), 0), port)
+
+
+def test_a_managed_collector_reaches_the_metrics_of_runs_from_the_cluster_subnets_and_no_other_port() -> None:
+    """The pods of node groups are in subnets of their own, so those of another team do not reach the metrics."""
+    platform = platform_of(**EKS, kubernetes={"observability": True})
+    mine, plan = team(platform, 0), plan_addresses(platform, load_catalogue())
+    for subnet in plan.of_role(SubnetRole.CLUSTER):
+        collector = End(None, str(subnet.cidr[9]))
+        assert connects(walls(platform), collector, mine, RUN_METRICS_PORT)
+        assert not connects(walls(platform), collector, mine, RENDEZVOUS_PORT)
+    for subnet in plan.of_role(SubnetRole.NODES):
+        theirs = End(namespace_of(platform, platform.teams[1]), str(subnet.cidr[9]))
+        assert not connects(walls(platform), theirs, mine, RUN_METRICS_PORT)
 
 
 def test_pod_on_hyperpod_does_not_reach_the_role_of_its_node() -> None:

@@ -189,6 +189,12 @@ def test_resource_types_that_the_registry_does_not_list_are_known() -> None:
     assert lacking == {name: set(regions) for name, regions in facts.registry.unlisted.items()}
 
 
+def test_the_registry_has_collectors_where_the_list_has_them() -> None:
+    known = {region: registry(region) for region in OFFERINGS.zones}
+    without = {region for region, types in known.items() if types and "AWS::APS::Scraper" not in types}
+    assert without == set(service_facts().collectors.regions_without)
+
+
 def test_a_resource_type_that_the_registry_does_not_list_is_a_note() -> None:
     zones = {"zones": ("caw1-az1", "caw1-az2"), "region": "ca-west-1"}
     (note,) = unlisted(BASE.model_copy(update=zones))

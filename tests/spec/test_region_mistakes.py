@@ -22,6 +22,7 @@ GOOD: dict[str, Any] = CASES["good"]
 # A mistake for each rule that a platform can accept, which it is the only problem of.
 BY_RULE = {
     "budgets-are-in-the-region": "a budget where CloudFormation has none",
+    "collectors-are-in-the-region": "collected metrics where AWS has no collector",
     "eks-takes-the-zones": "a zone that EKS refuses",
     "fsx-has-such-file-systems-there": "Lustre with EFA where there is none",
     "hyperpod-is-in-the-region": "HyperPod where there is none",

@@ -110,7 +110,14 @@ def test_the_stack_says_which_role_is_whose(cluster: Template) -> None:
     }
 
 
-@pytest.mark.parametrize("collected", [{"orchestrator": "hyperpod-eks", "hyperpod": {"observability": True}}])
+@pytest.mark.parametrize(
+    "collected",
+    [
+        {"orchestrator": "hyperpod-eks", "hyperpod": {"observability": True}},
+        {"orchestrator": "eks", "kubernetes": {**PLATFORM["kubernetes"], "observability": True}},
+    ],
+    ids=["hyperpod-eks", "eks"],
+)
 def test_the_roles_of_people_query_the_workspace_with_the_use_of_gpus_and_no_other(
     collected: dict[str, Any], tmp_path: Path
 ) -> None:

@@ -26,6 +26,7 @@ STATEFUL = {
 # What is made again as it was, from the template alone.
 STATELESS = {
     "AWS::APS::RuleGroupsNamespace",
+    "AWS::APS::Scraper",
     "AWS::CloudFormation::WaitCondition",
     "AWS::CloudFormation::WaitConditionHandle",
     "AWS::CloudWatch::Alarm",

@@ -73,7 +73,7 @@ def _objects(platform: Platform, catalogue: Catalogue) -> list[Manifest]:
             for team in platform.teams
             for each in (
                 *guard_rails(platform, catalogue, team),
-                *network_wall(platform, team),
+                *network_wall(platform, catalogue, team),
                 *team_members(platform, team),
                 *local_queue(platform, team),
             )

@@ -12,7 +12,10 @@ from __future__ import annotations
 from typing import Any
 
 from trainway.manifests.namespace import namespace_of
+from trainway.spec.derived.addressing import plan_addresses
 from trainway.spec.derived.collection import Collector, collector_of
+from trainway.spec.derived.subnets import SubnetRole
+from trainway.spec.facts.catalogue import Catalogue
 from trainway.spec.facts.metrics_ports import RUN_METRICS_PORT
 from trainway.spec.platform import Platform
 from trainway.spec.sections.team import Team
@@ -28,7 +31,7 @@ RAY_DASHBOARD_PORT = 8265
 HYPERPOD_AGENT_PORT = 8080
 
 
-def network_wall(platform: Platform, team: Team) -> list[dict[str, Any]]:
+def network_wall(platform: Platform, catalogue: Catalogue, team: Team) -> list[dict[str, Any]]:
     """Return the NetworkPolicy of one team's namespace.
 
     Pods accept connections from pods of the namespace, and from the operators of the platform that call them. A
@@ -37,7 +40,7 @@ def network_wall(platform: Platform, team: Team) -> list[dict[str, Any]]:
     spec: dict[str, Any] = {
         "podSelector": {},
         "policyTypes": ["Ingress"],
-        "ingress": [{"from": [{"podSelector": {}}]}, *_operators(platform)],
+        "ingress": [{"from": [{"podSelector": {}}]}, *_operators(platform), *_collectors(platform, catalogue)],
     }
     if platform.orchestrator.is_hyperpod:
         # On nodes of EKS, the hop limit of the launch template keeps pods from the service. A HyperPod instance group
@@ -58,7 +61,7 @@ def _operators(platform: Platform) -> list[dict[str, Any]]:
     """Return the rules for operators that connect to pods of jobs. The others only call the Kubernetes API.
 
     KubeRay asks the dashboard of a Ray cluster for the state of the job. HyperPod's training operator calls the agent
-    that starts the ranks. The collector of HyperPod's observability add-on reads the metrics of runs.
+    that starts the ranks.
 
     https://github.com/ray-project/kuberay/blob/master/ray-operator/controllers/ray/utils/constant.go
     https://pypi.org/project/hyperpod-elastic-agent (both read 2026-11-24)
@@ -68,9 +71,23 @@ def _operators(platform: Platform) -> list[dict[str, Any]]:
         found.append(_from_namespace("kuberay-system", RAY_DASHBOARD_PORT))
     if platform.orchestrator.is_hyperpod and platform.hyperpod_or_default.training_operator:
         found.append(_from_namespace("aws-hyperpod", HYPERPOD_AGENT_PORT))
-    if collector_of(platform) is Collector.HYPERPOD_ADDON:
-        found.append(_from_namespace(COLLECTOR_NAMESPACE, RUN_METRICS_PORT))
     return found
+
+
+def _collectors(platform: Platform, catalogue: Catalogue) -> list[dict[str, Any]]:
+    """Return the rule for what reads the metrics of runs. An AWS managed collector connects from the cluster subnets.
+
+    https://docs.aws.amazon.com/prometheus/latest/userguide/AMP-collector.html (read 2026-11-27)
+    """
+    match collector_of(platform):
+        case Collector.HYPERPOD_ADDON:
+            return [_from_namespace(COLLECTOR_NAMESPACE, RUN_METRICS_PORT)]
+        case Collector.AWS_MANAGED:
+            subnets = plan_addresses(platform, catalogue).of_role(SubnetRole.CLUSTER)
+            blocks = [{"ipBlock": {"cidr": str(each.cidr)}} for each in subnets]
+            return [{"from": blocks, "ports": [{"protocol": "TCP", "port": RUN_METRICS_PORT}]}]
+        case None:
+            return []
 
 
 def _from_namespace(name: str, port: int) -> dict[str, Any]:

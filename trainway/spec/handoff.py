@@ -135,7 +135,8 @@ class HandOff(_Part):
     `image_uri` names the training image by the hash of what it is built from; the registry lets no tag move. The
     SSM parameter `image_parameter` has the BuiltImage once it is built, which nothing else waits for. `images` has the
     same of the platform's further images, by their names: the parameter of each is image_parameter_name's. `team_data`
-    is empty if all teams share all prefixes of the bucket.
+    is empty if all teams share all prefixes of the bucket. `metrics_workspace` is the alias of the workspace in which
+    an AWS managed collector stores metrics, or None without one.
     """
 
     schema_version: Literal[1] = SCHEMA_VERSION
@@ -153,6 +154,7 @@ class HandOff(_Part):
     teams: tuple[str, ...]
     team_data: Mapping[str, TeamData] = {}
     training_jobs: TrainingJobs | None = None
+    metrics_workspace: str | None = None
     # Of the pointer, and so in no document: a new version changes the parameter and nothing else.
     trainway: Deployer | None = None
 

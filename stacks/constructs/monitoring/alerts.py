@@ -19,14 +19,12 @@ class Alerts(Construct):
     """An encrypted SNS topic that accepts messages only over TLS, and the addresses and the channel that receive them.
 
     It has a key of its own, because `alias/aws/sns` does not let CloudWatch publish. The policy that enforces TLS
-    replaces the one by which the account may publish, so the policy names the account's alarms, and with
-    `from_prometheus` its workspaces of Amazon Managed Service for Prometheus.
+    replaces the one by which the account may publish, so the policy names the account's alarms and its workspaces of
+    Amazon Managed Service for Prometheus. The workspace of a platform may come and go.
     https://repost.aws/knowledge-center/cloudwatch-configure-alarm-sns (read 2026-11-21)
     """
 
-    def __init__(
-        self, scope: Construct, id: str, *, name: str, told: Observability, from_prometheus: bool = False
-    ) -> None:
+    def __init__(self, scope: Construct, id: str, *, name: str, told: Observability) -> None:
         super().__init__(scope, id)
         self.key = kms.Key(
             self,
@@ -39,14 +37,13 @@ class Alerts(Construct):
         self.topic = sns.Topic(self, "Topic", display_name=f"Trainway {name}", enforce_ssl=True, master_key=self.key)
         self.key.add_to_resource_policy(_let_alarms("kms:Decrypt", "kms:GenerateDataKey", resource="*"))
         self.topic.add_to_resource_policy(_let_alarms("sns:Publish", resource=self.topic.topic_arn))
-        if from_prometheus:
-            workspaces = regional_arn("aps", "workspace/*")
-            self.key.add_to_resource_policy(_let("aps", workspaces, "kms:Decrypt", "kms:GenerateDataKey", resource="*"))
-            # https://docs.aws.amazon.com/prometheus/latest/userguide/AMP-alertmanager-receiver-AMPpermission.html
-            # (read 2026-11-25)
-            self.topic.add_to_resource_policy(
-                _let("aps", workspaces, "sns:GetTopicAttributes", "sns:Publish", resource=self.topic.topic_arn)
-            )
+        workspaces = regional_arn("aps", "workspace/*")
+        self.key.add_to_resource_policy(_let("aps", workspaces, "kms:Decrypt", "kms:GenerateDataKey", resource="*"))
+        # https://docs.aws.amazon.com/prometheus/latest/userguide/AMP-alertmanager-receiver-AMPpermission.html
+        # (read 2026-11-25)
+        self.topic.add_to_resource_policy(
+            _let("aps", workspaces, "sns:GetTopicAttributes", "sns:Publish", resource=self.topic.topic_arn)
+        )
         if told.notify:
             self.topic.add_subscription(subscriptions.EmailSubscription(told.notify))
         for url in dict.fromkeys(told.urls):

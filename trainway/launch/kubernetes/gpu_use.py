@@ -59,10 +59,12 @@ def workspace_endpoint(hand_off: HandOff) -> str | None:
     from botocore.config import Config
     from botocore.exceptions import BotoCoreError, ClientError
 
-    if not Orchestrator(hand_off.orchestrator).is_hyperpod:
+    alias = hand_off.metrics_workspace
+    if alias is None and Orchestrator(hand_off.orchestrator).is_hyperpod:
+        # HyperPod's add-on may have been selected or not.
+        alias = metrics_workspace_alias(hand_off.platform, is_hyperpod=True)
+    if alias is None:
         return None
-    # HyperPod's add-on may have been selected or not.
-    alias = metrics_workspace_alias(hand_off.platform, is_hyperpod=True)
     patience = Config(connect_timeout=3, read_timeout=_SECONDS, retries={"total_max_attempts": 1})
     try:
         client = boto3.client("amp", region_name=hand_off.region, config=patience)

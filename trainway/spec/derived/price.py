@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 
 from trainway.spec.derived.addressing import plan_addresses
+from trainway.spec.derived.collection import Collector, collector_of
 from trainway.spec.derived.endpoints import interface_endpoints
 from trainway.spec.derived.subnets import SubnetRole
 from trainway.spec.derived.volumes import HEAD_VOLUME_GIB, SYSTEM_VOLUME_GIB
@@ -148,6 +149,8 @@ def _lines(platform: Platform, catalogue: Catalogue) -> Iterator[PriceLine]:
     if platform.orchestrator.is_kubernetes:
         yield _service(platform, "control plane", "the EKS cluster", "eks-cluster", 1)
     yield from _of_network(platform, catalogue)
+    if collector_of(platform) is Collector.AWS_MANAGED:
+        yield _service(platform, "collector", "the AWS managed collector of metrics", "metrics-collector", 1)
     for key, lustre in platform.storage.lustre_by_key.items():
         yield from _of_lustre(platform, key, lustre)
     yield from _of_home(platform)

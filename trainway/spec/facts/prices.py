@@ -41,6 +41,7 @@ class PriceKind(StrEnum):
 SERVICE_UNITS = {
     "eks-cluster": "hour",
     "eks-cluster-extended": "hour",
+    "metrics-collector": "hour",
     "nat-gateway": "hour",
     "nat-gateway-data": "GB",
     "public-ipv4": "hour",

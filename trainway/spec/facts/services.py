@@ -147,6 +147,12 @@ class CapacityBlockFacts(_Facts):
     ultraserver_families: tuple[str, ...]
 
 
+class CollectorFacts(_Facts):
+    """Regions in which CloudFormation's registry does not have AWS::APS::Scraper."""
+
+    regions_without: tuple[str, ...]
+
+
 class BudgetFacts(_Facts):
     """Regions in which CloudFormation's registry has AWS::Budgets::Budget."""
 
@@ -190,6 +196,7 @@ class ServiceFacts(BaseModel):
     hyperpod: HyperPodFacts
     registry: RegistryFacts
     topology: TopologyFacts
+    collectors: CollectorFacts
     budgets: BudgetFacts
 
 
