@@ -1,0 +1,20 @@
+"""Which metrics of panels and alarms a Prometheus lacks."""
+
+from __future__ import annotations
+
+import time
+
+from tests.monitoring.test_panels import used
+from tests.prometheus import Prometheus
+from trainway.spec.facts.metrics import emitters_of_metric
+
+
+def missing(store: Prometheus, orchestrator: str, seconds: float = 60) -> set[str]:
+    """Return the Prometheus metrics of an orchestrator's panels and alarms that do not arrive within `seconds`."""
+    expected = {each for each in used(orchestrator) if emitters_of_metric(each)[0].store == "prometheus"}
+    found: set[str] = set()
+    deadline = time.monotonic() + seconds
+    while expected - found and time.monotonic() < deadline:
+        time.sleep(0.5)
+        found = {labels["__name__"] for labels, _ in store.query('{__name__=~".+"}')}
+    return expected - found
