@@ -108,9 +108,12 @@ def test_the_page_on_slurm_describes_its_example_and_what_becomes_of_it(tmp_path
     platform = yaml.safe_load((ROOT / "examples" / "hyperpod-slurm-p5en.yaml").read_text())
     assert platform["teams"] == teams["teams"]
     file = tmp_path / "platform.yaml"
-    slurm = {key: value for each in others for key, value in each["slurm"].items()}
+    slurm = {key: value for each in others for key, value in each.get("slurm", {}).items()}
     assert {"accounting_database", "directory", "users"} <= slurm.keys()
-    file.write_text(yaml.safe_dump(platform | {"slurm": platform["slurm"] | slurm}))
+    storage = {key: value for each in others for key, value in each.get("storage", {}).items()}
+    assert storage == {"bucket": {"team_prefixes": True}}
+    sections = {"slurm": platform["slurm"] | slurm, "storage": platform["storage"] | storage}
+    file.write_text(yaml.safe_dump(platform | sections))
     made = slurm_accounts(load_platform(file))
     assert {account["name"]: account["qos"] for account in made["accounts"]} == {
         "research": ["research", "borrowed"],

@@ -17,6 +17,7 @@ from stacks.constructs.delivery.registry import user_image_permissions
 from stacks.constructs.hyperpod.execution_role import ExecutionRole
 from stacks.constructs.hyperpod.hyperpod_volumes import let_encrypt_volumes, mounts
 from stacks.constructs.hyperpod.instance_groups import instance_group, node_recovery
+from stacks.constructs.hyperpod.slurm_team_roles import slurm_team_roles
 from stacks.constructs.iam.mlflow_permissions import mlflow_permissions
 from stacks.constructs.iam.permissions import Permission, grant, needs_policies
 from stacks.constructs.iam.secret_permissions import secret_permissions
@@ -37,15 +38,6 @@ class HyperPodSlurmStack(cdk.Stack):
     def __init__(self, scope: Construct, id: str, *, foundation: Foundation) -> None:
         platform, network, storage = foundation.platform, foundation.network, foundation.storage
         super().__init__(scope, id, env=foundation.env, description=f"Trainway {platform.name}: HyperPod on Slurm")
-        scripts = life_cycle_scripts(foundation)
-        delivery = Delivery(
-            self,
-            "Delivery",
-            name=f"{platform.name}-cluster",
-            bundle=foundation.bundles.cluster,
-            bucket=storage.bucket,
-            steps=[[scripts_stage(self, foundation, scripts)]],
-        )
         slurm = platform.slurm_or_default
         execution = self._role("ExecutionRole", foundation)
         controller = execution
@@ -54,6 +46,17 @@ class HyperPodSlurmStack(cdk.Stack):
             controller = self._role("ControllerRole", foundation)
             secret = slurm.accounting_database.secret
             grant(controller, Permission(("secretsmanager:GetSecretValue",), (secret,)))
+        of_nodes = list(dict.fromkeys((execution, controller)))
+        roles = slurm_team_roles(self, platform=platform, bucket=storage.bucket, of_nodes=of_nodes)
+        scripts = life_cycle_scripts(foundation)
+        delivery = Delivery(
+            self,
+            "Delivery",
+            name=f"{platform.name}-cluster",
+            bundle=foundation.bundles.cluster,
+            bucket=storage.bucket,
+            steps=[[scripts_stage(self, foundation, scripts, roles)]],
+        )
         common: dict[str, Any] = {
             "settings": platform.hyperpod_or_default,
             "scripts": scripts,
@@ -103,16 +106,20 @@ class HyperPodSlurmStack(cdk.Stack):
             instance_groups=groups,
         )
         subnets.before(hyperpod, *platform.node_groups)
-        needs_policies(hyperpod, execution, *([controller] if controller is not execution else []))
+        needs_policies(hyperpod, *of_nodes)
         hyperpod.add_resource_dependency(delivery.stage_done["scripts"])
         write_hand_off(self, foundation, subnets, cluster_arn=hyperpod.attr_cluster_arn)
 
     def _role(self, id: str, foundation: Foundation) -> iam.Role:
         """Return the role of a group's nodes, with access to the key of their volumes if there is one."""
         bucket, settings = foundation.storage.bucket, foundation.platform.hyperpod_or_default
-        role = ExecutionRole(self, id, bucket=bucket, scripts_prefix=SCRIPTS_PREFIX, eks_cluster_arn=None).role
+        # With prefixes of teams, a job has the role of its team.
+        has_data = not foundation.platform.storage.bucket.team_prefixes
+        role = ExecutionRole(
+            self, id, bucket=bucket, scripts_prefix=SCRIPTS_PREFIX, eks_cluster_arn=None, has_data=has_data
+        ).role
         grant(role, *user_image_permissions(foundation.platform))
-        if id == "ExecutionRole":
+        if id == "ExecutionRole" and has_data:
             grant(role, *secret_permissions(foundation.platform), *mlflow_permissions(foundation.platform))
         let_encrypt_volumes(role, settings)
         directory = foundation.platform.slurm_or_default.directory

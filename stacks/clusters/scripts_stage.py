@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from constructs import Construct
 
 from stacks.constructs.delivery.build_stage import BuildStage
@@ -22,8 +24,13 @@ def life_cycle_scripts(foundation: Foundation) -> LifeCycleScripts:
     return LifeCycleScripts(f"s3://{bucket}/{SCRIPTS_PREFIX}/{content}")
 
 
-def scripts_stage(scope: Construct, foundation: Foundation, scripts: LifeCycleScripts) -> BuildStage:
-    """Return a stage that may write only below the scripts' prefix."""
+def scripts_stage(
+    scope: Construct,
+    foundation: Foundation,
+    scripts: LifeCycleScripts,
+    more: Mapping[str, str] | None = None,
+) -> BuildStage:
+    """Return a stage that may write only below the scripts' prefix. `more` are variables of the documents."""
     platform, storage = foundation.platform, foundation.storage
     slurm = platform.orchestrator is Orchestrator.HYPERPOD_SLURM
     lustre, home = foundation.file_system.lustre, foundation.file_system.home
@@ -36,6 +43,7 @@ def scripts_stage(scope: Construct, foundation: Foundation, scripts: LifeCycleSc
             "TRAINWAY_FSX_DNS_NAME": lustre.dns_name,
             "TRAINWAY_FSX_MOUNT_NAME": lustre.mount_name,
             **({"TRAINWAY_HOME_DNS_NAME": home.dns_name} if home else {}),
+            **(more or {}),
         }
     return BuildStage(
         scope,

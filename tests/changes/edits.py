@@ -106,6 +106,15 @@ def _team_prefixes(shared: list[str] | None = None, data: list[str] | None = Non
     return change
 
 
+def _slurm_prefixes(*teams: str) -> Change:
+    def change(document: Document) -> None:
+        document["slurm"] = SLURM_USERS
+        document["teams"] = [{"name": name, "users": ["ana"]} for name in teams]
+        document["storage"]["bucket"] = {"team_prefixes": True}
+
+    return change
+
+
 def _team_directories(chosen: bool) -> Change:
     def change(document: Document) -> None:
         _team_prefixes()(document)
@@ -270,6 +279,16 @@ EDITS: dict[str, Edit] = {
         ),
         "cluster/.*|registry/.*",
         on=KUBERNETES,
+    ),
+    "prefixes of teams on Slurm, of which one gets another name": Edit(
+        (
+            _slurm_prefixes("red"),
+            _slurm_prefixes("red", "blue"),
+            _slurm_prefixes("green", "blue"),
+            _set(slurm=SLURM_USERS, teams=[{"name": "blue", "users": ["ana"]}]),
+        ),
+        "cluster/SlurmJobRoleOf(Red|Blue|Green)[A-Z0-9].*",
+        on=("hyperpod-slurm",),
     ),
     "directories of teams": Edit(
         (_team_directories(False), _team_directories(True), _team_directories(False)),

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 import yaml
 
+from delivery.render_manifests import render
 from tests.representatives import with_representatives
 from tests.seams.resolved import Deployed, deploy, deployed_of
 from tests.seams.seam import Planted, Reading, Seam
@@ -24,6 +25,7 @@ from tests.seams.shapes import IN_ONE_REGION, platforms
 from tests.seams.stage_calls import Stage, run_stage, stages_of
 from tests.synthesis import templates_of
 from trainway.spec.derived.node_parameters import NodeParameters, node_parameters
+from trainway.spec.derived.slurm_accounts import slurm_accounts
 from trainway.spec.derived.slurm_nodes import DatabaseOnNodes
 from trainway.spec.facts.catalogue import load_catalogue
 from trainway.spec.loader import load_platform
@@ -38,7 +40,8 @@ FILE: dict[str, Any] = {
     **IN_ONE_REGION,
     "orchestrator": "hyperpod-slurm",
     "node_groups": [{"name": "train", "instance_type": "p5.48xlarge", "count": 2}],
-    "storage": {"home": {}, "lustre": {"efa": True, "capacity_tib": 19.2}},
+    "storage": {"bucket": {"team_prefixes": True}, "home": {}, "lustre": {"efa": True, "capacity_tib": 19.2}},
+    "teams": [{"name": "research", "users": ["ada"]}, {"name": "guests", "users": ["linus"]}],
     "slurm": {
         "containers": True,
         "login_needs_job": True,
@@ -165,6 +168,14 @@ def test_a_node_reads_every_field_of_the_model(name: str, tmp_path: Path) -> Non
 
 def test_the_orchestrators_of_hyperpod_are_both_read() -> None:
     assert {platforms()[name].orchestrator.value for name in HYPERPOD} == {"hyperpod-eks", "hyperpod-slurm"}
+
+
+def test_the_stage_knows_the_role_of_each_team() -> None:
+    platform, stage = platform_and_stage(EVERYTHING)
+    accounts = json.loads(render(json.dumps(slurm_accounts(platform)), stage.environment))["accounts"]
+    roles = {each["name"]: each["role"] for each in accounts}
+    assert roles.keys() == {"research", "guests"}
+    assert all(f"SlurmJobRoleOf{name.title()}" in role for name, role in roles.items()), roles
 
 
 def test_one_platform_has_a_value_for_every_field() -> None:

@@ -10,12 +10,13 @@ import pytest
 import yaml
 
 from tests.seams.evaluator import Question, allowed, role
-from tests.seams.policies import Document, identity_policies, policies_of
+from tests.seams.policies import EVERYTHING, Document, identity_policies, policies_of
 from tests.seams.policy_lint import findings
 from tests.seams.resolved import ACCOUNT, Deployed, deploy
 from tests.synthesis import templates_of
 
 PEOPLE = "arn:aws:iam::111122223333:role"
+SECRET = "arn:aws:secretsmanager:us-west-2:111122223333:secret"
 PLATFORM: dict[str, Any] = {
     "region": "us-west-2",
     "zones": ["usw2-az2", "usw2-az1"],
@@ -52,10 +53,25 @@ ROLES = {
     "vision-2": ("KubernetesJobOf{namespace}2", "TrainingJobRoleOfVision2", "KubernetesTeamVision2Role"),
 }
 NAMESPACES = {"eks": "Vision", "hyperpod-eks": "HyperpodNsVision"}
+# Under Slurm, nodes assume the role of a team for its jobs, and members have no roles.
+SLURM = "hyperpod-slurm"
+SLURM_ROLES = {
+    "vision": ("SlurmJobRoleOfVision", "TrainingJobRoleOfVision"),
+    "vision-2": ("SlurmJobRoleOfVision2", "TrainingJobRoleOfVision2"),
+}
+SLURM_PLATFORM: dict[str, Any] = {key: each for key, each in PLATFORM.items() if key != "kubernetes"} | {
+    "orchestrator": SLURM,
+    "teams": [
+        {"name": "vision", "users": ["ada"], "data": ["checkpoints/llama"]},
+        {"name": "vision-2", "users": ["cyd"]},
+    ],
+    "iam": {"training_jobs": True},
+    "secrets": [{"secret": f"{SECRET}:vision-AbCdEf", "teams": ["vision"]}, {"secret": f"{SECRET}:shared-AbCdEf"}],
+}
 Asked = list[tuple[bool, Question]]
 
 
-@pytest.fixture(scope="module", params=sorted(NAMESPACES))
+@pytest.fixture(scope="module", params=sorted([*NAMESPACES, SLURM]))
 def orchestrator(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
@@ -63,14 +79,15 @@ def orchestrator(request: pytest.FixtureRequest) -> str:
 @pytest.fixture(scope="module")
 def platform(orchestrator: str, tmp_path_factory: pytest.TempPathFactory) -> Deployed:
     file = tmp_path_factory.mktemp("platform") / "platform.yaml"
-    file.write_text(yaml.safe_dump(PLATFORM | {"orchestrator": orchestrator}))
+    document = SLURM_PLATFORM if orchestrator == SLURM else PLATFORM | {"orchestrator": orchestrator}
+    file.write_text(yaml.safe_dump(document))
     return deploy(templates_of(file), PLATFORM["region"])
 
 
 def roles_of(team: str, platform: Deployed, orchestrator: str) -> Iterator[tuple[str, list[Document]]]:
     """Yield the roles of a team, with their policies."""
-    for prefix in ROLES[team]:
-        start = prefix.format(namespace=NAMESPACES[orchestrator])
+    for prefix in SLURM_ROLES[team] if orchestrator == SLURM else ROLES[team]:
+        start = prefix.format(namespace=NAMESPACES.get(orchestrator))
         # An ID ends with the CDK's hash of eight characters.
         (found,) = (
             (stack, name) for stack, name in platform.of_type("AWS::IAM::Role") if name[:-8] == start or name == start
@@ -160,6 +177,33 @@ def test_no_node_and_no_pod_of_a_team_has_a_role_with_the_data_of_all(platform: 
     assert {name.removesuffix(name[-8:]) for name in may} <= {"KubernetesAdminRole", "TrainingJobRole"}
 
 
+@pytest.mark.parametrize("orchestrator", [SLURM], indirect=True, scope="module")
+def test_only_nodes_assume_the_role_of_a_team_on_slurm(platform: Deployed) -> None:
+    assume, found = "sts:AssumeRole", platform.of_type("AWS::IAM::Role")
+    (node,) = (name for _, name in found if name.startswith("ExecutionRole"))
+    asked: Asked = []
+    for team, others in SLURM_ROLES.items():
+        (mine,) = (each for each in found if each[1][:-8] == others[0])
+        arn, trust = f"arn:aws:iam::{ACCOUNT}:role/{mine[1]}", found[mine]["AssumeRolePolicyDocument"]
+        for stack, name in found:
+            own = identity_policies(platform, stack, name)
+            asked.append((name == node, Question(role(name), assume, arn, own, trust)))
+        # An administrator of the account, whose own policy allows everything.
+        asked.append((False, Question(role("Administrator"), assume, arn, [EVERYTHING], trust)))
+        own = identity_policies(platform, *mine)
+        for secret in ("vision", "shared"):
+            may = secret in (team, "shared")
+            where = f"{SECRET}:{secret}-AbCdEf"
+            asked.append((may, Question(role(mine[1]), "secretsmanager:GetSecretValue", where, own)))
+    (of_node,) = (identity_policies(platform, stack, name) for stack, name in found if name == node)
+    asked.append((False, Question(role(node), "secretsmanager:GetSecretValue", f"{SECRET}:shared-AbCdEf", of_node)))
+    bucket, theirs = bucket_of(platform)
+    scripts = f"{bucket}/lifecycle_scripts/slurm-accounts.json"
+    asked.append((True, Question(role(node), "s3:GetObject", scripts, of_node, theirs)))
+    assert wrong(asked) == []
+
+
+@pytest.mark.parametrize("orchestrator", sorted(NAMESPACES), indirect=True, scope="module")
 def test_a_member_passes_the_role_of_the_own_team_alone(platform: Deployed, orchestrator: str) -> None:
     passed = {"iam:PassedToService": "sagemaker.amazonaws.com"}
     asked: Asked = []
@@ -173,11 +217,11 @@ def test_a_member_passes_the_role_of_the_own_team_alone(platform: Deployed, orch
     assert wrong(asked) == []
 
 
-def test_the_linter_finds_no_mistake_in_the_policies_of_teams(platform: Deployed) -> None:
+def test_the_linter_finds_no_mistake_in_the_policies_of_teams(platform: Deployed, orchestrator: str) -> None:
     ours = [each for each in policies_of(platform) if each.kind == "identity" and "s3:prefix" in str(each.document)]
     # The role that tells people of events reads the records of all teams.
     teams = [each for each in ours if "EventsRole" not in each.where]
-    assert len(teams) == sum(map(len, ROLES.values()))
+    assert len(teams) == sum(map(len, (SLURM_ROLES if orchestrator == SLURM else ROLES).values()))
     assert [message for _, issue, message in findings(ours) if issue.startswith(("invalid", "unknown"))] == []
 
 

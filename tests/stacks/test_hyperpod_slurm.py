@@ -149,6 +149,7 @@ def test_what_slurm_is_told_of_its_nodes_and_settings_reaches_them(tmp_path: Pat
     gpus = {"name": "gpu", "type": "h100", "count": 8, "device": "/dev/nvidia"}
     facts = {"cpus": 192, "memory_mib": 2048 * 1024, "gres": gpus, "efa": 32}
     assert told.pop("instance_types")["ml.p5.48xlarge"] == facts
+    assert told.pop("team_roles") is False
     assert told == section | {"accounting_database": {**DATABASE, "port": 3306, "name": None, "user": None}}
     told = synthesize(tmp_path / "default")["nodes"]["slurm"]
     assert (told["health_checks"], told["login_needs_job"], told["private_tmp"]) == (True, True, True)

@@ -13,8 +13,10 @@ from trainway.spec.platform import Platform
 from trainway.spec.sections.job_secret import JobSecret
 
 
-def secret_permissions(platform: Platform, *, by_team: bool = False) -> list[Permission]:
+def secret_permissions(platform: Platform, *, by_team: bool = False, of_team: str | None = None) -> list[Permission]:
     """Return the permissions to read the secrets that all jobs can read and, `by_team`, those of a team.
+
+    With `of_team`, the permissions of a role that only this team has, with the secrets of the team.
 
     EKS Pod Identity gives a session of a role the namespace of its pod as a tag, so that one role has the secrets of
     several teams. https://docs.aws.amazon.com/eks/latest/userguide/pod-id-abac.html (read 2026-11-23)
@@ -24,6 +26,8 @@ def secret_permissions(platform: Platform, *, by_team: bool = False) -> list[Per
         if not teams or by_team:
             secrets = [each for each in platform.secrets if each.teams == teams]
             found += _to_read(secrets, _in_namespaces(platform, teams) if teams else {})
+        elif of_team in teams:
+            found += _to_read([each for each in platform.secrets if each.teams == teams], {})
     return found
 
 

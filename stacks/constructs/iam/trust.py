@@ -1,4 +1,4 @@
-"""Trust policies of roles: a service on this account's behalf, or the pods of one service account."""
+"""Trust policies of roles: a service on this account's behalf, the pods of one service account, or some nodes."""
 
 from __future__ import annotations
 
@@ -61,3 +61,8 @@ def pods(*, cluster_arn: str, service_account: str, namespaces: Sequence[str]) -
         "aws:RequestTag/kubernetes-service-account": service_account,
     }
     return iam.SessionTagsPrincipal(iam.ServicePrincipal("pods.eks.amazonaws.com", conditions={"StringEquals": asked}))
+
+
+def nodes(*roles: iam.Role) -> iam.CompositePrincipal:
+    """Return the principal of nodes with one of these roles. The nodes assume the trusting role for a job."""
+    return iam.CompositePrincipal(*(iam.ArnPrincipal(role.role_arn) for role in roles))

@@ -23,7 +23,7 @@ from trainway.launch.slurm import SlurmOptions, render_script
 from trainway.launch.slurm.interpreter import EFA, EFA_LIBRARIES
 from trainway.launch.slurm.lost_nodes import CONTINUES
 from trainway.spec.errors import UsageError
-from trainway.spec.handoff import HandOff
+from trainway.spec.handoff import HandOff, TeamData
 
 ROOT = Path(__file__).parents[3]
 BATCH_OF_16 = {"global": 16, "micro": 1}
@@ -271,3 +271,17 @@ def test_nothing_of_the_launcher_s_environment_is_written_down(
 ) -> None:
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "very-secret")
     assert "very-secret" not in render_script(request(tmp_path, on_slurm(hand_off)), CATALOGUE)
+
+
+def test_on_a_platform_with_prefixes_of_teams_a_run_is_its_teams(tmp_path: Path, hand_off: HandOff) -> None:
+    data = {team: TeamData(own=(f"runs/{team}", f"checkpoints/{team}")) for team in ("research", "guests")}
+    on = on_slurm(hand_off.model_copy(update={"teams": tuple(data), "team_data": data}))
+    script = render_script(request(tmp_path, on, team="research"), CATALOGUE)
+    assert directives(script)["account"] == "research"
+    assert directives(script)["chdir"] == "/fsx/runs/research/small-1"
+    # A login shell's credentials are those of another team, perhaps, and Slurm's task prolog names those of the job.
+    assert "AWS_CONTAINER_CREDENTIALS_FULL_URI" not in script
+    with pytest.raises(UsageError, match="set team, for example research"):
+        render_script(request(tmp_path, on), CATALOGUE)
+    only = on.model_copy(update={"teams": ("research",)})
+    assert directives(render_script(request(tmp_path, only), CATALOGUE))["chdir"] == "/fsx/runs/research/small-1"

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import shlex
 
+from trainway.launch.platform.team_data import team_of
 from trainway.launch.program.environment import metrics_environment
 from trainway.launch.program.life_cycle import check_life_cycle
 from trainway.launch.program.lost_nodes import least_nodes, started_nodes, torchrun_nodes
@@ -115,6 +116,7 @@ def render_script(request: Request, catalogue: Catalogue, options: SlurmOptions 
     its latest checkpoint.
     """
     options = options or SlurmOptions()
+    _check_has_team(request)
     check_life_cycle(
         request,
         "Slurm",
@@ -164,6 +166,16 @@ def render_script(request: Request, catalogue: Catalogue, options: SlurmOptions 
     told = _TELL_RANKS if request.program.started_by is None else _TELL_STARTERS
     lost = CONTINUES if options.continues else ENDS
     return "\n".join(lines) + "\n" + _STEP.format(port=RENDEZVOUS_PORT, **told, **lost)
+
+
+def _check_has_team(request: Request) -> None:
+    """Raise UsageError if the job names no team and only teams have data on the platform."""
+    hand_off, name = request.hand_off, request.program.name
+    if hand_off.team_data and team_of(hand_off, request.program.team) is None:
+        why = f"only the teams of {hand_off.platform} have data, and the job file names none"
+        raise usage_error(
+            f"{name} cannot run without a team", why=why, fix=f"set team, for example {hand_off.teams[0]}"
+        )
 
 
 def _directives(request: Request, instance: Instance, options: SlurmOptions, earlier: Earlier | None) -> list[str]:

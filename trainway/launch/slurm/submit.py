@@ -27,11 +27,22 @@ def submit(request: Request, catalogue: Catalogue, options: SlurmOptions | None 
     script = render_script(request, catalogue, options)
     cluster = cluster_of(request.hand_off, options.user)
     # sbatch opens the log in it, and makes no directories.
-    line = f"mkdir -p {shlex.quote(str(request.directory / 'logs'))} && sbatch --parsable {heredoc(script)}"
+    line = (
+        _open_to_team(request)
+        + f"mkdir -p {shlex.quote(str(request.directory / 'logs'))} && sbatch --parsable {heredoc(script)}"
+    )
     said = on_cluster(line, cluster, what=f"{request.run} cannot be submitted")
     # `id` or `id;cluster`: https://slurm.schedmd.com/sbatch.html, --parsable (read 2026-11-21).
     job = said.strip().splitlines()[-1].partition(";")[0]
     return {**cluster, "job": job, "directory": str(request.directory)}
+
+
+def _open_to_team(request: Request) -> str:
+    """Return a line of bash that creates the directory of the team's runs for all of its members, if it is absent."""
+    if not request.hand_off.team_data:
+        return ""
+    directory = shlex.quote(str(request.directory.parent))
+    return f"[[ -d {directory} ]] || mkdir -m 1777 {directory}\n"
 
 
 def find(request: Request, options: SlurmOptions) -> Handle | None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from trainway.spec.derived.team_data import has_team_roles_on_nodes, own_prefixes
 from trainway.spec.platform import Platform
 from trainway.spec.sections.team import Team
 
@@ -38,21 +39,25 @@ SETTINGS = {
     "PriorityWeightFairshare": "10000",
     "PriorityWeightAge": "100",
 }
+# Settings of slurm.conf if each team has a role of its own. The program tells a task where its credentials are. Slurm
+# accepts only an absolute path: https://slurm.schedmd.com/slurm.conf.html#OPT_TaskProlog (read 2026-11-26).
+ROLE_SETTINGS = {"TaskProlog": "/opt/trainway/team-roles/task_prolog.sh"}
 
 
 def slurm_accounts(platform: Platform) -> JsonObject:
     """Return accounts, QOS, and settings of slurm.conf. Without teams they are empty, to remove earlier ones.
 
     `nodes` is the number of nodes that all jobs of a QOS can use at a time. None means no limit. `owner` marks entries
-    of Slurm's database that come from this platform's document, so that no others are changed.
+    of Slurm's database that come from this platform's document, so that no others are changed. With
+    `storage.bucket.team_prefixes`, an account has the `role` of the team, and the `directories` of its prefixes.
     """
-    teams = platform.teams
+    teams, has_roles = platform.teams, has_team_roles_on_nodes(platform)
     return {
         "version": 1,
         "owner": f"trainway/{platform.name}",
-        "settings": SETTINGS if teams else {},
+        "settings": SETTINGS | (ROLE_SETTINGS if has_roles else {}) if teams else {},
         "qos": [_borrowed(), *(_guaranteed(team) for team in teams if _has_own_qos(team))] if teams else [],
-        "accounts": [_account(team) for team in teams],
+        "accounts": [_account(team) | (_role(team) if has_roles else {}) for team in teams],
     }
 
 
@@ -70,6 +75,15 @@ def _borrowed() -> JsonObject:
 
 def _guaranteed(team: Team) -> JsonObject:
     return {"name": team.name, "priority": 1, "preempts": [BORROWED], "nodes": sum(team.guarantee.values())}
+
+
+def role_variable(team: str) -> str:
+    """Return the environment variable of the delivery that has the ARN of the team's role."""
+    return f"TRAINWAY_TEAM_ROLE_{team.upper().replace('-', '_')}"
+
+
+def _role(team: Team) -> JsonObject:
+    return {"role": f"${{{role_variable(team.name)}}}", "directories": list(own_prefixes(team))}
 
 
 def _account(team: Team) -> JsonObject:

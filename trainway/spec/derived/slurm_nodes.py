@@ -5,6 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from trainway.spec.derived.group_types import all_types
+from trainway.spec.derived.team_data import has_team_roles_on_nodes
 from trainway.spec.facts.catalogue import Catalogue, Instance
 from trainway.spec.platform import Platform
 from trainway.spec.values import Section
@@ -52,6 +53,7 @@ class SlurmOnNodes(Section):
     login_needs_job: bool = False
     job_walls: bool = False
     private_tmp: bool = False
+    team_roles: bool = Field(False, description="Whether each job has the role of its team, and not that of the node.")
     settings: dict[str, str] = Field(
         default_factory=dict, description="Keys of slurm.conf.", json_schema_extra={"default": {}}
     )
@@ -69,6 +71,7 @@ def slurm_nodes(platform: Platform, catalogue: Catalogue) -> SlurmOnNodes:
         login_needs_job=slurm.login_needs_job,
         job_walls=slurm.job_walls,
         private_tmp=slurm.private_tmp,
+        team_roles=has_team_roles_on_nodes(platform),
         settings=dict(slurm.settings),
         accounting_database=DatabaseOnNodes(**database.model_dump()) if database else None,
     )

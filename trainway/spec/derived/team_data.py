@@ -29,6 +29,11 @@ def team_prefixes(platform: Platform) -> dict[str, TeamPrefixes]:
     return {team.name: TeamPrefixes(own_prefixes(team), bucket.shared) for team in platform.teams}
 
 
+def has_team_roles_on_nodes(platform: Platform) -> bool:
+    """Return whether the nodes of the platform give each Slurm job the role of its team."""
+    return platform.storage.bucket.team_prefixes and not platform.orchestrator.is_kubernetes
+
+
 def own_prefixes(team: Team) -> tuple[str, ...]:
     """Return the prefixes that a team can write to."""
     return (*(f"{prefix}/{team.name}" for prefix in MIRRORED_PREFIXES), *team.data)

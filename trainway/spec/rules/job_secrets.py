@@ -33,12 +33,12 @@ def job_secrets_have_different_names(platform: Platform, _catalogue: Catalogue) 
 
 @rule
 def job_secrets_are_of_teams(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
-    """The teams of a secret are teams of the file, on an orchestrator whose pods have the role of their team."""
+    """The teams of a secret are teams of the file, on a platform whose jobs have the role of their team."""
     teams = {team.name for team in platform.teams}
     for number, each in enumerate(platform.secrets):
-        if each.teams and not platform.orchestrator.is_kubernetes:
+        if each.teams and not (platform.orchestrator.is_kubernetes or platform.storage.bucket.team_prefixes):
             reason = "on a Slurm cluster all jobs have the role of the nodes, and so the same secrets"
-            yield ("secrets", number, "teams"), reason, "remove it, or use an orchestrator with Kubernetes"
+            yield ("secrets", number, "teams"), reason, "remove it, or set storage.bucket.team_prefixes to true"
             continue
         for position, name in enumerate(each.teams):
             if name not in teams:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterator
 
-from trainway.spec.derived.slurm_accounts import BORROWED
+from trainway.spec.derived.slurm_accounts import BORROWED, ROLE_SETTINGS
 from trainway.spec.derived.slurm_accounts import SETTINGS as TEAMS_SETTINGS
+from trainway.spec.derived.team_data import has_team_roles_on_nodes
 from trainway.spec.facts.catalogue import Catalogue
 from trainway.spec.facts.slurm_settings import slurm_settings
 from trainway.spec.platform import Platform
@@ -92,6 +93,8 @@ def settings_are_nobody_elses(platform: Platform, _catalogue: Catalogue) -> Iter
     )
     taken |= dict.fromkeys(map(str.lower, LOGIN_SETTINGS), "it follows from `slurm.login_needs_job`")
     taken |= dict.fromkeys(map(str.lower, PRIVATE_SETTINGS), "it follows from `slurm.private_tmp`")
+    if has_team_roles_on_nodes(platform):
+        taken |= dict.fromkeys(map(str.lower, ROLE_SETTINGS), "it follows from `storage.bucket.team_prefixes`")
     for name in platform.slurm_or_default.settings:
         if reason := taken.get(name.lower()):
             yield ("slurm", "settings", name), reason, "leave the key out"

@@ -12,13 +12,10 @@ from trainway.spec.rules.rule import Breach, rule
 
 
 @rule
-def team_prefixes_are_for_teams_in_kubernetes(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
-    """Prefixes of teams need teams, and an orchestrator whose jobs have the role of their team."""
+def team_prefixes_are_for_teams(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
+    """Prefixes of teams need teams."""
     bucket, key = platform.storage.bucket, ("storage", "bucket", "team_prefixes")
-    if bucket.team_prefixes and not platform.orchestrator.is_kubernetes:
-        reason = "on a Slurm cluster all jobs have the role of the nodes, and so the same prefixes"
-        yield key, reason, "remove it, or use an orchestrator with Kubernetes"
-    elif bucket.team_prefixes and not platform.teams:
+    if bucket.team_prefixes and not platform.teams:
         yield key, "the file names no teams", "name teams, or remove it"
     if bucket.team_prefixes:
         return
