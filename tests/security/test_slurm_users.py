@@ -6,13 +6,17 @@ alone, as `login.defs` has it on the nodes.
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import boto3
 import pytest
 import typer
 import yaml
@@ -22,6 +26,7 @@ from tests.launch.slurm.machines import CONTROLLER, Machines, machines, missing
 from tests.launch.slurm.test_three_commands import deployed, relays
 from tests.lifecycle_scripts.slurm_cluster import wait_for
 from tests.synthesis import ROOT
+from trainway.spec.handoff_names import parameter_name
 from trainway.spec.loader import load_platform
 
 # The Python of the tests may be where only root reads.
@@ -63,9 +68,27 @@ class Cluster:
         return self.machines.shared / "users" / person
 
 
+@contextmanager
+def directory_of(roles: Path) -> Iterator[None]:
+    """Create the directory with the task prolog, and with a file of roles."""
+    roles.mkdir()
+    shutil.copy(ROOT / "lifecycle_scripts/team_roles/task_prolog.sh", roles)
+    (roles / "teams.json").write_text("{}")
+    try:
+        yield
+    finally:
+        shutil.rmtree(roles)
+
+
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    with machines(["n1"]) as on, running(region=PLATFORM.region) as emulator:
+    # As the step leaves it (lifecycle_scripts/steps/42-team-roles.sh), in a directory that all machines share.
+    roles = Path("/var/tmp") / f"trainway-team-roles-{os.getpid()}"
+    with (
+        directory_of(roles),
+        machines(["n1"], settings={"TaskProlog": roles / "task_prolog.sh"}) as on,
+        running(region=PLATFORM.region) as emulator,
+    ):
         on.directory.chmod(0o755)
         on.shared.chmod(0o777)
         # As the nodes leave it (lifecycle_scripts/steps/20-lustre.sh).
@@ -115,4 +138,42 @@ def test_another_user_reads_no_log_and_stops_no_job(cluster: Cluster) -> None:
     assert hidden.returncode == 2 and "hides it from you" in hidden.stderr, hidden
     assert on.ask("squeue", "--noheader", "--format=%t") == "R"
     assert cluster.trainway("ada", "stop", run).returncode == 0
+    wait_for("it has stopped", lambda: not on.ask("squeue", "--noheader"), 60)
+
+
+def test_the_script_and_the_tasks_of_a_job_have_the_role_of_its_account(cluster: Cluster) -> None:
+    """The login shell has the role of the first team, which a job of another team must not have."""
+    shown = "echo $AWS_CONTAINER_CREDENTIALS_FULL_URI"
+    out = cluster.home("ada") / "role.out"
+    wrapped = f"--wrap={shown}; srun sh -c '{shown}'"
+    first = "AWS_CONTAINER_CREDENTIALS_FULL_URI=http://127.0.0.1:491/first"
+    words = ("sbatch", "--wait", "--account=vision-2", f"--output={out}", wrapped)
+    done = cluster.at("ada", "env", first, *words)
+    assert done.returncode == 0, done.stderr
+    assert out.read_text().split() == ["http://127.0.0.1:491/vision-2"] * 2
+
+
+def test_members_of_a_team_keep_their_runs_in_the_directory_of_the_team(cluster: Cluster) -> None:
+    on, name = cluster.machines, parameter_name(PLATFORM.name)
+    keys = {"aws_access_key_id": "emulator", "aws_secret_access_key": "emulator"}
+    here = {"endpoint_url": cluster.emulator.endpoint, "region_name": PLATFORM.region, **keys}
+    ssm, s3 = boto3.client("ssm", **here), boto3.client("s3", **here)  # type: ignore[call-overload]
+    document = json.loads(ssm.get_parameter(Name=name)["Parameter"]["Value"])
+    document |= {"teams": ["vision", "web"], "team_data": {"vision": {"own": ["runs/vision"], "shared": []}}}
+    ssm.put_parameter(Name=name, Value=json.dumps(document), Overwrite=True)
+    words = ("job.yaml", "--target", "slurm", "--platform", str(PLATFORM_FILE), "--environment")
+    runs = {}
+    for person in USERS:
+        (cluster.home(person) / "job.yaml").write_text(yaml.safe_dump(JOB | {"name": person, "team": "vision"}))
+        done = cluster.trainway(person, "launch", *words, str(on.shared / "environment"))
+        assert done.returncode == 0, done.stderr
+        runs[person] = done.stdout.split()[-1]
+        assert (on.shared / "runs/vision" / runs[person]).stat().st_uid == USERS[person]
+    run = runs["cyd"]
+    on.ask("scancel", "--user=1")
+    wait_for("it works", lambda: "a secret" in cluster.trainway("cyd", "logs", run).stdout, 60)
+    stored = {each["Key"] for each in s3.list_objects_v2(Bucket=document["bucket"], Prefix="runs/vision/")["Contents"]}
+    assert f"runs/vision/.registry/{run}.json" in stored
+    assert "running" in cluster.trainway("cyd", "status", run).stdout
+    assert cluster.trainway("cyd", "stop", run).returncode == 0
     wait_for("it has stopped", lambda: not on.ask("squeue", "--noheader"), 60)
