@@ -3,7 +3,8 @@
 # The parameters are nodes/parameters.json of the bundle, of which trainway/spec/derived/node_parameters.py is the author.
 #
 #   LIFECYCLE_S3_URI           s3://bucket/prefix, which the execution role of the nodes reads
-#   TRAINWAY_*                 replace ${TRAINWAY_…} in the parameters: facts that are known only once the stack is deployed
+#   TRAINWAY_*                 replace ${TRAINWAY_…} in the parameters, teams, and users: facts that are known only once the
+#                              stack is deployed
 #   TRAINWAY_DOCUMENTS_S3_URI  where nodes of Slurm fetch their teams and users from, again and again; unset on Kubernetes
 #   NETWORK_ACCESS             private (default) | closed: see node_packages.sh
 set -euo pipefail
@@ -45,8 +46,10 @@ aws s3 sync "$staging" "${LIFECYCLE_S3_URI%/}/" --delete --no-progress
 say "lifecycle scripts are at $LIFECYCLE_S3_URI"
 if [[ -n "${TRAINWAY_DOCUMENTS_S3_URI:-}" ]]; then
   # Not with the scripts: a change of teams or users reaches the nodes that there are, and makes no new version of the scripts.
+  documents=$staging/documents
+  python3 "$here/render_manifests.py" "$here/../manifests" "$documents" >/dev/null
   for document in slurm-accounts slurm-users; do
-    aws s3 cp "$here/../manifests/$document.json" "$TRAINWAY_DOCUMENTS_S3_URI/$document.json" --only-show-errors
+    aws s3 cp "$documents/$document.json" "$TRAINWAY_DOCUMENTS_S3_URI/$document.json" --only-show-errors
     say "$document.json is at $TRAINWAY_DOCUMENTS_S3_URI"
   done
 fi

@@ -49,3 +49,20 @@ scratch_layout() {
     install -d -m 1777 "$1/$name" || return 1
   done
 }
+
+# two_minute_timer DESCRIPTION: prints a timer unit of systemd that starts its service every two minutes.
+two_minute_timer() {
+  cat <<EOF
+[Unit]
+Description=$1, every two minutes
+
+[Timer]
+OnActiveSec=2min
+OnUnitInactiveSec=2min
+# Spread the requests of a cluster's nodes over time.
+RandomizedDelaySec=30
+
+[Install]
+WantedBy=timers.target
+EOF
+}

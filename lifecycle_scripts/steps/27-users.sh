@@ -31,19 +31,7 @@ Type=oneshot
 ExecStart=/usr/bin/env bash $installed/users.sh $SLURM_USERS_S3_URI $SLURM_USERS_REGION
 TimeoutStartSec=600
 EOF
-write_file "$units/trainway-users.timer" 0644 <<'EOF' && changed=1
-[Unit]
-Description=Accounts of the platform's users, every two minutes
-
-[Timer]
-OnActiveSec=2min
-OnUnitInactiveSec=2min
-# Spread the requests of a cluster's nodes over time.
-RandomizedDelaySec=30
-
-[Install]
-WantedBy=timers.target
-EOF
+write_file "$units/trainway-users.timer" 0644 < <(two_minute_timer "Accounts of the platform's users") && changed=1
 if [[ -n "$changed" ]]; then
   systemctl daemon-reload
 fi

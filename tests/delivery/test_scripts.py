@@ -53,9 +53,14 @@ def test_teams_and_users_lie_where_no_version_of_the_scripts_does(aws):
     bundled(aws)
     (aws.root / "manifests").mkdir()
     for name in ("accounts", "users"):
-        (aws.root / f"manifests/slurm-{name}.json").write_text("{}")
-    done = aws.run("scripts.sh", **SLURM, TRAINWAY_DOCUMENTS_S3_URI="s3://sagemaker-atlas/documents")
+        (aws.root / f"manifests/slurm-{name}.json").write_text('{"role": "${TRAINWAY_TEAM_ROLE_RED}"}')
+    there = {"TRAINWAY_DOCUMENTS_S3_URI": "s3://sagemaker-atlas/documents"}
+    assert aws.run("scripts.sh", **SLURM, **there).returncode == 2, "the role of a team is not known"
+    assert aws.called("aws", "s3", "cp") == []
+    done = aws.run("scripts.sh", **SLURM, **there, TRAINWAY_TEAM_ROLE_RED="arn:aws:iam::111122223333:role/red")
     assert done.returncode == 0, done.stderr
+    role = json.loads((aws.root / "s3/slurm-accounts.json").read_text())
+    assert role == {"role": "arn:aws:iam::111122223333:role/red"}
     assert {(Path(call[3]).name, call[4]) for call in aws.called("aws", "s3", "cp")} == {
         (f"slurm-{name}.json", f"s3://sagemaker-atlas/documents/slurm-{name}.json") for name in ("accounts", "users")
     }

@@ -23,7 +23,7 @@ from tests.lifecycle_scripts.nodes import Lab, missing, nodes
 from tests.seams.shapes import IN_ONE_REGION
 from tests.synthesis import EXAMPLES, ROOT
 from trainway.spec.derived.node_parameters import node_parameters
-from trainway.spec.derived.slurm_accounts import slurm_accounts
+from trainway.spec.derived.slurm_accounts import role_variable, slurm_accounts
 from trainway.spec.derived.slurm_users import slurm_users
 from trainway.spec.facts.catalogue import load_catalogue
 from trainway.spec.loader import load_platform
@@ -63,6 +63,11 @@ def parameters_of(platform: Platform) -> dict[str, Any]:
     return parameters | {"containers": "none", "homes": None, "login_groups": []}
 
 
+def roles_of(platform: Platform) -> dict[str, str]:
+    """Return the environment variables that give the delivery the ARN of each team's role."""
+    return {role_variable(team.name): f"arn:aws:iam::123456789012:role/{team.name}" for team in platform.teams}
+
+
 @cache
 def provisioned() -> Lab:
     """Return the controller `ctl` and the compute node `n1`. Skips the test where no node can be started."""
@@ -75,7 +80,7 @@ def provisioned() -> Lab:
     lab = until_the_end.enter_context(nodes(directory, GROUPS, parameters=parameters_of(platform), types=TYPES))
     bucket = lab.s3 / BUCKET.removeprefix("s3://")
     bucket.mkdir(parents=True)
-    (bucket / "slurm-accounts.json").write_text(json.dumps(slurm_accounts(platform)))
+    (bucket / "slurm-accounts.json").write_text(render(json.dumps(slurm_accounts(platform)), roles_of(platform)))
     (bucket / "slurm-users.json").write_text(json.dumps(slurm_users(platform)))
     for node in lab.nodes.values():
         # Devices that are there and do nothing.
@@ -88,6 +93,7 @@ def provisioned() -> Lab:
 def _with_everything() -> Platform:
     """Return the example with more to write. Slurm believes that this machine has the CPUs of a P5en node."""
     document = yaml.safe_load(EXAMPLE.read_text(encoding="utf-8"))
+    document["storage"]["bucket"] = {"team_prefixes": True}
     slurm = document["slurm"]
     slurm["users"][0]["sudo"] = True
     slurm |= {
