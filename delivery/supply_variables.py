@@ -32,6 +32,7 @@ PATTERNS = {
     "NETWORK_ACCESS": "private|closed",
     "CONTAINERS": "required|wanted|none",
     "EXPORTERS": "true|false",
+    "COLLECTOR": "true|false",
     "BASE_LOGIN_SECRET": _SECRET,
     "PIP_INDEX": r"https?://[A-Za-z0-9][!-~]*",
     "PIP_INDEX_SECRET": _SECRET,

@@ -173,7 +173,9 @@ def add_stacks(app: cdk.App, platform: Platform) -> PlatformStacks:
             mirror.add_stack_dependency(registry)
             cluster.add_stack_dependency(mirror)
     else:
-        cluster = HyperPodSlurmStack(app, f"{name}-cluster", foundation=foundation)
+        cluster = HyperPodSlurmStack(
+            app, f"{name}-cluster", foundation=foundation, alarms_topic=observability.topic_arn
+        )
     tag_everything(app, platform)
     pass_over(app, ignored_checks(platform))
     if key := platform.storage.bucket.key:

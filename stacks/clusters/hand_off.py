@@ -94,7 +94,7 @@ def write_hand_off(
         },
         training_jobs=training_jobs(scope, foundation, subnets) if platform.iam.training_jobs else None,
         metrics_workspace=metrics_workspace_alias(platform.name, is_hyperpod=platform.orchestrator.is_hyperpod)
-        if collector_of(platform) is Collector.AWS_MANAGED
+        if collector_of(platform) in (Collector.AWS_MANAGED, Collector.AGENT)
         else None,
     )
     # Most platforms have no training jobs, and mount the whole file system by its first claim: both are omitted.

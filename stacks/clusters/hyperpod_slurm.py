@@ -17,11 +17,15 @@ from stacks.constructs.delivery.registry import user_image_permissions
 from stacks.constructs.hyperpod.execution_role import ExecutionRole
 from stacks.constructs.hyperpod.hyperpod_volumes import let_encrypt_volumes, mounts
 from stacks.constructs.hyperpod.instance_groups import instance_group, node_recovery
+from stacks.constructs.hyperpod.slurm_metrics import slurm_metrics
 from stacks.constructs.hyperpod.slurm_team_roles import slurm_team_roles
 from stacks.constructs.iam.mlflow_permissions import mlflow_permissions
 from stacks.constructs.iam.permissions import Permission, grant, needs_policies
 from stacks.constructs.iam.secret_permissions import secret_permissions
+from stacks.constructs.monitoring.metrics_workspace import workspace_endpoint
 from stacks.foundation import Foundation
+from trainway.monitoring.slurm_scraping import METRICS_ENDPOINT
+from trainway.spec.derived.collection import Collector, collector_of
 from trainway.spec.derived.volumes import HEAD_VOLUME_GIB
 from trainway.spec.sections.slurm import CONTROLLER_GROUP, LOGIN_GROUP, Slurm
 
@@ -35,7 +39,7 @@ class HyperPodSlurmStack(cdk.Stack):
     https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-scaling-slurm.html (read 2026-11-21)
     """
 
-    def __init__(self, scope: Construct, id: str, *, foundation: Foundation) -> None:
+    def __init__(self, scope: Construct, id: str, *, foundation: Foundation, alarms_topic: str) -> None:
         platform, network, storage = foundation.platform, foundation.network, foundation.storage
         super().__init__(scope, id, env=foundation.env, description=f"Trainway {platform.name}: HyperPod on Slurm")
         slurm = platform.slurm_or_default
@@ -46,6 +50,16 @@ class HyperPodSlurmStack(cdk.Stack):
             controller = self._role("ControllerRole", foundation)
             secret = slurm.accounting_database.secret
             grant(controller, Permission(("secretsmanager:GetSecretValue",), (secret,)))
+        placeholders = {}
+        if collector_of(platform) is Collector.AGENT:
+            workspace = slurm_metrics(
+                self,
+                platform=platform,
+                catalogue=foundation.catalogue,
+                alarms_topic=alarms_topic,
+                controller=controller,
+            )
+            placeholders[METRICS_ENDPOINT.strip("${}")] = workspace_endpoint(workspace)
         of_nodes = list(dict.fromkeys((execution, controller)))
         roles = slurm_team_roles(self, platform=platform, bucket=storage.bucket, of_nodes=of_nodes)
         scripts = life_cycle_scripts(foundation)
@@ -55,7 +69,7 @@ class HyperPodSlurmStack(cdk.Stack):
             name=f"{platform.name}-cluster",
             bundle=foundation.bundles.cluster,
             bucket=storage.bucket,
-            steps=[[scripts_stage(self, foundation, scripts, roles)]],
+            steps=[[scripts_stage(self, foundation, scripts, {**roles, **placeholders})]],
         )
         common: dict[str, Any] = {
             "settings": platform.hyperpod_or_default,

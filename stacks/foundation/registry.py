@@ -20,6 +20,7 @@ from stacks.constructs.delivery.registry import (
 from stacks.constructs.iam.permissions import Permission
 from stacks.foundation.storage import StorageStack
 from trainway.spec.derived.charts import chart_names
+from trainway.spec.derived.collection import Collector, collector_of
 from trainway.spec.derived.image_build import has_additions
 from trainway.spec.derived.node_packages import node_containers
 from trainway.spec.facts.catalogue import Catalogue
@@ -100,6 +101,8 @@ class RegistryStack(cdk.Stack):
         slurm = platform.orchestrator is Orchestrator.HYPERPOD_SLURM
         exporters = json.dumps(platform.slurm_or_default.exporters)
         nodes = {"CONTAINERS": node_containers(platform), "EXPORTERS": exporters} if slurm and not others else {}
+        if collector_of(platform) is Collector.AGENT and not others:
+            nodes["COLLECTOR"] = "true"
         charts = {"CHARTS": ""} if others else {}
         ssm.CfnParameter(
             self,

@@ -341,6 +341,11 @@ EDITS: dict[str, Edit] = {
         "cluster/.*|registry/.*|control-plane/ControlPlane(PrometheusNodeExporter|KubeStateMetrics).*",
         on=("eks",),
     ),
+    "metrics that the controller collects": Edit(
+        (_set("slurm", observability=True), _set("slurm", observability=True, health_checks=False)),
+        "cluster/.*",
+        on=("hyperpod-slurm",),
+    ),
     "the next version": Edit((_set("kubernetes", version="1.35"),), stays="older version", on=("eks",)),
     "more system nodes": Edit((_set("kubernetes", system_nodes={"count": 3}),), on=KUBERNETES),
     "emails of high findings, too": Edit((_set("image", scan={"severity": "high"}),)),

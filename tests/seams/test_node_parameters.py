@@ -44,6 +44,7 @@ FILE: dict[str, Any] = {
     "teams": [{"name": "research", "users": ["ada"]}, {"name": "guests", "users": ["linus"]}],
     "slurm": {
         "containers": True,
+        "observability": True,
         "login_needs_job": True,
         "job_walls": True,
         "private_tmp": True,

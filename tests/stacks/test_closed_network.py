@@ -37,6 +37,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "hyperpod-eks-observed": {"orchestrator": "hyperpod-eks", "hyperpod": {"observability": True}},
     "hyperpod-eks-operated": {"orchestrator": "hyperpod-eks", "hyperpod": {"training_operator": True}},
     "hyperpod-slurm": {"orchestrator": "hyperpod-slurm"},
+    "hyperpod-slurm-observed": {"orchestrator": "hyperpod-slurm", "slurm": {"observability": True}},
     "hyperpod-slurm-accounted": {
         "orchestrator": "hyperpod-slurm",
         "slurm": {
@@ -169,9 +170,10 @@ def test_the_deploy_says_how_to_bring_in_what_it_cannot_fetch(
     text = "".join(part if isinstance(part, str) else known.get(part.get("Ref"), "of-the-deploy") for part in parts)
     supplied = supply_variables(text)
     assert json.loads(supplied["IMAGE_ARGUMENTS"])["VARIANT"] == "cuda"
-    packages = {name: supplied[name] for name in ("CONTAINERS", "EXPORTERS") if name in supplied}
-    slurm = "slurm" in request.node.callspec.params["closed"]
-    assert packages == ({"CONTAINERS": "wanted", "EXPORTERS": "true"} if slurm else {})
+    packages = {name: supplied[name] for name in ("CONTAINERS", "EXPORTERS", "COLLECTOR") if name in supplied}
+    kind = request.node.callspec.params["closed"]
+    expected = {"CONTAINERS": "wanted", "EXPORTERS": "true"} if "slurm" in kind else {}
+    assert packages == expected | ({"COLLECTOR": "true"} if kind == "hyperpod-slurm-observed" else {})
     repositories = {r["RepositoryName"] for r in resources(closed["registry"], "AWS::ECR::Repository").values()}
     assert "vault/mirror/training-base" in repositories
 

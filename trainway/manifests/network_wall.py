@@ -86,7 +86,7 @@ def _collectors(platform: Platform, catalogue: Catalogue) -> list[dict[str, Any]
             subnets = plan_addresses(platform, catalogue).of_role(SubnetRole.CLUSTER)
             blocks = [{"ipBlock": {"cidr": str(each.cidr)}} for each in subnets]
             return [{"from": blocks, "ports": [{"protocol": "TCP", "port": RUN_METRICS_PORT}]}]
-        case None:
+        case Collector.AGENT | None:
             return []
 
 

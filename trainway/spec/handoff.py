@@ -136,7 +136,7 @@ class HandOff(_Part):
     SSM parameter `image_parameter` has the BuiltImage once it is built, which nothing else waits for. `images` has the
     same of the platform's further images, by their names: the parameter of each is image_parameter_name's. `team_data`
     is empty if all teams share all prefixes of the bucket. `metrics_workspace` is the alias of the workspace in which
-    an AWS managed collector stores metrics, or None without one.
+    an AWS managed collector or Slurm's controller stores metrics, or None without either.
     """
 
     schema_version: Literal[1] = SCHEMA_VERSION

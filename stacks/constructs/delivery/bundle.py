@@ -16,7 +16,9 @@ from typing import Any, NamedTuple
 from delivery.content_hash import ADDITIONS, ARGUMENTS, NONE, SOURCES, content_hash, image_hash
 from trainway.delivery.additions import write_additions
 from trainway.manifests import cluster_manifests
+from trainway.monitoring.slurm_scraping import slurm_scrape_document
 from trainway.parts.checkout import CHECKOUT
+from trainway.spec.derived.collection import SCRAPING_DOCUMENT, Collector, collector_of
 from trainway.spec.derived.image_build import build_arguments
 from trainway.spec.derived.node_parameters import NodeParameters, node_parameters
 from trainway.spec.derived.slurm_accounts import ACCOUNTS_DOCUMENT, slurm_accounts
@@ -128,11 +130,7 @@ class Bundles:
 def platform_bundles(directory: Path, platform: Platform, catalogue: Catalogue) -> Bundles:
     """The platform's bundles: with what goes into its Kubernetes, or with the accounts and users of its Slurm."""
     kubernetes = platform.orchestrator.is_kubernetes
-    manifests = (
-        cluster_manifests(platform, catalogue)
-        if kubernetes
-        else {ACCOUNTS_DOCUMENT: slurm_accounts(platform), USERS_DOCUMENT: slurm_users(platform)}
-    )
+    manifests = cluster_manifests(platform, catalogue) if kubernetes else slurm_documents(platform, catalogue)
     lists = frozenset(file.name for file in (CHECKOUT / REQUIREMENTS).iterdir())
     nodes = node_parameters(platform, catalogue) if platform.orchestrator.is_hyperpod else None
     versions = load_versions(lists=lists)
@@ -144,6 +142,14 @@ def platform_bundles(directory: Path, platform: Platform, catalogue: Catalogue) 
         for name in platform.image_names
     }
     return make_bundles(directory, manifests, images, nodes)
+
+
+def slurm_documents(platform: Platform, catalogue: Catalogue) -> dict[str, dict[str, Any]]:
+    """Return the documents that Slurm nodes download at intervals: accounts, users, and the scrape configuration."""
+    documents = {ACCOUNTS_DOCUMENT: slurm_accounts(platform), USERS_DOCUMENT: slurm_users(platform)}
+    if collector_of(platform) is Collector.AGENT:
+        documents[SCRAPING_DOCUMENT] = slurm_scrape_document(platform, catalogue)
+    return documents
 
 
 class ImageParts(NamedTuple):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 from trainway.spec.derived.capacity_times import capacity_times
 from trainway.spec.derived.group_types import all_types
@@ -12,12 +13,16 @@ from trainway.spec.facts.metrics import Emitter, load_emitters
 from trainway.spec.platform import Platform
 from trainway.spec.sections.orchestrator import Orchestrator
 
+# The name of the document in the platform's bucket that says what the controller of Slurm scrapes.
+SCRAPING_DOCUMENT: Final = "slurm-scraping"
+
 
 class Collector(StrEnum):
     """The collectors that can write a platform's metrics to Amazon Managed Service for Prometheus."""
 
     HYPERPOD_ADDON = "HyperPod's observability add-on"
     AWS_MANAGED = "an AWS managed collector"
+    AGENT = "Prometheus in agent mode on Slurm's controller"
 
 
 @dataclass(frozen=True)
@@ -43,6 +48,8 @@ def collector_of(platform: Platform) -> Collector | None:
         return Collector.HYPERPOD_ADDON
     if platform.orchestrator is Orchestrator.EKS and platform.kubernetes_or_default.observability:
         return Collector.AWS_MANAGED
+    if platform.orchestrator is Orchestrator.HYPERPOD_SLURM and platform.slurm_or_default.observability:
+        return Collector.AGENT
     return None
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from trainway.spec.derived.addons import addon_names
 from trainway.spec.derived.charts import chart_names
+from trainway.spec.derived.collection import Collector, collector_of
 from trainway.spec.derived.system_pods import system_facts
 from trainway.spec.facts.catalogue import Catalogue
 from trainway.spec.facts.services import service_facts
@@ -36,6 +37,8 @@ def interface_endpoints(platform: Platform, catalogue: Catalogue) -> tuple[str, 
     slurm = platform.slurm_or_default
     if platform.secrets or slurm.accounting_database or (slurm.directory and slurm.directory.reader):
         services |= set(facts.closed_slurm_secrets)
+    if collector_of(platform) is Collector.AGENT:
+        services |= set(facts.closed_slurm_metrics)
     return tuple(sorted(services - set(existing.endpoints if existing else ())))
 
 

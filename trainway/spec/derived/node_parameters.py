@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from trainway.spec.derived.collection import SCRAPING_DOCUMENT, Collector, collector_of
 from trainway.spec.derived.lustre_clients import efa_interfaces
 from trainway.spec.derived.node_packages import Containers, node_containers
 from trainway.spec.derived.slurm_accounts import ACCOUNTS_DOCUMENT
@@ -79,6 +80,9 @@ class NodeParameters(Section):
     slurm_users: BucketDocument | None = Field(
         None, description="The users, whom every node fetches; null: none are kept."
     )
+    slurm_scraping: BucketDocument | None = Field(
+        None, description="What a controller scrapes, which it fetches; null: it collects no metrics."
+    )
     directory: DirectoryOnNodes | None = Field(None, description="The LDAP directory of users; null: none.")
 
 
@@ -109,6 +113,7 @@ def node_parameters(platform: Platform, catalogue: Catalogue) -> NodeParameters:
         slurm=slurm_nodes(platform, catalogue),
         slurm_accounts=document(ACCOUNTS_DOCUMENT),
         slurm_users=document(USERS_DOCUMENT),
+        slurm_scraping=document(SCRAPING_DOCUMENT) if collector_of(platform) is Collector.AGENT else None,
         directory=slurm_directory(platform),
     )
 

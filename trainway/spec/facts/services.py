@@ -127,6 +127,7 @@ class EndpointFacts(_Facts):
     closed_hyperpod: tuple[str, ...]
     closed_root_squash: tuple[str, ...]
     closed_slurm_secrets: tuple[str, ...]
+    closed_slurm_metrics: tuple[str, ...]
 
 
 class Ec2QuotaFacts(_Facts):

@@ -44,4 +44,5 @@ def what_only_kubernetes_has_is_not_asked_of_slurm(platform: Platform, _catalogu
     for key in only_on_eks:
         if key in platform.hyperpod.model_fields_set and getattr(platform.hyperpod, key):
             reason = "HyperPod has it on EKS only"
-            yield ("hyperpod", key), reason, "remove the key, or use the orchestrator hyperpod-eks"
+            instead = "write `observability: true` in `slurm`" if key == "observability" else "use hyperpod-eks"
+            yield ("hyperpod", key), reason, f"remove the key, or {instead}"

@@ -89,6 +89,11 @@ class Slurm(Section):
         "processes and files that a job leaves behind.",
     )
     exporters: bool = Field(True, description="Export metrics of nodes, GPUs, EFA, and Slurm for a Prometheus server.")
+    observability: bool = Field(
+        False,
+        description="Collect the metrics of the exporters, and of runs, in a workspace of Amazon Managed Service for "
+        "Prometheus, by Prometheus in agent mode on the controller. Requires `exporters`.",
+    )
     login_needs_job: bool = Field(
         True,
         description="Allow SSH to a compute node only to users with a job on it, and to users with sudo rights. false "
