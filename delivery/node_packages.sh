@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Puts what delivery/node_packages.yaml lists into a folder, with checksums: node_packages.sh FOLDER PART... PART is `containers`
-# or `exporters`. Files that are there already are kept. The scripts stage calls it. For a closed network, delivery/supply.sh
+# Puts what delivery/node_packages.yaml lists into a folder, with checksums: node_packages.sh FOLDER PART... PART is `containers`,
+# `exporters`, or `collector`. Files that are there already are kept. The scripts stage calls it. For a closed network, delivery/supply.sh
 # calls it for the checkout's lifecycle_scripts/yours/packages, on a machine with the internet, and the deploy takes the files
 # from the checkout.
 #
@@ -83,10 +83,28 @@ fi
 if wanted exporters; then
   from_ubuntu exporters exporters/
 fi
+if wanted collector; then
+  listed_programs=$(python3 "$here/node_packages.py" programs)
+  while IFS=$'\t' read -r -u 3 file url sum program; do
+    if [[ -e "$folder/$file" ]]; then
+      continue
+    elif closed; then
+      missing+=("$file")
+      continue
+    fi
+    say "$file of $url"
+    archive=$work/${url##*/}
+    curl --fail --silent --show-error --location --retry 3 --max-time 300 --output "$archive" "$url"
+    must_be "$sum" "$archive" "$url"
+    mkdir -p "$(dirname "$folder/$file")"
+    tar --extract --gzip --to-stdout --file "$archive" "$program" | gzip --no-name >"$folder/$file.new"
+    mv "$folder/$file.new" "$folder/$file"
+  done 3<<<"$listed_programs"
+fi
 ((${#missing[@]} == 0)) || fail "a closed network cannot fetch what is missing: $(listed "${missing[@]}"). Run the command" \
   "that the image stack prints as its output Supply in this checkout on a machine with the internet, then deploy again"
 
 cd "$folder"
-find . -type f \( -name '*.deb' -o -name '*.tar' \) -printf '%P\0' | sort --zero-terminated |
+find . -type f \( -name '*.deb' -o -name '*.gz' -o -name '*.tar' \) -printf '%P\0' | sort --zero-terminated |
   xargs --null sha256sum -- >SHA256SUMS
 say "the packages for nodes are in $folder"

@@ -37,7 +37,8 @@ known=$(python3 "$staging/node_facts.py" --parameters "$staging/parameters.json"
 # What node_packages.sh makes for such nodes.
 packages=$(python3 -c 'import json, sys
 parameters = json.load(sys.stdin)
-print(*["containers"] * (parameters["containers"] != "none"), *["exporters"] * parameters["exporters"])' <<<"$known")
+print(*["containers"] * (parameters["containers"] != "none"), *["exporters"] * parameters["exporters"],
+      *["collector"] * (parameters["slurm_scraping"] is not None))' <<<"$known")
 read -r -a parts <<<"$packages"
 ((${#parts[@]} == 0)) || bash "$here/node_packages.sh" "$staging/yours/packages" "${parts[@]}"
 find "$staging" -type f -exec touch {} +
@@ -45,10 +46,12 @@ find "$staging" -type f -exec touch {} +
 aws s3 sync "$staging" "${LIFECYCLE_S3_URI%/}/" --delete --no-progress
 say "lifecycle scripts are at $LIFECYCLE_S3_URI"
 if [[ -n "${TRAINWAY_DOCUMENTS_S3_URI:-}" ]]; then
-  # Not with the scripts: a change of teams or users reaches the nodes that there are, and makes no new version of the scripts.
+  # Not with the scripts: a change of teams, users, or what is scraped reaches the nodes that there are, and makes no new version of the scripts.
   documents=$staging/documents
   python3 "$here/render_manifests.py" "$here/../manifests" "$documents" >/dev/null
-  for document in slurm-accounts slurm-users; do
+  # A controller that is to collect no metrics any more learns it from an empty document.
+  [[ -e "$documents/slurm-scraping.json" ]] || echo '{}' >"$documents/slurm-scraping.json"
+  for document in slurm-accounts slurm-users slurm-scraping; do
     aws s3 cp "$documents/$document.json" "$TRAINWAY_DOCUMENTS_S3_URI/$document.json" --only-show-errors
     say "$document.json is at $TRAINWAY_DOCUMENTS_S3_URI"
   done

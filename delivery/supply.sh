@@ -58,6 +58,7 @@ fi
 parts=()
 [[ "${CONTAINERS:-none}" == none ]] || parts+=(containers)
 [[ "${EXPORTERS:-false}" == false ]] || parts+=(exporters)
+[[ "${COLLECTOR:-false}" == false ]] || parts+=(collector)
 if ((${#parts[@]})); then
   # Into this checkout, from which the platform is deployed: scripts and packages go to the nodes together.
   bash "$here/node_packages.sh" "$here/../lifecycle_scripts/yours/packages" "${parts[@]}"

@@ -4,6 +4,7 @@ Git, make, gcc and dpkg-deb are real. The repositories are local: they have the 
 workshop's copy of the list pins their commits.
 """
 
+import gzip
 import hashlib
 import subprocess
 import tarfile
@@ -162,6 +163,39 @@ def test_node_exporter_is_delivered_for_every_release_and_nothing_compiled_for_i
     bundled(aws, containers="wanted", exporters=True)
     assert aws.run("scripts.sh", **SLURM).returncode == 0
     assert delivered(aws) == EXPORTERS | DELIVERED
+    assert published.is_dir()
+
+
+def test_the_program_of_the_collector_is_delivered_out_of_the_pinned_archive(aws, published: Path):
+    (aws.root / "prometheus").write_text("a program")
+    archive = aws.root / "archive.tar.gz"
+    with tarfile.open(archive, "w:gz") as made:
+        for name in ("prometheus", "promtool"):
+            made.add(aws.root / "prometheus", f"prometheus-3/{name}")
+    aws.stand_in("curl", f'while [[ "$1" != --output ]]; do shift; done; cp {archive} "$2"')
+    pinned = {"program": "prometheus-3/prometheus", "sha256": hashlib.sha256(archive.read_bytes()).hexdigest()}
+    file = "collector/prometheus-3.13.1.gz"
+
+    change(aws, lambda document: document["programs"][0].update(pinned))
+    bundled(aws, slurm_scraping={"s3_uri": "s3://b/x.json", "region": "us-west-2"})
+    done = aws.run("scripts.sh", **SLURM, NETWORK_ACCESS="closed")
+    assert (done.returncode, f"cannot fetch what is missing: {file}." in done.stderr) == (1, True)
+    done = aws.run("scripts.sh", **SLURM)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert delivered(aws) == {file, "SHA256SUMS"}
+    packages = aws.root / "s3/synced/yours/packages"
+    subprocess.run(["sha256sum", "--check", "--quiet", "SHA256SUMS"], cwd=packages, check=True)
+    assert gzip.decompress((packages / file).read_bytes()) == b"a program"
+    assert published.is_dir()
+
+
+def test_an_archive_with_another_checksum_is_not_delivered(aws, published: Path):
+    aws.stand_in("curl", 'while [[ "$1" != --output ]]; do shift; done; echo another >"$2"')
+    bundled(aws, slurm_scraping={"s3_uri": "s3://b/x.json", "region": "us-west-2"})
+    done = aws.run("scripts.sh", **SLURM)
+    assert done.returncode == 1
+    assert "prometheus-3.13.1.linux-amd64.tar.gz is not the pinned one" in done.stderr
+    assert not aws.called("aws", "s3", "sync")
     assert published.is_dir()
 
 

@@ -62,8 +62,22 @@ def test_teams_and_users_lie_where_no_version_of_the_scripts_does(aws):
     role = json.loads((aws.root / "s3/slurm-accounts.json").read_text())
     assert role == {"role": "arn:aws:iam::111122223333:role/red"}
     assert {(Path(call[3]).name, call[4]) for call in aws.called("aws", "s3", "cp")} == {
-        (f"slurm-{name}.json", f"s3://sagemaker-atlas/documents/slurm-{name}.json") for name in ("accounts", "users")
+        (f"slurm-{name}.json", f"s3://sagemaker-atlas/documents/slurm-{name}.json")
+        for name in ("accounts", "users", "scraping")
     }
+    # A controller that collected metrics under an earlier platform file ends that.
+    assert json.loads((aws.root / "s3/slurm-scraping.json").read_text()) == {}
+
+
+def test_what_is_scraped_lies_beside_them_with_the_address_of_the_workspace(aws):
+    bundled(aws)
+    (aws.root / "manifests").mkdir()
+    for name, text in (("accounts", "{}"), ("users", "{}"), ("scraping", '{"url": "${TRAINWAY_METRICS_ENDPOINT}/x"}')):
+        (aws.root / f"manifests/slurm-{name}.json").write_text(text)
+    there = {"TRAINWAY_DOCUMENTS_S3_URI": "s3://sagemaker-atlas/documents", "TRAINWAY_METRICS_ENDPOINT": "https://aps"}
+    done = aws.run("scripts.sh", **SLURM, **there)
+    assert done.returncode == 0, done.stderr
+    assert json.loads((aws.root / "s3/slurm-scraping.json").read_text()) == {"url": "https://aps/x"}
 
 
 @pytest.mark.parametrize(
@@ -72,6 +86,7 @@ def test_teams_and_users_lie_where_no_version_of_the_scripts_does(aws):
         ({"containers": "required"}, "containers"),
         ({"containers": "wanted", "exporters": True}, "containers exporters"),
         ({"exporters": True}, "exporters"),
+        ({"exporters": True, "slurm_scraping": {"s3_uri": "s3://b/x.json", "region": "r"}}, "exporters collector"),
     ],
 )
 def test_nodes_are_delivered_the_packages_of_what_they_run(aws, asked: dict[str, Any], parts: str):

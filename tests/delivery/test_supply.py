@@ -31,7 +31,7 @@ if [[ "$1 $2" == "ssm get-parameter" ]]; then
   printf '{"MIRROR_REGISTRY": "%s", "MIRROR_PREFIX": "atlas/mirror", "MIRROR_BUCKET_URI": "s3://bucket/mirror",
     "BILLS_URI": "s3://bucket/bills", "CHARTS": "%s", "BASE_TAG": "%s",
     "NETWORK_ACCESS": "closed", "CONTAINERS": "'"${DEPLOYED_CONTAINERS:-none}"'",
-    "EXPORTERS": "'"${DEPLOYED_EXPORTERS:-false}"'",
+    "EXPORTERS": "'"${DEPLOYED_EXPORTERS:-false}"'", "COLLECTOR": "'"${DEPLOYED_COLLECTOR:-false}"'",
     "IMAGE_ARGUMENTS": "{\\"VARIANT\\": \\"cuda\\", \\"SOURCE_DATE_EPOCH\\": \\"1767225600\\"}\\n"}' \
     "$REGISTRY" "$DEPLOYED" "$DEPLOYED_BASE"
 fi
@@ -90,6 +90,7 @@ def test_a_slurm_platform_gets_the_base_alone(supply):
         ({"DEPLOYED_CONTAINERS": "wanted"}, "containers"),
         ({"DEPLOYED_EXPORTERS": "true"}, "exporters"),
         ({"DEPLOYED_CONTAINERS": "required", "DEPLOYED_EXPORTERS": "true"}, "containers exporters"),
+        ({"DEPLOYED_EXPORTERS": "true", "DEPLOYED_COLLECTOR": "true"}, "exporters collector"),
     ],
 )
 def test_a_slurm_platform_gets_the_packages_of_its_nodes_into_the_checkout(supply, nodes: dict[str, str], parts: str):
