@@ -1,9 +1,10 @@
-"""Validate the scrape configuration of the AWS managed collector."""
+"""Validate the scrape configurations of the AWS managed collector and of Slurm's controller."""
 
 from __future__ import annotations
 
 import base64
 import copy
+import json
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -12,13 +13,18 @@ from typing import Any
 
 import yaml
 
+from delivery.render_manifests import render
+from stacks.constructs.delivery.bundle import slurm_documents
 from tests.monitoring.test_scraping import written
 from tests.prometheus import program
 from tests.seams.resolved import deployed, deployed_of
 from tests.seams.seam import Planted, Seam
+from tests.seams.shapes import platforms
+from trainway.spec.derived.collection import SCRAPING_DOCUMENT
+from trainway.spec.facts.catalogue import load_catalogue
 
 Document = dict[str, Any]
-COLLECTED = "collected-metrics"
+COLLECTED, COLLECTED_BY_AGENT = "collected-metrics", "collected-metrics-of-slurm"
 
 
 def problems(document: Document, directory: Path) -> Sequence[str]:
@@ -42,6 +48,23 @@ def _decoded(scraper: Document) -> Document:
     return loaded
 
 
+def of_slurm(name: str) -> Document:
+    """Return the document that the controller of a platform fetches, as the delivery writes it."""
+    deployed = {"TRAINWAY_METRICS_ENDPOINT": "https://aps-workspaces.us-west-2.amazonaws.com/workspaces/ws-1"}
+    document = slurm_documents(platforms()[name], load_catalogue())[SCRAPING_DOCUMENT]
+    loaded: Document = json.loads(render(json.dumps(document), deployed))
+    return loaded
+
+
+def problems_of_agent(document: Document, directory: Path) -> Sequence[str]:
+    """Return the errors that promtool reports for the configuration of an agent."""
+    file = directory / "prometheus.json"
+    file.write_text(json.dumps(document))
+    command = [program("promtool"), "check", "config", "--agent", str(file)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    return [] if done.returncode == 0 else [done.stdout + done.stderr]
+
+
 def test_promtool_takes_the_configuration_of_every_collector(tmp_path: Path) -> None:
     found = list(configurations())
     assert found
@@ -61,7 +84,39 @@ def planted(error: str, change: Callable[[list[Document]], Any]) -> Planted:
     return Planted(error, sound=partial(read, False), broken=partial(read, True))
 
 
+def planted_in_slurm(error: str, change: Callable[[Document], Any]) -> Planted:
+    """Plant an error in the configuration of an agent."""
+
+    def read(broken: bool, directory: Path) -> Sequence[str]:
+        document = of_slurm(COLLECTED_BY_AGENT)
+        if broken:
+            change(document)
+        return problems_of_agent(document, directory)
+
+    return Planted(error, sound=partial(read, False), broken=partial(read, True))
+
+
 SEAMS = (
+    Seam(
+        artifact="Scrape configuration of Slurm's controller",
+        rendered_by="trainway/monitoring/slurm_scraping.py",
+        reader="promtool of Prometheus, for an agent. `tests/lifecycle_scripts/test_collector.py` runs Prometheus in "
+        "agent mode with it on a controller",
+        instead="It is the real reader. Debian's version is older than the one that is delivered.",
+        planted=(
+            planted_in_slurm(
+                "a key of the signature is misspelled",
+                lambda document: document["remote_write"][0]["sigv4"].update(regions="us-west-2"),
+            ),
+            planted_in_slurm(
+                "an agent has rules, which it does not evaluate", lambda document: document.update(rule_files=["a.yml"])
+            ),
+            planted_in_slurm(
+                "two jobs have one name",
+                lambda document: document["scrape_configs"].append(copy.deepcopy(document["scrape_configs"][0])),
+            ),
+        ),
+    ),
     Seam(
         artifact="Scrape configuration of the AWS managed collector",
         rendered_by="trainway/monitoring/scraping.py",
