@@ -98,7 +98,7 @@ class PlatformStacks:
 
     @property
     def eks_cluster(self) -> eks.CfnCluster | None:
-        """Return the EKS cluster, or None under Slurm."""
+        """Return the EKS cluster that the platform creates. None under Slurm, and on an adopted cluster."""
         return self.control_plane.control_plane.cluster.resource if self.control_plane else None
 
     @property

@@ -19,7 +19,7 @@ def autoscaling_stage(scope: Construct, *, foundation: Foundation, control_plane
         "AutoscalingStage",
         platform=control_plane.platform.name,
         name="autoscaling",
-        environment={"CLUSTER_NAME": control_plane.platform.name},
+        environment={"CLUSTER_NAME": control_plane.platform.cluster_name},
         permissions=[Permission(("eks:DescribeCluster",), (control_plane.cluster.arn,))],
         times=stage_times(AUTOSCALING),
         # The cluster's endpoint always answers in this network.

@@ -80,7 +80,7 @@ def write_hand_off(
         image_parameter=image_parameter_name(platform.name),
         images=foundation.images,
         cluster=handoff.Cluster(
-            name=platform.name,
+            name=platform.cluster_name,
             arn=cluster_arn,
             namespaces=namespaces,
             job_labels=queue_labels(platform),

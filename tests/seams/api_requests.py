@@ -72,6 +72,7 @@ SPELLED = {
         "Source": {**_without(it["Source"], "BuildSpec"), "Buildspec": it["Source"]["BuildSpec"]},
     },
     "AWS::EC2::FlowLog": lambda it: {**_without(it, "ResourceId"), "ResourceIds": [it["ResourceId"]]},
+    "AWS::EKS::Addon": lambda it: {**_without(it, "Tags"), **_tag_map(it)},
     "AWS::EKS::Cluster": lambda it: {**it, **_logging(it)},
     "AWS::KMS::Key": lambda it: {**_without(it, "KeyPolicy"), "Policy": it["KeyPolicy"]},
     "AWS::CodePipeline::Pipeline": lambda it: {"Pipeline": _without(it, "Tags"), **_only(it, "Tags")},

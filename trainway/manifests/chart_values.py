@@ -56,7 +56,7 @@ def chart_values(platform: Platform, catalogue: Catalogue) -> dict[str, dict[str
         # The exporter names the pod of a GPU. With DRA, it asks the Kubernetes API for the claims of pods.
         DCGM_EXPORTER: {**on_gpus, "kubernetesDRA": {"enabled": NVIDIA_DRA in chosen}},
         CLUSTER_AUTOSCALER: {
-            "autoDiscovery": {"clusterName": platform.name},
+            "autoDiscovery": {"clusterName": platform.cluster_name},
             "extraArgs": {"enable-provisioning-requests": requests},
         },
         # Kueue looks for ProvisioningRequests only when it starts. A changed pod annotation restarts it.

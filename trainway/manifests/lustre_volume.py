@@ -14,14 +14,13 @@ from typing import Any
 
 from trainway.spec.platform import Platform
 from trainway.spec.sections.storage import Lustre
+from trainway.spec.sections.tags import OWNER_TAG
 
 CLAIM = "fsx"
 DRIVER = "fsx.csi.aws.com"
 STORAGE_CLASS = "fsx-lustre"
 # Label of volumes and claims, by which delivery/cluster.sh deletes those of a file system that is gone.
 GENERATION_LABEL = "trainway.dev/lustre-generation"
-# Tag of file systems that the driver creates. The driver may change and delete only these.
-OWNER_TAG = "trainway"
 # Intelligent-Tiering has no fixed capacity. Kubernetes requires a number, but does not compare it with anything.
 ELASTIC = "1Pi"
 

@@ -244,5 +244,7 @@ def _endpoint(platform: Platform) -> JsonObject | None:
     """Return from where the cluster's API answers beside the VPC; None without Kubernetes."""
     if not platform.orchestrator.is_kubernetes:
         return None
-    endpoint = platform.kubernetes_or_default.endpoint
+    endpoint, adopted = platform.kubernetes_or_default.endpoint, platform.adopted_cluster
+    if adopted:
+        return {"public_to": [], "existing_cluster": adopted.name}
     return {"public_to": [str(each) for each in endpoint.public_to] if endpoint else []}

@@ -128,6 +128,8 @@ def _storage_text(storage: JsonObject) -> str:
 
 def _endpoint_text(endpoint: JsonObject) -> str:
     """Say from where kubectl and `trainway launch` reach the cluster."""
+    if existing := endpoint.get("existing_cluster"):
+        return f"The cluster is {existing}, which exists. Its owner decides from where the Kubernetes API answers."
     if public := endpoint["public_to"]:
         return f"The Kubernetes API answers inside the VPC, and calls from {', '.join(public)}."
     return "The Kubernetes API answers inside the VPC only: docs/kubernetes-access.md has the ways in."

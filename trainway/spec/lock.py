@@ -95,6 +95,9 @@ class Lock(Section):
     kubernetes_version: str | None = Field(
         None, description="Kubernetes minor version that the last deploy gave the control plane."
     )
+    adopted_cluster: str | None = Field(
+        None, description="Name of the existing EKS cluster that the last deploy used. null: the platform created one."
+    )
     ami_releases: dict[str, AmiRelease] = Field(
         default_factory=dict,
         description="Release of EKS's AMI by node group; `system` has that of the system nodes. `trainway upgrade` "

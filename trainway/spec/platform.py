@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated
+from typing import Annotated, cast
 
 from pydantic import BeforeValidator, Field, PrivateAttr
 
@@ -13,6 +13,7 @@ from trainway.spec.handoff_names import DEFAULT_IMAGE
 from trainway.spec.lock import Lock
 from trainway.spec.sections.accepted import Accepted
 from trainway.spec.sections.budget import Budget
+from trainway.spec.sections.existing import ExistingCluster
 from trainway.spec.sections.fields import Name, Region, ZoneId
 from trainway.spec.sections.hyperpod import HyperPod
 from trainway.spec.sections.iam import Iam
@@ -177,8 +178,24 @@ class Platform(Section):
         return deployed.zone if deployed else self.zone_of(self.node_groups[0])
 
     @property
+    def cluster_name(self) -> str:
+        """Return the name of the EKS or HyperPod cluster that jobs are submitted to."""
+        adopted = self.adopted_cluster
+        return adopted.name if adopted else self.name
+
+    @property
+    def adopted_cluster(self) -> ExistingCluster | None:
+        """Return the existing EKS cluster that the platform uses, or None if it creates one."""
+        return self.kubernetes.existing if self.kubernetes else None
+
+    @property
     def kubernetes_or_default(self) -> Kubernetes:
-        """The `kubernetes` section, with its defaults where the file leaves it out."""
+        """The `kubernetes` section, with its defaults where the file leaves it out.
+
+        An adopted cluster has the version that it has.
+        """
+        if adopted := self.adopted_cluster:
+            return cast(Kubernetes, self.kubernetes).model_copy(update={"version": adopted.version})
         return self.kubernetes or Kubernetes()
 
     @property

@@ -19,7 +19,7 @@ def cluster_autoscaler_role(scope: Construct, id: str, *, control_plane: Control
     https://github.com/kubernetes/autoscaler/blob/cluster-autoscaler-1.35.0/cluster-autoscaler/cloudprovider/aws/README.md
     https://docs.aws.amazon.com/eks/latest/best-practices/cas.html (both read 2026-11-22)
     """
-    cluster, name = control_plane.cluster, control_plane.platform.name
+    cluster, name = control_plane.cluster, control_plane.platform.cluster_name
     role = iam.Role(
         scope, id, assumed_by=pods(cluster_arn=cluster.arn, service_account=ACCOUNT, namespaces=[NAMESPACE])
     )

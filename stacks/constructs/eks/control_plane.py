@@ -9,6 +9,7 @@ from aws_cdk import aws_eks as eks
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
+from stacks.constructs.eks.adopted_cluster import adopted_cluster
 from stacks.constructs.eks.created_cluster import created_cluster
 from stacks.constructs.eks.eks_addons import CNI_POLICY, eks_addon
 from stacks.constructs.eks.launch_template import system_launch_template
@@ -22,12 +23,13 @@ from trainway.spec.derived.node_tags import node_tags
 from trainway.spec.derived.volumes import SYSTEM_VOLUME_GIB
 from trainway.spec.facts.catalogue import Catalogue, Instance
 from trainway.spec.platform import Platform
+from trainway.spec.sections.tags import OWNER_TAG
 
 CLUSTER_ADMIN = "cluster-access-policy/AmazonEKSClusterAdminPolicy"
 
 
 class ControlPlane(Construct):
-    """The cluster with its add-ons, system nodes, access entries, and Pod Identity associations."""
+    """A created or adopted cluster with its add-ons, system nodes, access entries, and Pod Identity associations."""
 
     def __init__(
         self,
@@ -42,9 +44,14 @@ class ControlPlane(Construct):
         super().__init__(scope, id)
         kubernetes = platform.kubernetes_or_default
         self.platform = platform
-        self.cluster = created_cluster(self, platform=platform, subnet_ids=subnet_ids, service_cidr=service_cidr)
+        adopted = platform.adopted_cluster
+        self.cluster = (
+            adopted_cluster(self, adopted)
+            if adopted
+            else created_cluster(self, platform=platform, subnet_ids=subnet_ids, service_cidr=service_cidr)
+        )
         missing = addon_names(platform)
-        networking = [self._addon(name) for name in BEFORE_NODES]
+        networking = [self._addon(name) for name in BEFORE_NODES if name in missing]
         self.node_role = self._node_role()
         system = self._system_nodes(platform, catalogue[kubernetes.system_nodes.instance_type], subnet_ids)
         for addon in networking:
@@ -83,6 +90,11 @@ class ControlPlane(Construct):
             role_arn=role.role_arn,
         )
 
+    @property
+    def owner_tags(self) -> dict[str, str]:
+        """Return the tag of node groups in an adopted cluster, by which `trainway adopt` leaves them out."""
+        return {OWNER_TAG: self.platform.name} if self.platform.adopted_cluster else {}
+
     def _addon(self, name: str) -> eks.CfnAddon:
         return eks_addon(self, name, cluster=self.cluster, platform=self.platform)
 
@@ -91,7 +103,8 @@ class ControlPlane(Construct):
             "AmazonEKSWorkerNodePolicy",
             "AmazonEC2ContainerRegistryPullOnly",
             "AmazonSSMManagedInstanceCore",
-            *([CNI_POLICY] if self.platform.orchestrator.is_hyperpod else []),
+            # HyperPod requires it, and an adopted cluster's CNI may have no role of its own.
+            *([CNI_POLICY] if self.platform.orchestrator.is_hyperpod or self.platform.adopted_cluster else []),
         ]
         role = iam.Role(
             self,
@@ -131,5 +144,6 @@ class ControlPlane(Construct):
                 min_size=nodes.count, desired_size=nodes.count, max_size=nodes.count + 1
             ),
             node_repair_config=eks.CfnNodegroup.NodeRepairConfigProperty(enabled=True),
+            tags=self.owner_tags or None,
             labels={NODES_LABEL: "system", **(NOT_FOR_KAI if platform.kai else {})},
         )

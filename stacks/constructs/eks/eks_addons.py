@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import aws_cdk as cdk
 from aws_cdk import aws_eks as eks
 from aws_cdk import aws_iam as iam
 from constructs import Construct
@@ -13,10 +14,10 @@ from stacks.constructs.eks.eks_cluster import EksCluster
 from stacks.constructs.iam.acknowledge import acknowledge_managed_policies
 from stacks.constructs.iam.permissions import Permission, grant, needs_policies, regional_arn
 from stacks.constructs.iam.trust import pods
-from trainway.manifests.lustre_volume import OWNER_TAG
 from trainway.spec.derived.addons import FSX_DRIVER, VPC_CNI
 from trainway.spec.derived.pod_network import cni_settings
 from trainway.spec.platform import Platform
+from trainway.spec.sections.tags import OWNER_TAG
 
 NAMESPACE = "kube-system"
 CNI_POLICY = "AmazonEKS_CNI_Policy"
@@ -40,7 +41,10 @@ def eks_addon(scope: Construct, name: str, *, cluster: EksCluster, platform: Pla
         addon_version=platform.lock.addon_versions.get(name),
         cluster_name=cluster.name,
         configuration_values=json.dumps(settings, sort_keys=True) if settings else None,
-        resolve_conflicts="OVERWRITE",
+        # In an existing cluster, the creation fails if somebody installed a copy without EKS.
+        # https://docs.aws.amazon.com/eks/latest/APIReference/API_CreateAddon.html (read 2026-11-26)
+        resolve_conflicts="NONE" if platform.adopted_cluster else "OVERWRITE",
+        tags=[cdk.CfnTag(key=OWNER_TAG, value=platform.name)] if platform.adopted_cluster else None,
     )
     if name == FSX_DRIVER:
         role = _fsx_driver_role(scope, cluster, platform)

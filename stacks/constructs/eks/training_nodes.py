@@ -87,7 +87,7 @@ def training_node_group(
             max_unavailable=UNAVAILABLE_NODES, update_strategy=update_strategy(group).value
         ),
         labels={NODES_LABEL: group.name, **mig_labels(group), **(_accelerator(instance) if tags else {})},
-        tags=dict(tags) or None,
+        tags={**tags, **control_plane.owner_tags} or None,
         taints=_taints(instance),
         node_repair_config=node_repair_config(node_repair),
     )

@@ -8,6 +8,7 @@ from trainway.preflight.check import Inquiry
 from trainway.preflight.checks.table import check
 from trainway.preflight.finding import AccountFinding, error
 from trainway.spec.derived.addons import addon_names
+from trainway.spec.rules.kubernetes_version import version_key
 
 
 @check("eks:DescribeAddonVersions")
@@ -28,13 +29,13 @@ def addons(inquiry: Inquiry) -> Iterator[AccountFinding]:
             yield error(
                 f"EKS offers no add-on {name} for Kubernetes {version} in {inquiry.aws.region}",
                 why="the platform installs it",
-                fix="write another Kubernetes version, or wait until EKS offers it",
-                key=("kubernetes", "version"),
+                fix="use another Kubernetes version, or wait until EKS offers it",
+                key=version_key(platform),
             )
         elif pinned and pinned not in offered:
             yield error(
                 f"EKS does not offer {name} {pinned} for Kubernetes {version}",
                 why=f"the lock has this version, and EKS offers {', '.join(offered)}",
                 fix="run `trainway upgrade --addons`",
-                key=("kubernetes", "version"),
+                key=version_key(platform),
             )

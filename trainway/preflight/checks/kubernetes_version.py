@@ -16,7 +16,8 @@ SOON: Final = timedelta(days=60)
 @check("eks:DescribeClusterVersions")
 def kubernetes_version(inquiry: Inquiry) -> Iterator[AccountFinding]:
     """EKS offers the Kubernetes version of the file, with standard support."""
-    if not inquiry.platform.orchestrator.is_kubernetes:
+    # An adopted cluster has its version already.
+    if not inquiry.platform.orchestrator.is_kubernetes or inquiry.platform.adopted_cluster:
         return
     wanted, key = inquiry.platform.kubernetes_or_default.version, ("kubernetes", "version")
     pages = inquiry.aws.pages("eks", "describe_cluster_versions")

@@ -26,7 +26,13 @@ EVERY_ADDON = BEFORE_NODES + ON_NODES + OF_HYPERPOD
 
 
 def addon_names(platform: Platform) -> tuple[str, ...]:
-    """Return the EKS add-ons that the stacks install. Empty under Slurm."""
+    """Return the EKS add-ons that the stacks install: those that an adopted cluster lacks. Empty under Slurm."""
+    there = platform.adopted_cluster.addons if platform.adopted_cluster else {}
+    return tuple(name for name in addons_in_cluster(platform) if name not in there)
+
+
+def addons_in_cluster(platform: Platform) -> tuple[str, ...]:
+    """Return the EKS add-ons that the platform needs in its cluster, whoever installs them. Empty under Slurm."""
     if not platform.orchestrator.is_kubernetes:
         return ()
     asked, hyperpod = platform.hyperpod_or_default, platform.orchestrator.is_hyperpod

@@ -100,8 +100,10 @@ class AddressPlan:
 def service_cidr(platform: Platform, plan: AddressPlan) -> IPv4Network:
     """Return the CIDR block of the cluster's services: one of EKS's two candidates that the VPC does not use.
 
-    A cluster keeps the block with which it was deployed.
+    A cluster keeps the block with which it was deployed, and an adopted one its own.
     """
+    if platform.adopted_cluster:
+        return platform.adopted_cluster.service_cidr
     candidates = service_facts().eks.service_cidrs
     return platform.lock.service_cidr or next(
         cidr for cidr in candidates if not any(cidr.overlaps(range_) for range_ in plan.vpc_cidrs)

@@ -35,17 +35,19 @@ def chart_names(platform: Platform, catalogue: Catalogue) -> tuple[str, ...]:
     vendors = {instance.accelerator.vendor for instance in instances if instance.accelerator}
     efa, kubernetes = any(instance.efa_interfaces for instance in instances), platform.kubernetes_or_default
     scaled = bool(scaled_groups(platform, catalogue))
+    adopted = platform.adopted_cluster
+    theirs = adopted.device_plugins if adopted else ()
     chosen = {
         # HyperPod requires its chart in the cluster before it creates nodes.
         HYPERPOD: platform.orchestrator is Orchestrator.HYPERPOD_EKS,
         # One for each kind of device: two on a node would both allocate it.
         # https://docs.aws.amazon.com/eks/latest/userguide/device-management.html#_considerations (read 2026-11-21)
-        EFA_PLUGIN: efa and kubernetes.efa_devices_or_default == "plugin",
+        EFA_PLUGIN: efa and kubernetes.efa_devices_or_default == "plugin" and "efa" not in theirs,
         EFA_DRA: efa and kubernetes.efa_devices_or_default == "dra",
-        NVIDIA_PLUGIN: "nvidia" in vendors and kubernetes.gpu_devices == "plugin",
+        NVIDIA_PLUGIN: "nvidia" in vendors and kubernetes.gpu_devices == "plugin" and "nvidia" not in theirs,
         NVIDIA_DRA: "nvidia" in vendors and kubernetes.gpu_devices == "dra",
         GPU_OPERATOR: "nvidia" in vendors and kubernetes.gpu_devices == "operator",
-        NEURON_PLUGIN: "neuron" in vendors,
+        NEURON_PLUGIN: "neuron" in vendors and "neuron" not in theirs,
         DCGM_EXPORTER: "nvidia" in vendors and collector_of(platform) is Collector.AWS_MANAGED,
         # Kueue and the autoscaler look for the definition only when they start.
         PROVISIONING_REQUESTS: scaled and platform.kueue,

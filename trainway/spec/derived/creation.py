@@ -126,8 +126,9 @@ def _order(platform: Platform, catalogue: Catalogue) -> Iterator[tuple[str, tupl
     if copies:
         yield MIRROR, (REPOSITORIES, BUCKET, *inside)
     if kubernetes:
-        yield CONTROL_PLANE, (NETWORK,)
-        yield NETWORKING_ADDONS, (CONTROL_PLANE,)
+        if not platform.adopted_cluster:
+            yield CONTROL_PLANE, (NETWORK,)
+        yield NETWORKING_ADDONS, (NETWORK if platform.adopted_cluster else CONTROL_PLANE,)
         yield SYSTEM_NODES, (NETWORKING_ADDONS,)
         yield CLUSTER_ADDONS, (SYSTEM_NODES,)
         # A chart's pods run on system nodes and use DNS. The volumes name the file system.

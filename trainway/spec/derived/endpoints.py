@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trainway.spec.derived.addons import addon_names
+from trainway.spec.derived.addons import addons_in_cluster
 from trainway.spec.derived.charts import chart_names
 from trainway.spec.derived.collection import Collector, collector_of
 from trainway.spec.derived.system_pods import system_facts
@@ -30,7 +30,7 @@ def interface_endpoints(platform: Platform, catalogue: Catalogue) -> tuple[str, 
     if orchestrator.is_hyperpod:
         services |= set(facts.closed_hyperpod)
     workloads = system_facts()
-    services.update(*(workloads.addons[name].calls for name in addon_names(platform)))
+    services.update(*(workloads.addons[name].calls for name in addons_in_cluster(platform)))
     services.update(*(workloads.charts[name].calls for name in chart_names(platform, catalogue)))
     if platform.storage.lustre.root_squash:
         services |= set(facts.closed_root_squash)

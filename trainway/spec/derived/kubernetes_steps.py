@@ -75,7 +75,12 @@ class UpgradePlan:
 
 
 def deployed_version(platform: Platform) -> str:
-    """Return the control plane's minor version: that of the last deploy, or of the file before the first deploy."""
+    """Return the control plane's minor version: that of the last deploy, or of the file before the first deploy.
+
+    The file has the version of an adopted cluster.
+    """
+    if platform.adopted_cluster:
+        return platform.adopted_cluster.version
     return platform.lock.kubernetes_version or platform.kubernetes_or_default.version
 
 
@@ -95,7 +100,7 @@ def upgrade_plan(platform: Platform, catalogue: Catalogue, published: PublishedV
         ),
         addons=tuple(Pin(name, lock.addon_versions.get(name), published.addons.get(name)) for name in ADDONS),
     )
-    return replace(plan, steps=(*_unfinished(plan), *(_steps(following) if can_rise else ())))
+    return replace(plan, steps=(*_unfinished(plan), *(_steps(following, platform) if can_rise else ())))
 
 
 def pinned(lock: Lock, plan: UpgradePlan, *, groups: frozenset[str], addons: bool) -> Lock:
@@ -135,8 +140,13 @@ def _unfinished(plan: UpgradePlan) -> Iterator[UpgradeStep]:
         yield UpgradeStep("the last upgrade", "`trainway upgrade`, then deploy", happens)
 
 
-def _steps(following: str) -> tuple[UpgradeStep, ...]:
-    """Return the steps to the next minor version."""
+def _steps(following: str, platform: Platform) -> tuple[UpgradeStep, ...]:
+    """Return the steps to the next minor version. The owner of an adopted cluster upgrades the control plane."""
+    rise = f'set `kubernetes.version: "{following}"` in the platform file, deploy, then `trainway lock --deployed`'
+    if adopted := platform.adopted_cluster:
+        rise = (
+            f"upgrade {adopted.name} to {following} with the tool that created it, then `trainway adopt {adopted.name}`"
+        )
     return (
         UpgradeStep(
             "what EKS found",
@@ -145,7 +155,7 @@ def _steps(following: str) -> tuple[UpgradeStep, ...]:
         ),
         UpgradeStep(
             "control plane",
-            f'set `kubernetes.version: "{following}"` in the platform file, deploy, then `trainway lock --deployed`',
+            rise,
             "EKS replaces the API servers. Jobs keep running. Add-ons and nodes keep their versions.",
         ),
         UpgradeStep(

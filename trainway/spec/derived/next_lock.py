@@ -44,6 +44,7 @@ def deployed_lock(platform: Platform, catalogue: Catalogue) -> Lock:
         "subnets": kept,
         "leaving": (),
         "kubernetes_version": version,
+        "adopted_cluster": platform.adopted_cluster.name if platform.adopted_cluster else None,
         "lustre": locked_lustre(platform.storage.lustre),
         "former_lustre": locked_lustre(platform.storage.former_lustre),
         "home": locked_home(platform),

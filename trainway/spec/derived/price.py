@@ -146,7 +146,7 @@ def _lines(platform: Platform, catalogue: Catalogue) -> Iterator[PriceLine]:
     for group in platform.node_groups:
         yield from _of_group(platform, group)
     yield from _of_heads(platform)
-    if platform.orchestrator.is_kubernetes:
+    if _creates_cluster(platform):
         yield _service(platform, "control plane", "the EKS cluster", "eks-cluster", 1)
     yield from _of_network(platform, catalogue)
     if collector_of(platform) is Collector.AWS_MANAGED:
@@ -242,8 +242,13 @@ def _of_home(platform: Platform) -> Iterator[PriceLine]:
 def _keys(platform: Platform) -> int:
     """Return how many KMS keys the stacks create: for alarms, EKS's secrets, and each stack with logs."""
     images = sum(platform.of_image(name).image.uri is None for name in platform.image_names)
-    kubernetes = 2 if platform.orchestrator.is_kubernetes else 0
+    kubernetes = platform.orchestrator.is_kubernetes + _creates_cluster(platform)
     return 2 + kubernetes + images + (platform.network.existing is None)
+
+
+def _creates_cluster(platform: Platform) -> bool:
+    """Return whether the platform creates an EKS cluster. The owner of an adopted one pays for it."""
+    return platform.orchestrator.is_kubernetes and platform.adopted_cluster is None
 
 
 def _service(platform: Platform, name: str, what: str, service: str, quantity: int) -> PriceLine:

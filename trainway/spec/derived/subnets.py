@@ -183,8 +183,9 @@ def _cluster_needs(platform: Platform, catalogue: Catalogue, *, is_first: bool) 
     # Builds that call the cluster's API run inside every network, and the others inside a closed one.
     if orchestrator.is_kubernetes or platform.network.is_closed:
         yield Need("delivery's builds", BUILDS_AT_ONCE)
-    if orchestrator.is_kubernetes:
+    if orchestrator.is_kubernetes and not platform.adopted_cluster:
         yield Need("EKS control plane", eks.control_plane_addresses_per_subnet)
+    if orchestrator.is_kubernetes:
         system = platform.kubernetes_or_default.system_nodes
         instance = catalogue[system.instance_type]
         each = addresses_per_node(instance, orchestrator, pods=SYSTEM_PODS, efa_only=True)

@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple, Self
 
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, model_validator
 
-from trainway.spec.derived.addons import addon_names
+from trainway.spec.derived.addons import addons_in_cluster
 from trainway.spec.derived.charts import chart_names
 from trainway.spec.derived.pod_network import SYSTEM_PODS
 from trainway.spec.facts.catalogue import Catalogue, Instance
@@ -127,7 +127,7 @@ def system_pods(platform: Platform, catalogue: Catalogue) -> tuple[SystemPods, .
     """Return the pods of the platform's add-ons and charts on its system nodes."""
     facts = system_facts()
     workloads = [
-        *(facts.addons[name] for name in addon_names(platform)),
+        *(facts.addons[name] for name in addons_in_cluster(platform)),
         *(facts.charts[name] for name in chart_names(platform, catalogue)),
     ]
     return tuple(pods for workload in workloads for pods in workload.pods)

@@ -8,9 +8,9 @@ from datetime import date
 from trainway.spec.facts.kubernetes_versions import kubernetes_versions
 from trainway.spec.platform import Platform
 from trainway.spec.problems import KeyPath
+from trainway.spec.rules.kubernetes_version import version_key
 from trainway.spec.rules.rule import path_of_image
 
-KEY: KeyPath = ("kubernetes", "version")
 REFRESH: KeyPath = ("image", "refresh")
 
 
@@ -23,7 +23,11 @@ def expired(platform: Platform, today: date) -> Iterator[tuple[KeyPath, str, str
     """
     facts, version, orchestrator = kubernetes_versions(), platform.kubernetes_or_default.version, platform.orchestrator
     support = facts.eks.versions.get(version)
-    if not orchestrator.is_kubernetes or support is None or today < support.standard_until:
+    # An adopted cluster can be in extended support, for which its owner pays.
+    adopted = platform.adopted_cluster
+    if not orchestrator.is_kubernetes or support is None:
+        return
+    if today < (support.extended_until if adopted else support.standard_until):
         return
     reason = f"standard support of Kubernetes {version} ended on {support.standard_until}, and EKS upgrades the cluster"
     if today >= support.extended_until:
@@ -32,7 +36,7 @@ def expired(platform: Platform, today: date) -> Iterator[tuple[KeyPath, str, str
         each for each in facts.of(hyperpod=orchestrator.is_hyperpod) if facts.eks.versions[each].standard_until > today
     ]
     remedy = f"write one of {', '.join(newer)}, in quotes" if newer else "use a newer release of Trainway"
-    yield KEY, reason, remedy
+    yield version_key(platform), reason, "upgrade the cluster, and adopt it again" if adopted else remedy
 
 
 def from_the_future(platform: Platform, today: date) -> Iterator[tuple[KeyPath, str, str]]:

@@ -20,7 +20,8 @@ def the_control_plane_rises_by_one_minor_version(platform: Platform, _catalogue:
     https://docs.aws.amazon.com/eks/latest/userguide/kubernetes-versions.html (read 2026-11-22)
     """
     deployed, wanted = platform.lock.kubernetes_version, platform.kubernetes_or_default.version
-    if not platform.orchestrator.is_kubernetes or deployed is None:
+    # Its owner upgrades an adopted cluster, and a deploy does not touch it.
+    if not platform.orchestrator.is_kubernetes or deployed is None or platform.adopted_cluster:
         return
     behind = minors_behind(deployed, wanted)
     if behind < 0:

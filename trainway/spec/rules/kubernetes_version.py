@@ -10,7 +10,10 @@ from trainway.spec.platform import Platform
 from trainway.spec.problems import KeyPath
 from trainway.spec.rules.rule import Breach, rule
 
-KEY: KeyPath = ("kubernetes", "version")
+
+def version_key(platform: Platform) -> KeyPath:
+    """Return the key that has the Kubernetes version of the platform's cluster."""
+    return ("kubernetes", "existing", "version") if platform.adopted_cluster else ("kubernetes", "version")
 
 
 @rule
@@ -29,8 +32,14 @@ def the_kubernetes_version_exists(platform: Platform, _catalogue: Catalogue) -> 
     read = facts.eks.sources[0].read
     if orchestrator.is_hyperpod:
         by, read = "HyperPod on EKS", facts.hyperpod.sources[0].read
+    newer = " or ".join(each for each in known if numbers(each) >= numbers(facts.default))
+    remedy = (
+        f"upgrade the cluster to {newer}, and adopt it again"
+        if platform.adopted_cluster
+        else f"write {newer}, in quotes"
+    )
     yield (
-        KEY,
+        version_key(platform),
         f"{by} does not support Kubernetes {version} (read {read})",
-        f"write {' or '.join(each for each in known if numbers(each) >= numbers(facts.default))}, in quotes",
+        remedy,
     )

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -63,6 +63,87 @@ class ExistingNetwork(Section):
     )
     security_group: AdoptedSecurityGroup | None = Field(
         None, description="Security group of the nodes. Default: the platform creates one."
+    )
+
+
+AdoptedAddonVersion = Annotated[
+    str,
+    Matches(
+        r"v\d+(\.\d+)+-eksbuild\.\d+|self-managed",
+        "it is not the version of an EKS add-on",
+        "write it as in v1.21.1-eksbuild.1, or self-managed if it is no EKS add-on; `trainway adopt` finds it",
+    ),
+]
+SELF_MANAGED = "self-managed"
+
+
+class AdoptedCni(Section):
+    """Settings of the add-on vpc-cni of an existing cluster."""
+
+    prefix_delegation: bool = Field(False, description="Whether ENABLE_PREFIX_DELEGATION is true.")
+    network_policy: bool = Field(False, description="Whether enableNetworkPolicy is true.")
+
+
+class ExistingCluster(Section):
+    """An existing EKS cluster in the adopted VPC. The platform adds to it, and never changes it."""
+
+    name: Annotated[
+        str,
+        # https://docs.aws.amazon.com/eks/latest/APIReference/API_CreateCluster.html (read 2026-11-26)
+        Matches(
+            r"[0-9A-Za-z][A-Za-z0-9_-]{0,99}",
+            "it is not the name of an EKS cluster",
+            "`aws eks list-clusters` lists yours",
+        ),
+    ] = Field(description="Name of the cluster.")
+    arn: Annotated[
+        str,
+        Matches(
+            r"arn:aws(-[a-z]+)*:eks:[a-z0-9-]+:\d{12}:cluster/[0-9A-Za-z][A-Za-z0-9_-]{0,99}",
+            "it is not the ARN of an EKS cluster",
+            "`trainway adopt` finds it",
+        ),
+    ] = Field(description="ARN of the cluster.")
+    version: Annotated[
+        str, Matches(r"1\.\d\d", "it is not a Kubernetes minor version", 'write it in quotes, as in "1.33"')
+    ] = Field(description="Kubernetes minor version of the cluster, in quotes.")
+    vpc_id: Annotated[str, _id("vpc", "VPC")] = Field(description="ID of the VPC of the cluster.")
+    authentication_mode: Literal["API", "API_AND_CONFIG_MAP", "CONFIG_MAP"] = Field(
+        description="Authentication mode of the cluster. CONFIG_MAP allows no access entries, which the platform needs."
+    )
+    private_access: bool = Field(description="Whether the Kubernetes API answers inside the VPC.")
+    endpoint: Annotated[str, Matches(r"https://\S+", "it is not a URL", "`trainway adopt` finds it")] = Field(
+        description="URL of the Kubernetes API."
+    )
+    certificate_authority: Annotated[
+        str, Matches(r"[A-Za-z0-9+/=]+", "it is not in base64", "`trainway adopt` finds it")
+    ] = Field(description="Certificate authority of the Kubernetes API, in base64.")
+    service_cidr: Range = Field(description="CIDR block of the Kubernetes services.")
+    security_group: AdoptedSecurityGroup = Field(
+        description="Security group that EKS created for the cluster. Nodes and builds are members of it."
+    )
+    oidc_issuer: str | None = Field(
+        None,
+        description="URL of the OpenID Connect issuer. The platform uses EKS Pod Identity instead.",
+    )
+    addons: dict[str, AdoptedAddonVersion] = Field(
+        default_factory=dict,
+        description="Version of each EKS add-on in the cluster, for example {vpc-cni: v1.21.1-eksbuild.1}, or "
+        "self-managed. The platform installs only the others that it needs.",
+    )
+    cni: AdoptedCni = Field(default_factory=AdoptedCni, description="Settings of the add-on vpc-cni of the cluster.")
+    node_groups: tuple[str, ...] = Field(
+        (), description="Names of the EKS node groups in the cluster, for your information."
+    )
+    device_plugins: tuple[Literal["nvidia", "efa", "neuron"], ...] = Field(
+        (),
+        description="Device plugins of yours that also run on the nodes of the platform, which then installs none of "
+        "these.",
+    )
+    withdraw: bool = Field(
+        False,
+        description="Uninstall the charts and Kubernetes objects of the platform with the next deploy. "
+        "`make destroy` requires it.",
     )
 
 

@@ -8,6 +8,7 @@ from pydantic import Field
 
 from trainway.spec.facts.kubernetes_versions import kubernetes_versions
 from trainway.spec.sections.endpoint import EndpointOrPrivate
+from trainway.spec.sections.existing import ExistingCluster
 from trainway.spec.sections.fields import Principal
 from trainway.spec.sections.node_repair import NodeRepair
 from trainway.spec.values import Matches, Section
@@ -100,6 +101,11 @@ class Kubernetes(Section):
         description="With the orchestrator eks. Collect the metrics of nodes, GPUs, EFA, queues, and runs in a "
         "workspace of Amazon Managed Service for Prometheus, by an AWS managed collector. With hyperpod-eks, use "
         "`hyperpod.observability`.",
+    )
+    existing: ExistingCluster | None = Field(
+        None,
+        description="With the orchestrator eks. An existing cluster in the adopted VPC, used instead of a new one. "
+        "`trainway adopt` writes this section.",
     )
 
     @property
