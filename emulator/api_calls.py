@@ -169,6 +169,9 @@ def _rest_operations(service: str) -> list[tuple[str, str, re.Pattern[str], froz
 
 @cache
 def _path_pattern(uri: str) -> re.Pattern[str]:
-    """Return the pattern of a path such as `/clusters/{name}/addons`, with a group for each parameter."""
-    pattern = re.sub(r"\\\{[^{}]+\\\+\\\}", "(.+)", re.escape(uri))
+    """Return the pattern of a path such as `/clusters/{name}/addons`, with a group for each parameter.
+
+    An ARN has slashes, which the server has decoded.
+    """
+    pattern = re.sub(r"\\\{[^{}]+(\\\+|Arn)\\\}", "(.+)", re.escape(uri))
     return re.compile(re.sub(r"\\\{[^{}]+\\\}", "([^/]+)", pattern))

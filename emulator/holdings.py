@@ -23,6 +23,7 @@ _SHAPES = {
     "training_plans": ("sagemaker", "DescribeTrainingPlanResponse"),
     "quotas": ("service-quotas", "ServiceQuota"),
     "quota_requests": ("service-quotas", "RequestedServiceQuotaChange"),
+    "access_entries": ("eks", "AccessEntry"),
     "addons": ("eks", "Addon"),
     "data_repository_associations": ("fsx", "DataRepositoryAssociation"),
     "node_group_issues": ("eks", "Issue"),
@@ -48,6 +49,7 @@ class AccountHoldings:
     training_plans: list[dict[str, Any]] = field(default_factory=list)
     quotas: list[dict[str, Any]] = field(default_factory=list)
     quota_requests: list[dict[str, Any]] = field(default_factory=list)
+    access_entries: list[dict[str, Any]] = field(default_factory=list)
     addons: list[dict[str, Any]] = field(default_factory=list)
     data_repository_associations: list[dict[str, Any]] = field(default_factory=list)
     node_group_issues: list[dict[str, Any]] = field(default_factory=list)
@@ -257,6 +259,13 @@ def _addon(holdings: AccountHoldings, asked: dict[str, Any]) -> dict[str, Any]:
     raise RefusedCall("ResourceNotFoundException", f"No addon: {asked['addonName']} found in cluster")
 
 
+def _access_entry(holdings: AccountHoldings, asked: dict[str, Any]) -> dict[str, Any]:
+    for each in holdings.access_entries:
+        if (each["clusterName"], each["principalArn"]) == (asked["clusterName"], asked["principalArn"]):
+            return {"accessEntry": each}
+    raise RefusedCall("ResourceNotFoundException", "The specified principalArn could not be found")
+
+
 def _node_group(holdings: AccountHoldings, asked: dict[str, Any]) -> None:
     """Give a node group of moto its issues, with which moto answers."""
     from moto.eks.models import eks_backends
@@ -278,6 +287,7 @@ _OPERATIONS: dict[str, Callable[[AccountHoldings, dict[str, Any]], dict[str, Any
     "ec2:DescribeInstanceTypeOfferings": _offerings,
     "ec2:DescribeRegions": _regions,
     "ecr:GetDownloadUrlForLayer": _layer,
+    "eks:DescribeAccessEntry": _access_entry,
     "eks:DescribeAddon": _addon,
     "eks:DescribeNodegroup": _node_group,
     "eks:ListAddons": _list_addons,

@@ -57,6 +57,56 @@ def name_the_error_of_an_absent_cluster() -> None:
     SageMakerModelBackend.describe_cluster = describe_cluster  # type: ignore[method-assign]
 
 
+def describe_eks_clusters_as_eks_does() -> None:
+    """Add the access, the VPC, and the security group of a cluster to moto's answer of DescribeCluster.
+
+    EKS creates a security group for each cluster.
+    https://docs.aws.amazon.com/eks/latest/userguide/sec-group-reqs.html (read 2026-11-26)
+    """
+    from moto.ec2.exceptions import InvalidSubnetIdError
+    from moto.ec2.models import ec2_backends
+    from moto.eks.models import EKSBackend
+    from moto.eks.responses import EKSResponse
+
+    created, updated = EKSResponse.create_cluster, EKSBackend.update_cluster_config
+
+    def create_cluster(self: Any) -> Any:
+        name, network = self._get_param("name"), self._get_param("resourcesVpcConfig")
+        answer = created(self)
+        cluster = self.eks_backend.clusters[name]
+        access = self._get_param("accessConfig") or {}
+        cluster.access_config = {"authenticationMode": access.get("authenticationMode", "CONFIG_MAP")}
+        ec2 = ec2_backends[self.current_account][self.region]
+        try:
+            vpc_id = ec2.get_subnet(network["subnetIds"][0]).vpc_id
+        except InvalidSubnetIdError:
+            return answer  # moto creates a cluster in subnets that do not exist, too
+        group = ec2.create_security_group(
+            f"eks-cluster-sg-{name}", "EKS created security group", vpc_id=vpc_id, tags={"aws:eks:cluster-name": name}
+        )
+        itself = [{"GroupId": group.group_id}]
+        ec2.authorize_security_group_ingress(
+            group_name_or_id=group.group_id, ip_protocol="-1", from_port="", to_port="", ip_ranges=[],
+            source_groups=itself, vpc_id=vpc_id,
+        )  # fmt: skip
+        cluster.resources_vpc_config = {
+            "endpointPublicAccess": True,
+            "endpointPrivateAccess": False,
+            **network,
+            "vpcId": vpc_id,
+            "clusterSecurityGroupId": group.group_id,
+        }
+        return answer
+
+    def update_cluster_config(self: Any, name: str, resources_vpc_config: Any, *others: Any, **named: Any) -> Any:
+        known = dict(self.clusters[name].resources_vpc_config) if name in self.clusters else {}
+        asked = {**known, **resources_vpc_config} if resources_vpc_config else {}
+        return updated(self, name, asked, *others, **named)
+
+    EKSResponse.create_cluster = create_cluster  # type: ignore[method-assign]
+    EKSBackend.update_cluster_config = update_cluster_config  # type: ignore[method-assign]
+
+
 def read_service_models_once() -> None:
     """Share the parsed service models of AWS among all botocore sessions of this process.
 

@@ -209,6 +209,7 @@ def main(arguments: list[str] | None = None) -> None:
     moto_repairs.allow_what_aws_allows()
     moto_repairs.tell_what_file_systems_are()
     moto_repairs.name_the_error_of_an_absent_cluster()
+    moto_repairs.describe_eks_clusters_as_eks_does()
     ssm_limits.refuse_what_parameter_store_refuses()
     moto_repairs.answer_requests_faster()
     dispatcher = DomainDispatcherApplication(moto_repairs.without_debugging(create_backend_app))

@@ -49,7 +49,7 @@ def look_at_network(
         found = {subnet["SubnetId"]: subnet for subnet in _all(ec2, "describe_subnets", Filters=here)}
         tables = {table["RouteTableId"]: table for table in _all(ec2, "describe_route_tables", Filters=here)}
         endpoints = list(_all(ec2, "describe_vpc_endpoints", Filters=here))
-        group = _look_at_group(ec2, security_group_id) if security_group_id else None
+        group = describe_group(ec2, security_group_id) if security_group_id else None
         names = {attribute: _is_on(ec2, vpc_id, attribute) for attribute in ("enableDnsSupport", "enableDnsHostnames")}
     except ClientError as error:
         fix = f"name what is there; it needs {PERMISSIONS}"
@@ -148,8 +148,8 @@ def _service(endpoint: Response) -> str:
     return str(endpoint["ServiceName"]).split(".", 3)[-1]
 
 
-def _look_at_group(ec2: Any, group_id: str) -> dict[str, Any]:
-    """Return whether the group has the two rules that EFA needs."""
+def describe_group(ec2: Any, group_id: str) -> dict[str, Any]:
+    """Return a security group's ID, its VPC, and whether it has the two rules that EFA needs."""
     (group,) = ec2.describe_security_groups(GroupIds=[group_id])["SecurityGroups"]
     return {
         "id": group_id,

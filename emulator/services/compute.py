@@ -102,18 +102,13 @@ def delete_launch_template(aws: Aws, model: Properties) -> None:
 
 
 def create_cluster(aws: Aws, model: Properties) -> Properties:
-    subnets = model["ResourcesVpcConfig"]["SubnetIds"]
-    vpc_id = aws.client("ec2").describe_subnets(SubnetIds=subnets)["Subnets"][0]["VpcId"]
     cluster = aws.call("eks", "create_cluster", without(model, "Logging"))["cluster"]
-    group = aws.client("ec2").create_security_group(
-        GroupName=f"eks-cluster-sg-{model['Name']}", Description="EKS created security group", VpcId=vpc_id
-    )
     authority = cluster["certificateAuthority"]["data"]
     return {
         "Arn": cluster["arn"],
         "CertificateAuthority": {"Data": authority},
         "CertificateAuthorityData": authority,
-        "ClusterSecurityGroupId": group["GroupId"],
+        "ClusterSecurityGroupId": cluster["resourcesVpcConfig"]["clusterSecurityGroupId"],
         "Endpoint": cluster["endpoint"],
         "OpenIdConnectIssuerUrl": cluster["identity"]["oidc"]["issuer"],
     }

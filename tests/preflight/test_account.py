@@ -35,7 +35,11 @@ EXECUTION = execution_role("aws", ACCOUNT, REGION).rpartition("/")[2]
 ADMINISTRATOR = "arn:aws:iam::aws:policy/AdministratorAccess"
 P5_QUOTA = load_catalogue()["p5.48xlarge"].quota_codes
 # What the checks that an eks platform does not have are tested by.
-ELSEWHERE = {"training-plans": "test_hyperpod.py", "credentials": "test_credentials.py"}
+ELSEWHERE = {
+    "training-plans": "test_hyperpod.py",
+    "credentials": "test_credentials.py",
+    "existing-cluster": "test_existing_cluster.py",
+}
 
 
 def run(account: AtlasAccount, *options: str) -> tuple[int, list[dict[str, Any]]]:
@@ -347,8 +351,8 @@ def test_what_the_caller_may_not_ask_is_told_as_not_checked(forbidden: tuple[int
     status, findings = forbidden
     assert status == 0, "nothing is known to be wrong"
     told = {each["check"] for each in findings if each["level"] == "not checked"}
-    # An eks platform has no training plan, and everybody may ask who they are.
-    assert told == {each.name for each in CHECKS} - {"training-plans", "credentials"}
+    # This platform has no training plan, and creates its cluster. Everybody may ask who they are.
+    assert told == {each.name for each in CHECKS} - ELSEWHERE.keys()
     assert all("ask for the permission" in each["fix"] for each in findings)
 
 

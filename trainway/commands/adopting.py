@@ -1,4 +1,4 @@
-"""`trainway adopt`: the section of a platform file that uses your network or your file system."""
+"""`trainway adopt`: the section of a platform file that uses your network, cluster, or file system."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from trainway.spec.errors import usage_error
 
 
 def adopt(
-    resource: Annotated[str, typer.Argument(metavar="ID", help="ID of your VPC or Lustre file system.")],
+    resource: Annotated[
+        str,
+        typer.Argument(metavar="ID", help="ID of your VPC or file system, or name of your cluster."),
+    ],
     file: PlatformFile = DEFAULT_PLATFORM,
     subnet: Annotated[
         list[str] | None,
@@ -31,7 +34,7 @@ def adopt(
     route_table: Annotated[str | None, typer.Option(metavar="ID", help="Route table of new subnets.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the section as JSON instead of YAML.")] = False,
 ) -> None:
-    """Inspect your VPC or Lustre file system, and print the section of the platform file that uses it."""
+    """Inspect your VPC, Lustre file system, or EKS cluster, and print the section of the platform file that uses it."""
     from trainway.spec.loader import load_platform
 
     platform = load_platform(file)
@@ -42,6 +45,14 @@ def adopt(
             theirs = look_at_file_system(resource, region=platform.region, security_group_id=security_group)
         lustre = {"existing": theirs.model_dump(mode="json", exclude_defaults=True)}
         _print_section({"storage": {"lustre": lustre}}, as_json=as_json)
+        return
+    if not resource.startswith("vpc-"):
+        from trainway.adopt_cluster import look_at_cluster
+
+        with working(f"reading {resource} from AWS"):
+            cluster = look_at_cluster(resource.rpartition("/")[2], platform=platform.name, region=platform.region)
+        existing = cluster.model_dump(mode="json", exclude_none=True, exclude_defaults=True)
+        _print_section({"kubernetes": {"existing": existing}}, as_json=as_json)
         return
     from trainway.adopt import look_at_network
     from trainway.spec.derived.addressing import plan_addresses

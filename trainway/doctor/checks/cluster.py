@@ -32,20 +32,22 @@ def cluster(inquiry: Inquiry) -> Iterator[AccountFinding]:
                 fix="`aws sagemaker list-cluster-events` shows what failed; then `make deploy`",
             )  # fmt: skip
     if platform.orchestrator.is_kubernetes:
-        answer = aws.ask("eks", "describe_cluster", name=platform.name, absent=["ResourceNotFoundException"])
+        answer = aws.ask("eks", "describe_cluster", name=platform.cluster_name, absent=["ResourceNotFoundException"])
         if answer is None:
-            why = "no job can run"
-            yield error(f"there is no EKS cluster {platform.name}", why=why, fix="make deploy")
+            why, fix = "no job can run", "make deploy"
+            if platform.adopted_cluster:
+                fix = "create it again, or move the platform: docs/existing-cluster.md says how"
+            yield error(f"there is no EKS cluster {platform.cluster_name}", why=why, fix=fix)
             return
         found = answer["cluster"]
         if found["status"] not in ("ACTIVE", "UPDATING"):
-            why, fix = "no job can run", f"aws eks describe-cluster --name {platform.name} shows what is wrong"
-            yield error(f"the EKS cluster {platform.name} is {found['status']}", why=why, fix=fix)
+            why, fix = "no job can run", f"aws eks describe-cluster --name {platform.cluster_name} shows what is wrong"
+            yield error(f"the EKS cluster {platform.cluster_name} is {found['status']}", why=why, fix=fix)
         for issue in found.get("health", {}).get("issues", []):
             fix = "https://docs.aws.amazon.com/eks/latest/APIReference/API_ClusterIssue.html says what each code means"
             yield warning(
-                f"the EKS cluster {platform.name} has the issue {issue.get('code')}",
-                why=issue.get("message", "EKS says no more"),
+                f"the EKS cluster {platform.cluster_name} has the issue {issue.get('code')}",
+                why=issue.get("message", "EKS gives no message"),
                 fix=fix,
             )
         yield from _reached(inquiry)

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from trainway.doctor.checks.table import check
 from trainway.preflight.check import Inquiry
 from trainway.preflight.finding import AccountFinding, error, warning
-from trainway.spec.derived.addons import addon_names
+from trainway.spec.derived.addons import addon_names, addons_in_cluster
+from trainway.spec.sections.existing import SELF_MANAGED
 
 COMES = ("CREATING", "UPDATING")
 
@@ -15,13 +16,20 @@ COMES = ("CREATING", "UPDATING")
 @check("eks:DescribeAddon")
 def deployed_addons(inquiry: Inquiry) -> Iterator[AccountFinding]:
     """Each add-on of the platform is installed in the cluster, active, and without issues."""
-    cluster = inquiry.platform.name
-    for name in addon_names(inquiry.platform):
+    cluster = inquiry.platform.cluster_name
+    adopted, ours = inquiry.platform.adopted_cluster, addon_names(inquiry.platform)
+    for name in addons_in_cluster(inquiry.platform):
+        if adopted and adopted.addons.get(name) == SELF_MANAGED:
+            continue
         absent = ["ResourceNotFoundException"]
         answer = inquiry.aws.ask("eks", "describe_addon", clusterName=cluster, addonName=name, absent=absent)
         if answer is None:
             why = "the platform installs it, and somebody has removed it, or the deploy did not end"
-            yield error(f"the cluster has no add-on {name}", why=why, fix="make deploy")
+            fix = "make deploy"
+            if name not in ours:
+                why = "the cluster had it when the platform adopted the cluster, and the platform needs it"
+                fix = f"install it again, or run `trainway adopt {cluster}`, so that the deploy installs it"
+            yield error(f"the cluster has no add-on {name}", why=why, fix=fix)
             continue
         status, issues = answer["addon"]["status"], answer["addon"].get("health", {}).get("issues", [])
         if status != "ACTIVE" or issues:

@@ -24,7 +24,7 @@ def nodes(inquiry: Inquiry) -> Iterator[AccountFinding]:
 
 
 def _of_eks(inquiry: Inquiry) -> Iterator[AccountFinding]:
-    name, absent = inquiry.platform.name, ["ResourceNotFoundException"]
+    name, absent = inquiry.platform.cluster_name, ["ResourceNotFoundException"]
     pages = inquiry.aws.pages("eks", "list_nodegroups", clusterName=name, absent=absent)
     for group in [each for page in pages for each in page["nodegroups"]]:
         answer = inquiry.aws.ask("eks", "describe_nodegroup", clusterName=name, nodegroupName=group, absent=absent)

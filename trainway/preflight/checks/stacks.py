@@ -56,7 +56,7 @@ def _clusters(inquiry: Inquiry) -> Iterator[AccountFinding]:
         (platform.orchestrator.is_kubernetes, "eks", "an EKS cluster"),
         (platform.orchestrator.is_hyperpod, "sagemaker", "a HyperPod cluster"),
     ):
-        if not uses:
+        if not uses or platform.adopted_cluster:
             continue
         absent = ["ResourceNotFoundException", "ResourceNotFound"]
         asked = {"name": platform.name} if service == "eks" else {"ClusterName": platform.name}
