@@ -9,6 +9,8 @@
 #   MANIFESTS                 directory with values/<chart>.json (chart values of this platform) and objects/*.json (default manifests)
 #   RETIRE_TIMEOUT_SECONDS    how long the deletion of queues may take, where Kueue or KAI is not chosen any more (default 300)
 #   ROLLOUT_TIMEOUT_SECONDS   how long one chart may take to become ready; 0: do not wait, for a cluster that has no node yet (default 600)
+#   ADOPTED_CLUSTER           yes: the platform has adopted the cluster, and the stage changes no object of another owner
+#   WITHDRAW                  yes: with CHARTS empty, uninstall all charts, and delete the objects of the platform
 #   TRAINWAY_*                replace ${TRAINWAY_…} in both kinds of file: facts that are known only once the stack is deployed
 set -euo pipefail
 
@@ -22,6 +24,8 @@ trust_organization "$here"
 source "$here/helm_tool.sh"
 # shellcheck source=delivery/operators.sh
 source "$here/operators.sh"
+# shellcheck source=delivery/adopted.sh
+source "$here/adopted.sh"
 require CLUSTER_NAME AWS_REGION MIRROR_REGISTRY MIRROR_PREFIX MIRROR_BUCKET_URI
 [[ -v CHARTS ]] || fail "missing environment variables: CHARTS"
 read -r -a names <<<"$CHARTS"
@@ -137,6 +141,10 @@ install_manifest() {
   fi
 }
 
+platform=${MIRROR_PREFIX%/mirror}
+if [[ "${ADOPTED_CLUSTER:-no}" == yes ]]; then
+  is_ours "$platform"
+fi
 installed=$(helm list --all-namespaces --selector "$ours" --short)
 all_others=$(python3 "$here/mirror_list.py" others "${names[@]}")
 other_charts=$(awk -F '\t' 'NR == FNR {installed[$1]; next} $2 in installed' <(echo "$installed") - <<<"$all_others")
@@ -147,6 +155,23 @@ mapfile -t leaving < <(cut -f 1 <<<"$other_charts"$'\n'"$other_manifests")
 for chart in "${leaving[@]}"; do
   no_jobs_of "$chart"
 done
+if [[ "${WITHDRAW:-no}" == yes ]]; then
+  no_pods
+  retire_charts "$other_charts"
+  retire_manifests "$other_manifests"
+  mapfile -t files < <(compgen -G "$work/manifests/objects/*" | sort --reverse)
+  delete_objects "${files[@]}"
+  kubectl delete "${marker[@]}" --ignore-not-found
+  say "the platform $platform has left the cluster $CLUSTER_NAME"
+  report "$CLUSTER_NAME"
+  exit 0
+fi
+if [[ "${ADOPTED_CLUSTER:-no}" == yes ]]; then
+  refuse_others "$here" "$MIRROR_REGISTRY/$MIRROR_PREFIX" "${names[@]}"
+  mapfile -t files < <(compgen -G "$work/manifests/objects/*" | sort)
+  refuse_other_objects "$here" "${files[@]}"
+  mark "$platform"
+fi
 # What holds jobs back goes before another comes, which would hold back those that are there already; and what gives
 # devices away, before another gives them away a second time.
 # https://docs.aws.amazon.com/eks/latest/userguide/device-management.html (read 2026-11-21)

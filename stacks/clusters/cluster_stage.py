@@ -15,6 +15,7 @@ from trainway.manifests.training_runtime import image_fact
 from trainway.spec.derived.creation import CHARTS
 from trainway.spec.derived.stage_times import stage_times
 from trainway.spec.handoff_names import DEFAULT_IMAGE
+from trainway.spec.platform import Platform
 
 
 def cluster_stage(scope: Construct, *, foundation: Foundation, control_plane: ControlPlane) -> BuildStage:
@@ -38,7 +39,12 @@ def cluster_stage(scope: Construct, *, foundation: Foundation, control_plane: Co
         "ClusterStage",
         platform=platform.name,
         name="cluster",
-        environment={**registry.mirror_environment, **facts, "CLUSTER_NAME": platform.name},
+        environment={
+            **registry.mirror_environment,
+            **facts,
+            **_adopted(platform),
+            "CLUSTER_NAME": platform.cluster_name,
+        },
         permissions=[
             Permission(("eks:DescribeCluster",), (control_plane.cluster.arn,)),
             registry.keep_tools,
@@ -51,3 +57,11 @@ def cluster_stage(scope: Construct, *, foundation: Foundation, control_plane: Co
         stands_for=file_system_identity(platform),
         parameters=former_parameters(platform.name) if has_former else None,
     )
+
+
+def _adopted(platform: Platform) -> dict[str, str]:
+    """Return the variables by which the stage knows that the platform has adopted the cluster."""
+    adopted = platform.adopted_cluster
+    if adopted is None:
+        return {}
+    return {"ADOPTED_CLUSTER": "yes"} | ({"WITHDRAW": "yes", "CHARTS": ""} if adopted.withdraw else {})

@@ -154,7 +154,9 @@ case "$1" in
       next=$((at + 1))
       [[ "${!at}" != --values ]] || cp "${!next}" "$S3/values/$2.$(printf '%02d' "$at")"
     done ;;
-  list) [[ "$*" != *" --selector installed-by=trainway "* ]] || ls "$S3/releases" 2>/dev/null || true ;;
+  list)
+    [[ "$*" != *" --selector installed-by!=trainway "* ]] || cat "${THEIR_RELEASES:-/dev/null}"
+    [[ "$*" != *" --selector installed-by=trainway "* ]] || ls "$S3/releases" 2>/dev/null || true ;;
   uninstall) rm "$release" ;;
   pull | package)
     name=${2##*/}

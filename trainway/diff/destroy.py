@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,11 @@ def look_at_destroy(file: Path, *, stacks: Collection[str] = ()) -> DiffReport:
     resources = with_instance_groups(resolved_templates(deployed))
     if any(each["Properties"].get("DeletionProtection") for each in resources.values()):
         raise _protected(platform.name, "it is deployed with `deletion_protection: true`")
+    if cluster := _still_in_a_cluster(resources.values()):
+        # No stack can uninstall them, because a destroy runs no build.
+        fix = "write `kubernetes: {existing: {withdraw: true}}`, run `make deploy`, and then `make destroy`"
+        why = f"its charts and Kubernetes objects are in {cluster}, which stays"
+        raise usage_error(f"{platform.name} cannot be destroyed", why=why, fix=fix)
     doomed = _with_dependents(stacks, resources) if stacks else set(deployed)
     told = tuple(
         DiffedStack(
@@ -51,6 +56,18 @@ def look_at_destroy(file: Path, *, stacks: Collection[str] = ()) -> DiffReport:
 def _protected(platform: str, why: str) -> UsageError:
     fix = "write `deletion_protection: false`, run `make deploy`, and then `make destroy`"
     return usage_error(f"{platform} cannot be destroyed", why=why, fix=fix)
+
+
+def _still_in_a_cluster(resources: Iterable[Mapping[str, Any]]) -> str | None:
+    """Return the adopted cluster that the platform has not left yet, by the environment of its delivery, or None."""
+    for each in resources:
+        if each["Type"] == "AWS::CodeBuild::Project":
+            variables = {
+                v["Name"]: v["Value"] for v in each["Properties"]["Environment"].get("EnvironmentVariables", [])
+            }
+            if "ADOPTED_CLUSTER" in variables and "WITHDRAW" not in variables:
+                return str(variables["CLUSTER_NAME"])
+    return None
 
 
 def _deleted(id: Id, resource: Mapping[str, Any]) -> ResourceDiff:
