@@ -203,6 +203,25 @@ def test_the_plan_says_that_run_ai_sees_to_quotas_and_names_none(tmp_path: Path)
     assert "the quotas of Run:ai's projects" in printed(str(file))
 
 
+def test_the_plan_shows_the_quotas_that_the_deploy_writes_into_run_ai(tmp_path: Path) -> None:
+    section = {"control_plane": "https://acme.run.ai", "secret": "run-ai"}
+    platform: dict[str, Any] = {
+        "region": "us-west-2",
+        "zones": ["usw2-az2", "usw2-az1"],
+        "node_groups": [{"name": "train", "instance_type": "p5.48xlarge", "count": 4}],
+        "kubernetes": {
+            "run_ai": section,
+            "gpu_devices": "operator",
+            "system_nodes": {"instance_type": "m7i.4xlarge"},
+        },
+        "teams": [{"name": "research", "guarantee": {"p5.48xlarge": 3}}],
+    }
+    file = tmp_path / "platform.yaml"
+    file.write_text(yaml.safe_dump(with_people(platform)))
+    text = printed(str(file))
+    assert "Guarantees are enforced by Run:ai." in text and "3 × p5.48xlarge" in text and "runai-cluster" in text
+
+
 @pytest.mark.parametrize("file", EXAMPLES, ids=lambda file: file.stem)
 def test_the_plan_names_every_addon_and_chart_that_the_stacks_install(file: Path) -> None:
     text, cluster = printed(str(file)), json.loads(golden_file(file, "cluster").read_text())

@@ -38,6 +38,10 @@ def charts(*instance_types: str, **sections: Any) -> tuple[str, ...]:
 
 
 TEAMS: dict[str, Any] = {"teams": [{"name": "research"}]}
+RUN_AI: dict[str, Any] = {
+    "teams": [{"name": "research"}],
+    "kubernetes": {"run_ai": {"control_plane": "https://acme.run.ai", "secret": "run-ai"}, "ray_operator": True},
+}
 LAST: dict[str, Any] = {"kubernetes": {"mpi_operator": True, "ray_operator": True}}
 
 
@@ -132,6 +136,13 @@ def test_hyperpods_own_chart_comes_first_and_only_there() -> None:
     assert "hyperpod-helm-chart" not in charts("p5.48xlarge")
 
 
+def test_run_ais_cluster_comes_last_and_without_another_scheduler() -> None:
+    assert charts("p5.48xlarge", **RUN_AI)[-2:] == ("kuberay-operator", "runai-cluster")
+    assert "kueue" not in charts("p5.48xlarge", **RUN_AI)
+    theirs = {"queues": "run-ai"}
+    assert "runai-cluster" not in charts("p5.48xlarge", **TEAMS, kubernetes=theirs)
+
+
 def test_slurm_installs_no_chart() -> None:
     assert charts(*TYPES, orchestrator="hyperpod-slurm", **TEAMS) == ()
 
@@ -142,6 +153,8 @@ def test_every_chart_that_can_be_chosen_is_listed_in_the_order_of_installation_a
     chosen.append(charts(*TYPES, **TEAMS, kubernetes={"queues": "kai"}))
     chosen += [charts(*TYPES, kubernetes={"gpu_devices": each}) for each in ("dra", "operator")]
     chosen.append(charts(*TYPES, **TEAMS, most=4))
+    chosen.append(charts(*TYPES, **RUN_AI))
+    chosen.append(charts(*TYPES, orchestrator="hyperpod-eks", hyperpod={"task_governance": False}, **RUN_AI))
     chosen.append(charts(*TYPES, kubernetes={"observability": True}))
     assert set().union(*chosen) == set(listed)
     for names in chosen:

@@ -22,6 +22,7 @@ from trainway.manifests.node_pools import node_pools
 from trainway.manifests.personas import members, team_members, viewers
 from trainway.manifests.priority_classes import priority_classes
 from trainway.manifests.run_ai import project_labels, run_ai_guard
+from trainway.manifests.run_ai_projects import run_ai_projects
 from trainway.manifests.spaces import space_guard
 from trainway.manifests.team_directories import team_directory_guard
 from trainway.manifests.training_runtime import training_runtimes
@@ -46,6 +47,8 @@ def cluster_manifests(platform: Platform, catalogue: Catalogue) -> dict[str, Man
             # kubectl applies files in the order of their names.
             kind, name = manifest["kind"].lower(), manifest["metadata"]["name"]
             files[f"{directory}/{position:03d}-{kind}-{name}"] = manifest
+    if projects := run_ai_projects(platform, catalogue):
+        files["run_ai/control_plane"] = projects
     return files
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from trainway.manifests.mig import mig_manager_config
+from trainway.manifests.run_ai_values import run_ai_values
 from trainway.manifests.taints import daemon_tolerations
 from trainway.spec.derived.charts import (
     CLUSTER_AUTOSCALER,
@@ -17,6 +18,7 @@ from trainway.spec.derived.charts import (
     NVIDIA_DRA,
     NVIDIA_PLUGIN,
     PROVISIONING_REQUESTS,
+    RUN_AI,
     chart_names,
 )
 from trainway.spec.facts.catalogue import Catalogue
@@ -68,6 +70,7 @@ def chart_values(platform: Platform, catalogue: Catalogue) -> dict[str, dict[str
             "node-feature-discovery": {"worker": on_gpus},
             "migManager": {"config": mig_manager_config(platform, catalogue)},
         },
+        RUN_AI: run_ai_values(platform),
         NEURON_PLUGIN: {
             "devicePlugin": {"affinity": _only_on(names["neuron"]), "tolerations": tolerated["neuron"]},
         },

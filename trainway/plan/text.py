@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from trainway.price.document import price_text
+from trainway.spec.derived.charts import RUN_AI
 
 JsonObject = dict[str, Any]
 
@@ -38,7 +39,7 @@ def plan_text(document: JsonObject) -> str:
         parts.append(f"EKS add-ons: {', '.join(document['addons'])}")
     if document["charts"]:
         parts.append(f"Charts: {', '.join(document['charts'])}")
-    if (teams := document["teams"]) and teams[0]["enforced_by"] == "Run:ai":
+    if (teams := document["teams"]) and teams[0]["enforced_by"] == "Run:ai" and RUN_AI not in document["charts"]:
         parts.append(_table(["team", "namespace"], [[t["name"], t["namespace"]] for t in teams]))
         parts.append("Teams have the quotas of Run:ai's projects.")
     elif teams:

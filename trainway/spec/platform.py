@@ -24,6 +24,7 @@ from trainway.spec.sections.network import Access, Network, access_from_word
 from trainway.spec.sections.node_group import NodeGroup
 from trainway.spec.sections.observability import Observability
 from trainway.spec.sections.orchestrator import Orchestrator
+from trainway.spec.sections.run_ai import RunAi
 from trainway.spec.sections.slurm import Slurm
 from trainway.spec.sections.storage import Storage
 from trainway.spec.sections.tags import TagValue
@@ -227,13 +228,23 @@ class Platform(Section):
 
     @property
     def run_ai(self) -> bool:
-        """Whether Run:ai, which the platform's owners install themselves, shares the nodes between the teams."""
-        chosen = self.kubernetes_or_default.queues == "run-ai" and bool(self.teams)
+        """Return whether Run:ai shares the nodes between the teams."""
+        chosen = self.kubernetes_or_default.chosen_queues == "run-ai" and bool(self.teams)
         return chosen and self.orchestrator.is_kubernetes and not self.task_governance
+
+    @property
+    def installed_run_ai(self) -> RunAi | None:
+        """Return the section `run_ai` if the deploy installs Run:ai's cluster and makes its projects.
+
+        None without Run:ai, and if the owners of the platform install it.
+        """
+        return self.kubernetes_or_default.run_ai if self.run_ai else None
 
     def _teams_queue_in(self, queues: str) -> bool:
         return (
-            self.orchestrator is Orchestrator.EKS and bool(self.teams) and self.kubernetes_or_default.queues == queues
+            self.orchestrator is Orchestrator.EKS
+            and bool(self.teams)
+            and self.kubernetes_or_default.chosen_queues == queues
         )
 
     @property

@@ -21,6 +21,7 @@ PROVISIONING_REQUESTS = "provisioning-requests"
 CLUSTER_AUTOSCALER = "cluster-autoscaler"
 KUEUE = "kueue"
 KAI = "kai-scheduler"
+RUN_AI = "runai-cluster"
 TRAINER = "kubeflow-trainer"
 MPI_OPERATOR = "mpi-operator"
 RAY_OPERATOR = "kuberay-operator"
@@ -59,5 +60,7 @@ def chart_names(platform: Platform, catalogue: Catalogue) -> tuple[str, ...]:
         PYTORCH_OPERATOR: platform.pytorch_operator,
         MPI_OPERATOR: kubernetes.mpi_operator,
         RAY_OPERATOR: kubernetes.ray_operator,
+        # It looks for the operators of jobs.
+        RUN_AI: platform.installed_run_ai is not None,
     }
     return tuple(name for name, is_chosen in chosen.items() if is_chosen)

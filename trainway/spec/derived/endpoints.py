@@ -35,7 +35,8 @@ def interface_endpoints(platform: Platform, catalogue: Catalogue) -> tuple[str, 
     if platform.storage.lustre.root_squash:
         services |= set(facts.closed_root_squash)
     slurm = platform.slurm_or_default
-    if platform.secrets or slurm.accounting_database or (slurm.directory and slurm.directory.reader):
+    reads_as_slurm = slurm.accounting_database or (slurm.directory and slurm.directory.reader)
+    if platform.secrets or reads_as_slurm or platform.installed_run_ai:
         services |= set(facts.closed_slurm_secrets)
     if collector_of(platform) is Collector.AGENT:
         services |= set(facts.closed_slurm_metrics)

@@ -19,7 +19,7 @@ OR_KUEUE = "or write `queues: kueue`"
 @rule
 def kai_has_something_to_share(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
     """The KAI scheduler is for teams, and for nodes that are not HyperPod's."""
-    if platform.kubernetes_or_default.queues != "kai":
+    if platform.kubernetes_or_default.chosen_queues != "kai":
         return
     if platform.orchestrator.is_hyperpod:
         reason = f"with the orchestrator {platform.orchestrator.value}, HyperPod's task governance shares the nodes"

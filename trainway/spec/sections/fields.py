@@ -123,10 +123,11 @@ KmsKey = Annotated[
     ),
 ]
 
+SECRET_ARN = r"arn:aws[a-z-]*:secretsmanager:[a-z0-9-]+:\d{12}:secret:\S+-[A-Za-z0-9]{6}"
 Secret = Annotated[
     str,
     Matches(
-        r"arn:aws[a-z-]*:secretsmanager:[a-z0-9-]+:\d{12}:secret:\S+-[A-Za-z0-9]{6}",
+        SECRET_ARN,
         "it is not the whole ARN of a secret, which ends in a hyphen and six characters",
         "write it as in arn:aws:secretsmanager:us-west-2:111122223333:secret:slurm-AbCdEf",
     ),

@@ -11,6 +11,7 @@ from trainway.spec.sections.endpoint import EndpointOrPrivate
 from trainway.spec.sections.existing import ExistingCluster
 from trainway.spec.sections.fields import Principal
 from trainway.spec.sections.node_repair import NodeRepair
+from trainway.spec.sections.run_ai import RunAi
 from trainway.spec.values import Matches, Section
 
 DEFAULT_VERSION = kubernetes_versions().default
@@ -67,9 +68,14 @@ class Kubernetes(Section):
     queues: Literal["kueue", "kai", "run-ai", "none"] = Field(
         "kueue",
         description="With the orchestrator eks. Job queue that holds jobs until nodes are free. kueue shares nodes "
-        "of every type. kai, the KAI scheduler, shares GPUs and can preempt a part of an elastic job. run-ai is a "
-        "Run:ai cluster that you install, also on HyperPod without task governance. Otherwise, HyperPod has its own "
-        "queue.",
+        "of every type. kai, the KAI scheduler, shares GPUs and can preempt a part of an elastic job. run-ai is "
+        "Run:ai, also on HyperPod without task governance: a cluster that you install, or with `run_ai` one that the "
+        "deploy installs. Otherwise, HyperPod has its own queue.",
+    )
+    run_ai: RunAi | None = Field(
+        None,
+        description="Install Run:ai's cluster, and make a project of each team. It implies `queues: run-ai`. Default: "
+        "with `queues: run-ai`, you install the cluster yourself.",
     )
     gpu_devices: Literal["plugin", "dra", "operator"] = Field(
         "plugin",
@@ -107,6 +113,11 @@ class Kubernetes(Section):
         description="With the orchestrator eks. An existing cluster in the adopted VPC, used instead of a new one. "
         "`trainway adopt` writes this section.",
     )
+
+    @property
+    def chosen_queues(self) -> Literal["kueue", "kai", "run-ai", "none"]:
+        """The scheduler that shares the nodes between teams: Run:ai with `run_ai`, otherwise `queues`."""
+        return "run-ai" if self.run_ai else self.queues
 
     @property
     def efa_devices_or_default(self) -> Literal["plugin", "dra"]:
