@@ -9,6 +9,7 @@
 #   MANIFESTS                 directory with values/<chart>.json (chart values of this platform) and objects/*.json (default manifests)
 #   RETIRE_TIMEOUT_SECONDS    how long the deletion of queues may take, where Kueue or KAI is not chosen any more (default 300)
 #   ROLLOUT_TIMEOUT_SECONDS   how long one chart may take to become ready; 0: do not wait, for a cluster that has no node yet (default 600)
+#   RUN_AI_SECRET             as for run_ai.sh
 #   ADOPTED_CLUSTER           yes: the platform has adopted the cluster, and the stage changes no object of another owner
 #   WITHDRAW                  yes: with CHARTS empty, uninstall all charts, and delete the objects of the platform
 #   TRAINWAY_*                replace ${TRAINWAY_…} in both kinds of file: facts that are known only once the stack is deployed
@@ -26,6 +27,8 @@ source "$here/helm_tool.sh"
 source "$here/operators.sh"
 # shellcheck source=delivery/adopted.sh
 source "$here/adopted.sh"
+# shellcheck source=delivery/run_ai.sh
+source "$here/run_ai.sh"
 require CLUSTER_NAME AWS_REGION MIRROR_REGISTRY MIRROR_PREFIX MIRROR_BUCKET_URI
 [[ -v CHARTS ]] || fail "missing environment variables: CHARTS"
 read -r -a names <<<"$CHARTS"
@@ -68,12 +71,18 @@ retire_kueue() {
     fail "queues still have jobs, and the teams' nodes with them; end the jobs of \`kubectl get workloads -A\`, and deploy again"
 }
 
-# A pod that asks for a scheduler which is not there any more waits for good, and so does one that a running job makes anew.
+# none_asks_for SCHEDULER NAME: ends the stage if pods need the scheduler. A pod that asks for a scheduler which is not there any
+# more waits for good, and so does one that a running job makes anew.
 # https://kubernetes.io/docs/concepts/overview/working-with-objects/field-selectors/ (read 2026-11-21)
-retire_kai() {
-  local waiting asks="spec.schedulerName=kai-scheduler" until=$((SECONDS + retire_seconds))
+none_asks_for() {
+  local waiting asks="spec.schedulerName=$1"
   waiting=$(kubectl get pods --all-namespaces --field-selector "$asks,status.phase!=Succeeded,status.phase!=Failed" --output name)
-  [[ -z "$waiting" ]] || fail "jobs still ask for the KAI scheduler; end those of \`kubectl get pods -A --field-selector $asks\`, and deploy again"
+  [[ -z "$waiting" ]] || fail "jobs still ask for $2; end those of \`kubectl get pods -A --field-selector $asks\`, and deploy again"
+}
+
+retire_kai() {
+  local until=$((SECONDS + retire_seconds))
+  none_asks_for kai-scheduler "the KAI scheduler"
   # Its webhook lets no queue go that others are below, so that the topmost one goes at a later try.
   until kubectl delete queues.scheduling.run.ai,topologies.kai.scheduler --selector trainway.dev/revision; do
     ((SECONDS < until)) || fail "the KAI scheduler's queues cannot be deleted; \`kubectl get queues\` shows them"
@@ -89,10 +98,12 @@ retire_charts() {
     case $chart in
       kueue) retire_kueue ;;
       kai-scheduler) retire_kai ;;
+      runai-cluster) none_asks_for runai-scheduler "Run:ai's scheduler" ;;
       kubeflow-trainer) kubectl delete clustertrainingruntimes.trainer.kubeflow.org --selector trainway.dev/revision ;;
       kuberay-operator) release_ray_jobs ;;
     esac
     helm uninstall "$release" --namespace "$namespace" --wait
+    [[ "$chart" != runai-cluster ]] || kubectl delete secrets trainway-run-ai runai-reg-creds --namespace "$namespace" --ignore-not-found
   done 3<<<"$1"
 }
 
@@ -118,6 +129,10 @@ install_chart() {
   for file in "$here/values/$1.yaml" "$work/manifests/values/$1.json"; do
     [[ ! -f "$file" ]] || values+=(--values "$file")
   done
+  if [[ "$1" == runai-cluster ]]; then
+    prepare_run_ai "$here" "$work" "$2"
+    values+=(--values "$work/run_ai/values.json")
+  fi
   helm upgrade "$3" "oci://$MIRROR_REGISTRY/$MIRROR_PREFIX/charts/$1" --install --version "$2" --labels "$ours" \
     --namespace "$4" --create-namespace "${values[@]}" "${set_words[@]}" "${wait_words[@]}" || not_ready "$1" "$2" "$4"
   # Its operator makes the other parts, of which a webhook must answer before there can be a queue.
@@ -175,7 +190,7 @@ fi
 # What holds jobs back goes before another comes, which would hold back those that are there already; and what gives
 # devices away, before another gives them away a second time.
 # https://docs.aws.amazon.com/eks/latest/userguide/device-management.html (read 2026-11-21)
-go_first='^(kueue|kai-scheduler|aws-efa-k8s-device-plugin|aws-dranet|nvidia-device-plugin|dra-driver-nvidia-gpu|gpu-operator)[[:space:]]'
+go_first='^(kueue|kai-scheduler|runai-cluster|aws-efa-k8s-device-plugin|aws-dranet|nvidia-device-plugin|dra-driver-nvidia-gpu|gpu-operator)[[:space:]]'
 retire_charts "$(grep --extended-regexp "$go_first" <<<"$other_charts" || true)"
 
 chart_list=$(python3 "$here/mirror_list.py" charts "${names[@]}")
@@ -193,6 +208,8 @@ if compgen -G "$work/manifests/objects/*" >/dev/null; then
   apply "$work/manifests/objects"
   retire_volumes "$work/manifests/objects"
 fi
+# A project takes the namespace that is there.
+[[ " $CHARTS " != *" runai-cluster "* ]] || share_run_ai "$here" "$work"
 
 retire_charts "$(grep --extended-regexp --invert-match "$go_first" <<<"$other_charts" || true)"
 retire_manifests "$other_manifests"

@@ -8,6 +8,7 @@
 #                       first copies
 #   CHARTS              the names of the charts, with spaces between; empty for none
 #   AWS_REGION          region of the registry
+#   RUN_AI_SECRET       as for run_ai.sh
 #   NETWORK_ACCESS      private (default) | closed: nothing is copied; everything must be there already (see supply.sh)
 set -euo pipefail
 
@@ -26,6 +27,8 @@ source "$here/recorded.sh"
 source "$here/signatures.sh"
 # shellcheck source=delivery/build_tool.sh
 source "$here/build_tool.sh"
+# shellcheck source=delivery/run_ai.sh
+source "$here/run_ai.sh"
 trust_organization "$here"
 require MIRROR_REGISTRY MIRROR_PREFIX MIRROR_BUCKET_URI AWS_REGION
 [[ -v CHARTS ]] || fail "missing environment variables: CHARTS"
@@ -80,7 +83,13 @@ chart_archive() {
   rm -rf "$destination"
   mkdir "$destination"
   case $3 in
-    repository) helm pull "$1" --repo "$4" --version "$2" --destination "$destination" ;;
+    repository)
+      if [[ "$1" == runai-cluster ]]; then
+        pull_run_ai "$here" "$1" "$4" "$2" "$destination"
+        return
+      fi
+      helm pull "$1" --repo "$4" --version "$2" --destination "$destination"
+      ;;
     oci) helm pull "$4" --version "$2" --destination "$destination" ;;
     git)
       # git checks what it fetched against the commit's own hash.

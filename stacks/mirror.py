@@ -8,6 +8,7 @@ from constructs import Construct
 from stacks.constructs.delivery.build_stage import BuildStage
 from stacks.constructs.delivery.pipeline import Delivery
 from stacks.constructs.delivery.registry import list_permissions, registry_permissions, source_permissions
+from stacks.constructs.delivery.run_ai_secret import run_ai_permissions
 from stacks.constructs.iam.permissions import Permission
 from stacks.foundation import Foundation
 from stacks.foundation.registry import RegistryStack
@@ -33,6 +34,7 @@ class MirrorStack(cdk.Stack):
             environment=registry.mirror_environment,
             permissions=[
                 *_permissions(registry, closed=closed),
+                *([] if closed else run_ai_permissions(platform)),
                 registry.keep_tools,
             ],
             times=stage_times(MIRROR),

@@ -6,6 +6,7 @@ from constructs import Construct
 
 from stacks.constructs.delivery.build_stage import BuildStage
 from stacks.constructs.delivery.registry import registry_permissions
+from stacks.constructs.delivery.run_ai_secret import run_ai_permissions
 from stacks.constructs.eks.control_plane import ControlPlane
 from stacks.constructs.iam.permissions import Permission
 from stacks.constructs.storage.file_system_identity import file_system_identity
@@ -49,6 +50,7 @@ def cluster_stage(scope: Construct, *, foundation: Foundation, control_plane: Co
             Permission(("eks:DescribeCluster",), (control_plane.cluster.arn,)),
             registry.keep_tools,
             *registry_permissions(registry.mirrored, push=False),
+            *run_ai_permissions(platform),
             *([read_former(platform.name)] if has_former else []),
         ],
         times=stage_times(CHARTS),

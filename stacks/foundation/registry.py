@@ -80,6 +80,7 @@ class RegistryStack(cdk.Stack):
             **location,
             "MIRROR_BUCKET_URI": f"s3://{storage.bucket.bucket_name}/{TOOLS_PREFIX}",
             "CHARTS": " ".join(self.charts),
+            **({"RUN_AI_SECRET": section.secret} if (section := platform.installed_run_ai) else {}),
         }
         closed = platform.network.is_closed
         self.keep_tools = Permission(

@@ -97,6 +97,14 @@ def _teams_with(queues: str) -> Change:
     return change
 
 
+def _run_ai(**section: str) -> Change:
+    def change(document: Document) -> None:
+        document["teams"] = [{"name": "red", "guarantee": {"g6e.8xlarge": 1}}, {"name": "blue"}]
+        document["kubernetes"] |= {"run_ai": section, "gpu_devices": "operator", "system_nodes": {"count": 4}}
+
+    return change
+
+
 def _team_prefixes(shared: list[str] | None = None, data: list[str] | None = None) -> Change:
     def change(document: Document) -> None:
         document["teams"] = [{"name": "red"} | ({"data": data} if data else {})]
@@ -326,6 +334,15 @@ EDITS: dict[str, Edit] = {
         # The Cluster Autoscaler knows no claims, and goes.
         (_set("kubernetes", gpu_devices="dra"),),
         REPOSITORIES + "|cluster/ClusterAutoscaler.*",
+        on=("eks",),
+    ),
+    "Run:ai's cluster: installed, of another control plane, and taken over by its owners": Edit(
+        (
+            _run_ai(control_plane="https://acme.run.ai", secret="run-ai"),
+            _run_ai(control_plane="https://run-ai.example.com", secret=SECRET, key=KEY),
+            _teams_with("run-ai"),
+        ),
+        "cluster/.*|registry/.*|mirror/.*",
         on=("eks",),
     ),
     "Run:ai": Edit(

@@ -19,9 +19,9 @@ REGISTRY = "111122223333.dkr.ecr.us-west-2.amazonaws.com"
 # What platforms of GPU nodes install, as the stacks name it to the stages.
 EKS = "aws-efa-k8s-device-plugin nvidia-device-plugin kubeflow-trainer"
 HYPERPOD_EKS = f"hyperpod-helm-chart {EKS}"
-# Every chart that there is, which no platform installs at once.
+# Every chart that needs no login, which no platform installs at once.
 DOCUMENT = yaml.safe_load((ROOT / "delivery/mirror.yaml").read_text())
-EVERY_CHART = " ".join(chart["chart"] for chart in DOCUMENT["charts"])
+EVERY_CHART = " ".join(chart["chart"] for chart in DOCUMENT["charts"] if not chart.get("requires_login"))
 
 # What the deploy has the image built with.
 IMAGE_ARGUMENTS = {

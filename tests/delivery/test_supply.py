@@ -210,6 +210,8 @@ RUN = "touch $HOME/run"
         ("PIP_INDEX", "https://index.example/\nextra-index-url = https://other.example/"),
         ("IMAGE_ARGUMENTS", '{"VARIANT": "cuda\\n--output\\ntype=local,dest=/"}'),
         ("IMAGE_ARGUMENTS", '["VARIANT"]'),
+        ("RUN_AI_SECRET", "--debug"),
+        ("RUN_AI_SECRET", f"run-ai $({RUN})"),
         ("EXPORTERS", True),
         ("EXPORTERS", "true\0"),
         (f"x=1; {RUN}; y", "1"),
@@ -242,8 +244,11 @@ def test_a_parameter_that_is_no_object_is_refused(supply):
         assert "it is not" in done.stderr
 
 
-def test_a_parameter_as_the_stack_writes_it_is_taken(supply):
-    holds(supply, {})
+@pytest.mark.parametrize(
+    "secret", ["run-ai/atlas", "arn:aws:secretsmanager:us-west-2:111122223333:secret:run-ai-AbCdEf"]
+)
+def test_a_parameter_as_the_stack_writes_it_is_taken(supply, secret: str):
+    holds(supply, {"RUN_AI_SECRET": secret})
     done = supply.run("supply.sh")
     assert done.returncode == 0, done.stderr
 
