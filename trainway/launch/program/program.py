@@ -24,10 +24,11 @@ STARTER = _NODE / "start_program.py"
 METRICS = _NODE / "program_metrics.py"
 READER = _NODE / "aws_on_node.py"
 INSTALLER = _NODE / "install_packages.py"
+RUN_FILES = _NODE / "run_files.py"
 LATE_FAILURE = _NODE / "late_failure.py"
 PASSED_SIGNALS = _NODE / "passed_signals.py"
 # Sent only with programs that need them.
-_ON_DEMAND = (METRICS, INSTALLER, LATE_FAILURE, PASSED_SIGNALS)
+_ON_DEMAND = (METRICS, INSTALLER, RUN_FILES, LATE_FAILURE, PASSED_SIGNALS)
 UNPACKER = CHECKOUT / "training/private_code.py"
 LOCK = "packages.txt"
 """The file of a run with the lock of its Python packages."""
