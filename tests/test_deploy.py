@@ -110,7 +110,7 @@ def test_an_example_is_deployed_unchanged_and_destroyed(
     assert load_platform(file).lock.subnets
     hand_off = hand_off_of(emulator, platform)
     assert hand_off.orchestrator == platform.orchestrator.value
-    assert hand_off.file_system.file_system_id.startswith("fs-")
+    assert hand_off.mounted.file_system_id.startswith("fs-")
     assert hand_off.cluster.arn.startswith("arn:aws:")
 
     differences = cdk(emulator, "diff", *app)
@@ -244,8 +244,8 @@ def test_what_a_destroy_keeps_the_next_deploy_finds(emulator: Emulator, bootstra
     cdk(emulator, *deploy)
     after = hand_off()
     assert after.bucket == before.bucket
-    assert after.file_system.file_system_id != before.file_system.file_system_id
-    assert {each.s3 for each in after.file_system.associations} == {each.s3 for each in before.file_system.associations}
+    assert after.mounted.file_system_id != before.mounted.file_system_id
+    assert {each.s3 for each in after.mounted.associations} == {each.s3 for each in before.mounted.associations}
     kept = s3.get_object(Bucket=after.bucket, Key="checkpoints/x/step-00000001/.metadata")["Body"].read()
     assert kept == b"weights"
     buckets = [each for each in emulator.resources() if each["type"] == "AWS::S3::Bucket"]
@@ -296,9 +296,9 @@ def test_a_file_system_that_is_kept_is_there_for_the_next_platform(
         "AWS::EC2::SecurityGroupIngress": 2,
     }
     existing = {
-        "file_system_id": before.file_system.file_system_id,
-        "dns_name": before.file_system.dns_name,
-        "mount_name": before.file_system.mount_name,
+        "file_system_id": before.mounted.file_system_id,
+        "dns_name": before.mounted.dns_name,
+        "mount_name": before.mounted.mount_name,
         "capacity_gib": 9600,
         "security_group_id": stayed["AWS::EC2::SecurityGroup"][0],
     }
@@ -308,4 +308,4 @@ def test_a_file_system_that_is_kept_is_there_for_the_next_platform(
     cdk(emulator, "destroy", "--all", "--force", "--app", assembly)
     fsx = emulator_client(emulator, "fsx", "us-west-2")
     ids = [each["FileSystemId"] for each in fsx.describe_file_systems()["FileSystems"]]
-    assert before.file_system.file_system_id in ids, "what was yours before the platform is yours after it"
+    assert before.mounted.file_system_id in ids, "what was yours before the platform is yours after it"

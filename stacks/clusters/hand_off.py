@@ -199,7 +199,7 @@ def _nodes(foundation: Foundation, group: NodeGroup) -> handoff.Nodes:
 def _directory_of(persona: Persona, document: handoff.HandOff) -> str | None:
     """Return the DirectoryPath that training jobs of a team's member may mount, or None for any."""
     file_system = document.file_system
-    if not (persona.team and file_system.team_directories):
+    if not (persona.team and file_system and file_system.team_directories):
         return None
     namespace = dict(zip(document.teams, document.cluster.namespaces, strict=True))[persona.team]
     return f"/{file_system.mount_name}/{team_directory(namespace)}"

@@ -104,7 +104,7 @@ def environment(
 def hand_off(file_system: str) -> HandOff:
     told = hand_off_in(assembly_in(EXAMPLE))
     cluster = told.cluster.model_copy(update={"arn": f"arn:aws:eks:{REGION}:{ACCOUNT}:cluster/atlas", "name": "atlas"})
-    system = told.file_system.model_copy(update={"file_system_id": file_system})
+    system = told.mounted.model_copy(update={"file_system_id": file_system})
     return told.model_copy(update={"cluster": cluster, "file_system": system})
 
 

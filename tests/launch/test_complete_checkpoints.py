@@ -41,7 +41,7 @@ def program(directory: Path) -> Program:
 
 
 def mounted_at(hand_off: HandOff, mount: str) -> HandOff:
-    file_system = hand_off.file_system.model_copy(update={"mount_path": mount})
+    file_system = hand_off.mounted.model_copy(update={"mount_path": mount})
     return hand_off.model_copy(update={"file_system": file_system})
 
 

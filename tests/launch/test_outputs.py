@@ -38,7 +38,7 @@ def bucket(emulator: Emulator, monkeypatch: pytest.MonkeyPatch, request: pytest.
         s3.put_object(Bucket=name, Key=f"runs/mine/{file}", Body=content)
     s3.put_object(Bucket=name, Key="runs/mine/logs/", Body=b"")
     s3.put_object(Bucket=name, Key="runs/mine-2/metrics.jsonl", Body=b"{}")
-    file_system = hand_off.file_system.model_copy(update={"associations": associations})
+    file_system = hand_off.mounted.model_copy(update={"associations": associations})
     return hand_off.model_copy(update={"bucket": name, "file_system": file_system})
 
 
@@ -109,7 +109,7 @@ def test_what_cannot_be_copied_is_explained(bucket: HandOff, tmp_path: Path) -> 
         copy_outputs(make_hand_off(), "mine", tmp_path)
     gone = bucket.model_copy(update={"bucket": f"{bucket.bucket}-gone"})
     associations = (Association(path="/runs", s3=f"s3://{gone.bucket}/runs"),)
-    gone = gone.model_copy(update={"file_system": gone.file_system.model_copy(update={"associations": associations})})
+    gone = gone.model_copy(update={"file_system": gone.mounted.model_copy(update={"associations": associations})})
     with pytest.raises(UsageError, match=r"(?s)NoSuchBucket.*s3:GetObject"):
         copy_outputs(gone, "mine", tmp_path)
     (tmp_path / "file").touch()

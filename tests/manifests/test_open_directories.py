@@ -40,7 +40,7 @@ def file_system() -> Iterator[Path]:
 
 def pod_of(request: Request, file_system: Path) -> dict[str, Any]:
     """Return the pod of a run whose file system is a directory of this machine."""
-    here = request.hand_off.file_system.model_copy(update={"mount_path": str(file_system)})
+    here = request.hand_off.mounted.model_copy(update={"mount_path": str(file_system)})
     request = Request(**{**vars(request), "hand_off": request.hand_off.model_copy(update={"file_system": here})})
     spec: dict[str, Any] = node_pod(request, KubernetesOptions(), CATALOGUE, name="node")["spec"]
     return spec

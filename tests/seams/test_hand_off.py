@@ -78,10 +78,13 @@ def test_the_launcher_reads_the_hand_off_of_every_platform(names: tuple[str, ...
             # Every value that only a deploy knows is in its place.
             text = hand_off.model_dump_json()
             assert "${" not in text and "Token[" not in text
-            assert hand_off.bucket and hand_off.file_system.file_system_id.startswith("fs-")
-            assert hand_off.cluster.arn.startswith("arn:aws:")
+            assert hand_off.bucket and hand_off.cluster.arn.startswith("arn:aws:")
+            assert (hand_off.file_system is None) is (platform.storage.lustre is None)
+            if hand_off.file_system is None:
+                continue
+            assert hand_off.mounted.file_system_id.startswith("fs-")
             # A directory may mirror a bucket of the owner's.
-            mirrored = {each.path: each.s3 for each in hand_off.file_system.associations}
+            mirrored = {each.path: each.s3 for each in hand_off.mounted.associations}
             assert mirrored["/checkpoints"] == f"s3://{hand_off.bucket}/checkpoints"
 
 

@@ -221,7 +221,7 @@ def test_a_training_job_mounts_the_directory_of_its_team_and_a_member_can_name_n
         for each in rendered["InputDataConfig"]
         if "FileSystemDataSource" in each["DataSource"]
     )
-    assert mounted["DirectoryPath"] == f"/{hand_off.file_system.mount_name}/teams/vision"
+    assert mounted["DirectoryPath"] == f"/{hand_off.mounted.mount_name}/teams/vision"
     asked: list[tuple[bool, Question]] = []
     for team in ROLES:
         *_, (member, own) = roles_of(team, live, "eks")

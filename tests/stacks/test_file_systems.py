@@ -148,7 +148,7 @@ def test_an_existing_file_system_gets_rules_and_the_links_it_lacks(tmp_path: Pat
     links = resources(stack, "AWS::FSx::DataRepositoryAssociation").values()
     assert {link["FileSystemPath"] for link in links} == {"/checkpoints", "/runs"}
     assert {link["FileSystemId"] for link in links} == {EXISTING["file_system_id"]}
-    said = hand_off_in(assembly_in(tmp_path / "platform.yaml")).file_system
+    said = hand_off_in(assembly_in(tmp_path / "platform.yaml")).mounted
     assert said.dns_name.startswith("fs-0123456789abcdef0.fsx.us-west-2")
     assert "s3://their-corpus" in {each.s3 for each in said.associations}
 

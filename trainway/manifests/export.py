@@ -53,12 +53,15 @@ def export_manifests(
 
 def _facts(hand_off: HandOff) -> dict[str, str]:
     """Return the values of a manifest's placeholders, by the names that the delivery gives them."""
+    images = {image_fact(name): uri for name, uri in hand_off.image_uris.items()}
     file_system = hand_off.file_system
+    if file_system is None:
+        return images
     return {
         "TRAINWAY_FSX_ID": file_system.file_system_id,
         "TRAINWAY_FSX_DNS_NAME": file_system.dns_name,
         "TRAINWAY_FSX_MOUNT_NAME": file_system.mount_name,
-        **{image_fact(name): uri for name, uri in hand_off.image_uris.items()},
+        **images,
         **({"TRAINWAY_FSX_SUBNET_ID": file_system.subnet_id} if file_system.subnet_id else {}),
         **({"TRAINWAY_FSX_GROUP_ID": file_system.security_group_id} if file_system.security_group_id else {}),
     }

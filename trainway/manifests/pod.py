@@ -17,6 +17,8 @@ from trainway.spec.sections.storage import MOUNT_PATH
 
 # The image's user (container/Dockerfile). Nothing that a job does needs another, nor any capability.
 USER = 1000
+# The volume of a pod that mounts no file system.
+NODE_VOLUME = "node-disk"
 # The Cluster Autoscaler does not evict pods with this annotation to remove an underused node.
 # https://github.com/kubernetes/autoscaler/blob/cluster-autoscaler-1.35.0/cluster-autoscaler/FAQ.md (read 2026-11-22)
 STAYS = {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}
@@ -39,13 +41,15 @@ class Pod:
     """The settings of a pod with one container. Kubernetes uses its default for each field that is not set.
 
     `name` is the container's name, and `image` its image. `mount_path` is where the container has the Lustre file
-    system, and `claim` is the claim of that file system. `directory` is the directory of it that the pod mounts.
-    Without one, the pod mounts the whole file system, and the directories `opened` are writable for its user.
-    `resources` are the container's `limits` and `requests`. `claims` names the ResourceClaimTemplates of its devices; a
-    template that is named twice gives two claims. `shared_memory_gib` limits /dev/shm, in GiB. `tolerations`,
-    `node_selector`, and `affinity` choose the nodes. `scheduler` is the name of the scheduler. `user` is the user and
-    group ID under which all processes run, without any capability; None leaves that to the image. `stop_seconds` is the
-    time in seconds from SIGTERM to SIGKILL.
+    system, and `claim` is the claim of that file system. Without a claim, the container has an empty directory of the
+    node there, which is deleted with the pod. `directory` is the directory of the file system that the pod mounts.
+    Without a directory, the pod mounts the whole file system, and the directories `opened` are writable for its user.
+    `resources` are the container's `limits`
+    and `requests`. `claims` names the ResourceClaimTemplates of its devices; a template that is named twice gives two
+    claims. `shared_memory_gib` limits /dev/shm, in GiB. `tolerations`, `node_selector`, and `affinity` choose the
+    nodes. `scheduler` is the name of the scheduler. `user` is the user and group ID under which all processes run,
+    without any capability; None leaves that to the image. `stop_seconds` is the time in seconds from SIGTERM to
+    SIGKILL.
     """
 
     name: str
@@ -55,7 +59,7 @@ class Pod:
     ports: Sequence[Mapping[str, Any]] = ()
     readiness: Mapping[str, Any] | None = None
     mount_path: str = MOUNT_PATH
-    claim: str = CLAIM
+    claim: str | None = CLAIM
     directory: str | None = None
     opened: Sequence[str] = ()
     resources: Mapping[str, Mapping[str, int | str]] | None = None
@@ -80,7 +84,6 @@ def pod_template(pod: Pod) -> dict[str, Any]:
     The pod requests no huge pages. The image tells libfabric to use none, and no queue covers them, so that a job that
     requests them would wait forever.
     """
-    opened = (".",) if pod.directory else (*OPENED, *pod.opened)
     claims = {f"devices-{number}": template for number, template in enumerate(pod.claims)}
     of_pod = [{"name": name, "resourceClaimTemplateName": template} for name, template in claims.items()]
     spec = _present(
@@ -92,13 +95,10 @@ def pod_template(pod: Pod) -> dict[str, Any]:
         securityContext=pod.user and {"runAsNonRoot": True, "runAsUser": pod.user, "runAsGroup": pod.user},
         terminationGracePeriodSeconds=pod.stop_seconds,
         resourceClaims=of_pod or None,
-        # The root of a whole file system stays closed, and the directory of a team is the team's own.
-        initContainers=[
-            _present(**open_directories(pod.image, _file_system(pod), opened), env=_variables(pod) or None)
-        ],
+        initContainers=_first(pod),
         containers=[_container(pod, tuple(claims))],
         volumes=[
-            {"name": "fsx", "persistentVolumeClaim": {"claimName": pod.claim}},
+            _volume(pod),
             # NCCL and data workers share memory in it. A container's default of 64 MiB is too small for them.
             {"name": "shared-memory", "emptyDir": _present(medium="Memory", sizeLimit=_gib(pod.shared_memory_gib))},
             *({"name": each.name, **each.source} for each in pod.volumes),
@@ -107,6 +107,24 @@ def pod_template(pod: Pod) -> dict[str, Any]:
     )
     metadata = _present(labels=pod.labels, annotations={**(pod.annotations or {}), **STAYS})
     return {"metadata": metadata, "spec": spec}
+
+
+def _first(pod: Pod) -> list[dict[str, Any]] | None:
+    """Return the init container. The root of a whole file system stays closed. Every user can write to an emptyDir.
+
+    https://kubernetes.io/docs/concepts/storage/volumes/#emptydir (read 2026-11-27)
+    """
+    if pod.claim is None:
+        return None
+    # The directory of a team is the team's own.
+    opened = (".",) if pod.directory else (*OPENED, *pod.opened)
+    return [_present(**open_directories(pod.image, _file_system(pod), opened), env=_variables(pod) or None)]
+
+
+def _volume(pod: Pod) -> dict[str, Any]:
+    if pod.claim is None:
+        return {"name": NODE_VOLUME, "emptyDir": {}}
+    return {"name": "fsx", "persistentVolumeClaim": {"claimName": pod.claim}}
 
 
 def _container(pod: Pod, claims: tuple[str, ...]) -> dict[str, Any]:
@@ -129,7 +147,7 @@ def _container(pod: Pod, claims: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _file_system(pod: Pod) -> dict[str, Any]:
-    mount = {"name": "fsx", "mountPath": pod.mount_path}
+    mount = {"name": NODE_VOLUME if pod.claim is None else "fsx", "mountPath": pod.mount_path}
     if pod.directory is None:
         return mount
     return mount | {"subPathExpr" if pod.directory == DIRECTORY_OF_NAMESPACE else "subPath": pod.directory}

@@ -15,7 +15,7 @@ from typing import Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from trainway.spec.handoff_names import DEFAULT_IMAGE
+from trainway.spec.handoff_names import DEFAULT_IMAGE, NODE_PATH
 
 # Of the document. A deploy of an earlier release put the document itself into the parameter.
 SCHEMA_VERSION: Final = 1
@@ -136,7 +136,8 @@ class HandOff(_Part):
     SSM parameter `image_parameter` has the BuiltImage once it is built, which nothing else waits for. `images` has the
     same of the platform's further images, by their names: the parameter of each is image_parameter_name's. `team_data`
     is empty if all teams share all prefixes of the bucket. `metrics_workspace` is the alias of the workspace in which
-    an AWS managed collector or Slurm's controller stores metrics, or None without either.
+    an AWS managed collector or Slurm's controller stores metrics, or None without either. Without a `file_system`, jobs
+    keep everything in the bucket.
     """
 
     schema_version: Literal[1] = SCHEMA_VERSION
@@ -144,7 +145,7 @@ class HandOff(_Part):
     orchestrator: str
     region: str
     bucket: str
-    file_system: FileSystem
+    file_system: FileSystem | None = None
     checkpoints: Checkpoints = Checkpoints()
     image_uri: str
     image_parameter: str | None = None
@@ -157,6 +158,18 @@ class HandOff(_Part):
     metrics_workspace: str | None = None
     # Of the pointer, and so in no document: a new version changes the parameter and nothing else.
     trainway: Deployer | None = None
+
+    @property
+    def mounted(self) -> FileSystem:
+        """Return the file system that jobs mount. Raises LookupError for a platform without one."""
+        if self.file_system is None:
+            raise LookupError("the platform has no file system: its jobs keep everything in the data bucket")
+        return self.file_system
+
+    @property
+    def mount_path(self) -> str:
+        """Return where a node has the directories of runs: on the file system, or on its own disk without one."""
+        return self.file_system.mount_path if self.file_system else NODE_PATH
 
     @property
     def image_uris(self) -> dict[str, str]:

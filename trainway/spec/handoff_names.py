@@ -6,6 +6,8 @@ from typing import Final
 
 # The name of the image that jobs use which name none.
 DEFAULT_IMAGE: Final = "image"
+# Where a pod has a directory of its node on a platform without a file system.
+NODE_PATH: Final = "/mnt/node"
 
 
 def chosen_image_parameter_name(platform: str, image: str = DEFAULT_IMAGE) -> str:

@@ -27,7 +27,7 @@ def test_a_pod_that_cannot_succeed_says_why_and_is_not_started_again(fault: str,
     planted, fsx = FAULTS[fault], tmp_path / "fsx"
     fsx.mkdir()
     program = load_program(write_foreign_job(tmp_path, code=None, **planted.run))
-    file_system = hand_off_of(PLATFORM).file_system.model_copy(update={"mount_path": str(fsx)})
+    file_system = hand_off_of(PLATFORM).mounted.model_copy(update={"mount_path": str(fsx)})
     hand_off = hand_off_of(PLATFORM, file_system=file_system)
     request = Request(program, "bad", hand_off, "image", allocate(program, hand_off, CATALOGUE))
     config_map, job = render_documents(request, CATALOGUE, KubernetesOptions(kind="JobSet"))

@@ -82,7 +82,7 @@ class Submitted:
     """A rendered run of two nodes and its spare nodes. The test starts the pods."""
 
     def __init__(self, kind: Kind, fsx: Path, name: str, **options: Any) -> None:
-        file_system = hand_off_of(PLATFORM).file_system.model_copy(update={"mount_path": str(fsx)})
+        file_system = hand_off_of(PLATFORM).mounted.model_copy(update={"mount_path": str(fsx)})
         hand_off = hand_off_of(PLATFORM, file_system=file_system)
         keys = job_keys(f"fsx:/checkpoints/{name}", "fsx:/corpus/small")
         self.request = request_on(hand_off, name=name, model="tiny", **keys)

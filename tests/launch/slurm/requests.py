@@ -24,7 +24,7 @@ def on_slurm(hand_off: HandOff, *, instance_type: str = "m7i.8xlarge", mount: st
     changes = {
         "orchestrator": "hyperpod-slurm",
         "cluster": cluster,
-        "file_system": hand_off.file_system.model_copy(update={"mount_path": mount}),
+        "file_system": hand_off.mounted.model_copy(update={"mount_path": mount}),
         "node_groups": (Nodes(name="train", instance_type=instance_type, count=4, max_count=4),),
     }
     return hand_off.model_copy(update=changes)

@@ -104,7 +104,7 @@ def deployed(emulator: Emulator, platform_file: Path, mount: str) -> None:
     changes = {"platform": platform.name, "region": platform.region, "teams": ()}
     hand_off = on_slurm(make_hand_off(), mount=mount).model_copy(update=changes)
     runs = Association(path="/runs", s3=f"s3://{hand_off.bucket}/runs")
-    file_system = hand_off.file_system
+    file_system = hand_off.mounted
     associations = {"associations": (*file_system.associations, runs)}
     hand_off = hand_off.model_copy(update={"file_system": file_system.model_copy(update=associations)})
     keys = {"aws_access_key_id": "emulator", "aws_secret_access_key": "emulator"}

@@ -17,7 +17,10 @@ LINKED = ("AVAILABLE", "CREATING", "UPDATING")
 @check("ssm:GetParameter", "fsx:DescribeFileSystems", "fsx:DescribeDataRepositoryAssociations")
 def deployed_file_system(inquiry: Inquiry) -> Iterator[AccountFinding]:
     """The file system that jobs mount is available, and so is each of its links to the bucket."""
-    identifier = hand_off_of(inquiry).file_system.file_system_id
+    file_system = hand_off_of(inquiry).file_system
+    if file_system is None:
+        return
+    identifier = file_system.file_system_id
     answer = inquiry.aws.ask("fsx", "describe_file_systems", FileSystemIds=[identifier], absent=["FileSystemNotFound"])
     found = next(iter(answer["FileSystems"]), None) if answer else None
     if found is None:

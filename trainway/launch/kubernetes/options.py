@@ -145,6 +145,11 @@ def check_options(request: Request, options: KubernetesOptions) -> None:
         # trainway/launch/kubernetes/train_job.py, render_training_runtime
         why = "Kubeflow Trainer has no time to live: it starts a failed TrainJob again when its JobSet is deleted"
         raise _cannot(request, why, "leave `life_cycle.keep_hours` out of the job file, or name another --kind")
+    if options.kind in ("MPIJob", "RayJob") and request.hand_off.file_system is None:
+        why = (
+            f"{request.hand_off.platform} has no file system, on which the nodes of this kind share the files of a run"
+        )
+        raise _cannot(request, why, "use --kind JobSet, or set storage.lustre of the platform file and deploy")
     if options.kind == "RayJob":
         _check_ray(request)
     if options.within and not request.hand_off.teams:

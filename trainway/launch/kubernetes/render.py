@@ -19,6 +19,7 @@ from trainway.launch.kubernetes.ray_job import render_ray_job, scripts
 from trainway.launch.kubernetes.train_job import render_train_job, render_training_runtime
 from trainway.launch.kubernetes.who_shares import namespace_of_run
 from trainway.launch.program.allocation import check_team
+from trainway.launch.program.locations import check_locations
 from trainway.launch.program.request import Request
 from trainway.spec.facts.catalogue import Catalogue
 
@@ -37,6 +38,7 @@ def render_documents(request: Request, catalogue: Catalogue, options: Kubernetes
     Raises UsageError for what the platform does not have, or the kind or the job cannot do.
     """
     check_team(request.program, request.hand_off)
+    check_locations(request.program, request.hand_off)
     namespace = namespace_of_run(request)
     kind = kind_of(request, options)
     options = dataclasses.replace(options, kind=kind)

@@ -51,8 +51,13 @@ def _handle(request: Request, job: Mapping[str, Any]) -> dict[str, str]:
         "namespace": job["metadata"]["namespace"],
         "kind": job["kind"],
         "name": job["metadata"]["name"],
-        "logs": str(request.directory / "logs"),
+        "logs": _kept_logs(request),
     }
+
+
+def _kept_logs(request: Request) -> str:
+    """Return where the logs of the run stay: the directory of the file system, or their prefix in the bucket."""
+    return str(request.directory / "logs") if request.hand_off.file_system else f"{request.location}/logs"
 
 
 def _with_launch(config_map: Mapping[str, Any]) -> dict[str, Any]:

@@ -34,7 +34,7 @@ def logs(handle: Handle, *, follow: bool, wanted: WantedLines = EVERY_LINE) -> I
     """
     if wanted.attempt is not None:
         why = "Kubernetes keeps the lines of the pods that are there, which belong to the newest attempt"
-        fix = f"those of earlier attempts are below {handle['logs']} of the file system, and in the bucket"
+        fix = f"those of earlier attempts are {_kept(handle)}"
         raise cannot_choose("--attempt", handle["name"], why, fix)
 
     def pods_of_nodes() -> Sequence[dict[str, Any]]:
@@ -49,7 +49,7 @@ def logs(handle: Handle, *, follow: bool, wanted: WantedLines = EVERY_LINE) -> I
         raise usage_error(
             f"{handle['name']} has no logs in Kubernetes",
             why=f"it has no pods: {state(handle).phase.value}",
-            fix=f"what earlier ones wrote is below {handle['logs']} of the file system, and in the bucket",
+            fix=f"what earlier ones wrote is {_kept(handle)}",
         )
     yield from wanted.of_processes(lines_so_far(handle, pods_of_nodes(), wanted))
 
@@ -89,6 +89,14 @@ def forward(handle: Handle, node: int, port: int, local_port: int) -> Sequence[s
     """
     pod = _pod(handle, node, f"port {port} on node {node} of {handle['name']} cannot be forwarded")
     return ("kubectl", *at(handle), "port-forward", "--address=127.0.0.1", f"pod/{pod}", f"{local_port}:{port}")
+
+
+def _kept(handle: Handle) -> str:
+    """Return a phrase that locates the logs of deleted pods."""
+    where = f"below {handle['logs']}"
+    if handle["logs"].startswith("s3://"):
+        return f"{where}; `trainway copy {handle['name']} --only 'logs/*'` fetches them"
+    return f"{where} of the file system, and in the bucket"
 
 
 def _pod(handle: Handle, node: int, what: str) -> str:

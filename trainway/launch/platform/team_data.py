@@ -29,7 +29,7 @@ def run_path(hand_off: HandOff, team: str | None, run: str) -> str:
 
 def directory_of_team(hand_off: HandOff, team: str | None) -> str | None:
     """Return the directory of the file system that jobs of the team mount, or None if they mount the whole."""
-    if not hand_off.file_system.team_directories:
+    if hand_off.file_system is None or not hand_off.file_system.team_directories:
         return None
     # Teams and namespaces are in one order, that of the platform file (trainway/manifests/namespace.py).
     of_team = dict(zip(hand_off.teams, hand_off.cluster.namespaces, strict=False))
@@ -86,5 +86,6 @@ def _path_in_bucket(location: str, hand_off: HandOff) -> str | None:
         return location.removeprefix(bucket).strip("/") if location.startswith(bucket) else None
     path = location.partition(":")[2].strip("/")
     # Other directories of the file system are not in the bucket, and neither is the directory of a team.
-    is_mirrored = path.partition("/")[0] in MIRRORED_PREFIXES and not hand_off.file_system.team_directories
+    has_directories = hand_off.file_system is not None and hand_off.file_system.team_directories
+    is_mirrored = path.partition("/")[0] in MIRRORED_PREFIXES and not has_directories
     return path if scheme_of(location) == "s3" or is_mirrored else None

@@ -63,5 +63,6 @@ def platform_environment(hand_off: HandOff, roots: Mapping[str, str]) -> dict[st
 
 
 def cluster_roots(hand_off: HandOff) -> dict[str, str]:
-    """The root of each scheme on the platform's own nodes, which have the file system mounted."""
-    return {"fsx": hand_off.file_system.mount_path, "s3": f"s3://{hand_off.bucket}"}
+    """The root of each scheme on the platform's own nodes. Only nodes that mount a file system have one of `fsx`."""
+    mounted = {"fsx": hand_off.mount_path} if hand_off.file_system else {}
+    return mounted | {"s3": f"s3://{hand_off.bucket}"}

@@ -13,6 +13,20 @@ def needs_hand_off(program: Program) -> bool:
     return any(scheme_of(location) for location in program.locations)
 
 
+def check_locations(program: Program, hand_off: HandOff) -> None:
+    """Raise UsageError for a location on the file system of a platform that has none."""
+    if hand_off.file_system is not None:
+        return
+    marker = () if program.on_checkpoint is None else (program.on_checkpoint.marker,)
+    for location in (*program.locations, *program.written, *marker):
+        if scheme_of(location) == "fsx":
+            raise usage_error(
+                f"{program.name} cannot be launched with {location}",
+                why=f"{hand_off.platform} has no file system: `storage.lustre` of its platform file is null",
+                fix=f"write s3:{location.removeprefix('fsx:')}",
+            )
+
+
 def local_roots(program: Program, hand_off: HandOff, machine: str = "this machine") -> dict[str, str]:
     """Return the root of each scheme for a program on a machine that reaches the bucket and not the file system.
 
@@ -20,13 +34,16 @@ def local_roots(program: Program, hand_off: HandOff, machine: str = "this machin
     for one that does not.
     """
     root = f"s3://{hand_off.bucket}"
-    mirrored = [each.path for each in hand_off.file_system.associations if each.s3 == f"{root}{each.path}"]
+    linked = hand_off.file_system.associations if hand_off.file_system else ()
+    mirrored = [each.path for each in linked if each.s3 == f"{root}{each.path}"]
     for location in program.locations:
         path = location.removeprefix("fsx:")
         if scheme_of(location) == "fsx" and not any(path == m or path.startswith(f"{m}/") for m in mirrored):
             raise usage_error(
                 f"{location} cannot be reached from {machine}",
                 why="there is no Lustre file system here, and that directory of it does not mirror the data bucket",
-                fix=f"use a directory below {', '.join(f'fsx:{path}' for path in mirrored)}, or an s3:// location",
+                fix=f"use a directory below {', '.join(f'fsx:{path}' for path in mirrored)}, or an s3:// location"
+                if mirrored
+                else f"write s3:{path}",
             )
     return dict.fromkeys(SCHEMES, root)

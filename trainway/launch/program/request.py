@@ -59,10 +59,19 @@ class Request:
         return {"count": self.allocation.nodes, "instance_type": self.allocation.group.instance_type}
 
     @property
+    def path(self) -> str:
+        """The path of the run in the bucket and on the file system, without a slash at its beginning."""
+        return run_path(self.hand_off, self.program.team, self.run)
+
+    @property
     def directory(self) -> PurePosixPath:
-        """The run's directory on the file system; the bucket has it below the same path."""
-        path = run_path(self.hand_off, self.program.team, self.run)
-        return PurePosixPath(self.hand_off.file_system.mount_path) / path
+        """The run's directory on the nodes: on the file system, or on the disk of each node without one."""
+        return PurePosixPath(self.hand_off.mount_path) / self.path
+
+    @property
+    def location(self) -> str:
+        """The prefix of the platform's bucket that has the run's directory, without a slash at its end."""
+        return f"s3://{self.hand_off.bucket}/{self.path}"
 
     @property
     def state_location(self) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 
 from trainway.launch.platform.hand_off import CREDENTIALS
 from trainway.launch.platform.location import scheme_of
+from trainway.launch.platform.mirrored import mirrored_at
 from trainway.launch.platform.team_data import run_path
 from trainway.spec.errors import UsageError, usage_error
 from trainway.spec.handoff import HandOff
@@ -98,8 +99,8 @@ def copy_outputs(
 
 def _check_mirrored(hand_off: HandOff, what: str) -> None:
     path, bucket = f"/{_RUNS}", f"s3://{hand_off.bucket}/{_RUNS}"
-    if not any(each.path == path and each.s3 == bucket for each in hand_off.file_system.associations):
-        directory = f"{hand_off.file_system.mount_path}{path}"
+    if mirrored_at(hand_off, path) != bucket:
+        directory = f"{hand_off.mount_path}{path}"
         why = f"{directory} does not mirror the data bucket: `storage.lustre.mirror` is false"
         raise usage_error(what, why=why, fix=f"copy from {directory} on a node: `trainway shell` opens one")
 
@@ -134,9 +135,7 @@ def _source_of_outputs(hand_off: HandOff, outputs: str, run: str, what: str) -> 
         case "s3":
             uri = f"s3://{hand_off.bucket}{path}"
         case "fsx":
-            mirrored = [each for each in hand_off.file_system.associations if f"{path}/".startswith(f"{each.path}/")]
-            if mirrored:
-                uri = mirrored[0].s3.rstrip("/") + path.removeprefix(mirrored[0].path)
+            uri = mirrored_at(hand_off, path) or uri
     if not uri.startswith("s3://"):
         why = f"`run.outputs` is {outputs}, which no bucket mirrors"
         raise usage_error(

@@ -73,9 +73,8 @@ def file_locations(request: Request) -> dict[str, str]:
 
 
 def run_location(request: Request) -> str:
-    """The run's directory in the bucket, below the path that it has on the file system."""
-    path = request.directory.relative_to(request.hand_off.file_system.mount_path)
-    return f"s3://{request.hand_off.bucket}/{path}"
+    """Return the run's directory in the bucket."""
+    return request.location
 
 
 def _from_s3(channel: str, location: str, mode: str) -> dict[str, Any]:
@@ -88,7 +87,7 @@ def _file_system(request: Request) -> dict[str, Any]:
 
     https://github.com/aws/sagemaker-python-sdk/pull/4257 (read 2026-11-21)
     """
-    file_system = request.hand_off.file_system
+    file_system = request.hand_off.mounted
     directory = directory_of_team(request.hand_off, request.program.team)
     source = {
         "FileSystemType": "FSxLustre",

@@ -126,7 +126,6 @@ def _of_program(request: Request, roots: Mapping[str, str], channels: Mapping[st
 
 
 def run_directory(request: Request, roots: Mapping[str, str]) -> PurePosixPath:
-    """Where the run's metrics and logs go: to the mounted file system, or where SageMaker copies them from."""
-    file_system = PurePosixPath(roots["fsx"])
-    mount = PurePosixPath(request.hand_off.file_system.mount_path)
-    return file_system / request.directory.relative_to(mount) if file_system.is_absolute() else SYNCED
+    """Return the directory for metrics and logs: on the file system, or where SageMaker uploads files from."""
+    file_system = PurePosixPath(roots.get("fsx", ""))
+    return file_system / request.path if file_system.is_absolute() else SYNCED

@@ -110,6 +110,9 @@ def check_options(request: Request, options: SageMakerOptions, instance: Instanc
     if not _NAME.fullmatch(request.run):
         why = f"its run is called {request.run}, and SageMaker takes 52 letters, digits and hyphens between them"
         raise cannot(request, why, "name the run with --run")
+    if options.data == "fsx" and request.hand_off.file_system is None:
+        why = f"{request.hand_off.platform} has no file system: `storage.lustre` of its platform file is null"
+        raise cannot(request, why, "leave --data out, or use --data file")
     check_life_cycle(
         request,
         "SageMaker",

@@ -42,7 +42,7 @@ def in_image(request: Request) -> list[str]:
     Where there is no image, the run ends with the reason in its file `outcome`. enroot prints it after `[ERROR]`:
     https://github.com/NVIDIA/enroot/issues/146 (read 2026-11-23)
     """
-    mount = shlex.quote(request.hand_off.file_system.mount_path)
+    mount = shlex.quote(request.hand_off.mount_path)
     repository, digest = request.image.split("@")
     registry, _, name = repository.partition("/")
     password = f"$(aws ecr get-login-password --region {request.hand_off.region})"

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trainway.launch.platform.location import located_at, scheme_of
+from trainway.launch.platform.mirrored import mirrored_at
 from trainway.launch.platform.team_data import run_path
 from trainway.launch.program.locations import local_roots
 from trainway.launch.program.on_checkpoint import STEP
@@ -42,7 +43,8 @@ def marker_location(program: Program, run: Path, hand_off: HandOff | None, *, is
     if program.outputs is not None:
         return f"{program.outputs.rstrip('/')}/{run.name}/{marker}"
     assert hand_off is not None
-    return f"{'fsx' if has_nodes else 's3'}:/{run_path(hand_off, program.team, run.name)}/outputs/{marker}"
+    is_mounted = has_nodes and hand_off.file_system is not None
+    return f"{'fsx' if is_mounted else 's3'}:/{run_path(hand_off, program.team, run.name)}/outputs/{marker}"
 
 
 def find_checkpoints(
@@ -70,16 +72,16 @@ def _seen_from_here(marker: str, hand_off: HandOff | None, program: Program, *, 
         return marker
     if is_here:
         return located_at(marker, local_roots(program, hand_off))
-    mount, path = hand_off.file_system.mount_path, marker.partition(":")[2]
+    mount, path = hand_off.mount_path, marker.partition(":")[2]
     if scheme_of(marker) == "s3":
         return f"s3://{hand_off.bucket}{path}"
     if scheme_of(marker) is None:
         path = marker.removeprefix(mount)
     if Path(mount).is_dir():
         return f"{mount}{path}" if scheme_of(marker) else marker
-    for each in hand_off.file_system.associations:
-        if path.startswith(f"{each.path}/") and (scheme_of(marker) or marker.startswith(f"{mount}/")):
-            return f"{each.s3.rstrip('/')}{path.removeprefix(each.path)}"
+    is_on_file_system = scheme_of(marker) is not None or marker.startswith(f"{mount}/")
+    if is_on_file_system and (mirrored := mirrored_at(hand_off, path)) is not None:
+        return mirrored
     raise usage_error(
         f"the checkpoints in {marker.rpartition('/')[0]} cannot be seen from this machine",
         why=f"there is no {mount} here, and that directory of it does not mirror the data bucket",

@@ -17,7 +17,7 @@ from trainway.launch.platform.hand_off import read_hand_off, read_image
 from trainway.launch.platform.location import scheme_of
 from trainway.launch.platform.team_data import check_team_data
 from trainway.launch.program.allocation import allocate, check_team
-from trainway.launch.program.locations import needs_hand_off
+from trainway.launch.program.locations import check_locations, needs_hand_off
 from trainway.launch.program.on_checkpoint import EvaluatedCheckpoint
 from trainway.launch.program.program import LockedPackages, Program
 from trainway.launch.program.request import LocalRequest, Request, run_name
@@ -238,6 +238,7 @@ def prepare(
     allocations = []
     for point in points:
         check_team(point.program, hand_off)
+        check_locations(point.program, hand_off)
         check_team_data(
             point.program.name, point.program.team, point.program.locations, point.program.written, hand_off
         )

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from trainway.launch.platform.hand_off import read_hand_off
 from trainway.launch.program.allocation import Allocation, allocate, check_team
+from trainway.launch.program.locations import check_locations
 from trainway.launch.program.program import Program
 from trainway.launch.registry.connections import ConnectedPlatform, connections, registry_of
 from trainway.launch.registry.platform_file import kept_platform_file
@@ -99,6 +100,7 @@ def _look(
         hand_off = read_hand_off(connected)
         for program in programs:
             check_team(program, hand_off)
+            check_locations(program, hand_off)
         allocations = [allocate(program, hand_off, catalogue, group) for program in programs]
         for program, allocation in zip(programs, allocations, strict=True):
             check_memory(program, allocation, catalogue)

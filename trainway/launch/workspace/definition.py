@@ -52,7 +52,7 @@ class Workspace:
     @property
     def home(self) -> PurePosixPath:
         """The owner's home directory on the file system, which stays when the workspace ends."""
-        return PurePosixPath(self.hand_off.file_system.mount_path) / "workspaces" / self.owner
+        return PurePosixPath(self.hand_off.mount_path) / "workspaces" / self.owner
 
 
 def define(
@@ -106,6 +106,10 @@ def check_orchestrator(hand_off: HandOff) -> None:
     if not hand_off.cluster.namespaces:
         why = f"{hand_off.platform} is orchestrated by {hand_off.orchestrator}, and workspaces are pods"
         fix = "take a node with `srun --gres=gpu:1 --pty bash` on the login node"
+        raise usage_error("there are no workspaces", why=why, fix=fix)
+    if hand_off.file_system is None:
+        why = f"{hand_off.platform} has no file system, on which a workspace keeps the home directory of its owner"
+        fix = "set storage.lustre of the platform file and deploy, or take a node with `trainway launch --interactive`"
         raise usage_error("there are no workspaces", why=why, fix=fix)
 
 
