@@ -111,10 +111,10 @@ retire_charts() {
 # pod that uses it has ended.
 retire_volumes() {
   local label=trainway.dev/lustre-generation found there
-  found=$(grep --recursive --no-filename --only-matching "\"$label\": \"[0-9]*\"" "$1") || return 0
-  there=$(grep --only-matching '"[0-9]*"' <<<"$found" | tr --delete '"' | sort --unique | paste --serial --delimiters ,)
+  found=$(grep --recursive --no-filename --only-matching "\"$label\": \"[0-9]*\"" "$1") || true
+  there=$(grep --only-matching '"[0-9]*"' <<<"$found" | tr --delete '"' | sort --unique | paste --serial --delimiters ,) || true
   kubectl delete persistentvolumeclaims,persistentvolumes --all-namespaces --wait=false \
-    --selector "trainway.dev/revision,$label,$label notin ($there)"
+    --selector "trainway.dev/revision,$label${there:+,$label notin ($there)}"
 }
 
 # install_chart CHART VERSION RELEASE NAMESPACE PLATFORM_VALUES

@@ -15,6 +15,7 @@ from stacks.constructs.monitoring.budget import monthly_budget
 from stacks.constructs.monitoring.event_messages import EventMessages
 from stacks.constructs.monitoring.metric_alarm import PERIOD, metric_alarm
 from stacks.constructs.monitoring.scan_alarm import ScanAlarm
+from stacks.constructs.storage.lustre import LustreFileSystem
 from stacks.foundation.file_system import FileSystemStack
 from stacks.foundation.offer import offer
 from stacks.foundation.storage import StorageStack
@@ -76,22 +77,24 @@ class ObservabilityStack(cdk.Stack):
         EventMessages(
             self, "Events", platform=platform, kinds=event_kinds(platform), bucket=storage.bucket, alerts=alerts
         )
-        self._file_system_id = file_system.lustre.file_system_id
-        traffic = [self._lustre("DataReadBytes"), self._lustre("DataWriteBytes")]
-        widgets: list[cloudwatch.IWidget] = [
-            cloudwatch.GraphWidget(title="Lustre: bytes in five minutes", left=traffic, width=8)
-        ]
+        widgets: list[cloudwatch.IWidget] = []
+        lustre = file_system.lustre
+        if lustre:
+            traffic = [_of_lustre(lustre, "DataReadBytes"), _of_lustre(lustre, "DataWriteBytes")]
+            widgets.append(cloudwatch.GraphWidget(title="Lustre: bytes in five minutes", left=traffic, width=8))
         for each in cloudwatch_alarms(platform, catalogue):
-            alarm = metric_alarm(self, each, file_system_id=self._file_system_id)
+            alarm = metric_alarm(self, each, file_system_id=lustre.file_system_id if lustre else "")
             alarm.add_alarm_action(actions.SnsAction(alerts.topic))
             widgets.append(cloudwatch.AlarmWidget(title=TITLES[each.name], alarm=alarm, width=8))
-        cloudwatch.Dashboard(self, "Dashboard", dashboard_name=f"trainway-{platform.name}", widgets=[widgets])
+        if widgets:
+            cloudwatch.Dashboard(self, "Dashboard", dashboard_name=f"trainway-{platform.name}", widgets=[widgets])
 
-    def _lustre(self, metric: str) -> cloudwatch.Metric:
-        return cloudwatch.Metric(
-            namespace="AWS/FSx",
-            metric_name=metric,
-            dimensions_map={"FileSystemId": self._file_system_id},
-            statistic="Sum",
-            period=PERIOD,
-        )
+
+def _of_lustre(lustre: LustreFileSystem, metric: str) -> cloudwatch.Metric:
+    return cloudwatch.Metric(
+        namespace="AWS/FSx",
+        metric_name=metric,
+        dimensions_map={"FileSystemId": lustre.file_system_id},
+        statistic="Sum",
+        period=PERIOD,
+    )

@@ -93,8 +93,8 @@ class PlatformStacks:
 
     @property
     def lustre(self) -> fsx.CfnFileSystem | None:
-        """Return the Lustre file system that jobs use, or None if the platform uses an existing one."""
-        return self.file_system.lustre.resource
+        """Return the Lustre file system that jobs use, or None if the platform creates none."""
+        return self.file_system.lustre.resource if self.file_system.lustre else None
 
     @property
     def eks_cluster(self) -> eks.CfnCluster | None:

@@ -76,6 +76,30 @@ def test_the_file_is_written_and_checked(tmp_path: Path) -> None:
     assert "# The nodes are in the first zone. An EKS control plane needs a second one." in file.read_text()
 
 
+def test_a_platform_without_a_file_system_is_offered_where_fsx_is_not(tmp_path: Path) -> None:
+    with_one = set(regions_for("g4dn.12xlarge", Orchestrator.EKS))
+    more = [each for each in regions_for("g4dn.12xlarge", Orchestrator.EKS, file_system=False) if each not in with_one]
+    assert more
+    text = platform_text(Wishes("atlas", "g4dn.12xlarge", 2, Orchestrator.EKS, more[0], "on-demand", ADMIN, False))
+    (tmp_path / "platform.yaml").write_text(text)
+    assert load_platform(tmp_path / "platform.yaml").storage.lustre is None
+    asked = OPTIONS | {"--type": "g4dn.12xlarge", "--region": more[0]}
+    words = [word for pair in asked.items() for word in pair]
+    command = [*COMMAND, str(tmp_path / "other.yaml"), *words]
+    refused = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+    assert refused.returncode == 2 and "--orchestrator eks with --no-file-system" in refused.stderr
+    done = subprocess.run(
+        [*command, "--no-file-system"], capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_hyperpod_without_a_file_system_is_refused() -> None:
+    answers = Wishes("atlas", "p5.48xlarge", 2, Orchestrator.HYPERPOD_EKS, "us-west-2", "on-demand", ADMIN, False)
+    with pytest.raises(UsageError, match="requires a file system"):
+        platform_text(answers)
+
+
 def test_a_file_that_exists_is_left_as_it_is(tmp_path: Path) -> None:
     file = tmp_path / "platform.yaml"
     file.write_text("mine")

@@ -26,6 +26,7 @@ from trainway.spec.facts.catalogue import load_catalogue
 from trainway.spec.handoff_names import DEFAULT_IMAGE
 from trainway.spec.loader import load_platform
 from trainway.spec.platform import Platform
+from trainway.spec.sections.storage import Lustre
 
 KUBERNETES = [file for file in EXAMPLES if load_platform(file).orchestrator.is_kubernetes]
 
@@ -97,7 +98,7 @@ def test_every_name_is_one_that_kubernetes_takes(platform: Platform) -> None:
 
 
 def test_every_namespace_has_its_own_volume_of_the_one_file_system(platform: Platform) -> None:
-    namespaces = {each["metadata"]["name"] for each in objects(platform, "Namespace")}
+    namespaces = {each["metadata"]["name"] for each in objects(platform, "Namespace") if platform.storage.lustre}
     volumes = objects(platform, "PersistentVolume")
     claims = objects(platform, "PersistentVolumeClaim")
     assert namespaces == {claim["metadata"]["namespace"] for claim in claims}
@@ -107,7 +108,7 @@ def test_every_namespace_has_its_own_volume_of_the_one_file_system(platform: Pla
 
 
 def test_what_only_the_deploy_knows_is_what_the_cluster_stage_is_given(platform: Platform) -> None:
-    lustre = platform.storage.lustre.model_copy(update={"dynamic_volumes": True})
+    lustre = (platform.storage.lustre or Lustre()).model_copy(update={"dynamic_volumes": True})
     everything = platform.model_copy(update={"storage": platform.storage.model_copy(update={"lustre": lustre})})
     asked = set(re.findall(r"\$\{(TRAINWAY_[A-Z_]+)\}", json.dumps(manifests(everything))))
     source = Path("stacks/clusters/cluster_stage.py").read_text(encoding="utf-8")

@@ -33,6 +33,8 @@ class Wishes:
     """`on-demand`, `spot`, `reservation:ID`, `capacity-block:ID`, or the ARN of a training plan."""
     admin: str | None
     """ARN of the role that administers the cluster. Slurm needs none."""
+    file_system: bool = True
+    """Whether the platform has an FSx for Lustre file system. HyperPod requires one."""
 
 
 def platform_text(wishes: Wishes) -> str:
@@ -50,8 +52,11 @@ def platform_text(wishes: Wishes) -> str:
     return text
 
 
-def regions_for(instance_type: str, orchestrator: Orchestrator) -> list[str]:
-    """Return the Regions in which such a platform can be, those with the most zones of the type first."""
+def regions_for(instance_type: str, orchestrator: Orchestrator, *, file_system: bool = True) -> list[str]:
+    """Return the Regions in which such a platform can be, those with the most zones of the type first.
+
+    A platform with a `file_system` can only be where FSx for Lustre has the default type of file systems.
+    """
     offerings = load_offerings()
     lustre, hyperpod = service_facts().lustre, service_facts().hyperpod
     if orchestrator.is_hyperpod and load_catalogue()[instance_type].hyperpod_name is None:
@@ -59,7 +64,8 @@ def regions_for(instance_type: str, orchestrator: Orchestrator) -> list[str]:
     found = [
         region
         for region in offerings.regions_with(instance_type)
-        if region in lustre.regions and (orchestrator is Orchestrator.EKS or region in hyperpod.regions)
+        if (not file_system or region in lustre.regions)
+        and (orchestrator is Orchestrator.EKS or region in hyperpod.regions)
     ]
     return sorted(found, key=lambda region: (-len(offerings.zones_with(instance_type, region)), region))
 
@@ -93,10 +99,13 @@ def _check_region(wishes: Wishes, offerings: Offerings) -> None:
         near = difflib.get_close_matches(region, list(offerings.zones), n=3)
         fix = f"did you mean {' or '.join(near)}?" if near else "write it as in us-west-2"
         raise usage_error(f"--region {region}", why="AWS has no Region of this name", fix=fix)
-    elsewhere = regions_for(name, wishes.orchestrator)
+    elsewhere = regions_for(name, wishes.orchestrator, file_system=wishes.file_system)
     if region not in elsewhere and offerings.zones[region]:
         fix = f"use {', '.join(elsewhere)}" if elsewhere else f"name another type than {name}"
-        why = f"{name}, {wishes.orchestrator.value}, and FSx for Lustre are not all there"
+        needed = f"{name}, {wishes.orchestrator.value}, and FSx for Lustre"
+        why = f"{needed if wishes.file_system else f'{name} and {wishes.orchestrator.value}'} are not all there"
+        if wishes.file_system and region in regions_for(name, Orchestrator.EKS, file_system=False):
+            fix += ", or --orchestrator eks with --no-file-system"
         raise usage_error(f"--region {region}", why=why, fix=fix)
 
 
@@ -130,6 +139,7 @@ def _text(wishes: Wishes, zones: list[str]) -> str:
         f"    instance_type: {wishes.instance_type}",
         f"    count: {wishes.count}",
         *_capacity_lines(wishes),
+        *_storage_lines(wishes),
         *_people_lines(wishes),
     ]
     return "\n".join(lines) + "\n"
@@ -165,6 +175,12 @@ def _capacity_lines(wishes: Wishes) -> Iterable[str]:
         yield f"    max_count: {wishes.count} # {meaning}"
     else:
         yield f"    capacity: {_scalar(kind)}"
+
+
+def _storage_lines(wishes: Wishes) -> Iterable[str]:
+    if not wishes.file_system:
+        yield "storage:"
+        yield "  lustre: null # no file system: jobs keep data, checkpoints, and the files of runs in the data bucket"
 
 
 def _people_lines(wishes: Wishes) -> Iterable[str]:

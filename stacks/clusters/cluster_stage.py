@@ -23,16 +23,16 @@ def cluster_stage(scope: Construct, *, foundation: Foundation, control_plane: Co
     """Return a stage that reads the mirror and works in the cluster, whose system nodes exist by then."""
     registry, lustre, platform = foundation.registry, foundation.file_system.lustre, foundation.platform
     has_former = platform.storage.former_lustre is not None
-    facts = {
-        "TRAINWAY_FSX_ID": lustre.file_system_id,
-        "TRAINWAY_FSX_DNS_NAME": lustre.dns_name,
-        "TRAINWAY_FSX_MOUNT_NAME": lustre.mount_name,
-        image_fact(DEFAULT_IMAGE): registry.image_uri,
-    }
+    facts = {}
+    if lustre:
+        facts["TRAINWAY_FSX_ID"] = lustre.file_system_id
+        facts["TRAINWAY_FSX_DNS_NAME"] = lustre.dns_name
+        facts["TRAINWAY_FSX_MOUNT_NAME"] = lustre.mount_name
+    facts[image_fact(DEFAULT_IMAGE)] = registry.image_uri
     # A runtime of a node group names its image, so the stage runs again when that image changes.
     named = {group.image for group in platform.node_groups if group.image}
     facts |= {image_fact(name): uri for name, uri in foundation.images.items() if name in named}
-    if platform.storage.lustre.dynamic_volumes:
+    if lustre and platform.storage.dynamic_volumes:
         facts["TRAINWAY_FSX_SUBNET_ID"] = foundation.network.storage_subnet_id
         facts["TRAINWAY_FSX_GROUP_ID"] = lustre.security_group_id
     return BuildStage(

@@ -53,24 +53,13 @@ def write_hand_off(
     The document is an asset of the CDK under the hash of its content, so that a failed deploy leaves the parameter with
     the document it had. The name of the parameter is an output of the stack.
     """
-    platform, lustre = foundation.platform, foundation.file_system.lustre
-    more = platform.storage.lustre.dynamic_volumes
+    platform = foundation.platform
     document = handoff.HandOff(
         platform=platform.name,
         orchestrator=platform.orchestrator.value,
         region=platform.region,
         bucket=foundation.storage.bucket.bucket_name,
-        file_system=handoff.FileSystem(
-            file_system_id=lustre.file_system_id,
-            dns_name=lustre.dns_name,
-            mount_name=lustre.mount_name,
-            mount_path=MOUNT_PATH,
-            associations=tuple(lustre.associations),
-            claim=claim_of(platform.storage.lustre.generation),
-            team_directories=platform.storage.lustre.team_directories,
-            subnet_id=foundation.network.storage_subnet_id if more else None,
-            security_group_id=lustre.security_group_id if more else None,
-        ),
+        file_system=_file_system(foundation),
         checkpoints=handoff.Checkpoints(
             prefixes=checkpoint_layout(platform, foundation.catalogue).prefixes,
             part_bytes=PART_BYTES,
@@ -101,7 +90,11 @@ def write_hand_off(
     absent: dict[str, Any] = {} if document.training_jobs else {"training_jobs": True}
     absent |= {} if document.metrics_workspace else {"metrics_workspace": True}
     default = {"claim": CLAIM, "team_directories": False}
-    absent |= {"file_system": {key for key, value in default.items() if getattr(document.file_system, key) == value}}
+    absent |= {
+        "file_system": {key for key, value in default.items() if getattr(document.file_system, key) == value}
+        if document.file_system
+        else True
+    }
     # Most platforms have one image.
     absent |= {} if document.images else {"images": True, "node_groups": {"__all__": {"image"}}}
     if not document.team_data:
@@ -172,6 +165,25 @@ def _publish(scope: Construct, document: str) -> tuple[assets.Asset, tuple[str, 
     file = directory / f"{cdk.Stack.of(scope).stack_name}.json"
     file.write_text(json.dumps(json.loads(text), indent=1, sort_keys=True) + "\n", encoding="utf-8")
     return assets.Asset(scope, "HandOffDocument", path=str(file)), tuple(values)
+
+
+def _file_system(foundation: Foundation) -> handoff.FileSystem | None:
+    """Return the file system that jobs mount. None for a platform without one."""
+    lustre, section = foundation.file_system.lustre, foundation.platform.storage.lustre
+    if lustre is None or section is None:
+        return None
+    more = section.dynamic_volumes
+    return handoff.FileSystem(
+        file_system_id=lustre.file_system_id,
+        dns_name=lustre.dns_name,
+        mount_name=lustre.mount_name,
+        mount_path=MOUNT_PATH,
+        associations=tuple(lustre.associations),
+        claim=claim_of(section.generation),
+        team_directories=section.team_directories,
+        subnet_id=foundation.network.storage_subnet_id if more else None,
+        security_group_id=lustre.security_group_id if more else None,
+    )
 
 
 def _nodes(foundation: Foundation, group: NodeGroup) -> handoff.Nodes:

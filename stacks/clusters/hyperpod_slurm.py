@@ -75,7 +75,7 @@ class HyperPodSlurmStack(cdk.Stack):
             "settings": platform.hyperpod_or_default,
             "scripts": scripts,
             "security_group_ids": network.node_group_ids,
-            "mounts": mounts(foundation.file_system.lustre, foundation.file_system.home),
+            "mounts": mounts(foundation.file_system.of_jobs, foundation.file_system.home),
         }
         head_subnet = network.cluster_subnet_ids[0]
         heads = {CONTROLLER_GROUP: ("Controller", slurm.controller, controller)}

@@ -33,9 +33,10 @@ def scripts_stage(
     """Return a stage that may write only below the scripts' prefix. `more` are variables of the documents."""
     platform, storage = foundation.platform, foundation.storage
     slurm = platform.orchestrator is Orchestrator.HYPERPOD_SLURM
-    lustre, home = foundation.file_system.lustre, foundation.file_system.home
+    home = foundation.file_system.home
     environment = {"LIFECYCLE_S3_URI": scripts.source_s3_uri}
     if slurm:
+        lustre = foundation.file_system.of_jobs
         # The placeholders of trainway/spec/derived/node_parameters.py. Under Kubernetes the nodes mount no file system.
         environment |= {
             "NETWORK_ACCESS": platform.network.access,

@@ -20,7 +20,7 @@ from trainway.spec.platform import Platform
 class FileSystemStack(cdk.Stack):
     """The stack of the Lustre and OpenZFS file systems, in the Availability Zone of the first node group.
 
-    `lustre` is the Lustre file system that jobs use.
+    `lustre` is the Lustre file system that jobs use, or None for a platform without one.
     """
 
     def __init__(
@@ -35,8 +35,11 @@ class FileSystemStack(cdk.Stack):
         env: cdk.Environment,
     ) -> None:
         super().__init__(scope, id, env=env, description=f"Trainway {platform.name}: file system")
-        has_moved = any(each.generation > 1 for each in platform.storage.lustre_by_key.values())
-        made = {}
+        # The name tells apart which file system jobs use.
+        has_moved = platform.storage.lustre is None or any(
+            each.generation > 1 for each in platform.storage.lustre_by_key.values()
+        )
+        made: dict[str, LustreFileSystem] = {}
         for key, each in platform.storage.lustre_by_key.items():
             made[key] = LustreFileSystem(
                 self,
@@ -51,10 +54,11 @@ class FileSystemStack(cdk.Stack):
                 name=f"{platform.name}/storage.{key}" if has_moved else None,
             )
             offer(self, made[key].file_system_id, made[key].dns_name, made[key].mount_name, made[key].security_group_id)
-        self.lustre = made["lustre"]
+        self.lustre = made.get("lustre")
         if former := made.get("former_lustre"):
             tell_former(self, platform.name, former)
-        if squash := platform.storage.lustre.root_squash:
+        squash = platform.storage.lustre and platform.storage.lustre.root_squash
+        if self.lustre and squash:
             stage = root_squash_stage(
                 self,
                 platform=platform,
@@ -74,3 +78,13 @@ class FileSystemStack(cdk.Stack):
                 subnet_id=network.storage_subnet_id,
                 client_group_id=network.efa_group_id,
             )
+        if not made:
+            # A stack has a resource at least. The stack stays, so that a deploy deletes the file system that it had.
+            cdk.CfnWaitConditionHandle(self, "NoFileSystem")
+
+    @property
+    def of_jobs(self) -> LustreFileSystem:
+        """The file system that jobs use. Raises LookupError for a platform without one."""
+        if self.lustre is None:
+            raise LookupError("the platform has no file system: its jobs keep everything in the data bucket")
+        return self.lustre

@@ -255,6 +255,12 @@ EDITS: dict[str, Edit] = {
         (_set("storage", former_lustre={"generation": 2, "capacity_tib": 4.8}),),
         refused="no file system of generation 2",
     ),
+    "no file system at once": Edit(
+        (_set("storage", lustre=None),), refused="write its section as `storage.former_lustre`", on=("eks",)
+    ),
+    "no file system on HyperPod": Edit(
+        (_set("storage", lustre=None),), refused="requires a file system", on=("hyperpod-eks", "hyperpod-slurm")
+    ),
     "dynamic volumes": Edit((_set("storage", "lustre", dynamic_volumes=True),), "cluster/.*", on=KUBERNETES),
     "root squash": Edit((_set("storage", "lustre", root_squash={}),), "file-system/.*"),
     "home directories": Edit(

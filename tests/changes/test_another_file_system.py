@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +72,37 @@ def test_jobs_move_and_the_old_file_system_stays_until_it_is_dropped(
     assert new in handed_off(live)
     # Number 1 was a file system with data, and is no other one now.
     assert "generation 2 already" in refused(lustre=OLD, former_lustre=NEW)
+
+
+def test_jobs_move_to_the_bucket_and_back_to_a_file_system(emulator: Emulator, tmp_path: Path) -> None:
+    live = Live(emulator, tmp_path, "bucket-only")
+
+    def deploy(allowed: tuple[str, ...] = (), **storage: Any) -> set[str]:
+        """Deploy other storage, and return the logical IDs of the file systems and of what mounts them."""
+        outcome = live.edit(base(live.name, "eks") | {"storage": storage}, allowed=allowed)
+        assert not outcome.refused, outcome
+        assert outcome.lost == set(allowed)
+        found = {name for name, id in live.physical_ids().items() if id.startswith("fs-") or "aws-fsx-csi" in id}
+        return {re.sub(r"[0-9A-F]{8}$", "", name) for name in found}
+
+    there = deploy(lustre=OLD)
+    assert len(there) == 2, "the file system, and the driver by which pods mount it"
+    refused = live.edit(base(live.name, "eks") | {"storage": {"lustre": None}}).refused
+    assert "write its section as `storage.former_lustre`" in str(refused)
+
+    # Jobs use the bucket. The file system stays until nobody needs its files.
+    before = live.templates()
+    assert deploy(lustre=None, former_lustre=OLD) == there
+    assert words(live, before)["storage.former_lustre"][1].startswith("it stays, and you pay for it")
+    before = live.templates()
+    assert deploy(("storage.former_lustre",), lustre=None) == set()
+    lost = ("deleted", "you lose its files, except those that are in S3")
+    assert words(live, before)["storage.former_lustre"] == lost
+
+    before = live.templates()
+    assert deploy(lustre=OLD | {"generation": 2})
+    assert words(live, before)["storage.lustre"][0] == "created"
+    live.destroy()
 
 
 def words(live: Live, before: dict[str, Any]) -> dict[str, tuple[str, str]]:

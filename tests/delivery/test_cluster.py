@@ -123,6 +123,8 @@ def test_a_manifest_is_applied_with_its_image_from_the_mirror_and_waited_for(clu
         "apply",
         "rollout",
         "apply",
+        # Of volumes and, without a file system, of all of them; and of what the platform has no more.
+        "delete",
         "delete",
     ]
 
@@ -178,7 +180,8 @@ def test_a_device_plugin_is_not_installed_on_its_own_list_of_instance_types(clus
 def test_objects_are_applied_after_the_charts_with_facts_of_the_deployed_stack(cluster):
     done = cluster.run("cluster.sh", CHARTS=EKS)
     assert done.returncode == 0, done.stderr
-    charts_then_objects = [call[:2] for call in cluster.calls if call[0] in ("helm", "kubectl")]
+    calls = [call for call in cluster.calls if call[0] in ("helm", "kubectl") and "persistentvolumes" not in call[2]]
+    charts_then_objects = [call[:2] for call in calls]
     assert charts_then_objects[-3:] == [["helm", "upgrade"], ["kubectl", "apply"], ["kubectl", "delete"]]
     [applied] = cluster.called("kubectl", "apply")
     assert {"--server-side", "--force-conflicts"} <= set(applied)
@@ -260,6 +263,13 @@ def test_volumes_of_a_file_system_that_is_gone_are_deleted_and_no_others(cluster
     assert "--wait=false" in deleted, "pods that still run keep their claim"
 
 
+def test_all_volumes_are_deleted_if_the_platform_has_no_file_system_any_more(cluster):
+    done = cluster.run("cluster.sh", CHARTS="")
+    assert done.returncode == 0, done.stderr
+    (deleted,) = [call for call in cluster.called("kubectl", "delete") if "persistentvolumes" in call[2]]
+    assert deleted[deleted.index("--selector") + 1] == "trainway.dev/revision,trainway.dev/lustre-generation"
+
+
 def test_a_cluster_without_any_chart_gets_its_objects(cluster):
     done = cluster.run("cluster.sh", CHARTS="")
     assert done.returncode == 0, done.stderr
@@ -270,7 +280,8 @@ def test_kueue_leaves_after_its_queues_which_only_it_can_let_go(cluster):
     cluster.run("cluster.sh", CHARTS="kueue kubeflow-trainer")
     done = cluster.run("cluster.sh", CHARTS="kubeflow-trainer")
     assert done.returncode == 0, done.stderr
-    ends = [call for call in cluster.calls if call[1] in ("delete", "uninstall")][-3:]
+    ends = [call for call in cluster.calls if call[1] in ("delete", "uninstall") and "persistentvolumes" not in call[2]]
+    ends = ends[-3:]
     assert [call[:2] for call in ends] == [["kubectl", "delete"], ["helm", "uninstall"], ["kubectl", "delete"]]
     assert {"localqueues.kueue.x-k8s.io", "clusterqueues.kueue.x-k8s.io"} <= set(ends[0][2].split(","))
     assert "--wait=false" not in ends[0]

@@ -76,7 +76,7 @@ def test_a_deploy_that_failed_fixes_nothing(tmp_path: Path) -> None:
     write(file, BEFORE)
     assert CliRunner().invoke(app, ["lock", str(file)]).exit_code == 0
     write(file, BEFORE | {"lustre": BEFORE["lustre"] | {"efa": True}})
-    assert load_platform(file).storage.lustre.efa
+    assert load_platform(file).storage.of_jobs.efa
 
 
 def test_home_directories_that_went_can_come_back_with_another_key(deployed: Path) -> None:

@@ -91,7 +91,7 @@ def made(directory: Path, platform: Platform) -> dict[str, dict[str, Any]]:
     stack = cdk.Stack(app, "stack")
     there = {"vpc_id": "vpc-1", "subnet_id": "subnet-1", "client_group_id": "sg-1"}
     bucket = s3.Bucket.from_bucket_name(stack, "Bucket", "data")
-    LustreFileSystem(stack, "Lustre", lustre=platform.storage.lustre, bucket=bucket, **there)
+    LustreFileSystem(stack, "Lustre", lustre=platform.storage.of_jobs, bucket=bucket, **there)
     assert platform.storage.home
     HomeFileSystem(stack, "Home", home=platform.storage.home, **there)
     template = app.synth().get_stack_by_name("stack").template

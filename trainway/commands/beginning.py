@@ -37,6 +37,14 @@ def init(
         str | None, typer.Option(metavar="ARN", help="IAM role that administers the Kubernetes cluster.")
     ] = None,
     name: Annotated[str | None, typer.Option(metavar="NAME", help="Name of the platform.")] = None,
+    no_file_system: Annotated[
+        bool,
+        typer.Option(
+            "--no-file-system",
+            help="With eks: keep everything in S3, in any Region that has the instance type. Default: create an FSx "
+            "for Lustre file system.",
+        ),
+    ] = False,
 ) -> None:
     """Write a first platform file, from options or from answers to a few questions.
 
@@ -55,7 +63,7 @@ def init(
     if word not in kinds:
         raise usage_error(f"orchestrator {word}", why="there is no such orchestrator", fix=f"use {', '.join(kinds)}")
     kind = Orchestrator(word)
-    regions = new_platform.regions_for(type_asked, kind)
+    regions = new_platform.regions_for(type_asked, kind, file_system=not no_file_system)
     where = _answer("--region", region, f"Region ({', '.join(regions) or 'no Region is known to have all of it'})", str)
     ways = new_platform.capacities_for(type_asked, kind)
     bought = _answer("--capacity", capacity, f"How the nodes are bought ({', '.join(map(_shown, ways))})", str)
@@ -69,6 +77,7 @@ def init(
         admin=_answer("--admin", admin, "ARN of the IAM role that administers the cluster", str)
         if kind.is_kubernetes
         else None,
+        file_system=not no_file_system,
     )
     text = new_platform.platform_text(wishes)
     # `x`: another process may have written it meanwhile.

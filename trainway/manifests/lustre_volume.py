@@ -35,12 +35,10 @@ def claim_of(generation: int) -> str:
 
 
 def lustre_volumes(platform: Platform, namespace: str) -> list[dict[str, Any]]:
-    """Return a volume and its claim for each file system, for one namespace, because a volume belongs to one claim."""
-    storage = platform.storage
-    found = _volume(platform, namespace, storage.lustre, "TRAINWAY_FSX")
-    if storage.former_lustre:
-        found += _volume(platform, namespace, storage.former_lustre, "TRAINWAY_FORMER_FSX")
-    return found
+    """Return a volume and its claim for each file system, in one namespace. A volume belongs to one claim only."""
+    facts = {"lustre": "TRAINWAY_FSX", "former_lustre": "TRAINWAY_FORMER_FSX"}
+    of_each = (_volume(platform, namespace, each, facts[key]) for key, each in platform.storage.lustre_by_key.items())
+    return [volume for volumes in of_each for volume in volumes]
 
 
 def _volume(platform: Platform, namespace: str, lustre: Lustre, facts: str) -> list[dict[str, Any]]:
@@ -91,7 +89,7 @@ def lustre_storage_class(platform: Platform) -> list[dict[str, Any]]:
     Empty if not chosen.
     """
     lustre = platform.storage.lustre
-    if not lustre.dynamic_volumes:
+    if lustre is None or not lustre.dynamic_volumes:
         return []
     return [
         {

@@ -29,7 +29,7 @@ _IS_NAMESPACE = (
 
 def team_directory_guard(platform: Platform) -> list[dict[str, Any]]:
     """Return the policies and their bindings to the teams' namespaces. Empty if all teams mount the file system."""
-    if not platform.storage.lustre.team_directories:
+    if not platform.storage.team_directories:
         return []
     claims = [claim_of(lustre.generation) for lustre in platform.storage.lustre_by_key.values()]
     own = f"m.subPath == '{team_directory('')}' + request.namespace"

@@ -20,9 +20,10 @@ from trainway.manifests.team_directories import DIRECTORY_OF_NAMESPACE
 from trainway.manifests.topology import HOSTNAME
 from trainway.spec.derived.devices import devices_of
 from trainway.spec.facts.catalogue import Catalogue
-from trainway.spec.handoff_names import DEFAULT_IMAGE
+from trainway.spec.handoff_names import DEFAULT_IMAGE, NODE_PATH
 from trainway.spec.platform import Platform
 from trainway.spec.sections.node_group import NodeGroup
+from trainway.spec.sections.storage import MOUNT_PATH
 
 RUNTIME = "trainway-torch"
 IMAGE_FACT = "TRAINWAY_IMAGE"
@@ -75,11 +76,13 @@ def _runtime(platform: Platform, catalogue: Catalogue, name: str, group: NodeGro
         for each in (devices_of(platform, group, catalogue) if group else ())
         if not each.device_class
     }
+    lustre = platform.storage.lustre
     pod = Pod(
         name="node",
         image=f"${{{image_fact((group and group.image) or DEFAULT_IMAGE)}}}",
-        claim=claim_of(platform.storage.lustre.generation),
-        directory=DIRECTORY_OF_NAMESPACE if platform.storage.lustre.team_directories else None,
+        mount_path=MOUNT_PATH if lustre else NODE_PATH,
+        claim=claim_of(lustre.generation) if lustre else None,
+        directory=DIRECTORY_OF_NAMESPACE if platform.storage.team_directories else None,
         resources={"limits": requested} if requested else None,
         claims=claims_of_a_node(platform, group, catalogue) if group else (),
         tolerations=tolerations(platform, catalogue),

@@ -84,6 +84,8 @@ def every_alarm(platform: Platform) -> Iterator[Alarm]:
 
 def _file_system(platform: Platform) -> Iterator[Alarm]:
     lustre = platform.storage.lustre
+    if lustre is None:
+        return
     free = 100 - lustre.nearly_full_percent
     # A file system without a fixed capacity cannot fill up.
     if not lustre.is_elastic:

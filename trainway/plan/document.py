@@ -115,10 +115,9 @@ def _scaling(platform: Platform, catalogue: Catalogue, index: int) -> JsonObject
 def _storage(platform: Platform, catalogue: Catalogue, addresses: AddressPlan) -> JsonObject:
     """How nodes reach the file system, on how many prefixes checkpoints are written, and what a destroy leaves."""
     layout, storage = checkpoint_layout(platform, catalogue), platform.storage
-    transports = {group.name: transport(platform, group, catalogue, addresses) for group in platform.node_groups}
-    kept = {"lustre": storage.lustre.existing is not None or storage.lustre.on_destroy == "keep"}
-    if storage.former_lustre:
-        kept["former_lustre"] = storage.former_lustre.on_destroy == "keep"
+    clients = platform.node_groups if storage.lustre else ()
+    transports = {group.name: transport(platform, group, catalogue, addresses) for group in clients}
+    kept = {key: each.existing is not None or each.on_destroy == "keep" for key, each in storage.lustre_by_key.items()}
     if storage.home:
         kept["home"] = storage.home.on_destroy == "keep"
     return {

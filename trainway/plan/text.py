@@ -111,15 +111,20 @@ def _storage_text(storage: JsonObject) -> str:
     prefixes = "1 prefix" if each["prefixes"] == 1 else f"{each['prefixes']} prefixes"
     deleted = f", and deletes {' and '.join(storage['deleted'])}" if storage["deleted"] else ""
     protected = " It is refused while the file says `deletion_protection: true`." if storage["protected"] else ""
-    used, *former = storage["file_systems"]
-    moved = "".join(
+    used = next((each for each in storage["file_systems"] if each["key"] == "storage.lustre"), None)
+    former = [each for each in storage["file_systems"] if each is not used]
+    of_jobs = (
         f"Jobs use {used['key']} (generation {used['generation']}), {used['price'] or 'which is yours'}.\n"
+        if used and former
+        else ""
+    )
+    moved = of_jobs + "".join(
         f"{each['key']} (generation {each['generation']}) stays beside it, {each['price']}, until you remove the "
         "section.\n"
         for each in former
     )
     return (
-        f"Lustre: {clients}.\n"
+        f"{f'Lustre: {clients}.' if used else 'No file system: jobs keep everything in the data bucket.'}\n"
         f"{moved}"
         f"Checkpoints in the bucket: {each['writers']} writers on {prefixes}. Each prefix gets at most {sums} of "
         f"the {each['documented']} requests a second that S3 supports.\n"

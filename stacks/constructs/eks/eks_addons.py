@@ -94,7 +94,7 @@ def _fsx_driver_role(scope: Construct, cluster: EksCluster, platform: Platform) 
     role = iam.Role(scope, "FsxDriverRole", assumed_by=driver)
     listing = "fsx:DescribeFileSystems lists, and a list has no resource type."
     grant(role, Permission(("fsx:DescribeFileSystems",), ("*",), because=listing))
-    if platform.storage.lustre.dynamic_volumes:
+    if platform.storage.dynamic_volumes:
         file_systems, made = (regional_arn("fsx", "file-system/*"),), "File systems get their ids when they are made."
         for actions, condition in (
             (("fsx:CreateFileSystem", "fsx:TagResource"), "aws:RequestTag"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from trainway.spec.platform import Platform
+from trainway.spec.sections.storage import Lustre
 
 
 def file_system_identity(platform: Platform) -> dict[str, Any]:
@@ -21,15 +22,19 @@ def file_system_identity(platform: Platform) -> dict[str, Any]:
     lustre, home = platform.storage.lustre, platform.storage.home
     former = platform.storage.former_lustre
     # Absent for a platform that never had another file system, so that its stages do not run again without need.
-    moved = {"generation": lustre.generation} if lustre.generation > 1 else {}
+    moved = {"generation": lustre.generation} if lustre and lustre.generation > 1 else {}
     moved |= {"former": former.generation} if former else {}
     return moved | {
         "zone": platform.zones[0],
         "network": platform.network.model_dump(mode="json"),
-        "lustre": lustre.model_dump(
-            mode="json", include={"storage_class", "throughput_mbps_per_tib", "efa", "key", "existing"}
-        )
-        # Tags are copied to backups if there are any.
-        | {"backups": lustre.backups is not None},
+        "lustre": lustre and _identity(lustre),
         "home": home.model_dump(mode="json", include={"highly_available", "key"}) if home else None,
     }
+
+
+def _identity(lustre: Lustre) -> dict[str, Any]:
+    identity = lustre.model_dump(
+        mode="json", include={"storage_class", "throughput_mbps_per_tib", "efa", "key", "existing"}
+    )
+    # Tags are copied to backups if there are any.
+    return identity | {"backups": lustre.backups is not None}

@@ -65,8 +65,10 @@ def hand_off_of(platform: Platform, **changes: Any) -> handoff.HandOff:
             mount_name="m",
             mount_path="/fsx",
             associations=(),
-            team_directories=platform.storage.lustre.team_directories,
-        ),
+            team_directories=platform.storage.team_directories,
+        )
+        if platform.storage.lustre
+        else None,
         "image_uri": "111122223333.dkr.ecr.us-west-2.amazonaws.com/atlas/training:0",
         "images": {name: f"111122223333.dkr.ecr.us-west-2.amazonaws.com/atlas/{name}:0" for name in platform.images},
         "cluster": handoff.Cluster(

@@ -32,7 +32,8 @@ def buckets(inquiry: Inquiry) -> Iterator[AccountFinding]:
                 fix="write another name as storage.bucket.name",
                 key=key,
             )
-    for number, uri in enumerate(platform.storage.lustre.import_from):
+    lustre = platform.storage.lustre
+    for number, uri in enumerate(lustre.import_from if lustre else ()):
         name, where = uri.removeprefix("s3://").partition("/")[0], ("storage", "lustre", "import_from", number)
         try:
             found = aws.ask("s3", "head_bucket", Bucket=name, absent=["404", "NoSuchBucket"])

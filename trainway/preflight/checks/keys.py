@@ -79,7 +79,7 @@ def _policy(inquiry: Inquiry, identifier: str, key: KeyPath) -> Iterator[Account
         )
     lustre = inquiry.platform.storage.lustre
     is_bucket = key == ("storage", "bucket", "key")
-    if is_bucket and (lustre.mirrored or lustre.import_from) and not any(map(_lets_fsx, allowing)):
+    if is_bucket and lustre and (lustre.mirrored or lustre.import_from) and not any(map(_lets_fsx, allowing)):
         yield warning(
             f"no statement of the key policy of {identifier} lets FSx use the key",
             why="the file system mirrors prefixes of the bucket in a role of FSx's own, which has no policy of yours",

@@ -18,7 +18,8 @@ def security_groups(inquiry: Inquiry) -> Iterator[AccountFinding]:
     existing = inquiry.platform.network.existing
     if existing is None:
         return
-    lustre = inquiry.platform.storage.lustre.existing
+    jobs_use = inquiry.platform.storage.lustre
+    lustre = jobs_use and jobs_use.existing
     nodes = existing.security_group
     wanted: list[tuple[str, KeyPath]] = []
     if nodes:

@@ -44,7 +44,7 @@ def service_linked_roles(inquiry: Inquiry) -> Iterator[AccountFinding]:
 
 def _wanted(inquiry: Inquiry) -> dict[str, str]:
     platform = inquiry.platform
-    wanted = dict(OF_FSX)
+    wanted = dict(OF_FSX) if platform.storage.lustre_by_key else {}
     if platform.orchestrator.is_kubernetes:
         wanted |= OF_EKS
     if platform.orchestrator.is_hyperpod:

@@ -25,6 +25,12 @@ OF_HYPERPOD = (CERT_MANAGER, TRAINING_OPERATOR, EBS_DRIVER, SPACES, OBSERVABILIT
 EVERY_ADDON = BEFORE_NODES + ON_NODES + OF_HYPERPOD
 
 
+def base_addons(platform: Platform) -> tuple[str, ...]:
+    """Return the EKS add-ons of every orchestrator. The driver of FSx is there for platforms with a file system."""
+    mounts = bool(platform.storage.lustre_by_key)
+    return BEFORE_NODES + tuple(name for name in ON_NODES if name != FSX_DRIVER or mounts)
+
+
 def addon_names(platform: Platform) -> tuple[str, ...]:
     """Return the EKS add-ons that the stacks install: those that an adopted cluster lacks. Empty under Slurm."""
     there = platform.adopted_cluster.addons if platform.adopted_cluster else {}
@@ -45,4 +51,4 @@ def addons_in_cluster(platform: Platform) -> tuple[str, ...]:
         TASK_GOVERNANCE: platform.task_governance,
         **dict.fromkeys(EXPORTERS, collector_of(platform) is Collector.AWS_MANAGED),
     }
-    return BEFORE_NODES + ON_NODES + tuple(name for name, is_chosen in chosen.items() if is_chosen)
+    return base_addons(platform) + tuple(name for name, is_chosen in chosen.items() if is_chosen)

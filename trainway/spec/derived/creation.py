@@ -116,7 +116,8 @@ def _order(platform: Platform, catalogue: Catalogue) -> Iterator[tuple[str, tupl
     yield NETWORK, ()
     yield BUCKET, ()
     yield REPOSITORIES, ()
-    if platform.storage.lustre.existing is None or platform.storage.home:
+    lustre = platform.storage.lustre
+    if (lustre and lustre.existing is None) or platform.storage.home:
         yield FILE_SYSTEM, (NETWORK, BUCKET)
     if platform.image.uri is None:
         yield IMAGE, (REPOSITORIES, BUCKET, *inside)
@@ -132,7 +133,7 @@ def _order(platform: Platform, catalogue: Catalogue) -> Iterator[tuple[str, tupl
         yield SYSTEM_NODES, (NETWORKING_ADDONS,)
         yield CLUSTER_ADDONS, (SYSTEM_NODES,)
         # A chart's pods run on system nodes and use DNS. The volumes name the file system.
-        yield CHARTS, (*copies, CLUSTER_ADDONS, FILE_SYSTEM)
+        yield CHARTS, (*copies, CLUSTER_ADDONS, *((FILE_SYSTEM,) if platform.storage.lustre_by_key else ()))
     if not hyperpod:
         yield NODES, (NETWORKING_ADDONS,)
         return

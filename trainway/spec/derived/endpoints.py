@@ -32,7 +32,8 @@ def interface_endpoints(platform: Platform, catalogue: Catalogue) -> tuple[str, 
     workloads = system_facts()
     services.update(*(workloads.addons[name].calls for name in addons_in_cluster(platform)))
     services.update(*(workloads.charts[name].calls for name in chart_names(platform, catalogue)))
-    if platform.storage.lustre.root_squash:
+    lustre = platform.storage.lustre
+    if lustre and lustre.root_squash:
         services |= set(facts.closed_root_squash)
     slurm = platform.slurm_or_default
     reads_as_slurm = slurm.accounting_database or (slurm.directory and slurm.directory.reader)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import date, datetime
 
-from trainway.spec.derived.addons import BEFORE_NODES, ON_NODES
+from trainway.spec.derived.addons import BEFORE_NODES, ON_NODES, base_addons
 from trainway.spec.derived.ami_releases import age, groups_with_releases, minor_of, minors_behind, next_minor
 from trainway.spec.derived.capacity_times import capacity_times
 from trainway.spec.facts.catalogue import Catalogue
@@ -98,7 +98,9 @@ def upgrade_plan(platform: Platform, catalogue: Catalogue, published: PublishedV
             Pin(name, lock.ami_releases.get(name), published.releases.get(name), _held(platform, name, now))
             for name, _ in groups_with_releases(platform, catalogue)
         ),
-        addons=tuple(Pin(name, lock.addon_versions.get(name), published.addons.get(name)) for name in ADDONS),
+        addons=tuple(
+            Pin(name, lock.addon_versions.get(name), published.addons.get(name)) for name in base_addons(platform)
+        ),
     )
     return replace(plan, steps=(*_unfinished(plan), *(_steps(following, platform) if can_rise else ())))
 

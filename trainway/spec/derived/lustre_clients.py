@@ -46,6 +46,8 @@ def transport(platform: Platform, group: NodeGroup, catalogue: Catalogue, plan: 
     """Return the transport: TCP, EFA, or EFA on a type for GPUDirect Storage; and for TCP the reason."""
     lustre, facts = platform.storage.lustre, service_facts().lustre
     types = [each.name for each in types_of(group, catalogue)]
+    if lustre is None:
+        return "TCP", "the platform has no file system"
     if not lustre.efa:
         return "TCP", "the file system has no EFA"
     if no_client := next((name for name in types if not speaks_efa(name, catalogue)), None):

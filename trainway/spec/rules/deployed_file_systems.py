@@ -46,6 +46,8 @@ def the_file_system_in_use_stays(platform: Platform, _catalogue: Catalogue) -> I
 def another_file_system_has_another_generation(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
     """A generation is one file system for good, so that no edit takes one for another."""
     lustre, former, deployed = platform.storage.lustre, platform.storage.former_lustre, _deployed(platform)
+    if lustre is None:
+        return
     if former and former.generation == lustre.generation:
         reason = f"storage.lustre has generation {lustre.generation} as well"
         yield (*FORMER, "generation"), reason, f"write `generation: {lustre.generation + 1}` below `storage.lustre`"

@@ -99,7 +99,7 @@ def add_ons_of_an_existing_cluster_suffice(platform: Platform, _catalogue: Catal
             yield (*KEY, "addons"), reason, remedy
     if VPC_CNI in adopted.addons:
         yield from _of_cni(platform, adopted)
-    if FSX_DRIVER in adopted.addons and platform.storage.lustre.dynamic_volumes:
+    if FSX_DRIVER in adopted.addons and platform.storage.dynamic_volumes:
         reason = f"the role of the cluster's own {FSX_DRIVER} is its owner's, and may create no file systems"
         yield ("storage", "lustre", "dynamic_volumes"), reason, "remove the key"
 

@@ -40,7 +40,7 @@ OF_EXISTING = (
 def lustre_keys_are_of_its_storage_class(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
     """Report keys of another storage class, which would have no effect or which FSx would refuse."""
     lustre = platform.storage.lustre
-    if lustre.existing:
+    if lustre is None or lustre.existing:
         return
     for name, other in USELESS[lustre.storage_class].items():
         if name in lustre.model_fields_set and getattr(lustre, name) not in (None, False):
@@ -52,7 +52,7 @@ def lustre_keys_are_of_its_storage_class(platform: Platform, _catalogue: Catalog
 def lustre_capacity_is_sold(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
     """Check that FSx sells the file system's capacity at that throughput, with or without EFA."""
     lustre, facts = platform.storage.lustre, service_facts().lustre
-    if lustre.existing or lustre.is_elastic:
+    if lustre is None or lustre.existing or lustre.is_elastic:
         return
     key: KeyPath = (*LUSTRE, "capacity_tib")
     if lustre.efa and not lustre.is_scratch:
@@ -72,7 +72,7 @@ def lustre_capacity_is_sold(platform: Platform, _catalogue: Catalogue) -> Iterat
 def intelligent_tiering_is_sold(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
     """Check that throughput is a multiple of a step, and that the read cache fits the number of steps."""
     lustre, facts = platform.storage.lustre, service_facts().lustre.intelligent_tiering
-    if not lustre.is_elastic:
+    if lustre is None or not lustre.is_elastic:
         return
     step, most = facts.throughput_step_mbps, facts.throughput_limit_mbps
     if lustre.throughput_mbps % step or lustre.throughput_mbps > most:
@@ -90,7 +90,7 @@ def intelligent_tiering_is_sold(platform: Platform, _catalogue: Catalogue) -> It
 def metadata_iops_are_sold(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
     """Check the metadata IOPS, of which FSx sells certain values, fewer with Intelligent-Tiering."""
     lustre, facts = platform.storage.lustre, service_facts().lustre
-    if lustre.existing or lustre.is_scratch or lustre.metadata_iops is None:
+    if lustre is None or lustre.existing or lustre.is_scratch or lustre.metadata_iops is None:
         return
     key: KeyPath = (*LUSTRE, "metadata_iops")
     if lustre.is_elastic:
@@ -113,9 +113,10 @@ def metadata_iops_are_sold(platform: Platform, _catalogue: Catalogue) -> Iterato
 @rule
 def root_is_squashed_or_not(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
     """Check that the uid and gid of root_squash are both 0, which turns squashing off, or both not 0."""
-    squash = platform.storage.lustre.root_squash
-    if squash is None:
+    lustre = platform.storage.lustre
+    if lustre is None or lustre.root_squash is None:
         return
+    squash = lustre.root_squash
     if bool(squash.uid) != bool(squash.gid):
         reason = "FSx takes root's user and group away together, or neither"
         yield (*LUSTRE, "root_squash"), reason, "write 0 for both, or for none of them"
@@ -131,7 +132,7 @@ def only_linkable_file_systems_are_linked(platform: Platform, _catalogue: Catalo
     https://docs.aws.amazon.com/fsx/latest/LustreGuide/fsx-data-repositories.html (read 2026-11-21)
     """
     lustre = platform.storage.lustre
-    if not lustre.is_linked or lustre.existing:
+    if lustre is None or not lustre.is_linked or lustre.existing:
         return
     fix = "write `mirror: false`" + (", and no import_from" if lustre.import_from else "")
     if lustre.is_elastic:
@@ -149,6 +150,8 @@ def links_to_s3_are_possible(platform: Platform, _catalogue: Catalogue) -> Itera
     https://docs.aws.amazon.com/fsx/latest/LustreGuide/create-dra-linked-data-repo.html (read 2026-11-21)
     """
     lustre, most = platform.storage.lustre, service_facts().lustre.associations
+    if lustre is None:
+        return
     there = lustre.existing.associations if lustre.existing else {}
     made = [f"/{name}" for name in lustre.mirrored if f"/{name}" not in there]
     key: KeyPath = (*LUSTRE, "import_from")
@@ -166,7 +169,7 @@ def links_to_s3_are_possible(platform: Platform, _catalogue: Catalogue) -> Itera
 def some_node_speaks_efa_with_lustre(platform: Platform, catalogue: Catalogue) -> Iterator[Breach]:
     """Check that some node can use EFA with Lustre, because EFA increases the capacity steps."""
     lustre = platform.storage.lustre
-    if not lustre.efa or lustre.existing or lustre.is_scratch:
+    if lustre is None or not lustre.efa or lustre.existing or lustre.is_scratch:
         return
     groups = platform.node_groups
     if any(name not in catalogue for group in groups for name in (group.instance_type, *group.or_types)):
@@ -187,7 +190,7 @@ def some_node_speaks_efa_with_lustre(platform: Platform, catalogue: Catalogue) -
 def an_existing_file_system_is_left_alone(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
     """Check that an existing file system has no keys of a new one, and that it is in an adopted VPC."""
     lustre = platform.storage.lustre
-    if not lustre.existing:
+    if lustre is None or not lustre.existing:
         return
     if platform.network.existing is None:
         reason = "it is in a VPC of yours, and this platform makes one of its own"

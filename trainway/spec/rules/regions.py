@@ -149,7 +149,9 @@ def fsx_has_such_file_systems_there(platform: Platform, _catalogue: Catalogue) -
     facts, lustre = service_facts().lustre, platform.storage.lustre
     offerings = load_offerings()
     local = platform.storage_zone in offerings.local_zones.get(platform.region, ())
-    if lustre.existing or platform.region not in offerings.zones or (platform.region in facts.regions and not local):
+    if lustre is None or lustre.existing or platform.region not in offerings.zones:
+        return
+    if platform.region in facts.regions and not local:
         return
     scratch = platform.region in facts.scratch_regions and not local
     where = platform.storage_zone if local else platform.region

@@ -74,7 +74,8 @@ def team_users_have_accounts(platform: Platform, _catalogue: Catalogue) -> Itera
 @rule
 def home_directories_can_be_made(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
     """Root of a node makes them, which a squashed root cannot."""
-    squash = platform.storage.lustre.root_squash
+    lustre = platform.storage.lustre
+    squash = lustre.root_squash if lustre else None
     if platform.slurm_or_default.users and not platform.storage.home and squash and squash.uid and not squash.but_not:
         reason = "home directories are on the Lustre file system, where root_squash keeps the nodes from making any"
         yield (

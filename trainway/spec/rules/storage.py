@@ -103,6 +103,6 @@ def what_is_kept_has_a_network_to_stay_in(platform: Platform, _catalogue: Catalo
 @rule
 def dynamic_volumes_are_of_kubernetes(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
     """A StorageClass is an object of Kubernetes."""
-    if platform.storage.lustre.dynamic_volumes and not platform.orchestrator.is_kubernetes:
+    if platform.storage.dynamic_volumes and not platform.orchestrator.is_kubernetes:
         key: KeyPath = ("storage", "lustre", "dynamic_volumes")
         yield key, "Slurm has no claims that a file system could be made for", "remove it"

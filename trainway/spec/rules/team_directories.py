@@ -13,7 +13,7 @@ from trainway.spec.rules.rule import Breach, rule
 @rule
 def team_directories_are_for_teams_in_kubernetes(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
     """Directories of teams need prefixes of teams, on an orchestrator with Kubernetes."""
-    if not platform.storage.lustre.team_directories:
+    if not platform.storage.team_directories:
         return
     if not platform.orchestrator.is_kubernetes:
         reason = "on a Slurm cluster each node mounts the whole file system for all jobs"
@@ -27,7 +27,7 @@ def team_directories_are_for_teams_in_kubernetes(platform: Platform, _catalogue:
 def team_directories_are_not_linked_to_s3(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
     """What is linked to S3 is outside the directories of teams."""
     lustre, reason = platform.storage.lustre, "jobs mount the directory of their team, and nothing that is linked to S3"
-    if not lustre.team_directories:
+    if lustre is None or not lustre.team_directories:
         return
     if lustre.mirror:
         yield (*LUSTRE, "mirror"), reason, "set it to false, and name data in S3, for example s3:/corpus/TEAM"
@@ -41,6 +41,6 @@ def team_directories_are_not_linked_to_s3(platform: Platform, _catalogue: Catalo
 def root_can_open_team_directories(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
     """Root is not squashed, because root creates the directories of teams."""
     lustre = platform.storage.lustre
-    if lustre.team_directories and lustre.root_squash and lustre.root_squash.uid:
+    if lustre and lustre.team_directories and lustre.root_squash and lustre.root_squash.uid:
         reason = "nodes create the directories of teams as root"
         yield (*LUSTRE, "root_squash"), reason, "remove it, because no team can mount the directory of another team"

@@ -221,7 +221,11 @@ class Storage(Section):
     bucket: Bucket = Field(
         default_factory=Bucket, description="The data bucket. It is kept when the platform is destroyed."
     )
-    lustre: Lustre = Field(default_factory=Lustre, description="The FSx for Lustre file system that jobs use.")
+    lustre: Lustre | None = Field(
+        default_factory=Lustre,
+        description="The FSx for Lustre file system that jobs use. null: no file system, with the orchestrator eks. "
+        "Jobs then keep data, checkpoints, and the files of runs in the data bucket.",
+    )
     former_lustre: Lustre | None = Field(
         None,
         description="The file system that jobs used before, with the settings that it had as `lustre`. You pay for "
@@ -235,5 +239,23 @@ class Storage(Section):
 
     @property
     def lustre_by_key(self) -> dict[str, Lustre]:
-        """The Lustre file systems by their keys: the one that jobs use first."""
-        return {"lustre": self.lustre} | ({"former_lustre": self.former_lustre} if self.former_lustre else {})
+        """The Lustre file systems by their keys: the one that jobs use first. Empty for a platform without any."""
+        sections = {"lustre": self.lustre, "former_lustre": self.former_lustre}
+        return {key: section for key, section in sections.items() if section is not None}
+
+    @property
+    def of_jobs(self) -> Lustre:
+        """The file system that jobs use. Raises LookupError for a platform without one."""
+        if self.lustre is None:
+            raise LookupError("the platform has no file system: its jobs keep everything in the data bucket")
+        return self.lustre
+
+    @property
+    def team_directories(self) -> bool:
+        """Whether the jobs of a team mount only the directory of the team."""
+        return self.lustre is not None and self.lustre.team_directories
+
+    @property
+    def dynamic_volumes(self) -> bool:
+        """Whether a PersistentVolumeClaim can create a file system of its own."""
+        return self.lustre is not None and self.lustre.dynamic_volumes
