@@ -213,9 +213,12 @@ def state_of(ec2: Any, there: Ids) -> dict[str, set[str]]:
 
 @pytest.mark.exhaustive
 def test_what_a_destroy_keeps_the_next_deploy_finds(emulator: Emulator, bootstrap: Bootstrap, tmp_path: Path) -> None:
-    """A platform's data is in the same bucket before and after, under the name that the hand-off gives."""
+    """A platform's data is in the same bucket before and after, under the name that the hand-off gives.
+
+    The file system has no copies of its files, so that the bucket is all that is left of them.
+    """
     file = tmp_path / "platform.yaml"
-    platform = yaml.safe_load((ROOT / "platform.yaml").read_text()) | {"name": "phoenix"}
+    platform = yaml.safe_load((ROOT / "examples" / "eks-scratch.yaml").read_text()) | {"name": "phoenix"}
     file.write_text(yaml.safe_dump(platform))
     region = platform["region"]
     bootstrap(region)
@@ -229,6 +232,11 @@ def test_what_a_destroy_keeps_the_next_deploy_finds(emulator: Emulator, bootstra
 
     cdk(emulator, *deploy)
     before = hand_off()
+    described = emulator_client(emulator, "fsx", region).describe_file_systems(
+        FileSystemIds=[before.mounted.file_system_id]
+    )
+    (file_system,) = described["FileSystems"]
+    assert file_system["LustreConfiguration"]["DeploymentType"] == "SCRATCH_2"
     s3.put_object(Bucket=before.bucket, Key="checkpoints/x/step-00000001/.metadata", Body=b"weights")
     made = Counter(each["type"] for each in emulator.resources() if each["stack"].startswith("phoenix-"))
     assert made.keys() >= {"AWS::ECR::Repository", "AWS::CodeBuild::Project", "AWS::FSx::FileSystem"}

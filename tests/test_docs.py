@@ -18,12 +18,16 @@ from trainway.manifests.lustre_volume import claim_of
 from trainway.manifests.taints import tolerations
 from trainway.spec.derived.checkpoint_layout import layout_for
 from trainway.spec.derived.devices import device_counts
+from trainway.spec.derived.price import price_lines, total
 from trainway.spec.derived.slurm_accounts import slurm_accounts
 from trainway.spec.facts.catalogue import load_catalogue
+from trainway.spec.facts.prices import Item, PriceKind, listed_price
+from trainway.spec.facts.services import service_facts
 from trainway.spec.loader import load_platform
 from trainway.spec.lock import Lock, LockedLustre, lock_file, lock_text
 from trainway.spec.sections.existing import ExistingFileSystem, ExistingNetwork
 from trainway.spec.sections.kubernetes import Kubernetes
+from trainway.spec.sections.storage import Lustre
 from trainway.spec.sections.team import FAIR_SHARE
 
 DOCS = sorted((ROOT / "docs").rglob("*.md"))
@@ -164,6 +168,30 @@ def test_the_storage_of_the_page_can_be_asked_for(section: int, tmp_path: Path) 
     if "former_lustre" in storage["storage"]:
         lock_file(file).write_text(lock_text(Lock(lustre=LockedLustre(storage_class="ssd", efa=False))))
     assert load_platform(file).storage.model_fields_set == set(storage["storage"])
+
+
+def test_the_storage_page_has_the_throughput_and_the_prices_of_the_facts() -> None:
+    """A price that is unknown in the Region of the table is unknown on the page, too."""
+    row = r"^\| `(\{.*?\})`[^|]*\|[^|]*\| ([^|]*) \| ([^|]*) \|"
+    rows, facts = re.findall(row, STORAGE.read_text(), re.MULTILINE), service_facts().lustre
+    expected: list[tuple[str, str, str]] = []
+    for written, *_ in rows:
+        lustre = Lustre.model_validate(yaml.safe_load(written))
+        if lustre.is_elastic:
+            expected.append((written, "by `throughput_mbps`", "by its contents"))
+            continue
+        rates = [lustre.throughput_mbps_per_tib, *([1000] if lustre.throughput_mbps_per_tib == 500 else [])]
+        if lustre.is_scratch:
+            rates = [facts.scratch_throughput_mbps_per_tib]
+        names = ["lustre-scratch-2"] if lustre.is_scratch else [f"lustre-persistent-2-{rate}" for rate in rates]
+        prices = {listed_price(Item(PriceKind.SERVICE, "us-east-1", name)) for name in names}
+        costs = {"unknown" if each is None else f"${each.usd * lustre.capacity_gib:.2f}" for each in prices}
+        expected.append((written, " or ".join(f"{rate * 1.2:.0f}" for rate in rates), " or ".join(costs)))
+    assert rows == expected and len(rows) == 5
+    bucket = listed_price(Item(PriceKind.SERVICE, "us-east-1", "s3-standard"))
+    assert bucket and f"A GB in the bucket costs ${bucket.usd} a month." in STORAGE.read_text()
+    small = total(price_lines(load_platform(ROOT / "examples/eks-scratch.yaml"), load_catalogue(), listed_price))
+    assert small.per_hour < 1 and not small.without
 
 
 def test_the_job_of_the_storage_page_copies_from_one_claim_to_the_other() -> None:

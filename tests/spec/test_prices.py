@@ -40,6 +40,17 @@ BY_HAND: dict[str, dict[str, Any]] = {
         "months": "4 * 500 * 0.08 + 2 * 100 * 0.08 + 6 * 1.00",
         "without": {"lustre"},
     },
+    # No node of `train` exists while nothing runs.
+    "examples/eks-scratch.yaml": {
+        "hours": f"2 * 0.2016 + 0.10 + {OREGON_OUT} + 6 * 2 * 0.01",
+        "months": "1200 * 0.14 + 2 * 100 * 0.08 + 6 * 1.00",
+        "without": set(),
+    },
+    "examples/eks-s3.yaml": {
+        "hours": f"2 * 0.2016 + 0.10 + {OREGON_OUT} + 6 * 2 * 0.01",
+        "months": "2 * 100 * 0.08 + 6 * 1.00",
+        "without": set(),
+    },
     "examples/hyperpod-eks-p5.yaml": {
         "hours": f"{OREGON_HOURS} + {OREGON_OUT} + 6 * 2 * 0.01",
         "months": "2 * 100 * 0.08 + 6 * 1.00",
