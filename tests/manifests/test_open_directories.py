@@ -6,7 +6,7 @@ import os
 import re
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +14,11 @@ import pytest
 
 from tests.launch.kubernetes.platforms import hand_off_of, platform_named, request_for, request_on
 from tests.manifests.platforms import CATALOGUE
-from trainway.launch.kubernetes.node_pod import USER, node_pod
+from trainway.launch.kubernetes.node_pod import node_pod
 from trainway.launch.kubernetes.options import KubernetesOptions
 from trainway.launch.program.request import Request
+from trainway.manifests.open_directories import keep_open
+from trainway.manifests.pod import USER, Pod, pod_template
 from trainway.spec.handoff import TeamData
 
 pytestmark = pytest.mark.skipif(
@@ -100,3 +102,40 @@ def test_a_file_system_on_which_root_can_change_nothing_is_told_and_the_job_star
     done = start(pod)
     assert done.returncode == 0
     assert f"WARNING: root cannot open {file_system}/workspaces" in done.stdout
+
+
+def as_kubelet(words: Sequence[str]) -> list[str]:
+    """Return a command with $$( as $(, as the kubelet does."""
+    return [re.sub(r"\$\$(?=\()", "$", word) for word in words]
+
+
+def test_a_pod_of_a_team_waits_until_the_platform_has_opened_its_directory(file_system: Path) -> None:
+    """The container of the platform is root, and the pod of the team is not."""
+    # The kubelet creates a missing subPath before a container starts.
+    own = file_system / "teams/research"
+    own.mkdir(parents=True)
+    mount = {"name": "fsx", "mountPath": str(file_system)}
+    opener = keep_open("image", mount, ["teams/research", "teams/product"])
+    pod = pod_template(Pod(name="node", image="image", mount_path=str(own), directory="teams/research", user=USER))
+    (waiter,) = pod["spec"]["initContainers"]
+    security = pod["spec"]["securityContext"] | waiter["securityContext"]
+    identity = (f"--reuid={security['runAsUser']}", f"--regid={security['runAsGroup']}", "--clear-groups")
+    waiting = subprocess.Popen(
+        ["setpriv", *identity, *as_kubelet(waiter["command"])], stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert waiting.stdout is not None
+        assert "is not writable yet" in waiting.stdout.readline()
+        opening = subprocess.Popen(
+            ["setpriv", "--bounding-set=-all", "--inh-caps=-all", *as_kubelet(opener["command"])]
+        )
+        try:
+            assert waiting.wait(timeout=60) == 0
+        finally:
+            opening.kill()
+            opening.wait()
+    finally:
+        waiting.kill()
+        waiting.communicate()
+    assert make_as_job(own / "checkpoints") and make_as_job(file_system / "teams/product/a")
+    assert not make_as_job(file_system / "teams/speech"), "the directories of the teams are the platform's own"

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.manifests.platforms import objects, platform_of
-from tests.seams.kubernetes.pod_security import baseline_violations
+from tests.seams.kubernetes.pod_security import baseline_violations, restricted_violations
 from tests.stacks.test_user_data import launched
 
 __all__ = ["launched"]
@@ -35,6 +35,38 @@ ATTEMPTS: dict[str, dict[str, Any]] = {
 def test_a_pod_that_would_take_over_its_node_is_refused(attempt: str) -> None:
     assert baseline_violations({"spec": {"containers": [CONTAINER]}}) == []
     assert baseline_violations({"spec": ATTEMPTS[attempt]}) != []
+
+
+# A pod that satisfies `restricted`, and for each control of it one change.
+SECURITY: dict[str, Any] = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+POD_SECURITY: dict[str, Any] = {"runAsNonRoot": True, "runAsUser": 1000, "seccompProfile": {"type": "RuntimeDefault"}}
+MORE: dict[str, dict[str, Any]] = {
+    "a volume of a network file system": {"volumes": [{"name": "a", "nfs": {"server": "a", "path": "/"}}]},
+    "it gains privileges": {"container": {"allowPrivilegeEscalation": True}},
+    "it is not said whether it gains privileges": {"container": {"allowPrivilegeEscalation": None}},
+    "it can be root": {"pod": {"runAsNonRoot": None}},
+    "a container can be root": {"container": {"runAsNonRoot": False}},
+    "it is root": {"pod": {"runAsUser": 0}},
+    "a container is root": {"container": {"runAsUser": 0}},
+    "it has no seccomp profile": {"pod": {"seccompProfile": {}}},
+    "a container has no seccomp profile": {"container": {"seccompProfile": {"type": "Unconfined"}}},
+    "it keeps capabilities": {"container": {"capabilities": {"drop": ["NET_RAW"]}}},
+    "it adds a capability of `baseline`": {"container": {"capabilities": {"drop": ["ALL"], "add": ["CHOWN"]}}},
+}
+
+
+def hardened(change: dict[str, Any], kind: str) -> dict[str, Any]:
+    containers = [CONTAINER | {"securityContext": SECURITY}]
+    changed = [CONTAINER | {"securityContext": SECURITY | change.get("container", {})}]
+    spec = {"securityContext": POD_SECURITY | change.get("pod", {}), "volumes": change.get("volumes", [])}
+    return {"spec": {**spec, "containers": containers, kind: changed}}
+
+
+@pytest.mark.parametrize("kind", ["containers", "initContainers", "ephemeralContainers"])
+@pytest.mark.parametrize("attempt", sorted(MORE))
+def test_a_pod_that_is_not_restricted_is_refused(attempt: str, kind: str) -> None:
+    assert restricted_violations(hardened({}, kind)) == []
+    assert restricted_violations(hardened(MORE[attempt], kind)) != []
 
 
 @pytest.mark.parametrize("orchestrator", ["eks", "hyperpod-eks"])

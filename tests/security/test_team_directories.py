@@ -15,6 +15,7 @@ from tests.launch.kubernetes.platforms import OPERATORS, hand_off_of, request_on
 from tests.launch.sagemaker.requests import on_sagemaker
 from tests.manifests.platforms import CATALOGUE, objects, platform_of
 from tests.seams.evaluator import Question, allowed, role
+from tests.seams.kubernetes.pod_security import baseline_violations, restricted_violations
 from tests.seams.kubernetes.reader import read
 from tests.seams.kubernetes.rendered import deployed
 from tests.seams.resolved import ACCOUNT, deploy
@@ -26,11 +27,13 @@ from trainway.launch.sagemaker.options import SageMakerOptions
 from trainway.launch.sagemaker.render import render_request
 from trainway.launch.workspace import define, render_workspace
 from trainway.manifests.namespace import namespaces
+from trainway.manifests.team_directory_opener import NAMESPACE as OPENER
 from trainway.spec.derived.training_job_tags import PLATFORM_TAG, TEAM_TAG
 from trainway.spec.platform import Platform
 
 Document = dict[str, Any]
 STORAGE: Document = {"bucket": {"team_prefixes": True}, "lustre": {"team_directories": True, "mirror": False}}
+ENFORCED = "pod-security.kubernetes.io/enforce"
 TEAMS = [{"name": "research"}, {"name": "product"}]
 CHANGES: dict[str, Document] = {
     "eks": {"teams": TEAMS, "storage": STORAGE, "kubernetes": OPERATORS},
@@ -105,6 +108,55 @@ def test_pods_of_runs_workspaces_and_runtimes_mount_the_directory_of_their_team(
         assert admits(platform, pod, mine), pod
         # The runtime of the platform mounts the directory of the namespace in which its pods are.
         assert admits(platform, pod, theirs) == ("subPathExpr" in json.dumps(pod))
+
+
+def test_every_pod_of_a_team_satisfies_restricted(platform: Platform) -> None:
+    pods = pods_of_the_platform(platform)
+    assert [found for pod in pods for found in restricted_violations(pod)] == []
+    planted = copy.deepcopy(pods[0])
+    del planted["spec"]["securityContext"]["seccompProfile"]
+    assert restricted_violations(planted) != []
+
+
+@pytest.mark.parametrize(
+    ("keys", "level"),
+    [
+        ({}, "restricted"),
+        ({"kubernetes": {"ray_operator": True}}, "baseline"),
+        ({"storage": {"bucket": {"team_prefixes": True}}}, "baseline"),
+        ({"hyperpod": {"spaces": True}}, "baseline"),
+    ],
+)
+def test_the_namespace_of_a_team_enforces_what_all_its_pods_satisfy(
+    keys: Document, level: str, orchestrator: str
+) -> None:
+    if "hyperpod" in keys and orchestrator == "eks":
+        keys, level = {}, "restricted"
+    found = objects(platform_of(**CHANGES[orchestrator] | {"kubernetes": {}} | keys), "Namespace")
+    levels = {each["metadata"]["name"]: each["metadata"]["labels"][ENFORCED] for each in found}
+    assert len(set(levels) - {OPENER}) == 2
+    assert {levels[name] for name in set(levels) - {OPENER}} == {level}
+
+
+def test_root_opens_the_directories_outside_the_namespaces_of_teams(platform: Platform) -> None:
+    """On the nodes of every group, without a request that a job would lack."""
+    (opener,) = objects(platform, "DaemonSet")
+    assert opener["metadata"]["namespace"] == OPENER not in namespaces(platform)
+    pod = opener["spec"]["template"]
+    assert baseline_violations(pod) == [] and restricted_violations(pod) != []
+    (container,) = pod["spec"]["containers"]
+    assert "resources" not in container
+    assert container["command"][-2:] == [f"teams/{name}" for name in namespaces(platform)]
+    (term,) = pod["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"][
+        "nodeSelectorTerms"
+    ]
+    assert term["matchExpressions"][0]["values"] == [group.name for group in platform.node_groups]
+    tolerated = {each["key"] for each in pod["spec"]["tolerations"]}
+    assert tolerated == {"nvidia.com/gpu"}
+    of_claims = [each["metadata"] for each in objects(platform, "PersistentVolumeClaim")]
+    claims = [each["name"] for each in of_claims if each["namespace"] == OPENER]
+    assert claims == [pod["spec"]["volumes"][0]["persistentVolumeClaim"]["claimName"]]
+    assert objects(platform_of(teams=TEAMS), "DaemonSet") == []
 
 
 def mount_of(pod: Document) -> Document:
@@ -197,7 +249,7 @@ def test_the_claim_of_the_former_file_system_is_guarded_as_well() -> None:
 
 def test_kubernetes_reads_the_objects_of_such_a_platform(platform: Platform) -> None:
     version = platform.kubernetes_or_default.version
-    for kind in ("ValidatingAdmissionPolicy", "ClusterTrainingRuntime"):
+    for kind in ("ValidatingAdmissionPolicy", "ClusterTrainingRuntime", "Namespace", "DaemonSet"):
         for each in objects(platform, kind):
             assert read(deployed(each), version) == []
 

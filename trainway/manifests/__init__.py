@@ -16,7 +16,7 @@ from trainway.manifests.kai import kai_queues
 from trainway.manifests.kai_guard import kai_guard
 from trainway.manifests.kueue import local_queue, queues
 from trainway.manifests.lustre_volume import lustre_storage_class, lustre_volumes
-from trainway.manifests.namespace import namespaces, team_namespace
+from trainway.manifests.namespace import namespaces, pod_security, team_namespace
 from trainway.manifests.network_wall import network_wall
 from trainway.manifests.node_pools import node_pools
 from trainway.manifests.personas import members, team_members, viewers
@@ -25,6 +25,7 @@ from trainway.manifests.run_ai import project_labels, run_ai_guard
 from trainway.manifests.run_ai_projects import run_ai_projects
 from trainway.manifests.spaces import space_guard
 from trainway.manifests.team_directories import team_directory_guard
+from trainway.manifests.team_directory_opener import team_directory_opener
 from trainway.manifests.training_runtime import training_runtimes
 from trainway.spec.facts.catalogue import Catalogue
 from trainway.spec.platform import Platform
@@ -56,7 +57,12 @@ def _objects(platform: Platform, catalogue: Catalogue) -> list[Manifest]:
     """Return namespaces first, then cluster-wide objects, then namespaced objects that refer to both."""
     names = namespaces(platform)
     return [
-        *(each for name in names for each in team_namespace(name, project_labels(platform, name))),
+        *(
+            each
+            for name in names
+            for each in team_namespace(name, project_labels(platform, name), pod_security(platform))
+        ),
+        *team_directory_opener(platform, catalogue),
         *efa_exporter(platform, catalogue),
         *training_runtimes(platform, catalogue),
         *queues(platform, catalogue),

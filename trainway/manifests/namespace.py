@@ -38,18 +38,34 @@ def _where_jobs_resume(platform: Platform, name: str) -> str:
     return f"hyperpod-{name}" if platform.orchestrator.is_hyperpod else name
 
 
-def team_namespace(name: str, more_labels: Mapping[str, str] | None = None) -> list[dict[str, Any]]:
+def pod_security(platform: Platform) -> str:
+    """Return the level of the Pod Security Standards that the namespaces of teams enforce.
+
+    Without directories of teams, each pod that mounts the file system opens directories there as root. The container of
+    KubeRay 1.7.0 that submits a job drops no capability, and no field of a RayJob changes that. The level of the pods
+    of SageMaker Spaces is not known.
+    https://github.com/ray-project/kuberay/blob/v1.7.0/ray-operator/controllers/ray/common/job.go
+    (GetDefaultSubmitterContainer, read 2026-11-27)
+    """
+    spaces = platform.orchestrator.is_hyperpod and platform.hyperpod_or_default.spaces
+    opens_as_root = platform.storage.lustre is not None and not platform.storage.team_directories
+    return "baseline" if opens_as_root or platform.kubernetes_or_default.ray_operator or spaces else "restricted"
+
+
+def team_namespace(
+    name: str, more_labels: Mapping[str, str] | None = None, level: str = "baseline"
+) -> list[dict[str, Any]]:
     """Return the namespace, and the service account whose pods get the job's IAM role by EKS Pod Identity.
 
-    The namespace has `more_labels` beside its own.
+    The namespace has `more_labels` beside its own. `level` is the Pod Security level that it enforces.
     """
     labels = {
         **(more_labels or {}),
         **PART_OF_TRAINWAY,
         # A privileged pod, or one with a host path, has access to all devices of the node, its role, and the secrets of
         # its other pods, bypassing every quota and role. Jobs need neither.
-        # https://kubernetes.io/docs/concepts/security/pod-security-standards/#baseline (read 2026-11-21)
-        "pod-security.kubernetes.io/enforce": "baseline",
+        # https://kubernetes.io/docs/concepts/security/pod-security-standards/ (read 2026-11-27)
+        "pod-security.kubernetes.io/enforce": level,
     }
     return [
         {

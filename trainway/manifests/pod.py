@@ -11,7 +11,7 @@ from typing import Any
 
 from trainway.manifests.lustre_volume import CLAIM
 from trainway.manifests.namespace import SERVICE_ACCOUNT
-from trainway.manifests.open_directories import OPENED, open_directories
+from trainway.manifests.open_directories import OPENED, await_directory, open_directories
 from trainway.manifests.team_directories import DIRECTORY_OF_NAMESPACE, NAMESPACE_OF_POD
 from trainway.spec.sections.storage import MOUNT_PATH
 
@@ -43,7 +43,8 @@ class Pod:
     `name` is the container's name, and `image` its image. `mount_path` is where the container has the Lustre file
     system, and `claim` is the claim of that file system. Without a claim, the container has an empty directory of the
     node there, which is deleted with the pod. `directory` is the directory of the file system that the pod mounts.
-    Without a directory, the pod mounts the whole file system, and the directories `opened` are writable for its user.
+    Without a directory, the pod mounts the whole file system, and the directories `opened` are writable for its user. A
+    pod that does not mount the whole satisfies the Pod Security Standard `restricted`, and requires a `user`.
     `resources` are the container's `limits`
     and `requests`. `claims` names the ResourceClaimTemplates of its devices; a template that is named twice gives two
     claims. `shared_memory_gib` limits /dev/shm, in GiB. `tolerations`, `node_selector`, and `affinity` choose the
@@ -92,7 +93,7 @@ def pod_template(pod: Pod) -> dict[str, Any]:
         nodeSelector=pod.node_selector,
         affinity=pod.affinity,
         tolerations=list(pod.tolerations),
-        securityContext=pod.user and {"runAsNonRoot": True, "runAsUser": pod.user, "runAsGroup": pod.user},
+        securityContext=_security(pod),
         terminationGracePeriodSeconds=pod.stop_seconds,
         resourceClaims=of_pod or None,
         initContainers=_first(pod),
@@ -116,15 +117,32 @@ def _first(pod: Pod) -> list[dict[str, Any]] | None:
     """
     if pod.claim is None:
         return None
-    # The directory of a team is the team's own.
-    opened = (".",) if pod.directory else (*OPENED, *pod.opened)
-    return [_present(**open_directories(pod.image, _file_system(pod), opened), env=_variables(pod) or None)]
+    if pod.directory:
+        first = await_directory(pod.image, _file_system(pod))
+    else:
+        first = open_directories(pod.image, _file_system(pod), (*OPENED, *pod.opened))
+    return [_present(**first, env=_variables(pod) or None)]
 
 
 def _volume(pod: Pod) -> dict[str, Any]:
     if pod.claim is None:
         return {"name": NODE_VOLUME, "emptyDir": {}}
     return {"name": "fsx", "persistentVolumeClaim": {"claimName": pod.claim}}
+
+
+def _security(pod: Pod) -> dict[str, Any] | None:
+    """Return the security context of the pod.
+
+    https://kubernetes.io/docs/concepts/security/pod-security-standards/#restricted (read 2026-11-27)
+    """
+    if pod.user is None:
+        return None
+    user = {"runAsNonRoot": True, "runAsUser": pod.user, "runAsGroup": pod.user}
+    return user if _opens_as_root(pod) else {**user, "seccompProfile": {"type": "RuntimeDefault"}}
+
+
+def _opens_as_root(pod: Pod) -> bool:
+    return pod.claim is not None and pod.directory is None
 
 
 def _container(pod: Pod, claims: tuple[str, ...]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from trainway.manifests.device_claims import claims_of_a_node
 from trainway.manifests.kai import SCHEDULER, close_together
 from trainway.manifests.life_cycle import RESTARTS, restarted_as_a_whole
 from trainway.manifests.lustre_volume import claim_of
-from trainway.manifests.pod import Pod, pod_template
+from trainway.manifests.pod import USER, Pod, pod_template
 from trainway.manifests.run_ai import RUN_AI_SCHEDULER
 from trainway.manifests.taints import tolerations
 from trainway.manifests.team_directories import DIRECTORY_OF_NAMESPACE
@@ -83,6 +83,7 @@ def _runtime(platform: Platform, catalogue: Catalogue, name: str, group: NodeGro
         mount_path=MOUNT_PATH if lustre else NODE_PATH,
         claim=claim_of(lustre.generation) if lustre else None,
         directory=DIRECTORY_OF_NAMESPACE if platform.storage.team_directories else None,
+        user=USER if platform.storage.team_directories else None,
         resources={"limits": requested} if requested else None,
         claims=claims_of_a_node(platform, group, catalogue) if group else (),
         tolerations=tolerations(platform, catalogue),

@@ -1,7 +1,7 @@
-"""Reads a pod by the Pod Security Standard `baseline`, control by control, as the API server's admission does.
+"""Check a pod against each control of the Pod Security Standards, as the API server's admission does.
 
-https://kubernetes.io/docs/concepts/security/pod-security-standards/#baseline
-https://github.com/kubernetes/pod-security-admission/tree/v0.34.0/policy (both read 2026-11-22)
+https://kubernetes.io/docs/concepts/security/pod-security-standards/ (read 2026-11-27)
+https://github.com/kubernetes/pod-security-admission/tree/v0.34.0/policy (read 2026-11-22)
 """
 
 from __future__ import annotations
@@ -27,6 +27,9 @@ _SYSCTLS = {
     "net.ipv4.tcp_keepalive_probes",
     "net.ipv4.tcp_rmem",
     "net.ipv4.tcp_wmem",
+}
+_VOLUMES = {
+    *("configMap", "csi", "downwardAPI", "emptyDir", "ephemeral", "persistentVolumeClaim", "projected", "secret"),
 }
 _APP_ARMOR = "container.apparmor.security.beta.kubernetes.io/"
 
@@ -84,3 +87,36 @@ def _of_container(container: dict[str, Any]) -> Iterator[str]:
     for each in (*hooks, *probes):
         if any(each.get(kind, {}).get("host") for kind in ("httpGet", "tcpSocket")):
             yield f"host probes and lifecycle hooks: {whose}"
+
+
+def restricted_violations(template: dict[str, Any]) -> list[str]:
+    """Return the controls of `restricted` that a pod or a pod template violates, with those of `baseline`."""
+    pod: dict[str, Any] = template["spec"]
+    security: dict[str, Any] = pod.get("securityContext", {})
+    return [
+        *baseline_violations(template),
+        *(f"volume types: {each['name']}" for each in pod.get("volumes", ()) if not set(each) - {"name"} <= _VOLUMES),
+        *(["running as non-root user: the pod"] if security.get("runAsUser") == 0 else []),
+        *(
+            violation
+            for kind in ("initContainers", "containers", "ephemeralContainers")
+            for container in pod.get(kind, ())
+            for violation in _restricted(container, security)
+        ),
+    ]
+
+
+def _restricted(container: dict[str, Any], of_pod: dict[str, Any]) -> Iterator[str]:
+    whose, security = container["name"], container.get("securityContext", {})
+    if security.get("allowPrivilegeEscalation") is not False:
+        yield f"privilege escalation: {whose}"
+    if security.get("runAsNonRoot", of_pod.get("runAsNonRoot")) is not True:
+        yield f"running as non-root: {whose}"
+    if security.get("runAsUser") == 0:
+        yield f"running as non-root user: {whose}"
+    profile = security.get("seccompProfile", of_pod.get("seccompProfile", {}))
+    if profile.get("type") not in ("RuntimeDefault", "Localhost"):
+        yield f"seccomp: {whose}"
+    capabilities = security.get("capabilities", {})
+    if "ALL" not in capabilities.get("drop", ()) or set(capabilities.get("add", ())) - {"NET_BIND_SERVICE"}:
+        yield f"capabilities: {whose}"
