@@ -31,12 +31,13 @@ def look_at_network(
     route_table_id: str | None = None,
     known: Iterable[IPv4Network] = (),
 ) -> ExistingNetwork:
-    """The VPC as it is now; `subnets` maps names of the address plan to ids of subnets that are to stand for them.
+    """Return the section `network.existing` for a VPC as it is now.
 
-    `known` are the VPC's ranges in the file so far: of those nobody can tell later whether a deploy added them.
-    Without `route_table_id`, it is the one table of the VPC that leads to no internet gateway, if there is just one.
+    `subnets` maps names of subnets in the platform to the IDs of the VPC's subnets that take their places. `known` are
+    the address ranges that the platform file lists already. AWS does not record which ranges a deploy has added.
+    Without `route_table_id`, the only table without a route to an internet gateway is used, if there is exactly one.
 
-    Raises UsageError when AWS cannot be asked, or something is not there or is not in that VPC.
+    Raises UsageError if AWS does not answer, or if a resource does not exist or is in another VPC.
     """
     import boto3
     from botocore.exceptions import BotoCoreError, ClientError
@@ -99,12 +100,12 @@ def _elsewhere(kind: str, identifier: str, vpc_id: str, there: Iterable[str]) ->
 
 
 def _made_by(platform: str, resource: Response) -> bool:
-    """Everything that a deploy adds to a network is named after the platform."""
+    """Return whether a deploy of the platform created a resource. The names of these begin with the platform's."""
     return any(tag["Key"] == "Name" and tag["Value"].startswith(f"{platform}/") for tag in resource.get("Tags", []))
 
 
 def _ranges(vpc: Response, known: set[str], subnets: Iterable[Response], theirs: Iterable[Response]) -> list[str]:
-    """The primary range first; not those that were not known, and hold nothing but the platform's own subnets."""
+    """Return the VPC's ranges, the primary one first, without those that a deploy added for the platform's subnets."""
     primary = vpc["CidrBlock"]
     others = [
         each["CidrBlock"]
@@ -128,7 +129,7 @@ def _subnet(subnet: Response) -> dict[str, Any]:
 
 
 def _only_private_table(tables: Iterable[Response]) -> str | None:
-    """A table that a route to an internet gateway makes public is not for nodes."""
+    """Return the only route table without a route to an internet gateway, or None if there is not exactly one."""
     private = [
         table["RouteTableId"]
         for table in tables
@@ -138,7 +139,7 @@ def _only_private_table(tables: Iterable[Response]) -> str | None:
 
 
 def _answers(endpoint: Response) -> bool:
-    """Under the service's own name: an interface endpoint without its private name serves nobody who does not ask."""
+    """Return whether an endpoint answers under the name of its service. Interface endpoints need private DNS."""
     alive = endpoint["State"].lower() in ("available", "pending", "pendingacceptance")
     return alive and (endpoint["VpcEndpointType"] == "Gateway" or bool(endpoint.get("PrivateDnsEnabled")))
 

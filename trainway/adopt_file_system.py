@@ -16,9 +16,11 @@ PERMISSIONS = "ec2:DescribeNetworkInterfaces, fsx:DescribeDataRepositoryAssociat
 def look_at_file_system(
     file_system_id: str, *, region: str, security_group_id: str | None = None
 ) -> ExistingFileSystem:
-    """The file system as it is now; `security_group_id` says which of its groups rules are added to, if it has several.
+    """Return the section of the platform file for a file system as it is now.
 
-    Raises UsageError when AWS cannot be asked, it is not there, or it is not Lustre with a capacity.
+    A deploy adds rules to one of the file system's security groups. `security_group_id` names it if there are several.
+
+    Raises UsageError if AWS does not answer, or if the file system does not exist, is not Lustre, or has no capacity.
     """
     import boto3
     from botocore.exceptions import BotoCoreError, ClientError
@@ -57,6 +59,6 @@ def look_at_file_system(
 
 
 def _made_here(link: Response) -> bool:
-    """Links of the mirrored directories that a deploy of a platform made go with that platform's stack."""
+    """Return whether a stack of a platform created this data repository association. The stack also deletes it."""
     tags = {tag["Key"] for tag in link.get("Tags", [])}
     return "aws:cloudformation:stack-name" in tags and link["FileSystemPath"].strip("/") in MIRRORED_PREFIXES

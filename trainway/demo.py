@@ -107,7 +107,7 @@ def _cdk() -> list[str]:
 
 @contextmanager
 def _environment(variables: Mapping[str, str]) -> Iterator[None]:
-    """Makes these the whole environment for a block, for boto3 here and for every command: no user's AWS leaks in."""
+    """Replace the whole environment during the block, so that nothing uses the user's AWS settings."""
     before = dict(os.environ)
     os.environ.clear()
     os.environ.update(variables)

@@ -26,7 +26,7 @@ _PLAN = re.compile(r"arn:aws[a-z-]*:sagemaker:(?P<region>[a-z0-9-]+):\d{12}:trai
 
 @dataclass(frozen=True)
 class Purchase:
-    """Capacity that was bought: the ID of the block or the ARN of the plan, what it is of, and its time in UTC."""
+    """A Capacity Block or training plan that was bought: its ID or ARN, its nodes, and its start and end in UTC."""
 
     kind: CapacityKind
     id: str
@@ -40,7 +40,7 @@ class Purchase:
 
 @dataclass(frozen=True)
 class MoreTime:
-    """More time for a purchase: until when, the fee in US dollars or None for another currency, and its ID."""
+    """An offer to extend a purchase: its new end, its fee in US dollars or None for another currency, and its ID."""
 
     id: str
     start: datetime | None
@@ -70,7 +70,7 @@ def buy(offer: Offer, name: str) -> str:
 
 
 def extensions_of(purchase: str, region: str, hours: int) -> list[MoreTime]:
-    """Return the offers of more time for a Capacity Block or a training plan. Raises UsageError for another ID."""
+    """Return the offers to extend a Capacity Block or a training plan. Raises UsageError for another ID."""
     with asking(f"extensions of {purchase}", permissions=_TO_READ) as client:
         if plan := _PLAN.fullmatch(purchase):
             sagemaker = client("sagemaker", plan["region"])
@@ -112,7 +112,7 @@ def extend(purchase: str, region: str, extension: MoreTime) -> None:
 
 
 def read_purchase(purchase: str, region: str) -> Purchase:
-    """Return a Capacity Block or a training plan that the account has. Raises UsageError for one that it does not."""
+    """Return a Capacity Block or a training plan of the account. Raises UsageError for an unknown ID."""
     with asking(purchase, permissions=_TO_READ) as client:
         if plan := _PLAN.fullmatch(purchase):
             found = client("sagemaker", plan["region"]).describe_training_plan(TrainingPlanName=plan["name"])

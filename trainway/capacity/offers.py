@@ -1,4 +1,4 @@
-"""Offers of capacity, as AWS answers them now.
+"""Read the current offers of capacity from AWS.
 
 Capacity Blocks and training plans have offerings with a time and a fee. On-demand capacity cannot be asked about: the
 quota says how much would be allowed, and not how much there is. Spot has a score by zone, from 1 to 10.
@@ -36,7 +36,7 @@ _NOT_THERE = {
 
 @dataclass(frozen=True)
 class Offer:
-    """Nodes that can be had: how, where, when, and for how much.
+    """Available nodes: the way to buy them, their zones, their time, and their price.
 
     `usd` is the fee of the whole offer, and `usd_per_node_hour` the price of an hour of one node. Either is None if it
     is unknown. `id` is that of an offering that can be bought. `zones` are zone IDs, several if the offer has several
@@ -62,7 +62,7 @@ class Offer:
 
 @dataclass(frozen=True)
 class Offers:
-    """The offers, the cheapest of each kind first, and what could not be asked, in sentences."""
+    """The offers, the cheapest of each kind first, and a sentence for each question that AWS did not answer."""
 
     offers: tuple[Offer, ...]
     unanswered: tuple[str, ...]

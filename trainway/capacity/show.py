@@ -1,4 +1,4 @@
-"""Offers as a table and as JSON."""
+"""Render offers of capacity as a table and as JSON."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def as_document(wanted: Wanted, found: Offers) -> dict[str, Any]:
 
 
 def as_text(wanted: Wanted, found: Offers) -> str:
-    """Return the offers as a table, and below it what could not be asked."""
+    """Return the offers as a table, followed by the questions that AWS did not answer."""
     head = ["how", "where", "from", "until", "fee", "a node and hour", "offering", ""]
     rows = [
         [
@@ -64,7 +64,7 @@ def as_text(wanted: Wanted, found: Offers) -> str:
 
 
 def confirmation(offer: Offer) -> str:
-    """Return what is bought, in a sentence that a person confirms."""
+    """Return a sentence that describes a purchase, for a person to confirm."""
     times = f" from {minute(offer.start)} to {minute(offer.end)}" if offer.start and offer.end else ""
     where = ", ".join(offer.zones) or offer.region
     return f"{offer.kind.value} {offer.id}: {offer.count} nodes in {where}{times}, for {_usd(offer.usd)}, paid now"

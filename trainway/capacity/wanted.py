@@ -1,4 +1,4 @@
-"""What capacity is looked for."""
+"""Describe the capacity to look for: instance type, number of nodes, time, and Regions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Write what was bought into the platform file. Every comment, and every other line, stays."""
+"""Write a purchase into the platform file. Comments and all other lines stay."""
 
 from __future__ import annotations
 

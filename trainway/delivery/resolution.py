@@ -40,7 +40,7 @@ Resolution = Mapping[str, Package]
 
 
 def parsed(lock: Mapping[str, Any]) -> Resolution:
-    """The packages of a pylock.toml by name. https://packaging.python.org/en/latest/specifications/pylock-toml/"""
+    """Return the packages of a pylock.toml by name. https://packaging.python.org/en/latest/specifications/pylock-toml/"""
     found = {}
     for each in lock["packages"]:
         wheels = each.get("wheels", ())
@@ -50,17 +50,17 @@ def parsed(lock: Mapping[str, Any]) -> Resolution:
 
 
 def besides(resolution: Resolution, *others: Resolution) -> Resolution:
-    """The packages that none of the others has in the same version."""
+    """Return the packages that the others lack, or have in another version."""
     return {name: each for name, each in resolution.items() if all(other.get(name) != each for other in others)}
 
 
 def without(resolution: Resolution, names: Collection[str]) -> Resolution:
-    """The packages of other names."""
+    """Return the packages that have none of these names."""
     return {name: each for name, each in resolution.items() if name not in names}
 
 
 def text(packages: Resolution, head: str = "# Written by container/lock.py.\n") -> str:
-    """A list of requirements for pip, after its first comments."""
+    """Return the packages as a requirements file for pip, below comments."""
     lines = (
         " \\\n    ".join([f"{name}=={package.version}", *(f"--hash=sha256:{each}" for each in package.checksums)])
         for name, package in packages.items()
@@ -69,7 +69,7 @@ def text(packages: Resolution, head: str = "# Written by container/lock.py.\n") 
 
 
 def pinned(versions: Mapping[str, str]) -> list[str]:
-    """A line for each version, as pip takes it."""
+    """Return a line of a requirements file for each package and version."""
     return [f"{name}=={version}" for name, version in versions.items()]
 
 

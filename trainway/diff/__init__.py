@@ -1,1 +1,1 @@
-"""What a deploy would do to a deployed platform, said in words and refused where data or nodes would be lost."""
+"""Describe the effects of a deploy on a deployed platform, and refuse a deploy that would lose data or nodes."""

@@ -1,4 +1,4 @@
-"""The AWS account that a platform is deployed to: who asks, and in which roles of the CDK's bootstrap."""
+"""The AWS account that a platform is deployed to, with the caller and the roles of the CDK's bootstrap."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class AwsAccount:
     """
 
     def __init__(self, region: str, profile: str | None = None) -> None:
-        """Ask AWS who calls, with a profile of the AWS configuration or, by default, the shell's credentials.
+        """Read the caller from AWS, with an AWS configuration profile or, by default, the shell's credentials.
 
         Raises UsageError if there are no such credentials or AWS refuses them.
         """

@@ -1,4 +1,4 @@
-"""CloudFormation's answer and the comparison of templates, taken together.
+"""Combine CloudFormation's change sets with the comparison of templates.
 
 A change set knows what the stack's handlers do, and not what other stacks replace. The comparison follows replaced
 resources through all stacks. Where the two differ, the worse of the two is told.
@@ -24,7 +24,7 @@ RECREATION: Final = {
 
 
 def with_answers(diffs: Sequence[ResourceDiff], answered: Mapping[str, Answered]) -> list[ResourceDiff]:
-    """Return the diffs after reading the change sets, with what only a change set knows of."""
+    """Return the diffs, completed with the changes that only CloudFormation's change sets show."""
     known = {each.id: each for each in diffs}
     changes = {Id(stack, id): each for stack, answer in answered.items() for id, each in answer.changes.items()}
     taken = [_answered(each, changes.get(each.id), known) for each in diffs]

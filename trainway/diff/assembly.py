@@ -1,4 +1,4 @@
-"""The stacks that a platform file gives: the CDK app, run as a process of its own, and what it writes."""
+"""Synthesize the stacks of a platform file: run the CDK app as a separate process, and read the templates."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class SynthesizedStack:
 
     @property
     def template(self) -> StackTemplate:
-        """The stack's template as plain data."""
+        """Return the template of the stack as plain data."""
         document: StackTemplate = json.loads(self.text)
         return document
 

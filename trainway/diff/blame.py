@@ -1,4 +1,4 @@
-"""Which key of the platform file, or of its lock, a replacement or a deletion follows from.
+"""Find the key of the platform file or its lock that causes a replacement or a deletion.
 
 Every edit since the last deploy is put back alone. The edit without which nothing would be replaced is the cause.
 """

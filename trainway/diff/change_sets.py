@@ -1,4 +1,4 @@
-"""CloudFormation's own answer: a change set of each stack, made, read, and deleted again."""
+"""Create, read, and delete a CloudFormation change set for each stack."""
 
 from __future__ import annotations
 

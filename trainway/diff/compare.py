@@ -1,4 +1,4 @@
-"""What a deploy does to each resource: the templates of the deployed stacks beside those of the platform file.
+"""Compare the templates of the deployed stacks with those of the platform file, resource by resource.
 
 A change set sees one stack and the present values of the others. This comparison follows a resource that is replaced
 into every stack that refers to it.
@@ -70,12 +70,12 @@ class ResourceDiff:
 
     @property
     def is_lost(self) -> bool:
-        """Whether the resource that is deployed is not the platform's any more afterwards."""
+        """Whether the platform no longer has the deployed resource after the deploy."""
         return self.action in (Action.REPLACED, Action.DELETED)
 
 
 def compare(deployed: Mapping[str, StackTemplate], wanted: Mapping[str, StackTemplate]) -> list[ResourceDiff]:
-    """Return what becomes of each resource that changes, in the order of the wanted stacks and their resources.
+    """Return the effect of a deploy on each changed resource, in the order of the wanted stacks and their resources.
 
     Both are templates by the name of the stack. A deploy leaves stacks that are deployed and not wanted.
     """

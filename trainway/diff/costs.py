@@ -1,4 +1,4 @@
-"""What a change costs: nodes that stop, data that is lost, and minutes that a deploy takes."""
+"""Calculate the cost of a change: stopped nodes, lost data, and the minutes of the deploy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a change of a property replaces its resource, by the table of create_only.yaml."""
+"""Tell whether the change of a property replaces its resource, by the table of create_only.yaml."""
 
 from __future__ import annotations
 

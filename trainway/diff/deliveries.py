@@ -1,4 +1,4 @@
-"""What the pipelines of a deploy do, in words and minutes: the stages that run, and the images that they build.
+"""Describe the pipelines of a deploy: the stages that run, the images that they build, and the minutes.
 
 A stage runs if its stack has a new wait condition (stacks/constructs/delivery/pipeline.py). A stage of an image's
 pipeline builds only what the registry does not have yet: its tag is a hash of what is built.
@@ -49,7 +49,7 @@ class StackDelivery:
 
 
 def delivery_of(diffs: Sequence[ResourceDiff], deployed: Sequence[StackTemplate]) -> StackDelivery:
-    """Return what the pipeline of a stack does in a deploy.
+    """Describe the stages that the pipeline of a stack runs in a deploy, with their minutes.
 
     `diffs` are those of the stack. `deployed` are the templates of all deployed stacks, whose images the registry has.
     """

@@ -1,4 +1,4 @@
-"""The stacks of a platform that are deployed: their templates, as CloudFormation has them."""
+"""Read the templates of a platform's deployed stacks from CloudFormation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `make destroy` deletes and keeps: read from the deployed templates, without a synthesis."""
+"""Read from the deployed templates which resources `make destroy` deletes and keeps, without a synthesis."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from trainway.spec.loader import load_platform
 
 
 def look_at_destroy(file: Path, *, stacks: Collection[str] = ()) -> DiffReport:
-    """Return what a destroy deletes and keeps: of all stacks, or of those named and those that depend on them.
+    """Return the resources that a destroy deletes and keeps, in all stacks or in the named ones and their dependents.
 
     Raises UsageError if the platform is protected, there are no credentials, or a named stack is not deployed.
     """

@@ -1,4 +1,4 @@
-"""What was edited in a platform file since the last deploy: the keys, and the file with one of them put back."""
+"""Find the keys of a platform file that were edited since the last deploy, and undo one of the edits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Exports that go while a deployed stack imports them, which CloudFormation refuses.
+"""Find removed exports that a deployed stack still imports. CloudFormation refuses to remove them.
 
 A stack that no longer imports such an export can be deployed before the one that has it.
 """

@@ -1,4 +1,4 @@
-"""HyperPod's instance groups as resources of their own, although a template has them inside the cluster.
+"""Treat HyperPod's instance groups as separate resources, although a template has them inside the cluster.
 
 An update of the cluster creates, changes, and deletes them by their names.
 """

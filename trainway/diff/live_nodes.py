@@ -1,4 +1,4 @@
-"""How many nodes of a group run now, which an autoscaler or a schedule sets, and no template says."""
+"""Count the running nodes of a group. An autoscaler or a schedule sets the count, and no template has it."""
 
 from __future__ import annotations
 

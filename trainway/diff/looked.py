@@ -1,4 +1,4 @@
-"""What a diff reads before it decides anything."""
+"""The input of a diff: everything that it reads before its first decision."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from trainway.diff.tokens import StackTemplate
 
 @dataclass(frozen=True)
 class Looked:
-    """What was read for a diff: the deployed templates, the synthesized stacks, and what becomes of each resource.
+    """The input of a diff: the deployed templates, the synthesized stacks, and the effect on each resource.
 
     `extended` says by stack and logical ID what the platform's extension does to a resource.
     """

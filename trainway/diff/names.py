@@ -1,4 +1,4 @@
-"""The words for a resource: its name, as `--allow-replace` takes it, and what kind of thing it is."""
+"""Name a resource for people: its name, as `--allow-replace` takes it, and its kind."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _HASH: Final = re.compile(r"[0-9A-F]{8}$")
 
 
 def printed_kind(kind: str) -> str:
-    """Return what a resource type is called, for example `node group`."""
+    """Return the printed name of a resource type, for example `node group`."""
     return KINDS.get(kind, kind.removeprefix("AWS::"))
 
 

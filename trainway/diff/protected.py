@@ -1,4 +1,4 @@
-"""What a deploy may not replace or delete unless it is named, and what to do instead."""
+"""Protect resources that a deploy may replace or delete only by name, and offer alternatives."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def is_protected(each: ResourceDiff, users: Sequence[Id], all_diffs: Mapping[Id,
 
 @functools.cache
 def remedies() -> Mapping[str, Mapping[str, str]]:
-    """Return what to do instead, by resource type and top-level property, from instead.yaml.
+    """Return the alternatives to a refused change, by resource type and top-level property, from instead.yaml.
 
     The property `any` is for all that have no entry, and for a deletion.
     """
@@ -57,7 +57,7 @@ def remedies() -> Mapping[str, Mapping[str, str]]:
 
 
 def instead_of(each: ResourceDiff) -> str:
-    """Return what to do instead of what is refused, by the property that replaces or resizes the resource."""
+    """Return the alternative to a refused change, by the property that replaces or resizes the resource."""
     known = remedies()[each.kind]
     properties = [edit.path[0] for edit in each.edits if edit.verdict is not Verdict.UPDATE or not each.is_lost]
     return next(known[name] for name in (*properties, "any") if name in known)

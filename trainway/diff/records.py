@@ -1,4 +1,4 @@
-"""What the last deploy read, as it keeps it in SSM parameters: the platform file and the lock."""
+"""Read the platform file and the lock of the last deploy from SSM parameters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a deploy is refused for: what it would lose, and templates that CloudFormation does not take."""
+"""Find the reasons to refuse a deploy: losses, and templates that CloudFormation does not accept."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ def refusals(
     allowed: Collection[str],
     synthesis: Synthesis,
 ) -> list[Refused]:
-    """Return what a deploy would lose, but for what `allowed` names, with the key of the file that each follows from.
+    """Return the losses of a deploy that `allowed` does not name, each with the key of the file that causes it.
 
-    Raises UsageError for a name of nothing that would be lost.
+    Raises UsageError if `allowed` names a resource that would not be lost.
     """
     by_id = {each.id: each for each in looked.diffs}
     users = users_of(with_instance_groups(resolved_templates(looked.deployed)))

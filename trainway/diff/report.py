@@ -1,4 +1,4 @@
-"""The diff as a document, for `--json`, and as text."""
+"""Render a diff as a document for `--json`, and as text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What stays in ECR's registry when the signing profile of an image is deleted.
+"""Find the signing rule that stays in ECR's registry after the signing profile of an image is deleted.
 
 The rule by which ECR signs is none of a stack's resources: delivery/signing.sh writes it, and removes it for
 `sign: false`. https://docs.aws.amazon.com/AmazonECR/latest/userguide/managed-signing.html (read 2026-11-23)

@@ -1,4 +1,4 @@
-"""Templates with every reference written as the stack, the resource, and the attribute that it leads to.
+"""Write every reference of a template as the stack, the resource, and the attribute that it leads to.
 
 Two templates compare only then. An import of an export, an output, and a parameter of SSM are three ways to
 name the same resource.

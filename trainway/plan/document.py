@@ -95,7 +95,7 @@ def _nodes(platform: Platform, catalogue: Catalogue, index: int) -> JsonObject:
 
 
 def _capacity(group: NodeGroup) -> JsonObject:
-    """How the group's nodes are bought, and the times that the file names, in UTC."""
+    """Return how the nodes of a group are bought, and the times that the file names, in UTC."""
     capacity = group.capacity
     document: JsonObject = {"kind": capacity_kind(capacity)}
     if isinstance(capacity, TimedCapacity) and capacity.start and capacity.end:
@@ -105,7 +105,7 @@ def _capacity(group: NodeGroup) -> JsonObject:
 
 
 def _scaling(platform: Platform, catalogue: Catalogue, index: int) -> JsonObject:
-    """The fewest nodes and who scales the group, or why a group with room to grow keeps its count."""
+    """Return the fewest nodes of a group and who scales it, or why a group with room to grow keeps its count."""
     group = platform.node_groups[index]
     by = "the Cluster Autoscaler" if group in scaled_groups(platform, catalogue) else None
     by = by or ("Karpenter" if group in autoscaled_groups(platform) else None)
@@ -113,7 +113,7 @@ def _scaling(platform: Platform, catalogue: Catalogue, index: int) -> JsonObject
 
 
 def _storage(platform: Platform, catalogue: Catalogue, addresses: AddressPlan) -> JsonObject:
-    """How nodes reach the file system, on how many prefixes checkpoints are written, and what a destroy leaves."""
+    """Return how nodes reach the file system, the prefixes for checkpoints, and what `make destroy` keeps."""
     layout, storage = checkpoint_layout(platform, catalogue), platform.storage
     clients = platform.node_groups if storage.lustre else ()
     transports = {group.name: transport(platform, group, catalogue, addresses) for group in clients}
@@ -145,7 +145,7 @@ def _file_system(platform: Platform, key: str) -> JsonObject:
 
 
 def _deploy(platform: Platform, catalogue: Catalogue) -> JsonObject:
-    """The longest way through a first deploy, and how long what is made beside it takes."""
+    """Return the critical path of a first deploy, and the durations of what is created in parallel to it."""
     steps = creation_steps(platform, catalogue)
     longest = critical_path(steps)
     return {
@@ -203,7 +203,7 @@ def _images(platform: Platform, catalogue: Catalogue) -> list[JsonObject]:
 
 
 def _teams(platform: Platform) -> list[JsonObject]:
-    """What each team is sure of, and by whom that is enforced: None where nothing does."""
+    """Return what each team is guaranteed, and what enforces it, or None if nothing does."""
     shared_by = {"task governance": platform.task_governance, "Kueue": platform.kueue, "KAI": platform.kai}
     shared_by["Run:ai"] = platform.run_ai
     shared_by["Slurm"] = not platform.orchestrator.is_kubernetes

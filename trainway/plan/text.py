@@ -72,7 +72,7 @@ def plan_text(document: JsonObject) -> str:
 
 
 def _times_text(group: str, capacity: JsonObject) -> str:
-    """The life of a group whose capacity starts and ends. HyperPod adds and removes the nodes of a training plan."""
+    """Return the life of a group whose capacity starts and ends. HyperPod adds and removes nodes of a training plan."""
     if "raised" not in capacity:
         return f"{group} has capacity from {capacity['start']} to {capacity['end']}, where HyperPod adds its nodes."
     return (
@@ -101,7 +101,7 @@ def _scaling_text(nodes: Sequence[JsonObject]) -> str:
 
 
 def _storage_text(storage: JsonObject) -> str:
-    """The file system's clients, the sum behind the prefixes, and what is kept."""
+    """Return the clients of the file system, how the number of prefixes follows, and what is kept."""
     clients = ", ".join(
         f"{name} by {each['by']}" + (f" ({each['because']})" if each["because"] else "")
         for name, each in storage["transports"].items()
@@ -152,7 +152,7 @@ def _way_through(deploy: JsonObject) -> str:
 
 
 def _image_text(image: JsonObject) -> str:
-    """The cost of changes of the training image, and what the figures leave out."""
+    """Return how long changes of the training image take, and what the figures leave out."""
     rows = [
         [c["name"], _seconds(c["base_seconds"]), _seconds(c["image_seconds"]), f"{c['bytes'] / 1e6:,.1f} MB"]
         for c in image["changes"]
@@ -167,7 +167,7 @@ def _image_text(image: JsonObject) -> str:
 
 
 def _additions_text(additions: JsonObject) -> str:
-    """The cost of changes of what the platform adds to the image, and what the figures include and leave out."""
+    """Return how long changes of the image's additions take, and what the figures include and leave out."""
     rows = [
         [c["name"], _seconds(c["additions_seconds"]), _seconds(c["image_seconds"]), f"{c['bytes'] / 1e6:,.1f} MB"]
         for c in additions["changes"]
@@ -203,7 +203,7 @@ def _devices(nodes: JsonObject) -> str:
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str | int]]) -> str:
-    """Columns as wide as their widest cell; numbers to the right, and nothing after the last word of a line."""
+    """Return a table. Columns are as wide as their widest cell, numbers are aligned to the right."""
     cells = [list(head), *([str(cell) for cell in row] for row in rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     numeric = [all(isinstance(row[column], int) for row in rows) for column in range(len(head))]

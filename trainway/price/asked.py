@@ -1,4 +1,4 @@
-"""Ask AWS, and say what is wrong if it cannot be asked."""
+"""Ask AWS for prices, and say why if it does not answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a platform adds to the base of its image, found beside the platform file."""
+"""The packages and the Dockerfile that a platform adds to the base of its image, found beside the platform file."""
 
 from __future__ import annotations
 

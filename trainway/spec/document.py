@@ -20,13 +20,13 @@ class Document:
     positions: dict[KeyPath, Position]
 
     def nearest(self, key: KeyPath) -> Position:
-        """Where `key` stands; for a key that is not in the file, where its closest ancestor does."""
+        """Return the position of `key`, or of its closest ancestor if the file lacks it."""
         while key and key not in self.positions:
             key = key[:-1]
         return self.positions.get(key, (1, 1))
 
     def problem(self, key: KeyPath, reason: str, remedy: str, accept_as: str | None = None) -> Problem:
-        """A problem at `key`, with its position and the value that stands there filled in."""
+        """Return a problem at `key`, with its position and its value in the file."""
         line, column = self.nearest(key)
         value: Any = self.data
         for part in key:
@@ -39,7 +39,7 @@ class Document:
 
 
 def read_document(file: Path) -> Document:
-    """Parses a YAML file whose top level is a mapping.
+    """Parse a YAML file whose top level is a mapping.
 
     Raises SpecError for a file that is missing, unreadable, not YAML, not a mapping, or has a key twice, and for what
     `trainway.spec.strict_yaml` does not take.

@@ -206,7 +206,7 @@ def load_versions(file: Path = VERSIONS_FILE, *, lists: frozenset[str] | None = 
 
 
 def load(file: Path, model: type[Model]) -> Model:
-    """The value of `model` that a file describes; raises SpecError with every problem of the file."""
+    """Return the value of `model` that a file describes. Raises SpecError with every problem of the file."""
     value, problems = validate(read_document(file), model)
     if value is None or problems:
         raise SpecError(problems)
@@ -214,7 +214,7 @@ def load(file: Path, model: type[Model]) -> Model:
 
 
 def validate(document: Document, model: type[Model]) -> tuple[Model | None, list[Problem]]:
-    """The model's value and the problems found.
+    """Validate data against the model. Return the value of the model, and the problems.
 
     Where keys are wrong that the model can do without, the value is the one without them, so that rules between the
     other keys can still be checked and one run shows everything.
@@ -231,7 +231,7 @@ def validate(document: Document, model: type[Model]) -> tuple[Model | None, list
 
 
 def _without(document: Document, details: list[ErrorDetails]) -> dict[str, Any]:
-    """The file's data less every key that a problem is about."""
+    """Return the data of the file without the keys that have problems."""
     data = copy.deepcopy(document.data)
     for detail in details:
         *parents, last = key_path(document, detail) or ("",)
@@ -302,7 +302,7 @@ def _problem(document: Document, model: type[BaseModel], detail: ErrorDetails) -
 
 
 def _description(model: type[BaseModel], path: KeyPath, *, branches: tuple[int | str, ...] = ()) -> str:
-    """What the field at `path` is for, in the words of its model."""
+    """Return the description of the field at `path` in its model."""
     while path and isinstance(path[-1], int):
         path = path[:-1]
     section = _section_at(model, path[:-1], branches=branches) if path else None
@@ -311,12 +311,12 @@ def _description(model: type[BaseModel], path: KeyPath, *, branches: tuple[int |
 
 
 def _keys(section: type[BaseModel] | None) -> list[str]:
-    """The keys of a section as the file spells them."""
+    """Return the keys of a section as the file spells them."""
     return [field.alias or name for name, field in section.model_fields.items()] if section else []
 
 
 def _removed(section: type[BaseModel] | None, key: str | int) -> tuple[str, str] | None:
-    """The reason and the remedy for a key that an earlier release knew, or None."""
+    """Return the reason and the remedy for a key of an earlier release, or None."""
     removed: Mapping[str, tuple[str, str]] = getattr(section, "removed_keys", {})
     return removed.get(str(key))
 
@@ -328,7 +328,7 @@ def _field(section: type[BaseModel], key: str | int) -> FieldInfo | None:
 def _section_at(
     model: type[BaseModel], path: KeyPath, *, branches: tuple[int | str, ...] = ()
 ) -> type[BaseModel] | None:
-    """The model that describes the keys below `path`; of several, the one whose name is in `branches`."""
+    """Return the model of the keys below `path`. If there are several, it is the one whose name is in `branches`."""
     section: type[BaseModel] | None = model
     is_name = False
     for part in path:
@@ -343,7 +343,7 @@ def _section_at(
 
 
 def _models_in(annotation: Any) -> list[type[BaseModel]]:
-    """The models inside an annotation such as `tuple[Team, ...]` or `dict[str, Image]`, in its order."""
+    """Return the models inside an annotation such as `tuple[Team, ...]` or `dict[str, Image]`, in its order."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return [annotation]
     if get_origin(annotation) in (Annotated, Union, UnionType, tuple, list, dict):

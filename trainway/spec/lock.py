@@ -77,7 +77,7 @@ class LockedHome(Section):
 
 
 class Lock(Section):
-    """What earlier deploys fixed. The lock of a platform that was never deployed is empty."""
+    """Decisions of earlier deploys, which later ones keep. The lock of a platform that was never deployed is empty."""
 
     vpc_cidr: Range | None = Field(None, description="`network.cidr` of the first deploy.")
     service_cidr: Range | None = Field(None, description="Range of the Kubernetes services.")

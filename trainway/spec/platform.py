@@ -113,7 +113,7 @@ class Platform(Section):
 
     @property
     def lock(self) -> Lock:
-        """What earlier deploys fixed."""
+        """The lock beside the platform file, which records the decisions of earlier deploys."""
         return self._lock
 
     def with_lock(self, lock: Lock) -> Platform:
@@ -169,12 +169,12 @@ class Platform(Section):
         return theirs or self.node_groups
 
     def zone_of(self, group: NodeGroup) -> str:
-        """The zone id the group's nodes are in."""
+        """Return the ID of the zone that the nodes of a group are in."""
         return group.zone or self.zones[0]
 
     @property
     def storage_zone(self) -> str:
-        """The zone id the file systems are in: where they were deployed, or at first that of the first node group."""
+        """The ID of the zone of the file systems. Before the first deploy, it is the zone of the first node group."""
         deployed = self.lock.subnets.get("storage")
         return deployed.zone if deployed else self.zone_of(self.node_groups[0])
 

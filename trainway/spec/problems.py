@@ -76,7 +76,7 @@ class SpecError(UsageError):
 
 
 def show_key(key: KeyPath) -> str:
-    """`("node_groups", 0, "name")` as `node_groups[0].name`; the file as a whole as `(file)`."""
+    """Return a key as text, for example `node_groups[0].name`. The file as a whole is `(file)`."""
     shown = ""
     for part in key:
         shown += f"[{part}]" if isinstance(part, int) else f".{part}" if shown else part
@@ -84,6 +84,6 @@ def show_key(key: KeyPath) -> str:
 
 
 def show_value(value: Any) -> str:
-    """The value as it would stand in the file, cut so that a whole section does not flood the terminal."""
+    """Return a value as YAML would show it on one line. Long values are truncated."""
     text = json.dumps(value, default=str, ensure_ascii=False)
     return text if len(text) <= 80 else text[:77] + "..."

@@ -28,7 +28,7 @@ _PERFORMANCE = re.compile(r"(?:(?P<cards>\d+)x )?(?P<each>[\d.]+) Gigabit")
 
 @dataclass(frozen=True)
 class Difference:
-    """One fact of one instance type, as the catalogue has it and as EC2 does."""
+    """A fact of an instance type on which the catalogue and EC2 differ."""
 
     instance_type: str
     fact: str
@@ -40,7 +40,7 @@ class Difference:
 
 
 def differences(catalogue: Catalogue, answers: Iterable[Response]) -> list[Difference]:
-    """Every difference between the catalogue and some of DescribeInstanceTypes' answers, by instance type.
+    """Return every difference between the catalogue and answers of DescribeInstanceTypes, by instance type.
 
     Types of the catalogue that no answer is about are not compared: a Region answers for what it offers. An accelerated
     type with EFA that the catalogue lacks is a difference, unless it is left out on purpose; so is each fact that
@@ -63,7 +63,7 @@ def differences(catalogue: Catalogue, answers: Iterable[Response]) -> list[Diffe
 
 
 def quota_differences(catalogue: Catalogue, codes: Mapping[str, str]) -> list[Difference]:
-    """Every HyperPod quota whose code is another than the catalogue's; `codes` maps SageMaker's quota names to codes.
+    """Return every quota of HyperPod whose code differs from the catalogue's. `codes` has the codes by quota name.
 
     A quota that the answer does not name is not compared.
     """
@@ -94,7 +94,7 @@ def facts_of_instance(instance: Instance) -> dict[str, Fact]:
 
 
 def facts_of_answer(answer: Response) -> dict[str, Fact]:
-    """The facts of one answer that the catalogue has too. Memory is in GiB, rounded down."""
+    """Return the facts of an answer that the catalogue has, too. Memory is in GiB, rounded down."""
     network, chips = answer["NetworkInfo"], _chips(answer)
     vendor = "nvidia" if "GpuInfo" in answer else "neuron"
     primary_card = network["NetworkCards"][network["DefaultNetworkCardIndex"]]
@@ -116,7 +116,7 @@ def facts_of_answer(answer: Response) -> dict[str, Fact]:
 
 
 def describe_instance_types(catalogue: Catalogue) -> tuple[str, list[Response]]:
-    """The Region that was asked, and its answers for the catalogue's types and for all types with EFA.
+    """Return the Region, and its answers for the catalogue's types and for all types with EFA.
 
     Raises UsageError without credentials, a Region or a network.
     """
@@ -144,7 +144,7 @@ def describe_instance_types(catalogue: Catalogue) -> tuple[str, list[Response]]:
 
 
 def list_hyperpod_quotas() -> dict[str, str]:
-    """The codes of SageMaker's quotas on HyperPod instances in this account's Region, by name.
+    """Return the codes of SageMaker's quotas on HyperPod instances in this account's Region, by name.
 
     Raises UsageError when Service Quotas does not answer.
     """
@@ -247,7 +247,7 @@ def _chips(answer: Response) -> list[Mapping[str, Any]]:
 
 
 def _network_gbps(network: Mapping[str, Any]) -> float | None:
-    """What the type sustains over all cards; None if EC2 puts it in other words than it does today."""
+    """Return what the type sustains over all cards, or None if EC2 describes it in an unknown form."""
     performance = network["NetworkPerformance"]
     if performance.startswith("Up to"):
         baseline: float | None = network["NetworkCards"][0].get("BaselineBandwidthInGbps")

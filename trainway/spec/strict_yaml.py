@@ -1,4 +1,4 @@
-"""YAML that all readers read alike: the plain data of YAML 1.2's core schema, and nothing that could be two things.
+"""Read YAML that all programs read alike: the plain data of YAML 1.2's core schema, without ambiguous values.
 
 PyYAML reads YAML 1.1, in which `no` is false, `010` is 8, and `1:30` is 90. People and other programs read some of
 these otherwise, so they are errors here. Anchors, aliases, tags, and merge keys are errors too: with them, a file of

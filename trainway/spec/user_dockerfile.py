@@ -1,4 +1,4 @@
-"""Whether a Dockerfile of the user's builds on the image's base.
+"""Check that a Dockerfile of a user builds on the base of the image.
 
 https://docs.docker.com/reference/dockerfile/ (read 2026-11-23)
 """

@@ -39,7 +39,10 @@ class Section(BaseModel):
 
 @dataclass(frozen=True)
 class Matches:
-    """A string of which all matches the pattern: for the loader with reason and remedy, for editors in the schema."""
+    """Require that a whole string matches a pattern.
+
+    The loader prints the reason and the remedy, and the schema has the pattern for editors.
+    """
 
     pattern: str
     reason: str

@@ -1,4 +1,4 @@
-"""Results as a table for people, and as a document for machines."""
+"""Show the results of the checks as a table for people, and as a document for programs."""
 
 from __future__ import annotations
 

@@ -156,7 +156,7 @@ def _names_a_resource(expression: Any) -> bool:
 
 
 def _inside(network: BuildNetwork) -> list[Permission]:
-    """What a build needs to have an address in the VPC.
+    """Return the permissions with which a build gets an address in the VPC.
 
     https://docs.aws.amazon.com/codebuild/latest/userguide/auth-and-access-control-iam-identity-based-access-control.html
     (Allow CodeBuild access to AWS services required to create a VPC network interface; read 2026-11-21)

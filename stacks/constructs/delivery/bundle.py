@@ -128,7 +128,7 @@ class Bundles:
 
 
 def platform_bundles(directory: Path, platform: Platform, catalogue: Catalogue) -> Bundles:
-    """The platform's bundles: with what goes into its Kubernetes, or with the accounts and users of its Slurm."""
+    """Return the bundles of a platform. They contain its Kubernetes objects, or its Slurm accounts and users."""
     kubernetes = platform.orchestrator.is_kubernetes
     manifests = cluster_manifests(platform, catalogue) if kubernetes else slurm_documents(platform, catalogue)
     lists = frozenset(file.name for file in (CHECKOUT / REQUIREMENTS).iterdir())
@@ -165,7 +165,7 @@ def make_bundles(
     images: Mapping[str, ImageParts],
     nodes: NodeParameters | None = None,
 ) -> Bundles:
-    """Makes the bundles below a directory that it empties first.
+    """Write the bundles below a directory, which is emptied first.
 
     The cluster's has `manifests/NAME.json` and what the lifecycle scripts of HyperPod nodes know of the platform,
     `nodes/parameters.json`; an image's has `image.json` with the arguments that it is built with, and the folder
@@ -194,7 +194,7 @@ def _bundle(
     files: Mapping[str, Mapping[str, Any]] | None = None,
     add: Callable[[Path], None] = lambda _: None,
 ) -> Bundle:
-    """A bundle of parts of the repository, of files that are written as JSON, and of what `add` writes."""
+    """Return a bundle of parts of the repository, of files that are written as JSON, and of what `add` writes."""
     directory.mkdir(parents=True)
     for part in parts:
         copy = directory / part

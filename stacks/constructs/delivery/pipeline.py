@@ -185,7 +185,7 @@ def _source_stage(source: assets.Asset) -> CfnPipeline.StageDeclarationProperty:
 
 
 def _signal(scope: Construct, stage: BuildStage, handle: cdk.CfnWaitConditionHandle) -> ssm.CfnParameter:
-    """Where the stage finds the URL of its condition."""
+    """Create the parameter with the URL of the stage's wait condition."""
     return ssm.CfnParameter(
         scope,
         f"{stage.name.capitalize()}Signal",

@@ -31,7 +31,7 @@ PUSH = ("ecr:CompleteLayerUpload", "ecr:InitiateLayerUpload", "ecr:PutImage", "e
 
 
 def repository(scope: Construct, id: str, *, name: str, keep: int | None) -> ecr.Repository:
-    """A repository whose tags never move and whose images are scanned; `keep` None keeps every image."""
+    """Create a repository with immutable tags and scanned images. Without `keep`, it keeps every image."""
     made = ecr.Repository(
         scope,
         id,
@@ -49,7 +49,7 @@ def repository(scope: Construct, id: str, *, name: str, keep: int | None) -> ecr
 
 
 def base_repository(scope: Construct, id: str, *, name: str, images: int, keep_added: int) -> ecr.Repository:
-    """A repository of the training image's bases, of the caches of their builds, and of bases with additions.
+    """Create a repository for the bases of the training image, the caches of their builds, and bases with additions.
 
     It keeps every base. A rule could only count bases by their age, and the one in use can be the oldest: a platform
     that returns to earlier versions finds its base and builds none. Of the caches it keeps the newest, one more than
@@ -70,7 +70,7 @@ def base_repository(scope: Construct, id: str, *, name: str, images: int, keep_a
 
 
 def mirrored_names(charts: tuple[str, ...]) -> list[str]:
-    """The repositories, below the platform's prefix, of what is brought from the internet for the chosen charts.
+    """Return the repositories, below the platform's prefix, of what the mirror copies for the chosen charts.
 
     A manifest is no chart in ECR: its copy is in the bucket, and only its images are here.
     """
@@ -83,7 +83,7 @@ def mirrored_names(charts: tuple[str, ...]) -> list[str]:
 
 
 def source_permissions(charts: tuple[str, ...]) -> list[Permission]:
-    """What a role needs to copy the charts' images that are in ECR registries of AWS's own accounts.
+    """Return the permissions to copy the charts' images from ECR registries of AWS's own accounts.
 
     https://docs.aws.amazon.com/eks/latest/userguide/add-ons-images.html (read 2026-11-21)
     """
@@ -93,7 +93,7 @@ def source_permissions(charts: tuple[str, ...]) -> list[Permission]:
 
 
 def base_permissions(image: Image) -> list[Permission]:
-    """What a role needs to fetch the base and the packages that are not public.
+    """Return the permissions to fetch the base and the packages that are not public.
 
     https://docs.aws.amazon.com/secretsmanager/latest/userguide/security-encryption.html (read 2026-11-23)
     """
@@ -102,7 +102,7 @@ def base_permissions(image: Image) -> list[Permission]:
 
 
 def additions_permissions(image: Image) -> list[Permission]:
-    """What a role needs to fetch the packages that the platform file adds."""
+    """Return the permissions to fetch the packages that the platform file adds."""
     return _login_permissions([image.build.pip_login])
 
 
@@ -127,7 +127,7 @@ def replicas(platform: Platform) -> list[tuple[str, str]]:
 
 
 def replicate_permissions(platform: Platform, name: str) -> list[Permission]:
-    """What a role needs to copy the image `name` to where the platform file says."""
+    """Return the permissions to copy the image `name` to the replicas of the platform file."""
     found = []
     for account, region in replicas(platform):
         arn = f"arn:{cdk.Aws.PARTITION}:ecr:{region}:{account}:repository/{name}"
@@ -137,7 +137,7 @@ def replicate_permissions(platform: Platform, name: str) -> list[Permission]:
 
 
 def signing_permissions(repository: str, profile: str | None) -> list[Permission]:
-    """What a role needs to have ECR sign what it pushes to a repository, by its ARN. Without a profile: to stop that.
+    """Return the permissions to let ECR sign pushed images of a repository, or, without a profile, to stop that.
 
     https://docs.aws.amazon.com/AmazonECR/latest/userguide/managed-signing.html (read 2026-11-23)
     """
@@ -176,7 +176,7 @@ def repository_arn(platform: Platform, name: str) -> str:
 
 
 def registry_permissions(arns: Sequence[str], *, push: bool) -> list[Permission]:
-    """What a role needs to pull from the repositories, or to push to them as well; nothing where there are none.
+    """Return the permissions to pull from the repositories, or also to push. Empty without repositories.
 
     https://docs.aws.amazon.com/service-authorization/latest/reference/list_amazonelasticcontainerregistry.html
     """

@@ -30,7 +30,7 @@ class Point:
 
 
 def sweep(text: str, axes: Sequence[str], until_step: int | None = None, directory: Path = Path()) -> list[Point]:
-    """The jobs of a sweep over a job file's text; an axis is `key=value,value…`, such as `batch.global=256,512`.
+    """Return the jobs of a sweep. An axis is `key=value,value…`, for example `batch.global=256,512`.
 
     Each is called after the job with a number behind, and so has checkpoints of its own; where the file says where
     they go, that gets the number as well. Raises UsageError for an axis that cannot be read, a value that the job file

@@ -10,7 +10,7 @@ from trainway.spec.handoff import HandOff
 
 
 def eks_arn(hand_off: HandOff) -> str:
-    """The EKS cluster's ARN; that of the hand-off is HyperPod's, where HyperPod is what jobs are submitted to.
+    """Return the ARN of the EKS cluster. With HyperPod, the hand-off has the ARN of HyperPod's cluster instead.
 
     Both are called by the platform's name (stacks/clusters/control_plane.py, stacks/clusters/hyperpod_eks.py).
     """
@@ -19,7 +19,7 @@ def eks_arn(hand_off: HandOff) -> str:
 
 
 def find_context(hand_off: HandOff) -> str:
-    """The context whose cluster has that ARN, the current one first; raises UsageError where there is none.
+    """Return the context of a cluster's ARN, preferably the current one. Raises UsageError if there is none.
 
     The AWS CLI calls a cluster by its ARN in the kubeconfig, whatever the context is called.
     https://github.com/aws/aws-cli/blob/develop/awscli/customizations/eks/update_kubeconfig.py (read 2026-11-21)

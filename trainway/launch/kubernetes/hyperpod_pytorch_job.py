@@ -92,7 +92,7 @@ def hyperpod_command(request: Request) -> tuple[str, ...]:
 
 
 def _replicas(request: Request, options: KubernetesOptions, template: dict[str, Any]) -> dict[str, Any]:
-    """One set of pods; of an elastic job two, the one that it needs and the one that can be taken from it.
+    """Return one set of pods, or two for an elastic job: the nodes that it requires, and those that it can lose.
 
     https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-eks-elastic-training.html (read 2026-11-21)
     """

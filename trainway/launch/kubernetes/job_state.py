@@ -30,7 +30,7 @@ _INDEX_LABELS = (
 
 
 def job_state(job: Object | None, pods: Sequence[Object], workloads: Sequence[Object]) -> State:
-    """The state; `workloads` are Kueue's for the job, if it is there."""
+    """Return the state of a job. `workloads` are the job's workloads in Kueue, and empty without Kueue."""
     if job is None:
         return State(Phase.GONE)
     conditions = _of_ray(job) if job.get("kind") == "RayJob" else _true_conditions(job)
@@ -76,7 +76,7 @@ def has_begun(pod: Object) -> bool:
 
 
 def restarts(pod: Object) -> int:
-    """How often the pod's container was started again."""
+    """Return how often the container of a pod was restarted."""
     return sum(status.get("restartCount", 0) for status in _containers(pod))
 
 
@@ -86,7 +86,7 @@ def _containers(pod: Object) -> Sequence[Object]:
 
 
 def _waiting(pod: Object) -> tuple[Phase, str] | None:
-    """Why a pod does not run yet: no node for it is a queue, anything else is its start."""
+    """Return the phase of a pod that waits for a node or for its image, and why. None for any other pod."""
     for status in _containers(pod):
         if waiting := status.get("state", {}).get("waiting"):
             return Phase.STARTING, _no_image(pod, status, waiting) or _sentence(waiting)
@@ -108,7 +108,7 @@ def _no_image(pod: Object, status: Object, waiting: Object) -> str:
 
 
 def _not_admitted(workload: Object) -> str:
-    """Why Kueue holds the job back; empty if it does not.
+    """Return why Kueue does not admit the job, or an empty text if it does.
 
     https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/apis/kueue/v1beta2/workload_types.go (read 2026-11-21)
     """

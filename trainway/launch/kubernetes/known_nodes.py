@@ -44,7 +44,7 @@ def _allocatable_of_group(request: Request, handle: Handle) -> Mapping[str, Mapp
 
 
 def _nodes_by_hostname(handle: Handle) -> Mapping[str, str]:
-    """The names of nodes by those that processes on them are told: the pod's hostname, or else its name.
+    """Return the name of each node by the host name that its processes see: the pod's hostname, or else its name.
 
     https://github.com/kubernetes/kubernetes/blob/v1.34.0/pkg/controller/job/job_controller.go sets it (read 2026-11-22)
     """

@@ -40,7 +40,7 @@ _RESOURCES = {
 
 
 def resource(handle: Mapping[str, str]) -> str:
-    """What kubectl calls the run's object."""
+    """Return the run's object as kubectl names it: `KIND/NAME`."""
     return named(handle["kind"], handle["name"])
 
 
@@ -55,12 +55,12 @@ def named(kind: str, name: str) -> str:
 
 
 def at(handle: Mapping[str, str]) -> tuple[str, ...]:
-    """The options by which kubectl finds the namespace of a run."""
+    """Return the options of kubectl for the context and the namespace of a run."""
     return ("--context", handle["context"], "--namespace", handle["namespace"])
 
 
 def kubectl(*arguments: str, what: str, stdin: str | None = None) -> str:
-    """What kubectl prints; `what` begins the UsageError, should it fail."""
+    """Return what kubectl prints. Raises UsageError, which begins with `what`, if kubectl fails."""
     try:
         ran = subprocess.run(("kubectl", *arguments), input=stdin, capture_output=True, text=True, check=False)
     except FileNotFoundError:
@@ -72,20 +72,20 @@ def kubectl(*arguments: str, what: str, stdin: str | None = None) -> str:
 
 
 def kubectl_json(*arguments: str, what: str) -> dict[str, Any] | None:
-    """The object, or the list, that kubectl prints as JSON; None if there is no such object."""
+    """Return the object or the list that kubectl prints as JSON, or None if the object does not exist."""
     printed = kubectl(*arguments, "--ignore-not-found", "--output=json", what=what)
     document: dict[str, Any] | None = json.loads(printed) if printed.strip() else None
     return document
 
 
 def items(document: Mapping[str, Any] | None) -> Sequence[dict[str, Any]]:
-    """The objects of a list."""
+    """Return the objects of a list."""
     found: Sequence[dict[str, Any]] = document["items"] if document else ()
     return found
 
 
 def failure(what: str, said: str) -> UsageError:
-    """The error for what kubectl wrote to stderr: the line that it knows a remedy for, or else the last."""
+    """Return the error for the output of kubectl: the line that has a known remedy, or else the last line."""
     lines = [line.removeprefix("error: ") for line in said.splitlines() if line.strip()]
     known = [(line, fix) for words, fix in _REMEDIES for line in lines if words in line]
     why, fix = (*known, (lines[-1] if lines else "it did not say why", "`kubectl get events` may say more"))[0]

@@ -18,7 +18,7 @@ _STEPS_IN_A_ROW = 5
 
 
 def log_rules(patterns: LogPatterns, options: KubernetesOptions) -> list[dict[str, Any]]:
-    """The rules of `logMonitoringConfiguration`.
+    """Return the rules of `logMonitoringConfiguration`.
 
     Only rank 0 prints the lines. So no rule says how soon the first one has to come: on the other nodes none ever does,
     and without one a rule that only counts the time since the last is not broken.

@@ -123,7 +123,7 @@ def keep_seconds(request: Request) -> int:
 
 
 def check_options(request: Request, options: KubernetesOptions) -> None:
-    """Raises UsageError for what the platform does not have, or the kind or the job cannot do."""
+    """Raise UsageError for an option that the platform, the kind, or the job does not support."""
     if not request.run[0].isalpha():
         # https://github.com/kubeflow/trainer/blob/v2.3.0/pkg/apis/trainer/v1alpha1/trainjob_types.go (read 2026-11-21);
         # the other operators make a Service of the name as well.

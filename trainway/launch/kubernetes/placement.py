@@ -37,7 +37,7 @@ def resources(request: Request, catalogue: Catalogue) -> dict[str, dict[str, int
 
 
 def node_selector(request: Request) -> dict[str, str]:
-    """The nodes of the group, and of HyperPod's those that it has not found anything wrong with."""
+    """Return the labels of the group's nodes, with HyperPod only of those that HyperPod considers healthy."""
     return nodes_of(request.hand_off, request.allocation.group)
 
 

@@ -26,7 +26,7 @@ SECONDS_BETWEEN_LOOKS = 2.0
 
 
 def lines_so_far(handle: Handle, pods: Pods, wanted: WantedLines) -> Iterator[str]:
-    """What the pods have written, in the order of the times that the nodes have written down."""
+    """Yield the lines of all pods so far, in the order of their times, which the nodes recorded."""
     with ExitStack() as stack:
         of_pods = []
         for pod in sorted(filter(has_begun, pods), key=node_index):
@@ -96,7 +96,7 @@ def _pass_on(process: subprocess.Popen[str], node: int, arrived: queue.Queue[str
 
 
 def _until_quiet(arrived: queue.Queue[str], seconds: float = SECONDS_BETWEEN_LOOKS) -> Iterator[str]:
-    """What has arrived, once nothing more did for so long."""
+    """Yield the lines that arrive, until none arrives for this time."""
     while True:
         try:
             yield arrived.get(timeout=seconds) if seconds else arrived.get_nowait()
@@ -105,7 +105,7 @@ def _until_quiet(arrived: queue.Queue[str], seconds: float = SECONDS_BETWEEN_LOO
 
 
 def _marked(node: int, line: str) -> str:
-    """The line with its node and its rank there; what torchrun itself says is of no rank."""
+    """Return a line with its node and its rank on the node. A line of torchrun itself has no rank."""
     text = line.rstrip("\n")
     of_rank = _OF_RANK.match(text)
     return f"[{node} {of_rank[1]}] {of_rank[2].removeprefix(' ')}" if of_rank else f"[{node} -] {text}"

@@ -30,7 +30,7 @@ _WITH_CODE = (
 
 
 def node_command(command: Sequence[str], code: str | None) -> list[str]:
-    """Return what a node runs: the command, after it fetches the archive `code`, if there is one."""
+    """Return the command of a node. If there is an archive `code`, the node fetches it first."""
     return ["sh", "-c", _WITH_CODE, code, *command] if code else list(command)
 
 
@@ -43,7 +43,7 @@ def torchrun_options(request: Request, nodes: int | str, first: str) -> dict[str
 
 
 def node_environment(request: Request, torchrun: Mapping[str, str]) -> list[dict[str, Any]]:
-    """The environment of the container, in an order in which Kubernetes can resolve it.
+    """Return the environment of the container. Each variable comes after those that it refers to.
 
     Each node logs below its pod's name.
     https://kubernetes.io/docs/tasks/inject-data-application/define-interdependent-environment-variables/

@@ -25,7 +25,7 @@ _CONTAINER = "pytorch"
 def render_pytorch_job(
     request: Request, options: KubernetesOptions, catalogue: Catalogue, namespace: str
 ) -> dict[str, Any]:
-    """The PyTorchJob: workers and no master, which torchrun does not need."""
+    """Return the PyTorchJob. It has workers only, because torchrun needs no master."""
     allocation, restarts = request.allocation, request.program.life_cycle.restarts
     # The operator gives each pod a Service of its own name, and the first pod knows itself by that name.
     # https://github.com/kubeflow/training-operator/blob/v1.9.0/pkg/controller.v1/pytorch/elastic.go (read 2026-11-21)

@@ -33,7 +33,7 @@ _KINDS = {
 
 
 def render_documents(request: Request, catalogue: Catalogue, options: KubernetesOptions) -> list[dict[str, Any]]:
-    """The job file's ConfigMap, a TrainJob's runtime, and the job, in the order in which they are applied.
+    """Return the ConfigMap of the job file, the runtime of a TrainJob, and the job, in the order to apply them in.
 
     Raises UsageError for what the platform does not have, or the kind or the job cannot do.
     """
@@ -55,7 +55,7 @@ def render_documents(request: Request, catalogue: Catalogue, options: Kubernetes
 
 
 def as_yaml(documents: list[dict[str, Any]]) -> str:
-    """The documents as one text, which `kubectl apply -f -` reads."""
+    """Return the documents as one text for `kubectl apply -f -`."""
     # Through JSON, so that what stands in two places is written twice, and not as an alias.
     return yaml.dump_all(json.loads(json.dumps(documents)), Dumper=_Dumper, sort_keys=False, width=120)
 

@@ -28,7 +28,7 @@ def state(handle: Handle) -> State:
 
 
 def logs(handle: Handle, *, follow: bool, wanted: WantedLines = EVERY_LINE) -> Iterator[str]:
-    """Lines of all nodes, each with `[node rank]` before it, the rank being that on its node.
+    """Yield the lines of all nodes, each with `[NODE LOCAL_RANK]` at its beginning.
 
     Without `follow`, they are in the order of their times. Raises UsageError for a run whose pods are gone.
     """
@@ -55,7 +55,7 @@ def logs(handle: Handle, *, follow: bool, wanted: WantedLines = EVERY_LINE) -> I
 
 
 def stop(handle: Handle) -> None:
-    """Deletes the job and leaves its pods the time to save: a queue would start one again that is only suspended.
+    """Delete the job, and give its pods time to save. A queue would start a job again that is only suspended.
 
     The object stays until the last pod has ended.
     https://kubernetes.io/docs/concepts/overview/working-with-objects/owners-dependents/ (read 2026-11-21)
@@ -65,14 +65,14 @@ def stop(handle: Handle) -> None:
 
 
 def shell(handle: Handle, node: int) -> Sequence[str]:
-    """The command; raises UsageError for a node that the run does not have, and for whoever may not open one."""
+    """Return the command for a shell. Raises UsageError if there is no such node, or the role may not open one."""
     what = f"there is no shell on node {node} of {handle['name']}"
     check_shell(handle, what)
     return ("kubectl", *at(handle), "exec", "--stdin", "--tty", _pod(handle, node, what), "--", "bash")
 
 
 def check_shell(handle: Handle, what: str | None = None) -> None:
-    """Raise UsageError, which begins with `what`, for whoever may not open a shell in the pods of a run."""
+    """Raise UsageError, which begins with `what`, if the caller may not open a shell in the pods of a run."""
     if not _may_open_a_shell(handle):
         raise usage_error(
             what or f"there is no shell in {handle['name']}",
@@ -113,7 +113,7 @@ def _pods(handle: Handle) -> Sequence[dict[str, Any]]:
 
 
 def _workloads(handle: Handle, uid: str) -> Sequence[Mapping[str, Any]]:
-    """Kueue's, or nothing where it is not installed."""
+    """Return the run's workloads in Kueue, or nothing if Kueue is not installed."""
     selector = f"--selector={JOB_UID}={uid}"
     try:
         return items(kubectl_json(*at(handle), "get", "workloads.kueue.x-k8s.io", selector, what="no workloads"))

@@ -19,7 +19,7 @@ KAI_PRIORITY = "priorityClassName"
 
 
 def shared_nodes(hand_off: HandOff) -> Literal["kai", "run-ai", "task governance", "kueue"]:
-    """What decides whose job has the nodes; Kueue's labels mean nothing where nothing does."""
+    """Return the scheduler that divides the nodes between the teams."""
     if QUEUE_LABEL in hand_off.cluster.job_labels:
         return "kai"
     if PROJECT_LABEL in hand_off.cluster.job_labels:
@@ -28,7 +28,7 @@ def shared_nodes(hand_off: HandOff) -> Literal["kai", "run-ai", "task governance
 
 
 def namespace_of_run(request: Request) -> str:
-    """The namespace of the job's team, or the platform's only one; raises UsageError where the team must be named."""
+    """Return the namespace of the job's team, or the only one. Raises UsageError if the team is missing."""
     what = f"{request.program.name} cannot run on {request.hand_off.platform}"
     return namespace_of_team(request.hand_off, request.program.team, what=what, nobody="the job file", key="`team`")
 
@@ -47,7 +47,7 @@ def namespace_of_team(hand_off: HandOff, team: str | None, *, what: str, nobody:
 
 
 def job_labels(request: Request, priority: str | None) -> dict[str, str]:
-    """The labels of the job: its run, its queue, and its place in it."""
+    """Return the Kubernetes labels of a job: its run, its queue, and its priority in the queue."""
     return labels_of(request.hand_off, request.program.team, request.run, priority)
 
 
@@ -64,7 +64,7 @@ def scheduler(hand_off: HandOff) -> str | None:
 
 
 def _priority_label(hand_off: HandOff, priority: str | None) -> dict[str, str]:
-    """Task governance makes classes of the priorities of its policy, and puts `-priority` behind their names.
+    """Return the label of a priority. Task governance appends `-priority` to the names in its policy.
 
     https://github.com/aws/sagemaker-hyperpod-cli/blob/main/examples/end_to_end_walkthrough/03-task-governance/00-task-governance.md
     (read 2026-11-21)

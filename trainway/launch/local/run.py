@@ -44,7 +44,7 @@ class LocalLaunch:
     environment: dict[str, str]
 
     def __str__(self) -> str:
-        """The launch as a line for a shell."""
+        """Return the launch as a command line of a shell."""
         settings = [f"{name}={shlex.quote(value)}" for name, value in sorted(self.environment.items())]
         return " ".join([*settings, shlex.join(self.command)])
 
@@ -52,7 +52,7 @@ class LocalLaunch:
 def render_local(
     program: Program, run: Path, *, processes: int, hand_off: HandOff | None, code: str | None = None
 ) -> LocalLaunch:
-    """The launch of a program whose job file was copied to `run`; raises UsageError if it cannot run that way."""
+    """Return the launch of a program whose job file is in `run`. Raises UsageError if it cannot run here."""
     try:
         program.check_ranks(processes)
     except ValueError as error:
@@ -170,7 +170,7 @@ def _pass_on(source: IO[str], sink_of: Callable[[str], IO[str]]) -> None:
 
 
 def job_failed(run: Path, exit_status: int) -> UsageError:
-    """The error for a job that ended before its time, with the last words of its first rank."""
+    """Return the error for a job that failed or was stopped, with the last line of its first rank."""
     if stopped_by := read_launch(run).get("stopped_by"):
         fix = f"`trainway resume {run}` resumes from its latest checkpoint"
         return usage_error(f"the job was stopped by {stopped_by}", why="a stop was requested", fix=fix)

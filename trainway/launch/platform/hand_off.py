@@ -38,7 +38,7 @@ class DeployedPlatform(Protocol):
 
     @property
     def name(self) -> str:
-        """The name of the platform."""
+        """Return the name of the platform."""
 
     @property
     def region(self) -> str:
@@ -125,7 +125,7 @@ def read_image(platform: DeployedPlatform, hand_off: HandOff, image: str = DEFAU
 
 
 def _chosen_image(platform: DeployedPlatform, image: str) -> ChosenImage | None:
-    """Return the image that somebody chose instead of the one that was built last, if there is one.
+    """Return the image that a person chose instead of the latest one, or None.
 
     The roles of a platform that an earlier release deployed may not read the choice, and have none.
     """

@@ -9,7 +9,7 @@ from trainway.spec.handoff import HandOff
 
 
 def needs_hand_off(program: Program) -> bool:
-    """True if a location of the program is relative to a platform's file system or bucket."""
+    """Return whether a location of the program is on a platform's file system or in its bucket."""
     return any(scheme_of(location) for location in program.locations)
 
 

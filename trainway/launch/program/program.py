@@ -216,7 +216,7 @@ class Program:
 
     @property
     def is_script(self) -> bool:
-        """Whether the command is a script for bash, which one word of it says as a whole."""
+        """Return whether the command is a bash script, which is one word of the command."""
         return "--script" in (self.started_by or ())
 
     @property

@@ -89,7 +89,7 @@ class Request:
         return self.program.node_command(files, self.code)
 
     def environment(self, job_file: PurePosixPath) -> dict[str, str]:
-        """What the job is told on nodes of the platform, which have the file system, with its file at `job_file`."""
+        """Return the environment of the job on nodes of the platform, where its file is at `job_file`."""
         roots = cluster_roots(self.hand_off)
         return {
             **job_environment(job_file, self.directory),
@@ -139,5 +139,5 @@ class LocalRequest:
 
 
 def run_name(program: Program, now: datetime | None = None) -> str:
-    """A name for a new run of a job, unlike those of other times, which `check_run_name` takes."""
+    """Return a name for a new run of a job, with the time in it, which `check_run_name` accepts."""
     return f"{program.name[:_LONGEST_NAME].rstrip('-')}-{now or datetime.now(UTC):{_MOMENT}}"

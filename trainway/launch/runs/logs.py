@@ -13,7 +13,7 @@ _BAR = re.compile(r"\d+%\|.*\|")
 
 
 def last_words(run: Path) -> str | None:
-    """The last line on stderr of the newest attempt; None if no rank wrote one.
+    """Return the last line on stderr of the newest attempt, or None if no rank wrote one.
 
     It is that of the lowest rank which ended with an exception, or else of the lowest rank that wrote one. The others
     were often ended by torchrun, while they drew a progress bar.
@@ -49,7 +49,7 @@ def files_of_attempt(run: Path, attempt: int) -> list[Path]:
 
 
 def newest_attempt(run: Path) -> Path | None:
-    """The directory of the newest attempt, which has one for each local rank; None before the first."""
+    """Return the directory of the newest attempt, with one for each local rank. None before the first attempt."""
     starts = _starts(run)
     attempts = starts[-1].glob("*/attempt_*") if starts else (run / "logs").glob("*/attempt_*")
     # What torchrun itself says is no rank's.

@@ -16,12 +16,12 @@ RUNS = Path("runs")
 
 
 def default_run_directory(name: str) -> Path:
-    """A directory below `runs`, named by job and time."""
+    """Return a directory below `runs`, named after the job and the time."""
     return RUNS / f"{name}-{datetime.now(UTC):%Y%m%d-%H%M%S}"
 
 
 def make_run_directory(job_text: str, run: Path, files: Mapping[str, str] | None = None) -> None:
-    """Makes the directory with the job file in it, and with `files` beside it.
+    """Create the directory with the job file in it, and with `files` beside it.
 
     Raises UsageError for a directory that holds something other than a run. An earlier run is continued.
     """
@@ -43,7 +43,7 @@ def recorded_launch(
     environment: Mapping[str, str],
     options: Mapping[str, Any],
 ) -> Iterator[dict[str, Any]]:
-    """Keeps `launch.json` true while a job runs here; the block fills in `exit_status`, or `stopped_by` as well."""
+    """Keep `launch.json` current while a job runs. The block sets `exit_status`, and `stopped_by` after a stop."""
     record: dict[str, Any] = {
         "target": "local",
         "handle": dict(handle),
@@ -89,13 +89,13 @@ def _first_started(run: Path, started: str) -> str:
 
 
 def runs_below(directory: Path) -> list[Path]:
-    """The directories of the runs that were launched from here, the newest first."""
+    """Return the directories of the runs that were launched from here, newest first."""
     found = [path.parent for path in directory.glob("*/launch.json")]
     return sorted(found, key=lambda run: str(read_launch(run)["started"]), reverse=True)
 
 
 def run_named(name: str) -> Path:
-    """The directory of a run that was launched from here, by its name or its path; raises UsageError for no run."""
+    """Return the directory of a run by name or path. Raises UsageError if none was launched from here."""
     for run in (RUNS / name, Path(name)):
         if (run / "launch.json").is_file():
             return run
@@ -107,7 +107,7 @@ def run_named(name: str) -> Path:
 
 
 def read_launch(run: Path) -> dict[str, Any]:
-    """What `recorded_launch` has written about a run."""
+    """Return the content of a run's `launch.json`, which `recorded_launch` writes."""
     record: dict[str, Any] = json.loads((run / "launch.json").read_text(encoding="utf-8"))
     return record
 

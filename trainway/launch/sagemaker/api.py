@@ -25,7 +25,7 @@ _REMEDIES = (
 
 
 def client(service: str, region: str) -> Any:
-    """A client of a service, for the code inside `explained`."""
+    """Return a client of a service, for code inside `explained`."""
     import boto3
 
     make: Any = boto3.client
@@ -34,7 +34,7 @@ def client(service: str, region: str) -> Any:
 
 @contextmanager
 def explained(what: str, *, quota: str = "the quota that it names") -> Iterator[None]:
-    """Raises UsageError, which begins with `what` was wanted, for an error of AWS in its block.
+    """Raise UsageError, which begins with `what`, for an error of AWS in the block.
 
     `quota` is what the nodes count against.
     """

@@ -38,7 +38,7 @@ class Inputs:
 
 
 def inputs(request: Request, options: SageMakerOptions) -> Inputs:
-    """The channels of a job; raises UsageError for a location that is not in the bucket, where data comes from it."""
+    """Return the channels of a job. With data from S3, raises UsageError for a location outside of the bucket."""
     job = _from_s3(JOB, files_location(request), "File")
     if options.data == "fsx":
         roots = cluster_roots(request.hand_off) | {"fsx": str(CHANNELS / _FILE_SYSTEM)}
@@ -83,7 +83,7 @@ def _from_s3(channel: str, location: str, mode: str) -> dict[str, Any]:
 
 
 def _file_system(request: Request) -> dict[str, Any]:
-    """The whole file system, or the directory of the job's team; of a Lustre one the path begins with its mount name.
+    """Return the file system, or the directory of the job's team. With Lustre, the path begins with the mount name.
 
     https://github.com/aws/sagemaker-python-sdk/pull/4257 (read 2026-11-21)
     """

@@ -27,7 +27,7 @@ _SHORTER = "put the script into a file of the code, and write its name in `run.c
 
 
 def entry_point() -> list[str]:
-    """What every node starts: training/sagemaker_host.py, which starts the training command."""
+    """Return what every node starts: training/sagemaker_host.py, which starts the training command."""
     return ["python", "-m", "training.sagemaker_host"]
 
 
@@ -64,7 +64,7 @@ def environment(
     repaired: bool,
     streamed: bool,
 ) -> dict[str, str]:
-    """The environment of all nodes; what differs between them is for sagemaker_host.py to find out.
+    """Return the environment that all nodes share. sagemaker_host.py adds what differs between them.
 
     `repaired` nodes are those that SageMaker checks and replaces when the container fails. torchrun then restarts no
     processes, unless the job file says how often: it would restart them on the faulty node. `location` is the run's in

@@ -28,7 +28,7 @@ _OF_A_RANK = re.compile(r"^\[default(?P<rank>\d+)\]: ?(?P<text>.*)$")
 
 
 def logs(handle: Handle, *, follow: bool, wanted: WantedLines = EVERY_LINE) -> Iterator[str]:
-    """Lines of all nodes, `[node local-rank] line`; those of torchrun have `-` for a rank.
+    """Yield the lines of all nodes as `[NODE LOCAL_RANK] LINE`. Lines of torchrun have `-` as their rank.
 
     With `follow` until the run has ended. The lines of a look are in the order of their times.
     """
@@ -49,7 +49,7 @@ def logs(handle: Handle, *, follow: bool, wanted: WantedLines = EVERY_LINE) -> I
 
 
 def _streams(cloudwatch: Any, name: str) -> list[tuple[int, str]]:
-    """The nodes' streams, node by node, each in the order of their starts; none before the job's first line."""
+    """Return the log streams of each node in the order of their starts. Empty before the first line of the job."""
     pages = cloudwatch.get_paginator("describe_log_streams").paginate(
         logGroupName=GROUP, logStreamNamePrefix=f"{name}/"
     )

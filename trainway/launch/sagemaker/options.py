@@ -106,7 +106,7 @@ class SageMakerOptions:
 
 
 def check_options(request: Request, options: SageMakerOptions, instance: Instance) -> None:
-    """Raises UsageError for what SageMaker, or the type of the nodes, does not do."""
+    """Raise UsageError for an option that SageMaker, or the instance type, does not support."""
     if not _NAME.fullmatch(request.run):
         why = f"its run is called {request.run}, and SageMaker takes 52 letters, digits and hyphens between them"
         raise cannot(request, why, "name the run with --run")
@@ -138,7 +138,7 @@ def check_options(request: Request, options: SageMakerOptions, instance: Instanc
 
 
 def cannot(request: Request, why: str, fix: str) -> UsageError:
-    """The error for a job that cannot be a training job like that."""
+    """Return the error for a job that cannot be launched as a training job with these options."""
     return usage_error(f"{request.program.name} cannot be launched on SageMaker like that", why=why, fix=fix)
 
 

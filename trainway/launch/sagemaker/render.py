@@ -20,7 +20,7 @@ from trainway.spec.facts.catalogue import Catalogue
 
 
 def render_request(request: Request, catalogue: Catalogue, options: SageMakerOptions | None = None) -> dict[str, Any]:
-    """The parameters of CreateTrainingJob; raises UsageError for what the platform or SageMaker does not have.
+    """Return the parameters of CreateTrainingJob. Raises UsageError for an unsupported option or job.
 
     Of a run that is started again, submitting changes the name, and nothing else. The job finds its newest checkpoint
     itself, whoever starts it again: SageMaker after it has repaired the nodes or got new spot ones, or a person.
@@ -70,7 +70,7 @@ def render_request(request: Request, catalogue: Catalogue, options: SageMakerOpt
 
 
 def as_json(rendered: Mapping[str, Any]) -> str:
-    """The request as `aws sagemaker create-training-job --cli-input-json` takes it."""
+    """Return the request as `aws sagemaker create-training-job --cli-input-json` accepts it."""
     return json.dumps(rendered, indent=2) + "\n"
 
 

@@ -17,7 +17,7 @@ _MOST_SUBNETS = 16
 
 
 def instance_type(request: Request) -> str:
-    """SageMaker's name of the allocation's type; raises UsageError where it runs no training on such nodes."""
+    """Return SageMaker's name of the instance type. Raises UsageError if SageMaker has no training jobs on it."""
     name = f"ml.{request.allocation.group.instance_type}"
     if name not in _offered():
         why = f"SageMaker's API knows no {name} for training jobs"
@@ -26,7 +26,7 @@ def instance_type(request: Request) -> str:
 
 
 def training_jobs(request: Request) -> TrainingJobs:
-    """The role and network of training jobs; raises UsageError where the platform was deployed without them."""
+    """Return the role and the network of training jobs. Raises UsageError if the platform has none."""
     found = request.hand_off.training_jobs
     if found is None:
         raise usage_error(
@@ -38,13 +38,13 @@ def training_jobs(request: Request) -> TrainingJobs:
 
 
 def role_arn(request: Request) -> str:
-    """The role of the training job: that of its team, if teams have roles of their own."""
+    """Return the ARN of the training job's IAM role: the team's own role, or the role of the platform."""
     jobs, team = training_jobs(request), team_of(request.hand_off, request.program.team)
     return jobs.team_role_arns.get(team, jobs.role_arn) if team else jobs.role_arn
 
 
 def resource_config(request: Request, options: SageMakerOptions, instance: Instance) -> dict[str, Any]:
-    """The nodes of the job."""
+    """Return the nodes of the job, as `ResourceConfig`."""
     config: dict[str, Any] = {"InstanceType": instance_type(request), "InstanceCount": request.allocation.nodes}
     if not instance.instance_store:
         config["VolumeSizeInGB"] = options.volume_gb or DEFAULT_VOLUME_GB
@@ -71,7 +71,7 @@ def vpc_config(request: Request, options: SageMakerOptions) -> dict[str, Any]:
 
 
 def stopping_condition(options: SageMakerOptions) -> dict[str, int]:
-    """How long it runs and waits; SIGTERM comes before either ends it.
+    """Return how long the job may run and wait. SIGTERM comes before either time ends the job.
 
     https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_StoppingCondition.html (read 2026-11-21)
     """
@@ -87,7 +87,7 @@ def stopping_condition(options: SageMakerOptions) -> dict[str, int]:
 
 @functools.cache
 def _offered() -> frozenset[str]:
-    """The types that the API's model in botocore has for training jobs."""
+    """Return the instance types of training jobs in botocore's model of the API."""
     import botocore.session
 
     shape: Any = botocore.session.get_session().get_service_model("sagemaker").shape_for("TrainingInstanceType")

@@ -19,7 +19,7 @@ _RUNNING = ("InProgress", "Stopping")
 
 
 def submit(request: Request, catalogue: Catalogue, options: SageMakerOptions | None = None) -> Handle:
-    """Submits a run and returns how to find it again.
+    """Submit a run, and return its handle.
 
     Raises UsageError if the request cannot be made, if a run of that name is running, or if AWS refuses.
     """
@@ -63,7 +63,7 @@ def _quota(rendered: Mapping[str, Any]) -> str:
 
 
 def _free_name(sagemaker: Any, run: str) -> str:
-    """The run's name, or where starts before this one have it, that with a number: a name is used once in a Region."""
+    """Return the run's name, with a number after earlier starts. A name can be used once in a Region."""
     start, name = 1, run
     while (earlier := described(sagemaker, name)) is not None:
         if earlier["TrainingJobStatus"] in _RUNNING:

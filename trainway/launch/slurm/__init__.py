@@ -1,4 +1,4 @@
-"""Launching under Slurm: a batch script, submitted on the cluster, and watched by Slurm's own commands."""
+"""Launch under Slurm: write a batch script, submit it on the cluster, and watch it with Slurm's commands."""
 
 from trainway.launch.slurm.logs import logs
 from trainway.launch.slurm.options import SlurmOptions

@@ -19,7 +19,7 @@ _USER = "ubuntu"
 
 
 def cluster_of(hand_off: HandOff, user: str | None = None) -> Mapping[str, str]:
-    """How the cluster is found; `user` is the login name there, where this machine has no Slurm of its own.
+    """Return how to reach the cluster. `user` is the login name there, for a machine without Slurm's commands.
 
     Raises UsageError where the cluster runs no Slurm, or nobody is named although only the teams' users run jobs.
     """
@@ -40,7 +40,7 @@ def cluster_of(hand_off: HandOff, user: str | None = None) -> Mapping[str, str]:
 
 
 def on_cluster(line: str, cluster: Mapping[str, str], *, what: str) -> str:
-    """What a line of bash prints there. Raises UsageError, which says `what` was wanted, where it fails."""
+    """Return what a line of bash prints on the cluster. Raises UsageError, which begins with `what`, if it fails."""
     line = f"{WITH_SLURM}\n{line}"
     status, output, errors = _here(line) if slurm_is_here() else on_login_node(line, cluster, what=what)
     if status:

@@ -23,7 +23,7 @@ class Earlier:
 
     @property
     def directives(self) -> list[str]:
-        """The options of sbatch. Slurm cancels a job whose dependency can never be satisfied.
+        """Return the options of sbatch. With them, Slurm cancels a job whose dependency can never be satisfied.
 
         https://slurm.schedmd.com/sbatch.html, --dependency and --kill-on-invalid-dep (read 2026-11-23)
         """
@@ -31,7 +31,7 @@ class Earlier:
 
     @property
     def check(self) -> list[str]:
-        """The lines of the script that end it if the earlier run was stopped, which Slurm takes for a success."""
+        """Return the lines that end a script if the earlier run was stopped. Slurm takes such a run for a success."""
         outcome = shlex.quote(str(PurePosixPath(self.handle["directory"]) / "outcome"))
         return [
             f"earlier=$(cat {outcome} 2>/dev/null) || earlier=unknown",

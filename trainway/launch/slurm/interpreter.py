@@ -22,7 +22,7 @@ EFA_LIBRARIES = "/opt/amazon/ofi-nccl/lib:/opt/amazon/ofi-nccl/lib64:/opt/amazon
 
 
 def in_virtual_environment(environment: PurePosixPath, instance: Instance) -> list[str]:
-    """The environment is activated on the first node, and goes to all with the step."""
+    """Return the lines that activate a virtual environment on the first node. The step passes it on to all nodes."""
     lines = [f"source {shlex.quote(f'{environment}/bin/activate')}", "options=()"]
     if instance.accelerator and instance.accelerator.vendor == "nvidia" and instance.efa_interfaces:
         lines += [f"export {name}={shlex.quote(value)}" for name, value in EFA.items()]
@@ -31,7 +31,7 @@ def in_virtual_environment(environment: PurePosixPath, instance: Instance) -> li
 
 
 def in_image(request: Request) -> list[str]:
-    """The image is a file of enroot's on the file system, which a user's first run makes, for all nodes and later runs.
+    """Return the lines that run the program in an image. A user's first run makes enroot's file of it.
 
     A file of one's own: whoever may write it decides what runs as its reader. So a file or a directory is used only if
     it belongs to the user or to root, and no other user can write to it. Anybody may add to the directory of all

@@ -1,4 +1,4 @@
-"""What the processes of a run wrote: files below its directory on the file system, one a rank and stream."""
+"""Read the logs of a run: a file for each rank and stream, below the run's directory on the file system."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _OF_A_RANK = re.compile(r"\d+: \[default\d+\]:")
 
 
 def logs(handle: Handle, *, follow: bool, wanted: WantedLines = EVERY_LINE) -> Iterator[str]:
-    """Lines of all nodes and of all starts, `[node local-rank] line`; those of the batch script and torchrun `[slurm]`.
+    """Yield the lines of all starts as `[NODE LOCAL_RANK] LINE`. Those of torchrun and the script have `[slurm]`.
 
     With `follow` until the run has ended. The files have no times, so that their lines come file by file.
     """

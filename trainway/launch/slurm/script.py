@@ -110,7 +110,7 @@ _ATTEMPT = (
 
 
 def render_script(request: Request, catalogue: Catalogue, options: SlurmOptions | None = None) -> str:
-    """The script that sbatch reads; raises UsageError for options that the platform does not have.
+    """Return the script for sbatch. Raises UsageError for options that the platform does not support.
 
     It runs as often as the job is started: a job that lost a node or was preempted is queued again, and resumes from
     its latest checkpoint.
@@ -251,7 +251,7 @@ def _environment(request: Request, options: SlurmOptions) -> dict[str, str]:
 
 
 def heredoc(text: str) -> str:
-    """A text as the input of the command before it, whatever is in it."""
+    """Return a here-document that passes any text to the command before it."""
     end = "END"
     while end in text.splitlines():
         end += "_"

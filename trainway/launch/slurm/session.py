@@ -44,7 +44,7 @@ rm -f "$out" "$errors"
 
 
 def on_login_node(line: str, cluster: Mapping[str, str], *, what: str) -> tuple[int, str, str]:
-    """The line's exit status, output and errors. Raises UsageError, which says `what` was wanted, if nobody answers."""
+    """Return a line's exit status, output, and errors. Raises UsageError, which begins with `what`, if none comes."""
     wrapper = _WRAPPER.format(line=_encoded(f"echo {_BEGINS}\n{line}"), user=shlex.quote(cluster["user"]))
     command = f"bash -c 'base64 -d <<<{_encoded(wrapper)} | bash'"
     if len(command) > _MOST_CHARACTERS:
@@ -66,7 +66,7 @@ def commands(command: str) -> str:
 
 
 def session(cluster: Mapping[str, str], document: str, parameters: str, *, what: str) -> tuple[str, ...]:
-    """The command line that starts a session on the login node, or on the controller where there is none.
+    """Return the command line that starts a session on the login node, or on the controller without a login node.
 
     `document` is the session's document, and `parameters` are those of the document as JSON.
     """
@@ -92,7 +92,7 @@ def session(cluster: Mapping[str, str], document: str, parameters: str, *, what:
 
 @functools.cache
 def _head(name: str, region: str) -> tuple[str, str]:
-    """Group and instance of a node that answers for the cluster."""
+    """Return the group and the instance ID of the node on which sessions start."""
     import boto3
     from botocore.exceptions import BotoCoreError, ClientError
 
@@ -111,7 +111,7 @@ def _head(name: str, region: str) -> tuple[str, str]:
 
 
 def _in_terminal(command: tuple[str, ...]) -> bytes:
-    """All that a command writes to a terminal of its own.
+    """Return the output of a command in a terminal of its own.
 
     Without one the plug-in sometimes ends at once, with `Cannot perform start session: EOF`:
     1.architectures/5.sagemaker-hyperpod/tools/devops-agent/docs/hyperpod-mental-model.md of

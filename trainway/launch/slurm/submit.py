@@ -15,7 +15,7 @@ from trainway.spec.facts.catalogue import Catalogue
 
 
 def submit(request: Request, catalogue: Catalogue, options: SlurmOptions | None = None) -> Handle:
-    """Submits a run and returns how to find it again.
+    """Submit a run, and return its handle.
 
     One of the same name that has not ended yet is waited for. Raises UsageError where the platform does not have what
     the options ask for, the cluster cannot be asked, or Slurm refuses the job.

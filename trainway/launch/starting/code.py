@@ -23,7 +23,7 @@ MOST_BYTES = 200 * 2**20
 
 
 def pack(directory: Path, most_bytes: int = MOST_BYTES) -> tuple[bytes, str]:
-    """A tar.gz of the code below a directory, and its SHA-256: equal contents make equal archives.
+    """Return a tar.gz of the code below a directory, and its SHA-256. Equal contents make equal archives.
 
     trainway/launch/starting/code_files.py chooses the files. Raises UsageError for a directory without files, and for
     more than `most_bytes`.
@@ -68,7 +68,7 @@ def sync(
     upload: bool = True,
     most_bytes: int = MOST_BYTES,
 ) -> str:
-    """Uploads the code below a directory, unless it is there, and returns its location in the bucket.
+    """Upload the code below a directory unless the bucket has it, and return its location in the bucket.
 
     Without `upload` it only says where the code would be.
 

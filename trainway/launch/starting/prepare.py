@@ -99,7 +99,7 @@ class Launch:
 
     @cached_property
     def platform(self) -> Platform:
-        """The platform of the file. Raises SpecError with every problem of the file."""
+        """Return the platform that a file describes. Raises SpecError with every problem of the file."""
         return load_platform(self.platform_file)
 
 
@@ -225,7 +225,7 @@ def prepare(
     group: str | None = None,
     image: str | None = None,
 ) -> list[Request]:
-    """A request for each job; `run` is the name of the only one, `group` that of the nodes to use.
+    """Return a request for each job. `run` names the run of a single job, and `group` the node group.
 
     Each runs in the image `image`, or else in the one that its job file or its nodes name.
 

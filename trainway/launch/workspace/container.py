@@ -86,13 +86,13 @@ def idle_settings(minutes: int) -> list[str]:
 
 
 def readiness() -> dict[str, Any]:
-    """How kubelet knows that Jupyter answers; from outside the pod it could not reach it."""
+    """Return the readiness probe. It runs in the pod, because the kubelet does not reach Jupyter from outside."""
     connects = f"import socket; socket.create_connection(('127.0.0.1', {PORT}), 1)"
     return {"exec": {"command": ["python", "-c", connects]}, "periodSeconds": 5, "timeoutSeconds": 5}
 
 
 def environment(workspace: Workspace) -> list[dict[str, Any]]:
-    """The environment: a job's locations mean there what they mean in a job."""
+    """Return the environment of a workspace. Locations mean the same as in a job."""
     variables = {
         **platform_environment(workspace.hand_off, cluster_roots(workspace.hand_off)),
         "HOME": str(workspace.home),

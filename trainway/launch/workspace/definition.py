@@ -114,7 +114,7 @@ def check_orchestrator(hand_off: HandOff) -> None:
 
 
 def name_of(owner: str) -> str:
-    """What the workspace of an owner is called; raises UsageError for an owner without a letter."""
+    """Return the name of an owner's workspace. Raises UsageError if the owner's name has no letter."""
     label = re.sub(r"[^a-z0-9]+", "-", owner.lower()).strip("-")[:_LONGEST_OWNER].rstrip("-")
     if not label:
         raise _cannot(owner, "a workspace is called after its owner, and that name has no letter", "name another owner")

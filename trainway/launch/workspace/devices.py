@@ -1,4 +1,4 @@
-"""What a workspace has of a node: so many accelerators, or fractions, and its share of processors and memory."""
+"""The part of a node that a workspace has: accelerators or fractions of one, and a share of processors and memory."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def is_divided(group: Nodes) -> bool:
 
 
 def devices_of_workspace(group: Nodes, instance: Instance, count: int) -> Devices | str:
-    """What a workspace with so many accelerators asks for, or why there is no such one.
+    """Return what a workspace with this number of accelerators requests, or why it cannot exist.
 
     None of it is an EFA device, which serves nobody on a single node, but where GPUs are claimed: the templates of the
     teams' namespaces have one GPU with the EFA devices beside it (trainway/manifests/device_claims.py).
@@ -59,6 +59,6 @@ def devices_of_workspace(group: Nodes, instance: Instance, count: int) -> Device
 
 
 def _parts(template: str) -> tuple[str, int]:
-    """`gpu-8`: devices and how many."""
+    """Return the kind and the number of devices: `gpu` and 8 of `gpu-8`."""
     name, _, count = template.rpartition("-")
     return name, int(count)

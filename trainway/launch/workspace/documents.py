@@ -1,4 +1,4 @@
-"""A workspace as Kubernetes is given it: a Job, which is a kind that every queue knows, and a Secret with its token."""
+"""Render a workspace for Kubernetes: a Job, which every scheduler can queue, and a Secret with its token."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _KEPT_SECONDS = 3600
 
 
 def render_workspace(workspace: Workspace, catalogue: Catalogue, token: str) -> list[dict[str, Any]]:
-    """The Secret and the Job, in the order in which they are applied; raises UsageError where a team must be named."""
+    """Return the Secret and the Job, in the order to apply them in. Raises UsageError if the team is missing."""
     what = f"there is no workspace for {workspace.owner}"
     namespace = namespace_of_team(workspace.hand_off, workspace.team, what=what, nobody="the launch", key="--team")
     metadata = {"name": workspace.name, "namespace": namespace}

@@ -37,7 +37,7 @@ class Connection:
 
 
 def start(workspace: Workspace, catalogue: Catalogue) -> Handle:
-    """Starts a workspace, all of it or nothing, and returns its handle.
+    """Start a workspace, and return its handle. A start that fails leaves nothing behind.
 
     Raises UsageError where the cluster cannot be reached or refuses it, and where the owner has one already.
     """
@@ -58,7 +58,7 @@ def start(workspace: Workspace, catalogue: Catalogue) -> Handle:
 
 
 def find(hand_off: HandOff, owner: str, team: str | None = None) -> Handle:
-    """The handle of an owner's workspace, whether there is one or not.
+    """Return the handle of an owner's workspace, which need not exist.
 
     Raises UsageError where the kubeconfig does not know the cluster, or a team must be named.
     """
@@ -74,7 +74,7 @@ def state(handle: Handle) -> State:
 
 
 def connect(handle: Handle, port: int = PORT) -> Connection:
-    """How to reach it from this machine; raises UsageError where it does not answer yet, or any more."""
+    """Return how to connect to the workspace from this machine. Raises UsageError if the workspace is not ready."""
     what = f"{handle['name']} cannot be connected to"
     pod = next((pod for pod in _pods(handle) if _is_ready(pod)), None)
     secret = kubectl_json(*at(handle), "get", f"secrets/{handle['name']}", what=what)
@@ -89,7 +89,7 @@ def connect(handle: Handle, port: int = PORT) -> Connection:
 
 
 def end(handle: Handle) -> None:
-    """Ends it; what is in the owner's home stays."""
+    """End the workspace. The owner's home directory stays."""
     how = ("--cascade=foreground", "--wait=false", "--ignore-not-found")
     what = f"{handle['name']} cannot be ended"
     kubectl(*at(handle), "delete", f"jobs.batch/{handle['name']}", *how, what=what)
@@ -110,7 +110,7 @@ def _is_ready(pod: Mapping[str, Any]) -> bool:
 
 
 def _let_the_job_own_its_token(handle: Handle, what: str) -> None:
-    """So that the Secret goes when the Job goes.
+    """Make the Job the owner of the Secret, so that Kubernetes deletes both together.
 
     https://kubernetes.io/docs/concepts/overview/working-with-objects/owners-dependents/ (read 2026-11-21)
     """

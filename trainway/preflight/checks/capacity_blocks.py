@@ -40,7 +40,7 @@ def capacity_blocks(inquiry: Inquiry) -> Iterator[AccountFinding]:
 
 
 def _times(found: Mapping[str, Any], group: NodeGroup, key: KeyPath) -> Iterator[AccountFinding]:
-    """Yield which of the times of the file are not those of the block: a schedule starts and drains nodes by them."""
+    """Yield the times of the file that differ from those of the block. Schedules add and drain nodes at them."""
     assert isinstance(group.capacity, CapacityBlock)
     for name, said, api in (("start", group.capacity.start, "StartDate"), ("end", group.capacity.end, "EndDate")):
         real: datetime | None = found.get(api)

@@ -15,12 +15,12 @@ EPOCH = 1767225600
 
 
 def variant_of(platform: Platform, catalogue: Catalogue) -> ImageVariant:
-    """The variant that the image's jobs need; where their nodes have GPUs and Neuron devices, the one for GPUs."""
+    """Return the variant that the image's jobs need. With GPUs and Neuron devices, it is the variant for GPUs."""
     return platform.image.variant or variants_with_nodes(platform, catalogue)[0]
 
 
 def variants_with_nodes(platform: Platform, catalogue: Catalogue) -> tuple[ImageVariant, ...]:
-    """The variants whose jobs use what the nodes of the image's groups have."""
+    """Return the variants cuda and neuron whose accelerators the image's node groups have, or cpu without any."""
     types = (catalogue[name] for group in platform.image_groups for name in group.instance_types)
     vendors = {instance.accelerator.vendor for instance in types if instance.accelerator}
     chosen: dict[ImageVariant, bool] = {"cuda": "nvidia" in vendors, "neuron": "neuron" in vendors, "cpu": not vendors}
@@ -52,7 +52,7 @@ def needs_the_agent(platform: Platform) -> bool:
 
 
 def combination_of(platform: Platform, versions: Versions) -> Combination:
-    """The combination that the image is built from.
+    """Return the combination of versions that the image is built from.
 
     It is the one that `image.versions` names. Without that key it is the default or, if the image needs HyperPod's
     elastic agent and the default has none, the first combination that has it.
@@ -113,7 +113,7 @@ def bases_of_earlier_images(platform: Platform, catalogue: Catalogue, versions: 
 
 
 def build_arguments(platform: Platform, catalogue: Catalogue, versions: Versions) -> dict[str, str]:
-    """The arguments by name, of versions that their rules have passed; empty where the variant has nothing of the kind.
+    """Return the build arguments by name. An argument is empty if the variant has no such part.
 
     SOURCE_DATE_EPOCH (seconds) is the date of the image and of what is installed in it, and not that of the build: with
     it, one content has one digest.
@@ -183,5 +183,5 @@ def build_arguments(platform: Platform, catalogue: Catalogue, versions: Versions
 
 
 def _if(there: bool, arguments: dict[str, str]) -> dict[str, str]:
-    """The arguments, empty where their part of the image is not there: the Dockerfile names every one."""
+    """Return the arguments, or empty ones if the image lacks their part. The Dockerfile names every argument."""
     return arguments if there else dict.fromkeys(arguments, "")

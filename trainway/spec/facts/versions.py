@@ -114,7 +114,7 @@ class TransformerEngine(Published):
 
 
 class Nemo(Published):
-    """NeMo AutoModel, by its metadata; its checksum is with those of what it requires."""
+    """A release of NeMo AutoModel, by its metadata. Its checksum is among those of its dependencies."""
 
     version: str = Field(description="Its version.")
     pytorch_from: Version = Field(description="The oldest PyTorch that it allows.")
@@ -122,7 +122,7 @@ class Nemo(Published):
 
 
 class FlashAttention(Published):
-    """FlashAttention 4; its checksum is with those of what it requires, and its metadata allows any PyTorch."""
+    """A release of FlashAttention 4, which allows any PyTorch. Its checksum is among those of its dependencies."""
 
     version: str = Field(description="Its version.")
 
@@ -136,7 +136,7 @@ class HyperPodElasticAgent(Published):
 
 
 class Combination(Section):
-    """Releases that go together, each by its version."""
+    """A combination of releases that work together, each named by its version."""
 
     name: str = Field(description="How `image.versions` calls it.")
     pytorch: str = Field(description="A version below `pytorch`.")
@@ -179,7 +179,7 @@ Release = TypeVar("Release", bound=Versioned)
 
 
 def release(among: Iterable[Release], version: str) -> Release | None:
-    """The release of a version, or None where there is none."""
+    """Return the release of a version, or None if there is none."""
     return next((each for each in among if each.version == version), None)
 
 
@@ -196,7 +196,7 @@ def versions_facts() -> Versions:
 
 @functools.cache
 def combination_names() -> tuple[str, ...]:
-    """The names that `image.versions` can have, as the file has them, right or wrong."""
+    """Return the names for `image.versions` in the file, without checking the combinations."""
     return tuple(each["name"] for each in read_facts(VERSIONS_FILE)["combinations"])
 
 
@@ -210,7 +210,7 @@ def packages_of_combinations() -> dict[str, date]:
 
 @functools.cache
 def combinations_with_the_agent() -> tuple[str, ...]:
-    """The names of the combinations that have HyperPod's elastic agent, in the order of the file."""
+    """Return the names of the combinations that have HyperPod's elastic agent, in the order of the file."""
     combinations = read_facts(VERSIONS_FILE)["combinations"]
     return tuple(each["name"] for each in combinations if each.get("hyperpod_elastic_agent"))
 

@@ -16,7 +16,7 @@ from trainway.spec.sections.capacity import CapacityBlock, TimedCapacity, minute
 
 @rule
 def capacity_starts_before_it_ends(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
-    """The file names both times or neither, in their order."""
+    """The start of capacity is before its end, and the file names both or neither."""
     for index, group in enumerate(platform.node_groups):
         key: KeyPath = ("node_groups", index, "capacity")
         capacity = group.capacity

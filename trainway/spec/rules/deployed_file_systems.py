@@ -20,7 +20,7 @@ WAY = "docs/storage.md, Moving to another file system, says"
 
 @rule
 def file_systems_keep_what_they_were_created_with(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
-    """A change that FSx cannot make would put an empty file system in the place of the one with data."""
+    """No change replaces a deployed file system. FSx would create an empty one in its place."""
     deployed = _deployed(platform)
     for name, lustre in platform.storage.lustre_by_key.items():
         asked = locked_lustre(lustre)

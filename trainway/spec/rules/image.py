@@ -67,7 +67,7 @@ def the_image_is_for_the_nodes(platform: Platform, catalogue: Catalogue) -> Iter
 
 @image_rule
 def packages_are_not_older_than_the_base(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
-    """`image.refresh` is a day of which there is a snapshot, and no day before the base image's own packages."""
+    """`image.refresh` is a day with a snapshot, and not earlier than the packages of the base image."""
     day = platform.image.refresh
     if day is None:
         return

@@ -46,9 +46,9 @@ def kai_counts_what_nodes_have(platform: Platform, catalogue: Catalogue) -> Iter
 
 @rule
 def kai_tells_guaranteed_nodes_apart(platform: Platform, catalogue: Catalogue) -> Iterator[Breach]:
-    """A team is sure of its nodes only if nobody's quota can be had on them and its own on none but them.
+    """KAI guarantees nodes to a team only if no other quota applies to them, and the team's quota to no others.
 
-    GPUs are on nodes that other pods are kept off by a taint, so one type that has some is told apart from all without.
+    A taint keeps other pods off nodes with GPUs, so KAI tells one type with GPUs apart from all types without.
     """
     offers = dict.fromkeys(group.instance_type for group in platform.node_groups)
     if not platform.kai or any(name not in catalogue for name in offers):

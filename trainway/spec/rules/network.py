@@ -26,7 +26,7 @@ def addresses_fit(platform: Platform, catalogue: Catalogue) -> Iterator[Breach]:
 
 @rule
 def adopted_subnets_are_planned_ones(platform: Platform, catalogue: Catalogue) -> Iterator[Breach]:
-    """A subnet of an existing network stands for one of the plan's, in the same zone."""
+    """Each subnet of an existing network takes the place of a planned subnet in the same zone."""
     existing = platform.network.existing
     if existing is None or any(name not in catalogue for _, name in instance_types(platform)):
         return

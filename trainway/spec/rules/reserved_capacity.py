@@ -1,4 +1,4 @@
-"""Capacity that was bought ahead of time: what several groups take from it."""
+"""Rules about capacity that was bought ahead of time, from which several groups take nodes."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ def somebody_may_run_jobs(platform: Platform, _catalogue: Catalogue) -> Iterator
 
 @rule
 def slurm_counts_guarantees_of_one_type(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
-    """A QOS limits how many nodes there are and not of which type, so guarantees of two could be spent on one.
+    """Slurm guarantees a team nodes of one type. A QOS limits the number of nodes and not their type.
 
     GrpTRES in https://slurm.schedmd.com/resource_limits.html (read 2026-11-21)
     """

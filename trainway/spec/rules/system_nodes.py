@@ -1,4 +1,4 @@
-"""The nodes that carry the cluster's own pods."""
+"""Rules about the nodes that run the cluster's own pods."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ RESERVED = re.compile(r"name|trainway.*|eks:.*|(.*\.)?k8s\.(io|aws)/.*|(.*\.)?ku
 
 @rule
 def tags_are_few(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
-    """A resource has room for the tags of the file beside others."""
+    """Every resource has room for the tags of the file beside those of the platform."""
     if len(platform.tags) > MOST_TAGS:
         reason = f"these are {len(platform.tags)} tags, and a resource takes 50 with those of the platform itself"
         yield ("tags",), reason, f"keep {MOST_TAGS} or fewer"

@@ -25,7 +25,7 @@ def team_directories_are_for_teams_in_kubernetes(platform: Platform, _catalogue:
 
 @rule
 def team_directories_are_not_linked_to_s3(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
-    """What is linked to S3 is outside the directories of teams."""
+    """No prefix that is linked to S3 is in the directory of a team."""
     lustre, reason = platform.storage.lustre, "jobs mount the directory of their team, and nothing that is linked to S3"
     if lustre is None or not lustre.team_directories:
         return
