@@ -116,3 +116,26 @@ def test_the_page_on_goodput_has_the_figures_of_the_committed_result() -> None:
     assert f"has {percent(simulated)} of lost steps, and the run had {percent(lost)}." in page
     for use in ("data", "restart", "lost", "checkpoint"):
         assert f"{percent(shares[use])} " in page
+
+
+def test_the_page_on_recovery_has_the_figures_of_the_committed_result() -> None:
+    found, day = figures("recovery")
+    assert rows("recovery.md", "After") == [
+        [
+            after,
+            *(
+                f"{each['median']:.1f} s ({each['lower']:.1f} to {each['upper']:.1f})"
+                for each in found[fault]["seconds"].values()
+            ),
+            *(f"{seconds_of_part:.1f} s" for seconds_of_part in found[fault]["parts"].values()),
+        ]
+        for after, fault in (
+            ("a killed rank", "kill"),
+            ("a rank that hangs", "hang"),
+            ("a lost host, with a spare one", "lost_host"),
+        )
+    ]
+    page = re.sub(r"\s+", " ", (ROOT / "docs/recovery.md").read_text("utf-8"))
+    assert f"`python -m benchmarks.recovery` measured on {day}" in page
+    assert f"with {found['ranks']} ranks" in page
+    assert f"A step may take {found['hang_seconds']} seconds" in page
