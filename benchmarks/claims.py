@@ -98,7 +98,7 @@ CLAIMS = (
         "They are read many times as fast as by WebDataset, times its rate",
         "read_rate",
         True,
-        5,
+        10,
         _worst_batch("webdataset"),
         ".0f",
     ),

@@ -64,7 +64,7 @@ PARTS = ("until imported", "until ready", "first step")
 
 
 def main() -> None:
-    """Measure both programs after both faults, and write the result."""
+    """Measure all programs after all faults, and write the result."""
     parser = arguments("recovery", __doc__)
     parser.add_argument("--ranks", type=int, default=2, help="ranks on this machine. Default: 2")
     parser.add_argument("--rounds", type=int, default=5, help="turns of each program and fault. Default: 5")

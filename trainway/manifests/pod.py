@@ -45,12 +45,11 @@ class Pod:
     node there, which is deleted with the pod. `directory` is the directory of the file system that the pod mounts.
     Without a directory, the pod mounts the whole file system, and the directories `opened` are writable for its user. A
     pod that does not mount the whole satisfies the Pod Security Standard `restricted`, and requires a `user`.
-    `resources` are the container's `limits`
-    and `requests`. `claims` names the ResourceClaimTemplates of its devices; a template that is named twice gives two
-    claims. `shared_memory_gib` limits /dev/shm, in GiB. `tolerations`, `node_selector`, and `affinity` choose the
-    nodes. `scheduler` is the name of the scheduler. `user` is the user and group ID under which all processes run,
-    without any capability; None leaves that to the image. `stop_seconds` is the time in seconds from SIGTERM to
-    SIGKILL.
+    `resources` are the container's `limits` and `requests`. `claims` names the ResourceClaimTemplates of its
+    devices; a template that is named twice gives two claims. `shared_memory_gib` limits /dev/shm, in GiB.
+    `tolerations`, `node_selector`, and `affinity` choose the nodes. `scheduler` is the name of the scheduler.
+    `user` is the user and group ID under which all processes run, without any capability; None leaves that to the
+    image. `stop_seconds` is the time in seconds from SIGTERM to SIGKILL.
     """
 
     name: str

@@ -1,7 +1,7 @@
 """The scrape configuration of a platform on Slurm, whose controller collects metrics with Prometheus in agent mode.
 
 The controller fetches the document again and again, and lists its nodes for it in a file: the lists of
-lifecycle_scripts/collector/targets.py, whose labels are the ones that this module reads.
+lifecycle_scripts/collector/follow.py, whose labels are the ones that this module reads.
 """
 
 from __future__ import annotations
