@@ -18,6 +18,11 @@ bin := .venv/bin
 # A file's tests share what they set up, so a file is never divided among the processors. The largest files start first.
 # tests/together.py says how many workers that is.
 SPREAD := --numprocesses auto --dist loadfile --no-loadscope-reorder
+# Part of the tests that `make test-all` runs: SHARD=1/8 runs one of eight parts of about equal CPU time, and CHANGED=main
+# the exhaustive tests of the folders with files that differ from the Git revision `main`. Default: all tests.
+SHARD ?=
+CHANGED ?=
+SOME = $(if $(SHARD),--shard $(SHARD)) $(if $(CHANGED),--changed $(CHANGED))
 # The CDK and the jsii runtime below it find their Node beside the Python they run on.
 export PATH := $(CURDIR)/$(bin):$(PATH)
 export JSII_NODE := $(CURDIR)/$(bin)/node
@@ -37,8 +42,8 @@ run: setup ## Deploy to an emulated AWS, train on this machine, write the report
 test: setup ## Run the tests of one case of everything, as continuous integration does for each change
 	$(bin)/python -m pytest $(SPREAD) -m 'not exhaustive'
 
-test-all: setup ## Run every test, with more generated examples
-	$(bin)/python -m pytest $(SPREAD) --hypothesis-profile thorough
+test-all: setup ## Run every test, with more generated examples; SHARD=K/N and CHANGED=REV run some of them
+	$(bin)/python -m pytest $(SPREAD) --hypothesis-profile thorough $(SOME)
 
 lint: setup ## Check style, types, imports, shell scripts, the workflow, and the Dockerfile
 	@scripts/lint

@@ -14,12 +14,10 @@ import yaml
 from botocore.validate import ParamValidator
 
 from emulator import moto_repairs, process
-from tests import hypothesis_profiles
-from tests.durations import Durations
+from tests import hypothesis_profiles, selection
+from tests.durations import Measurement, Summary
 from tests.emulator_forks import start_forked
-from tests.longest_first import longest_first
 from tests.service_model import strict_validate
-from tests.together import TogetherScheduling, workers
 
 # botocore leaves maxima, patterns, and enumerations to the service, which the tests do not have.
 ParamValidator.validate = strict_validate  # type: ignore[method-assign]
@@ -56,25 +54,37 @@ os.environ.update(
 )
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the options that select tests."""
+    selection.add_options(parser)
+
+
 def pytest_configure(config: pytest.Config) -> None:
-    """Keep the durations in the process that collects the reports of all workers."""
+    """Measure the tests of this process. The process that collects the reports prints the figures of all."""
+    config.pluginmanager.register(measurement := Measurement())
     if not hasattr(config, "workerinput"):
-        config.pluginmanager.register(Durations())
+        config.pluginmanager.register(Summary(measurement))
 
 
 @pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Order the files so that the workers end at about the same time."""
-    longest_first(items)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Order the files so that the workers end at about the same time, and deselect the tests of other shards."""
+    selection.select(config, items)
 
 
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
     """Return the number of workers of `--numprocesses auto` and `--numprocesses logical`."""
+    from tests.together import workers
+
     return workers(len(os.sched_getaffinity(0)))
 
 
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> TogetherScheduling | None:
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Give files that share an expensive fixture to one worker."""
+    from tests.together import TogetherScheduling
+
     return TogetherScheduling(config, log) if config.getoption("dist") == "loadfile" else None
 
 

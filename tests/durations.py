@@ -1,98 +1,154 @@
-"""Keeps how long every test file takes, and prints the longest tests of a run and the files above their budgets.
+"""Measures the CPU seconds of test files and prints them after a run.
 
-A budget is the seconds of the file's tests with their fixtures, added up, on two cores. A budget orders the files, and
-fails nothing: elapsed time depends on what else the machine does.
+CPU seconds are user and system time of the process that runs a test and of its child processes. They depend little on
+what else the machine does, so two runs can be compared. Nothing fails because a file needs more.
 
-`python -m tests.durations` prints the budgets that the last run suggests.
+A run writes them to build/cpu-seconds.json. `python -m tests.durations` compares that file with tests/cpu_seconds.yaml
+and prints the files that need more than before. `python -m tests.durations --keep` writes tests/cpu_seconds.yaml anew.
+tests/selection.py reads it to order the files and to divide them into shards.
 """
 
 from __future__ import annotations
 
 import json
+import os
+import sys
 from collections import defaultdict
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+import psutil  # type: ignore[import-untyped]
 import pytest
 import yaml
 
 ROOT = Path(__file__).parents[1]
-KEPT = ROOT / "build" / "test-durations.json"
-BUDGETS = Path(__file__).with_name("budgets.yaml")
-LONGEST = 20
-# Fewer tests are a part of the suite, whose durations say nothing about the whole.
+MEASURED = ROOT / "build" / "cpu-seconds.json"
+KEPT = Path(__file__).with_name("cpu_seconds.yaml")
+HEADER = (
+    "# CPU seconds of the test files that need at least one. `python -m tests.durations --keep` writes this file.\n"
+)
+PRINTED = 20
+# Fewer tests are a part of the suite, and their sum says nothing about the whole.
 MANY_TESTS = 500
+# `python -m tests.durations` reports a file that needs this many seconds more, and half more.
+GROWN = 2.0
+
+Seconds = dict[str, float]
 
 
-class Durations:
-    """A plugin of the process that collects the reports of all workers."""
+def cpu_seconds() -> float:
+    """Return the CPU seconds of this process and its descendants since they started.
+
+    Descendants that have ended count if their parent has waited for them.
+    """
+    ours = psutil.Process()
+    total = sum(os.times()[:4])
+    for descendant in ours.children(recursive=True):
+        try:
+            total += sum(descendant.cpu_times()[:4])
+        except psutil.NoSuchProcess:
+            continue
+    return total
+
+
+class Measurement:
+    """A plugin of each process that runs tests. It measures tests by themselves, and files with their daemons."""
 
     def __init__(self) -> None:
-        self._seconds: dict[str, float] = defaultdict(float)
+        self.files: Seconds = defaultdict(float)
+        self.tests: Seconds = defaultdict(float)
+        self._at_file = cpu_seconds()
 
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Add the set-up, call, and tear-down of a test."""
-        self._seconds[report.nodeid] += report.duration
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> Any:
+        """Measure a test with its fixtures, and at the last test of a file the whole file."""
+        begun = sum(os.times()[:4])
+        result = yield
+        self.tests[item.nodeid] += sum(os.times()[:4]) - begun
+        if nextitem is None or _file(nextitem.nodeid) != _file(item.nodeid):
+            # A test's daemons are descendants that may outlive the test, so they are looked at once a file.
+            now = cpu_seconds()
+            self.files[_file(item.nodeid)] += max(0.0, now - self._at_file)
+            self._at_file = now
+        return result
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Hand the figures to the process that collects the reports of all workers."""
+        if hasattr(session.config, "workeroutput"):
+            # execnet sends no subclass of dict.
+            session.config.workeroutput["cpu_seconds"] = {"files": dict(self.files), "tests": dict(self.tests)}
+
+
+class Summary:
+    """A plugin of the process that collects the reports of all workers. `own` is its own measurement."""
+
+    def __init__(self, own: Measurement) -> None:
+        self._own = own
+        self._of_workers: list[dict[str, Seconds]] = []
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any) -> None:
+        """Take the figures of a worker, which are absent if the worker crashed."""
+        if figures := getattr(node, "workeroutput", {}).get("cpu_seconds"):
+            self._of_workers.append(figures)
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
-        """Print the longest tests, and the files that are over their budget."""
-        if len(self._seconds) < MANY_TESTS:
+        """Write the figures, and print their sum with the files and tests that need the most."""
+        measured = [{"files": self._own.files, "tests": self._own.tests}, *self._of_workers]
+        files, tests = (merged(each[kind] for each in measured) for kind in ("files", "tests"))
+        if len(tests) < MANY_TESTS:
             return
-        longest = sorted(self._seconds.items(), key=lambda each: -each[1])
-        KEPT.parent.mkdir(exist_ok=True)
-        KEPT.write_text(json.dumps(dict(longest), indent=1) + "\n", encoding="utf-8")
-        terminalreporter.section(f"{LONGEST} longest of {len(longest)} tests; all are in {KEPT.relative_to(ROOT)}")
-        for name, seconds in longest[:LONGEST]:
-            terminalreporter.line(f"{seconds:7.1f} s  {name}")
-        for line in self._over_budget():
-            terminalreporter.line(line, red=True)
-
-    def _over_budget(self) -> list[str]:
-        return over_budget(self._seconds, load_budgets())
+        MEASURED.parent.mkdir(exist_ok=True)
+        MEASURED.write_text(json.dumps({"files": files, "tests": tests}, indent=1) + "\n", encoding="utf-8")
+        terminalreporter.section(f"CPU seconds of {len(tests)} tests; all are in {MEASURED.relative_to(ROOT)}")
+        terminalreporter.line(f"{sum(files.values()):8.1f}  all {len(files)} files, without collection")
+        for name, seconds in [*list(files.items())[:PRINTED], *list(tests.items())[:PRINTED]]:
+            terminalreporter.line(f"{seconds:8.1f}  {name}")
 
 
-def load_budgets() -> dict[str, Any]:
-    """Return the budgets: a `default`, and `files` with budgets of their own, all in seconds."""
-    loaded: dict[str, Any] = yaml.safe_load(BUDGETS.read_text(encoding="utf-8"))
+def merged(measured: Any) -> Seconds:
+    """Add up several measurements by name, and return the largest sums first."""
+    added: Seconds = defaultdict(float)
+    for each in measured:
+        for name, seconds in each.items():
+            added[name] += round(seconds, 3)
+    return dict(sorted(added.items(), key=lambda entry: (-entry[1], entry[0])))
+
+
+@cache
+def kept() -> dict[str, Seconds]:
+    """Return the kept CPU seconds by suite, `test` or `test-all`, and by test file."""
+    loaded: dict[str, Seconds] = yaml.safe_load(KEPT.read_text(encoding="utf-8"))
     return loaded
 
 
-def budget_of(file: str, budgets: dict[str, Any]) -> float:
-    """Return the seconds that the tests of a file may take."""
-    return float(budgets["files"].get(file, budgets["default"]))
-
-
-def suggestions(seconds: dict[str, float], budgets: dict[str, Any]) -> list[str]:
-    """Return lines of budgets.yaml, three times the seconds of a file, for files that the default is too small for."""
+def grown(now: Seconds, before: Seconds) -> list[str]:
+    """Return a line for each file that needs at least GROWN seconds more, and half more, than before."""
     return [
-        f"  {file}: {3 * taken:.0f}"
-        for file, taken in sorted(by_file(seconds).items(), key=lambda each: -each[1])
-        if 3 * taken > budgets["default"]
+        f"{file} needs {seconds:.1f} CPU s, and needed {before.get(file, 1.0):.1f}"
+        for file, seconds in now.items()
+        if seconds > 1.5 * before.get(file, 1.0) and seconds - before.get(file, 1.0) > GROWN
     ]
 
 
-def by_file(seconds: dict[str, float]) -> dict[str, float]:
-    """Add up the seconds of tests, given by test id, by the test's file."""
-    added: dict[str, float] = defaultdict(float)
-    for name, taken in seconds.items():
-        added[name.partition("::")[0]] += taken
-    return added
+def _file(nodeid: str) -> str:
+    return nodeid.partition("::")[0]
 
 
-def over_budget(seconds: dict[str, float], budgets: dict[str, Any]) -> list[str]:
-    """Return a line for each file whose tests took longer than its budget.
-
-    `seconds` are by test id. `budgets` has a `default`, and `files` with budgets of their own, all in seconds.
-    """
-    taken_by = by_file(seconds)
-    budget = {file: budget_of(file, budgets) for file in taken_by}
-    return [
-        f"{file} took {taken:.0f} s, and its budget is {budget[file]:.0f} s: make it faster, or raise the budget in "
-        f"{BUDGETS.relative_to(ROOT)} and say why there"
-        for file, taken in sorted(taken_by.items())
-        if taken > budget[file]
-    ]
+def main(arguments: list[str]) -> None:
+    """Print what grew since the figures were kept, or keep those of the last run of `make test` or `make test-all`."""
+    if not MEASURED.exists():
+        sys.exit(f"{MEASURED.relative_to(ROOT)} is absent: run `make test` first")
+    files: Seconds = json.loads(MEASURED.read_text(encoding="utf-8"))["files"]
+    suite = "test-all" if "--all" in arguments else "test"
+    if "--keep" not in arguments:
+        print(*grown(files, kept().get(suite, {})) or ["no file grew"], sep="\n")
+        return
+    figures = {**kept(), suite: {file: round(seconds, 1) for file, seconds in sorted(files.items()) if seconds >= 1}}
+    KEPT.write_text(HEADER + yaml.safe_dump(figures), encoding="utf-8")
 
 
 if __name__ == "__main__":
-    print(*suggestions(json.loads(KEPT.read_text(encoding="utf-8")), load_budgets()), sep="\n")
+    main(sys.argv[1:])

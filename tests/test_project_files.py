@@ -63,6 +63,10 @@ def test_workflows_may_only_read_and_pin_their_actions_by_commit(file: Path) -> 
     workflow = read(file)
     assert workflow["permissions"] == {"contents": "read"}
     for name, job in workflow["jobs"].items():
+        if called := job.get("uses"):
+            # Another workflow of this repository, whose jobs this test reads too.
+            assert ROOT / called in WORKFLOWS and not job.get("permissions")
+            continue
         # Only the job that publishes may write. It checks out nothing.
         uses = [step["uses"] for step in job["steps"] if "uses" in step]
         may_write = "write" in job.get("permissions", {}).values()
@@ -78,7 +82,7 @@ def test_no_script_of_a_workflow_contains_an_expression_of_github() -> None:
         step["run"]
         for file in WORKFLOWS
         for job in read(file)["jobs"].values()
-        for step in job["steps"]
+        for step in job.get("steps", [])
         if "run" in step
     ]
     assert len(scripts) > 8
@@ -87,10 +91,26 @@ def test_no_script_of_a_workflow_contains_an_expression_of_github() -> None:
 
 
 def test_the_matrix_begins_with_the_oldest_supported_python_and_node() -> None:
-    matrix = read(GITHUB / "workflows/ci.yml")["jobs"]["test"]["strategy"]["matrix"]
+    matrix = read(GITHUB / "workflows/nightly.yml")["jobs"]["versions"]["strategy"]["matrix"]
     assert matrix["python"][0] == oldest_python()
     (oldest,) = re.findall(r"-lt (\d+) \]\]", (ROOT / "scripts/setup").read_text(encoding="utf-8"))
     assert matrix["node"][0] == oldest
+
+
+def test_every_night_and_every_release_run_all_shards() -> None:
+    nightly = read(GITHUB / "workflows/nightly.yml")
+    shards = nightly["jobs"]["shard"]["strategy"]["matrix"]["shard"]
+    assert shards == list(range(1, len(shards) + 1))
+    (command,) = [step["run"] for step in nightly["jobs"]["shard"]["steps"] if "test-all" in step.get("run", "")]
+    assert command == 'make test-all SHARD="$SHARD"'
+    assert nightly["jobs"]["shard"]["env"]["SHARD"] == f"${{{{ matrix.shard }}}}/{len(shards)}"
+    jobs = read(GITHUB / "workflows/release.yml")["jobs"]
+    assert jobs["build"]["needs"] == "test" and jobs["publish"]["needs"] == "build"
+
+
+def test_each_change_is_judged_by_the_command_that_a_person_can_run() -> None:
+    steps = read(GITHUB / "workflows/ci.yml")["jobs"]["test"]["steps"]
+    assert "bash .ci/run" in [step.get("run") for step in steps]
 
 
 def test_every_pinned_package_supports_the_oldest_python_of_the_project() -> None:
@@ -104,7 +124,7 @@ def test_every_pinned_package_supports_the_oldest_python_of_the_project() -> Non
 
 def test_what_the_workflows_run_exists() -> None:
     text = "".join(file.read_text(encoding="utf-8") for file in WORKFLOWS)
-    for verb in set(re.findall(r"\bmake ([a-z-]+)$", text, re.MULTILINE)):
+    for verb in set(re.findall(r"\bmake ([a-z-]+)(?: SHARD=\S+)?$", text, re.MULTILINE)):
         subprocess.run(["make", "--dry-run", verb], cwd=ROOT, check=True, capture_output=True)
     tests = re.findall(r"tests/\w+\.py", text)
     assert "tests/test_wheel.py" in tests and all((ROOT / each).exists() for each in tests)

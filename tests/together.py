@@ -1,13 +1,10 @@
-"""How many workers run the tests, and which files one worker runs.
-
-A folder with one expensive fixture is for one worker, which then sets the fixture up once.
-"""
+"""How many workers run the tests, and how pytest-xdist divides the files among them."""
 
 from __future__ import annotations
 
 from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]
 
-FOLDERS = ("tests/container/image/", "tests/seams/", "tests/training/hugging_face/")
+from tests.selection import scope_of
 
 
 def workers(processors: int) -> int:
@@ -20,8 +17,7 @@ def workers(processors: int) -> int:
 
 
 class TogetherScheduling(LoadFileScheduling):  # type: ignore[misc] # it has no types
-    """pytest-xdist's `--dist loadfile`, which takes each folder of FOLDERS for one file."""
+    """pytest-xdist's `--dist loadfile`, which takes each folder with one expensive fixture for one file."""
 
     def _split_scope(self, nodeid: str) -> str:
-        file: str = super()._split_scope(nodeid)
-        return next((folder for folder in FOLDERS if file.startswith(folder)), file)
+        return scope_of(super()._split_scope(nodeid))
