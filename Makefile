@@ -28,53 +28,56 @@ export PATH := $(CURDIR)/$(bin):$(PATH)
 export JSII_NODE := $(CURDIR)/$(bin)/node
 cdk := node node_modules/aws-cdk/bin/cdk
 
-.PHONY: help setup run test test-all lint docs format lock image-lock image-proof image-proof-cpu bench synth golden deploy destroy
+.PHONY: help setup setup-dev run test test-all lint docs format lock image-lock image-proof image-proof-cpu bench synth golden deploy destroy
 
 help: ## List the commands
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
 
-setup: ## Install into .venv, .checkov, and node_modules
+setup: ## Install what `make run` and a deploy need into .venv and node_modules
 	@scripts/setup
+
+setup-dev: ## Install also what the tests and checks need, with .checkov
+	@scripts/setup --dev
 
 run: setup ## Deploy to an emulated AWS, train on this machine, write the report
 	@$(bin)/trainway demo --platform $(PLATFORM)
 
-test: setup ## Run the tests of one case of everything, as continuous integration does for each change
+test: setup-dev ## Run the tests of one case of everything, as continuous integration does for each change
 	$(bin)/python -m pytest $(SPREAD) -m 'not exhaustive'
 
-test-all: setup ## Run every test, with more generated examples; SHARD=K/N and CHANGED=REV run some of them
+test-all: setup-dev ## Run every test, with more generated examples; SHARD=K/N and CHANGED=REV run some of them
 	$(bin)/python -m pytest $(SPREAD) --hypothesis-profile thorough $(SOME)
 
-lint: setup ## Check style, types, imports, shell scripts, the workflow, and the Dockerfile
+lint: setup-dev ## Check style, types, imports, shell scripts, the workflow, and the Dockerfile
 	@scripts/lint
 
-docs: setup ## Build the site of docs/ into build/site, and check every link, anchor, and page
+docs: setup-dev ## Build the site of docs/ into build/site, and check every link, anchor, and page
 	@$(bin)/python docs/build.py
 
-format: setup ## Rewrite the code in the project's style
+format: setup-dev ## Rewrite the code in the project's style
 	$(bin)/ruff check --fix .
 	$(bin)/ruff format .
 
-lock: setup ## Update the lists of the image's packages and their checksums
+lock: setup-dev ## Update the lists of the image's packages and their checksums
 	$(bin)/python container/lock.py
 
 image-lock: setup ## Update the lock of the Python packages that PLATFORM adds to its image
 	@$(bin)/trainway image lock $(PLATFORM)
 
-image-proof: setup ## Check the image's real CUDA packages, 5 GB of them, without a GPU
+image-proof: setup-dev ## Check the image's real CUDA packages, 5 GB of them, without a GPU
 	$(bin)/python container/image_proof.py
 
 # PROOF_OPTIONS: for example --base-image or --authorities, where the network has no registry or a proxy that ends TLS.
-image-proof-cpu: setup ## Build the image's CPU variant with BuildKit, and train in it without a GPU
+image-proof-cpu: setup-dev ## Build the image's CPU variant with BuildKit, and train in it without a GPU
 	$(bin)/python container/cpu_proof.py $(PROOF_OPTIONS)
 
-bench: setup ## Run the benchmarks that this machine supports, at most 15 minutes, and say which claims hold
+bench: setup-dev ## Run the benchmarks that this machine supports, at most 15 minutes, and say which claims hold
 	@$(bin)/python -m benchmarks
 
 synth: setup ## Write the templates of the platform file EXAMPLE to OUT
 	$(cdk) synth --quiet --context platform=$(EXAMPLE) --output $(OUT)
 
-golden: setup ## Update the golden templates of the examples, which are reviewed like code
+golden: setup-dev ## Update the golden templates of the examples, which are reviewed like code
 	$(bin)/python -m tests.golden
 	$(bin)/python -m tests.picture
 

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from tests import selection
+from tests.durations import ROOT
 from tests.selection import changed_files, folders_of_tests, is_below, parsed_shard, scope_of, shard_files
 
-FILES = [str(file.relative_to(selection.ROOT)) for file in (selection.ROOT / "tests").rglob("test_*.py")]
+FILES = [str(file.relative_to(ROOT)) for file in (ROOT / "tests").rglob("test_*.py")]
 
 
 @pytest.mark.parametrize("parts", [1, 2, 8])

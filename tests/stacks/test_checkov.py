@@ -30,7 +30,7 @@ Finding = tuple[str, str]
 @pytest.fixture(scope="module")
 def report(synthesized: Synthesized, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What checkov's default rules say about every template, without a word to any server."""
-    assert CHECKOV.exists(), "`make setup` installs checkov"
+    assert CHECKOV.exists(), "`make setup-dev` installs checkov"
     scanned, elsewhere = tmp_path_factory.mktemp("scanned"), tmp_path_factory.mktemp("elsewhere")
     for example, by_role in synthesized.items():
         for role, template in by_role.items():
