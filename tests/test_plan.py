@@ -11,7 +11,7 @@ import yaml
 from typer.testing import CliRunner
 
 from tests.people import with_people
-from tests.synthesis import EXAMPLES, ROOT, golden_file, resources
+from tests.synthesis import EXAMPLES, ROOT, resources, templates_of
 from trainway.cli import app
 from trainway.plan import plan_document, plan_text
 from trainway.spec.derived.creation import CreationStep, creation_steps, critical_path, durations, step_of_image
@@ -224,7 +224,7 @@ def test_the_plan_shows_the_quotas_that_the_deploy_writes_into_run_ai(tmp_path: 
 
 @pytest.mark.parametrize("file", EXAMPLES, ids=lambda file: file.stem)
 def test_the_plan_names_every_addon_and_chart_that_the_stacks_install(file: Path) -> None:
-    text, cluster = printed(str(file)), json.loads(golden_file(file, "cluster").read_text())
+    text, cluster = printed(str(file)), templates_of(file)["cluster"]
     for addon in resources(cluster, "AWS::EKS::Addon").values():
         assert addon["AddonName"] in text
     for project in resources(cluster, "AWS::CodeBuild::Project").values():

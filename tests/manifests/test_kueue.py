@@ -11,7 +11,7 @@ from hypothesis import given
 
 from tests.hypothesis_profiles import examples
 from tests.manifests.platforms import CATALOGUE, TYPES, named, objects, platform_of, platforms
-from tests.synthesis import EXAMPLES, golden_file, resources
+from tests.synthesis import EXAMPLES, resources, templates_of
 from trainway.manifests import cluster_manifests
 from trainway.manifests.chart_values import NODES_LABEL
 from trainway.manifests.kueue import API
@@ -130,7 +130,7 @@ def test_job_without_a_queues_name_is_in_its_teams_queue() -> None:
 
 def test_flavors_have_the_labels_and_taints_of_the_nodes_that_the_stacks_make() -> None:
     file = next(file for file in EXAMPLES if file.stem == "eks-p5")
-    template = json.loads(golden_file(file, "cluster").read_text(encoding="utf-8"))
+    template = templates_of(file)["cluster"]
     made = {
         group["Labels"][NODES_LABEL]: [
             {"key": taint["Key"], "value": taint["Value"], "effect": {"NO_SCHEDULE": "NoSchedule"}[taint["Effect"]]}

@@ -25,7 +25,7 @@ from tests.seams.commands import command_lines
 from tests.seams.programs import aws_problems, cobra_problems
 from tests.seams.seam import Planted, Reading, Seam
 from tests.seams.stacks import stacks_of
-from tests.synthesis import EXAMPLES, ROOT, golden_file
+from tests.synthesis import EXAMPLES, ROOT, resources
 from trainway.spec.derived.stage_times import StageTimes
 
 PHASES = {"install", "pre_build", "build", "post_build"}
@@ -74,14 +74,12 @@ def test_no_command_is_overlooked(program: str) -> None:
     assert len(found) == len(lines) > 5
 
 
-def projects() -> dict[str, dict[str, Any]]:
-    """Return every CodeBuild project of every example, as its golden template has it."""
-    files = [file for example in EXAMPLES for file in golden_file(example, "any").parent.glob("*.json")]
+def projects(platform: str) -> dict[str, dict[str, Any]]:
+    """Return every CodeBuild project of an example or a shape, by its stack and logical id."""
     return {
-        f"{file.parent.stem} {file.stem} {name}": resource["Properties"]
-        for file in sorted(files)
-        for name, resource in json.loads(file.read_text(encoding="utf-8"))["Resources"].items()
-        if resource["Type"] == "AWS::CodeBuild::Project"
+        f"{role} {name}": copy.deepcopy(properties)
+        for role, template in stacks_of(platform).items()
+        for name, properties in resources(template, "AWS::CodeBuild::Project").items()
     }
 
 
@@ -113,20 +111,21 @@ def build_problems(project: dict[str, Any]) -> list[str]:
     return problems
 
 
-@pytest.mark.parametrize("project", projects().values(), ids=projects())
-def test_a_stage_is_started_and_told_what_it_requires(project: dict[str, Any]) -> None:
-    assert build_problems(project) == []
+@pytest.mark.parametrize("example", [file.stem for file in EXAMPLES])
+def test_a_stage_is_started_and_told_what_it_requires(example: str) -> None:
+    found = {name: build_problems(project) for name, project in projects(example).items()}
+    assert found
+    assert not any(found.values()), found
 
 
 def project_of_additions(platform: str) -> dict[str, Any]:
     """Return the CodeBuild project that builds what a platform adds to its image. No example has such a stage."""
-    resources = stacks_of(platform)["image"]["Resources"]
-    (name,) = [name for name, each in resources.items() if _runs(each, "stage.sh additions")]
-    return copy.deepcopy(dict(resources[name]["Properties"]))
-
-
-def _runs(resource: dict[str, Any], command: str) -> bool:
-    return resource["Type"] == "AWS::CodeBuild::Project" and command in resource["Properties"]["Source"]["BuildSpec"]
+    (found,) = (
+        each
+        for name, each in projects(platform).items()
+        if name.startswith("image ") and "stage.sh additions" in each["Source"]["BuildSpec"]
+    )
+    return found
 
 
 @pytest.mark.parametrize("platform", ["slurm-homes", "neuron"])
@@ -135,7 +134,7 @@ def test_the_stage_of_packages_or_a_dockerfile_is_told_what_it_requires(platform
 
 
 def project_of_the_mirror() -> dict[str, Any]:
-    return next(each for name, each in projects().items() if " mirror " in name)
+    return next(each for name, each in projects("platform").items() if name.startswith("mirror "))
 
 
 def of_a_project(

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.synthesis import EXAMPLES, ROOT, templates_of
+from tests.synthesis import EXAMPLES, templates_of
 from trainway.spec.derived.published_lists import EC2_TYPE, HYPERPOD_TYPE, ignored_checks, unlisted
 from trainway.spec.facts.catalogue import CapacityKind, load_catalogue
 from trainway.spec.facts.offerings import load_offerings
@@ -166,8 +166,8 @@ def test_resource_types_that_the_registry_does_not_list_are_known() -> None:
     used = {
         resource["Type"]
         for example in EXAMPLES
-        for file in sorted((ROOT / "examples" / f"{example.stem}.golden").glob("*.json"))
-        for resource in json.loads(file.read_text(encoding="utf-8"))["Resources"].values()
+        for template in templates_of(example).values()
+        for resource in template["Resources"].values()
     }
     facts = service_facts()
     # Of these, check and the stacks know by other facts where they are.

@@ -13,7 +13,7 @@ import yaml
 from typer.testing import CliRunner
 
 from tests.people import with_people
-from tests.synthesis import EXAMPLES, ROOT, golden_file
+from tests.synthesis import EXAMPLES, ROOT, templates_of
 from trainway.cli import app
 from trainway.spec.derived.price import HOURS_PER_MONTH, price_lines, total
 from trainway.spec.facts.catalogue import load_catalogue
@@ -124,9 +124,8 @@ def test_every_resource_that_is_billed_by_the_hour_has_a_line(file: Path) -> Non
     for line in price_lines(load_platform(file), CATALOGUE, listed_price):
         lines[line.item.name] += line.quantity
     made: Counter[str] = Counter()
-    folder = golden_file(file, "network").parent
-    for template in sorted(folder.glob("*.json")):
-        for each in json.loads(template.read_text(encoding="utf-8"))["Resources"].values():
+    for template in templates_of(file).values():
+        for each in template["Resources"].values():
             properties = each.get("Properties", {})
             made[each["Type"]] += 1
             if each["Type"] == "AWS::EC2::VPCEndpoint" and properties["VpcEndpointType"] == "Interface":
