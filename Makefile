@@ -77,7 +77,7 @@ bench: setup-dev ## Run the benchmarks that this machine supports, at most 15 mi
 synth: setup ## Write the templates of the platform file EXAMPLE to OUT
 	$(cdk) synth --quiet --context platform=$(EXAMPLE) --output $(OUT)
 
-golden: setup-dev ## Update the golden templates of the examples, which are reviewed like code
+golden: setup-dev ## Update the examples' golden templates, which are reviewed like code, and checksums
 	$(bin)/python -m tests.golden
 	$(bin)/python -m tests.picture
 

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from functools import cache
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ EXAMPLES = (ROOT / "platform.yaml", *sorted((ROOT / "examples").glob("*.yaml")))
 Template = dict[str, Any]
 
 # What changes with every release or edit of the delivered files and says nothing about the stacks: the version, and
-# hashes of assets and bundles.
+# hashes of assets and bundles. The patterns match the JSON of a whole template on one line.
 CONTENT = (
     (re.compile(r"(Delivery[A-Z][a-z]+(?:Done|Handle))[0-9a-f]{16}[0-9A-F]{8}"), r"\1<content>"),
     (re.compile(r"[0-9a-f]{64}\.(zip|json)"), r"<asset>.\1"),
@@ -60,7 +61,11 @@ def templates_of(platform: Path | Platform) -> dict[str, Template]:
 
     The caller may change what is returned.
     """
-    assembly = assembly_in(platform)
+    return templates_in(assembly_in(platform))
+
+
+def templates_in(assembly: Path) -> dict[str, Template]:
+    """Return the templates of a cloud assembly by the stack's role."""
     stacks = _stacks(assembly)
     return {
         role_of(name, platform_of(stacks)): json.loads(
@@ -121,11 +126,24 @@ def all_resources(stacks: Mapping[str, Template], kind: str) -> dict[tuple[str, 
 
 
 def golden_text(template: Template) -> str:
-    """Return a template as it is kept: sorted, with the hashes of content masked."""
-    text = json.dumps(template, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
+    """Return a template as it is kept: JSON with sorted keys, and with the hashes of content masked."""
+    return json.dumps(json.loads(_masked(template)), indent=1, sort_keys=True, ensure_ascii=False) + "\n"
+
+
+def digest(template: Template) -> str:
+    """Return a checksum of a template, with the hashes of content masked."""
+    return sha256(_on_one_line(json.loads(_masked(template))).encode()).hexdigest()
+
+
+def _masked(template: Template) -> str:
+    text = _on_one_line(template)
     for pattern, replacement in CONTENT:
         text = pattern.sub(replacement, text)
     return text
+
+
+def _on_one_line(value: object) -> str:
+    return json.dumps(value, sort_keys=True, ensure_ascii=False)
 
 
 def golden_file(platform_file: Path, role: str) -> Path:

@@ -151,7 +151,11 @@ def test_what_is_kept_is_every_example_with_its_lock() -> None:
 
 def test_the_changelog_has_this_version_and_every_other(tmp_path: Path) -> None:
     kept: KeptPlatform = read_release(BASELINE)["platform"]
-    differs = masked_templates(kept.platform(tmp_path)) != kept.templates
+    made = masked_templates(kept.platform(tmp_path))
+    # Compare values: the layout of the texts may be another one than that of the release.
+    differs = made.keys() != kept.templates.keys() or any(
+        json.loads(text) != json.loads(kept.templates[role]) for role, text in made.items()
+    )
     listed = [release.version for release in releases()]
     assert not list(problems(TEXT, __version__, listed, BASELINE, differs=differs))
 
