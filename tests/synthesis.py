@@ -22,6 +22,8 @@ ROOT = Path(__file__).parents[1]
 EXAMPLES = (ROOT / "platform.yaml", *sorted((ROOT / "examples").glob("*.yaml")))
 Template = dict[str, Any]
 
+# Columns of a golden template. A longer string is on one line all the same.
+GOLDEN_WIDTH = 150
 # What changes with every release or edit of the delivered files and says nothing about the stacks: the version, and
 # hashes of assets and bundles. The patterns match the JSON of a whole template on one line.
 CONTENT = (
@@ -127,7 +129,7 @@ def all_resources(stacks: Mapping[str, Template], kind: str) -> dict[tuple[str, 
 
 def golden_text(template: Template) -> str:
     """Return a template as it is kept: JSON with sorted keys, and with the hashes of content masked."""
-    return json.dumps(json.loads(_masked(template)), indent=1, sort_keys=True, ensure_ascii=False) + "\n"
+    return _laid_out(json.loads(_masked(template)), 0, 0) + "\n"
 
 
 def digest(template: Template) -> str:
@@ -144,6 +146,32 @@ def _masked(template: Template) -> str:
 
 def _on_one_line(value: object) -> str:
     return json.dumps(value, sort_keys=True, ensure_ascii=False)
+
+
+def _laid_out(value: Any, indent: int, column: int) -> str:
+    """Return JSON that begins at a column of a line with this indent: one line if it fits, otherwise a line an item.
+
+    An object or array with a single item does not begin a line for it. Neither does an array that has only scalars
+    before its last array, such as the arguments of Fn::Join.
+    """
+    text = _on_one_line(value)
+    if column + len(text) <= GOLDEN_WIDTH or not value or not isinstance(value, (dict, list)):
+        return text
+    if isinstance(value, dict):
+        (opened, closed), items = "{}", [(f"{_on_one_line(key)}: ", value[key]) for key in sorted(value)]
+    else:
+        (opened, closed), items = "[]", [("", each) for each in value]
+    *scalars, (key, last) = items
+    if not scalars or (
+        isinstance(value, list)
+        and isinstance(last, list)
+        and not any(isinstance(each, (dict, list)) for _, each in scalars)
+    ):
+        begun = opened + "".join(f"{_on_one_line(each)}, " for _, each in scalars) + key
+        return begun + _laid_out(last, indent, column + len(begun)) + closed
+    line = "\n" + " " * (indent + 1)
+    lines = [f"{line}{key}{_laid_out(each, indent + 1, indent + 2 + len(key))}" for key, each in items]
+    return f"{opened}{','.join(lines)}\n{' ' * indent}{closed}"
 
 
 def golden_file(platform_file: Path, role: str) -> Path:
