@@ -29,6 +29,8 @@ ENTRIES = entries(TEXT)
 BASELINE = baseline(__version__, [each.version for each in ENTRIES if each.date != UNRELEASED])
 # By stack and logical id, the type and the physical id.
 Resources = dict[str, tuple[str, str]]
+# By stack and logical id, the type of a resource, or the export of an output.
+Named = dict[str, str]
 
 
 @dataclass(frozen=True)
@@ -124,6 +126,45 @@ def test_an_upgrade_replaces_and_removes_nothing_unsaid(example: str, account: A
     lost = [*gone, *losses(before, account.resources(name, region, [each for each in kept.after if each in made]))]
     unsaid = [loss for loss in lost if not allowed(loss) and not loss.endswith("/*")] + gone
     assert not unsaid, f"an upgrade from {BASELINE} loses what CHANGELOG.md does not name"
+
+
+def named(stacks: Mapping[str, Template]) -> Named:
+    """Return the type of each resource, and the export of each output."""
+    found: Named = {}
+    for role, template in stacks.items():
+        found |= {f"{role}/{name}": each["Type"] for name, each in template["Resources"].items()}
+        for name, output in template.get("Outputs", {}).items():
+            found[f"{role}/{name}"] = json.dumps(output.get("Export", {}).get("Name"))
+    return found
+
+
+def unnamed(before: Named, after: Named) -> list[str]:
+    """Return the names that are gone, or that stand for something else, as CHANGELOG.md writes it."""
+    gone = [f"Removes {name}" for name in before.keys() - after.keys()]
+    return sorted(
+        [*gone, *(f"Replaces {name}" for name in before.keys() & after.keys() if before[name] != after[name])]
+    )
+
+
+@pytest.mark.parametrize("example", [file.stem for file in EXAMPLES])
+def test_a_version_keeps_every_logical_id_and_export(example: str, tmp_path: Path) -> None:
+    """Compare the templates of every example. `make test` deploys one of them."""
+    kept = read_release(BASELINE)[example]
+    made = {role: json.loads(text) for role, text in masked_templates(kept.platform(tmp_path)).items()}
+    before = named({role: json.loads(text) for role, text in kept.templates.items()})
+    assert not [loss for loss in unnamed(before, named(made)) if not allowed(loss)]
+
+
+def test_a_logical_id_a_type_and_an_export_that_are_gone_are_found() -> None:
+    bucket, moved = {"Type": "AWS::S3::Bucket"}, {"Value": "x", "Export": {"Name": "first"}}
+    before = {"storage": {"Resources": {"Data": bucket, "Logs": bucket}, "Outputs": {"Moved": moved, "Gone": {}}}}
+    after = json.loads(json.dumps(before))
+    del after["storage"]["Resources"]["Data"], after["storage"]["Outputs"]["Gone"]
+    after["storage"]["Resources"]["Logs"]["Type"] = "AWS::S3::DirectoryBucket"
+    after["storage"]["Outputs"]["Moved"]["Export"]["Name"] = "second"
+    lost = ["Removes storage/Data", "Removes storage/Gone", "Replaces storage/Logs", "Replaces storage/Moved"]
+    assert unnamed(named(before), named(after)) == lost
+    assert not unnamed(named(before), named(before))
 
 
 def test_a_renamed_resource_is_found(account: Account) -> None:
