@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Generator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
@@ -18,6 +18,9 @@ from tests import hypothesis_profiles, selection
 from tests.durations import Measurement, Summary
 from tests.emulator_forks import start_forked
 from tests.service_model import strict_validate
+
+if TYPE_CHECKING:
+    from tests.together import TogetherScheduling
 
 # botocore leaves maxima, patterns, and enumerations to the service, which the tests do not have.
 ParamValidator.validate = strict_validate  # type: ignore[method-assign]
@@ -72,6 +75,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     selection.select(config, items)
 
 
+# The hooks of pytest-xdist are optional, and import its classes when they run, so that `-p no:xdist` works.
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
     """Return the number of workers of `--numprocesses auto` and `--numprocesses logical`."""
@@ -81,7 +85,7 @@ def pytest_xdist_auto_num_workers() -> int:
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> TogetherScheduling | None:
     """Give files that share an expensive fixture to one worker."""
     from tests.together import TogetherScheduling
 
