@@ -7,6 +7,7 @@ from typing import Any
 
 import yaml
 
+from tests.data_files import parse_yaml, read_yaml
 from tests.recipes.page import added, apply_diff, blocks, page
 from trainway.spec.facts.catalogue import Catalogue, load_catalogue
 from trainway.spec.facts.files import FACTS
@@ -18,14 +19,14 @@ NAME = added(DIFF).partition(":")[0].strip()
 
 def shipped() -> dict[str, Any]:
     """Return the shipped catalogue as plain data."""
-    data: dict[str, Any] = yaml.safe_load(CATALOGUE.read_text(encoding="utf-8"))
+    data: dict[str, Any] = read_yaml(CATALOGUE)
     return data
 
 
 def _entry() -> dict[str, Any]:
     """Return the entry of the recipe as plain data, read together with the anchors of the shipped catalogue."""
     text = apply_diff(DIFF, CATALOGUE.read_text(encoding="utf-8"), CATALOGUE.name)
-    entry: dict[str, Any] = yaml.safe_load(text)["instances"][NAME]
+    entry: dict[str, Any] = parse_yaml(text)["instances"][NAME]
     return entry
 
 

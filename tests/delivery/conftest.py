@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.data_files import read_yaml
+
 ROOT = Path(__file__).resolve().parents[2]
 REGISTRY = "111122223333.dkr.ecr.us-west-2.amazonaws.com"
 
@@ -20,7 +22,7 @@ REGISTRY = "111122223333.dkr.ecr.us-west-2.amazonaws.com"
 EKS = "aws-efa-k8s-device-plugin nvidia-device-plugin kubeflow-trainer"
 HYPERPOD_EKS = f"hyperpod-helm-chart {EKS}"
 # Every chart that needs no login, which no platform installs at once.
-DOCUMENT = yaml.safe_load((ROOT / "delivery/mirror.yaml").read_text())
+DOCUMENT = read_yaml(ROOT / "delivery/mirror.yaml")
 EVERY_CHART = " ".join(chart["chart"] for chart in DOCUMENT["charts"] if not chart.get("requires_login"))
 
 # What the deploy has the image built with.

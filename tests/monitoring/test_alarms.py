@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.data_files import read_yaml
 from tests.prometheus import program
 from tests.synthesis import EXAMPLES, ROOT
 from trainway.monitoring.alarm import Alarm
@@ -23,7 +24,7 @@ from trainway.spec.facts.metrics import emitters_of_metric, load_emitters
 from trainway.spec.loader import load_platform
 from trainway.spec.platform import Platform
 
-CASES: dict[str, Any] = yaml.safe_load(Path(__file__).with_name("alarm_cases.yaml").read_text(encoding="utf-8"))
+CASES: dict[str, Any] = read_yaml(Path(__file__).with_name("alarm_cases.yaml"))
 # With all that each orchestrator can collect.
 PLATFORMS = {"eks": "eks-p5", "hyperpod-eks": "hyperpod-eks-p5", "hyperpod-slurm": "hyperpod-slurm-p5en"}
 

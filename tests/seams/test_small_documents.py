@@ -10,12 +10,12 @@ from typing import Any
 
 import jsonschema
 import pytest
-import yaml
 
+from tests.data_files import read_yaml
 from tests.seams.resolved import Deployed, deployed, deployed_of
 from tests.seams.seam import Planted, Seam
 
-SCHEMAS = yaml.safe_load(Path(__file__).with_name("documents_schema.yaml").read_text(encoding="utf-8"))
+SCHEMAS = read_yaml(Path(__file__).with_name("documents_schema.yaml"))
 LIFECYCLE_POLICY = "ecr-lifecycle-policy"
 SHARED = "hyperpod-eks-shared"
 

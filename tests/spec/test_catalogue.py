@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import gzip
-import json
 import re
 from collections.abc import Callable
-from importlib.resources import files
 from typing import Any
 
 import pytest
 from botocore.loaders import Loader
 
+from tests.data_files import recorded_instance_types
 from tests.fictitious import shipped
 from trainway.spec.facts.catalogue import FACT_GROUPS, CapacityKind, Catalogue, Instance, load_catalogue
 
@@ -19,14 +17,7 @@ CATALOGUE = load_catalogue()
 Data = dict[str, Any]
 
 
-def recorded_api_answers() -> Data:
-    """EC2's DescribeInstanceTypes by instance type, as moto recorded it."""
-    packed = files("moto").joinpath("ec2/resources/instance_types.json.gz").read_bytes()
-    answers: Data = json.loads(gzip.decompress(packed))
-    return answers
-
-
-API = recorded_api_answers()
+API = recorded_instance_types()
 # Types without accelerators are compared as a whole, by test_refresh.py.
 RECORDED = sorted(name for name in set(CATALOGUE) & set(API) if CATALOGUE[name].accelerator)
 

@@ -6,9 +6,8 @@ from itertools import product
 from typing import Any
 
 import pytest
-import yaml
 
-from stacks.constructs.delivery.registry import mirrored_names
+from tests.data_files import read_yaml
 from tests.synthesis import ROOT
 from trainway.manifests.chart_values import NODES_LABEL, chart_values
 from trainway.spec.derived.charts import chart_names
@@ -19,7 +18,7 @@ SHIPPED = load_catalogue()
 # Every accelerated type of the catalogue has EFA; this one would not.
 NO_EFA = SHIPPED["g5.8xlarge"].model_copy(update={"name": "g0.xlarge", "interfaces": SHIPPED["m7i.large"].interfaces})
 CATALOGUE = Catalogue({**SHIPPED, NO_EFA.name: NO_EFA})
-MIRROR = yaml.safe_load((ROOT / "delivery" / "mirror.yaml").read_text(encoding="utf-8"))
+MIRROR = read_yaml(ROOT / "delivery" / "mirror.yaml")
 # With EFA and without, of each vendor and of none.
 TYPES = ("p5.48xlarge", "g0.xlarge", "trn2.48xlarge", "m7i.2xlarge")
 
@@ -178,6 +177,8 @@ def test_every_chart_that_can_be_chosen_is_listed_in_the_order_of_installation_a
 def test_the_repositories_of_the_mirror_are_those_of_the_chosen_charts_and_their_images(
     instance_type: str, orchestrator: str, sections: dict[str, Any]
 ) -> None:
+    from stacks.constructs.delivery.registry import mirrored_names
+
     of = platform(instance_type, orchestrator=orchestrator, **sections)
     chosen = [chart for chart in MIRROR["charts"] if chart["chart"] in chart_names(of, CATALOGUE)]
     expected = {value["image"] for chart in chosen for value in chart["image_values"]}
@@ -188,6 +189,8 @@ def test_the_repositories_of_the_mirror_are_those_of_the_chosen_charts_and_their
 
 
 def test_a_trainium_platform_mirrors_the_neuron_plugin_and_not_nvidias() -> None:
+    from stacks.constructs.delivery.registry import mirrored_names
+
     of = platform("trn2.48xlarge")
     names = mirrored_names(chart_names(of, CATALOGUE))
     assert {"neuron-device-plugin", "charts/neuron-helm-chart"} <= set(names)

@@ -6,7 +6,6 @@ import math
 from collections import Counter
 
 import pytest
-from s3torchconnector.dcp.s3_prefix_strategy import RoundRobinPrefixStrategy
 
 from tests.synthesis import ROOT
 from trainway.spec.derived.checkpoint_layout import GBPS_EACH, PART_BYTES, checkpoint_layout, layout_for
@@ -18,6 +17,8 @@ from trainway.spec.loader import load_platform
 @pytest.mark.parametrize("writers", [1, 8, 166, 167, 1000, 8192, 100_000])
 def test_no_prefix_gets_more_requests_than_s3_documents(writers: int) -> None:
     """Placed as the job places them, each rank sending what its bandwidth holds, and the ends of a write at once."""
+    from s3torchconnector.dcp.s3_prefix_strategy import RoundRobinPrefixStrategy
+
     layout, facts = layout_for(writers), service_facts().s3
     place = RoundRobinPrefixStrategy([f"p{number:03d}" for number in range(layout.prefixes)])
     ranks = Counter(place(rank).partition("/")[0] for rank in range(writers))

@@ -8,11 +8,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
 import pytest
 
+from tests.data_files import installed_file
 from tests.synthesis import EXAMPLES, templates_of
 from trainway.spec.derived.published_lists import EC2_TYPE, HYPERPOD_TYPE, ignored_checks, unlisted
 from trainway.spec.facts.catalogue import CapacityKind, load_catalogue
@@ -29,7 +29,7 @@ from trainway.spec.rules.regions import (
 from trainway.spec.sections.capacity import CapacityBlock, Reservation, TrainingPlan
 from trainway.spec.sections.orchestrator import Orchestrator
 
-SCHEMAS = files("cfnlint").joinpath("data/schemas")
+SCHEMAS = installed_file("cfnlint", "data/schemas")
 CATALOGUE, OFFERINGS = load_catalogue(), load_offerings()
 BLOCK = "cr-0123456789abcdef0"
 RULES = (

@@ -9,13 +9,13 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import botocore.session
 import pytest
 
+from tests.data_files import installed_file
 from tests.moto_server import moto_server
 from trainway.spec.facts.catalogue import load_catalogue
 from trainway.spec.facts.offerings import FILE, family_of, load_offerings
@@ -24,8 +24,8 @@ from trainway.spec.refresh_offerings import Answers, differences, refreshed
 from trainway.spec.rules.regions import zone_prefix
 
 TABLE = load_offerings()
-RECORDED = files("moto").joinpath("ec2/resources/instance_type_offerings/availability-zone-id")
-SCHEMAS = files("cfnlint").joinpath("data/schemas")
+RECORDED = installed_file("moto", "ec2/resources/instance_type_offerings/availability-zone-id")
+SCHEMAS = installed_file("cfnlint", "data/schemas")
 # EC2 and the Price List disagree about these types. Where EC2 has them without a price, they are sold as Capacity
 # Blocks. The others are in one of the two sources only because it is older, but for p4d in Singapore, which is a relic.
 OFFERED_WITHOUT_A_PRICE = {

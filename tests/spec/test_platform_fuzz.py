@@ -11,11 +11,12 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.data_files import parse_yaml, read_yaml
 from tests.hypothesis_profiles import examples
 from trainway.spec.loader import load_platform
 from trainway.spec.problems import SpecError
 
-GOOD = yaml.safe_load(yaml.safe_load(Path(__file__).with_name("platform_mistakes.yaml").read_text())["good"])
+GOOD = parse_yaml(read_yaml(Path(__file__).with_name("platform_mistakes.yaml"))["good"])
 KEYS = st.sampled_from(
     ["name", "region", "zones", "orchestrator", "network", "cidr", "node_groups", "instance_type", "count", "max_count",
      "capacity", "training_plan", "reservation", "storage", "lustre", "efa", "teams", "guarantee", "kubernetes",

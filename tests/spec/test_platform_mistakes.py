@@ -8,14 +8,14 @@ import sys
 from pathlib import Path
 
 import pytest
-import yaml
 
+from tests.data_files import read_yaml
 from tests.synthesis import ROOT
 from trainway.spec.loader import load_platform
 from trainway.spec.problems import SpecError
 
-CASES = yaml.safe_load(Path(__file__).with_name("platform_mistakes.yaml").read_text(encoding="utf-8"))
-MIRROR = yaml.safe_load((ROOT / "delivery" / "mirror.yaml").read_text(encoding="utf-8"))
+CASES = read_yaml(Path(__file__).with_name("platform_mistakes.yaml"))
+MIRROR = read_yaml(ROOT / "delivery" / "mirror.yaml")
 GOOD: str = CASES["good"]
 
 

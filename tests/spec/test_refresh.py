@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import copy
-import gzip
 import json
 import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.data_files import recorded_instance_types
 from tests.moto_server import moto_server
 from trainway.spec.facts.catalogue import Catalogue, load_catalogue
 from trainway.spec.facts.cpu_instances import COLUMNS, FILE, as_text
@@ -24,7 +23,7 @@ from trainway.spec.refresh_cpu_instances import hyperpod_names, rows_of
 ROOT = Path(__file__).parents[2]
 CATALOGUE = load_catalogue()
 Data = dict[str, Any]
-API: Data = json.loads(gzip.decompress(files("moto").joinpath("ec2/resources/instance_types.json.gz").read_bytes()))
+API = recorded_instance_types()
 
 
 def differences_after(name: str, path: list[str | int], value: Any) -> list[str]:

@@ -11,13 +11,14 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.data_files import read_yaml
 from tests.rules_page import PAGE, page
 from trainway.spec.facts.slurm_settings import slurm_settings
 from trainway.spec.loader import load_platform
 from trainway.spec.problems import SpecError
 from trainway.spec.rules.rule import PUBLISHED_RULES, RULES, name_of
 
-CASES = yaml.safe_load(Path(__file__).with_name("region_mistakes.yaml").read_text(encoding="utf-8"))
+CASES = read_yaml(Path(__file__).with_name("region_mistakes.yaml"))
 GOOD: dict[str, Any] = CASES["good"]
 # A mistake for each rule that a platform can accept, which it is the only problem of.
 BY_RULE = {
