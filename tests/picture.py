@@ -7,10 +7,12 @@ import re
 import tempfile
 from collections import Counter
 from pathlib import Path
-
-from aws_cdk.cx_api import CloudArtifact
+from typing import TYPE_CHECKING
 
 from tests.synthesis import ROOT, make_app, platform_of, role_of
+
+if TYPE_CHECKING:
+    from aws_cdk.cx_api import CloudArtifact
 
 EXAMPLE = ROOT / "examples" / "hyperpod-eks-p5.yaml"
 PAGE = ROOT / "docs" / "design.md"

@@ -8,15 +8,14 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import aws_cdk as cdk
-
-from stacks.extended import synthesize
-from stacks.platform import add_stacks
 from tests.synthesis_cache import assembly_of
 from trainway.spec.loader import load_platform
 from trainway.spec.platform import Platform
+
+if TYPE_CHECKING:
+    import aws_cdk as cdk
 
 ROOT = Path(__file__).parents[1]
 EXAMPLES = (ROOT / "platform.yaml", *sorted((ROOT / "examples").glob("*.yaml")))
@@ -46,6 +45,10 @@ def context() -> dict[str, Any]:
 
 def make_app(platform_file: Path, out: Path) -> cdk.App:
     """The app with its stacks, not yet synthesized."""
+    import aws_cdk as cdk
+
+    from stacks.platform import add_stacks
+
     app = cdk.App(outdir=str(out), context=context())
     add_stacks(app, load_platform(platform_file))
     return app
@@ -99,6 +102,10 @@ def assembly_in(platform: Path | Platform) -> Path:
 
 
 def _synthesize(platform: Platform, out: Path) -> None:
+    import aws_cdk as cdk
+
+    from stacks.extended import synthesize
+
     # Omit tree.json, which no test reads. Writing tree.json takes a sixth of the CPU time of a synthesis.
     synthesize(cdk.App(outdir=str(out), context=context(), tree_metadata=False), platform)
 

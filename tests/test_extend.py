@@ -10,16 +10,10 @@ import sys
 from hashlib import sha256
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import aws_cdk as cdk
 import pytest
-from aws_cdk import aws_sns as sns
-from cdk_nag import AwsSolutionsChecks
 
-from stacks import extended
-from stacks import platform as stacks_of_platforms
-from stacks.extended import synthesize
 from tests.hand_offs import parameter_in, text_of
 from tests.synthesis import ROOT, context, resources
 from trainway.plan import plan_document, plan_text
@@ -29,6 +23,9 @@ from trainway.spec.facts.catalogue import load_catalogue
 from trainway.spec.handoff import Pointer
 from trainway.spec.loader import load_platform
 from trainway.spec.problems import SpecError
+
+if TYPE_CHECKING:
+    import aws_cdk as cdk
 
 (PAGE,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "extend.md").read_text(encoding="utf-8"), re.DOTALL)
 SOUND = "def extend(app, platform, stacks):\n    pass\n"
@@ -47,6 +44,11 @@ def platform_with(directory: Path, extend: str, source: str | None = None, file:
 # One synthesis for what the page promises.
 @pytest.fixture(scope="module")
 def assembly(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    import aws_cdk as cdk
+    from cdk_nag import AwsSolutionsChecks
+
+    from stacks.extended import synthesize
+
     directory = tmp_path_factory.mktemp("extended")
     file = platform_with(directory, "extensions.py", PAGE)
     app = cdk.App(outdir=str(directory / "cdk.out"), context=context())
@@ -135,6 +137,11 @@ def test_check_finds_the_module_and_imports_nothing(tmp_path: Path, extend: str)
 
 def synthesize_small(file: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Synthesize an extension over an app of one small stack; return the names of all stacks."""
+    import aws_cdk as cdk
+    from aws_cdk import aws_sns as sns
+
+    from stacks import extended
+    from stacks.extended import synthesize
 
     def small(app: cdk.App, _: object) -> SimpleNamespace:
         stack = cdk.Stack(app, "small")
@@ -219,6 +226,8 @@ def test_the_app_prints_no_traceback(tmp_path: Path) -> None:
 
 
 def test_the_page_lists_every_name() -> None:
+    from stacks import platform as stacks_of_platforms
+
     names = stacks_of_platforms.PlatformStacks.__dataclass_fields__
     page = (ROOT / "docs" / "extend.md").read_text(encoding="utf-8")
     assert all(f"`{name}`" in page for name in names)

@@ -9,11 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import aws_cdk as cdk
 import pytest
-from aws_cdk.assertions import Template
 
-from stacks.constructs.monitoring.metric_alarm import metric_alarm
 from tests.synthesis import ROOT
 from trainway.monitoring.alarms import every_alarm
 from trainway.monitoring.rules import store_of
@@ -31,6 +28,11 @@ CASES: dict[str, tuple[list[float | None], list[float | None]]] = {
 @pytest.fixture(scope="module")
 def alarms() -> dict[str, dict[str, Any]]:
     """Return the properties of all alarms, by name."""
+    import aws_cdk as cdk
+    from aws_cdk.assertions import Template
+
+    from stacks.constructs.monitoring.metric_alarm import metric_alarm
+
     platform = load_platform(ROOT / "examples/eks-p5.yaml")
     stack = cdk.Stack()
     for each in every_alarm(platform):
@@ -61,6 +63,10 @@ def test_each_alarm_goes_off_and_is_silent_in_its_twin(alarms: dict[str, dict[st
 
 
 def test_an_alarm_in_promql_has_no_form_in_cloudwatch() -> None:
+    import aws_cdk as cdk
+
+    from stacks.constructs.monitoring.metric_alarm import metric_alarm
+
     platform = load_platform(ROOT / "examples/eks-p5.yaml")
     hangs = next(each for each in every_alarm(platform) if each.name == "RunHangs")
     with pytest.raises(TypeError, match="RunHangs has a condition in PromQL"):

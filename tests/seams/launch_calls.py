@@ -19,10 +19,6 @@ import boto3
 import pytest
 import yaml
 from botocore.model import OperationModel
-from moto import mock_aws
-from moto.amp.models import amp_backends
-from moto.ec2.models import ec2_backends
-from moto.sagemaker.models import sagemaker_backends
 
 from tests.launch.conftest import write_job
 from tests.people import with_people
@@ -103,6 +99,8 @@ def record(name: str, team: str, directory: Path) -> Launch:
 
 
 def _record_training_job(recorded: Launch, platform_file: Path, team: str, code: Path) -> None:
+    from moto.sagemaker.models import sagemaker_backends
+
     region, data = load_platform(platform_file).region, {"train": "s3:/corpus/web"}
     job_file = write_job(code.parent, team=team, data=data, batch={"global": 128, "micro": 1})
     with _recording(recorded, "launch"):
@@ -127,6 +125,8 @@ def _record_training_job(recorded: Launch, platform_file: Path, team: str, code:
 
 def _record_repairs(recorded: Launch, hand_off: HandOff) -> None:
     """Repair a node in each way. The emulated SageMaker has the nodes, but lacks the operations."""
+    from moto.sagemaker.models import sagemaker_backends
+
     name, group, instance = hand_off.cluster.name, hand_off.node_groups[0].name, "i-0123456789abcdef0"
     shape = {
         "InstanceGroupName": group,
@@ -153,6 +153,8 @@ def _record_repairs(recorded: Launch, hand_off: HandOff) -> None:
 
 def _record_use(recorded: Launch, name: str, hand_off: HandOff) -> None:
     """Look for the workspace with the use of the GPUs. Its name is that of the policies, which the service chooses."""
+    from moto.amp.models import amp_backends
+
     (arn,) = (each for each in deployed_of(name).arns if each.startswith("arn:aws:aps:"))
     workspaces = amp_backends[ACCOUNT][hand_off.region].workspaces
     amp = boto3.client("amp", hand_off.region)
@@ -177,6 +179,8 @@ def _platform_file(name: str, directory: Path) -> Path:
 
 @contextmanager
 def _aws() -> Iterator[None]:
+    from moto import mock_aws
+
     with pytest.MonkeyPatch.context() as patch, mock_aws():
         patch.setenv("MOTO_ACCOUNT_ID", ACCOUNT)
         patch.setattr(boto3, "DEFAULT_SESSION", None)
@@ -205,6 +209,8 @@ def _deploy(name: str, platform: Platform) -> None:
 
 def _make_subnets(region: str, names: set[str]) -> None:
     """Make a subnet of each name. EC2 chooses the names of subnets itself, so the emulation's own are renamed."""
+    from moto.ec2.models import ec2_backends
+
     ec2, known = boto3.client("ec2", region), ec2_backends[ACCOUNT][region].subnets
     vpc = ec2.create_vpc(CidrBlock="10.0.0.0/16")["Vpc"]["VpcId"]
     for number, name in enumerate(sorted(names)):

@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from moto.iam.aws_managed_policies import aws_managed_policies_data
-
 from tests.seams.resolved import Deployed
 
 Document = dict[str, Any]
@@ -81,5 +79,7 @@ def without_conditions(document: Document) -> None:
 
 @cache
 def _managed() -> dict[str, Any]:
+    from moto.iam.aws_managed_policies import aws_managed_policies_data
+
     found: dict[str, Any] = json.loads(aws_managed_policies_data)
     return found

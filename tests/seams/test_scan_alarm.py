@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from stacks.constructs.monitoring.scan_alarm import pattern_of_findings, pattern_of_scans
 from tests.seams.evaluator import Question, allowed, role
 from tests.seams.policies import identity_policies
 from tests.seams.resolved import ACCOUNT, Deployed, deployed_of
@@ -86,6 +85,8 @@ def counted(event: dict[str, Any], **counts: int) -> dict[str, Any]:
 
 @pytest.mark.parametrize("event", [BASIC, ENHANCED], ids=["basic", "enhanced"])
 def test_a_scan_is_told_of_if_it_finds_the_severity_or_a_worse_one(event: dict[str, Any]) -> None:
+    from stacks.constructs.monitoring.scan_alarm import pattern_of_scans
+
     critical, high = (
         pattern_of_scans(REPOSITORY, ARN, ("critical",)),
         pattern_of_scans(REPOSITORY, ARN, ("critical", "high")),
@@ -100,12 +101,16 @@ def test_a_scan_is_told_of_if_it_finds_the_severity_or_a_worse_one(event: dict[s
 
 def test_a_choice_of_one_is_no_choice() -> None:
     """EventBridge takes some `$or` for the name of a field, which moto's matcher does not know."""
+    from stacks.constructs.monitoring.scan_alarm import pattern_of_scans
+
     for count, severities in enumerate((SEVERITIES[:1], SEVERITIES[:2], SEVERITIES), start=1):
         detail = pattern_of_scans(REPOSITORY, ARN, severities)["detail"]
         assert len(detail.get("$or", [])) == (0 if count == 1 else len(severities))
 
 
 def test_a_later_finding_is_told_of_if_jobs_can_use_the_image() -> None:
+    from stacks.constructs.monitoring.scan_alarm import pattern_of_findings
+
     pattern = pattern_of_findings(REPOSITORY, "c0ffee", ("critical", "high"))
     told = [finding(tag) for tag in ("c0ffee", "c0ffee-20261123120000", "promoted-0123456789abcdef")]
     assert all(matches(pattern, each) for each in [*told, finding("c0ffee", "HIGH")])

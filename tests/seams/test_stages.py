@@ -13,13 +13,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import aws_cdk as cdk
 import pytest
 import yaml
-from aws_cdk import aws_s3 as s3
 
-from stacks.constructs.delivery import pipeline
-from stacks.constructs.delivery.build_stage import BuildStage
 from stacks.constructs.delivery.bundle import Bundle
 from tests.seams.commands import command_lines
 from tests.seams.programs import aws_problems, cobra_problems
@@ -178,6 +174,12 @@ def shell(error: str, old: str, new: str) -> Planted:
 
 def condition_of(directory: Path, environment: Mapping[str, str]) -> str:
     """Return the logical id of the wait condition of a stage that is told this."""
+    import aws_cdk as cdk
+    from aws_cdk import aws_s3 as s3
+
+    from stacks.constructs.delivery import pipeline
+    from stacks.constructs.delivery.build_stage import BuildStage
+
     directory.mkdir(exist_ok=True)
     stack = cdk.Stack(cdk.App(outdir=str(directory / "cdk.out")), "stack")
     stage = BuildStage(
@@ -204,6 +206,8 @@ def told(directory: Path) -> Sequence[str]:
 
 def told_without_the_environment(directory: Path) -> Sequence[str]:
     """Read the same, with the environment left out of the hash."""
+    from stacks.constructs.delivery import pipeline
+
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(pipeline, "_content", lambda bundle, _: bundle.content)
         return told(directory)

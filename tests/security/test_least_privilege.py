@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-import cfnlint
 import pytest
 
 from tests.synthesis import Template, resources
 
-# The actions of each service and what they can be limited to, by the Service Authorization Reference.
-REFERENCE: dict[str, Any] = json.loads(
-    (Path(cfnlint.__file__).parent / "data" / "AdditionalSpecs" / "Policies.json").read_text(encoding="utf-8")
-)
 # Its resource type is a dataset of CloudWatch's, which metrics of one's own are not in; the namespace is fixed instead.
 WITHOUT_A_RESOURCE = {"cloudwatch:PutMetricData"}
 
@@ -43,10 +39,20 @@ def actions(statements: list[dict[str, Any]]) -> Iterator[tuple[str, list[Any]]]
             yield action, listed(statement["Resource"])
 
 
+@cache
+def reference() -> dict[str, Any]:
+    """Return the actions of each service and what they can be limited to, by the Service Authorization Reference."""
+    import cfnlint
+
+    file = Path(cfnlint.__file__).parent / "data" / "AdditionalSpecs" / "Policies.json"
+    loaded: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    return loaded
+
+
 def limits(action: str) -> list[str]:
     """The types of resource that an action can be limited to."""
     service, _, name = action.partition(":")
-    found: list[str] = REFERENCE[service]["Actions"][name.lower()].get("Resources", [])
+    found: list[str] = reference()[service]["Actions"][name.lower()].get("Resources", [])
     return found
 
 
@@ -54,7 +60,7 @@ def test_every_action_is_named_and_exists(allowed: list[dict[str, Any]]) -> None
     for action, _ in actions(allowed):
         service, _, name = action.partition(":")
         assert "*" not in action
-        assert name.lower() in REFERENCE[service]["Actions"], action
+        assert name.lower() in reference()[service]["Actions"], action
 
 
 def test_all_resources_are_allowed_only_where_none_can_be_named(allowed: list[dict[str, Any]]) -> None:

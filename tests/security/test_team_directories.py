@@ -7,7 +7,6 @@ import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import cel
 import pytest
 import yaml
 
@@ -60,6 +59,8 @@ def platform(orchestrator: str) -> Platform:
 
 def admits(platform: Platform, pod: Document, namespace: str, resource: str = "pods") -> bool:
     """Return whether the API server admits a pod to a namespace, by what the policies of the platform say."""
+    import cel
+
     operation = "UPDATE" if resource == "pods/ephemeralcontainers" else "CREATE"
     known = {"object": pod, "request": {"operation": operation, "namespace": namespace}}
     verdicts = []

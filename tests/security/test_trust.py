@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from stacks.constructs.iam.trust import SAYS_NOTHING, service
 from tests.synthesis import Template, resources
 
 POD_IDENTITY = "pods.eks.amazonaws.com"
@@ -28,6 +27,8 @@ def trust(synthesized: dict[str, dict[str, Template]]) -> list[dict[str, Any]]:
 
 
 def test_services_assume_roles_for_this_account_only(synthesized: dict[str, dict[str, Template]]) -> None:
+    from stacks.constructs.iam.trust import SAYS_NOTHING
+
     asked, exempt = set(), {f"{name}.amazonaws.com" for name in SAYS_NOTHING}
     for statement in trust(synthesized):
         name = statement["Principal"]["Service"]
@@ -101,5 +102,7 @@ def test_aws_services_that_write_into_what_is_ours_are_asked_for_whom(
 
 
 def test_a_service_that_nobody_has_looked_up_is_refused() -> None:
+    from stacks.constructs.iam.trust import service
+
     with pytest.raises(ValueError, match="look up"):
         service("glue")

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 import yaml
-from moto.iam.aws_managed_policies import aws_managed_policies_data
 
 from delivery.supply_variables import supply_variables
 from tests.people import ADMIN
@@ -203,6 +202,8 @@ def actions_of(document: dict[str, Any]) -> Iterator[str]:
 @cache
 def managed_policies() -> dict[str, Any]:
     """AWS's managed policies, as recorded in moto."""
+    from moto.iam.aws_managed_policies import aws_managed_policies_data
+
     loaded: dict[str, Any] = json.loads(aws_managed_policies_data)
     return loaded
 

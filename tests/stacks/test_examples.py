@@ -8,9 +8,6 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import aws_cdk as cdk
-from cdk_nag import AwsSolutionsChecks
-
 from tests.golden import digests_of, read_digests
 from tests.representatives import PLATFORMS
 from tests.synthesis import EXAMPLES, ROOT, Template, golden_file, golden_text, make_app
@@ -47,6 +44,9 @@ def test_no_stack_holds_a_lambda_function(example: Path, synthesized: Synthesize
 
 
 def test_no_cdk_nag_errors(example: Path, tmp_path: Path) -> None:
+    import aws_cdk as cdk
+    from cdk_nag import AwsSolutionsChecks
+
     app = make_app(example, tmp_path)
     cdk.Validations.of(app).add_plugins(AwsSolutionsChecks(app))
     app.synth()  # raises with the findings that nobody acknowledged

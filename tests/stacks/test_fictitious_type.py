@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 import yaml
 
-from stacks import platform as stacks_of_platform
 from tests.fictitious import NAME, catalogue_with
 from tests.people import with_people
 from tests.synthesis import Template, make_app, resources, templates
@@ -38,6 +37,8 @@ def platform_file(directory: Path, orchestrator: str = "eks") -> Path:
 
 def synthesized(orchestrator: str, catalogue: Catalogue, directory: Path, monkeypatch: pytest.MonkeyPatch) -> Template:
     """The cluster's template, where the app finds this catalogue in place of the shipped one."""
+    from stacks import platform as stacks_of_platform
+
     for module in (stacks_of_platform, loader):
         monkeypatch.setattr(module, "load_catalogue", lambda: catalogue)
     return templates(make_app(platform_file(directory, orchestrator), directory / "out"))["cluster"]

@@ -9,15 +9,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import aws_cdk as cdk
 import pytest
 import yaml
-from aws_cdk import aws_s3 as s3
-from cfnlint.schema import PROVIDER_SCHEMA_MANAGER
 
 from stacks.constructs.storage import file_system_identity as module
-from stacks.constructs.storage.home import HomeFileSystem
-from stacks.constructs.storage.lustre import LustreFileSystem
 from tests.stacks.changes import merged
 from tests.synthesis import ROOT, resources
 from trainway.spec.loader import load_platform
@@ -52,6 +47,8 @@ UPDATING: dict[str, dict[str, Any]] = {
 
 def by_the_registry() -> set[str]:
     """Return what CloudFormation's registry schema lists as properties that only a creation sets."""
+    from cfnlint.schema import PROVIDER_SCHEMA_MANAGER
+
     schema = PROVIDER_SCHEMA_MANAGER.get_resource_schema("us-east-1", KIND).schema
     return {path.removeprefix("/properties/") for path in schema["createOnlyProperties"]}
 
@@ -87,6 +84,12 @@ def platform_with(directory: Path, storage: dict[str, Any]) -> Platform:
 
 def made(directory: Path, platform: Platform) -> dict[str, dict[str, Any]]:
     """Return, for each file system of the platform, those of its properties whose change makes another one."""
+    import aws_cdk as cdk
+    from aws_cdk import aws_s3 as s3
+
+    from stacks.constructs.storage.home import HomeFileSystem
+    from stacks.constructs.storage.lustre import LustreFileSystem
+
     app = cdk.App(outdir=str(directory / "cdk.out"))
     stack = cdk.Stack(app, "stack")
     there = {"vpc_id": "vpc-1", "subnet_id": "subnet-1", "client_group_id": "sg-1"}

@@ -12,7 +12,6 @@ import pytest
 from botocore.model import ServiceModel
 from botocore.validate import ParamValidator
 
-from stacks.constructs.hyperpod.hyperpod_patching import STRATEGIES
 from tests.anywhere import ANYWHERE
 from tests.stacks.hyperpods import cluster, hyperpod, statements, write
 from tests.synthesis import Template, resources, templates_of
@@ -367,6 +366,8 @@ def test_every_type_that_hyperpod_offers_can_be_guaranteed(tmp_path: Path) -> No
 
 def test_every_strategy_of_cloudformation_can_be_written() -> None:
     from cfnlint.schema import PROVIDER_SCHEMA_MANAGER
+
+    from stacks.constructs.hyperpod.hyperpod_patching import STRATEGIES
 
     schema = PROVIDER_SCHEMA_MANAGER.get_resource_schema("us-west-2", "AWS::SageMaker::Cluster").schema
     taken = schema["definitions"]["AutoPatchConfig"]["properties"]["PatchingStrategy"]["enum"]

@@ -6,12 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-import aws_cdk as cdk
 import pytest
 import yaml
 
-from stacks.constructs.eks import node_scripts
-from stacks.constructs.eks.launch_template import training_launch_template
 from tests.synthesis import ROOT, all_resources, make_app, resources, templates, templates_of
 from trainway.spec.facts.catalogue import load_catalogue
 from trainway.spec.sections.node_group import NodeGroup
@@ -25,6 +22,10 @@ TYPES = sorted(name for name in CATALOGUE if CATALOGUE[name].accelerator or name
 @pytest.fixture(scope="module")
 def launched(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
     """Launch template data by instance type, from one stack with a template for each."""
+    import aws_cdk as cdk
+
+    from stacks.constructs.eks.launch_template import training_launch_template
+
     app = cdk.App(outdir=str(tmp_path_factory.mktemp("templates")))
     stack = cdk.Stack(app, "every-type")
     identifiers = {}
@@ -183,6 +184,8 @@ def test_images_are_pulled_one_layer_after_the_other_where_the_file_says_so(tmp_
 
 def test_an_edit_of_a_script_that_nodes_fetch_replaces_no_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """EKS replaces the nodes of a group when its launch template or a version of the node group changes."""
+    from stacks.constructs.eks import node_scripts
+
     before = templates_of(ROOT / "examples/eks-p5.yaml")
     copy = tmp_path / "checkout" / "lifecycle_scripts"
     copy.mkdir(parents=True)

@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from stacks.clusters import hand_off
 from tests.synthesis import ROOT, make_app, templates, templates_of
 
 
 def test_a_new_version_changes_the_parameter_of_the_hand_off_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    from stacks.clusters import hand_off
+
     before = templates_of(ROOT / "platform.yaml")
     monkeypatch.setattr(hand_off, "__version__", "99.0.0")
     after = templates(make_app(ROOT / "platform.yaml", tmp_path))

@@ -6,14 +6,11 @@ import json
 from pathlib import Path
 from typing import Any
 
-import aws_cdk as cdk
 import pytest
 import yaml
-from cdk_nag import AwsSolutionsChecks
 
 from tests.hand_offs import hand_off_in
 from tests.people import with_people
-from tests.security.test_least_privilege import WITHOUT_A_RESOURCE, actions, limits
 from tests.synthesis import Template, assembly_in, make_app, resources, templates_of
 
 GROUPS = [
@@ -64,6 +61,8 @@ def test_sagemaker_assumes_the_role_for_this_account_only(cluster: Template) -> 
 
 
 def test_the_role_writes_below_the_prefixes_of_jobs_and_to_the_logs_of_training_jobs_alone(cluster: Template) -> None:
+    from tests.security.test_least_privilege import actions
+
     by_action = {action: json.dumps(on) for action, on in actions(statements_of_jobs(cluster))}
     assert "/runs/*" in by_action["s3:PutObject"] and "/lifecycle_scripts" not in by_action["s3:PutObject"]
     assert ":log-group:/aws/sagemaker/TrainingJobs*" in by_action["logs:PutLogEvents"]
@@ -72,6 +71,8 @@ def test_the_role_writes_below_the_prefixes_of_jobs_and_to_the_logs_of_training_
 
 
 def test_the_role_is_limited_wherever_it_can_be(cluster: Template) -> None:
+    from tests.security.test_least_privilege import WITHOUT_A_RESOURCE, actions, limits
+
     everything = {action for action, on in actions(statements_of_jobs(cluster)) if "*" in on}
     assert everything
     assert {action for action in everything if limits(action)} <= WITHOUT_A_RESOURCE
@@ -80,6 +81,9 @@ def test_the_role_is_limited_wherever_it_can_be(cluster: Template) -> None:
 def test_no_cdk_nag_errors_and_no_cdk_validation_errors(
     platform_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    import aws_cdk as cdk
+    from cdk_nag import AwsSolutionsChecks
+
     monkeypatch.setenv("CDK_VALIDATION", "true")
     app = make_app(platform_file, tmp_path)
     cdk.Validations.of(app).add_plugins(AwsSolutionsChecks(app))

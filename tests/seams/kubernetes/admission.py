@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any
-
-import cel
+from typing import TYPE_CHECKING, Any
 
 from tests.seams.kubernetes.cel_rules import EVALUATED, KUBERNETES, program
+
+if TYPE_CHECKING:
+    import cel
 
 VARIABLES = {"object", "oldObject", "request", "params", "namespaceObject", "variables", "authorizer"}
 # Of the language. https://github.com/google/cel-spec/blob/master/doc/langdef.md#list-of-standard-definitions

@@ -11,9 +11,10 @@ import re
 from collections import Counter
 from collections.abc import Callable
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import cel
+if TYPE_CHECKING:
+    import cel
 
 # How often each rule was evaluated.
 EVALUATED: Counter[str] = Counter()
@@ -33,6 +34,8 @@ SELF, OLD_SELF = "self", "oldSelf"
 @cache
 def program(rule: str) -> cel.Program:
     """Return the compiled rule; raises ValueError if it is not CEL."""
+    import cel
+
     return cel.compile(rule)
 
 
@@ -41,6 +44,8 @@ def problem(rule: str, value: Any) -> str | None:
 
     A rule that compares with the earlier object is evaluated for an update that changes nothing, as a second deploy is.
     """
+    import cel
+
     EVALUATED[rule] += 1
     try:
         verdict = program(rule).execute(cel.Context({SELF: value, OLD_SELF: value}, KUBERNETES))

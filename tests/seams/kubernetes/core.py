@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from kubernetes_validate import utils
 from referencing import Registry, Resource
 
 from tests.seams.kubernetes.structural import FORMATS, Validator, refusals
@@ -29,6 +28,8 @@ def core_refusals(document: dict[str, Any], version: str) -> list[str]:
 
 @cache
 def _validator(api_version: str, kind: str, version: str) -> Any:
+    from kubernetes_validate import utils
+
     minor = utils.major_minor(version)
     known = [each for each in utils.all_versions() if utils.major_minor(each) == minor]
     if not known:
@@ -49,6 +50,8 @@ def _validator(api_version: str, kind: str, version: str) -> Any:
 @cache
 def _definitions(folder: str, version: str) -> Any:
     """Return the types of a version, with what their schemas leave to the API server's own code (core_values.yaml)."""
+    from kubernetes_validate import utils
+
     content = utils.schema_contents(f"{folder}/_definitions.json", version)
     types, values = content["$defs"], _values()
     types[values["quantity"]["type"]] = {
