@@ -6,8 +6,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from urllib.request import Request, urlopen
 
-from moto.server import ThreadedMotoServer
-
 
 @contextmanager
 def moto_server() -> Iterator[str]:
@@ -16,6 +14,8 @@ def moto_server() -> Iterator[str]:
     All moto servers of a process share their resources. Without the deletion, a test file could not create a bucket
     whose name an earlier test file used.
     """
+    from moto.server import ThreadedMotoServer
+
     server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
     server.start()
     host, port = server.get_host_and_port()

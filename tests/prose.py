@@ -16,8 +16,6 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from markdown_it import MarkdownIt
-
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "style.md"
 # The page itself quotes the phrases, and texts of others have their own words.
@@ -72,6 +70,8 @@ def found(file: Path, *, strings: bool = True) -> Iterator[str]:
 
 
 def _of_markdown(text: str) -> Iterator[Sentence]:
+    from markdown_it import MarkdownIt
+
     for token in MarkdownIt("commonmark").enable("table").parse(text):
         if token.type == "inline" and token.map and token.children:
             # Code within a sentence is left out.

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable
 
-import grimp
-
 from tests.synthesis import ROOT
 
 PAGE = ROOT / "docs" / "design.md"
@@ -40,6 +38,8 @@ def draw() -> str:
 
 def arrows_between_rooms() -> set[Arrow]:
     """Return every pair of folders of which the first imports the second."""
+    import grimp
+
     graph = grimp.build_graph(*TOPS)
     found = set[Arrow]()
     for module in graph.modules:

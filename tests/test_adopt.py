@@ -9,7 +9,6 @@ from typing import Any
 import boto3
 import pytest
 import yaml
-from moto import mock_aws
 from typer.testing import CliRunner
 
 from tests.owners_vpc import Ids, make_vpc
@@ -42,6 +41,8 @@ def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def ec2() -> Iterator[Any]:
+    from moto import mock_aws
+
     with mock_aws():
         yield boto3.client("ec2", region_name=REGION)
 

@@ -8,7 +8,6 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from markdown_it import MarkdownIt
 
 from docs.build import CONFIGURATION, MERMAID, BrokenError, build_site
 from tests.synthesis import ROOT
@@ -33,6 +32,8 @@ def counted(html: str) -> dict[str, int]:
 
 
 def test_every_page_has_the_lists_tables_and_code_that_github_shows(site: Path) -> None:
+    from markdown_it import MarkdownIt
+
     github = MarkdownIt("commonmark").enable("table")
     for page in PAGES:
         html = (site / place(page) / "index.html").read_text(encoding="utf-8")

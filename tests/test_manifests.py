@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 import yaml
-from kubeflow_trainer_api.models import TrainerV1alpha1ClusterTrainingRuntime
 
 from delivery.content_hash import content_hash
 from stacks.constructs.delivery.bundle import ImageParts, make_bundles
@@ -52,6 +51,8 @@ def test_kubernetes_accepts_every_object(platform: Platform) -> None:
 
 
 def test_trainer_accepts_the_runtime(platform: Platform) -> None:
+    from kubeflow_trainer_api.models import TrainerV1alpha1ClusterTrainingRuntime
+
     runtimes = objects(platform, "ClusterTrainingRuntime")
     # The one of every job, and one for each group that names an image.
     assert len(runtimes) == 1 + sum(group.image is not None for group in platform.node_groups)

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 import yaml
-from check_jsonschema.builtin_schemas import get_builtin_schema
 from jsonschema.validators import validator_for
 from packaging.specifiers import SpecifierSet
 
@@ -35,6 +34,8 @@ def oldest_python() -> str:
 
 def accepted(schema: str, text: str) -> bool:
     """Return whether a published schema, from the collection that `make lint` uses, accepts a YAML text."""
+    from check_jsonschema.builtin_schemas import get_builtin_schema
+
     # PyYAML reads the key `on` of a workflow as true.
     value = {"on" if key is True else key: each for key, each in yaml.safe_load(text).items()}
     document = get_builtin_schema(f"vendor.{schema}")

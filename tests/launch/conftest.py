@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,15 @@ BUCKET = "atlas-data"
 @pytest.fixture
 def hand_off() -> handoff.HandOff:
     return make_hand_off()
+
+
+@pytest.fixture
+def empty_account() -> Iterator[None]:
+    """Let moto answer the AWS calls of this process, for an account without resources."""
+    from moto import mock_aws
+
+    with mock_aws():
+        yield
 
 
 def make_hand_off() -> handoff.HandOff:

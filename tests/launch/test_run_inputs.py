@@ -9,7 +9,6 @@ from pathlib import Path
 import boto3
 import pytest
 from botocore.stub import Stubber
-from moto import mock_aws
 
 from tests.launch.foreign import write_foreign_job
 from trainway.launch.job_file.programs import load_program
@@ -22,6 +21,8 @@ from trainway.spec.handoff import HandOff
 @pytest.fixture(autouse=True)
 def _s3(hand_off: HandOff, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The platform's bucket with a corpus and a file, and a bucket without objects."""
+    from moto import mock_aws
+
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "testing")
     with mock_aws():

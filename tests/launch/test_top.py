@@ -22,7 +22,6 @@ from urllib.request import urlopen
 
 import boto3
 import pytest
-from moto import mock_aws
 from rich.console import Console
 from typer.testing import CliRunner
 
@@ -127,6 +126,8 @@ def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Api]:
 @pytest.fixture
 def deployed(api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HandOff]:
     """A platform on EKS with two teams: the run `llama` on a node, a job that waits, and a job that has ended."""
+    from moto import mock_aws
+
     hand_off = hand_off_of(platform_named("kueue"))
     cluster = hand_off.cluster.model_copy(update={"job_kinds": ("TrainJob",)})
     hand_off = hand_off.model_copy(update={"cluster": cluster})
@@ -331,6 +332,8 @@ def test_a_job_that_has_the_name_of_a_run_elsewhere_is_not_that_run(deployed: Ha
 
 
 def test_a_platform_that_does_not_answer_is_shown_as_unknown() -> None:
+    from moto import mock_aws
+
     with mock_aws():
         site = site_of(ConnectedPlatform("nowhere", "us-west-2"), None)
     assert site.nodes == () and "no platform of the name nowhere is deployed there" in site.unknown[0]

@@ -21,7 +21,6 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from prometheus_client.parser import text_string_to_metric_families
 
 EXPORTERS = Path(__file__).resolve().parents[2] / "lifecycle_scripts" / "exporters"
 
@@ -39,6 +38,8 @@ exporter, efa, dcgm, slurm = map(load, ("exporter", "efa", "dcgm", "slurm"))
 
 def samples(text: str) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
     """By name and labels, with counters by the names that they have in the text."""
+    from prometheus_client.parser import text_string_to_metric_families
+
     families = text_string_to_metric_families(text)
     found = [each for family in families for each in family.samples]
     names = set(re.findall(r"^# TYPE (\S+)", text, re.MULTILINE))

@@ -6,14 +6,15 @@ import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from prometheus_client import Metric
-from prometheus_client.parser import text_string_to_metric_families
 
 from tests.lifecycle_scripts.nodes import DOWNLOADED, Lab, Node, missing, nodes
 from tests.lifecycle_scripts.steps import run_step
+
+if TYPE_CHECKING:
+    from prometheus_client import Metric
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "node-metrics.md"
 WHY_NOT = missing()
@@ -114,6 +115,8 @@ def test_kernel_settings_are_in_effect_and_only_ever_raised(lab: Lab) -> None:
 
 def scrape(scraper: Node, node: Node, port: int) -> dict[str, Metric]:
     """The families that one node reads from another."""
+    from prometheus_client.parser import text_string_to_metric_families
+
     program = "import sys, urllib.request as u; print(u.urlopen(sys.argv[1], timeout=20).read().decode(), end='')"
     text = scraper.run("python3", "-c", program, f"http://{node.address}:{port}/metrics").stdout
     return {family.name: family for family in text_string_to_metric_families(text)}

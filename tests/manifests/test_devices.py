@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 import yaml
-from kubeflow_trainer_api.models import TrainerV1alpha1ClusterTrainingRuntime
 
 from tests.fictitious import NAME, catalogue_with
 from tests.manifests.platforms import CATALOGUE, named, objects, platform_of
@@ -54,6 +53,8 @@ def test_kubernetes_takes_every_object(platform: Platform) -> None:
 
 
 def test_trainer_takes_every_runtime(platform: Platform) -> None:
+    from kubeflow_trainer_api.models import TrainerV1alpha1ClusterTrainingRuntime
+
     for runtime in objects(platform, "ClusterTrainingRuntime"):
         assert not misread(TrainerV1alpha1ClusterTrainingRuntime, runtime)
 

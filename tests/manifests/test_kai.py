@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import cel
 import pytest
 from hypothesis import given
-from kubeflow_trainer_api.models import TrainerV1alpha1ClusterTrainingRuntime
 from pydantic import ValidationError
 
 from tests.hypothesis_profiles import examples
@@ -136,6 +134,8 @@ def test_a_node_that_is_taken_back_does_not_count_as_a_failure() -> None:
 
 
 def test_kubernetes_and_trainer_accept_every_object() -> None:
+    from kubeflow_trainer_api.models import TrainerV1alpha1ClusterTrainingRuntime
+
     platform = platform_of(teams=TEAMS, kubernetes={"queues": "kai", "mpi_operator": True})
     need_definitions()
     checked = set()
@@ -177,6 +177,8 @@ def admits(
     platform: Platform | None = None,
 ) -> bool:
     """Whether the API server lets the object be made, or changed from what it was before."""
+    import cel
+
     platform = platform or platform_of(teams=TEAMS, **KAI)
     operation, verdicts = "UPDATE" if before else "CREATE", []
     group, _, plural = resource.rpartition("/")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import cel
 import pytest
 from hypothesis import given
 
@@ -65,6 +64,8 @@ def test_a_platform_that_run_ai_does_not_share_has_nothing_of_it(changes: dict[s
 
 def admits(platform: Platform, policy: str, subject: dict[str, Any], before: dict[str, Any] | None = None) -> bool:
     """Whether the policy lets the object into the namespace of the first team."""
+    import cel
+
     request = {"operation": "UPDATE" if before else "CREATE", "namespace": namespaces(platform)[0]}
     (validation,) = named(platform, "ValidatingAdmissionPolicy")[policy]["spec"]["validations"]
     known = {"object": subject, "oldObject": before, "request": request}

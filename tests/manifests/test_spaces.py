@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from typing import Any
 
-import cel
 import pytest
 import yaml
 
@@ -34,6 +33,8 @@ def space(**spec: Any) -> dict[str, Any]:
 
 def refused(platform: Platform, workspace: dict[str, Any]) -> set[str]:
     """Return the names of the policies that refuse a space in its namespace."""
+    import cel
+
     known = {"object": workspace, "request": {"namespace": workspace["metadata"]["namespace"]}}
     policies = [each for each in objects(platform, "ValidatingAdmissionPolicy") if "space" in each["metadata"]["name"]]
     assert policies

@@ -15,10 +15,6 @@ from typing import Any
 import boto3
 import pytest
 import yaml
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
 from emulator import Emulator, running
 from tests.delivery.test_failed_pipelines import BUCKET, deployable
@@ -34,6 +30,11 @@ PLATFORM = ROOT / "examples/hyperpod-eks-shared.yaml"
 @pytest.fixture
 def posted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, list[dict[str, Any]]]]:
     """The address of a server that takes what is posted over TLS, and what it took. Processes trust its certificate."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.x509.oid import NameOID
+
     key = ec.generate_private_key(ec.SECP256R1())
     name, now = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "inbox")]), datetime.now(UTC)
     certificate = (

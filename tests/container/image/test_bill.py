@@ -6,8 +6,6 @@ import json
 from urllib.parse import quote
 
 import pytest
-from spdx_tools.spdx.parser.parse_anything import parse_file
-from spdx_tools.spdx.validation.document_validator import validate_full_spdx_document
 
 from tests.container.image.yard import Yard
 from trainway.spec.facts.versions import requirements_of
@@ -20,6 +18,9 @@ PYTORCH_LIST = requirements_of("pytorch", load_versions().pytorch[0].version)
 
 
 def test_the_list_of_packages_is_a_valid_spdx_document(built: Yard):
+    from spdx_tools.spdx.parser.parse_anything import parse_file
+    from spdx_tools.spdx.validation.document_validator import validate_full_spdx_document
+
     kept = built.root / "ecr/bills/closed.spdx.json"
     assert validate_full_spdx_document(parse_file(str(kept))) == []
     assert built.inside("closed", "cat", "/opt/trainway/sbom.spdx.json") == kept.read_text(encoding="utf-8")

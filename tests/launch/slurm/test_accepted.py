@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
 import pytest
-from moto import mock_aws
 
 from tests.launch.slurm.machines import CONTROLLER, Machines, machines, missing
 from tests.launch.slurm.requests import CATALOGUE, on_slurm, request
@@ -71,7 +70,7 @@ def test_a_run_whose_environment_is_not_there_has_failed(p5: HandOff, tmp_path: 
     assert state(handle).phase is Phase.FAILED
 
 
-@mock_aws
+@pytest.mark.usefixtures("empty_account")
 def test_a_run_is_submitted_and_watched_over_a_session(
     cluster: Machines, p5: HandOff, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

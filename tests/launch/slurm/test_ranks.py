@@ -14,7 +14,6 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 import pytest
-from moto import mock_aws
 
 from tests.launch.slurm.machines import Machines, machines, missing
 from tests.launch.slurm.requests import CATALOGUE, on_slurm, request
@@ -131,7 +130,7 @@ def test_a_run_that_is_preempted_saves_itself_and_goes_on(cluster: Machines, lau
     assert state(handle).phase is Phase.RUNNING
 
 
-@mock_aws
+@pytest.mark.usefixtures("empty_account")
 def test_a_shell_on_a_node_of_the_run_opens_over_a_session(
     cluster: Machines, launch: Launch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

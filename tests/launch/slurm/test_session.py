@@ -9,7 +9,6 @@ from pathlib import Path
 import botocore.session
 import pytest
 from botocore.validate import validate_parameters
-from moto import mock_aws
 
 from tests.launch.slurm.requests import on_slurm
 from tests.launch.slurm.sessions import REGION, hyperpod, without_slurm
@@ -32,6 +31,8 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def aws() -> Iterator[None]:
+    from moto import mock_aws
+
     with mock_aws():
         yield
 
