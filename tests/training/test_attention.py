@@ -4,34 +4,28 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-import torch
-import torch.distributed as dist
-import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import Tensor
-from torch.nn.attention import SDPBackend
-from torch.profiler import ProfilerActivity, profile
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from tests.training.test_layouts import differences
 from tests.training.torchrun_server import TorchrunServer
 from training.config.presets import PRESETS
-from training.data.documents import document_starts
-from training.model import attention, attention_kernels
-from training.model.attention import attend
-from training.model.blockwise_attention import LONGEST_BLOCK, blockwise_attention
-from training.model.decoder import Decoder, initialize, rotary_cache
-from training.parallel.context import attend_gathered
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from training.model.decoder import Decoder
 
 BATCH, HEADS, GROUPS, LENGTH, WIDTH = 2, 4, 2, 300, 8
 END_OF_TEXT = 3
 
 
 def inputs(length: int = LENGTH) -> list[Tensor]:
+    import torch
+
     generator = torch.Generator().manual_seed(0)
     return [
         torch.randn(BATCH, heads, length, WIDTH, generator=generator).requires_grad_()
@@ -40,12 +34,17 @@ def inputs(length: int = LENGTH) -> list[Tensor]:
 
 
 def texts(length: int = LENGTH) -> Tensor:
+    import torch
+
     tokens = torch.randint(0, 50, (BATCH, length), generator=torch.Generator().manual_seed(1))
     tokens[0, 0] = tokens[0, 5] = tokens[1, -1] = END_OF_TEXT
     return tokens
 
 
 def by_mask(query: Tensor, key: Tensor, value: Tensor, tokens: Tensor | None, window: int | None) -> Tensor:
+    import torch
+    import torch.nn.functional as F
+
     length = query.shape[2]
     before = torch.arange(length)[:, None] - torch.arange(length)
     mask = ((before >= 0) & (before < (window or length)))[None]
@@ -60,6 +59,11 @@ def by_mask(query: Tensor, key: Tensor, value: Tensor, tokens: Tensor | None, wi
 @pytest.mark.parametrize("documents", [False, True])
 @pytest.mark.parametrize("first", [0, 100])
 def test_attention_and_its_gradients_are_those_of_a_mask(first: int, documents: bool, window: int | None) -> None:
+    import torch
+
+    from training.data.documents import document_starts
+    from training.model.attention import attend
+
     ours, theirs, last = inputs(), inputs(), 250
     starts = document_starts(texts(), END_OF_TEXT) if documents else None
     query, key, value = ours[0][:, :, first:last], ours[1][:, :, :last], ours[2][:, :, :last]
@@ -76,6 +80,10 @@ def test_attention_and_its_gradients_are_those_of_a_mask(first: int, documents: 
 
 @given(st.lists(st.lists(st.sampled_from([END_OF_TEXT, 5]), min_size=12, max_size=12), min_size=1, max_size=4))
 def test_a_document_begins_with_a_sample_and_after_each_end(samples: list[list[int]]) -> None:
+    import torch
+
+    from training.data.documents import document_starts
+
     starts = document_starts(torch.tensor(samples, dtype=torch.uint16), END_OF_TEXT)
     assert starts.shape[1] & (starts.shape[1] - 1) == 0, "a power of two"
     for sample, row in zip(samples, starts.tolist(), strict=True):
@@ -85,6 +93,11 @@ def test_a_document_begins_with_a_sample_and_after_each_end(samples: list[list[i
 
 def largest(model: Decoder, length: int, documents: Tensor | None) -> int:
     """Return the most numbers that a tensor has among the arguments of all operators of a step."""
+    import torch
+    from torch.profiler import ProfilerActivity, profile
+
+    from training.model.decoder import rotary_cache
+
     tokens = texts(length + 1)[:1]
     with profile(activities=[ProfilerActivity.CPU], record_shapes=True) as recorded:
         model(tokens[:, :-1], rotary_cache(model.shape, length), tokens[:, 1:], documents).backward()
@@ -95,6 +108,9 @@ def largest(model: Decoder, length: int, documents: Tensor | None) -> int:
 
 @pytest.mark.parametrize(("window", "documents"), [(None, True), (100, False), (100, True)])
 def test_no_tensor_of_a_step_has_as_many_numbers_as_pairs_of_tokens(window: int | None, documents: bool) -> None:
+    from training.data.documents import document_starts
+    from training.model.decoder import Decoder, initialize
+
     length = 2048
     starts = document_starts(texts(length)[:1], END_OF_TEXT) if documents else None
     model = Decoder(replace(PRESETS["tiny"], layers=1, sliding_window=window), 64)
@@ -130,6 +146,8 @@ def test_no_rank_of_a_layout_has_as_many_numbers_as_pairs_of_its_tokens(torchrun
 
 
 def test_the_profile_would_show_a_mask(monkeypatch: pytest.MonkeyPatch) -> None:
+    from training.model.decoder import Decoder, initialize
+
     length = 512
     model = Decoder(replace(PRESETS["tiny"], layers=1), 64)
     initialize(model, 0)
@@ -142,6 +160,9 @@ def test_the_profile_would_show_a_mask(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_one_long_document_and_a_window_cost_no_more_keys_than_the_window(monkeypatch: pytest.MonkeyPatch) -> None:
+    from training.model.attention import attend
+    from training.model.blockwise_attention import LONGEST_BLOCK
+
     seen: list[int] = []
     module = sys.modules["training.model.blockwise_attention"]
     scores = module._scores
@@ -162,6 +183,11 @@ def test_one_long_document_and_a_window_cost_no_more_keys_than_the_window(monkey
 def test_the_kernel_gets_the_ends_of_documents_and_the_keys_on_the_left(
     window: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    import torch
+
+    from training.model import attention
+    from training.model.blockwise_attention import blockwise_attention
+
     varlen = pytest.importorskip("torch.nn.attention.varlen")
     called: list[Any] = []
 
@@ -181,29 +207,16 @@ def test_the_kernel_gets_the_ends_of_documents_and_the_keys_on_the_left(
     assert options == {"window_size": (-1 if window is None else window - 1, 0)}
 
 
-class Order(TorchDispatchMode):
-    """Notes the order of exchanges and attention."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.calls: list[str] = []
-
-    def __torch_dispatch__(self, operator: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        name = operator.__name__.split(".")[0]
-        names = {
-            "all_gather_into_tensor": "gather",
-            "reduce_scatter_tensor": "scatter",
-            "wait_tensor": "wait",
-            "packed_attention": "attend",
-            "packed_attention_backward": "differentiate",
-        }
-        if name in names:
-            self.calls.append(names[name])
-        return operator(*args, **(kwargs or {}))
-
-
 @pytest.mark.usefixtures("one_rank")
 def test_half_of_the_heads_travels_while_the_other_half_attends() -> None:
+    import torch
+    import torch.distributed as dist
+
+    from tests.training.torch_modes import Order
+    from training.data.documents import document_starts
+    from training.model.attention import attend
+    from training.parallel.context import attend_gathered
+
     group = dist.group.WORLD
     assert group is not None
     documents = document_starts(texts(16), END_OF_TEXT)
@@ -222,6 +235,10 @@ def test_half_of_the_heads_travels_while_the_other_half_attends() -> None:
 
 
 def test_the_first_kernel_is_the_fastest_on_the_gpu() -> None:
+    from torch.nn.attention import SDPBackend
+
+    from training.model import attention_kernels
+
     hopper, ampere, ada, blackwell, workstation = (9, 0), (8, 0), (8, 9), (10, 0), (12, 0)
     cudnn, flash = SDPBackend.CUDNN_ATTENTION, SDPBackend.FLASH_ATTENTION
     first = {each: attention_kernels.backends(each)[0] for each in (hopper, ampere, ada, blackwell, workstation)}
@@ -236,6 +253,11 @@ def test_the_first_kernel_is_the_fastest_on_the_gpu() -> None:
 
 
 def test_the_order_of_kernels_holds_inside_the_context_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+    from torch.nn.attention import SDPBackend
+
+    from training.model import attention_kernels
+
     activated: list[str] = []
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (10, 0))
     monkeypatch.setattr(torch.nn.attention, "activate_flash_attention_impl", activated.append)

@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from importlib import import_module
+from typing import TYPE_CHECKING
 
 import pytest
-import torch
-import torch.nn.functional as F
-from torch import Tensor
-from torch.distributed.device_mesh import init_device_mesh
-from torch.overrides import TorchFunctionMode
 
 from training.config.arithmetic import flop_per_token
 from training.config.presets import PRESETS
-from training.model.decoder import Decoder, initialize
-from training.model.experts import BIAS_STEP, Experts, MixtureOfExperts, balance, swiglu
-from training.parallel import expert as expert_parallel
-from training.parallel import expert_slices
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from training.model.experts import MixtureOfExperts
 
 SHAPE = replace(PRESETS["tiny"], layers=2, hidden=32, feed_forward=48, experts=4, experts_per_token=2)
 
 
 def mixture() -> MixtureOfExperts:
+    from training.model.decoder import Decoder, initialize
+    from training.model.experts import MixtureOfExperts
+
     model = Decoder(SHAPE, 64)
     initialize(model, 0)
     module = model.get_submodule("layers.0.mlp")
@@ -32,6 +32,9 @@ def mixture() -> MixtureOfExperts:
 
 def one_by_one(module: MixtureOfExperts, token: Tensor) -> Tensor:
     """What a token becomes, by the definition."""
+    import torch
+    import torch.nn.functional as F
+
     shares = F.softmax(module.router(token), dim=-1)
     best = sorted(range(4), key=lambda expert: -(shares[expert] + module.bias[expert]).item())[:2]
     experts, total = module.experts, sum(shares[expert] for expert in best)
@@ -43,6 +46,8 @@ def one_by_one(module: MixtureOfExperts, token: Tensor) -> Tensor:
 
 
 def test_a_token_is_the_sum_of_its_best_experts_by_their_shares() -> None:
+    import torch
+
     module = mixture()
     module.bias.copy_(torch.tensor([0.0, 0.01, 0.0, -0.01]))
     hidden = torch.randn(2, 8, SHAPE.hidden, generator=torch.Generator().manual_seed(0))
@@ -51,6 +56,8 @@ def test_a_token_is_the_sum_of_its_best_experts_by_their_shares() -> None:
 
 
 def test_a_bias_changes_the_choice_and_not_the_shares() -> None:
+    import torch
+
     module = mixture()
     hidden = torch.randn(1, 8, SHAPE.hidden, generator=torch.Generator().manual_seed(0))
     before = module(hidden)
@@ -62,8 +69,14 @@ def test_a_bias_changes_the_choice_and_not_the_shares() -> None:
     assert module.chosen[2] == 8, "every token"
 
 
-@pytest.mark.skipif(not hasattr(F, "grouped_mm"), reason="this PyTorch has no grouped_mm")
 def test_the_grouped_product_is_that_of_each_expert() -> None:
+    import torch
+    import torch.nn.functional as F
+
+    from training.model.experts import Experts, swiglu
+
+    if not hasattr(F, "grouped_mm"):
+        pytest.skip("this PyTorch has no grouped_mm")
     generator = torch.Generator().manual_seed(0)
     experts, counts = Experts(SHAPE), torch.tensor([3, 0, 8, 5])
     for weight in experts.parameters():
@@ -83,29 +96,23 @@ def test_the_grouped_product_is_that_of_each_expert() -> None:
         assert (half.grad.float() - right.grad).norm() < 0.02 * right.grad.norm()
 
 
-class Waits(TorchFunctionMode):
-    """Counts the calls for which the host waits on a GPU."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.calls: list[str] = []
-
-    def __torch_function__(self, function: Any, types: Any, arguments: Any = (), named: Any = None) -> Any:
-        name = getattr(function, "__name__", "")
-        if name in ("tolist", "item", "__int__") or (
-            name == "repeat_interleave" and "output_size" not in (named or {})
-        ):
-            self.calls.append(name)
-        return function(*arguments, **(named or {}))
-
-
 @pytest.mark.usefixtures("one_rank")
-@pytest.mark.parametrize(("divide", "waits"), [(None, []), (expert_slices, []), (expert_parallel, ["tolist"])])
-def test_the_host_waits_once_for_experts_on_other_ranks_and_never_for_slices(divide: Any, waits: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("divide", "waits"),
+    [(None, []), ("training.parallel.expert_slices", []), ("training.parallel.expert", ["tolist"])],
+)
+def test_the_host_waits_once_for_experts_on_other_ranks_and_never_for_slices(
+    divide: str | None, waits: list[str]
+) -> None:
+    import torch
+    from torch.distributed.device_mesh import init_device_mesh
+
+    from tests.training.torch_modes import Waits
+
     module, hidden = mixture().bfloat16(), torch.randn(1, 8, SHAPE.hidden).bfloat16()
     expected = module(hidden)
     if divide:
-        divide.parallelize(module, init_device_mesh("cpu", (1,), mesh_dim_names=("ep",)))
+        import_module(divide).parallelize(module, init_device_mesh("cpu", (1,), mesh_dim_names=("ep",)))
     with Waits() as waiting:
         found = module(hidden)
     assert torch.equal(found, expected)
@@ -114,6 +121,11 @@ def test_the_host_waits_once_for_experts_on_other_ranks_and_never_for_slices(div
 
 @pytest.mark.usefixtures("one_rank")
 def test_an_expert_that_many_choose_is_chosen_less_and_evaluation_counts_for_nothing() -> None:
+    import torch
+    from torch.distributed.device_mesh import init_device_mesh
+
+    from training.model.experts import BIAS_STEP, balance
+
     mesh = init_device_mesh("cpu", (1, 1, 1, 1), mesh_dim_names=("pp", "dp_replicate", "fsdp", "tp"))
     module = mixture()
     hidden = torch.randn(4, 32, SHAPE.hidden, generator=torch.Generator().manual_seed(0))
@@ -140,6 +152,10 @@ def test_a_token_costs_the_experts_that_it_goes_through() -> None:
 
 
 def test_8x1b_has_eight_feed_forwards_of_1b() -> None:
+    import torch
+
+    from training.model.decoder import Decoder
+
     with torch.device("meta"):
         sizes = {
             name: sum(parameter.numel() for parameter in Decoder(PRESETS[name], 128_256).parameters())

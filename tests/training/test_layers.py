@@ -3,40 +3,26 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
 
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch._dynamo.testing import CompileCounter
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from training import config
 from training.config.presets import PRESETS
-from training.model.decoder import Decoder, initialize, rotary_cache
-from training.parallel import activation_checkpointing, compiler, pipeline
-from training.parallel.clipping import clipping_divisor, norm_of_gradients
-from training.precision.loss_scale import INITIAL, LARGEST, initial_scale, next_scale
 
 TINY = PRESETS["tiny"]
 ATTENTION = "_scaled_dot_product_flash_attention_for_cpu"
 
 
-class Counted(TorchDispatchMode):
-    """Counts what is computed."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.calls: Counter[str] = Counter()
-
-    def __torch_dispatch__(self, operator: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        self.calls[operator.__name__.split(".")[0]] += 1
-        return operator(*args, **(kwargs or {}))
-
-
 def computed(memory: config.Memory) -> Counter[str]:
     """The operators of a forward and a backward pass."""
+    import torch
+
+    from tests.training.torch_modes import Counted
+    from training.model.decoder import Decoder, initialize, rotary_cache
+    from training.parallel import activation_checkpointing
+
     model = Decoder(TINY, 300)
     initialize(model, 0)
     if memory.activation_checkpointing != "none":
@@ -59,6 +45,12 @@ def test_full_checkpointing_computes_everything_again_and_selective_what_is_chea
 
 
 def test_one_layer_is_compiled_for_all() -> None:
+    import torch
+    from torch._dynamo.testing import CompileCounter
+
+    from training.model.decoder import Decoder, initialize, rotary_cache
+    from training.parallel import compiler
+
     counter = CompileCounter()
     model = Decoder(TINY, 300)
     initialize(model, 0)
@@ -72,6 +64,8 @@ def test_one_layer_is_compiled_for_all() -> None:
 
 @given(layers=st.integers(1, 130), stages=st.integers(1, 32))
 def test_stages_take_all_layers_in_order_and_the_ends_no_more_than_others(layers: int, stages: int) -> None:
+    from training.parallel import pipeline
+
     ends = pipeline.stage_ends(layers, stages)
     counts = [end - begin for begin, end in zip([0, *ends], ends, strict=False)]
     assert len(counts) == stages
@@ -81,12 +75,18 @@ def test_stages_take_all_layers_in_order_and_the_ends_no_more_than_others(layers
 
 
 def test_the_stages_of_405b_are_those_of_llama_3() -> None:
+    from training.parallel import pipeline
+
     # 126 layers on 16 ranks: 7 where embedding and output are, 8 elsewhere.
     assert pipeline.stage_ends(126, 16)[:2] == [7, 15]
     assert pipeline.stage_ends(126, 16)[-2:] == [119, 126]
 
 
 def test_the_loss_scale_halves_after_an_overflow_and_doubles_after_many_steps() -> None:
+    import torch
+
+    from training.precision.loss_scale import INITIAL, LARGEST, initial_scale, next_scale
+
     assert initial_scale("bf16") == initial_scale("fp32") == 1.0
 
     def following(scale: float, step: int, *, overflowed: bool) -> float:
@@ -101,6 +101,11 @@ def test_the_loss_scale_halves_after_an_overflow_and_doubles_after_many_steps() 
 
 @pytest.mark.usefixtures("one_rank")
 def test_the_norm_of_a_gradient_that_overflowed_says_so() -> None:
+    import torch
+
+    from training.parallel.clipping import clipping_divisor, norm_of_gradients
+    from training.precision.loss_scale import INITIAL
+
     parameter = torch.nn.Parameter(torch.zeros(3))
     parameter.grad = torch.tensor([1.0, float("inf"), 0.0])
     assert not norm_of_gradients([parameter], INITIAL).isfinite()

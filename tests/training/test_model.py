@@ -4,27 +4,27 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING
 
 import pytest
-import torch
-from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import FSDPModule
-from torch.distributed.tensor import DTensor
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from training import config
 from training.config.arithmetic import flop_per_token
 from training.config.presets import PRESETS, RotaryScaling, shape_of
-from training.model.decoder import Decoder, initialize, materialize, rotary_cache
-from training.model.loss import cross_entropy, linear_cross_entropy, loss_of_chunk
-from training.observe.flops import peak_flops
-from training.parallel.fsdp import shard
+
+if TYPE_CHECKING:
+    import torch
+
+    from training.model.decoder import Decoder
 
 TINY = PRESETS["tiny"]
 
 
 def on_meta(preset: str, vocabulary: int) -> Decoder:
+    import torch
+
+    from training.model.decoder import Decoder
+
     with torch.device("meta"):
         return Decoder(PRESETS[preset], vocabulary)
 
@@ -76,16 +76,26 @@ def test_the_causal_flop_are_those_of_the_pairs_in_the_window(window: int) -> No
 
 
 def test_the_peak_of_a_cpu_is_unknown() -> None:
+    import torch
+
+    from training.observe.flops import peak_flops
+
     assert peak_flops(torch.device("cpu"), "bf16") is None
 
 
 def built(seed: int = 0) -> Decoder:
+    from training.model.decoder import Decoder, initialize
+
     model = Decoder(TINY, 300)
     initialize(model, seed)
     return model
 
 
 def test_a_logit_depends_on_no_later_token() -> None:
+    import torch
+
+    from training.model.decoder import rotary_cache
+
     model, rotary = built(), rotary_cache(TINY, 16)
     tokens = torch.randint(0, 300, (1, 16), generator=torch.Generator().manual_seed(0))
     changed = tokens.clone()
@@ -96,6 +106,10 @@ def test_a_logit_depends_on_no_later_token() -> None:
 
 
 def test_attention_depends_on_the_distance_and_not_on_the_position() -> None:
+    import torch
+
+    from training.model.decoder import rotary_cache
+
     attention = built().get_submodule("layers.0.self_attn")
     hidden = torch.randn(1, 8, TINY.hidden, generator=torch.Generator().manual_seed(0))
     rotary = rotary_cache(TINY, 100)
@@ -106,6 +120,8 @@ def test_attention_depends_on_the_distance_and_not_on_the_position() -> None:
 
 
 def test_the_weights_depend_on_the_seed_and_a_parameter_s_name_only() -> None:
+    import torch
+
     one, same, other = built(0), built(0), built(1)
     for name, weight in one.state_dict().items():
         assert torch.equal(weight, same.state_dict()[name])
@@ -120,6 +136,10 @@ def test_405b_has_the_parameters_of_its_name() -> None:
 
 
 def test_a_window_hides_what_is_further_back() -> None:
+    import torch
+
+    from training.model.decoder import Decoder, initialize, rotary_cache
+
     shape = replace(TINY, layers=1, sliding_window=4)
     model = Decoder(shape, 300)
     initialize(model, 0)
@@ -131,6 +151,10 @@ def test_a_window_hides_what_is_further_back() -> None:
 
 
 def test_documents_of_one_sample_do_not_see_each_other() -> None:
+    import torch
+
+    from training.model.decoder import rotary_cache
+
     model, tokens, rotary = built(), torch.arange(16)[None], rotary_cache(TINY, 16)
     documents = torch.tensor([[0, 6]])
     packed = model(tokens, rotary, documents=documents)
@@ -140,6 +164,10 @@ def test_documents_of_one_sample_do_not_see_each_other() -> None:
 
 
 def test_the_frequencies_of_llama_3_1_slow_down_where_they_are_slow() -> None:
+    import torch
+
+    from training.model.decoder import rotary_cache
+
     shape = replace(PRESETS["8b"], rope_scaling=RotaryScaling(factor=8.0, original_length=8192))
     exponents = torch.arange(0, 128, 2) / 128
     frequencies = 500_000.0**-exponents
@@ -159,6 +187,10 @@ def test_the_frequencies_of_llama_3_1_slow_down_where_they_are_slow() -> None:
 
 
 def test_the_loss_in_chunks_is_the_loss() -> None:
+    import torch
+
+    from training.model.decoder import rotary_cache
+
     model, tokens, rotary = built(), torch.arange(34).reshape(2, 17), rotary_cache(TINY, 16)
     losses, gradients = [], []
     for chunks in (1, 4):
@@ -172,21 +204,12 @@ def test_the_loss_in_chunks_is_the_loss() -> None:
     torch.testing.assert_close(gradients[0], gradients[1], atol=1e-7, rtol=1e-5)
 
 
-class Products(TorchDispatchMode):
-    """Notes the rows and columns of products."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.shapes: list[tuple[int, ...]] = []
-
-    def __torch_dispatch__(self, operator: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result = operator(*args, **(kwargs or {}))
-        if operator is torch.ops.aten.mm.default:
-            self.shapes.append(tuple(result.shape))
-        return result
-
-
 def test_the_loss_computes_the_logits_of_each_chunk_once() -> None:
+    import torch
+
+    from tests.training.torch_modes import Products
+    from training.model.loss import cross_entropy, linear_cross_entropy
+
     hidden, weight = torch.randn(2, 16, 5, requires_grad=True), torch.randn(7, 5, requires_grad=True)
     targets = torch.zeros(2, 16, dtype=torch.long)
     with Products() as products:
@@ -203,8 +226,13 @@ def test_the_loss_computes_the_logits_of_each_chunk_once() -> None:
 
 @pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize("chunks", [1, 4])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
-def test_the_gradients_of_the_loss_are_those_of_whole_logits(dtype: torch.dtype, chunks: int, compiled: bool) -> None:
+@pytest.mark.parametrize("precision", ["float32", "bfloat16", "float16"])
+def test_the_gradients_of_the_loss_are_those_of_whole_logits(precision: str, chunks: int, compiled: bool) -> None:
+    import torch
+
+    from training.model.loss import cross_entropy, linear_cross_entropy, loss_of_chunk
+
+    dtype: torch.dtype = getattr(torch, precision)
     generator = torch.Generator().manual_seed(0)
     hidden, weight = torch.randn(2, 64, 32, generator=generator), torch.randn(500, 32, generator=generator)
     targets = torch.randint(0, 500, (2, 64), generator=generator)
@@ -230,6 +258,10 @@ def test_the_gradients_of_the_loss_are_those_of_whole_logits(dtype: torch.dtype,
 @pytest.mark.parametrize("chunks", [1, 4])
 def test_in_fp16_the_sum_of_the_tokens_may_be_larger_than_its_largest_number(chunks: int) -> None:
     """Every token has the gradient -0.5 * 16. Their sum is -131,072, and their mean -8."""
+    import torch
+
+    from training.model.loss import linear_cross_entropy
+
     hidden = torch.full((1, 16384, 4), 16.0, dtype=torch.float16)
     weight = torch.zeros(2, 4, dtype=torch.float16, requires_grad=True)
     linear_cross_entropy(hidden, weight, torch.zeros(1, 16384, dtype=torch.long), chunks).backward()
@@ -246,6 +278,13 @@ def test_a_variant_changes_only_what_it_names() -> None:
 
 @pytest.mark.usefixtures("one_rank")
 def test_sharding_changes_neither_the_weights_nor_the_logits() -> None:
+    import torch
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor import DTensor
+
+    from training.model.decoder import Decoder, initialize, materialize, rotary_cache
+    from training.parallel.fsdp import shard
+
     plain, sharded = built(), Decoder(TINY, 300).to("meta")
     shard(sharded, init_device_mesh("cpu", (1,)), "fp32")
     materialize(sharded, torch.device("cpu"))
@@ -259,6 +298,13 @@ def test_sharding_changes_neither_the_weights_nor_the_logits() -> None:
 
 @pytest.mark.usefixtures("one_rank")
 def test_bf16_is_close_to_fp32_and_its_weights_and_gradients_stay_fp32() -> None:
+    import torch
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import FSDPModule
+
+    from training.model.decoder import rotary_cache
+    from training.parallel.fsdp import shard
+
     plain, mixed = built(), built()
     shard(mixed, init_device_mesh("cpu", (1,)), "bf16")
     assert isinstance(mixed, FSDPModule)
