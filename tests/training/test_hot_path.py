@@ -4,93 +4,33 @@ from __future__ import annotations
 
 import gc
 import signal
-import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-import torch
-import torch.distributed as dist
-from torch import Tensor
-from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode
 
-import training
-from training import step, train
 from training.config import Job
-from training.observe.laps import Laps, seconds
-from training.observe.reports import Reading
-from training.step import accumulate
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+    from training.observe.reports import Reading
 
 STEPS = 5
-PROJECT = str(Path(training.__file__).parent)
-# What gives the host a number of a tensor, has a result whose shape is one, or copies from memory that is not pinned:
-# on a GPU, the host waits in each until the device has nothing left to do.
-METHODS = {"item", "tolist", "numpy", "cpu", "__bool__", "__float__", "__int__", "__index__", "nonzero", "tensor"}
-OPERATORS = {
-    "_local_scalar_dense",
-    "nonzero",
-    "masked_select",
-    "bincount",
-    "_unique2",
-    "equal",
-    "is_nonzero",
-    "repeat_interleave",
-}
 # The step before, when this one is under way.
 READERS = {"reports.py"}
 # The beginnings of documents are found in host memory. Processors, and fp32 on GPUs, attend by blocks.
 WITHOUT_DEVICE = {"documents.py", "blockwise_attention.py"}
 
 
-class Watch:
-    """Which files of the project read numbers of tensors, from the first forward pass on."""
-
-    def __init__(self) -> None:
-        self.files: set[str] = set()
-        self.began = False
-
-    def see(self) -> None:
-        frame = sys._getframe(1)
-        while frame and not frame.f_code.co_filename.startswith(PROJECT):
-            assert frame.f_back, "nothing of the project reads here"
-            frame = frame.f_back
-        if self.began:
-            self.files.add(Path(frame.f_code.co_filename).name)
-
-
-class Methods(TorchFunctionMode):
-    """Sees what is called in Python."""
-
-    def __init__(self, watch: Watch) -> None:
-        super().__init__()
-        self._watch = watch
-
-    def __torch_function__(self, function: Any, types: Any, arguments: Any = (), named: Any = None) -> Any:
-        name = getattr(function, "__name__", "")
-        # The gradient mode of a checkpointed layer and the like are no methods of tensors.
-        if name in METHODS or (name == "to" and "cpu" in arguments and "non_blocking" not in (named or {})):
-            self._watch.see()
-        return function(*arguments, **(named or {}))
-
-
-class Operators(TorchDispatchMode):
-    """Sees what is called in C++, such as by a fused optimizer."""
-
-    def __init__(self, watch: Watch) -> None:
-        super().__init__()
-        self._watch = watch
-
-    def __torch_dispatch__(self, function: Any, types: Any, arguments: Any = (), named: Any = None) -> Any:
-        if function.overloadpacket.__name__.split(".")[-1] in OPERATORS:
-            self._watch.see()
-        return function(*arguments, **(named or {}))
-
-
 @pytest.fixture
 def alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     """This process as the only rank of a job; leaves signals and garbage collection as they were."""
+    import torch
+    import torch.distributed as dist
+
     place = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
     for name, value in place.items() | {("TRAINWAY_RUN", str(tmp_path / "run"))}:
         monkeypatch.setenv(name, value)
@@ -107,6 +47,11 @@ def alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
 
 def watched(job: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> tuple[set[str], list[str]]:
     """The files that read in steps without a checkpoint, and the order in which steps were given and read."""
+    from tests.training.host_reads import Methods, Operators, Watch
+    from training import step, train
+    from training.observe.reports import Reading
+    from training.step import accumulate
+
     watch, order, given = Watch(), list[str](), list[Reading]()
     made, values = Reading.__init__, Reading.values
 
@@ -145,6 +90,7 @@ def watched(job: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> tuple[set[s
 def test_a_step_is_read_when_the_next_one_is_given(
     changes: dict[str, Any], job: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+
     changes = changes | {"data": job["data"] | changes.get("data", {}), "checkpoint": job["checkpoint"] | {"every": 99}}
     files, order = watched(job | changes, monkeypatch)
     assert files - WITHOUT_DEVICE == READERS
@@ -154,6 +100,10 @@ def test_a_step_is_read_when_the_next_one_is_given(
 
 
 def test_a_lap_waits_for_the_device_when_its_seconds_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+
+    from training.observe.laps import Laps, seconds
+
     waited: list[int] = []
 
     class Event:

@@ -3,103 +3,34 @@
 The stand-in multiplies with PyTorch. What it cannot show is what only a GPU can: see docs/unproven.md.
 """
 
-# ruff: noqa: ARG002, ARG005 (the arguments are Transformer Engine's)
+# ruff: noqa: ARG005 (the arguments are Transformer Engine's)
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
 from types import ModuleType
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import pytest
-import torch
-import torch.nn.functional as F
-from torch import Tensor, nn
 
-from tests.training.layout_gradients import VOCABULARY, job_of, measured, reference, small
 from training import config
 from training.config import Job
 from training.errors import UserError
-from training.model.decoder import Decoder
-from training.precision import transformer_engine
 
-GPU = torch.device("cuda", 0)
+if TYPE_CHECKING:
+    from training.model.decoder import Decoder
 
-
-class Linear(nn.Module):
-    """The signature of transformer_engine.pytorch.Linear 2.20, and those of its demands that do not need a GPU."""
-
-    recipes: ClassVar[list[str | None]] = []
-    """Of each forward pass, what it was to be multiplied in."""
-
-    def __init__(
-        self,
-        in_features: int,
-        out_features: int,
-        sequence_parallel: bool = False,
-        fuse_wgrad_accumulation: bool = False,
-        tp_group: Any = None,
-        tp_size: int = 1,
-        get_rng_state_tracker: Any = None,
-        rng_tracker_name: str | None = None,
-        init_method: Any = None,
-        bias: bool = True,
-        return_bias: bool = False,
-        params_dtype: torch.dtype | None = None,
-        parallel_mode: str | None = None,
-        parameters_split: Any = None,
-        device: torch.device | str = "cuda",
-        **overlap: Any,
-    ) -> None:
-        super().__init__()
-        assert not (bias or overlap or sequence_parallel or fuse_wgrad_accumulation or return_bias or parallel_mode)
-        assert device == "meta", "memory is given to the whole model at once"
-        self.in_features, self.out_features = in_features, out_features
-        self.weight = nn.Parameter(torch.empty(out_features, in_features, dtype=params_dtype, device=device))
-
-    def get_extra_state(self) -> Tensor:
-        return torch.empty(0, dtype=torch.uint8)
-
-    def set_extra_state(self, state: Tensor) -> None:
-        raise AssertionError("there is nothing to set")
-
-    @torch.compiler.disable  # type: ignore[untyped-decorator]  # as it is where it cannot be traced
-    def forward(
-        self,
-        inp: Tensor,
-        is_first_microbatch: bool | None = None,
-        fp8_output: bool | None = False,
-        fp8_grad: bool | None = False,
-    ) -> Tensor:
-        if inp.dtype != self.weight.dtype:
-            raise TypeError("Data types for parameters must match when outside of autocasted region.")
-        recipe = Autocast.active[-1] if Autocast.active else None
-        if recipe:
-            assert self.in_features % 16 == self.out_features % 16 == inp.shape[:-1].numel() % 8 == 0
-        Linear.recipes.append(type(recipe).__name__ if recipe else None)
-        return F.linear(inp, self.weight)
-
-
-class Autocast:
-    """What transformer_engine.pytorch.autocast 2.20 is given."""
-
-    active: ClassVar[list[Any]] = []
-
-    def __init__(self, enabled: bool = True, calibrating: bool = False, recipe: Any = None) -> None:
-        assert enabled and not calibrating
-        self.recipe = recipe
-
-    def __enter__(self) -> None:
-        Autocast.active.append(self.recipe)
-
-    def __exit__(self, *_: object) -> None:
-        Autocast.active.pop()
+RECIPES = ("tensorwise", "blockwise", "mxfp8")
 
 
 @pytest.fixture
 def engine(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
     """The stand-in under Transformer Engine's name, on a Hopper GPU."""
+    import torch
+
+    from tests.training.transformer_engine_stand_in import Autocast, Linear
+
     package, pytorch = ModuleType("transformer_engine"), ModuleType("transformer_engine.pytorch")
     common, recipe = ModuleType("transformer_engine.common"), ModuleType("transformer_engine.common.recipe")
     vars(package).update(pytorch=pytorch, common=common)
@@ -122,15 +53,24 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
 
 
 def job(**changes: Any) -> Job:
+    from tests.training.layout_gradients import job_of
+
     return job_of({"linear": "transformer-engine"} | changes)
 
 
 def untied() -> Decoder:
+    import torch
+
+    from tests.training.layout_gradients import VOCABULARY, small
+    from training.model.decoder import Decoder
+
     with torch.device("meta"):
         return Decoder(small(job(variant={"tied": False})), VOCABULARY)
 
 
 def swapped(recipe: config.Float8) -> Decoder:
+    from training.precision import transformer_engine
+
     model = untied()
     transformer_engine.apply(model, recipe)
     return model
@@ -143,6 +83,9 @@ def swapped(recipe: config.Float8) -> Decoder:
     ids=["plain", "checkpointed", "compiled", "offloaded"],
 )
 def test_the_gradients_are_those_of_linear_layers(changes: dict[str, Any]) -> None:
+    from tests.training.layout_gradients import measured, reference
+    from tests.training.transformer_engine_stand_in import Linear
+
     loss, expected = reference(job())
     found_loss, _, found = measured(job(**changes))
     assert Linear.recipes, "they are in use"
@@ -154,6 +97,8 @@ def test_the_gradients_are_those_of_linear_layers(changes: dict[str, Any]) -> No
 
 @pytest.mark.usefixtures("engine", "one_rank")
 def test_they_get_weights_of_the_type_that_is_computed_in() -> None:
+    from tests.training.layout_gradients import measured, reference
+
     loss, _ = reference(job())
     found, _, _ = measured(job(precision="bf16"))
     assert found == pytest.approx(loss, rel=2e-3)
@@ -162,6 +107,10 @@ def test_they_get_weights_of_the_type_that_is_computed_in() -> None:
 
 @pytest.mark.usefixtures("engine")
 def test_a_checkpoint_has_the_same_names_as_without() -> None:
+    from torch import nn
+
+    from tests.training.transformer_engine_stand_in import Linear
+
     model = swapped(config.Float8())
     assert isinstance(model.get_submodule("layers.0.mlp.gate_proj"), Linear)
     assert isinstance(model.lm_head, nn.Linear), "the output projection keeps the job's precision"
@@ -172,6 +121,9 @@ def test_a_checkpoint_has_the_same_names_as_without() -> None:
 @pytest.mark.usefixtures("engine", "one_rank")
 @pytest.mark.parametrize("memory", [{}, {"activation_checkpointing": "full"}], ids=["plain", "checkpointed"])
 def test_a_recipe_is_around_every_pass_of_a_layer(memory: dict[str, Any]) -> None:
+    from tests.training.layout_gradients import measured
+    from tests.training.transformer_engine_stand_in import Linear
+
     float8 = {"recipe": "tensorwise", "keep_first_and_last": True}
     measured(job(precision="bf16", float8=float8, memory=memory))
     # Of four layers with seven products each the first and the last keep bf16; eight samples go through, twice where
@@ -182,26 +134,38 @@ def test_a_recipe_is_around_every_pass_of_a_layer(memory: dict[str, Any]) -> Non
 
 
 @pytest.mark.usefixtures("engine")
-@pytest.mark.parametrize("recipe", transformer_engine.RECIPES)
+@pytest.mark.parametrize("recipe", RECIPES)
 def test_every_recipe_that_a_job_may_ask_for_has_a_class_and_a_check(recipe: str, engine: ModuleType) -> None:
+    from training.precision import transformer_engine
+
     asked = job(precision="bf16", float8={"recipe": recipe})
     swapped(asked.float8)
+    assert set(RECIPES) == set(transformer_engine.RECIPES)
     available, _ = getattr(engine, transformer_engine.RECIPES[recipe][1])(return_reason=True)
     assert available == (recipe != "mxfp8")
 
 
 @pytest.mark.usefixtures("engine")
 def test_a_recipe_that_the_gpu_lacks_is_refused_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+
+    from training.precision import transformer_engine
+
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda _: "NVIDIA H100")
-    transformer_engine.check(job(precision="bf16", float8={"recipe": "blockwise"}), GPU)
+    transformer_engine.check(job(precision="bf16", float8={"recipe": "blockwise"}), torch.device("cuda", 0))
     with pytest.raises(UserError, match=r"float8.recipe is mxfp8, .* NVIDIA H100: Device compute capability 10"):
-        transformer_engine.check(job(precision="bf16", float8={"recipe": "mxfp8"}), GPU)
+        transformer_engine.check(job(precision="bf16", float8={"recipe": "mxfp8"}), torch.device("cuda", 0))
 
 
 def test_where_it_cannot_run_a_job_that_asks_for_it_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+
+    from tests.training.layout_gradients import job_of
+    from training.precision import transformer_engine
+
     transformer_engine.check(job_of({}), torch.device("cpu"))
     with pytest.raises(UserError, match="linear is transformer-engine, which needs a GPU"):
         transformer_engine.check(job(), torch.device("cpu"))
     monkeypatch.setitem(sys.modules, "transformer_engine", None)
     with pytest.raises(UserError, match=r"linear is transformer-engine, but it cannot be imported .*image: \{add:"):
-        transformer_engine.check(job(), GPU)
+        transformer_engine.check(job(), torch.device("cuda", 0))
