@@ -3,38 +3,41 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-import torch
-from torch import Tensor, nn
-from torch.distributed.checkpoint import state_dict_loader, state_dict_saver
-from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
-from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import fully_shard
 
-from tests.training.test_optimizer import learn
 from training import config
-from training.optim import bf16_adamw
-from training.optim.bf16_adamw import BFloat16AdamW, rounded
-from training.optim.optimizer import make_optimizer
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor, nn
 
 BFLOAT16_STEP = 2**-7
 """From 1 to the next bf16 number."""
 
 
 def optimizer_of(model: nn.Module, state: str, **changes: Any) -> torch.optim.Optimizer:
+    from training.optim.optimizer import make_optimizer
+
     return make_optimizer(model, config.Optimizer.model_validate({"state": state} | changes))
 
 
 def mlp() -> nn.Sequential:
     """The same weights each time."""
+    import torch
+    from torch import nn
+
     torch.manual_seed(0)
     return nn.Sequential(nn.Linear(64, 128, bias=False), nn.Linear(128, 64, bias=False))
 
 
 @pytest.mark.parametrize("sign", [1, -1])
 def test_a_number_is_rounded_to_its_neighbors_so_that_the_mean_is_right(sign: int) -> None:
+    import torch
+
+    from training.optim.bf16_adamw import rounded
+
     generator = torch.Generator().manual_seed(0)
     wide = torch.full((100_000,), sign * (1 + BFLOAT16_STEP / 4))
     found = rounded(wide, generator)
@@ -47,6 +50,8 @@ def test_a_number_is_rounded_to_its_neighbors_so_that_the_mean_is_right(sign: in
 
 
 def test_the_losses_are_those_of_fp32_in_half_of_the_memory() -> None:
+    from tests.training.test_optimizer import learn
+
     losses, moments = [], []
     for state in ("fp32", "bf16"):
         model = mlp()
@@ -63,6 +68,9 @@ def test_the_losses_are_those_of_fp32_in_half_of_the_memory() -> None:
 
 def second_moment_and_weight(state: str) -> tuple[Tensor, Tensor]:
     """After 3,000 gradients of one, of which the moment then is nearly one, and the weight has gone as many steps."""
+    import torch
+    from torch import nn
+
     model = nn.Linear(16, 16, bias=False)
     nn.init.zeros_(model.weight)
     optimizer = optimizer_of(model, state, betas=(0.9, 0.999), weight_decay=0, learning_rate=0.001)
@@ -75,6 +83,8 @@ def second_moment_and_weight(state: str) -> tuple[Tensor, Tensor]:
 
 @pytest.mark.exhaustive
 def test_a_second_moment_grows_by_less_than_bf16_can_show(monkeypatch: pytest.MonkeyPatch) -> None:
+    from training.optim import bf16_adamw
+
     whole, weight = second_moment_and_weight("fp32")
     half, half_weight = second_moment_and_weight("bf16")
     assert half.mean().item() == pytest.approx(whole.mean().item(), rel=0.01)
@@ -88,6 +98,10 @@ def test_a_second_moment_grows_by_less_than_bf16_can_show(monkeypatch: pytest.Mo
 
 @pytest.mark.usefixtures("one_rank")
 def test_a_resumed_run_learns_to_the_last_bit_what_it_would_have_learned(tmp_path: Path) -> None:
+    import torch
+
+    from tests.training.test_optimizer import learn
+
     model, optimizer = sharded("bf16")
     learn(model, optimizer, 0, 5)
     save(model, optimizer, tmp_path)
@@ -100,6 +114,8 @@ def test_a_resumed_run_learns_to_the_last_bit_what_it_would_have_learned(tmp_pat
 @pytest.mark.usefixtures("one_rank")
 @pytest.mark.parametrize(("first", "then"), [("fp32", "bf16"), ("bf16", "fp32")])
 def test_a_run_may_change_the_type_of_its_moments_on_the_way(first: str, then: str, tmp_path: Path) -> None:
+    from tests.training.test_optimizer import learn
+
     model, optimizer = sharded(first)
     learn(model, optimizer, 0, 20)
     save(model, optimizer, tmp_path)
@@ -108,22 +124,35 @@ def test_a_run_may_change_the_type_of_its_moments_on_the_way(first: str, then: s
 
 
 def test_other_optimizers_keep_their_state_as_they_do() -> None:
+    import torch
+
+    from training.optim.bf16_adamw import BFloat16AdamW
+
     assert type(optimizer_of(mlp(), "fp32")) is torch.optim.AdamW
     assert type(optimizer_of(mlp(), "bf16")) is BFloat16AdamW
 
 
 def sharded(state: str) -> tuple[nn.Sequential, torch.optim.Optimizer]:
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+
     model = mlp()
     fully_shard(model, mesh=init_device_mesh("cpu", (1,)))
     return model, optimizer_of(model, state)
 
 
 def save(model: nn.Module, optimizer: torch.optim.Optimizer, directory: Path) -> None:
+    from torch.distributed.checkpoint import state_dict_saver
+    from torch.distributed.checkpoint.state_dict import get_state_dict
+
     weights, moments = get_state_dict(model, optimizer)
     state_dict_saver.save({"model": weights, "optimizer": moments}, checkpoint_id=str(directory))
 
 
 def loaded(state: str, directory: Path) -> tuple[nn.Sequential, torch.optim.Optimizer]:
+    from torch.distributed.checkpoint import state_dict_loader
+    from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
+
     model, optimizer = sharded(state)
     weights, moments = get_state_dict(model, optimizer)
     state_dict_loader.load({"model": weights, "optimizer": moments}, checkpoint_id=str(directory))

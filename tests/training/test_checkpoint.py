@@ -7,23 +7,20 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-import torch
-import torch.distributed as dist
-from torch.distributed.device_mesh import init_device_mesh
 
-from training import checkpoint, config
-from training.checkpoint import COMMIT, NodeMemory, Progress, Saver, stored
-from training.checkpoint.copies import HostCopy
-from training.checkpoint.stores import reader
+from training import config
 from training.config.presets import PRESETS
 from training.errors import UserError
 from training.hosts import location_files
-from training.model.decoder import Decoder, initialize, rotary_cache
-from training.optim.optimizer import make_optimizer
-from training.parallel.fsdp import shard
+
+if TYPE_CHECKING:
+    import torch
+
+    from training.checkpoint import Progress, Saver
+    from training.model.decoder import Decoder
 
 pytestmark = pytest.mark.usefixtures("one_rank")
 IDENTITY: dict[str, Any] = {"model": {"layers": 4}, "seed": 0}
@@ -42,6 +39,13 @@ def trained(
     steps: int,
     settings: config.Optimizer = config.Optimizer(),  # noqa: B008
 ) -> tuple[Decoder, torch.optim.Optimizer]:
+    import torch
+    from torch.distributed.device_mesh import init_device_mesh
+
+    from training.model.decoder import Decoder, initialize, rotary_cache
+    from training.optim.optimizer import make_optimizer
+    from training.parallel.fsdp import shard
+
     model = Decoder(PRESETS["tiny"], 300)
     initialize(model, seed)
     shard(model, init_device_mesh("cpu", (1,)), "fp32")
@@ -54,6 +58,8 @@ def trained(
 
 
 def save(location: str, state: tuple[Decoder, torch.optim.Optimizer], progress: Progress) -> None:
+    from training import checkpoint
+
     checkpoint.save(location, progress.step, checkpoint.state_of(*state, progress, IDENTITY))
 
 
@@ -78,6 +84,11 @@ def tensors(model: Decoder, optimizer: torch.optim.Optimizer) -> list[torch.Tens
 
 
 def test_what_is_loaded_is_what_was_saved(location: str) -> None:
+    import torch
+
+    from training import checkpoint
+    from training.checkpoint import Progress
+
     saved, loaded = trained(seed=0, steps=3), trained(seed=1, steps=0)
     progress = Progress(step=3, samples=24, loss=1.25)
     save(location, saved, progress)
@@ -88,6 +99,9 @@ def test_what_is_loaded_is_what_was_saved(location: str) -> None:
 
 
 def test_the_newest_are_kept_and_an_interrupted_save_is_never_taken(location: str) -> None:
+    from training import checkpoint
+    from training.checkpoint import COMMIT, Progress
+
     state = trained(seed=0, steps=1)
     for step in (1, 2, 3):
         save(location, state, Progress(step, 8 * step, 2.0))
@@ -102,10 +116,15 @@ def test_the_newest_are_kept_and_an_interrupted_save_is_never_taken(location: st
 
 
 def test_nothing_is_found_where_nothing_is(location: str) -> None:
+    from training import checkpoint
+
     assert checkpoint.newest(location) is None
 
 
 def test_a_checkpoint_of_another_run_is_refused_with_the_difference(location: str) -> None:
+    from training import checkpoint
+    from training.checkpoint import Progress
+
     state = trained(seed=0, steps=1)
     save(location, state, Progress(1, 8, 2.0))
     with pytest.raises(
@@ -115,6 +134,9 @@ def test_a_checkpoint_of_another_run_is_refused_with_the_difference(location: st
 
 
 def test_what_is_to_be_kept_for_good_is_kept(location: str) -> None:
+    from training import checkpoint
+    from training.checkpoint import Progress
+
     state = trained(seed=0, steps=1)
     for step in range(1, 8):
         save(location, state, Progress(step, 8 * step, 2.0))
@@ -124,6 +146,11 @@ def test_what_is_to_be_kept_for_good_is_kept(location: str) -> None:
 
 
 def test_resume_skips_what_is_damaged_and_says_what_is_wrong(location: str, capsys: pytest.CaptureFixture[str]) -> None:
+    import torch
+
+    from training import checkpoint
+    from training.checkpoint import COMMIT, Progress
+
     saved, loaded = trained(seed=0, steps=3), trained(seed=1, steps=0)
     for step in range(1, 7):
         save(location, saved, Progress(step, 8 * step, 2.0))
@@ -155,6 +182,11 @@ def test_resume_skips_what_is_damaged_and_says_what_is_wrong(location: str, caps
 def test_a_damaged_checkpoint_is_no_complete_one_while_it_is_written_anew(
     location: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    import torch
+
+    from training import checkpoint
+    from training.checkpoint import Progress
+
     state = trained(seed=0, steps=1)
     save(location, state, Progress(1, 8, 2.0))
 
@@ -171,6 +203,10 @@ def test_a_damaged_checkpoint_is_no_complete_one_while_it_is_written_anew(
 
 
 def test_every_byte_of_every_tensor_is_under_its_checksum(tmp_path: Path) -> None:
+    from training import checkpoint
+    from training.checkpoint import Progress
+    from training.checkpoint.stores import reader
+
     saved = trained(seed=0, steps=1)
     save(str(tmp_path), saved, Progress(1, 8, 2.0))
     source = checkpoint.step_location(str(tmp_path), 1)
@@ -181,11 +217,18 @@ def test_every_byte_of_every_tensor_is_under_its_checksum(tmp_path: Path) -> Non
 
 @pytest.mark.usefixtures("s3")
 def test_a_bucket_that_does_not_exist_is_one_clear_message() -> None:
+    from training import checkpoint
+
     with pytest.raises(UserError, match="s3://nowhere/x: there is no such bucket"):
         checkpoint.newest("s3://nowhere/x")
 
 
 def test_ranks_write_to_the_platforms_prefixes_and_read_back(s3: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+
+    from training import checkpoint
+    from training.checkpoint import Progress
+
     location, layout = f"{s3}/checkpoints/spread", '{"prefixes": 2, "part_bytes": 67108864, "gbps_each": 10}'
     monkeypatch.setenv("TRAINWAY_CHECKPOINTS", layout)
     saved, loaded = trained(seed=0, steps=1), trained(seed=1, steps=0)
@@ -206,6 +249,9 @@ def test_a_checkpoint_that_was_spread_over_prefixes_is_one_directory_on_a_file_s
     s3: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As the file system shows it that mirrors the bucket."""
+    from training import checkpoint
+    from training.checkpoint import Progress
+
     location = f"{s3}/checkpoints/mirrored"
     monkeypatch.setenv("TRAINWAY_CHECKPOINTS", '{"prefixes": 2}')
     saved, loaded = trained(seed=0, steps=1), trained(seed=1, steps=0)
@@ -219,6 +265,11 @@ def test_a_checkpoint_that_was_spread_over_prefixes_is_one_directory_on_a_file_s
 
 
 def saver_of(location: str, told: list[str], damaged: tuple[int, ...] = (), **settings: Any) -> Saver:
+    import torch
+    import torch.distributed as dist
+
+    from training.checkpoint import Saver
+
     every = {"every": 2, **settings}
     group = dist.new_group(backend="gloo")
     checkpoints = config.Checkpoint.model_validate(every)
@@ -231,6 +282,11 @@ def saver_of(location: str, told: list[str], damaged: tuple[int, ...] = (), **se
 def test_what_is_saved_is_the_state_of_its_step_though_training_goes_on(
     asynchronous: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    import torch
+
+    from training import checkpoint
+    from training.checkpoint import Progress, stored
+
     training = trained(seed=0, steps=1)
     saver = saver_of(str(tmp_path), [], async_=asynchronous)
     may_write = threading.Event()
@@ -259,6 +315,9 @@ def test_what_is_saved_is_the_state_of_its_step_though_training_goes_on(
 
 
 def test_a_save_waits_for_the_one_before_it_and_says_how_long_training_stood_still(tmp_path: Path) -> None:
+    from training import checkpoint
+    from training.checkpoint import Progress
+
     training = trained(seed=0, steps=1)
     saver = saver_of(str(tmp_path), [], keep=1)
     assert [step for step in range(1, 7) if saver.due(step)] == [2, 4, 6]
@@ -279,6 +338,9 @@ def test_a_save_waits_for_the_one_before_it_and_says_how_long_training_stood_sti
 
 
 def test_a_damaged_checkpoint_takes_no_place_among_those_that_are_kept(location: str) -> None:
+    from training import checkpoint
+    from training.checkpoint import COMMIT, Progress
+
     training = trained(seed=0, steps=1)
     for step in range(1, 7):
         save(location, training, Progress(step, 8, 1.0))
@@ -296,6 +358,8 @@ def test_a_damaged_checkpoint_takes_no_place_among_those_that_are_kept(location:
 
 
 def test_the_last_failure_behind_the_training_is_told_at_once_and_raised_by_the_next_save(tmp_path: Path) -> None:
+    from training.checkpoint import Progress
+
     training = trained(seed=0, steps=1)
     (tmp_path / "step-00000002").write_text("in the way")
     told: list[str] = []
@@ -314,6 +378,11 @@ def test_the_last_failure_behind_the_training_is_told_at_once_and_raised_by_the_
 def test_memory_does_not_wait_for_storage_and_gets_nothing_of_the_last_step(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    import torch
+    import torch.distributed as dist
+
+    from training.checkpoint import NodeMemory, Progress, Saver, stored
+
     monkeypatch.setenv("TRAINWAY_MEMORY", str(tmp_path / "memory"))
     training = trained(seed=0, steps=1)
     group = dist.new_group(backend="gloo")
@@ -341,6 +410,13 @@ def test_memory_does_not_wait_for_storage_and_gets_nothing_of_the_last_step(
 def test_the_state_of_every_optimizer_goes_through_memory(
     optimizer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    import torch
+    import torch.distributed as dist
+
+    from training import checkpoint
+    from training.checkpoint import NodeMemory, Progress
+    from training.checkpoint.copies import HostCopy
+
     if optimizer == "adamw-8bit":
         pytest.importorskip("torchao")
     monkeypatch.setenv("TRAINWAY_MEMORY", str(tmp_path))
@@ -357,6 +433,11 @@ def test_the_state_of_every_optimizer_goes_through_memory(
 def test_memory_that_is_damaged_before_there_is_storage_means_a_new_beginning(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    import torch.distributed as dist
+
+    from training import checkpoint
+    from training.checkpoint import NodeMemory, Progress
+
     monkeypatch.setenv("TRAINWAY_MEMORY", str(tmp_path))
     model, optimizer = trained(seed=0, steps=1)
     memory = NodeMemory("job", IDENTITY, {}, dist.new_group(backend="gloo"))
@@ -370,6 +451,11 @@ def test_memory_that_is_damaged_before_there_is_storage_means_a_new_beginning(
 
 
 def test_memory_that_is_too_small_is_said_before_it_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch.distributed as dist
+
+    from training import checkpoint
+    from training.checkpoint import NodeMemory, Progress
+
     monkeypatch.setenv("TRAINWAY_MEMORY", str(tmp_path))
     monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(100, 0, 100))
     state = checkpoint.state_of(*trained(seed=0, steps=1), Progress(1, 8, 1.0), IDENTITY)
@@ -380,4 +466,6 @@ def test_memory_that_is_too_small_is_said_before_it_is_full(tmp_path: Path, monk
 
 
 def whole(tensor: torch.Tensor) -> torch.Tensor:
+    import torch
+
     return tensor if type(tensor) is torch.Tensor else tensor.dequantize()

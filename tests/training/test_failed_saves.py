@@ -18,8 +18,6 @@ import pytest
 from tests.training.faulty_s3 import Faults, Kind, faulty_proxy
 from tests.training.test_checkpoint import IDENTITY, save, saver_of, trained
 from tests.training.test_resume import wait_for
-from training import checkpoint
-from training.checkpoint import Progress, plans, saver
 from training.errors import StorageDenied, StorageFailed, StorageFull
 from training.hosts import location_files
 
@@ -53,6 +51,9 @@ def faults(s3: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Faults]:
 def test_a_full_disk_is_named_with_the_bytes_that_are_needed_and_free(
     small_disk: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    from training import checkpoint
+    from training.checkpoint import Progress, plans
+
     state = trained(seed=0, steps=1)
     location = str(small_disk / "checkpoints")
     save(location, state, Progress(1, 8, 2.0))
@@ -86,6 +87,8 @@ def in_the_way(location: Path, *steps: int) -> None:
 
 def saves(location: Path, steps: range, **settings: Any) -> tuple[list[tuple[int, int]], list[int], str | None]:
     """Save some steps. Returns the failed steps with their count, the complete steps, and the error at the end."""
+    from training.checkpoint import Progress
+
     training, told = trained(seed=0, steps=1), list[str]()
     found = saver_of(str(location), told, every=1, keep=9, **settings)
     error = None
@@ -123,6 +126,8 @@ def test_one_failure_ends_a_run_whose_newest_checkpoint_is_too_old(tmp_path: Pat
 
 @pytest.mark.usefixtures("one_rank")
 def test_the_last_save_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from training.checkpoint import saver
+
     location = tmp_path / "checkpoints"
     in_the_way(location, 2)
     waits: list[float] = []
@@ -188,6 +193,8 @@ def test_a_run_survives_an_outage_of_s3_and_ends_with_its_status_after_a_longer_
 @pytest.mark.exhaustive
 @pytest.mark.usefixtures("one_rank")
 def test_a_save_fails_though_s3_never_answers(faults: Faults, monkeypatch: pytest.MonkeyPatch) -> None:
+    from training.checkpoint import Progress
+
     monkeypatch.setattr(location_files, "ATTEMPTS", 1)
     faults.kind = "hang"
     with pytest.raises(StorageFailed, match=r"the checkpoint cannot be written: .*throughput"):

@@ -5,31 +5,27 @@ from __future__ import annotations
 import sys
 from dataclasses import replace
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-import torch
-from torch import Tensor
-from torch.distributed.device_mesh import init_device_mesh
-from torch.utils._triton import has_triton_package
 
 from tests.representatives import chosen
-from tests.training.layout_gradients import gradient, job_of
 from tests.training.test_layouts import UNTIED, differences
 from tests.training.torchrun_server import TorchrunServer
 from training import config
 from training.config import Job, Layout
 from training.config.presets import PRESETS
 from training.errors import UserError
-from training.model.decoder import Decoder, initialize, rotary_cache
-from training.parallel import fsdp
-from training.precision import float8
 
-pytest.importorskip("torchao")
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
 
-CPU, GPU = torch.device("cpu"), torch.device("cuda", 0)
+pytestmark = pytest.mark.skipif(find_spec("torchao") is None, reason="torchao is not installed")
+
 LAYOUTS: dict[str, dict[str, Any]] = {
     "tensorwise": {"float8": {"recipe": "tensorwise"}},
     "tensorwise, gathered in float8": {"float8": {"recipe": "tensorwise", "all_gather": True}},
@@ -96,6 +92,8 @@ def test_matrices_divided_by_tp_have_the_scales_of_whole_ones(layout: str, found
 
 
 def asking_for(recipe: str, **changes: Any) -> Job:
+    from tests.training.layout_gradients import job_of
+
     return job_of({"precision": "bf16", "float8": {"recipe": recipe}, "batch": {"global": 8, "micro": 4}} | changes)
 
 
@@ -117,43 +115,64 @@ def layout_of(asked: Job) -> Layout:
 def test_a_gpu_that_cannot_multiply_so_is_refused_with_what_it_can(
     capability: tuple[int, int], can: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    import torch
+
+    from training.precision import float8
+
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: capability)
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda _: "NVIDIA X1")
     monkeypatch.setitem(float8.MODULES, "blockwise", "torchao")  # which a machine without Triton has
     for recipe in float8.BLOCKS:
         asked = asking_for(recipe)
         if recipe in can:
-            float8.check(asked, layout_of(asked), GPU)
+            float8.check(asked, layout_of(asked), torch.device("cuda", 0))
             continue
         with pytest.raises(UserError) as caught:
-            float8.check(asked, layout_of(asked), GPU)
+            float8.check(asked, layout_of(asked), torch.device("cuda", 0))
         version = ".".join(map(str, capability))
         assert f"float8.recipe is {recipe}, but NVIDIA X1 (compute capability {version}) cannot" in str(caught.value)
         assert str(caught.value).endswith(f"set it to {' or '.join([*can, 'none'])}")
 
 
 def test_blocks_without_a_gpu_are_refused() -> None:
+    import torch
+
+    from training.precision import float8
+
     asked = asking_for("blockwise")
     with pytest.raises(UserError, match=r"float8\.recipe is blockwise, whose kernels are written for GPUs"):
-        float8.check(asked, layout_of(asked), CPU)
+        float8.check(asked, layout_of(asked), torch.device("cpu"))
     for recipe in ("tensorwise", "rowwise", "mxfp8"):
-        float8.check(asking_for(recipe), layout_of(asking_for(recipe)), CPU)
+        float8.check(asking_for(recipe), layout_of(asking_for(recipe)), torch.device("cpu"))
 
 
 def test_tokens_that_do_not_fill_blocks_are_refused() -> None:
+    import torch
+
+    from training.precision import float8
+
     asked = asking_for("mxfp8", data={"train": "nowhere", "sequence_length": 20})
     with pytest.raises(UserError, match="blocks of 32, but a micro-batch has 80 tokens on a rank"):
-        float8.check(asked, layout_of(asked), CPU)
+        float8.check(asked, layout_of(asked), torch.device("cpu"))
 
 
 def test_float8_without_its_package_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+
+    from training.precision import float8
+
     monkeypatch.setitem(sys.modules, "torchao.float8", None)
     with pytest.raises(UserError, match=r"float8.recipe is rowwise, which needs torchao .* install trainway"):
-        float8.check(asking_for("rowwise"), layout_of(asking_for("rowwise")), CPU)
-    float8.check(asking_for("none"), layout_of(asking_for("none")), CPU)
+        float8.check(asking_for("rowwise"), layout_of(asking_for("rowwise")), torch.device("cpu"))
+    float8.check(asking_for("none"), layout_of(asking_for("none")), torch.device("cpu"))
 
 
 def test_matrices_that_blocks_do_not_fit_into_and_routers_keep_the_job_s_precision() -> None:
+    import torch
+
+    from training.model.decoder import Decoder
+    from training.precision import float8
+
     def kinds(**changes: Any) -> dict[str, str]:
         shape = replace(PRESETS["tiny"], hidden=64, feed_forward=96, **changes)
         with torch.device("meta"):
@@ -176,6 +195,10 @@ def blockwise(monkeypatch: pytest.MonkeyPatch) -> None:
 
     The scaled product, which is PyTorch's, multiplies what the scales make of the numbers.
     """
+    from torch.utils._triton import has_triton_package
+
+    from training.precision import float8
+
     if has_triton_package():  # asked before there is a stand-in, because the answer is kept
         pytest.skip("there is Triton, whose kernels need a GPU")
     triton, language = ModuleType("triton"), ModuleType("triton.language")
@@ -217,6 +240,14 @@ def blockwise(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("blockwise", "one_rank")
 def test_blockwise_products_round_and_do_nothing_else() -> None:
+    import torch
+    from torch.distributed.device_mesh import init_device_mesh
+
+    from tests.training.layout_gradients import gradient
+    from training.model.decoder import Decoder, initialize, rotary_cache
+    from training.parallel import fsdp
+    from training.precision import float8
+
     shape = replace(PRESETS["tiny"], layers=2, feed_forward=256)
     tokens = torch.randint(0, 64, (2, 129), generator=torch.Generator().manual_seed(7))
 

@@ -6,21 +6,17 @@ import json
 import math
 import statistics
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-import torch
-from torch import Tensor
 
 from tests.training.test_checkpoint import IDENTITY, save, tensors, trained, whole
-from training import checkpoint
-from training.checkpoint import Progress
 from training.config import Instability, Optimizer
 from training.errors import Diverged
-from training.optim.optimizer import step as take_step
-from training.optim.step_guard import StepGuard
 
-CPU = torch.device("cpu")
+if TYPE_CHECKING:
+    from torch import Tensor
+
 NAN, INF = math.nan, math.inf
 
 
@@ -44,6 +40,10 @@ def faulty(*faults: tuple[str, int, int, int]) -> dict[str, str]:
 )
 @pytest.mark.parametrize("steps_before", [0, 2])
 def test_a_skipped_step_changes_no_weight_moment_or_count(settings: dict[str, str], steps_before: int) -> None:
+    import torch
+
+    from training.optim.optimizer import step as take_step
+
     if settings.get("name") == "adamw-8bit":
         pytest.importorskip("torchao")
     model, optimizer = trained(0, steps_before, Optimizer.model_validate(settings))
@@ -68,6 +68,10 @@ def test_a_skipped_step_changes_no_weight_moment_or_count(settings: dict[str, st
 @pytest.mark.usefixtures("one_rank", "without_kernels")
 @pytest.mark.parametrize("settings", [{}, {"name": "muon"}, {"name": "adamw-8bit"}])
 def test_a_first_step_that_is_skipped_leaves_the_state_of_no_step(settings: dict[str, str]) -> None:
+    import torch
+
+    from training.optim.optimizer import step as take_step
+
     if settings.get("name") == "adamw-8bit":
         pytest.importorskip("torchao")
     model, optimizer = trained(0, 0, Optimizer.model_validate(settings))
@@ -80,6 +84,10 @@ def test_a_first_step_that_is_skipped_leaves_the_state_of_no_step(settings: dict
 
 
 def test_an_optimizer_that_knows_no_found_inf_takes_no_skipped_step() -> None:
+    import torch
+
+    from training.optim.optimizer import step as take_step
+
     weight = torch.nn.Parameter(torch.ones(3))
     optimizer = torch.optim.SGD([weight], lr=0.5, momentum=0.9)
     for number, skipped, expected in ((1, 0.0, 0.5), (2, 1.0, 0.5), (3, 0.0, -0.45)):
@@ -102,7 +110,11 @@ def test_an_optimizer_that_knows_no_found_inf_takes_no_skipped_step() -> None:
 def test_a_step_is_skipped_if_a_number_is_not_finite(
     loss: float, norm: float, scale: float, skipped: int, in_a_row: int
 ) -> None:
-    guard = StepGuard(Instability(), CPU)
+    import torch
+
+    from training.optim.step_guard import StepGuard
+
+    guard = StepGuard(Instability(), torch.device("cpu"))
     for _ in range(2):
         decision = guard.judge(torch.tensor(loss), torch.tensor(norm), torch.tensor(scale))
     assert (decision.skipped.item(), decision.in_a_row.item()) == (skipped, 2 * in_a_row)
@@ -112,6 +124,8 @@ def test_a_step_is_skipped_if_a_number_is_not_finite(
 
 def numbers_of(steps: int) -> Tensor:
     """Losses and norms that vary a little, with three spikes and a NaN, and a level that changes for good."""
+    import torch
+
     numbers = torch.rand(steps, 2, generator=torch.Generator().manual_seed(0)) / 10 + torch.tensor([3.0, 0.5])
     numbers[20, 0] = 9
     numbers[30, 1] = 40
@@ -122,8 +136,12 @@ def numbers_of(steps: int) -> Tensor:
 
 
 def test_a_spike_exceeds_the_mean_of_the_last_steps_by_some_deviations() -> None:
+    import torch
+
+    from training.optim.step_guard import StepGuard
+
     window, sigma = 16, 4.0
-    guard = StepGuard(Instability(spike_sigma=sigma, spike_window=window), CPU)
+    guard = StepGuard(Instability(spike_sigma=sigma, spike_window=window), torch.device("cpu"))
     last: list[list[float]] = []
     found, expected = [], []
     for row in numbers_of(80):
@@ -141,15 +159,20 @@ def test_a_spike_exceeds_the_mean_of_the_last_steps_by_some_deviations() -> None
 
 
 def test_a_resumed_run_knows_the_last_steps() -> None:
+    import torch
+
+    from training.checkpoint import Progress
+    from training.optim.step_guard import StepGuard
+
     settings = Instability(spike_sigma=4, spike_window=16)
     for stop in (3, 16, 27):
-        untouched, first = StepGuard(settings, CPU), StepGuard(settings, CPU)
+        untouched, first = StepGuard(settings, torch.device("cpu")), StepGuard(settings, torch.device("cpu"))
         numbers = numbers_of(40)
         for row in numbers[:stop]:
             untouched.judge(*row)
             first.judge(*row)
         saved = Progress.of_entry(Progress(1, 8, 1.0, recent=first.recent()).as_entry())
-        resumed = StepGuard(settings, CPU, saved.recent)
+        resumed = StepGuard(settings, torch.device("cpu"), saved.recent)
         for row in numbers[stop:]:
             assert resumed.judge(*row).skipped == untouched.judge(*row).skipped
         assert resumed.recent() == untouched.recent()
@@ -159,6 +182,11 @@ def test_a_resumed_run_knows_the_last_steps() -> None:
 def test_a_checkpoint_whose_weights_are_not_finite_is_skipped(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    import torch
+
+    from training import checkpoint
+    from training.checkpoint import Progress
+
     model, optimizer = trained(seed=0, steps=1)
     save(str(tmp_path), (model, optimizer), Progress(1, 8, 2.0))
     with torch.no_grad():

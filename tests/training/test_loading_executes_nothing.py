@@ -10,16 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
-from torch.distributed.checkpoint import state_dict_loader
-from torch.distributed.checkpoint.filesystem import FileSystemReader
-from torch.distributed.checkpoint.metadata import _MEM_FORMAT_ENCODING, Metadata
 
 from tests.training.test_checkpoint import IDENTITY, save, trained
-from training import checkpoint
-from training.checkpoint import COMMIT, Progress
-from training.checkpoint.checksum import Checksum, crc32
-from training.checkpoint.metadata_file import SEAL, load_metadata, sealed
 
 pytestmark = pytest.mark.usefixtures("one_rank")
 
@@ -37,6 +29,8 @@ class Attack:
 @pytest.fixture
 def saved(tmp_path: Path) -> Path:
     """Checkpoints of the steps 1 and 2."""
+    from training.checkpoint import Progress
+
     location = tmp_path / "checkpoints"
     for step in (1, 2):
         save(str(location), trained(seed=0, steps=1), Progress(step, 8 * step, 2.0))
@@ -44,6 +38,8 @@ def saved(tmp_path: Path) -> Path:
 
 
 def resumed_step(location: Path) -> int:
+    from training import checkpoint
+
     resumed = checkpoint.resume(str(location), None, *trained(seed=1, steps=0), IDENTITY)
     assert resumed is not None
     return resumed.progress.step
@@ -51,11 +47,17 @@ def resumed_step(location: Path) -> int:
 
 def in_metadata(directory: Path, attack: Attack) -> None:
     """Replace the metadata, with a checksum as its writer would compute it."""
+    from training.checkpoint import COMMIT
+    from training.checkpoint.metadata_file import sealed
+
     (directory / COMMIT).write_bytes(sealed(pickle.dumps(attack)))
 
 
 def behind_metadata(directory: Path, attack: Attack) -> None:
     """Put the attack into the metadata, as one more value of it, without a checksum."""
+    from training.checkpoint import COMMIT
+    from training.checkpoint.metadata_file import load_metadata
+
     metadata = load_metadata(io.BytesIO((directory / COMMIT).read_bytes()))
     metadata.planner_data = attack
     (directory / COMMIT).write_bytes(pickle.dumps(metadata))
@@ -63,6 +65,12 @@ def behind_metadata(directory: Path, attack: Attack) -> None:
 
 def in_a_value(directory: Path, attack: Attack) -> None:
     """Replace the step that the checkpoint holds, with the checksum that belongs to it."""
+    import torch
+
+    from training.checkpoint import COMMIT
+    from training.checkpoint.checksum import crc32
+    from training.checkpoint.metadata_file import load_metadata, sealed
+
     metadata = load_metadata(io.BytesIO((directory / COMMIT).read_bytes()))
     stream = io.BytesIO()
     torch.save(attack, stream)
@@ -99,6 +107,11 @@ class Attribute:
 
 def test_a_checkpoint_of_python_3_11_2_is_read(saved: Path) -> None:
     """The test creates what that version writes, and reads it with the version that runs the test."""
+    from torch.distributed.checkpoint.metadata import _MEM_FORMAT_ENCODING
+
+    from training.checkpoint import COMMIT
+    from training.checkpoint.metadata_file import load_metadata
+
     metadata = load_metadata(io.BytesIO((saved / "step-00000002" / COMMIT).read_bytes()))
     metadata.planner_data = Attribute(_MEM_FORMAT_ENCODING, "TORCH_CHANNELS_LAST")
     read = load_metadata(io.BytesIO(pickle.dumps(metadata)))
@@ -106,14 +119,21 @@ def test_a_checkpoint_of_python_3_11_2_is_read(saved: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("owner", "name"), [(Metadata, "__init__"), (_MEM_FORMAT_ENCODING, "__members__"), (_MEM_FORMAT_ENCODING, "mro")]
+    ("owner", "name"),
+    [("Metadata", "__init__"), ("_MEM_FORMAT_ENCODING", "__members__"), ("_MEM_FORMAT_ENCODING", "mro")],
 )
-def test_no_other_attribute_is_read(owner: object, name: str) -> None:
+def test_no_other_attribute_is_read(owner: str, name: str) -> None:
+    from torch.distributed.checkpoint import metadata as torch_metadata
+
+    from training.checkpoint.metadata_file import load_metadata
+
     with pytest.raises(pickle.UnpicklingError, match=f"asks for {name} of .*may be an attack"):
-        load_metadata(io.BytesIO(pickle.dumps(Attribute(owner, name))))
+        load_metadata(io.BytesIO(pickle.dumps(Attribute(getattr(torch_metadata, owner), name))))
 
 
 def test_the_attack_succeeds_in_pytorchs_own_reader(saved: Path, tmp_path: Path) -> None:
+    from torch.distributed.checkpoint.filesystem import FileSystemReader
+
     proof = tmp_path / "executed"
     in_metadata(saved / "step-00000002", Attack(proof))
     with pytest.raises(AttributeError):
@@ -122,6 +142,9 @@ def test_the_attack_succeeds_in_pytorchs_own_reader(saved: Path, tmp_path: Path)
 
 
 def test_every_byte_of_the_metadata_is_under_its_checksum(saved: Path) -> None:
+    from training.checkpoint import COMMIT
+    from training.checkpoint.metadata_file import SEAL, load_metadata
+
     file = saved / "step-00000002" / COMMIT
     content = file.read_bytes()
     for position in (0, len(content) // 2, len(content) - len(SEAL) - 5, len(content) - 1):
@@ -135,6 +158,13 @@ def test_every_byte_of_the_metadata_is_under_its_checksum(saved: Path) -> None:
 
 
 def test_pytorch_reads_the_checkpoint_and_the_job_reads_pytorchs(saved: Path) -> None:
+    from torch.distributed.checkpoint import state_dict_loader
+    from torch.distributed.checkpoint.filesystem import FileSystemReader
+
+    from training.checkpoint import COMMIT
+    from training.checkpoint.checksum import Checksum
+    from training.checkpoint.metadata_file import SEAL
+
     run: dict[str, Any] = {"step": 0}
     theirs = FileSystemReader(saved / "step-00000002")
     theirs.transforms.extension_registry.register(Checksum)

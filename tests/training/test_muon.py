@@ -5,20 +5,24 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-import torch
-from torch import Tensor
 
 from tests.training.torchrun_server import TorchrunServer
-from training.optim.muon import Muon, orthogonalised
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 PROGRAM = Path(__file__).parent / "muon_steps.py"
 
 
 @pytest.mark.parametrize("shape", [(32, 32), (16, 64), (64, 16), (3, 16, 32)])
 def test_the_singular_values_of_an_update_come_near_one(shape: tuple[int, ...]) -> None:
+    import torch
+
+    from training.optim.muon import orthogonalised
+
     torch.manual_seed(0)
     values = torch.linalg.svdvals(orthogonalised(torch.randn(shape)))
     assert values.min() > 0.4
@@ -26,6 +30,10 @@ def test_the_singular_values_of_an_update_come_near_one(shape: tuple[int, ...]) 
 
 
 def test_a_step_is_that_of_pytorch_s_muon_and_adamw() -> None:
+    import torch
+
+    from training.optim.muon import Muon
+
     torch.manual_seed(0)
     matrices, bias = [torch.randn(16, 48), torch.randn(48, 16)], torch.randn(16)
     gradients = [[torch.randn_like(tensor) for tensor in (*matrices, bias)] for _ in range(3)]
@@ -57,6 +65,8 @@ def single(torchrun: TorchrunServer, tmp_path_factory: pytest.TempPathFactory) -
 def test_every_layout_makes_the_step_of_one_process(
     layout: str, single: dict[str, Tensor], torchrun: TorchrunServer, tmp_path: Path
 ) -> None:
+    import torch
+
     weights = run(torchrun, layout, 4, tmp_path / "weights.pt")
     assert weights.keys() == single.keys()
     for name, weight in weights.items():
@@ -67,6 +77,8 @@ def test_every_layout_makes_the_step_of_one_process(
 def test_ranks_divide_the_matrices_and_the_result_is_the_same_to_the_bit(
     layout: str, torchrun: TorchrunServer, tmp_path: Path
 ) -> None:
+    import torch
+
     printed: list[str] = []
     divided = run(torchrun, layout, 4, tmp_path / "divided.pt", printed=printed)
     everywhere = run(torchrun, layout, 4, tmp_path / "everywhere.pt", "gathered", printed=printed)
@@ -108,6 +120,8 @@ def run(
     torchrun: TorchrunServer, layout: str, ranks: int, out: Path, *options: str, printed: list[str] | None = None
 ) -> dict[str, Tensor]:
     """The weights after the program ran in a layout."""
+    import torch
+
     output = torchrun.run_program(PROGRAM, layout, str(out), *options, ranks=ranks)
     if printed is not None:
         printed.append(output)

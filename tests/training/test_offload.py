@@ -10,21 +10,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from training.config.presets import PRESETS
-from training.model.decoder import Decoder, materialize
-
-META = torch.device("meta")
 
 
 @pytest.mark.parametrize(("offload", "weights"), [(True, "cpu"), (False, "meta")])
 def test_weights_are_on_the_host_and_what_a_layer_counts_is_on_the_device(offload: bool, weights: str) -> None:
-    with META:
+    import torch
+
+    from training.model.decoder import Decoder, materialize
+
+    with torch.device("meta"):
         model = Decoder(replace(PRESETS["tiny"], experts=4), 64)
     names = [name for name, _ in model.named_buffers()]
     kept = set(model.state_dict())
-    materialize(model, META, offload)
+    materialize(model, torch.device("meta"), offload)
     assert {parameter.device.type for parameter in model.parameters()} == {weights}
     assert {buffer.device.type for buffer in model.buffers()} == {"meta"}
     assert [name for name, _ in model.named_buffers()] == names

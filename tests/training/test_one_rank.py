@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-import torch
-from torch import Tensor
-from torch.distributed.fsdp import FSDPModule
-from torch.distributed.tensor import DTensor
 
 from tests.representatives import with_representatives
-from tests.training.built_model import built_model
 from training.config import Job
 from training.config.presets import shape_of
-from training.observe.laps import Laps
-from training.parallel import apply
-from training.step import accumulate
 
-CPU = torch.device("cpu")
+if TYPE_CHECKING:
+    from torch import Tensor
+
 UNTIED = {"variant": {"tied": False}}
 JOBS: dict[str, dict[str, Any]] = {
     "fp32": {"precision": "fp32"},
@@ -37,6 +31,14 @@ JOBS: dict[str, dict[str, Any]] = {
 
 def learned(changes: dict[str, Any]) -> tuple[bool, Tensor, dict[str, Tensor]]:
     """Whether FSDP is there, and after a step of four micro-batches the loss and the gradient of every parameter."""
+    import torch
+    from torch.distributed.fsdp import FSDPModule
+    from torch.distributed.tensor import DTensor
+
+    from tests.training.built_model import built_model
+    from training.observe.laps import Laps
+    from training.step import accumulate
+
     document = {
         "name": "one-rank",
         "model": "tiny",
@@ -48,7 +50,7 @@ def learned(changes: dict[str, Any]) -> tuple[bool, Tensor, dict[str, Tensor]]:
     shape = replace(shape_of("tiny", job.variant), hidden=32, feed_forward=48)
     _, local = built_model(job, 64, end_of_text=0, shape=shape)
     tokens = torch.randint(0, 64, (8, 33), generator=torch.Generator().manual_seed(7))
-    loss = accumulate(local, local.batch(tokens), 2, Laps(CPU))
+    loss = accumulate(local, local.batch(tokens), 2, Laps(torch.device("cpu")))
     gradients = {}
     for name, parameter in local.model.named_parameters():
         assert parameter.grad is not None
@@ -59,6 +61,10 @@ def learned(changes: dict[str, Any]) -> tuple[bool, Tensor, dict[str, Tensor]]:
 @pytest.mark.parametrize("job", with_representatives(JOBS, ("fp16", "bf16, tied")))
 @pytest.mark.usefixtures("one_rank")
 def test_one_rank_has_the_gradients_of_fsdp(job: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+
+    from training.parallel import apply
+
     if job == "float8":
         pytest.importorskip("torchao")
     sharded, loss, gradients = learned(JOBS[job])
@@ -77,6 +83,8 @@ def test_one_rank_has_the_gradients_of_fsdp(job: str, monkeypatch: pytest.Monkey
 
 @pytest.mark.usefixtures("one_rank")
 def test_layers_and_chunks_of_the_loss_are_each_compiled_once_for_all() -> None:
+    import torch
+
     torch._dynamo.reset()
     torch._dynamo.utils.counters.clear()
     learned({"compile": "aot_eager"})

@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
-import torch
-from torch import nn
-from torch.distributed.checkpoint import state_dict_loader, state_dict_saver
-from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
-from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import fully_shard
-from torch.distributed.tensor import DTensor, distribute_tensor
 
 from training import config
 from training.config.presets import PRESETS
-from training.model.decoder import Decoder
-from training.optim.optimizer import learning_rate, make_optimizer, set_learning_rate
-from training.optim.optimizer import step as take_step
-from training.parallel.clipping import clipping_divisor, norm_of_gradients
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
 
 SCHEDULE = config.Schedule(warmup_steps=10, minimum_ratio=0.1)
 
 
 def test_the_learning_rate_rises_to_its_peak_and_falls_to_its_floor() -> None:
+    from training.optim.optimizer import learning_rate
+
     rates = [learning_rate(step, 100, 1.0, SCHEDULE) for step in range(1, 101)]
     assert rates[0] == 0.1
     assert rates[9] == max(rates) == 1.0
@@ -34,10 +30,14 @@ def test_the_learning_rate_rises_to_its_peak_and_falls_to_its_floor() -> None:
 
 
 def test_a_schedule_without_warm_up_starts_near_its_peak() -> None:
+    from training.optim.optimizer import learning_rate
+
     assert learning_rate(1, 1000, 1.0, config.Schedule()) == pytest.approx(1.0, abs=1e-4)
 
 
 def test_wsd_stays_at_its_peak_and_falls_in_its_last_steps() -> None:
+    from training.optim.optimizer import learning_rate
+
     schedule = config.Schedule(shape="wsd", warmup_steps=10, decay_steps=20, minimum_ratio=0.1)
     rates = [learning_rate(step, 100, 1.0, schedule) for step in range(1, 101)]
     assert rates[4] == 0.5
@@ -49,6 +49,8 @@ def test_wsd_stays_at_its_peak_and_falls_in_its_last_steps() -> None:
 
 @pytest.mark.parametrize(("steps", "warmup"), [(10, 9), (3, 0), (100, 95)])
 def test_wsd_by_default_ends_at_its_floor_however_long_the_warm_up_is(steps: int, warmup: int) -> None:
+    from training.optim.optimizer import learning_rate
+
     schedule = config.Schedule(shape="wsd", warmup_steps=warmup)
     rates = [learning_rate(step, steps, 1.0, schedule) for step in range(1, steps + 1)]
     assert rates[-1] == pytest.approx(0.1)
@@ -57,6 +59,11 @@ def test_wsd_by_default_ends_at_its_floor_however_long_the_warm_up_is(steps: int
 
 @pytest.mark.parametrize("preset", ["tiny", "8b"])
 def test_norms_and_embeddings_are_not_decayed_and_everything_is_learned(preset: str) -> None:
+    import torch
+
+    from training.model.decoder import Decoder
+    from training.optim.optimizer import make_optimizer
+
     with torch.device("meta"):
         model = Decoder(PRESETS[preset], 300)
     decayed, others = make_optimizer(model, config.Optimizer()).param_groups
@@ -69,6 +76,11 @@ def test_norms_and_embeddings_are_not_decayed_and_everything_is_learned(preset: 
 
 
 def test_muon_has_the_matrices_of_the_layers_and_nothing_else() -> None:
+    import torch
+
+    from training.model.decoder import Decoder
+    from training.optim.optimizer import make_optimizer
+
     with torch.device("meta"):
         model = Decoder(PRESETS["8b"], 300)
     optimizer = make_optimizer(model, config.Optimizer(name="muon"))
@@ -82,6 +94,10 @@ def test_muon_has_the_matrices_of_the_layers_and_nothing_else() -> None:
 
 def learn(model: nn.Sequential, optimizer: torch.optim.Optimizer, first: int, last: int) -> list[float]:
     """The losses of some steps, each on samples of its own."""
+    import torch
+
+    from training.optim.optimizer import set_learning_rate
+
     losses = []
     for step in range(first, last):
         torch.manual_seed(step)
@@ -97,12 +113,19 @@ def learn(model: nn.Sequential, optimizer: torch.optim.Optimizer, first: int, la
 
 def mlp() -> nn.Sequential:
     """The same weights each time; matrices large enough to be kept in 8 bits."""
+    import torch
+    from torch import nn
+
     torch.manual_seed(0)
     return nn.Sequential(nn.Linear(64, 128, bias=False), nn.Linear(128, 64, bias=False))
 
 
 @pytest.mark.usefixtures("without_kernels")
 def test_8_bit_moments_learn_as_whole_ones_do_in_a_quarter_of_the_memory() -> None:
+    import torch
+
+    from training.optim.optimizer import make_optimizer
+
     losses, moments = [], []
     for name in ("adamw", "adamw-8bit"):
         model = mlp()
@@ -120,6 +143,13 @@ def test_8_bit_moments_learn_as_whole_ones_do_in_a_quarter_of_the_memory() -> No
 @pytest.mark.usefixtures("without_kernels", "one_rank")
 @pytest.mark.parametrize("name", ["adamw-8bit", "muon"])
 def test_the_state_of_an_optimizer_comes_back_from_a_checkpoint(name: str, tmp_path: Path) -> None:
+    from torch.distributed.checkpoint import state_dict_loader, state_dict_saver
+    from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+
+    from training.optim.optimizer import make_optimizer
+
     def fresh() -> tuple[nn.Sequential, torch.optim.Optimizer]:
         model = mlp()
         fully_shard(model, mesh=init_device_mesh("cpu", (1,)))
@@ -144,6 +174,15 @@ def test_the_state_of_an_optimizer_comes_back_from_a_checkpoint(name: str, tmp_p
     "settings", [{}, {"state": "bf16"}, {"name": "muon"}, {"name": "adamw-8bit"}], ids=lambda each: str(each or "adamw")
 )
 def test_each_optimizer_takes_the_gradient_that_clipping_leaves(settings: dict[str, str], largest: float) -> None:
+    import torch
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+    from torch.distributed.tensor import DTensor, distribute_tensor
+
+    from training.optim.optimizer import make_optimizer
+    from training.optim.optimizer import step as take_step
+    from training.parallel.clipping import clipping_divisor, norm_of_gradients
+
     if settings.get("name") == "adamw-8bit":
         pytest.importorskip("torchao")
     scale, weights = 1024.0, []
@@ -170,6 +209,10 @@ def test_each_optimizer_takes_the_gradient_that_clipping_leaves(settings: dict[s
 
 
 def test_an_optimizer_that_nobody_has_written_is_no_other_one() -> None:
+    import torch
+
+    from training.optim.optimizer import make_optimizer
+
     unknown = config.Optimizer.model_construct(**config.Optimizer().model_dump() | {"name": "lion"})
     with pytest.raises(AssertionError, match="lion"):
         make_optimizer(torch.nn.Linear(2, 2), unknown)

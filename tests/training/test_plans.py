@@ -5,21 +5,17 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-import torch
-from torch import Tensor
-from torch.distributed.checkpoint import state_dict_loader
-from torch.distributed.checkpoint.default_planner import DefaultSavePlanner
 
 from tests.training.test_checkpoint import IDENTITY, saver_of, tensors, trained
 from tests.training.torchrun_server import TorchrunServer
-from training import checkpoint
-from training.checkpoint import Progress, plans, stored
-from training.checkpoint.plans import KeptPlans
-from training.checkpoint.stores import LoadPlanner, reader
 from training.errors import StorageFailed, StorageFull
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from torch.distributed.checkpoint.default_planner import DefaultSavePlanner
 
 PROGRAM = Path(__file__).with_name("plans_of_ranks.py")
 
@@ -27,6 +23,8 @@ PROGRAM = Path(__file__).with_name("plans_of_ranks.py")
 @pytest.fixture
 def planned(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The number of ranks of each global plan that is made."""
+    from torch.distributed.checkpoint.default_planner import DefaultSavePlanner
+
     made: list[int] = []
     make: Callable[..., Any] = DefaultSavePlanner.create_global_plan
 
@@ -40,6 +38,12 @@ def planned(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 def load(location: Path, step: int, like: dict[str, Tensor]) -> dict[str, Tensor]:
     """The tensors of a checkpoint, with the names, shapes, and data types of other tensors."""
+    import torch
+    from torch.distributed.checkpoint import state_dict_loader
+
+    from training import checkpoint
+    from training.checkpoint.stores import LoadPlanner, reader
+
     found = {"model": {name: torch.empty_like(tensor) for name, tensor in like.items()}}
     source = checkpoint.step_location(str(location), step)
     state_dict_loader.load(found, storage_reader=reader(source), planner=LoadPlanner())
@@ -48,6 +52,11 @@ def load(location: Path, step: int, like: dict[str, Tensor]) -> dict[str, Tensor
 
 @pytest.mark.usefixtures("one_rank")
 def test_the_second_save_of_a_run_makes_no_global_plan(tmp_path: Path, planned: list[int]) -> None:
+    import torch
+
+    from training import checkpoint
+    from training.checkpoint import Progress
+
     training, expected = trained(seed=0, steps=1), {}
     saver = saver_of(str(tmp_path), [])
     for step in (2, 4, 6):
@@ -69,6 +78,14 @@ def test_the_second_save_of_a_run_makes_no_global_plan(tmp_path: Path, planned: 
 def test_a_plan_is_used_again_with_the_prefixes_of_s3(
     s3: str, planned: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    import torch
+    from torch.distributed.checkpoint import state_dict_loader
+
+    from training import checkpoint
+    from training.checkpoint import stored
+    from training.checkpoint.plans import KeptPlans
+    from training.checkpoint.stores import LoadPlanner, reader
+
     monkeypatch.setenv("TRAINWAY_CHECKPOINTS", json.dumps({"prefixes": 2}))
     kept, location = KeptPlans(), f"{s3}/checkpoints/x"
     weights = {"a": torch.arange(6.0)}
@@ -81,17 +98,19 @@ def test_a_plan_is_used_again_with_the_prefixes_of_s3(
 
 
 @pytest.mark.usefixtures("one_rank")
-@pytest.mark.parametrize(
-    "changed",
-    [
-        {"a": torch.arange(6.0) + 1, "b": torch.ones(2)},
-        {"a": torch.arange(5.0) + 1},
-        {"a": torch.arange(6, dtype=torch.float64) / 3},
-        {"b": torch.ones(2)},
-    ],
-    ids=["one more", "another shape", "another data type", "another name"],
-)
-def test_a_changed_state_is_planned_anew(changed: dict[str, Tensor], tmp_path: Path, planned: list[int]) -> None:
+@pytest.mark.parametrize("what", ["one more", "another shape", "another data type", "another name"])
+def test_a_changed_state_is_planned_anew(what: str, tmp_path: Path, planned: list[int]) -> None:
+    import torch
+
+    from training.checkpoint import stored
+    from training.checkpoint.plans import KeptPlans
+
+    changed = {
+        "one more": {"a": torch.arange(6.0) + 1, "b": torch.ones(2)},
+        "another shape": {"a": torch.arange(5.0) + 1},
+        "another data type": {"a": torch.arange(6, dtype=torch.float64) / 3},
+        "another name": {"b": torch.ones(2)},
+    }[what]
     kept, first = KeptPlans(), {"a": torch.arange(6.0)}
     for step, weights in enumerate((first, changed, changed, first)):
         stored.save(str(tmp_path), step, {"model": weights}, kept=kept)
@@ -105,6 +124,11 @@ def test_a_changed_state_is_planned_anew(changed: dict[str, Tensor], tmp_path: P
 def test_a_save_after_a_failed_one_is_complete(
     after: int, tmp_path: Path, planned: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    import torch
+
+    from training.checkpoint import plans, stored
+    from training.checkpoint.plans import KeptPlans
+
     kept, weights = KeptPlans(), {"a": torch.arange(6.0)}
     for step in range(after):
         stored.save(str(tmp_path), step, {"model": weights}, kept=kept)
