@@ -8,14 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
-import torch
 
-from benchmarks.bare_llama import Llama
 from benchmarks.claims import BETWEEN, CLAIMS, README, table
 from benchmarks.record import command, write
-from benchmarks.single_gpu import VOCABULARY, commands_of_peer
 from training.config.presets import PRESETS
-from training.model.decoder import Decoder
 
 ROOT = Path(__file__).parents[2]
 
@@ -44,6 +40,12 @@ def test_a_result_says_how_to_get_it_again(path: Path) -> None:
 
 
 def test_the_loop_written_by_hand_has_the_weights_of_the_job_s_model() -> None:
+    import torch
+
+    from benchmarks.bare_llama import Llama
+    from benchmarks.single_gpu import VOCABULARY
+    from training.model.decoder import Decoder
+
     with torch.device("meta"):
         ours, bare = Decoder(PRESETS["8b-slice8"], VOCABULARY), Llama(PRESETS["8b-slice8"], VOCABULARY)
     assert sum(each.numel() for each in bare.parameters()) == sum(each.numel() for each in ours.parameters())
@@ -58,6 +60,8 @@ def test_a_result_in_parts_is_always_whole(tmp_path: Path) -> None:
 
 
 def test_each_release_of_torchtitan_has_commands_for_its_recipes() -> None:
+    from benchmarks.single_gpu import commands_of_peer
+
     ((words, folder),) = commands_of_peer("float8 tensorwise, compile", "0.2.2", 8192)
     assert words[2:] == ["--length", "8192", "--compile", "--float8", "tensorwise"]
     assert folder == "--folder"

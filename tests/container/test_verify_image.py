@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-import torch
 
 SCRIPT = Path(__file__).resolve().parents[2] / "container" / "verify_image.py"
 spec = importlib.util.spec_from_file_location("verify_image", SCRIPT)
@@ -87,6 +86,8 @@ def test_tools_that_are_not_installed_are_faults_and_no_traceback(tmp_path: Path
 
 
 def test_a_pytorch_built_for_another_cuda_is_a_fault():
+    import torch
+
     assert verify_image.pytorch_faults(torch.__version__.partition("+")[0]) == []
     assert f"CUDA is {torch.version.cuda}, expected 1.0" in verify_image.cuda_faults("1.0", "0.0.0")
 
@@ -96,6 +97,8 @@ def test_a_pytorch_without_its_part_for_neuron_is_a_fault():
 
 
 def test_a_base_that_stays_needs_pytorch_with_cuda_and_the_efa_provider(monkeypatch: pytest.MonkeyPatch):
+    import torch
+
     monkeypatch.setattr(torch.version, "cuda", None)
     no_efa = verify_image.kept_faults("cuda", lambda _: "")
     assert no_efa == [

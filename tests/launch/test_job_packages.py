@@ -14,7 +14,6 @@ from typing import Any, Literal
 
 import numpy
 import pytest
-import torch
 
 from tests.container import stand_ins
 from tests.launch.foreign import write_foreign_job
@@ -45,6 +44,8 @@ SCRIPT = "[console_scripts]\nhello = greeting:main\n"
 @pytest.fixture(scope="module")
 def index(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """An index with a package that requires NumPy, and with newer releases of what is here already."""
+    import torch
+
     site = tmp_path_factory.mktemp("site")
     simple = site / "simple"
     greeting = {"greeting.py": MODULE, "greeting-1.0.dist-info/entry_points.txt": SCRIPT}

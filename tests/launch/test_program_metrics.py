@@ -9,7 +9,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from torch.utils.tensorboard import SummaryWriter
 
 from tests.launch.foreign import write_foreign_job
 from trainway.launch.job_file.metric_presets import METRIC_PRESETS
@@ -50,6 +49,8 @@ def test_a_preset_reads_a_line_of_its_program(name: str) -> None:
 
 
 def test_what_tensorboard_writes_is_read(tmp_path: Path) -> None:
+    from torch.utils.tensorboard import SummaryWriter
+
     earlier = SummaryWriter(tmp_path / "tb")
     earlier.add_scalar("Loss/train", 9.0, 1)
     earlier.close()

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from training.observe.metrics import LOG_LINE, Metrics
 from trainway.launch.job_file.training_lines import STEP_METRICS, training_metrics
 
 VALUES: dict[str, Any] = {
@@ -28,6 +27,8 @@ VALUES: dict[str, Any] = {
 @pytest.fixture
 def lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> list[str]:
     """What a run prints, as torchrun passes it on: a step, one whose loss is no number, an evaluation."""
+    from training.observe.metrics import Metrics
+
     metrics = Metrics(tmp_path, 100, None)
     metrics.step(VALUES)
     metrics.step(VALUES | {"loss": float("nan")})
@@ -44,6 +45,8 @@ def found(lines: list[str]) -> dict[str, list[str]]:
 
 
 def test_every_value_of_a_line_is_a_metric() -> None:
+    from training.observe.metrics import LOG_LINE
+
     assert set(STEP_METRICS) == set(LOG_LINE.groupindex) - {"step", "steps"}
 
 

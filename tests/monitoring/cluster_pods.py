@@ -20,7 +20,6 @@ from typing import Any
 from tests.monitoring.efa_device import make_efa_device
 from tests.prometheus import program
 from tests.training.test_exporter import DESCRIPTION, STEP
-from training.observe.exporter import Exporter
 from trainway.manifests.efa_exporter import efa_exporter
 from trainway.spec.facts.catalogue import load_catalogue
 from trainway.spec.platform import Platform
@@ -140,6 +139,8 @@ def exporter_of_efa(platform: Platform, directory: Path, address: str) -> list[s
 @contextlib.contextmanager
 def cluster(platform: Platform, directory: Path, token: str) -> Iterator[None]:
     """Run the exporters of the pods. The stand-in for Kueue requires the token."""
+    from training.observe.exporter import Exporter
+
     pem = directory / "tls.pem"
     request = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=kueue"]
     subprocess.run([*request, "-keyout", pem, "-out", directory / "c.pem"], check=True, capture_output=True)

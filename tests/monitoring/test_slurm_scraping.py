@@ -24,7 +24,6 @@ from tests.monitoring.efa_device import make_efa_device
 from tests.prometheus import Prometheus, free_port, program
 from tests.seams.slurm_node import slurm_platforms
 from tests.training.test_exporter import DESCRIPTION, STEP
-from training.observe.exporter import Exporter
 from trainway.monitoring.slurm_scraping import METRICS_ENDPOINT, TARGETS, slurm_scrape_document
 from trainway.spec.derived.collection import Collector, collector_of
 from trainway.spec.facts import metrics_ports
@@ -105,6 +104,8 @@ def own_exporter(name: str, address: str, port: int, before: str = "pass") -> li
 @contextlib.contextmanager
 def exporters(directory: Path) -> Iterator[None]:
     """Run the exporters of the nodes. All are real, except the exporter of DCGM, which needs a GPU."""
+    from training.observe.exporter import Exporter
+
     for name, said in SLURM.items():
         (directory / name).write_text(f"#!/bin/sh\nprintf {shlex.quote(said)}\n")
         (directory / name).chmod(0o755)

@@ -14,15 +14,11 @@ from typing import Any
 
 import boto3
 import pytest
-import torch
-import torch.distributed as dist
 import yaml
-from torch._C._distributed_c10d import HashStore  # the public name is not declared as exported
 
 from tests.moto_server import moto_server, reset
 from tests.training.torchrun_server import Started, TorchrunServer, torchrun_server
 from training.data.corpus import python_standard_library
-from training.prepare import prepare
 
 STEPS = 16
 
@@ -133,6 +129,8 @@ def launch_program(tmp_path: Path) -> Iterator[Launch]:
 @pytest.fixture(scope="session")
 def corpus_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Token shards of some of the standard library, in several files."""
+    from training.prepare import prepare
+
     directory = tmp_path_factory.mktemp("corpus")
     prepare(python_standard_library(limit_bytes=300_000), str(directory), vocabulary=384, shard_bytes=75_000)
     return directory
@@ -174,6 +172,8 @@ def job_of(corpus: Path, checkpoints: Path) -> dict[str, Any]:
 @pytest.fixture
 def without_kernels() -> Iterator[None]:
     """Run what is compiled as it is written: compiling an optimizer takes a minute."""
+    import torch
+
     torch.compiler.set_stance("force_eager")
     yield
     torch.compiler.set_stance("default")
@@ -182,6 +182,9 @@ def without_kernels() -> Iterator[None]:
 @pytest.fixture
 def one_rank() -> Iterator[None]:
     """A process group of this process alone."""
+    import torch.distributed as dist
+    from torch._C._distributed_c10d import HashStore  # the public name is not declared as exported
+
     dist.init_process_group("gloo", store=HashStore(), rank=0, world_size=1)
     yield
     dist.destroy_process_group()

@@ -24,7 +24,6 @@ import yaml
 
 from tests.training.torchrun_server import Started, TorchrunServer, torchrun_server
 from training.data.corpus import python_standard_library
-from training.prepare import prepare
 
 SHARDS = 8
 HOSTS = 8
@@ -60,6 +59,8 @@ class Rehearsed:
 
 def job_of(directory: Path, name: str, micro: int, shards: int) -> Path:
     """Write a job whose data order and loss do not depend on its ranks."""
+    from training.prepare import prepare
+
     corpus = directory / "corpus"
     if not corpus.exists():
         prepare(python_standard_library(limit_bytes=300_000), str(corpus), vocabulary=384, shard_bytes=75_000)

@@ -7,16 +7,12 @@ import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
-from safetensors.torch import load_file, save_file
-from torch import Tensor
-
-from training.checkpoint import weights
 from training.config.presets import PRESETS, RotaryScaling, Shape
-from training.hugging_face import importing
-from training.model.decoder import Decoder, rotary_cache
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 LENGTH = 32
 # In fp32, of logits of up to 3.
@@ -56,14 +52,20 @@ Make = Callable[..., tuple[Path, Any]]
 
 Command = Callable[..., None]
 UP = "model.layers.0.mlp.up_proj.weight"
-TENSOR_OF_FILE = importing._Files.tensor
 
 
 def tokens(vocabulary: int) -> Tensor:
+    import torch
+
     return torch.randint(0, vocabulary, (2, LENGTH), generator=torch.Generator().manual_seed(3))
 
 
 def our_logits(source: str, shape: Shape, vocabulary: int) -> Tensor:
+    import torch
+
+    from training.checkpoint import weights
+    from training.model.decoder import Decoder, rotary_cache
+
     model = Decoder(shape, vocabulary)
     weights.read(source, model.state_dict())
     with torch.no_grad():
@@ -72,6 +74,8 @@ def our_logits(source: str, shape: Shape, vocabulary: int) -> Tensor:
 
 
 def their_logits(model: Any, vocabulary: int) -> Tensor:
+    import torch
+
     with torch.no_grad():
         logits: Tensor = model(tokens(vocabulary)).logits
     return logits
@@ -89,6 +93,8 @@ def spoil_config(directory: Path, **changes: Any) -> None:
 
 def spoil_tensors(directory: Path, change: Callable[[dict[str, Tensor]], Any]) -> None:
     """Changes the file of the first layer's tensors, and the index with it."""
+    from safetensors.torch import load_file, save_file
+
     index = json.loads((directory / "model.safetensors.index.json").read_text())
     path = directory / index["weight_map"]["model.layers.0.mlp.up_proj.weight"]
     tensors = load_file(path)

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import itertools
 from statistics import median
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-import torch.distributed as dist
 
-from training.checkpoint.cadence import FIRST_STEPS, Cadence
 from training.config import Checkpoint
 from training.config.checkpoint_interval import choose_interval
+
+if TYPE_CHECKING:
+    from training.checkpoint.cadence import Cadence
 
 STALL, WRITE, STEP, NODES = 2.0, 30.0, 5.0, 64
 CHOSEN = choose_interval(STALL, WRITE, STEP, NODES, 3.79).steps
@@ -22,11 +23,15 @@ OFTEN = {"every": "auto", "interruptions_per_1000_node_days": PER_1000_NODE_DAYS
 
 def cadence_of(**settings: Any) -> Cadence:
     """Return a cadence that begins after step 100."""
+    from training.checkpoint.cadence import Cadence
+
     return Cadence(Checkpoint.model_validate({"every": "auto", **settings}), begins_after=100, nodes=NODES)
 
 
 def saved_steps(cadence: Cadence, until: int, stalls: list[float], write: float = WRITE) -> list[int]:
     """Take the steps after 100, with saves that stop training for `stalls` seconds. The last stall repeats."""
+    import torch.distributed as dist
+
     saved = list[int]()
     for step in range(101, until + 1):
         if cadence.is_due(step):
@@ -41,6 +46,8 @@ def saved_steps(cadence: Cadence, until: int, stalls: list[float], write: float 
 
 @pytest.mark.usefixtures("one_rank")
 def test_after_the_first_saves_the_interval_is_the_optimum_of_their_cost() -> None:
+    from training.checkpoint.cadence import FIRST_STEPS
+
     cadence = cadence_of()
     # The first save costs twenty times as much, and does not count.
     saved = saved_steps(cadence, 1000, [20 * STALL, STALL])

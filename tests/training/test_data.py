@@ -7,7 +7,7 @@ import re
 import shutil
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -17,15 +17,15 @@ from hypothesis import strategies as st
 
 from tests.hypothesis_profiles import examples
 from training.config import Job
-from training.data.batches import READS_AHEAD, STEPS_AT_ONCE, Blended, Samples, rank_batches, read
 from training.data.blend import BLOCK, Blend
-from training.data.buffers import Buffers
 from training.data.cache import Cache
 from training.data.permutation import Permutation
 from training.data.shards import read_index, write_index
-from training.data.sources import open_sources
 from training.errors import UserError
 from training.hosts import location_files
+
+if TYPE_CHECKING:
+    from training.data.batches import Samples
 
 
 @given(size=st.integers(1, 5000), seed=st.integers(0, 2**32 - 1))
@@ -50,11 +50,15 @@ def test_epochs_are_shuffled_and_shuffled_differently() -> None:
 
 
 def open_samples(directory: Path, sequence_length: int = 32, seed: int = 0, window: int = 64) -> Samples:
+    from training.data.batches import Samples
+
     return Samples(str(directory), read_index(str(directory)), sequence_length, seed, window)
 
 
 @pytest.mark.parametrize("window", [1, 2, 64])
 def test_an_epoch_is_every_sample_once_and_the_next_one_too(corpus_directory: Path, window: int) -> None:
+    from training.data.batches import read
+
     samples = open_samples(corpus_directory, window=window)
     index = read_index(str(corpus_directory))
     assert len(index.shards) > 1
@@ -69,6 +73,8 @@ def test_an_epoch_is_every_sample_once_and_the_next_one_too(corpus_directory: Pa
 
 @pytest.mark.parametrize("world_size", [1, 2, 4, 8])
 def test_the_global_batch_is_the_same_for_every_world_size(corpus_directory: Path, world_size: int) -> None:
+    from training.data.batches import rank_batches, read
+
     # Samples have one reader, as in a rank.
     one, *samples = (open_samples(corpus_directory) for _ in range(1 + world_size))
     first = one.count - 12  # so that the second batch has the end of an epoch inside
@@ -81,6 +87,8 @@ def test_the_global_batch_is_the_same_for_every_world_size(corpus_directory: Pat
 
 
 def test_a_batch_that_is_kept_stays_as_it_was(corpus_directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from training.data.batches import rank_batches, read
+
     monkeypatch.setattr("training.data.batches.TOKENS_AT_ONCE", 2 * 8 * 33)
     samples = open_samples(corpus_directory)
     with closing(rank_batches(samples, 0, 8, 0, 1, pin=False)) as batches:
@@ -92,6 +100,8 @@ def test_a_batch_that_is_kept_stays_as_it_was(corpus_directory: Path, monkeypatc
 def test_a_rank_with_small_batches_reads_few_steps_ahead(
     corpus_directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    from training.data.batches import READS_AHEAD, STEPS_AT_ONCE, rank_batches
+
     samples, read_ahead = open_samples(corpus_directory), list[int]()
     gather = samples.gather
 
@@ -106,6 +116,8 @@ def test_a_rank_with_small_batches_reads_few_steps_ahead(
 
 
 def test_memory_is_lent_again_when_no_view_of_it_is_left() -> None:
+    from training.data.buffers import Buffers
+
     buffers = Buffers((4, 8), np.uint16)
     first = buffers.lend()
     view, place = first.view(2, 2, 8)[1], first.data_ptr()
@@ -126,6 +138,8 @@ def test_a_place_without_shards_says_how_to_make_them(tmp_path: Path) -> None:
 
 
 def test_no_more_than_two_windows_of_shards_are_open(corpus_directory: Path) -> None:
+    from training.data.batches import read
+
     samples = open_samples(corpus_directory, window=1)
     assert len(read_index(str(corpus_directory)).shards) > 2
     opened: set[int] = set()
@@ -137,6 +151,8 @@ def test_no_more_than_two_windows_of_shards_are_open(corpus_directory: Path) -> 
 
 
 def test_a_shard_cut_short_is_refused(corpus_directory: Path, tmp_path: Path) -> None:
+    from training.data.batches import Samples
+
     index = read_index(str(corpus_directory))
     (tmp_path / index.shards[0].name).write_bytes(b"\0\0")
     with pytest.raises(UserError, match=rf"the index says {index.shards[0].bytes} bytes, found 2 bytes"):
@@ -154,6 +170,8 @@ def in_s3(corpus_directory: Path, s3: str) -> str:
 def test_a_shard_in_s3_that_is_not_what_was_prepared_is_refused(
     corpus_directory: Path, tmp_path: Path, in_s3: str
 ) -> None:
+    from training.data.batches import Samples, read
+
     index = read_index(str(corpus_directory))
     content = (corpus_directory / index.shards[0].name).read_bytes()
     location_files.write(f"{in_s3}/{index.shards[0].name}", content[:-2] + b"\1\1")
@@ -167,6 +185,8 @@ def test_a_shard_in_s3_that_is_not_what_was_prepared_is_refused(
 def test_a_shard_from_s3_is_fetched_once_and_read_as_from_a_disk(
     corpus_directory: Path, tmp_path: Path, in_s3: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    from training.data.batches import Samples, read
+
     index = read_index(str(corpus_directory))
     fetched: list[str] = []
     download = location_files.download
@@ -185,6 +205,8 @@ def test_a_shard_from_s3_is_fetched_once_and_read_as_from_a_disk(
 
 
 def test_the_next_window_is_fetched_while_this_one_is_read(corpus_directory: Path, tmp_path: Path, in_s3: str) -> None:
+    from training.data.batches import Samples, read
+
     index = read_index(str(corpus_directory))
     samples = Samples(in_s3, index, 32, 0, 1, Cache(tmp_path))
     read(samples, np.arange(1))
@@ -195,6 +217,8 @@ def test_the_next_window_is_fetched_while_this_one_is_read(corpus_directory: Pat
 
 
 def test_the_cache_deletes_what_was_used_longest_ago(corpus_directory: Path, tmp_path: Path, in_s3: str) -> None:
+    from training.data.batches import Samples, read
+
     index = read_index(str(corpus_directory))
     assert len(index.shards) > 2
     two = sum(sorted(shard.bytes for shard in index.shards)[-2:])
@@ -211,6 +235,8 @@ def test_the_cache_deletes_what_was_used_longest_ago(corpus_directory: Path, tmp
 
 
 def test_a_cache_that_cannot_hold_two_windows_is_refused(corpus_directory: Path, tmp_path: Path) -> None:
+    from training.data.batches import Samples
+
     index = read_index(str(corpus_directory))
     with pytest.raises(UserError, match=r"raise data\.cache_gib or lower data\.shuffle_shards"):
         Samples(str(corpus_directory), index, 32, 0, 1, Cache(tmp_path, limit_bytes=index.shards[0].bytes))
@@ -235,6 +261,8 @@ def test_a_blend_has_each_share_of_a_thousand_and_misses_no_sample(weights: list
 
 
 def test_blended_samples_are_those_of_the_sources_in_their_own_order(corpus_directory: Path) -> None:
+    from training.data.batches import Blended, read
+
     sources = [open_samples(corpus_directory, seed=seed) for seed in (1, 2)]
     blended = read(Blended(sources, [0.75, 0.25], seed=3), np.arange(1000))
     which, own = Blend([0.75, 0.25], 3)(np.arange(1000))
@@ -252,6 +280,9 @@ def test_the_job_of_the_page_is_a_job() -> None:
 
 
 def test_sources_of_a_blend_share_a_tokenizer(corpus_directory: Path, tmp_path: Path) -> None:
+    from training.data.batches import read
+    from training.data.sources import open_sources
+
     data = {"train": str(corpus_directory), "sequence_length": 32, "blend": {str(tmp_path / "other"): 0.25}}
     job = Job.model_validate({"name": "blend", "model": "tiny", "data": data, "batch": {"global": 8}, "steps": 5})
     shutil.copytree(corpus_directory, tmp_path / "other")

@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import hashlib
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
 from training.config import Job
-from training.data.batches import Blended, Samples
 from training.data.blend import Blend
 from training.data.permutation import ORDER_VERSION, Permutation
 from training.data.shards import File, Index, Shard
-from training.data.sources import open_sources
+
+if TYPE_CHECKING:
+    from training.data.batches import Samples
 
 SHARD_TOKENS = (330, 65, 1000, 200, 33)
 
@@ -29,6 +31,8 @@ def digest(numbers: NDArray[np.int64]) -> str:
 
 def samples_of(directory: Path, seed: int, window: int) -> Samples:
     """Five shards of different lengths, whose tokens nobody reads."""
+    from training.data.batches import Samples
+
     shards = []
     for number, tokens in enumerate(SHARD_TOKENS):
         name = f"shard-{number}.bin"
@@ -71,11 +75,15 @@ def test_the_samples_come_in_the_order_that_was_written_down(tmp_path: Path) -> 
 
 
 def test_blended_samples_come_in_the_order_that_was_written_down(tmp_path: Path) -> None:
+    from training.data.batches import Blended
+
     sources = [samples_of(tmp_path, seed=5, window=2), samples_of(tmp_path, seed=5, window=64)]
     assert digest(Blended(sources, [0.75, 0.25], seed=5).locate(np.arange(2000))) == "da887020ce4be2cd"
 
 
 def test_another_version_of_the_order_is_another_run(job: dict[str, object], monkeypatch: pytest.MonkeyPatch) -> None:
+    from training.data.sources import open_sources
+
     before = open_sources(Job.model_validate(job)).identity
     monkeypatch.setattr("training.data.sources.ORDER_VERSION", ORDER_VERSION + 1)
     assert open_sources(Job.model_validate(job)).identity != before

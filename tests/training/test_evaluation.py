@@ -7,19 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
-import torch.nn.functional as F
 
-from tests.training.built_model import built_model
 from training.config import Job
 from training.config.presets import PRESETS
-from training.data.batches import read
-from training.data.documents import document_starts
 from training.data.shards import read_index
-from training.data.sources import open_sources
 from training.errors import UserError
-from training.evaluation import evaluate
-from training.model.decoder import Decoder, initialize, rotary_cache
 
 
 @pytest.fixture
@@ -34,6 +26,9 @@ def held_out_job(job: dict[str, Any]) -> dict[str, Any]:
 def test_samples_of_the_held_out_shards_are_not_trained_on(
     held_out_job: dict[str, Any], corpus_directory: Path
 ) -> None:
+    from training.data.batches import read
+    from training.data.sources import open_sources
+
     data = open_sources(Job.model_validate(held_out_job))
     index = read_index(str(corpus_directory))
     held_out = np.fromfile(corpus_directory / index.shards[-1].name, dtype=index.dtype)
@@ -46,6 +41,8 @@ def test_samples_of_the_held_out_shards_are_not_trained_on(
 
 
 def test_holding_out_everything_is_refused(held_out_job: dict[str, Any]) -> None:
+    from training.data.sources import open_sources
+
     held_out_job["evaluation"]["shards"] = 100
     with pytest.raises(UserError, match="leaves none to train on; hold out fewer"):
         open_sources(Job.model_validate(held_out_job))
@@ -53,6 +50,14 @@ def test_holding_out_everything_is_refused(held_out_job: dict[str, Any]) -> None
 
 @pytest.mark.usefixtures("one_rank")
 def test_the_loss_is_the_mean_over_all_tokens_of_the_samples(held_out_job: dict[str, Any]) -> None:
+    import torch
+    import torch.nn.functional as F
+
+    from tests.training.built_model import built_model
+    from training.data.batches import read
+    from training.data.sources import open_sources
+    from training.evaluation import evaluate
+
     job = Job.model_validate(held_out_job)
     data = open_sources(job)
     assert data.held_out
@@ -67,6 +72,11 @@ def test_the_loss_is_the_mean_over_all_tokens_of_the_samples(held_out_job: dict[
 
 
 def test_masked_documents_are_learned_as_if_each_were_alone() -> None:
+    import torch
+
+    from training.data.documents import document_starts
+    from training.model.decoder import Decoder, initialize, rotary_cache
+
     end = 0
     first, second = torch.tensor([5, 6, 7, end]), torch.tensor([9, 8, 7, 6, 5, end])
     packed = torch.cat((first, second))[None]

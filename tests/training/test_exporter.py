@@ -9,15 +9,15 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from prometheus_client.parser import text_string_to_metric_families
 
 from tests.lifecycle_scripts.slurm_cluster import wait_for
 from tests.prometheus import free_port, prometheus
-from training.checkpoint import FailedSave, Saved
-from training.observe.exporter import FAMILIES, Exporter, run_exporter
+
+if TYPE_CHECKING:
+    from training.observe.exporter import Exporter
 
 DESCRIPTION = {"job": 'the "job"', "model": "8b", "precision": "bf16", "world_size": 16, "steps": 100}
 STEP: dict[str, Any] = {
@@ -35,6 +35,8 @@ STEP: dict[str, Any] = {
 
 @pytest.fixture
 def exporter(monkeypatch: pytest.MonkeyPatch) -> Iterator[Exporter]:
+    from training.observe.exporter import Exporter
+
     monkeypatch.setenv("TRAINWAY_RUN", "/fsx/runs/llama-1121")
     monkeypatch.setenv("GROUP_RANK", "3")
     monkeypatch.setenv("TRAINWAY_ATTEMPT", "3")
@@ -45,6 +47,8 @@ def exporter(monkeypatch: pytest.MonkeyPatch) -> Iterator[Exporter]:
 
 
 def samples(exporter: Exporter) -> dict[str, float]:
+    from prometheus_client.parser import text_string_to_metric_families
+
     with urllib.request.urlopen(f"http://127.0.0.1:{exporter.port}/metrics", timeout=10) as answer:
         families = list(text_string_to_metric_families(answer.read().decode()))
     found = [each for family in families for each in family.samples]
@@ -53,6 +57,8 @@ def samples(exporter: Exporter) -> dict[str, float]:
 
 
 def test_a_scrape_has_the_newest_step_and_what_is_no_number(exporter: Exporter) -> None:
+    from training.checkpoint import FailedSave, Saved
+
     before = samples(exporter)
     assert "trainway_run_loss" not in before and before["trainway_run_restarts"] == 3
     exporter.step(STEP)
@@ -69,6 +75,7 @@ def test_a_scrape_has_the_newest_step_and_what_is_no_number(exporter: Exporter) 
 
 def test_a_longer_interval_applies_at_once_and_a_shorter_one_after_a_save(exporter: Exporter) -> None:
     """Otherwise the alarm CheckpointOld would fire while a checkpoint is written."""
+    from training.checkpoint import Saved
 
     def every() -> float:
         return samples(exporter)["trainway_run_checkpoint_every_steps"]
@@ -84,6 +91,8 @@ def test_a_longer_interval_applies_at_once_and_a_shorter_one_after_a_save(export
 
 
 def test_every_metric_is_described_and_an_absent_one_is_left_out(exporter: Exporter) -> None:
+    from training.observe.exporter import FAMILIES
+
     exporter.step(STEP)
     assert {line.split()[2] for line in exporter.text().splitlines() if line.startswith("# TYPE")} == set(FAMILIES)
     exporter.step(STEP | {"mfu": None})
@@ -95,6 +104,8 @@ def test_every_metric_is_described_and_an_absent_one_is_left_out(exporter: Expor
 def test_the_first_rank_of_a_node_alone_has_an_exporter_if_the_run_has_metrics(
     exporter: Exporter, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    from training.observe.exporter import run_exporter
+
     monkeypatch.delenv("LOCAL_RANK", raising=False)
     assert run_exporter(DESCRIPTION, 50, None) is None
     monkeypatch.setenv("TRAINWAY_METRICS", f"127.0.0.1:{exporter.port}")

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-import torch
 import yaml
-from torch import Tensor
 
 from training.config import Job, footprint
 from training.config.presets import PRESETS, Shape
 from training.config.saved_activations import saved_per_token
-from training.model.decoder import Layer, rotary_cache
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+    from training.model.decoder import Layer
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples/jobs").glob("*.yaml"))
 TOKENS = 96
@@ -30,6 +33,10 @@ RESERVED = 4
 
 def saved_by(layer: Layer, shape: Shape, dtype: torch.dtype, documents: Tensor | None = None) -> int:
     """Return the bytes that a layer keeps for its backward pass, without its weights, each tensor's memory once."""
+    import torch
+
+    from training.model.decoder import rotary_cache
+
     kept: dict[int, int] = {}
     weights = {each.untyped_storage().data_ptr() for each in layer.parameters()}
 
@@ -48,8 +55,13 @@ def saved_by(layer: Layer, shape: Shape, dtype: torch.dtype, documents: Tensor |
 
 
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["fp32", "bf16"])
-def test_a_layer_saves_what_is_computed(shape: Shape, dtype: torch.dtype) -> None:
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_a_layer_saves_what_is_computed(shape: Shape, precision: str) -> None:
+    import torch
+
+    from training.model.decoder import Layer
+
+    dtype = {"fp32": torch.float32, "bf16": torch.bfloat16}[precision]
     layer = Layer(shape).to(dtype)
     computed = saved_per_token(shape, dtype is torch.bfloat16, "none", "cpu") * TOKENS
     assert saved_by(layer, shape, dtype) == pytest.approx(computed, rel=0.001)

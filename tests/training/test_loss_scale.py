@@ -9,17 +9,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch.distributed as dist
 
 from training.config import Job
-from training.precision import loss_scale
-from training.train import train
 
 
 @pytest.mark.exhaustive
 def test_steps_that_overflow_are_skipped_until_the_scale_fits(
     job: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    import torch.distributed as dist
+
+    from training.precision import loss_scale
+    from training.train import train
+
     monkeypatch.setattr(loss_scale, "INITIAL", 2.0**22)  # too much for 65,504, the largest number of fp16
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

@@ -10,8 +10,6 @@ import time
 from pathlib import Path
 
 import numpy as np
-import pyarrow
-import pyarrow.parquet
 import pytest
 from tokenizers import Tokenizer
 
@@ -165,6 +163,9 @@ def test_a_jsonl_file_is_cut_between_lines_wherever_its_pieces_end(
 
 
 def test_gzipped_jsonl_and_parquet_give_their_texts(tmp_path: Path) -> None:
+    import pyarrow
+    import pyarrow.parquet
+
     (tmp_path / "raw").mkdir()
     with gzip.open(tmp_path / "raw/a.jsonl.gz", "wt") as file:
         file.writelines(json.dumps({"text": f"zipped {number}"}) + "\n" for number in range(10))

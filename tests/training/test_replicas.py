@@ -4,45 +4,58 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-import torch
-from torch import Tensor
 
 from tests.training.conftest import STEPS, Launch, Run
 from tests.training.torchrun_server import TorchrunServer
 from training.config.job import Job
-from training.observe.replica_verdict import FILE, Doubt, verdict
-from training.replicas import Deviation, deviation
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 NAMES = ["embedding", "wq", "wq", "wk"]
 
 
 def sums(*rows: list[int]) -> Tensor:
+    import torch
+
     return torch.tensor(rows)
 
 
 def test_replicas_with_equal_sums_do_not_deviate() -> None:
+    from training.replicas import deviation
+
     assert deviation(NAMES, sums([1, 2, 3, 4], [1, 2, 3, 4]), [0, 4]) is None
 
 
 def test_the_rank_that_differs_from_the_majority_is_named_with_its_tensors() -> None:
+    from training.replicas import Deviation, deviation
+
     found = deviation(NAMES, sums([1, 2, 3, 4], [1, 2, 9, 8], [1, 2, 3, 4]), [1, 5, 9])
     assert found == Deviation(ranks=(5,), tensors=("wq", "wk"), others=2)
 
 
 def test_two_ranks_that_deviate_in_different_ways_are_both_named() -> None:
+    from training.replicas import Deviation, deviation
+
     found = deviation(NAMES, sums([1, 2, 3, 4], [1, 2, 9, 4], [1, 2, 3, 4], [7, 2, 3, 4], [1, 2, 3, 4]), range(5))
     assert found == Deviation(ranks=(1, 3), tensors=("embedding", "wq"), others=3)
 
 
 def test_with_two_replicas_both_ranks_are_named() -> None:
+    from training.replicas import Deviation, deviation
+
     found = deviation(NAMES, sums([1, 2, 3, 4], [0, 2, 3, 4]), [0, 4])
     assert found == Deviation(ranks=(0, 4), tensors=("embedding",), others=0)
 
 
 def test_a_step_that_is_taken_again_tells_which_replica_was_wrong() -> None:
+    import torch
+
+    from training.observe.replica_verdict import Doubt, verdict
+
     doubt = Doubt(6, (0, 4), ("a, cuda:0", "b, cuda:0"), (1, 2), ((2, 3), (2, 9)))
     assert doubt.wrong(torch.tensor([1, 2, 9, 4])) == (0,)
     assert doubt.wrong(torch.tensor([1, 2, 3, 4])) == (1,)
@@ -92,6 +105,8 @@ def test_of_two_replicas_the_one_that_was_wrong_is_named_when_the_step_is_taken_
     broken: int, launch: Launch, job: dict[str, Any]
 ) -> None:
     """Two replicas have no majority. The restarted run repeats the step, and reproduces the correct weights."""
+    from training.observe.replica_verdict import FILE
+
     # The next comparison is after step 8 with a checkpoint, and the restarted run resumes from step 4.
     document = job | {
         "parallel": {"dp_shard": 1, "dp_replicate": 2},

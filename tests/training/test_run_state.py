@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from tests.lifecycle_scripts.slurm_cluster import wait_for
-from training.hosts.this_node import this_node
 from trainway.launch.registry.state import RunState, parse_state
 
 
@@ -20,6 +19,8 @@ def state_of(file: Path) -> RunState | None:
 def test_a_run_writes_its_steps_its_checkpoint_and_how_it_ended(
     launch: Any, job: dict[str, Any], tmp_path: Path
 ) -> None:
+    from training.hosts.this_node import this_node
+
     file = tmp_path / "state"
     told = {"TRAINWAY_STATE": str(file), "TRAINWAY_STATE_SECONDS": "0.2"}
     first = launch(job, 1, **told)

@@ -9,12 +9,8 @@ import sys
 from collections.abc import Iterator
 
 import pytest
-import torch.distributed as dist
 from hypothesis import given
 from hypothesis import strategies as st
-from torch._C._distributed_c10d import HashStore, TCPStore  # the public names are not declared as exported
-
-from training.hosts.stopping import StopSignal
 
 
 @pytest.fixture
@@ -29,6 +25,10 @@ def handlers() -> Iterator[None]:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])
 @pytest.mark.usefixtures("one_rank", "handlers")
 def test_either_signal_stops_and_goes_on_stopping(number: signal.Signals) -> None:
+    from torch._C._distributed_c10d import HashStore  # the public name is not declared as exported
+
+    from training.hosts.stopping import StopSignal
+
     stop = StopSignal()
     stop.share(HashStore())
     assert not stop.reached_any_rank()
@@ -39,6 +39,10 @@ def test_either_signal_stops_and_goes_on_stopping(number: signal.Signals) -> Non
 
 @pytest.mark.usefixtures("one_rank", "handlers")
 def test_an_attempt_does_not_stop_because_of_the_one_before() -> None:
+    from torch._C._distributed_c10d import HashStore  # the public name is not declared as exported
+
+    from training.hosts.stopping import StopSignal
+
     store = HashStore()
     earlier, later = StopSignal(), StopSignal()
     earlier.share(store)
@@ -51,6 +55,11 @@ def test_an_attempt_does_not_stop_because_of_the_one_before() -> None:
 @pytest.mark.usefixtures("one_rank", "handlers")
 @pytest.mark.parametrize("told", [False, True])
 def test_a_store_that_has_lost_the_entry_ends_the_rank(told: bool) -> None:
+    import torch.distributed as dist
+    from torch._C._distributed_c10d import HashStore  # the public name is not declared as exported
+
+    from training.hosts.stopping import StopSignal
+
     store, stop = HashStore(), StopSignal()
     stop.share(store)
     assert not stop.reached_any_rank()
@@ -73,6 +82,11 @@ time.sleep(600)
 @pytest.mark.usefixtures("one_rank", "handlers")
 @pytest.mark.parametrize("told", [False, True])
 def test_a_rank_ends_when_the_host_of_the_store_has_ended(told: bool) -> None:
+    import torch.distributed as dist
+    from torch._C._distributed_c10d import TCPStore
+
+    from training.hosts.stopping import StopSignal
+
     stop = StopSignal()
     with subprocess.Popen([sys.executable, "-c", STORE], stdout=subprocess.PIPE, text=True) as host:
         assert host.stdout
@@ -92,6 +106,10 @@ RANKS = 3
 @pytest.mark.usefixtures("one_rank", "handlers")
 @given(st.lists(st.tuples(st.integers(0, RANKS - 1), st.sampled_from(["step", "step", "step", "signal"])), max_size=40))
 def test_all_ranks_stop_after_the_same_step_however_far_ahead_some_are(events: list[tuple[int, str]]) -> None:
+    from torch._C._distributed_c10d import HashStore  # the public name is not declared as exported
+
+    from training.hosts.stopping import StopSignal
+
     store = HashStore()
     signals = [StopSignal() for _ in range(RANKS)]
     for each in signals:

@@ -5,15 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from torch._C._distributed_c10d import HashStore  # the public name is not declared as exported
-
-from training.hosts import this_node
-from training.hosts.this_node import nodes_of_run
 
 
 def test_rank_0_learns_every_node_and_the_others_wait_for_nothing(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
+    from torch._C._distributed_c10d import HashStore  # the public name is not declared as exported
+
+    from training.hosts import this_node
+    from training.hosts.this_node import nodes_of_run
+
     store, tag = HashStore(), tmp_path / "board_asset_tag"
     monkeypatch.setattr(this_node, "ASSET_TAG", tag)
     monkeypatch.setenv("GROUP_WORLD_SIZE", "3")

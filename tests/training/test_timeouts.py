@@ -12,13 +12,14 @@ from typing import Any
 import pytest
 
 from tests.training.conftest import Launch
-from tests.training.timeouts import OTHER_SECONDS, SECONDS
 from tests.training.torchrun_server import TorchrunServer
 
 PROGRAM = Path(__file__).parent / "timeouts.py"
 
 
 def test_all_groups_of_training_and_no_other_wait_as_long_as_the_job_says(torchrun: TorchrunServer) -> None:
+    from tests.training.timeouts import OTHER_SECONDS, SECONDS
+
     printed = torchrun.run_program(PROGRAM, ranks=4)
     (line,) = (line for line in printed.splitlines() if line.startswith("WAITED "))
     around, of_steps, of_checkpoints, said = json.loads(line.removeprefix("WAITED "))

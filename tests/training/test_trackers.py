@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from moto import mock_aws
 
 from tests.training.test_resume import wait_for
 from training.config import Job
@@ -123,6 +122,7 @@ def test_an_absent_package_is_one_sentence(tmp_path: Path) -> None:
 
 def test_a_key_of_a_secret_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     import boto3
+    from moto import mock_aws
 
     monkeypatch.setenv("AWS_REGION", "us-west-2")
     with mock_aws():

@@ -12,23 +12,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 import yaml
-from tensorboard.backend.event_processing.event_accumulator import EventAccumulator  # type: ignore[import-untyped]
 
 from tests.lifecycle_scripts.slurm_cluster import wait_for
 from training.data.corpus import python_standard_library
 from training.errors import UserError
 from training.hosts.locations import resolve
-from training.observe.laps import PHASES, Laps, seconds
-from training.observe.metrics import LOG_LINE, Metrics
-from training.observe.profiling import profiling
-from training.prepare import prepare
 
 BREAKDOWN = {"data_wait", "forward", "backward", "optimizer", "checkpoint", "other"}
 
 
 def test_a_run_reports_every_step_everywhere(launch_program: Any, job: dict[str, Any]) -> None:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator  # type: ignore[import-untyped]
+
+    from training.observe.metrics import LOG_LINE
+
     run = launch_program(job | {"precision": "bf16"}, 1, "--until-step", "5")
     output = run.finish()
 
@@ -66,6 +64,8 @@ def test_a_rank_that_crashes_in_native_code_prints_its_stack(launch_program: Any
 
 @pytest.mark.exhaustive
 def test_the_bundled_job_learns(launch: Any, tmp_path: Path) -> None:
+    from training.prepare import prepare
+
     prepare(python_standard_library(6_000_000), str(tmp_path / "corpus/python-stdlib"), 2048)
     locations = json.dumps({"fsx": str(tmp_path), "s3": str(tmp_path)})
     run = launch(
@@ -137,6 +137,10 @@ def test_a_location_is_below_the_root_that_the_launcher_gave(monkeypatch: pytest
 
 
 def test_the_phases_of_a_step_add_up_to_it() -> None:
+    import torch
+
+    from training.observe.laps import PHASES, Laps, seconds
+
     laps = Laps(torch.device("cpu"))
     laps.start()
     for phase in ("data_wait", "forward", "backward", "forward"):
@@ -153,6 +157,8 @@ def test_the_phases_of_a_step_add_up_to_it() -> None:
 
 
 def test_a_line_that_a_power_cut_tore_is_dropped(tmp_path: Path) -> None:
+    from training.observe.metrics import Metrics
+
     whole = json.dumps({"event": "step", "step": 1}) + "\n"
     (tmp_path / "metrics.jsonl").write_text(whole + '{"event": "st')
     metrics = Metrics(tmp_path, steps=2, resumed_from=None)
@@ -163,6 +169,10 @@ def test_a_line_that_a_power_cut_tore_is_dropped(tmp_path: Path) -> None:
 
 
 def test_a_profile_has_the_steps_that_were_asked_for(tmp_path: Path) -> None:
+    import torch
+
+    from training.observe.profiling import profiling
+
     with profiling(tmp_path / "profile", steps=2, device=torch.device("cpu")) as end_of_step:
         for step in range(10):
             with torch.profiler.record_function(f"step {step}"):
@@ -176,6 +186,9 @@ def test_a_profile_has_the_steps_that_were_asked_for(tmp_path: Path) -> None:
 def test_the_lines_that_the_page_shows_are_those_that_are_printed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    from training.observe.laps import PHASES
+    from training.observe.metrics import LOG_LINE, Metrics
+
     metrics = Metrics(tmp_path, steps=100_000, resumed_from=None)
     metrics.step(
         {

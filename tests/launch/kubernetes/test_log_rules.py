@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from training.observe.metrics import LOG_LINE, Metrics
 from trainway.launch.job_file.training_lines import PATTERNS
 from trainway.launch.kubernetes import KubernetesOptions
 from trainway.launch.kubernetes.log_rules import log_rules
@@ -21,6 +20,8 @@ RULES = {
 
 def line_of_a_step(tmp_path: Path, capsys: pytest.CaptureFixture[str], **changes: Any) -> str:
     """What rank 0 prints."""
+    from training.observe.metrics import LOG_LINE, Metrics
+
     values = {
         "step": 8,
         "loss": 2.3456,

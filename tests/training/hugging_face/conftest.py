@@ -8,11 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from tests.training.saved_models import MODELS, Command, Make
 from training.data.shards import read_index
-from training.hugging_face.__main__ import main
 
 
 @pytest.fixture(scope="module")
@@ -26,6 +24,7 @@ def transformers() -> Any:
 @pytest.fixture
 def made(transformers: Any, corpus_directory: Path, tmp_path: Path) -> Make:
     """Return a function that saves a model of transformers with random weights, beside the tokenizer of the corpus."""
+    import torch
 
     def make(model: str = "Llama", **sizes: Any) -> tuple[Path, Any]:
         name, changes = MODELS[model]
@@ -61,6 +60,7 @@ def made(transformers: Any, corpus_directory: Path, tmp_path: Path) -> Make:
 @pytest.fixture
 def command(monkeypatch: pytest.MonkeyPatch) -> Command:
     """Return a function that runs `python -m training.hugging_face` with arguments, in this process."""
+    from training.hugging_face.__main__ import main
 
     def run(*arguments: str) -> None:
         monkeypatch.setattr(sys, "argv", ["hugging_face", *arguments])

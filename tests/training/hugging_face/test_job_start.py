@@ -10,9 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 import yaml
-from safetensors.torch import load_file, save_file
 
 from tests.training.saved_models import (
     LLAMA_3_1_8B,
@@ -21,19 +19,11 @@ from tests.training.saved_models import (
     describe,
     umask,
 )
-from training.checkpoint import weights
 from training.config import Job, Variant
 from training.config.presets import PRESETS, RotaryScaling, Shape, shape_of
-from training.data.batches import read
 from training.data.shards import read_index
-from training.data.sources import open_sources
 from training.errors import UserError
-from training.hugging_face import importing
-from training.hugging_face.__main__ import one_process
 from training.hugging_face.configuration import ModelFamily, job_section, read_config, write_config
-from training.hugging_face.importing import import_
-from training.model.decoder import Decoder
-from training.model.loss import cross_entropy
 
 
 def test_a_job_starts_from_imported_weights_and_continues_from_its_own(
@@ -46,6 +36,12 @@ def test_a_job_starts_from_imported_weights_and_continues_from_its_own(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
+    import torch
+
+    from training.data.batches import read
+    from training.data.sources import open_sources
+    from training.model.loss import cross_entropy
+
     directory, theirs = made("Llama 3.1", max_position_embeddings=131072, pad_token_id=9, bos_token_id=8)
     describe(directory)
     command("import", "--from", str(directory), "--out", str(tmp_path / "weights"))
@@ -98,6 +94,10 @@ def test_a_job_starts_from_imported_weights_and_continues_from_its_own(
 def test_a_job_does_not_start_from_weights_of_another_model_or_tokenizer(
     change: dict[str, Any], sentence: str, made: Make, tmp_path: Path
 ) -> None:
+    from training.checkpoint import weights
+    from training.hugging_face.importing import import_
+    from training.model.decoder import Decoder
+
     directory, _ = made()
     shape = import_(directory, str(tmp_path / "weights"))
     _, identity = weights.describe(weights.find(str(tmp_path / "weights")))
@@ -110,6 +110,9 @@ def test_a_job_does_not_start_from_weights_of_another_model_or_tokenizer(
 
 @pytest.mark.usefixtures("one_rank")
 def test_a_location_without_the_checkpoint_says_what_is_there(made: Make, tmp_path: Path) -> None:
+    from training.checkpoint import weights
+    from training.hugging_face.importing import import_
+
     directory, _ = made()
     import_(directory, str(tmp_path / "weights"))
     assert weights.find(f"{tmp_path}/weights/step-00000000") == weights.find(str(tmp_path / "weights"))
@@ -150,6 +153,12 @@ def test_an_import_says_what_to_write_in_the_job_file(
 def test_a_job_does_not_start_from_weights_that_are_not_finite(
     launch: Any, job: dict[str, Any], made: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    from safetensors.torch import load_file, save_file
+
+    from training.hugging_face import importing
+    from training.hugging_face.__main__ import one_process
+    from training.hugging_face.importing import import_
+
     monkeypatch.setattr(importing, "check_finite", lambda *_: None)
     directory, _ = made()
     file = next(directory.glob("*.safetensors"))

@@ -5,25 +5,34 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-import torch
-from safetensors.torch import load_file, save_file
 
 from tests.training.saved_models import (
-    TENSOR_OF_FILE,
     UP,
     Command,
     Make,
     spoil_config,
     spoil_tensors,
 )
-from training.checkpoint.stored import complete
 from training.errors import UserError
-from training.hugging_face import importing
-from training.hugging_face.exporting import export
-from training.hugging_face.importing import import_
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+def add_bias(tensors: dict[str, Tensor]) -> None:
+    import torch
+
+    tensors["model.layers.0.mlp.up_proj.bias"] = torch.ones(96)
+
+
+def quantise(tensors: dict[str, Tensor]) -> None:
+    import torch
+
+    tensors[UP] = tensors[UP].to(torch.int8)
+
 
 WRONG: dict[str, tuple[Callable[[Path], Any], str]] = {
     "no config": (lambda d: (d / "config.json").unlink(), r"config\.json: cannot be read"),
@@ -55,11 +64,11 @@ WRONG: dict[str, tuple[Callable[[Path], Any], str]] = {
         r"no file has the tensor model\.layers\.0\.mlp\.up_proj\.weight",
     ),
     "a tensor too many": (
-        lambda d: spoil_tensors(d, lambda tensors: tensors.update({"model.layers.0.mlp.up_proj.bias": torch.ones(96)})),
+        lambda d: spoil_tensors(d, add_bias),
         r"has the tensor model\.layers\.0\.mlp\.up_proj\.bias, which models of llama here do not have",
     ),
     "quantised": (
-        lambda d: spoil_tensors(d, lambda tensors: tensors.update({UP: tensors[UP].to(torch.int8)})),
+        lambda d: spoil_tensors(d, quantise),
         r"up_proj\.weight is of I8; supported are BF16, F16, F32, F64",
     ),
     "no tokenizer": (lambda d: (d / "tokenizer.json").unlink(), r"tokenizer\.json: is not there, and the data has"),
@@ -73,6 +82,8 @@ WRONG: dict[str, tuple[Callable[[Path], Any], str]] = {
 @pytest.mark.usefixtures("one_rank")
 @pytest.mark.parametrize("what", WRONG)
 def test_a_directory_that_is_not_whole_or_not_ours_is_one_sentence(what: str, made: Make, tmp_path: Path) -> None:
+    from training.hugging_face.importing import import_
+
     spoil, sentence = WRONG[what]
     directory, _ = made()
     spoil(directory)
@@ -86,6 +97,9 @@ def test_a_directory_that_is_not_whole_or_not_ours_is_one_sentence(what: str, ma
 def test_an_export_wants_the_tokenizer_that_the_weights_know(
     made: Make, tmp_path: Path, corpus_directory: Path
 ) -> None:
+    from training.hugging_face.exporting import export
+    from training.hugging_face.importing import import_
+
     directory, _ = made()
     (directory / "tokenizer.json").write_text((directory / "tokenizer.json").read_text() + " ")
     import_(directory, str(tmp_path / "ours"))
@@ -111,6 +125,9 @@ def test_the_command_refuses_with_one_message_and_exit_status_2(
 
 @pytest.mark.usefixtures("one_rank")
 def test_weights_that_the_type_cannot_hold_are_not_exported(made: Make, corpus_directory: Path, tmp_path: Path) -> None:
+    from training.hugging_face.exporting import export
+    from training.hugging_face.importing import import_
+
     directory, _ = made()
     spoil_tensors(directory, lambda tensors: tensors[UP].view(-1)[0].fill_(1e5))
     import_(directory, str(tmp_path / "ours"))
@@ -123,8 +140,13 @@ def test_weights_that_the_type_cannot_hold_are_not_exported(made: Make, corpus_d
 def test_weights_that_are_not_finite_are_not_exported(
     made: Make, corpus_directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    from training.hugging_face import importing
+    from training.hugging_face.exporting import export
+    from training.hugging_face.importing import import_
+
     directory, _ = made()
-    monkeypatch.setattr(importing._Files, "tensor", lambda self, name: TENSOR_OF_FILE(self, name).fill_(float("nan")))
+    tensor_of_file = importing._Files.tensor
+    monkeypatch.setattr(importing._Files, "tensor", lambda self, name: tensor_of_file(self, name).fill_(float("nan")))
     monkeypatch.setattr(importing, "check_finite", lambda *_: None)
     import_(directory, str(tmp_path / "ours"))
     with pytest.raises(UserError, match=r"embed_tokens\.weight has numbers that are not finite.*older checkpoint"):
@@ -135,6 +157,11 @@ def test_weights_that_are_not_finite_are_not_exported(
 
 @pytest.mark.usefixtures("one_rank")
 def test_weights_that_are_not_finite_are_not_imported(made: Make, tmp_path: Path) -> None:
+    from safetensors.torch import load_file, save_file
+
+    from training.checkpoint.stored import complete
+    from training.hugging_face.importing import import_
+
     directory, _ = made()
     file = next(directory.glob("*.safetensors"))
     tensors = load_file(file)

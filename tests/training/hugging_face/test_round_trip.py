@@ -8,19 +8,14 @@ import weakref
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-import torch
-from safetensors import safe_open
-from safetensors.torch import load_file
-from torch import Tensor
 
 from tests.training.saved_models import (
     LARGEST_DIFFERENCE,
     LLAMA_3_1_8B,
     MODELS,
-    TENSOR_OF_FILE,
     Command,
     Make,
     difference,
@@ -28,16 +23,14 @@ from tests.training.saved_models import (
     their_logits,
     umask,
 )
-from training.checkpoint import weights
 from training.config import Job
 from training.config.presets import RotaryScaling, Shape, shape_of
 from training.data.shards import read_index
 from training.errors import UserError
-from training.hugging_face import importing
-from training.hugging_face.__main__ import one_process
 from training.hugging_face.configuration import merged, with_end, write_config
-from training.hugging_face.exporting import export
-from training.hugging_face.importing import import_
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @pytest.mark.usefixtures("one_rank")
@@ -45,6 +38,10 @@ from training.hugging_face.importing import import_
 def test_a_model_of_transformers_has_the_same_logits_here_and_when_it_goes_back(
     model: str, made: Make, transformers: Any, corpus_directory: Path, tmp_path: Path
 ) -> None:
+    from training.checkpoint import weights
+    from training.hugging_face.exporting import export
+    from training.hugging_face.importing import import_
+
     directory, theirs = made(model)
     vocabulary = theirs.config.vocab_size
     shape = import_(directory, str(tmp_path / "ours"))
@@ -75,6 +72,8 @@ def test_what_a_job_learned_is_what_transformers_gets(
     tmp_path: Path,
 ) -> None:
     """From the checkpoint of two ranks; of experts the biases, which are not zero any more, as well."""
+    from training.hugging_face.__main__ import one_process
+
     job |= {"variant": {"experts": experts, "sliding_window": None if experts else 9}}
     launch(job, 2, "--until-step", "3").finish()
     checkpoints = job["checkpoint"]["location"]
@@ -112,14 +111,15 @@ def without(key: str) -> Callable[[Path], None]:
     return remove
 
 
-IMPORTED: dict[str, tuple[torch.dtype, Callable[[Path], Any]]] = {
-    "bf16": (torch.bfloat16, lambda _: None),
-    "fp16, of transformers 4": (torch.float16, as_before_transformers_5),
-    "fp32": (torch.float32, lambda _: None),
-    "fp16 that only the weights say": (torch.float16, without("dtype")),
-    "generation described by config.json": (torch.bfloat16, lambda d: (d / "generation_config.json").unlink()),
+# The name of the data type in PyTorch, and what is changed.
+IMPORTED: dict[str, tuple[str, Callable[[Path], Any]]] = {
+    "bf16": ("bfloat16", lambda _: None),
+    "fp16, of transformers 4": ("float16", as_before_transformers_5),
+    "fp32": ("float32", lambda _: None),
+    "fp16 that only the weights say": ("float16", without("dtype")),
+    "generation described by config.json": ("bfloat16", lambda d: (d / "generation_config.json").unlink()),
     "ends of a text in config.json only": (
-        torch.bfloat16,
+        "bfloat16",
         lambda d: (d / "generation_config.json").write_text('{"temperature": 0.6, "do_sample": true}'),
     ),
 }
@@ -131,7 +131,13 @@ def test_transformers_reads_what_it_wrote(
     case: str, made: Make, transformers: Any, corpus_directory: Path, tmp_path: Path
 ) -> None:
     """The readers of transformers return the same before an import and after an export."""
-    dtype, change = IMPORTED[case]
+    import torch
+
+    from training.hugging_face.exporting import export
+    from training.hugging_face.importing import import_
+
+    data_type, change = IMPORTED[case]
+    dtype = getattr(torch, data_type)
     end, data_tokenizer = read_index(str(corpus_directory)).end_of_text, corpus_directory / "tokenizer.json"
     ends = {"eos_token_id": [7, end, 5], "pad_token_id": 9, "bos_token_id": 8}
     use = {"max_position_embeddings": 131072, "initializer_range": 0.01, "use_cache": False}
@@ -186,6 +192,9 @@ def test_transformers_reads_what_it_wrote(
 @pytest.mark.usefixtures("one_rank")
 def test_weights_travel_one_tensor_at_a_time(made: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """So that a model that fills half of the memory can be read."""
+    from training.hugging_face import importing
+    from training.hugging_face.importing import import_
+
     directory, _ = made()
     alive: list[weakref.ref[Tensor]] = []
     most = 0
@@ -197,7 +206,8 @@ def test_weights_travel_one_tensor_at_a_time(made: Make, tmp_path: Path, monkeyp
         most = max(most, sum(each() is not None for each in alive))
         return copy
 
-    monkeypatch.setattr(importing._Files, "tensor", lambda self, name: counted(TENSOR_OF_FILE(self, name)))
+    tensor_of_file = importing._Files.tensor
+    monkeypatch.setattr(importing._Files, "tensor", lambda self, name: counted(tensor_of_file(self, name)))
     import_(directory, str(tmp_path / "weights"))
     assert len(alive) == 30
     # The one that was written last is released when the next one is there.
@@ -206,6 +216,11 @@ def test_weights_travel_one_tensor_at_a_time(made: Make, tmp_path: Path, monkeyp
 
 @pytest.mark.usefixtures("one_rank")
 def test_the_files_have_the_type_that_was_asked_for(made: Make, corpus_directory: Path, tmp_path: Path) -> None:
+    from safetensors import safe_open
+
+    from training.hugging_face.exporting import export
+    from training.hugging_face.importing import import_
+
     directory, _ = made("ERNIE 4.5 with experts")
     import_(directory, str(tmp_path / "ours"))
     export(str(tmp_path / "ours"), str(corpus_directory), tmp_path / "bf16", "bf16")
@@ -223,6 +238,12 @@ def test_the_files_have_the_type_that_was_asked_for(made: Make, corpus_directory
 
 @pytest.mark.usefixtures("one_rank")
 def test_weights_may_be_in_s3(made: Make, s3: str, corpus_directory: Path, tmp_path: Path) -> None:
+    import torch
+    from safetensors.torch import load_file
+
+    from training.hugging_face.exporting import export
+    from training.hugging_face.importing import import_
+
     directory, theirs = made()
     (directory / "additional_chat_templates").mkdir()
     (directory / "additional_chat_templates/rag.jinja").write_text("{{ documents }}")
@@ -238,6 +259,9 @@ def test_weights_may_be_in_s3(made: Make, s3: str, corpus_directory: Path, tmp_p
 def test_rows_that_no_token_has_are_left_out(
     made: Make, corpus_directory: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    from training.checkpoint import weights
+    from training.hugging_face.importing import import_
+
     vocabulary = read_index(str(corpus_directory)).vocabulary
     directory, theirs = made(vocab_size=vocabulary + 40)
     shape = import_(directory, str(tmp_path / "ours"))
