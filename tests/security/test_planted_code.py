@@ -95,8 +95,10 @@ def started(archive: Path, tmp: Path) -> subprocess.CompletedProcess[str]:
         shutil.copy(file, job)
     shutil.copy(archive, job)
     (tmp / "run").mkdir()
-    command = [sys.executable, "/tmp/job/start_program.py", f"--code=/tmp/job/{archive.name}", "--"]
-    program = [sys.executable, "mine.py"]
+    # That of the virtual environment is in the checkout, which may be below the real /tmp.
+    python = os.path.realpath(sys.executable)
+    command = [python, "/tmp/job/start_program.py", f"--code=/tmp/job/{archive.name}", "--"]
+    program = [python, "mine.py"]
     node = ["unshare", "--mount", "--propagation=private", "sh", "-euc", 'mount --bind "$0" /tmp; exec "$@"', str(tmp)]
     environment = {"PATH": os.environ["PATH"], "TRAINWAY_RUN": "/tmp/run", "TRAINWAY_OUTPUT": "/tmp/run/outputs"}
     return subprocess.run(

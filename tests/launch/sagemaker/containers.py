@@ -16,6 +16,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from tests.program_directories import hide
+
 ROOT = Path(__file__).parents[3]
 LONGEST_SECONDS = 240
 _CREDENTIALS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test"}
@@ -25,7 +27,7 @@ BOOT = """
 set -e
 mount --make-rprivate /
 mount --bind "$1/hosts" /etc/hosts
-mount -t tmpfs opt /opt
+{empty_opt}
 mkdir -p /opt/ml/input/config
 cp "$1/$2/resourceconfig.json" /opt/ml/input/config/
 for channel in "$1"/channels/*; do
@@ -35,15 +37,11 @@ done
 mkdir -p /opt/ml/checkpoints /opt/ml/output/data /opt/ml/model
 mount --bind "$1/$2/checkpoints" /opt/ml/checkpoints
 mount --bind "$1/$2/output" /opt/ml/output
-# What the agent leaves there, and what every user can read in an image: Python.
+# What the agent leaves there.
 echo left >/opt/ml/checkpoints/left-by-root
-mkdir /opt/python
-mount --bind "$PYTHON_PREFIX" /opt/python
-mount -t tmpfs -o mode=755 root /root
-mkdir -p "$PYTHON_PREFIX"
-mount --bind /opt/python "$PYTHON_PREFIX"
+# Every user can read the code and Python in an image.
+{programs}
 shift 2
-mount -t tmpfs -o mode=755 tmp /tmp
 cd /
 exec "$@"
 """
@@ -99,7 +97,8 @@ def containers(
     names = [f"algo-{index + 1}" for index in range(job["ResourceConfig"]["InstanceCount"])]
     addresses = "".join(f"127.0.0.{index + 1} {name}\n" for index, name in enumerate(names))
     (directory / "hosts").write_text(f"127.0.0.1 localhost\n{addresses}")
-    (directory / "boot.sh").write_text(BOOT)
+    boot = BOOT.replace("{empty_opt}", hide("/opt")).replace("{programs}", hide("/root", "/tmp", open_to_all=True))
+    (directory / "boot.sh").write_text(boot)
     for name in names:
         for folder in ("checkpoints", "output"):
             (directory / name / folder).mkdir(parents=True, exist_ok=True)
@@ -143,7 +142,7 @@ def _container(
     command: Sequence[str] = (*algorithm["ContainerEntrypoint"], *algorithm["ContainerArguments"])
     # What the image sets for itself (container/Dockerfile).
     image = {"PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin", "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
-    image |= {"PYTHONDONTWRITEBYTECODE": "1", "PYTHON_PREFIX": sys.base_prefix}
+    image |= {"PYTHONDONTWRITEBYTECODE": "1"}
     inside = ("nsenter", f"--net=/proc/{network}/ns/net", "unshare", "--mount", "--")
     return subprocess.Popen(
         [*inside, "sh", str(directory / "boot.sh"), str(directory), name, *command],

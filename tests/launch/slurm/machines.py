@@ -18,27 +18,23 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.lifecycle_scripts.slurm_cluster import wait_for
+from tests.program_directories import hide
 
 PROGRAMS = ("ip", "munged", "nsenter", "setpriv", "slurmctld", "slurmd", "unshare")
 CONTROLLER, SWITCH = "controller", "switch"
 ADDRESSES = "10.77.0"
 LONGEST_SECONDS = 3600
-CHECKOUT = Path(__file__).parents[3]
 
 # The first process of a machine. What daemons leave behind is its to reap.
 BOOT = """
 set -e
 hostname {name}
 mount --make-rprivate /
-mkdir -p {own}/run/munge {own}/log {own}/spool {own}/checkout
+mkdir -p {own}/run/munge {own}/log {own}/spool
 mount --bind {hosts} /etc/hosts
 mount --bind {own}/run /run
-mount --bind {checkout} {own}/checkout
-mount -t tmpfs tmp /tmp
-# It may be below /tmp, and a job's Python is in it.
-mkdir -p {checkout}
-mount --bind {own}/checkout {checkout}
-mount -t tmpfs shm /dev/shm
+{programs}
+chmod 1777 /tmp /dev/shm
 ip link set lo up
 : >{own}/booted
 until [[ -e {own}/connected ]]; do sleep 0.05; done
@@ -156,7 +152,8 @@ def _boot(cluster: Machines, name: str, daemon: str, *, on_one_cpu: bool) -> sub
         BOOT.format(
             name=name,
             own=own,
-            checkout=CHECKOUT,
+            # A job's Python is in the checkout.
+            programs=hide("/tmp", "/dev/shm", open_to_all=True),
             hosts=cluster.directory / "hosts",
             key=cluster.directory / "munge.key",
             daemon=daemon,
