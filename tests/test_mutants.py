@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 
 import pytest
 
@@ -16,6 +17,13 @@ def test_a_mutated_file_is_refused_with_a_remedy_or_works(count: int, seed: int)
     assert became.total() - became["platform synthesized"] == count
     # Files of both kinds, so that neither the check nor what comes after it is idle.
     assert {"platform refused", "platform accepted", "job refused", "job accepted"} <= set(became)
+
+
+def test_a_command_that_hangs_is_ended_and_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trainway.cli.main", lambda: time.sleep(3600))
+    monkeypatch.setattr("tests.mutants.HANG_SECONDS", 1)
+    _, wrong = run(1, 1)
+    assert "HangingCommandError: it has not ended" in wrong[0].said
 
 
 def test_a_mutation_changes_a_file_and_is_the_same_for_a_seed() -> None:
