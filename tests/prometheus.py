@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import shutil
-import socket
 import subprocess
 import urllib.parse
 import urllib.request
@@ -16,6 +15,8 @@ from typing import Any
 
 import pytest
 import yaml
+
+from tests.ports import free_port
 
 
 def program(name: str) -> str:
@@ -29,13 +30,6 @@ def program(name: str) -> str:
     if "CI" in os.environ:
         raise FileNotFoundError(reason)
     pytest.skip(reason, allow_module_level=True)
-
-
-def free_port() -> int:
-    """Return a port on which nothing listens."""
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
 
 
 class Prometheus:

@@ -300,10 +300,12 @@ def test_the_workspace_is_found_by_its_alias_and_a_refusal_is_told(deployed: Han
         ours = amp.create_workspace(alias=alias)["workspaceId"]
         endpoint = gpu_use.workspace_endpoint(found)
         assert endpoint and ours in endpoint
-    with socket.create_server(("127.0.0.1", 0)) as closed:
+    # A port that a socket has, and does not listen at, refuses connections.
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
         address = f"http://127.0.0.1:{closed.getsockname()[1]}"
-    with pytest.raises(UsageError, match="the use of the GPUs is unknown") as caught:
-        gpu_use.query_use(address, deployed.region)
+        with pytest.raises(UsageError, match="the use of the GPUs is unknown") as caught:
+            gpu_use.query_use(address, deployed.region)
     assert "refused" in str(caught.value) and "aps:QueryMetrics" in str(caught.value)
 
 

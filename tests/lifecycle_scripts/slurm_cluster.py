@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.ports import free_ports
+
 PROGRAMS = ("mariadb-install-db", "mariadbd", "munged", "sacctmgr", "slurmctld", "slurmd", "slurmdbd")
 # Ends a hang. On a quiet machine, the nodes of a cluster are idle after a few seconds.
 WAIT_SECONDS = 300.0
@@ -233,12 +235,3 @@ def write_configuration(cluster: SlurmCluster) -> None:
 def accepts(port: int) -> bool:
     with socket.socket() as probe:
         return probe.connect_ex(("127.0.0.1", port)) == 0
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on, and that the kernel gave to nobody else meanwhile."""
-    with ExitStack() as held:
-        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]

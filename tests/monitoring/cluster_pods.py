@@ -18,12 +18,15 @@ from pathlib import Path
 from typing import Any
 
 from tests.monitoring.efa_device import make_efa_device
+from tests.ports import own_loopback_network
 from tests.prometheus import program
 from tests.training.test_exporter import DESCRIPTION, STEP
 from trainway.manifests.efa_exporter import efa_exporter
 from trainway.spec.facts.catalogue import load_catalogue
 from trainway.spec.platform import Platform
 
+# The first numbers of the pods' addresses.
+NETWORK = own_loopback_network()
 NODE = "ip-10-0-16-4.us-west-2.compute.internal"
 # https://github.com/NVIDIA/dcgm-exporter/blob/4.5.3-4.8.2/internal/pkg/rendermetrics/render_metrics.go and
 # https://github.com/NVIDIA/dcgm-exporter/blob/4.5.3-4.8.2/internal/pkg/transformation/kubernetes.go (read 2026-11-27)
@@ -82,14 +85,14 @@ def discovered() -> list[dict[str, Any]]:
             of_pod = {
                 "namespace": namespace,
                 "pod_name": name,
-                "pod_ip": f"127.0.0.{number}",
+                "pod_ip": f"{NETWORK}.{number}",
                 "pod_phase": "Running",
                 "pod_node_name": NODE,
                 "pod_container_port_number": str(port),
                 **{f"pod_label_{re.sub('[^a-zA-Z0-9_]', '_', label)}": value for label, value in labels.items()},
             }
             meta = {f"__meta_kubernetes_{label}": value for label, value in of_pod.items()}
-            found.append({"targets": [f"127.0.0.{number}:{port}"], "labels": meta})
+            found.append({"targets": [f"{NETWORK}.{number}:{port}"], "labels": meta})
     return found
 
 
@@ -148,8 +151,8 @@ def cluster(platform: Platform, directory: Path, token: str) -> Iterator[None]:
     efa = directory / "efa"
     efa.mkdir()
     commands = [
-        [program("prometheus-node-exporter"), "--web.listen-address=127.0.0.11:9100", "--no-collector.systemd"],
-        exporter_of_efa(platform, efa, "127.0.0.13"),
+        [program("prometheus-node-exporter"), f"--web.listen-address={NETWORK}.11:9100", "--no-collector.systemd"],
+        exporter_of_efa(platform, efa, f"{NETWORK}.13"),
     ]
 
     def of_kueue(_: str, headers: Mapping[str, str]) -> str:
@@ -159,10 +162,10 @@ def cluster(platform: Platform, directory: Path, token: str) -> Iterator[None]:
         for command in commands:
             process = running.enter_context(subprocess.Popen(command, cwd=efa))
             running.callback(process.kill)
-        running.enter_context(served(lambda *_: DCGM, "127.0.0.12", 9400))
-        running.enter_context(served(lambda *_: STATE, "127.0.0.14", 8080))
-        running.enter_context(served(of_kueue, "127.0.0.15", 8443, pem))
-        run = Exporter("127.0.0.16", 9464, DESCRIPTION, 50, resumed_from=None)
+        running.enter_context(served(lambda *_: DCGM, f"{NETWORK}.12", 9400))
+        running.enter_context(served(lambda *_: STATE, f"{NETWORK}.14", 8080))
+        running.enter_context(served(of_kueue, f"{NETWORK}.15", 8443, pem))
+        run = Exporter(f"{NETWORK}.16", 9464, DESCRIPTION, 50, resumed_from=None)
         running.callback(run.close)
         run.step(STEP)
         yield

@@ -12,7 +12,8 @@ import yaml
 
 from emulator import running
 from tests.lifecycle_scripts.slurm_cluster import wait_for
-from tests.prometheus import free_port, program
+from tests.ports import free_port
+from tests.prometheus import program
 from trainway.monitoring.alert_manager import alert_manager_definition
 
 TOPIC = "arn:aws:sns:us-west-2:111122223333:alerts"

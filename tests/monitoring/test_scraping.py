@@ -15,7 +15,8 @@ import yaml
 from tests.monitoring.arrivals import missing
 from tests.monitoring.cluster_pods import NODE, PODS, cluster, discovered
 from tests.monitoring.test_alarms import platform
-from tests.prometheus import Prometheus, free_port, program
+from tests.ports import free_port
+from tests.prometheus import Prometheus, program
 from tests.seams.shapes import platforms
 from trainway.monitoring.scraping import TOKEN_FILE, scrape_document
 from trainway.spec.derived.collection import Collector, collector_of

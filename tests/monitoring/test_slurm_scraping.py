@@ -21,7 +21,8 @@ from tests.lifecycle_scripts.test_exporters import dcgm, exporter
 from tests.monitoring.arrivals import missing
 from tests.monitoring.cluster_pods import served
 from tests.monitoring.efa_device import make_efa_device
-from tests.prometheus import Prometheus, free_port, program
+from tests.ports import free_port, own_loopback_network
+from tests.prometheus import Prometheus, program
 from tests.seams.slurm_node import slurm_platforms
 from tests.training.test_exporter import DESCRIPTION, STEP
 from trainway.monitoring.slurm_scraping import METRICS_ENDPOINT, TARGETS, slurm_scrape_document
@@ -33,7 +34,8 @@ Document = dict[str, Any]
 EXPORTERS = Path(__file__).resolve().parents[2] / "lifecycle_scripts" / "exporters"
 COLLECTED = {name: each for name, each in slurm_platforms().items() if collector_of(each) is Collector.AGENT}
 # The nodes by the last numbers of their loopback addresses: the controller, a GPU node, and a node without GPUs.
-CONTROLLER, TRAIN, PREPARE = "127.0.1.10", "127.0.1.11", "127.0.1.12"
+NETWORK = own_loopback_network()
+CONTROLLER, TRAIN, PREPARE = f"{NETWORK}.10", f"{NETWORK}.11", f"{NETWORK}.12"
 NAMES = {address: "ip-" + address.replace(".", "-") for address in (CONTROLLER, TRAIN, PREPARE)}
 # As sinfo prints it. The partition `all` has every node.
 SINFO = [f"{NAMES[TRAIN]}|{TRAIN}|{each}" for each in ("train", "all")]

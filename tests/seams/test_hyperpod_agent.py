@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import socket
 import subprocess
 import sys
 import time
@@ -18,6 +17,7 @@ from typing import Any
 
 from tests.launch.kubernetes.platforms import pods_of, request_for
 from tests.manifests.platforms import CATALOGUE
+from tests.ports import free_port
 from tests.seams.seam import Planted, Seam
 from tests.synthesis import ROOT
 from trainway.launch.kubernetes.hyperpod_pytorch_job import render_hyperpod_pytorch_job
@@ -83,9 +83,7 @@ def agent(change: Callable[[Container], Container], directory: Path) -> list[str
     (directory / "bin").mkdir()
     (directory / "bin" / name).write_text(f"#!{sys.executable}\n{HYPERPODRUN}", encoding="utf-8")
     (directory / "bin" / name).chmod(0o755)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     variables = {each["name"]: each["value"] for each in made["env"] if "value" in each}
     variables |= {"PET_LOG_DIR": str(directory / "logs"), "PYTHONPATH": str(packages()), "TMPDIR": str(directory)}
     variables |= {"PATH": f"{directory / 'bin'}:{os.environ['PATH']}", "POD_NAME": "small-pods-1"}

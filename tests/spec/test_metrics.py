@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from tests.lifecycle_scripts.test_exporters import dcgm, exporter, slurm
-from tests.prometheus import free_port, program
+from tests.ports import free_port
+from tests.prometheus import program
 from tests.synthesis import EXAMPLES
 from trainway.spec.derived.collection import collection_of
 from trainway.spec.facts.catalogue import load_catalogue

@@ -12,7 +12,6 @@ import argparse
 import json
 import os
 import signal
-import socket
 import statistics
 import tempfile
 import time
@@ -22,6 +21,7 @@ from typing import Any
 
 import yaml
 
+from tests.ports import free_port
 from tests.training.torchrun_server import Started, TorchrunServer, torchrun_server
 from training.data.corpus import python_standard_library
 
@@ -88,8 +88,7 @@ class Hosts:
         self.ranks, self.counts, self.run = ranks, counts, job.with_name(f"{job.stem}-run")
         counts.mkdir()
         hosts = min(HOSTS, max(1, ranks // 8))
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            endpoint = f"127.0.0.1:{free.getsockname()[1]}"
+        endpoint = f"127.0.0.1:{free_port()}"
         variables = os.environ | {
             "OMP_NUM_THREADS": "1",
             "TRAINWAY_RUN": str(self.run),

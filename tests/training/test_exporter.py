@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.lifecycle_scripts.slurm_cluster import wait_for
-from tests.prometheus import free_port, prometheus
+from tests.ports import free_port
+from tests.prometheus import prometheus
 
 if TYPE_CHECKING:
     from training.observe.exporter import Exporter

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import math
-import socket
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.ports import free_port
 from training.config import Job
 
 
@@ -23,9 +23,7 @@ def test_steps_that_overflow_are_skipped_until_the_scale_fits(
     from training.train import train
 
     monkeypatch.setattr(loss_scale, "INITIAL", 2.0**22)  # too much for 65,504, the largest number of fp16
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free.getsockname()[1]), "TRAINWAY_RUN": str(tmp_path)}
+    place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "TRAINWAY_RUN": str(tmp_path)}
     for name, value in (place | {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1"}).items():
         monkeypatch.setenv(name, value)
     try:

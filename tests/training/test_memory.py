@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import socket
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.ports import free_port
 from tests.training.torchrun_server import TorchrunServer
 
 
@@ -20,8 +20,7 @@ class Nodes:
     """One rank on each of two nodes, which torchrun starts again once."""
 
     def __init__(self, launch: Any, job: dict[str, Any], directory: Path) -> None:
-        with socket.create_server(("127.0.0.1", 0)) as server:
-            endpoint = f"127.0.0.1:{server.getsockname()[1]}"
+        endpoint = f"127.0.0.1:{free_port()}"
         options = ("--nnodes=2", "--rdzv-backend=c10d", f"--rdzv-endpoint={endpoint}", "--max-restarts=1")
         self.memories = [directory / "memory-a", directory / "memory-b"]
         self.runs = [

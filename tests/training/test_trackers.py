@@ -104,10 +104,12 @@ def test_a_tracker_that_never_answers_holds_up_no_run_and_says_what_it_did_not_s
 
 
 def test_a_tracker_that_refuses_is_told_once(launch: Any, job: dict[str, Any]) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        uri = f"http://127.0.0.1:{server.getsockname()[1]}"
-    run = launch(job | {"trackers": {"mlflow": {"tracking_uri": uri}}}, 1, TRAINWAY_TRACKER_SECONDS="5")
-    output = run.finish()
+    # A port that a socket has, and does not listen at, refuses connections.
+    with socket.socket() as refuses:
+        refuses.bind(("127.0.0.1", 0))
+        uri = f"http://127.0.0.1:{refuses.getsockname()[1]}"
+        run = launch(job | {"trackers": {"mlflow": {"tracking_uri": uri}}}, 1, TRAINWAY_TRACKER_SECONDS="5")
+        output = run.finish()
     assert "end step=16/16" in output
     assert output.count("the metrics cannot be sent, and are tried again") == 1, output
 

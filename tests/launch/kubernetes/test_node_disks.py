@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -21,6 +20,7 @@ from tests.launch.kubernetes.kubelet import Pod, expanded, resolved
 from tests.launch.kubernetes.platforms import OPERATORS, ROOT, hand_off_of, pods_of, request_on
 from tests.manifests.platforms import CATALOGUE, platform_of
 from tests.moto_server import moto_server
+from tests.ports import free_port
 from trainway.launch.kubernetes import Kind, KubernetesOptions, render_documents
 from trainway.launch.kubernetes.watch import logs
 from trainway.launch.registry.connections import registry_of
@@ -79,9 +79,7 @@ class Run:
         self.config_map, self.job = render_documents(self.request, CATALOGUE, KubernetesOptions(kind=kind))
         (self.template, *_) = pods_of(self.job)
         self.directory, self.started = directory, list[subprocess.Popen[str]]()
-        with socket.socket() as taken:
-            taken.bind(("127.0.0.1", 0))
-            self.port = taken.getsockname()[1]
+        self.port = free_port()
 
     def start(self) -> list[subprocess.Popen[str]]:
         """Start both pods on new disks."""

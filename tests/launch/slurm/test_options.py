@@ -23,7 +23,8 @@ import yaml
 from emulator import running
 from tests.launch.slurm.machines import CONTROLLER, Machines, machines, missing
 from tests.launch.slurm.requests import CATALOGUE, IMAGE, on_slurm
-from tests.lifecycle_scripts.slurm_cluster import free_ports, wait_for
+from tests.lifecycle_scripts.slurm_cluster import wait_for
+from tests.ports import free_port
 from tests.synthesis import ROOT
 from trainway.launch.job_file.programs import interactive_program, load_program
 from trainway.launch.job_file.sweep import Point
@@ -154,7 +155,7 @@ def test_a_port_of_a_node_answers_here_while_the_run_goes_on(cluster: Machines, 
     serve = f"cd {cluster.shared}/page && exec python3 -m http.server --bind 127.0.0.1 6006"
     handle = launch(there, "board", serve)
     wait_for("it runs", lambda: state(handle).phase is Phase.RUNNING)
-    [local] = free_ports(1)
+    local = free_port()
     relay = subprocess.Popen(list(forward(handle, 0, 6006, local)))
     try:
         # Each attempt starts a step, which takes seconds on a busy machine.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -19,6 +18,7 @@ import pytest
 from tests.launch.kubernetes.kubelet import expanded
 from tests.launch.kubernetes.platforms import hand_off_of, platform_named
 from tests.manifests.platforms import CATALOGUE
+from tests.ports import free_port
 from trainway.launch.workspace import define, render_workspace
 
 
@@ -84,13 +84,6 @@ def test_jupyter_answers_those_who_have_the_token_and_ends_when_it_is_idle_or_to
     finally:
         process.send_signal(signal.SIGTERM)
     assert process.wait(timeout=30) == 0 or os.WIFSIGNALED(process.returncode)
-
-
-def free_port() -> int:
-    with socket.socket() as opened:
-        opened.bind(("127.0.0.1", 0))
-        port: int = opened.getsockname()[1]
-        return port
 
 
 def answer(url: str, process: subprocess.Popen[bytes], log: Path) -> Any:
