@@ -9,13 +9,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
 import yaml
 
 ROOT = Path(__file__).parents[1]
 
 
-@pytest.mark.timeout(600)
 def test_a_platform_file_becomes_a_trained_model(tmp_path: Path) -> None:
     job = yaml.safe_load((ROOT / "examples/jobs/tiny.yaml").read_text())
     job |= {"steps": 20, "checkpoint": {"every": 10, "keep": 2}, "schedule": {"warmup_steps": 4}}

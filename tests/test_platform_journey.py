@@ -16,7 +16,6 @@ PAGE = (ROOT / "docs" / "platform-journey.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.exhaustive
-@pytest.mark.timeout(900)
 def test_following_the_page_gives_what_it_promises(tmp_path: Path) -> None:
     checkout = fresh_checkout(tmp_path / "trainway")
     environment = environment_of_reader(tmp_path / "home", "/usr/local/bin:/usr/bin:/bin")

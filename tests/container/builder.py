@@ -178,7 +178,6 @@ def builds_images(*programs: str) -> list[pytest.MarkDecorator]:
     """Return the marks of tests that build images. Continuous integration has the programs, and skips none of them."""
     reason = missing(*programs)
     return [
-        pytest.mark.timeout(600),
         pytest.mark.skipif(bool(reason) and "CI" not in os.environ, reason=reason or ""),
     ]
 

@@ -33,7 +33,6 @@ from trainway.spec.loader import load_platform
 
 WHY_NOT = missing()
 pytestmark = [
-    pytest.mark.timeout(600),
     pytest.mark.skipif(WHY_NOT is not None, reason=WHY_NOT or ""),
 ]
 

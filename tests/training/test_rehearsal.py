@@ -16,7 +16,6 @@ SOCKETS_OF_A_DOUBLING = 8
 
 
 @pytest.mark.exhaustive
-@pytest.mark.timeout(400)
 def test_four_hosts_of_eight_ranks_start_stop_and_resume(tmp_path: Path, torchrun: TorchrunServer) -> None:
     two, eight, many = (rehearse(torchrun, tmp_path, ranks, timeout=300) for ranks in (2, 8, 32))
     for each in (two, eight, many):

@@ -35,7 +35,7 @@ from trainway.launch.target.protocol import Handle, Phase
 
 WHY_NOT = missing() or packages.missing()
 # Each run imports its libraries three times or more on each of three starts.
-pytestmark = [pytest.mark.timeout(1200), pytest.mark.skipif(WHY_NOT is not None, reason=WHY_NOT or "")]
+pytestmark = pytest.mark.skipif(WHY_NOT is not None, reason=WHY_NOT or "")
 ENVIRONMENT = SlurmOptions(environment=PurePosixPath(sys.prefix))
 OVER = (Phase.SUCCEEDED, Phase.FAILED, Phase.STOPPED, Phase.GONE)
 # More than any run here gets to.

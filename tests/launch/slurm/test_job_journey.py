@@ -41,7 +41,6 @@ def export_runs(cluster: Machines, emulator: Emulator) -> None:
 
 
 @pytest.mark.exhaustive
-@pytest.mark.timeout(600)
 def test_following_the_page_gives_what_it_promises(tmp_path: Path) -> None:
     home, mine = tmp_path / "home", tmp_path / "mine"
     mine.mkdir()

@@ -27,7 +27,7 @@ from trainway.launch.slurm import SlurmOptions, state, submit
 from trainway.launch.target.protocol import Handle, Phase
 from trainway.spec.handoff import HandOff
 
-pytestmark = [pytest.mark.timeout(900), pytest.mark.skipif(WHY_NOT is not None, reason=WHY_NOT or "")]
+pytestmark = pytest.mark.skipif(WHY_NOT is not None, reason=WHY_NOT or "")
 JOB: dict[str, Any] = {
     "steps": 40,
     "data": {"train": "fsx:/corpus/small", "sequence_length": 64},
