@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -13,6 +12,7 @@ import pytest
 
 from tests.lifecycle_scripts.cluster_documents import LUSTRE
 from tests.lifecycle_scripts.nodes import DOWNLOADED, Lab, Node, at_once, missing, nodes
+from tests.lifecycle_scripts.slurm_cluster import wait_for
 from tests.lifecycle_scripts.steps import run_step
 
 pytestmark = pytest.mark.skipif(missing() is not None, reason=str(missing()))
@@ -92,9 +92,11 @@ def test_what_is_wrong_with_lustre_is_said_in_time(node: Node, what: str, status
 
 def test_a_lustre_that_comes_within_its_time_is_waited_for(node: Node) -> None:
     wrong(node, "lustre", "absent")
+    node.run("rm", "-f", "/run/lustre-was-absent")
     with ThreadPoolExecutor(1) as pool:
         running = pool.submit(run_step, node, "20-lustre", MOUNT_RETRY_SECONDS="0.2")
-        time.sleep(1)
+        tried = ("test", "-e", "/run/lustre-was-absent")
+        wait_for("the step has tried to mount it", lambda: node.run(*tried, check=False).returncode == 0)
         assert not running.done()
         node.run("rm", "/etc/stand-ins/lustre")
         done = running.result()

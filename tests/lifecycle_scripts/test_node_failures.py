@@ -111,7 +111,8 @@ def test_lustre_is_read_only(node: Node) -> None:
 def test_the_disk_is_full(node: Node, left_bytes: int) -> None:
     fill = "head -c $(($(df --output=avail -B1 / | tail -n 1) - $1)) /dev/zero >/full; sync; df --output=avail -B1 /"
     node.run("bash", "-c", fill, "-", str(left_bytes), check=False)
-    done = in_time(node)
+    # What a step waits for has time to come, so that the disk alone fails the run.
+    done = in_time(node, MOUNT_WAIT_SECONDS="30", SLURM_WAIT_SECONDS="30", USERS_WAIT_SECONDS="30")
     assert done.returncode == 1, done.stdout
     # The log may have had room for this line in its last block, or say after it that it has none.
     line = [each for each in done.stdout.splitlines() if not each.startswith("[log]")][-1]

@@ -22,10 +22,15 @@ def main() -> None:
     connect(process, meet())
     group = host_group()
     if sys.argv[1] == "lose":
-        time.sleep(1)  # the others have left the functions above
+        # Each rank says that it has left the functions above.
+        store = dist.distributed_c10d._get_default_store()
+        store.set(f"left/{process.rank}", str(os.getpid()))
+        left = [int(store.get(f"left/{rank}")) for rank in range(process.world_size)]
         if process.rank == process.world_size - 1:
             os._exit(0)
-        time.sleep(1)  # its connections are closed
+        # The kernel has closed the connections of a process that has ended.
+        while not has_ended(left[-1]):
+            time.sleep(0.01)
         try:
             dist.barrier(group)
         except RuntimeError:
@@ -37,6 +42,14 @@ def main() -> None:
         print("sockets", sockets(), flush=True)
     dist.barrier()
     dist.destroy_process_group()
+
+
+def has_ended(pid: int) -> bool:
+    """Return whether a process of this machine has ended. Its parent may not have asked for its status yet."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
+    except OSError:
+        return True
 
 
 def sockets() -> int:

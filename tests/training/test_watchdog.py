@@ -24,7 +24,7 @@ HANG_DETECTION = {"least_seconds": 3}
 
 # A rank that ends while its watchdog waits for a slow answer of the store.
 IMPATIENT_RANK = """
-import contextlib, datetime, pathlib, sys, time
+import contextlib, datetime, pathlib, sys, threading
 import torch.distributed as dist
 from training.config.hang_detection import HangDetection
 from training.observe.watchdog import Watchdog
@@ -32,8 +32,10 @@ from training.observe.watchdog import Watchdog
 class SlowStore:
     def __init__(self, store):
         self.set, self._wait = store.set, store.wait
+        self.is_asked = threading.Event()
 
     def check(self, keys):
+        self.is_asked.set()
         with contextlib.suppress(dist.DistError):
             self._wait(keys, datetime.timedelta(seconds=1))
 
@@ -41,7 +43,7 @@ dist.init_process_group("gloo")
 with contextlib.closing(Watchdog(HangDetection(), pathlib.Path(sys.argv[1]))) as watchdog:
     watchdog.share(dist.distributed_c10d._get_default_store())
     watchdog._store = SlowStore(watchdog._store)
-    time.sleep(0.5)
+    watchdog._store.is_asked.wait()
 dist.destroy_process_group()
 """
 
@@ -103,7 +105,7 @@ def steps_of(run: Run) -> list[int]:
 
 def until(run: Run, step: int) -> None:
     """Wait until the run has reported a step."""
-    end = time.monotonic() + 120
+    end = time.monotonic() + 300
     while step not in steps_of(run):
         assert run.process.poll() is None and time.monotonic() < end, run.process.communicate()[0]
         time.sleep(0.01)
