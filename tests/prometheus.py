@@ -42,7 +42,7 @@ class Prometheus:
         """Return the labels and the newest value of each series of an expression; nothing before it has started."""
         try:
             with urllib.request.urlopen(
-                f"{self.address}/api/v1/query?{urllib.parse.urlencode({'query': expression})}", timeout=10
+                f"{self.address}/api/v1/query?{urllib.parse.urlencode({'query': expression})}", timeout=60
             ) as answer:
                 found: Any = json.load(answer)["data"]["result"]
         except OSError:

@@ -20,7 +20,7 @@ as_root = pytest.mark.skipif(os.geteuid() != 0, reason="mounts a file system, wh
 on_linux = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="reads /proc")
 
 
-def wait_for(what: str, is_so: Callable[[], bool], seconds: float = 60) -> None:
+def wait_for(what: str, is_so: Callable[[], bool], seconds: float = 300) -> None:
     end = time.monotonic() + seconds
     while not is_so():
         assert time.monotonic() < end, f"{what}: not after {seconds} s"
@@ -80,7 +80,7 @@ class Command:
     def end(self, number: int) -> int:
         """Send a signal to the first process alone. Return its exit status once it has ended."""
         self.process.send_signal(number)
-        said, errors = self.process.communicate(timeout=60)
+        said, errors = self.process.communicate(timeout=300)
         assert "Traceback" not in said + errors, errors
         return self.process.returncode
 
@@ -117,7 +117,6 @@ DEMO = [
 
 
 @on_linux
-@pytest.mark.timeout(400)
 @pytest.mark.parametrize(("number", "during"), DEMO)
 def test_a_demo_that_is_told_to_end_leaves_nothing(
     number: int, during: str, tmp_path: Path, start: Callable[..., Command]
@@ -125,7 +124,7 @@ def test_a_demo_that_is_told_to_end_leaves_nothing(
     command = start(*TRAINWAY, "demo", f"--run={tmp_path / 'run'}")
     command.wait_for_process(during)
     assert command.end(number) == 128 + number
-    wait_for("every process has ended", lambda: command.started() == [], 10)
+    wait_for("every process has ended", lambda: command.started() == [])
     assert list(command.temporary.iterdir()) == []
 
 
@@ -147,7 +146,7 @@ def test_a_signal_at_the_start_of_a_command_below_ends_that_command(number: int,
         "try:\n    cli.main()\nexcept KeyboardInterrupt:\n    sys.exit(130)\n"
     )
     command = start(sys.executable, "-c", code)
-    said, errors = command.process.communicate(timeout=60)
+    said, errors = command.process.communicate(timeout=300)
     assert command.process.returncode == 128 + number, said + errors
     assert command.started() == []
 
@@ -169,7 +168,7 @@ def test_a_command_below_ends_with_its_own_processes_and_files(number: int, star
     assert command.process.stderr is not None and command.process.stderr.readline() == "begun\n"
     assert list(command.temporary.glob("trainway-*/*")), "the shell has a temporary file"
     assert command.end(number) == 128 + number
-    wait_for("every process has ended", lambda: command.started() == [], 10)
+    wait_for("every process has ended", lambda: command.started() == [])
     assert list(command.temporary.iterdir()) == []
 
 
@@ -191,7 +190,7 @@ def test_a_second_signal_does_not_interrupt_the_cleanup(start: Callable[..., Com
     assert command.process.stdout.readline() == "cleans\n"
     command.process.send_signal(signal.SIGHUP)
     command.process.terminate()
-    said, _ = command.process.communicate(timeout=60)
+    said, _ = command.process.communicate(timeout=300)
     assert said == "cleaned\n" and command.process.returncode == 128 + signal.SIGTERM
 
 

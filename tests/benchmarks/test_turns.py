@@ -77,10 +77,10 @@ def test_all_benchmarks_of_a_machine_without_a_gpu_end_within_15_minutes() -> No
 def test_a_benchmark_that_fails_or_takes_too_long_has_a_reason(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     package = tmp_path / "benchmarks"
     package.mkdir()
-    for name, text in {"fails": "raise SystemExit(3)", "hangs": "import time; time.sleep(60)", "ends": ""}.items():
+    for name, text in {"fails": "raise SystemExit(3)", "hangs": "import time; time.sleep(3600)", "ends": ""}.items():
         (package / f"{name}.py").write_text(text, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    assert every_benchmark.run("fails", 30) == "ended with status 3"
+    assert every_benchmark.run("fails", 300) == "ended with status 3"
     assert every_benchmark.run("hangs", 1) == "took longer than 1 seconds"
-    assert every_benchmark.run("ends", 30) == ""
+    assert every_benchmark.run("ends", 300) == ""

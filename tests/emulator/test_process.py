@@ -45,7 +45,7 @@ def test_start_status_stop() -> None:
 
 
 def test_a_process_that_only_has_the_old_number_is_left_alone(directory: Path) -> None:
-    bystander = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(30)"])
+    bystander = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(3600)"])
     try:
         state = directory / ".trainway"
         state.mkdir()

@@ -12,14 +12,14 @@ from trainway.launch.program.training_command import logging_to, one_node
 from trainway.launch.runs.run_directory import recorded_launch
 from trainway.spec.errors import UsageError
 
-# Rank 1 fails by itself; rank 0 waits for it, and says so loudly.
+# Rank 1 fails by itself; rank 0 says so loudly until torchrun ends it.
 FAILING = """
 import os, sys, time
 if os.environ["RANK"] == "1":
     class ShardMissing(Exception):
         pass
     raise ShardMissing("shard 00412 of 00999")
-for _ in range(100):
+while True:
     print("RuntimeError: Connection reset by peer", file=sys.stderr, flush=True)
     time.sleep(0.1)
 """

@@ -39,7 +39,7 @@ def wait_for_moment(run: Run, drawn: random.Random, first: int, last: int) -> in
 
 def wait_for_event(run: Run, kind: str, step: int = 0, count: int = 1) -> None:
     """Wait until the run has written `count` events of a kind, of this step or of later steps."""
-    end = time.monotonic() + 120
+    end = time.monotonic() + 300
     while sum(event.get("step", 0) >= step for event in run.events(kind)) < count:
         assert run.process.poll() is None, run.process.communicate()[0]
         assert time.monotonic() < end, f"no {kind} of step {step}"

@@ -132,7 +132,7 @@ def test_a_launch_that_is_stopped_leaves_a_checkpoint_and_says_how_to_go_on(corp
 
 
 def test_a_launcher_that_is_gone_has_failed_and_nobody_else_is_stopped_for_it(tmp_path: Path) -> None:
-    sleeper = subprocess.Popen(["sleep", "60"])
+    sleeper = subprocess.Popen(["sleep", "3600"])
     handle = {"run": str(tmp_path), "pid": str(sleeper.pid), "started_at": "Thu Jan  1 00:00:00 1970"}
     record_submission(tmp_path, "local", handle, {}, {})
     try:

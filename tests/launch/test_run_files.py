@@ -70,7 +70,7 @@ def node(s3: S3, tmp_path: Path) -> Node:
     return start
 
 
-def until(true: Callable[[], bool], seconds: float = 60) -> None:
+def until(true: Callable[[], bool], seconds: float = 300) -> None:
     end = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < end, "it did not happen"
@@ -80,7 +80,7 @@ def until(true: Callable[[], bool], seconds: float = 60) -> None:
 @pytest.mark.parametrize("status", (0, 3))
 def test_files_are_in_s3_at_the_end_however_it_ended(status: int, s3: S3, node: Node) -> None:
     ended = node("first", f"mkdir -p logs/a && echo hello >logs/a/stderr.log && echo 1 >metrics.jsonl; exit {status}")
-    assert ended.wait(90) == status
+    assert ended.wait(300) == status
     assert s3.files() == {"logs/a/stderr.log": "hello\n", "metrics.jsonl": "1\n"}
 
 
@@ -92,14 +92,14 @@ def test_files_are_in_s3_while_the_command_runs_and_only_what_changed_is_sent_ag
     until(lambda: set(s3.files()) == {"metrics.jsonl", "checkpoint"})
     s3.put("checkpoint", "of another node")
     (tmp_path / "first" / RUN / "go").touch()
-    assert running.wait(90) == 0
+    assert running.wait(300) == 0
     assert s3.files()["metrics.jsonl"] == "1\n2\n"
     assert s3.files()["checkpoint"] == "of another node", "the unchanged file was not sent again"
 
 
 def test_another_node_continues_with_the_files_and_without_the_logs(s3: S3, node: Node, tmp_path: Path) -> None:
-    assert node("first", "mkdir logs attempts; echo log >logs/x; echo 1 >attempts/of-node-0; echo a >m").wait(90) == 0
-    assert node("second", "echo b >>m; [ ! -e logs ] && [ $(cat attempts/of-node-0) = 1 ]").wait(90) == 0
+    assert node("first", "mkdir logs attempts; echo log >logs/x; echo 1 >attempts/of-node-0; echo a >m").wait(300) == 0
+    assert node("second", "echo b >>m; [ ! -e logs ] && [ $(cat attempts/of-node-0) = 1 ]").wait(300) == 0
     assert s3.files()["m"] == "a\nb\n"
     assert s3.files()["logs/x"] == "log\n", "nothing is deleted in S3"
     assert (tmp_path / "first" / RUN / "m").read_text() == "a\n", "each node has a disk of its own"
@@ -109,9 +109,9 @@ def test_the_first_node_says_why_an_attempt_failed(s3: S3, node: Node, tmp_path:
     running = node("second", "mkdir -p attempts/1; until [ -e go ]; do sleep 0.1; done; echo late >attempts/1/failure")
     # It has restored the files, so that it does not find the word of the first node there.
     until(lambda: (tmp_path / "second" / RUN / "attempts/1").exists())
-    assert node("first", "mkdir -p attempts/1; echo memory >attempts/1/failure; exit 1").wait(90) == 1
+    assert node("first", "mkdir -p attempts/1; echo memory >attempts/1/failure; exit 1").wait(300) == 1
     (tmp_path / "second" / RUN / "go").touch()
-    assert running.wait(90) == 0
+    assert running.wait(300) == 0
     assert s3.files()["attempts/1/failure"] == "memory\n"
 
 
@@ -127,7 +127,7 @@ def test_a_marker_is_in_s3_after_the_files_that_it_marks(node: Node, tmp_path: P
     (tmp_path / "none" / "boto3" / "__init__.py").write_text("raise ImportError")
     path = f"{tmp_path / 'bin'}:{os.environ['PATH']}"
     script = "echo z >z-part; sleep 0.05; echo m >a-marker"
-    assert node("first", script, PATH=path, PYTHONPATH=str(tmp_path / "none")).wait(90) == 0
+    assert node("first", script, PATH=path, PYTHONPATH=str(tmp_path / "none")).wait(300) == 0
     assert [line.rpartition("/")[2] for line in taken.read_text().splitlines()] == ["z-part", "a-marker"]
 
 
@@ -135,7 +135,7 @@ def test_an_image_with_neither_boto3_nor_the_cli_says_so_for_good(node: Node, tm
     (tmp_path / "none" / "boto3").mkdir(parents=True)
     (tmp_path / "none" / "boto3" / "__init__.py").write_text("raise ImportError")
     ended = node("first", "true", PATH="/usr/bin:/bin", PYTHONPATH=str(tmp_path / "none"))
-    said = ended.communicate(timeout=90)[1]
+    said = ended.communicate(timeout=300)[1]
     assert ended.returncode == 127
     assert "neither boto3 nor the AWS CLI" in said and "add one to the image" in said
 
@@ -145,14 +145,14 @@ def test_the_command_alone_is_told_to_stop_and_what_it_saves_is_kept(s3: S3, nod
     running = node("first", script, TRAINWAY_RUN_FILES_SECONDS="0.2")
     until(lambda: "up" in s3.files())
     running.send_signal(signal.SIGTERM)
-    assert running.wait(90) == 99
+    assert running.wait(300) == 99
     assert s3.files()["checkpoint"] == "saved\n"
 
 
 def test_a_bucket_that_is_gone_ends_the_node_before_its_command(s3: S3, node: Node) -> None:
     s3.client.delete_bucket(Bucket=BUCKET)
     ended = node("first", "echo began >&2")
-    said = ended.communicate(timeout=90)[1]
+    said = ended.communicate(timeout=300)[1]
     s3.client.create_bucket(Bucket=BUCKET)
     assert ended.returncode == 127
     assert "NoSuchBucket" in said and "began" not in said

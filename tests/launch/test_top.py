@@ -268,7 +268,7 @@ def test_a_cluster_with_a_collector_shows_the_use_of_gpus_by_node_and_job_and_th
     try:
         with prometheus(tmp_path, server.server_port) as store:
             Scraped.prometheus = store.address
-            deadline = time.monotonic() + 60
+            deadline = time.monotonic() + 300
             while len(store.query("DCGM_FI_DEV_GPU_UTIL")) < len(SAMPLES) and time.monotonic() < deadline:
                 time.sleep(0.1)
             workspace = f"http://127.0.0.1:{server.server_port}/workspaces/ws-1/"

@@ -66,7 +66,7 @@ def refusal(tmp_path: Path, document: Any, name: str = "parameters.json") -> str
 def run(config: Path, parameters: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "FACTS_WAIT_SECONDS": "0", **environment}
     command = [sys.executable, str(SCRIPT), str(config), str(parameters)]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=30)
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
 
 
 def of_this_machine(config: dict[str, Any]) -> dict[str, Any]:

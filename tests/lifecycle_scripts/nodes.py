@@ -2,7 +2,7 @@
 
 A node's disk is an overlay on the one that scripts/install_nodes makes, kept in memory. All nodes of a lab, what they
 mount and their network are in namespaces of one process, the gateway: they are gone when it is, which is at the end of
-the `with` block, with the test's process, and after a quarter of an hour in any case.
+the `with` block, with the test's process, and after two hours in any case.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ GATEWAY = Path(__file__).with_name("gateway.py")
 PROGRAMS = ("ip", "nft", "nsenter", "setpriv", "systemd-nspawn", "unshare")
 
 NETWORK, ROUTER, FIRST = "10.81.0", 1, 10
-LONGEST_SECONDS = 900
-BOOT_SECONDS = 60
+LONGEST_SECONDS = 7200
+BOOT_SECONDS = 300
 # Where the platform's scripts and HyperPod's description of the cluster are on a node.
 DOWNLOADED, RESOURCE_CONFIG = "/opt/ml/lifecycle", "/opt/ml/config/resource_config.json"
 ENVIRONMENT = {
@@ -128,7 +128,7 @@ class Node:
         return ["nsenter", f"--target={self.leader}", "--all", "--", "env", "-i", "-C", "/", *variables, *command]
 
     def run(
-        self, *command: str, check: bool = True, timeout: float = 120, **environment: str
+        self, *command: str, check: bool = True, timeout: float = 300, **environment: str
     ) -> subprocess.CompletedProcess[str]:
         """What a command there has said and how it ended; status 124 after `timeout` seconds."""
         limited = ["timeout", "--kill-after=5", str(timeout), *command]
@@ -139,7 +139,7 @@ class Node:
         return done
 
     def provision(
-        self, entry: str = "on_create.sh", *, timeout: float = 240, **environment: str
+        self, entry: str = "on_create.sh", *, timeout: float = 500, **environment: str
     ) -> subprocess.CompletedProcess[str]:
         """Runs an entry point as HyperPod does. It may fail."""
         there = {"SAGEMAKER_RESOURCE_CONFIG_PATH": RESOURCE_CONFIG, "FAILURE_PAUSE_SECONDS": "0", **environment}
@@ -156,7 +156,7 @@ class Node:
         """The node is gone without a word; its disk stays."""
         os.kill(self.leader, 9)
         assert self.container is not None
-        self.container.wait(10)
+        self.container.wait(120)
         self.container = None
 
     def boot(self) -> None:
@@ -304,7 +304,7 @@ class Lab:
         return sorted({*sets[0].get("elem", []), *(self.directory / "asked").read_text().split()} - known)
 
     def provision(
-        self, *names: str, entry: str = "on_create.sh", timeout: float = 240, **environment: str
+        self, *names: str, entry: str = "on_create.sh", timeout: float = 500, **environment: str
     ) -> dict[str, subprocess.CompletedProcess[str]]:
         """Provisions these nodes at once, or all: as HyperPod does with a new cluster."""
         return at_once(
@@ -386,7 +386,7 @@ exec {sys.executable} {GATEWAY} {NETWORK}.{ROUTER} {lab.directory}/asked {LONGES
             stdout=log,
             stderr=log,
         )
-    end = time.monotonic() + 10
+    end = time.monotonic() + 120
     while not (lab.directory / "asked").exists():
         if process.poll() is not None or time.monotonic() > end:
             raise TimeoutError(f"the gateway does not start: {(lab.directory / 'gateway.log').read_text()}")
@@ -417,7 +417,7 @@ ip -n {name} link set lo up
 ip -n {name} link set eth0 up
 ip -n {name} route add default via {NETWORK}.{ROUTER}
 """
-    done = subprocess.run(node.lab.within("bash", "-c", script), capture_output=True, text=True, timeout=30)
+    done = subprocess.run(node.lab.within("bash", "-c", script), capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     for cgroup in node.lab.cgroups(name):
         for made in (cgroup.parent, cgroup):
@@ -436,7 +436,7 @@ def _furnish(node: Node) -> None:
     node.write("/etc/resolv.conf", f"nameserver {NETWORK}.{ROUTER}\noptions timeout:1 attempts:1\n")
     key = node.root / "etc/ssh/ssh_host_ed25519_key"
     command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", node.hostname, "-f", str(key)]
-    subprocess.run(command, check=True, timeout=10)
+    subprocess.run(command, check=True, timeout=120)
     for name in ("aws", "lfs", "mount.lustre", "mount.nfs"):
         folder = "usr/sbin" if name.startswith("mount.") else "usr/local/bin"
         shutil.copy(STAND_INS / name, node.root / folder / name)

@@ -20,7 +20,7 @@ from typing import Any
 from tests.ports import free_ports
 
 PROGRAMS = ("mariadb-install-db", "mariadbd", "munged", "sacctmgr", "slurmctld", "slurmd", "slurmdbd")
-# Ends a hang. On a quiet machine, the nodes of a cluster are idle after a few seconds.
+# Ends a hang. What is waited for takes some seconds on a quiet machine.
 WAIT_SECONDS = 300.0
 
 
@@ -123,7 +123,7 @@ def end(daemon: subprocess.Popen[bytes]) -> None:
     """SIGTERM, and SIGKILL for one that does not hear."""
     daemon.terminate()
     with suppress(subprocess.TimeoutExpired):
-        daemon.wait(10)
+        daemon.wait(120)
         return
     daemon.kill()
     daemon.wait()

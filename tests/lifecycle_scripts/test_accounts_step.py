@@ -48,7 +48,7 @@ def test_teams_are_followed_by_installed_copies(lab: Lab) -> None:
     folder = lab.s3 / "data/lifecycle_scripts"
     folder.mkdir(parents=True)
     (folder / "slurm-accounts.json").write_text(json.dumps(slurm_accounts(Platform.model_validate(PLATFORM))))
-    done = run_step(lab["ctl"], "40-accounts", ACCOUNTS_WAIT_SECONDS="20", ACCOUNTS_RETRY_SECONDS="1")
+    done = run_step(lab["ctl"], "40-accounts", ACCOUNTS_WAIT_SECONDS="300", ACCOUNTS_RETRY_SECONDS="1")
     assert done.returncode == 0, done.stdout
     assert timer(lab["ctl"]) == "active"
     unit = lab["ctl"].run("systemctl", "cat", "trainway-accounts.service").stdout

@@ -135,12 +135,12 @@ context.load_cert_chain("/root/server.pem", "/root/server.key")
 server = http.server.HTTPServer(("127.0.0.1", 8443), http.server.SimpleHTTPRequestHandler)
 server.socket = context.wrap_socket(server.socket, server_side=True)
 threading.Thread(target=server.serve_forever, daemon=True).start()
-print(urllib.request.urlopen("https://localhost:8443/", timeout=5).status)
+print(urllib.request.urlopen("https://localhost:8443/", timeout=120).status)
 """
 
 
 def asks(node: Node) -> subprocess.CompletedProcess[str]:
-    return node.run("python3", "-c", ASK, check=False, timeout=20)
+    return node.run("python3", "-c", ASK, check=False, timeout=300)
 
 
 @pytest.mark.exhaustive

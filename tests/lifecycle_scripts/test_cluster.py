@@ -70,7 +70,7 @@ def state_of(node: str, lab: Lab) -> str:
 
 def becomes_idle(node: str, lab: Lab) -> None:
     """Waits until Slurm gives the node work."""
-    wait_for(f"{node} is idle and not {state_of(node, lab)}", lambda: state_of(node, lab) == "idle", 10)
+    wait_for(f"{node} is idle and not {state_of(node, lab)}", lambda: state_of(node, lab) == "idle")
 
 
 def last_line(done: subprocess.CompletedProcess[str]) -> str:

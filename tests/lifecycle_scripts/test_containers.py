@@ -258,7 +258,7 @@ def test_what_cannot_be_installed_is_said_with_the_remedy(node: Node, tmp_path: 
 def test_an_installation_that_was_killed_is_finished_by_the_next_run(node: Node, tmp_path: Path) -> None:
     slow = tmp_path / "slow"
     slow.mkdir()
-    make_package(slow, "enroot", after="[ -e /run/hurry ] || sleep 30")
+    make_package(slow, "enroot", after="[ -e /run/hurry ] || sleep 3600")
     make_source(slow)
     deliver(node, slow)
     with ThreadPoolExecutor(1) as pool:

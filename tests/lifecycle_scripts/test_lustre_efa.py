@@ -76,7 +76,7 @@ class Node:
             **variables,
         }
         command = ["bash", str(SCRIPT), str(interfaces)]
-        return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=30, check=False)
+        return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
 
 
 def test_interfaces_are_spread_over_all_efa_devices_and_no_others(tmp_path: Path) -> None:

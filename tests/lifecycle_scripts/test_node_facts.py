@@ -137,7 +137,7 @@ def test_a_file_that_is_still_being_written_is_waited_for(tmp_path: Path):
     text = json.dumps(of_this_machine(SLURM))
     config.write_text(text[: len(text) // 2])
     late = subprocess.Popen(["sh", "-c", 'sleep 1; printf %s "$1" >"$2"', "-", text, config])
-    done = run(config, parameters, FACTS_WAIT_SECONDS="20")
+    done = run(config, parameters, FACTS_WAIT_SECONDS="300")
     late.wait()
     assert done.returncode == 0, done.stderr
     assert "NODE_GROUP=train" in done.stdout.splitlines()

@@ -21,7 +21,7 @@ from pathlib import Path
 from tests.lifecycle_scripts.nodes import nodes
 with nodes(Path(sys.argv[1]), {"train": ["n1"]}) as lab:
     print(lab.gateway, lab["n1"].leader, flush=True)
-    time.sleep(60)
+    time.sleep(3600)
 """
 
 

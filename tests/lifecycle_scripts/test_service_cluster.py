@@ -108,7 +108,7 @@ def test_what_hyperpod_made_stays_and_the_platforms_is_added(lab: Lab) -> None:
     assert {name: lab[name].run("pgrep", "slurmd").stdout for name in ("n1", "n2")} == started
     # The last step has let jobs come; the controller asks the nodes anew after its restart.
     wait_for("the nodes are idle", lambda: states(lab) == ["idle", "idle"])
-    assert lab["ctl"].run("srun", "--nodes=2", "hostname", timeout=30).stdout.split()
+    assert lab["ctl"].run("srun", "--nodes=2", "hostname", timeout=300).stdout.split()
 
 
 @pytest.mark.exhaustive

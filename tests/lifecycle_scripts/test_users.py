@@ -113,7 +113,7 @@ def log_in(node: Node, key: Path, command: str, user: str = "ada") -> subprocess
     """By ssh from this machine, with a key of the platform file."""
     checks = ["-oBatchMode=yes", "-oStrictHostKeyChecking=no", "-oUserKnownHostsFile=/dev/null", "-oLogLevel=ERROR"]
     ssh = ["ssh", "-F", "none", "-i", str(key), *checks, f"{user}@{node.address}", command]
-    return subprocess.run(node.lab.within(*ssh), capture_output=True, text=True, timeout=30)
+    return subprocess.run(node.lab.within(*ssh), capture_output=True, text=True, timeout=300)
 
 
 def test_only_who_may_is_root(lab: Lab) -> None:

@@ -9,7 +9,7 @@ from tests.prometheus import Prometheus
 from trainway.spec.facts.metrics import emitters_of_metric
 
 
-def missing(store: Prometheus, orchestrator: str, seconds: float = 60) -> set[str]:
+def missing(store: Prometheus, orchestrator: str, seconds: float = 300) -> set[str]:
     """Return the Prometheus metrics of an orchestrator's panels and alarms that do not arrive within `seconds`."""
     expected = {each for each in used(orchestrator) if emitters_of_metric(each)[0].store == "prometheus"}
     found: set[str] = set()

@@ -73,14 +73,14 @@ def test_an_alert_is_a_message_of_the_topic(tmp_path: Path) -> None:
                     "--annotation=summary=Run llama has not taken a step for 20m.",
                 ]
                 add += ["--annotation=runbook=docs/alarms.md#runhangs"]
-                wait_for("Alertmanager answers", lambda: subprocess.run(add, capture_output=True).returncode == 0, 60)
+                wait_for("Alertmanager answers", lambda: subprocess.run(add, capture_output=True).returncode == 0)
                 found: list[Any] = []
 
                 def received() -> bool:
                     found.extend(sqs.receive_message(QueueUrl=queue).get("Messages", []))
                     return bool(found)
 
-                wait_for("the message", received, 60)
+                wait_for("the message", received)
             finally:
                 manager.terminate()
     body = json.loads(found[0]["Body"])

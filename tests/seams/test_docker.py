@@ -32,7 +32,7 @@ mkdir /run/d
 options=(--pidfile /run/d/pid --exec-root /run/d/exec --host unix:///run/d/socket --iptables=false --bridge=none)
 grep -q data-root "$1" || options+=(--data-root /run/d/data)
 dockerd --config-file "$1" --storage-driver=vfs "${options[@]}" >/run/d/said 2>&1 &
-for ((tries = 0; tries < 200; tries++)); do
+for ((tries = 0; tries < 2000; tries++)); do
   if docker --host unix:///run/d/socket version >/dev/null 2>&1; then
     exec docker --host unix:///run/d/socket info --format '{{json .}}'
   fi
@@ -68,7 +68,7 @@ def read_by_docker(text: str, directory: Path) -> list[str]:
     path = f"{docker()}/usr/sbin:{docker()}/usr/bin:/usr/sbin:/usr/bin:/sbin:/bin"
     command = [*unshare, "bash", "-c", START, "-", str(file)]
     ran = subprocess.run(
-        command, env={"PATH": path, "HOME": str(directory)}, capture_output=True, text=True, timeout=60, check=False
+        command, env={"PATH": path, "HOME": str(directory)}, capture_output=True, text=True, timeout=300, check=False
     )
     # What it says of a machine without all kinds of cgroups comes before.
     if ran.returncode:

@@ -48,7 +48,7 @@ def stop(*_):
     sys.exit(0)
 signal.signal(signal.SIGTERM, stop)
 written("started")
-time.sleep(300)
+time.sleep(3600)
 """
 PATIENCE_SECONDS = 120
 Container = dict[str, Any]
@@ -137,7 +137,7 @@ def until(holds: Callable[[], bool]) -> bool:
 def status(port: int) -> str:
     """Return the status of the agent on that port, or nothing if it does not answer yet."""
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/status", timeout=10) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/status", timeout=120) as answer:
             return str(json.load(answer)["status"])
     except OSError:
         return ""

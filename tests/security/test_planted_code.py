@@ -61,7 +61,7 @@ def mallory(script: str, *arguments: object) -> None:
 def fetched(archive: Path, directory: Path) -> subprocess.CompletedProcess[str]:
     """Fetch the code as a run of the training image does."""
     command = [sys.executable, "-m", "training.synced_code", str(archive), str(directory)]
-    return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False, timeout=60)
+    return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False, timeout=300)
 
 
 PLANT = 'mkdir -p "$1/$2" && echo "print(\'planted\')" >"$1/$2/mine.py" && chmod -R 777 "$1"'
@@ -102,7 +102,7 @@ def started(archive: Path, tmp: Path) -> subprocess.CompletedProcess[str]:
     node = ["unshare", "--mount", "--propagation=private", "sh", "-euc", 'mount --bind "$0" /tmp; exec "$@"', str(tmp)]
     environment = {"PATH": os.environ["PATH"], "TRAINWAY_RUN": "/tmp/run", "TRAINWAY_OUTPUT": "/tmp/run/outputs"}
     return subprocess.run(
-        [*node, *command, *program], env=environment, capture_output=True, text=True, check=False, timeout=60
+        [*node, *command, *program], env=environment, capture_output=True, text=True, check=False, timeout=300
     )
 
 
@@ -185,7 +185,7 @@ def test_code_that_does_not_fit_is_one_sentence(tmp: Path, archive: Path) -> Non
     full = ["unshare", "--mount", "--propagation=private", "sh", "-euc"]
     script = 'mount -t tmpfs -o size=16k,mode=755 none "$0"; head -c 16384 /dev/zero >"$0/rest" || true; exec "$@"'
     command = [sys.executable, "-m", "training.synced_code", str(archive), str(tmp / "code")]
-    done = subprocess.run([*full, script, str(tmp), *command], capture_output=True, text=True, cwd=ROOT, timeout=60)
+    done = subprocess.run([*full, script, str(tmp), *command], capture_output=True, text=True, cwd=ROOT, timeout=300)
     assert done.returncode == 74, done.stderr
     assert "No space left on device" in done.stderr and "Traceback" not in done.stderr
 

@@ -20,7 +20,7 @@ VICTIM, ATTACKER = 1, 5
 VERSION = "slurm-wlm 22.05.8"
 BASE = "/opt/trainway/job-tmp"
 WRITTEN = (ROOT / "lifecycle_scripts/slurm/platform_settings.sh").read_text()
-WORKS = "umask 000; echo secret >/tmp/file; echo secret >/dev/shm/file; echo >{shared}/works; sleep 300"
+WORKS = "umask 000; echo secret >/tmp/file; echo secret >/dev/shm/file; echo >{shared}/works; sleep 3600"
 ATTACK = (
     "cat /tmp/file /dev/shm/file; cat {base}/*/.*/file {base}/*/*/file {base}/*/file; ls -A /tmp /dev/shm;"
     " mkdir /tmp/trainway-code-1 && echo planted"
@@ -48,10 +48,10 @@ def submit(on: Machines, user: int, script: str, name: str) -> str:
 def stolen(on: Machines) -> str:
     """Return what a job of the attacker finds beside a job of the victim."""
     job = submit(on, VICTIM, WORKS.format(shared=on.shared), "victim.out")
-    wait_for("the victim works", (on.shared / "works").exists, 60)
+    wait_for("the victim works", (on.shared / "works").exists)
     attack = ATTACK.format(base="/run/job-tmp")
     submit(on, ATTACKER, f"({attack}) >{on.shared}/found 2>&1; echo >{on.shared}/done", "attacker.out")
-    wait_for("the attacker is done", (on.shared / "done").exists, 60)
+    wait_for("the attacker is done", (on.shared / "done").exists)
     assert on.ask("squeue", "--noheader", f"--jobs={job}", "--format=%t") == "R", "they were on the node together"
     return (on.shared / "found").read_text()
 
@@ -64,10 +64,10 @@ def test_a_job_sees_no_temporary_file_of_another_users_job_and_plants_none() -> 
         assert "planted" in found
         attack = ATTACK.format(base="/run/job-tmp")
         outside = on.on("n1", "setpriv", f"--reuid={ATTACKER}", f"--regid={ATTACKER}", "--clear-groups", "sh", "-c")
-        login = subprocess.run([*outside, attack], cwd="/", capture_output=True, text=True, timeout=30)
+        login = subprocess.run([*outside, attack], cwd="/", capture_output=True, text=True, timeout=300)
         assert "secret" not in login.stdout, "a login on the node"
         on.ask("scancel", "--user=1")
-        wait_for("the node is idle", lambda: on.idle() == ["n1"], 60)
+        wait_for("the node is idle", lambda: on.idle() == ["n1"])
         left = subprocess.run(on.on("n1", "find", "/run/job-tmp", "-name", "file"), cwd="/", capture_output=True)
         assert left.stdout == b"", "Slurm deletes the files with the job"
 
@@ -84,7 +84,7 @@ def test_without_private_directories_the_attack_succeeds() -> None:
 def test_a_kernel_on_which_some_jobs_would_not_start_shares_tmp(kernel: str, can: bool) -> None:
     script = ROOT / "lifecycle_scripts/slurm/has_private_tmp.sh"
     environment = {"KERNEL": kernel, "PATH": "/usr/bin:/bin"}
-    assert (subprocess.run(["bash", script], env=environment, timeout=10).returncode == 0) is can
+    assert (subprocess.run(["bash", script], env=environment, timeout=120).returncode == 0) is can
 
 
 def test_the_settings_are_those_that_the_scripts_write() -> None:

@@ -71,9 +71,9 @@ def test_the_real_node_exporter_emits_what_is_used() -> None:
 
 
 def read(address: str) -> str:
-    for left in range(100, -1, -1):
+    for left in range(1000, -1, -1):
         try:
-            with urllib.request.urlopen(address, timeout=10) as answer:
+            with urllib.request.urlopen(address, timeout=120) as answer:
                 return str(answer.read().decode())
         except OSError:
             if not left:

@@ -72,7 +72,7 @@ def test_containers_may_lock_all_memory_however_containerd_was_started(
     assert wanted == "infinity"
     # The kernel of a test machine may allow less than infinity: the soft limit is then as high as the hard limit.
     # RESTART does not wait, and `is-active --wait` came after Debian 12's systemd.
-    node.run("timeout", "60", "bash", "-c", "until systemctl is-active --quiet containerd; do sleep 0.1; done")
+    node.run("timeout", "300", "bash", "-c", "until systemctl is-active --quiet containerd; do sleep 0.1; done")
     soft, hard = locked_memory(node)
     assert soft == hard
 

@@ -292,7 +292,7 @@ def test_what_is_saved_is_the_state_of_its_step_though_training_goes_on(
     may_write = threading.Event()
     write = stored.save
     if asynchronous:
-        monkeypatch.setattr(stored, "save", lambda *arguments: (may_write.wait(60), write(*arguments)))
+        monkeypatch.setattr(stored, "save", lambda *arguments: (may_write.wait(300), write(*arguments)))
     expected = {}
     for step in (2, 4):
         expected[step] = [tensor.clone() for tensor in tensors(*training)]
@@ -365,7 +365,7 @@ def test_the_last_failure_behind_the_training_is_told_at_once_and_raised_by_the_
     told: list[str] = []
     saver = saver_of(str(tmp_path), told, failures=1)
     saver.save(*training, Progress(2, 8, 1.0), IDENTITY)
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 300
     while not told:
         assert time.monotonic() < deadline
         time.sleep(0.01)
@@ -391,7 +391,7 @@ def test_memory_does_not_wait_for_storage_and_gets_nothing_of_the_last_step(
     saver = Saver(str(tmp_path / "storage"), settings, memory, torch.device("cpu"), group, lambda: None)
     may_write = threading.Event()
     write = stored.save
-    monkeypatch.setattr(stored, "save", lambda *arguments: (may_write.wait(60), write(*arguments)))
+    monkeypatch.setattr(stored, "save", lambda *arguments: (may_write.wait(300), write(*arguments)))
     for step in range(1, 6):
         if step not in (4, 5):
             saver.wait()

@@ -211,7 +211,7 @@ def test_the_next_window_is_fetched_while_this_one_is_read(corpus_directory: Pat
     samples = Samples(in_s3, index, 32, 0, 1, Cache(tmp_path))
     read(samples, np.arange(1))
     for shard in samples._opened.values():
-        shard.result(timeout=30)
+        shard.result(timeout=300)
     samples.close()
     assert len(list(tmp_path.glob("*.bin"))) == 2
 
@@ -229,7 +229,7 @@ def test_the_cache_deletes_what_was_used_longest_ago(corpus_directory: Path, tmp
             read(samples, np.arange(counter, counter + 1)), read(on_disk, np.arange(counter, counter + 1))
         )
     for shard in samples._opened.values():
-        shard.result(timeout=30)
+        shard.result(timeout=300)
     samples.close()
     assert sum(path.stat().st_size for path in tmp_path.glob("*.bin")) <= two
 

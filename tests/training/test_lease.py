@@ -183,7 +183,7 @@ def test_a_run_notices_that_another_took_over_and_that_its_lease_was_deleted(loc
     while location_files.read(location_files.join(location, FILE)) is None:
         assert mine.loss() is None
     put(location, ELSEWHERE)
-    assert lost.wait(60)
+    assert lost.wait(300)
     assert "another run took over: runs/other, process 7 on another-host" in str(mine.loss())
     mine.release()
     assert holder_of(location) == ELSEWHERE, "the lease of the other run stays"

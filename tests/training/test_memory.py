@@ -38,7 +38,7 @@ class Nodes:
 
     def break_off_after(self, step: int, damage: Callable[[int], None]) -> None:
         """Does damage to what is newest in memory while all processes stand still, and kills them."""
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + 300
         while not any(event["step"] >= step for event in self.events("memory_checkpoint")):
             assert all(run.process.poll() is None for run in self.runs), self.runs[0].process.communicate()[0]
             assert time.monotonic() < deadline, f"step {step} was not kept"

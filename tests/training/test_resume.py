@@ -17,7 +17,7 @@ from training.prepare import prepare
 
 
 def wait_for(run: Any, kind: str, step: int) -> None:
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 300
     while not any(event["step"] >= step for event in run.events(kind)):
         assert run.process.poll() is None, run.process.communicate()[0]
         assert time.monotonic() < deadline, f"no {kind} of step {step}"

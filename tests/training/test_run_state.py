@@ -24,7 +24,7 @@ def test_a_run_writes_its_steps_its_checkpoint_and_how_it_ended(
     file = tmp_path / "state"
     told = {"TRAINWAY_STATE": str(file), "TRAINWAY_STATE_SECONDS": "0.2"}
     first = launch(job, 1, **told)
-    wait_for("it runs", lambda: bool((now := state_of(file)) and now.step), 120)
+    wait_for("it runs", lambda: bool((now := state_of(file)) and now.step))
     for pid in first.workers():
         os.kill(pid, signal.SIGTERM)
     first.finish()

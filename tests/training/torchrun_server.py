@@ -136,7 +136,7 @@ class TorchrunServer:
     def close(self) -> None:
         """End the server; agents that still run continue."""
         self._socket.close()
-        self._server.wait(30)
+        self._server.wait(300)
 
 
 def serve(requests: socket.socket) -> None:

@@ -75,7 +75,7 @@ def test_a_node_of_slurm_with_a_shaped_link_is_named(hand_off: HandOff, monkeypa
         for port, mbit in ((11, 25), (12, 8), (13, 25)):
             words = f"tc qdisc add dev port{port} root tbf rate {mbit}mbit burst 16kb limit 4mb"
             inside = ["nsenter", f"--target={cluster.pids[SWITCH]}", "--net", "--"]
-            subprocess.run([*inside, *words.split()], check=True, timeout=10)
+            subprocess.run([*inside, *words.split()], check=True, timeout=120)
         options = slurm.SlurmOptions(environment=PurePosixPath(sys.prefix))
         request = request_on(on_slurm(hand_off, mount=str(cluster.shared)), 3)
         request = replace(request, program=replace(request.program, environment=environment))

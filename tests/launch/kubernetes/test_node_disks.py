@@ -163,7 +163,7 @@ def test_a_run_with_disks_of_its_nodes_only_is_killed_and_resumes_from_s3(
     metrics = f"{run.request.path}/metrics.jsonl"
     try:
         run.start()
-        end = time.monotonic() + 150
+        end = time.monotonic() + 300
         while not any(each["event"] == "step" and each["step"] >= 15 for each in metrics_of(s3, metrics)):
             assert time.monotonic() < end and all(each.poll() is None for each in run.started), run.said()
             time.sleep(0.2)

@@ -196,7 +196,7 @@ def test_a_spare_node_does_not_fail_a_run_that_succeeds(fsx: Path, local_loss: s
     # torchrun on the spare node fails, because the rendezvous closes.
     waiting = processes[spare].pid
     children = Path(f"/proc/{waiting}/task/{waiting}/children")
-    wait_for("torchrun of the spare node has failed", lambda: not children.read_text(), 60)
+    wait_for("torchrun of the spare node has failed", lambda: not children.read_text())
     assert processes[spare].poll() is None, said_by(nodes)
     os.kill(processes[spare].pid, signal.SIGTERM)
     assert processes[spare].wait(timeout=60) == 1

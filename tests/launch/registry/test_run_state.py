@@ -78,12 +78,12 @@ def test_a_program_that_runs_has_its_step_its_pace_and_its_end(tmp_path: Path) -
     was_read = tmp_path / "was-read"
     steps = STEPS.replace("1000)", "60)") + WAITS
     program = start(tmp_path, *METRICS, "--", sys.executable, "-c", steps, str(was_read))
-    wait_for("it has written a step", lambda: bool((now := state()) and now.step and now.step_seconds), 60)
+    wait_for("it has written a step", lambda: bool((now := state()) and now.step and now.step_seconds))
     running_now = state()
     assert running_now is not None and (running_now.state, running_now.steps) == ("running", 1000)
     assert running_now.seconds_left is not None and running_now.seconds_left > 0
     was_read.touch()
-    assert program.wait(60) == 0, program.communicate()
+    assert program.wait(300) == 0, program.communicate()
     ended = state()
     assert ended is not None and (ended.state, ended.step, ended.loss, ended.attempt) == ("succeeded", 59, 10 / 59, 1)
     assert ended.seconds_left is None and ended.exit_status == 0
@@ -91,12 +91,12 @@ def test_a_program_that_runs_has_its_step_its_pace_and_its_end(tmp_path: Path) -
 
 def test_a_program_that_is_stopped_and_one_that_fails_say_so_and_attempts_count(tmp_path: Path) -> None:
     program = start(tmp_path, *METRICS, "--", sys.executable, "-c", STEPS)
-    wait_for("it runs", lambda: state() is not None, 60)
+    wait_for("it runs", lambda: state() is not None)
     program.send_signal(signal.SIGTERM)
-    assert program.wait(60) == STOPPED
+    assert program.wait(300) == STOPPED
     stopped = state()
     assert stopped is not None and (stopped.state, stopped.exit_status, stopped.attempt) == ("stopped", STOPPED, 1)
-    assert start(tmp_path, "--", "./absent").wait(60) == NOT_FOUND
+    assert start(tmp_path, "--", "./absent").wait(300) == NOT_FOUND
     failed = state()
     assert failed is not None and (failed.state, failed.attempt, failed.step) == ("failed", 2, None)
     assert failed.reason is not None and "./absent: there is no such file" in failed.reason
@@ -104,12 +104,12 @@ def test_a_program_that_is_stopped_and_one_that_fails_say_so_and_attempts_count(
 
 def test_the_failure_of_any_node_is_that_of_the_run(tmp_path: Path) -> None:
     first = start(tmp_path, *METRICS, "--", sys.executable, "-c", STEPS)
-    wait_for("the first node runs", lambda: bool((now := state()) and now.step), 60)
+    wait_for("the first node runs", lambda: bool((now := state()) and now.step))
     second = start(tmp_path, "--", "sh", "-c", "exit 3", TRAINWAY_NODE_RANK="1")
-    assert second.wait(60) == 3
+    assert second.wait(300) == 3
     # The orchestrator stops the other nodes.
     first.send_signal(signal.SIGTERM)
-    assert first.wait(60) == STOPPED
+    assert first.wait(300) == STOPPED
     ended = state()
     assert ended is not None and (ended.state, ended.exit_status) == ("failed", 3)
     assert ended.reason is not None and "sh ended with exit status 3" in ended.reason
@@ -117,7 +117,7 @@ def test_the_failure_of_any_node_is_that_of_the_run(tmp_path: Path) -> None:
 
 
 def test_a_node_that_is_not_the_first_writes_nothing_unless_it_fails(tmp_path: Path) -> None:
-    assert start(tmp_path, *METRICS, "--", "echo", "step=5/9", TRAINWAY_NODE_RANK="1").wait(60) == 0
+    assert start(tmp_path, *METRICS, "--", "echo", "step=5/9", TRAINWAY_NODE_RANK="1").wait(300) == 0
     assert state() is None
 
 
@@ -149,7 +149,7 @@ pathlib.Path({str(tmp_path / "written")!r}).write_text(content)
     )
     (tmp_path / "aws").chmod(0o755)
     path = f"{tmp_path}:{os.environ['PATH']}"
-    assert start(tmp_path, "--", "true", PATH=path, PYTHONPATH=str(tmp_path / "site")).wait(60) == 0
+    assert start(tmp_path, "--", "true", PATH=path, PYTHONPATH=str(tmp_path / "site")).wait(300) == 0
     assert parse_state((tmp_path / "written").read_text()).state == "succeeded"
 
 

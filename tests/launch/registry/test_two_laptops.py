@@ -112,17 +112,17 @@ def test_a_colleague_finds_follows_explains_and_stops_a_run(at: At) -> None:
     assert f"connected to {PLATFORM.name} in {PLATFORM.region}" in said
     [row] = [each for each in json.loads(succeeded(at("linus", "status", "--all", "--json"))) if each["run"] == run]
     assert (row["target"], row["attempts"], bool(row["owner"])) == ("slurm", 1, True)
-    wait_for("it works", lambda: "working" in at("linus", "logs", run).stdout, 60)
+    wait_for("it works", lambda: "working" in at("linus", "logs", run).stdout)
     assert "running" in succeeded(at("linus", "status", run))
 
     def told() -> dict[str, Any]:
         [only] = json.loads(succeeded(at("linus", "status", run, "--json")))
         return dict(only)
 
-    wait_for("its steps are told", lambda: bool(told()["step"] == "3/9" and told()["seconds_left"]), 60)
+    wait_for("its steps are told", lambda: bool(told()["step"] == "3/9" and told()["seconds_left"]))
     assert told()["starts"] == 1
     succeeded(at("linus", "stop", run))
-    wait_for("it has stopped", lambda: "stopped" in at("ada", "status", run).stdout, 60)
+    wait_for("it has stopped", lambda: "stopped" in at("ada", "status", run).stdout)
     # Slurm forgets its jobs, and the job's files may be out of reach. The state in the bucket stays.
     assert [told()["phase"], told()["step"], told()["seconds_left"]] == ["stopped", "3/9", None]
     assert "has ended: it is stopped" in at("linus", "stop", run).stderr
@@ -199,7 +199,7 @@ def test_a_colleague_continues_the_evaluations_of_a_run_without_gap_or_duplicate
     )
     assert done.returncode == 0 and "`trainway evaluate sft` launches the evaluations" in done.stderr, done.stderr
     first = follower("ada")
-    wait_for("the first evaluation ends", lambda: "step 2: sft-step-2 is succeeded" in log.read_text(), 90)
+    wait_for("the first evaluation ends", lambda: "step 2: sft-step-2 is succeeded" in log.read_text())
     first.kill()
     first.wait()
 
@@ -217,9 +217,9 @@ def test_a_colleague_continues_the_evaluations_of_a_run_without_gap_or_duplicate
     succeeded(at("linus", "connect", PLATFORM.name, "--region", PLATFORM.region))
     second = follower("linus")
     try:
-        wait_for("the others end", lambda: len((cluster.shared / "evaluated").read_text().split()) == 3, 120)
+        wait_for("the others end", lambda: len((cluster.shared / "evaluated").read_text().split()) == 3)
         (cluster.shared / "released").touch()
-        assert second.wait(120) == 1, "the evaluation of step 4 has failed"
+        assert second.wait(300) == 1, "the evaluation of step 4 has failed"
     finally:
         second.kill()
     assert sorted((cluster.shared / "evaluated").read_text().split()) == ["2", "4", "6"], log.read_text()

@@ -19,7 +19,7 @@ from typing import Any
 from tests.program_directories import hide
 
 ROOT = Path(__file__).parents[3]
-LONGEST_SECONDS = 240
+LONGEST_SECONDS = 3600
 _CREDENTIALS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test"}
 
 # What SageMaker does before it starts a container. Only what the job needs is below its /opt.

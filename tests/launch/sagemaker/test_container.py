@@ -189,7 +189,7 @@ def test_two_hosts_run_a_program_of_anybody_stop_it_and_go_on_with_its_outputs(
     job = render_request(launch, CATALOGUE, SageMakerOptions(data="s3"))
     saved = tmp_path / "algo-1/checkpoints/outputs/step"
     with containers(job, tmp_path, s3[0]) as hosts:
-        wait_for("it trains", lambda: saved.exists() and int(saved.read_text()) > 2, 100)
+        wait_for("it trains", lambda: saved.exists() and int(saved.read_text()) > 2)
         for host in hosts:
             host.send_signal(signal.SIGTERM)
         said = [host.communicate(timeout=60)[0] for host in hosts]

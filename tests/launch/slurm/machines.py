@@ -88,7 +88,7 @@ class Machines:
     def ask(self, *command: str) -> str:
         """What a command answers on the controller."""
         there = self.on(CONTROLLER, *command)
-        done = subprocess.run(there, cwd="/", capture_output=True, text=True, timeout=60)
+        done = subprocess.run(there, cwd="/", capture_output=True, text=True, timeout=300)
         assert done.returncode == 0, f"{' '.join(command)}: {done.stdout}{done.stderr}"
         return done.stdout.strip()
 
@@ -192,7 +192,7 @@ def _connect(cluster: Machines, names: Sequence[str]) -> None:
         ):
             # The PID that `netns` means is one of this machine's.
             network = ["nsenter", f"--target={cluster.pids[machine]}", "--net", "--"]
-            subprocess.run([*network, *command], check=True, timeout=10)
+            subprocess.run([*network, *command], check=True, timeout=120)
         (cluster.directory / name / "connected").touch()
 
 

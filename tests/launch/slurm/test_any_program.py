@@ -52,7 +52,7 @@ def launch(cluster: Machines, hand_off: HandOff, directory: Path, run: str, lock
 
 
 def ends(handle: Handle) -> Phase:
-    wait_for(f"the run ends, {log(handle)}", lambda: state(handle).phase in OVER, 120)
+    wait_for(f"the run ends, {log(handle)}", lambda: state(handle).phase in OVER)
     return state(handle).phase
 
 
@@ -85,7 +85,7 @@ def test_torchrun_on_two_nodes_is_stopped_as_a_whole_and_resumed(
     cluster: Machines, hand_off: HandOff, tmp_path: Path
 ) -> None:
     handle = launch(cluster, hand_off, tmp_path, "first", steps=5000)
-    wait_for(f"it trains {log(handle)}", lambda: steps(cluster, "first") > 2, 120)
+    wait_for(f"it trains {log(handle)}", lambda: steps(cluster, "first") > 2)
     stop(handle)
     assert ends(handle) is Phase.STOPPED, log(handle)
     saved, run = steps(cluster, "first"), Path(handle["directory"])
@@ -114,7 +114,7 @@ def test_a_program_that_does_not_listen_is_killed_on_both_nodes(
     command = ["bash", "-c", stubborn]
     handle = launch(cluster, hand_off, tmp_path, "stubborn", command=command, stop={"grace": 2})
     begun = [cluster.shared / "outputs/stubborn" / f"begun-{node}" for node in range(2)]
-    wait_for(f"it begins {log(handle)}", lambda: all(each.exists() for each in begun), 60)
+    wait_for(f"it begins {log(handle)}", lambda: all(each.exists() for each in begun))
     stop(handle)
     assert ends(handle) is Phase.STOPPED, log(handle)
     assert "it was killed after 2 seconds" in log(handle)

@@ -90,7 +90,7 @@ def relayed(cluster: Machines, handle: Handle) -> int:
 
 
 def ends(handle: Handle) -> Phase:
-    wait_for("the run ends", lambda: state(handle).phase in OVER, 60)
+    wait_for("the run ends", lambda: state(handle).phase in OVER)
     return state(handle).phase
 
 
@@ -113,7 +113,7 @@ def test_a_run_starts_after_another_one_has_succeeded_and_never_otherwise(cluste
     wait_for("it runs", lambda: state(stopped).phase is Phase.RUNNING)
     stop(stopped)
     assert ends(stopped) is Phase.STOPPED
-    wait_for("the waiting run ends", lambda: state(waits).phase in OVER, 60)
+    wait_for("the waiting run ends", lambda: state(waits).phase in OVER)
     assert state(waits).phase is Phase.FAILED, state(waits)
     assert state(waits).reason == "failed: stopped, after which the run starts, has the outcome: stopped"
 
@@ -159,7 +159,7 @@ def test_a_port_of_a_node_answers_here_while_the_run_goes_on(cluster: Machines, 
     relay = subprocess.Popen(list(forward(handle, 0, 6006, local)))
     try:
         # Each attempt starts a step, which takes seconds on a busy machine.
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + 300
         while True:
             with contextlib.suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{local}/binary") as answer:
                 received = answer.read()
@@ -179,7 +179,7 @@ def test_a_port_of_a_node_answers_here_while_the_run_goes_on(cluster: Machines, 
             third.sendall(b"HEAD")
             wait_for("it has a step", lambda: relayed(cluster, handle) == 1)
             relay.send_signal(signal.SIGTERM)
-            assert relay.wait(60) == 0
+            assert relay.wait(300) == 0
     finally:
         relay.kill()
         # The next test needs both nodes.
@@ -215,5 +215,5 @@ def test_an_allocation_ends_with_its_shell(
     said = capfd.readouterr()
     assert status == 7 and {"n1", "n2"} <= set(said.out.split()), said
     assert "interactive-1 was told to stop" in said.err
-    wait_for("the nodes are free", lambda: len(cluster.idle()) == 2, 60)
+    wait_for("the nodes are free", lambda: len(cluster.idle()) == 2)
     assert CONTROLLER not in said.out.split()

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.skipif(WHY_NOT is not None, reason=WHY_NOT or "")
 # Ten seconds of steps, so that a node can be lost between the first checkpoint and the end.
 JOB: dict[str, Any] = {"steps": 30, "data": {"train": "fsx:/corpus/small", "sequence_length": 64}}
 ENVIRONMENT = SlurmOptions(environment=PurePosixPath(sys.prefix))
-ENOUGH_SECONDS = 150.0
+ENOUGH_SECONDS = 300.0
 
 
 @pytest.fixture(scope="module")
@@ -119,7 +119,7 @@ def test_a_run_that_is_stopped_saves_itself_and_is_not_queued_again(
         said.append(line)
         if "step=3/" in line:
             assert state(handle).nodes == ("n1", "n2")
-            typed = subprocess.run(shell(handle, 1), input="hostname\n", capture_output=True, text=True, timeout=30)
+            typed = subprocess.run(shell(handle, 1), input="hostname\n", capture_output=True, text=True, timeout=300)
             there = typed.stdout
             stop(handle)
     assert "n2" in there.split()
@@ -134,7 +134,6 @@ def test_a_run_that_is_stopped_saves_itself_and_is_not_queued_again(
 
 # The last test: it leaves two nodes.
 @pytest.mark.exhaustive
-@pytest.mark.timeout(600)
 def test_a_run_that_loses_node_after_node_ends_with_the_same_loss_and_no_one_touched_it(
     cluster: Machines, local_end: dict[str, Any], hand_off: HandOff, tmp_path: Path
 ) -> None:

@@ -71,7 +71,7 @@ def test_jupyter_answers_those_who_have_the_token_and_ends_when_it_is_idle_or_to
         status = answer(f"http://127.0.0.1:{port}/api/status?token=secret", process, log)
         assert status["kernels"] == 0
         with pytest.raises(urllib.error.HTTPError, match="403"):
-            urllib.request.urlopen(f"http://127.0.0.1:{port}/api/status", timeout=5)
+            urllib.request.urlopen(f"http://127.0.0.1:{port}/api/status", timeout=60)
         assert (tmp_path / "home").is_dir() and "http://127.0.0.1:" in log.read_text()
         # Jupyter says what it has understood when it starts, and at its first kernel and terminal.
         assert "Will shut down after 3600 seconds with no kernels." in log.read_text()
@@ -83,16 +83,16 @@ def test_jupyter_answers_those_who_have_the_token_and_ends_when_it_is_idle_or_to
         assert "Culling terminals with inactivity > 3600 seconds at 60 second" in log.read_text()
     finally:
         process.send_signal(signal.SIGTERM)
-    assert process.wait(timeout=30) == 0 or os.WIFSIGNALED(process.returncode)
+    assert process.wait(timeout=300) == 0 or os.WIFSIGNALED(process.returncode)
 
 
 def answer(url: str, process: subprocess.Popen[bytes], log: Path) -> Any:
     """What the server says, once it does."""
-    end = time.monotonic() + 120
+    end = time.monotonic() + 300
     while time.monotonic() < end:
         assert process.poll() is None, log.read_text()
         try:
-            with urllib.request.urlopen(url, timeout=5) as answered:
+            with urllib.request.urlopen(url, timeout=60) as answered:
                 return json.load(answered)
         except (urllib.error.URLError, OSError):
             time.sleep(0.5)
