@@ -12,6 +12,7 @@ import fcntl
 import os
 import shutil
 import sys
+import sysconfig
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -73,8 +74,11 @@ def _hash_of_sources() -> str:
 
 
 def read_sources() -> str:
-    """Return a hash of the names, modes, and contents of all files that a synthesis reads."""
+    """Return a hash of the names, modes, and contents of all files that a synthesis reads, and of what is installed."""
     hashed = sha256(sys.version.encode())
+    # An environment may have other versions than constraints.txt, for example of the CDK.
+    installed = Path(sysconfig.get_path("purelib")).glob("*.dist-info")
+    hashed.update(" ".join(sorted(each.name for each in installed)).encode())
     for file in _files():
         hashed.update(f"{file.relative_to(ROOT)} {file.stat().st_mode} {file.stat().st_size}\n".encode())
         hashed.update(file.read_bytes())

@@ -11,6 +11,7 @@ import sys
 import tarfile
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 
 from tests.launch.programs.runs_here import JOBS, ROOT, RUNS_HERE
@@ -37,8 +38,16 @@ def lock(name: str) -> Path:
 
 
 def record(name: str) -> Path:
-    """Return the file that names the directory with an example's packages."""
-    return LOCKS / f"{name}.directory"
+    """Return the file that names the directory with an example's packages.
+
+    Its name has a digest of what the example requests and of this Python, so that the packages of an earlier revision
+    are not taken for these.
+    """
+    requested = load_program(JOBS / name / "job.yaml").packages
+    assert requested is not None
+    text = requested.file.read_text(encoding="utf-8") if requested.file else ""
+    digest = sha256(f"{requested.names} {text} {RUNS_HERE[name].build} {sys.version}".encode()).hexdigest()[:16]
+    return LOCKS / f"{name}-{digest}.directory"
 
 
 def installed(name: str) -> Path:

@@ -147,8 +147,10 @@ def _directories() -> list[Path]:
 
 def _find(definition: Definition) -> Path:
     file = f"{definition.name}.yaml"
-    there = next((each / file for each in _directories() if (each / file).is_file()), None)
-    return there or _fetch(definition.source, FETCHED / file)
+    there = next((each / file for each in _directories() if each != FETCHED and (each / file).is_file()), None)
+    # The name has the checksum, so that a file of an earlier revision is not taken for the one that is wanted.
+    fetched = FETCHED / f"{definition.name}-{definition.sha256[:16]}.yaml"
+    return there or (fetched if fetched.is_file() else _fetch(definition.source, fetched))
 
 
 @cache
