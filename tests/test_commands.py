@@ -170,7 +170,7 @@ def test_a_command_says_on_a_terminal_what_it_waits_for(name: str, monkeypatch: 
 
     def answer(*arguments: Any, **options: Any) -> NoReturn:
         del arguments, options
-        for _ in range(3000):
+        for _ in range(30000):
             if line in terminal.getvalue():
                 break
             time.sleep(0.01)

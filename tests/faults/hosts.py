@@ -57,11 +57,11 @@ class Host:
         self._lost = True
         self.cut()
         os.kill(self.run.process.pid, signal.SIGKILL)
-        self._thread.join(30)
+        self._thread.join(300)
 
     def finish(self) -> str:
         """Wait until the run succeeds. Return the output of all starts of torchrun."""
-        self._thread.join(180)
+        self._thread.join(1800)
         assert not self._thread.is_alive() and self.run.process.poll() == 0, self.output
         return self.output
 

@@ -38,7 +38,7 @@ class Run:
 
     def finish(self) -> str:
         """Waits for success; returns what was printed."""
-        output, _ = self.process.communicate(timeout=180)
+        output, _ = self.process.communicate(timeout=1800)
         assert self.process.returncode == 0, output
         return output
 
