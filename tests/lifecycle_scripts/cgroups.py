@@ -32,7 +32,7 @@ def remove_cgroups(name: str) -> None:
     for top in own_cgroups(name):
         # Empty a moment after the last process has ended.
         for path in sorted((*top.rglob("*/"), top), reverse=True):
-            for _ in range(50):
+            for _ in range(1500):
                 with suppress(FileNotFoundError):
                     try:
                         path.rmdir()
