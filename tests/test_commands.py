@@ -223,7 +223,7 @@ def test_a_shell_completes_commands_and_options() -> None:
         env=environment,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=1800,
     )
     assert done.stdout.split() == ["emulator"], done.stderr
 

@@ -142,7 +142,7 @@ def test_a_signal_at_the_start_of_a_command_below_ends_that_command(number: int,
         f"    os.kill(os.getpid(), {int(number)})\n"
         "    return process\n"
         "subprocess.Popen = signaled\n"
-        "cli.narrowed = lambda _: lambda: run_to_end(['sleep', '600'], stdout=subprocess.PIPE, stderr=sys.stderr)\n"
+        "cli.narrowed = lambda _: lambda: run_to_end(['sleep', '3600'], stdout=subprocess.PIPE, stderr=sys.stderr)\n"
         "try:\n    cli.main()\nexcept KeyboardInterrupt:\n    sys.exit(130)\n"
     )
     command = start(sys.executable, "-c", code)
@@ -154,7 +154,7 @@ def test_a_signal_at_the_start_of_a_command_below_ends_that_command(number: int,
 @on_linux
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
 def test_a_command_below_ends_with_its_own_processes_and_files(number: int, start: Callable[..., Command]) -> None:
-    below = "mktemp -d; sleep 600 & (trap '' TERM HUP; sleep 601) & echo begun >&2; wait"
+    below = "mktemp -d; sleep 3600 & (trap '' TERM HUP; sleep 3601) & echo begun >&2; wait"
     code = (
         "import subprocess, sys\n"
         "from trainway import cli\n"
@@ -178,7 +178,7 @@ def test_a_second_signal_does_not_interrupt_the_cleanup(start: Callable[..., Com
         "import time\n"
         "from trainway import cli\n"
         "def work():\n"
-        "    try:\n        print('begun', flush=True); time.sleep(600)\n"
+        "    try:\n        print('begun', flush=True); time.sleep(3600)\n"
         "    finally:\n        print('cleans', flush=True); time.sleep(1); print('cleaned', flush=True)\n"
         "cli.narrowed = lambda _: work\n"
         "cli.main()\n"
@@ -216,7 +216,7 @@ def on_disk(mount: str, directory: Path, shell: str) -> subprocess.CompletedProc
     inside = ["unshare", "--mount", "--propagation=private", "sh", "-uc", f"{mount}\n{shell}", str(directory)]
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     return subprocess.run(
-        inside, cwd=ROOT, env={**os.environ, "PATH": path}, capture_output=True, text=True, check=False, timeout=120
+        inside, cwd=ROOT, env={**os.environ, "PATH": path}, capture_output=True, text=True, check=False, timeout=1800
     )
 
 
@@ -265,7 +265,7 @@ def test_an_interrupt_during_any_import_shows_no_traceback(module: str, tmp_path
         env=environment,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=1800,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
     assert done.returncode in (-signal.SIGINT, 1, 130), done

@@ -74,7 +74,7 @@ def test_each_release_of_torchtitan_has_commands_for_its_recipes() -> None:
 def test_the_gpu_benchmark_runs_without_a_gpu_and_guesses_nothing(tmp_path: Path) -> None:
     out = tmp_path / "single_gpu.json"
     command = [sys.executable, "-m", "benchmarks.single_gpu", "--smoke", "--out", str(out)]
-    subprocess.run(command, cwd=ROOT, check=True, capture_output=True, timeout=280)
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True, timeout=1800)
     figures = json.loads(out.read_text())["figures"]
     assert figures["card"] is None
     assert figures["matmul_tflops"]["bf16"].keys() == {"64", "128"}

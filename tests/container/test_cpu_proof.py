@@ -60,7 +60,7 @@ def prove(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
 def program(text: str, *words: str) -> subprocess.CompletedProcess[str]:
     """Run a program of a step with this machine's Python."""
     command = [sys.executable, "-", *words]
-    return subprocess.run(command, input=text, cwd=ROOT, capture_output=True, text=True, check=False, timeout=100)
+    return subprocess.run(command, input=text, cwd=ROOT, capture_output=True, text=True, check=False, timeout=1800)
 
 
 @pytest.mark.parametrize(

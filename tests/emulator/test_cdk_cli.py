@@ -44,7 +44,7 @@ def cdk(emulator: Emulator, tmp_path_factory: pytest.TempPathFactory) -> Cdk:
             env={**fixed, **environment},
             capture_output=True,
             text=True,
-            timeout=240,
+            timeout=1800,
         )
 
     return run

@@ -62,7 +62,7 @@ def test_each_complete_checkpoint_is_evaluated_once_and_a_failure_is_told(tmp_pa
     write(tmp_path)
     (tmp_path / "released").touch()
     launched = trainway(tmp_path, "launch", "job.yaml", "--run=runs/first")
-    _, errors = launched.communicate(timeout=120)
+    _, errors = launched.communicate(timeout=1800)
     assert launched.returncode == 0, errors
     assert evaluated(tmp_path) == ["first 2", "first 4", "first 6"]
     assert "evaluation of step 2: runs/first-step-2 is succeeded score=2" in errors
@@ -101,7 +101,7 @@ def test_a_follower_that_is_killed_leaves_no_gap_and_no_duplicate(tmp_path: Path
     assert again.stdout.readline() == "evaluation of step 2: runs/first-step-2 is running\n"
     (tmp_path / "released").touch()
     assert launched.wait(300) == 0
-    output, errors = again.communicate(timeout=120)
+    output, errors = again.communicate(timeout=1800)
     assert evaluated(tmp_path) == ["first 2", "first 4", "first 6"], output + errors
     for step in (2, 4, 6):
         assert [each.name for each in (tmp_path / f"runs/first-step-{step}/attempts").glob("[0-9]*")] == ["1"]

@@ -74,7 +74,7 @@ def atlas() -> tuple[Any, Path]:
 def launched(directory: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "trainway.cli", *arguments]
     told = {**os.environ, "XDG_CACHE_HOME": str(directory / "cache"), **environment}
-    return subprocess.run(command, cwd=directory, env=told, capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run(command, cwd=directory, env=told, capture_output=True, text=True, timeout=1800, check=False)
 
 
 @pytest.mark.exhaustive

@@ -61,7 +61,7 @@ def aws() -> Iterator[Emulator]:
 
 def launched(directory: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "trainway.cli", *arguments]
-    return subprocess.run(command, cwd=directory, capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run(command, cwd=directory, capture_output=True, text=True, timeout=1800, check=False)
 
 
 @pytest.mark.usefixtures("aws")

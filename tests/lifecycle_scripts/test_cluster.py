@@ -128,7 +128,7 @@ def test_the_bundled_job_trains_on_two_nodes(cluster: Lab, hand_off: HandOff, tm
     (run / "script").write_text(script)
     cluster["ctl"].run("chown", "-R", "ada:", "/fsx/runs/first")
     submit = ["runuser", "--user=ada", "--", "sbatch", "--wait", "/fsx/runs/first/script"]
-    said = cluster["ctl"].run(*submit, timeout=150, check=False)
+    said = cluster["ctl"].run(*submit, timeout=1800, check=False)
     assert (run / "logs" / "slurm.log").exists(), said.stdout + said.stderr
     log = (run / "logs" / "slurm.log").read_text()
     losses = [float(loss) for loss in re.findall(r"^\S.*step=\d+/6 .*?loss=([0-9.]+)", log, re.MULTILINE)]

@@ -220,7 +220,7 @@ def cluster(deployed: tuple[Emulator, Path], tmp_path_factory: pytest.TempPathFa
         for name in GROUPS["train"]:
             furnish(lab[name])
         hyperpod_starts_slurm(lab)
-        for name, done in lab.provision(entry=ENTRY, timeout=240).items():
+        for name, done in lab.provision(entry=ENTRY, timeout=1800).items():
             assert done.returncode == 0, f"{name}: {done.stdout[-4000:]}"
             assert "WARNING: jobs in an image" not in done.stdout, name
         yield lab

@@ -270,9 +270,9 @@ def test_nothing_of_a_job_is_left_on_the_node(cluster: Lab) -> None:
     job = submit(cluster, script, f"--nodelist={node.hostname}")
     wait_for("the job runs", lambda: state(cluster, job) == "RUNNING")
     # Out of the job's cgroup, as what another service started for it would be; its environment still says whose it is.
-    escaped = "setpriv --reuid=ubuntu --regid=ubuntu --clear-groups setsid --fork sleep 900 >/dev/null 2>&1"
+    escaped = "setpriv --reuid=ubuntu --regid=ubuntu --clear-groups setsid --fork sleep 3600 >/dev/null 2>&1"
     node.run("sh", "-c", escaped, SLURM_JOB_ID=job)
-    sleeps = ("pgrep", "-u", "ubuntu", "-f", "sleep 900")
+    sleeps = ("pgrep", "-u", "ubuntu", "-f", "sleep 3600")
     wait_for("the process has begun", lambda: bool(node.run(*sleeps, check=False).stdout))
     ends(cluster, job)
     wait_for("the node is idle", lambda: states(cluster)["n1"] == "idle")
@@ -313,7 +313,7 @@ def test_ssh_lets_in_who_has_a_job_there_and_who_may_use_sudo(
     assert "Access denied" in login("ada", other, "whoami")
     cgroup = login("ada", name, "grep -c job_ /proc/self/cgroup")
     assert (int(cgroup) > 0) == (name == "n1")
-    login("ada", name, "setsid --fork sleep 700 >/dev/null 2>&1 </dev/null")
+    login("ada", name, "setsid --fork sleep 3600 >/dev/null 2>&1 </dev/null")
     cluster["ctl"].run("scancel", job)
     wait_for("the node is idle", lambda: states(cluster)[name] == "idle")
     assert cluster[name].run("pgrep", "-u", "ada", check=False).stdout == ""

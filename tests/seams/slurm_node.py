@@ -85,7 +85,7 @@ def provisioned() -> Lab:
     for node in lab.nodes.values():
         # Devices that are there and do nothing.
         node.run("bash", "-c", "for number in {0..7}; do mknod /dev/nvidia$number c 1 3; done")
-    for name, done in lab.provision(timeout=240, DIRECTORY_WAIT_SECONDS="1").items():
+    for name, done in lab.provision(timeout=1800, DIRECTORY_WAIT_SECONDS="1").items():
         assert done.returncode == 0, f"{name}: {done.stdout[-4000:]}{os.linesep}{done.stderr[-1000:]}"
     return lab
 

@@ -159,7 +159,7 @@ def run_stage(
         capture_output=True,
         text=True,
         errors="replace",
-        timeout=120,
+        timeout=1800,
         check=False,
     )
     if bool(ran.returncode) == is_signed:

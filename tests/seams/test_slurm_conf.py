@@ -85,7 +85,7 @@ def read_by_slurm(made: Files) -> list[str]:
         node.write(f"{folder}/{name}", text)
     there: dict[str, Any] = {"SLURM_CONF": f"{folder}/slurm.conf"}
     # Other tests run at the same time, so each limit is many times what a reading takes.
-    said = node.run("bash", "-c", READ, "-", folder, check=False, timeout=240, **there).stdout
+    said = node.run("bash", "-c", READ, "-", folder, check=False, timeout=1800, **there).stdout
     problems = complaints(said)
     if "Running as primary controller" not in said:
         problems.append(f"slurmctld did not start: {said[-500:]}")

@@ -57,7 +57,7 @@ class Laptops:
         environment |= {"HOME": str(home), "PYTHONPATH": str(ROOT), "LOGNAME": person}
         environment.pop("XDG_CONFIG_HOME", None)
         command = [sys.executable, "-m", "trainway.cli", *words]
-        return subprocess.run(command, env=environment, cwd=home, capture_output=True, text=True, timeout=120)
+        return subprocess.run(command, env=environment, cwd=home, capture_output=True, text=True, timeout=1800)
 
     def succeeds(self, person: str, *words: str) -> str:
         done = self.at(person, *words)

@@ -40,7 +40,7 @@ def report(synthesized: Synthesized, tmp_path_factory: pytest.TempPathFactory) -
     environment = {**os.environ, "HOME": str(elsewhere)}
     command = [str(CHECKOV), *options, "--directory", str(scanned)]
     checked = subprocess.run(
-        command, capture_output=True, text=True, check=False, cwd=elsewhere, env=environment, timeout=240
+        command, capture_output=True, text=True, check=False, cwd=elsewhere, env=environment, timeout=1800
     )
     assert checked.returncode in (0, 1), checked.stdout + checked.stderr
     said: dict[str, Any] = json.loads(checked.stdout)

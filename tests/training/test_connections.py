@@ -13,7 +13,7 @@ PROGRAM = Path(__file__).with_name("connections.py")
 
 def sockets(torchrun: TorchrunServer, ranks: int) -> int:
     """The sockets of rank 1 after barriers of two groups. Rank 0 has those of the store as well."""
-    printed = torchrun.run_program(PROGRAM, "count", ranks=ranks, timeout=120)
+    printed = torchrun.run_program(PROGRAM, "count", ranks=ranks, timeout=1800)
     (line,) = [line for line in printed.splitlines() if line.startswith("sockets ")]
     return int(line.split()[1])
 
@@ -27,7 +27,7 @@ def test_four_times_as_many_ranks_need_four_more_sockets_in_each_group(torchrun:
 def test_all_ranks_notice_that_one_has_ended_before_they_communicated_with_it(
     torchrun: TorchrunServer, ranks: int
 ) -> None:
-    printed = torchrun.run_program(PROGRAM, "lose", ranks=ranks, timeout=120)
+    printed = torchrun.run_program(PROGRAM, "lose", ranks=ranks, timeout=1800)
     assert printed.count("noticed") == ranks - 1, printed
 
 

@@ -178,7 +178,7 @@ def test_a_run_survives_an_outage_of_s3_and_ends_with_its_status_after_a_longer_
     faults.kind = "none"
     wait_for(run, "checkpoint", run.events("checkpoint_failed")[-1]["step"] + 4)
     faults.kind = "drop"
-    output, _ = run.process.communicate(timeout=180)
+    output, _ = run.process.communicate(timeout=1800)
     told = run.events("checkpoint_failed")
     assert [event["failures"] for event in told] == [1, 1, 2], output
     assert all(event["limit"] == 2 for event in told)

@@ -229,7 +229,7 @@ def test_a_run_that_diverges_stops_with_a_status_of_its_own(launch: Any, job: di
     document = job | {"instability": {"skip_limit": 3}, "steps": 1000}
     # torchrun looks seldom, so that it sees both ranks' own ends and does not end one for the other's sake.
     run = launch(document, 2, **faulty(("gradient", 7, 1000, 1)), PET_MONITOR_INTERVAL="5")
-    output, _ = run.process.communicate(timeout=180)
+    output, _ = run.process.communicate(timeout=1800)
     assert output.count(f"exitcode  : {Diverged.status}") == 2, output
     reason = "3 consecutive steps were skipped. In the last one, step 9, the gradient norm is nan"
     assert output.count(reason) == 1
@@ -257,7 +257,7 @@ def test_a_run_goes_back_past_the_samples_that_made_it_diverge(
     assert checkpoint_steps(tmp_path) == [12, 16]
 
     again = launch(document | {"steps": 40}, 2, **faulty(("gradient", 20, 100, 0)))
-    output, _ = again.process.communicate(timeout=180)
+    output, _ = again.process.communicate(timeout=1800)
     assert "The run went back to step 16 1 times" in output
     assert f"exitcode  : {Diverged.status}" in output
 

@@ -197,7 +197,7 @@ def test_a_second_run_is_refused_with_a_status_and_resumes_when_the_first_is_kil
     wait_for(first, "step", 2)
     for name, changes in (("run", {"checkpoint": job["checkpoint"] | {"location": str(tmp_path / "b")}}), ("b", {})):
         second = launch(job | changes, 2, name=name, PET_MONITOR_INTERVAL="5")
-        output, _ = second.process.communicate(timeout=180)
+        output, _ = second.process.communicate(timeout=1800)
         assert output.count(f"exitcode  : {LocationInUse.status}") == 2, output
         in_use = tmp_path / ("run" if changes else "checkpoints")
         assert output.count(f"{in_use}: another run writes here: {tmp_path}/run, process ") == 1

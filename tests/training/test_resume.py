@@ -145,7 +145,7 @@ def test_a_checkpoint_that_cannot_be_written_ends_all_ranks_with_one_message(
     # torchrun looks seldom, so that it sees both ranks' own ends and does not end one for the other's sake.
     document = job | {"steps": 1000, "checkpoint": job["checkpoint"] | {"keep": 1, "failures": 1}}
     run = launch(document, 2, PET_MONITOR_INTERVAL="5")
-    output, _ = run.process.communicate(timeout=180)
+    output, _ = run.process.communicate(timeout=1800)
     assert run.process.returncode != 0
     reason = "checkpoints/step-00000004: the checkpoint cannot be written: "
     assert output.count(f"job-0.yaml: {tmp_path}/{reason}") + output.count(f"run-0.yaml: {tmp_path}/{reason}") == 1

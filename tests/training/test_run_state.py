@@ -46,7 +46,7 @@ def test_a_run_writes_its_steps_its_checkpoint_and_how_it_ended(
 def test_a_mistake_in_the_job_is_the_reason_of_the_failure(launch: Any, job: dict[str, Any], tmp_path: Path) -> None:
     file = tmp_path / "state"
     run = launch(job | {"data": {"train": "nowhere"}}, 1, TRAINWAY_STATE=str(file))
-    run.process.communicate(timeout=180)
+    run.process.communicate(timeout=1800)
     failed = state_of(file)
     assert failed is not None and (failed.state, failed.exit_status, failed.attempt) == ("failed", 2, 1)
     assert failed.reason is not None and "there are no token shards here" in failed.reason

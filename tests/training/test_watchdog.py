@@ -173,5 +173,5 @@ def test_a_run_without_restarts_ends_with_a_status_of_its_own(launch: Launch, jo
     run = launch(job | {"hang_detection": HANG_DETECTION}, 2, PET_MAX_RESTARTS="0")
     until(run, 4)
     os.kill(run.workers()[1], signal.SIGSTOP)
-    output, _ = run.process.communicate(timeout=120)
+    output, _ = run.process.communicate(timeout=1800)
     assert f"exitcode  : {HUNG_STATUS}" in output, output

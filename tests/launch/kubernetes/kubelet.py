@@ -107,7 +107,7 @@ class Network:
 @contextmanager
 def network(directory: Path, pods: tuple[Pod, ...]) -> Iterator[Network]:
     """A network with nothing but loopback, for as long as the block lasts; so do its pods."""
-    holding = "ip link set lo up && echo up && exec sleep 900"
+    holding = "ip link set lo up && echo up && exec sleep 7200"
     command = ("unshare", "--user", "--map-root-user", "--net", "sh", "-c", holding)
     holder = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert holder.stdout is not None

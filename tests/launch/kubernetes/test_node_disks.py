@@ -169,7 +169,7 @@ def test_a_run_with_disks_of_its_nodes_only_is_killed_and_resumes_from_s3(
             time.sleep(0.2)
         run.kill()
         again = run.start()
-        assert [each.wait(timeout=200) for each in again] == [0, 0], run.said()
+        assert [each.wait(timeout=1800) for each in again] == [0, 0], run.said()
     finally:
         run.kill()
 

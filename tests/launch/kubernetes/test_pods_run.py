@@ -124,7 +124,7 @@ def test_two_pods_end_with_the_loss_of_one_machine(kind: Kind, fsx: Path, local_
     nodes = cluster(submitted)
     processes = [nodes.run(pod, submitted.template, submitted.config_maps) for pod in submitted.pods]
     for process in processes:
-        assert process.wait(timeout=200) == 0, said_by(nodes)
+        assert process.wait(timeout=1800) == 0, said_by(nodes)
     assert loss_of(submitted.run) == local_loss
     # Every node's ranks are logged below its pod's name.
     logged = {path.name for path in (submitted.run / "logs").iterdir()}
@@ -142,10 +142,10 @@ def test_a_node_that_is_taken_away_is_waited_for_and_the_loss_is_the_same(
     until(lambda: any(event["event"] == "step" and event["step"] >= 5 for event in events(submitted.run)), nodes)
     # As the kubelet does: to the container's first process, which is torchrun.
     os.kill(second.pid, signal.SIGTERM)
-    assert second.wait(timeout=100) != 0
+    assert second.wait(timeout=1800) != 0
     assert first.poll() is None, said_by(nodes)
     replaced = nodes.run(submitted.pods[1], submitted.template, submitted.config_maps)
-    assert (first.wait(timeout=200), replaced.wait(timeout=200)) == (0, 0), said_by(nodes)
+    assert (first.wait(timeout=1800), replaced.wait(timeout=1800)) == (0, 0), said_by(nodes)
     assert loss_of(submitted.run) == local_loss
     starts = [event["resumed_from"] for event in events(submitted.run) if event["event"] == "start"]
     assert len(starts) == 2 and 5 <= starts[1] < STEPS
@@ -158,8 +158,8 @@ def test_a_run_that_can_do_with_one_node_goes_on_with_one(fsx: Path, local_loss:
     first, second = (nodes.run(pod, submitted.template, submitted.config_maps) for pod in submitted.pods)
     until(lambda: any(event["event"] == "step" and event["step"] >= 5 for event in events(submitted.run)), nodes)
     os.kill(second.pid, signal.SIGTERM)
-    assert second.wait(timeout=100) != 0
-    assert first.wait(timeout=200) == 0, said_by(nodes)
+    assert second.wait(timeout=1800) != 0
+    assert first.wait(timeout=1800) == 0, said_by(nodes)
     starts = [event for event in events(submitted.run) if event["event"] == "start"]
     assert [event["world_size"] for event in starts] == [2, 1]
     # One rank adds up in another order than two.
@@ -176,7 +176,7 @@ def test_a_spare_node_takes_the_place_of_a_lost_one(fsx: Path, local_loss: str, 
     lost = next(pod for pod in submitted.pods[1:] if had_ranks(submitted, pod))
     os.killpg(processes[lost].pid, signal.SIGKILL)
     first, spare = (processes[pod] for pod in submitted.pods if pod != lost)
-    assert (first.wait(timeout=200), spare.wait(timeout=200)) == (0, 0), said_by(nodes)
+    assert (first.wait(timeout=1800), spare.wait(timeout=1800)) == (0, 0), said_by(nodes)
     assert loss_of(submitted.run) == local_loss
     starts = [event["world_size"] for event in events(submitted.run) if event["event"] == "start"]
     assert starts == [2, 2]
@@ -191,7 +191,7 @@ def test_a_spare_node_does_not_fail_a_run_that_succeeds(fsx: Path, local_loss: s
     until(lambda: any(event["event"] == "step" and event["step"] >= 5 for event in events(submitted.run)), nodes)
     spare = next(pod for pod in submitted.pods if not had_ranks(submitted, pod))
     with_ranks = [process for pod, process in processes.items() if pod != spare]
-    assert [process.wait(timeout=200) for process in with_ranks] == [0, 0], said_by(nodes)
+    assert [process.wait(timeout=1800) for process in with_ranks] == [0, 0], said_by(nodes)
     assert loss_of(submitted.run) == local_loss
     # torchrun on the spare node fails, because the rendezvous closes.
     waiting = processes[spare].pid
@@ -206,7 +206,7 @@ def had_ranks(submitted: Submitted, pod: Pod) -> bool:
     return any((submitted.run / "logs" / pod.name).glob("*/attempt_*"))
 
 
-def until(true: Callable[[], bool], nodes: Network, seconds: float = 100) -> None:
+def until(true: Callable[[], bool], nodes: Network, seconds: float = 300) -> None:
     deadline = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < deadline, said_by(nodes)

@@ -108,14 +108,14 @@ def killed_here(program: Program, inputs: dict[str, str], directory: Path) -> Pa
         assert process.poll() is None, process.communicate()
         # The last one, which is not the rank that saves.
         os.kill(max(ranks_of(program, run)), signal.SIGKILL)
-        _, errors = process.communicate(timeout=120)
+        _, errors = process.communicate(timeout=1800)
     finally:
         process.kill()
     assert process.returncode not in (0, 75), errors
     assert "why: " in errors and status_of(run)[2] == "failed"
     assert not ranks_of(program, run), "nothing of it is left"
     explained = trainway(directory, "explain", str(run))
-    said, _ = explained.communicate(timeout=120)
+    said, _ = explained.communicate(timeout=1800)
     assert explained.returncode == 0 and "SIGKILL" in said, said
     return run / "outputs"
 

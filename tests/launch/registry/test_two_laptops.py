@@ -88,7 +88,7 @@ def at(cluster: Machines, emulator: Emulator, tmp_path: Path) -> At:
         environment = environment_of(home, cluster, emulator)
         command = [sys.executable, "-m", "trainway.cli", *words]
         return subprocess.run(
-            command, env=environment, cwd=home, capture_output=True, text=True, check=False, timeout=120
+            command, env=environment, cwd=home, capture_output=True, text=True, check=False, timeout=1800
         )
 
     return run

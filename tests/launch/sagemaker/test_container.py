@@ -113,7 +113,7 @@ def test_two_hosts_find_each_other_and_train_from_the_file_system(
     (tmp_path / "channels/job/job.yaml").write_text(launch.job_text)
     job = render_request(launch, CATALOGUE, SageMakerOptions(data="fsx"))
     with containers(job, tmp_path) as hosts:
-        said = [host.communicate(timeout=200)[0] for host in hosts]
+        said = [host.communicate(timeout=1800)[0] for host in hosts]
     assert [host.returncode for host in hosts] == [0, 0], "\n".join(said)[-6000:]
     there, here = last_event(file_system / "runs/small-1"), loss_here(corpus, tmp_path / "here", 2)
     assert there["event"] == here["event"] == "end"
@@ -153,7 +153,7 @@ def test_one_host_trains_from_its_channels_with_synced_code_and_saves_itself_whe
             if "step=3/" in line:
                 break
         host.send_signal(signal.SIGTERM)
-        said = host.communicate(timeout=100)[0]
+        said = host.communicate(timeout=1800)[0]
     assert "[default0]:code of mine\n" in before, "synced code comes before the image's"
     assert host.returncode != 0, "a run that was stopped is not done"
     kept = tmp_path / "algo-1/checkpoints"
@@ -206,7 +206,7 @@ def test_two_hosts_run_a_program_of_anybody_stop_it_and_go_on_with_its_outputs(
     shutil.rmtree(tmp_path / "algo-2")
     job["Environment"]["STEPS"] = str(steps + 2)
     with containers(job, tmp_path, s3[0]) as hosts:
-        said = [host.communicate(timeout=100)[0] for host in hosts]
+        said = [host.communicate(timeout=1800)[0] for host in hosts]
     assert [host.returncode for host in hosts] == [0, 0], "\n".join(said)[-6000:]
     assert f"2 ranks begin after step {steps}" in said[0]
     assert int(in_bucket(s3[1], "first")["outputs/step"]) == steps + 2

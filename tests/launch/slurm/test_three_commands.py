@@ -146,7 +146,7 @@ def test_an_unseen_file_runs_on_two_nodes_after_three_commands(tmp_path: Path) -
             cwd=ROOT,
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=1800,
             check=False,
         )
         assert launched.returncode == 0, launched.stderr

@@ -41,7 +41,7 @@ def test_the_environment_is_the_owners_and_begins_with_what_the_image_has(tmp_pa
     (packages / "of_the_image.py").touch()
     command, environment = container(tmp_path / "home")
     environment |= {"PATH": f"{image}/bin:/usr/bin:/bin", "PIP_NO_INDEX": "1"}
-    ran = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    ran = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=1800, check=False)
     assert ran.returncode == 1
     assert "start the workspace with an --index that it reaches" in ran.stderr
     (python,) = (tmp_path / "home/.workspace").glob("python-*/bin/python")

@@ -169,7 +169,7 @@ def test_a_job_does_not_start_from_weights_that_are_not_finite(
         section = job_section(import_(directory, str(tmp_path / "weights")))
     section["checkpoint"] = job["checkpoint"] | {"start_from": str(tmp_path / "weights")}
     run = launch(job | section, 2, "--until-step", "1")
-    output, _ = run.process.communicate(timeout=180)
+    output, _ = run.process.communicate(timeout=1800)
     assert run.process.returncode != 0
     assert f"checkpoint.start_from: {tmp_path}/weights" in output
     assert "has weights that are not finite; name other weights" in output
