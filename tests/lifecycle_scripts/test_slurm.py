@@ -266,7 +266,9 @@ def test_a_full_disk_drains_the_node(cluster: Lab) -> None:
 def test_nothing_of_a_job_is_left_on_the_node(cluster: Lab) -> None:
     node = cluster["n1"]
     node.run("touch", "/dev/shm/of-another")
-    script = "touch /dev/shm/nccl-$SLURM_JOB_ID /tmp/torch-$SLURM_JOB_ID; sleep 5"
+    script = (
+        "touch /dev/shm/nccl-$SLURM_JOB_ID /tmp/torch-$SLURM_JOB_ID; until [ -e /run/job-may-end ]; do sleep 0.1; done"
+    )
     job = submit(cluster, script, f"--nodelist={node.hostname}")
     wait_for("the job runs", lambda: state(cluster, job) == "RUNNING")
     # Out of the job's cgroup, as what another service started for it would be; its environment still says whose it is.
@@ -274,12 +276,13 @@ def test_nothing_of_a_job_is_left_on_the_node(cluster: Lab) -> None:
     node.run("sh", "-c", escaped, SLURM_JOB_ID=job)
     sleeps = ("pgrep", "-u", "ubuntu", "-f", "sleep 3600")
     wait_for("the process has begun", lambda: bool(node.run(*sleeps, check=False).stdout))
+    node.run("touch", "/run/job-may-end")
     ends(cluster, job)
     wait_for("the node is idle", lambda: states(cluster)["n1"] == "idle")
     assert node.run(*sleeps, check=False).stdout == ""
     # Not in a checkout that is below /tmp.
     assert node.run("find", "/dev/shm", "/tmp", "-xdev", "-type", "f").stdout == "/dev/shm/of-another\n"
-    node.run("rm", "/dev/shm/of-another")
+    node.run("rm", "/dev/shm/of-another", "/run/job-may-end")
 
 
 @pytest.fixture(scope="module")
@@ -351,13 +354,14 @@ def test_a_backup_controller_takes_over_while_a_job_runs() -> None:
                 assert done.returncode == 0, f"{name}: {done.stdout}{done.stderr}"
             assert states(lab) == {"n1": "idle"}
             wait_for("both answer", lambda: lab["n1"].run("scontrol", "ping", check=False).stdout.count(" UP") == 2)
-            job = submit(lab, "sleep 15; hostname", "--job-name=saved-in-time")
+            job = submit(lab, "until [ -e /fsx/go ]; do sleep 0.2; done; hostname", "--job-name=saved-in-time")
             wait_for("the job runs", lambda: state(lab, job) == "RUNNING")
             # A controller writes down what it knows every five seconds: a younger job would be lost with it.
             written = lab.shared / ".trainway/slurm/atlas/state/job_state"
             wait_for("the job is written down", lambda: written.exists() and b"saved-in-time" in written.read_bytes())
             lab["ctl"].cut_power()
             wait_for("the backup answers", lambda: state(lab, job, "backup") == "RUNNING")
+            (lab.shared / "go").touch()
             assert ends(lab, job, "backup") == f"{lab['n1'].hostname}\n"
             # It takes new jobs as well, with numbers of their own, and the first controller finds them when it is back.
             after = submit(lab, "hostname", controller="backup")

@@ -117,8 +117,10 @@ def test_a_run_starts_after_another_one_has_succeeded_and_never_otherwise(cluste
     assert state(waits).phase is Phase.FAILED, state(waits)
     assert state(waits).reason == "failed: stopped, after which the run starts, has the outcome: stopped"
 
-    fails = launch(there, "fails", "sleep 3; exit 3")
+    fail = cluster.shared / "fail"
+    fails = launch(there, "fails", f"until [[ -e {fail} ]]; do sleep 0.2; done; exit 3")
     never = launch(there, "never", f"touch {cluster.shared}/never-ran", replace(ENVIRONMENT, after="fails"))
+    fail.touch()
     assert ends(fails) is Phase.FAILED
     assert ends(never) is Phase.STOPPED, "Slurm cancels what can never start"
     assert not {"waits-ran", "never-ran"} & {each.name for each in cluster.shared.iterdir()}
