@@ -14,6 +14,8 @@ import tempfile
 from html import escape
 from pathlib import Path
 
+from tests.known_day import ON_KNOWN_DAY
+
 ROOT = Path(__file__).parents[1]
 PICTURES = ROOT / "docs" / "pictures"
 TRAINWAY = Path(sys.executable).with_name("trainway")
@@ -41,7 +43,7 @@ def screen_of_check() -> str:
     """Return the SVG picture of `trainway check` on a file with three mistakes."""
     with tempfile.TemporaryDirectory() as directory:
         Path(directory, "platform.yaml").write_text(WRONG, encoding="utf-8")
-        printed = _run("check", "platform.yaml", directory=Path(directory))
+        printed = _run("check", "platform.yaml", *ON_KNOWN_DAY, directory=Path(directory))
     return draw("trainway check platform.yaml", printed.splitlines())
 
 

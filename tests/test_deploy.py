@@ -9,7 +9,6 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ import yaml
 
 from emulator import EVERYWHERE, Emulator, running
 from emulator.ssm_limits import ADVANCED_BYTES
+from tests.known_day import KNOWN_DAY
 from tests.owners_vpc import Ids, make_vpc
 from tests.people import ADMIN
 from tests.synthesis import ROOT
@@ -46,7 +46,7 @@ NOT_OWNED = "credentials reservations training-plans"
 @pytest.fixture(scope="module")
 def emulator() -> Iterator[Emulator]:
     with running() as started:
-        started.publish(**publications(load_catalogue(), datetime.now(UTC).date()), region=EVERYWHERE)
+        started.publish(**publications(load_catalogue(), KNOWN_DAY), region=EVERYWHERE)
         yield started
 
 

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.known_day import ON_KNOWN_DAY
+
 ROOT = Path(__file__).parents[1]
 TRAINWAY = (sys.executable, "-m", "trainway.cli")
 
@@ -259,7 +261,7 @@ builtins.__import__ = imported
 def test_an_interrupt_during_any_import_shows_no_traceback(module: str, tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text(INTERRUPTS)
     environment = {**os.environ, "PYTHONPATH": f"{tmp_path}:{ROOT}", "INTERRUPT_AT": module}
-    command = [sys.executable, "-m", "trainway.start", "check", str(ROOT / "platform.yaml")]
+    command = [sys.executable, "-m", "trainway.start", "check", str(ROOT / "platform.yaml"), *ON_KNOWN_DAY]
     done = subprocess.run(
         command,
         env=environment,

@@ -15,6 +15,7 @@ import pytest
 import yaml
 
 from emulator import Emulator, running
+from tests.known_day import ON_KNOWN_DAY
 from tests.launch.conftest import write_job
 from tests.launch.test_commands import EKS, SLURM, deploy
 from tests.synthesis import ROOT, assembly_in
@@ -80,10 +81,10 @@ def test_it_says_what_it_is(wheel: WheelEnvironment) -> None:
 
 
 def test_it_checks_a_good_file_and_a_wrong_one(wheel: WheelEnvironment) -> None:
-    assert "no problems" in succeeded(wheel.trainway("check", "platform.yaml"))
+    assert "no problems" in succeeded(wheel.trainway("check", "platform.yaml", *ON_KNOWN_DAY))
     wrong = yaml.safe_load(ATLAS.read_text(encoding="utf-8")) | {"image": {"versions": "pytorch-1.0"}}
     (wheel.work / "wrong.yaml").write_text(yaml.safe_dump(wrong), encoding="utf-8")
-    said = wheel.trainway("check", "wrong.yaml")
+    said = wheel.trainway("check", "wrong.yaml", *ON_KNOWN_DAY)
     assert (said.returncode, "Traceback" in said.stderr) == (2, False)
     assert "there is no such combination" in said.stderr
 

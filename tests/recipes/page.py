@@ -11,6 +11,7 @@ import subprocess
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
+from tests.known_day import on_known_day
 from tests.synthesis import ROOT
 
 RECIPES = ROOT / "docs" / "recipes"
@@ -69,7 +70,7 @@ def follow(text: str, directory: Path, shell: Shell) -> list[str]:
             continue
         for command, promised in commands(f"```console\n{block}```"):
             answers = "".join(f"{found[1]}\n" for line in promised if (found := ANSWERED.search(line)))
-            ended, said = shell(command, answers)
+            ended, said = shell(on_known_day(command), answers)
             assert ended == int(status or 0), f"`{command}` ends with {ended}:\n{said}"
             check_printed(command, promised, said)
             done.append(command)

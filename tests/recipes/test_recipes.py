@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.fresh_checkout import fresh_checkout
+from tests.known_day import on_known_day
 from tests.recipes.page import RECIPES, apply, blocks, check_printed, commands, page
 from tests.representatives import with_representatives
 
@@ -32,7 +33,12 @@ def test_a_recipe_gives_what_it_promises(name: str, checkout: Path) -> None:
     ran = 0
     for command, promised in commands(page(name)):
         done = subprocess.run(
-            ["bash", "-c", command], cwd=checkout, env=environment, capture_output=True, text=True, check=False
+            ["bash", "-c", on_known_day(command)],
+            cwd=checkout,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
         )
         said = done.stdout + done.stderr
         assert done.returncode == 0, f"$ {command}\n{said}"

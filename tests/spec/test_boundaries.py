@@ -9,12 +9,16 @@ from pathlib import Path
 import pytest
 from typer.main import get_group
 
+from tests.known_day import ON_KNOWN_DAY
 from trainway.cli import app, narrowed
 
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["check", "platform.yaml"], ["plan", "platform.yaml"], ["schema"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [["--help"], ["check", "platform.yaml", *ON_KNOWN_DAY], ["plan", "platform.yaml"], ["schema"]],
+)
 def test_quick_commands_import_no_heavy_library(arguments: list[str]) -> None:
     program = (
         "import sys\n"

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.data_files import read_yaml
+from tests.known_day import ON_KNOWN_DAY
 from tests.synthesis import ROOT
 from trainway.spec.loader import load_platform
 from trainway.spec.problems import SpecError
@@ -107,7 +108,7 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
 
 
 def check(file: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "trainway.cli", "check", str(file), *options]
+    command = [sys.executable, "-m", "trainway.cli", "check", str(file), *ON_KNOWN_DAY, *options]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 

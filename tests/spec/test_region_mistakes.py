@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from tests.data_files import read_yaml
+from tests.known_day import ON_KNOWN_DAY
 from tests.rules_page import PAGE, page
 from trainway.spec.facts.slurm_settings import slurm_settings
 from trainway.spec.loader import load_platform
@@ -137,10 +138,10 @@ def trainway(*words: str) -> subprocess.CompletedProcess[str]:
 
 def test_check_accepts_a_rule_by_its_name_and_no_other_word(tmp_path: Path) -> None:
     file = write(tmp_path, CASES["mistakes"]["P5 in Ireland"]["change"])
-    assert trainway("check", str(file)).returncode == 2
-    accepted = trainway("check", str(file), "--accept", "types-are-offered-in-the-zone")
+    assert trainway("check", str(file), *ON_KNOWN_DAY).returncode == 2
+    accepted = trainway("check", str(file), *ON_KNOWN_DAY, "--accept", "types-are-offered-in-the-zone")
     assert (accepted.returncode, "no problems" in accepted.stdout) == (0, True), accepted.stderr
-    wrong = trainway("check", str(file), "--accept", "eks-has-its-zones")
+    wrong = trainway("check", str(file), *ON_KNOWN_DAY, "--accept", "eks-has-its-zones")
     assert wrong.returncode == 2 and "the-region-exists" in wrong.stderr and "Traceback" not in wrong.stderr
 
 
