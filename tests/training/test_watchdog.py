@@ -31,7 +31,7 @@ from training.observe.watchdog import Watchdog
 
 class SlowStore:
     def __init__(self, store):
-        self.set, self._wait = store.set, store.wait
+        self.set, self.get, self._wait = store.set, store.get, store.wait
         self.is_asked = threading.Event()
 
     def check(self, keys):
