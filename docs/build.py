@@ -62,7 +62,7 @@ class _Copy:
 
     def place(self, source: Path) -> Path:
         """Return the page of the copy that shows a file or directory of the repository."""
-        if source.is_relative_to(self.root / "docs"):
+        if source.is_relative_to(self.root / "docs") and not source.is_dir():
             return self.to / source.relative_to(self.root / "docs")
         # Zensical leaves out files and folders whose names begin with a dot, such as .github.
         inside = self.to.joinpath(REPOSITORY, *(part.lstrip(".") for part in source.relative_to(self.root).parts))

@@ -101,6 +101,13 @@ def test_links_to_files_of_the_repository_lead_to_pages_that_show_them(tmp_path:
     assert 'href="repository/CONTRIBUTING/#set-up"' in home
 
 
+def test_a_link_to_the_folder_of_the_pages_leads_to_a_list_of_them(tmp_path: Path) -> None:
+    text = f"{GOOD['docs/two.md']}\n[all pages](../docs)\n"
+    built = build_site(write(tmp_path / "project", {**GOOD, "docs/two.md": text}), tmp_path / "build")
+    assert 'href="../repository/docs/' in (built / "two/index.html").read_text(encoding="utf-8")
+    assert "<code>two.md</code>" in (built / "repository/docs/index.html").read_text(encoding="utf-8")
+
+
 @pytest.mark.parametrize(
     ("changes", "nav", "says"),
     [
