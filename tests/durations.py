@@ -3,9 +3,9 @@
 CPU seconds are user and system time of the process that runs a test and of its child processes. They depend little on
 what else the machine does, so two runs can be compared. Nothing fails because a file needs more.
 
-A run writes them to build/cpu-seconds.json. `python -m tests.durations` compares that file with tests/cpu_seconds.yaml
-and prints the files that need more than before. `python -m tests.durations --keep` writes tests/cpu_seconds.yaml anew.
-tests/selection.py reads it to order the files and to divide them into shards.
+`make test` and `make test-all` write them to build/cpu-seconds.json. `python -m tests.durations` compares that file
+with tests/cpu_seconds.yaml and prints the files that need more than before. `python -m tests.durations --keep` keeps
+the figures of the suite that ran last. tests/selection.py reads them to order the files and to divide them into shards.
 """
 
 from __future__ import annotations
@@ -60,6 +60,11 @@ class Measurement:
         self.tests: Seconds = defaultdict(float)
         self._at_file = cpu_seconds()
 
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_finish(self) -> None:
+        """Leave the collection out of the first file."""
+        self._at_file = cpu_seconds()
+
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> Any:
         """Measure a test with its fixtures, and at the last test of a file the whole file."""
@@ -94,18 +99,34 @@ class Summary:
         if figures := getattr(node, "workeroutput", {}).get("cpu_seconds"):
             self._of_workers.append(figures)
 
-    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
-        """Write the figures, and print their sum with the files and tests that need the most."""
+    def pytest_terminal_summary(self, terminalreporter: Any, config: pytest.Config) -> None:
+        """Print the sum of the seconds, and the files and tests that need the most. Write those of a whole suite."""
         measured = [{"files": self._own.files, "tests": self._own.tests}, *self._of_workers]
         files, tests = (merged(each[kind] for each in measured) for kind in ("files", "tests"))
         if len(tests) < MANY_TESTS:
             return
-        MEASURED.parent.mkdir(exist_ok=True)
-        MEASURED.write_text(json.dumps({"files": files, "tests": tests}, indent=1) + "\n", encoding="utf-8")
-        terminalreporter.section(f"CPU seconds of {len(tests)} tests; all are in {MEASURED.relative_to(ROOT)}")
-        terminalreporter.line(f"{sum(files.values()):8.1f}  all {len(files)} files, without collection")
+        terminalreporter.section(f"CPU seconds of {len(tests)} tests, without the collection")
+        terminalreporter.line(f"{sum(files.values()):8.1f}  all {len(files)} files")
         for name, seconds in [*list(files.items())[:PRINTED], *list(tests.items())[:PRINTED]]:
             terminalreporter.line(f"{seconds:8.1f}  {name}")
+        if suite := suite_of(config):
+            figures = {"suite": suite, "files": files, "tests": tests}
+            try:
+                MEASURED.parent.mkdir(exist_ok=True)
+                MEASURED.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
+            except OSError as error:
+                terminalreporter.line(f"They are not kept: {error}")
+            else:
+                terminalreporter.line(f"All of them are in {MEASURED.relative_to(ROOT)}.")
+
+
+def suite_of(config: pytest.Config) -> str | None:
+    """Return the suite that a run is, `test` or `test-all`, and None for a part of a suite."""
+    options = ("--shard", "--changed", "keyword")
+    named = config.args_source != pytest.Config.ArgsSource.TESTPATHS
+    if named or any(config.getoption(name) for name in options):
+        return None
+    return {"not exhaustive": "test", "": "test-all"}.get(config.getoption("markexpr"))
 
 
 def merged(measured: Any) -> Seconds:
@@ -138,11 +159,11 @@ def _file(nodeid: str) -> str:
 
 
 def main(arguments: list[str]) -> None:
-    """Print what grew since the figures were kept, or keep those of the last run of `make test` or `make test-all`."""
+    """Print what grew since the figures were kept, or keep those of the last `make test` or `make test-all`."""
     if not MEASURED.exists():
-        sys.exit(f"{MEASURED.relative_to(ROOT)} is absent: run `make test` first")
-    files: Seconds = json.loads(MEASURED.read_text(encoding="utf-8"))["files"]
-    suite = "test-all" if "--all" in arguments else "test"
+        sys.exit(f"{MEASURED.relative_to(ROOT)} is absent: run `make test` or `make test-all` first")
+    measured = json.loads(MEASURED.read_text(encoding="utf-8"))
+    suite, files = measured["suite"], measured["files"]
     if "--keep" not in arguments:
         print(*grown(files, kept().get(suite, {})) or ["no file grew"], sep="\n")
         return

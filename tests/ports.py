@@ -7,6 +7,7 @@ that has chosen one holds the UDP port of the same number.
 
 from __future__ import annotations
 
+import errno
 import random
 import socket
 from pathlib import Path
@@ -14,8 +15,8 @@ from pathlib import Path
 LOWEST, HIGHEST = 10_000, 32_767
 # The kernel releases what these hold when the process ends.
 _held: list[socket.socket] = []
-# The port at which a process holds a network. Nothing listens there.
-_HOLDS_NETWORK = 9
+# The UDP port at which a process holds a network. Nothing listens there, and every user may bind it.
+_HOLDS_NETWORK = 9_999
 
 
 def free_port() -> int:
@@ -45,12 +46,17 @@ def own_loopback_network() -> str:
 
 
 def _hold(address: str, port: int) -> bool:
-    """Return whether no other process of the tests holds a UDP port. This process holds it from now on."""
+    """Return whether no other process of the tests holds a UDP port. This process holds it from now on.
+
+    Raises OSError if this user or this system cannot bind the port at all.
+    """
     holder = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     try:
         holder.bind((address, port))
-    except OSError:
+    except OSError as error:
         holder.close()
+        if error.errno != errno.EADDRINUSE:
+            raise
         return False
     _held.append(holder)
     return True

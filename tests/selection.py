@@ -19,8 +19,8 @@ from tests.durations import ROOT, kept
 TOGETHER = ("tests/container/image/", "tests/seams/", "tests/training/hugging_face/")
 # Files without kept CPU seconds are new, or need less than one second.
 UNKNOWN_SECONDS = 0.5
-# Each example is read by the tests of these folders.
-EXAMPLE_FOLDERS = ("tests/stacks", "tests/seams", "tests/changes", "tests/diff", "tests/spec")
+# Most tests of these folders, and of files beside them, read the examples.
+EXAMPLE_FOLDERS = ("tests", "tests/changes", "tests/diff", "tests/seams", "tests/spec", "tests/stacks")
 
 
 def add_options(parser: pytest.Parser) -> None:
@@ -28,6 +28,14 @@ def add_options(parser: pytest.Parser) -> None:
     group = parser.getgroup("selection")
     group.addoption("--shard", metavar="K/N", help="run part K of N, for example 1/8. Default: all tests")
     group.addoption("--changed", metavar="REV", help="run the exhaustive tests of folders that differ from REV")
+
+
+def check_options(config: pytest.Config) -> None:
+    """Raise pytest.UsageError for a wrong shard or revision once, before each worker would."""
+    if shard := config.getoption("--shard"):
+        parsed_shard(shard)
+    if revision := config.getoption("--changed"):
+        changed_files(revision)
 
 
 def select(config: pytest.Config, items: list[pytest.Item]) -> None:

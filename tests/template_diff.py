@@ -51,7 +51,10 @@ def main() -> None:
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as directory:
         earlier = check_out(asked.commit, Path(directory) / "checkout")
-        write_templates(earlier, files[asked.example], Path(directory) / "before")
+        if (earlier / files[asked.example]).exists():
+            write_templates(earlier, files[asked.example], Path(directory) / "before")
+        else:
+            (Path(directory) / "before").mkdir()
         write_templates(ROOT, files[asked.example], Path(directory) / "after")
         subprocess.run(["git", "diff", "--no-index", "before", "after"], cwd=directory, check=False)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.durations import ROOT, Measurement, Summary, cpu_seconds, grown, kept, merged
+from tests.durations import ROOT, Measurement, Summary, cpu_seconds, grown, kept, merged, suite_of
 
 pytest_plugins = ["pytester"]
 
@@ -77,6 +77,32 @@ def test_a_worker_that_crashed_has_no_figures() -> None:
     summary = Summary(Measurement())
     summary.pytest_testnodedown(object())
     assert summary._of_workers == []
+
+
+def test_the_collection_counts_for_no_file(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(test_slow=f"exec({BURN.format(0.3)!r})\n\ndef test_does_nothing(): pass")
+    measurement = Measurement()
+    pytester.inline_run(plugins=[measurement])
+    assert measurement.files["test_slow.py"] < 0.25
+
+
+@pytest.mark.parametrize(
+    ("options", "suite"),
+    [
+        (("-m", "not exhaustive"), "test"),
+        ((), "test-all"),
+        (("-m", "exhaustive"), None),
+        (("--shard=1/2",), None),
+        (("--changed=HEAD",), None),
+        (("-k", "one"), None),
+        (("tests/test_durations.py",), None),
+    ],
+)
+def test_a_part_of_a_suite_is_not_kept(
+    options: tuple[str, ...], suite: str | None, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
+    assert suite_of(pytester.parseconfig(*options)) == suite
 
 
 def test_a_file_that_needs_more_than_before_is_named() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -88,3 +89,19 @@ def test_changed_files_are_those_of_git(tmp_path: Path, monkeypatch: pytest.Monk
     assert sorted(changed_files("HEAD")) == ["edited.py", "moved.py", "new.py", "there.py"]
     with pytest.raises(pytest.UsageError, match=r"--changed nowhere: .*nowhere"):
         changed_files("nowhere")
+
+
+def pytest_in_a_process(*options: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *options, "tests/test_selection.py"]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+def test_a_wrong_shard_is_told_once_and_starts_no_worker() -> None:
+    done = pytest_in_a_process("--numprocesses=2", "--shard=9/8")
+    assert done.returncode == pytest.ExitCode.USAGE_ERROR
+    assert done.stderr.count("write K/N") == 1 and "gw0" not in done.stdout + done.stderr
+
+
+def test_a_change_without_exhaustive_tests_passes() -> None:
+    done = pytest_in_a_process("--changed=HEAD")
+    assert "deselected" in done.stdout and done.returncode == 0, done.stdout + done.stderr
