@@ -6,12 +6,14 @@ import copy
 import json
 import subprocess
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from tests.lifecycle_scripts.slurm_cluster import wait_for
 from tests.monitoring.arrivals import missing
 from tests.monitoring.cluster_pods import NODE, PODS, cluster, discovered
 from tests.monitoring.test_alarms import platform
@@ -97,11 +99,15 @@ def scraped(eks: Platform, directory: Path, change: Callable[[Document], None] |
                 running.terminate()
 
 
+def are_up(store: Prometheus, expected: dict[tuple[str, str], int]) -> bool:
+    """Whether these targets of each job are up, and no others. A scrape that took longer than a second is not."""
+    return {(labels["job"], labels["instance"]): value for labels, value in store.query("up")} == expected
+
+
 def test_prometheus_gets_every_metric_of_the_panels_and_alarms_from_the_pods(eks: Platform, tmp_path: Path) -> None:
     for store in scraped(eks, tmp_path):
         assert missing(store, "eks") == set()
-        ups = {(labels["job"], labels["instance"]): value for labels, value in store.query("up")}
-        assert ups == {
+        expected = {
             ("node", NODE): 1,
             ("dcgm", NODE): 1,
             ("efa", NODE): 1,
@@ -109,12 +115,13 @@ def test_prometheus_gets_every_metric_of_the_panels_and_alarms_from_the_pods(eks
             ("kueue", PODS[15][1]): 1,
             ("runs", PODS[16][1]): 1,
         }
+        wait_for(f"these are up: {expected}", partial(are_up, store, expected))
         # The alarms join what the exporters of one node say by its name, and the pod of a GPU is that of the job.
-        ((gpu, _),) = store.query("DCGM_FI_DEV_GPU_UTIL")
+        ((gpu, _),) = store.query("last_over_time(DCGM_FI_DEV_GPU_UTIL[5m])")
         assert gpu["instance"] == gpu["Hostname"] == NODE
         assert (gpu["namespace"], gpu["pod"]) == ("research", "llama-0")
         assert "pci_bus_id" not in gpu and "DCGM_FI_DRIVER_VERSION" not in gpu
-        assert {labels["node"] for labels, _ in store.query("kube_node_status_condition")} == {NODE}
+        assert {labels["node"] for labels, _ in store.query("last_over_time(kube_node_status_condition[5m])")} == {NODE}
         assert store.query('{__name__=~"(go|process|promhttp)_.*"}') == []
 
 

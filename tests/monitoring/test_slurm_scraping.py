@@ -10,6 +10,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ import pytest
 import yaml
 
 from lifecycle_scripts.collector.follow import of_lines, target
+from tests.lifecycle_scripts.slurm_cluster import wait_for
 from tests.lifecycle_scripts.test_exporters import dcgm, exporter
 from tests.monitoring.arrivals import missing
 from tests.monitoring.cluster_pods import served
@@ -157,22 +159,26 @@ def collected(directory: Path, change: Callable[[Document], object] | None = Non
         yield store
 
 
+def are_scraped(store: Prometheus, nodes: dict[str, set[str]]) -> bool:
+    """Whether these are the nodes of each job. A node is absent until its first scrape, and after one that failed."""
+    found = {job: {labels["instance"] for labels, _ in store.query(f'{{job="{job}"}}')} for job in nodes}
+    return found == nodes
+
+
 def test_every_metric_of_the_panels_and_alarms_arrives_by_the_name_of_its_node(tmp_path: Path) -> None:
     for store in collected(tmp_path):
         assert missing(store, "hyperpod-slurm") == set()
-        instances = {
-            job: {labels["instance"] for labels, _ in store.query(f'{{job="{job}"}}')}
-            for job in ("node", "slurm", "efa", "dcgm", "runs")
-        }
-        assert instances == {
+        expected = {
             "node": set(NAMES.values()),
             "slurm": {NAMES[CONTROLLER]},
             "efa": {NAMES[TRAIN]},
             "dcgm": {NAMES[TRAIN]},
             "runs": {NAMES[TRAIN]},
         }
+        wait_for(f"the scraped nodes are {expected}", partial(are_scraped, store, expected))
         # The alarms join what the exporters of one node say by its name.
-        ((gpu, _),) = store.query("DCGM_FI_DEV_GPU_UTIL and on (instance) node_load1")
+        joined = "last_over_time(DCGM_FI_DEV_GPU_UTIL[5m]) and on (instance) last_over_time(node_load1[5m])"
+        ((gpu, _),) = store.query(joined)
         assert gpu["instance"] == gpu["Hostname"] == NAMES[TRAIN]
         for unused in ("(go|process|promhttp)_.*", "up|scrape_.*", "anything_else", "node_schedstat_.*"):
             assert store.query(f'{{__name__=~"{unused}"}}') == [], unused
