@@ -117,6 +117,7 @@ def test_other_packages_leave_the_base_as_it_is(empty: Shop):
     assert first[: len(base)] == base
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("lists", "says"),
     [

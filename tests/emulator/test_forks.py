@@ -6,9 +6,12 @@ import os
 import signal
 import subprocess
 
+import pytest
+
 from emulator import running
 
 
+@pytest.mark.exhaustive
 def test_another_process_forks_emulators_after_the_first_was_killed() -> None:
     with running():
         command = ["pgrep", "-P", str(os.getpid()), "-f", "tests.emulator_forks"]

@@ -107,6 +107,7 @@ def test_a_follower_that_is_killed_leaves_no_gap_and_no_duplicate(tmp_path: Path
         assert [each.name for each in (tmp_path / f"runs/first-step-{step}/attempts").glob("[0-9]*")] == ["1"]
 
 
+@pytest.mark.exhaustive
 def test_an_evaluation_is_resumed_with_its_checkpoint(tmp_path: Path) -> None:
     write(tmp_path)
     (tmp_path / "released").touch()

@@ -50,6 +50,7 @@ def test_a_layout_runs_a_few_steps_on_two_ranks_and_leaves_nothing(job: Path, tm
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.exhaustive
 def test_a_layout_that_ends_early_has_the_reason_in_place_of_seconds(job: Path) -> None:
     taken = measured_seconds(job, layout(tp=3, dp_shard=-1), ranks=3, steps=3)
     assert isinstance(taken, str)

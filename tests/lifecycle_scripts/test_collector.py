@@ -116,6 +116,7 @@ def settings(ctl: Node) -> dict[str, str]:
     return {name: each for name, each in ctl.snapshot(times=True).items() if "/var/lib/trainway-collector" not in name}
 
 
+@pytest.mark.exhaustive
 def test_the_metrics_of_every_node_and_of_slurm_arrive_by_the_names_of_the_nodes(lab: Lab) -> None:
     names = {lab[name].hostname for name in ("ctl", "login", "n1")}
     assert eventually(lab, "node_load1", names) == names

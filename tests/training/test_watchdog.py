@@ -161,6 +161,7 @@ def test_a_run_that_was_stopped_as_a_whole_does_not_hang(launch: Launch, job: di
     assert run.events("end")[-1]["loss_hex"] == untouched
 
 
+@pytest.mark.exhaustive
 def test_no_rank_crashes_when_it_ends_while_it_waits_for_the_store(tmp_path: Path) -> None:
     rank = tmp_path / "rank.py"
     rank.write_text(IMPATIENT_RANK)

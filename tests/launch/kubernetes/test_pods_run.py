@@ -167,6 +167,7 @@ def test_a_run_that_can_do_with_one_node_goes_on_with_one(fsx: Path, local_loss:
     assert abs(alone - both) < 1e-3
 
 
+@pytest.mark.exhaustive
 def test_a_spare_node_takes_the_place_of_a_lost_one(fsx: Path, local_loss: str, cluster: Cluster) -> None:
     submitted = Submitted("TrainJob", fsx, "spare", spare_nodes=1)
     nodes = cluster(submitted)

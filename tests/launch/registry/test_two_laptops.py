@@ -168,6 +168,7 @@ test $TRAINWAY_CHECKPOINT_STEP != 4
 """
 
 
+@pytest.mark.exhaustive
 def test_a_colleague_continues_the_evaluations_of_a_run_without_gap_or_duplicate(
     at: At, cluster: Machines, emulator: Emulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -87,6 +87,7 @@ def test_a_spare_node_waits_until_the_end(cluster: Machines, loss: str, hand_off
     assert last_event(run)["loss_hex"] == loss
 
 
+@pytest.mark.exhaustive
 def test_a_spare_node_takes_the_place_of_a_lost_one(
     cluster: Machines, loss: str, hand_off: HandOff, tmp_path: Path
 ) -> None:
