@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -16,6 +16,7 @@ import yaml
 
 from emulator import Emulator, running
 from tests.launch.conftest import write_job
+from tests.launch.in_process import Completed, run_trainway
 from tests.launch.kubernetes.platforms import hand_off_of
 from tests.launch.kubernetes.stand_in_api import Api, serving
 from tests.manifests.platforms import platform_of
@@ -42,7 +43,7 @@ SLURM = platform_of(
     name="slurm", orchestrator="hyperpod-slurm", node_groups=_GROUPS, teams=[_TEAM | {"users": ["ada"]}]
 )
 COMMAND = "torchrun -m training.train"
-Trainway = Callable[..., subprocess.CompletedProcess[str]]
+Trainway = Callable[..., Completed]
 
 
 @pytest.fixture(scope="module")
@@ -73,11 +74,7 @@ def trainway(tmp_path: Path, emulator: Emulator, api: Api, monkeypatch: pytest.M
         (tmp_path / f"{platform.name}.yaml").write_text(platform.model_dump_json(exclude_defaults=True))
         deploy(platform)
 
-    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "trainway.cli", *arguments]
-        return subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path, env=environment)
-
-    return run
+    return partial(run_trainway, directory=tmp_path, environment=environment)
 
 
 def deploy(platform: Platform) -> None:
