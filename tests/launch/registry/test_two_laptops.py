@@ -10,10 +10,9 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import boto3
 import pytest
@@ -21,6 +20,7 @@ import yaml
 
 from emulator import Emulator, running
 from tests.launch.conftest import make_hand_off
+from tests.launch.in_process import Completed, run_trainway
 from tests.launch.slurm.machines import Machines, machines, missing
 from tests.launch.slurm.requests import on_slurm
 from tests.launch.slurm.test_three_commands import deployed, relays, with_aws_on_nodes
@@ -44,7 +44,7 @@ JOB = {
         "metrics": {"step": r"step=(\d+)", "steps": r"step=\d+/(\d+)"},
     },
 }
-At = Callable[..., "subprocess.CompletedProcess[str]"]
+At = Callable[..., Completed]
 
 
 @pytest.fixture(scope="module")
@@ -77,24 +77,29 @@ def environment_of(home: Path, cluster: Machines, emulator: Emulator) -> dict[st
     return environment
 
 
+def started(
+    home: Path, cluster: Machines, emulator: Emulator, *words: str, output: IO[str] | int = subprocess.PIPE
+) -> subprocess.Popen[str]:
+    """Start `trainway` as a process of a person at a laptop."""
+    command = [sys.executable, "-m", "trainway.cli", *words]
+    environment = environment_of(home, cluster, emulator)
+    return subprocess.Popen(command, cwd=home, env=environment, stdout=output, stderr=subprocess.PIPE, text=True)
+
+
 @pytest.fixture
 def at(cluster: Machines, emulator: Emulator, tmp_path: Path) -> At:
     """Runs `trainway` as a person in a directory of their own, with nothing of anybody else's."""
 
-    def run(person: str, *words: str) -> subprocess.CompletedProcess[str]:
+    def run(person: str, *words: str) -> Completed:
         home = tmp_path / person
         home.mkdir(exist_ok=True)
         (home / "job.yaml").write_text(yaml.safe_dump(JOB))
-        environment = environment_of(home, cluster, emulator)
-        command = [sys.executable, "-m", "trainway.cli", *words]
-        return subprocess.run(
-            command, env=environment, cwd=home, capture_output=True, text=True, check=False, timeout=1800
-        )
+        return run_trainway(*words, directory=home, environment=environment_of(home, cluster, emulator))
 
     return run
 
 
-def succeeded(done: subprocess.CompletedProcess[str]) -> str:
+def succeeded(done: Completed) -> str:
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -129,7 +134,7 @@ def test_a_colleague_finds_follows_explains_and_stops_a_run(at: At) -> None:
     assert "nothing that was gathered tells of a failure" in succeeded(at("linus", "explain", run))
 
 
-def test_a_name_is_that_of_one_run_and_of_what_was_taken(at: At, emulator: Emulator) -> None:
+def test_a_name_is_that_of_one_run_and_of_what_was_taken(at: At, emulator: Emulator, tmp_path: Path) -> None:
     assert launched(at, "ada", "--run", "nightly") == "nightly"
     taken = at("linus", *LAUNCH, "--run", "nightly")
     assert taken.returncode == 2 and "the run cannot be called nightly" in taken.stderr
@@ -138,7 +143,7 @@ def test_a_name_is_that_of_one_run_and_of_what_was_taken(at: At, emulator: Emula
     # A launch that Slurm refuses leaves nothing.
     refused = at("ada", *LAUNCH, "--run", "refused", "--exclude", "n7")
     assert refused.returncode == 2 and "Traceback" not in refused.stderr, refused.stderr
-    assert not (Path(refused.args[0]).exists() and (Path.cwd() / "runs" / "refused").exists())
+    assert not (tmp_path / "ada" / "runs" / "refused").exists()
     s3 = boto3.client(
         "s3",
         endpoint_url=emulator.endpoint,
@@ -182,22 +187,9 @@ def test_a_colleague_continues_the_evaluations_of_a_run_without_gap_or_duplicate
     log = tmp_path / "ada.log"
 
     def follower(person: str) -> subprocess.Popen[str]:
-        home = tmp_path / person
-        command = [sys.executable, "-m", "trainway.cli", "evaluate", "sft"]
-        environment = environment_of(home, cluster, emulator)
-        return subprocess.Popen(
-            command, cwd=home, env=environment, stdout=log.open("a"), stderr=subprocess.PIPE, text=True
-        )
+        return started(tmp_path / person, cluster, emulator, "evaluate", "sft", output=log.open("a"))
 
-    environment = environment_of(tmp_path / "ada", cluster, emulator)
-    done = subprocess.run(
-        [sys.executable, "-m", "trainway.cli", *launch],
-        cwd=tmp_path / "ada",
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = at("ada", *launch)
     assert done.returncode == 0 and "`trainway evaluate sft` launches the evaluations" in done.stderr, done.stderr
     first = follower("ada")
     wait_for("the first evaluation ends", lambda: "step 2: sft-step-2 is succeeded" in log.read_text())
@@ -235,10 +227,14 @@ def test_a_colleague_continues_the_evaluations_of_a_run_without_gap_or_duplicate
 
 
 @pytest.mark.exhaustive
-def test_ten_launches_at_once_are_ten_runs(at: At, tmp_path: Path) -> None:
+def test_ten_launches_at_once_are_ten_runs(at: At, cluster: Machines, emulator: Emulator, tmp_path: Path) -> None:
     people = [f"person-{number}" for number in range(10)]
-    with ThreadPoolExecutor(len(people)) as pool:
-        names = list(pool.map(lambda person: launched(at, person), people))
+    for person in people:
+        assert at(person, "--version").returncode == 0
+    launches = [started(tmp_path / person, cluster, emulator, *LAUNCH) for person in people]
+    said = [launch.communicate(timeout=1800) for launch in launches]
+    assert [launch.returncode for launch in launches] == [0] * len(people), said
+    names = [output.split()[-1] for output, _ in said]
     assert len(set(names)) == len(people), names
     assert all((tmp_path / person / "runs" / name).is_dir() for person, name in zip(people, names, strict=True))
     succeeded(at("ada", "connect", PLATFORM.name, "--region", PLATFORM.region))
