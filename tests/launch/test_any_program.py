@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.launch.foreign import write_foreign_job
+from tests.launch.foreign import COUNT, write_foreign_job
+from tests.launch.in_process import run_trainway
 from tests.lifecycle_scripts.slurm_cluster import wait_for
 from trainway.launch.local import watch
 from trainway.launch.node.exit_statuses import NOT_FOUND, STOPPED
@@ -32,7 +33,7 @@ def step_of(run: Path) -> int:
 
 
 def test_torchrun_is_stopped_and_resumed_and_its_outputs_are_in_place(tmp_path: Path) -> None:
-    job_file, run = write_foreign_job(tmp_path, steps=2000), tmp_path / "runs/first"
+    job_file, run = write_foreign_job(tmp_path, steps=2000, program=COUNT), tmp_path / "runs/first"
     process = trainway(tmp_path, "launch", str(job_file), "--run=runs/first")
     wait_for("it trains", lambda: step_of(run) > 2)
     watch.stop(read_launch(run)["handle"])
@@ -43,10 +44,9 @@ def test_torchrun_is_stopped_and_resumed_and_its_outputs_are_in_place(tmp_path: 
 
     kept = (run / "job.yaml").read_text()
     (run / "job.yaml").write_text(kept.replace("'2000'", f"'{saved + 3}'"))
-    resumed = trainway(tmp_path, "resume", "runs/first")
-    output, errors = resumed.communicate(timeout=300)
-    assert resumed.returncode == 0, errors
-    assert f"2 ranks begin after step {saved}" in output
+    resumed = run_trainway("resume", "runs/first", directory=tmp_path)
+    assert resumed.returncode == 0, resumed.stderr
+    assert f"2 ranks begin after step {saved}" in resumed.stdout
     assert status_of(run)[2:4] == ("succeeded", str(saved + 3))
     handle = read_launch(run)["handle"]
     assert f"[0 0] 2 ranks begin after step {saved}" in list(watch.logs(handle, follow=False)), "of this attempt only"
@@ -64,10 +64,10 @@ def test_torchrun_is_stopped_and_resumed_and_its_outputs_are_in_place(tmp_path: 
     ],
 )
 def test_a_program_that_fails_says_why(changes: dict[str, Any], status: int, why: str, tmp_path: Path) -> None:
-    process = trainway(tmp_path, "launch", str(write_foreign_job(tmp_path, **changes)), "--run=runs/bad")
-    _, errors = process.communicate(timeout=300)
-    assert process.returncode == status
-    assert f"why: {why}" in errors and "launch.json" not in errors
+    job_file = write_foreign_job(tmp_path, **changes)
+    launched = run_trainway("launch", str(job_file), "--run=runs/bad", directory=tmp_path)
+    assert launched.returncode == status
+    assert f"why: {why}" in launched.stderr and "launch.json" not in launched.stderr
     state = watch.state(read_launch(tmp_path / "runs/bad")["handle"])
     assert state.phase is Phase.FAILED and state.reason
     assert not (tmp_path / "runs/bad/attempts/2").exists()
@@ -83,9 +83,8 @@ def test_a_program_that_fails_says_why(changes: dict[str, Any], status: int, why
 def test_code_that_is_absent_is_found_out_before_the_launch(changes: dict[str, Any], why: str, tmp_path: Path) -> None:
     job_file = write_foreign_job(tmp_path, **changes)
     for command in (("check", str(job_file)), ("launch", str(job_file), "--run=runs/bad")):
-        process = trainway(tmp_path, *command)
-        _, errors = process.communicate(timeout=300)
-        assert process.returncode == 2 and why in errors and "fix: " in errors
+        refused = run_trainway(*command, directory=tmp_path)
+        assert refused.returncode == 2 and why in refused.stderr and "fix: " in refused.stderr
     assert not (tmp_path / "runs").exists()
 
 
@@ -102,23 +101,20 @@ def test_code_that_is_absent_is_found_out_before_the_launch(changes: dict[str, A
 )
 def test_a_command_needs_no_job_file(words: tuple[str, ...], said: str, tmp_path: Path) -> None:
     write_foreign_job(tmp_path)
-    process = trainway(tmp_path / "code", "launch", "--dry-run", *words)
-    output, errors = process.communicate(timeout=300)
-    assert said in output + errors
-    assert process.returncode == (0 if said.startswith("-- ") else 2)
+    shown = run_trainway("launch", "--dry-run", *words, directory=tmp_path / "code")
+    assert said in shown.stdout + shown.stderr
+    assert shown.returncode == (0 if said.startswith("-- ") else 2)
 
 
 def test_a_job_with_data_on_a_platform_says_so_where_no_platform_is_known(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    process = trainway(tmp_path, "launch", "--dry-run", str(ROOT / "examples/jobs/tiny.yaml"))
-    _, errors = process.communicate(timeout=300)
-    assert process.returncode == 2
-    assert (
-        "why: fsx:/corpus/python-stdlib is in the storage of a platform, and there is no platform.yaml here" in errors
-    )
-    assert "`trainway connect`" in errors
+    refused = run_trainway("launch", "--dry-run", str(ROOT / "examples/jobs/tiny.yaml"), directory=tmp_path)
+    assert refused.returncode == 2
+    why = "why: fsx:/corpus/python-stdlib is in the storage of a platform, and there is no platform.yaml here"
+    assert why in refused.stderr
+    assert "`trainway connect`" in refused.stderr
 
 
 # Rank 1 fails by itself, and torchrun ends rank 0.
@@ -133,9 +129,8 @@ time.sleep(3600)
 def test_a_rank_that_fails_is_explained(tmp_path: Path) -> None:
     job_file = write_foreign_job(tmp_path)
     (tmp_path / "code" / "train.py").write_text(FAILING)
-    process = trainway(tmp_path, "launch", str(job_file), "--run=runs/bad")
-    _, errors = process.communicate(timeout=300)
-    assert process.returncode == 1 and "why: ValueError: shard 00412 is damaged" in errors
-    explained = trainway(tmp_path, "explain", "runs/bad")
-    output, errors = explained.communicate(timeout=300)
-    assert "ValueError: shard 00412 is damaged" in output and "attempt_0/1/stderr.log" in output, output + errors
+    launched = run_trainway("launch", str(job_file), "--run=runs/bad", directory=tmp_path)
+    assert launched.returncode == 1 and "why: ValueError: shard 00412 is damaged" in launched.stderr
+    explained = run_trainway("explain", "runs/bad", directory=tmp_path)
+    assert "ValueError: shard 00412 is damaged" in explained.stdout, explained.stderr
+    assert "attempt_0/1/stderr.log" in explained.stdout, explained.stderr

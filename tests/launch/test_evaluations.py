@@ -6,12 +6,12 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import yaml
 
+from tests.launch.in_process import run_trainway
 from tests.launch.test_any_program import trainway
 from tests.lifecycle_scripts.slurm_cluster import wait_for
 
@@ -61,34 +61,29 @@ def follower_of(launch: subprocess.Popen[str]) -> int:
 def test_each_complete_checkpoint_is_evaluated_once_and_a_failure_is_told(tmp_path: Path) -> None:
     write(tmp_path)
     (tmp_path / "released").touch()
-    launched = trainway(tmp_path, "launch", "job.yaml", "--run=runs/first")
-    _, errors = launched.communicate(timeout=1800)
-    assert launched.returncode == 0, errors
+    launched = run_trainway("launch", "job.yaml", "--run=runs/first", directory=tmp_path)
+    assert launched.returncode == 0, launched.stderr
     assert evaluated(tmp_path) == ["first 2", "first 4", "first 6"]
-    assert "evaluation of step 2: runs/first-step-2 is succeeded score=2" in errors
-    assert "evaluation of step 4: runs/first-step-4 is failed: bash ended with exit status 1" in errors
+    assert "evaluation of step 2: runs/first-step-2 is succeeded score=2" in launched.stderr
+    assert "evaluation of step 4: runs/first-step-4 is failed: bash ended with exit status 1" in launched.stderr
 
-    told = trainway(tmp_path, "status", "runs/first", "--json")
-    [row] = json.loads(told.communicate(timeout=60)[0])
+    [row] = json.loads(run_trainway("status", "runs/first", "--json", directory=tmp_path).stdout)
     assert [(each["step"], each["phase"], each["numbers"]) for each in row["evaluations"]] == [
         (2, "succeeded", {"score": 2.0}),
         (4, "failed", {"score": 4.0}),
         (6, "succeeded", {"score": 6.0}),
     ]
-    assert trainway(tmp_path, "report", "runs/first", "--no-open").wait(300) == 0
+    assert run_trainway("report", "runs/first", "--no-open", directory=tmp_path).returncode == 0
     page = (tmp_path / "runs/first/report.html").read_text()
     assert "<h2>Evaluations</h2>" in page and "runs/first-step-6" in page and "score 6.000" in page
 
-    again = trainway(tmp_path, "evaluate", "runs/first")
-    output, errors = again.communicate(timeout=60)
+    again = run_trainway("evaluate", "runs/first", directory=tmp_path)
     assert again.returncode == 1, "an evaluation has failed"
-    assert len(evaluated(tmp_path)) == 3, output + errors
-    named = trainway(tmp_path, "evaluate", "runs/first", "--step=4")
-    _, errors = named.communicate(timeout=60)
-    assert named.returncode == 2 and "runs/first-step-4 evaluates it, and is failed" in errors
-    absent = trainway(tmp_path, "evaluate", "runs/first", "--step=5")
-    _, errors = absent.communicate(timeout=60)
-    assert absent.returncode == 2 and "the complete checkpoints are 2, 4, 6" in errors
+    assert len(evaluated(tmp_path)) == 3, again.stdout + again.stderr
+    named = run_trainway("evaluate", "runs/first", "--step=4", directory=tmp_path)
+    assert named.returncode == 2 and "runs/first-step-4 evaluates it, and is failed" in named.stderr
+    absent = run_trainway("evaluate", "runs/first", "--step=5", directory=tmp_path)
+    assert absent.returncode == 2 and "the complete checkpoints are 2, 4, 6" in absent.stderr
 
 
 def test_a_follower_that_is_killed_leaves_no_gap_and_no_duplicate(tmp_path: Path) -> None:
@@ -111,10 +106,9 @@ def test_a_follower_that_is_killed_leaves_no_gap_and_no_duplicate(tmp_path: Path
 def test_an_evaluation_is_resumed_with_its_checkpoint(tmp_path: Path) -> None:
     write(tmp_path)
     (tmp_path / "released").touch()
-    assert trainway(tmp_path, "launch", "job.yaml", "--run=runs/first").wait(300) == 0
-    resumed = trainway(tmp_path, "resume", "runs/first-step-2")
-    output, errors = resumed.communicate(timeout=60)
-    assert resumed.returncode == 0 and "score=2" in output, errors
+    assert run_trainway("launch", "job.yaml", "--run=runs/first", directory=tmp_path).returncode == 0
+    resumed = run_trainway("resume", "runs/first-step-2", directory=tmp_path)
+    assert resumed.returncode == 0 and "score=2" in resumed.stdout, resumed.stderr
     assert evaluated(tmp_path) == ["first 2", "first 2", "first 4", "first 6"]
 
 
@@ -122,18 +116,15 @@ def test_an_evaluation_that_cannot_be_submitted_is_refused_before_the_run_is(tmp
     write(tmp_path)
     file = tmp_path / "evaluate.yaml"
     file.write_text(file.read_text().replace("script: ", f"image: jobs/llm@sha256:{'5e' * 32}\n  script: "))
-    refused = trainway(tmp_path, "launch", "job.yaml", "--run=runs/first")
-    _, errors = refused.communicate(timeout=60)
-    assert refused.returncode == 2 and "evaluate cannot run on this machine" in errors
+    refused = run_trainway("launch", "job.yaml", "--run=runs/first", directory=tmp_path)
+    assert refused.returncode == 2 and "evaluate cannot run on this machine" in refused.stderr
     assert not (tmp_path / "runs").exists()
 
 
 @pytest.mark.parametrize(("words", "why"), [(("evaluate", "runs/first"), "has no section `on_checkpoint`")])
 def test_a_run_without_evaluations_is_refused(words: tuple[str, ...], why: str, tmp_path: Path) -> None:
     (tmp_path / "job.yaml").write_text(yaml.safe_dump({"name": "sft", "run": {"script": "true"}}))
-    command = [sys.executable, "-m", "trainway.cli", "launch", "job.yaml", "--run=runs/first"]
-    subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
+    assert run_trainway("launch", "job.yaml", "--run=runs/first", directory=tmp_path).returncode == 0
     assert json.loads((tmp_path / "runs/first/launch.json").read_text())["exit_status"] == 0
-    refused = trainway(tmp_path, *words)
-    _, errors = refused.communicate(timeout=60)
-    assert refused.returncode == 2 and why in errors
+    refused = run_trainway(*words, directory=tmp_path)
+    assert refused.returncode == 2 and why in refused.stderr
