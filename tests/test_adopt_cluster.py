@@ -17,8 +17,8 @@ import yaml
 from typer.testing import CliRunner
 
 from emulator import Emulator, running
+from tests.changes.emulated_account import bootstrap
 from tests.changes.live import Live
-from tests.diff import platforms
 from tests.owners_cluster import ADDONS, NAME, addons_of_cluster, described, make_owners_cluster
 from tests.owners_vpc import Ids, make_vpc
 from tests.people import ADMIN
@@ -52,7 +52,7 @@ def emulator() -> Iterator[Emulator]:
         patch.setattr(boto3, "DEFAULT_SESSION", None)
         for name, value in started.environment().items():
             patch.setenv(name, value)
-        platforms.bootstrap(started)
+        bootstrap(started)
         yield started
 
 

@@ -15,8 +15,7 @@ import pytest
 import yaml
 
 from emulator import Emulator, running
-from tests.diff.emulated_account import EmulatedAccount
-from tests.diff.platforms import bootstrap
+from tests.changes.emulated_account import EmulatedAccount, bootstrap
 from tests.people import with_people
 from tests.synthesis import assembly_in, stack_dependencies, templates_of
 from trainway.diff.look import look_at

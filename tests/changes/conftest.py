@@ -8,8 +8,8 @@ import pytest
 
 from emulator import Emulator, running
 from tests.changes.edits import base
+from tests.changes.emulated_account import bootstrap
 from tests.changes.live import Live
-from tests.diff import platforms
 
 LiveOf = Callable[[str], Live]
 
@@ -17,7 +17,7 @@ LiveOf = Callable[[str], Live]
 @pytest.fixture(scope="session")
 def emulator() -> Iterator[Emulator]:
     with running() as started:
-        platforms.bootstrap(started)
+        bootstrap(started)
         yield started
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 from emulator import Emulator
-from tests.diff.emulated_account import EmulatedAccount
+from tests.changes.emulated_account import EmulatedAccount
 from tests.synthesis import assembly_in, role_of
 from trainway.diff.assembly import SynthesizedStack, read_assembly
 from trainway.diff.change_sets import CAPABILITIES

@@ -13,6 +13,7 @@ import boto3
 import yaml
 
 from emulator import Emulator
+from tests.changes.emulated_account import ACCOUNT
 from tests.synthesis import assembly_in
 from trainway.diff.assembly import SynthesizedStack, read_assembly
 from trainway.diff.change_sets import CAPABILITIES, LARGEST_BODY
@@ -22,7 +23,6 @@ from trainway.spec.loader import load_platform
 from trainway.spec.lock import lock_file, lock_text
 
 ONE_AT_A_TIME = threading.Lock()
-ACCOUNT = "123456789012"
 BASES: dict[str, dict[str, Any]] = {
     "eks": {
         "orchestrator": "eks",
@@ -103,13 +103,6 @@ def deploy(emulator: Emulator, file: Path) -> None:
         cloudformation.execute_change_set(StackName=name, ChangeSetName="deploy")
         (found,) = cloudformation.describe_stacks(StackName=name)["Stacks"]
         assert found["StackStatus"] == f"{kind}_COMPLETE", found
-
-
-def bootstrap(emulator: Emulator) -> None:
-    """Make what the templates need of the CDK's bootstrap: its version, and the bucket for large templates."""
-    client(emulator, "ssm").put_parameter(Name="/cdk-bootstrap/hnb659fds/version", Value="30", Type="String")
-    location = {"LocationConstraint": "us-west-2"}
-    client(emulator, "s3").create_bucket(Bucket=_bucket(), CreateBucketConfiguration=location)
 
 
 def _template(emulator: Emulator, stack: SynthesizedStack) -> dict[str, str]:

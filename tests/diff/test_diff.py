@@ -13,6 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from emulator import Emulator, running
+from tests.changes.emulated_account import bootstrap
 from tests.diff import platforms
 from tests.diff.edits import EDITS, Edited
 from tests.representatives import with_representatives
@@ -59,7 +60,7 @@ def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployed]:
         for name, value in emulator.environment().items():
             patch.setenv(name, value)
         patch.setattr(look, "synthesize", platforms.synthesize_here)
-        platforms.bootstrap(emulator)
+        bootstrap(emulator)
         yield Deployed(emulator, tmp_path_factory.mktemp("platforms"))
 
 

@@ -9,12 +9,14 @@ import boto3
 from emulator import Emulator
 from trainway.diff.account import AwsAccount
 
+ACCOUNT = "123456789012"
+
 
 class EmulatedAccount(AwsAccount):
     """The account of an emulator, whatever the environment of this process says."""
 
     def __init__(self, emulator: Emulator) -> None:
-        self.region, self.number, self.caller, self.partition = emulator.region, "123456789012", "", "aws"
+        self.region, self.number, self.caller, self.partition = emulator.region, ACCOUNT, "", "aws"
         self._emulator, self._clients = emulator, dict[str, Any]()
         self._session = boto3.Session(aws_access_key_id="x", aws_secret_access_key="x", region_name=emulator.region)
 
@@ -24,3 +26,13 @@ class EmulatedAccount(AwsAccount):
             session: Any = self._session
             self._clients[service] = session.client(service, endpoint_url=self._emulator.endpoint)
         return self._clients[service]
+
+
+def bootstrap(emulator: Emulator) -> None:
+    """Create what the templates need of the CDK's bootstrap: its version, and the bucket for large templates."""
+    account = EmulatedAccount(emulator)
+    account.client("ssm").put_parameter(Name="/cdk-bootstrap/hnb659fds/version", Value="30", Type="String")
+    account.client("s3").create_bucket(
+        Bucket=f"cdk-hnb659fds-assets-{ACCOUNT}-{emulator.region}",
+        CreateBucketConfiguration={"LocationConstraint": emulator.region},
+    )
