@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +11,7 @@ import pytest
 import yaml
 
 from tests.hand_offs import hand_off_in
+from tests.seams.test_templates import lint
 from tests.synthesis import ROOT, Template, assembly_in, resources, templates_of
 from trainway.manifests.lustre_volume import lustre_volumes
 from trainway.spec.loader import load_platform
@@ -39,6 +38,13 @@ EXISTING = {
     "security_group_id": "sg-0fedcba9876543210",
     "associations": {"/corpus": "s3://their-corpus"},
 }
+SQUASH = {"uid": 1, "gid": 2, "but_not": ["10.0.1.6", "10.0.[2-10].[1-255]"]}
+ELASTIC = {"lustre": {"storage_class": "intelligent-tiering", "mirror": False}}
+SCRATCH = {"lustre": {"storage_class": "scratch", "capacity_tib": 2.4}}
+HOME = {
+    "home": {"capacity_gib": 2048, "throughput_mbps": 640, "backups": {"days": 30, "hour": 15}},
+    "lustre": {"root_squash": {}},
+}
 
 
 def platform_with(storage: dict[str, Any], base: str = "examples/eks-p5.yaml", **changes: Any) -> dict[str, Any]:
@@ -52,10 +58,13 @@ def stacks_with(tmp_path: Path, platform: dict[str, Any]) -> dict[str, Template]
     return templates_of(file)
 
 
-def lustre_with(tmp_path: Path, **lustre: Any) -> dict[str, Any]:
-    template = stacks_with(tmp_path, platform_with({"lustre": lustre}))["file-system"]
-    (file_system,) = resources(template, "AWS::FSx::FileSystem").values()
+def made_lustre(stacks: dict[str, Template]) -> dict[str, Any]:
+    (file_system,) = resources(stacks["file-system"], "AWS::FSx::FileSystem").values()
     return dict(file_system)
+
+
+def lustre_with(tmp_path: Path, **lustre: Any) -> dict[str, Any]:
+    return made_lustre(stacks_with(tmp_path, platform_with({"lustre": lustre})))
 
 
 def test_intelligent_tiering_has_throughput_and_no_capacity(tmp_path: Path) -> None:
@@ -71,7 +80,7 @@ def test_intelligent_tiering_has_throughput_and_no_capacity(tmp_path: Path) -> N
 
 
 def test_scratch_has_a_capacity_and_nothing_that_fsx_refuses(tmp_path: Path) -> None:
-    stacks = stacks_with(tmp_path, platform_with({"lustre": {"storage_class": "scratch", "capacity_tib": 2.4}}))
+    stacks = stacks_with(tmp_path, platform_with(SCRATCH))
     (file_system,) = resources(stacks["file-system"], "AWS::FSx::FileSystem").values()
     assert (file_system["StorageType"], file_system["StorageCapacity"]) == ("SSD", 2400)
     assert file_system["LustreConfiguration"] == {"DataCompressionType": "LZ4", "DeploymentType": "SCRATCH_2"}
@@ -90,17 +99,23 @@ def test_a_read_cache_is_sized_by_fsx_or_left_out(gib: int | None, mode: str, tm
     assert cache == {"SizingMode": mode}
 
 
-def test_every_setting_of_a_file_system_reaches_fsx(tmp_path: Path) -> None:
-    file_system = lustre_with(
-        tmp_path,
-        capacity_tib=4.8,
-        metadata_iops=24000,
-        compression=False,
-        mirror=False,
-        key=KEY,
-        backups={"days": 14, "hour": 3},
-        maintenance="sun 03:30",
-    )
+@pytest.fixture(scope="module")
+def unmirrored(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Template]:
+    """Return the stacks of a file system with other settings than by default, and without a mirror."""
+    lustre = {
+        "capacity_tib": 4.8,
+        "metadata_iops": 24000,
+        "compression": False,
+        "mirror": False,
+        "key": KEY,
+        "backups": {"days": 14, "hour": 3},
+        "maintenance": "sun 03:30",
+    }
+    return stacks_with(tmp_path_factory.mktemp("unmirrored"), platform_with({"lustre": lustre}))
+
+
+def test_every_setting_of_a_file_system_reaches_fsx(unmirrored: dict[str, Template]) -> None:
+    file_system = made_lustre(unmirrored)
     assert file_system["KmsKeyId"] == KEY
     configuration = file_system["LustreConfiguration"]
     assert configuration["MetadataConfiguration"] == {"Mode": "USER_PROVISIONED", "Iops": 24000}
@@ -110,16 +125,24 @@ def test_every_setting_of_a_file_system_reaches_fsx(tmp_path: Path) -> None:
     assert configuration["WeeklyMaintenanceStartTime"] == "7:03:30"
 
 
-def test_a_file_system_that_mirrors_nothing_has_no_links_and_no_alarm_about_them(tmp_path: Path) -> None:
-    made = stacks_with(tmp_path, platform_with({"lustre": {"mirror": False}}))
-    assert not resources(made["file-system"], "AWS::FSx::DataRepositoryAssociation")
-    metrics = {each["MetricName"] for each in resources(made["observability"], "AWS::CloudWatch::Alarm").values()}
-    assert metrics == {"FreeDataStorageCapacity"}
+def test_a_file_system_that_mirrors_nothing_has_no_links_and_no_alarm_about_them(
+    unmirrored: dict[str, Template],
+) -> None:
+    assert not resources(unmirrored["file-system"], "AWS::FSx::DataRepositoryAssociation")
+    alarms = resources(unmirrored["observability"], "AWS::CloudWatch::Alarm").values()
+    assert {each["MetricName"] for each in alarms} == {"FreeDataStorageCapacity"}
 
 
-def test_alarms_ring_when_it_fills_and_when_copies_to_s3_fall_behind(tmp_path: Path) -> None:
-    made = stacks_with(tmp_path, platform_with({"lustre": {"capacity_tib": 2.4, "nearly_full_percent": 75}}))
-    alarms = {each["MetricName"]: each for each in resources(made["observability"], "AWS::CloudWatch::Alarm").values()}
+@pytest.fixture(scope="module")
+def mirrored(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Template]:
+    """Return the stacks of a mirrored file system with root squash, an alarm at 75 %, and volumes for claims."""
+    lustre = {"capacity_tib": 2.4, "nearly_full_percent": 75, "root_squash": SQUASH, "dynamic_volumes": True}
+    return stacks_with(tmp_path_factory.mktemp("mirrored"), platform_with({"lustre": lustre}))
+
+
+def test_alarms_ring_when_it_fills_and_when_copies_to_s3_fall_behind(mirrored: dict[str, Template]) -> None:
+    found = resources(mirrored["observability"], "AWS::CloudWatch::Alarm").values()
+    alarms = {each["MetricName"]: each for each in found}
     assert alarms["FreeDataStorageCapacity"]["Threshold"] == 0.25 * 2400 * 2**30
     behind = alarms["AgeOfOldestQueuedMessage"]
     assert behind["Threshold"] == 3600
@@ -127,8 +150,7 @@ def test_alarms_ring_when_it_fills_and_when_copies_to_s3_fall_behind(tmp_path: P
 
 
 def test_what_is_elastic_cannot_fill_up(tmp_path: Path) -> None:
-    asked = {"storage_class": "intelligent-tiering", "mirror": False}
-    made = stacks_with(tmp_path, platform_with({"lustre": asked}))
+    made = stacks_with(tmp_path, platform_with(ELASTIC))
     assert not resources(made["observability"], "AWS::CloudWatch::Alarm")
 
 
@@ -153,9 +175,8 @@ def test_an_existing_file_system_gets_rules_and_the_links_it_lacks(tmp_path: Pat
     assert "s3://their-corpus" in {each.s3 for each in said.associations}
 
 
-def test_root_squash_is_set_by_a_stage_that_may_change_this_file_system_only(tmp_path: Path) -> None:
-    squash = {"uid": 1, "gid": 2, "but_not": ["10.0.1.6", "10.0.[2-10].[1-255]"]}
-    stack = stacks_with(tmp_path, platform_with({"lustre": {"root_squash": squash}}))["file-system"]
+def test_root_squash_is_set_by_a_stage_that_may_change_this_file_system_only(mirrored: dict[str, Template]) -> None:
+    stack = mirrored["file-system"]
     (project,) = resources(stack, "AWS::CodeBuild::Project").values()
     told = {each["Name"]: each["Value"] for each in project["Environment"]["EnvironmentVariables"]}
     (file_system,) = resources(stack, "AWS::FSx::FileSystem")
@@ -172,9 +193,8 @@ def test_root_squash_is_set_by_a_stage_that_may_change_this_file_system_only(tmp
     assert resources(stack, "AWS::CloudFormation::WaitCondition")
 
 
-def test_the_hand_off_tells_a_job_how_checkpoints_are_laid_out(tmp_path: Path) -> None:
-    stacks_with(tmp_path, platform_with({}, "examples/hyperpod-eks-p5.yaml"))
-    told = hand_off_in(assembly_in(tmp_path / "platform.yaml")).checkpoints
+def test_the_hand_off_tells_a_job_how_checkpoints_are_laid_out() -> None:
+    told = hand_off_in(assembly_in(ROOT / "examples/hyperpod-eks-p5.yaml")).checkpoints
     assert (told.prefixes, told.part_bytes, told.gbps_each) == (4, 67108864, 10)
 
 
@@ -190,9 +210,7 @@ def test_a_kept_file_system_stays_with_its_group_and_without_the_nodes_rules(tmp
 
 
 def test_home_directories_are_mounted_on_every_slurm_node(tmp_path: Path) -> None:
-    home = {"capacity_gib": 2048, "throughput_mbps": 640, "backups": {"days": 30, "hour": 15}}
-    platform = platform_with({"home": home}, "examples/hyperpod-slurm-p5en.yaml")
-    made = stacks_with(tmp_path, platform)
+    made = stacks_with(tmp_path, platform_with(HOME, "examples/hyperpod-slurm-p5en.yaml"))
     found = resources(made["file-system"], "AWS::FSx::FileSystem").values()
     (file_system,) = [each for each in found if each["FileSystemType"] == "OPENZFS"]
     configuration = file_system["OpenZFSConfiguration"]
@@ -209,9 +227,8 @@ def test_home_directories_are_mounted_on_every_slurm_node(tmp_path: Path) -> Non
         assert mounts["FsxLustreConfig"]["MountPath"] == "/fsx"
 
 
-def test_volumes_made_for_claims_are_all_that_the_driver_may_make_and_delete(tmp_path: Path) -> None:
-    made = stacks_with(tmp_path, platform_with({"lustre": {"dynamic_volumes": True}}))
-    policies = resources(made["control-plane"], "AWS::IAM::Policy").values()
+def test_volumes_made_for_claims_are_all_that_the_driver_may_make_and_delete(mirrored: dict[str, Template]) -> None:
+    policies = resources(mirrored["control-plane"], "AWS::IAM::Policy").values()
     (driver,) = [each for each in policies if "FsxDriverRole" in json.dumps(each["Roles"])]
     conditions = {
         action: statement.get("Condition")
@@ -229,8 +246,8 @@ def test_volumes_made_for_claims_are_all_that_the_driver_may_make_and_delete(tmp
     }
 
 
-def test_the_gateway_lets_nothing_be_written_to_other_accounts(tmp_path: Path) -> None:
-    network = stacks_with(tmp_path, platform_with({}))["network"]
+def test_the_gateway_lets_nothing_be_written_to_other_accounts() -> None:
+    network = templates_of(ROOT / "examples/eks-p5.yaml")["network"]
     (gateway,) = [e for e in resources(network, "AWS::EC2::VPCEndpoint").values() if e["VpcEndpointType"] == "Gateway"]
     free = [each for each in gateway["PolicyDocument"]["Statement"] if "Condition" not in each]
     writes = {action for each in free for action in [each["Action"]] if action == "s3:PutObject"}
@@ -242,25 +259,21 @@ def test_the_gateway_lets_nothing_be_written_to_other_accounts(tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
-    ("base", "changes"),
-    [
-        ("examples/eks-p5.yaml", {"storage": {"lustre": {"storage_class": "intelligent-tiering", "mirror": False}}}),
-        ("examples/eks-p5.yaml", {"storage": {"lustre": {"storage_class": "scratch"}}}),
-        ("examples/eks-p5.yaml", {"storage": {"lustre": {"existing": EXISTING}}, "network": NETWORK}),
-        ("examples/hyperpod-slurm-p5en.yaml", {"storage": {"home": {}, "lustre": {"root_squash": {}}}}),
-    ],
-    ids=["intelligent-tiering", "scratch", "existing", "home"],
+    "roles",
+    [("file-system",), pytest.param(("storage", "cluster", "observability"), marks=pytest.mark.exhaustive)],
+    ids=["file-system", "others"],
 )
-def test_cfn_lint_accepts_them(base: str, changes: dict[str, Any], tmp_path: Path) -> None:
-    platform: dict[str, Any] = yaml.safe_load((ROOT / base).read_text()) | changes
-    files = []
-    made = stacks_with(tmp_path, platform)
-    for role, template in ((role, made[role]) for role in ("storage", "file-system", "cluster", "observability")):
-        files.append(tmp_path / f"{role}.template.json")
-        files[-1].write_text(json.dumps(template))
-    command = [str(Path(sys.executable).with_name("cfn-lint")), "--regions", platform["region"], "--", *map(str, files)]
-    linted = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert (linted.returncode, linted.stdout) == (0, ""), linted.stdout + linted.stderr
+def test_cfn_lint_accepts_them(roles: tuple[str, ...], tmp_path: Path) -> None:
+    platforms = (
+        platform_with(ELASTIC),
+        platform_with(SCRATCH),
+        platform_with({"lustre": {"existing": EXISTING}}, network=NETWORK),
+        platform_with(HOME, "examples/hyperpod-slurm-p5en.yaml"),
+    )
+    for platform in platforms:
+        made = stacks_with(tmp_path, platform)
+        for role in roles:
+            assert lint(json.dumps(made[role], sort_keys=True), platform["region"]) == (), role
 
 
 @pytest.fixture(scope="module")
