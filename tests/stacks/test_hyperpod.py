@@ -26,6 +26,42 @@ TEAMS = [
     {"name": "guests"},
 ]
 KEY = "arn:aws:kms:us-east-1:111122223333:key/1234abcd-12ab-34cd-56ef-1234567890ab"
+BOUNDARY = "arn:aws:iam::111122223333:policy/boundary"
+# A synthesis takes a second of CPU time, so that tests share platforms.
+EVERYTHING: dict[str, Any] = {
+    "hyperpod": {
+        "autoscaling": True,
+        "volume_key": KEY,
+        "training_operator": True,
+        "spaces": True,
+        "observability": True,
+    },
+    "teams": TEAMS,
+    "iam": {"permissions_boundary": BOUNDARY},
+}
+GOVERNED: dict[str, Any] = {"hyperpod": {"autoscaling": True}, "teams": TEAMS}
+ROLE = "arn:aws:iam::111122223333:role/{}".format
+PEOPLE: dict[str, Any] = {
+    "teams": [
+        {"name": "research", "members": [ROLE("Ada"), ROLE("Lead")]},
+        {"name": "product", "members": [ROLE("Lead")]},
+    ],
+    "kubernetes": {"admins": [ROLE("Lead"), ROLE("Ops")], "viewers": [ROLE("Audit"), ROLE("Ada")]},
+    "hyperpod": {"observability": True},
+    # These nodes have no EFA device.
+    "node_groups": [{"name": "data", "instance_type": "m7i.8xlarge", "count": 1}],
+}
+ADMINS = [ROLE("Ada"), ROLE("Bob"), ROLE("Cyd")]
+# Ada is not in this file.
+OBSERVED: dict[str, Any] = {
+    "kubernetes": {"admins": ADMINS[1:]},
+    "hyperpod": {"observability": True, "node_recovery": False},
+}
+UNGOVERNED: dict[str, Any] = {
+    "teams": TEAMS,
+    "kubernetes": {"admins": ADMINS},
+    "hyperpod": {"task_governance": False},
+}
 
 
 def test_without_a_section_it_recovers_its_nodes_and_checks_them(tmp_path: Path) -> None:
@@ -40,20 +76,21 @@ def test_without_a_section_it_recovers_its_nodes_and_checks_them(tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    ("switch", "value", "property", "expected"),
+    ("platform", "property", "expected"),
     [
-        ("node_recovery", False, "NodeRecovery", "None"),
-        ("autoscaling", True, "AutoScaling", {"Mode": "Enable", "AutoScalerType": "Karpenter"}),
+        (OBSERVED, "NodeRecovery", "None"),
+        (EVERYTHING, "AutoScaling", {"Mode": "Enable", "AutoScalerType": "Karpenter"}),
     ],
+    ids=["node_recovery", "autoscaling"],
 )
 def test_a_switch_is_a_property_of_the_cluster(
-    tmp_path: Path, switch: str, value: Any, property: str, expected: Any
+    tmp_path: Path, platform: dict[str, Any], property: str, expected: Any
 ) -> None:
-    assert hyperpod(cluster(tmp_path, hyperpod={switch: value}))[property] == expected
+    assert hyperpod(cluster(tmp_path, **platform))[property] == expected
 
 
 def test_the_autoscaler_acts_in_a_role_of_its_own(tmp_path: Path) -> None:
-    template = cluster(tmp_path, hyperpod={"autoscaling": True})
+    template = cluster(tmp_path, **GOVERNED)
     role = hyperpod(template)["ClusterRole"]["Fn::GetAtt"][0]
     (trust,) = resources(template, "AWS::IAM::Role")[role]["AssumeRolePolicyDocument"]["Statement"]
     assert trust["Principal"] == {"Service": "hyperpod.sagemaker.amazonaws.com"}
@@ -77,7 +114,7 @@ def test_slurm_is_not_asked_for_what_only_kubernetes_has(tmp_path: Path, section
 
 
 def test_a_key_encrypts_both_volumes_of_every_node(tmp_path: Path) -> None:
-    for group in hyperpod(cluster(tmp_path, hyperpod={"volume_key": KEY}))["InstanceGroups"]:
+    for group in hyperpod(cluster(tmp_path, **EVERYTHING))["InstanceGroups"]:
         # The service sizes the root volume, and refuses to be told.
         assert [storage["EbsVolumeConfig"] for storage in group["InstanceStorageConfigs"]] == [
             {"VolumeSizeInGB": 500, "VolumeKmsKeyId": KEY},
@@ -89,7 +126,7 @@ def test_a_key_encrypts_both_volumes_of_every_node(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("role", ["ExecutionRole", "AutoscalerRole"])
 def test_whoever_makes_nodes_hands_their_key_on_to_aws_and_to_nobody_else(tmp_path: Path, role: str) -> None:
-    template = cluster(tmp_path, hyperpod={"volume_key": KEY, "autoscaling": True})
+    template = cluster(tmp_path, **EVERYTHING)
     through = {"kms:ViaService": {"Fn::Join": ["", ["sagemaker.", {"Ref": "AWS::Region"}, ".amazonaws.com"]]}}
     (handing_on,) = statements(template, role, "kms:CreateGrant")
     assert handing_on["Resource"] == KEY
@@ -100,7 +137,7 @@ def test_whoever_makes_nodes_hands_their_key_on_to_aws_and_to_nobody_else(tmp_pa
     # Karpenter's role is told the operations, too, that it may hand on.
     operations = handing_on["Condition"].get("ForAllValues:StringEquals", {}).get("kms:GrantOperations", [])
     assert ("GenerateDataKeyWithoutPlaintext" in operations) == (role == "AutoscalerRole")
-    without = cluster(tmp_path, hyperpod={"autoscaling": True})
+    without = cluster(tmp_path, **GOVERNED)
     assert not statements(without, role, "kms:CreateGrant")
 
 
@@ -122,7 +159,7 @@ def addons(template: Template) -> dict[str, list[str]]:
 
 
 def test_the_training_operator_waits_for_cert_manager_and_has_its_role(tmp_path: Path) -> None:
-    template = cluster(tmp_path, hyperpod={"training_operator": True})
+    template = cluster(tmp_path, **EVERYTHING)
     found = addons(template)
     assert found["amazon-sagemaker-hyperpod-training-operator"] == ["CertManager"]
     identities = resources(template, "AWS::EKS::PodIdentityAssociation").values()
@@ -137,7 +174,7 @@ def addon_named(template: Template, name: str) -> dict[str, Any]:
 
 
 def test_spaces_have_a_controller_with_its_role_and_a_driver_of_volumes(tmp_path: Path) -> None:
-    template = cluster(tmp_path, hyperpod={"spaces": True, "training_operator": True})
+    template = cluster(tmp_path, **EVERYTHING)
     waits = addons(template)
     assert {"CertManager", "EbsDriver", "HyperPod"} <= set(waits["amazon-sagemaker-spaces"])
     for name, account, policy in (
@@ -155,7 +192,7 @@ def test_spaces_have_a_controller_with_its_role_and_a_driver_of_volumes(tmp_path
 
 
 def test_vs_code_connects_to_a_space_through_an_agent_that_may_nothing_else(tmp_path: Path) -> None:
-    template = cluster(tmp_path, hyperpod={"spaces": True})
+    template = cluster(tmp_path, **EVERYTHING)
     (role,) = [id for id in resources(template, "AWS::IAM::Role") if id.startswith("SpacesAgentRole")]
     said = addon_named(template, "amazon-sagemaker-spaces")["ConfigurationValues"]
     before, name, after = said["Fn::Join"][1]
@@ -194,7 +231,7 @@ def collected(template: Template) -> tuple[dict[str, Any], str]:
 
 
 def test_observability_has_a_workspace_and_a_role_that_writes_to_it_alone(tmp_path: Path) -> None:
-    template = cluster(tmp_path, hyperpod={"observability": True})
+    template = cluster(tmp_path, **OBSERVED)
     ((workspace, _),) = resources(template, "AWS::APS::Workspace").items()
     addon, text = collected(template)
     assert json.loads(text)["ampWorkspace"] == {
@@ -215,14 +252,13 @@ def test_observability_has_a_workspace_and_a_role_that_writes_to_it_alone(tmp_pa
 
 def test_observability_collects_what_the_platform_has(tmp_path: Path) -> None:
     def levels(**changes: Any) -> dict[str, str]:
-        _, text = collected(cluster(tmp_path, hyperpod={"observability": True}, **changes))
+        _, text = collected(cluster(tmp_path, **changes))
         return {name: provider["level"] for name, provider in json.loads(text)["metricsProvider"].items()}
 
-    assert levels()["networkMetrics"] == "ADVANCED"
-    assert levels()["taskGovernanceMetrics"] == "DISABLED"
-    assert levels(teams=TEAMS)["taskGovernanceMetrics"] == "ADVANCED"
-    plain = [{"name": "data", "instance_type": "m7i.8xlarge", "count": 1}]
-    assert levels(node_groups=plain)["networkMetrics"] == "DISABLED"
+    assert levels(**OBSERVED)["networkMetrics"] == "ADVANCED"
+    assert levels(**OBSERVED)["taskGovernanceMetrics"] == "DISABLED"
+    assert levels(**EVERYTHING)["taskGovernanceMetrics"] == "ADVANCED"
+    assert levels(**PEOPLE)["networkMetrics"] == "DISABLED"
 
 
 def test_without_observability_there_is_no_workspace(tmp_path: Path) -> None:
@@ -248,12 +284,12 @@ def test_observability_needs_a_node_that_carries_it(tmp_path: Path, groups: list
 def test_teams_are_governed_unless_the_file_says_otherwise(tmp_path: Path) -> None:
     name = "amazon-sagemaker-hyperpod-taskgovernance"
     assert name not in addons(cluster(tmp_path))
-    assert name in addons(cluster(tmp_path, teams=TEAMS))
-    assert name not in addons(cluster(tmp_path, teams=TEAMS, hyperpod={"task_governance": False}))
+    assert name in addons(cluster(tmp_path, **GOVERNED))
+    assert name not in addons(cluster(tmp_path, **UNGOVERNED))
 
 
 def test_each_team_has_its_guarantee_and_borrows_at_most_the_rest(tmp_path: Path) -> None:
-    template = cluster(tmp_path, teams=TEAMS)
+    template = cluster(tmp_path, **GOVERNED)
     quotas = {
         quota["ComputeQuotaTarget"]["TeamName"]: quota
         for quota in resources(template, "AWS::SageMaker::ComputeQuota").values()
@@ -275,7 +311,7 @@ def test_what_the_service_is_asked_for_is_what_its_api_takes(tmp_path: Path) -> 
     """CloudFormation passes these properties on to CreateComputeQuota and CreateClusterSchedulerConfig."""
     data = Path(botocore.__file__).parent / "data" / "sagemaker" / "2017-07-24" / "service-2.json.gz"
     model = ServiceModel(json.loads(gzip.decompress(data.read_bytes())), "sagemaker")
-    template = cluster(tmp_path, teams=TEAMS)
+    template = cluster(tmp_path, **GOVERNED)
     arn = "arn:aws:sagemaker:us-east-1:111122223333:cluster/abcdefghijkl"
     for kind, operation in (
         ("AWS::SageMaker::ComputeQuota", "CreateComputeQuota"),
@@ -291,7 +327,7 @@ def test_what_the_service_is_asked_for_is_what_its_api_takes(tmp_path: Path) -> 
 
 
 def test_quotas_and_policy_wait_for_the_addon_and_the_addon_for_the_cluster(tmp_path: Path) -> None:
-    template = cluster(tmp_path, teams=TEAMS)
+    template = cluster(tmp_path, **GOVERNED)
     assert "HyperPod" in addons(template)["amazon-sagemaker-hyperpod-taskgovernance"]
     for resource in template["Resources"].values():
         if resource["Type"] in ("AWS::SageMaker::ComputeQuota", "AWS::SageMaker::ClusterSchedulerConfig"):
@@ -309,13 +345,7 @@ def test_the_policy_is_left_out_where_cloudformation_does_not_have_it(tmp_path: 
 
 
 def test_everybody_has_one_access_entry_with_all_their_parts(tmp_path: Path) -> None:
-    role = "arn:aws:iam::111122223333:role/{}".format
-    teams = [
-        {"name": "research", "members": [role("Ada"), role("Lead")]},
-        {"name": "product", "members": [role("Lead")]},
-    ]
-    kubernetes = {"admins": [role("Lead"), role("Ops")], "viewers": [role("Audit"), role("Ada")]}
-    template = cluster(tmp_path, teams=teams, kubernetes=kubernetes)
+    template = cluster(tmp_path, **PEOPLE)
     entries = {
         entry["PrincipalArn"].rpartition("/")[2]: (bool(entry.get("AccessPolicies")), entry.get("KubernetesGroups", []))
         for entry in resources(template, "AWS::EKS::AccessEntry").values()
@@ -330,31 +360,36 @@ def test_everybody_has_one_access_entry_with_all_their_parts(tmp_path: Path) -> 
 
 
 def test_somebody_who_leaves_moves_nobody_elses_entry(tmp_path: Path) -> None:
-    people = [f"arn:aws:iam::111122223333:role/{name}" for name in ("Ada", "Bob", "Cyd")]
     before, after = (
         {
             entry["PrincipalArn"]: name
-            for name, entry in resources(
-                cluster(tmp_path, kubernetes={"admins": admins}), "AWS::EKS::AccessEntry"
-            ).items()
+            for name, entry in resources(cluster(tmp_path, **changes), "AWS::EKS::AccessEntry").items()
             if isinstance(entry["PrincipalArn"], str)
         }
-        for admins in (people, people[1:])
+        for changes in (UNGOVERNED, OBSERVED)
     )
-    assert after == {principal: name for principal, name in before.items() if principal in people[1:]}
+    assert after == {principal: name for principal, name in before.items() if principal in ADMINS[1:]}
 
 
-@pytest.mark.parametrize("orchestrator", ["eks", "hyperpod-eks", "hyperpod-slurm"])
-def test_a_boundary_bounds_every_role(tmp_path: Path, orchestrator: str) -> None:
-    boundary = "arn:aws:iam::111122223333:policy/boundary"
-    file = write(tmp_path, orchestrator=orchestrator, iam={"permissions_boundary": boundary})
+@pytest.mark.parametrize(
+    ("orchestrator", "changes"),
+    [
+        ("hyperpod-eks", EVERYTHING),
+        pytest.param("eks", {}, marks=pytest.mark.exhaustive),
+        pytest.param("hyperpod-slurm", {}, marks=pytest.mark.exhaustive),
+    ],
+    ids=["hyperpod-eks", "eks", "hyperpod-slurm"],
+)
+def test_a_boundary_bounds_every_role(tmp_path: Path, orchestrator: str, changes: dict[str, Any]) -> None:
+    file = write(tmp_path, orchestrator=orchestrator, **{**changes, "iam": {"permissions_boundary": BOUNDARY}})
     roles = [
         role for template in templates_of(file).values() for role in resources(template, "AWS::IAM::Role").values()
     ]
     assert len(roles) >= 4
-    assert {role["PermissionsBoundary"] for role in roles} == {boundary}
+    assert {role["PermissionsBoundary"] for role in roles} == {BOUNDARY}
 
 
+@pytest.mark.exhaustive
 def test_every_type_that_hyperpod_offers_can_be_guaranteed(tmp_path: Path) -> None:
     offered = [instance.name for instance in load_catalogue().values() if instance.hyperpod_name][:8]
     groups = [{"name": f"g{n}", "instance_type": name, "count": 1} for n, name in enumerate(offered)]
