@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+import boto3
 import pytest
 
 from emulator import Emulator, running
 from tests.changes.edits import base
 from tests.changes.emulated_account import bootstrap
-from tests.changes.live import Live
+from tests.changes.live import Live, synthesize_here
+from trainway.diff import look
 
 LiveOf = Callable[[str], Live]
 
@@ -19,6 +21,16 @@ def emulator() -> Iterator[Emulator]:
     with running() as started:
         bootstrap(started)
         yield started
+
+
+@pytest.fixture
+def shell(emulator: Emulator, monkeypatch: pytest.MonkeyPatch) -> Emulator:
+    """Return the emulator, which the environment names, so that a command asks it. The command synthesizes here."""
+    monkeypatch.setattr(boto3, "DEFAULT_SESSION", None)
+    for name, value in emulator.environment().items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(look, "synthesize", synthesize_here)
+    return emulator
 
 
 @pytest.fixture(scope="session")
@@ -36,7 +48,8 @@ def live_of(emulator: Emulator, tmp_path_factory: pytest.TempPathFactory) -> Liv
         if there is None or there.document != base(there.name, orchestrator):
             number += 1
             there = Live(emulator, tmp_path_factory.mktemp(orchestrator), f"live-{number}")
-            assert there.edit(base(there.name, orchestrator)).moved
+            there.created = there.edit(base(there.name, orchestrator))
+            assert there.created.moved
             found[orchestrator] = there
         return there
 

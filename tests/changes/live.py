@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import shutil
+import threading
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from tests.synthesis import assembly_in, role_of
 from trainway.diff.assembly import SynthesizedStack, read_assembly
 from trainway.diff.change_sets import CAPABILITIES
 from trainway.diff.look import look_at
+from trainway.diff.report import DiffReport
 from trainway.diff.tokens import StackTemplate
 from trainway.spec.derived.next_lock import deployed_lock, next_lock
 from trainway.spec.errors import usage_error
@@ -27,6 +30,8 @@ from trainway.spec.problems import SpecError
 
 CATALOGUE = load_catalogue()
 Document = dict[str, Any]
+# The CDK's runtime serves one thread at a time.
+ONE_AT_A_TIME = threading.Lock()
 # What a deploy waits for, and what a build is told: new with every content that is delivered.
 OF_A_DELIVERY = {"AWS::CloudFormation::WaitCondition", "AWS::CloudFormation::WaitConditionHandle"}
 # What holds data or running nodes. A subnet is not here: the emulator deletes none that something is in.
@@ -45,15 +50,20 @@ GUARDED = {
 class Outcome:
     """What came of an edit.
 
-    `refused` is the reason why nothing was changed. `names` are what `trainway diff` refuses to lose. `moved` has the
-    resources that were created, deleted, or replaced, as `role/logical id`, but for those of a delivery. `lost` has
-    those of them that held data or running nodes, by the names that `--allow-replace` takes.
+    `refused` is the reason why nothing was changed. `report` is what `trainway diff` says, unless the file is wrong.
+    `moved` has the resources that were created, deleted, or replaced, as `role/logical id`, but for those of a
+    delivery. `lost` has those of them that held data or running nodes, by the names that `--allow-replace` takes.
     """
 
     refused: str | None = None
-    names: frozenset[str] = frozenset()
+    report: DiffReport | None = None
     moved: frozenset[str] = frozenset()
     lost: frozenset[str] = frozenset()
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Return what `trainway diff` refuses to lose, by the names that `--allow-replace` takes."""
+        return frozenset(each.name for each in self.report.refused) if self.report else frozenset()
 
 
 class NotDeployedError(AssertionError):
@@ -62,12 +72,18 @@ class NotDeployedError(AssertionError):
 
 @dataclass
 class Live:
-    """A platform, its file and lock in a directory, and its stacks. `document` is what was deployed last."""
+    """A platform, its file and lock in a directory, and its stacks.
+
+    `document` is what was deployed last, and `created` is what came of the first deploy.
+    """
 
     emulator: Emulator
     directory: Path
     name: str
     document: Document | None = None
+    created: Outcome = Outcome()
+    # The file and the lock of the last deploy.
+    _kept: tuple[str | None, str | None] = (None, None)
     _account: EmulatedAccount = field(init=False)
     # The templates of the deployed stacks, by the stack's name.
     _texts: dict[str, str] = field(default_factory=dict)
@@ -86,31 +102,41 @@ class Live:
         """Return the platform as its file and its lock are now."""
         return load_platform(self.file, CATALOGUE)
 
-    def edit(self, document: Document, allowed: Collection[str] | None = ()) -> Outcome:
+    def write(self, document: Document) -> Path:
+        """Write a file beside the deployed lock, and then the lock with which `make deploy` begins; return the file.
+
+        Raises SpecError for a wrong file.
+        """
+        self._restore()
+        self.file.write_text(yaml.safe_dump(document, sort_keys=False), encoding="utf-8")
+        platform = self.platform
+        lock_file(self.file).write_text(lock_text(next_lock(platform, CATALOGUE)), encoding="utf-8")
+        return self.file
+
+    def edit(self, document: Document, allowed: Collection[str] | None = (), *, with_keys: bool = False) -> Outcome:
         """Deploy the platform that the document describes, as `make deploy` does, or say why it is refused.
 
         `allowed` are the names of what the deploy may lose although `trainway diff` refuses it; None for all.
+        `with_keys` makes the report name the key of each refusal, which may take several syntheses.
         """
         deployed, self.document = self.document, None
-        before = self._text_of(self.file), self._text_of(lock_file(self.file))
-        self.file.write_text(yaml.safe_dump(document, sort_keys=False))
-
-        def refused(reason: str, names: frozenset[str] = frozenset()) -> Outcome:
-            self._restore(*before)
-            self.document = deployed
-            return Outcome(refused=reason, names=names)
-
         try:
-            platform = self.platform
+            self.write(document)
         except SpecError as error:
-            return refused(str(error))
-        platform = platform.with_lock(next_lock(platform, CATALOGUE))
+            self._restore()
+            self.document = deployed
+            return Outcome(refused=str(error))
+        platform = self.platform
         assembly = assembly_in(platform)
-        report = look_at(assembly, platform, self.file, self._account, synthesis=_no_trial)
-        names = frozenset(each.name for each in report.refused)
-        if any(not each.can_be_allowed for each in report.refused) or not (allowed is None or names <= set(allowed)):
-            return refused(" ".join(f"{each.name} {each.what}" for each in report.refused), names)
-        lock_file(self.file).write_text(lock_text(platform.lock))
+        synthesis = templates_of_file if with_keys else _no_trial
+        report = look_at(assembly, platform, self.file, self._account, synthesis=synthesis)
+        assert self.is_clean(), "the diff left a change set, or an empty stack"
+        looked = Outcome(report=report)
+        never = any(not each.can_be_allowed for each in report.refused)
+        if never or not (allowed is None or looked.names <= set(allowed)):
+            self._restore()
+            self.document = deployed
+            return replace(looked, refused=" ".join(f"{each.name} {each.what}" for each in report.refused))
         there, with_nodes = self._resources(), self._groups(nodes=True)
         stacks = read_assembly(assembly)
         for stack in (*(stacks[name] for name in report.first), *stacks.values()):
@@ -120,7 +146,8 @@ class Live:
         for name in report.left_alone:
             self._client.delete_stack(StackName=name)
             del self._texts[name]
-        lock_file(self.file).write_text(lock_text(deployed_lock(platform, CATALOGUE)))
+        lock_file(self.file).write_text(lock_text(deployed_lock(platform, CATALOGUE)), encoding="utf-8")
+        self._kept = _text_of(self.file), _text_of(lock_file(self.file))
         self.document = document
         now = self._resources()
         moved = {name for name in there.keys() | now.keys() if there.get(name) != now.get(name)}
@@ -131,7 +158,14 @@ class Live:
         empty = {name for name in held if there.get(name, ("", ""))[1] == NODE_GROUP and name not in with_nodes}
         told = {f"{role_of(s.name, self.name)}/{r.logical_id}": r.name for s in report.stacks for r in s.resources}
         lost = frozenset(told.get(name, name) for name in held - empty)
-        return Outcome(names=names, moved=frozenset(moved), lost=lost)
+        return replace(looked, moved=frozenset(moved), lost=lost)
+
+    def is_clean(self) -> bool:
+        """Return whether `trainway diff` left no change set and no empty stack."""
+        stacks = self._stacks()
+        listed = [each for name in stacks for each in self._client.list_change_sets(StackName=name)["Summaries"]]
+        left = [each for each in listed if each["ChangeSetName"].startswith("trainway-diff")]
+        return not left and "REVIEW_IN_PROGRESS" not in stacks.values()
 
     def destroy(self) -> None:
         """Delete the stacks, those that others stand on last. Raises NotDeployedError for one that stays."""
@@ -208,15 +242,32 @@ class Live:
         ours = [each for each in found if each["StackName"].startswith(f"{self.name}-")]
         return {each["StackName"]: each["StackStatus"] for each in ours}
 
-    def _text_of(self, file: Path) -> str | None:
-        return file.read_text() if file.exists() else None
-
-    def _restore(self, document: str | None, lock: str | None) -> None:
-        for file, text in ((self.file, document), (lock_file(self.file), lock)):
+    def _restore(self) -> None:
+        """Write the file and the lock of the last deploy again."""
+        for file, text in zip((self.file, lock_file(self.file)), self._kept, strict=True):
             if text is not None:
-                file.write_text(text)
+                file.write_text(text, encoding="utf-8")
+            else:
+                file.unlink(missing_ok=True)
+
+
+def _text_of(file: Path) -> str:
+    return file.read_text(encoding="utf-8")
+
+
+def synthesize_here(file: Path, out: Path, **_options: Any) -> None:
+    """Synthesize as `trainway.diff.assembly.synthesize` does, in this process and with the tests' cache."""
+    with ONE_AT_A_TIME:
+        # The diff does not look at the 330 files of the bundles.
+        shutil.copytree(assembly_in(file), out, dirs_exist_ok=True, ignore=shutil.ignore_patterns("bundles"))
+
+
+def templates_of_file(file: Path) -> dict[str, StackTemplate]:
+    """Return the templates of a platform file by the stack's name."""
+    with ONE_AT_A_TIME:
+        return {name: stack.template for name, stack in read_assembly(assembly_in(file)).items()}
 
 
 def _no_trial(_file: Path) -> dict[str, StackTemplate]:
-    """Raise what a wrong file raises: which key of the file a refusal names is for tests/diff, and costs syntheses."""
-    raise usage_error("no key is named", why="this test does not ask for it", fix="see tests/diff/test_diff.py")
+    """Raise what a wrong file raises: a key is named only if somebody asks for it, because it costs syntheses."""
+    raise usage_error("no key is named", why="this test does not ask for it", fix="see Live.edit")
