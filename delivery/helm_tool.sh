@@ -8,7 +8,12 @@
 helm_copy() {
   local url
   IFS=$'\t' read -r _ url _ < <(python3 "$2/mirror_list.py" tool helm) &&
-    printf '%s/tools/%s' "${1%/}" "${url##*/}"
+    tool_copy "$1" "$url"
+}
+
+# tool_copy MIRROR_BUCKET_URI URL
+tool_copy() {
+  printf '%s/tools/%s' "${1%/}" "${2##*/}"
 }
 
 # use_helm MIRROR_BUCKET_URI DIRECTORY DELIVERY_DIRECTORY
@@ -16,7 +21,7 @@ use_helm() {
   local version url sum archive copy
   IFS=$'\t' read -r version url sum < <(python3 "$3/mirror_list.py" tool helm)
   archive=$2/${url##*/}
-  copy=$(helm_copy "$1" "$3")
+  copy=$(tool_copy "$1" "$url")
   if ! aws s3 cp "$copy" "$archive" --only-show-errors; then
     ! closed || unsupplied "helm ($copy)"
     say "helm $version is not in the mirror yet, taking it from $url"

@@ -10,9 +10,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-import yaml
-
-from delivery.mirror_list import LIST, images_of, named_charts
+from delivery.mirror_list import images_of, named_charts, read_list
 
 MANAGER = "trainway"
 
@@ -26,7 +24,7 @@ def path_of(image: str) -> str:
 
 def workloads(found: dict[str, Any], prefix: str, names: list[str]) -> Iterator[tuple[str, ...]]:
     """Yields chart, kind, namespace, and name of each workload with an image of a chart from outside `prefix`."""
-    document = yaml.safe_load(LIST.read_text())
+    document = read_list()
     for chart in named_charts(names, document):
         paths = {path_of(image["repository"]) for image in images_of([chart], document)}
         for item in found["items"]:
