@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,8 +22,9 @@ from emulator import Emulator, running
 from tests.hand_offs import document_in
 from tests.seams.resolved import Deployed, deploy
 from tests.security.enforced_aws import Enforced, Person, enforced
+from tests.security.forked_command import trainway
 from tests.security.test_team_data import PLATFORM, bucket_of, roles_of
-from tests.synthesis import ROOT, assembly_in, templates_of
+from tests.synthesis import assembly_in, templates_of
 from trainway.spec.handoff import BuiltImage, HandOff, Pointer, fill
 from trainway.spec.handoff_names import image_parameter_name
 from trainway.spec.loader import load_platform
@@ -54,10 +54,9 @@ class Laptops:
     def at(self, person: str, *words: str) -> subprocess.CompletedProcess[str]:
         home = self.home / person
         environment = self.aws.environment(self.emulator, person)
-        environment |= {"HOME": str(home), "PYTHONPATH": str(ROOT), "LOGNAME": person}
+        environment |= {"HOME": str(home), "LOGNAME": person}
         environment.pop("XDG_CONFIG_HOME", None)
-        command = [sys.executable, "-m", "trainway.cli", *words]
-        return subprocess.run(command, env=environment, cwd=home, capture_output=True, text=True, timeout=1800)
+        return trainway(words, environment, home)
 
     def succeeds(self, person: str, *words: str) -> str:
         done = self.at(person, *words)

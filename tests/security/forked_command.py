@@ -1,0 +1,71 @@
+"""Runs the command line in a fork of the tests' process: a process of its own, which has imported everything already.
+
+`python -m trainway.cli` imports modules and reads botocore's models for more CPU time than most commands take.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import traceback
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import IO, NoReturn
+
+import boto3
+
+from trainway import cli
+
+# Ends a hang.
+LIMIT_SECONDS = 1800
+
+
+def trainway(words: Sequence[str], environment: Mapping[str, str], directory: Path) -> subprocess.CompletedProcess[str]:
+    """Run `trainway WORDS` with an environment of its own, in a directory. Return its exit status and its output.
+
+    A signal that ends the command is a negative exit status.
+    """
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as errors:
+        if (child := os.fork()) == 0:
+            _run(words, environment, directory, out, errors)
+        _, status = os.waitpid(child, 0)
+        texts = []
+        for each in (out, errors):
+            each.seek(0)
+            texts.append(each.read().decode())
+    return subprocess.CompletedProcess(list(words), os.waitstatus_to_exitcode(status), *texts)
+
+
+def _run(
+    words: Sequence[str], environment: Mapping[str, str], directory: Path, out: IO[bytes], errors: IO[bytes]
+) -> NoReturn:
+    """Be the command, and end without what pytest does at the end of its process."""
+    status = 1
+    try:
+        for number in (signal.SIGALRM, signal.SIGTERM):
+            signal.signal(number, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.alarm(LIMIT_SECONDS)
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        os.dup2(out.fileno(), 1)
+        os.dup2(errors.fileno(), 2)
+        # Pytest has put objects of its own in their place.
+        sys.stdin, sys.stdout, sys.stderr = (os.fdopen(each, mode) for each, mode in ((0, "r"), (1, "w"), (2, "w")))
+        os.environ.clear()
+        os.environ.update(environment)
+        os.chdir(directory)
+        boto3.DEFAULT_SESSION = None
+        sys.argv = ["trainway", *words]
+        cli.main()
+        status = 0
+    except SystemExit as end:
+        status = end.code if isinstance(end.code, int) else int(end.code is not None)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
