@@ -29,17 +29,19 @@ ROLE = "arn:aws:iam::111122223333:role/Researcher"
 
 
 def base(name: str, orchestrator: str) -> Document:
-    """The platform that each edit begins and ends with."""
+    """The platform that each edit begins and ends with: groups with two nodes, one, none, and one."""
     document: Document = {
         "name": name,
         "region": "us-west-2",
         "zones": ["usw2-az2", "usw2-az1"],
         "orchestrator": orchestrator,
-        "node_groups": [group("aa"), group("bb"), group("cc")],
+        "node_groups": [group("aa", count=2), group("bb"), group("cc", count=0), group("dd")],
         "storage": {"lustre": {"capacity_tib": 4.8, "throughput_mbps_per_tib": 1000}},
     }
     if orchestrator != "hyperpod-slurm":
         document["kubernetes"] = {"admins": ["arn:aws:iam::111122223333:role/Admin"], "version": "1.34"}
+    if orchestrator == "eks":
+        document["teams"] = [{"name": "red"}, {"name": "blue"}]
     return document
 
 
@@ -85,6 +87,14 @@ def _set(*path: str, **values: Any) -> Change:
         for key in path:
             section = section.setdefault(key, {})
         section.update(values)
+
+    return change
+
+
+def _both(*changes: Change) -> Change:
+    def change(document: Document) -> None:
+        for each in changes:
+            each(document)
 
     return change
 
@@ -136,46 +146,53 @@ def _of(*names: str) -> str:
     return rf"cluster/(Network)?(Nodes)?({'|'.join(name.capitalize() for name in names)})[A-Z].*"
 
 
-AA, BB, CC = group("aa"), group("bb"), group("cc")
+AA, BB, CC, DD = base("any", "eks")["node_groups"]
+EE = group("ee")
 REPOSITORIES = r"registry/[A-Z].*"
 # On HyperPod administrators may also repair nodes.
 PEOPLE = r"cluster/(Kubernetes(AdminEntry|AdminRole|Principal)|NodeRepairs).*"
 
 EDITS: dict[str, Edit] = {
     # node groups
-    "remove the first group": Edit((_groups(BB, CC),), _of("aa"), loses=("aa",)),
-    "remove the middle group": Edit((_groups(AA, CC),), _of("bb"), loses=("bb",)),
-    "remove the last group": Edit((_groups(AA, BB),), _of("cc"), loses=("cc",)),
-    "remove two groups": Edit((_groups(BB),), _of("aa", "cc"), loses=("aa", "cc")),
-    "add a first group": Edit((_groups(group("dd"), AA, BB, CC),), _of("dd"), back_loses=("dd",)),
-    "add a middle group": Edit((_groups(AA, group("dd"), BB, CC),), _of("dd"), back_loses=("dd",)),
-    "add a last group": Edit((_groups(AA, BB, CC, group("dd")),), _of("dd"), back_loses=("dd",)),
+    "remove the first group": Edit((_groups(BB, CC, DD),), _of("aa"), loses=("aa",)),
+    "remove the middle group": Edit((_groups(AA, CC, DD),), _of("bb"), loses=("bb",)),
+    "remove the last group": Edit((_groups(AA, BB, CC),), _of("dd"), loses=("dd",)),
+    "remove two groups": Edit((_groups(BB, CC),), _of("aa", "dd"), loses=("aa", "dd")),
+    "add a first group": Edit((_groups(EE, AA, BB, CC, DD),), _of("ee"), back_loses=("ee",)),
+    "add a middle group": Edit((_groups(AA, EE, BB, CC, DD),), _of("ee"), back_loses=("ee",)),
+    "add a last group": Edit((_groups(AA, BB, CC, DD, EE),), _of("ee"), back_loses=("ee",)),
     "add a group in the other zone": Edit(
-        (_groups(AA, BB, CC, group("dd", zone="usw2-az1")),), _of("dd"), back_loses=("dd",)
+        (_groups(AA, BB, CC, DD, group("ee", zone="usw2-az1")),), _of("ee"), back_loses=("ee",)
     ),
     "add a group larger than a share": Edit(
-        (_groups(group("dd", max_count=90), AA, BB, CC),), "cluster/NetworkCidr.*|" + _of("dd"), back_loses=("dd",)
+        (_groups(group("ee", max_count=90), AA, BB, CC, DD),), "cluster/NetworkCidr.*|" + _of("ee"), back_loses=("ee",)
     ),
     "remove one group and add another": Edit(
-        (_groups(AA, group("dd"), CC),), _of("bb", "dd"), loses=("bb",), back_loses=("dd",)
+        (_groups(AA, EE, CC, DD),), _of("bb", "ee"), loses=("bb",), back_loses=("ee",)
     ),
-    "rename the first group": Edit((_groups(group("zz"), BB, CC),), _of("aa", "zz"), loses=("aa",), back_loses=("zz",)),
-    "rename the last group": Edit((_groups(AA, BB, group("zz")),), _of("cc", "zz"), loses=("cc",), back_loses=("zz",)),
-    "swap two groups": Edit((_groups(BB, AA, CC),)),
-    "reverse the groups": Edit((_groups(CC, BB, AA),)),
-    "more nodes": Edit((_groups(AA, group("bb", count=3), CC),)),
-    "a larger group": Edit((_groups(AA, group("bb", max_count=16), CC),)),
-    "a smaller group": Edit((_groups(AA, group("bb", max_count=2), CC),)),
+    "rename the first group": Edit(
+        (_groups(AA | {"name": "zz"}, BB, CC, DD),), _of("aa", "zz"), loses=("aa",), back_loses=("zz",)
+    ),
+    "rename the last group": Edit(
+        (_groups(AA, BB, CC, group("zz")),), _of("dd", "zz"), loses=("dd",), back_loses=("zz",)
+    ),
+    "swap two groups": Edit((_groups(BB, AA, CC, DD),)),
+    "reverse the groups": Edit((_groups(DD, CC, BB, AA),)),
+    "more nodes": Edit((_groups(AA, group("bb", count=3), CC, DD),)),
+    "a larger group": Edit((_groups(AA, group("bb", max_count=16), CC, DD),)),
+    "a smaller group": Edit((_groups(AA, group("bb", max_count=2), CC, DD),)),
     "a group that outgrows its subnet": Edit(
-        (_groups(AA, group("bb", max_count=5000), CC),), refused="a subnet cannot grow"
+        (_groups(AA, group("bb", max_count=5000), CC, DD),), refused="a subnet cannot grow"
     ),
     "another type of a group": Edit(
-        (_groups(AA, group("bb", instance_type="g6e.12xlarge"), CC),), _of("bb"), loses=("bb",), back_loses=("bb",)
+        (_groups(AA, group("bb", instance_type="g6e.12xlarge"), CC, DD),), _of("bb"), loses=("bb",), back_loses=("bb",)
     ),
-    "another zone of a group": Edit((_groups(AA, group("bb", zone="usw2-az1"), CC),), refused="cannot change its zone"),
+    "another zone of a group": Edit(
+        (_groups(AA, group("bb", zone="usw2-az1"), CC, DD),), refused="cannot change its zone"
+    ),
     "another order of the zones": Edit((_set(zones=["usw2-az1", "usw2-az2"]),), refused="cannot change its zone"),
     "another zone and name of a group": Edit(
-        (_groups(AA, group("zz", zone="usw2-az1"), CC),), _of("bb", "zz"), loses=("bb",), back_loses=("zz",)
+        (_groups(AA, group("zz", zone="usw2-az1"), CC, DD),), _of("bb", "zz"), loses=("bb",), back_loses=("zz",)
     ),
     # the image
     "packages, a Dockerfile, and an image of one's own": Edit(
@@ -192,7 +209,7 @@ EDITS: dict[str, Edit] = {
             _set(images={"develop": {"base": "devel"}, "extra": {"packages": {"apt": ["libaio-dev"]}}}),
             _set(images={"develop": {"base": "devel"}, "extra": {"packages": {"apt": ["numactl"]}}}),
             _set(images={"develop": {"base": "devel"}, "more": {"packages": {"apt": ["numactl"]}}}),
-            _set(images={"develop": {"base": "devel"}}, node_groups=[AA, group("bb", image="develop"), CC]),
+            _set(images={"develop": {"base": "devel"}}, node_groups=[AA, group("bb", image="develop"), CC, DD]),
         ),
         "image-(develop|extra|more)/.*|observability/ImageScan(Develop|Extra|More).*",
     ),
@@ -277,10 +294,20 @@ EDITS: dict[str, Edit] = {
         ),
         on=("hyperpod-slurm",),
     ),
+    "a team fewer, one that does not borrow, another one, and none": Edit(
+        (
+            _set(teams=[{"name": "red"}]),
+            _set(teams=[{"name": "red", "borrow": False}]),
+            _set(teams=[{"name": "blue"}]),
+            _set(teams=[]),
+        ),
+        "cluster/.*|registry/.*",
+        on=("eks",),
+    ),
     "a team": Edit(
         (_set(teams=[{"name": "red"}]), _set(teams=[{"name": "red", "borrow": False}]), _set(teams=[{"name": "blue"}])),
         "cluster/.*|registry/.*",
-        on=KUBERNETES,
+        on=("hyperpod-eks",),
     ),
     "prefixes of teams": Edit(
         (
@@ -337,8 +364,8 @@ EDITS: dict[str, Edit] = {
     ),
     "no chart of the trainer": Edit((_set("kubernetes", trainer=False),), REPOSITORIES, on=KUBERNETES),
     "devices by claims": Edit(
-        # The Cluster Autoscaler knows no claims, and goes.
-        (_set("kubernetes", gpu_devices="dra"),),
+        # The Cluster Autoscaler knows no claims, and goes. Neither does Kueue, which places the jobs of teams.
+        (_both(_set(teams=[]), _set("kubernetes", gpu_devices="dra")),),
         REPOSITORIES + "|cluster/ClusterAutoscaler.*",
         on=("eks",),
     ),

@@ -53,7 +53,7 @@ def test_a_platform_is_destroyed_after_edits(orchestrator: str, live_of: LiveOf)
     live = live_of(orchestrator)
     document = base(live.name, orchestrator)
     groups = document["node_groups"]
-    assert live.edit(document | {"node_groups": [groups[2], groups[0]]}, ["bb"]).moved
+    assert live.edit(document | {"node_groups": [groups[3], groups[2], groups[0]]}, ["bb"]).moved
     live.destroy()
     kept = {each["type"] for each in live.emulator.resources() if each["stack"].startswith(f"{live.name}-")}
     assert kept == {"AWS::S3::Bucket"}
