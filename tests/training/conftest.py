@@ -49,6 +49,7 @@ class Run:
 
 
 Launch = Callable[..., Run]
+StartRank = Callable[..., subprocess.Popen[str] | Started]
 
 
 @pytest.fixture(scope="session")
@@ -124,6 +125,38 @@ def launch_program(tmp_path: Path) -> Iterator[Launch]:
     """Like `launch`, but torchrun and its ranks are programs of their own, as everywhere but in tests."""
     with launching(tmp_path, None) as start:
         yield start
+
+
+@pytest.fixture(params=["fork", pytest.param("program", marks=pytest.mark.exhaustive)])
+def launch_either(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Launch]:
+    """Like `launch`, and then like `launch_program`."""
+    server = request.getfixturevalue("torchrun") if request.param == "fork" else None
+    with launching(tmp_path, server) as start:
+        yield start
+
+
+@pytest.fixture(params=["fork", pytest.param("program", marks=pytest.mark.exhaustive)])
+def start_rank(request: pytest.FixtureRequest) -> Iterator[StartRank]:
+    """Starts `python -m training.train --config FILE` as one rank without torchrun; at the end none still runs."""
+    started: list[subprocess.Popen[str] | Started] = []
+
+    def start(config: Path, **environment: str) -> subprocess.Popen[str] | Started:
+        arguments, variables = ["-m", "training.train", "--config", str(config)], os.environ | environment
+        if request.param == "fork":
+            started.append(request.getfixturevalue("torchrun").start_python(arguments, variables))
+        else:
+            command = [sys.executable, *arguments]
+            program = subprocess.Popen(
+                command, env=variables, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+            )
+            started.append(program)
+        return started[-1]
+
+    yield start
+    for process in started:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
 
 
 @pytest.fixture(scope="session")

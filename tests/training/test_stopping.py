@@ -7,10 +7,13 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
+from tests.training.torchrun_server import Started, TorchrunServer
 
 
 @pytest.fixture
@@ -79,25 +82,34 @@ time.sleep(600)
 """
 
 
+@pytest.fixture
+def host(torchrun: TorchrunServer, tmp_path: Path) -> Iterator[Started]:
+    """A process that has a store, and prints its port."""
+    program = tmp_path / "store.py"
+    program.write_text(STORE)
+    started = torchrun.start_python([str(program)], os.environ)
+    yield started
+    started.kill()
+    started.wait()
+
+
 @pytest.mark.usefixtures("one_rank", "handlers")
 @pytest.mark.parametrize("told", [False, True])
-def test_a_rank_ends_when_the_host_of_the_store_has_ended(told: bool) -> None:
+def test_a_rank_ends_when_the_host_of_the_store_has_ended(told: bool, host: Started) -> None:
     import torch.distributed as dist
     from torch._C._distributed_c10d import TCPStore
 
     from training.hosts.stopping import StopSignal
 
     stop = StopSignal()
-    with subprocess.Popen([sys.executable, "-c", STORE], stdout=subprocess.PIPE, text=True) as host:
-        assert host.stdout
-        stop.share(TCPStore("127.0.0.1", int(host.stdout.readline()), wait_for_workers=False))
-        assert not stop.reached_any_rank()
-        host.kill()
-        host.wait()
-        if told:
-            stop.request()
-        with pytest.raises(dist.DistError):
-            stop.reached_any_rank()
+    stop.share(TCPStore("127.0.0.1", int(host.readline()), wait_for_workers=False))
+    assert not stop.reached_any_rank()
+    host.kill()
+    host.wait()
+    if told:
+        stop.request()
+    with pytest.raises(dist.DistError):
+        stop.reached_any_rank()
 
 
 RANKS = 3
@@ -141,18 +153,27 @@ def test_all_ranks_stop_after_the_same_step_however_far_ahead_some_are(events: l
     assert steps == [latest] * RANKS
 
 
-@pytest.mark.parametrize(("end", "status"), [("stop.ignore_from_now_on()", 0), ("", -signal.SIGTERM)])
-def test_a_signal_that_comes_while_python_ends_makes_no_failure_of_a_run_that_ended(end: str, status: int) -> None:
-    program = f"""
+# Two forks, of which the second ignores signals from now on, end as Python ends.
+ENDING = """
 import os, signal
 from training.hosts.stopping import StopSignal
 
 class Last:
     # What a module still holds goes after Python has taken its handlers back.
-    def __del__(self, kill=os.kill, pid=os.getpid(), number=signal.SIGTERM):
-        kill(pid, number)
+    def __del__(self, kill=os.kill, number=signal.SIGTERM, pid=os.getpid):
+        kill(pid(), number)
 
-stop, last = StopSignal(), Last()
-{end}
+for ignores in (False, True):
+    child = os.fork()
+    if child == 0:
+        stop, last = StopSignal(), Last()
+        if ignores:
+            stop.ignore_from_now_on()
+        break
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
-    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == status
+
+
+def test_a_signal_that_comes_while_python_ends_makes_no_failure_of_a_run_that_ended() -> None:
+    ended = subprocess.run([sys.executable, "-c", ENDING], capture_output=True, text=True, check=True)
+    assert [int(status) for status in ended.stdout.split()] == [-signal.SIGTERM, 0]

@@ -6,8 +6,6 @@ import json
 import os
 import re
 import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +13,7 @@ import pytest
 import yaml
 
 from tests.lifecycle_scripts.slurm_cluster import wait_for
+from tests.training.conftest import StartRank
 from training.data.corpus import python_standard_library
 from training.errors import UserError
 from training.hosts.locations import resolve
@@ -51,8 +50,8 @@ def test_a_run_reports_every_step_everywhere(launch_program: Any, job: dict[str,
     assert {f"breakdown/{phase}" for phase in BREAKDOWN} <= set(board.Tags()["scalars"])
 
 
-def test_a_rank_that_crashes_in_native_code_prints_its_stack(launch_program: Any, job: dict[str, Any]) -> None:
-    run = launch_program(job | {"steps": 100_000}, 1)
+def test_a_rank_that_crashes_in_native_code_prints_its_stack(launch_either: Any, job: dict[str, Any]) -> None:
+    run = launch_either(job | {"steps": 100_000}, 1)
     wait_for("it takes steps", lambda: run.events("step"), 180)
     (rank,) = run.workers()
     os.kill(rank, signal.SIGSEGV)
@@ -88,16 +87,15 @@ def test_the_bundled_job_learns(launch: Any, tmp_path: Path) -> None:
     ],
 )
 def test_a_wrong_job_is_one_message_and_exit_status_2(
-    change: dict[str, Any], sentence: str, job: dict[str, Any], tmp_path: Path
+    change: dict[str, Any], sentence: str, job: dict[str, Any], start_rank: StartRank, tmp_path: Path
 ) -> None:
     path = tmp_path / "job.yaml"
     path.write_text(yaml.safe_dump(job | change))
-    environment = os.environ | {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "TRAINWAY_LOCATIONS": "{}"}
-    command = [sys.executable, "-m", "training.train", "--config", str(path)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True)
-    assert done.returncode == 2
-    assert sentence in done.stderr
-    assert "Traceback" not in done.stderr
+    rank = start_rank(path, RANK="0", LOCAL_RANK="0", WORLD_SIZE="1", TRAINWAY_LOCATIONS="{}")
+    said, _ = rank.communicate(timeout=1800)
+    assert rank.returncode == 2
+    assert sentence in said
+    assert "Traceback" not in said
 
 
 def handles(pid: int, number: signal.Signals) -> bool:
@@ -109,18 +107,16 @@ def handles(pid: int, number: signal.Signals) -> bool:
 
 @pytest.mark.parametrize("first_reports", [True, False], ids=["of all ranks", "of this rank alone"])
 def test_an_error_is_reported_once_by_the_first_rank_or_by_the_only_one_that_has_it(
-    first_reports: bool, job: dict[str, Any], tmp_path: Path
+    first_reports: bool, job: dict[str, Any], start_rank: StartRank, tmp_path: Path
 ) -> None:
     path = tmp_path / "job.yaml"
     path.write_text(yaml.safe_dump(job | {"data": {"train": "nowhere"}}))
-    environment = os.environ | {"RANK": "1", "LOCAL_RANK": "1", "WORLD_SIZE": "2"}
-    command = [sys.executable, "-m", "training.train", "--config", str(path)]
-    second = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
+    second = start_rank(path, RANK="1", LOCAL_RANK="1", WORLD_SIZE="2")
     if first_reports:
         # It waits for the report of the first rank. torchrun ends it when that rank has exited.
         wait_for("the rank handles SIGTERM", lambda: handles(second.pid, signal.SIGTERM))
         second.terminate()
-    _, said = second.communicate(timeout=1800)
+    said, _ = second.communicate(timeout=1800)
     assert second.returncode == 2
     assert ("there are no token shards here" in said) is not first_reports
 

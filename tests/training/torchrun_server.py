@@ -1,10 +1,11 @@
-"""Starts torchrun from a process that has imported torch already.
+"""Starts torchrun, and Python programs, from a process that has imported torch already.
 
 Importing torch and the job takes several CPU seconds in the agent and in every rank, which is most of what a test of a
 small job costs. The server imports both once. For each start it forks a torchrun agent, and the agent forks its ranks.
-All else is torchrun's own code: rendezvous, restarts, signals, exit statuses, and log files.
+All else is torchrun's own code: rendezvous, restarts, signals, exit statuses, and log files. A program that needs no
+torchrun is a fork of the server itself.
 
-A test of reports and a test of signals start torchrun as a program, so that a difference between the two shows there.
+Tests of reports, signals, and mistakes start programs as well, so that a difference between the two shows there.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -37,7 +38,7 @@ _MS_REC, _MS_PRIVATE = 0x4000, 0x40000
 
 
 class Started:
-    """A torchrun agent that the server has forked, with what tests use of `subprocess.Popen`."""
+    """A process that the server has forked, with what tests use of `subprocess.Popen`."""
 
     def __init__(self, output: int, status: int) -> None:
         self._output, self._status = os.fdopen(output, encoding="utf-8", errors="replace"), os.fdopen(status)
@@ -52,18 +53,22 @@ class Started:
                 self._take(self._status.readline())
         return self.returncode
 
+    def readline(self) -> str:
+        """Wait for the next line that the process prints, and return it. Not to be mixed with `communicate`."""
+        return self._output.readline()
+
     def wait(self, timeout: float = 180) -> int:
-        """Wait for the agent's end. Raises subprocess.TimeoutExpired after so many seconds."""
+        """Wait for the process's end. Raises subprocess.TimeoutExpired after so many seconds."""
         end = time.monotonic() + timeout
         while self.poll() is None:
             if time.monotonic() > end:
-                raise subprocess.TimeoutExpired("torchrun", timeout)
+                raise subprocess.TimeoutExpired(f"process {self.pid}", timeout)
             time.sleep(0.01)
         assert self.returncode is not None
         return self.returncode
 
     def communicate(self, timeout: float = 180) -> tuple[str, None]:
-        """Return what the agent and its ranks print until all of them have ended, as one text."""
+        """Return what the process and its children print until all of them have ended, as one text."""
         end = time.monotonic() + timeout
         os.set_blocking(self._output.fileno(), False)
         parts = [b""]
@@ -74,15 +79,19 @@ class Started:
                     break
                 continue
             if time.monotonic() > end:
-                raise subprocess.TimeoutExpired("torchrun", timeout, b"".join(parts))
+                raise subprocess.TimeoutExpired(f"process {self.pid}", timeout, b"".join(parts))
             time.sleep(0.01)
         self.wait(max(1.0, end - time.monotonic()))
         return b"".join(parts).decode(errors="replace"), None
 
     def kill(self) -> None:
-        """Send SIGKILL to the agent, and to nothing that it started. An agent that has ended stays as it is."""
+        """Send SIGKILL to the process, and to nothing that it started. One that has ended stays as it is."""
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.pid, signal.SIGKILL)
+
+    def terminate(self) -> None:
+        """Send SIGTERM to the process."""
+        os.kill(self.pid, signal.SIGTERM)
 
     def _take(self, line: str) -> None:
         if line:
@@ -113,10 +122,25 @@ class TorchrunServer:
         The ranks meet in a store of rank 0 and not in the agent's. The thread of the agent's store looks up the names
         of ranks that connect. A rank that is forked meanwhile would inherit the resolver's lock, locked, and hang.
         """
+        variables = {**environment, "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
+        return self._start("torchrun", arguments, variables, network)
+
+    def start_python(self, arguments: Sequence[str], environment: Mapping[str, str]) -> Started:
+        """Start `python -m MODULE ARGUMENT…` or `python FILE ARGUMENT…` with this environment."""
+        return self._start("python", arguments, environment, None)
+
+    @cached_property
+    def modules_of_a_job(self) -> frozenset[str]:
+        """Return the modules that a new process has after `import training.train, training.prepare`."""
+        return frozenset(json.loads(self._socket.recv(LARGEST_REQUEST)))
+
+    def _start(
+        self, program: str, arguments: Sequence[str], environment: Mapping[str, str], network: str | None
+    ) -> Started:
         output, their_output = os.pipe()
         status, their_status = os.pipe()
-        variables = {**environment, "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
-        request = json.dumps({"arguments": list(arguments), "environment": variables, "network": network}).encode()
+        asked = {"program": program, "arguments": list(arguments), "environment": dict(environment), "network": network}
+        request = json.dumps(asked).encode()
         socket.send_fds(self._socket, [request], [their_output, their_status])
         os.close(their_output)
         os.close(their_status)
@@ -134,26 +158,30 @@ class TorchrunServer:
         return output
 
     def close(self) -> None:
-        """End the server; agents that still run continue."""
-        self._socket.close()
+        """End the server; processes that still run continue."""
+        # Not closed yet: the server would see an error if its message about modules was not read.
+        self._socket.shutdown(socket.SHUT_WR)
         self._server.wait(300)
+        self._socket.close()
 
 
 def serve(requests: socket.socket) -> None:
     """Fork an agent for every request, until the client closes its end."""
-    # Ranks import the last three only where they need them.
+    for module in ("training.train", "training.prepare"):
+        importlib.import_module(module)
+    requests.send(json.dumps(sorted({name.partition(".")[0] for name in sys.modules})).encode())
+    # Agents import the first, and ranks the others where they need them.
     for module in (
         "torch.distributed.run",
-        "training.train",
         "torch.distributed.pipelining",
         "torch.nn.attention.bias",
         "torch.utils.tensorboard",
     ):
         importlib.import_module(module)
-    del sys.modules["training.train"]  # ranks run it as a program
+    del sys.modules["training.train"], sys.modules["training.prepare"]  # they run as programs
     # Each rank collects garbage, and would search these modules and copy their memory.
     gc.freeze()
-    # Ranks inherit it. One that crashes in native code prints its stack.
+    # Programs of the tests inherit it. One that crashes in native code prints its stack.
     faulthandler.enable()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # watchers are not waited for
     while True:
@@ -177,7 +205,7 @@ def _watch(request: dict[str, Any], output: int, status: int) -> None:
         os.close(status)
         if request["network"]:
             _call("mount", b"proc", b"/proc", b"proc", 0, None)
-        _child(partial(_agent, request, output))
+        _child(partial(_run, request, output))
     os.close(output)
     os.write(status, f"{agent}\n".encode())
     os.write(status, f"{os.waitpid(agent, 0)[1]}\n".encode())
@@ -197,14 +225,17 @@ def _call(function: str, *arguments: Any) -> None:
         raise OSError(ctypes.get_errno(), function)
 
 
-def _agent(request: dict[str, Any], output: int) -> None:
-    run = importlib.import_module("torch.distributed.run")
-    elastic = "torch.distributed.elastic.multiprocessing.subprocess_handler.subprocess_handler"
+def _run(request: dict[str, Any], output: int) -> None:
     os.dup2(output, 1)
     os.dup2(output, 2)
     os.close(output)
     os.environ.clear()
     os.environ.update(request["environment"])
+    if request["program"] == "python":
+        _python(["python", *request["arguments"]])
+        return
+    run = importlib.import_module("torch.distributed.run")
+    elastic = "torch.distributed.elastic.multiprocessing.subprocess_handler.subprocess_handler"
     importlib.import_module(elastic).Popen = _ForkedRank  # type: ignore[attr-defined]
     run.main(request["arguments"])
 
@@ -256,6 +287,8 @@ def _python(arguments: Sequence[str]) -> None:
         del words[0]
     signal.signal(signal.SIGINT, signal.default_int_handler)
     if words[0] == "-m":
+        # The job decides itself whether a crash prints the stack.
+        faulthandler.disable()
         sys.argv = words[1:]
         runpy.run_module(words[1], run_name="__main__", alter_sys=True)
     else:
