@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import nullcontext
+from importlib.metadata import version
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
@@ -17,6 +17,7 @@ import pytest
 
 from tests.container import stand_ins
 from tests.launch.foreign import write_foreign_job
+from tests.launch.in_process import Completed, run_trainway
 from tests.launch.kubernetes.platforms import hand_off_of, platform_named
 from tests.launch.sagemaker.requests import on_sagemaker
 from tests.launch.slurm.requests import CATALOGUE, IMAGE, on_slurm
@@ -44,24 +45,21 @@ SCRIPT = "[console_scripts]\nhello = greeting:main\n"
 @pytest.fixture(scope="module")
 def index(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """An index with a package that requires NumPy, and with newer releases of what is here already."""
-    import torch
-
     site = tmp_path_factory.mktemp("site")
     simple = site / "simple"
     greeting = {"greeting.py": MODULE, "greeting-1.0.dist-info/entry_points.txt": SCRIPT}
     stand_ins.wheel(simple, "greeting", "1.0", greeting, "Requires-Dist: numpy\nRequires-Dist: torch\n")
     stand_ins.wheel(simple, "older", "1.0", {}, "Requires-Dist: numpy<2\n")
-    for version in (numpy.__version__, "99.0", "1.26.4"):
-        stand_ins.wheel(simple, "numpy", version, {"numpy.py": "raise ImportError('another NumPy')"})
-    stand_ins.wheel(simple, "torch", torch.__version__.partition("+")[0], {}, "Requires-Dist: nvidia-cublas\n")
-    for name, version in python_of_image(*atlas()).packages.items():
-        if name in ("torch", "triton") or (name == "numpy" and version != numpy.__version__):
-            stand_ins.wheel(simple, name, version, {})
+    for release in (numpy.__version__, "99.0", "1.26.4"):
+        stand_ins.wheel(simple, "numpy", release, {"numpy.py": "raise ImportError('another NumPy')"})
+    stand_ins.wheel(simple, "torch", version("torch").partition("+")[0], {}, "Requires-Dist: nvidia-cublas\n")
+    for name, release in python_of_image(*atlas()).packages.items():
+        if name in ("torch", "triton") or (name == "numpy" and release != numpy.__version__):
+            stand_ins.wheel(simple, name, release, {})
     with stand_ins.served(site) as url, installed_uv() as uv, pytest.MonkeyPatch.context() as patch:
         patch.setenv("UV_DEFAULT_INDEX", f"{url}/simple")
         patch.setenv("PIP_INDEX_URL", f"{url}/simple")
         patch.setenv("PATH", str(uv.parent), prepend=os.pathsep)
-        patch.setattr(job_packages, "found_uv", lambda: nullcontext(uv))
         patch.delenv("PIP_FIND_LINKS", raising=False)
         yield simple
 
@@ -71,10 +69,9 @@ def atlas() -> tuple[Any, Path]:
     return load_platform(file), file
 
 
-def launched(directory: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "trainway.cli", *arguments]
+def launched(directory: Path, *arguments: str, **environment: str) -> Completed:
     told = {**os.environ, "XDG_CACHE_HOME": str(directory / "cache"), **environment}
-    return subprocess.run(command, cwd=directory, env=told, capture_output=True, text=True, timeout=1800, check=False)
+    return run_trainway(*arguments, directory=directory, environment=told)
 
 
 @pytest.mark.exhaustive

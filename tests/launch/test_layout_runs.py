@@ -41,9 +41,10 @@ def layout(**parallel: int) -> dict[str, dict[str, int]]:
     return {"parallel": parallel, "batch": {"micro": 2}}
 
 
-def test_a_layout_runs_a_few_steps_on_two_ranks_and_leaves_nothing(job: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("ranks", [1, pytest.param(2, marks=pytest.mark.exhaustive)])
+def test_a_layout_runs_a_few_steps_on_its_ranks_and_leaves_nothing(ranks: int, job: Path, tmp_path: Path) -> None:
     before = sorted(job.parent.iterdir())
-    taken = measured_seconds(job, layout(tp=2, dp_shard=-1), ranks=2, steps=3)
+    taken = measured_seconds(job, layout(tp=ranks, dp_shard=-1), ranks=ranks, steps=3)
     assert isinstance(taken, float), taken
     assert 0 < taken < 60
     assert sorted(job.parent.iterdir()) == before, "no checkpoint is saved"
