@@ -9,13 +9,8 @@ import yaml
 
 from training.data.corpus import python_standard_library
 from training.prepare import prepare
-from trainway.launch.job_file.programs import load_program
 from trainway.launch.tuning.layout_runs import measured_seconds, write_job_files
-from trainway.launch.tuning.tuning import tuned
 from trainway.spec.errors import UsageError
-from trainway.spec.facts.catalogue import load_catalogue
-
-EXAMPLE = Path(__file__).parents[2] / "examples/jobs/llama-8b.yaml"
 
 
 @pytest.fixture(scope="module")
@@ -69,9 +64,3 @@ def test_each_layout_is_a_job_file_with_its_own_name_and_checkpoints(job: Path, 
     with pytest.raises(UsageError, match=r"layouts-layout-1\.yaml was not written"):
         write_job_files(job, [layout(tp=4)], tmp_path / "new")
     assert yaml.safe_load(files[0].read_text()) == documents[0]
-
-
-def test_every_proposed_layout_can_be_launched(tmp_path: Path) -> None:
-    found = tuned(EXAMPLE, "p5.48xlarge", 5, load_catalogue())
-    for file in write_job_files(EXAMPLE, [each.changes for each in found.fastest], tmp_path):
-        load_program(file).check_ranks(found.ranks)

@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from trainway.launch.tuning.tuning import check_measurable, shown, tuned
+from trainway.launch.job_file.programs import load_program
+from trainway.launch.tuning.layout_runs import write_job_files
+from trainway.launch.tuning.tuning import Tuning, check_measurable, shown, tuned
 from trainway.spec.errors import UsageError
 from trainway.spec.facts.catalogue import load_catalogue
 
@@ -18,8 +20,14 @@ ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples/jobs/llama-8b.yaml"
 
 
-def test_the_fastest_layouts_are_keys_of_a_job_file() -> None:
-    head, columns, *lines = shown(tuned(EXAMPLE, "p5.48xlarge", 3, CATALOGUE)).splitlines()
+@pytest.fixture(scope="module")
+def tuning() -> Tuning:
+    """Return the fastest of some thousand layouts on 32 GPUs."""
+    return tuned(EXAMPLE, "p5.48xlarge", 3, CATALOGUE)
+
+
+def test_the_fastest_layouts_are_keys_of_a_job_file(tuning: Tuning) -> None:
+    head, columns, *lines = shown(tuning).splitlines()
     assert head.startswith("llama-8b on 4 x p5.48xlarge, 32 H100: ")
     assert columns.split() == ["step", "s", "GiB", "keys", "of", "the", "job", "file"]
     assert lines[3] == "Nothing was run. The estimate assumes that"
@@ -30,13 +38,18 @@ def test_the_fastest_layouts_are_keys_of_a_job_file() -> None:
         assert yaml.safe_load("{" + keys + "}").keys() == {"parallel", "batch", "memory"}
 
 
+def test_every_proposed_layout_can_be_launched(tuning: Tuning, tmp_path: Path) -> None:
+    for file in write_job_files(EXAMPLE, [each.changes for each in tuning.fastest], tmp_path):
+        load_program(file).check_ranks(tuning.ranks)
+
+
 @pytest.mark.parametrize(
     ("instance_type", "changes", "said"),
     [
         ("p5.47xlarge", {}, "there is no instance type p5.47xlarge"),
         ("trn1.32xlarge", {}, "the rates of NVLink are known only for A100, H100"),
         ("p5.48xlarge", {"precision": "fp32"}, "products in 16 bits only"),
-        ("p5.48xlarge", {"model": "405b", "nodes": 1}, "no layout on 8 H100 needs at most 76 GiB"),
+        ("p5.48xlarge", {"model": "70b", "nodes": 1}, "no layout on 8 H100 needs at most 76 GiB"),
     ],
 )
 def test_what_cannot_be_tuned_is_refused(
@@ -48,8 +61,9 @@ def test_what_cannot_be_tuned_is_refused(
         tuned(file, instance_type, 3, CATALOGUE)
 
 
-def test_layouts_are_measured_only_with_all_gpus_of_the_job(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    tuning = tuned(EXAMPLE, "p5.48xlarge", 1, CATALOGUE)
+def test_layouts_are_measured_only_with_all_gpus_of_the_job(
+    tuning: Tuning, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(UsageError, match="the job has 32 GPUs, and this machine has 0"):
         check_measurable(tuning)
@@ -68,10 +82,13 @@ def test_a_program_without_a_model_is_refused(tmp_path: Path) -> None:
         tuned(file, "p5.48xlarge", 3, CATALOGUE)
 
 
-def test_a_proposal_imports_neither_torch_nor_boto3() -> None:
+def test_a_proposal_imports_neither_torch_nor_boto3(tmp_path: Path) -> None:
+    # One node has fewer layouts than the four of the example.
+    file = tmp_path / "job.yaml"
+    file.write_text(yaml.safe_dump(yaml.safe_load(EXAMPLE.read_text()) | {"nodes": 1}))
     program = (
         "import sys; from trainway.cli import app; "
-        f"app(['tune', {str(EXAMPLE)!r}, '--instance-type', 'p5.48xlarge', '--count', '1'], standalone_mode=False); "
+        f"app(['tune', {str(file)!r}, '--instance-type', 'p5.48xlarge', '--count', '1'], standalone_mode=False); "
         "sys.exit(bool({'torch', 'boto3', 'aws_cdk'} & sys.modules.keys()))"
     )
     subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True, capture_output=True)
