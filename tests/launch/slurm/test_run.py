@@ -13,9 +13,12 @@ from typing import Any
 import pytest
 
 from tests.launch.conftest import write_job
+from tests.launch.in_process import run_trainway
 from tests.launch.slurm.machines import Machines, machines, missing
 from tests.launch.slurm.requests import CATALOGUE, on_slurm, request
 from tests.lifecycle_scripts.slurm_cluster import wait_for
+from training.data.corpus import python_standard_library
+from training.prepare import prepare
 from trainway.launch.slurm import SlurmOptions, logs, shell, state, stop, submit
 from trainway.launch.target.protocol import Handle, Phase
 from trainway.spec.handoff import HandOff
@@ -24,8 +27,10 @@ ROOT = Path(__file__).parents[3]
 WHY_NOT = missing()
 pytestmark = pytest.mark.skipif(WHY_NOT is not None, reason=WHY_NOT or "")
 
+DATA = {"train": "fsx:/corpus/small", "sequence_length": 64}
+SHORT_JOB: dict[str, Any] = {"steps": 6, "data": DATA}
 # Ten seconds of steps, so that a node can be lost between the first checkpoint and the end.
-JOB: dict[str, Any] = {"steps": 30, "data": {"train": "fsx:/corpus/small", "sequence_length": 64}}
+JOB: dict[str, Any] = {"steps": 30, "data": DATA}
 ENVIRONMENT = SlurmOptions(environment=PurePosixPath(sys.prefix))
 ENOUGH_SECONDS = 300.0
 
@@ -46,25 +51,25 @@ def local_end(cluster: Machines, tmp_path_factory: pytest.TempPathFactory) -> di
 
 def write_corpus(cluster: Machines) -> None:
     """Write the token shards of the jobs to the file system of the cluster."""
-    corpus = cluster.shared / "corpus" / "small"
-    options = ["--corpus", "python-stdlib", "--limit-bytes", "400000", "--vocabulary", "512", "--out", str(corpus)]
-    subprocess.run([sys.executable, "-m", "training.prepare", *options], check=True, cwd=ROOT)
+    prepare(python_standard_library(limit_bytes=400_000), str(cluster.shared / "corpus" / "small"), vocabulary=512)
 
 
 def end_here(job: dict[str, Any], cluster: Machines, directory: Path) -> dict[str, Any]:
     """Train the job on this machine with the number of ranks that it has on the cluster. Return its last event."""
     data = {**job["data"], "train": str(cluster.shared / "corpus" / "small")}
     changes = {**job, "data": data, "checkpoint": {"every": 5, "location": str(directory / "checkpoints")}}
-    command = ["-m", "trainway.cli", "launch", str(write_job(directory, **changes)), f"--run={directory / 'run'}"]
-    subprocess.run([sys.executable, *command], check=True, cwd=ROOT, capture_output=True)
+    ran = run_trainway("launch", str(write_job(directory, **changes)), f"--run={directory / 'run'}", directory=ROOT)
+    assert ran.returncode == 0, ran.stderr
     return last_event(directory / "run")
 
 
-def launch(name: str, cluster: Machines, hand_off: HandOff, directory: Path) -> Handle:
-    """Submits the job on two nodes, with checkpoints of its own."""
+def launch(
+    name: str, cluster: Machines, hand_off: HandOff, directory: Path, *, job: dict[str, Any] | None = None
+) -> Handle:
+    """Submit `job`, or else JOB, on two nodes, with checkpoints of its own."""
     checkpoint = {"every": 5, "location": f"fsx:/checkpoints/{name}"}
     there = on_slurm(hand_off, mount=str(cluster.shared))
-    asked = request(directory, there, run=name, nodes=2, checkpoint=checkpoint, **JOB)
+    asked = request(directory, there, run=name, nodes=2, checkpoint=checkpoint, **(job or JOB))
     return submit(asked, CATALOGUE, ENVIRONMENT)
 
 
@@ -99,13 +104,15 @@ def log(handle: Handle) -> str:
 
 
 def test_the_same_job_ends_with_the_same_loss_here_and_under_slurm(
-    cluster: Machines, local_end: dict[str, Any], hand_off: HandOff, tmp_path: Path
+    cluster: Machines, hand_off: HandOff, tmp_path: Path
 ) -> None:
-    handle = launch("untouched", cluster, hand_off, tmp_path)
+    (tmp_path / "here").mkdir()
+    here = end_here(SHORT_JOB, cluster, tmp_path / "here")
+    handle = launch("untouched", cluster, hand_off, tmp_path, job=SHORT_JOB)
     assert ends(handle) is Phase.SUCCEEDED, log(handle)
-    end = last_event(Path(handle["directory"]))
-    assert end["event"] == "end" and end["step"] == local_end["step"] == 30
-    assert end["loss_hex"] == local_end["loss_hex"]
+    there = last_event(Path(handle["directory"]))
+    assert here["event"] == there["event"] == "end" and here["step"] == there["step"] == 6
+    assert here["loss_hex"] == there["loss_hex"]
 
 
 # tests/launch/slurm/test_ranks.py stops runs without training.
