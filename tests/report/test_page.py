@@ -10,20 +10,17 @@ import sys
 from collections import Counter
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
-from tests.report.conftest import write_full_run
+from tests.report.conftest import LAUNCH, RunDirectory
 from trainway.cli import app
 from trainway.report import RunUnreadable, write_report
 from trainway.report.events import read_events
 from trainway.report.history import make_history
 from trainway.spec.errors import UsageError
-
-if TYPE_CHECKING:
-    from tests.report.conftest import RunDirectory
 
 VOID = {"meta", "link", "br", "img", "hr", "input"}
 
@@ -54,6 +51,8 @@ class Outline(HTMLParser):
         return sum(name == tag for name, _, _ in self.elements)
 
 
+# The eight drawings of a page with steps take nearly all of its time, so a test that reads words only has no steps,
+# where steps change none of them.
 def page_of(run: RunDirectory) -> str:
     return write_report(run.path).read_text(encoding="utf-8")
 
@@ -233,22 +232,23 @@ def test_a_deployment_on_aws_itself_has_no_part_about_an_emulator(
     assert "emulat" not in text
 
 
-def test_a_run_that_failed_says_so_with_its_exit_status_and_how_it_goes_on(
-    run: RunDirectory, launch: dict[str, Any]
-) -> None:
-    run.start().steps(1, 6).document("launch.json", launch | {"exit_status": 1})
-    text = words_of(page_of(run))
+@pytest.fixture(scope="module")
+def failed(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
+    """The name and the page of a run that failed after step 6."""
+    run = RunDirectory(tmp_path_factory.mktemp("failed"))
+    run.start().steps(1, 6).document("launch.json", LAUNCH | {"exit_status": 1})
+    return run.path.name, page_of(run)
+
+
+def test_a_run_that_failed_says_so_with_its_exit_status_and_how_it_goes_on(failed: tuple[str, str]) -> None:
+    text = words_of(failed[1])
     assert "Did not finish: step 6 of 10 is the last that was reported." in text
     assert "exit status 1; logs/ has what each rank said" in text
     assert "resumes from the checkpoint of step 4" in text
 
 
-def test_the_page_says_what_was_run_what_to_do_next_and_what_trainway_is(
-    run: RunDirectory, launch: dict[str, Any]
-) -> None:
-    name = run.path.name
-    run.start().steps(1, 6).document("launch.json", launch | {"exit_status": 1})
-    page = page_of(run)
+def test_the_page_says_what_was_run_what_to_do_next_and_what_trainway_is(failed: tuple[str, str]) -> None:
+    name, page = failed
     text = words_of(page)
     assert "Training of the model tiny, with 2.36 million parameters, on 2 processes (cpu), launched on" in text
     assert f"<code>trainway explain {name}</code> says why." in page
@@ -256,8 +256,8 @@ def test_the_page_says_what_was_run_what_to_do_next_and_what_trainway_is(
     assert "Trainway stands up a distributed-training platform on AWS from one file" in text
 
 
-def test_a_run_that_finished_says_where_its_weights_are(run: RunDirectory) -> None:
-    text = words_of(page_of(run.start().steps(1, 10).end(10)))
+def test_a_run_that_finished_says_where_its_weights_are(full_page: str) -> None:
+    text = words_of(full_page)
     assert re.search(r"Next: The weights are in \S+step-\d+\.", text), text
 
 
@@ -294,7 +294,7 @@ def nodes_at(usd: float | None) -> dict[str, Any]:
 
 def test_the_report_has_what_the_run_cost(run: RunDirectory, launch: dict[str, Any]) -> None:
     """An attempt takes the seconds between its first and its last event; the page says the hours' worth."""
-    run.start().steps(1, 10).end(10).document("launch.json", launch | {"nodes": nodes_at(3600.0)})
+    run.start(resumed_from=10).end(10).document("launch.json", launch | {"nodes": nodes_at(3600.0)})
     history = make_history(read_events(run.path))
     expected = f"{4 * history.seconds:,.2f}"
     text = words_of(page_of(run))
@@ -303,7 +303,7 @@ def test_the_report_has_what_the_run_cost(run: RunDirectory, launch: dict[str, A
 
 
 def test_a_cost_that_is_unknown_is_said(run: RunDirectory, launch: dict[str, Any]) -> None:
-    run.start().steps(1, 10).document("launch.json", launch | {"nodes": nodes_at(None)})
+    run.start().document("launch.json", launch | {"nodes": nodes_at(None)})
     text = words_of(page_of(run))
     assert "What the run cost is unknown: no price was known for 4 × p5.48xlarge on demand in us-east-1." in text
 
@@ -377,7 +377,7 @@ def test_summarizing_loads_neither_charts_nor_template(run: RunDirectory) -> Non
 def test_the_command_takes_the_name_of_a_run_or_a_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = tmp_path / "runs" / "named"
     run.mkdir(parents=True)
-    write_full_run(run)
+    RunDirectory(run).start(resumed_from=10).end(10).document("launch.json", LAUNCH)
     monkeypatch.chdir(tmp_path)
     for asked in ("named", "runs/named", str(run)):
         told = CliRunner().invoke(app, ["report", asked])
@@ -397,9 +397,9 @@ def test_a_page_has_the_newest_interval_that_the_job_chose_and_why(run: RunDirec
         "interruptions_per_1000_node_days": 3.79,
         "bound": "write",
     }
-    run.start().steps(1, 4)
+    run.start()
     assert "The job chose" not in page_of(run)
-    run.event("checkpoint_interval", chosen | {"steps": 10}).event("checkpoint_interval", chosen).steps(5, 8)
+    run.event("checkpoint_interval", chosen | {"steps": 10}).event("checkpoint_interval", chosen)
     assert (
         "The job chose 40 steps (3 min 20 s) between checkpoints, because a checkpoint takes that long to write. A "
         "save stops training for 50.0 ms and is complete after 31.0 s. A step takes 5.00 s. The run has 64 nodes, and "
