@@ -16,7 +16,6 @@ import os
 import subprocess
 import sys
 import tempfile
-import time
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,7 +27,7 @@ from torch.distributed.fsdp import fully_shard
 
 from benchmarks.one_rank import environment
 from benchmarks.record import arguments, record
-from benchmarks.turns import Spread, ratios, take_turns
+from benchmarks.turns import MARK, Spread, Turns, ratios, take_turns
 from training.config import Job
 from training.config.presets import PRESETS
 from training.data.corpus import python_standard_library
@@ -88,27 +87,6 @@ def step(loop: subprocess.Popen[str]) -> tuple[float, float]:
             processor, wall = line.removeprefix(MARK).split()
             return float(processor), float(wall)
     raise RuntimeError(f"a loop ended with status {loop.wait()}")
-
-
-MARK = "seconds of the processor and by the clock: "
-
-
-class Turns:
-    """The hook of a loop around its steps, which waits for a line before each."""
-
-    def __init__(self) -> None:
-        self._wait()
-
-    def next(self) -> None:
-        """Report the seconds of the step, and wait for the next turn."""
-        processor, wall = time.process_time() - self._processor, time.perf_counter() - self._wall
-        print(f"{MARK}{processor} {wall}", flush=True)
-        self._wait()
-
-    def _wait(self) -> None:
-        # Before the first step, too: a loop that is a step ahead computes during the turns of the others.
-        sys.stdin.readline()
-        self._processor, self._wall = time.process_time(), time.perf_counter()
 
 
 def ours(corpus: Path) -> None:

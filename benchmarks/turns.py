@@ -5,6 +5,8 @@ neighboring turns is steadier than the ratio of two averages. The order is rever
 so that no program always runs first. Quartiles say what the machine lets the figures decide.
 """
 
+import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from statistics import median, quantiles
@@ -65,3 +67,25 @@ def verdict(spread: Spread, bound: float, at_least: bool, control: Spread | None
     if spread.lower < bound < spread.upper:
         return "not resolved"
     return "holds" if (spread.median >= bound if at_least else spread.median <= bound) else "does not hold"
+
+
+MARK = "seconds of the processor and by the clock: "
+"""What each line begins with in which a loop reports a step."""
+
+
+class Turns:
+    """The hook of a loop around its steps, which waits for a line before each."""
+
+    def __init__(self) -> None:
+        self._wait()
+
+    def next(self) -> None:
+        """Report the seconds of the step, and wait for the next turn."""
+        processor, wall = time.process_time() - self._processor, time.perf_counter() - self._wall
+        print(f"{MARK}{processor} {wall}", flush=True)
+        self._wait()
+
+    def _wait(self) -> None:
+        # Before the first step, too: a loop that is a step ahead computes during the turns of the others.
+        sys.stdin.readline()
+        self._processor, self._wall = time.process_time(), time.perf_counter()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from benchmarks import __main__ as every_benchmark
-from benchmarks.turns import Spread, ratios, take_turns, verdict
+from benchmarks.turns import MARK, Spread, ratios, take_turns, verdict
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -51,10 +51,8 @@ def test_a_claim_of_one_half(spread: Spread, at_least: bool, control: Spread | N
 
 
 def test_a_loop_takes_no_step_before_its_turn() -> None:
-    from benchmarks.overhead import MARK
-
     lines = "turns = Turns()\nfor step in range(2):\n    print('step', step, flush=True)\n    turns.next()\n"
-    program = f"from benchmarks.overhead import Turns\nprint('ready', flush=True)\n{lines}"
+    program = f"from benchmarks.turns import Turns\nprint('ready', flush=True)\n{lines}"
     with subprocess.Popen(
         [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
     ) as loop:
