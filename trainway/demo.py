@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from trainway.launch.job_file.training_program import training_program
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from emulator import Emulator
 
 # Text that is on every machine with Python, small enough to be prepared in seconds.
-CORPUS = ["--corpus", "python-stdlib", "--limit-bytes", "6000000", "--vocabulary", "2048"]
+CORPUS = ["--corpus", "python-stdlib", "--limit-bytes", "2000000", "--vocabulary", "2048"]
 
 # No more than there is to do beside the slowest: the emulator is one process.
 STACKS_AT_ONCE = "4"
@@ -81,8 +82,10 @@ def run_demo(platform_file: Path, job_file: Path, *, processes: int, run: Path |
 
 def _deploy(stages: Stages, platform: Platform, platform_file: Path) -> None:
     cdk = _cdk()
-    with stages.stage("cdk bootstrap"):
-        stages.run([*cdk, "bootstrap", f"aws://{os.environ['CDK_DEFAULT_ACCOUNT']}/{platform.region}"])
+    # Where the command line finds an app, in a cdk.json, it synthesizes it before it bootstraps any environment.
+    with stages.stage("cdk bootstrap"), TemporaryDirectory() as without_app:
+        environment = f"aws://{os.environ['CDK_DEFAULT_ACCOUNT']}/{platform.region}"
+        stages.run([*cdk, "bootstrap", environment], Path(without_app))
     with stages.stage(f"cdk deploy --all, from {platform_file}"):
         app = ["--app", cdk_app()]
         options = ["--require-approval", "never", "--progress", "events", "--context", f"platform={platform_file}"]

@@ -67,13 +67,13 @@ class Stages:
                 follower.join()
         self._end(title, began)
 
-    def run(self, command: Sequence[str]) -> None:
-        """Run a command with its output in the log.
+    def run(self, command: Sequence[str], directory: Path | None = None) -> None:
+        """Run a command in a directory, by default the current one, with its output in the log.
 
         Raises UsageError with the last lines of the output and the command, if the command fails.
         """
         self._file.flush()
-        status = run_to_end(command, stdout=self._file, stderr=subprocess.STDOUT).returncode
+        status = run_to_end(command, directory=directory, stdout=self._file, stderr=subprocess.STDOUT).returncode
         if status != 0:
             lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()
             last = "\n".join(line for line in lines[-LAST_LINES:] if line.strip())

@@ -14,6 +14,7 @@ import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from types import FrameType
 from typing import IO, Any
 
@@ -89,10 +90,12 @@ def run_to_end(
     stdout: int | IO[Any] | None,
     stderr: int | IO[Any] | None,
     environment: Mapping[str, str] | None = None,
+    directory: Path | None = None,
 ) -> subprocess.CompletedProcess[str]:
-    """Run a command without input, and return its output. All that it leaves behind ends with it.
+    """Run a command without input, by default in the current directory, and return its output.
 
-    Its processes are in a group of their own, which ends when this process is interrupted. Its temporary files are in a
+    All that the command leaves behind ends with it. Its processes are in a group of their own, which ends when this
+    process is interrupted. Its temporary files are in a
     directory of their own: the Node process of a CDK app that is killed does not delete them.
     """
     with tempfile.TemporaryDirectory(prefix="trainway-") as temporary:
@@ -101,6 +104,7 @@ def run_to_end(
             with ending_later():
                 process = subprocess.Popen(
                     command,
+                    cwd=directory,
                     env={**(os.environ if environment is None else environment), "TMPDIR": temporary},
                     stdin=subprocess.DEVNULL,
                     stdout=stdout,
