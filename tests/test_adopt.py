@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 from tests.owners_vpc import Ids, make_vpc
 from tests.people import ADMIN
+from tests.representatives import with_representatives
 from tests.synthesis import Template, resources, templates_of
 from trainway.adopt import look_at_network
 from trainway.cli import app
@@ -39,7 +40,7 @@ def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AWS_ENDPOINT_URL", raising=False)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def ec2() -> Iterator[Any]:
     from moto import mock_aws
 
@@ -49,6 +50,7 @@ def ec2() -> Iterator[Any]:
 
 @pytest.fixture
 def there(ec2: Any) -> Ids:
+    """A VPC of the test's own, which it may change."""
     return make_vpc(ec2)
 
 
@@ -131,7 +133,7 @@ def test_with_every_subnet_and_the_group_adopted_only_rules_are_added(there: Ids
     assert file_system["SubnetIds"] == [there["nodes"]]
 
 
-@pytest.mark.parametrize("has", ["nothing", "ingress", "egress", "both"])
+@pytest.mark.parametrize("has", with_representatives(["nothing", "ingress", "egress", "both"], {"ingress", "egress"}))
 def test_a_group_gets_the_rules_that_it_lacks_and_no_other(ec2: Any, there: Ids, tmp_path: Path, has: str) -> None:
     group = there["group"]
     if has in ("ingress", "both"):

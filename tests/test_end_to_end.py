@@ -16,8 +16,8 @@ ROOT = Path(__file__).parents[1]
 
 def test_a_platform_file_becomes_a_trained_model(tmp_path: Path) -> None:
     job = yaml.safe_load((ROOT / "examples/jobs/tiny.yaml").read_text())
-    job |= {"steps": 20, "checkpoint": {"every": 10, "keep": 2}, "schedule": {"warmup_steps": 4}}
-    job["data"] |= {"sequence_length": 128, "cache": str(tmp_path / "cache")}
+    job |= {"steps": 12, "checkpoint": {"every": 6, "keep": 2}, "schedule": {"warmup_steps": 2}}
+    job["data"] |= {"sequence_length": 64, "cache": str(tmp_path / "cache")}
     job_file = tmp_path / "job.yaml"
     job_file.write_text(yaml.safe_dump(job))
     run = tmp_path / "run"
@@ -26,14 +26,14 @@ def test_a_platform_file_becomes_a_trained_model(tmp_path: Path) -> None:
     ran = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment, check=False)
     assert ran.returncode == 0, ran.stdout[-4000:] + ran.stderr[-4000:]
 
-    found = re.search(r"loss ([\d.]+) → ([\d.]+) in 20 steps", ran.stdout)
+    found = re.search(r"loss ([\d.]+) → ([\d.]+) in 12 steps", ran.stdout)
     assert found and float(found[2]) < float(found[1]) - 1, ran.stdout[-1000:]
     assert re.search(r"\d+ checkpoint objects in the emulated S3", ran.stdout)
-    assert "s3://first-data-" in ran.stdout and "step-00000020" in ran.stdout
+    assert "s3://first-data-" in ran.stdout and "step-00000012" in ran.stdout
     assert "Nothing runs behind" in ran.stdout and "CodePipeline::Pipeline" in ran.stdout
     assert len(ran.stdout.splitlines()) <= 40, "a line per stage; everything else is in the log"
     log = (tmp_path / "run.log").read_text(encoding="utf-8")
-    assert "CREATE_COMPLETE" in log and re.search(r"step=20", log)
+    assert "CREATE_COMPLETE" in log and re.search(r"step=12", log)
 
     report = (run / "report.html").read_text(encoding="utf-8")
     assert ran.stdout.rstrip().endswith(str(run / "report.html"))

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.launch.in_process import Completed, run_trainway
 from tests.people import ADMIN
 from trainway.new_platform import Wishes, capacities_for, platform_text, regions_for
 from trainway.spec.errors import UsageError
@@ -36,12 +37,10 @@ IDENTIFIERS = {
 NEEDS_AN_IMAGE = ("trn1.", "trn1n.", "trn2.", "trn2u.")
 
 
-def init(file: Path, **changes: str | None) -> subprocess.CompletedProcess[str]:
+def init(file: Path, **changes: str | None) -> Completed:
     options = OPTIONS | {f"--{name}": value for name, value in changes.items()}
     words = [word for name, value in options.items() if value is not None for word in (name, value)]
-    return subprocess.run(
-        [*COMMAND, str(file), *words], capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, timeout=60
-    )
+    return run_trainway("init", str(file), *words, directory=file.parent)
 
 
 @pytest.mark.parametrize("orchestrator", Orchestrator)
@@ -85,12 +84,10 @@ def test_a_platform_without_a_file_system_is_offered_where_fsx_is_not(tmp_path: 
     assert load_platform(tmp_path / "platform.yaml").storage.lustre is None
     asked = OPTIONS | {"--type": "g4dn.12xlarge", "--region": more[0]}
     words = [word for pair in asked.items() for word in pair]
-    command = [*COMMAND, str(tmp_path / "other.yaml"), *words]
-    refused = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+    command = ["init", str(tmp_path / "other.yaml"), *words]
+    refused = run_trainway(*command, directory=tmp_path)
     assert refused.returncode == 2 and "--orchestrator eks with --no-file-system" in refused.stderr
-    done = subprocess.run(
-        [*command, "--no-file-system"], capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
-    )
+    done = run_trainway(*command, "--no-file-system", directory=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
 
 

@@ -6,12 +6,12 @@ import os
 import re
 import shlex
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import yaml
 
+from tests.launch.in_process import run_trainway
 from tests.synthesis import ROOT
 from trainway.spec.loader import load_platform
 
@@ -36,14 +36,7 @@ def test_every_command_is_understood(command: str, tmp_path: Path) -> None:
     for name in ("platform.yaml", "examples"):  # what a command reads is here, what it writes stays out of here
         (tmp_path / name).symlink_to(ROOT / name)
     environment = {**os.environ, "AWS_ENDPOINT_URL": "http://localhost:9"}
-    ran = subprocess.run(
-        [sys.executable, "-m", "trainway.cli", *arguments],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-        env=environment,
-    )
+    ran = run_trainway(*arguments, directory=tmp_path, environment=environment)
     if arguments[0] in ("logs", "stop", "explain", "report"):
         assert "there is no run" in ran.stderr
     elif arguments[0] in ("launch", "verify"):
