@@ -152,6 +152,7 @@ def test_the_owner_pays_for_the_control_plane(document: dict[str, Any], tmp_path
     assert "the EKS cluster" not in told
 
 
+@pytest.mark.exhaustive
 def test_a_platform_comes_changes_and_goes_and_the_cluster_is_as_before(
     emulator: Emulator, document: dict[str, Any], tmp_path: Path
 ) -> None:

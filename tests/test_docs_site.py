@@ -31,6 +31,7 @@ def counted(html: str) -> dict[str, int]:
     return {tag: len(re.findall(rf"<{tag}[ >]", html)) for tag in STRUCTURE}
 
 
+@pytest.mark.exhaustive
 def test_every_page_has_the_lists_tables_and_code_that_github_shows(site: Path) -> None:
     from markdown_it import MarkdownIt
 
@@ -58,6 +59,7 @@ class Loads(HTMLParser):
         self.addresses += [value for name, value in attrs if name == named and value and not value.startswith("data:")]
 
 
+@pytest.mark.exhaustive
 def test_no_page_fetches_anything_from_a_network(site: Path) -> None:
     for page in site.rglob("*.html"):
         loads = Loads()

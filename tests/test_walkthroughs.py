@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 
 from tests.recipes.page import environment_of_reader, follow, session
+from tests.representatives import with_representatives
 from tests.synthesis import ROOT
 
 PAGES = ("seventy-billion", "several-regions", "moving")
 
 
-@pytest.mark.parametrize("name", PAGES)
+@pytest.mark.parametrize("name", with_representatives(PAGES, {"several-regions", "moving"}))
 def test_following_the_page_gives_what_it_promises(name: str, tmp_path: Path) -> None:
     directory = tmp_path / "reader"
     shutil.copytree(ROOT / "examples" / "jobs", directory / "examples" / "jobs")
