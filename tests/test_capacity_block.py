@@ -141,6 +141,7 @@ NONE, FOUR = "0 desired, 0 running", "4 desired, 4 running"
 BEFORE_AND_AFTER, WITHIN = dict.fromkeys(BLOCKS, NONE), dict.fromkeys(BLOCKS, FOUR)
 
 
+@pytest.mark.exhaustive
 def test_the_life_of_a_capacity_block(account: Account) -> None:
     account.deploy(platform())
     scheduler = account.client("scheduler")

@@ -113,7 +113,9 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Command]]:
 DEMO = [
     # While the emulator starts, while the CDK runs below the command, and while the ranks train.
     pytest.param(signal.SIGTERM, "emulator.server", id="SIGTERM to a command whose emulator starts"),
-    pytest.param(signal.SIGHUP, "jsii-runtime", id="SIGHUP to a command whose CDK app runs"),
+    pytest.param(
+        signal.SIGHUP, "jsii-runtime", marks=pytest.mark.exhaustive, id="SIGHUP to a command whose CDK app runs"
+    ),
     pytest.param(signal.SIGTERM, "jsii-runtime", marks=pytest.mark.exhaustive, id="SIGTERM to the same"),
 ]
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 import sys
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from functools import cache
 from importlib.metadata import packages_distributions
 
 import pytest
@@ -36,12 +37,17 @@ def imported(folder: str) -> dict[str, str]:
 def lacking(folder: str, extra: Iterable[str]) -> dict[str, str]:
     """Return what the folder imports that neither the base nor the extra brings."""
     installed = {canonicalize_name(each.name) for each in required([*PROJECT["dependencies"], *extra])}
-    brought_by = packages_distributions()
+    brought_by = _distributions_by_module()
     return {
         module: file
         for module, file in imported(folder).items()
         if installed.isdisjoint(canonicalize_name(each) for each in brought_by.get(module, ()))
     }
+
+
+@cache
+def _distributions_by_module() -> Mapping[str, list[str]]:
+    return packages_distributions()
 
 
 @pytest.mark.parametrize(
