@@ -13,6 +13,7 @@ from tests.launch.kubernetes.test_pods_run import PLATFORM
 from tests.launch.kubernetes.test_pods_run import pytestmark as needs_namespaces
 from tests.launch.planted_faults import FAULTS
 from tests.manifests.platforms import CATALOGUE
+from tests.representatives import with_representatives
 from trainway.launch.job_file.programs import load_program
 from trainway.launch.kubernetes import KubernetesOptions, render_documents
 from trainway.launch.node.exit_statuses import NOT_FOUND
@@ -22,7 +23,7 @@ from trainway.launch.program.request import Request
 pytestmark = needs_namespaces
 
 
-@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("fault", with_representatives(FAULTS, ["a command that no node has"]))
 def test_a_pod_that_cannot_succeed_says_why_and_is_not_started_again(fault: str, tmp_path: Path) -> None:
     planted, fsx = FAULTS[fault], tmp_path / "fsx"
     fsx.mkdir()

@@ -18,6 +18,7 @@ from tests.launch.planted_faults import FAULTS
 from tests.launch.slurm.machines import Machines, machines, missing
 from tests.launch.slurm.requests import CATALOGUE, IMAGE, on_slurm
 from tests.lifecycle_scripts.slurm_cluster import wait_for
+from tests.representatives import with_representatives
 from trainway.launch.job_file.programs import load_program
 from trainway.launch.program.allocation import allocate
 from trainway.launch.program.program import LockedPackages
@@ -121,7 +122,7 @@ def test_a_program_that_does_not_listen_is_killed_on_both_nodes(
     wait_for("all processes are gone", lambda: not of_the_program(cluster))
 
 
-@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("fault", with_representatives(FAULTS, ["an absent input"]))
 def test_a_program_that_cannot_succeed_fails_once_and_says_why(
     fault: str, cluster: Machines, hand_off: HandOff, tmp_path: Path
 ) -> None:
